@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* buf: the one growing run of bytes, with a maximum it never passes.
+ *
+ * Appending cannot fail in the caller's face: what would pass the maximum is dropped whole and sets
+ * `overflowed`, which the owner checks once at the end. No memory means abort.
+ *
+ * Thread: one at a time.  Memory: owns `at`; buf_release frees it.
+ * Invariant: at[bytes] is NUL whenever at is not NULL, so text can be handed to C functions. */
+
+#include "base/err.h"
+#include "base/str.h"
+
+struct buf {
+    char *at;
+    size_t bytes;
+    size_t capacity;
+    size_t bytes_max;
+    bool overflowed;
+};
+
+void buf_init(struct buf *buf, size_t bytes_max);
+void buf_release(struct buf *buf);
+void buf_clear(struct buf *buf); /* keeps the memory; forgets an overflow */
+void buf_add(struct buf *buf, const void *bytes, size_t count);
+void buf_add_str(struct buf *buf, struct str text);
+void buf_add_text(struct buf *buf, const char *text);
+void buf_add_byte(struct buf *buf, char byte);
+void buf_printf(struct buf *buf, const char *format, ...) PRINTF_LIKE(2, 3);
+/* Room for `count` more bytes, for a reader to fill; NULL when that would pass the maximum. What
+ * was filled is made part of the buf with buf_commit. */
+char *buf_reserve(struct buf *buf, size_t count);
+void buf_commit(struct buf *buf, size_t count);
+/* Drops the first `count` bytes. */
+void buf_consume(struct buf *buf, size_t count);
+void buf_truncate(struct buf *buf, size_t bytes);
+struct str buf_str(const struct buf *buf);

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/err.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+enum err err_set(struct error *error, enum err code, const char *format, ...) {
+    if (!error) return code;
+    va_list args;
+    va_start(args, format);
+    error->code = code;
+    vsnprintf(error->text, sizeof error->text, format, args);
+    va_end(args);
+    return code;
+}
+
+static enum err code_of_errno(int errno_value) {
+    switch (errno_value) {
+    case ENOSPC:
+    case EDQUOT:
+    case EMFILE:
+    case ENFILE: return ERR_UNAVAILABLE;
+    case ENOENT: return ERR_NOT_FOUND;
+    default: return ERR_IO;
+    }
+}
+
+enum err err_from_errno(struct error *error, int errno_value, const char *format, ...) {
+    enum err code = code_of_errno(errno_value);
+    if (!error) return code;
+    char sentence[ERROR_TEXT_BYTES / 2];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(sentence, sizeof sentence, format, args);
+    va_end(args);
+    char reason[128];
+    /* The GNU strerror_r returns the text, which may or may not lie in the buffer. */
+    return err_set(error, code, "%s: %s", sentence, strerror_r(errno_value, reason, sizeof reason));
+}
+
+enum err err_prefix(struct error *error, const char *format, ...) {
+    char prefix[ERROR_TEXT_BYTES / 4];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(prefix, sizeof prefix, format, args);
+    va_end(args);
+    char old[ERROR_TEXT_BYTES];
+    memcpy(old, error->text, sizeof old);
+    snprintf(error->text, sizeof error->text, "%s: %.*s", prefix,
+             (int)(sizeof error->text - sizeof prefix - 4), old);
+    return error->code;
+}
+
+const char *err_name(enum err code) {
+    switch (code) {
+    case OK: return "ok";
+    case ERR_INVALID: return "invalid";
+    case ERR_NOT_FOUND: return "not_found";
+    case ERR_CONFLICT: return "conflict";
+    case ERR_LIMIT: return "limit";
+    case ERR_CANCELLED: return "cancelled";
+    case ERR_UNAVAILABLE: return "unavailable";
+    case ERR_IO: return "io";
+    case ERR_CORRUPT: return "corrupt";
+    }
+    return "unknown";
+}

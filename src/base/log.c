@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/log.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+
+static atomic_int level_now = LOG_INFO;
+static const char *process_name = "quern";
+
+void log_set_level(enum log_level level) {
+    atomic_store(&level_now, (int)level);
+}
+
+void log_set_process(const char *name) {
+    process_name = name;
+}
+
+void log_write(enum log_level level, const char *format, ...) {
+    static const char *const names[] = {"error", "warn", "info", "debug"};
+    if ((int)level > atomic_load(&level_now)) return;
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    struct tm utc;
+    gmtime_r(&now.tv_sec, &utc);
+    char line[1024];
+    int used = snprintf(line, sizeof line, "%04d-%02d-%02dT%02d:%02d:%02d.%03ldZ %s %s ",
+                        utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday, utc.tm_hour, utc.tm_min,
+                        utc.tm_sec, now.tv_nsec / 1000000, process_name, names[level]);
+    va_list args;
+    va_start(args, format);
+    int text = vsnprintf(line + used, sizeof line - (size_t)used - 1, format, args);
+    va_end(args);
+    size_t total = (size_t)used + (text > 0 ? (size_t)text : 0);
+    if (total > sizeof line - 2) total = sizeof line - 2;
+    line[total++] = '\n';
+    /* Nothing can be done about a standard error that does not take the line. */
+    ssize_t ignored = write(STDERR_FILENO, line, total);
+    (void)ignored;
+}

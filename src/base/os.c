@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/os.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+/* The calls a plan can name, in the order of enum call. */
+enum call {
+    CALL_OPEN,
+    CALL_READ,
+    CALL_PREAD,
+    CALL_WRITE,
+    CALL_PWRITE,
+    CALL_FSYNC,
+    CALL_FDATASYNC,
+    CALL_FALLOCATE,
+    CALL_FTRUNCATE,
+    CALL_RENAME,
+    CALL_UNLINK,
+    CALL_COUNT
+};
+static const char *const call_names[CALL_COUNT] = {"open",      "read",   "pread",     "write",
+                                                   "pwrite",    "fsync",  "fdatasync", "fallocate",
+                                                   "ftruncate", "rename", "unlink"};
+
+struct fault {
+    long long at; /* the call that fails, counted from 1; 0 for none */
+    int errno_value;
+    bool always;
+    atomic_llong calls;
+};
+static struct fault faults[CALL_COUNT];
+
+/* True, with errno set, when the plan says that this call fails. */
+static bool fault_is_due(enum call call) {
+    struct fault *fault = &faults[call];
+    if (fault->at == 0) return false;
+    long long now = atomic_fetch_add(&fault->calls, 1) + 1;
+    if (now != fault->at && !(fault->always && now > fault->at)) return false;
+    errno = fault->errno_value;
+    return true;
+}
+
+static int errno_by_name(const char *name) {
+    static const struct {
+        const char *name;
+        int value;
+    } known[] = {{"EIO", EIO},       {"ENOSPC", ENOSPC}, {"EDQUOT", EDQUOT}, {"EINTR", EINTR},
+                 {"EAGAIN", EAGAIN}, {"EMFILE", EMFILE}, {"ENOMEM", ENOMEM}, {"EROFS", EROFS}};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strcmp(known[i].name, name) == 0) return known[i].value;
+    return 0;
+}
+
+enum err os_fault_plan(const char *plan, struct error *error) {
+    while (*plan) {
+        char call[16], name[16], mode[8] = "";
+        long long at;
+        int used = 0;
+        if (sscanf(plan, "%15[a-z]:%lld:%15[A-Z]%n", call, &at, name, &used) != 3 || at < 1)
+            return err_set(error, ERR_INVALID, "fault plan: '%s' is not CALL:N:ERRNO[:always]",
+                           plan);
+        plan += used;
+        if (sscanf(plan, ":%7[a-z]%n", mode, &used) == 1) plan += used;
+        if (*plan == ',') plan++;
+        int found = -1;
+        for (int i = 0; i < CALL_COUNT; i++)
+            if (strcmp(call, call_names[i]) == 0) found = i;
+        if (found < 0 || errno_by_name(name) == 0 || (*mode && strcmp(mode, "always") != 0))
+            return err_set(error, ERR_INVALID, "fault plan: '%s:%lld:%s' names nothing known", call,
+                           at, name);
+        faults[found].at = at;
+        faults[found].errno_value = errno_by_name(name);
+        faults[found].always = *mode != '\0';
+    }
+    return OK;
+}
+
+enum err os_open(int *ret_fd, const char *path, int flags, mode_t mode, struct error *error) {
+    int fd;
+    do fd = fault_is_due(CALL_OPEN) ? -1 : open(path, flags | O_CLOEXEC, mode);
+    while (fd < 0 && errno == EINTR);
+    if (fd < 0) return err_from_errno(error, errno, "cannot open %s", path);
+    *ret_fd = fd;
+    return OK;
+}
+
+void os_close(int fd) {
+    if (fd >= 0) close(fd);
+}
+
+enum err os_read(int fd, void *ret_bytes, size_t count, size_t *ret_count, struct error *error) {
+    ssize_t got;
+    do got = fault_is_due(CALL_READ) ? -1 : read(fd, ret_bytes, count);
+    while (got < 0 && errno == EINTR);
+    if (got < 0) return err_from_errno(error, errno, "cannot read");
+    *ret_count = (size_t)got;
+    return OK;
+}
+
+enum err os_pread_all(int fd, void *ret_bytes, size_t count, uint64_t offset, struct error *error) {
+    char *at = ret_bytes;
+    while (count > 0) {
+        ssize_t got = fault_is_due(CALL_PREAD) ? -1 : pread(fd, at, count, (off_t)offset);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) return err_from_errno(error, errno, "cannot read");
+        if (got == 0)
+            return err_set(error, ERR_CORRUPT, "the file ends %zu bytes early, at offset %llu",
+                           count, (unsigned long long)offset);
+        at += got;
+        offset += (uint64_t)got;
+        count -= (size_t)got;
+    }
+    return OK;
+}
+
+enum err os_write_all(int fd, const void *bytes, size_t count, struct error *error) {
+    const char *at = bytes;
+    while (count > 0) {
+        ssize_t put = fault_is_due(CALL_WRITE) ? -1 : write(fd, at, count);
+        if (put < 0 && errno == EINTR) continue;
+        if (put < 0) return err_from_errno(error, errno, "cannot write");
+        at += put;
+        count -= (size_t)put;
+    }
+    return OK;
+}
+
+enum err os_pwrite_all(int fd, const void *bytes, size_t count, uint64_t offset,
+                       struct error *error) {
+    const char *at = bytes;
+    while (count > 0) {
+        ssize_t put = fault_is_due(CALL_PWRITE) ? -1 : pwrite(fd, at, count, (off_t)offset);
+        if (put < 0 && errno == EINTR) continue;
+        if (put < 0) return err_from_errno(error, errno, "cannot write");
+        at += put;
+        offset += (uint64_t)put;
+        count -= (size_t)put;
+    }
+    return OK;
+}
+
+enum err os_fsync(int fd, struct error *error) {
+    if (fault_is_due(CALL_FSYNC) || fsync(fd) != 0)
+        return err_from_errno(error, errno, "cannot sync");
+    return OK;
+}
+
+enum err os_fdatasync(int fd, struct error *error) {
+    if (fault_is_due(CALL_FDATASYNC) || fdatasync(fd) != 0)
+        return err_from_errno(error, errno, "cannot sync");
+    return OK;
+}
+
+enum err os_fsync_dir(const char *path, struct error *error) {
+    int fd;
+    enum err err = os_open(&fd, path, O_RDONLY | O_DIRECTORY, 0, error);
+    if (err != OK) return err;
+    err = os_fsync(fd, error);
+    os_close(fd);
+    return err;
+}
+
+enum err os_fallocate(int fd, uint64_t offset, uint64_t bytes, struct error *error) {
+    int failed;
+    do
+        failed =
+            fault_is_due(CALL_FALLOCATE) ? errno : posix_fallocate(fd, (off_t)offset, (off_t)bytes);
+    while (failed == EINTR);
+    if (failed != 0)
+        return err_from_errno(error, failed, "cannot reserve %llu bytes",
+                              (unsigned long long)bytes);
+    return OK;
+}
+
+enum err os_ftruncate(int fd, uint64_t bytes, struct error *error) {
+    int failed;
+    do failed = fault_is_due(CALL_FTRUNCATE) ? -1 : ftruncate(fd, (off_t)bytes);
+    while (failed != 0 && errno == EINTR);
+    if (failed != 0)
+        return err_from_errno(error, errno, "cannot cut to %llu bytes", (unsigned long long)bytes);
+    return OK;
+}
+
+enum err os_rename(const char *from, const char *to, struct error *error) {
+    if (fault_is_due(CALL_RENAME) || rename(from, to) != 0)
+        return err_from_errno(error, errno, "cannot rename %s to %s", from, to);
+    return OK;
+}
+
+enum err os_unlink(const char *path, struct error *error) {
+    if ((fault_is_due(CALL_UNLINK) || unlink(path) != 0) && errno != ENOENT)
+        return err_from_errno(error, errno, "cannot remove %s", path);
+    return OK;
+}
+
+enum err os_mkdirs(const char *path, struct error *error) {
+    char part[PATH_MAX];
+    size_t bytes = strlen(path);
+    if (bytes == 0 || bytes >= sizeof part)
+        return err_set(error, ERR_INVALID, "cannot make a directory of a %zu-byte name", bytes);
+    for (size_t i = 1; i <= bytes; i++) {
+        if (path[i] != '/' && path[i] != '\0') continue;
+        memcpy(part, path, i);
+        part[i] = '\0';
+        if (mkdir(part, 0700) != 0 && errno != EEXIST)
+            return err_from_errno(error, errno, "cannot make directory %s", part);
+    }
+    return OK;
+}
+
+enum err os_file_bytes(int fd, uint64_t *ret_bytes, struct error *error) {
+    struct stat status;
+    if (fstat(fd, &status) != 0) return err_from_errno(error, errno, "cannot stat");
+    *ret_bytes = (uint64_t)status.st_size;
+    return OK;
+}
+
+enum err os_free_bytes(const char *path, uint64_t *ret_bytes, struct error *error) {
+    struct statvfs status;
+    if (statvfs(path, &status) != 0) return err_from_errno(error, errno, "cannot stat %s", path);
+    *ret_bytes = (uint64_t)status.f_bavail * status.f_frsize;
+    return OK;
+}
+
+enum err os_read_file(const char *path, size_t bytes_max, char **ret_bytes, size_t *ret_count,
+                      struct error *error) {
+    int fd;
+    enum err err = os_open(&fd, path, O_RDONLY, 0, error);
+    if (err != OK) return err;
+    uint64_t bytes;
+    char *whole = NULL;
+    err = os_file_bytes(fd, &bytes, error);
+    if (err == OK && bytes > bytes_max)
+        err = err_set(error, ERR_LIMIT, "%s has %llu bytes, over the limit of %zu", path,
+                      (unsigned long long)bytes, bytes_max);
+    if (err == OK) {
+        whole = malloc((size_t)bytes + 1);
+        if (!whole) abort();
+        err = os_pread_all(fd, whole, (size_t)bytes, 0, error);
+    }
+    os_close(fd);
+    if (err != OK) {
+        free(whole);
+        return err;
+    }
+    whole[bytes] = '\0';
+    *ret_bytes = whole;
+    *ret_count = (size_t)bytes;
+    return OK;
+}
+
+uint64_t os_peak_rss_bytes(void) {
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    return (uint64_t)usage.ru_maxrss * 1024;
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* str: a borrowed run of bytes with its length. Owns nothing; need not end in NUL; may hold NUL.
+ *
+ * Thread: any.  Memory: the bytes belong to whoever made them and must outlive the str. */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct str {
+    const char *at; /* NULL only when bytes is 0 */
+    size_t bytes;
+};
+
+#define STR(literal) ((struct str){"" literal, sizeof(literal) - 1})
+/* For printf: `printf("%.*s", STR_ARGS(name))`. */
+#define STR_ARGS(string) (int)(string).bytes, (string).at
+
+struct str str_from(const char *text); /* NULL gives the empty str */
+bool str_equals(struct str a, struct str b);
+bool str_is(struct str a, const char *text);
+bool str_starts_with(struct str whole, struct str start);
+bool str_ends_with(struct str whole, struct str end);
+/* Byte order, shorter first on a tie: negative, 0 or positive. */
+int str_compare(struct str a, struct str b);
+/* The part from `from` (clamped) to the end. */
+struct str str_skip(struct str whole, size_t from);
+/* Index of the first `byte` at or after `from`, or SIZE_MAX. */
+size_t str_find_byte(struct str whole, char byte, size_t from);
+/* Index of the first occurrence of `part` at or after `from`, or SIZE_MAX. */
+size_t str_find(struct str whole, struct str part, size_t from);
+/* Drops ASCII whitespace at both ends. */
+struct str str_trim(struct str whole);
+/* Whole text as a decimal integer; false (and nothing written) on anything else or out of range. */
+bool str_to_i64(struct str text, int64_t *ret_value);
+bool str_to_u64(struct str text, uint64_t *ret_value);
