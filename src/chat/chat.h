@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* chat: a model's chat template (the Jinja that real templates use) from messages to prompt text.
+ *
+ * Renders as Jinja2 3.1 does under the settings of Hugging Face transformers: trim_blocks,
+ * lstrip_blocks, loop controls, no autoescape, a sandbox with a fixed list of methods. Knows no
+ * model, no tokenizer and no HTTP.
+ *
+ * Thread: a compiled template is immutable; any number of threads may render it.
+ * Memory: the template owns its copy of the text; a rendering lives in its own arena, given back at
+ * once. Invariant: output bytes, steps and depth of a rendering stay within struct chat_limits. */
+
+#include "base/buf.h"
+
+#include <jansson.h>
+
+struct chat_template;
+
+struct chat_limits {
+    size_t output_bytes_max; /* 0: 8 MiB */
+    size_t steps_max;        /* statements, expressions and loop turns; 0: 4 million */
+    size_t memory_bytes_max; /* arena of one rendering; 0: 64 MiB */
+};
+
+struct chat_options {
+    struct chat_limits limits;
+    /* The clock of strftime_now, in Unix seconds; local time is UTC plus `utc_offset_s`. */
+    int64_t now_unix_s;
+    int32_t utc_offset_s;
+};
+
+/* Compiles. ERR_INVALID with the line number for a syntax error or a construct that is not
+ * supported. */
+enum err chat_template_open(struct chat_template **ret_template, struct str source,
+                            struct error *error) MUST_CHECK;
+void chat_template_close(struct chat_template *template); /* NULL is allowed */
+
+/* Renders with the members of the JSON object `context` as variables and appends the text to `buf`.
+ * ERR_INVALID: the template called raise_exception (the sentence is its message, verbatim) or made
+ * an error of its own; ERR_LIMIT: a limit was passed. `buf` may hold partial text after an error.
+ */
+enum err chat_template_render(const struct chat_template *template, json_t *context,
+                              const struct chat_options *options, struct buf *buf,
+                              struct error *error) MUST_CHECK;
+
+/* True when the template looks at the parts of message content itself (iterates it), so that the
+ * caller must pass lists of parts through instead of joining them. */
+bool chat_template_takes_parts(const struct chat_template *template);
+/* True when the source names the role, such as "developer": the caller then need not map it. */
+bool chat_template_knows_role(const struct chat_template *template, const char *role);

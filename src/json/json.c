@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "json/json.h"
+
+#include "base/utf8.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* jansson's parser recurses and its own bound (2048) is deeper than our thread stacks need to
+ * carry. */
+static enum err check_depth(struct str text, struct error *error) {
+    size_t depth = 0;
+    bool in_string = false;
+    for (size_t i = 0; i < text.bytes; i++) {
+        char c = text.at[i];
+        if (in_string) {
+            if (c == '\\')
+                i++;
+            else if (c == '"')
+                in_string = false;
+        } else if (c == '"') {
+            in_string = true;
+        } else if (c == '[' || c == '{') {
+            if (++depth > JSON_DEPTH_MAX)
+                return err_set(error, ERR_INVALID, "JSON nested deeper than %d, at byte %zu",
+                               JSON_DEPTH_MAX, i);
+        } else if ((c == ']' || c == '}') && depth > 0) {
+            depth--;
+        }
+    }
+    return OK;
+}
+
+enum err json_read(json_t **ret_value, struct str text, struct error *error) {
+    size_t valid = utf8_valid_prefix(text);
+    if (valid != text.bytes)
+        return err_set(error, ERR_INVALID, "invalid UTF-8, at byte %zu", valid);
+    enum err err = check_depth(text, error);
+    if (err != OK) return err;
+    json_error_t reason;
+    json_t *value = json_loadb(text.bytes ? text.at : "", text.bytes,
+                               JSON_DECODE_ANY | JSON_ALLOW_NUL, &reason);
+    if (!value) return err_set(error, ERR_INVALID, "%s, at byte %d", reason.text, reason.position);
+    *ret_value = value;
+    return OK;
+}
+
+static int add_piece(const char *bytes, size_t count, void *context) {
+    struct buf *buf = context;
+    buf_add(buf, bytes, count);
+    return 0;
+}
+
+void json_write(struct buf *buf, const json_t *value) {
+    json_dump_callback(value, add_piece, buf, JSON_COMPACT | JSON_ENSURE_ASCII | JSON_ENCODE_ANY);
+}
+
+void json_write_utf8(struct buf *buf, const json_t *value) {
+    json_dump_callback(value, add_piece, buf, JSON_COMPACT | JSON_ENCODE_ANY);
+}
+
+static void write_escape(struct buf *buf, uint32_t code_point) {
+    static const char short_from[] = "\"\\\b\f\n\r\t";
+    static const char short_to[] = "\"\\bfnrt";
+    const char *found = code_point && code_point < 128 ? strchr(short_from, (int)code_point) : NULL;
+    if (found) {
+        buf_add_byte(buf, '\\');
+        buf_add_byte(buf, short_to[found - short_from]);
+    } else if (code_point < 0x10000) {
+        buf_printf(buf, "\\u%04x", code_point);
+    } else {
+        buf_printf(buf, "\\u%04x\\u%04x", 0xD800 + ((code_point - 0x10000) >> 10),
+                   0xDC00 + ((code_point - 0x10000) & 0x3FF));
+    }
+}
+
+static void write_valid(struct buf *buf, struct str text) {
+    size_t plain = 0;
+    for (size_t at = 0; at < text.bytes;) {
+        unsigned char c = (unsigned char)text.at[at];
+        if (c >= 0x20 && c < 0x7F && c != '"' && c != '\\') {
+            at++;
+            continue;
+        }
+        buf_add(buf, text.at + plain, at - plain);
+        uint32_t code_point;
+        at += utf8_decode(text, at, &code_point);
+        write_escape(buf, code_point);
+        plain = at;
+    }
+    buf_add(buf, text.at + plain, text.bytes - plain);
+}
+
+void json_write_string(struct buf *buf, struct str text) {
+    buf_add_byte(buf, '"');
+    if (utf8_is_valid(text)) {
+        write_valid(buf, text);
+    } else {
+        struct buf repaired;
+        buf_init(&repaired, SIZE_MAX / 2);
+        utf8_add_repaired(&repaired, text);
+        write_valid(buf, buf_str(&repaired));
+        buf_release(&repaired);
+    }
+    buf_add_byte(buf, '"');
+}
+
+json_t *json_member(const json_t *object, const char *key) {
+    json_t *value = json_object_get(object, key);
+    return value && !json_is_null(value) ? value : NULL;
+}
+
+struct str json_str(const json_t *string) {
+    if (!json_is_string(string)) return (struct str){NULL, 0};
+    return (struct str){json_string_value(string), json_string_length(string)};
+}
+
+struct str json_member_str(const json_t *object, const char *key) {
+    return json_str(json_object_get(object, key));
+}
+
+/* 1, 1.0 and 1e0 are one number; a real is written so that it reads back to the same bits. */
+static void write_number(struct buf *buf, const json_t *value) {
+    if (json_is_integer(value)) {
+        buf_printf(buf, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
+        return;
+    }
+    double real = json_real_value(value);
+    if (fabs(real) < 1e15 && real == floor(real))
+        buf_printf(buf, "%.0f", real == 0 ? 0.0 : real);
+    else
+        buf_printf(buf, "%.17g", real);
+}
+
+struct pair {
+    const char *key;
+    json_t *value;
+};
+
+static int compare_pairs(const void *a, const void *b) {
+    return strcmp(((const struct pair *)a)->key, ((const struct pair *)b)->key);
+}
+
+static void write_canonical(struct buf *buf, const json_t *value);
+
+static void write_canonical_object(struct buf *buf, const json_t *object) {
+    size_t count = json_object_size(object), used = 0;
+    struct pair *pairs = calloc(count + 1, sizeof *pairs);
+    if (!pairs) abort();
+    for (void *at = json_object_iter((json_t *)(uintptr_t)object); at;
+         at = json_object_iter_next((json_t *)(uintptr_t)object, at))
+        pairs[used++] = (struct pair){json_object_iter_key(at), json_object_iter_value(at)};
+    qsort(pairs, used, sizeof *pairs, compare_pairs);
+    buf_add_byte(buf, '{');
+    for (size_t i = 0; i < used; i++) {
+        if (i > 0) buf_add_byte(buf, ',');
+        json_write_string(buf, str_from(pairs[i].key));
+        buf_add_byte(buf, ':');
+        write_canonical(buf, pairs[i].value);
+    }
+    buf_add_byte(buf, '}');
+    free(pairs);
+}
+
+/* Depth is bounded by json_read. */
+static void write_canonical(struct buf *buf, const json_t *value) {
+    switch (json_typeof(value)) {
+    case JSON_OBJECT: write_canonical_object(buf, value); break;
+    case JSON_ARRAY:
+        buf_add_byte(buf, '[');
+        for (size_t i = 0; i < json_array_size(value); i++) {
+            if (i > 0) buf_add_byte(buf, ',');
+            write_canonical(buf, json_array_get(value, i));
+        }
+        buf_add_byte(buf, ']');
+        break;
+    case JSON_STRING: json_write_string(buf, json_str(value)); break;
+    case JSON_INTEGER:
+    case JSON_REAL: write_number(buf, value); break;
+    case JSON_TRUE: buf_add_text(buf, "true"); break;
+    case JSON_FALSE: buf_add_text(buf, "false"); break;
+    case JSON_NULL: buf_add_text(buf, "null"); break;
+    }
+}
+
+void json_write_canonical(struct buf *buf, const json_t *value) {
+    write_canonical(buf, value);
+}

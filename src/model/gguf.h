@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* gguf: a GGUF v2 or v3 file, mapped and checked: its metadata as typed values, its tensors as
+ * views.
+ *
+ * It knows the container only, not what a key means nor which tensors a model needs. Every byte is
+ * taken for hostile: a count is bounded by the bytes left before anything is allocated for it, all
+ * sizes are computed with overflow checks, and after gguf_open every view lies inside the file.
+ *
+ * Thread: immutable after gguf_open; any.  Memory: owns the mapping and its tables; every str and
+ * pointer it hands out lives until gguf_close. A file that another process cuts short while it is
+ * mapped kills this process (SIGBUS): model files are read in the engine process for that reason.
+ * Invariant: tensors do not overlap, are aligned, and end inside the file. Source: the GGUF
+ * specification. */
+
+#include "base/err.h"
+#include "base/str.h"
+
+#define GGUF_AXES_MAX 4
+#define GGUF_NAME_BYTES_MAX 63
+#define GGUF_KEY_BYTES_MAX 65535
+#define GGUF_KEYS_MAX 65536
+#define GGUF_TENSORS_MAX 65536
+
+struct gguf;
+
+/* The numbers of the format. */
+enum gguf_kind {
+    GGUF_U8 = 0,
+    GGUF_I8 = 1,
+    GGUF_U16 = 2,
+    GGUF_I16 = 3,
+    GGUF_U32 = 4,
+    GGUF_I32 = 5,
+    GGUF_F32 = 6,
+    GGUF_BOOL = 7,
+    GGUF_STRING = 8,
+    GGUF_ARRAY = 9,
+    GGUF_U64 = 10,
+    GGUF_I64 = 11,
+    GGUF_F64 = 12,
+    GGUF_KIND_COUNT = 13,
+};
+
+struct gguf_value {
+    enum gguf_kind kind;
+    enum gguf_kind element;  /* of an array; never GGUF_ARRAY */
+    uint64_t count;          /* elements of an array, else 1 */
+    const unsigned char *at; /* the value, or the first element; unaligned */
+    uint64_t bytes;          /* all of them; a string's length field included */
+};
+
+struct gguf_pair {
+    struct str key;
+    struct gguf_value value;
+};
+
+struct gguf_tensor {
+    struct str name;
+    uint32_t type; /* the number in the file; one that gguf_type_find knows */
+    uint32_t axis_count;
+    uint64_t axes[GGUF_AXES_MAX]; /* axes[0] runs fastest; the axes not used are 1 */
+    uint64_t row_bytes;           /* one run along axes[0] */
+    uint64_t bytes;
+    const unsigned char *at; /* aligned to general.alignment from the start of the file */
+};
+
+/* How a tensor type stores its elements. */
+struct gguf_type {
+    const char *name; /* "Q4_1" */
+    uint32_t block_elements;
+    uint32_t block_bytes;
+};
+
+/* NULL for a number that no type has, or that a retired one had. */
+const struct gguf_type *gguf_type_find(uint32_t type);
+
+/* Maps the file. ERR_INVALID with one sentence naming the key or the tensor for every breach of the
+ * format, ERR_NOT_FOUND or ERR_IO when it cannot be read. */
+enum err gguf_open(struct gguf **ret_gguf, const char *path, struct error *error) MUST_CHECK;
+/* The same over bytes of the caller, which must outlive it. */
+enum err gguf_open_bytes(struct gguf **ret_gguf, const void *bytes, size_t count,
+                         struct error *error) MUST_CHECK;
+void gguf_close(struct gguf *gguf); /* NULL is allowed */
+
+uint64_t gguf_file_bytes(const struct gguf *gguf);
+uint32_t gguf_version(const struct gguf *gguf);
+size_t gguf_pair_count(const struct gguf *gguf);
+const struct gguf_pair *gguf_pair_at(const struct gguf *gguf, size_t index);
+size_t gguf_tensor_count(const struct gguf *gguf);
+const struct gguf_tensor *gguf_tensor_at(const struct gguf *gguf, size_t index);
+/* NULL when there is none of that name. */
+const struct gguf_tensor *gguf_tensor_find(const struct gguf *gguf, struct str name);
+/* NULL when the key is not there. */
+const struct gguf_value *gguf_find(const struct gguf *gguf, const char *key);
+
+/* The getters leave *value as it is and return OK when the key is not there, so that a default is
+ * what the caller wrote into it. A key of another kind is ERR_INVALID. An integer may be stored in
+ * any width, signed or not, as long as it fits. */
+enum err gguf_get_u64(const struct gguf *gguf, const char *key, uint64_t *value,
+                      struct error *error) MUST_CHECK;
+enum err gguf_get_u32(const struct gguf *gguf, const char *key, uint32_t *value,
+                      struct error *error) MUST_CHECK;
+/* F32 or F64; NaN and infinity are refused. */
+enum err gguf_get_f32(const struct gguf *gguf, const char *key, float *value,
+                      struct error *error) MUST_CHECK;
+enum err gguf_get_bool(const struct gguf *gguf, const char *key, bool *value,
+                       struct error *error) MUST_CHECK;
+enum err gguf_get_str(const struct gguf *gguf, const char *key, struct str *value,
+                      struct error *error) MUST_CHECK;
+
+/* Element `index` of an array (or of a scalar, when index is 0), as a 64-bit integer. False when it
+ * is no integer or does not fit. */
+bool gguf_element_i64(const struct gguf_value *value, uint64_t index, int64_t *ret_value);
+/* Element `index` of an F32 array. */
+float gguf_element_f32(const struct gguf_value *value, uint64_t index);
+/* Walks an array of strings: *at starts as value->at and moves to the next element. */
+struct str gguf_next_str(const unsigned char **at);

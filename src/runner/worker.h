@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* worker: the one interface behind which every engine stands: the local engine process, a second
+ * one, an upstream HTTP server, the echo worker. What crosses it is the OpenAI request itself.
+ *
+ * A worker knows no batch, no file and no store. Jobs are identified by a number the runner chose
+ * and never reuses. Every accepted job ends in exactly one `result`, or in one `down` that loses
+ * all jobs in flight; after `down` the worker takes jobs again as soon as it is back (the runner
+ * need not know how).
+ *
+ * Thread: submit, cancel and close are called by runner threads, events by the worker's own
+ * threads; an event must not block for long and must not call back into the worker except for
+ * submit and cancel. Memory: all strings are borrowed for the duration of the call. */
+
+#include "base/err.h"
+#include "base/str.h"
+
+enum endpoint {
+    ENDPOINT_CHAT,        /* /v1/chat/completions */
+    ENDPOINT_COMPLETIONS, /* /v1/completions */
+    ENDPOINT_EMBEDDINGS,  /* /v1/embeddings */
+    ENDPOINT_SCORE,       /* /v1/score */
+    ENDPOINT_COUNT
+};
+
+/* Order of admission, soonest first (contract.md §3.5); inside a tier the lower `priority` first.
+ */
+enum tier { TIER_PRIORITY, TIER_DEFAULT, TIER_FLEX, TIER_BATCH };
+
+struct worker_job {
+    uint64_t id;
+    enum endpoint endpoint;
+    enum tier tier;
+    int32_t priority;
+    bool stream;     /* send `delta` events; the result comes all the same */
+    struct str body; /* the request body as JSON text, as the client wrote it */
+};
+
+/* Tokens of one request, summed over its choices. */
+struct worker_usage {
+    uint32_t prompt_tokens;
+    uint32_t cached_tokens; /* of prompt_tokens */
+    uint32_t completion_tokens;
+    uint32_t reasoning_tokens; /* of completion_tokens */
+};
+
+struct worker_result {
+    uint64_t id;
+    int32_t status;  /* HTTP status; 200 or an error the line or the client gets as it is */
+    struct str body; /* the OpenAI response body, or {"error":{…}}; pure ASCII JSON on one line */
+    struct worker_usage usage;
+    /* Trouble of the machine, not of the request: the runner may try again elsewhere. */
+    bool retryable;
+};
+
+/* One piece of a streamed answer. */
+struct worker_delta {
+    uint64_t id;
+    struct str
+        chunk; /* one `chat.completion.chunk` (or text_completion) as JSON text, without "data: " */
+};
+
+struct worker_events {
+    void *context;
+    void (*delta)(void *context, const struct worker_delta *delta);
+    void (*result)(void *context, const struct worker_result *result);
+    /* All jobs in flight are lost. `reason` is one sentence for the log. */
+    void (*down)(void *context, const char *reason);
+    /* There is room again after submit answered false, or the worker has become ready. */
+    void (*room)(void *context);
+};
+
+/* One model this worker serves. */
+struct worker_model {
+    struct str name;
+    int64_t created_unix_s;
+    uint32_t context_tokens_max; /* 0 when not known */
+};
+
+struct worker_status {
+    bool ready;       /* takes jobs now */
+    char text[160];   /* "loading", "ready", or why not */
+    uint32_t running; /* sequences in the running set, when known */
+    uint32_t waiting; /* accepted, not yet running, when known */
+    uint64_t restarts;
+    uint64_t steps; /* engine steps since its start, when known */
+    uint64_t prompt_tokens, cached_tokens, completion_tokens; /* computed since start, when known */
+    double kv_used;                                           /* 0..1 */
+};
+
+struct worker;
+
+struct worker_ops {
+    /* False when it cannot take the job now (full, loading, restarting): the runner keeps the job
+     * and tries again after `room`. True: the job is the worker's until its result or `down`. */
+    bool (*submit)(struct worker *worker, const struct worker_job *job);
+    /* Ends the job soon; its result still comes (status 499) unless it was done already. */
+    void (*cancel)(struct worker *worker, uint64_t job_id);
+    /* True when a request that names `model` can be sent here. */
+    bool (*serves)(struct worker *worker, struct str model);
+    size_t (*models)(struct worker *worker, struct worker_model *ret_models, size_t models_max);
+    void (*status)(struct worker *worker, struct worker_status *ret_status);
+    /* Stops, waits for its threads and processes, frees. No event follows. */
+    void (*close)(struct worker *worker);
+};
+
+/* The first member of every worker's own struct. */
+struct worker {
+    const struct worker_ops *ops;
+};
