@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+# What one types; the build itself is Meson's.
+
+BUILD ?= build
+
+all: $(BUILD)/build.ninja ## build the release binary, build/quern
+	@ninja -C $(BUILD) quern
+
+$(BUILD)/build.ninja:
+	@tools/bootstrap build
+	@meson setup $(BUILD) --buildtype=release -Db_ndebug=false -Ddebug=true >/dev/null
+
+demo: all ## 100 real candidate evaluations through the real API on a real model
+	@tools/fetch-model >/dev/null
+	@python3 tools/demo --quern $(BUILD)/src/quern
+
+test: ## every test; ends with "N passed, N failed"
+	@tools/bootstrap build
+	@tools/test
+
+check: ## format, clang-tidy, layers, warnings as errors on gcc and clang, headers alone
+	@tools/bootstrap all
+	@tools/check
+
+asan: ## the unit tests under AddressSanitizer and UndefinedBehaviorSanitizer
+	@tools/bootstrap build
+	@tools/sanitize address,undefined
+
+tsan: ## the tests with threads under ThreadSanitizer
+	@tools/bootstrap build
+	@tools/sanitize thread
+
+fuzz: ## each fuzz target for FUZZ_SECONDS (60)
+	@tools/bootstrap all
+	@tools/fuzz
+
+bench: all ## kernels against their peak, the engine, the server alone
+	@tools/bench
+
+install: all ## into PREFIX (/usr/local)
+	@meson install -C $(BUILD)
+
+clean:
+	@rm -rf build build-*
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile
+
+.PHONY: all demo test check asan tsan fuzz bench install clean help

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/os.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+static char folder[] = "/tmp/quern-test-os-XXXXXX";
+
+static int make_folder(void **state) {
+    (void)state;
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int remove_folder(void **state) {
+    (void)state;
+    char path[128];
+    snprintf(path, sizeof path, "%s/file", folder);
+    unlink(path);
+    return rmdir(folder);
+}
+
+static void what_is_written_at_an_offset_is_read_back(void **state) {
+    (void)state;
+    struct error error;
+    char path[128], back[6] = "";
+    int fd;
+    snprintf(path, sizeof path, "%s/file", folder);
+    assert_int_equal(os_open(&fd, path, O_RDWR | O_CREAT, 0600, &error), OK);
+    assert_int_equal(os_pwrite_all(fd, "hello", 5, 10, &error), OK);
+    assert_int_equal(os_pread_all(fd, back, 5, 10, &error), OK);
+    assert_string_equal(back, "hello");
+    assert_int_equal(os_pread_all(fd, back, 5, 11, &error), ERR_CORRUPT);
+    os_close(fd);
+}
+
+static void the_planned_call_fails_once_and_with_its_own_error(void **state) {
+    (void)state;
+    struct error error;
+    char path[128];
+    int fd;
+    snprintf(path, sizeof path, "%s/file", folder);
+    assert_int_equal(os_open(&fd, path, O_RDWR | O_CREAT, 0600, &error), OK);
+    assert_int_equal(os_fault_plan("pwrite:2:ENOSPC,fdatasync:1:EIO", &error), OK);
+    assert_int_equal(os_pwrite_all(fd, "a", 1, 0, &error), OK);
+    assert_int_equal(os_pwrite_all(fd, "a", 1, 0, &error), ERR_UNAVAILABLE);
+    assert_int_equal(os_pwrite_all(fd, "a", 1, 0, &error), OK);
+    assert_int_equal(os_fdatasync(fd, &error), ERR_IO);
+    assert_int_equal(os_fdatasync(fd, &error), OK);
+    os_close(fd);
+}
+
+static void an_interrupted_call_is_tried_again(void **state) {
+    (void)state;
+    struct error error;
+    char path[128];
+    int fd;
+    snprintf(path, sizeof path, "%s/file", folder);
+    assert_int_equal(os_fault_plan("open:1:EINTR,write:1:EINTR", &error), OK);
+    assert_int_equal(os_open(&fd, path, O_RDWR | O_CREAT, 0600, &error), OK);
+    assert_int_equal(os_write_all(fd, "abc", 3, &error), OK);
+    os_close(fd);
+}
+
+static void a_plan_that_names_nothing_is_refused(void **state) {
+    (void)state;
+    struct error error;
+    assert_int_equal(os_fault_plan("nothing:1:EIO", &error), ERR_INVALID);
+    assert_int_equal(os_fault_plan("write:0:EIO", &error), ERR_INVALID);
+    assert_int_equal(os_fault_plan("write:1:EWHAT", &error), ERR_INVALID);
+    assert_int_equal(os_fault_plan("write", &error), ERR_INVALID);
+}
+
+static void a_missing_file_is_not_found_and_its_name_is_told(void **state) {
+    (void)state;
+    struct error error;
+    int fd;
+    assert_int_equal(os_open(&fd, "/nowhere/at-all", O_RDONLY, 0, &error), ERR_NOT_FOUND);
+    assert_non_null(strstr(error.text, "/nowhere/at-all"));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_written_at_an_offset_is_read_back),
+        cmocka_unit_test(the_planned_call_fails_once_and_with_its_own_error),
+        cmocka_unit_test(an_interrupted_call_is_tried_again),
+        cmocka_unit_test(a_plan_that_names_nothing_is_refused),
+        cmocka_unit_test(a_missing_file_is_not_found_and_its_name_is_told),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

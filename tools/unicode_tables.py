@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Writes src/tokenizer/unicode_tables.c: the class of every code point, in two stages.
+
+usage: unicode_tables.py > src/tokenizer/unicode_tables.c
+
+Needs PyPI `regex` of a release whose tables are Unicode 16.0, which is what the tokenizers that
+quern must agree with use:  pip install regex==2024.11.6
+"""
+import sys
+
+import regex
+
+REGEX_RELEASE = "2.5.148"  # what regex 2024.11.6 calls itself
+UNICODE = "16.0.0"
+COLUMNS = 100
+
+# The numbers of src/tokenizer/unicode.h.
+LETTER, NUMBER, MARK, SPACE, WORD = 1, 2, 3, 4, 8
+CLASSES = [(LETTER, r"\p{L}"), (NUMBER, r"\p{N}"), (MARK, r"\p{M}"), (SPACE, r"\p{White_Space}")]
+# \w of UTS 18, which is what "single word" means for an added token.
+WORD_PATTERN = r"[\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\p{Join_Control}]"
+
+
+def code_point_classes():
+    classes = bytearray(0x110000)
+    patterns = [(value, regex.compile(pattern)) for value, pattern in CLASSES]
+    word = regex.compile(WORD_PATTERN)
+    for code_point in range(0x110000):
+        if 0xD800 <= code_point <= 0xDFFF:
+            continue
+        char = chr(code_point)
+        for value, pattern in patterns:
+            if pattern.match(char):
+                classes[code_point] = value
+                break
+        if word.match(char):
+            classes[code_point] |= WORD
+    return bytes(classes)
+
+
+def two_stages(classes, shift):
+    blocks, index = {}, []
+    for at in range(0, len(classes), 1 << shift):
+        block = classes[at : at + (1 << shift)]
+        index.append(blocks.setdefault(block, len(blocks)))
+    return index, b"".join(blocks)
+
+
+def c_array(declaration, values):
+    lines, line = [declaration + " = {"], "   "
+    for value in values:
+        text = f" {value},"
+        if len(line) + len(text) > COLUMNS:
+            lines.append(line)
+            line = "   "
+        line += text
+    return "\n".join(lines + [line, "};"])
+
+
+def main():
+    if regex.__version__ != REGEX_RELEASE:
+        sys.exit(f"regex {regex.__version__} is not the release with Unicode {UNICODE} tables")
+    classes = code_point_classes()
+    fits = [s for s in range(5, 9) if len(two_stages(classes, s)[1]) >> s <= 256]
+    shift = min(fits, key=lambda s: sum(len(part) for part in two_stages(classes, s)))
+    index, blocks = two_stages(classes, shift)
+    print(f"""/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Unicode {UNICODE} classes of code points, in blocks of {1 << shift}. Made by tools/unicode_tables.py; do not
+ * edit. */
+
+#include "tokenizer/unicode.h"
+
+_Static_assert(UNICODE_BLOCK_SHIFT == {shift}, "the header and the tables are of one make");
+
+/* clang-format off */""")
+    print(c_array(f"const uint8_t unicode_block_of[{len(index)}]", index))
+    print()
+    print(c_array(f"const uint8_t unicode_blocks[{len(blocks)}]", blocks))
+    print("/* clang-format on */")
+
+
+if __name__ == "__main__":
+    main()
