@@ -1,15 +1,21 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes src/tokenizer/unicode_tables.c: the class of every code point, in two stages.
+"""Writes src/tokenizer/unicode_tables.c: the class of every code point, in two stages, and the
+code points that form C leaves alone.
 
 usage: unicode_tables.py > src/tokenizer/unicode_tables.c
 
-Needs PyPI `regex` of a release whose tables are Unicode 16.0, which is what the tokenizers that
-quern must agree with use:  pip install regex==2024.11.6
+Hugging Face tokenizers, which quern must agree with, matches with the classes of Unicode 16.0 but
+normalises with the tables of Unicode 9.0. The classes come from a release of PyPI `regex` with the
+tables of 16.0; what NFC leaves alone is found by asking `tokenizers` about every code point:
+
+    pip install regex==2024.11.6 unicodedata2==18.0.0 tokenizers==0.23.3
 """
 import sys
 
 import regex
+import unicodedata2
+from tokenizers import normalizers
 
 REGEX_RELEASE = "2.5.148"  # what regex 2024.11.6 calls itself
 UNICODE = "16.0.0"
@@ -47,6 +53,29 @@ def two_stages(classes, shift):
     return index, b"".join(blocks)
 
 
+def nfc_left_alone():
+    """Ranges of what newer Unicode reorders or composes and the NFC of `tokenizers` does not."""
+    theirs, ours = normalizers.NFC().normalize_str, lambda text: unicodedata2.normalize("NFC", text)
+    found = set()
+    for code_point in range(0x110000):
+        if 0xD800 <= code_point <= 0xDFFF:
+            continue
+        char = chr(code_point)
+        among_marks = "\u0301" + char + "\u0316\u0345"
+        if theirs(among_marks) != ours(among_marks):
+            found.add(code_point)
+        parts = unicodedata2.normalize("NFD", char)
+        if parts != char and theirs(parts) != ours(parts):
+            found |= {code_point, ord(parts[0])}
+    ranges = []
+    for code_point in sorted(found):
+        if ranges and ranges[-1] == code_point - 1:
+            ranges[-1] = code_point
+        else:
+            ranges += [code_point, code_point]
+    return ranges
+
+
 def c_array(declaration, values):
     lines, line = [declaration + " = {"], "   "
     for value in values:
@@ -67,8 +96,8 @@ def main():
     index, blocks = two_stages(classes, shift)
     print(f"""/* SPDX-License-Identifier: Apache-2.0 */
 
-/* Unicode {UNICODE} classes of code points, in blocks of {1 << shift}. Made by tools/unicode_tables.py; do not
- * edit. */
+/* Unicode {UNICODE} classes of code points, in blocks of {1 << shift}, and what form C leaves alone.
+ * Made by tools/unicode_tables.py; do not edit. */
 
 #include "tokenizer/unicode.h"
 
@@ -78,6 +107,10 @@ _Static_assert(UNICODE_BLOCK_SHIFT == {shift}, "the header and the tables are of
     print(c_array(f"const uint8_t unicode_block_of[{len(index)}]", index))
     print()
     print(c_array(f"const uint8_t unicode_blocks[{len(blocks)}]", blocks))
+    ranges = nfc_left_alone()
+    print(f"\nconst size_t unicode_nfc_inert_count = {len(ranges) // 2};")
+    pairs = [f"{{{first}, {last}}}" for first, last in zip(ranges[::2], ranges[1::2])]
+    print(c_array("const uint32_t unicode_nfc_inert[][2]", pairs))
     print("/* clang-format on */")
 
 

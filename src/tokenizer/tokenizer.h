@@ -3,13 +3,14 @@
 
 /* tokenizer: text to token ids and back, for one vocabulary.
  *
- * Built from a struct tokenizer_source, which a reader of model files (model/gguf) or
- * tokenizer_read_json fills. It knows no file format of its own, no template, and nothing of what
- * the ids are used for.
+ * Built from a struct tokenizer_source, which a reader of model files (model/gguf) fills, or from
+ * the text of a tokenizer.json. It knows no other file format, no template, and nothing of what the
+ * ids are used for.
  *
  * Thread: immutable after tokenizer_open; any number of threads may encode at once, each with its
  * own struct ids and scratch.  Memory: copies what it keeps of the source. Invariant:
- * decode(encode(text)) == text for every valid UTF-8 text when nothing is normalised. */
+ * decode(encode(text)) == text for every valid UTF-8 text when nothing is normalised or swallowed
+ * and every byte of it has a token. */
 
 #include "base/buf.h"
 
@@ -27,6 +28,20 @@ enum token_kind {
 
 #define TOKEN_NONE (-1)
 
+/* How an added token of a tokenizer.json is matched; tokens of a GGUF have none of these. */
+enum token_flag {
+    TOKEN_TAKES_LEFT = 1,   /* swallows the white space before it (lstrip) */
+    TOKEN_TAKES_RIGHT = 2,  /* swallows the white space after it (rstrip) */
+    TOKEN_SINGLE_WORD = 4,  /* only where no word character touches it */
+    TOKEN_IN_NORMALIZED = 8 /* looked for in normalised text, after all others */
+};
+
+/* Whether a piece that is a token as it stands is taken before any merge. */
+enum merge_policy { MERGE_AS_PRE_SAYS = 0, MERGE_ALWAYS, MERGE_UNLESS_WHOLE };
+
+/* What becomes of a byte that no token spells. */
+enum missing_policy { MISSING_DROPPED = 0, MISSING_UNKNOWN, MISSING_UNKNOWN_FUSED };
+
 /* Everything a vocabulary says. All strings are borrowed for the duration of tokenizer_open. */
 struct tokenizer_source {
     struct str model; /* "gpt2" (byte-level BPE); others are refused by name */
@@ -41,7 +56,16 @@ struct tokenizer_source {
     int32_t bos, eos, eot, unknown, padding; /* TOKEN_NONE when absent */
     bool add_bos, add_eos;
     bool normalize_nfc; /* tokenizer.json of the Qwen family */
+
+    /* What only a tokenizer.json says; zero is what a GGUF means. */
+    const uint8_t *flags; /* (token_count) enum token_flag bits; NULL means none */
+    enum merge_policy merge_policy;
+    enum missing_policy missing; /* other than dropped: as the token `unknown` */
+    bool strict_merges;          /* a merge that names no token is ERR_INVALID, not skipped */
 };
+
+/* What add_bos is when the file has no such key. */
+bool tokenizer_adds_bos_by_default(struct str model, struct str pre);
 
 /* A growing list of ids. Zero is a valid start; ids_release frees. */
 struct ids {
@@ -52,36 +76,43 @@ struct ids {
 void ids_add(struct ids *ids, int32_t id);
 void ids_release(struct ids *ids);
 
-/* ERR_INVALID with a sentence for an unknown model or pre, merges that do not split, duplicate or
- * too many tokens. */
+/* ERR_INVALID with a sentence for an unknown model or pre, no tokens, two tokens of one spelling,
+ * too many tokens, merges that do not split, or ids outside the vocabulary; ERR_LIMIT for a special
+ * token over 1024 bytes or when there is no memory. Of two merges of one pair the first counts, as
+ * in llama.cpp. A merge with a part or a result that is no token is skipped; llama.cpp keeps it as
+ * text and ends at the bytes, which differs only where a later merge would build on it. */
 enum err tokenizer_open(struct tokenizer **ret_tokenizer, const struct tokenizer_source *source,
                         struct error *error) MUST_CHECK;
-/* From the text of a tokenizer.json (Hugging Face). */
+/* From the text of a tokenizer.json (Hugging Face). Only byte-level BPE for now; what it asks for
+ * and is not supported is refused by name. BOS and EOS are those of its post_processor, else
+ * TOKEN_NONE. */
 enum err tokenizer_open_json(struct tokenizer **ret_tokenizer, struct str json,
                              struct error *error) MUST_CHECK;
 void tokenizer_close(struct tokenizer *tokenizer); /* NULL is allowed */
 
 struct encode_options {
-    bool parse_special; /* special tokens written in the text become their ids */
+    bool parse_special; /* control tokens written in the text become their ids */
     bool add_bos; /* put the BOS (and EOS) that the vocabulary says it adds; never a second BOS */
 };
 
-/* Appends the ids of `text` (valid UTF-8, else ERR_INVALID naming the byte offset). */
+/* Appends the ids of `text`: ERR_INVALID with the byte offset when it is not valid UTF-8, ERR_LIMIT
+ * over 64 MiB; then `ids` is as it was. Time is n log n in the text. */
 enum err tokenizer_encode(const struct tokenizer *tokenizer, struct str text,
                           struct encode_options options, struct ids *ids,
                           struct error *error) MUST_CHECK;
-/* Appends the bytes of one token. Control tokens add nothing unless `show_special`. Ids out of
- * range add nothing. */
+/* Appends the bytes of one token. Control and unknown tokens add nothing unless `show_special`;
+ * unused ones and ids out of range add nothing. */
 void tokenizer_decode(const struct tokenizer *tokenizer, int32_t id, bool show_special,
                       struct buf *buf);
-/* The raw bytes of a token, borrowed from the tokenizer. */
+/* The raw bytes of a token, borrowed from the tokenizer; empty for an id out of range. */
 struct str tokenizer_bytes(const struct tokenizer *tokenizer, int32_t id);
 
 size_t tokenizer_count(const struct tokenizer *tokenizer);
+/* TOKEN_UNUSED for an id out of range. */
 enum token_kind tokenizer_kind(const struct tokenizer *tokenizer, int32_t id);
 int32_t tokenizer_bos(const struct tokenizer *tokenizer); /* TOKEN_NONE when absent */
 int32_t tokenizer_eos(const struct tokenizer *tokenizer);
 /* End of generation: eos, eot, eom and the well-known spellings of models.md §1.1. */
 bool tokenizer_is_end(const struct tokenizer *tokenizer, int32_t id);
-/* The id whose raw text is exactly `text`, or TOKEN_NONE. */
+/* The id whose raw text is exactly `text`, a special one before an ordinary one, or TOKEN_NONE. */
 int32_t tokenizer_find(const struct tokenizer *tokenizer, struct str text);

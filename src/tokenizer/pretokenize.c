@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tokenizer/pretokenize.h"
+
+#include "tokenizer/unicode.h"
+
+#include <assert.h>
+
+/* Names that share a row of another are those that llama.cpp gives the same expressions. */
+static const struct pre_rules known_rules[] = {
+    {.name = "gpt-2", .shape = PRE_SHAPE_GPT2},
+    {.name = "smollm", .shape = PRE_SHAPE_GPT2, .digits_apart = true},
+    {.name = "starcoder", .shape = PRE_SHAPE_GPT2, .digits_apart = true},
+    {.name = "refact", .shape = PRE_SHAPE_GPT2, .digits_apart = true},
+    {.name = "command-r", .shape = PRE_SHAPE_GPT2, .digits_apart = true},
+    {.name = "llama-bpe",
+     .shape = PRE_SHAPE_LLAMA3,
+     .digits_max = 3,
+     .ignore_merges = true,
+     .add_bos = true},
+    {.name = "llama3",
+     .shape = PRE_SHAPE_LLAMA3,
+     .digits_max = 3,
+     .ignore_merges = true,
+     .add_bos = true},
+    {.name = "qwen2", .shape = PRE_SHAPE_LLAMA3, .digits_max = 1},
+    {.name = "deepseek-r1-qwen", .shape = PRE_SHAPE_LLAMA3, .digits_max = 1},
+    {.name = "qwen35", .shape = PRE_SHAPE_LLAMA3, .digits_max = 1, .marks_as_letter = true},
+};
+
+const struct pre_rules *pre_rules_find(struct str name) {
+    for (size_t i = 0; i < sizeof known_rules / sizeof *known_rules; i++)
+        if (str_is(name, known_rules[i].name)) return &known_rules[i];
+    return NULL;
+}
+
+/* What the matcher sees of one character. */
+enum sight { OTHER, LETTER, NUMBER, SPACE, END };
+
+struct view {
+    const struct pre_rules *rules;
+    struct str text;
+};
+
+/* The character at `at`, its length in *ret_bytes (0 at the end). With digits_apart a number ends
+ * the stretch, so lookaheads stop there as they do in a text of its own. */
+static inline enum sight look(const struct view *view, size_t at, size_t *ret_bytes) {
+    if (at >= view->text.bytes) {
+        *ret_bytes = 0;
+        return END;
+    }
+    unsigned char lead = (unsigned char)view->text.at[at];
+    uint32_t code_point = lead;
+    *ret_bytes = 1;
+    if (lead >= 0x80) *ret_bytes = utf8_decode(view->text, at, &code_point);
+    switch (unicode_class(code_point)) {
+    case CHAR_LETTER: return LETTER;
+    case CHAR_NUMBER: return view->rules->digits_apart ? END : NUMBER;
+    case CHAR_MARK: return view->rules->marks_as_letter ? LETTER : OTHER;
+    case CHAR_SPACE: return SPACE;
+    case CHAR_OTHER: break;
+    }
+    return OTHER;
+}
+
+/* The end of the run of `wanted` that begins at `at`, of at most `count_max` characters. */
+static size_t run_end(const struct view *view, size_t at, enum sight wanted, size_t count_max) {
+    size_t bytes;
+    for (size_t count = 0; count < count_max && look(view, at, &bytes) == wanted; count++)
+        at += bytes;
+    return at;
+}
+
+static bool is_newline(char byte) {
+    return byte == '\r' || byte == '\n';
+}
+
+static size_t newlines_end(struct str text, size_t at) {
+    while (at < text.bytes && is_newline(text.at[at])) at++;
+    return at;
+}
+
+/* The end of 's 't 're 've 'm 'll 'd at `at`, or 0. Any case also takes U+017F, which folds to s:
+ * the regular expressions do. */
+static size_t contraction_end(struct str text, size_t at, bool any_case) {
+    if (text.at[at] != '\'' || at + 1 >= text.bytes) return 0;
+    unsigned char fold = any_case ? 0x20 : 0;
+    unsigned char first = (unsigned char)text.at[at + 1];
+    unsigned char second = at + 2 < text.bytes ? (unsigned char)text.at[at + 2] : 0;
+    if (any_case && first == 0xC5 && second == 0xBF) return at + 3;
+    if (first >= 0x80) return 0;
+    first |= fold;
+    if (first == 's' || first == 't' || first == 'm' || first == 'd') return at + 2;
+    second |= second < 0x80 ? fold : 0;
+    if ((first == 'r' || first == 'v') && second == 'e') return at + 3;
+    return first == 'l' && second == 'l' ? at + 3 : 0;
+}
+
+/* \s+(?!\S)|\s+ on the run of white space that begins at `at`. */
+static size_t space_end(const struct view *view, size_t at) {
+    size_t last = at; /* where the run's last character begins */
+    size_t end = at;
+    size_t bytes;
+    enum sight sight;
+    while ((sight = look(view, end, &bytes)) == SPACE) {
+        last = end;
+        end += bytes;
+    }
+    /* Before a character that is no space the lookahead gives back the last one, if any is left. */
+    return sight == END || last == at ? end : last;
+}
+
+static size_t gpt2_end(const struct view *view, size_t at) {
+    size_t end = contraction_end(view->text, at, false);
+    if (end > 0) return end;
+    size_t bytes;
+    enum sight sight = look(view, at, &bytes);
+    size_t start = at;
+    if (view->text.at[at] == ' ') {
+        start = at + 1;
+        sight = look(view, start, &bytes);
+    }
+    if (sight == LETTER || sight == NUMBER || sight == OTHER)
+        return run_end(view, start + bytes, sight, SIZE_MAX);
+    return space_end(view, at);
+}
+
+/* \s*[\r\n]+ at `at`: up to the last line end of the run of white space; 0 when it has none. */
+static size_t line_end(const struct view *view, size_t at) {
+    size_t end = 0;
+    size_t bytes;
+    while (look(view, at, &bytes) == SPACE) {
+        at += bytes;
+        if (is_newline(view->text.at[at - 1])) end = at;
+    }
+    return end;
+}
+
+static size_t llama3_end(const struct view *view, size_t at) {
+    struct str text = view->text;
+    size_t end = contraction_end(text, at, true);
+    if (end > 0) return end;
+    size_t bytes;
+    enum sight sight = look(view, at, &bytes);
+    if (sight == LETTER) return run_end(view, at + bytes, LETTER, SIZE_MAX);
+    if (sight == NUMBER)
+        return run_end(view, at + bytes, NUMBER, (size_t)view->rules->digits_max - 1);
+    size_t next_bytes;
+    enum sight next = look(view, at + bytes, &next_bytes);
+    if (next == LETTER && !is_newline(text.at[at]))
+        return run_end(view, at + bytes + next_bytes, LETTER, SIZE_MAX);
+    if (sight == OTHER || (text.at[at] == ' ' && next == OTHER))
+        return newlines_end(text, run_end(view, at + bytes, OTHER, SIZE_MAX));
+    end = line_end(view, at);
+    return end > 0 ? end : space_end(view, at);
+}
+
+size_t pre_piece_end(const struct pre_rules *rules, struct str text, size_t from) {
+    assert(from < text.bytes);
+    struct view view = {rules, text};
+    if (rules->digits_apart) {
+        size_t bytes;
+        if (look(&view, from, &bytes) == END) return from + bytes;
+    }
+    size_t end = rules->shape == PRE_SHAPE_GPT2 ? gpt2_end(&view, from) : llama3_end(&view, from);
+    assert(end > from);
+    return end;
+}

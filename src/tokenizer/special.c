@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tokenizer/special.h"
+
+#include <stdlib.h>
+
+/* Children are a list of siblings; node 0 is nobody. */
+struct special_node {
+    uint32_t first_child;
+    uint32_t next_sibling;
+    int32_t id; /* of the token that ends here, or -1 */
+    unsigned char byte;
+    bool always;
+};
+
+void special_init(struct special_set *set) {
+    *set = (struct special_set){.node_count = 1};
+}
+
+void special_release(struct special_set *set) {
+    free(set->nodes);
+    special_init(set);
+}
+
+static bool grow(struct special_set *set) {
+    if (set->node_count < set->node_capacity) return true;
+    size_t capacity = set->node_capacity ? set->node_capacity * 2 : 256;
+    if (capacity > UINT32_MAX) return false;
+    struct special_node *nodes = realloc(set->nodes, capacity * sizeof *nodes);
+    if (!nodes) return false;
+    set->nodes = nodes;
+    set->node_capacity = capacity;
+    return true;
+}
+
+static uint32_t child_of(const struct special_set *set, uint32_t node, unsigned char byte) {
+    uint32_t child = set->nodes[node].first_child;
+    while (child && set->nodes[child].byte != byte) child = set->nodes[child].next_sibling;
+    return child;
+}
+
+/* The child for `byte`, made when it is missing; parent 0 is the root. 0 when out of memory. */
+static uint32_t child_take(struct special_set *set, uint32_t parent, unsigned char byte) {
+    uint32_t child = parent ? child_of(set, parent, byte) : set->first[byte];
+    if (child) return child;
+    if (!grow(set)) return 0;
+    child = (uint32_t)set->node_count++;
+    set->nodes[child] = (struct special_node){.byte = byte, .id = -1};
+    if (parent) {
+        set->nodes[child].next_sibling = set->nodes[parent].first_child;
+        set->nodes[parent].first_child = child;
+    } else {
+        set->first[byte] = child;
+    }
+    return child;
+}
+
+enum err special_add(struct special_set *set, struct str text, int32_t id, bool always,
+                     struct error *error) {
+    if (text.bytes > SPECIAL_BYTES_MAX)
+        return err_set(error, ERR_LIMIT,
+                       "token %d: a special token of %zu bytes is over the %d that are matched", id,
+                       text.bytes, SPECIAL_BYTES_MAX);
+    if (text.bytes == 0) return OK;
+    uint32_t node = 0;
+    for (size_t i = 0; i < text.bytes; i++) {
+        node = child_take(set, node, (unsigned char)text.at[i]);
+        if (node == 0) return err_set(error, ERR_LIMIT, "no memory for the special tokens");
+    }
+    if (set->nodes[node].id >= 0) return OK;
+    set->nodes[node].id = id;
+    set->nodes[node].always = always;
+    set->count++;
+    return OK;
+}
+
+/* The longest token at text[start], its end in *ret_end; -1 when there is none. */
+static int32_t longest_at(const struct special_set *set, struct str text, size_t start,
+                          bool parse_special, size_t *ret_end) {
+    int32_t id = -1;
+    uint32_t node = set->first[(unsigned char)text.at[start]];
+    for (size_t at = start + 1; node; at++) {
+        const struct special_node *here = &set->nodes[node];
+        if (here->id >= 0 && (here->always || parse_special)) {
+            id = here->id;
+            *ret_end = at;
+        }
+        node = at < text.bytes ? child_of(set, node, (unsigned char)text.at[at]) : 0;
+    }
+    return id;
+}
+
+bool special_find(const struct special_set *set, struct str text, size_t from, bool parse_special,
+                  struct special_match *ret_match) {
+    if (set->count == 0) return false;
+    for (size_t start = from; start < text.bytes; start++) {
+        if (!set->first[(unsigned char)text.at[start]]) continue;
+        size_t end = start;
+        int32_t id = longest_at(set, text, start, parse_special, &end);
+        if (id < 0) continue;
+        *ret_match = (struct special_match){start, end, id};
+        return true;
+    }
+    return false;
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* special: finds the tokens that are matched as whole texts before anything else: control tokens,
+ * user-defined ones, the added tokens of a tokenizer.json. A trie; at each place the longest wins.
+ *
+ * Thread: immutable once filled.  Memory: owns its nodes.  Time: linear in the text, times at most
+ * the length of the longest token, which is bounded. */
+
+#include "base/err.h"
+#include "base/str.h"
+
+/* The longest in use are runs of 31 spaces or newlines. */
+#define SPECIAL_BYTES_MAX 1024
+
+struct special_node;
+
+struct special_set {
+    struct special_node *nodes;
+    size_t node_count;
+    size_t node_capacity;
+    size_t count;
+    uint32_t first[256]; /* the node of each first byte; 0 when nothing begins with it */
+};
+
+void special_init(struct special_set *set);
+void special_release(struct special_set *set);
+/* `always`: matched even when special tokens are not parsed. ERR_LIMIT when `text` is longer than
+ * SPECIAL_BYTES_MAX or there is no memory. The first of two equal texts stands. */
+enum err special_add(struct special_set *set, struct str text, int32_t id, bool always,
+                     struct error *error) MUST_CHECK;
+
+struct special_match {
+    size_t start;
+    size_t end;
+    int32_t id;
+};
+
+/* The leftmost match that begins at or after `from`, the longest there. */
+bool special_find(const struct special_set *set, struct str text, size_t from, bool parse_special,
+                  struct special_match *ret_match);

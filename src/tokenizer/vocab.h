@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* vocab: the tokens as raw bytes, their kinds, and the way back from bytes to an id. The same for
+ * every kind of model; how a file's spelling becomes bytes is the model's affair.
+ *
+ * Thread: immutable once filled.  Memory: owns a copy of the bytes.
+ * Invariant: by_bytes holds every token that has bytes, special ones before ordinary ones. */
+
+#include "tokenizer/table.h"
+#include "tokenizer/tokenizer.h"
+
+/* Bounds on what a file may claim; the largest vocabularies in use have 2^18 tokens. */
+#define VOCAB_TOKENS_MAX (1u << 20)
+#define VOCAB_BYTES_MAX (1u << 30)
+
+struct vocab {
+    struct str *tokens; /* (count) raw bytes */
+    uint8_t *kinds;     /* (count) enum token_kind */
+    uint8_t *flags;     /* (count) enum token_flag */
+    size_t count;
+    char *bytes;
+    struct table by_bytes;
+};
+
+/* Writes the raw bytes of one token, at most spelled.bytes of them, and returns how many. */
+typedef size_t (*vocab_decode_fn)(struct str spelled, char *ret_bytes);
+
+/* Checks the source's tokens and kinds and copies them, ordinary ones through `decode` and the
+ * others as they are spelled. ERR_INVALID for no tokens, two of one spelling or an unknown kind;
+ * ERR_LIMIT past the bounds or out of memory. */
+enum err vocab_open(struct vocab *vocab, const struct tokenizer_source *source,
+                    vocab_decode_fn decode, struct error *error) MUST_CHECK;
+void vocab_close(struct vocab *vocab);
+
+/* Matched as a whole text before the model sees anything (when specials are parsed, or always). */
+static inline bool vocab_is_special(const struct vocab *vocab, size_t id) {
+    uint8_t kind = vocab->kinds[id];
+    return kind == TOKEN_CONTROL || kind == TOKEN_UNKNOWN || kind == TOKEN_USER_DEFINED;
+}

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/buf.h"
+#include "tokenizer/pretokenize.h"
+
+/* `want` has the pieces with '|' after each. */
+static void assert_pieces(const char *pre, const char *text, const char *want) {
+    const struct pre_rules *rules = pre_rules_find(str_from(pre));
+    assert_non_null(rules);
+    struct buf got;
+    buf_init(&got, 1000);
+    struct str whole = str_from(text);
+    for (size_t at = 0; at < whole.bytes;) {
+        size_t end = pre_piece_end(rules, whole, at);
+        buf_add(&got, whole.at + at, end - at);
+        buf_add_byte(&got, '|');
+        at = end;
+    }
+    if (!str_is(buf_str(&got), want))
+        fail_msg("%s: '%s' became '%.*s'", pre, text, STR_ARGS(buf_str(&got)));
+    buf_release(&got);
+}
+
+static void gpt2_splits_words_numbers_and_the_rest(void **state) {
+    (void)state;
+    assert_pieces("gpt-2", "Hello, world 123!", "Hello|,| world| 123|!|");
+    assert_pieces("gpt-2", "don't DON'T x'll", "don|'t| DON|'|T| x|'ll|");
+    assert_pieces("gpt-2", "a   b", "a|  | b|");
+    assert_pieces("gpt-2", "a\n\nb \n", "a|\n|\n|b| \n|");
+    assert_pieces("gpt-2", "a \tb", "a| |\t|b|");
+    assert_pieces("gpt-2", " ", " |");
+    assert_pieces("gpt-2", "e\u0301x", "e|\u0301|x|");
+}
+
+static void the_digit_split_ends_every_lookahead(void **state) {
+    (void)state;
+    assert_pieces("smollm", "a  1", "a|  |1|");
+    assert_pieces("smollm", "a  b", "a| | b|");
+    assert_pieces("smollm", "12 34", "1|2| |3|4|");
+    assert_pieces("smollm", "x\u0663\u00bd y", "x|\u0663|\u00bd| y|");
+    assert_pieces("smollm", "!1'1s", "!|1|'|1|s|");
+}
+
+static void llama3_takes_three_digits_and_one_mark_before_letters(void **state) {
+    (void)state;
+    assert_pieces("llama-bpe", "1234567 8", "123|456|7| |8|");
+    assert_pieces("llama-bpe", "(hello)(x", "(hello|)(|x|");
+    assert_pieces("llama-bpe", "I'M we'Ll '\u017ft", "I|'M| we|'Ll| '|\u017ft|");
+    assert_pieces("llama-bpe", "x'\u017ft", "x|'\u017f|t|");
+    assert_pieces("llama-bpe", "a\r\n\n  b", "a|\r\n\n| | b|");
+    assert_pieces("llama-bpe", "a  \n  \n  b", "a|  \n  \n| | b|");
+    assert_pieces("llama-bpe", "hi!\n\n.", "hi|!\n\n|.|");
+    assert_pieces("llama-bpe", " =\n", " =\n|");
+    assert_pieces("llama-bpe", "\tx \ty", "\tx| |\ty|");
+    assert_pieces("llama-bpe", "\nx", "\n|x|");
+}
+
+static void qwen2_takes_one_digit(void **state) {
+    (void)state;
+    assert_pieces("qwen2", "12 x", "1|2| x|");
+    assert_pieces("qwen2", "e\u0301x", "e|\u0301x|");
+    assert_pieces("deepseek-r1-qwen", "12", "1|2|");
+}
+
+static void qwen35_takes_marks_for_letters(void **state) {
+    (void)state;
+    assert_pieces("qwen35", "e\u0301x \u0301", "e\u0301x| \u0301|");
+    assert_pieces("qwen35", "!\u0301", "!\u0301|");
+}
+
+static void white_space_is_that_of_unicode(void **state) {
+    (void)state;
+    assert_pieces("gpt-2", "a\u2003\u00a0b", "a|\u2003|\u00a0|b|");
+    /* U+180E and U+200B are no white space. */
+    assert_pieces("gpt-2", "a\u180e \u200b", "a|\u180e| \u200b|");
+}
+
+static void unknown_names_are_not_found(void **state) {
+    (void)state;
+    assert_null(pre_rules_find(STR("default")));
+    assert_null(pre_rules_find(STR("")));
+    assert_true(pre_rules_find(STR("llama-bpe"))->add_bos);
+    assert_false(pre_rules_find(STR("qwen2"))->add_bos);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gpt2_splits_words_numbers_and_the_rest),
+        cmocka_unit_test(the_digit_split_ends_every_lookahead),
+        cmocka_unit_test(llama3_takes_three_digits_and_one_mark_before_letters),
+        cmocka_unit_test(qwen2_takes_one_digit),
+        cmocka_unit_test(qwen35_takes_marks_for_letters),
+        cmocka_unit_test(white_space_is_that_of_unicode),
+        cmocka_unit_test(unknown_names_are_not_found),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
