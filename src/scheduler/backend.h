@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* backend: what a model must do for the scheduler. model/ implements it; so does tests/sim.
+ *
+ * A step is a list of rows. A row is one token of one sequence: its key and value go into the KV
+ * cache, and it attends to all earlier positions of its sequence and to itself. Rows of a sequence
+ * are consecutive in position and in the list; a sequence in decode has one row, one in prefill has
+ * many, and both kinds share a step.
+ *
+ * KV cache: `block_count` blocks, each with room for `block_tokens` positions in every layer.
+ * Position p of a sequence lives in slot p % block_tokens of block blocks[p / block_tokens]. A
+ * backend that pads its rows keeps a spare block of its own for them; it is not counted here.
+ *
+ * THE PROMISE that sharing rests on: within a step, layer by layer, keys and values of ALL rows are
+ * stored before the attention of ANY row reads. So a row may attend to positions that another
+ * sequence of the same step is writing into a block both have in their tables, whichever of the two
+ * comes first in the list.
+ * The scheduler promises in turn: no two rows of a step write the same slot; a block that several
+ * sequences have in their tables is written by one of them, and every position below
+ * kv_tokens + row is already written, or is written in this step. The backend may take a sequence
+ * with equal leading block numbers for one with equal leading tokens; sequences that share blocks
+ * are neighbours in the list as far as possible.
+ *
+ * Errors: an operating error from submit or wait is fatal for the engine process: what the cache
+ * holds is unknown after it, and the scheduler takes no further step. A row can not fail alone.
+ *
+ * Thread: the scheduler's thread calls; a backend may have threads of its own inside.
+ * Memory: what a step points to belongs to the scheduler and stays unchanged from submit until
+ * wait returns, so a device may read it late.
+ * Invariant: every submit is followed by one wait before the next submit. */
+
+#include "base/err.h"
+#include "scheduler/sampling.h"
+
+#include <stdint.h>
+
+#define BACKEND_BLOCK_TOKENS 16u
+
+struct backend_caps {
+    uint32_t block_tokens;       /* BACKEND_BLOCK_TOKENS */
+    uint32_t block_count;        /* blocks 0..block_count-1; 1..2^24 */
+    uint32_t rows_max;           /* rows of one step, at least 1 */
+    uint32_t sequences_max;      /* sequences of one step; slots are 0..sequences_max-1 */
+    uint32_t context_tokens_max; /* positions of one sequence, at least 2 */
+    uint32_t vocab;              /* token ids are 0..vocab-1; int32_t as tokenizer/ has them */
+};
+
+/* One sequence's part of a step. */
+struct step_sequence {
+    uint32_t slot;        /* keeps its number from the step with slot_is_new on, until the sequence
+                             is finished or preempted: a place for per-sequence device state */
+    bool slot_is_new;     /* whatever the slot held is another sequence's */
+    uint32_t row_first;   /* its rows are row_first..row_first+row_count-1 */
+    uint32_t row_count;   /* at least 1 */
+    uint32_t kv_tokens;   /* positions in the cache before this step; the first row's position */
+    uint32_t block_count; /* enough for kv_tokens + row_count positions */
+    const uint32_t *blocks; /* (block_count) block numbers in order of position */
+};
+
+/* One row whose logits are wanted: always the last row of its sequence. */
+struct logit_row {
+    uint32_t row;
+    uint32_t sequence; /* index into step.sequences */
+    const struct sampling *sampling;
+    uint64_t seed;    /* resolved: sampling.seed is not to be used */
+    uint32_t counter; /* tokens generated so far = index of the one to be sampled */
+    /* The token to be sampled follows prompt[0..prompt_count) and generated[0..counter). */
+    const int32_t *prompt; /* (prompt_count) */
+    uint32_t prompt_count;
+    const int32_t *generated; /* (counter) */
+    /* NULL: every token is allowed. Else bit t % 32 of word t / 32 says whether token t is,
+     * ((vocab + 31) / 32) words. */
+    const uint32_t *allowed;
+};
+
+struct step {
+    uint64_t number; /* 1, 2, …: for messages */
+    uint32_t row_count;
+    uint32_t sequence_count;
+    uint32_t logit_count;
+    const int32_t *tokens;                 /* (row_count) */
+    const uint32_t *positions;             /* (row_count) from 0 */
+    const struct step_sequence *sequences; /* (sequence_count) in row order */
+    const struct logit_row *logit_rows;    /* (logit_count) in row order; may be none */
+};
+
+struct token_logprob {
+    int32_t token;
+    float logprob; /* natural logarithm, 0 or below */
+};
+
+/* What became of one logit row. */
+struct sample {
+    int32_t token;
+    float logprob;      /* of `token`; only when sampling.logprobs */
+    uint32_t top_count; /* min(sampling.top_logprobs, vocab) */
+    struct token_logprob top[SAMPLING_TOP_LOGPROBS_MAX]; /* most likely first, lowest id first
+                                                            among equals */
+};
+
+struct step_result {
+    struct sample *samples; /* (logit_count of the step) filled by wait, in order of logit_rows;
+                               the scheduler's memory, with room for sequences_max */
+};
+
+struct backend_ops {
+    /* Starts the step. A device returns at once; a backend without one may do all the work here. */
+    enum err (*submit)(void *self, const struct step *step, struct error *error);
+    /* Blocks until the step is done and fills result->samples. */
+    enum err (*wait)(void *self, struct step_result *result, struct error *error);
+    void (*close)(void *self);
+};
+
+/* Owned by whoever opened it, who calls ops->close after scheduler_close. */
+struct backend {
+    const struct backend_ops *ops;
+    void *self;
+    struct backend_caps caps; /* constant while open */
+};

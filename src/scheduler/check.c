@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* check: the rules the scheduler keeps, asserted all at once. Slow: the whole pool and all
+ * requests.
+ */
+
+#include "scheduler/kv_pool.h"
+#include "scheduler/prefix_tree.h"
+#include "scheduler/state.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+/* Blocks that are full and in the tree are shared; a block still being filled has one owner. */
+static void check_blocks(const struct scheduler *scheduler, const struct sequence *sequence,
+                         uint32_t *counts) {
+    const uint32_t *table = block_table(scheduler, sequence->slot);
+    assert(sequence->block_count <= scheduler->table_blocks_max);
+    assert(sequence->node_count <= sequence->computed / BACKEND_BLOCK_TOKENS);
+    assert(blocks_for(sequence->computed) <= sequence->block_count);
+    for (uint32_t i = 0; i < sequence->block_count; i++) {
+        counts[table[i]]++;
+        if (i < sequence->node_count)
+            assert(prefix_tree_has(scheduler->tree, table[i]));
+        else
+            assert(!prefix_tree_has(scheduler->tree, table[i]) &&
+                   kv_pool_holds(scheduler->pool, table[i]) == 1);
+    }
+}
+
+static void check_order(const struct sequence *a, const struct sequence *b) {
+    int order = waiting_compare_tokens(a->request->prompt, a->request->prompt_count,
+                                       b->request->prompt, b->request->prompt_count);
+    assert(order < 0 || (order == 0 && a->started < b->started));
+}
+
+static void check_running(const struct scheduler *scheduler, uint32_t *counts) {
+    assert(scheduler->running_count + scheduler->free_slot_count == scheduler->running_max);
+    for (uint32_t i = 0; i < scheduler->running_count; i++) {
+        const struct sequence *sequence = scheduler->running[i];
+        assert(sequence->state == SEQUENCE_RUNNING && sequence->started > 0);
+        assert(sequence->preemptions <= PREEMPTIONS_MAX);
+        assert(sequence->slot < scheduler->running_max);
+        assert(sequence->computed <= sequence_token_count(sequence));
+        if (!scheduler->is_under_way) {
+            assert(!sequence->is_in_step && !sequence->is_leaving);
+            assert(sequence->computed < sequence_token_count(sequence));
+        }
+        if (i > 0) check_order(scheduler->running[i - 1], sequence);
+        check_blocks(scheduler, sequence, counts);
+    }
+}
+
+static void check_requests(const struct scheduler *scheduler) {
+    uint32_t states[4] = {0, 0, 0, 0};
+    uint32_t requests = 0;
+    uint32_t in_line = 0;
+    for (uint32_t i = 0; i < scheduler->requests.bucket_count; i++) {
+        for (const struct request *at = scheduler->requests.buckets[i]; at; at = at->next) {
+            requests++;
+            in_line += at->sequence_next < at->sequence_count;
+            uint32_t open = 0;
+            for (uint32_t k = 0; k < at->sequence_count; k++) {
+                states[at->sequences[k].state]++;
+                open += at->sequences[k].state != SEQUENCE_DONE;
+            }
+            assert(open == at->open_count && open > 0);
+        }
+    }
+    uint32_t preempted = 0;
+    for (const struct sequence *at = scheduler->preempted; at; at = at->next_preempted) {
+        assert(at->state == SEQUENCE_PREEMPTED);
+        assert(!at->next_preempted || at->started < at->next_preempted->started);
+        preempted++;
+    }
+    assert(requests == scheduler->requests.count && in_line == scheduler->waiting.count);
+    assert(states[SEQUENCE_RUNNING] == scheduler->running_count);
+    assert(states[SEQUENCE_PREEMPTED] == preempted);
+    assert(states[SEQUENCE_WAITING] + states[SEQUENCE_RUNNING] + states[SEQUENCE_PREEMPTED] ==
+           scheduler->open_sequences);
+}
+
+void scheduler_check(const struct scheduler *scheduler) {
+    uint64_t holds = kv_pool_check(scheduler->pool);
+    prefix_tree_check(scheduler->tree);
+    uint32_t block_count = kv_pool_block_count(scheduler->pool);
+    uint32_t *counts = calloc(block_count, sizeof *counts);
+    if (!counts) abort();
+    check_running(scheduler, counts);
+    uint64_t entries = 0;
+    for (uint32_t i = 0; i < block_count; i++) {
+        assert(counts[i] == kv_pool_holds(scheduler->pool, i));
+        entries += counts[i];
+    }
+    free(counts);
+    assert(entries == holds);
+    check_requests(scheduler);
+}

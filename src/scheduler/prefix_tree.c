@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "scheduler/prefix_tree.h"
+
+#include "base/id.h"
+#include "scheduler/kv_pool.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NO_NODE UINT32_MAX
+
+/* By block number; the block is the node. */
+struct node {
+    uint32_t parent; /* block, or PREFIX_ROOT */
+    uint32_t child_count;
+    uint32_t next; /* in the same bucket, or NO_NODE */
+    uint32_t bucket;
+    bool is_member;
+    int32_t tokens[BACKEND_BLOCK_TOKENS];
+};
+
+struct prefix_tree {
+    struct kv_pool *pool;
+    struct node *nodes; /* (block_count of the pool) */
+    uint32_t *buckets;  /* (bucket_mask + 1) first node, or NO_NODE */
+    uint32_t bucket_mask;
+    uint32_t member_count;
+    uint64_t hash_key; /* random, so that nobody can choose prompts that share a bucket */
+    uint64_t evictions;
+};
+
+enum err prefix_tree_open(struct prefix_tree **ret_tree, struct kv_pool *pool,
+                          struct error *error) {
+    uint32_t block_count = kv_pool_block_count(pool);
+    uint32_t bucket_count = 1;
+    while (bucket_count < block_count) bucket_count *= 2;
+
+    struct prefix_tree *tree = calloc(1, sizeof *tree);
+    if (!tree) goto out_of_memory;
+    tree->nodes = calloc(block_count, sizeof *tree->nodes);
+    tree->buckets = calloc(bucket_count, sizeof *tree->buckets);
+    if (!tree->nodes || !tree->buckets) goto out_of_memory;
+    for (uint32_t i = 0; i < bucket_count; i++) tree->buckets[i] = NO_NODE;
+    tree->pool = pool;
+    tree->bucket_mask = bucket_count - 1;
+    tree->hash_key = id_u64();
+    *ret_tree = tree;
+    return OK;
+
+out_of_memory:
+    prefix_tree_close(tree);
+    return err_set(error, ERR_LIMIT, "prefix tree: no memory for %u blocks", block_count);
+}
+
+void prefix_tree_close(struct prefix_tree *tree) {
+    if (!tree) return;
+    free(tree->buckets);
+    free(tree->nodes);
+    free(tree);
+}
+
+/* Multiply and fold over pairs of tokens, after wyhash. Only speed depends on its quality. */
+static uint32_t bucket_of(const struct prefix_tree *tree, uint32_t parent,
+                          const int32_t tokens[BACKEND_BLOCK_TOKENS]) {
+    uint64_t hash = tree->hash_key ^ (parent * 0x9E3779B97F4A7C15ull);
+    for (uint32_t i = 0; i < BACKEND_BLOCK_TOKENS; i += 2) {
+        uint64_t pair = (uint64_t)(uint32_t)tokens[i] << 32 | (uint32_t)tokens[i + 1];
+        __uint128_t product = (__uint128_t)(hash ^ pair) * 0xE7037ED1A0B428DBull;
+        hash = (uint64_t)product ^ (uint64_t)(product >> 64) ^ 0x8EBC6AF09C88C6E3ull;
+    }
+    return (uint32_t)(hash ^ hash >> 32) & tree->bucket_mask;
+}
+
+static uint32_t find_in(const struct prefix_tree *tree, uint32_t bucket, uint32_t parent,
+                        const int32_t tokens[BACKEND_BLOCK_TOKENS]) {
+    uint32_t at = tree->buckets[bucket];
+    while (at != NO_NODE) {
+        const struct node *node = &tree->nodes[at];
+        if (node->parent == parent && memcmp(node->tokens, tokens, sizeof node->tokens) == 0) break;
+        at = node->next;
+    }
+    return at;
+}
+
+bool prefix_tree_find(const struct prefix_tree *tree, uint32_t parent,
+                      const int32_t tokens[BACKEND_BLOCK_TOKENS], uint32_t *ret_block) {
+    uint32_t found = find_in(tree, bucket_of(tree, parent, tokens), parent, tokens);
+    if (found == NO_NODE) return false;
+    *ret_block = found;
+    return true;
+}
+
+void prefix_tree_add(struct prefix_tree *tree, uint32_t parent,
+                     const int32_t tokens[BACKEND_BLOCK_TOKENS], uint32_t block) {
+    struct node *node = &tree->nodes[block];
+    uint32_t bucket = bucket_of(tree, parent, tokens);
+    assert(!node->is_member && kv_pool_holds(tree->pool, block) > 0);
+    assert(find_in(tree, bucket, parent, tokens) == NO_NODE);
+    if (parent != PREFIX_ROOT) {
+        assert(tree->nodes[parent].is_member && kv_pool_holds(tree->pool, parent) > 0);
+        tree->nodes[parent].child_count++;
+    }
+    node->is_member = true;
+    node->parent = parent;
+    node->child_count = 0;
+    node->bucket = bucket;
+    node->next = tree->buckets[bucket];
+    memcpy(node->tokens, tokens, sizeof node->tokens);
+    tree->buckets[bucket] = block;
+    tree->member_count++;
+}
+
+bool prefix_tree_has(const struct prefix_tree *tree, uint32_t block) {
+    return tree->nodes[block].is_member;
+}
+
+static void remove_leaf(struct prefix_tree *tree, uint32_t block) {
+    struct node *node = &tree->nodes[block];
+    assert(node->is_member && node->child_count == 0);
+    uint32_t *link = &tree->buckets[node->bucket];
+    while (*link != block) link = &tree->nodes[*link].next;
+    *link = node->next;
+    if (node->parent != PREFIX_ROOT) tree->nodes[node->parent].child_count--;
+    node->is_member = false;
+    tree->member_count--;
+}
+
+bool prefix_tree_take(struct prefix_tree *tree, uint32_t *ret_block) {
+    if (kv_pool_take(tree->pool, ret_block)) return true;
+    uint32_t oldest;
+    if (!kv_pool_oldest(tree->pool, &oldest)) return false;
+    remove_leaf(tree, oldest);
+    kv_pool_forget(tree->pool, oldest);
+    tree->evictions++;
+    return kv_pool_take(tree->pool, ret_block);
+}
+
+void prefix_tree_drop(struct prefix_tree *tree, uint32_t block) {
+    kv_pool_drop(tree->pool, block, tree->nodes[block].is_member);
+}
+
+uint64_t prefix_tree_evictions(const struct prefix_tree *tree) {
+    return tree->evictions;
+}
+
+void prefix_tree_check(const struct prefix_tree *tree) {
+    uint32_t members = 0;
+    uint64_t child_links = 0;
+    uint64_t child_counts = 0;
+    uint32_t block_count = kv_pool_block_count(tree->pool);
+    for (uint32_t i = 0; i < block_count; i++) {
+        const struct node *node = &tree->nodes[i];
+        if (!node->is_member) continue;
+        members++;
+        child_counts += node->child_count;
+        assert(find_in(tree, node->bucket, node->parent, node->tokens) == i);
+        if (node->parent == PREFIX_ROOT) continue;
+        child_links++;
+        const struct node *parent = &tree->nodes[node->parent];
+        assert(parent->is_member && parent->child_count > 0);
+        assert(kv_pool_holds(tree->pool, node->parent) >= 1 || kv_pool_holds(tree->pool, i) == 0);
+    }
+    assert(members == tree->member_count && child_links == child_counts);
+    /* Every cached block is a node, and every node is cached or used. */
+    assert(members >= kv_pool_cached_count(tree->pool));
+    assert(members <= kv_pool_cached_count(tree->pool) + kv_pool_used_count(tree->pool));
+}

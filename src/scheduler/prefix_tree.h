@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* prefix_tree: which full KV block stands for which tokens after which prefix.
+ *
+ * A node is one full block: its parent block and the 16 tokens that follow the parent's. The blocks
+ * from the root to a node stand for one token prefix, so a sequence that starts with the same
+ * tokens uses the same blocks. Children are looked up through a keyed hash table, and a hit is a
+ * hit only when parent and all tokens are equal: there are no collisions, whatever a client sends.
+ *
+ * A node is added as soon as the step that fills its block is composed. It stays while sequences
+ * use it, and after that as long as the pool has no other block to give.
+ *
+ * Thread: the scheduler's only.  Memory: allocated once, in prefix_tree_open; the pool is borrowed.
+ * Invariants: (1) a node is in the tree exactly once and its block is used or cached, never free.
+ * (2) Whoever holds a node holds its ancestors, and drops them after it. (3) Hence in the pool's
+ * list of cached blocks children come before their parent, and the oldest one is always a leaf. */
+
+#include "base/err.h"
+#include "scheduler/backend.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct kv_pool;
+struct prefix_tree;
+
+#define PREFIX_ROOT UINT32_MAX /* the parent of first blocks */
+
+enum err prefix_tree_open(struct prefix_tree **ret_tree, struct kv_pool *pool,
+                          struct error *error) MUST_CHECK;
+void prefix_tree_close(struct prefix_tree *tree); /* NULL is allowed */
+
+/* The block that holds `tokens` after `parent`; false when there is none. */
+bool prefix_tree_find(const struct prefix_tree *tree, uint32_t parent,
+                      const int32_t tokens[BACKEND_BLOCK_TOKENS], uint32_t *ret_block);
+/* Makes a used block a node. There must be no node for these tokens, and `block` must not be one.
+ */
+void prefix_tree_add(struct prefix_tree *tree, uint32_t parent,
+                     const int32_t tokens[BACKEND_BLOCK_TOKENS], uint32_t block);
+bool prefix_tree_has(const struct prefix_tree *tree, uint32_t block);
+
+/* A free block, or else the cached one that was used longest ago, which leaves the tree. False when
+ * all blocks are used. */
+bool prefix_tree_take(struct prefix_tree *tree, uint32_t *ret_block) MUST_CHECK;
+/* One user less; a node stays as cached, another block becomes free. Drop a sequence's blocks last
+ * to first. */
+void prefix_tree_drop(struct prefix_tree *tree, uint32_t block);
+
+uint64_t prefix_tree_evictions(const struct prefix_tree *tree);
+/* Asserts the invariants above: O(blocks). */
+void prefix_tree_check(const struct prefix_tree *tree);

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "scheduler/request.h"
+
+#include "base/rng.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BUCKETS_MIN 1024u
+#define GENERATED_ROOM_MIN 64u
+
+/* After start, no memory means abort: the work is on disk, and the process is started again. */
+static void *must(void *memory) {
+    if (!memory) abort();
+    return memory;
+}
+
+/* Copies an array to *at and moves it on. */
+static void *place(char **at, const void *from, size_t bytes) {
+    void *to = *at;
+    if (bytes > 0) memcpy(to, from, bytes);
+    *at += bytes;
+    return to;
+}
+
+struct request *request_open(const struct scheduler_request *from, uint32_t sequence_count,
+                             uint32_t tokens_max, uint64_t seed) {
+    const struct sampling *sampling = &from->sampling;
+    size_t head = sizeof(struct request) + sequence_count * sizeof(struct sequence);
+    size_t biases = sampling->bias_count * sizeof *sampling->biases;
+    size_t stops = sampling->stop_token_count * sizeof *sampling->stop_tokens;
+    size_t ends = sampling->end_token_count * sizeof *sampling->end_tokens;
+    size_t prompt = (size_t)from->prompt_count * sizeof *from->prompt;
+    struct request *request = must(malloc(head + biases + stops + ends + prompt));
+    memset(request, 0, head);
+
+    char *at = (char *)request + head;
+    request->sampling = *sampling;
+    request->sampling.biases = place(&at, sampling->biases, biases);
+    request->sampling.stop_tokens = place(&at, sampling->stop_tokens, stops);
+    request->sampling.end_tokens = place(&at, sampling->end_tokens, ends);
+    request->prompt = place(&at, from->prompt, prompt);
+    request->prompt_count = from->prompt_count;
+    request->id = from->id;
+    request->seed = seed;
+    request->is_constrained = from->is_constrained;
+    request->tokens_max = tokens_max;
+    request->sequence_count = request->open_count = sequence_count;
+    for (uint32_t i = 0; i < sequence_count; i++) {
+        request->sequences[i].request = request;
+        request->sequences[i].index = i;
+    }
+    request->waiting.priority = from->priority;
+    request->waiting.tokens = request->prompt;
+    request->waiting.token_count = request->prompt_count;
+    return request;
+}
+
+void request_close(struct request *request) {
+    for (uint32_t i = 0; i < request->sequence_count; i++) free(request->sequences[i].generated);
+    free(request);
+}
+
+uint32_t sequence_token_count(const struct sequence *sequence) {
+    return sequence->request->prompt_count + sequence->generated_count;
+}
+
+void sequence_tokens(const struct sequence *sequence, uint32_t first, uint32_t count,
+                     int32_t *ret_tokens) {
+    uint32_t prompt_count = sequence->request->prompt_count;
+    assert(first + count <= prompt_count + sequence->generated_count);
+    uint32_t from_prompt = 0;
+    if (first < prompt_count) {
+        from_prompt = prompt_count - first < count ? prompt_count - first : count;
+        memcpy(ret_tokens, sequence->request->prompt + first, from_prompt * sizeof *ret_tokens);
+    }
+    if (from_prompt == count) return;
+    memcpy(ret_tokens + from_prompt, sequence->generated + (first + from_prompt - prompt_count),
+           (count - from_prompt) * sizeof *ret_tokens);
+}
+
+void sequence_append(struct sequence *sequence, int32_t token) {
+    if (sequence->generated_count == sequence->generated_room) {
+        uint32_t room =
+            sequence->generated_room > 0 ? sequence->generated_room * 2 : GENERATED_ROOM_MIN;
+        sequence->generated =
+            must(realloc(sequence->generated, (size_t)room * sizeof *sequence->generated));
+        sequence->generated_room = room;
+    }
+    sequence->generated[sequence->generated_count++] = token;
+}
+
+static struct request **bucket_of(const struct request_table *table, uint64_t id) {
+    return &table->buckets[rng_at(0, id) & (table->bucket_count - 1)];
+}
+
+void request_table_release(struct request_table *table) {
+    for (uint32_t i = 0; i < table->bucket_count; i++) {
+        struct request *request = table->buckets[i];
+        while (request) {
+            struct request *next = request->next;
+            request_close(request);
+            request = next;
+        }
+    }
+    free(table->buckets);
+    *table = (struct request_table){0};
+}
+
+struct request *request_table_find(const struct request_table *table, uint64_t id) {
+    if (table->count == 0) return NULL;
+    struct request *request = *bucket_of(table, id);
+    while (request && request->id != id) request = request->next;
+    return request;
+}
+
+static void grow(struct request_table *table) {
+    struct request_table old = *table;
+    table->bucket_count = old.bucket_count > 0 ? old.bucket_count * 2 : BUCKETS_MIN;
+    table->buckets = must(calloc(table->bucket_count, sizeof(struct request *)));
+    for (uint32_t i = 0; i < old.bucket_count; i++) {
+        struct request *request = old.buckets[i];
+        while (request) {
+            struct request *next = request->next;
+            struct request **bucket = bucket_of(table, request->id);
+            request->next = *bucket;
+            *bucket = request;
+            request = next;
+        }
+    }
+    free(old.buckets);
+}
+
+void request_table_add(struct request_table *table, struct request *request) {
+    if (table->count >= table->bucket_count) grow(table);
+    struct request **bucket = bucket_of(table, request->id);
+    request->next = *bucket;
+    *bucket = request;
+    table->count++;
+}
+
+void request_table_remove(struct request_table *table, struct request *request) {
+    struct request **link = bucket_of(table, request->id);
+    while (*link != request) link = &(*link)->next;
+    *link = request->next;
+    table->count--;
+}

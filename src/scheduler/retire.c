@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* retire: what came out of a step, and how sequences end.
+ *
+ * Sequences end for three reasons, at three moments: a sampled token was the last (here), the
+ * caller cancelled, the caller found a stop string; the latter two perhaps from inside on_event, or
+ * while the device still computes rows of the sequence. Such rows are zombies: their blocks must
+ * not be given to anybody before the step has ended. So whoever has rows in the step under way only
+ * gets `is_leaving`, and goes when all samples are taken; ending twice is nothing. */
+
+#include "scheduler/prefix_tree.h"
+#include "scheduler/state.h"
+
+#include <assert.h>
+#include <stddef.h>
+
+static void report(const struct scheduler *scheduler, const struct scheduler_event *event) {
+    if (scheduler->on_event) scheduler->on_event(scheduler->user, event);
+}
+
+static void remove_preempted(struct scheduler *scheduler, struct sequence *sequence) {
+    struct sequence **link = &scheduler->preempted;
+    while (*link != sequence) {
+        assert(*link);
+        link = &(*link)->next_preempted;
+    }
+    *link = sequence->next_preempted;
+    sequence->next_preempted = NULL;
+}
+
+/* A sequence that never started goes out of its request's line. */
+static void remove_waiting(struct scheduler *scheduler, struct sequence *sequence) {
+    struct request *request = sequence->request;
+    sequence->state = SEQUENCE_DONE;
+    if (sequence->index != request->sequence_next) return;
+    while (request->sequence_next < request->sequence_count &&
+           request->sequences[request->sequence_next].state != SEQUENCE_WAITING)
+        request->sequence_next++;
+    if (request->sequence_next == request->sequence_count)
+        waiting_remove(&scheduler->waiting, &request->waiting);
+}
+
+/* Out of all lists, reported, and freed with the last of its request. */
+static void let_go(struct scheduler *scheduler, struct sequence *sequence) {
+    assert(sequence->state != SEQUENCE_DONE);
+    struct request *request = sequence->request;
+    if (sequence->state == SEQUENCE_RUNNING) stop_running(scheduler, sequence);
+    if (sequence->state == SEQUENCE_PREEMPTED) remove_preempted(scheduler, sequence);
+    if (sequence->state == SEQUENCE_WAITING) remove_waiting(scheduler, sequence);
+    sequence->state = SEQUENCE_DONE;
+    scheduler->stats.finished++;
+    scheduler->open_sequences--;
+    if (sequence->reason != FINISH_CANCELLED)
+        admission_learn(&scheduler->admission, sequence->generated_count);
+
+    struct scheduler_event event = {
+        .kind = SCHEDULER_FINISHED,
+        .id = request->id,
+        .sequence = sequence->index,
+        .reason = sequence->reason,
+        .has_stop_token = sequence->has_stop_token,
+        .prompt_tokens = request->prompt_count,
+        .cached_tokens = sequence->cached_tokens,
+        .generated_tokens = sequence->generated_count,
+    };
+    if (sequence->has_stop_token) event.token = sequence->generated[sequence->generated_count - 1];
+    /* Before the report: inside it the caller may submit the same id again, or cancel this one. */
+    if (--request->open_count == 0) {
+        request_table_remove(&scheduler->requests, request);
+        request_close(request);
+    }
+    report(scheduler, &event);
+}
+
+void mark_leaving(struct scheduler *scheduler, struct sequence *sequence,
+                  enum finish_reason reason) {
+    if (sequence->state == SEQUENCE_DONE || sequence->is_leaving) return;
+    sequence->reason = reason;
+    sequence->is_leaving = true;
+    sequence->next_leaving = scheduler->leaving;
+    scheduler->leaving = sequence;
+}
+
+void let_go_leaving(struct scheduler *scheduler) {
+    struct sequence **link = &scheduler->leaving;
+    while (*link) {
+        struct sequence *sequence = *link;
+        if (sequence->is_in_step) {
+            link = &sequence->next_leaving;
+            continue;
+        }
+        *link = sequence->next_leaving;
+        let_go(scheduler, sequence);
+        /* on_event may have come here too and changed the list. */
+        link = &scheduler->leaving;
+    }
+}
+
+static void take_sample(struct scheduler *scheduler, struct sequence *sequence,
+                        const struct sample *sample) {
+    const struct request *request = sequence->request;
+    assert(sample->token >= 0 && (uint32_t)sample->token < scheduler->backend->caps.vocab);
+    sequence_append(sequence, sample->token);
+    scheduler->stats.generated_tokens++;
+    struct scheduler_event event = {
+        .kind = SCHEDULER_TOKEN,
+        .id = request->id,
+        .sequence = sequence->index,
+        .token = sample->token,
+        .token_index = sequence->generated_count - 1,
+        .sample = request->sampling.logprobs ? sample : NULL,
+    };
+    report(scheduler, &event);
+    if (sequence->is_leaving) return; /* on_event saw to it */
+    if (sampling_is_stop(&request->sampling, sample->token, sequence->generated_count)) {
+        sequence->has_stop_token = true;
+        mark_leaving(scheduler, sequence, FINISH_STOP);
+    } else if (sequence_token_count(sequence) == request->tokens_max) {
+        mark_leaving(scheduler, sequence, FINISH_LENGTH);
+    }
+}
+
+void retire_step(struct scheduler *scheduler) {
+    const struct step *step = &scheduler->step;
+    for (uint32_t i = 0; i < step->logit_count; i++) {
+        struct sequence *sequence = scheduler->members[scheduler->logit_rows[i].sequence];
+        if (!sequence->is_leaving) take_sample(scheduler, sequence, &scheduler->samples[i]);
+    }
+    for (uint32_t i = 0; i < step->sequence_count; i++) {
+        struct sequence *sequence = scheduler->members[i];
+        enter_blocks(scheduler, sequence, true);
+        sequence->is_in_step = false;
+    }
+    /* From here on nothing is under way, and on_event may end others at once. */
+    scheduler->is_under_way = false;
+    let_go_leaving(scheduler);
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* sampling: how the next token of a sequence is chosen from its logits, as one plain struct.
+ *
+ * The scheduler carries these numbers and acts on the limits among them (max_tokens, min_tokens,
+ * stop and end tokens); the backend acts on the rest. A struct of zeros is greedy decoding up to
+ * the end of the context. Knows no text: stop strings belong to the engine.
+ *
+ * What a backend does with one row of fp32 logits, in this order:
+ *   1. logprobs, when asked for, are log-softmax of the logits as the model gave them;
+ *   2. `allowed` of the logit row (backend.h), then logit_bias, are applied; while fewer than
+ *      min_tokens tokens are generated, stop tokens and (always, then) end tokens become -inf;
+ *   3. repetition_penalty over prompt and generated tokens (a positive logit is divided by it, a
+ *      negative one multiplied), then presence and frequency penalties over generated tokens;
+ *   4. temperature 0: the highest logit, the lowest id among equals. Else logits / temperature,
+ * then min_p, top_k, top_p in this order, each over what the one before left;
+ *   5. one draw with u = rng_unit_at(seed, counter) of the logit row (base/rng.h), so that the n-th
+ *      token of a sequence depends on nothing else that runs.
+ *
+ * Thread: any; immutable after submit.  Memory: the arrays are borrowed from whoever filled the
+ * struct; scheduler_submit copies them. */
+
+#include "base/err.h"
+
+#include <stdint.h>
+
+#define SAMPLING_TOP_LOGPROBS_MAX 20u
+#define SAMPLING_BIASES_MAX 1024u
+#define SAMPLING_STOP_TOKENS_MAX 256u
+
+struct logit_bias {
+    int32_t token; /* 0..vocab-1 */
+    float bias;    /* -100..100; added to the logit */
+};
+
+struct sampling {
+    float temperature; /* 0..100; 0 is greedy and ignores top_p, top_k, min_p and the seed */
+    float top_p;       /* 0..1; 0 and 1 are off. The engine turns a client's top_p 0 into greedy */
+    uint32_t top_k;    /* 0 is off; more than vocab is off too */
+    float min_p;       /* 0..1 of the highest probability; 0 is off */
+
+    bool has_seed;
+    uint64_t
+        seed; /* when !has_seed the scheduler derives one from its own seed and the request id */
+
+    float presence_penalty;   /* -2..2; 0 is off */
+    float frequency_penalty;  /* -2..2; 0 is off */
+    float repetition_penalty; /* above 0 up to 100; 0 and 1 are off */
+
+    const struct logit_bias *biases; /* (bias_count); NULL when 0; each token at most once */
+    uint32_t bias_count;             /* 0..SAMPLING_BIASES_MAX */
+
+    bool logprobs;         /* give the logprob of the sampled token */
+    uint32_t top_logprobs; /* 0..SAMPLING_TOP_LOGPROBS_MAX most likely tokens; needs `logprobs` */
+
+    uint32_t max_tokens; /* generated at most, the stopping token included; 0: as many as fit */
+    uint32_t min_tokens; /* at least this many before a stop or end token; 0..max_tokens */
+
+    /* Either kind finishes the sequence with reason stop, and is itself reported as a token first.
+     * End tokens are the model's own (EOS, end of turn); ignore_eos turns only those off. */
+    const int32_t *stop_tokens; /* (stop_token_count) */
+    uint32_t stop_token_count;  /* 0..SAMPLING_STOP_TOKENS_MAX */
+    const int32_t *end_tokens;  /* (end_token_count) */
+    uint32_t end_token_count;   /* 0..SAMPLING_STOP_TOKENS_MAX */
+    bool ignore_eos;
+};
+
+/* ERR_INVALID with the field, its value and its range when something is outside what is said above.
+ * `vocab` bounds every token id. */
+enum err sampling_check(const struct sampling *sampling, uint32_t vocab,
+                        struct error *error) MUST_CHECK;
+
+/* Whether `token` ends a sequence that has `generated` tokens, this one included. A token that
+ * comes before min_tokens never does. */
+bool sampling_is_stop(const struct sampling *sampling, int32_t token, uint32_t generated);

@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "scheduler/scheduler.h"
+
+#include "base/rng.h"
+#include "scheduler/kv_pool.h"
+#include "scheduler/prefix_tree.h"
+#include "scheduler/state.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+static uint32_t least(uint32_t a, uint32_t b) {
+    return a < b ? a : b;
+}
+
+/* An option of 0 is the backend's own limit. */
+static uint32_t option_or(uint32_t option, uint32_t limit) {
+    return option == 0 ? limit : least(option, limit);
+}
+
+static enum err check_options(const struct scheduler_options *options, struct error *error) {
+    const struct backend_caps *caps = &options->backend->caps;
+    if (caps->block_tokens != BACKEND_BLOCK_TOKENS)
+        return err_set(error, ERR_INVALID, "backend: blocks of %u tokens, not %u",
+                       caps->block_tokens, BACKEND_BLOCK_TOKENS);
+    if (caps->rows_max == 0 || caps->sequences_max == 0 || caps->context_tokens_max < 2)
+        return err_set(error, ERR_INVALID,
+                       "backend: rows_max %u, sequences_max %u or context_tokens_max %u is too "
+                       "small",
+                       caps->rows_max, caps->sequences_max, caps->context_tokens_max);
+    if (caps->vocab == 0 || caps->vocab > INT32_MAX)
+        return err_set(error, ERR_INVALID, "backend: a vocabulary of %u is outside 1..%d",
+                       caps->vocab, INT32_MAX);
+    if (options->max_model_len == 1)
+        return err_set(error, ERR_INVALID, "max_model_len: 1 leaves no room for a generated token");
+    if (options->requests_max > SCHEDULER_REQUESTS_MAX)
+        return err_set(error, ERR_INVALID, "requests_max: %u is outside 0..%u",
+                       options->requests_max, SCHEDULER_REQUESTS_MAX);
+    return OK;
+}
+
+static bool allocate(struct scheduler *scheduler) {
+    size_t sequences = scheduler->running_max;
+    size_t rows = scheduler->rows_max;
+    scheduler->running = calloc(sequences, sizeof *scheduler->running);
+    scheduler->free_slots = calloc(sequences, sizeof *scheduler->free_slots);
+    scheduler->tables = calloc(sequences * scheduler->table_blocks_max, sizeof *scheduler->tables);
+    scheduler->tokens = calloc(rows, sizeof *scheduler->tokens);
+    scheduler->positions = calloc(rows, sizeof *scheduler->positions);
+    scheduler->step_sequences = calloc(sequences, sizeof *scheduler->step_sequences);
+    scheduler->logit_rows = calloc(sequences, sizeof *scheduler->logit_rows);
+    scheduler->members = calloc(sequences, sizeof *scheduler->members);
+    scheduler->samples = calloc(sequences, sizeof *scheduler->samples);
+    scheduler->preempted_events = calloc(sequences, sizeof *scheduler->preempted_events);
+    return scheduler->running && scheduler->free_slots && scheduler->tables && scheduler->tokens &&
+           scheduler->positions && scheduler->step_sequences && scheduler->logit_rows &&
+           scheduler->members && scheduler->samples && scheduler->preempted_events;
+}
+
+static void apply_options(struct scheduler *scheduler, const struct scheduler_options *options) {
+    const struct backend_caps *caps = &options->backend->caps;
+    scheduler->backend = options->backend;
+    scheduler->on_event = options->on_event;
+    scheduler->allowed = options->allowed;
+    scheduler->user = options->user;
+    scheduler->seed = options->seed;
+    scheduler->is_caching = options->enable_prefix_caching;
+    scheduler->rows_max = option_or(options->max_num_batched_tokens, caps->rows_max);
+    /* Each running sequence must have room for a row in every step. */
+    scheduler->running_max =
+        least(option_or(options->max_num_seqs, caps->sequences_max), scheduler->rows_max);
+    scheduler->context_tokens_max = option_or(options->max_model_len, caps->context_tokens_max);
+    scheduler->requests_max = option_or(options->requests_max, SCHEDULER_REQUESTS_MAX);
+    scheduler->table_blocks_max =
+        least(blocks_for(scheduler->context_tokens_max), caps->block_count);
+}
+
+enum err scheduler_open(struct scheduler **ret_scheduler, const struct scheduler_options *options,
+                        struct error *error) {
+    assert(options->backend);
+    enum err err = check_options(options, error);
+    if (err) return err;
+    struct scheduler *scheduler = calloc(1, sizeof *scheduler);
+    if (!scheduler) return err_set(error, ERR_LIMIT, "scheduler: no memory");
+    apply_options(scheduler, options);
+    admission_init(&scheduler->admission);
+    err = kv_pool_open(&scheduler->pool, options->backend->caps.block_count, error);
+    if (!err) err = prefix_tree_open(&scheduler->tree, scheduler->pool, error);
+    if (!err && !allocate(scheduler))
+        err = err_set(error, ERR_LIMIT, "scheduler: no memory for %u sequences of %u blocks",
+                      scheduler->running_max, scheduler->table_blocks_max);
+    if (err) {
+        scheduler_close(scheduler);
+        return err;
+    }
+    for (uint32_t i = 0; i < scheduler->running_max; i++)
+        scheduler->free_slots[i] = scheduler->running_max - 1 - i;
+    scheduler->free_slot_count = scheduler->running_max;
+    scheduler->step.tokens = scheduler->tokens;
+    scheduler->step.positions = scheduler->positions;
+    scheduler->step.sequences = scheduler->step_sequences;
+    scheduler->step.logit_rows = scheduler->logit_rows;
+    *ret_scheduler = scheduler;
+    return OK;
+}
+
+void scheduler_close(struct scheduler *scheduler) {
+    if (!scheduler) return;
+    while (scheduler->running_count > 0) {
+        struct sequence *last = scheduler->running[scheduler->running_count - 1];
+        last->is_in_step = false; /* true after an error of the backend */
+        stop_running(scheduler, last);
+    }
+    request_table_release(&scheduler->requests);
+    prefix_tree_close(scheduler->tree);
+    kv_pool_close(scheduler->pool);
+    free(scheduler->preempted_events);
+    free(scheduler->samples);
+    free(scheduler->members);
+    free(scheduler->logit_rows);
+    free(scheduler->step_sequences);
+    free(scheduler->positions);
+    free(scheduler->tokens);
+    free(scheduler->tables);
+    free(scheduler->free_slots);
+    free(scheduler->running);
+    free(scheduler);
+}
+
+/* How many tokens a sequence of this request can have at most: its own limit, which must fit, or
+ * without one what fits. */
+static enum err find_tokens_max(const struct scheduler *scheduler,
+                                const struct scheduler_request *request, uint32_t *ret_tokens_max,
+                                struct error *error) {
+    uint64_t prompt = request->prompt_count;
+    uint64_t output = request->sampling.max_tokens;
+    if (output == 0) output = request->sampling.min_tokens > 0 ? request->sampling.min_tokens : 1;
+    uint64_t context = scheduler->context_tokens_max;
+    if (prompt + output > context)
+        return err_set(error, ERR_LIMIT,
+                       "a prompt of %u tokens and %u generated tokens are more than the context "
+                       "of %u tokens",
+                       request->prompt_count, (uint32_t)output, scheduler->context_tokens_max);
+    /* The last generated token needs no place in the cache. */
+    uint64_t pool = (uint64_t)kv_pool_block_count(scheduler->pool) * BACKEND_BLOCK_TOKENS + 1;
+    if (prompt + output > pool)
+        return err_set(error, ERR_LIMIT,
+                       "a prompt of %u tokens and %u generated tokens need more than the whole KV "
+                       "cache of %u blocks of %u tokens",
+                       request->prompt_count, (uint32_t)output,
+                       kv_pool_block_count(scheduler->pool), BACKEND_BLOCK_TOKENS);
+    uint64_t most = context < pool ? context : pool;
+    *ret_tokens_max = (uint32_t)(request->sampling.max_tokens == 0 ? most : prompt + output);
+    return OK;
+}
+
+static enum err check_request(const struct scheduler *scheduler,
+                              const struct scheduler_request *request, struct error *error) {
+    uint32_t vocab = scheduler->backend->caps.vocab;
+    if (request->prompt_count == 0) return err_set(error, ERR_INVALID, "the prompt has no tokens");
+    if (request->sequence_count > SCHEDULER_SEQUENCES_PER_REQUEST_MAX)
+        return err_set(error, ERR_INVALID, "n: %u is outside 1..%u", request->sequence_count,
+                       SCHEDULER_SEQUENCES_PER_REQUEST_MAX);
+    for (uint32_t i = 0; i < request->prompt_count; i++)
+        if (request->prompt[i] < 0 || (uint32_t)request->prompt[i] >= vocab)
+            return err_set(error, ERR_INVALID, "the prompt has token %d at %u, outside 0..%u",
+                           request->prompt[i], i, vocab - 1);
+    return sampling_check(&request->sampling, vocab, error);
+}
+
+enum err scheduler_submit(struct scheduler *scheduler, const struct scheduler_request *request,
+                          struct error *error) {
+    enum err err = check_request(scheduler, request, error);
+    if (err) return err;
+    uint32_t tokens_max = 0;
+    err = find_tokens_max(scheduler, request, &tokens_max, error);
+    if (err) return err;
+    assert(!request->is_constrained || scheduler->allowed);
+    if (request_table_find(&scheduler->requests, request->id))
+        return err_set(error, ERR_CONFLICT, "request %llu is already here",
+                       (unsigned long long)request->id);
+    if (scheduler->requests.count >= scheduler->requests_max)
+        return err_set(error, ERR_UNAVAILABLE, "%u requests are waiting or running",
+                       scheduler->requests.count);
+
+    uint64_t seed =
+        request->sampling.has_seed ? request->sampling.seed : rng_at(scheduler->seed, request->id);
+    uint32_t sequence_count = request->sequence_count > 0 ? request->sequence_count : 1;
+    struct request *copy = request_open(request, sequence_count, tokens_max, seed);
+    request_table_add(&scheduler->requests, copy);
+    scheduler->open_sequences += sequence_count;
+    waiting_add(&scheduler->waiting, &copy->waiting);
+    return OK;
+}
+
+void scheduler_finish(struct scheduler *scheduler, uint64_t id, uint32_t sequence) {
+    struct request *request = request_table_find(&scheduler->requests, id);
+    if (!request || sequence >= request->sequence_count) return;
+    mark_leaving(scheduler, &request->sequences[sequence], FINISH_STOP);
+    let_go_leaving(scheduler);
+}
+
+void scheduler_cancel(struct scheduler *scheduler, uint64_t id) {
+    struct request *request = request_table_find(&scheduler->requests, id);
+    if (!request) return;
+    for (uint32_t i = request->sequence_count; i-- > 0;)
+        mark_leaving(scheduler, &request->sequences[i], FINISH_CANCELLED);
+    let_go_leaving(scheduler);
+}
+
+bool scheduler_has_work(const struct scheduler *scheduler) {
+    return scheduler->running_count > 0 || scheduler->preempted || scheduler->waiting.root;
+}
+
+/* Told only once the step is off, when on_event may do as it likes; it may so have ended one that
+ * is still to be told of. */
+static void report_preempted(const struct scheduler *scheduler) {
+    for (uint32_t i = 0; i < scheduler->preempted_event_count && scheduler->on_event; i++) {
+        struct preempted_event at = scheduler->preempted_events[i];
+        const struct request *request = request_table_find(&scheduler->requests, at.id);
+        if (!request || at.sequence >= request->sequence_count ||
+            request->sequences[at.sequence].state != SEQUENCE_PREEMPTED)
+            continue;
+        struct scheduler_event event = {
+            .kind = SCHEDULER_PREEMPTED,
+            .id = at.id,
+            .sequence = at.sequence,
+        };
+        scheduler->on_event(scheduler->user, &event);
+    }
+}
+
+enum err scheduler_begin(struct scheduler *scheduler, bool *ret_started, struct error *error) {
+    assert(!scheduler->is_under_way);
+    if (!scheduler_has_work(scheduler)) {
+        *ret_started = false;
+        return OK;
+    }
+    compose_step(scheduler);
+    const struct backend *backend = scheduler->backend;
+    enum err err = backend->ops->submit(backend->self, &scheduler->step, error);
+    if (err) return err;
+    scheduler->is_under_way = true;
+    report_preempted(scheduler);
+    *ret_started = true;
+    return OK;
+}
+
+enum err scheduler_end(struct scheduler *scheduler, struct error *error) {
+    assert(scheduler->is_under_way);
+    const struct backend *backend = scheduler->backend;
+    struct step_result result = {.samples = scheduler->samples};
+    enum err err = backend->ops->wait(backend->self, &result, error);
+    if (err) return err;
+    retire_step(scheduler);
+    return OK;
+}
+
+enum err scheduler_step(struct scheduler *scheduler, struct error *error) {
+    bool started;
+    enum err err = scheduler_begin(scheduler, &started, error);
+    if (err || !started) return err;
+    return scheduler_end(scheduler, error);
+}
+
+void scheduler_stats(const struct scheduler *scheduler, struct scheduler_stats *ret_stats) {
+    struct scheduler_stats stats = scheduler->stats;
+    stats.requests = scheduler->requests.count;
+    stats.sequences_running = scheduler->running_count;
+    for (const struct sequence *at = scheduler->preempted; at; at = at->next_preempted)
+        stats.sequences_preempted++;
+    stats.sequences_waiting =
+        scheduler->open_sequences - scheduler->running_count - stats.sequences_preempted;
+    stats.blocks_total = kv_pool_block_count(scheduler->pool);
+    stats.blocks_free = kv_pool_free_count(scheduler->pool);
+    stats.blocks_cached = kv_pool_cached_count(scheduler->pool);
+    stats.blocks_used = kv_pool_used_count(scheduler->pool);
+    stats.evictions = prefix_tree_evictions(scheduler->tree);
+    *ret_stats = stats;
+}

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* state: the scheduler's struct, shared by the files that are its stages: scheduler.c (the door),
+ * compose.c (what the next step has), retire.c (what came out), check.c. Internal to scheduler/.
+ *
+ * Who is where: a WAITING sequence is in its request, which is in `waiting`; a PREEMPTED one in the
+ * list `preempted`; a RUNNING one in `running`; a DONE one nowhere. A sequence that must go while
+ * its rows are under way is in `leaving` too, until retire.c lets it go.
+ *
+ * Thread: the scheduler's only. */
+
+#include "scheduler/admission.h"
+#include "scheduler/request.h"
+
+#include <stddef.h>
+
+struct kv_pool;
+struct prefix_tree;
+
+/* After this many preemptions a sequence is given all the blocks it can ever need when it starts
+ * again, and is left alone from then on. */
+#define PREEMPTIONS_MAX 2u
+/* After a preemption nobody starts before this share of the blocks is not in use. */
+#define RECOVERED_SHARE 20u /* one in 20 */
+
+struct preempted_event {
+    uint64_t id;
+    uint32_t sequence;
+};
+
+struct scheduler {
+    const struct backend *backend;
+    scheduler_event_fn on_event;
+    scheduler_allowed_fn allowed;
+    void *user;
+    uint64_t seed;
+    bool is_caching;
+    uint32_t running_max;
+    uint32_t rows_max;
+    uint32_t context_tokens_max;
+    uint32_t requests_max;
+    uint32_t table_blocks_max; /* of one sequence */
+
+    struct kv_pool *pool;
+    struct prefix_tree *tree;
+    struct request_table requests;
+    struct waiting waiting;
+    struct admission admission;
+    uint32_t open_sequences; /* of all requests, not DONE */
+    uint64_t starts;         /* first starts of sequences so far */
+
+    struct sequence **running; /* (running_count of running_max) by waiting_compare_tokens of their
+                                  prompts, then by start: neighbours share blocks */
+    uint32_t running_count;
+    struct sequence *preempted; /* by start, first started first */
+    struct sequence *leaving;
+    bool is_recovering; /* from a preemption */
+
+    uint32_t *free_slots; /* (free_slot_count of running_max) a stack */
+    uint32_t free_slot_count;
+    uint32_t *tables; /* (running_max, table_blocks_max) block numbers by slot */
+
+    /* The step being composed or under way. */
+    bool is_under_way;                        /* between begin and the end of retiring */
+    struct step step;                         /* its arrays are the following */
+    int32_t *tokens;                          /* (rows_max) */
+    uint32_t *positions;                      /* (rows_max) */
+    struct step_sequence *step_sequences;     /* (running_max) */
+    struct logit_row *logit_rows;             /* (running_max) */
+    struct sequence **members;                /* (running_max) whose step_sequences these are */
+    struct sample *samples;                   /* (running_max) */
+    struct preempted_event *preempted_events; /* (running_max) to be told once the step is off */
+    uint32_t preempted_event_count;
+
+    struct scheduler_stats stats; /* the counters; the gauges are filled in when asked for */
+};
+
+/* Blocks that hold `tokens` positions. */
+static inline uint32_t blocks_for(uint32_t tokens) {
+    return tokens / BACKEND_BLOCK_TOKENS + (tokens % BACKEND_BLOCK_TOKENS > 0);
+}
+
+static inline uint32_t *block_table(const struct scheduler *scheduler, uint32_t slot) {
+    return scheduler->tables + (size_t)slot * scheduler->table_blocks_max;
+}
+
+/* compose.c */
+
+/* Fills scheduler->step; it has rows unless there is no work. */
+void compose_step(struct scheduler *scheduler);
+/* Enters full blocks of a sequence in the prefix tree, from where it left off. Another sequence may
+ * have entered a block for the same tokens; then `may_swap`, allowed when no step is under way,
+ * uses that one instead, and without it the rest is left for later. */
+void enter_blocks(struct scheduler *scheduler, struct sequence *sequence, bool may_swap);
+/* Takes blocks and slot away from a running sequence, which is then in no list. */
+void stop_running(struct scheduler *scheduler, struct sequence *sequence);
+
+/* retire.c */
+
+/* Takes the samples of the step under way, and lets go who is done. */
+void retire_step(struct scheduler *scheduler);
+/* Decides that a sequence, in whatever state, ends and why; the first reason stays. */
+void mark_leaving(struct scheduler *scheduler, struct sequence *sequence,
+                  enum finish_reason reason);
+/* Lets go who is leaving and has no rows under way. Their requests may be gone after it. */
+void let_go_leaving(struct scheduler *scheduler);

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "fake_backend.h"
+
+#include "base/rng.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct slot {
+    uint64_t hash;
+    uint64_t written_in; /* step number; of a row of the step under way that is not yet computed
+                            when `is_pending` */
+    bool is_pending;
+};
+
+struct fake {
+    struct fake_options options;
+    struct slot *slots;       /* (block_count, BACKEND_BLOCK_TOKENS) */
+    uint32_t *slot_positions; /* (sequences_max) where the sequence in the slot goes on */
+    uint64_t *slot_seen;      /* (sequences_max) step in which the slot had rows last */
+    const struct step *step;  /* between submit and wait */
+    uint64_t steps;
+};
+
+uint64_t fake_hash(uint64_t hash, int32_t token) {
+    return rng_at(hash, (uint64_t)token + 1);
+}
+
+static bool is_allowed(const uint32_t *allowed, uint32_t token) {
+    return !allowed || (allowed[token / 32] >> (token % 32) & 1);
+}
+
+int32_t fake_next_token(const struct fake_options *options, uint64_t hash,
+                        const struct sampling *sampling, uint64_t seed, uint32_t counter,
+                        const uint32_t *allowed) {
+    uint64_t bits = rng_at(hash, sampling->temperature > 0 ? seed : 7) ^ rng_at(3, counter);
+    struct rng rng = {bits};
+    uint32_t vocab = options->caps.vocab;
+    uint32_t token = 1 + (uint32_t)rng_below(&rng, vocab - 1);
+    if (options->end_one_in > 0 && rng_below(&rng, options->end_one_in) == 0)
+        token = FAKE_END_TOKEN;
+    while (!is_allowed(allowed, token)) token = (token + 1) % vocab;
+    return (int32_t)token;
+}
+
+static struct slot *slot_at(struct fake *fake, const struct step_sequence *part,
+                            uint32_t position) {
+    uint32_t index = position / BACKEND_BLOCK_TOKENS;
+    assert(index < part->block_count);
+    uint32_t block = part->blocks[index];
+    assert(block < fake->options.caps.block_count);
+    return &fake->slots[(size_t)block * BACKEND_BLOCK_TOKENS + position % BACKEND_BLOCK_TOKENS];
+}
+
+/* The shape of a step, and that no slot is written twice. */
+static void check_step(struct fake *fake, const struct step *step) {
+    const struct backend_caps *caps = &fake->options.caps;
+    assert(step->number > fake->steps);
+    assert(step->row_count > 0 && step->row_count <= caps->rows_max);
+    assert(step->sequence_count > 0 && step->sequence_count <= caps->sequences_max);
+    assert(step->logit_count <= step->sequence_count);
+    uint32_t row = 0;
+    for (uint32_t i = 0; i < step->sequence_count; i++) {
+        const struct step_sequence *part = &step->sequences[i];
+        assert(part->row_first == row && part->row_count > 0);
+        assert(part->kv_tokens + part->row_count <= caps->context_tokens_max);
+        assert(part->slot < caps->sequences_max && fake->slot_seen[part->slot] != step->number);
+        assert(part->slot_is_new || fake->slot_positions[part->slot] == part->kv_tokens);
+        fake->slot_seen[part->slot] = step->number;
+        fake->slot_positions[part->slot] = part->kv_tokens + part->row_count;
+        for (uint32_t k = 0; k < part->row_count; k++, row++) {
+            assert(step->positions[row] == part->kv_tokens + k);
+            assert(step->tokens[row] >= 0 && (uint32_t)step->tokens[row] < caps->vocab);
+            struct slot *slot = slot_at(fake, part, part->kv_tokens + k);
+            assert(slot->written_in != step->number);
+            slot->written_in = step->number;
+            slot->is_pending = true;
+        }
+    }
+    assert(row == step->row_count);
+}
+
+/* False when a slot it reads is still to be written in this step. */
+static bool compute(struct fake *fake, const struct step *step, const struct step_sequence *part) {
+    uint64_t hash = FAKE_HASH_START;
+    if (part->kv_tokens > 0) {
+        const struct slot *before = slot_at(fake, part, part->kv_tokens - 1);
+        if (before->is_pending) return false;
+        hash = before->hash;
+    }
+    for (uint32_t k = 0; k < part->row_count; k++) {
+        struct slot *slot = slot_at(fake, part, part->kv_tokens + k);
+        hash = fake_hash(hash, step->tokens[part->row_first + k]);
+        slot->hash = hash;
+        slot->is_pending = false;
+    }
+    return true;
+}
+
+/* Sequences may stand before those whose rows they read, so go round until all is done. */
+static void compute_all(struct fake *fake, const struct step *step) {
+    uint32_t done = 0;
+    while (done < step->sequence_count) {
+        uint32_t before = done;
+        for (uint32_t i = 0; i < step->sequence_count; i++) {
+            const struct step_sequence *part = &step->sequences[i];
+            if (slot_at(fake, part, part->kv_tokens)->is_pending) done += compute(fake, step, part);
+        }
+        assert(done > before); /* else two sequences wait for each other */
+    }
+}
+
+/* Reads a whole prefix back from the cache and returns its hash. */
+static uint64_t read_prefix(struct fake *fake, const struct step_sequence *part,
+                            const struct logit_row *row) {
+    uint64_t hash = FAKE_HASH_START;
+    uint32_t count = row->prompt_count + row->counter;
+    assert(count == part->kv_tokens + part->row_count);
+    for (uint32_t i = 0; i < count; i++) {
+        hash = fake_hash(hash, i < row->prompt_count ? row->prompt[i]
+                                                     : row->generated[i - row->prompt_count]);
+        assert(slot_at(fake, part, i)->hash == hash);
+    }
+    return hash;
+}
+
+static enum err fake_submit(void *self, const struct step *step, struct error *error) {
+    (void)error;
+    struct fake *fake = self;
+    assert(!fake->step);
+    check_step(fake, step);
+    fake->steps = step->number;
+    fake->step = step;
+    return OK;
+}
+
+/* Works here and not in submit, so that whatever changes between the two is seen. */
+static enum err fake_wait(void *self, struct step_result *result, struct error *error) {
+    (void)error;
+    struct fake *fake = self;
+    const struct step *step = fake->step;
+    assert(step);
+    compute_all(fake, step);
+    uint32_t last_row = 0;
+    for (uint32_t i = 0; i < step->logit_count; i++) {
+        const struct logit_row *row = &step->logit_rows[i];
+        const struct step_sequence *part = &step->sequences[row->sequence];
+        assert(row->row == part->row_first + part->row_count - 1);
+        assert(i == 0 || row->row > last_row);
+        last_row = row->row;
+        uint64_t hash = read_prefix(fake, part, row);
+        struct sample *sample = &result->samples[i];
+        memset(sample, 0, sizeof *sample);
+        sample->token = fake_next_token(&fake->options, hash, row->sampling, row->seed,
+                                        row->counter, row->allowed);
+        sample->logprob = -(float)sample->token;
+        sample->top_count = row->sampling->top_logprobs;
+    }
+    fake->step = NULL;
+    return OK;
+}
+
+static void fake_close(void *self) {
+    struct fake *fake = self;
+    free(fake->slots);
+    free(fake->slot_positions);
+    free(fake->slot_seen);
+    free(fake);
+}
+
+static const struct backend_ops fake_ops = {fake_submit, fake_wait, fake_close};
+
+void fake_backend_open(struct backend *ret_backend, const struct fake_options *options) {
+    const struct backend_caps *caps = &options->caps;
+    struct fake *fake = calloc(1, sizeof *fake);
+    if (!fake) abort();
+    fake->options = *options;
+    fake->slots = calloc((size_t)caps->block_count * BACKEND_BLOCK_TOKENS, sizeof *fake->slots);
+    fake->slot_positions = calloc(caps->sequences_max, sizeof *fake->slot_positions);
+    fake->slot_seen = calloc(caps->sequences_max, sizeof *fake->slot_seen);
+    if (!fake->slots || !fake->slot_positions || !fake->slot_seen) abort();
+    *ret_backend = (struct backend){.ops = &fake_ops, .self = fake, .caps = *caps};
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* fake_backend: a model that has no weights but remembers what its KV cache stands for.
+ *
+ * Each slot of a block holds the rolling hash of the whole token prefix up to it. A row computes
+ * its hash from the slot before it, as attention would from all of them, and every sampled row
+ * reads its whole prefix back and compares. So a block that is reused too early, shared wrongly or
+ * not filled shows at once. The next token is a function of that hash, the seed and the counter;
+ * whoever knows prompt and seed can tell what every token must be (fake_next_token).
+ *
+ * It also asserts all that scheduler/backend.h promises a backend.
+ * Thread: one.  Memory: its own; nothing of a step is kept after wait. */
+
+#include "scheduler/backend.h"
+
+#define FAKE_END_TOKEN 0
+
+struct fake_options {
+    struct backend_caps caps;
+    uint32_t end_one_in; /* on average every so many tokens is FAKE_END_TOKEN; 0: never */
+};
+
+/* ret_backend->self is owned by the caller, who calls ops->close. */
+void fake_backend_open(struct backend *ret_backend, const struct fake_options *options);
+
+#define FAKE_HASH_START 0x51ED270B0A1F39C1ull
+uint64_t fake_hash(uint64_t hash, int32_t token);
+/* What follows the prefix with this hash. Greedy sampling takes no notice of the seed. */
+int32_t fake_next_token(const struct fake_options *options, uint64_t hash,
+                        const struct sampling *sampling, uint64_t seed, uint32_t counter,
+                        const uint32_t *allowed);

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* sim: the scheduler against a fake model, with everything that can happen chosen by a seed.
+ *
+ * Requests come in bursts, share prefixes, repeat each other, are too large, are cancelled at any
+ * moment, or are finished from inside an event. After every step all invariants are checked: those
+ * of the scheduler (scheduler_check), those of the backend (fake_backend), and here those a caller
+ * sees: every token is the one its prompt, seed and counter say, whatever else ran; every sequence
+ * is finished exactly once and for the right reason; preemptions and waiting are bounded.
+ *
+ *     sim [--seed S] [--seeds COUNT] [--steps N]     COUNT seeds from S on, N steps each
+ *     sim --bench [--requests N] [--sequences N]     time of the scheduler alone */
+
+#include "bench.h"
+#include "world.h"
+
+#include "base/str.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct arguments {
+    uint64_t seed;
+    uint64_t seeds;
+    uint64_t steps;
+    uint64_t requests;
+    uint64_t sequences;
+    bool is_bench;
+};
+
+static char repeat[128]; /* written by the handler below, which can take no arguments */
+
+static void on_abort(int signal_number) {
+    (void)signal_number;
+    ssize_t written = write(STDERR_FILENO, repeat, strlen(repeat));
+    (void)written;
+}
+
+static bool parse(int count, char **words, struct arguments *ret_arguments) {
+    struct {
+        const char *name;
+        uint64_t *value;
+    } options[] = {{"--seed", &ret_arguments->seed},
+                   {"--seeds", &ret_arguments->seeds},
+                   {"--steps", &ret_arguments->steps},
+                   {"--requests", &ret_arguments->requests},
+                   {"--sequences", &ret_arguments->sequences}};
+    for (int i = 1; i < count; i++) {
+        if (strcmp(words[i], "--bench") == 0) {
+            ret_arguments->is_bench = true;
+            continue;
+        }
+        bool is_known = false;
+        for (size_t k = 0; k < sizeof options / sizeof options[0]; k++) {
+            if (strcmp(words[i], options[k].name) != 0) continue;
+            if (i + 1 >= count || !str_to_u64(str_from(words[i + 1]), options[k].value))
+                return false;
+            is_known = true;
+            i++;
+            break;
+        }
+        if (!is_known) return false;
+    }
+    return true;
+}
+
+static void print_totals(const struct world_totals *totals, FILE *file) {
+    const struct {
+        const char *name;
+        uint64_t value;
+    } lines[] = {{"steps", totals->steps},
+                 {"requests", totals->requests},
+                 {"sequences", totals->sequences},
+                 {"tokens", totals->tokens},
+                 {"rows", totals->rows},
+                 {"refused", totals->refused},
+                 {"cancelled", totals->cancelled},
+                 {"finished by caller", totals->finished_by_caller},
+                 {"ended under way", totals->ended_under_way},
+                 {"ended all at once", totals->ended_all_at_once},
+                 {"preemptions", totals->preemptions},
+                 {"preempted twice", totals->preempted_twice},
+                 {"evictions", totals->evictions},
+                 {"cached prompt tokens", totals->hit_tokens}};
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++)
+        fprintf(file, "%-22s %llu\n", lines[i].name, (unsigned long long)lines[i].value);
+    fprintf(file, "%-22s %016llx\n", "events", (unsigned long long)totals->events_hash);
+}
+
+static bool is_thorough(const struct world_totals *totals) {
+    return totals->steps >= 200000 && totals->refused > 0 && totals->cancelled > 0 &&
+           totals->finished_by_caller > 0 && totals->ended_under_way > 0 &&
+           totals->ended_all_at_once > 0 && totals->preemptions > 0 &&
+           totals->preempted_twice > 0 && totals->evictions > 0 && totals->hit_tokens > 0;
+}
+
+int main(int count, char **words) {
+    struct arguments arguments = {.seed = 1, .steps = 500, .requests = 200000, .sequences = 256};
+    if (!parse(count, words, &arguments)) {
+        fprintf(stderr, "usage: sim [--seed S] [--seeds COUNT] [--steps N]\n"
+                        "       sim --bench [--requests N] [--sequences N]\n");
+        return 2;
+    }
+    if (arguments.is_bench)
+        return bench_run((uint32_t)arguments.requests, (uint32_t)arguments.sequences);
+    if (arguments.seeds == 0) arguments.seeds = count == 1 ? 400 : 1;
+
+    signal(SIGABRT, on_abort);
+    struct world_totals totals = {0};
+    for (uint64_t i = 0; i < arguments.seeds; i++) {
+        uint64_t seed = arguments.seed + i;
+        snprintf(repeat, sizeof repeat, "sim failed; repeat with: sim --seed %llu --steps %llu\n",
+                 (unsigned long long)seed, (unsigned long long)arguments.steps);
+        world_run(seed, (uint32_t)arguments.steps, &totals);
+    }
+    print_totals(&totals, stdout);
+    /* A run of the suite that never gets into the corners it is for proves nothing. */
+    if (count == 1 && !is_thorough(&totals)) {
+        fprintf(stderr, "sim: some of the above never happened\n");
+        return 1;
+    }
+    return 0;
+}

@@ -1,0 +1,521 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "world.h"
+
+#include "base/rng.h"
+#include "fake_backend.h"
+#include "scheduler/scheduler.h"
+#include "scheduler/state.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PREFIXES 6u
+#define PREFIX_TOKENS_MAX 200u
+#define PROMPT_TOKENS_MAX 320u
+#define VOCAB_MAX 64u
+#define STOP_TOKEN 5
+
+struct expected_sequence {
+    uint64_t hash; /* of prompt and generated tokens */
+    uint64_t seed;
+    uint32_t generated;
+    uint32_t preemptions;
+    bool is_finished;
+    bool is_due; /* must bring FINISHED next, for this reason */
+    enum finish_reason due_reason;
+    bool due_stop_token;
+};
+
+struct expected_request {
+    int32_t prompt[PROMPT_TOKENS_MAX];
+    struct sampling sampling;
+    uint32_t prompt_count;
+    uint32_t generated_max;
+    uint32_t open_count;
+    uint32_t sequence_count;
+    bool is_constrained;
+    uint64_t begun_before; /* sequences that had begun when it came */
+    struct expected_sequence *sequences;
+};
+
+struct world {
+    struct rng rng;
+    struct fake_options fake;
+    struct backend backend;
+    struct scheduler *scheduler;
+    uint32_t context_tokens_max;
+    uint32_t running_max;
+    uint32_t load;             /* requests the world tries to keep waiting */
+    bool is_reckless;          /* admission expects much less than comes */
+    struct admission reckless; /* what it expects then */
+    bool is_one_priority;
+    bool is_under_way; /* between begin and end */
+    bool is_meddling;  /* calls the scheduler from inside events */
+    int32_t prefixes[PREFIXES][PREFIX_TOKENS_MAX];
+    uint32_t prefix_counts[PREFIXES];
+    uint32_t allowed[(VOCAB_MAX + 31) / 32];
+
+    struct expected_request **requests; /* (request_count of request_room) by id; NULL once over */
+    uint32_t request_count;
+    uint32_t request_room;
+    uint32_t open_sequences;
+    uint32_t open_peak;
+    uint64_t begun; /* sequences with a first token */
+    struct world_totals *totals;
+};
+
+static uint32_t below(struct world *world, uint32_t bound) {
+    return (uint32_t)rng_below(&world->rng, bound);
+}
+
+static bool one_in(struct world *world, uint32_t count) {
+    return below(world, count) == 0;
+}
+
+static uint32_t between(struct world *world, uint32_t low, uint32_t high) {
+    return low + below(world, high - low + 1);
+}
+
+/* What is asked for. */
+
+static void make_prefixes(struct world *world) {
+    for (uint32_t i = 0; i < PREFIXES; i++) {
+        uint32_t count = one_in(world, 2) ? 16 * between(world, 1, PREFIX_TOKENS_MAX / 16)
+                                          : between(world, 1, PREFIX_TOKENS_MAX);
+        /* Some grow out of others, so that the tree has inner nodes. */
+        if (i > 0 && one_in(world, 2))
+            memcpy(world->prefixes[i], world->prefixes[i - 1], sizeof world->prefixes[i]);
+        uint32_t own = i > 0 ? below(world, count + 1) : 0;
+        for (uint32_t k = own; k < PREFIX_TOKENS_MAX; k++)
+            world->prefixes[i][k] = (int32_t)below(world, world->fake.caps.vocab);
+        world->prefix_counts[i] = world->is_reckless ? 1 + count % 20 : count;
+    }
+}
+
+static uint32_t make_prompt(struct world *world, int32_t *ret_prompt) {
+    uint32_t which = below(world, PREFIXES);
+    uint32_t count = world->prefix_counts[which];
+    memcpy(ret_prompt, world->prefixes[which], count * sizeof *ret_prompt);
+    uint32_t more = 0;
+    uint32_t kind = below(world, 5);
+    if (kind == 0) more = 0; /* equal to other prompts, and perhaps to a cached prefix */
+    if (kind == 1) more = (16 - count % 16) % 16 + 16 * below(world, 3); /* whole blocks */
+    if (kind == 2) more = between(world, 1, 8);
+    if (kind >= 3 && world->is_reckless) more = below(world, 8);
+    if (kind >= 3 && !world->is_reckless)
+        more = between(world, 1, PROMPT_TOKENS_MAX - PREFIX_TOKENS_MAX);
+    for (uint32_t i = 0; i < more; i++)
+        ret_prompt[count + i] = (int32_t)below(world, world->fake.caps.vocab);
+    return count + more;
+}
+
+static struct sampling make_sampling(struct world *world) {
+    static const int32_t end_tokens[] = {FAKE_END_TOKEN};
+    static const int32_t stop_tokens[] = {STOP_TOKEN};
+    struct sampling sampling = {.end_tokens = end_tokens, .end_token_count = 1};
+    sampling.temperature = one_in(world, 2) ? 1.0f : 0.0f;
+    sampling.has_seed = one_in(world, 2);
+    sampling.seed = below(world, 3);
+    sampling.max_tokens = between(world, 1, 60);
+    if (one_in(world, 10)) sampling.max_tokens = 1;
+    if (one_in(world, 20)) sampling.max_tokens = 0;
+    if (one_in(world, 40)) sampling.max_tokens = between(world, 200, 20000);
+    if (one_in(world, 8) && sampling.max_tokens > 0)
+        sampling.min_tokens = below(world, sampling.max_tokens + 1);
+    sampling.ignore_eos = one_in(world, 5);
+    sampling.stop_tokens = stop_tokens;
+    sampling.stop_token_count = one_in(world, 8);
+    if (world->is_reckless && one_in(world, 2)) {
+        uint32_t pool_tokens = 16 * world->fake.caps.block_count;
+        sampling.max_tokens =
+            between(world, 60, one_in(world, 4) ? pool_tokens - 60 : pool_tokens / 4);
+        sampling.min_tokens = 0;
+        sampling.ignore_eos = true;
+        sampling.stop_token_count = 0;
+    }
+    sampling.logprobs = one_in(world, 6);
+    sampling.top_logprobs = sampling.logprobs ? below(world, 21) : 0;
+    return sampling;
+}
+
+/* What scheduler_submit must say to it. */
+static bool is_too_large(const struct world *world, struct expected_request *request) {
+    uint64_t context = world->context_tokens_max;
+    uint64_t pool = (uint64_t)world->fake.caps.block_count * BACKEND_BLOCK_TOKENS + 1;
+    uint64_t most = context < pool ? context : pool;
+    uint64_t wanted = request->sampling.max_tokens > 0 ? request->sampling.max_tokens : 1;
+    if (request->prompt_count + wanted > most) return true;
+    request->generated_max = request->sampling.max_tokens > 0
+                                 ? request->sampling.max_tokens
+                                 : (uint32_t)most - request->prompt_count;
+    return false;
+}
+
+static void release_request(struct world *world, uint32_t index) {
+    free(world->requests[index]->sequences);
+    free(world->requests[index]);
+    world->requests[index] = NULL;
+}
+
+static void remember(struct world *world, struct expected_request *request) {
+    if (world->request_count == world->request_room) {
+        world->request_room = world->request_room > 0 ? world->request_room * 2 : 64;
+        world->requests =
+            realloc(world->requests, world->request_room * sizeof(struct expected_request *));
+        if (!world->requests) abort();
+    }
+    uint32_t id = world->request_count;
+    world->requests[world->request_count++] = request;
+    uint64_t hash = FAKE_HASH_START;
+    for (uint32_t i = 0; i < request->prompt_count; i++) hash = fake_hash(hash, request->prompt[i]);
+    uint64_t seed = request->sampling.has_seed ? request->sampling.seed : rng_at(99, id);
+    for (uint32_t i = 0; i < request->sequence_count; i++) {
+        request->sequences[i].hash = hash;
+        request->sequences[i].seed = i == 0 ? seed : rng_at(seed, i);
+    }
+    request->open_count = request->sequence_count;
+    request->begun_before = world->begun;
+    world->open_sequences += request->sequence_count;
+    if (world->open_sequences > world->open_peak) world->open_peak = world->open_sequences;
+    world->totals->requests++;
+    world->totals->sequences += request->sequence_count;
+}
+
+static void submit_copies(struct world *world, const struct expected_request *model) {
+    struct expected_request *request = malloc(sizeof *request);
+    if (!request) abort();
+    *request = *model;
+    request->sequence_count = one_in(world, 8) ? between(world, 2, 5) : 1;
+    request->is_constrained = one_in(world, 10);
+    request->sequences = calloc(request->sequence_count, sizeof *request->sequences);
+    if (!request->sequences) abort();
+    struct scheduler_request ask = {
+        .id = world->request_count,
+        .priority = world->is_one_priority ? 0 : (int64_t)below(world, 4) - 1,
+        .sequence_count = request->sequence_count,
+        .prompt = request->prompt,
+        .prompt_count = request->prompt_count,
+        .sampling = request->sampling,
+        .is_constrained = request->is_constrained,
+    };
+    struct error error;
+    bool refuse = is_too_large(world, request);
+    if (!refuse && one_in(world, 50) && world->open_sequences > 0) {
+        for (uint32_t i = 0; i < world->request_count; i++) {
+            if (!world->requests[i]) continue;
+            struct scheduler_request again = ask;
+            again.id = i;
+            enum err conflict = scheduler_submit(world->scheduler, &again, &error);
+            assert(conflict == ERR_CONFLICT);
+            break;
+        }
+    }
+    enum err err = scheduler_submit(world->scheduler, &ask, &error);
+    assert(err == (refuse ? ERR_LIMIT : OK));
+    if (refuse) {
+        world->totals->refused++;
+        free(request->sequences);
+        free(request);
+    } else {
+        remember(world, request);
+    }
+}
+
+static void submit_some(struct world *world) {
+    struct expected_request model = {.sampling = make_sampling(world)};
+    model.prompt_count = make_prompt(world, model.prompt);
+    uint32_t copies = one_in(world, 12) ? between(world, 2, 12) : 1;
+    for (uint32_t i = 0; i < copies; i++) submit_copies(world, &model);
+}
+
+/* What the caller ends. */
+
+static void expect_end(struct world *world, struct expected_sequence *sequence,
+                       enum finish_reason reason) {
+    if (sequence->is_finished || sequence->is_due) return;
+    sequence->is_due = true;
+    sequence->due_reason = reason;
+    sequence->due_stop_token = false;
+    world->totals->cancelled += reason == FINISH_CANCELLED;
+    world->totals->finished_by_caller += reason == FINISH_STOP;
+    world->totals->ended_under_way += world->is_under_way;
+}
+
+static void cancel_or_finish(struct world *world, uint32_t id) {
+    struct expected_request *request = world->requests[id];
+    if (request && one_in(world, 2)) {
+        uint32_t index = below(world, request->sequence_count);
+        expect_end(world, &request->sequences[index], FINISH_STOP);
+        scheduler_finish(world->scheduler, id, index);
+        if (one_in(world, 4)) scheduler_finish(world->scheduler, id, index); /* idempotent */
+        return;
+    }
+    for (uint32_t i = 0; request && i < request->sequence_count; i++)
+        expect_end(world, &request->sequences[i], FINISH_CANCELLED);
+    scheduler_cancel(world->scheduler, id);
+}
+
+static void meddle(struct world *world) {
+    if (world->request_count > 0 && one_in(world, 30)) {
+        /* Mostly a recent one; also one that is long over. */
+        uint32_t back = one_in(world, 4) ? world->request_count : 40;
+        if (back > world->request_count) back = world->request_count;
+        cancel_or_finish(world, world->request_count - 1 - below(world, back));
+    }
+    if (one_in(world, 60)) submit_some(world);
+}
+
+/* What comes out. */
+
+static void mix_event(struct world *world, const struct scheduler_event *event) {
+    uint64_t hash = world->totals->events_hash;
+    hash = rng_at(hash, event->id * 8 + event->kind);
+    hash = rng_at(hash, (uint64_t)event->sequence << 32 | (uint32_t)event->token);
+    world->totals->events_hash = rng_at(hash, event->generated_tokens);
+}
+
+static void on_token(struct world *world, struct expected_request *request,
+                     const struct scheduler_event *event) {
+    struct expected_sequence *sequence = &request->sequences[event->sequence];
+    assert(!sequence->is_due && event->token_index == sequence->generated);
+    if (sequence->generated == 0) {
+        uint64_t waited = world->begun++ - request->begun_before;
+        /* Two sweeps of at most twice what there ever was, and who began before it. */
+        if (world->is_one_priority) assert(waited <= 4 * world->open_peak + world->running_max);
+    }
+    int32_t token =
+        fake_next_token(&world->fake, sequence->hash, &request->sampling, sequence->seed,
+                        sequence->generated, request->is_constrained ? world->allowed : NULL);
+    assert(event->token == token);
+    assert((event->sample != NULL) == request->sampling.logprobs);
+    assert(!event->sample || event->sample->top_count == request->sampling.top_logprobs);
+    sequence->hash = fake_hash(sequence->hash, token);
+    sequence->generated++;
+    world->totals->tokens++;
+
+    if (world->is_meddling && one_in(world, 60)) {
+        expect_end(world, sequence, FINISH_STOP);
+        scheduler_finish(world->scheduler, event->id, event->sequence);
+    }
+    if (world->is_meddling) meddle(world);
+    if (sequence->is_due) return;
+    bool is_stop = (token == FAKE_END_TOKEN && !request->sampling.ignore_eos) ||
+                   (token == STOP_TOKEN && request->sampling.stop_token_count > 0);
+    if (is_stop && sequence->generated > request->sampling.min_tokens) {
+        sequence->is_due = sequence->due_stop_token = true;
+        sequence->due_reason = FINISH_STOP;
+    } else if (sequence->generated == request->generated_max) {
+        sequence->is_due = true;
+        sequence->due_reason = FINISH_LENGTH;
+    }
+}
+
+static void on_finished(struct world *world, struct expected_request *request,
+                        const struct scheduler_event *event) {
+    struct expected_sequence *sequence = &request->sequences[event->sequence];
+    assert(sequence->is_due && !sequence->is_finished);
+    assert(event->reason == sequence->due_reason);
+    assert(event->has_stop_token == sequence->due_stop_token);
+    assert(event->prompt_tokens == request->prompt_count);
+    assert(event->generated_tokens == sequence->generated);
+    assert(event->cached_tokens < request->prompt_count && event->cached_tokens % 16 == 0);
+    sequence->is_finished = true;
+    world->open_sequences--;
+    if (--request->open_count == 0) release_request(world, (uint32_t)event->id);
+}
+
+/* A victim leaves behind somebody who started before it. */
+static bool has_older_running(const struct world *world, const struct scheduler_event *event) {
+    const struct scheduler *scheduler = world->scheduler;
+    const struct request *request = request_table_find(&scheduler->requests, event->id);
+    for (uint32_t i = 0; i < scheduler->running_count; i++)
+        if (scheduler->running[i]->started < request->sequences[event->sequence].started)
+            return true;
+    return false;
+}
+
+static void on_event(void *user, const struct scheduler_event *event) {
+    struct world *world = user;
+    assert(event->id < world->request_count);
+    struct expected_request *request = world->requests[event->id];
+    assert(request && event->sequence < request->sequence_count);
+    struct expected_sequence *sequence = &request->sequences[event->sequence];
+    assert(!sequence->is_finished);
+    mix_event(world, event);
+    switch (event->kind) {
+    case SCHEDULER_TOKEN: on_token(world, request, event); break;
+    case SCHEDULER_FINISHED:
+        on_finished(world, request, event);
+        if (world->is_meddling) meddle(world);
+        break;
+    case SCHEDULER_PREEMPTED:
+        assert(!sequence->is_due && ++sequence->preemptions <= 2);
+        assert(has_older_running(world, event));
+        world->totals->preempted_twice += sequence->preemptions == 2;
+        if (world->is_meddling) meddle(world);
+        break;
+    }
+}
+
+static const uint32_t *allowed(void *user, uint64_t id, uint32_t sequence) {
+    struct world *world = user;
+    const struct expected_request *request = world->requests[id];
+    assert(request && request->is_constrained && sequence < request->sequence_count);
+    return world->allowed;
+}
+
+/* The life. */
+
+/* Geometric lengths with a mean rest of a block or two, however far a sequence got. */
+static void make_reckless(struct admission *ret_admission) {
+    memset(ret_admission, 0, sizeof *ret_admission);
+    double weight = 0x1p-20;
+    for (uint32_t i = 64; i-- > 0; weight *= 2) {
+        double tokens = 16.0 * i + 8;
+        ret_admission->buckets[i] =
+            (struct admission_sums){weight, weight * tokens, weight * tokens * tokens};
+        struct admission_sums *above = &ret_admission->above[i];
+        *above = ret_admission->above[i + 1];
+        above->weight += ret_admission->buckets[i].weight;
+        above->length += ret_admission->buckets[i].length;
+        above->square += ret_admission->buckets[i].square;
+    }
+}
+
+static void world_open(struct world *world) {
+    struct backend_caps *caps = &world->fake.caps;
+    world->is_reckless = one_in(world, 3);
+    caps->block_tokens = BACKEND_BLOCK_TOKENS;
+    caps->block_count = one_in(world, 3) ? between(world, 20, 60) : between(world, 20, 500);
+    caps->rows_max = one_in(world, 3) ? between(world, 1, 40) : between(world, 20, 600);
+    caps->sequences_max = one_in(world, 4) ? between(world, 1, 4) : between(world, 2, 48);
+    caps->context_tokens_max = one_in(world, 3) ? between(world, 50, 400) : 10000;
+    caps->vocab = between(world, 8, VOCAB_MAX);
+    world->fake.end_one_in = one_in(world, 3) ? 0 : between(world, 2, 60);
+    world->is_one_priority = one_in(world, 2);
+    world->is_meddling = one_in(world, 2);
+    world->load = one_in(world, 3) ? between(world, 100, 300) : between(world, 1, 60);
+    for (uint32_t i = 0; i < sizeof world->allowed / sizeof world->allowed[0]; i++)
+        world->allowed[i] = (uint32_t)rng_next(&world->rng) | 2; /* token 1 at least */
+    if (world->is_reckless) { /* many at a time, who want much more than there is */
+        caps->block_count = between(world, 20, 80);
+        caps->rows_max = between(world, 40, 600);
+        caps->sequences_max = between(world, 8, 48);
+        caps->context_tokens_max = 10000;
+        world->load = between(world, 60, 300);
+    }
+    make_reckless(&world->reckless);
+    make_prefixes(world);
+    fake_backend_open(&world->backend, &world->fake);
+
+    struct scheduler_options options = {
+        .backend = &world->backend,
+        .max_num_seqs = one_in(world, 2) ? 0 : between(world, 1, 64),
+        .max_num_batched_tokens = one_in(world, 2) ? 0 : between(world, 1, 600),
+        .max_model_len = one_in(world, 2) ? 0 : between(world, 40, 2000),
+        .enable_prefix_caching = !one_in(world, 8),
+        .seed = 99,
+        .on_event = on_event,
+        .allowed = allowed,
+        .user = world,
+    };
+    world->context_tokens_max = caps->context_tokens_max;
+    if (options.max_model_len > 0 && options.max_model_len < world->context_tokens_max)
+        world->context_tokens_max = options.max_model_len;
+    world->running_max = caps->sequences_max;
+    struct error error;
+    enum err err = scheduler_open(&world->scheduler, &options, &error);
+    assert(err == OK);
+}
+
+static void check_stats(struct world *world) {
+    struct scheduler_stats stats;
+    scheduler_stats(world->scheduler, &stats);
+    assert(stats.blocks_free + stats.blocks_cached + stats.blocks_used == stats.blocks_total);
+    assert(stats.blocks_total == world->fake.caps.block_count);
+    assert(stats.sequences_running <= world->running_max);
+    assert(stats.sequences_waiting + stats.sequences_running + stats.sequences_preempted ==
+           world->open_sequences);
+    scheduler_check(world->scheduler);
+}
+
+static void step_once(struct world *world) {
+    struct error error;
+    struct scheduler_stats before;
+    struct scheduler_stats after;
+    bool started = false;
+    if (world->is_reckless) world->scheduler->admission = world->reckless;
+    scheduler_stats(world->scheduler, &before);
+    enum err err = scheduler_begin(world->scheduler, &started, &error);
+    assert(err == OK && started);
+    scheduler_stats(world->scheduler, &after);
+    assert(after.rows > before.rows); /* liveness */
+    world->is_under_way = true;
+    check_stats(world);
+    if (one_in(world, 3)) meddle(world);
+    err = scheduler_end(world->scheduler, &error);
+    assert(err == OK);
+    world->is_under_way = false;
+    before = after;
+    scheduler_stats(world->scheduler, &after);
+    world->totals->ended_all_at_once +=
+        before.sequences_running > 1 && after.sequences_running == 0;
+    world->totals->steps++;
+    check_stats(world);
+}
+
+static void world_close(struct world *world, bool must_be_empty) {
+    struct scheduler_stats stats;
+    scheduler_stats(world->scheduler, &stats);
+    if (must_be_empty) {
+        assert(world->open_sequences == 0 && stats.requests == 0 && stats.blocks_used == 0);
+        for (uint32_t i = 0; i < world->request_count; i++) assert(!world->requests[i]);
+    }
+    world->totals->rows += stats.rows;
+    world->totals->preemptions += stats.preemptions;
+    world->totals->evictions += stats.evictions;
+    world->totals->hit_tokens += stats.prefix_hit_tokens;
+    scheduler_close(world->scheduler);
+    world->backend.ops->close(world->backend.self);
+    for (uint32_t i = 0; i < world->request_count; i++)
+        if (world->requests[i]) release_request(world, i);
+    free(world->requests);
+    free(world);
+}
+
+/* Lets what is there finish; what takes longer than `steps` is cancelled, so that runs stay short.
+ */
+static void drain_all(struct world *world, uint32_t steps) {
+    world->is_meddling = false;
+    for (uint32_t step = 0; step < steps && scheduler_has_work(world->scheduler); step++)
+        step_once(world);
+    for (uint32_t i = 0; i < world->request_count; i++) {
+        struct expected_request *request = world->requests[i];
+        for (uint32_t k = 0; request && k < request->sequence_count; k++)
+            expect_end(world, &request->sequences[k], FINISH_CANCELLED);
+        scheduler_cancel(world->scheduler, i);
+    }
+    assert(!scheduler_has_work(world->scheduler));
+    struct error error;
+    enum err err = scheduler_step(world->scheduler, &error); /* nothing to do */
+    assert(err == OK);
+}
+
+void world_run(uint64_t seed, uint32_t steps, struct world_totals *totals) {
+    struct world *world = calloc(1, sizeof *world);
+    if (!world) abort();
+    world->rng.state = seed;
+    world->totals = totals;
+    world_open(world);
+    for (uint32_t step = 0; step < steps; step++) {
+        if (world->open_sequences < world->load || one_in(world, 40))
+            for (uint32_t i = below(world, 4); i > 0; i--) submit_some(world);
+        meddle(world);
+        if (scheduler_has_work(world->scheduler)) step_once(world);
+    }
+    /* Now and then the scheduler is closed with all its work. */
+    bool drain = !one_in(world, 10);
+    if (drain) drain_all(world, steps);
+    world_close(world, drain);
+}

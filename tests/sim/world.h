@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* world: one seeded life of a scheduler: who asks for what, and what must come out.
+ * Thread: one. Failures assert. */
+
+#include <stdint.h>
+
+/* Over all runs. */
+struct world_totals {
+    uint64_t steps;
+    uint64_t requests;
+    uint64_t sequences;
+    uint64_t tokens;
+    uint64_t rows;
+    uint64_t refused;
+    uint64_t cancelled;
+    uint64_t finished_by_caller;
+    uint64_t ended_under_way;   /* while the device computed rows of it */
+    uint64_t ended_all_at_once; /* steps after which nothing ran that had two or more running */
+    uint64_t preemptions;
+    uint64_t preempted_twice;
+    uint64_t evictions;
+    uint64_t hit_tokens;
+    uint64_t events_hash; /* two runs of one seed must agree on it */
+};
+
+void world_run(uint64_t seed, uint32_t steps, struct world_totals *totals);

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "scheduler/waiting.h"
+
+#include "base/rng.h"
+
+#include <stdlib.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#define TOKENS 4u
+
+/* An item whose prompt is the digits of `text`, as in "112". */
+static struct waiting_item *item_of(const char *text, int64_t priority) {
+    struct waiting_item *item = calloc(1, sizeof *item + 16 * sizeof(int32_t));
+    assert_non_null(item);
+    int32_t *tokens = (int32_t *)(item + 1);
+    for (; text[item->token_count]; item->token_count++)
+        tokens[item->token_count] = text[item->token_count] - '0';
+    item->tokens = tokens;
+    item->priority = priority;
+    return item;
+}
+
+static void expect_first(struct waiting *waiting, struct waiting_item *item) {
+    assert_ptr_equal(waiting_first(waiting), item);
+    waiting_begin_first(waiting);
+    free(item);
+}
+
+static void prompts_that_share_a_prefix_come_one_after_the_other(void **state) {
+    (void)state;
+    struct waiting waiting = {0};
+    const char *order[] = {"1", "11", "112", "113", "12", "2", "211"};
+    const uint32_t arrival[] = {5, 2, 0, 6, 3, 1, 4};
+    struct waiting_item *items[7];
+    for (uint32_t i = 0; i < 7; i++) {
+        items[arrival[i]] = item_of(order[arrival[i]], 0);
+        waiting_add(&waiting, items[arrival[i]]);
+    }
+    for (uint32_t i = 0; i < 7; i++) expect_first(&waiting, items[i]);
+    assert_null(waiting_first(&waiting));
+    assert_int_equal(waiting.count, 0);
+}
+
+static void equal_prompts_go_by_arrival(void **state) {
+    (void)state;
+    struct waiting waiting = {0};
+    struct waiting_item *items[20];
+    for (uint32_t i = 0; i < 20; i++) waiting_add(&waiting, items[i] = item_of("11", 0));
+    for (uint32_t i = 0; i < 20; i++) expect_first(&waiting, items[i]);
+}
+
+static void a_lower_priority_number_goes_first_even_when_it_comes_late(void **state) {
+    (void)state;
+    struct waiting waiting = {0};
+    struct waiting_item *low = item_of("1", 5);
+    struct waiting_item *low_too = item_of("2", 5);
+    struct waiting_item *urgent = item_of("9", -5);
+    waiting_add(&waiting, low);
+    waiting_add(&waiting, low_too);
+    expect_first(&waiting, low);
+    waiting_add(&waiting, urgent);
+    expect_first(&waiting, urgent);
+    expect_first(&waiting, low_too);
+}
+
+static void a_late_arrival_that_is_still_ahead_gets_on_the_sweep(void **state) {
+    (void)state;
+    struct waiting waiting = {0};
+    struct waiting_item *one = item_of("1", 0);
+    struct waiting_item *three = item_of("3", 0);
+    struct waiting_item *five = item_of("5", 0);
+    waiting_add(&waiting, one);
+    waiting_add(&waiting, three);
+    waiting_add(&waiting, five);
+    expect_first(&waiting, one);
+    struct waiting_item *behind = item_of("2", 0);
+    struct waiting_item *ahead = item_of("4", 0);
+    waiting_add(&waiting, behind);
+    waiting_add(&waiting, ahead);
+    expect_first(&waiting, three);
+    expect_first(&waiting, ahead);
+    expect_first(&waiting, five);
+    expect_first(&waiting, behind);
+}
+
+static void a_stream_of_arrivals_ahead_cannot_hold_back_a_request(void **state) {
+    (void)state;
+    struct waiting waiting = {0};
+    struct waiting_item *last = item_of("9", 0);
+    waiting_add(&waiting, item_of("1", 0));
+    waiting_add(&waiting, item_of("1", 0));
+    waiting_add(&waiting, last);
+    uint32_t begun = 0;
+    while (waiting_first(&waiting) != last) {
+        struct waiting_item *first = waiting_first(&waiting);
+        waiting_begin_first(&waiting);
+        free(first);
+        begun++;
+        assert_true(begun <= 6);
+        waiting_add(&waiting, item_of("1", 0)); /* never behind, always before the last */
+    }
+    while (waiting_first(&waiting)) {
+        struct waiting_item *first = waiting_first(&waiting);
+        waiting_begin_first(&waiting);
+        free(first);
+    }
+}
+
+static int by_order(const void *a, const void *b) {
+    const struct waiting_item *x = *(struct waiting_item *const *)a;
+    const struct waiting_item *y = *(struct waiting_item *const *)b;
+    if (x->priority != y->priority) return x->priority < y->priority ? -1 : 1;
+    int order = waiting_compare_tokens(x->tokens, x->token_count, y->tokens, y->token_count);
+    if (order != 0) return order;
+    return x->arrival < y->arrival ? -1 : 1;
+}
+
+static void any_item_can_be_taken_out_and_the_order_of_the_others_stays(void **state) {
+    (void)state;
+    for (uint64_t seed = 1; seed <= 200; seed++) {
+        struct rng rng = {seed};
+        struct waiting waiting = {0};
+        struct waiting_item *items[64];
+        uint32_t count = 1 + (uint32_t)rng_below(&rng, 64);
+        for (uint32_t i = 0; i < count; i++) {
+            char text[TOKENS + 1] = {0};
+            uint32_t length = 1 + (uint32_t)rng_below(&rng, TOKENS);
+            for (uint32_t k = 0; k < length; k++) text[k] = (char)('0' + rng_below(&rng, 3));
+            items[i] = item_of(text, (int64_t)rng_below(&rng, 2));
+            waiting_add(&waiting, items[i]);
+        }
+        uint32_t kept = 0;
+        for (uint32_t i = 0; i < count; i++) {
+            if (rng_below(&rng, 3) == 0) {
+                waiting_remove(&waiting, items[i]);
+                free(items[i]);
+            } else {
+                items[kept++] = items[i];
+            }
+        }
+        assert_int_equal(waiting.count, kept);
+        qsort(items, kept, sizeof items[0], by_order);
+        for (uint32_t i = 0; i < kept; i++) expect_first(&waiting, items[i]);
+        assert_null(waiting_first(&waiting));
+    }
+}
+
+static void tokens_compare_beyond_a_cache_line(void **state) {
+    (void)state;
+    int32_t a[40];
+    int32_t b[40];
+    for (int32_t i = 0; i < 40; i++) a[i] = b[i] = 256 * i;
+    assert_int_equal(waiting_compare_tokens(a, 40, b, 40), 0);
+    assert_true(waiting_compare_tokens(a, 39, b, 40) < 0);
+    assert_true(waiting_compare_tokens(a, 40, b, 16) > 0);
+    a[20] = 1; /* below 256 * 20, though its first byte is above */
+    assert_true(waiting_compare_tokens(a, 40, b, 40) < 0);
+    assert_true(waiting_compare_tokens(b, 40, a, 40) > 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(prompts_that_share_a_prefix_come_one_after_the_other),
+        cmocka_unit_test(equal_prompts_go_by_arrival),
+        cmocka_unit_test(a_lower_priority_number_goes_first_even_when_it_comes_late),
+        cmocka_unit_test(a_late_arrival_that_is_still_ahead_gets_on_the_sweep),
+        cmocka_unit_test(a_stream_of_arrivals_ahead_cannot_hold_back_a_request),
+        cmocka_unit_test(any_item_can_be_taken_out_and_the_order_of_the_others_stays),
+        cmocka_unit_test(tokens_compare_beyond_a_cache_line),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
