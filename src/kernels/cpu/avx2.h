@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* avx2: the operations of the table "avx2" (AVX2, FMA, F16C); see kernels.h for what each promises.
+ * Call only on a CPU that has them.
+ *
+ * Thread: any.  Memory: none. */
+
+#include "kernels/kernels.h"
+
+void avx2_activate(const struct matrix *matrix, const float *x, size_t x_stride, size_t rows,
+                   void *ret_activations);
+void avx2_matmul(const struct matmul *call, uint32_t tile_begin, uint32_t tile_end);
+
+void avx2_rms_norm(const struct norm *call);
+void avx2_layer_norm(const struct norm *call);
+void avx2_rope(const struct rope *call);
+void avx2_silu_mul(const struct gate *call);
+void avx2_gelu_tanh_mul(const struct gate *call);
+void avx2_gelu_erf(float *x, size_t x_stride, size_t width, size_t rows);
+void avx2_add(const float *x, float *y, size_t count);
+
+void avx2_kv_store(const struct kv_store *call, uint32_t kv_head_begin, uint32_t kv_head_end);
+void avx2_attention(const struct attention *call, const struct attention_item *item,
+                    uint32_t kv_head_begin, uint32_t kv_head_end);
+
+void avx2_softmax(float *x, size_t count);
+float avx2_log_sum_exp(const float *x, size_t count);
+uint32_t avx2_argmax(const float *x, size_t count);
+size_t avx2_top_k(const float *x, size_t count, size_t k, struct scored *ret_top);

@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* rows_body.inc at the width of AVX2. */
+
+#include "kernels/cpu/avx2.h"
+
+#include "kernels/cpu/vec_avx2.h"
+
+#include "kernels/cpu/math_body.inc"
+
+#include "kernels/cpu/rows_body.inc"

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* avx512: the operations of the tables "avx512" (F, BW, DQ, VL, VNNI) and "avx512-bf16" (and
+ * BF16); see kernels.h for what each promises. Call only on a CPU that has them.
+ *
+ * Thread: any.  Memory: none. */
+
+#include "kernels/kernels.h"
+
+void avx512_activate(const struct matrix *matrix, const float *x, size_t x_stride, size_t rows,
+                     void *ret_activations);
+void avx512_matmul(const struct matmul *call, uint32_t tile_begin, uint32_t tile_end);
+void avx512_bf16_activate(const struct matrix *matrix, const float *x, size_t x_stride, size_t rows,
+                          void *ret_activations);
+void avx512_bf16_matmul(const struct matmul *call, uint32_t tile_begin, uint32_t tile_end);
+
+void avx512_rms_norm(const struct norm *call);
+void avx512_layer_norm(const struct norm *call);
+void avx512_rope(const struct rope *call);
+void avx512_silu_mul(const struct gate *call);
+void avx512_gelu_tanh_mul(const struct gate *call);
+void avx512_gelu_erf(float *x, size_t x_stride, size_t width, size_t rows);
+void avx512_add(const float *x, float *y, size_t count);
+
+void avx512_kv_store(const struct kv_store *call, uint32_t kv_head_begin, uint32_t kv_head_end);
+void avx512_attention(const struct attention *call, const struct attention_item *item,
+                      uint32_t kv_head_begin, uint32_t kv_head_end);
+
+void avx512_softmax(float *x, size_t count);
+float avx512_log_sum_exp(const float *x, size_t count);
+uint32_t avx512_argmax(const float *x, size_t count);
+size_t avx512_top_k(const float *x, size_t count, size_t k, struct scored *ret_top);

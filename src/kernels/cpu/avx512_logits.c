@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* logits_body.inc at the width of AVX-512. */
+
+#include "kernels/cpu/avx512.h"
+
+#include "kernels/cpu/vec_avx512.h"
+
+#include "kernels/cpu/math_body.inc"
+
+#include "kernels/cpu/logits_body.inc"

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The tables of the x86-64 kernels; compiled for any CPU. */
+
+#include "kernels/cpu/tables.h"
+#include "kernels/cpu/avx2.h"
+#include "kernels/cpu/avx512.h"
+
+/* What the files of one instruction set define, beside its products. */
+#define OPERATIONS_OF(isa)                                                                         \
+    .kv_type = TENSOR_F16, .rms_norm = isa##_rms_norm, .layer_norm = isa##_layer_norm,             \
+    .rope = isa##_rope, .silu_mul = isa##_silu_mul, .gelu_tanh_mul = isa##_gelu_tanh_mul,          \
+    .gelu_erf = isa##_gelu_erf, .add = isa##_add, .kv_store = isa##_kv_store,                      \
+    .attention = isa##_attention, .softmax = isa##_softmax, .log_sum_exp = isa##_log_sum_exp,      \
+    .argmax = isa##_argmax, .top_k = isa##_top_k
+
+const struct kernels avx2_kernels = {
+    .name = "avx2",
+    .packs_signed = true,
+    .activate = avx2_activate,
+    .matmul = avx2_matmul,
+    OPERATIONS_OF(avx2),
+};
+
+const struct kernels avx512_kernels = {
+    .name = "avx512",
+    .activate = avx512_activate,
+    .matmul = avx512_matmul,
+    OPERATIONS_OF(avx512),
+};
+
+const struct kernels avx512_bf16_kernels = {
+    .name = "avx512-bf16",
+    .packs_bf16_pairs = true,
+    .activate = avx512_bf16_activate,
+    .matmul = avx512_bf16_matmul,
+    OPERATIONS_OF(avx512),
+};

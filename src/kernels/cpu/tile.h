@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* tile: how all matrix products here cut their work: register tiles of up to TILE_ROWS rows (each
+ * file defines that before) by the 32 columns of a matrix tile.
+ *
+ * Thread: any.  Memory: none; everything is inline. */
+
+#include "kernels/matrix.h"
+
+#include <assert.h>
+#include <string.h>
+
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
+/* Arrays of registers exist only when the loops over them are gone. */
+#ifdef __clang__
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 32")
+#endif
+
+/* Where a register tile reads and writes. */
+struct place {
+    const struct matmul *call;
+    const struct matrix_tile *tile;
+    const unsigned char *weights;
+    const unsigned char *activations; /* of its first row */
+    size_t row;
+};
+
+typedef void (*tile_fn)(const struct place *place);
+
+/* The functions name_1 .. name_4 (or 6), which are body(place, height, ...) with the height put in,
+ * and their table. */
+#define TILE_HEIGHT(name, height, body, ...)                                                       \
+    static void name##_##height(const struct place *place) {                                       \
+        body(place, height, __VA_ARGS__);                                                          \
+    }
+#define TILE_HEIGHTS_TO_4(name, body, ...)                                                         \
+    TILE_HEIGHT(name, 1, body, __VA_ARGS__)                                                        \
+    TILE_HEIGHT(name, 2, body, __VA_ARGS__)                                                        \
+    TILE_HEIGHT(name, 3, body, __VA_ARGS__)                                                        \
+    TILE_HEIGHT(name, 4, body, __VA_ARGS__)
+#define TILE_HEIGHTS_4(name, body, ...)                                                            \
+    TILE_HEIGHTS_TO_4(name, body, __VA_ARGS__)                                                     \
+    static const tile_fn name[4] = {name##_1, name##_2, name##_3, name##_4};
+#define TILE_HEIGHTS_6(name, body, ...)                                                            \
+    TILE_HEIGHTS_TO_4(name, body, __VA_ARGS__)                                                     \
+    TILE_HEIGHT(name, 5, body, __VA_ARGS__)                                                        \
+    TILE_HEIGHT(name, 6, body, __VA_ARGS__)                                                        \
+    static const tile_fn name[6] = {name##_1, name##_2, name##_3, name##_4, name##_5, name##_6};
+
+/* Activations a core keeps in its second-level cache (1 MiB or more on every CPU with these
+ * instructions that matters) while a range of tiles streams past them. */
+#define CACHED_BYTES ((size_t)512 << 10)
+
+/* Rows row_begin..row_end-1 of one tile, cut into register tiles of nearly equal heights. */
+ALWAYS_INLINE void run_tile(const struct matmul *call, const struct matrix_tile *tile,
+                            const tile_fn *heights, size_t row_begin, size_t row_end) {
+    size_t row_bytes = call->matrix->activation_bytes;
+    const unsigned char *activations = call->activations;
+    struct place place = {.call = call,
+                          .tile = tile,
+                          .weights = call->matrix->memory + tile->offset,
+                          .activations = activations + row_begin * row_bytes,
+                          .row = row_begin};
+    size_t cuts = (row_end - row_begin + TILE_ROWS - 1) / TILE_ROWS;
+    for (; cuts > 0; cuts--) {
+        size_t height = (row_end - place.row + cuts - 1) / cuts;
+        heights[height - 1](&place);
+        place.row += height;
+        place.activations += height * row_bytes;
+    }
+}
+
+/* Tiles tile_begin..tile_end-1, each with the functions for its kind, for as many rows at a time as
+ * the cache holds. */
+ALWAYS_INLINE void run_tiles(const struct matmul *call, uint32_t tile_begin, uint32_t tile_end,
+                             const tile_fn *(*heights_of)(const struct matrix *,
+                                                          const struct matrix_tile *)) {
+    const struct matrix *matrix = call->matrix;
+    assert(tile_begin <= tile_end && tile_end <= matrix->tile_count);
+    assert(call->y_stride >= matrix->rows);
+    size_t tiles_most = CACHED_BYTES / (matrix->activation_bytes * TILE_ROWS) + 1;
+    size_t rows_most = tiles_most * TILE_ROWS;
+    size_t blocks = (call->rows + rows_most - 1) / rows_most;
+    size_t row = 0;
+    for (; blocks > 0; blocks--) {
+        size_t rows = (call->rows - row + blocks - 1) / blocks;
+        for (uint32_t t = tile_begin; t < tile_end; t++)
+            run_tile(call, &matrix->tiles[t], heights_of(matrix, &matrix->tiles[t]), row,
+                     row + rows);
+        row += rows;
+    }
+}
+
+/* Activations are quantised in groups whose largest value is at least this; below, 127 / largest
+ * might not be finite, and the group becomes zeros. */
+#define LARGEST_MIN 1e-30f
+
+/* The scale of a group, and what its values are multiplied by to become -127..127. */
+struct group_scale {
+    float scale;
+    float inverse;
+};
+
+static inline struct group_scale group_scale_of(float largest) {
+    if (largest < LARGEST_MIN) return (struct group_scale){0, 0};
+    return (struct group_scale){largest / 127.0f, 127.0f / largest};
+}

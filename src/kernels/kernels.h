@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* kernels: the arithmetic of a model as a table of operations, one table for each kind of CPU.
+ *
+ * `ref` is plain C in float32 and is the definition; `avx2`, `avx512` and `avx512-bf16` agree with
+ * it within the tolerances of tests/kernels. The table knows no model, no scheduler and no threads:
+ * an operation works on the rows, tiles or heads it is given, and whoever calls spreads those over
+ * threads (kernels/pool.h).
+ *
+ * Thread: any; operations are pure functions of their arguments and write only what is named
+ * `ret_` or documented as changed. Calls that write different rows, tiles or heads may run at once.
+ * Memory: the caller's; only matrix_open and kernels_memory allocate.
+ * Invariant (batch invariance): a row of any result is bitwise the same however many rows stand
+ * beside it, whichever tiles or rows a call covers, and however a prompt was cut into calls. Each
+ * sum has one fixed order; nothing is split by size. Results differ between tables.
+ *
+ * Rows of floats are given as pointer and stride; strides count floats and are at least the width.
+ * No alignment is asked for but that of float. Nothing may overlap unless it says so. */
+
+#include "base/err.h"
+#include "kernels/quant.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define MATRIX_TILE 32     /* output columns of one tile */
+#define KV_BLOCK_TOKENS 16 /* tokens of one KV block */
+#define HEAD_DIM_MAX 256   /* and a multiple of 8 */
+
+struct kernels;
+
+/* Memory for weights, caches and buffers: aligned to 64 bytes and, from some megabytes on, on huge
+ * pages where the system has them (attention over scattered blocks gains a third from that). Not
+ * zeroed; free() it. NULL when there is none. */
+void *kernels_memory(size_t bytes);
+
+/* ---- weight matrices ---- */
+
+/* Some rows of a weight matrix as they stand in a file: `rows` rows of `cols` elements of `type`,
+ * one after another without gaps. */
+struct matrix_part {
+    enum tensor_type type;
+    const void *blocks;        /* borrowed until matrix_pack has covered every tile */
+    uint32_t rows;             /* outputs */
+    const uint32_t *row_order; /* (rows) or NULL: row i of the part is file row row_order[i];
+                                  borrowed as blocks is */
+};
+
+/* What a table multiplies fastest. Every value of a weight is kept exactly in every layout; only
+ * activations are rounded (see activate). */
+enum matrix_layout {
+    MATRIX_BLOCKS,     /* ref: the file's rows */
+    MATRIX_BYTES,      /* quantised types: 4 or 8 bit integers, f32 scale (and minimum) per group */
+    MATRIX_F32,        /* f32 weights, and mixtures of float and quantised parts */
+    MATRIX_F16,        /* f16 weights, widened to f32 as they are loaded */
+    MATRIX_BF16,       /* bf16 weights, widened likewise */
+    MATRIX_BF16_PAIRS, /* bf16 weights for vdpbf16ps */
+};
+
+struct matrix_tile;
+
+/* A weight matrix laid out for one table: y = x Wᵀ with W (rows, cols). Read-only for users; one
+ * packed copy serves both matmul and matrix_row (a tied embedding). */
+struct matrix {
+    const struct kernels *kernels;
+    uint32_t rows; /* outputs, over all parts in order */
+    uint32_t cols; /* inputs */
+    uint32_t tile_count;
+    enum matrix_layout layout;
+    uint32_t group;          /* MATRIX_BYTES: columns that share a scale, 32 or 16; else 0 */
+    size_t activation_bytes; /* of one row of activations; a multiple of 64 */
+    size_t bytes;            /* of `memory` */
+    unsigned char *memory;
+    struct matrix_tile *tiles; /* private */
+    struct matrix_part *parts; /* private */
+    uint32_t part_count;
+};
+
+/* Opens a matrix whose rows are those of `parts` one after another (as q|k|v or gate|up), all of
+ * `cols` columns. The weights are not read yet: call matrix_pack over all tiles before use.
+ * ERR_INVALID for an unknown type, no part, no row, or `cols` that is not a multiple of a type's
+ * block; ERR_LIMIT when there is no memory. */
+enum err matrix_open(struct matrix **ret_matrix, const struct kernels *kernels,
+                     const struct matrix_part *parts, uint32_t part_count, uint32_t cols,
+                     struct error *error) MUST_CHECK;
+void matrix_close(struct matrix *matrix); /* NULL is allowed */
+/* Packs tiles tile_begin..tile_end-1 from the parts. Different tiles may be packed at once. */
+void matrix_pack(struct matrix *matrix, uint32_t tile_begin, uint32_t tile_end);
+/* Row `row` as float32, bitwise what quant_row_to_f32 gives for it. ret_row: (cols) */
+void matrix_row(const struct matrix *matrix, uint32_t row, float *ret_row);
+
+/* Two matrices can share one row of activations exactly when this holds. */
+bool matrix_has_activations_of(const struct matrix *a, const struct matrix *b);
+
+struct matmul {
+    const struct matrix *matrix;
+    const void *activations; /* (rows, matrix->activation_bytes), made by activate for this matrix
+                                or one that matrix_has_activations_of */
+    size_t rows;
+    float *y; /* (rows, matrix->rows), written or added to */
+    size_t y_stride;
+    const float *bias; /* (matrix->rows) or NULL */
+    bool add;          /* y += x Wᵀ + bias instead of y = (the residual) */
+};
+
+/* ---- rows ---- */
+
+struct norm {
+    const float *x; /* (rows, width) */
+    size_t x_stride;
+    float *y; /* (rows, width); may be x */
+    size_t y_stride;
+    const float *weight; /* (width) */
+    const float *bias;   /* (width) or NULL; layer_norm only */
+    size_t width;
+    size_t rows;
+    float epsilon;
+    bool add; /* y += norm(x) instead of y = (Gemma's norm before the residual) */
+};
+
+struct rope {
+    float *x; /* (rows, head_count, head_dim), changed in place */
+    size_t x_stride;
+    const uint32_t *positions; /* (rows) */
+    size_t rows;
+    uint32_t head_count;
+    uint32_t head_dim;
+    uint32_t rotary_dim;  /* even, <= head_dim: the first elements of each head that turn */
+    bool interleaved;     /* pairs (2i, 2i+1); else (i, i + rotary_dim/2) */
+    const float *cosines; /* (positions, rotary_dim/2), from rope_table */
+    const float *sines;
+};
+
+/* cos and sin of position * inv_freq[i] for position_begin <= position < position_end, computed in
+ * double. ret_cosines, ret_sines: (position_end - position_begin, pair_count) */
+void rope_table(const float *inv_freq, uint32_t pair_count, uint32_t position_begin,
+                uint32_t position_end, float *ret_cosines, float *ret_sines);
+
+struct gate {
+    const float *gate; /* (rows, width) */
+    const float *up;   /* (rows, width), the same stride */
+    size_t in_stride;
+    float *y; /* (rows, width); may be gate or up (with the same stride) */
+    size_t y_stride;
+    size_t width;
+    size_t rows;
+};
+
+/* ---- attention over a paged KV cache ---- */
+
+/* One layer's keys and values. A block holds KV_BLOCK_TOKENS tokens of every KV head:
+ * k: (blocks, kv_heads, head_dim, 16), v: (blocks, kv_heads, 16, head_dim). Token `position` of a
+ * sequence lies in block table[position / 16] at offset position % 16. A block's bytes are
+ * contiguous in k and in v, kv_block_bytes each. */
+struct kv_cache {
+    void *k;
+    void *v;
+    enum tensor_type type; /* kernels->kv_type; ref takes F32 and F16 */
+    uint32_t kv_heads;
+    uint32_t head_dim; /* a multiple of 8, at most HEAD_DIM_MAX */
+};
+
+size_t kv_block_bytes(const struct kv_cache *cache);
+
+struct kv_store {
+    const struct kv_cache *cache;
+    const float *k; /* (rows, kv_heads, head_dim) */
+    size_t k_stride;
+    const float *v; /* (rows, kv_heads, head_dim) */
+    size_t v_stride;
+    const uint32_t *slots; /* (rows): block * 16 + offset; all different */
+    size_t rows;
+};
+
+struct attention {
+    const struct kv_cache *cache;
+    const float *q; /* (rows, head_count, head_dim) */
+    size_t q_stride;
+    float *y; /* (rows, head_count, head_dim) */
+    size_t y_stride;
+    uint32_t head_count; /* a multiple of kv_heads; head h reads KV head h / (head_count/kv_heads)
+                          */
+    float scale;
+    uint32_t window; /* 0: none; else a query at p sees keys p - window < j <= p */
+    bool causal;     /* else every query of an item sees keys 0 <= j < key_count; no window then */
+};
+
+/* A run of consecutive positions of one sequence. Their keys and values are stored already. */
+struct attention_item {
+    size_t row;             /* of q and y: the first query */
+    uint32_t row_count;     /* 0 is allowed */
+    uint32_t position;      /* of the first query */
+    uint32_t key_count;     /* not causal: the keys there are; causal: ignored */
+    const uint32_t *blocks; /* block table of the sequence, by position / 16; entries wholly outside
+                               the window are not read, nor are the keys outside it used */
+};
+
+/* ---- logits ---- */
+
+struct scored {
+    float value;
+    uint32_t index;
+};
+
+/* ---- the table ---- */
+
+typedef void (*matrix_activate_fn)(const struct matrix *matrix, const float *x, size_t x_stride,
+                                   size_t rows, void *ret_activations);
+typedef void (*matrix_multiply_fn)(const struct matmul *call, uint32_t tile_begin,
+                                   uint32_t tile_end);
+typedef void (*norm_fn)(const struct norm *call);
+typedef void (*rope_fn)(const struct rope *call);
+typedef void (*gate_fn)(const struct gate *call);
+typedef void (*gelu_fn)(float *x, size_t x_stride, size_t width, size_t rows);
+typedef void (*add_fn)(const float *x, float *y, size_t count);
+typedef void (*kv_store_fn)(const struct kv_store *call, uint32_t kv_head_begin,
+                            uint32_t kv_head_end);
+typedef void (*attention_fn)(const struct attention *call, const struct attention_item *item,
+                             uint32_t kv_head_begin, uint32_t kv_head_end);
+typedef void (*softmax_fn)(float *x, size_t count);
+typedef float (*log_sum_exp_fn)(const float *x, size_t count);
+typedef uint32_t (*argmax_fn)(const float *x, size_t count);
+typedef size_t (*top_k_fn)(const float *x, size_t count, size_t k, struct scored *ret_top);
+
+struct kernels {
+    const char *name;
+    enum tensor_type kv_type; /* of the KV cache: F32 (ref) or F16 */
+    bool packs_blocks;        /* keeps file blocks (ref) */
+    bool packs_signed;        /* wants 8-bit weights signed (avx2's sign trick) */
+    bool packs_bf16_pairs;    /* has vdpbf16ps */
+
+    /* x (rows, cols) f32 → what matmul reads, row by row. MATRIX_BLOCKS, F32, F16 and BF16 take
+     * f32 as it is; BF16_PAIRS rounds to bf16; BYTES quantises each group of `group` columns to
+     * int8: scale = max|x| / 127, round to nearest even. */
+    matrix_activate_fn activate;
+    /* y (rows, matrix->rows) for the columns of tiles tile_begin..tile_end-1. A call with several
+     * tiles keeps activations in the core's cache: give a task four or more when rows are many. */
+    matrix_multiply_fn matmul;
+
+    norm_fn rms_norm;      /* y = x / sqrt(mean(x²) + epsilon) · weight */
+    norm_fn layer_norm;    /* y = (x - mean) / sqrt(variance + epsilon) · weight + bias */
+    rope_fn rope;          /* x0' = x0 cos - x1 sin, x1' = x0 sin + x1 cos */
+    gate_fn silu_mul;      /* y = silu(gate) · up */
+    gate_fn gelu_tanh_mul; /* y = gelu_tanh(gate) · up */
+    gelu_fn gelu_erf;      /* x (rows, width) = x/2 (1 + erf(x/√2)), in place */
+    add_fn add;            /* y (count) += x (count) */
+
+    /* Writes the heads kv_head_begin..kv_head_end-1 of k and v rows into their slots. */
+    kv_store_fn kv_store;
+    /* y = softmax(scale q kᵀ + mask) v for one item and the query heads that read KV heads
+     * kv_head_begin..kv_head_end-1. An item may be cut along its rows at will (the caller moves
+     * row, row_count and position). Online softmax over absolute chunks of 64 keys (Milakov and
+     * Gimelshein 2018), so the order of sums depends on a query's position alone. */
+    attention_fn attention;
+
+    softmax_fn softmax;         /* x (count) in place; count > 0 */
+    log_sum_exp_fn log_sum_exp; /* log Σ exp(x); -inf entries count for nothing; count > 0 */
+    /* Index of the largest value, the lowest on ties; NaN counts as -inf; 0 when all are -inf. */
+    argmax_fn argmax;
+    /* The min(k, count) largest, largest first, lower index first on ties; NaN counts as -inf.
+     * ret_top: (k). Returns how many were written. */
+    top_k_fn top_k;
+};
+
+/* The table of that name, or NULL when this build or CPU does not have it. With NULL the best table
+ * of this CPU; never NULL then. Names: "ref", "avx2", "avx512", "avx512-bf16". */
+const struct kernels *kernels_choose(const char *name);
+/* The tables this CPU can run, ref first and the best one last; NULL from their count on. */
+const struct kernels *kernels_at(size_t index);

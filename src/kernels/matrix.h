@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* matrix: how weights and activations lie in memory; for the kernels only, not for their users.
+ *
+ * A tile holds MATRIX_TILE output columns of one part (the last of a part may hold fewer; the rest
+ * are zeros) for all inputs, so that a matmul streams it from front to back:
+ *   F32         f32 [cols][32]
+ *   F16, BF16   u16 [cols][32]
+ *   BF16_PAIRS  u16 [(cols + 1) / 2][32][2]
+ *   BYTES       for each group of 32 or 16 inputs:
+ *                 8 bits  u8 [group / 4][32][4]
+ *                 4 bits  u8 [group / 4][16][4], column c low, column c + 16 high nibble
+ *                 f32 [32] scales, then f32 [32] minima when the type has them
+ *   BLOCKS      the file's rows
+ * A row of activations is f32 [cols]; bf16 [cols] for BF16_PAIRS; for BYTES int8 [cols], then f32
+ * scales, f32 scale · sum and int32 -sum for each group, each array 64-byte aligned in the row.
+ *
+ * Thread: any.  Memory: see kernels.h. */
+
+#include "kernels/kernels.h"
+
+struct matrix_tile {
+    size_t offset;   /* into matrix->memory; a multiple of 64 unless BLOCKS */
+    uint32_t column; /* of y: the first */
+    uint32_t count;  /* columns, 1..MATRIX_TILE */
+    uint32_t part;
+    uint32_t part_row;  /* the first, before row_order */
+    uint8_t bits;       /* BYTES: 4 or 8 */
+    uint8_t zero;       /* BYTES: what was added to make q unsigned; 0 or a power of two */
+    uint8_t zero_shift; /* log2 of zero, when it is not 0 */
+    bool has_minimum;
+};
+
+static inline size_t round_up_64(size_t bytes) {
+    return (bytes + 63) & ~(size_t)63;
+}
+
+/* Byte offsets into a row of BYTES activations. */
+struct byte_activations {
+    size_t scales;
+    size_t scaled_sums;
+    size_t negative_sums;
+    size_t end;
+};
+
+static inline struct byte_activations byte_activations_of(uint32_t cols, uint32_t group) {
+    size_t array = round_up_64(cols / group * sizeof(float));
+    size_t scales = round_up_64(cols);
+    return (struct byte_activations){scales, scales + array, scales + 2 * array,
+                                     scales + 3 * array};
+}
+
+static inline size_t tile_group_bytes(uint32_t group, uint32_t bits, bool has_minimum) {
+    return (size_t)group / 4 * (bits == 4 ? 64 : 128) +
+           (has_minimum ? 2 : 1) * MATRIX_TILE * sizeof(float);
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* pool: a fixed set of threads that runs numbered tasks of one job at a time.
+ *
+ * It knows nothing of what tasks do. Tasks are taken in ascending order from one atomic ticket; the
+ * caller takes part. Idle workers spin for about 20 microseconds (less when there are more threads
+ * than cores), then sleep on a futex.
+ *
+ * Thread: pool_run by one thread at a time.  Memory: owned, allocated once in pool_open.
+ * Invariant: pool_run returns after every task has ended, and what tasks wrote is visible then. */
+
+#include "base/err.h"
+
+#include <stdint.h>
+
+#define POOL_THREADS_MAX 512
+
+struct pool;
+
+/* `worker` < thread count tells concurrently running tasks apart (0 is the caller): for scratch
+ * memory by thread. */
+typedef void (*pool_task_fn)(void *context, uint32_t task, uint32_t worker);
+
+/* A pool of `threads` threads, the caller of pool_run included; 0 means one for each core this
+ * process may use. ERR_LIMIT over POOL_THREADS_MAX; ERR_UNAVAILABLE when one does not start. */
+enum err pool_open(struct pool **ret_pool, uint32_t threads, struct error *error) MUST_CHECK;
+void pool_close(struct pool *pool); /* no job may run; NULL is allowed */
+uint32_t pool_threads(const struct pool *pool);
+/* Runs task(context, 0..task_count-1, worker). */
+void pool_run(struct pool *pool, pool_task_fn task, void *context, uint32_t task_count);

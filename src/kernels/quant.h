@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* quant: the element types of GGUF tensors and what their blocks of quantised weights mean.
+ *
+ * Ids are those of the file format. It knows single rows and blocks, no files and no matrices.
+ *
+ * Thread: any.  Memory: the caller's; rows need no alignment. */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum tensor_type {
+    TENSOR_F32 = 0,
+    TENSOR_F16 = 1,
+    TENSOR_Q4_0 = 2,
+    TENSOR_Q4_1 = 3,
+    TENSOR_Q5_0 = 6,
+    TENSOR_Q5_1 = 7,
+    TENSOR_Q8_0 = 8,
+    TENSOR_Q2_K = 10,
+    TENSOR_Q3_K = 11,
+    TENSOR_Q4_K = 12,
+    TENSOR_Q5_K = 13,
+    TENSOR_Q6_K = 14,
+    TENSOR_IQ4_NL = 20,
+    TENSOR_BF16 = 30,
+};
+
+/* Whether `id` is one of the above; every other function here asserts it. */
+bool tensor_type_is_known(uint32_t id);
+const char *tensor_type_name(enum tensor_type type);
+uint32_t tensor_type_block_elements(enum tensor_type type); /* 1, 32 or 256 */
+uint32_t tensor_type_block_bytes(enum tensor_type type);
+/* Neither F32, F16 nor BF16. */
+bool tensor_type_is_quantised(enum tensor_type type);
+/* Bytes of a row of `count` elements, a multiple of the block's. */
+size_t tensor_type_row_bytes(enum tensor_type type, size_t count);
+
+/* `count` elements (a multiple of the block's) as float32, multiplied in the order the format
+ * states. row: tensor_type_row_bytes, ret_values: (count) */
+void quant_row_to_f32(enum tensor_type type, const void *row, size_t count, float *ret_values);
+
+/* How a type looks as unsigned integers: value = scale · (q - zero) for each group, or
+ * scale · q + minimum when it has minima. */
+struct quant_form {
+    uint32_t bits;  /* 4 or 8: q < 1 << bits */
+    uint32_t group; /* elements that share a scale, 16 or 32 */
+    uint32_t zero;  /* 0 (with minima) or a power of two */
+    bool has_minimum;
+};
+
+/* Only for quantised types. */
+struct quant_form quant_form_of(enum tensor_type type);
+/* Splits a row into that form. ret_q: (count), ret_scales, ret_minima: (count / group); ret_minima
+ * holds what is added (so -dmin·M for the K types) and is written only when the form has one. */
+void quant_row_split(enum tensor_type type, const void *row, size_t count, uint8_t *ret_q,
+                     float *ret_scales, float *ret_minima);
+
+/* IEEE half precision, nearest even; NaN stays NaN. */
+float half_to_f32(uint16_t half);
+uint16_t half_from_f32(float value);
+float bf16_to_f32(uint16_t value);
+uint16_t bf16_from_f32(float value);

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kernels/ref/ref.h"
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+size_t kv_block_bytes(const struct kv_cache *cache) {
+    assert(cache->type == TENSOR_F32 || cache->type == TENSOR_F16);
+    return (size_t)KV_BLOCK_TOKENS * cache->kv_heads * cache->head_dim *
+           tensor_type_block_bytes(cache->type);
+}
+
+/* Element numbers of a (block, KV head): where its 16 x head_dim elements begin. */
+static size_t head_begin(const struct kv_cache *cache, uint32_t block, uint32_t kv_head) {
+    return ((size_t)block * cache->kv_heads + kv_head) * cache->head_dim * KV_BLOCK_TOKENS;
+}
+
+static void put(void *elements, enum tensor_type type, size_t at, float value) {
+    if (type == TENSOR_F32)
+        ((float *)elements)[at] = value;
+    else
+        ((uint16_t *)elements)[at] = half_from_f32(value);
+}
+
+static float get(const void *elements, enum tensor_type type, size_t at) {
+    if (type == TENSOR_F32) return ((const float *)elements)[at];
+    return half_to_f32(((const uint16_t *)elements)[at]);
+}
+
+void ref_kv_store(const struct kv_store *call, uint32_t kv_head_begin, uint32_t kv_head_end) {
+    const struct kv_cache *cache = call->cache;
+    uint32_t dim = cache->head_dim;
+    assert(kv_head_begin <= kv_head_end && kv_head_end <= cache->kv_heads);
+    for (size_t row = 0; row < call->rows; row++) {
+        uint32_t offset = call->slots[row] % KV_BLOCK_TOKENS;
+        for (uint32_t head = kv_head_begin; head < kv_head_end; head++) {
+            size_t begin = head_begin(cache, call->slots[row] / KV_BLOCK_TOKENS, head);
+            const float *k = call->k + row * call->k_stride + (size_t)head * dim;
+            const float *v = call->v + row * call->v_stride + (size_t)head * dim;
+            for (size_t i = 0; i < dim; i++) {
+                put(cache->k, cache->type, begin + i * KV_BLOCK_TOKENS + offset, k[i]);
+                put(cache->v, cache->type, begin + (size_t)offset * dim + i, v[i]);
+            }
+        }
+    }
+}
+
+/* `count` elements from `at` on as float32. */
+static void get_run(const void *elements, enum tensor_type type, size_t at, size_t count,
+                    float *ret_values) {
+    if (type == TENSOR_F32)
+        memcpy(ret_values, (const float *)elements + at, count * sizeof *ret_values);
+    else
+        for (size_t i = 0; i < count; i++) ret_values[i] = get(elements, type, at + i);
+}
+
+/* Scores of all keys of one block, seen or not. */
+static void score_block(const struct attention *call, const float *q, size_t begin,
+                        float *ret_scores) {
+    const struct kv_cache *cache = call->cache;
+    float sums[KV_BLOCK_TOKENS] = {0};
+    for (size_t i = 0; i < cache->head_dim; i++) {
+        float keys[KV_BLOCK_TOKENS];
+        get_run(cache->k, cache->type, begin + i * KV_BLOCK_TOKENS, KV_BLOCK_TOKENS, keys);
+        for (size_t j = 0; j < KV_BLOCK_TOKENS; j++) sums[j] += q[i] * keys[j];
+    }
+    for (size_t j = 0; j < KV_BLOCK_TOKENS; j++) ret_scores[j] = sums[j] * call->scale;
+}
+
+/* One query and head over keys key_begin..key_end-1: the largest score first, then the sums. */
+static void attend(const struct attention *call, const uint32_t *blocks, const float *q, float *y,
+                   uint32_t kv_head, uint32_t key_begin, uint32_t key_end) {
+    const struct kv_cache *cache = call->cache;
+    uint32_t dim = cache->head_dim;
+    float sums[HEAD_DIM_MAX] = {0};
+    float scores[KV_BLOCK_TOKENS];
+    float total = 0;
+    float largest = -INFINITY;
+    for (uint32_t j = key_begin; j < key_end; j++) {
+        size_t begin = head_begin(cache, blocks[j / KV_BLOCK_TOKENS], kv_head);
+        if (j == key_begin || j % KV_BLOCK_TOKENS == 0) score_block(call, q, begin, scores);
+        largest = fmaxf(largest, scores[j % KV_BLOCK_TOKENS]);
+    }
+    for (uint32_t j = key_begin; j < key_end; j++) {
+        uint32_t offset = j % KV_BLOCK_TOKENS;
+        size_t begin = head_begin(cache, blocks[j / KV_BLOCK_TOKENS], kv_head);
+        if (j == key_begin || offset == 0) score_block(call, q, begin, scores);
+        float weight = expf(scores[offset] - largest);
+        float values[HEAD_DIM_MAX];
+        get_run(cache->v, cache->type, begin + (size_t)offset * dim, dim, values);
+        total += weight;
+        for (size_t i = 0; i < dim; i++) sums[i] += weight * values[i];
+    }
+    for (size_t i = 0; i < dim; i++) y[i] = total > 0 ? sums[i] / total : 0;
+}
+
+void ref_attention(const struct attention *call, const struct attention_item *item,
+                   uint32_t kv_head_begin, uint32_t kv_head_end) {
+    const struct kv_cache *cache = call->cache;
+    assert(kv_head_begin <= kv_head_end && kv_head_end <= cache->kv_heads);
+    assert(call->head_count % cache->kv_heads == 0 && cache->head_dim <= HEAD_DIM_MAX);
+    assert(call->causal || call->window == 0);
+    uint32_t group = call->head_count / cache->kv_heads;
+    for (uint32_t r = 0; r < item->row_count; r++) {
+        uint32_t position = item->position + r;
+        uint32_t key_end = call->causal ? position + 1 : item->key_count;
+        uint32_t key_begin = call->window && key_end > call->window ? key_end - call->window : 0;
+        for (uint32_t head = kv_head_begin * group; head < kv_head_end * group; head++) {
+            size_t at = (size_t)head * cache->head_dim;
+            attend(call, item->blocks, call->q + (item->row + r) * call->q_stride + at,
+                   call->y + (item->row + r) * call->y_stride + at, head / group, key_begin,
+                   key_end);
+        }
+    }
+}

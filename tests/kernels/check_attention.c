@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The KV cache and attention. Each table's cache is full of NaN but for what kv_store wrote, its
+ * block table is shuffled, and entries that must not be read are not block numbers. ref works on
+ * the same keys and values (rounded to f16 first, so both see the same numbers); tolerance 2e-5 of
+ * the largest value. */
+
+#include "harness.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LENGTH_MAX 300
+#define BLOCKS 24
+
+struct shape {
+    uint32_t kv_heads;
+    uint32_t group;
+    uint32_t head_dim;
+};
+
+/* One sequence of `length` tokens in a cache. */
+struct sequence {
+    struct shape shape;
+    uint32_t length;
+    struct kv_cache cache;
+    uint32_t blocks[BLOCKS];
+    float *q;
+    float *k;
+    float *v;
+    size_t q_stride;
+    size_t kv_stride;
+};
+
+static size_t cache_elements(const struct sequence *sequence) {
+    return (size_t)BLOCKS * KV_BLOCK_TOKENS * sequence->shape.kv_heads * sequence->shape.head_dim;
+}
+
+static void poison_cache(const struct sequence *sequence) {
+    size_t bytes = BLOCKS * kv_block_bytes(&sequence->cache);
+    memset(sequence->cache.k, 0xff, bytes); /* NaN in f16 and in f32 */
+    memset(sequence->cache.v, 0xff, bytes);
+}
+
+static void store(const struct kernels *kernels, const struct sequence *sequence) {
+    uint32_t slots[LENGTH_MAX];
+    for (uint32_t i = 0; i < sequence->length; i++)
+        slots[i] = sequence->blocks[i / KV_BLOCK_TOKENS] * KV_BLOCK_TOKENS + i % KV_BLOCK_TOKENS;
+    struct kv_store call = {.cache = &sequence->cache,
+                            .k = sequence->k,
+                            .k_stride = sequence->kv_stride,
+                            .v = sequence->v,
+                            .v_stride = sequence->kv_stride,
+                            .slots = slots,
+                            .rows = sequence->length};
+    uint32_t heads = sequence->shape.kv_heads;
+    poison_cache(sequence);
+    kernels->kv_store(&call, 0, heads / 2);
+    kernels->kv_store(&call, heads / 2, heads / 2);
+    kernels->kv_store(&call, heads / 2, heads);
+}
+
+static struct sequence make_sequence(struct rng *rng, struct shape shape, uint32_t length) {
+    struct sequence sequence = {.shape = shape, .length = length};
+    sequence.q_stride = (size_t)shape.kv_heads * shape.group * shape.head_dim + 5;
+    sequence.kv_stride = (size_t)shape.kv_heads * shape.head_dim + 3;
+    sequence.q = make_random(rng, length * sequence.q_stride);
+    sequence.k = make_random(rng, length * sequence.kv_stride);
+    sequence.v = make_random(rng, length * sequence.kv_stride);
+    for (size_t i = 0; i < length * sequence.kv_stride; i++) {
+        sequence.k[i] = half_to_f32(half_from_f32(sequence.k[i]));
+        sequence.v[i] = half_to_f32(half_from_f32(sequence.v[i]));
+    }
+    for (uint32_t i = 0; i < BLOCKS; i++) sequence.blocks[i] = i;
+    for (uint32_t i = BLOCKS - 1; i > 0; i--) {
+        uint32_t j = (uint32_t)rng_below(rng, i + 1);
+        uint32_t block = sequence.blocks[i];
+        sequence.blocks[i] = sequence.blocks[j];
+        sequence.blocks[j] = block;
+    }
+    return sequence;
+}
+
+static void open_cache(struct sequence *sequence, enum tensor_type type) {
+    sequence->cache = (struct kv_cache){
+        .type = type, .kv_heads = sequence->shape.kv_heads, .head_dim = sequence->shape.head_dim};
+    size_t bytes = BLOCKS * kv_block_bytes(&sequence->cache);
+    sequence->cache.k = make_bytes(bytes);
+    sequence->cache.v = make_bytes(bytes);
+}
+
+static void close_cache(struct sequence *sequence) {
+    free(sequence->cache.k);
+    free(sequence->cache.v);
+}
+
+static void drop_sequence(struct sequence *sequence) {
+    free(sequence->q);
+    free(sequence->k);
+    free(sequence->v);
+}
+
+/* Queries first..first+count-1, with the block table cut down to what they may read. */
+static void attend(const struct kernels *kernels, const struct sequence *sequence, uint32_t first,
+                   uint32_t count, uint32_t window, bool causal, float *y) {
+    uint32_t blocks[BLOCKS];
+    uint32_t key_end = causal ? first + count : sequence->length;
+    uint32_t key_begin = window && first + 1 > window ? first + 1 - window : 0;
+    for (uint32_t i = 0; i < BLOCKS; i++) {
+        bool is_read = i >= key_begin / KV_BLOCK_TOKENS && i * KV_BLOCK_TOKENS < key_end;
+        blocks[i] = is_read ? sequence->blocks[i] : UINT32_MAX / 2;
+    }
+    struct attention call = {.cache = &sequence->cache,
+                             .q = sequence->q,
+                             .q_stride = sequence->q_stride,
+                             .y = y,
+                             .y_stride = sequence->q_stride,
+                             .head_count = sequence->shape.kv_heads * sequence->shape.group,
+                             .scale = 1 / sqrtf((float)sequence->shape.head_dim),
+                             .window = window,
+                             .causal = causal};
+    struct attention_item item = {.row = first,
+                                  .row_count = count,
+                                  .position = first,
+                                  .key_count = sequence->length,
+                                  .blocks = blocks};
+    uint32_t heads = sequence->shape.kv_heads;
+    kernels->attention(&call, &item, 0, 0);
+    kernels->attention(&call, &item, 0, heads / 2);
+    kernels->attention(&call, &item, heads / 2, heads);
+}
+
+static bool rows_agree(const struct sequence *sequence, const float *a, const float *b,
+                       float tolerance) {
+    size_t width = sequence->q_stride - 5;
+    for (uint32_t r = 0; r < sequence->length; r++) {
+        for (size_t i = 0; i < width; i++) {
+            size_t at = r * sequence->q_stride + i;
+            if (!(fabsf(a[at] - b[at]) <= tolerance)) {
+                note("query %u element %zu is %.9g, not %.9g", r, i, (double)a[at], (double)b[at]);
+                return false;
+            }
+        }
+        for (size_t i = width; i < sequence->q_stride; i++) /* what lies beside is untouched */
+            if (!isnan(a[r * sequence->q_stride + i])) return false;
+    }
+    return true;
+}
+
+static bool attention_is_right(struct rng *rng, const struct kernels *kernels, struct shape shape,
+                               uint32_t length, uint32_t window, bool causal) {
+    struct sequence sequence = make_sequence(rng, shape, length);
+    size_t count = length * sequence.q_stride;
+    float *expected = make_floats(count);
+    float *whole = make_floats(count);
+    float *cut = make_floats(count);
+    poison(expected, count);
+    poison(whole, count);
+    poison(cut, count);
+
+    open_cache(&sequence, TENSOR_F32);
+    store(kernels_at(0), &sequence);
+    attend(kernels_at(0), &sequence, 0, length, window, causal, expected);
+    close_cache(&sequence);
+    open_cache(&sequence, kernels->kv_type);
+    store(kernels, &sequence);
+    attend(kernels, &sequence, 0, length, window, causal, whole);
+    for (uint32_t first = 0; first < length;) {
+        uint32_t some = (uint32_t)rng_below(rng, length < 9 ? 3 : 40);
+        if (some > length - first) some = length - first;
+        attend(kernels, &sequence, first, some, window, causal, cut);
+        first += some;
+    }
+    close_cache(&sequence);
+
+    bool is_ok = rows_agree(&sequence, whole, expected, 12 * 2e-5f);
+    bool is_same = same_floats(whole, cut, count);
+    if (!is_same) note("cutting the prompt changes bits");
+    free(expected);
+    free(whole);
+    free(cut);
+    drop_sequence(&sequence);
+    return is_ok && is_same;
+}
+
+/* Every stored element is where the layout says, and no other was touched. */
+static bool store_is_right(struct rng *rng, const struct kernels *kernels, struct shape shape) {
+    struct sequence sequence = make_sequence(rng, shape, 37);
+    struct sequence reference = sequence;
+    open_cache(&sequence, kernels->kv_type);
+    open_cache(&reference, kernels->kv_type);
+    store(kernels, &sequence);
+    store(kernels_at(0), &reference);
+    size_t bytes = cache_elements(&sequence) * tensor_type_block_bytes(kernels->kv_type);
+    bool is_ok = memcmp(sequence.cache.k, reference.cache.k, bytes) == 0 &&
+                 memcmp(sequence.cache.v, reference.cache.v, bytes) == 0;
+    close_cache(&sequence);
+    close_cache(&reference);
+    drop_sequence(&sequence);
+    return is_ok;
+}
+
+void check_attention(const struct kernels *kernels) {
+    static const struct shape shapes[] = {{3, 3, 64}, {1, 1, 32}, {1, 8, 128}, {1, 2, 256},
+                                          {2, 2, 80}, {1, 5, 24}, {4, 1, 8},   {1, 7, 64}};
+    static const uint32_t lengths[] = {1, 15, 16, 17, 64, 65, 255, 256, 257};
+    static const uint32_t windows[] = {1, 15, 16, 17, 100};
+    struct rng rng = {3};
+    for (size_t s = 0; s < COUNT_OF(shapes); s++) {
+        struct shape shape = shapes[s];
+        report(store_is_right(&rng, kernels, shape), "%s kv_store %u heads of %u", kernels->name,
+               shape.kv_heads, shape.head_dim);
+        for (size_t i = 0; i < COUNT_OF(lengths); i++) {
+            bool is_ok = attention_is_right(&rng, kernels, shape, lengths[i], 0, true);
+            if (lengths[i] % 16 == 1)
+                is_ok = attention_is_right(&rng, kernels, shape, lengths[i], 0, false) && is_ok;
+            report(is_ok, "%s attention %ux%u heads of %u, %u tokens", kernels->name,
+                   shape.kv_heads, shape.group, shape.head_dim, lengths[i]);
+        }
+        for (size_t i = 0; i < COUNT_OF(windows); i++)
+            report(attention_is_right(&rng, kernels, shape, 200, windows[i], true),
+                   "%s attention %ux%u heads of %u, window %u", kernels->name, shape.kv_heads,
+                   shape.group, shape.head_dim, windows[i]);
+    }
+}

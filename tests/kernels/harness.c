@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "harness.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static unsigned reported;
+static unsigned failed;
+
+void report(bool is_ok, const char *format, ...) {
+    va_list arguments;
+    reported++;
+    if (!is_ok) failed++;
+    (void)printf("%sok %u - ", is_ok ? "" : "not ", reported);
+    va_start(arguments, format);
+    (void)vprintf(format, arguments);
+    va_end(arguments);
+    (void)printf("\n");
+    (void)fflush(stdout);
+}
+
+void note(const char *format, ...) {
+    va_list arguments;
+    (void)printf("# ");
+    va_start(arguments, format);
+    (void)vprintf(format, arguments);
+    va_end(arguments);
+    (void)printf("\n");
+}
+
+int report_end(void) {
+    (void)printf("1..%u\n", reported);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+void *make_bytes(size_t bytes) {
+    void *memory = NULL;
+    if (posix_memalign(&memory, 64, bytes ? bytes : 1) != 0) abort();
+    return memory;
+}
+
+float *make_floats(size_t count) {
+    return make_bytes(count * sizeof(float));
+}
+
+float random_float(struct rng *rng) {
+    float value = (float)(2 * rng_unit(rng) - 1);
+    return rng_below(rng, 64) == 0 ? value * 12 : value;
+}
+
+float *make_random(struct rng *rng, size_t count) {
+    float *values = make_floats(count);
+    for (size_t i = 0; i < count; i++) values[i] = random_float(rng);
+    return values;
+}
+
+void poison(float *at, size_t count) {
+    for (size_t i = 0; i < count; i++) at[i] = NAN;
+}
+
+const enum tensor_type tensor_types[] = {
+    TENSOR_F32,  TENSOR_F16,  TENSOR_BF16, TENSOR_Q4_0, TENSOR_Q4_1, TENSOR_Q5_0,   TENSOR_Q5_1,
+    TENSOR_Q8_0, TENSOR_Q2_K, TENSOR_Q3_K, TENSOR_Q4_K, TENSOR_Q5_K, TENSOR_IQ4_NL, TENSOR_Q6_K,
+};
+const size_t tensor_type_count = COUNT_OF(tensor_types);
+
+/* Where the halves of a block are: one or two, from the first offset on. */
+static void set_halves(struct rng *rng, enum tensor_type type, unsigned char *block) {
+    static const struct {
+        enum tensor_type type;
+        uint32_t at;
+        uint32_t count;
+    } places[] = {{TENSOR_Q4_0, 0, 1},   {TENSOR_Q4_1, 0, 2},  {TENSOR_Q5_0, 0, 1},
+                  {TENSOR_Q5_1, 0, 2},   {TENSOR_Q8_0, 0, 1},  {TENSOR_Q2_K, 80, 2},
+                  {TENSOR_Q3_K, 108, 1}, {TENSOR_Q4_K, 0, 2},  {TENSOR_Q5_K, 0, 2},
+                  {TENSOR_Q6_K, 208, 1}, {TENSOR_IQ4_NL, 0, 1}};
+    for (size_t i = 0; i < COUNT_OF(places); i++) {
+        if (places[i].type != type) continue;
+        for (uint32_t h = 0; h < places[i].count; h++) {
+            uint16_t half = half_from_f32((float)(rng_unit(rng) - 0.4) * 0.02f);
+            memcpy(block + places[i].at + 2 * h, &half, sizeof half);
+        }
+    }
+}
+
+unsigned char *make_weights(struct rng *rng, enum tensor_type type, uint32_t rows, uint32_t cols) {
+    size_t bytes = rows * tensor_type_row_bytes(type, cols);
+    unsigned char *blocks = make_bytes(bytes);
+    uint32_t block_bytes = tensor_type_block_bytes(type);
+    for (size_t at = 0; at < bytes; at += block_bytes) {
+        if (type == TENSOR_F32) {
+            float value = random_float(rng) * 0.05f;
+            memcpy(blocks + at, &value, sizeof value);
+        } else if (type == TENSOR_F16 || type == TENSOR_BF16) {
+            float value = random_float(rng) * 0.05f;
+            uint16_t bits = type == TENSOR_F16 ? half_from_f32(value) : bf16_from_f32(value);
+            memcpy(blocks + at, &bits, sizeof bits);
+        } else {
+            for (uint32_t i = 0; i < block_bytes; i++)
+                blocks[at + i] = (unsigned char)rng_next(rng);
+            set_halves(rng, type, blocks + at);
+        }
+    }
+    return blocks;
+}
+
+struct matrix *make_matrix(const struct kernels *kernels, const struct matrix_part *parts,
+                           uint32_t part_count, uint32_t cols) {
+    struct error error = {0};
+    struct matrix *matrix = NULL;
+    if (matrix_open(&matrix, kernels, parts, part_count, cols, &error) != OK) {
+        (void)fprintf(stderr, "%s\n", error.text);
+        abort();
+    }
+    matrix_pack(matrix, 0, matrix->tile_count);
+    return matrix;
+}
+
+int64_t spent_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+bool same_floats(const float *a, const float *b, size_t count) {
+    return count == 0 || memcmp(a, b, count * sizeof *a) == 0;
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* harness: what the checks and the bench of tests/kernels share: seeded numbers, exact-size memory
+ * (so that a sanitizer sees an overrun), random weights, and TAP lines.
+ *
+ * Thread: one.  Memory: blocks of make_* are freed by the caller; running out aborts. */
+
+#include "base/rng.h"
+#include "kernels/kernels.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define COUNT_OF(array) (sizeof(array) / sizeof(array)[0])
+
+/* One TAP line. The first failures of a check are what `note` says before. */
+void report(bool is_ok, const char *format, ...) PRINTF_LIKE(2, 3);
+void note(const char *format, ...) PRINTF_LIKE(1, 2);
+/* Prints the plan; the exit status of the program. */
+int report_end(void);
+
+void *make_bytes(size_t bytes); /* aligned to 64, contents undefined, never NULL */
+float *make_floats(size_t count);
+float random_float(struct rng *rng); /* [-1, 1), a few larger */
+float *make_random(struct rng *rng, size_t count);
+void poison(float *at, size_t count); /* NaN */
+
+/* `rows` rows of `cols` elements of `type` with sane scales. */
+unsigned char *make_weights(struct rng *rng, enum tensor_type type, uint32_t rows, uint32_t cols);
+struct matrix *make_matrix(const struct kernels *kernels, const struct matrix_part *parts,
+                           uint32_t part_count, uint32_t cols); /* opened and packed */
+
+extern const enum tensor_type tensor_types[];
+extern const size_t tensor_type_count;
+
+/* CPU time of this thread in nanoseconds: what others do on a shared machine counts only through
+ * caches and memory. */
+int64_t spent_ns(void);
+
+/* Bitwise. */
+bool same_floats(const float *a, const float *b, size_t count);
+
+void check_matmul(const struct kernels *kernels);
+void check_rows(const struct kernels *kernels);
+void check_attention(const struct kernels *kernels);
+void check_logits(const struct kernels *kernels);
+void bench(const struct kernels *kernels);

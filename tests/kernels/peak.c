@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "peak.h"
+
+#include "harness.h"
+
+#include <immintrin.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CHAINS 12 /* more than latency times throughput of any of them */
+#define ROUNDS 100000
+#define TRIES 20
+
+#ifdef __clang__
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
+
+/* A function that runs ROUNDS * CHAINS times `expression` on x, each chain in a register. */
+#define PEAK_LOOP(name, features, type, zero, expression)                                          \
+    __attribute__((target(features))) static void name(void) {                                     \
+        type chains[CHAINS];                                                                       \
+        UNROLL for (int i = 0; i < CHAINS; i++) chains[i] = zero;                                  \
+        for (int round = 0; round < ROUNDS; round++) {                                             \
+            UNROLL for (int i = 0; i < CHAINS; i++) {                                              \
+                type x = chains[i];                                                                \
+                chains[i] = expression;                                                            \
+                __asm__ volatile("" : "+v"(chains[i]));                                            \
+            }                                                                                      \
+        }                                                                                          \
+        UNROLL for (int i = 0; i < CHAINS; i++) __asm__ volatile("" ::"v"(chains[i]));             \
+    }
+
+#define AVX512 "avx512f,avx512bw,avx512vl,avx512vnni"
+PEAK_LOOP(vnni_512, AVX512, __m512i, _mm512_setzero_si512(), _mm512_dpbusd_epi32(x, x, x))
+PEAK_LOOP(fma_512, AVX512, __m512, _mm512_set1_ps(0.5f), _mm512_fmadd_ps(x, x, x))
+PEAK_LOOP(bf16_512, AVX512 ",avx512bf16", __m512, _mm512_set1_ps(0.5f),
+          _mm512_dpbf16_ps(x, (__m512bh)_mm512_castps_si512(x), (__m512bh)_mm512_castps_si512(x)))
+PEAK_LOOP(fma_256, "avx2,fma", __m256, _mm256_set1_ps(0.5f), _mm256_fmadd_ps(x, x, x))
+PEAK_LOOP(maddubs_256, "avx2", __m256i, _mm256_setzero_si256(),
+          _mm256_add_epi16(_mm256_maddubs_epi16(x, x), x))
+
+static double time_loop(void (*loop)(void), double operations) {
+    int64_t best_ns = INT64_MAX;
+    for (int i = 0; i < TRIES; i++) {
+        int64_t begin_ns = spent_ns();
+        loop();
+        int64_t this_ns = spent_ns() - begin_ns;
+        if (this_ns < best_ns) best_ns = this_ns;
+    }
+    return operations * ROUNDS * CHAINS / (double)best_ns;
+}
+
+struct peak peak_of(const struct kernels *kernels, enum matrix_layout layout) {
+    bool is_512 = strncmp(kernels->name, "avx512", 6) == 0;
+    if (layout == MATRIX_BF16_PAIRS) return (struct peak){"vdpbf16ps", time_loop(bf16_512, 64)};
+    if (layout == MATRIX_BYTES && is_512)
+        return (struct peak){"vpdpbusd", time_loop(vnni_512, 128)};
+    if (layout == MATRIX_BYTES)
+        return (struct peak){"vpmaddubsw+vpaddw", time_loop(maddubs_256, 64)};
+    if (is_512) return (struct peak){"fma", time_loop(fma_512, 32)};
+    if (__builtin_cpu_supports("fma")) return (struct peak){"fma", time_loop(fma_256, 16)};
+    return (struct peak){"nothing", 0};
+}
+
+__attribute__((target("avx2"))) static void read_all(const unsigned char *at, size_t bytes) {
+    __m256i sums[4] = {_mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256(),
+                       _mm256_setzero_si256()};
+    for (size_t i = 0; i < bytes; i += 128)
+        UNROLL for (int lane = 0; lane < 4; lane++) sums[lane] = _mm256_or_si256(
+            sums[lane], _mm256_load_si256((const void *)(at + i + 32 * (size_t)lane)));
+    UNROLL for (int lane = 0; lane < 4; lane++) __asm__ volatile("" ::"x"(sums[lane]));
+}
+
+double peak_read_gb_s(size_t bytes) {
+    unsigned char *memory = make_bytes(bytes);
+    memset(memory, 1, bytes);
+    size_t repeats = bytes < (1u << 24) ? (1u << 25) / bytes : 1;
+    int64_t best_ns = INT64_MAX;
+    for (int i = 0; i < 6; i++) {
+        int64_t begin_ns = spent_ns();
+        for (size_t r = 0; r < repeats; r++) read_all(memory, bytes);
+        int64_t this_ns = spent_ns() - begin_ns;
+        if (this_ns < best_ns) best_ns = this_ns;
+    }
+    free(memory);
+    return (double)bytes * (double)repeats / (double)best_ns;
+}
