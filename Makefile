@@ -4,7 +4,7 @@
 BUILD ?= build
 
 all: $(BUILD)/build.ninja ## build the release binary, build/quern
-	@ninja -C $(BUILD) quern
+	@ninja -C $(BUILD) src/quern
 
 $(BUILD)/build.ninja:
 	@tools/bootstrap build

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "server/models.h"
+#include "server/catalog.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -20,7 +20,7 @@ static const struct known_model {
 };
 #define KNOWN_COUNT (sizeof known_models / sizeof *known_models)
 
-bool models_folder(char ret_path[PATH_MAX]) {
+bool catalog_folder(char ret_path[PATH_MAX]) {
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     if (cache && *cache) return snprintf(ret_path, PATH_MAX, "%s/quern/models", cache) < PATH_MAX;
     if (home && *home)
@@ -51,7 +51,7 @@ static const struct known_model *find_known(const char *name) {
 static enum err choose_known(const struct known_model *known, const char *name,
                              struct model_choice *choice, struct error *error) {
     char folder[PATH_MAX];
-    if (!models_folder(folder))
+    if (!catalog_folder(folder))
         return err_set(error, ERR_NOT_FOUND, "model '%s': neither XDG_CACHE_HOME nor HOME is set",
                        name);
     int bytes = snprintf(choice->path, sizeof choice->path, "%s/%s", folder, known->file);
@@ -76,7 +76,7 @@ static void add_stem(struct model_choice *choice) {
 static enum err choose_in_folder(const char *name, struct model_choice *choice,
                                  struct error *error) {
     char folder[PATH_MAX] = "";
-    if (models_folder(folder) && !strchr(name, '/')) {
+    if (catalog_folder(folder) && !strchr(name, '/')) {
         static const char *const endings[] = {"", ".gguf"};
         for (size_t i = 0; i < 2; i++) {
             int bytes =
@@ -94,7 +94,8 @@ static enum err choose_in_folder(const char *name, struct model_choice *choice,
         name, folder);
 }
 
-enum err models_choose(const char *argument, struct model_choice *ret_choice, struct error *error) {
+enum err catalog_choose(const char *argument, struct model_choice *ret_choice,
+                        struct error *error) {
     struct model_choice choice = {.name_count = 0};
     const char *equals = strchr(argument, '='), *name = argument;
     if (equals && !is_file(argument)) {
@@ -109,7 +110,10 @@ enum err models_choose(const char *argument, struct model_choice *ret_choice, st
     }
     const struct known_model *known = find_known(name);
     enum err err = OK;
-    if (known) {
+    if (strcmp(name, "echo") == 0) {
+        choice.is_echo = true;
+        add_name(&choice, "echo");
+    } else if (known) {
         err = choose_known(known, name, &choice, error);
     } else if (is_file(name) && strlen(name) < PATH_MAX) {
         snprintf(choice.path, sizeof choice.path, "%s", name);
@@ -137,9 +141,9 @@ static bool describe(const char *folder, const char *file_name, struct model_fil
     return true;
 }
 
-enum err models_list(model_file_fn found, void *context, struct error *error) {
+enum err catalog_list(model_file_fn found, void *context, struct error *error) {
     char folder[PATH_MAX];
-    if (!models_folder(folder)) return OK;
+    if (!catalog_folder(folder)) return OK;
     struct dirent **entries;
     int count = scandir(folder, &entries, is_gguf, alphasort);
     if (count < 0)

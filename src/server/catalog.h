@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* models: from what a user calls a model to the file it lies in.
+/* catalog: from what a user calls a model to the file it lies in.
+ *
+ * The name "echo" is the worker that answers at once without a model, for tests and for measuring
+ * the server alone; it is in no list.
  *
  * A name is a path to a .gguf file, a name quern knows (smollm2), or the name of a file in the
  * model folder ${XDG_CACHE_HOME:-~/.cache}/quern/models, with or without ".gguf". It opens no
@@ -20,17 +23,18 @@
 /* What `[ALIAS=]M` means: where the file is, and under which names it is served (the first is the
  * main one). */
 struct model_choice {
-    char path[PATH_MAX];
+    bool is_echo;
+    char path[PATH_MAX]; /* empty for echo */
     char names[MODEL_NAMES_MAX][MODEL_NAME_BYTES];
     size_t name_count;
 };
 
 /* ERR_NOT_FOUND with a sentence that says where was looked and what to do. */
-enum err models_choose(const char *argument, struct model_choice *ret_choice,
-                       struct error *error) MUST_CHECK;
+enum err catalog_choose(const char *argument, struct model_choice *ret_choice,
+                        struct error *error) MUST_CHECK;
 
 /* The model folder; false when neither XDG_CACHE_HOME nor HOME is set. */
-bool models_folder(char ret_path[PATH_MAX]);
+bool catalog_folder(char ret_path[PATH_MAX]);
 
 /* One file of the model folder, in order of names. */
 struct model_file {
@@ -40,4 +44,4 @@ struct model_file {
 };
 typedef void (*model_file_fn)(void *context, const struct model_file *file);
 /* Calls `found` for each; a folder that is not there has none. */
-enum err models_list(model_file_fn found, void *context, struct error *error) MUST_CHECK;
+enum err catalog_list(model_file_fn found, void *context, struct error *error) MUST_CHECK;

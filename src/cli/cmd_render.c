@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/clock.h"
+#include "base/os.h"
+#include "cli/command.h"
+#include "cli/options.h"
+#include "cli/records.h"
+#include "engine/vocabulary.h"
+#include "server/catalog.h"
+#include "json/json.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define TEMPLATE_BYTES_MAX ((size_t)1 << 20)
+
+struct render {
+    const char *model, *template, *now;
+    bool batch;
+    struct chat_options options;
+    struct vocabulary vocabulary;
+};
+
+static enum err answer_record(void *context, struct str record, struct buf *answer,
+                              struct error *error) {
+    struct render *render = context;
+    json_t *variables;
+    if (json_read(&variables, record, error) != OK) return error->code;
+    struct buf text;
+    buf_init(&text, SIZE_MAX / 2);
+    enum err err = OK;
+    if (!json_is_object(variables)) {
+        err = err_set(error, ERR_INVALID, "the variables are not a JSON object");
+    } else {
+        if (render->vocabulary.tokenizer) vocabulary_add_tokens(&render->vocabulary, variables);
+        err = chat_template_render(render->vocabulary.template, variables, &render->options, &text,
+                                   error);
+    }
+    if (err == OK && render->batch)
+        json_write_string(answer, buf_str(&text));
+    else if (err == OK)
+        buf_add_str(answer, buf_str(&text));
+    buf_release(&text);
+    json_decref(variables);
+    return err;
+}
+
+/* "2026-01-15T12:34:56", taken as local time of a clock that runs on UTC. */
+static enum err read_now(struct render *render, struct error *error) {
+    struct tm at = {0};
+    const char *end = render->now ? strptime(render->now, "%Y-%m-%dT%H:%M:%S", &at) : NULL;
+    if (!render->now) {
+        time_t now = (time_t)clock_unix_s();
+        struct tm local;
+        localtime_r(&now, &local);
+        render->options.now_unix_s = now;
+        render->options.utc_offset_s = (int32_t)local.tm_gmtoff;
+        return OK;
+    }
+    if (!end || *end)
+        return err_set(error, ERR_INVALID, "--now: '%s' is not of the form 2026-01-15T12:34:56",
+                       render->now);
+    render->options.now_unix_s = timegm(&at);
+    return OK;
+}
+
+static enum err open_template(struct render *render, struct error *error) {
+    if (render->template) {
+        char *text;
+        size_t bytes;
+        enum err err = os_read_file(render->template, TEMPLATE_BYTES_MAX, &text, &bytes, error);
+        if (err != OK) return err;
+        err = chat_template_open(&render->vocabulary.template, (struct str){text, bytes}, error);
+        free(text);
+        return err;
+    }
+    struct model_choice choice;
+    enum err err = catalog_choose(render->model, &choice, error);
+    if (err == OK) err = vocabulary_open_file(&render->vocabulary, choice.path, error);
+    if (err == OK && !render->vocabulary.template)
+        err = err_set(error, ERR_INVALID, "model '%s' has no chat template", render->model);
+    return err;
+}
+
+static int run(int argc, char **argv) {
+    struct render render = {0};
+    const struct option options[] = {
+        {.name = "model",
+         .kind = OPTION_TEXT,
+         .target = &render.model,
+         .value = "M",
+         .help = "the template of this model"},
+        {.name = "template",
+         .kind = OPTION_TEXT,
+         .target = &render.template,
+         .value = "F.jinja",
+         .help = "this template"},
+        {.name = "now",
+         .kind = OPTION_TEXT,
+         .target = &render.now,
+         .value = "TIME",
+         .help = "the clock of strftime_now, 2026-01-15T12:34:56"},
+        {.name = "batch",
+         .kind = OPTION_SWITCH,
+         .target = &render.batch,
+         .help = "one JSON value a line"},
+    };
+    const struct options_help help = {
+        "render --model M | --template F.jinja [options] < variables.json",
+        "Reads a JSON object with every template variable (messages, add_generation_prompt, …) and "
+        "prints the\n"
+        "prompt text.\n"};
+    struct error error = {0};
+    bool done;
+    enum err err = options_read(options, sizeof options / sizeof *options, &help, argc, argv, NULL,
+                                0, &done, &error);
+    if (err == OK && !done && !render.model == !render.template)
+        err = err_set(&error, ERR_INVALID, "one of --model and --template is needed");
+    if (err == OK) err = read_now(&render, &error);
+    if (err != OK) {
+        fprintf(stderr, "quern render: %s\n", error.text);
+        return EXIT_WRONG_INPUT;
+    }
+    if (done) return EXIT_GOOD;
+    err = open_template(&render, &error);
+    if (err != OK) {
+        fprintf(stderr, "quern render: %s\n", error.text);
+        return render.template ? EXIT_WRONG_INPUT : EXIT_MACHINE;
+    }
+    int status = records_answer(render.batch, answer_record, &render);
+    vocabulary_close(&render.vocabulary);
+    return status;
+}
+
+const struct command cmd_render = {"render", "messages to prompt text, by the chat template", false,
+                                   run};

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/engine_options.h"
+
+#include <string.h>
+
+void engine_options_fill(struct option *ret_options, struct engine_choice *choice) {
+    const struct option rows[ENGINE_OPTION_COUNT] = {
+        {.name = "model",
+         .letter = 'm',
+         .kind = OPTION_LIST,
+         .target = &choice->models,
+         .value = "[ALIAS=]M",
+         .help = "a name or FILE.gguf; may be given several times"},
+        {.name = "threads",
+         .kind = OPTION_INTEGER,
+         .target = &choice->threads,
+         .value = "N",
+         .help = "that compute; one for each core",
+         .min = 0,
+         .max = 1024},
+        {.name = "max-model-len",
+         .kind = OPTION_INTEGER,
+         .target = &choice->max_model_len,
+         .value = "N",
+         .help = "tokens of prompt and answer; as the model says",
+         .min = 0,
+         .max = 1 << 24},
+        {.name = "max-num-seqs",
+         .kind = OPTION_INTEGER,
+         .target = &choice->max_num_seqs,
+         .value = "N",
+         .help = "sequences that run at a time",
+         .min = 0,
+         .max = 1 << 16},
+        {.name = "max-num-batched-tokens",
+         .kind = OPTION_INTEGER,
+         .target = &choice->max_num_batched_tokens,
+         .value = "N",
+         .help = "tokens of one step",
+         .min = 0,
+         .max = 1 << 20},
+        {.name = "kv-cache-memory-bytes",
+         .kind = OPTION_INTEGER,
+         .target = &choice->kv_bytes,
+         .value = "N",
+         .help = "for keys and values",
+         .min = 0,
+         .max = 1e15},
+        {.name = "enable-prefix-caching",
+         .kind = OPTION_SWITCH,
+         .target = &choice->prefix_caching,
+         .help = "on; --no-enable-prefix-caching turns it off"},
+        {.name = "reference",
+         .kind = OPTION_SWITCH,
+         .target = &choice->reference,
+         .help = "plain C in float32: exact and slow"},
+        {.name = "kernels",
+         .kind = OPTION_TEXT,
+         .target = &choice->kernels,
+         .value = "NAME",
+         .help = "ref, avx2, avx512, avx512-bf16; the best this CPU has"},
+    };
+    memcpy(ret_options, rows, sizeof rows);
+}
+
+enum err engine_options_apply(const struct engine_choice *choice, struct house_options *house,
+                              struct error *error) {
+    if (choice->models.count == 0)
+        return err_set(error, ERR_INVALID,
+                       "--model is missing; `quern models` lists what is there");
+    if (choice->models.count > HOUSE_MODELS_MAX)
+        return err_set(error, ERR_INVALID, "--model: %zu models, at most %d", choice->models.count,
+                       HOUSE_MODELS_MAX);
+    for (size_t i = 0; i < choice->models.count; i++) {
+        enum err err = catalog_choose(choice->models.values[i], &house->models[i], error);
+        if (err != OK) return err;
+    }
+    house->model_count = choice->models.count;
+    house->engine = (struct engine_settings){
+        .threads = (uint32_t)choice->threads,
+        .max_num_seqs = (uint32_t)choice->max_num_seqs,
+        .max_num_batched_tokens = (uint32_t)choice->max_num_batched_tokens,
+        .max_model_len = (uint32_t)choice->max_model_len,
+        .kv_bytes = (uint64_t)choice->kv_bytes,
+        .no_prefix_caching = !choice->prefix_caching,
+        .reference = choice->reference,
+        .kernels = choice->kernels,
+    };
+    return OK;
+}

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "server/house.h"
+
+#include "base/log.h"
+#include "runner/worker_echo.h"
+#include "runner/worker_engine.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define WAIT_SLICE_MS 100
+
+struct house {
+    struct store *store;
+    struct runner *runner;
+    struct worker *workers[HOUSE_MODELS_MAX]; /* owned by the runner; NULL for echo */
+    size_t worker_count;
+};
+
+/* Names as the workers take them: NULL at the end. */
+static void list_names(const struct model_choice *choice,
+                       const char *ret_names[MODEL_NAMES_MAX + 1]) {
+    for (size_t i = 0; i < choice->name_count; i++) ret_names[i] = choice->names[i];
+    ret_names[choice->name_count] = NULL;
+}
+
+static struct wire_hello hello_of(const struct model_choice *choice,
+                                  const struct engine_settings *settings) {
+    struct wire_hello hello = {
+        .model_path = str_from(choice->path),
+        .threads = settings->threads,
+        .max_num_seqs = settings->max_num_seqs,
+        .max_num_batched_tokens = settings->max_num_batched_tokens,
+        .max_model_len = settings->max_model_len,
+        .kv_bytes = settings->kv_bytes,
+        .prefix_caching = !settings->no_prefix_caching,
+        .reference = settings->reference,
+        .kernels = str_from(settings->kernels),
+    };
+    _Static_assert(MODEL_NAMES_MAX <= WIRE_NAMES_MAX, "all names of a model fit in HELLO");
+    for (size_t i = 0; i < choice->name_count; i++) hello.names.at[i] = str_from(choice->names[i]);
+    hello.names.count = choice->name_count;
+    return hello;
+}
+
+static enum err open_worker(struct house *house, const struct model_choice *choice,
+                            const struct engine_settings *settings, struct error *error) {
+    struct worker_events events;
+    uint32_t place;
+    const char *names[MODEL_NAMES_MAX + 1];
+    struct worker *worker;
+    enum err err;
+    if (!runner_worker_place(house->runner, &events, &place))
+        return err_set(error, ERR_LIMIT, "more than %d models", RUNNER_WORKERS_MAX);
+    if (choice->is_echo) {
+        list_names(choice, names);
+        const struct worker_echo_options options = {.models = names};
+        err = worker_echo_open(&worker, &options, &events, error);
+    } else {
+        const struct worker_engine_options options = {.hello = hello_of(choice, settings)};
+        err = worker_engine_open(&worker, &options, &events, error);
+        if (err == OK) house->workers[house->worker_count++] = worker;
+    }
+    if (err == OK) runner_worker_attach(house->runner, place, worker);
+    return err;
+}
+
+enum err house_open(struct house **ret_house, const struct house_options *options,
+                    struct error *error) {
+    struct house *house = calloc(1, sizeof *house);
+    if (!house) abort();
+    enum err err = store_open(&house->store, &options->store, error);
+    if (err == OK) err = runner_open(&house->runner, house->store, &options->runner, error);
+    for (size_t i = 0; i < options->model_count && err == OK; i++)
+        err = open_worker(house, &options->models[i], &options->engine, error);
+    if (err == OK)
+        *ret_house = house;
+    else
+        house_close(house, 0);
+    return err;
+}
+
+enum err house_wait_ready(struct house *house, const volatile bool *stop, struct error *error) {
+    for (size_t i = 0; i < house->worker_count; i++) {
+        enum err err;
+        do {
+            if (*stop) return err_set(error, ERR_CANCELLED, "stopped while the model was loading");
+            err = worker_engine_wait_ready(house->workers[i], WAIT_SLICE_MS, error);
+        } while (err == ERR_UNAVAILABLE);
+        if (err != OK) return err;
+    }
+    return OK;
+}
+
+enum err house_start(struct house *house, struct error *error) {
+    return runner_start(house->runner, error);
+}
+
+void house_close(struct house *house, int64_t drain_ms) {
+    if (!house) return;
+    if (house->runner && drain_ms > 0) runner_drain(house->runner, drain_ms);
+    runner_close(house->runner);
+    store_close(house->store);
+    free(house);
+}
+
+struct store *house_store(struct house *house) {
+    return house->store;
+}
+
+struct runner *house_runner(struct house *house) {
+    return house->runner;
+}

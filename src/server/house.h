@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* house: the server without its door: the store, the runner and a worker for each model, opened in
+ * this order and closed in reverse. `quern serve` puts the API in front of it, `quern run` drives
+ * it itself.
+ *
+ * Thread: main.  Memory: owns all of it. */
+
+#include "runner/runner.h"
+#include "server/catalog.h"
+#include "store/store.h"
+
+#define HOUSE_MODELS_MAX 16
+
+struct house;
+
+/* What an engine is started with; zero means: the engine chooses. */
+struct engine_settings {
+    uint32_t threads;
+    uint32_t max_num_seqs;
+    uint32_t max_num_batched_tokens;
+    uint32_t max_model_len;
+    uint64_t kv_bytes;
+    bool no_prefix_caching;
+    bool reference;
+    const char *kernels; /* NULL: the best of this CPU */
+};
+
+struct house_options {
+    struct store_options store;
+    struct runner_options runner;
+    struct model_choice models[HOUSE_MODELS_MAX];
+    size_t model_count;
+    struct engine_settings engine;
+};
+
+/* Opens the store and starts an engine for each model; batches are not taken up yet. */
+enum err house_open(struct house **ret_house, const struct house_options *options,
+                    struct error *error) MUST_CHECK;
+/* Waits until every engine has its model. ERR_INVALID or ERR_NOT_FOUND with the engine's own
+ * sentence when one cannot load it; ERR_CANCELLED when *stop has become true. */
+enum err house_wait_ready(struct house *house, const volatile bool *stop,
+                          struct error *error) MUST_CHECK;
+/* Starts the runner: every batch that is not terminal goes on. */
+enum err house_start(struct house *house, struct error *error) MUST_CHECK;
+/* Finishes what is in flight within `drain_ms`, then closes all. NULL is allowed. */
+void house_close(struct house *house, int64_t drain_ms);
+
+struct store *house_store(struct house *house);
+struct runner *house_runner(struct house *house);

@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "server/offline.h"
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/os.h"
+#include "batch/state.h"
+#include "server/merge.h"
+#include "json/json.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define POLL_MS 100
+#define PIECE_BYTES ((size_t)1 << 20)
+#define DRAIN_MS 2000
+
+/* One call on its way. */
+struct offline {
+    const struct offline_options *options;
+    struct house *house;
+    char folder[PATH_MAX];
+    struct store_batch batch; /* the one batch of the folder; id empty until there is one */
+    uint64_t done_before;
+    int64_t started_ns, ready_ns, ended_ns;
+};
+
+static double seconds_between(int64_t from_ns, int64_t to_ns) {
+    return from_ns && to_ns > from_ns ? (double)(to_ns - from_ns) / 1e9 : 0;
+}
+
+/* Copies the input into the store, so that a file that changes later changes nothing. */
+static enum err store_input(struct offline *offline, struct store_file *ret_file,
+                            struct error *error) {
+    int fd;
+    struct store_spool *spool;
+    enum err err = os_open(&fd, offline->options->input_path, O_RDONLY, 0, error);
+    if (err != OK) return err;
+    err = store_spool_open(&spool, house_store(offline->house), error);
+    if (err != OK) {
+        os_close(fd);
+        return err;
+    }
+    char *piece = malloc(PIECE_BYTES);
+    if (!piece) abort();
+    size_t count = 1;
+    while (err == OK && count > 0) {
+        err = os_read(fd, piece, PIECE_BYTES, &count, error);
+        if (err == OK) err = store_spool_write(spool, piece, count, error);
+    }
+    free(piece);
+    os_close(fd);
+    if (err == OK) err = batch_spool_look(spool, error);
+    if (err != OK) {
+        store_spool_abort(spool);
+        return err;
+    }
+    *ret_file = (struct store_file){.created_unix_s = clock_unix_s()};
+    snprintf(ret_file->purpose, sizeof ret_file->purpose, "batch");
+    snprintf(ret_file->filename, sizeof ret_file->filename, "input.jsonl");
+    return store_spool_commit(spool, ret_file, error);
+}
+
+static enum err create(struct offline *offline, struct error *error) {
+    struct store_file file;
+    enum err err = store_input(offline, &file, error);
+    if (err != OK) return err;
+    /* The window is a year: nothing expires while its owner is away. */
+    struct batch_parameters parameters = {.endpoint = BATCH_ENDPOINT_CHAT,
+                                          .window_s = 366ll * 86400};
+    snprintf(parameters.input_file_id, sizeof parameters.input_file_id, "%s", file.id);
+    snprintf(parameters.completion_window, sizeof parameters.completion_window, "366d");
+    bool existing;
+    return batch_create(house_store(offline->house), &parameters, clock_unix_s(), &offline->batch,
+                        &existing, error);
+}
+
+/* The batch an earlier call left, if its input is this one. */
+static enum err resume(struct offline *offline, bool *ret_found, struct error *error) {
+    struct store_batch batch;
+    size_t count;
+    bool more;
+    enum err err = store_batch_list(house_store(offline->house), (struct str){NULL, 0}, 1, &batch,
+                                    &count, &more, error);
+    *ret_found = err == OK && count > 0;
+    if (!*ret_found) return err;
+    offline->batch = batch;
+    int fd;
+    struct store_file file;
+    unsigned char digest[SHA256_BYTES];
+    err = store_input_open(house_store(offline->house), str_from(batch.input_file_id),
+                           batch.created_unix_s, &fd, &file, error);
+    if (err != OK) return err;
+    os_close(fd);
+    err = sha256_file(offline->options->input_path, digest, error);
+    if (err == OK && memcmp(digest, file.sha256, sizeof digest) != 0)
+        err = err_set(error, ERR_CONFLICT,
+                      "%s holds results of another input than %s; remove it to start anew",
+                      offline->folder, offline->options->input_path);
+    return err;
+}
+
+static void report(struct offline *offline, const char *engine) {
+    const struct offline_progress progress = {
+        .batch = &offline->batch,
+        .engine = engine,
+        .seconds = seconds_between(offline->ready_ns, clock_monotonic_ns()),
+        .done_before = offline->done_before,
+    };
+    if (offline->options->progress)
+        offline->options->progress(offline->options->context, &progress);
+}
+
+static void report_bad_lines(struct offline *offline) {
+    json_t *errors;
+    struct error ignored;
+    if (!offline->batch.errors || !offline->options->bad_line ||
+        json_read(&errors, str_from(offline->batch.errors), &ignored) != OK)
+        return;
+    for (size_t i = 0; i < json_array_size(errors); i++) {
+        const json_t *one = json_array_get(errors, i);
+        offline->options->bad_line(offline->options->context,
+                                   (uint64_t)json_integer_value(json_object_get(one, "line")),
+                                   json_string_value(json_object_get(one, "code")),
+                                   json_string_value(json_object_get(one, "message")));
+    }
+    json_decref(errors);
+}
+
+static enum err look(struct offline *offline, struct error *error) {
+    struct store_batch now;
+    enum err err =
+        runner_batch_get(house_runner(offline->house), str_from(offline->batch.id), &now, error);
+    if (err != OK) return err;
+    store_batch_release(&offline->batch);
+    offline->batch = now;
+    return OK;
+}
+
+/* Runs the batch to its end. */
+static enum err run_batch(struct offline *offline, struct error *error) {
+    enum err err = house_start(offline->house, error);
+    if (err != OK) return err;
+    runner_kick(house_runner(offline->house), offline->batch.id);
+    offline->ready_ns = clock_monotonic_ns();
+    bool first = true;
+    while ((err = look(offline, error)) == OK) {
+        if (first && offline->batch.status != BATCH_VALIDATING) {
+            offline->done_before = offline->batch.completed + offline->batch.failed;
+            first = false;
+        }
+        report(offline, NULL);
+        if (batch_status_is_terminal(offline->batch.status)) break;
+        if (*offline->options->stop)
+            return err_set(error, ERR_CANCELLED, "stopped; the same command goes on from here");
+        clock_sleep_ms(POLL_MS);
+    }
+    offline->ended_ns = clock_monotonic_ns();
+    if (err != OK || offline->batch.status == BATCH_COMPLETED) return err;
+    report_bad_lines(offline);
+    return err_set(error, ERR_INVALID, "%s: nothing was run", offline->options->input_path);
+}
+
+static enum err open_result(struct offline *offline, const char *id, int *ret_fd,
+                            struct error *error) {
+    *ret_fd = -1;
+    if (!*id) return OK;
+    return store_file_open(house_store(offline->house), str_from(id), clock_unix_s(), ret_fd, NULL,
+                           error);
+}
+
+/* The two result files as one, synced, under its final name. */
+static enum err publish(struct offline *offline, struct error *error) {
+    char path[PATH_MAX], parent[PATH_MAX];
+    int input = -1, output = -1, errors = -1, out = -1;
+    snprintf(path, sizeof path, "%.*s/output.jsonl", PATH_MAX - 16, offline->folder);
+    enum err err =
+        store_input_open(house_store(offline->house), str_from(offline->batch.input_file_id),
+                         offline->batch.created_unix_s, &input, NULL, error);
+    if (err == OK) err = open_result(offline, offline->batch.output_file_id, &output, error);
+    if (err == OK) err = open_result(offline, offline->batch.error_file_id, &errors, error);
+    if (err == OK) err = os_open(&out, path, O_WRONLY | O_CREAT | O_TRUNC, 0644, error);
+    if (err == OK) err = merge_results(input, output, errors, out, error);
+    if (err == OK) err = os_fsync(out, error);
+    os_close(input);
+    os_close(output);
+    os_close(errors);
+    os_close(out);
+    if (err == OK) err = os_rename(path, offline->options->output_path, error);
+    if (err != OK) return err;
+    snprintf(parent, sizeof parent, "%s", offline->options->output_path);
+    char *slash = strrchr(parent, '/');
+    if (slash) slash[slash == parent] = '\0';
+    return os_fsync_dir(slash ? parent : ".", error);
+}
+
+#define TREE_DEPTH_MAX 8
+
+/* What is left of a folder that is no longer needed is harmless, so errors here are not the
+ * caller's. */
+static void remove_tree(const char *path, int depth) {
+    DIR *folder = depth < TREE_DEPTH_MAX ? opendir(path) : NULL;
+    struct dirent *entry;
+    char inside[PATH_MAX];
+    while (folder && (entry = readdir(folder))) {
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
+        if (snprintf(inside, sizeof inside, "%s/%s", path, entry->d_name) >= (int)sizeof inside)
+            continue;
+        if (unlink(inside) != 0) remove_tree(inside, depth + 1);
+    }
+    if (folder) closedir(folder);
+    rmdir(path);
+}
+
+static enum err work(struct offline *offline, struct error *error) {
+    bool found;
+    enum err err = resume(offline, &found, error);
+    if (err == OK && !found) err = create(offline, error);
+    if (err != OK) return err;
+    if (offline->batch.status != BATCH_COMPLETED) {
+        report(offline, "loading");
+        err = house_wait_ready(offline->house, offline->options->stop, error);
+        offline->ready_ns = clock_monotonic_ns();
+        if (err == OK) err = run_batch(offline, error);
+    }
+    return err == OK ? publish(offline, error) : err;
+}
+
+static void summarize(const struct offline *offline, struct offline_summary *ret_summary) {
+    *ret_summary = (struct offline_summary){
+        .requests = offline->batch.total,
+        .completed = offline->batch.completed,
+        .failed = offline->batch.failed,
+        .seconds = seconds_between(offline->ready_ns, offline->ended_ns),
+        .load_seconds = seconds_between(offline->started_ns, offline->ready_ns),
+        .usage = offline->batch.usage,
+    };
+}
+
+enum err offline_run(const struct offline_options *options, struct offline_summary *ret_summary,
+                     struct error *error) {
+    struct offline offline = {.options = options, .started_ns = clock_monotonic_ns()};
+    struct house_options house = options->house;
+    if (access(options->input_path, R_OK) != 0)
+        return err_set(error, ERR_NOT_FOUND, "cannot read %s", options->input_path);
+    int bytes = snprintf(offline.folder, sizeof offline.folder, "%s.quern", options->output_path);
+    if (bytes >= (int)sizeof offline.folder - 16)
+        return err_set(error, ERR_INVALID, "the name of the output file has %zu bytes",
+                       strlen(options->output_path));
+    house.store.dir = offline.folder;
+    enum err err = house_open(&offline.house, &house, error);
+    if (err != OK) return err;
+    err = work(&offline, error);
+    summarize(&offline, ret_summary);
+    house_close(offline.house, err == OK ? 0 : DRAIN_MS);
+    /* A file that is refused leaves nothing: correcting it and running again is a new start. */
+    if (err == OK || (err == ERR_INVALID && offline.batch.status == BATCH_FAILED))
+        remove_tree(offline.folder, 0);
+    store_batch_release(&offline.batch);
+    return err;
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* serve: the house with its door: what `quern serve` does from start to end.
+ *
+ * Thread: main.  Memory: none kept. */
+
+#include "server/house.h"
+
+struct serve_options {
+    struct house_options house;
+    const char *host;
+    uint16_t port;            /* 0: any free one */
+    const char *api_key_file; /* one key a line; NULL: no key is asked for */
+    int64_t drain_ms;         /* for what is in flight, after SIGTERM */
+    const volatile bool *stop;
+    void *context;
+    void (*listening)(void *context, const char *host, uint16_t port); /* once, when ready */
+};
+
+/* Serves until *stop. OK: an orderly end. */
+enum err serve_run(const struct serve_options *options, struct error *error) MUST_CHECK;
