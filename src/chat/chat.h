@@ -30,15 +30,17 @@ struct chat_options {
     int32_t utc_offset_s;
 };
 
-/* Compiles. ERR_INVALID with the line number for a syntax error or a construct that is not
- * supported. */
+/* Compiles a copy of `source`. ERR_INVALID with the line number for a syntax error or a construct
+ * that is not supported; ERR_LIMIT for a template over 256 KiB or nested deeper than 64. */
 enum err chat_template_open(struct chat_template **ret_template, struct str source,
                             struct error *error) MUST_CHECK;
 void chat_template_close(struct chat_template *template); /* NULL is allowed */
 
 /* Renders with the members of the JSON object `context` as variables and appends the text to `buf`.
  * ERR_INVALID: the template called raise_exception (the sentence is its message, verbatim) or made
- * an error of its own; ERR_LIMIT: a limit was passed. `buf` may hold partial text after an error.
+ * an error of its own ("line N: …"); ERR_LIMIT: a limit was passed. `buf` may hold partial text
+ * after an error. Needs up to 1 MiB of stack. The strings of `context` must stay as they are
+ * meanwhile.
  */
 enum err chat_template_render(const struct chat_template *template, json_t *context,
                               const struct chat_options *options, struct buf *buf,

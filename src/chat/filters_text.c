@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "chat/builtin.h"
+#include "chat/cursor.h"
+#include "chat/format.h"
+#include "chat/methods_text.h"
+#include "chat/print.h"
+#include "chat/text.h"
+#include "chat/unicode.h"
+
+#include "base/utf8.h"
+
+#include <string.h>
+
+/* Takes what was written since `start` off, as markup when the input was. */
+static enum err take_like(struct render *render, size_t start, struct value like,
+                          struct value *ret_text) {
+    enum err err = text_take(render, start, ret_text);
+    if (!err) ret_text->text->markup = like.text->markup;
+    return err;
+}
+
+static enum err change_case(struct render *render, struct value self, enum letter_case to,
+                            struct value *ret_text) {
+    enum err err = text_of(render, self, &self);
+    if (err) return err;
+    size_t start = render->out->bytes;
+    unicode_add_text(render->out, value_str(self), to);
+    return take_like(render, start, self, ret_text);
+}
+
+static enum err filter_upper(struct render *render, struct value self, const struct arguments *args,
+                             struct value *ret_value) {
+    (void)args;
+    return change_case(render, self, CASE_UPPER, ret_value);
+}
+
+static enum err filter_lower(struct render *render, struct value self, const struct arguments *args,
+                             struct value *ret_value) {
+    (void)args;
+    return change_case(render, self, CASE_LOWER, ret_value);
+}
+
+static enum err filter_capitalize(struct render *render, struct value self,
+                                  const struct arguments *args, struct value *ret_value) {
+    (void)args;
+    enum err err = text_of(render, self, &self);
+    return err ? err : text_capitalize(render, self, ret_value);
+}
+
+/* Words as this filter sees them begin after white space, - ( { [ and <. */
+static enum err filter_title(struct render *render, struct value self, const struct arguments *args,
+                             struct value *ret_value) {
+    (void)args;
+    enum err err = text_of(render, self, &self);
+    if (err) return err;
+    struct str text = value_str(self);
+    size_t start = render->out->bytes;
+    bool begins = true;
+    for (size_t at = 0; at < text.bytes;) {
+        uint32_t point;
+        at += utf8_decode(text, at, &point);
+        bool separates = unicode_is_space(point) || (point < 0x80 && strchr("-({[<", (int)point));
+        unicode_add_cased(render->out, point, begins ? CASE_UPPER : CASE_LOWER);
+        begins = separates;
+    }
+    return take_like(render, start, self, ret_value);
+}
+
+static enum err filter_string(struct render *render, struct value self,
+                              const struct arguments *args, struct value *ret_value) {
+    (void)args;
+    return text_of(render, self, ret_value);
+}
+
+static enum err filter_trim(struct render *render, struct value self, const struct arguments *args,
+                            struct value *ret_value) {
+    enum err err = text_of(render, self, &self);
+    return err ? err : text_strip(render, self, args->values[0], true, true, ret_value);
+}
+
+static enum err filter_replace(struct render *render, struct value self,
+                               const struct arguments *args, struct value *ret_value) {
+    struct str old, new;
+    int64_t count;
+    enum err err = text_of(render, self, &self);
+    if (!err) err = arg_str_of(render, args, 0, "", &old);
+    if (!err) err = arg_str_of(render, args, 1, "", &new);
+    if (!err) err = arg_int_or_none(render, args, 2, -1, &count);
+    if (!err) err = text_replace(render, self, old, new, count, ret_value);
+    return err ? err : text_mark(render, *ret_value, false, ret_value);
+}
+
+static enum err filter_escape(struct render *render, struct value self,
+                              const struct arguments *args, struct value *ret_value) {
+    (void)args;
+    enum err err = text_of(render, self, &self);
+    if (err || self.text->markup) {
+        *ret_value = self;
+        return err;
+    }
+    size_t start = render->out->bytes;
+    text_add_escaped(render->out, value_str(self));
+    err = text_take(render, start, ret_value);
+    if (!err) ret_value->text->markup = true;
+    return err;
+}
+
+static enum err filter_forceescape(struct render *render, struct value self,
+                                   const struct arguments *args, struct value *ret_value) {
+    enum err err = text_of(render, self, &self);
+    if (!err) err = text_mark(render, self, false, &self);
+    return err ? err : filter_escape(render, self, args, ret_value);
+}
+
+static enum err filter_safe(struct render *render, struct value self, const struct arguments *args,
+                            struct value *ret_value) {
+    (void)args;
+    enum err err = text_of(render, self, &self);
+    return err ? err : text_mark(render, self, true, ret_value);
+}
+
+/* A line with its own break left off; moves *at behind the break. */
+static struct str next_line(struct str text, size_t *at) {
+    size_t begin = *at;
+    while (*at < text.bytes) {
+        uint32_t point;
+        size_t end = *at, bytes = utf8_decode(text, *at, &point);
+        *at += bytes;
+        if (!unicode_is_line_break(point)) continue;
+        if (point == '\r' && *at < text.bytes && text.at[*at] == '\n') (*at)++;
+        return (struct str){text.at + begin, end - begin};
+    }
+    return str_skip(text, begin);
+}
+
+static enum err filter_indent(struct render *render, struct value self,
+                              const struct arguments *args, struct value *ret_value) {
+    static const char blanks[] = "                ";
+    struct str indent = STR("    ");
+    bool first = arg_true(args, 1, false), blank = arg_true(args, 2, false);
+    enum err err = OK;
+    struct value width = args->values[0];
+    if (!value_is_text(self))
+        return render_fail(render, "indent needs a str, not %s", value_type(self));
+    if (value_is_text(width)) {
+        indent = value_str(width);
+    } else if (width.kind != VALUE_ABSENT) {
+        int64_t count;
+        struct value one, many;
+        err = arg_int(render, args, 0, 4, &count);
+        if (err) return err;
+        indent = (struct str){blanks, count < 0 ? 0 : (size_t)count};
+        if (count > (int64_t)sizeof blanks - 1) {
+            err = text_borrow(render, STR(" "), &one);
+            if (!err) err = arith_apply(render, OPERATOR_MULTIPLY, one, width, &many);
+            if (err) return err;
+            indent = value_str(many);
+        }
+    }
+    struct str text = value_str(self);
+    size_t start = render->out->bytes, at = 0;
+    bool ended = text.bytes == 0;
+    for (size_t line = 0; !ended; line++) {
+        size_t begin = at;
+        struct str here = next_line(text, &at);
+        if (line > 0) buf_add_byte(render->out, '\n');
+        if (line == 0 ? first : (blank || here.bytes > 0)) buf_add_str(render->out, indent);
+        buf_add_str(render->out, here);
+        /* A text that ends in a break has one more line, an empty one. */
+        ended = at == text.bytes && here.bytes == at - begin;
+    }
+    if (text.bytes == 0 && first) buf_add_str(render->out, indent);
+    return take_like(render, start, self, ret_value);
+}
+
+static enum err filter_truncate(struct render *render, struct value self,
+                                const struct arguments *args, struct value *ret_value) {
+    int64_t length, leeway;
+    struct str end;
+    if (!value_is_text(self) && self.kind != VALUE_UNDEFINED)
+        return render_fail(render, "truncate needs a str, not %s", value_type(self));
+    enum err err = text_of(render, self, &self);
+    if (!err) err = arg_int(render, args, 0, 255, &length);
+    if (!err) err = arg_str(render, args, 2, "...", &end);
+    if (!err) err = arg_int_or_none(render, args, 3, 5, &leeway);
+    if (err) return err;
+    int64_t end_points = (int64_t)utf8_count(end);
+    if (length < end_points || leeway < 0)
+        return render_fail(render, "truncate: the length is smaller than the end");
+    if ((int64_t)text_points(self.text) - leeway <= length) {
+        *ret_value = self;
+        return OK;
+    }
+    struct str kept = value_str(self);
+    kept.bytes = text_offset(self.text, (size_t)(length - end_points));
+    if (!arg_true(args, 1, false)) {
+        size_t blank = kept.bytes;
+        while (blank > 0 && kept.at[blank - 1] != ' ') blank--;
+        if (blank > 0) kept.bytes = blank - 1;
+    }
+    return text_concat(render, kept, NULL, end, ret_value);
+}
+
+static enum err filter_wordcount(struct render *render, struct value self,
+                                 const struct arguments *args, struct value *ret_value) {
+    (void)args;
+    enum err err = text_of(render, self, &self);
+    if (err) return err;
+    int64_t words = 0;
+    bool inside = false;
+    for (size_t at = 0; at < self.text->bytes;) {
+        uint32_t point;
+        at += utf8_decode(value_str(self), at, &point);
+        bool is_word = unicode_is_name(point) || unicode_is_numeric(point);
+        words += is_word && !inside;
+        inside = is_word;
+    }
+    *ret_value = value_int(words);
+    return render_charge(render, self.text->bytes);
+}
+
+static enum err filter_center(struct render *render, struct value self,
+                              const struct arguments *args, struct value *ret_value) {
+    int64_t width;
+    enum err err = text_of(render, self, &self);
+    if (!err) err = arg_int(render, args, 0, 80, &width);
+    return err ? err : text_pad(render, self, width, STR(" "), '^', ret_value);
+}
+
+/* "…%s…"|format(values) or |format(name=value) */
+static enum err filter_format(struct render *render, struct value self,
+                              const struct arguments *args, struct value *ret_value) {
+    struct value operands;
+    if (args->count > 0 && args->named_count > 0)
+        return render_fail(render, "format takes positional or keyword arguments, not both");
+    enum err err = text_of(render, self, &self);
+    if (err) return err;
+    if (args->named_count > 0) {
+        const struct builtin *make = function_find(STR("dict"));
+        err = builtin_call(render, make, value_absent(), args, &operands);
+    } else {
+        struct list *list;
+        err = list_new(render, args->count, &list);
+        for (size_t i = 0; !err && i < args->count; i++)
+            err = list_add(render, list, args->values[i]);
+        if (!err) operands = value_of_list(list, true);
+    }
+    return err ? err : format_percent(render, self, operands, ret_value);
+}
+
+static void add_quoted(struct buf *buf, struct str text, bool query) {
+    for (size_t i = 0; i < text.bytes; i++) {
+        char byte = text.at[i];
+        bool plain = (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') ||
+                     (byte >= '0' && byte <= '9') || (byte && strchr("_.-~", byte)) ||
+                     (byte == '/' && !query);
+        if (plain) {
+            buf_add_byte(buf, byte);
+        } else if (byte == ' ' && query) {
+            buf_add_byte(buf, '+');
+        } else {
+            buf_printf(buf, "%%%02X", (unsigned)(unsigned char)byte);
+        }
+    }
+}
+
+static enum err add_query_part(struct render *render, struct value value) {
+    struct value text;
+    enum err err = text_of(render, value, &text);
+    if (!err) add_quoted(render->out, value_str(text), true);
+    return err;
+}
+
+static enum err filter_urlencode(struct render *render, struct value self,
+                                 const struct arguments *args, struct value *ret_value) {
+    (void)args;
+    struct list *pairs, *pair;
+    size_t start = render->out->bytes;
+    if (value_is_text(self) || !cursor_can_walk(self)) {
+        enum err err = text_of(render, self, &self);
+        if (err) return err;
+        add_quoted(render->out, value_str(self), false);
+        return text_take(render, start, ret_value);
+    }
+    if (self.kind == VALUE_DICT) self.kind = VALUE_ITEMS;
+    enum err err = cursor_list(render, self, &pairs);
+    for (size_t i = 0; !err && i < pairs->count; i++) {
+        err = cursor_list(render, pairs->items[i], &pair);
+        if (!err && pair->count != 2) return render_fail(render, "urlencode needs pairs");
+        if (!err && i > 0) buf_add_byte(render->out, '&');
+        if (!err) err = add_query_part(render, pair->items[0]);
+        buf_add_byte(render->out, '=');
+        if (!err) err = add_query_part(render, pair->items[1]);
+    }
+    return err ? err : text_take(render, start, ret_value);
+}
+
+/* Drops comments and tags and joins what is left with single blanks. */
+static enum err filter_striptags(struct render *render, struct value self,
+                                 const struct arguments *args, struct value *ret_value) {
+    (void)args;
+    enum err err = text_of(render, self, &self);
+    if (err) return err;
+    struct str text = value_str(self);
+    size_t start = render->out->bytes;
+    bool blank = false;
+    for (size_t at = 0; at < text.bytes;) {
+        bool comment = str_starts_with(str_skip(text, at), STR("<!--"));
+        size_t end = comment              ? str_find(text, STR("-->"), at)
+                     : text.at[at] == '<' ? str_find_byte(text, '>', at)
+                                          : SIZE_MAX;
+        if (end != SIZE_MAX) {
+            at = end + (comment ? 3 : 1);
+            continue;
+        }
+        if (text.at[at] == '<') { /* no tag ends any more */
+            err = render_charge(render, text.bytes - at);
+            if (err) return err;
+        }
+        uint32_t point;
+        size_t bytes = utf8_decode(text, at, &point);
+        bool space = unicode_is_space(point);
+        if (!space && blank && render->out->bytes > start) buf_add_byte(render->out, ' ');
+        if (!space) buf_add(render->out, text.at + at, bytes);
+        blank = space || (blank && space);
+        at += bytes;
+    }
+    return text_take(render, start, ret_value);
+}
+
+static const struct builtin filters[] = {
+    {"upper", filter_upper, 0, false, {NULL}},
+    {"lower", filter_lower, 0, false, {NULL}},
+    {"capitalize", filter_capitalize, 0, false, {NULL}},
+    {"title", filter_title, 0, false, {NULL}},
+    {"string", filter_string, 0, false, {NULL}},
+    {"trim", filter_trim, 0, false, {"chars"}},
+    {"replace", filter_replace, 2, false, {"old", "new", "count"}},
+    {"e", filter_escape, 0, false, {NULL}},
+    {"escape", filter_escape, 0, false, {NULL}},
+    {"forceescape", filter_forceescape, 0, false, {NULL}},
+    {"safe", filter_safe, 0, false, {NULL}},
+    {"indent", filter_indent, 0, false, {"width", "first", "blank"}},
+    {"truncate", filter_truncate, 0, false, {"length", "killwords", "end", "leeway"}},
+    {"wordcount", filter_wordcount, 0, false, {NULL}},
+    {"center", filter_center, 0, false, {"width"}},
+    {"format", filter_format, 0, true, {NULL}},
+    {"urlencode", filter_urlencode, 0, false, {NULL}},
+    {"striptags", filter_striptags, 0, false, {NULL}},
+};
+const struct builtin_table filter_table_text = {filters, sizeof filters / sizeof *filters};

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* text: strings of the template: making them, and their code points.
+ * Thread: as render.  Memory: the arena of the rendering. */
+
+#include "chat/render.h"
+
+/* A text with a copy of the bytes. */
+enum err text_copy(struct render *render, struct str bytes, struct value *ret_text);
+/* A text over bytes that outlive the rendering or lie in its arena. */
+enum err text_borrow(struct render *render, struct str bytes, struct value *ret_text);
+/* A text over a part of `whole`, sharing its bytes; markup when `whole` is. */
+enum err text_part(struct render *render, struct value whole, size_t from, size_t bytes,
+                   struct value *ret_text);
+/* Takes what was written to the output since it held `start` bytes off again, as a text. */
+enum err text_take(struct render *render, size_t start, struct value *ret_text);
+/* `left` followed by `right` (plain), sharing left's memory where it can. */
+enum err text_concat(struct render *render, struct str left, struct backing *left_backing,
+                     struct str right, struct value *ret_text);
+/* The text of one code point. */
+enum err text_from_point(struct render *render, uint32_t point, struct value *ret_text);
+/* str(value): `value` itself when it is a text. */
+enum err text_of(struct render *render, struct value value, struct value *ret_text);
+/* The same text, marked (or not) as markup. */
+enum err text_mark(struct render *render, struct value text, bool markup, struct value *ret_text);
+
+size_t text_points(struct text *text);
+/* Byte offset of code point number `index`, which is at most text_points(). */
+size_t text_offset(struct text *text, size_t index);
+/* How many code points the first `bytes` bytes hold. */
+size_t text_index(struct text *text, size_t bytes);
+/* Appends with & < > ' " as HTML character references. */
+void text_add_escaped(struct buf *buf, struct str text);
