@@ -19,9 +19,11 @@
 
 #define GGUF_AXES_MAX 4
 #define GGUF_NAME_BYTES_MAX 63
-#define GGUF_KEY_BYTES_MAX 65535
+/* Bounds that keep the reading of a hostile file short; real ones stay far below. */
+#define GGUF_KEY_BYTES_MAX 1024
 #define GGUF_KEYS_MAX 65536
 #define GGUF_TENSORS_MAX 65536
+#define GGUF_ARRAY_MAX (1u << 24)
 
 struct gguf;
 
@@ -92,6 +94,9 @@ size_t gguf_tensor_count(const struct gguf *gguf);
 const struct gguf_tensor *gguf_tensor_at(const struct gguf *gguf, size_t index);
 /* NULL when there is none of that name. */
 const struct gguf_tensor *gguf_tensor_find(const struct gguf *gguf, struct str name);
+/* Tells the system that the bytes of a tensor will not be read again soon, so that a loader's peak
+ * memory need not hold the whole file. */
+void gguf_drop_pages(const struct gguf *gguf, const struct gguf_tensor *tensor);
 /* NULL when the key is not there. */
 const struct gguf_value *gguf_find(const struct gguf *gguf, const char *key);
 

@@ -49,12 +49,30 @@ static bool integer_at(enum gguf_kind kind, const unsigned char *at, int64_t *re
     } as;
     switch (kind) {
     case GGUF_U8: *ret_value = at[0]; return true;
-    case GGUF_I8: memcpy(&as.i8, at, 1); *ret_value = as.i8; return true;
-    case GGUF_U16: memcpy(&as.u16, at, 2); *ret_value = as.u16; return true;
-    case GGUF_I16: memcpy(&as.i16, at, 2); *ret_value = as.i16; return true;
-    case GGUF_U32: memcpy(&as.u32, at, 4); *ret_value = as.u32; return true;
-    case GGUF_I32: memcpy(&as.i32, at, 4); *ret_value = as.i32; return true;
-    case GGUF_I64: memcpy(&as.i64, at, 8); *ret_value = as.i64; return true;
+    case GGUF_I8:
+        memcpy(&as.i8, at, 1);
+        *ret_value = as.i8;
+        return true;
+    case GGUF_U16:
+        memcpy(&as.u16, at, 2);
+        *ret_value = as.u16;
+        return true;
+    case GGUF_I16:
+        memcpy(&as.i16, at, 2);
+        *ret_value = as.i16;
+        return true;
+    case GGUF_U32:
+        memcpy(&as.u32, at, 4);
+        *ret_value = as.u32;
+        return true;
+    case GGUF_I32:
+        memcpy(&as.i32, at, 4);
+        *ret_value = as.i32;
+        return true;
+    case GGUF_I64:
+        memcpy(&as.i64, at, 8);
+        *ret_value = as.i64;
+        return true;
     case GGUF_U64:
         memcpy(&as.u64, at, 8);
         if (as.u64 > INT64_MAX) return false;
@@ -106,8 +124,7 @@ enum err gguf_get_u32(const struct gguf *gguf, const char *key, uint32_t *value,
     return OK;
 }
 
-enum err gguf_get_f32(const struct gguf *gguf, const char *key, float *value,
-                      struct error *error) {
+enum err gguf_get_f32(const struct gguf *gguf, const char *key, float *value, struct error *error) {
     const struct gguf_value *found = gguf_find(gguf, key);
     if (!found) return OK;
     float number;
@@ -126,8 +143,7 @@ enum err gguf_get_f32(const struct gguf *gguf, const char *key, float *value,
     return OK;
 }
 
-enum err gguf_get_bool(const struct gguf *gguf, const char *key, bool *value,
-                       struct error *error) {
+enum err gguf_get_bool(const struct gguf *gguf, const char *key, bool *value, struct error *error) {
     const struct gguf_value *found = gguf_find(gguf, key);
     if (!found) return OK;
     if (found->kind != GGUF_BOOL) return wrong_kind(found, key, "a bool", error);

@@ -1,0 +1,394 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "model/forward_state.h"
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+/* Queries of one attention task: enough to reuse the keys it reads, few enough to spread. */
+#define ATTENTION_ROWS 32u
+/* Activations of one matmul task stay in the second-level cache beside the weights' tile. */
+#define MATMUL_ACTIVATION_BYTES ((size_t)512 * 1024)
+#define MATMUL_ROWS_MIN 32u
+/* Tasks for each thread, so that one thread that is late costs a quarter of its share. */
+#define TASKS_PER_THREAD 4u
+
+/* ---- spreading work ---- */
+
+static uint32_t divide_up(uint32_t a, uint32_t b) {
+    return (a + b - 1) / b;
+}
+
+/* How many of `count` one task takes. */
+static uint32_t share_of(const struct forward *forward, uint32_t count) {
+    return divide_up(count, TASKS_PER_THREAD * pool_threads(forward->options.pool));
+}
+
+/* One stage of a layer over some rows; stages that are row-wise differ only in this function. */
+typedef void (*stage_fn)(struct forward *forward, uint32_t layer, uint32_t row, uint32_t count);
+
+struct stage_job {
+    struct forward *forward;
+    stage_fn stage;
+    uint32_t layer;
+    uint32_t rows_each;
+};
+
+static void stage_task(void *context, uint32_t task, uint32_t worker) {
+    (void)worker;
+    const struct stage_job *job = context;
+    uint32_t row = task * job->rows_each;
+    uint32_t left = job->forward->row_count - row;
+    job->stage(job->forward, job->layer, row, left < job->rows_each ? left : job->rows_each);
+}
+
+static void run_stage(struct forward *forward, stage_fn stage, uint32_t layer) {
+    struct stage_job job = {.forward = forward, .stage = stage, .layer = layer};
+    job.rows_each = share_of(forward, forward->row_count);
+    pool_run(forward->options.pool, stage_task, &job, divide_up(forward->row_count, job.rows_each));
+}
+
+struct matmul_job {
+    const struct kernels *kernels;
+    struct matmul all;
+    uint32_t rows_each;
+    uint32_t tiles_each;
+    uint32_t tile_tasks;
+};
+
+static void matmul_task(void *context, uint32_t task, uint32_t worker) {
+    (void)worker;
+    const struct matmul_job *job = context;
+    struct matmul part = job->all;
+    size_t row = (size_t)(task / job->tile_tasks) * job->rows_each;
+    uint32_t tile = task % job->tile_tasks * job->tiles_each;
+    uint32_t tile_end = tile + job->tiles_each;
+    if (tile_end > part.matrix->tile_count) tile_end = part.matrix->tile_count;
+    part.activations =
+        (const unsigned char *)part.activations + row * part.matrix->activation_bytes;
+    part.y += row * part.y_stride;
+    part.rows = part.rows - row < job->rows_each ? part.rows - row : job->rows_each;
+    job->kernels->matmul(&part, tile, tile_end);
+}
+
+/* y = or += x Wᵀ over all rows; x is what stands in forward->activations. */
+static void run_matmul(struct forward *forward, struct matmul call) {
+    call.activations = forward->activations;
+    struct matmul_job job = {.kernels = forward->options.kernels, .all = call};
+    size_t rows_each = MATMUL_ACTIVATION_BYTES / call.matrix->activation_bytes;
+    job.rows_each = rows_each > MATMUL_ROWS_MIN ? (uint32_t)rows_each : MATMUL_ROWS_MIN;
+    job.tiles_each = share_of(forward, call.matrix->tile_count);
+    job.tile_tasks = divide_up(call.matrix->tile_count, job.tiles_each);
+    uint32_t row_tasks = divide_up((uint32_t)call.rows, job.rows_each);
+    pool_run(forward->options.pool, matmul_task, &job, row_tasks * job.tile_tasks);
+}
+
+/* ---- the stages of a layer ---- */
+
+static const struct layer_weights *layer_of(const struct forward *forward, uint32_t layer) {
+    return &forward->options.weights->layers[layer];
+}
+
+static bool is_local(const struct forward *forward, uint32_t layer) {
+    return config_layer_is_local(forward->options.config, layer);
+}
+
+/* The rows' embeddings, and their lines of the rope tables. */
+static void embed_stage(struct forward *forward, uint32_t layer, uint32_t row, uint32_t count) {
+    (void)layer;
+    const struct model_config *config = forward->options.config;
+    uint32_t pairs = config->head_dim / 2;
+    for (uint32_t i = row; i < row + count; i++) {
+        float *x = forward->x + (size_t)i * config->width;
+        matrix_row(forward->options.weights->embedding, (uint32_t)forward->step->tokens[i], x);
+        if (config->architecture->embedding_is_scaled) {
+            float scale = sqrtf((float)config->width);
+            for (uint32_t j = 0; j < config->width; j++) x[j] *= scale;
+        }
+        uint32_t position = forward->step->positions[i];
+        for (int table = 0; table < (config->window > 0 ? 2 : 1); table++) {
+            struct rope_tables *rope = &forward->rope[table];
+            rope_table(rope->frequencies, pairs, position, position + 1,
+                       rope->cosines + (size_t)i * pairs, rope->sines + (size_t)i * pairs);
+        }
+    }
+}
+
+/* y = norm(x), or y += norm(x), over rows of the residual's width. */
+static void norm_rows(const struct forward *forward, const float *x, float *y, const float *weight,
+                      bool add, uint32_t row, uint32_t count) {
+    size_t width = forward->options.config->width;
+    forward->options.kernels->rms_norm(&(struct norm){.x = x + row * width,
+                                                      .x_stride = width,
+                                                      .y = y + row * width,
+                                                      .y_stride = width,
+                                                      .weight = weight,
+                                                      .width = width,
+                                                      .rows = count,
+                                                      .epsilon = forward->options.config->eps,
+                                                      .add = add});
+}
+
+static void activate_rows(const struct forward *forward, const struct matrix *matrix,
+                          const float *x, size_t x_stride, uint32_t row, uint32_t count) {
+    forward->options.kernels->activate(matrix, x + row * x_stride, x_stride, count,
+                                       forward->activations + row * matrix->activation_bytes);
+}
+
+static void before_qkv_stage(struct forward *forward, uint32_t layer, uint32_t row,
+                             uint32_t count) {
+    const struct layer_weights *weights = layer_of(forward, layer);
+    norm_rows(forward, forward->x, forward->h, weights->attention_norm, false, row, count);
+    activate_rows(forward, weights->qkv, forward->h, forward->options.config->width, row, count);
+}
+
+/* RMSNorm of each head of some rows of q or k. */
+static void norm_heads(const struct forward *forward, float *x, uint32_t heads, const float *weight,
+                       uint32_t count) {
+    const struct model_config *config = forward->options.config;
+    for (uint32_t i = 0; weight && i < count; i++, x += forward->qkv_width)
+        forward->options.kernels->rms_norm(&(struct norm){.x = x,
+                                                          .x_stride = config->head_dim,
+                                                          .y = x,
+                                                          .y_stride = config->head_dim,
+                                                          .weight = weight,
+                                                          .width = config->head_dim,
+                                                          .rows = heads,
+                                                          .epsilon = config->eps});
+}
+
+static void rotate_heads(const struct forward *forward, uint32_t layer, float *x, uint32_t heads,
+                         uint32_t row, uint32_t count) {
+    const struct model_config *config = forward->options.config;
+    const struct rope_tables *rope = &forward->rope[is_local(forward, layer)];
+    forward->options.kernels->rope(&(struct rope){.x = x,
+                                                  .x_stride = forward->qkv_width,
+                                                  .positions = forward->row_numbers + row,
+                                                  .rows = count,
+                                                  .head_count = heads,
+                                                  .head_dim = config->head_dim,
+                                                  .rotary_dim = config->head_dim,
+                                                  .cosines = rope->cosines,
+                                                  .sines = rope->sines});
+}
+
+/* Norms and rotates q and k, and stores k and v. */
+static void after_qkv_stage(struct forward *forward, uint32_t layer, uint32_t row, uint32_t count) {
+    const struct layer_weights *weights = layer_of(forward, layer);
+    const struct model_config *config = forward->options.config;
+    float *q = forward->wide + (size_t)row * forward->qkv_width;
+    float *k = q + forward->q_width;
+    norm_heads(forward, q, config->heads, weights->q_norm, count);
+    norm_heads(forward, k, config->kv_heads, weights->k_norm, count);
+    rotate_heads(forward, layer, q, config->heads, row, count);
+    rotate_heads(forward, layer, k, config->kv_heads, row, count);
+    struct kv_store store = {.cache = &forward->caches[layer],
+                             .k = k,
+                             .k_stride = forward->qkv_width,
+                             .v = k + forward->kv_width,
+                             .v_stride = forward->qkv_width,
+                             .slots = forward->slots + row,
+                             .rows = count};
+    forward->options.kernels->kv_store(&store, 0, config->kv_heads);
+}
+
+static void before_output_stage(struct forward *forward, uint32_t layer, uint32_t row,
+                                uint32_t count) {
+    activate_rows(forward, layer_of(forward, layer)->output, forward->attended, forward->q_width,
+                  row, count);
+}
+
+static void before_gate_up_stage(struct forward *forward, uint32_t layer, uint32_t row,
+                                 uint32_t count) {
+    const struct layer_weights *weights = layer_of(forward, layer);
+    if (weights->post_attention_norm)
+        norm_rows(forward, forward->h, forward->x, weights->post_attention_norm, true, row, count);
+    norm_rows(forward, forward->x, forward->h, weights->ffn_norm, false, row, count);
+    activate_rows(forward, weights->gate_up, forward->h, forward->options.config->width, row,
+                  count);
+}
+
+static void before_down_stage(struct forward *forward, uint32_t layer, uint32_t row,
+                              uint32_t count) {
+    const struct model_config *config = forward->options.config;
+    const struct kernels *kernels = forward->options.kernels;
+    size_t stride = 2 * (size_t)config->ffn;
+    float *gate = forward->wide + row * stride;
+    struct gate call = {.gate = gate,
+                        .up = gate + config->ffn,
+                        .in_stride = stride,
+                        .y = gate,
+                        .y_stride = stride,
+                        .width = config->ffn,
+                        .rows = count};
+    if (config->architecture->activation == ACTIVATION_SILU)
+        kernels->silu_mul(&call);
+    else
+        kernels->gelu_tanh_mul(&call);
+    activate_rows(forward, layer_of(forward, layer)->down, forward->wide, stride, row, count);
+}
+
+static void after_down_stage(struct forward *forward, uint32_t layer, uint32_t row,
+                             uint32_t count) {
+    norm_rows(forward, forward->h, forward->x, layer_of(forward, layer)->post_ffn_norm, true, row,
+              count);
+}
+
+/* ---- attention ---- */
+
+struct attention_job {
+    struct forward *forward;
+    struct attention call;
+    uint32_t heads_each;
+};
+
+static void attention_task(void *context, uint32_t task, uint32_t worker) {
+    (void)worker;
+    const struct attention_job *job = context;
+    uint32_t head_tasks = divide_up(job->call.cache->kv_heads, job->heads_each);
+    uint32_t head = task % head_tasks * job->heads_each;
+    job->forward->options.kernels->attention(&job->call, &job->forward->items[task / head_tasks],
+                                             head, head + job->heads_each);
+}
+
+static void run_attention(struct forward *forward, uint32_t layer) {
+    const struct model_config *config = forward->options.config;
+    struct attention_job job = {.forward = forward,
+                                .call = {.cache = &forward->caches[layer],
+                                         .q = forward->wide,
+                                         .q_stride = forward->qkv_width,
+                                         .y = forward->attended,
+                                         .y_stride = forward->q_width,
+                                         .head_count = config->heads,
+                                         .scale = config->attention_scale,
+                                         .window = is_local(forward, layer) ? config->window : 0,
+                                         .causal = true}};
+    bool has_plenty = forward->item_count >= TASKS_PER_THREAD * pool_threads(forward->options.pool);
+    job.heads_each = has_plenty ? config->kv_heads : 1;
+    pool_run(forward->options.pool, attention_task, &job,
+             forward->item_count * divide_up(config->kv_heads, job.heads_each));
+}
+
+/* ---- a step ---- */
+
+/* Where each row's key and value go, and the attention work list: runs of up to ATTENTION_ROWS rows
+ * of one sequence. */
+static void plan(struct forward *forward, const struct step *step) {
+    forward->item_count = 0;
+    for (uint32_t i = 0; i < step->sequence_count; i++) {
+        const struct step_sequence *sequence = &step->sequences[i];
+        for (uint32_t j = 0; j < sequence->row_count; j++) {
+            uint32_t position = sequence->kv_tokens + j, row = sequence->row_first + j;
+            uint32_t block = sequence->blocks[position / KV_BLOCK_TOKENS];
+            assert(step->positions[row] == position && block < forward->options.block_count);
+            forward->slots[row] = block * KV_BLOCK_TOKENS + position % KV_BLOCK_TOKENS;
+            if (j % ATTENTION_ROWS != 0) continue;
+            uint32_t left = sequence->row_count - j;
+            forward->items[forward->item_count++] =
+                (struct attention_item){.row = row,
+                                        .row_count = left < ATTENTION_ROWS ? left : ATTENTION_ROWS,
+                                        .position = position,
+                                        .blocks = sequence->blocks};
+        }
+    }
+}
+
+/* The only rows whose last layer is of use are moved to the front, each with an attention item of
+ * its own. A row never moves down past one that is still to move, for `wanted` ascends. */
+static void keep_wanted_rows(struct forward *forward, const uint32_t *wanted, uint32_t count) {
+    const struct step *step = forward->step;
+    size_t width = forward->options.config->width;
+    uint32_t sequence = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t row = wanted[i];
+        assert(row < forward->row_count && (i == 0 || row > wanted[i - 1]));
+        while (row >= step->sequences[sequence].row_first + step->sequences[sequence].row_count)
+            sequence++;
+        forward->items[i] = (struct attention_item){.row = i,
+                                                    .row_count = 1,
+                                                    .position = step->positions[row],
+                                                    .blocks = step->sequences[sequence].blocks};
+        if (row == i) continue;
+        memcpy(forward->x + i * width, forward->x + row * width, width * sizeof(float));
+        memcpy(forward->wide + (size_t)i * forward->qkv_width,
+               forward->wide + (size_t)row * forward->qkv_width, forward->q_width * sizeof(float));
+    }
+    forward->item_count = forward->row_count = count;
+}
+
+/* Up to the point where all keys and values of the layer are stored. */
+static void run_to_kv(struct forward *forward, uint32_t layer) {
+    const struct layer_weights *weights = layer_of(forward, layer);
+    run_stage(forward, before_qkv_stage, layer);
+    run_matmul(forward, (struct matmul){.matrix = weights->qkv,
+                                        .rows = forward->row_count,
+                                        .y = forward->wide,
+                                        .y_stride = forward->qkv_width,
+                                        .bias = weights->qkv_bias});
+    run_stage(forward, after_qkv_stage, layer);
+}
+
+static void run_attention_half(struct forward *forward, uint32_t layer) {
+    const struct layer_weights *weights = layer_of(forward, layer);
+    bool has_norm = weights->post_attention_norm != NULL;
+    run_attention(forward, layer);
+    run_stage(forward, before_output_stage, layer);
+    run_matmul(forward, (struct matmul){.matrix = weights->output,
+                                        .rows = forward->row_count,
+                                        .y = has_norm ? forward->h : forward->x,
+                                        .y_stride = forward->options.config->width,
+                                        .add = !has_norm});
+}
+
+static void run_ffn_half(struct forward *forward, uint32_t layer) {
+    const struct layer_weights *weights = layer_of(forward, layer);
+    bool has_norm = weights->post_ffn_norm != NULL;
+    run_stage(forward, before_gate_up_stage, layer);
+    run_matmul(forward, (struct matmul){.matrix = weights->gate_up,
+                                        .rows = forward->row_count,
+                                        .y = forward->wide,
+                                        .y_stride = 2 * (size_t)forward->options.config->ffn});
+    run_stage(forward, before_down_stage, layer);
+    run_matmul(forward, (struct matmul){.matrix = weights->down,
+                                        .rows = forward->row_count,
+                                        .y = has_norm ? forward->h : forward->x,
+                                        .y_stride = forward->options.config->width,
+                                        .add = !has_norm});
+    if (has_norm) run_stage(forward, after_down_stage, layer);
+}
+
+void forward_run(struct forward *forward, const struct step *step, const uint32_t *wanted,
+                 uint32_t wanted_count) {
+    assert(step->row_count >= 1 && step->row_count <= forward->options.rows_max);
+    uint32_t layers = forward->options.config->layers;
+    forward->step = step;
+    forward->row_count = step->row_count;
+    plan(forward, step);
+    run_stage(forward, embed_stage, 0);
+    for (uint32_t layer = 0; layer < layers; layer++) {
+        run_to_kv(forward, layer);
+        if (layer == layers - 1) keep_wanted_rows(forward, wanted, wanted_count);
+        if (forward->row_count == 0) break;
+        run_attention_half(forward, layer);
+        run_ffn_half(forward, layer);
+    }
+    forward->step = NULL;
+}
+
+const float *forward_logits(struct forward *forward, uint32_t first, uint32_t count) {
+    const struct model_config *config = forward->options.config;
+    const struct weights *weights = forward->options.weights;
+    assert(count >= 1 && count <= forward->options.logit_rows_max);
+    assert(first + count <= forward->row_count);
+    norm_rows(forward, forward->x + (size_t)first * config->width, forward->h, weights->output_norm,
+              false, 0, count);
+    activate_rows(forward, weights->head, forward->h, config->width, 0, count);
+    run_matmul(forward, (struct matmul){.matrix = weights->head,
+                                        .rows = count,
+                                        .y = forward->logits,
+                                        .y_stride = config->vocab_rows});
+    if (config->softcap > 0.0f)
+        for (size_t i = 0; i < (size_t)count * config->vocab_rows; i++)
+            forward->logits[i] = config->softcap * tanhf(forward->logits[i] / config->softcap);
+    return forward->logits;
+}

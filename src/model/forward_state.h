@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* forward_state: what forward_open allocates and forward_run works on; private to those two files.
+ */
+
+#include "model/forward.h"
+
+struct rope_tables {
+    float *frequencies; /* (head_dim/2) */
+    float *cosines;     /* (rows_max, head_dim/2): of the rows of this step */
+    float *sines;
+};
+
+struct forward {
+    struct forward_options options;
+    uint32_t q_width;
+    uint32_t kv_width;
+    uint32_t qkv_width;
+    struct kv_cache *caches; /* (layers) views into kv_memory */
+    void *kv_memory;
+    size_t kv_bytes;
+    unsigned char *memory; /* everything below */
+    size_t bytes;
+    float *x;                     /* (rows_max, width): the residual stream */
+    float *h;                     /* (rows_max, width): normed, or the output of a half layer */
+    float *wide;                  /* (rows_max, qkv_width) and (rows_max, q_width), or
+                                     (rows_max, 2 ffn) */
+    float *attended;              /* the second part of wide */
+    unsigned char *activations;   /* (rows_max, most bytes any matrix needs) */
+    float *logits;                /* (logit_rows_max, vocab_rows) */
+    struct rope_tables rope[2];   /* global, local */
+    uint32_t *slots;              /* (rows_max) */
+    uint32_t *row_numbers;        /* (rows_max) 0, 1, 2, …: a row's line in the rope tables */
+    struct attention_item *items; /* (rows_max) */
+    uint32_t item_count;
+    const struct step *step; /* while forward_run runs */
+    uint32_t row_count;      /* of the stage under way: all rows, then only the wanted ones */
+};

@@ -1,0 +1,350 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "model/model.h"
+
+#include "base/os.h"
+#include "model/forward.h"
+#include "model/sampler.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ROWS_DEFAULT 512u
+#define ROWS_MAX 65536u
+#define SEQUENCES_DEFAULT 128u
+#define SEQUENCES_MAX 65536u
+#define BLOCKS_MAX (1u << 24)
+#define KV_BYTES_DEFAULT ((uint64_t)1 << 30)
+/* Rows of logits made at a time: enough to pay for reading the head once, and 134 MB at the
+ * largest vocabulary. */
+#define LOGIT_ROWS_MAX 128u
+
+struct model {
+    struct gguf *gguf;
+    struct gguf_vocab vocab;
+    struct model_config config;
+    const struct kernels *kernels;
+    struct pool *pool;
+    struct weights *weights;
+    struct forward *forward;
+    struct sampler *samplers; /* (threads) */
+    uint32_t logit_rows_max;
+    uint32_t *wanted;       /* (rows_max) rows of the step that have logits */
+    struct sample *samples; /* (sequences_max) of the step under way */
+    uint32_t sample_count;
+    uint64_t peak_rss_bytes;
+    struct backend backend;
+};
+
+/* ---- the backend ---- */
+
+struct sample_job {
+    struct model *model;
+    const struct logit_row *rows;
+    const float *logits;
+    struct sample *samples;
+};
+
+static void sample_task(void *context, uint32_t task, uint32_t worker) {
+    const struct sample_job *job = context;
+    struct model *model = job->model;
+    sampler_sample(&model->samplers[worker], &job->rows[task],
+                   job->logits + (size_t)task * model->config.vocab_rows, &job->samples[task]);
+}
+
+static enum err submit(void *self, const struct step *step, struct error *error) {
+    (void)error; /* arithmetic cannot fail */
+    struct model *model = self;
+    assert(step->logit_count <= model->backend.caps.sequences_max);
+    assert(step->logit_count <= step->row_count);
+    for (uint32_t i = 0; i < step->logit_count; i++) model->wanted[i] = step->logit_rows[i].row;
+    forward_run(model->forward, step, model->wanted, step->logit_count);
+    model->sample_count = step->logit_count;
+    for (uint32_t done = 0; done < step->logit_count;) {
+        uint32_t count = step->logit_count - done;
+        if (count > model->logit_rows_max) count = model->logit_rows_max;
+        struct sample_job job = {.model = model,
+                                 .rows = step->logit_rows + done,
+                                 .logits = forward_logits(model->forward, done, count),
+                                 .samples = model->samples + done};
+        pool_run(model->pool, sample_task, &job, count);
+        done += count;
+    }
+    return OK;
+}
+
+static enum err wait_for_step(void *self, struct step_result *result, struct error *error) {
+    (void)error;
+    struct model *model = self;
+    if (model->sample_count > 0)
+        memcpy(result->samples, model->samples, model->sample_count * sizeof *model->samples);
+    return OK;
+}
+
+static void close_backend(void *self) {
+    model_close(self);
+}
+
+static const struct backend_ops ops = {
+    .submit = submit, .wait = wait_for_step, .close = close_backend};
+
+/* ---- opening ---- */
+
+static enum err choose_kernels(struct model *model, const struct model_options *options,
+                               struct error *error) {
+    const char *name = options->reference ? "ref" : options->kernels;
+    model->kernels = kernels_choose(name);
+    if (model->kernels) return OK;
+    return err_set(error, ERR_INVALID, "this build or CPU has no kernels '%.32s'", name);
+}
+
+static enum err check_options(const struct model_options *options,
+                              const struct model_config *config, struct error *error) {
+    if (options->rows_max > ROWS_MAX)
+        return err_set(error, ERR_INVALID, "rows_max is %u, more than %u", options->rows_max,
+                       ROWS_MAX);
+    if (options->sequences_max > SEQUENCES_MAX)
+        return err_set(error, ERR_INVALID, "sequences_max is %u, more than %u",
+                       options->sequences_max, SEQUENCES_MAX);
+    if (options->block_count > BLOCKS_MAX)
+        return err_set(error, ERR_INVALID, "block_count is %u, more than %u", options->block_count,
+                       BLOCKS_MAX);
+    if (options->context_max > config->context_max)
+        return err_set(error, ERR_INVALID, "context_max is %u, but the model was made for %u",
+                       options->context_max, config->context_max);
+    if (options->context_max == 1 || config->context_max == 1)
+        return err_set(error, ERR_INVALID, "a context of one token cannot be used");
+    return OK;
+}
+
+static uint32_t or_default(uint32_t value, uint32_t fallback) {
+    return value > 0 ? value : fallback;
+}
+
+/* How many KV blocks the options ask for. */
+static enum err count_blocks(const struct model *model, const struct model_options *options,
+                             uint32_t *ret_count, struct error *error) {
+    *ret_count = options->block_count;
+    if (options->block_count > 0) return OK;
+    const struct backend_caps *caps = &model->backend.caps;
+    uint64_t block_bytes =
+        forward_kv_bytes_per_token(&model->config, model->kernels) * KV_BLOCK_TOKENS;
+    uint64_t bytes = options->kv_bytes > 0 ? options->kv_bytes : KV_BYTES_DEFAULT;
+    uint64_t count = bytes / block_bytes;
+    uint64_t useful = (uint64_t)caps->sequences_max *
+                      ((caps->context_tokens_max + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS);
+    if (count > useful) count = useful;
+    if (count > BLOCKS_MAX) count = BLOCKS_MAX;
+    if (count == 0)
+        return err_set(error, ERR_INVALID,
+                       "kv_bytes is %llu, less than the %llu that one block of %d tokens takes",
+                       (unsigned long long)bytes, (unsigned long long)block_bytes, KV_BLOCK_TOKENS);
+    *ret_count = (uint32_t)count;
+    return OK;
+}
+
+static enum err open_samplers(struct model *model, struct error *error) {
+    uint32_t threads = pool_threads(model->pool);
+    model->samplers = calloc(threads, sizeof *model->samplers);
+    model->samples = calloc(model->backend.caps.sequences_max, sizeof *model->samples);
+    model->wanted = calloc(model->backend.caps.rows_max, sizeof *model->wanted);
+    if (!model->samplers || !model->samples || !model->wanted) abort();
+    enum err err = OK;
+    for (uint32_t i = 0; i < threads && err == OK; i++)
+        err = sampler_open(&model->samplers[i], model->kernels, model->config.token_count, error);
+    return err;
+}
+
+static enum err open_forward(struct model *model, const struct model_options *options,
+                             struct error *error) {
+    struct backend_caps *caps = &model->backend.caps;
+    *caps = (struct backend_caps){
+        .block_tokens = BACKEND_BLOCK_TOKENS,
+        .rows_max = or_default(options->rows_max, ROWS_DEFAULT),
+        .sequences_max = or_default(options->sequences_max, SEQUENCES_DEFAULT),
+        .context_tokens_max = or_default(options->context_max, model->config.context_max),
+        .vocab = model->config.token_count};
+    enum err err = count_blocks(model, options, &caps->block_count, error);
+    if (err != OK) return err;
+    uint32_t logit_rows =
+        caps->sequences_max < caps->rows_max ? caps->sequences_max : caps->rows_max;
+    model->logit_rows_max = logit_rows < LOGIT_ROWS_MAX ? logit_rows : LOGIT_ROWS_MAX;
+    struct forward_options forward = {.config = &model->config,
+                                      .weights = model->weights,
+                                      .kernels = model->kernels,
+                                      .pool = model->pool,
+                                      .rows_max = caps->rows_max,
+                                      .logit_rows_max = model->logit_rows_max,
+                                      .block_count = caps->block_count};
+    err = forward_open(&model->forward, &forward, error);
+    return err == OK ? open_samplers(model, error) : err;
+}
+
+static enum err open_all(struct model *model, const char *path, const struct model_options *options,
+                         struct error *error) {
+    _Static_assert(BACKEND_BLOCK_TOKENS == KV_BLOCK_TOKENS, "one block size for both sides");
+    enum err err = choose_kernels(model, options, error);
+    if (err == OK) err = gguf_open(&model->gguf, path, error);
+    if (err == OK) err = vocab_init(&model->vocab, model->gguf, error);
+    if (err == OK) err = config_init(&model->config, model->gguf, model->vocab.token_count, error);
+    if (err == OK) err = check_options(options, &model->config, error);
+    if (err == OK) err = weights_check(model->gguf, &model->config, error);
+    if (err == OK) err = pool_open(&model->pool, options->threads, error);
+    if (err == OK)
+        err = weights_open(&model->weights, model->gguf, &model->config, model->kernels,
+                           model->pool, error);
+    if (err == OK) err = open_forward(model, options, error);
+    return err;
+}
+
+enum err model_open(struct model **ret_model, const char *path, const struct model_options *options,
+                    struct error *error) {
+    struct model *model = calloc(1, sizeof *model);
+    if (!model) abort();
+    enum err err = open_all(model, path, options, error);
+    if (err != OK) {
+        model_close(model);
+        return err;
+    }
+    model->backend.ops = &ops;
+    model->backend.self = model;
+    model->peak_rss_bytes = os_peak_rss_bytes();
+    *ret_model = model;
+    return OK;
+}
+
+void model_close(struct model *model) {
+    if (!model) return;
+    for (uint32_t i = 0; model->samplers && i < pool_threads(model->pool); i++)
+        sampler_close(&model->samplers[i]);
+    free(model->samplers);
+    free(model->samples);
+    free(model->wanted);
+    forward_close(model->forward);
+    weights_close(model->weights);
+    pool_close(model->pool);
+    vocab_release(&model->vocab);
+    gguf_close(model->gguf);
+    free(model);
+}
+
+/* ---- looking at it ---- */
+
+const struct backend *model_backend(const struct model *model) {
+    return &model->backend;
+}
+
+const struct gguf_vocab *model_vocab(const struct model *model) {
+    return &model->vocab;
+}
+
+static void copy_printable(char *ret_text, size_t text_bytes, struct str text) {
+    size_t count = text.bytes < text_bytes - 1 ? text.bytes : text_bytes - 1;
+    for (size_t i = 0; i < count; i++)
+        ret_text[i] = text.at[i] >= 0x20 && text.at[i] < 0x7F ? text.at[i] : '?';
+    ret_text[count] = '\0';
+}
+
+void model_describe(const struct model *model, struct model_description *ret_description) {
+    const struct model_config *config = &model->config;
+    const struct backend_caps *caps = &model->backend.caps;
+    uint64_t token_bytes = forward_kv_bytes_per_token(config, model->kernels);
+    uint32_t threads = pool_threads(model->pool);
+    *ret_description =
+        (struct model_description){.architecture = config->architecture->name,
+                                   .type = tensor_type_name(model->weights->type),
+                                   .kernels = model->kernels->name,
+                                   .kv_type = tensor_type_name(model->kernels->kv_type),
+                                   .parameters = model->weights->parameters,
+                                   .layers = config->layers,
+                                   .width = config->width,
+                                   .vocab = config->token_count,
+                                   .context_model = config->context_max,
+                                   .context_max = caps->context_tokens_max,
+                                   .threads = threads,
+                                   .kv_blocks = caps->block_count,
+                                   .file_bytes = gguf_file_bytes(model->gguf),
+                                   .weight_bytes = model->weights->bytes,
+                                   .kv_bytes_per_token = token_bytes,
+                                   .kv_bytes = token_bytes * KV_BLOCK_TOKENS * caps->block_count,
+                                   .workspace_bytes = forward_workspace_bytes(model->forward) +
+                                                      threads * sampler_bytes(config->token_count) +
+                                                      caps->sequences_max * sizeof *model->samples,
+                                   .peak_rss_bytes = model->peak_rss_bytes};
+    copy_printable(ret_description->name, sizeof ret_description->name, config->name);
+}
+
+/* ---- logits of a prompt ---- */
+
+static enum err check_request(const struct model *model, const struct logits_request *request,
+                              struct error *error) {
+    const struct backend_caps *caps = &model->backend.caps;
+    if (request->count == 0) return err_set(error, ERR_INVALID, "the prompt is empty");
+    if (request->count > caps->context_tokens_max ||
+        (request->count + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS > caps->block_count)
+        return err_set(
+            error, ERR_LIMIT, "%u tokens do not fit into a context of %u and %u blocks of %d",
+            request->count, caps->context_tokens_max, caps->block_count, KV_BLOCK_TOKENS);
+    for (uint32_t i = 0; i < request->count; i++)
+        if (request->ids[i] < 0 || (uint32_t)request->ids[i] >= caps->vocab)
+            return err_set(error, ERR_INVALID, "token %u is %d, not 0..%u", i, request->ids[i],
+                           caps->vocab - 1);
+    for (uint32_t i = 0; i < request->position_count; i++)
+        if (request->positions[i] >= request->count ||
+            (i > 0 && request->positions[i] <= request->positions[i - 1]))
+            return err_set(error, ERR_INVALID,
+                           "position %u does not ascend or is not below the %u of the prompt",
+                           request->positions[i], request->count);
+    return OK;
+}
+
+/* Runs the rows of one step of a lone sequence and copies the logits of positions[0..count). */
+static void run_part(struct model *model, const struct step *step, const uint32_t *positions,
+                     uint32_t count, float *ret_logits) {
+    size_t vocab = model->config.token_count, rows = model->config.vocab_rows;
+    for (uint32_t i = 0; i < count; i++) model->wanted[i] = positions[i] - step->positions[0];
+    forward_run(model->forward, step, model->wanted, count);
+    for (uint32_t done = 0; done < count;) {
+        uint32_t part = count - done < model->logit_rows_max ? count - done : model->logit_rows_max;
+        const float *logits = forward_logits(model->forward, done, part);
+        for (uint32_t i = 0; i < part; i++, ret_logits += vocab)
+            memcpy(ret_logits, logits + i * rows, vocab * sizeof *ret_logits);
+        done += part;
+    }
+}
+
+enum err model_logits(struct model *model, const struct logits_request *request, float *ret_logits,
+                      struct error *error) {
+    enum err err = check_request(model, request, error);
+    if (err != OK) return err;
+    uint32_t block_count = (request->count + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS;
+    uint32_t rows_max = model->backend.caps.rows_max;
+    uint32_t *blocks = calloc(block_count, sizeof *blocks);
+    uint32_t *positions = calloc(request->count, sizeof *positions);
+    if (!blocks || !positions) abort();
+    for (uint32_t i = 0; i < block_count; i++) blocks[i] = i;
+    for (uint32_t i = 0; i < request->count; i++) positions[i] = i;
+    uint32_t done = 0; /* of request->positions */
+    for (uint32_t begin = 0; begin < request->count; begin += rows_max) {
+        uint32_t left = request->count - begin;
+        struct step_sequence sequence = {.row_count = left < rows_max ? left : rows_max,
+                                         .kv_tokens = begin,
+                                         .block_count = block_count,
+                                         .blocks = blocks};
+        struct step step = {.row_count = sequence.row_count,
+                            .sequence_count = 1,
+                            .tokens = request->ids + begin,
+                            .positions = positions + begin,
+                            .sequences = &sequence};
+        uint32_t count = 0;
+        while (done + count < request->position_count &&
+               request->positions[done + count] < begin + sequence.row_count)
+            count++;
+        run_part(model, &step, request->positions + done, count,
+                 ret_logits + (size_t)done * model->config.token_count);
+        done += count;
+    }
+    free(blocks);
+    free(positions);
+    return OK;
+}

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* model: one GGUF file, ready to run on this machine's CPU: the scheduler's backend.
+ *
+ * It joins the reader, the weights, the forward program and the sampler. It knows no request, no
+ * text and no tokenizer; the vocabulary's metadata is handed on as the file has it.
+ *
+ * Thread: one at a time (the engine loop); it has a pool of threads of its own. submit does the
+ * whole step before it returns.
+ * Memory: everything is sized and allocated in model_open and listed by model_describe; the KV
+ * cache and the workspace are mapped and take memory as they are first used. The file stays mapped,
+ * for the vocabulary's strings.
+ * Invariant: the tokens of a sequence depend on its prompt, sampling and seed only. */
+
+#include "model/vocab.h"
+#include "scheduler/backend.h"
+
+struct model;
+
+/* Zero means the default of each. */
+struct model_options {
+    const char *kernels;    /* a name of kernels/kernels.h; NULL for the best of this CPU */
+    bool reference;         /* plain C in float32 with a float32 KV cache: the definition */
+    uint32_t threads;       /* one for each core */
+    uint32_t block_count;   /* KV blocks; else from kv_bytes */
+    uint64_t kv_bytes;      /* 1 GiB, or what sequences_max whole contexts take when that is less */
+    uint32_t rows_max;      /* of a step: 512 */
+    uint32_t sequences_max; /* of a step: 128 */
+    uint32_t context_max;   /* positions of a sequence: as the file says */
+};
+
+struct model_description {
+    char name[129];           /* general.name, printable; may be empty */
+    const char *architecture; /* "llama" */
+    const char *type;         /* the one that holds most weights: "Q4_1" */
+    const char *kernels;      /* "avx512" */
+    const char *kv_type;      /* "F16" */
+    uint64_t parameters;
+    uint32_t layers;
+    uint32_t width;
+    uint32_t vocab;
+    uint32_t context_model; /* what the file allows */
+    uint32_t context_max;   /* what was opened */
+    uint32_t threads;
+    uint32_t kv_blocks;
+    /* The ledger. */
+    uint64_t file_bytes;
+    uint64_t weight_bytes;
+    uint64_t kv_bytes_per_token;
+    uint64_t kv_bytes;        /* when every block is in use */
+    uint64_t workspace_bytes; /* of a step of rows_max rows, and of sampling */
+    uint64_t peak_rss_bytes;  /* of this process until model_open returned */
+};
+
+/* Opens a model file. ERR_INVALID with one sentence for a file that is not a sound model of a known
+ * architecture or an option out of range; ERR_NOT_FOUND or ERR_IO when it cannot be read; ERR_LIMIT
+ * when there is no memory. */
+enum err model_open(struct model **ret_model, const char *path, const struct model_options *options,
+                    struct error *error) MUST_CHECK;
+/* NULL is allowed. ops->close of the backend is this same function. */
+void model_close(struct model *model);
+
+/* Both live as long as the model. */
+const struct backend *model_backend(const struct model *model);
+const struct gguf_vocab *model_vocab(const struct model *model);
+void model_describe(const struct model *model, struct model_description *ret_description);
+
+struct logits_request {
+    const int32_t *ids; /* (count) a prompt */
+    uint32_t count;
+    const uint32_t *positions; /* (position_count) ascending and below count */
+    uint32_t position_count;
+};
+/* Runs a prompt alone and gives the logits at some of its positions: ret_logits (position_count,
+ * vocab). Uses the KV blocks from 0 on as scratch, so that no scheduler may have sequences in this
+ * model. ERR_INVALID for an id or position out of range, ERR_LIMIT when the prompt does not fit. */
+enum err model_logits(struct model *model, const struct logits_request *request, float *ret_logits,
+                      struct error *error) MUST_CHECK;

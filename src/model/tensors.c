@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "model/tensors.h"
+
+#include "kernels/quant.h"
+
+#include <stdio.h>
+
+enum need { NEED_ALWAYS, NEED_OPTIONAL, NEED_QKV_BIAS, NEED_QK_NORM, NEED_POST_NORM };
+
+/* Extents a shape is made of. */
+enum extent {
+    EXTENT_NONE,
+    EXTENT_WIDTH,
+    EXTENT_FFN,
+    EXTENT_VOCAB,
+    EXTENT_Q,
+    EXTENT_KV,
+    EXTENT_QKV,
+    EXTENT_HEAD,
+    EXTENT_PAIRS
+};
+
+static const struct row {
+    const char *name; /* without "blk.N." */
+    enum need need;
+    enum extent cols; /* axes[0] */
+    enum extent rows; /* axes[1]; EXTENT_NONE for a vector */
+} table[ROLE_COUNT] = {
+    [ROLE_EMBEDDING] = {"token_embd.weight", NEED_ALWAYS, EXTENT_WIDTH, EXTENT_VOCAB},
+    [ROLE_OUTPUT_NORM] = {"output_norm.weight", NEED_ALWAYS, EXTENT_WIDTH, EXTENT_NONE},
+    [ROLE_HEAD] = {"output.weight", NEED_OPTIONAL, EXTENT_WIDTH, EXTENT_VOCAB},
+    [ROLE_ROPE_FACTORS] = {"rope_freqs.weight", NEED_OPTIONAL, EXTENT_PAIRS, EXTENT_NONE},
+    [ROLE_ATTENTION_NORM] = {"attn_norm.weight", NEED_ALWAYS, EXTENT_WIDTH, EXTENT_NONE},
+    [ROLE_Q] = {"attn_q.weight", NEED_ALWAYS, EXTENT_WIDTH, EXTENT_Q},
+    [ROLE_K] = {"attn_k.weight", NEED_ALWAYS, EXTENT_WIDTH, EXTENT_KV},
+    [ROLE_V] = {"attn_v.weight", NEED_ALWAYS, EXTENT_WIDTH, EXTENT_KV},
+    [ROLE_QKV] = {"attn_qkv.weight", NEED_OPTIONAL, EXTENT_WIDTH, EXTENT_QKV},
+    [ROLE_Q_BIAS] = {"attn_q.bias", NEED_QKV_BIAS, EXTENT_Q, EXTENT_NONE},
+    [ROLE_K_BIAS] = {"attn_k.bias", NEED_QKV_BIAS, EXTENT_KV, EXTENT_NONE},
+    [ROLE_V_BIAS] = {"attn_v.bias", NEED_QKV_BIAS, EXTENT_KV, EXTENT_NONE},
+    [ROLE_Q_NORM] = {"attn_q_norm.weight", NEED_QK_NORM, EXTENT_HEAD, EXTENT_NONE},
+    [ROLE_K_NORM] = {"attn_k_norm.weight", NEED_QK_NORM, EXTENT_HEAD, EXTENT_NONE},
+    [ROLE_OUTPUT_PROJECTION] = {"attn_output.weight", NEED_ALWAYS, EXTENT_Q, EXTENT_WIDTH},
+    [ROLE_POST_ATTENTION_NORM] = {"post_attention_norm.weight", NEED_POST_NORM, EXTENT_WIDTH,
+                                  EXTENT_NONE},
+    [ROLE_FFN_NORM] = {"ffn_norm.weight", NEED_ALWAYS, EXTENT_WIDTH, EXTENT_NONE},
+    [ROLE_GATE] = {"ffn_gate.weight", NEED_ALWAYS, EXTENT_WIDTH, EXTENT_FFN},
+    [ROLE_UP] = {"ffn_up.weight", NEED_ALWAYS, EXTENT_WIDTH, EXTENT_FFN},
+    [ROLE_DOWN] = {"ffn_down.weight", NEED_ALWAYS, EXTENT_FFN, EXTENT_WIDTH},
+    [ROLE_POST_FFN_NORM] = {"post_ffw_norm.weight", NEED_POST_NORM, EXTENT_WIDTH, EXTENT_NONE},
+};
+
+static uint64_t extent_of(const struct model_config *config, enum extent extent) {
+    switch (extent) {
+    case EXTENT_NONE: return 1;
+    case EXTENT_WIDTH: return config->width;
+    case EXTENT_FFN: return config->ffn;
+    case EXTENT_VOCAB: return config->vocab_rows;
+    case EXTENT_Q: return (uint64_t)config->heads * config->head_dim;
+    case EXTENT_KV: return (uint64_t)config->kv_heads * config->head_dim;
+    case EXTENT_QKV: return (uint64_t)(config->heads + 2 * config->kv_heads) * config->head_dim;
+    case EXTENT_HEAD: return config->head_dim;
+    case EXTENT_PAIRS: return config->head_dim / 2;
+    }
+    return 0;
+}
+
+/* Whether this architecture can have the tensor at all. */
+static bool is_known(const struct architecture *architecture, enum need need) {
+    switch (need) {
+    case NEED_ALWAYS:
+    case NEED_OPTIONAL: return true;
+    case NEED_QKV_BIAS: return architecture->has_qkv_bias;
+    case NEED_QK_NORM: return architecture->has_qk_norm;
+    case NEED_POST_NORM: return architecture->has_post_norm;
+    }
+    return false;
+}
+
+struct tensor_name tensor_name_of(enum tensor_role role, uint32_t layer) {
+    struct tensor_name name;
+    if (role < ROLE_ATTENTION_NORM)
+        snprintf(name.text, sizeof name.text, "%s", table[role].name);
+    else
+        snprintf(name.text, sizeof name.text, "blk.%u.%s", layer, table[role].name);
+    return name;
+}
+
+static enum err check_shape(const struct gguf_tensor *tensor, const struct model_config *config,
+                            const struct row *row, struct error *error) {
+    bool is_vector = row->rows == EXTENT_NONE;
+    uint64_t cols = extent_of(config, row->cols), rows = extent_of(config, row->rows);
+    if (tensor->axis_count != (is_vector ? 1u : 2u) || tensor->axes[0] != cols ||
+        tensor->axes[1] != rows)
+        return err_set(error, ERR_INVALID,
+                       "tensor %.*s has %u axes, %llu x %llu, instead of %llu x %llu",
+                       STR_ARGS(tensor->name), tensor->axis_count,
+                       (unsigned long long)tensor->axes[0], (unsigned long long)tensor->axes[1],
+                       (unsigned long long)cols, (unsigned long long)rows);
+    bool usable = tensor_type_is_known(tensor->type) &&
+                  !(is_vector && tensor_type_is_quantised((enum tensor_type)tensor->type));
+    if (!usable)
+        return err_set(error, ERR_INVALID, "tensor %.*s: type %s is not supported here",
+                       STR_ARGS(tensor->name), gguf_type_find(tensor->type)->name);
+    return OK;
+}
+
+/* Checks one tensor of the table; *count grows when it is there. */
+static enum err check_role(const struct gguf *gguf, const struct model_config *config,
+                           enum tensor_role role, uint32_t layer, size_t *count,
+                           struct error *error) {
+    const struct row *row = &table[role];
+    if (!is_known(config->architecture, row->need)) return OK;
+    struct tensor_name name = tensor_name_of(role, layer);
+    const struct gguf_tensor *tensor = gguf_tensor_find(gguf, str_from(name.text));
+    if (!tensor) {
+        if (row->need == NEED_OPTIONAL) return OK;
+        return err_set(error, ERR_INVALID, "tensor %s is missing", name.text);
+    }
+    ++*count;
+    return check_shape(tensor, config, row, error);
+}
+
+static enum err check_layer(const struct gguf *gguf, const struct model_config *config,
+                            uint32_t layer, size_t *count, struct error *error) {
+    struct tensor_name fused = tensor_name_of(ROLE_QKV, layer);
+    bool is_fused = gguf_tensor_find(gguf, str_from(fused.text)) != NULL;
+    enum err err = OK;
+    for (int i = ROLE_ATTENTION_NORM; i < ROLE_COUNT && err == OK; i++) {
+        /* A layer with both forms keeps its q, k and v uncounted and is refused below. */
+        bool stands_in = is_fused && i >= ROLE_Q && i <= ROLE_V;
+        if (!stands_in) err = check_role(gguf, config, (enum tensor_role)i, layer, count, error);
+    }
+    return err;
+}
+
+/* The layer of a name "blk.N.…"; false for any other. */
+static bool layer_of(struct str name, uint32_t layers, uint32_t *ret_layer) {
+    if (!str_starts_with(name, STR("blk."))) return false;
+    size_t dot = str_find_byte(name, '.', 4);
+    uint64_t layer;
+    if (dot == SIZE_MAX || !str_to_u64((struct str){name.at + 4, dot - 4}, &layer)) return false;
+    if (layer >= layers) return false;
+    *ret_layer = (uint32_t)layer;
+    return true;
+}
+
+static bool is_part_of(const struct gguf_tensor *tensor, const struct model_config *config) {
+    for (int role = 0; role < ROLE_ATTENTION_NORM; role++)
+        if (str_is(tensor->name, table[role].name)) return true;
+    uint32_t layer;
+    if (!layer_of(tensor->name, config->layers, &layer)) return false;
+    for (int role = ROLE_ATTENTION_NORM; role < ROLE_COUNT; role++) {
+        struct tensor_name name = tensor_name_of((enum tensor_role)role, layer);
+        if (is_known(config->architecture, table[role].need) && str_is(tensor->name, name.text))
+            return true;
+    }
+    return false;
+}
+
+/* Only reached for a file that is refused: names the tensor that nothing above has counted. */
+static enum err refuse_rest(const struct gguf *gguf, const struct model_config *config,
+                            struct error *error) {
+    for (size_t i = 0; i < gguf_tensor_count(gguf); i++) {
+        const struct gguf_tensor *tensor = gguf_tensor_at(gguf, i);
+        if (!is_part_of(tensor, config))
+            return err_set(error, ERR_INVALID, "tensor %.*s is not part of architecture %s",
+                           STR_ARGS(tensor->name), config->architecture->name);
+    }
+    return err_set(error, ERR_INVALID, "a layer has both attn_qkv.weight and attn_q, k or v");
+}
+
+enum err tensors_check(const struct gguf *gguf, const struct model_config *config,
+                       struct error *error) {
+    size_t count = 0;
+    enum err err = OK;
+    for (int i = 0; i < ROLE_ATTENTION_NORM && err == OK; i++)
+        err = check_role(gguf, config, (enum tensor_role)i, 0, &count, error);
+    for (uint32_t layer = 0; layer < config->layers && err == OK; layer++)
+        err = check_layer(gguf, config, layer, &count, error);
+    if (err == OK && count != gguf_tensor_count(gguf)) err = refuse_rest(gguf, config, error);
+    return err;
+}

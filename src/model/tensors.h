@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* tensors: which tensors a decoder has, what GGUF calls them and what shape each must have.
+ *
+ * One table says it all; checking and loading walk it. It reads no weights.
+ *
+ * Thread: any.  Memory: none.
+ * Invariant: after tensors_check, every tensor of the file is one of the table, with the shape the
+ * config says and a type kernels/ can read. */
+
+#include "model/config.h"
+
+enum tensor_role {
+    ROLE_EMBEDDING,
+    ROLE_OUTPUT_NORM,
+    ROLE_HEAD,
+    ROLE_ROPE_FACTORS,
+    /* From here on one for each layer. */
+    ROLE_ATTENTION_NORM,
+    ROLE_Q,
+    ROLE_K,
+    ROLE_V,
+    ROLE_QKV,
+    ROLE_Q_BIAS,
+    ROLE_K_BIAS,
+    ROLE_V_BIAS,
+    ROLE_Q_NORM,
+    ROLE_K_NORM,
+    ROLE_OUTPUT_PROJECTION,
+    ROLE_POST_ATTENTION_NORM,
+    ROLE_FFN_NORM,
+    ROLE_GATE,
+    ROLE_UP,
+    ROLE_DOWN,
+    ROLE_POST_FFN_NORM,
+    ROLE_COUNT,
+};
+
+struct tensor_name {
+    char text[64];
+};
+
+/* "blk.3.attn_q.weight"; `layer` is ignored for what there is only one of. */
+struct tensor_name tensor_name_of(enum tensor_role role, uint32_t layer);
+
+/* ERR_INVALID, naming the tensor, when one is missing, ill-shaped, of a type that cannot be used or
+ * not part of the architecture. */
+enum err tensors_check(const struct gguf *gguf, const struct model_config *config,
+                       struct error *error) MUST_CHECK;

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "model/weights.h"
+
+#include "model/tensors.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+
+/* What the helpers below share while one model is loaded. */
+struct loader {
+    const struct gguf *gguf;
+    const struct model_config *config;
+    const struct kernels *kernels;
+    struct pool *pool;
+    uint32_t *row_order; /* (heads · head_dim) of q; its start serves k as well */
+    struct weights *weights;
+    struct error *error;
+};
+
+/* A tensor that tensors_check has found, or NULL. */
+static const struct gguf_tensor *find(const struct loader *loader, uint32_t layer,
+                                      enum tensor_role role) {
+    struct tensor_name name = tensor_name_of(role, layer);
+    return gguf_tensor_find(loader->gguf, str_from(name.text));
+}
+
+/* ---- vectors ---- */
+
+/* Appends the elements of a vector to *at. */
+static enum err read_vector(const struct loader *loader, uint32_t layer, enum tensor_role role,
+                            float **at) {
+    const struct gguf_tensor *tensor = find(loader, layer, role);
+    assert(tensor);
+    quant_row_to_f32((enum tensor_type)tensor->type, tensor->at, (size_t)tensor->axes[0], *at);
+    for (uint64_t i = 0; i < tensor->axes[0]; i++)
+        if (!isfinite((*at)[i]))
+            return err_set(loader->error, ERR_INVALID,
+                           "tensor %.*s: element %llu is no finite number", STR_ARGS(tensor->name),
+                           (unsigned long long)i);
+    *at += tensor->axes[0];
+    return OK;
+}
+
+/* One vector or three joined, in a fresh allocation. NULL when the architecture has none. */
+static enum err load_vector(struct loader *loader, uint32_t layer, const enum tensor_role *roles,
+                            size_t role_count, float **ret_vector) {
+    size_t count = 0;
+    for (size_t i = 0; i < role_count; i++) {
+        const struct gguf_tensor *tensor = find(loader, layer, roles[i]);
+        if (!tensor) return OK;
+        count += (size_t)tensor->axes[0];
+    }
+    float *vector = calloc(count, sizeof *vector);
+    if (!vector)
+        return err_set(loader->error, ERR_LIMIT, "no memory for a vector of %zu weights", count);
+    *ret_vector = vector; /* weights_close frees it, whatever happens below */
+    loader->weights->bytes += count * sizeof *vector;
+    float *at = vector;
+    enum err err = OK;
+    for (size_t i = 0; i < role_count && err == OK; i++)
+        err = read_vector(loader, layer, roles[i], &at);
+    return err;
+}
+
+static enum err load_norm(struct loader *loader, uint32_t layer, enum tensor_role role,
+                          float **ret_norm) {
+    return load_vector(loader, layer, &role, 1, ret_norm);
+}
+
+/* ---- matrices ---- */
+
+struct pack_job {
+    struct matrix *matrix;
+    uint32_t tiles_each;
+};
+
+static void pack_task(void *context, uint32_t task, uint32_t worker) {
+    (void)worker;
+    struct pack_job *job = context;
+    uint32_t begin = task * job->tiles_each;
+    uint32_t end = begin + job->tiles_each;
+    if (end > job->matrix->tile_count) end = job->matrix->tile_count;
+    matrix_pack(job->matrix, begin, end);
+}
+
+static enum err pack(struct loader *loader, const struct matrix_part *parts, uint32_t part_count,
+                     uint32_t cols, struct matrix **ret_matrix) {
+    enum err err = matrix_open(ret_matrix, loader->kernels, parts, part_count, cols, loader->error);
+    if (err != OK) return err;
+    struct pack_job job = {.matrix = *ret_matrix, .tiles_each = 4};
+    uint32_t tasks = ((*ret_matrix)->tile_count + job.tiles_each - 1) / job.tiles_each;
+    pool_run(loader->pool, pack_task, &job, tasks);
+    loader->weights->bytes += (*ret_matrix)->bytes;
+    return OK;
+}
+
+static struct matrix_part part_of(const struct gguf_tensor *tensor) {
+    return (struct matrix_part){.type = (enum tensor_type)tensor->type,
+                                .blocks = tensor->at,
+                                .rows = (uint32_t)tensor->axes[1]};
+}
+
+static enum err load_matrix(struct loader *loader, uint32_t layer, const enum tensor_role *roles,
+                            uint32_t role_count, struct matrix **ret_matrix) {
+    struct matrix_part parts[3];
+    const struct gguf_tensor *tensors[3];
+    assert(role_count <= 3);
+    for (uint32_t i = 0; i < role_count; i++) {
+        tensors[i] = find(loader, layer, roles[i]);
+        assert(tensors[i]);
+        parts[i] = part_of(tensors[i]);
+        if (roles[i] == ROLE_Q || roles[i] == ROLE_K) parts[i].row_order = loader->row_order;
+    }
+    uint32_t cols = (uint32_t)tensors[0]->axes[0];
+    enum err err = pack(loader, parts, role_count, cols, ret_matrix);
+    for (uint32_t i = 0; i < role_count; i++) gguf_drop_pages(loader->gguf, tensors[i]);
+    return err;
+}
+
+/* attn_qkv.weight: one tensor with the rows of q, then k, then v. */
+static enum err load_fused_qkv(struct loader *loader, uint32_t layer, struct matrix **ret_matrix) {
+    const struct model_config *config = loader->config;
+    const struct gguf_tensor *tensor = find(loader, layer, ROLE_QKV);
+    uint32_t rows[3] = {config->heads * config->head_dim, config->kv_heads * config->head_dim,
+                        config->kv_heads * config->head_dim};
+    struct matrix_part parts[3];
+    const unsigned char *at = tensor->at;
+    for (int i = 0; i < 3; i++) {
+        parts[i] = part_of(tensor);
+        parts[i].blocks = at;
+        parts[i].rows = rows[i];
+        parts[i].row_order = i < 2 ? loader->row_order : NULL;
+        at += rows[i] * tensor->row_bytes;
+    }
+    enum err err = pack(loader, parts, 3, (uint32_t)tensor->axes[0], ret_matrix);
+    gguf_drop_pages(loader->gguf, tensor);
+    return err;
+}
+
+/* The converter to GGUF stored row (head, half, i) of an interleaved family as (head, i, half);
+ * row r of what we pack is file row row_order[r]. NULL when nothing was permuted. */
+static enum err make_row_order(struct loader *loader) {
+    const struct model_config *config = loader->config;
+    if (!config->architecture->rope_is_interleaved) return OK;
+    uint32_t half = config->head_dim / 2, rows = config->heads * config->head_dim;
+    loader->row_order = calloc(rows, sizeof *loader->row_order);
+    if (!loader->row_order)
+        return err_set(loader->error, ERR_LIMIT, "no memory for the order of %u rows", rows);
+    for (uint32_t row = 0; row < rows; row++) {
+        uint32_t head = row / config->head_dim, within = row % config->head_dim;
+        loader->row_order[row] = head * config->head_dim + 2 * (within % half) + within / half;
+    }
+    return OK;
+}
+
+static enum err load_layer(struct loader *loader, uint32_t layer) {
+    static const enum tensor_role qkv[] = {ROLE_Q, ROLE_K, ROLE_V};
+    static const enum tensor_role qkv_bias[] = {ROLE_Q_BIAS, ROLE_K_BIAS, ROLE_V_BIAS};
+    static const enum tensor_role output[] = {ROLE_OUTPUT_PROJECTION};
+    static const enum tensor_role gate_up[] = {ROLE_GATE, ROLE_UP};
+    static const enum tensor_role down[] = {ROLE_DOWN};
+    struct layer_weights *to = &loader->weights->layers[layer];
+    enum err err = find(loader, layer, ROLE_QKV) ? load_fused_qkv(loader, layer, &to->qkv)
+                                                 : load_matrix(loader, layer, qkv, 3, &to->qkv);
+    if (err == OK) err = load_vector(loader, layer, qkv_bias, 3, &to->qkv_bias);
+    if (err == OK) err = load_matrix(loader, layer, output, 1, &to->output);
+    if (err == OK) err = load_matrix(loader, layer, gate_up, 2, &to->gate_up);
+    if (err == OK) err = load_matrix(loader, layer, down, 1, &to->down);
+    if (err == OK) err = load_norm(loader, layer, ROLE_ATTENTION_NORM, &to->attention_norm);
+    if (err == OK) err = load_norm(loader, layer, ROLE_Q_NORM, &to->q_norm);
+    if (err == OK) err = load_norm(loader, layer, ROLE_K_NORM, &to->k_norm);
+    if (err == OK)
+        err = load_norm(loader, layer, ROLE_POST_ATTENTION_NORM, &to->post_attention_norm);
+    if (err == OK) err = load_norm(loader, layer, ROLE_FFN_NORM, &to->ffn_norm);
+    if (err == OK) err = load_norm(loader, layer, ROLE_POST_FFN_NORM, &to->post_ffn_norm);
+    return err;
+}
+
+static enum err load_all(struct loader *loader) {
+    struct weights *weights = loader->weights;
+    static const enum tensor_role embedding[] = {ROLE_EMBEDDING}, head[] = {ROLE_HEAD};
+    enum err err = make_row_order(loader);
+    if (err == OK) err = load_matrix(loader, 0, embedding, 1, &weights->embedding);
+    if (err != OK) return err;
+    weights->head = weights->embedding;
+    if (find(loader, 0, ROLE_HEAD)) {
+        weights->head = NULL;
+        err = load_matrix(loader, 0, head, 1, &weights->head);
+    }
+    if (err == OK) err = load_norm(loader, 0, ROLE_OUTPUT_NORM, &weights->output_norm);
+    for (uint32_t i = 0; i < weights->layer_count && err == OK; i++) err = load_layer(loader, i);
+    return err;
+}
+
+/* Which type holds most parameters: what people call the quantisation of the file. */
+static void count_parameters(const struct gguf *gguf, struct weights *weights) {
+    uint64_t by_type[64] = {0};
+    for (size_t i = 0; i < gguf_tensor_count(gguf); i++) {
+        const struct gguf_tensor *tensor = gguf_tensor_at(gguf, i);
+        uint64_t elements = 1;
+        for (uint32_t axis = 0; axis < tensor->axis_count; axis++) elements *= tensor->axes[axis];
+        weights->parameters += elements;
+        assert(tensor->type < 64);
+        by_type[tensor->type] += elements;
+        if (by_type[tensor->type] > by_type[weights->type])
+            weights->type = (enum tensor_type)tensor->type;
+    }
+}
+
+enum err weights_check(const struct gguf *gguf, const struct model_config *config,
+                       struct error *error) {
+    return tensors_check(gguf, config, error);
+}
+
+enum err weights_open(struct weights **ret_weights, const struct gguf *gguf,
+                      const struct model_config *config, const struct kernels *kernels,
+                      struct pool *pool, struct error *error) {
+    enum err err = weights_check(gguf, config, error);
+    if (err != OK) return err;
+    struct weights *weights = calloc(1, sizeof *weights);
+    if (!weights) abort();
+    weights->layer_count = config->layers;
+    weights->layers = calloc(config->layers, sizeof *weights->layers);
+    if (!weights->layers) abort();
+    struct loader loader = {.gguf = gguf,
+                            .config = config,
+                            .kernels = kernels,
+                            .pool = pool,
+                            .weights = weights,
+                            .error = error};
+    count_parameters(gguf, weights);
+    err = load_all(&loader);
+    free(loader.row_order);
+    if (err != OK) {
+        weights_close(weights);
+        return err;
+    }
+    *ret_weights = weights;
+    return OK;
+}
+
+static void close_layer(struct layer_weights *layer) {
+    matrix_close(layer->qkv);
+    matrix_close(layer->output);
+    matrix_close(layer->gate_up);
+    matrix_close(layer->down);
+    free(layer->attention_norm);
+    free(layer->q_norm);
+    free(layer->k_norm);
+    free(layer->qkv_bias);
+    free(layer->post_attention_norm);
+    free(layer->ffn_norm);
+    free(layer->post_ffn_norm);
+}
+
+void weights_close(struct weights *weights) {
+    if (!weights) return;
+    for (uint32_t i = 0; i < weights->layer_count; i++) close_layer(&weights->layers[i]);
+    free(weights->layers);
+    if (weights->head != weights->embedding) matrix_close(weights->head);
+    matrix_close(weights->embedding);
+    free(weights->output_norm);
+    free(weights);
+}

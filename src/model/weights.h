@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* weights: the tensors of one decoder, checked by name and shape and packed for a table of kernels.
+ *
+ * Matrices that read the same activations are fused (q|k|v, gate|up); the rows of q and k that the
+ * llama converter permuted are put back, so that the forward program rotates halves for every
+ * family. A tensor the architecture does not have is refused: a model that is only nearly known
+ * would run wrongly.
+ *
+ * Thread: opened by one, which spreads packing over a pool; read-only afterwards.
+ * Memory: owns packed copies of everything; the gguf may be closed after weights_open.
+ * Invariant: every matrix and vector has the shape that the config says. */
+
+#include "kernels/kernels.h"
+#include "kernels/pool.h"
+#include "model/config.h"
+
+struct layer_weights {
+    float *attention_norm;      /* (width) */
+    float *q_norm;              /* (head_dim) or NULL */
+    float *k_norm;              /* (head_dim) or NULL */
+    struct matrix *qkv;         /* (q | k | v, width): (heads + 2 kv_heads) · head_dim outputs */
+    float *qkv_bias;            /* (q | k | v) or NULL */
+    struct matrix *output;      /* (width, heads · head_dim) */
+    float *post_attention_norm; /* (width) or NULL */
+    float *ffn_norm;            /* (width) */
+    struct matrix *gate_up;     /* (gate | up: 2 ffn, width) */
+    struct matrix *down;        /* (width, ffn) */
+    float *post_ffn_norm;       /* (width) or NULL */
+};
+
+struct weights {
+    uint32_t layer_count;
+    struct layer_weights *layers; /* (layer_count) */
+    struct matrix *embedding;     /* (vocab_rows, width) */
+    struct matrix *head;          /* (vocab_rows, width); the embedding itself when tied */
+    float *output_norm;           /* (width) */
+    size_t bytes;                 /* of all of it */
+    uint64_t parameters;          /* elements of all tensors in the file */
+    enum tensor_type type;        /* the one that holds most of them */
+};
+
+/* Checks that exactly the tensors of the architecture are there, with the shapes the config says
+ * and types that kernels/ knows. Reads no weights. ERR_INVALID names the tensor. */
+enum err weights_check(const struct gguf *gguf, const struct model_config *config,
+                       struct error *error) MUST_CHECK;
+/* Checks, then packs. ERR_INVALID as above or for a norm or bias that is no finite number,
+ * ERR_LIMIT when there is no memory. */
+enum err weights_open(struct weights **ret_weights, const struct gguf *gguf,
+                      const struct model_config *config, const struct kernels *kernels,
+                      struct pool *pool, struct error *error) MUST_CHECK;
+void weights_close(struct weights *weights); /* NULL is allowed */

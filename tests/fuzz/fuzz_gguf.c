@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* A model file from a stranger: the container, the vocabulary, the config, the set of tensors, and,
+ * for what passes all that, packing the weights and one step over two tokens.
+ *
+ * The mutator spends its mutations on the descriptions, not on the weights behind them, and puts
+ * the magic and a version back. */
+
+#include "model/forward.h"
+#include "model/vocab.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DESCRIPTION_BYTES ((size_t)2100) /* of a model of the corpus */
+
+size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t max_size);
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsigned int seed);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+#define RUN_BYTES_MAX ((size_t)64 * 1024) /* larger files are checked but not run */
+
+/* Mutates the first `head` bytes and keeps what follows them. */
+static size_t mutate_head(uint8_t *data, size_t size, size_t head, size_t max_size) {
+    size_t tail = size - head;
+    uint8_t *kept = malloc(tail);
+    if (!kept) abort();
+    memcpy(kept, data + head, tail);
+    head = LLVMFuzzerMutate(data, head, max_size - tail);
+    memcpy(data + head, kept, tail);
+    free(kept);
+    return head + tail;
+}
+
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsigned int seed) {
+    if (size > DESCRIPTION_BYTES && size <= max_size && seed % 8 != 0)
+        size = mutate_head(data, size, DESCRIPTION_BYTES, max_size);
+    else
+        size = LLVMFuzzerMutate(data, size, max_size);
+    if (size < 24 || seed % 64 == 0) return size;
+    memcpy(data, "GGUF\3\0\0\0", 8);
+    if (seed % 16 == 1) data[4] = 2;
+    /* Counts that the file could hold: high bytes are almost never of use. */
+    memset(data + 10, 0, 6);
+    memset(data + 18, 0, 6);
+    return size;
+}
+
+static void run(const struct gguf *gguf, const struct model_config *config) {
+    struct error error = {0};
+    struct pool *pool;
+    struct weights *weights;
+    struct forward *forward;
+    const struct kernels *kernels = kernels_choose("ref");
+    if (pool_open(&pool, 1, &error) != OK) abort();
+    if (weights_open(&weights, gguf, config, kernels, pool, &error) == OK) {
+        struct forward_options options = {.config = config,
+                                          .weights = weights,
+                                          .kernels = kernels,
+                                          .pool = pool,
+                                          .rows_max = 2,
+                                          .logit_rows_max = 1,
+                                          .block_count = 1};
+        if (forward_open(&forward, &options, &error) != OK) abort();
+        static const uint32_t block = 0, positions[2] = {0, 1}, last = 1;
+        int32_t tokens[2] = {0, (int32_t)config->token_count - 1};
+        struct step_sequence sequence = {.row_count = 2, .block_count = 1, .blocks = &block};
+        forward_run(forward,
+                    &(struct step){.row_count = 2,
+                                   .sequence_count = 1,
+                                   .tokens = tokens,
+                                   .positions = positions,
+                                   .sequences = &sequence},
+                    &last, 1);
+        (void)forward_logits(forward, 0, 1);
+        forward_close(forward);
+        weights_close(weights);
+    }
+    pool_close(pool);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    uint8_t *copy = malloc(size > 0 ? size : 1);
+    if (!copy) abort();
+    if (size > 0) memcpy(copy, data, size);
+    struct gguf *gguf;
+    struct gguf_vocab vocab;
+    struct model_config config;
+    struct error error = {0};
+    enum err err = gguf_open_bytes(&gguf, copy, size, &error);
+    if (err == OK) {
+        err = vocab_init(&vocab, gguf, &error);
+        if (err == OK) {
+            err = config_init(&config, gguf, vocab.token_count, &error);
+            if (err == OK) err = weights_check(gguf, &config, &error);
+            if (err == OK && size <= RUN_BYTES_MAX) run(gguf, &config);
+            vocab_release(&vocab);
+        }
+        gguf_close(gguf);
+    }
+    /* A refusal is one sentence. */
+    assert(err == OK || (error.text[0] != '\0' && !strchr(error.text, '\n')));
+    free(copy);
+    return 0;
+}

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/rng.h"
+#include "step_runner.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#define SEQUENCES 8u
+#define TOKENS_MAX 140u
+
+static const uint32_t lengths[SEQUENCES] = {1, 15, 16, 17, 33, 64, 65, 140};
+/* One model of each kind of weights, and the one with windows and two ropes. */
+static const char *const files[] = {"llama3/model-bf16.gguf", "llama3/model-q8_0.gguf",
+                                    "gemma3/model-q8_0.gguf", "qwen3/model-bf16.gguf"};
+
+static bool find_file(const char *file, char path[512]) {
+    const char *shared = getenv("QUERN_SHARED");
+    snprintf(path, 512, "%s/tiny/%s", shared ? shared : "shared", file);
+    return access(path, R_OK) == 0;
+}
+
+static void make_tokens(int32_t tokens[SEQUENCES][TOKENS_MAX], uint32_t vocab) {
+    struct rng rng = {.state = 11};
+    for (uint32_t i = 0; i < SEQUENCES; i++)
+        for (uint32_t j = 0; j < TOKENS_MAX; j++) tokens[i][j] = (int32_t)rng_below(&rng, vocab);
+}
+
+static struct runner_sequence sequence_of(int32_t tokens[SEQUENCES][TOKENS_MAX], uint32_t index,
+                                          uint32_t chunk) {
+    struct runner_sequence sequence = {
+        .tokens = tokens[index], .count = lengths[index], .chunk = chunk};
+    /* Blocks 5, 16, 27, …: neither neighbours nor in order. 96 blocks, 9 for each sequence. */
+    for (uint32_t i = 0; i < 9; i++) sequence.blocks[i] = (index * 9 + i) * 11 % 96;
+    return sequence;
+}
+
+/* Every sequence alone, in one piece. */
+static void run_alone(struct rig *rig, int32_t tokens[SEQUENCES][TOKENS_MAX],
+                      float *ret_logits[SEQUENCES]) {
+    for (uint32_t i = 0; i < SEQUENCES; i++) {
+        struct runner_sequence sequence = sequence_of(tokens, i, TOKENS_MAX);
+        run_sequences(rig, &sequence, 1);
+        ret_logits[i] = sequence.logits;
+    }
+}
+
+/* Every position that has logits: all from `cached` on, or the last of each piece. */
+static void assert_same(const struct rig *rig, const struct runner_sequence *sequence,
+                        const float *alone) {
+    size_t vocab = rig->config.vocab_rows;
+    for (uint32_t i = sequence->cached; i < sequence->count; i++) {
+        bool ends_a_piece = (i + 1) % sequence->chunk == 0 || i + 1 == sequence->count;
+        if (sequence->last_only && !ends_a_piece) continue;
+        assert_memory_equal(sequence->logits + i * vocab, alone + i * vocab, vocab * sizeof(float));
+    }
+}
+
+/* All at once, in pieces of `chunk` rows (0: each its own), starting at different steps. */
+static void check_mixed(struct rig *rig, int32_t tokens[SEQUENCES][TOKENS_MAX],
+                        float *const alone[SEQUENCES], uint32_t chunk) {
+    static const uint32_t own_chunks[SEQUENCES] = {1, 4, 7, 16, 5, 64, 1, 31};
+    struct runner_sequence sequences[SEQUENCES];
+    for (uint32_t i = 0; i < SEQUENCES; i++) {
+        sequences[i] = sequence_of(tokens, i, chunk ? chunk : own_chunks[i]);
+        sequences[i].start = chunk ? i % 3 : 0;
+        sequences[i].last_only = chunk > 0;
+    }
+    run_sequences(rig, sequences, SEQUENCES);
+    for (uint32_t i = 0; i < SEQUENCES; i++) {
+        assert_same(rig, &sequences[i], alone[i]);
+        free(sequences[i].logits);
+    }
+}
+
+/* A second sequence with the same first 48 tokens takes the first one's blocks for them, in the
+ * very step that writes them, whichever stands first in the list. */
+static void check_shared(struct rig *rig, int32_t tokens[SEQUENCES][TOKENS_MAX]) {
+    int32_t fork[100];
+    for (int i = 0; i < 100; i++) fork[i] = i < 48 ? tokens[7][i] : tokens[6][i];
+    struct runner_sequence alone = sequence_of(tokens, 6, TOKENS_MAX);
+    alone.tokens = fork;
+    alone.count = 100;
+    run_sequences(rig, &alone, 1);
+    struct runner_sequence pair[2] = {sequence_of(tokens, 5, TOKENS_MAX),
+                                      sequence_of(tokens, 7, TOKENS_MAX)};
+    pair[0].tokens = fork;
+    pair[0].count = 100;
+    pair[0].cached = 48;
+    memcpy(pair[0].blocks, pair[1].blocks, 3 * sizeof(uint32_t));
+    run_sequences(rig, pair, 2);
+    assert_same(rig, &pair[0], alone.logits);
+    free(alone.logits);
+    free(pair[0].logits);
+    free(pair[1].logits);
+}
+
+static void free_all(float *logits[SEQUENCES]) {
+    for (uint32_t i = 0; i < SEQUENCES; i++) free(logits[i]);
+}
+
+static void check_file(const char *path, const struct kernels *kernels) {
+    static int32_t tokens[SEQUENCES][TOKENS_MAX];
+    struct error error = {0};
+    struct rig rig;
+    float *alone[SEQUENCES], *other[SEQUENCES];
+    assert_int_equal(rig_open(&rig, path, kernels, 1, &error), OK);
+    make_tokens(tokens, rig.config.token_count);
+    run_alone(&rig, tokens, alone);
+    check_mixed(&rig, tokens, alone, 0);
+    check_mixed(&rig, tokens, alone, 13);
+    check_shared(&rig, tokens);
+    rig_close(&rig);
+    for (uint32_t threads = 2; threads <= 3; threads++) {
+        assert_int_equal(rig_open(&rig, path, kernels, threads, &error), OK);
+        if (threads == 2) {
+            run_alone(&rig, tokens, other);
+            size_t row_bytes = rig.config.vocab_rows * sizeof(float);
+            for (uint32_t i = 0; i < SEQUENCES; i++)
+                assert_memory_equal(alone[i], other[i], lengths[i] * row_bytes);
+            free_all(other);
+        }
+        check_mixed(&rig, tokens, alone, 0);
+        rig_close(&rig);
+    }
+    free_all(alone);
+}
+
+static void logits_do_not_depend_on_company_cutting_threads_or_sharing(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        char path[512];
+        if (!find_file(files[i], path)) {
+            print_message("# skipped: %s is not there\n", path);
+            skip();
+        }
+        for (size_t j = 0; kernels_at(j); j++) check_file(path, kernels_at(j));
+    }
+}
+
+/* Without this, the test above could pass with logits that are all the same. */
+static void logits_depend_on_every_earlier_token(void **state) {
+    (void)state;
+    char path[512];
+    if (!find_file(files[0], path)) skip();
+    static int32_t tokens[SEQUENCES][TOKENS_MAX];
+    struct error error = {0};
+    struct rig rig;
+    assert_int_equal(rig_open(&rig, path, kernels_choose("ref"), 1, &error), OK);
+    make_tokens(tokens, rig.config.token_count);
+    struct runner_sequence one = sequence_of(tokens, 4, TOKENS_MAX), two = one;
+    run_sequences(&rig, &one, 1);
+    tokens[4][0] = (tokens[4][0] + 1) % (int32_t)rig.config.token_count;
+    run_sequences(&rig, &two, 1);
+    size_t vocab = rig.config.vocab_rows;
+    for (uint32_t i = 0; i < one.count; i++)
+        assert_memory_not_equal(one.logits + i * vocab, two.logits + i * vocab,
+                                vocab * sizeof(float));
+    free(one.logits);
+    free(two.logits);
+    rig_close(&rig);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(logits_do_not_depend_on_company_cutting_threads_or_sharing),
+        cmocka_unit_test(logits_depend_on_every_earlier_token),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
