@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "api/api_internal.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define FILE_BYTES_MAX ((uint64_t)2 << 30)
+#define MULTIPART_ROOM_BYTES ((uint64_t)1 << 20) /* for part headers and small fields */
+
+/* Who may use what, in one place. */
+const struct http_route api_routes[] = {
+    {"GET", "/health", HTTP_SCOPE_OPEN, health_live, NULL, "getHealth"},
+    {"GET", "/ping", HTTP_SCOPE_OPEN, health_live, NULL, "getPing"},
+    {"GET", "/ready", HTTP_SCOPE_OPEN, health_ready, NULL, "getReady"},
+    {"GET", "/version", HTTP_SCOPE_OPEN, health_version, NULL, "getVersion"},
+    {"GET", "/metrics", HTTP_SCOPE_KEY, health_metrics, NULL, "getMetrics"},
+    {"GET", "/v1/files", HTTP_SCOPE_KEY, files_list, NULL, "listFiles"},
+    {"POST", "/v1/files", HTTP_SCOPE_KEY, files_create, &files_upload, "createFile"},
+    {"GET", "/v1/files/{id}", HTTP_SCOPE_KEY, files_get, NULL, "retrieveFile"},
+    {"DELETE", "/v1/files/{id}", HTTP_SCOPE_KEY, files_delete, NULL, "deleteFile"},
+    {"GET", "/v1/files/{id}/content", HTTP_SCOPE_KEY, files_content, NULL, "downloadFile"},
+    {"POST", "/v1/batches", HTTP_SCOPE_KEY, batches_create, NULL, "createBatch"},
+    {"GET", "/v1/batches", HTTP_SCOPE_KEY, batches_list, NULL, "listBatches"},
+    {"GET", "/v1/batches/{id}", HTTP_SCOPE_KEY, batches_get, NULL, "retrieveBatch"},
+    {"POST", "/v1/batches/{id}/cancel", HTTP_SCOPE_KEY, batches_cancel, NULL, "cancelBatch"},
+    {"POST", "/v1/chat/completions", HTTP_SCOPE_KEY, inference_chat, NULL, "createChatCompletion"},
+    {"POST", "/v1/completions", HTTP_SCOPE_KEY, inference_completions, NULL, "createCompletion"},
+    {"POST", "/v1/embeddings", HTTP_SCOPE_KEY, inference_unsupported, NULL, "createEmbedding"},
+    {"POST", "/v1/score", HTTP_SCOPE_KEY, inference_unsupported, NULL, "createScore"},
+    {"POST", "/v1/responses", HTTP_SCOPE_KEY, inference_unsupported, NULL, "createResponse"},
+    {"POST", "/v1/uploads", HTTP_SCOPE_KEY, inference_unsupported, NULL, "createUpload"},
+    {"GET", "/v1/models", HTTP_SCOPE_KEY, models_list, NULL, "listModels"},
+    {"GET", "/v1/models/{model...}", HTTP_SCOPE_KEY, models_get, NULL, "retrieveModel"},
+};
+const size_t api_route_count = sizeof api_routes / sizeof *api_routes;
+
+/* --- what handlers share --- */
+
+bool api_refuses_new_work(struct api *api, struct http_request *request) {
+    if (!atomic_load(&api->draining)) return false;
+    api_fail(request,
+             &(struct api_error){503, "The server is draining; try again later", NULL, NULL});
+    return true;
+}
+
+void api_answer_json(struct http_request *request, struct buf *buf) {
+    http_answer(request, &(struct http_answer){.status = 200, .body = buf_str(buf)});
+    buf_release(buf);
+}
+
+bool api_read_object(struct http_request *request, json_t **ret_body) {
+    struct error error;
+    json_t *body = NULL;
+    if (json_read(&body, http_request_body(request), &error) != OK) {
+        api_fail_param(request, NULL, NULL, "The request body is not valid JSON: %s", error.text);
+        return false;
+    }
+    if (!json_is_object(body)) {
+        json_decref(body);
+        api_fail_param(request, NULL, NULL, "The request body must be a JSON object");
+        return false;
+    }
+    *ret_body = body;
+    return true;
+}
+
+bool api_read_limit(struct http_request *request, size_t otherwise, size_t most,
+                    size_t *ret_limit) {
+    struct str text = http_request_query(request, "limit");
+    int64_t limit;
+    *ret_limit = otherwise;
+    if (!text.at) return true;
+    if (!str_to_i64(text, &limit)) {
+        api_fail_param(request, "invalid_type", "limit",
+                       "Invalid type for 'limit': expected an integer, got '%.100s'.",
+                       api_text(request, text));
+        return false;
+    }
+    if (limit >= 1 && (uint64_t)limit <= most) {
+        *ret_limit = (size_t)limit;
+        return true;
+    }
+    api_fail_param(request, limit < 1 ? "integer_below_min_value" : "integer_above_max_value",
+                   "limit", "Invalid 'limit': expected a value from 1 to %zu, got %.20s.", most,
+                   api_text(request, text));
+    return false;
+}
+
+const char *api_text(struct http_request *request, struct str text) {
+    struct str copy = arena_copy(http_request_arena(request), text);
+    return copy.at ? copy.at : "";
+}
+
+/* --- opening and closing --- */
+
+static void request_done(void *context, const struct http_done *done) {
+    struct api *api = context;
+    metrics_count_http(&api->metrics, done);
+    const char *operation =
+        done->route_index < api_route_count ? api_routes[done->route_index].operation : "none";
+    enum log_level level = done->status >= 500 && done->status != 503 ? LOG_WARN : LOG_DEBUG;
+    log_write(level, "request=%s method=%s operation=%s status=%d ms=%lld bytes=%llu",
+              done->request_id, done->method, operation, done->status,
+              (long long)(done->duration_ns / 1000000), (unsigned long long)done->body_bytes);
+}
+
+enum err api_open(struct api **ret_api, const struct api_options *options, uint16_t *ret_port,
+                  struct error *error) {
+    struct api *api = calloc(1, sizeof *api);
+    if (!api) abort();
+    api->options = *options;
+    api->started_unix_s = clock_unix_s();
+    if (!api->options.file_bytes_max) api->options.file_bytes_max = FILE_BYTES_MAX;
+    if (!api->options.rules.lines_max) api->options.rules = batch_rules_default();
+    pthread_mutex_init(&api->lock, NULL);
+    struct http_options http = {
+        .host = options->host,
+        .port = options->port,
+        .routes = api_routes,
+        .route_count = api_route_count,
+        .keys = {options->key_digests, options->key_count},
+        .context = api,
+        .done = request_done,
+        .connections_max = options->connections_max,
+        .worker_threads = options->worker_threads,
+        .body_bytes_max = API_BODY_BYTES_MAX,
+        .upload_bytes_max = api->options.file_bytes_max + MULTIPART_ROOM_BYTES,
+    };
+    enum err err = http_open(&api->server, &http, ret_port, error);
+    if (err == OK) err = http_start(api->server, error);
+    if (err != OK) {
+        http_close(api->server);
+        pthread_mutex_destroy(&api->lock);
+        free(api);
+        return err;
+    }
+    *ret_api = api;
+    return OK;
+}
+
+void api_drain(struct api *api) {
+    atomic_store(&api->draining, true);
+}
+
+static bool is_running(struct api *api) {
+    pthread_mutex_lock(&api->lock);
+    bool running = api->running != NULL;
+    pthread_mutex_unlock(&api->lock);
+    return running;
+}
+
+void api_close(struct api *api, int64_t deadline_ms) {
+    if (!api) return;
+    api_drain(api);
+    http_stop_listening(api->server);
+    int64_t until_ns = clock_monotonic_ns() + deadline_ms * 1000000;
+    while (is_running(api) && clock_monotonic_ns() < until_ns) clock_sleep_ms(10);
+    inference_cancel_all(api);
+    http_close(api->server);
+    pthread_mutex_destroy(&api->lock);
+    free(api);
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* api: the OpenAI routes over store and runner: files, batches, chat completions, completions,
+ * models, health and metrics. Shapes, limits and wording follow the wire contract.
+ *
+ * What needs the model to be checked (ranges of sampling fields, templates, schemas) is checked by
+ * the engine, whose status and body are passed on as they are.
+ *
+ * Thread: open, drain and close belong to one thread; handlers run on http's worker threads,
+ * answers of the runner on its own.  Memory: borrows store, runner and all texts of the options. */
+
+#include "batch/batch.h"
+#include "http/http.h"
+#include "runner/runner.h"
+
+struct api;
+
+/* Another name under which a served model is listed and can be asked for. */
+struct api_alias {
+    const char *name;
+    const char *model;
+};
+
+/* Zero means the default behind it, except where a comment says otherwise. */
+struct api_options {
+    const char *host;                                 /* "127.0.0.1" */
+    uint16_t port;                                    /* 0: any free one */
+    struct store *store;                              /* must be given */
+    struct runner *runner;                            /* must be given */
+    struct batch_rules rules;                         /* lines_max 0: batch_rules_default */
+    const unsigned char (*key_digests)[SHA256_BYTES]; /* SHA-256 of each key */
+    size_t key_count;                                 /* 0: no key is asked for */
+    const struct api_alias *aliases;
+    size_t alias_count;
+    uint64_t file_bytes_max; /* 2 GiB */
+    uint32_t connections_max;
+    uint32_t worker_threads;
+};
+
+enum err api_open(struct api **ret_api, const struct api_options *options, uint16_t *ret_port,
+                  struct error *error) MUST_CHECK;
+/* Refuses new work with 503 from now on; reading and health go on, and so does what runs. */
+void api_drain(struct api *api);
+/* Stops listening, waits up to `deadline_ms` for requests that run, cancels the rest, closes. The
+ * runner must still be open. NULL is allowed. */
+void api_close(struct api *api, int64_t deadline_ms);

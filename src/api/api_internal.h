@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* api_internal: what the handlers of api/ share. For this folder only.
+ *
+ * Thread: `options` is read-only after api_open, the rest is atomic. */
+
+#include "api/api.h"
+#include "api/errors.h"
+#include "api/metrics.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#define API_BODY_BYTES_MAX ((uint64_t)32 << 20)
+
+struct inference;
+
+struct api {
+    struct api_options options;
+    struct http_server *server;
+    atomic_bool draining;
+    int64_t started_unix_s;
+    struct metrics metrics;
+    pthread_mutex_t lock;      /* guards running */
+    struct inference *running; /* requests with the runner, for api_close */
+};
+
+/* The table of all routes; default deny. */
+extern const struct http_route api_routes[];
+extern const size_t api_route_count;
+
+/* True, and answered with 503, when new work is refused. */
+bool api_refuses_new_work(struct api *api, struct http_request *request);
+
+/* Answers 200 with what `buf` holds, and releases it. */
+void api_answer_json(struct http_request *request, struct buf *buf);
+
+/* The body as a JSON object; false, and answered with 400, when it is not one. The caller owns
+ * *ret_body. */
+bool api_read_object(struct http_request *request, json_t **ret_body);
+
+/* The query's `limit`; false, and answered with 400, when it is outside 1..`most`. */
+bool api_read_limit(struct http_request *request, size_t otherwise, size_t most, size_t *ret_limit);
+
+/* The text of a str as a C string in the request's memory; "" when it does not fit. */
+const char *api_text(struct http_request *request, struct str text);
+
+/* files.c */
+void files_list(void *context, struct http_request *request);
+void files_get(void *context, struct http_request *request);
+void files_content(void *context, struct http_request *request);
+void files_delete(void *context, struct http_request *request);
+void files_write_json(struct buf *buf, const struct store_file *file);
+/* upload.c */
+extern const struct http_upload files_upload;
+void files_create(void *context, struct http_request *request);
+/* batches.c */
+void batches_create(void *context, struct http_request *request);
+void batches_list(void *context, struct http_request *request);
+void batches_get(void *context, struct http_request *request);
+void batches_cancel(void *context, struct http_request *request);
+/* inference.c */
+void inference_chat(void *context, struct http_request *request);
+void inference_completions(void *context, struct http_request *request);
+void inference_unsupported(void *context, struct http_request *request);
+void inference_cancel_all(struct api *api);
+/* models.c */
+void models_list(void *context, struct http_request *request);
+void models_get(void *context, struct http_request *request);
+/* health.c */
+void health_live(void *context, struct http_request *request);
+void health_ready(void *context, struct http_request *request);
+void health_version(void *context, struct http_request *request);
+void health_metrics(void *context, struct http_request *request);

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "api/api_internal.h"
+
+#include "base/clock.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define LIST_DEFAULT 20
+#define LIST_MAX 100
+
+static void answer_batch(struct http_request *request, struct store_batch *batch) {
+    struct buf body;
+    buf_init(&body, SIZE_MAX / 2);
+    batch_write_json(&body, batch);
+    store_batch_release(batch);
+    api_answer_json(request, &body);
+}
+
+static void fail(struct http_request *request, enum err err, struct error *error) {
+    if (err == ERR_NOT_FOUND)
+        err_set(error, err, "No batch found with id '%s'.",
+                api_text(request, http_request_param(request, 0)));
+    api_fail_err(request, err, error, NULL);
+}
+
+/* The Idempotency-Key header goes where the body's field would. */
+static bool read_key(struct http_request *request, struct batch_parameters *parameters) {
+    struct str key = http_request_header(request, "idempotency-key");
+    if (key.bytes == 0) return true;
+    if (key.bytes >= sizeof parameters->idempotency_key) {
+        api_fail_param(request, "string_above_max_length", "Idempotency-Key",
+                       "The Idempotency-Key header is longer than %zu bytes.",
+                       sizeof parameters->idempotency_key - 1);
+        return false;
+    }
+    memcpy(parameters->idempotency_key, key.at, key.bytes);
+    parameters->idempotency_key[key.bytes] = '\0';
+    return true;
+}
+
+static void create(struct api *api, struct http_request *request,
+                   const struct batch_parameters *parameters) {
+    struct store_batch batch;
+    struct error error;
+    bool existing = false;
+    enum err err =
+        batch_create(api->options.store, parameters, clock_unix_s(), &batch, &existing, &error);
+    if (err != OK) {
+        api_fail_err(request, err, &error, NULL);
+        return;
+    }
+    /* The batch is stored: nothing from here on may answer with an error, or a client that tries
+     * again would make a second one. */
+    if (existing)
+        runner_batch_overlay(api->options.runner, &batch);
+    else
+        runner_kick(api->options.runner, batch.id);
+    answer_batch(request, &batch);
+}
+
+void batches_create(void *context, struct http_request *request) {
+    struct api *api = context;
+    struct batch_parameters parameters;
+    struct batch_refusal refusal;
+    json_t *body;
+    if (api_refuses_new_work(api, request) || !api_read_object(request, &body)) return;
+    if (!batch_parameters_read(&parameters, body, &api->options.rules, &refusal)) {
+        api_fail(request,
+                 &(struct api_error){400, refusal.message, refusal.param[0] ? refusal.param : NULL,
+                                     refusal.code[0] ? refusal.code : NULL});
+    } else {
+        if (read_key(request, &parameters)) create(api, request, &parameters);
+        batch_parameters_release(&parameters);
+    }
+    json_decref(body);
+}
+
+static void write_id(struct buf *buf, const char *key, const struct store_batch *batch) {
+    buf_printf(buf, ",\"%s\":", key);
+    if (batch)
+        json_write_string(buf, str_from(batch->id));
+    else
+        buf_add_text(buf, "null");
+}
+
+void batches_list(void *context, struct http_request *request) {
+    struct api *api = context;
+    struct str after = http_request_query(request, "after");
+    struct error error;
+    size_t limit, count = 0;
+    bool has_more = false;
+    if (!api_read_limit(request, LIST_DEFAULT, LIST_MAX, &limit)) return;
+    struct store_batch *batches = calloc(limit, sizeof *batches);
+    if (!batches) abort();
+    enum err err =
+        store_batch_list(api->options.store, after, limit, batches, &count, &has_more, &error);
+    if (err == OK) {
+        struct buf body;
+        buf_init(&body, SIZE_MAX / 2);
+        buf_add_text(&body, "{\"object\":\"list\",\"data\":[");
+        for (size_t i = 0; i < count; i++) {
+            if (i > 0) buf_add_byte(&body, ',');
+            runner_batch_overlay(api->options.runner, &batches[i]);
+            batch_write_json(&body, &batches[i]);
+        }
+        buf_add_byte(&body, ']');
+        write_id(&body, "first_id", count ? &batches[0] : NULL);
+        write_id(&body, "last_id", count ? &batches[count - 1] : NULL);
+        buf_printf(&body, ",\"has_more\":%s}", has_more ? "true" : "false");
+        for (size_t i = 0; i < count; i++) store_batch_release(&batches[i]);
+        api_answer_json(request, &body);
+    } else if (err == ERR_INVALID) {
+        api_fail_param(request, "invalid_value", "after",
+                       "Invalid value for 'after': no batch found with id '%s'.",
+                       api_text(request, after));
+    } else {
+        api_fail_err(request, err, &error, NULL);
+    }
+    free(batches);
+}
+
+void batches_get(void *context, struct http_request *request) {
+    struct api *api = context;
+    struct store_batch batch;
+    struct error error;
+    enum err err =
+        runner_batch_get(api->options.runner, http_request_param(request, 0), &batch, &error);
+    if (err == OK)
+        answer_batch(request, &batch);
+    else
+        fail(request, err, &error);
+}
+
+/* The clients send this with a Content-Type of JSON and no body: the body is not looked at. */
+void batches_cancel(void *context, struct http_request *request) {
+    struct api *api = context;
+    struct store_batch batch;
+    struct error error;
+    enum err err =
+        runner_batch_cancel(api->options.runner, http_request_param(request, 0), &batch, &error);
+    if (err == OK)
+        answer_batch(request, &batch);
+    else
+        fail(request, err, &error);
+}

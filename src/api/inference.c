@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "api/api_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Chat completions and completions for single clients: the request goes to the runner as it is, the
+ * client waits for the result, or reads the deltas as they come. */
+
+/* One request with the runner. Held by the HTTP request until that is over, and by the handler
+ * while it submits. */
+struct inference {
+    struct api *api;
+    struct http_request *request;
+    struct inference *next, *previous; /* in api->running, from submission to result */
+    enum endpoint endpoint;
+    bool stream;
+    bool streaming; /* the event stream has begun; runner's threads, one after the other */
+    atomic_bool cancelled;
+    atomic_bool submitted; /* runner_id is there */
+    uint64_t runner_id;
+    atomic_uint holds;
+};
+
+static void inference_drop(void *context) {
+    struct inference *inference = context;
+    if (atomic_fetch_sub(&inference->holds, 1) == 1) free(inference);
+}
+
+/* From any thread. Either this or the submission sees what the other has set. */
+static void cancel(void *context) {
+    struct inference *inference = context;
+    atomic_store(&inference->cancelled, true);
+    if (atomic_load(&inference->submitted))
+        runner_request_cancel(inference->api->options.runner, inference->runner_id);
+}
+
+static void list_add(struct inference *inference) {
+    struct api *api = inference->api;
+    pthread_mutex_lock(&api->lock);
+    inference->next = api->running;
+    if (inference->next) inference->next->previous = inference;
+    api->running = inference;
+    pthread_mutex_unlock(&api->lock);
+}
+
+static void list_remove(struct inference *inference) {
+    struct api *api = inference->api;
+    pthread_mutex_lock(&api->lock);
+    if (inference->previous)
+        inference->previous->next = inference->next;
+    else
+        api->running = inference->next;
+    if (inference->next) inference->next->previous = inference->previous;
+    pthread_mutex_unlock(&api->lock);
+}
+
+void inference_cancel_all(struct api *api) {
+    for (;;) {
+        struct inference *found = NULL;
+        pthread_mutex_lock(&api->lock);
+        for (struct inference *i = api->running; i && !found; i = i->next)
+            if (!atomic_load(&i->cancelled)) found = i;
+        if (found) atomic_fetch_add(&found->holds, 1);
+        pthread_mutex_unlock(&api->lock);
+        if (!found) return;
+        cancel(found);
+        inference_drop(found);
+    }
+}
+
+/* --- what comes back --- */
+
+static bool put_event(struct inference *inference, struct str data) {
+    struct buf event;
+    buf_init(&event, SIZE_MAX / 2);
+    buf_add_text(&event, "data: ");
+    buf_add_str(&event, data);
+    buf_add_text(&event, "\n\n");
+    bool good = http_stream_put(inference->request, buf_str(&event));
+    buf_release(&event);
+    return good;
+}
+
+static void begin_stream(struct inference *inference) {
+    if (inference->streaming) return;
+    inference->streaming = true;
+    http_stream_begin(inference->request);
+}
+
+static void take_delta(void *context, struct str chunk) {
+    struct inference *inference = context;
+    begin_stream(inference);
+    /* The client is gone, or reads too slowly to keep its text in memory: stop making more. */
+    if (!put_event(inference, chunk) && !atomic_load(&inference->cancelled)) cancel(inference);
+}
+
+static void count_result(struct inference *inference, const struct worker_result *result) {
+    struct metrics *metrics = &inference->api->metrics;
+    enum metrics_outcome outcome = OUTCOME_ERRORED;
+    if (result->status == 200) outcome = OUTCOME_SUCCEEDED;
+    if (result->status == 499) outcome = OUTCOME_CANCELLED;
+    atomic_fetch_add(&metrics->requests[inference->endpoint][outcome], 1);
+    atomic_fetch_add(&metrics->tokens[TOKENS_INPUT], result->usage.prompt_tokens);
+    atomic_fetch_add(&metrics->tokens[TOKENS_CACHED], result->usage.cached_tokens);
+    atomic_fetch_add(&metrics->tokens[TOKENS_OUTPUT], result->usage.completion_tokens);
+}
+
+/* After this the request, and with it the inference, may be gone. */
+static void take_result(void *context, const struct worker_result *result) {
+    struct inference *inference = context;
+    int status = result->status < 200 || result->status > 599 ? 500 : result->status;
+    count_result(inference, result);
+    list_remove(inference);
+    if (inference->stream && status == 200) begin_stream(inference);
+    if (!inference->streaming) {
+        api_pass(inference->request, status, result->body);
+        return;
+    }
+    /* An error in the middle of a stream is an event of its own; [DONE] would hide it. */
+    put_event(inference, status == 200 ? STR("[DONE]") : result->body);
+    http_stream_end(inference->request);
+}
+
+/* --- what goes out --- */
+
+static void fail_model(struct http_request *request, struct str model) {
+    char message[400];
+    snprintf(message, sizeof message, "The model '%.300s' does not exist.",
+             api_text(request, model));
+    api_fail(request, &(struct api_error){404, message, "model", "model_not_found"});
+}
+
+/* The request cannot be answered by the inference any more: the handler answers. */
+static void fail_submission(struct inference *inference, struct str model, enum err err,
+                            const struct error *error) {
+    struct http_request *request = inference->request;
+    atomic_fetch_add(&inference->api->metrics.requests[inference->endpoint][OUTCOME_ERRORED], 1);
+    list_remove(inference);
+    if (err == ERR_NOT_FOUND)
+        fail_model(request, model);
+    else if (err == ERR_UNAVAILABLE)
+        api_fail(request, &(struct api_error){503, error->text, NULL, NULL});
+    else
+        api_fail_err(request, err, error, NULL);
+}
+
+static void submit(struct api *api, struct http_request *request,
+                   const struct runner_request *job) {
+    struct error error = {0};
+    struct inference *inference = calloc(1, sizeof *inference);
+    if (!inference) abort();
+    inference->api = api;
+    inference->request = request;
+    inference->endpoint = job->endpoint;
+    inference->stream = job->stream;
+    atomic_store(&inference->holds, 2);
+    list_add(inference);
+    http_request_on_gone(request, cancel, inference_drop, inference);
+    struct runner_request_events events = {inference, take_delta, take_result};
+    enum err err = runner_request(api->options.runner, job, &events, &inference->runner_id, &error);
+    if (err == OK) {
+        atomic_store(&inference->submitted, true);
+        if (atomic_load(&inference->cancelled))
+            runner_request_cancel(api->options.runner, inference->runner_id);
+    } else {
+        fail_submission(inference, job->model, err, &error);
+    }
+    inference_drop(inference);
+}
+
+static enum tier tier_of(struct str service_tier) {
+    if (str_is(service_tier, "priority") || str_is(service_tier, "fast")) return TIER_PRIORITY;
+    if (str_is(service_tier, "flex")) return TIER_FLEX;
+    if (str_is(service_tier, "batch")) return TIER_BATCH;
+    return TIER_DEFAULT;
+}
+
+static bool read_model(struct http_request *request, const json_t *body, struct str *ret_model) {
+    json_t *model = json_member(body, "model");
+    *ret_model = json_str(model);
+    if (!model)
+        api_fail_param(request, "missing_required_parameter", "model",
+                       "Missing required parameter: 'model'.");
+    else if (!json_is_string(model))
+        api_fail_param(request, "invalid_type", "model",
+                       "Invalid type for 'model': expected a string.");
+    else
+        return true;
+    return false;
+}
+
+static bool read_stream(struct http_request *request, const json_t *body, bool *ret_stream) {
+    json_t *stream = json_member(body, "stream");
+    json_t *options = json_member(body, "stream_options");
+    *ret_stream = json_is_true(stream);
+    if (stream && !json_is_boolean(stream))
+        api_fail_param(request, "invalid_type", "stream",
+                       "Invalid type for 'stream': expected a boolean.");
+    else if (options && !*ret_stream)
+        api_fail_param(request, "invalid_value", "stream_options",
+                       "The 'stream_options' parameter is only allowed when 'stream' is true.");
+    else if (options && !json_is_object(options))
+        api_fail_param(request, "invalid_type", "stream_options",
+                       "Invalid type for 'stream_options': expected an object.");
+    else
+        return true;
+    return false;
+}
+
+static int32_t read_priority(const json_t *body) {
+    json_int_t priority = json_integer_value(json_member(body, "priority"));
+    if (priority > INT32_MAX) return INT32_MAX;
+    return priority < INT32_MIN ? INT32_MIN : (int32_t)priority;
+}
+
+/* The model behind an alias, or the name itself. */
+static struct str resolve(const struct api *api, struct str name) {
+    for (size_t i = 0; i < api->options.alias_count; i++)
+        if (str_is(name, api->options.aliases[i].name))
+            return str_from(api->options.aliases[i].model);
+    return name;
+}
+
+static void infer(struct api *api, struct http_request *request, enum endpoint endpoint) {
+    json_t *body;
+    struct runner_request job = {.endpoint = endpoint, .body = http_request_body(request)};
+    if (api_refuses_new_work(api, request) || !api_read_object(request, &body)) return;
+    struct buf rewritten;
+    buf_init(&rewritten, SIZE_MAX / 2);
+    struct str name;
+    if (read_model(request, body, &name) && read_stream(request, body, &job.stream)) {
+        job.model = resolve(api, name);
+        job.tier = tier_of(json_member_str(body, "service_tier"));
+        job.priority = read_priority(body);
+        if (!str_equals(job.model, name)) {
+            json_object_set_new(body, "model", json_stringn(job.model.at, job.model.bytes));
+            json_write(&rewritten, body);
+            job.body = buf_str(&rewritten);
+        }
+        submit(api, request, &job);
+    }
+    buf_release(&rewritten);
+    json_decref(body);
+}
+
+void inference_chat(void *context, struct http_request *request) {
+    infer(context, request, ENDPOINT_CHAT);
+}
+
+void inference_completions(void *context, struct http_request *request) {
+    infer(context, request, ENDPOINT_COMPLETIONS);
+}
+
+void inference_unsupported(void *context, struct http_request *request) {
+    char message[200];
+    (void)context;
+    snprintf(message, sizeof message, "The endpoint %s is not supported by this server.",
+             http_request_route(request)->pattern);
+    api_fail(request, &(struct api_error){400, message, NULL, "unsupported_endpoint"});
+}

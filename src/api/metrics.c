@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "api/metrics.h"
+
+#include "api/api_internal.h"
+#include "base/os.h"
+#include "batch/state.h"
+
+#include <dirent.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+static const char *const endpoint_names[ENDPOINT_COUNT] = {"chat", "completions", "embeddings",
+                                                           "score"};
+static const char *const outcome_names[OUTCOME_COUNT] = {"succeeded", "errored", "cancelled",
+                                                         "expired"};
+static const char *const tokens_names[TOKENS_COUNT] = {"input", "cached", "output"};
+static const char *const code_names[METRICS_CODES] = {"none", "1xx", "2xx", "3xx", "4xx", "5xx"};
+
+void metrics_count_http(struct metrics *metrics, const struct http_done *done) {
+    size_t route = done->route_index < HTTP_ROUTES_MAX ? done->route_index : HTTP_ROUTES_MAX;
+    int hundreds = done->status / 100;
+    atomic_fetch_add(&metrics->http_requests[route][hundreds < METRICS_CODES ? hundreds : 5], 1);
+    atomic_fetch_add(&metrics->http_ns[route], (uint64_t)done->duration_ns);
+}
+
+static void head(struct buf *buf, const char *name, const char *type, const char *help) {
+    buf_printf(buf, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+}
+
+/* A metric without labels. */
+static void one(struct buf *buf, const char *name, const char *type, double value,
+                const char *help) {
+    head(buf, name, type, help);
+    buf_printf(buf, "%s %.17g\n", name, value);
+}
+
+static void write_requests(struct metrics *metrics, struct buf *buf) {
+    head(buf, "quern_requests_total", "counter", "Requests of single clients by outcome.");
+    for (int endpoint = 0; endpoint < ENDPOINT_COUNT; endpoint++)
+        for (int outcome = 0; outcome < OUTCOME_COUNT; outcome++)
+            buf_printf(buf,
+                       "quern_requests_total{endpoint=\"%s\",outcome=\"%s\"} %" PRIuFAST64 "\n",
+                       endpoint_names[endpoint], outcome_names[outcome],
+                       atomic_load(&metrics->requests[endpoint][outcome]));
+}
+
+static void write_tokens(struct metrics *metrics, const struct runner_status *status,
+                         struct buf *buf) {
+    const uint64_t of_batches[TOKENS_COUNT] = {
+        status->usage.input_tokens, status->usage.cached_tokens, status->usage.output_tokens};
+    head(buf, "quern_tokens_total", "counter",
+         "Tokens of single requests and of durable batch lines.");
+    for (int type = 0; type < TOKENS_COUNT; type++)
+        buf_printf(buf, "quern_tokens_total{type=\"%s\"} %" PRIu64 "\n", tokens_names[type],
+                   (uint64_t)atomic_load(&metrics->tokens[type]) + of_batches[type]);
+}
+
+static const char *route_name(size_t route) {
+    return route < api_route_count ? api_routes[route].operation : "none";
+}
+
+static void write_http(struct api *api, struct buf *buf) {
+    struct metrics *metrics = &api->metrics;
+    struct http_status status;
+    http_status(api->server, &status);
+    head(buf, "quern_http_requests_total", "counter", "HTTP requests by route and status class.");
+    for (size_t route = 0; route <= HTTP_ROUTES_MAX; route++)
+        for (int code = 0; code < METRICS_CODES; code++)
+            if ((route < api_route_count || route == HTTP_ROUTES_MAX) && code != 1)
+                buf_printf(buf,
+                           "quern_http_requests_total{route=\"%s\",code=\"%s\"} %" PRIuFAST64 "\n",
+                           route_name(route), code_names[code],
+                           atomic_load(&metrics->http_requests[route][code]));
+    head(buf, "quern_http_request_seconds_total", "counter", "Time spent on HTTP requests.");
+    for (size_t route = 0; route < api_route_count; route++)
+        buf_printf(buf, "quern_http_request_seconds_total{route=\"%s\"} %.9g\n", route_name(route),
+                   (double)atomic_load(&metrics->http_ns[route]) / 1e9);
+    one(buf, "quern_http_connections", "gauge", status.connections, "Open connections.");
+    one(buf, "quern_http_requests_inflight", "gauge", status.requests_inflight,
+        "HTTP requests without a complete answer.");
+    one(buf, "quern_http_body_bytes", "gauge", (double)status.body_bytes,
+        "Request bodies kept in memory.");
+    one(buf, "quern_http_connections_total", "counter", (double)status.connections_total,
+        "Connections accepted.");
+    one(buf, "quern_http_refused_total", "counter", (double)status.refused_total,
+        "Requests and connections refused for framing, size, pace or number.");
+    one(buf, "quern_http_upload_bytes_total", "counter",
+        (double)atomic_load(&metrics->upload_bytes), "Bytes of files stored.");
+    head(buf, "quern_auth_failures_total", "counter", "Requests refused for their key.");
+    buf_printf(buf,
+               "quern_auth_failures_total{reason=\"missing\"} %" PRIu64
+               "\nquern_auth_failures_total{reason=\"wrong\"} %" PRIu64 "\n",
+               status.keys_missing_total, status.keys_wrong_total);
+}
+
+static void write_batches(struct api *api, struct buf *buf) {
+    uint64_t counts[BATCH_STATUS_COUNT] = {0};
+    struct error error;
+    enum err err = store_batch_counts(api->options.store, counts, &error);
+    head(buf, "quern_batches", "gauge", "Batches by status.");
+    for (int status = 0; err == OK && status < BATCH_STATUS_COUNT; status++)
+        buf_printf(buf, "quern_batches{status=\"%s\"} %" PRIu64 "\n",
+                   batch_status_name((enum batch_status)status), counts[status]);
+}
+
+static void write_runner(const struct runner_status *status, struct buf *buf) {
+    one(buf, "quern_requests_inflight", "gauge",
+        (double)(status->requests_in_flight + status->lines_in_flight),
+        "Requests of clients and batch lines with the engines or waiting for them.");
+    head(buf, "quern_queue_depth", "gauge", "Requests the runner holds, by kind.");
+    buf_printf(buf,
+               "quern_queue_depth{kind=\"request\"} %" PRIu64
+               "\nquern_queue_depth{kind=\"line\"} %" PRIu64 "\n",
+               status->requests_in_flight, status->lines_in_flight);
+    one(buf, "quern_batches_live", "gauge", (double)status->batches_live,
+        "Batches that are not in a terminal status.");
+    one(buf, "quern_lines_total", "counter", (double)status->lines_done,
+        "Batch lines with a durable result.");
+    one(buf, "quern_lines_retried_total", "counter", (double)status->lines_retried,
+        "Batch lines tried again.");
+    one(buf, "quern_lines_lost_total", "counter", (double)status->lines_lost,
+        "Batch lines lost by engines that went down, and tried again.");
+    one(buf, "quern_recovered_requests_total", "counter", (double)status->recovered_lines,
+        "Results found on the disk at start.");
+    one(buf, "quern_ready", "gauge", status->ready, "1 when work is taken.");
+}
+
+static void write_engines(struct api *api, struct buf *buf) {
+    struct worker_status *statuses = calloc(RUNNER_WORKERS_MAX, sizeof *statuses);
+    if (!statuses) abort();
+    size_t count = runner_worker_statuses(api->options.runner, statuses, RUNNER_WORKERS_MAX);
+#define PER_ENGINE(name, type, help, format, value)                                                \
+    do {                                                                                           \
+        head(buf, name, type, help);                                                               \
+        for (size_t i = 0; i < count; i++)                                                         \
+            buf_printf(buf, name "{engine=\"%zu\"} " format "\n", i, value);                       \
+    } while (0)
+    PER_ENGINE("quern_engine_up", "gauge", "1 when the engine takes jobs.", "%d",
+               statuses[i].ready);
+    PER_ENGINE("quern_engine_restarts_total", "counter", "Restarts of the engine.", "%" PRIu64,
+               statuses[i].restarts);
+    PER_ENGINE("quern_engine_running", "gauge", "Sequences being computed.", "%" PRIu32,
+               statuses[i].running);
+    PER_ENGINE("quern_engine_waiting", "gauge", "Jobs accepted and not yet running.", "%" PRIu32,
+               statuses[i].waiting);
+    PER_ENGINE("quern_engine_steps_total", "counter", "Steps of the engine.", "%" PRIu64,
+               statuses[i].steps);
+    PER_ENGINE("quern_engine_kv_used_ratio", "gauge", "Share of the KV cache in use.", "%.6g",
+               statuses[i].kv_used);
+#undef PER_ENGINE
+    free(statuses);
+}
+
+static void write_store(struct api *api, struct buf *buf) {
+    struct store_status status;
+    store_status(api->options.store, &status);
+    one(buf, "quern_log_append_bytes_total", "counter", (double)status.log_append_bytes,
+        "Bytes appended to result logs.");
+    one(buf, "quern_log_groups_total", "counter", (double)status.log_groups,
+        "Group commits of result logs.");
+    one(buf, "quern_log_corrupt_records_total", "counter", (double)status.log_corrupt_records,
+        "Records whose checksum was wrong.");
+    one(buf, "quern_duplicate_results_total", "counter", (double)status.duplicate_results,
+        "Results of lines that had one already.");
+    one(buf, "quern_store_free_bytes", "gauge", (double)status.free_bytes,
+        "Free bytes on the state directory's file system.");
+    one(buf, "quern_store_reserve_bytes", "gauge", (double)status.reserve_bytes,
+        "Bytes kept free for bookkeeping.");
+    one(buf, "quern_store_full", "gauge", status.disk_full, "1 while results wait for space.");
+    one(buf, "quern_sqlite_wal_bytes", "gauge", (double)status.wal_bytes,
+        "Size of SQLite's write-ahead log.");
+}
+
+static double open_descriptors(void) {
+    DIR *directory = opendir("/proc/self/fd");
+    double count = -3; /* ".", ".." and the directory itself */
+    if (!directory) return 0;
+    while (readdir(directory)) count++;
+    closedir(directory);
+    return count;
+}
+
+static void write_memory(struct buf *buf) {
+    char text[256];
+    unsigned long long pages = 0, resident = 0;
+    FILE *file = fopen("/proc/self/statm", "re");
+    if (!file) return;
+    if (fgets(text, sizeof text, file) && sscanf(text, "%llu %llu", &pages, &resident) == 2) {
+        double page_bytes = (double)sysconf(_SC_PAGESIZE);
+        one(buf, "process_virtual_memory_bytes", "gauge", (double)pages * page_bytes,
+            "Virtual memory size in bytes.");
+        one(buf, "process_resident_memory_bytes", "gauge", (double)resident * page_bytes,
+            "Resident memory size in bytes.");
+    }
+    fclose(file);
+}
+
+/* The names every Prometheus client library uses. */
+static void write_process(struct api *api, struct buf *buf) {
+    struct rusage usage;
+    struct rlimit limit;
+    if (getrusage(RUSAGE_SELF, &usage) == 0)
+        one(buf, "process_cpu_seconds_total", "counter",
+            (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+                (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6,
+            "User and system CPU time spent in seconds.");
+    write_memory(buf);
+    one(buf, "process_open_fds", "gauge", open_descriptors(), "Number of open file descriptors.");
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0)
+        one(buf, "process_max_fds", "gauge", (double)limit.rlim_cur,
+            "Maximum number of open file descriptors.");
+    one(buf, "process_start_time_seconds", "gauge", (double)api->started_unix_s,
+        "Start time of the process since the Unix epoch in seconds.");
+}
+
+void metrics_write(struct api *api, struct buf *buf) {
+    struct runner_status status;
+    runner_status(api->options.runner, &status);
+    head(buf, "quern_build_info", "gauge", "Always 1; the labels say what runs.");
+    buf_add_text(buf, "quern_build_info{version=\"" QUERN_VERSION "\"} 1\n");
+    write_batches(api, buf);
+    write_requests(&api->metrics, buf);
+    write_tokens(&api->metrics, &status, buf);
+    write_runner(&status, buf);
+    write_engines(api, buf);
+    write_store(api, buf);
+    write_http(api, buf);
+    write_process(api, buf);
+}

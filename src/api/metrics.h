@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* metrics: what api/ counts, and the Prometheus text (0.0.4) of that and of what store, runner and
+ * http count. Names have one prefix, base units, and labels from closed sets only: never an id, a
+ * key or a client's text. Every combination of labels is there from the start, as 0.
+ *
+ * Thread: any; counters are atomic, and read one by one.  Memory: none. */
+
+#include "base/buf.h"
+#include "http/http.h"
+#include "runner/worker.h"
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+struct api;
+
+enum metrics_outcome {
+    OUTCOME_SUCCEEDED,
+    OUTCOME_ERRORED,
+    OUTCOME_CANCELLED,
+    OUTCOME_EXPIRED,
+    OUTCOME_COUNT
+};
+
+enum metrics_tokens { TOKENS_INPUT, TOKENS_CACHED, TOKENS_OUTPUT, TOKENS_COUNT };
+
+#define METRICS_CODES 6 /* by hundreds; 0: the connection went before an answer */
+
+struct metrics {
+    atomic_uint_fast64_t requests[ENDPOINT_COUNT][OUTCOME_COUNT]; /* of single clients */
+    atomic_uint_fast64_t tokens[TOKENS_COUNT];                    /* of single clients */
+    /* by row of the routing table; the last for requests no row fitted */
+    atomic_uint_fast64_t http_requests[HTTP_ROUTES_MAX + 1][METRICS_CODES];
+    atomic_uint_fast64_t http_ns[HTTP_ROUTES_MAX + 1];
+    atomic_uint_fast64_t upload_bytes;
+};
+
+void metrics_count_http(struct metrics *metrics, const struct http_done *done);
+void metrics_write(struct api *api, struct buf *buf);

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "api/api_internal.h"
+
+#include "base/clock.h"
+#include "base/utf8.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* POST /v1/files: the parts may come in any order, so `file` is spooled before the purpose is
+ * known (contract: multipart). */
+
+#define FIELD_BYTES_MAX 4096
+#define BATCH_EXPIRY_S 2592000 /* 30 days, as the live service */
+#define EXPIRY_MIN_S 3600
+#define EXPIRY_MAX_S 2592000
+
+enum field { FIELD_FILE, FIELD_PURPOSE, FIELD_ANCHOR, FIELD_SECONDS, FIELD_COUNT };
+
+static const char *const field_names[FIELD_COUNT] = {"file", "purpose", "expires_after[anchor]",
+                                                     "expires_after[seconds]"};
+
+static const char *const purposes[] = {"assistants", "batch",     "fine-tune",
+                                       "vision",     "user_data", "evals"};
+
+struct upload {
+    struct api *api;
+    struct store_spool *spool; /* once the file part has begun, until it is committed */
+    char filename[STORE_FILENAME_BYTES];
+    struct buf texts[FIELD_COUNT]; /* of the small fields */
+    bool seen[FIELD_COUNT];
+    int current; /* FIELD_COUNT: a part nobody asked for */
+};
+
+static void *upload_begin(void *context, struct http_request *request) {
+    struct upload *upload = calloc(1, sizeof *upload);
+    if (!upload) abort();
+    upload->api = context;
+    for (int i = 0; i < FIELD_COUNT; i++) buf_init(&upload->texts[i], FIELD_BYTES_MAX);
+    api_refuses_new_work(context, request);
+    return upload;
+}
+
+static void upload_release(void *context) {
+    struct upload *upload = context;
+    store_spool_abort(upload->spool);
+    for (int i = 0; i < FIELD_COUNT; i++) buf_release(&upload->texts[i]);
+    free(upload);
+}
+
+/* The last name of what may be a path, cut to fit, always valid UTF-8. */
+static void keep_filename(struct upload *upload, const char *filename) {
+    struct buf repaired;
+    buf_init(&repaired, 4 * MULTIPART_TEXT_BYTES);
+    utf8_add_repaired(&repaired, str_from(*filename ? filename : "upload"));
+    struct str text = buf_str(&repaired);
+    if (text.bytes >= sizeof upload->filename) {
+        text.bytes = sizeof upload->filename - 1;
+        text.bytes = utf8_valid_prefix(text);
+    }
+    memcpy(upload->filename, text.at, text.bytes);
+    upload->filename[text.bytes] = '\0';
+    buf_release(&repaired);
+}
+
+static void upload_part(void *context, struct http_request *request,
+                        const struct multipart_part *part) {
+    struct upload *upload = context;
+    struct error error;
+    upload->current = 0;
+    while (upload->current < FIELD_COUNT && strcmp(part->name, field_names[upload->current]) != 0)
+        upload->current++;
+    if (upload->current == FIELD_COUNT) return;
+    if (upload->seen[upload->current]) {
+        api_fail_param(request, "invalid_value", field_names[upload->current],
+                       "The part '%s' is given twice.", field_names[upload->current]);
+        return;
+    }
+    upload->seen[upload->current] = true;
+    if (upload->current != FIELD_FILE) return;
+    keep_filename(upload, part->filename);
+    enum err err = store_spool_open(&upload->spool, upload->api->options.store, &error);
+    if (err != OK) api_fail_err(request, err, &error, NULL);
+}
+
+static void upload_data(void *context, struct http_request *request, struct str bytes) {
+    struct upload *upload = context;
+    struct error error;
+    if (upload->current == FIELD_COUNT) return;
+    if (upload->current != FIELD_FILE) {
+        buf_add_str(&upload->texts[upload->current], bytes);
+        return;
+    }
+    uint64_t bytes_max = upload->api->options.file_bytes_max;
+    if (bytes.bytes > bytes_max - store_spool_bytes(upload->spool)) {
+        err_set(&error, ERR_LIMIT, "The file is larger than the limit of %" PRIu64 " bytes",
+                bytes_max);
+        api_fail(request, &(struct api_error){413, error.text, NULL, NULL});
+        return;
+    }
+    enum err err = store_spool_write(upload->spool, bytes.at, bytes.bytes, &error);
+    if (err != OK) api_fail_err(request, err, &error, NULL);
+}
+
+static void upload_part_end(void *context, struct http_request *request) {
+    struct upload *upload = context;
+    if (upload->current != FIELD_COUNT && upload->texts[upload->current].overflowed)
+        api_fail_param(request, "string_above_max_length", field_names[upload->current],
+                       "The part '%s' is longer than %d bytes.", field_names[upload->current],
+                       FIELD_BYTES_MAX);
+}
+
+const struct http_upload files_upload = {upload_begin, upload_part, upload_data, upload_part_end,
+                                         upload_release};
+
+/* --- when it is all there --- */
+
+static bool read_purpose(struct upload *upload, struct http_request *request, char *ret_purpose,
+                         size_t purpose_bytes) {
+    struct str given = buf_str(&upload->texts[FIELD_PURPOSE]);
+    if (given.bytes == 0) {
+        api_fail_param(request, "missing_required_parameter", "purpose",
+                       "Missing required parameter: 'purpose'.");
+        return false;
+    }
+    for (size_t i = 0; i < sizeof purposes / sizeof *purposes; i++)
+        if (str_is(given, purposes[i])) {
+            memcpy(ret_purpose, given.at, given.bytes);
+            memset(ret_purpose + given.bytes, 0, purpose_bytes - given.bytes);
+            return true;
+        }
+    api_fail_param(request, "invalid_value", "purpose",
+                   "Invalid value for 'purpose': '%.100s'. Supported values are: 'assistants', "
+                   "'batch', 'fine-tune', 'vision', 'user_data', and 'evals'.",
+                   api_text(request, given));
+    return false;
+}
+
+/* *ret_seconds is 0 when the file never expires. */
+static bool read_expiry(struct upload *upload, struct http_request *request, bool is_batch,
+                        int64_t *ret_seconds) {
+    struct str anchor = buf_str(&upload->texts[FIELD_ANCHOR]);
+    struct str seconds = buf_str(&upload->texts[FIELD_SECONDS]);
+    *ret_seconds = is_batch ? BATCH_EXPIRY_S : 0;
+    if (!upload->seen[FIELD_ANCHOR] && !upload->seen[FIELD_SECONDS]) return true;
+    if (!str_is(anchor, "created_at")) {
+        api_fail_param(request, "invalid_value", "expires_after.anchor",
+                       "Invalid value for 'expires_after.anchor': '%.100s'. Supported values are: "
+                       "'created_at'.",
+                       api_text(request, anchor));
+        return false;
+    }
+    if (!str_to_i64(seconds, ret_seconds)) {
+        api_fail_param(request, "invalid_type", "expires_after.seconds",
+                       "Invalid type for 'expires_after.seconds': expected an integer, got "
+                       "'%.100s'.",
+                       api_text(request, seconds));
+        return false;
+    }
+    if (*ret_seconds >= EXPIRY_MIN_S && *ret_seconds <= EXPIRY_MAX_S) return true;
+    bool below = *ret_seconds < EXPIRY_MIN_S;
+    api_fail_param(request, below ? "integer_below_min_value" : "integer_above_max_value",
+                   "expires_after.seconds",
+                   "Invalid 'expires_after.seconds': expected a value from %d to %d, got %" PRId64
+                   ".",
+                   EXPIRY_MIN_S, EXPIRY_MAX_S, *ret_seconds);
+    return false;
+}
+
+void files_create(void *context, struct http_request *request) {
+    struct api *api = context;
+    struct upload *upload = http_request_upload(request);
+    struct store_file file = {0};
+    struct error error;
+    int64_t seconds;
+    if (!read_purpose(upload, request, file.purpose, sizeof file.purpose)) return;
+    if (!upload->seen[FIELD_FILE]) {
+        api_fail_param(request, "missing_required_parameter", "file",
+                       "Missing required parameter: 'file'.");
+        return;
+    }
+    bool is_batch = strcmp(file.purpose, "batch") == 0;
+    if (!read_expiry(upload, request, is_batch, &seconds)) return;
+    enum err err = is_batch ? batch_spool_look(upload->spool, &error) : OK;
+    if (err == OK) {
+        memcpy(file.filename, upload->filename, sizeof file.filename);
+        file.created_unix_s = clock_unix_s();
+        file.expires_unix_s = seconds ? file.created_unix_s + seconds : 0;
+        struct store_spool *spool = upload->spool;
+        upload->spool = NULL;
+        err = store_spool_commit(spool, &file, &error);
+    }
+    if (err != OK) {
+        api_fail_err(request, err, &error, NULL);
+        return;
+    }
+    atomic_fetch_add(&api->metrics.upload_bytes, file.bytes);
+    struct buf body;
+    buf_init(&body, 65536);
+    files_write_json(&body, &file);
+    api_answer_json(request, &body);
+}

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "http/request.h"
+
+#include "base/os.h"
+#include "json/json.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define STREAM_BLOCK_BYTES 16384
+
+static void write_text_or_null(struct buf *buf, const char *text) {
+    if (text)
+        json_write_string(buf, str_from(text));
+    else
+        buf_add_text(buf, "null");
+}
+
+void http_error_body(struct buf *buf, const char *type, const char *message, const char *param,
+                     const char *code) {
+    buf_add_text(buf, "{\"error\":{\"message\":");
+    json_write_string(buf, str_from(message));
+    buf_add_text(buf, ",\"type\":");
+    json_write_string(buf, str_from(type));
+    buf_add_text(buf, ",\"param\":");
+    write_text_or_null(buf, param);
+    buf_add_text(buf, ",\"code\":");
+    write_text_or_null(buf, code);
+    buf_add_text(buf, "}}");
+}
+
+static void add_header(struct http_request *request, const char *name, const char *value) {
+    assert(request->answer_header_count < ANSWER_HEADERS_MAX);
+    struct str name_copy = arena_copy(&request->arena, str_from(name));
+    struct str value_copy = arena_copy(&request->arena, str_from(value));
+    if (!name_copy.at || !value_copy.at) return; /* the arena is full of the request itself */
+    request->answer_headers[request->answer_header_count++] =
+        (struct http_header){name_copy.at, value_copy.at};
+}
+
+/* The answer is filled in: hands it to the connection thread, and the request with it. The lock
+ * keeps the connection thread from ending the request between the question and the resume. */
+static void hand_over(struct http_request *request, bool handler_done) {
+    pthread_mutex_lock(&request->lock);
+    assert(!request->answered);
+    request->answered = true;
+    if (handler_done) request->handler_done = true;
+    bool dispatched = request->dispatched;
+    if (request->suspended) {
+        request->suspended = false;
+        MHD_resume_connection(request->mhd);
+    }
+    pthread_mutex_unlock(&request->lock);
+    if (dispatched && handler_done) http_request_drop(request);
+}
+
+void http_answer(struct http_request *request, const struct http_answer *answer) {
+    request->kind = ANSWER_BYTES;
+    request->status = answer->status;
+    add_header(request, "Content-Type",
+               answer->content_type ? answer->content_type : "application/json");
+    for (size_t i = 0; i < answer->header_count; i++)
+        add_header(request, answer->headers[i].name, answer->headers[i].value);
+    buf_add_str(&request->answer_body, answer->body);
+    hand_over(request, true);
+}
+
+void http_request_fail(struct http_request *request, int status, const char *message,
+                       const char *code) {
+    struct buf body;
+    buf_init(&body, 8192);
+    http_error_body(&body, status >= 500 ? "server_error" : "invalid_request_error", message, NULL,
+                    code);
+    struct http_header headers[2];
+    size_t count = 0;
+    if (status == 401) headers[count++] = (struct http_header){"WWW-Authenticate", "Bearer"};
+    if (status == 503) headers[count++] = (struct http_header){"retry-after", "1"};
+    if (status == 405) headers[count++] = (struct http_header){"Allow", request->match.allow};
+    http_answer(request, &(struct http_answer){.status = status,
+                                               .body = buf_str(&body),
+                                               .headers = headers,
+                                               .header_count = count});
+    buf_release(&body);
+}
+
+void http_answer_file(struct http_request *request, const struct http_file *file) {
+    char text[80];
+    enum range_answer answer =
+        range_read(http_request_header(request, "range"), http_request_header(request, "if-range"),
+                   http_request_header(request, "if-none-match"), str_from(file->etag), file->bytes,
+                   &request->file_range);
+    add_header(request, "ETag", file->etag);
+    add_header(request, "Accept-Ranges", "bytes");
+    if (answer == RANGE_WHOLE || answer == RANGE_PART) {
+        request->kind = ANSWER_FILE;
+        request->status = answer == RANGE_PART ? 206 : 200;
+        request->file_fd = file->fd;
+        add_header(request, "Content-Type", file->content_type);
+        if (file->disposition) add_header(request, "Content-Disposition", file->disposition);
+    } else {
+        request->kind = ANSWER_BYTES;
+        request->status = answer == RANGE_NOT_MODIFIED ? 304 : 416;
+        os_close(file->fd);
+    }
+    if (answer == RANGE_PART) {
+        snprintf(text, sizeof text, "bytes %llu-%llu/%llu",
+                 (unsigned long long)request->file_range.offset,
+                 (unsigned long long)(request->file_range.offset + request->file_range.bytes - 1),
+                 (unsigned long long)file->bytes);
+        add_header(request, "Content-Range", text);
+    } else if (answer == RANGE_UNSATISFIABLE) {
+        snprintf(text, sizeof text, "bytes */%llu", (unsigned long long)file->bytes);
+        add_header(request, "Content-Range", text);
+        add_header(request, "Content-Type", "application/json");
+        http_error_body(&request->answer_body, "invalid_request_error",
+                        "The Range asked for starts after the end of the file", NULL, NULL);
+    }
+    hand_over(request, true);
+}
+
+/* --- streams --- */
+
+void http_stream_begin(struct http_request *request) {
+    request->kind = ANSWER_STREAM;
+    request->status = 200;
+    add_header(request, "Content-Type", "text/event-stream; charset=utf-8");
+    add_header(request, "Cache-Control", "no-cache");
+    add_header(request, "X-Accel-Buffering", "no");
+    hand_over(request, false);
+}
+
+static void wake_reader(struct http_request *request) {
+    if (!request->suspended || request->over) return;
+    request->suspended = false;
+    MHD_resume_connection(request->mhd);
+}
+
+bool http_stream_put(struct http_request *request, struct str bytes) {
+    bool gone = gate_is_gone(request->connection);
+    pthread_mutex_lock(&request->lock);
+    if (gone || request->over) request->stream_broken = true;
+    if (!request->stream_broken) {
+        buf_add_str(&request->stream, bytes);
+        if (request->stream.overflowed) request->stream_broken = true;
+        wake_reader(request);
+    }
+    bool good = !request->stream_broken;
+    pthread_mutex_unlock(&request->lock);
+    return good;
+}
+
+void http_stream_end(struct http_request *request) {
+    pthread_mutex_lock(&request->lock);
+    request->stream_ended = request->handler_done = true;
+    wake_reader(request);
+    pthread_mutex_unlock(&request->lock);
+    http_request_drop(request);
+}
+
+/* Called by libmicrohttpd on the connection thread for the next bytes of a stream. */
+static ssize_t read_stream(void *context, uint64_t position, char *bytes, size_t bytes_max) {
+    struct http_request *request = context;
+    (void)position;
+    pthread_mutex_lock(&request->lock);
+    ssize_t count =
+        (ssize_t)(request->stream.bytes < bytes_max ? request->stream.bytes : bytes_max);
+    if (count > 0) {
+        memcpy(bytes, request->stream.at, (size_t)count);
+        buf_consume(&request->stream, (size_t)count);
+    } else if (request->stream_broken) {
+        count = MHD_CONTENT_READER_END_WITH_ERROR;
+    } else if (request->stream_ended) {
+        count = MHD_CONTENT_READER_END_OF_STREAM;
+    } else {
+        request->suspended = true;
+        MHD_suspend_connection(request->mhd);
+    }
+    pthread_mutex_unlock(&request->lock);
+    return count;
+}
+
+static void stream_response_released(void *context) {
+    http_request_drop(context);
+}
+
+/* --- on the connection thread --- */
+
+static struct MHD_Response *make_response(struct http_request *request) {
+    switch (request->kind) {
+    case ANSWER_BYTES:
+        /* The bytes live as long as the request, which outlives the sending. */
+        return MHD_create_response_from_buffer(request->answer_body.bytes, request->answer_body.at,
+                                               MHD_RESPMEM_PERSISTENT);
+    case ANSWER_FILE: {
+        int fd = request->file_fd;
+        request->file_fd = -1; /* the response closes it */
+        return MHD_create_response_from_fd_at_offset64(request->file_range.bytes, fd,
+                                                       request->file_range.offset);
+    }
+    case ANSWER_STREAM: break;
+    }
+    http_request_hold(request);
+    return MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, STREAM_BLOCK_BYTES, read_stream,
+                                             request, stream_response_released);
+}
+
+enum MHD_Result http_answer_queue(struct http_request *request) {
+    struct MHD_Response *response = make_response(request);
+    if (!response) abort(); /* no memory */
+    MHD_add_response_header(response, "x-request-id", request->id);
+    for (size_t i = 0; i < request->answer_header_count; i++)
+        MHD_add_response_header(response, request->answer_headers[i].name,
+                                request->answer_headers[i].value);
+    enum MHD_Result queued = MHD_queue_response(request->mhd, (unsigned)request->status, response);
+    MHD_destroy_response(response); /* the connection has its own hold now */
+    return queued;
+}
+
+void http_answer_write_message(struct http_request *request, struct buf *buf) {
+    assert(request->kind == ANSWER_BYTES);
+    buf_printf(buf, "HTTP/1.1 %d %s\r\nx-request-id: %s\r\nContent-Length: %zu\r\n",
+               request->status, MHD_get_reason_phrase_for((unsigned)request->status), request->id,
+               request->answer_body.bytes);
+    for (size_t i = 0; i < request->answer_header_count; i++)
+        buf_printf(buf, "%s: %s\r\n", request->answer_headers[i].name,
+                   request->answer_headers[i].value);
+    buf_add_text(buf, "Connection: close\r\n\r\n");
+    buf_add_str(buf, buf_str(&request->answer_body));
+}

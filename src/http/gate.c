@@ -1,0 +1,470 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "http/gate.h"
+
+#include "base/clock.h"
+#include "base/id.h"
+#include "base/os.h"
+#include "http/http.h"
+#include "http/relay.h"
+
+#include <arpa/inet.h>
+#include <assert.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#define TICK_MS 250
+#define EVENTS_MAX 64
+#define ACCEPTS_MAX 64 /* in a row, before connections that are open get their turn */
+#define PACE_MS 10000  /* the window in which the pace of a body is judged */
+#define BACKLOG 1024
+
+struct gate {
+    struct gate_options options;
+    int listener; /* -1 once it is closed */
+    int epoll;
+    int wake;
+    bool accepting; /* the listener is in the epoll set */
+    bool woken;     /* a connection can go on without an event of its own */
+    struct gate_connection *connections;
+    pthread_t thread;
+    bool started;
+    atomic_bool stop_listening;
+    atomic_bool stop;
+    atomic_uint connection_count;
+    atomic_uint_fast64_t connections_total;
+    atomic_uint_fast64_t refused_total;
+};
+
+static int64_t now_ms(void) {
+    return clock_monotonic_ns() / 1000000;
+}
+
+/* --- what the library's side calls --- */
+
+void gate_hold(struct gate_connection *c) {
+    atomic_fetch_add(&c->holds, 1);
+}
+
+void gate_drop(struct gate_connection *c) {
+    if (atomic_fetch_sub(&c->holds, 1) != 1) return;
+    pthread_mutex_destroy(&c->lock);
+    buf_release(&c->refusal);
+    free(c->note);
+    free(c);
+}
+
+void gate_refuse(struct gate_connection *c, struct str answer) {
+    pthread_mutex_lock(&c->lock);
+    if (!c->note) {
+        c->note = malloc(answer.bytes);
+        if (!c->note) abort();
+        memcpy(c->note, answer.at, answer.bytes);
+        c->note_bytes = answer.bytes;
+    }
+    pthread_mutex_unlock(&c->lock);
+}
+
+static void wake(struct gate *gate) {
+    uint64_t one = 1;
+    ssize_t written = write(gate->wake, &one, sizeof one);
+    (void)written; /* fails only when a wake-up is pending already */
+}
+
+void gate_request_done(struct gate_connection *c) {
+    atomic_fetch_sub(&c->unanswered, 1);
+    if (atomic_load(&c->awaits_done)) wake(c->gate);
+}
+
+void gate_set_user(struct gate_connection *c, void *user) {
+    atomic_store(&c->user, user);
+}
+
+void *gate_user(const struct gate_connection *c) {
+    return atomic_load(&c->user);
+}
+
+bool gate_is_gone(struct gate_connection *c) {
+    pthread_mutex_lock(&c->lock);
+    bool gone = c->gone;
+    pthread_mutex_unlock(&c->lock);
+    return gone;
+}
+
+static const char *reason_phrase(int status) {
+    switch (status) {
+    case 400: return "Bad Request";
+    case 401: return "Unauthorized";
+    case 404: return "Not Found";
+    case 405: return "Method Not Allowed";
+    case 408: return "Request Timeout";
+    case 413: return "Content Too Large";
+    case 414: return "URI Too Long";
+    case 417: return "Expectation Failed";
+    case 431: return "Request Header Fields Too Large";
+    case 503: return "Service Unavailable";
+    case 505: return "HTTP Version Not Supported";
+    default: return status < 500 ? "Error" : "Server Error";
+    }
+}
+
+void gate_write_refusal(struct buf *buf, int status, const char *sentence, const char *request_id) {
+    struct buf body;
+    buf_init(&body, 4096);
+    http_error_body(&body, status >= 500 ? "server_error" : "invalid_request_error", sentence, NULL,
+                    NULL);
+    buf_printf(buf,
+               "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n"
+               "x-request-id: %s\r\n%sConnection: close\r\n\r\n%.*s",
+               status, reason_phrase(status), body.bytes, request_id,
+               status == 503 ? "retry-after: 1\r\n" : "", STR_ARGS(buf_str(&body)));
+    buf_release(&body);
+}
+
+/* --- connections --- */
+
+/* Registers, changes or removes a descriptor's interest. No interest at all means removal, because
+ * a hang-up is reported whether asked for or not and would be reported for ever. */
+static void set_interest(struct gate *gate, struct gate_connection *c, int fd, uint32_t *current,
+                         uint32_t wanted) {
+    if (*current == wanted) return;
+    struct epoll_event event = {.events = wanted, .data.ptr = c};
+    int op = *current == 0 ? EPOLL_CTL_ADD : wanted == 0 ? EPOLL_CTL_DEL : EPOLL_CTL_MOD;
+    if (epoll_ctl(gate->epoll, op, fd, &event) != 0) c->dead = true;
+    *current = wanted;
+}
+
+static void tell_gone(struct gate *gate, struct gate_connection *c) {
+    if (c->told_gone) return;
+    c->told_gone = true;
+    pthread_mutex_lock(&c->lock);
+    c->gone = true;
+    pthread_mutex_unlock(&c->lock);
+    gate->options.gone(gate->options.context, c);
+}
+
+static void connection_close(struct gate *gate, struct gate_connection *c) {
+    if (c->refusal.bytes > 0) atomic_fetch_add(&gate->refused_total, 1);
+    tell_gone(gate, c);
+    close(c->client);
+    close(c->inner);
+    if (c->previous)
+        c->previous->next = c->next;
+    else
+        gate->connections = c->next;
+    if (c->next) c->next->previous = c->previous;
+    atomic_fetch_sub(&gate->connection_count, 1);
+    gate_drop(c);
+}
+
+/* Moves bytes and settles what to wait for next. The caller closes what is dead, once no event in
+ * its hands can name it. */
+static void connection_serve(struct gate *gate, struct gate_connection *c, int64_t at_ms) {
+    relay_run(c, at_ms);
+    if (c->client_hung_up || c->dead) tell_gone(gate, c);
+    if (c->dead) return;
+    if (c->unfinished) gate->woken = true;
+    set_interest(gate, c, c->client, &c->client_interest, relay_client_interest(c));
+    set_interest(gate, c, c->inner, &c->inner_interest, relay_inner_interest(c));
+}
+
+static bool same_peer(const struct sockaddr_storage *a, const struct sockaddr_storage *b) {
+    if (a->ss_family != b->ss_family) return false;
+    if (a->ss_family == AF_INET)
+        return ((const struct sockaddr_in *)a)->sin_addr.s_addr ==
+               ((const struct sockaddr_in *)b)->sin_addr.s_addr;
+    return memcmp(&((const struct sockaddr_in6 *)a)->sin6_addr,
+                  &((const struct sockaddr_in6 *)b)->sin6_addr, sizeof(struct in6_addr)) == 0;
+}
+
+static bool is_loopback(const struct sockaddr_storage *peer) {
+    if (peer->ss_family == AF_INET)
+        return ntohl(((const struct sockaddr_in *)peer)->sin_addr.s_addr) >> 24 == 127;
+    return IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)peer)->sin6_addr);
+}
+
+static bool has_place(struct gate *gate, const struct sockaddr_storage *peer) {
+    if (atomic_load(&gate->connection_count) >= gate->options.connections_max) return false;
+    if (is_loopback(peer)) return true;
+    uint32_t same = 0;
+    for (struct gate_connection *c = gate->connections; c; c = c->next)
+        if (same_peer(&c->peer, peer)) same++;
+    return same < gate->options.connections_per_peer_max;
+}
+
+/* One short answer without a connection of its own: the socket's buffer is empty, so it fits. */
+static void turn_away(struct gate *gate, int client) {
+    struct buf text;
+    char id[HTTP_REQUEST_ID_BYTES];
+    buf_init(&text, 4096);
+    id_hex(id, sizeof id, "req_", 32);
+    gate_write_refusal(&text, 503, "Too many connections are open", id);
+    ssize_t sent = send(client, text.at, text.bytes, MSG_NOSIGNAL);
+    (void)sent; /* a client that is turned away and does not hear it has to guess */
+    shutdown(client, SHUT_WR);
+    close(client);
+    buf_release(&text);
+    atomic_fetch_add(&gate->refused_total, 1);
+}
+
+static void connection_open(struct gate *gate, int client, const struct sockaddr_storage *peer,
+                            int64_t at_ms) {
+    int pair[2];
+    if (!has_place(gate, peer)) {
+        turn_away(gate, client);
+        return;
+    }
+    struct gate_connection *c = malloc(sizeof *c);
+    if (!c) abort();
+    /* The two relay buffers at the end stay untouched until bytes come. */
+    memset(c, 0, offsetof(struct gate_connection, up));
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair) != 0) {
+        free(c);
+        turn_away(gate, client);
+        return;
+    }
+    int on = 1;
+    setsockopt(client, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    c->gate = gate;
+    c->peer = *peer;
+    c->client = client;
+    c->inner = pair[0];
+    c->accepted_ms = c->active_ms = at_ms;
+    buf_init(&c->refusal, 4096);
+    pthread_mutex_init(&c->lock, NULL);
+    atomic_store(&c->holds, 2);
+    c->next = gate->connections;
+    if (c->next) c->next->previous = c;
+    gate->connections = c;
+    atomic_fetch_add(&gate->connection_count, 1);
+    atomic_fetch_add(&gate->connections_total, 1);
+    if (!gate->options.add(gate->options.context, c, pair[1])) {
+        gate_drop(c);
+        connection_close(gate, c);
+        return;
+    }
+    connection_serve(gate, c, at_ms);
+}
+
+/* --- the loop --- */
+
+static void set_accepting(struct gate *gate, bool accepting) {
+    if (gate->accepting == accepting || gate->listener < 0) return;
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = gate};
+    epoll_ctl(gate->epoll, accepting ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, gate->listener, &event);
+    gate->accepting = accepting;
+}
+
+static void accept_some(struct gate *gate, int64_t at_ms) {
+    for (int i = 0; i < ACCEPTS_MAX; i++) {
+        struct sockaddr_storage peer = {0};
+        socklen_t peer_bytes = sizeof peer;
+        int client = accept4(gate->listener, (struct sockaddr *)&peer, &peer_bytes,
+                             SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (client < 0 && (errno == EINTR || errno == ECONNABORTED)) continue;
+        if (client < 0) {
+            /* Out of descriptors or memory: look again at the next tick, do not spin. */
+            if (errno != EAGAIN && errno != EWOULDBLOCK) set_accepting(gate, false);
+            return;
+        }
+        connection_open(gate, client, &peer, at_ms);
+    }
+}
+
+/* Only a client that could send and does not is slow; one we do not read from is not. */
+static void judge_pace(struct gate *gate, struct gate_connection *c, int64_t at_ms) {
+    bool in_body = c->reading == RELAY_LENGTH || c->reading == RELAY_CHUNKED;
+    if (!in_body || c->up_start < c->up_ready) {
+        c->pace_ms = at_ms;
+        c->pace_bytes = 0;
+        return;
+    }
+    if (at_ms - c->pace_ms < PACE_MS) return;
+    if (c->pace_bytes < gate->options.body_bytes_per_s_min * (PACE_MS / 1000))
+        relay_refuse(c, 408, "The request body comes too slowly");
+    c->pace_ms = at_ms;
+    c->pace_bytes = 0;
+}
+
+static void judge_times(struct gate *gate, struct gate_connection *c, int64_t at_ms) {
+    const struct gate_options *options = &gate->options;
+    if (c->lingering) {
+        if (at_ms - c->linger_ms > RELAY_LINGER_MS) c->dead = true;
+        return;
+    }
+    if (c->reading == RELAY_HEAD && c->head_ms != 0 && at_ms - c->head_ms > options->head_ms)
+        relay_refuse(c, 408, "The header block comes too slowly");
+    judge_pace(gate, c, at_ms);
+    if (c->stalled_ms != 0 && at_ms - c->stalled_ms > options->stall_ms) c->dead = true;
+    bool quiet = c->reading == RELAY_HEAD && c->head_ms == 0 && c->down_start == c->down_end &&
+                 atomic_load(&c->unanswered) == 0;
+    if (quiet && at_ms - c->active_ms > options->idle_ms) c->dead = true;
+}
+
+/* Looks at the clock for every connection, and takes the steps that no event announces: a refusal
+ * by the clock, the end of a request the connection waits for. Called between batches of events
+ * only, because it frees connections. */
+static void tick(struct gate *gate, int64_t at_ms) {
+    struct gate_connection *next;
+    for (struct gate_connection *c = gate->connections; c; c = next) {
+        next = c->next;
+        judge_times(gate, c, at_ms);
+        if (!c->dead && (c->unfinished || c->refusal.bytes > 0 || atomic_load(&c->awaits_done)))
+            connection_serve(gate, c, at_ms);
+        if (c->dead) connection_close(gate, c);
+    }
+    if (!atomic_load(&gate->stop_listening)) set_accepting(gate, true);
+}
+
+static void close_listener(struct gate *gate) {
+    if (gate->listener < 0) return;
+    set_accepting(gate, false);
+    close(gate->listener);
+    gate->listener = -1;
+}
+
+static void handle_event(struct gate *gate, const struct epoll_event *event, int64_t at_ms) {
+    if (event->data.ptr == gate) {
+        if (gate->listener >= 0) accept_some(gate, at_ms);
+    } else if (event->data.ptr == &gate->wake) {
+        uint64_t count;
+        ssize_t got = read(gate->wake, &count, sizeof count);
+        (void)got;
+        if (atomic_load(&gate->stop_listening)) close_listener(gate);
+        gate->woken = true;
+    } else {
+        struct gate_connection *c = event->data.ptr;
+        if (c->dead) return;
+        if (event->events & EPOLLRDHUP) c->client_hung_up = true;
+        connection_serve(gate, c, at_ms);
+    }
+}
+
+static void *gate_main(void *context) {
+    struct gate *gate = context;
+    int64_t ticked_ms = now_ms();
+    while (!atomic_load(&gate->stop)) {
+        struct epoll_event events[EVENTS_MAX];
+        int timeout = gate->connections || !gate->accepting ? TICK_MS : -1;
+        if (gate->woken) timeout = 0;
+        int count = epoll_wait(gate->epoll, events, EVENTS_MAX, timeout);
+        int64_t at_ms = now_ms();
+        for (int i = 0; i < count; i++) handle_event(gate, &events[i], at_ms);
+        /* Both ends of a connection may be in `events`: it is freed only after all of them. */
+        for (int i = 0; i < count; i++) {
+            struct gate_connection *c = events[i].data.ptr;
+            if ((void *)c == gate || (void *)c == &gate->wake || !c->dead) continue;
+            for (int j = i + 1; j < count; j++)
+                if (events[j].data.ptr == c) events[j].data.ptr = gate;
+            connection_close(gate, c);
+        }
+        if (gate->woken || at_ms - ticked_ms >= TICK_MS) {
+            gate->woken = false;
+            tick(gate, at_ms);
+            ticked_ms = at_ms;
+        }
+    }
+    close_listener(gate);
+    while (gate->connections) connection_close(gate, gate->connections);
+    return NULL;
+}
+
+/* --- opening and closing --- */
+
+static enum err listen_on(struct gate *gate, uint16_t *ret_port, struct error *error) {
+    const char *host = gate->options.host;
+    struct sockaddr_storage address = {0};
+    struct sockaddr_in *v4 = (struct sockaddr_in *)&address;
+    struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)&address;
+    socklen_t bytes = 0;
+    if (inet_pton(AF_INET, host, &v4->sin_addr) == 1) {
+        v4->sin_family = AF_INET;
+        v4->sin_port = htons(gate->options.port);
+        bytes = sizeof *v4;
+    } else if (inet_pton(AF_INET6, host, &v6->sin6_addr) == 1) {
+        v6->sin6_family = AF_INET6;
+        v6->sin6_port = htons(gate->options.port);
+        bytes = sizeof *v6;
+    } else {
+        return err_set(error, ERR_INVALID, "host: '%s' is not a numeric address", host);
+    }
+    gate->listener = socket(address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (gate->listener < 0) return err_from_errno(error, errno, "no socket to listen on");
+    int on = 1;
+    setsockopt(gate->listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (bind(gate->listener, (struct sockaddr *)&address, bytes) != 0 ||
+        listen(gate->listener, BACKLOG) != 0)
+        return err_set(error, ERR_UNAVAILABLE, "cannot listen on %s port %u: %s", host,
+                       gate->options.port, strerror(errno));
+    if (getsockname(gate->listener, (struct sockaddr *)&address, &bytes) != 0)
+        return err_from_errno(error, errno, "cannot read the port listened on");
+    *ret_port = ntohs(address.ss_family == AF_INET ? v4->sin_port : v6->sin6_port);
+    return OK;
+}
+
+static void gate_free(struct gate *gate) {
+    os_close(gate->listener);
+    os_close(gate->epoll);
+    os_close(gate->wake);
+    free(gate);
+}
+
+enum err gate_open(struct gate **ret_gate, const struct gate_options *options, uint16_t *ret_port,
+                   struct error *error) {
+    struct gate *gate = calloc(1, sizeof *gate);
+    if (!gate) abort();
+    gate->options = *options;
+    gate->listener = gate->epoll = gate->wake = -1;
+    enum err err = listen_on(gate, ret_port, error);
+    if (err != OK) goto out;
+    gate->epoll = epoll_create1(EPOLL_CLOEXEC);
+    gate->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = &gate->wake};
+    if (gate->epoll < 0 || gate->wake < 0 ||
+        epoll_ctl(gate->epoll, EPOLL_CTL_ADD, gate->wake, &event) != 0) {
+        err = err_from_errno(error, errno, "cannot watch sockets");
+        goto out;
+    }
+    *ret_gate = gate;
+    return OK;
+
+out:
+    gate_free(gate);
+    return err;
+}
+
+enum err gate_start(struct gate *gate, struct error *error) {
+    set_accepting(gate, true);
+    int failed = pthread_create(&gate->thread, NULL, gate_main, gate);
+    if (failed != 0) return err_from_errno(error, failed, "cannot start a thread for connections");
+    gate->started = true;
+    pthread_setname_np(gate->thread, "http-gate");
+    return OK;
+}
+
+void gate_stop_listening(struct gate *gate) {
+    atomic_store(&gate->stop_listening, true);
+    wake(gate);
+}
+
+void gate_stop(struct gate *gate) {
+    if (!gate->started) return;
+    atomic_store(&gate->stop, true);
+    wake(gate);
+    pthread_join(gate->thread, NULL);
+}
+
+void gate_close(struct gate *gate) {
+    if (gate) gate_free(gate);
+}
+
+void gate_status(struct gate *gate, struct gate_status *ret_status) {
+    ret_status->connections = atomic_load(&gate->connection_count);
+    ret_status->connections_total = atomic_load(&gate->connections_total);
+    ret_status->refused_total = atomic_load(&gate->refused_total);
+}

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* http: one listener, its connections, and requests handed to handlers by a routing table.
+ *
+ * A connection passes the gate (gate.h), which checks framing, limits and pace on the raw socket
+ * and notices when the client goes away; behind it libmicrohttpd reads requests and writes answers.
+ * A handler runs on one of the server's worker threads when the body is complete, and answers at
+ * once or later from any thread. Knows no route's meaning, no store and no runner.
+ *
+ * Thread: open and close belong to one thread; a request belongs to the thread that answers it,
+ * except where a function says otherwise.
+ * Memory: a request and all texts it gives out live until it is answered (or its stream ended).
+ * Invariant: every request handed to a handler is answered exactly once, by http_answer*, or by
+ * http_stream_begin … http_stream_end. */
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/str.h"
+#include "http/key.h"
+#include "http/multipart.h"
+
+#include <stdatomic.h>
+
+#define HTTP_REQUEST_ID_BYTES 40
+#define HTTP_ROUTES_MAX 64
+
+struct http_server;
+struct http_request;
+
+typedef void (*http_handler_fn)(void *context, struct http_request *request);
+
+enum http_scope {
+    HTTP_SCOPE_OPEN, /* for everybody: health, version */
+    HTTP_SCOPE_KEY,  /* for holders of a key, when keys are configured */
+};
+
+/* Where the parts of a multipart body go while they arrive, on the connection thread. Any call may
+ * answer the request (http_answer): that refuses the rest of the body and ends the connection. */
+struct http_upload {
+    void *(*begin)(void *context, struct http_request *request);
+    void (*part)(void *upload, struct http_request *request, const struct multipart_part *part);
+    void (*data)(void *upload, struct http_request *request, struct str bytes);
+    void (*part_end)(void *upload, struct http_request *request);
+    /* Once, when the request is over; also when its body never became complete. */
+    void (*release)(void *upload);
+};
+
+struct http_route {
+    const char *method;
+    const char *pattern; /* see route.h */
+    enum http_scope scope;
+    http_handler_fn handler;
+    const struct http_upload *upload; /* NULL: the body is kept in memory */
+    const char *operation;            /* operationId, for logs, metrics and OpenAPI */
+};
+
+struct http_done {
+    const char *request_id;
+    const char *method;
+    size_t route_index; /* SIZE_MAX when no row fitted */
+    int status;         /* 0 when the connection went before an answer */
+    int64_t duration_ns;
+    uint64_t body_bytes;
+};
+
+/* Zero means the default behind it. */
+struct http_options {
+    const char *host; /* numeric address; "127.0.0.1" */
+    uint16_t port;    /* 0: any free one */
+    const struct http_route *routes;
+    size_t route_count;
+    struct key_set keys;
+    void *context; /* for handlers, uploads and `done` */
+    void (*done)(void *context, const struct http_done *done); /* on the connection thread */
+    uint32_t connections_max;                                  /* 1024 */
+    uint32_t connections_per_peer_max;                         /* 256; does not count loopback */
+    uint32_t worker_threads;                                   /* 4 */
+    uint64_t body_bytes_max;       /* of a body kept in memory; 32 MiB */
+    uint64_t body_bytes_total_max; /* of all such bodies together; 256 MiB */
+    uint64_t upload_bytes_max;     /* of a multipart body; 2 GiB + 1 MiB */
+    uint64_t stream_bytes_max;     /* waiting for a slow reader of a stream; 4 MiB */
+    int64_t head_ms;               /* from the first to the last byte of a header block; 10 s */
+    int64_t idle_ms;               /* between requests; 75 s */
+    int64_t stall_ms;              /* a client that takes no bytes of an answer; 120 s */
+    uint64_t body_bytes_per_s_min; /* slower bodies are refused, after 10 s; 1 KiB */
+};
+
+struct http_status {
+    uint32_t connections;
+    uint32_t requests_inflight;
+    uint64_t body_bytes; /* of request bodies kept in memory */
+    uint64_t connections_total;
+    uint64_t refused_total;      /* framing, limits and pace */
+    uint64_t keys_missing_total; /* 401 */
+    uint64_t keys_wrong_total;   /* 401 */
+};
+
+/* Listens; *ret_port is the real port. Clients wait until http_start, so that no handler runs
+ * before the caller has the server. ERR_UNAVAILABLE when the address is taken. */
+enum err http_open(struct http_server **ret_server, const struct http_options *options,
+                   uint16_t *ret_port, struct error *error) MUST_CHECK;
+enum err http_start(struct http_server *server, struct error *error) MUST_CHECK;
+/* Takes no new connections; those that are open go on. */
+void http_stop_listening(struct http_server *server);
+/* Every request must have been answered or be about to be: waits for them, then closes. */
+void http_close(struct http_server *server);
+void http_status(struct http_server *server, struct http_status *ret_status);
+
+/* --- reading a request --- */
+
+const char *http_request_id(const struct http_request *request); /* "req_…" */
+const struct http_route *http_request_route(const struct http_request *request);
+struct str http_request_param(const struct http_request *request, size_t index);
+/* The first value of a query key; at is NULL when it is absent. */
+struct str http_request_query(const struct http_request *request, const char *name);
+/* The first header of that name in any case; empty when absent. */
+struct str http_request_header(const struct http_request *request, const char *name);
+struct str http_request_body(const struct http_request *request);
+void *http_request_upload(const struct http_request *request); /* what `begin` returned */
+/* True once the request has an answer, for uploads. */
+bool http_request_is_answered(struct http_request *request);
+/* Memory that lives as long as the request; for the handler. */
+struct arena *http_request_arena(struct http_request *request);
+/* `gone` is called once, on another thread, when the client disconnects before the answer is
+ * complete; at once when it has gone already. `release` is called when the request is over, and
+ * `gone` is not running then. Either may be NULL. Call it at most once, before answering. */
+void http_request_on_gone(struct http_request *request, void (*gone)(void *context),
+                          void (*release)(void *context), void *context);
+
+/* --- answering it --- */
+
+struct http_header {
+    const char *name;
+    const char *value;
+};
+
+struct http_answer {
+    int status;
+    const char *content_type; /* NULL: application/json */
+    struct str body;          /* copied */
+    const struct http_header *headers;
+    size_t header_count;
+};
+
+void http_answer(struct http_request *request, const struct http_answer *answer);
+
+/* Bytes of an open file, with Range, If-Range and If-None-Match obeyed. The file descriptor is
+ * taken over. */
+struct http_file {
+    int fd;
+    uint64_t bytes;
+    const char *content_type;
+    const char *etag;        /* with its quotes */
+    const char *disposition; /* Content-Disposition, or NULL */
+};
+
+void http_answer_file(struct http_request *request, const struct http_file *file);
+
+/* Answers 200 with an event stream that is written by http_stream_put, from one thread at a time.
+ */
+void http_stream_begin(struct http_request *request);
+/* Queues bytes; never waits. False when the client is gone or reads too slowly: then nothing more
+ * will be sent, and the stream still has to be ended. */
+bool http_stream_put(struct http_request *request, struct str bytes);
+/* The request may not be used after this. */
+void http_stream_end(struct http_request *request);
+
+/* Appends {"error":{…}} in OpenAI's shape; NULL texts become null. */
+void http_error_body(struct buf *buf, const char *type, const char *message, const char *param,
+                     const char *code);

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "http/relay.h"
+
+#include "base/id.h"
+#include "http/http.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+/* So that one busy connection does not keep the others waiting. */
+#define ROUNDS_MAX 8
+
+void relay_refuse(struct gate_connection *c, int status, const char *sentence) {
+    if (c->refusal.bytes > 0 || c->reading == RELAY_DISCARD) return;
+    char id[HTTP_REQUEST_ID_BYTES];
+    id_hex(id, sizeof id, "req_", 32);
+    gate_write_refusal(&c->refusal, status, sentence, id);
+    c->reading = RELAY_DISCARD;
+    c->up_end = c->up_ready;
+}
+
+/* --- up: from the client to the library --- */
+
+static bool may_read(const struct gate_connection *c) {
+    if (c->client_eof) return false;
+    return c->reading == RELAY_DISCARD || c->up_end < RELAY_BYTES || c->up_start > 0;
+}
+
+static ssize_t receive(int fd, void *bytes, size_t count) {
+    ssize_t got;
+    do got = recv(fd, bytes, count, 0);
+    while (got < 0 && errno == EINTR);
+    return got;
+}
+
+/* MSG_NOSIGNAL: a peer that went is an answer, not a signal. */
+static ssize_t transmit(int fd, const void *bytes, size_t count) {
+    ssize_t sent;
+    do sent = send(fd, bytes, count, MSG_NOSIGNAL);
+    while (sent < 0 && errno == EINTR);
+    return sent;
+}
+
+static bool would_block(void) {
+    return errno == EAGAIN || errno == EWOULDBLOCK;
+}
+
+static void make_room(struct gate_connection *c) {
+    if (c->up_start == 0 || (c->up_end < RELAY_BYTES && c->up_start < c->up_end)) return;
+    memmove(c->up, c->up + c->up_start, c->up_end - c->up_start);
+    c->up_ready -= c->up_start;
+    c->up_end -= c->up_start;
+    c->up_start = 0;
+}
+
+static bool read_client(struct gate_connection *c, int64_t now_ms) {
+    if (!may_read(c)) return false;
+    char scratch[4096];
+    bool discard = c->reading == RELAY_DISCARD;
+    if (!discard) make_room(c);
+    ssize_t got = receive(c->client, discard ? scratch : c->up + c->up_end,
+                          discard ? sizeof scratch : RELAY_BYTES - c->up_end);
+    if (got > 0) {
+        if (!discard) c->up_end += (size_t)got;
+        if (!discard) c->active_ms = now_ms;
+        return true;
+    }
+    if (got < 0 && would_block()) return false;
+    if (got < 0) c->dead = true;
+    c->client_eof = c->client_hung_up = true;
+    return true;
+}
+
+static bool check_head(struct gate_connection *c, int64_t now_ms) {
+    struct head head;
+    size_t unread = c->up_end - c->up_ready;
+    if (unread == 0) return false;
+    if (c->head_ms == 0) c->head_ms = now_ms;
+    enum head_state state =
+        head_read(&head, (struct str){c->up + c->up_ready, unread}, c->head_checked);
+    c->head_checked = unread;
+    if (state == HEAD_INCOMPLETE) return false;
+    c->head_checked = 0;
+    c->head_ms = 0;
+    if (state == HEAD_REFUSED) {
+        relay_refuse(c, head.refusal_status, head.refusal);
+        return true;
+    }
+    atomic_fetch_add(&c->unanswered, 1);
+    c->up_ready += head.bytes;
+    c->body_left = head.body_bytes;
+    memset(&c->chunks, 0, sizeof c->chunks);
+    c->pace_ms = now_ms;
+    c->pace_bytes = 0;
+    if (head.body == HEAD_BODY_LENGTH) c->reading = RELAY_LENGTH;
+    if (head.body == HEAD_BODY_CHUNKED) c->reading = RELAY_CHUNKED;
+    c->in_body = head.body != HEAD_BODY_NONE;
+    return true;
+}
+
+static bool check_body(struct gate_connection *c) {
+    size_t unread = c->up_end - c->up_ready, used = 0;
+    if (unread == 0) return false;
+    if (c->reading == RELAY_LENGTH) {
+        used = unread < c->body_left ? unread : (size_t)c->body_left;
+        c->body_left -= used;
+        if (c->body_left == 0) c->reading = RELAY_HEAD;
+    } else {
+        enum head_state state =
+            chunk_scan_feed(&c->chunks, (struct str){c->up + c->up_ready, unread}, &used);
+        if (state == HEAD_REFUSED) {
+            relay_refuse(c, 400,
+                         "The chunked body is malformed (extensions and trailers are "
+                         "refused too)");
+            return true;
+        }
+        if (state == HEAD_COMPLETE) c->reading = RELAY_HEAD;
+    }
+    if (c->reading == RELAY_HEAD) c->in_body = false;
+    c->up_ready += used;
+    c->pace_bytes += used;
+    return used > 0;
+}
+
+/* Accepts framing as far as the bytes go, over several pipelined requests. */
+static void check(struct gate_connection *c, int64_t now_ms) {
+    bool moved = true;
+    while (moved && c->reading != RELAY_DISCARD)
+        moved = c->reading == RELAY_HEAD ? check_head(c, now_ms) : check_body(c);
+}
+
+/* Whether the library may be told that no more bytes come. It takes the end of input for the end of
+ * the connection, even while a handler still works on an answer, so that has to be over: all but a
+ * last request whose body will never be complete. */
+static bool may_shut_inner(struct gate_connection *c) {
+    if (!c->client_eof && c->reading != RELAY_DISCARD) return false;
+    unsigned doomed = c->in_body ? 1 : 0;
+    if (atomic_load(&c->unanswered) <= doomed) return true;
+    /* gate_request_done looks at this after it has counted, as we count again after setting it. */
+    atomic_store(&c->awaits_done, true);
+    return atomic_load(&c->unanswered) <= doomed;
+}
+
+static bool write_inner(struct gate_connection *c) {
+    if (c->inner_shut) {
+        c->up_start = c->up_ready;
+        return false;
+    }
+    if (c->up_start < c->up_ready) {
+        ssize_t sent = transmit(c->inner, c->up + c->up_start, c->up_ready - c->up_start);
+        if (sent < 0 && would_block()) return false;
+        if (sent < 0) { /* the library has closed its end; what it said before is still there */
+            c->inner_shut = true;
+            return true;
+        }
+        c->up_start += (size_t)sent;
+        return true;
+    }
+    if (may_shut_inner(c)) {
+        shutdown(c->inner, SHUT_WR);
+        c->inner_shut = true;
+        return true;
+    }
+    return false;
+}
+
+/* --- down: from the library to the client --- */
+
+/* The library has closed: the last word is what gate_refuse left, or the gate's own refusal. */
+static void queue_last_word(struct gate_connection *c) {
+    c->refusal_queued = true;
+    pthread_mutex_lock(&c->lock);
+    const char *bytes = c->note ? c->note : c->refusal.at;
+    size_t count = c->note ? c->note_bytes : c->refusal.bytes;
+    if (count > RELAY_BYTES) count = 0;
+    if (count > 0) memcpy(c->down, bytes, count);
+    pthread_mutex_unlock(&c->lock);
+    c->down_start = 0;
+    c->down_end = count;
+}
+
+static bool read_inner(struct gate_connection *c, int64_t now_ms) {
+    if (c->inner_eof) {
+        if (c->down_end > 0 || c->refusal_queued) return false;
+        queue_last_word(c);
+        return true;
+    }
+    if (c->down_end == RELAY_BYTES) return false;
+    ssize_t got = receive(c->inner, c->down + c->down_end, RELAY_BYTES - c->down_end);
+    if (got < 0 && would_block()) return false;
+    if (got <= 0) {
+        c->inner_eof = c->inner_shut = true;
+        c->reading = RELAY_DISCARD;
+        c->up_start = c->up_ready = c->up_end = 0;
+        return true;
+    }
+    c->down_end += (size_t)got;
+    c->active_ms = now_ms;
+    return true;
+}
+
+static bool write_client(struct gate_connection *c, int64_t now_ms) {
+    if (c->down_start == c->down_end) {
+        c->stalled_ms = 0;
+        if (!c->refusal_queued || c->lingering) return false;
+        shutdown(c->client, SHUT_WR);
+        c->lingering = true;
+        c->linger_ms = now_ms;
+        return true;
+    }
+    ssize_t sent = transmit(c->client, c->down + c->down_start, c->down_end - c->down_start);
+    if (sent < 0 && would_block()) {
+        if (c->stalled_ms == 0) c->stalled_ms = now_ms;
+        return false;
+    }
+    if (sent < 0) {
+        c->dead = true;
+        return false;
+    }
+    c->down_start += (size_t)sent;
+    if (c->down_start == c->down_end) c->down_start = c->down_end = 0;
+    c->stalled_ms = 0;
+    c->active_ms = now_ms;
+    return true;
+}
+
+void relay_run(struct gate_connection *c, int64_t now_ms) {
+    c->unfinished = true;
+    for (int round = 0; round < ROUNDS_MAX && !c->dead; round++) {
+        bool moved = read_client(c, now_ms);
+        check(c, now_ms);
+        moved |= write_inner(c);
+        moved |= read_inner(c, now_ms);
+        moved |= write_client(c, now_ms);
+        if (c->lingering && c->client_eof) c->dead = true;
+        if (!moved) {
+            c->unfinished = false;
+            break;
+        }
+    }
+}
+
+uint32_t relay_client_interest(const struct gate_connection *c) {
+    uint32_t events = 0;
+    if (may_read(c)) events |= EPOLLIN;
+    if (!c->client_hung_up) events |= EPOLLRDHUP;
+    if (c->down_start < c->down_end) events |= EPOLLOUT;
+    return events;
+}
+
+uint32_t relay_inner_interest(const struct gate_connection *c) {
+    uint32_t events = 0;
+    if (!c->inner_eof && c->down_end < RELAY_BYTES) events |= EPOLLIN;
+    if (!c->inner_shut && c->up_start < c->up_ready) events |= EPOLLOUT;
+    return events;
+}
