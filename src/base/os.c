@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,11 +27,16 @@ enum call {
     CALL_FTRUNCATE,
     CALL_RENAME,
     CALL_UNLINK,
+    CALL_ANY, /* counts all of the above */
     CALL_COUNT
 };
 static const char *const call_names[CALL_COUNT] = {"open",      "read",   "pread",     "write",
                                                    "pwrite",    "fsync",  "fdatasync", "fallocate",
-                                                   "ftruncate", "rename", "unlink"};
+                                                   "ftruncate", "rename", "unlink",    "any"};
+
+/* Not errno values: what else a plan can do at a call. */
+#define FAULT_KILL (-1) /* the process dies before the call */
+#define FAULT_TEAR (-2) /* it dies with half of a write done */
 
 struct fault {
     long long at; /* the call that fails, counted from 1; 0 for none */
@@ -40,13 +46,38 @@ struct fault {
 };
 static struct fault faults[CALL_COUNT];
 
+/* 0, or what the plan says happens to this call. */
+static int fault_due(enum call call) {
+    struct fault *fault = &faults[call];
+    if (fault->at == 0) return 0;
+    long long now = atomic_fetch_add(&fault->calls, 1) + 1;
+    if (now != fault->at && !(fault->always && now > fault->at)) return 0;
+    return fault->errno_value;
+}
+
 /* True, with errno set, when the plan says that this call fails. */
 static bool fault_is_due(enum call call) {
-    struct fault *fault = &faults[call];
-    if (fault->at == 0) return false;
-    long long now = atomic_fetch_add(&fault->calls, 1) + 1;
-    if (now != fault->at && !(fault->always && now > fault->at)) return false;
-    errno = fault->errno_value;
+    int due = fault_due(CALL_ANY);
+    if (due == 0) due = fault_due(call);
+    if (due == 0) return false;
+    if (due < 0) raise(SIGKILL);
+    errno = due;
+    return true;
+}
+
+/* As fault_is_due for a write, which a plan can also tear. */
+static bool write_fault_is_due(enum call call, int fd, const void *bytes, size_t count,
+                               int64_t offset) {
+    int due = fault_due(CALL_ANY);
+    if (due == 0) due = fault_due(call);
+    if (due == 0) return false;
+    if (due == FAULT_TEAR) {
+        ssize_t put =
+            offset < 0 ? write(fd, bytes, count / 2) : pwrite(fd, bytes, count / 2, (off_t)offset);
+        (void)put;
+    }
+    if (due < 0) raise(SIGKILL);
+    errno = due;
     return true;
 }
 
@@ -54,8 +85,9 @@ static int errno_by_name(const char *name) {
     static const struct {
         const char *name;
         int value;
-    } known[] = {{"EIO", EIO},       {"ENOSPC", ENOSPC}, {"EDQUOT", EDQUOT}, {"EINTR", EINTR},
-                 {"EAGAIN", EAGAIN}, {"EMFILE", EMFILE}, {"ENOMEM", ENOMEM}, {"EROFS", EROFS}};
+    } known[] = {{"EIO", EIO},         {"ENOSPC", ENOSPC},  {"EDQUOT", EDQUOT}, {"EINTR", EINTR},
+                 {"EAGAIN", EAGAIN},   {"EMFILE", EMFILE},  {"ENOMEM", ENOMEM}, {"EROFS", EROFS},
+                 {"KILL", FAULT_KILL}, {"TEAR", FAULT_TEAR}};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (strcmp(known[i].name, name) == 0) return known[i].value;
     return 0;
@@ -126,7 +158,7 @@ enum err os_pread_all(int fd, void *ret_bytes, size_t count, uint64_t offset, st
 enum err os_write_all(int fd, const void *bytes, size_t count, struct error *error) {
     const char *at = bytes;
     while (count > 0) {
-        ssize_t put = fault_is_due(CALL_WRITE) ? -1 : write(fd, at, count);
+        ssize_t put = write_fault_is_due(CALL_WRITE, fd, at, count, -1) ? -1 : write(fd, at, count);
         if (put < 0 && errno == EINTR) continue;
         if (put < 0) return err_from_errno(error, errno, "cannot write");
         at += put;
@@ -139,7 +171,9 @@ enum err os_pwrite_all(int fd, const void *bytes, size_t count, uint64_t offset,
                        struct error *error) {
     const char *at = bytes;
     while (count > 0) {
-        ssize_t put = fault_is_due(CALL_PWRITE) ? -1 : pwrite(fd, at, count, (off_t)offset);
+        ssize_t put = write_fault_is_due(CALL_PWRITE, fd, at, count, (int64_t)offset)
+                          ? -1
+                          : pwrite(fd, at, count, (off_t)offset);
         if (put < 0 && errno == EINTR) continue;
         if (put < 0) return err_from_errno(error, errno, "cannot write");
         at += put;

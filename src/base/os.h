@@ -49,6 +49,8 @@ enum err os_read_file(const char *path, size_t bytes_max, char **ret_bytes, size
 uint64_t os_peak_rss_bytes(void);
 
 /* Makes calls fail on purpose, for tests: "CALL:N:ERRNO[:always]" items separated by commas, such
- * as "fdatasync:3:EIO" or "pwrite:10:ENOSPC:always". CALL is the name above without os_ and _all.
- * ERR_INVALID when it does not parse. */
+ * as "fdatasync:3:EIO" or "pwrite:10:ENOSPC:always". CALL is the name above without os_ and _all,
+ * or "any", which counts them all. ERRNO may also be KILL, which kills the process before the call,
+ * and for write and pwrite TEAR, which kills it with half of the bytes written. ERR_INVALID when it
+ * does not parse. */
 enum err os_fault_plan(const char *plan, struct error *error) MUST_CHECK;

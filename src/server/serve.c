@@ -9,6 +9,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #define KEYS_MAX 1024
 #define KEY_FILE_BYTES_MAX ((size_t)1 << 20)
@@ -60,6 +61,16 @@ static enum err open_door(const struct serve_options *options, struct house *hou
     return api_open(ret_api, &api, ret_port, error);
 }
 
+/* A connection takes three descriptors; the usual soft limit of 1024 is for programs that use
+ * select. */
+static void raise_open_files(void) {
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+    limit.rlim_cur = limit.rlim_max;
+    if (setrlimit(RLIMIT_NOFILE, &limit) != 0)
+        log_warn("open files stay at %llu", (unsigned long long)limit.rlim_cur);
+}
+
 static void wait_for_stop(const volatile bool *stop) {
     while (!*stop) clock_sleep_ms(POLL_MS);
 }
@@ -68,6 +79,7 @@ enum err serve_run(const struct serve_options *options, struct error *error) {
     struct house *house;
     struct api *api = NULL;
     uint16_t port = 0;
+    raise_open_files();
     enum err err = house_open(&house, &options->house, error);
     if (err != OK) return err;
     unsigned char(*digests)[SHA256_BYTES] = calloc(KEYS_MAX, sizeof *digests);

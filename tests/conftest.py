@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+import pathlib, sys
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import support
+
+
+@pytest.fixture(scope="session")
+def echo_server(tmp_path_factory):
+    """One server with the echo worker for all tests that need no model. It answers to a few names."""
+    with support.serving(tmp_path_factory.mktemp("echo") / "state", "--model", "smollm2=echo", "--model", "gpt-4=echo",
+                         "--model", "org/name=echo") as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def model_server(tmp_path_factory):
+    """One server with the real default model."""
+    with support.serving(tmp_path_factory.mktemp("model") / "state", "--model", "smollm2") as server:
+        yield server
+
+
+@pytest.fixture(scope="session", autouse=False)
+def base_url(echo_server):
+    return echo_server.url

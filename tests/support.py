@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the Python suites share: starting quern, talking to it with the standard library, and judging result files."""
+import contextlib, http.client, json, os, pathlib, re, signal, subprocess, sys, time, uuid
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+BINARY = os.environ.get("QUERN_BINARY", str(ROOT / "build/src/quern"))
+SHARED = pathlib.Path(os.environ.get("QUERN_SHARED", ROOT.parent / "shared"))
+TERMINAL = ("completed", "failed", "expired", "cancelled")
+
+
+class Server:
+    """A running `quern serve` and a plain client for it."""
+
+    def __init__(self, state, *arguments, environment=None):
+        self.state, self.arguments, self.environment = pathlib.Path(state), arguments, environment
+        self.process = self.port = None
+
+    def start(self):
+        self.log = open(self.state.parent / f"{self.state.name}.log", "a")
+        self.process = subprocess.Popen([BINARY, "serve", "--port", "0", "--state-dir", str(self.state), *self.arguments],
+                                        stdout=subprocess.PIPE, stderr=self.log, text=True, env={**os.environ, **(self.environment or {})})
+        line = self.process.stdout.readline()
+        found = re.match(r"listening on http://\S+:(\d+)$", line.strip())
+        assert found, f"the server did not start: {line!r}; {self.log_text()[-2000:]}"
+        self.port = int(found[1])
+        return self
+
+    def log_text(self):
+        return pathlib.Path(self.log.name).read_text()
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.port}/v1"
+
+    def kill(self):
+        """kill -9 of the server; its engine must die with it."""
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def stop(self, seconds=60):
+        if self.process and self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            self.process.wait(seconds)
+        return self.process.returncode if self.process else None
+
+    def call(self, method, path, body=None, kind="application/json", headers=None):
+        """Status and body bytes of one request."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=600)
+        try:
+            if body is not None and not isinstance(body, (bytes, str)):
+                body = json.dumps(body)
+            connection.request(method, path, body, {"Content-Type": kind, **(headers or {})} if body is not None else headers or {})
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+        finally:
+            connection.close()
+
+    def json(self, method, path, body=None, status=200):
+        got, data = self.call(method, path, body)
+        assert got == status, f"{method} {path}: {got} {data[:500]!r}"
+        return json.loads(data)
+
+    def upload(self, content, purpose="batch", filename="in.jsonl"):
+        boundary = uuid.uuid4().hex
+        body = (f'--{boundary}\r\nContent-Disposition: form-data; name="purpose"\r\n\r\n{purpose}\r\n--{boundary}\r\nContent-Disposition: '
+                f'form-data; name="file"; filename="{filename}"\r\nContent-Type: application/octet-stream\r\n\r\n').encode()
+        body += content + f"\r\n--{boundary}--\r\n".encode()
+        status, data = self.call("POST", "/v1/files", body, f"multipart/form-data; boundary={boundary}")
+        assert status == 200, data
+        return json.loads(data)
+
+    def create(self, content, **extra):
+        file = self.upload(content)
+        return self.json("POST", "/v1/batches", {"input_file_id": file["id"], "endpoint": "/v1/chat/completions",
+                                                 "completion_window": "24h", **extra})
+
+    def batch(self, batch_id):
+        return self.json("GET", f"/v1/batches/{batch_id}")
+
+    def wait(self, batch_id, seconds=300, until=TERMINAL):
+        deadline = time.monotonic() + seconds
+        while True:
+            batch = self.batch(batch_id)
+            if batch["status"] in until:
+                return batch
+            assert time.monotonic() < deadline, f"not done in {seconds} s: {batch['status']} {batch['request_counts']}; {self.log_text()[-1500:]}"
+            time.sleep(0.02)
+
+    def results(self, batch):
+        """The lines of the output and of the error file, parsed."""
+        parsed = []
+        for key in ("output_file_id", "error_file_id"):
+            data = b""
+            if batch[key]:
+                status, data = self.call("GET", f"/v1/files/{batch[key]}/content")
+                assert status == 200, data
+                assert data.endswith(b"\n") and b"\n\n" not in data
+            parsed.append([json.loads(line) for line in data.split(b"\n")[:-1]])
+        return parsed
+
+    def engine_pid(self):
+        """The process id of the one engine child."""
+        children = pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+        found = [int(pid) for tasks in pathlib.Path(f"/proc/{self.process.pid}/task").iterdir()
+                 for pid in (tasks / "children").read_text().split()] if children.exists() else []
+        return found[0] if found else None
+
+
+@contextlib.contextmanager
+def serving(state, *arguments, environment=None):
+    server = Server(state, *arguments, environment=environment).start()
+    try:
+        yield server
+    finally:
+        if server.process.poll() is None:
+            server.process.send_signal(signal.SIGTERM)
+            try:
+                server.process.wait(30)
+            except subprocess.TimeoutExpired:
+                server.process.kill()
+                server.process.wait()
+
+
+def quern(*arguments, **keywords):
+    return subprocess.run([BINARY, *map(str, arguments)], capture_output=True, text=True, **keywords)
+
+
+def fsck(state):
+    done = quern("fsck", "--state-dir", state)
+    assert done.returncode == 0, f"fsck: {done.stdout}{done.stderr}"
+
+
+def request(custom_id, text, model="smollm2", **body):
+    return {"custom_id": custom_id, "method": "POST", "url": "/v1/chat/completions",
+            "body": {"model": model, "messages": [{"role": "user", "content": text}], **body}}
+
+
+def jsonl(requests):
+    return "".join(json.dumps(r) + "\n" for r in requests).encode()
+
+
+def masked(line):
+    """A result line without what may differ between two runs: ids, times, and how much of the prompt was shared."""
+    line = json.loads(json.dumps(line))
+    line["id"] = None
+    if line.get("response"):
+        line["response"]["request_id"] = None
+        body = line["response"]["body"]
+        for key in ("id", "created", "system_fingerprint"):
+            body.pop(key, None)
+        (body.get("usage") or {}).pop("prompt_tokens_details", None)
+    return json.dumps(line, sort_keys=True)
