@@ -15,14 +15,10 @@ struct house {
     struct runner *runner;
     struct worker *workers[HOUSE_MODELS_MAX]; /* owned by the runner; NULL for echo */
     size_t worker_count;
+    /* The echo workers borrow their names from here. */
+    struct model_choice models[HOUSE_MODELS_MAX];
+    const char *names[HOUSE_MODELS_MAX][MODEL_NAMES_MAX + 1]; /* each ends in NULL */
 };
-
-/* Names as the workers take them: NULL at the end. */
-static void list_names(const struct model_choice *choice,
-                       const char *ret_names[MODEL_NAMES_MAX + 1]) {
-    for (size_t i = 0; i < choice->name_count; i++) ret_names[i] = choice->names[i];
-    ret_names[choice->name_count] = NULL;
-}
 
 static struct wire_hello hello_of(const struct model_choice *choice,
                                   const struct engine_settings *settings) {
@@ -43,18 +39,18 @@ static struct wire_hello hello_of(const struct model_choice *choice,
     return hello;
 }
 
-static enum err open_worker(struct house *house, const struct model_choice *choice,
+static enum err open_worker(struct house *house, size_t index,
                             const struct engine_settings *settings, struct error *error) {
+    const struct model_choice *choice = &house->models[index];
     struct worker_events events;
     uint32_t place;
-    const char *names[MODEL_NAMES_MAX + 1];
     struct worker *worker;
     enum err err;
     if (!runner_worker_place(house->runner, &events, &place))
         return err_set(error, ERR_LIMIT, "more than %d models", RUNNER_WORKERS_MAX);
     if (choice->is_echo) {
-        list_names(choice, names);
-        const struct worker_echo_options options = {.models = names};
+        for (size_t i = 0; i < choice->name_count; i++) house->names[index][i] = choice->names[i];
+        const struct worker_echo_options options = {.models = house->names[index]};
         err = worker_echo_open(&worker, &options, &events, error);
     } else {
         const struct worker_engine_options options = {.hello = hello_of(choice, settings)};
@@ -69,10 +65,11 @@ enum err house_open(struct house **ret_house, const struct house_options *option
                     struct error *error) {
     struct house *house = calloc(1, sizeof *house);
     if (!house) abort();
+    memcpy(house->models, options->models, sizeof house->models);
     enum err err = store_open(&house->store, &options->store, error);
     if (err == OK) err = runner_open(&house->runner, house->store, &options->runner, error);
     for (size_t i = 0; i < options->model_count && err == OK; i++)
-        err = open_worker(house, &options->models[i], &options->engine, error);
+        err = open_worker(house, i, &options->engine, error);
     if (err == OK)
         *ret_house = house;
     else

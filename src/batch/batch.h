@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* batch: the domain: what a client may ask for, what a batch looks like, and its creation. States
+ * are in state.h, checking of the input file in validate.h, result lines in result.h, the output
+ * files in publish.h.
+ *
+ * No threads, no sockets, no clock: times are arguments.
+ *
+ * Thread: any; a struct belongs to one.  Memory: as each function says. */
+
+#include "base/buf.h"
+#include "store/batches.h"
+#include "json/json.h"
+
+/* The order is that of runner/worker.h's enum endpoint. */
+enum batch_endpoint {
+    BATCH_ENDPOINT_CHAT,
+    BATCH_ENDPOINT_COMPLETIONS,
+    BATCH_ENDPOINT_EMBEDDINGS,
+    BATCH_ENDPOINT_SCORE,
+    BATCH_ENDPOINT_COUNT
+};
+
+/* "/v1/chat/completions", … */
+const char *batch_endpoint_path(enum batch_endpoint endpoint);
+/* With and without "/v1" in front. */
+bool batch_endpoint_find(struct str path, enum batch_endpoint *ret_endpoint);
+
+/* What the operator allows; batch_rules_default gives quern's own. */
+struct batch_rules {
+    uint64_t lines_max;       /* at most BATCH_LINES_MAX */
+    uint64_t line_bytes_max;  /* at most BATCH_LINE_BYTES_MAX */
+    size_t errors_max;        /* reported for one file */
+    bool strict_url;          /* a line's url must be the batch's endpoint */
+    bool strict_single_model; /* all lines name one model */
+    bool extended_windows;    /* 1m … 30d instead of 24h only */
+};
+#define BATCH_LINES_MAX 1000000u
+#define BATCH_LINE_BYTES_MAX ((uint64_t)16 << 20)
+#define BATCH_ERRORS_MAX 1000u
+struct batch_rules batch_rules_default(void);
+
+/* Why a parameter was refused: the envelope of a 400. Zero is "not refused". */
+struct batch_refusal {
+    char code[40]; /* empty: null */
+    char param[96];
+    char message[400];
+};
+
+/* Checked parameters of a create call. */
+struct batch_parameters {
+    char input_file_id[STORE_ID_BYTES];
+    enum batch_endpoint endpoint;
+    char completion_window[16];
+    int64_t window_s;
+    char *metadata;    /* JSON text, or NULL; owned */
+    char *webhook_url; /* owned, or NULL */
+    char service_tier[16];
+    int32_t priority;
+    int64_t output_expires_after_s;
+    char idempotency_key[256];          /* from the body; a header's is put here by the caller */
+    unsigned char sha256[SHA256_BYTES]; /* of the parameters' canonical form, without the key */
+};
+
+/* Reads the body of POST /v1/batches. False and *ret_refusal when a parameter is wrong; then
+ * nothing is owned. */
+bool batch_parameters_read(struct batch_parameters *ret_parameters, const json_t *body,
+                           const struct batch_rules *rules, struct batch_refusal *ret_refusal);
+void batch_parameters_release(struct batch_parameters *parameters);
+
+/* Adds the batch in state validating. The same idempotency key with the same parameters gives the
+ * batch that is there already (*ret_existing true), with others ERR_CONFLICT and a message that
+ * has the word conflict. The caller releases *ret_batch and tells the runner of a new one
+ * (runner_kick). */
+enum err batch_create(struct store *store, const struct batch_parameters *parameters,
+                      int64_t now_unix_s, struct store_batch *ret_batch, bool *ret_existing,
+                      struct error *error) MUST_CHECK;
+
+/* Appends the batch object with every key. Counters are the row's: see runner_batch_get. */
+void batch_write_json(struct buf *buf, const struct store_batch *batch);
+
+/* Looks at the start of an upload with purpose batch: zero bytes, or a first line that is not JSON,
+ * are ERR_INVALID with the sentence for the client. */
+enum err batch_input_look(int fd, uint64_t bytes, struct error *error) MUST_CHECK;
+/* As batch_input_look, before the spool is committed. */
+enum err batch_spool_look(struct store_spool *spool, struct error *error) MUST_CHECK;

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/id.h"
+#include "batch/batch.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The batch the key stands for already, if its parameters are these. */
+static enum err find_existing(struct store *store, const struct batch_parameters *parameters,
+                              struct store_batch *ret_batch, struct error *error) {
+    struct store_batch batch;
+    enum err err =
+        store_batch_get_by_key(store, str_from(parameters->idempotency_key), &batch, error);
+    if (err != OK) return err;
+    if (memcmp(batch.parameters_sha256, parameters->sha256, SHA256_BYTES) != 0) {
+        store_batch_release(&batch);
+        return err_set(error, ERR_CONFLICT,
+                       "Idempotency conflict: the key '%.80s' was used with other parameters.",
+                       parameters->idempotency_key);
+    }
+    *ret_batch = batch;
+    return OK;
+}
+
+static char *copy_or_null(const char *text) {
+    char *copy = text ? strdup(text) : NULL;
+    if (text && !copy) abort();
+    return copy;
+}
+
+static struct store_batch new_batch(const struct batch_parameters *parameters, int64_t now_unix_s) {
+    struct store_batch batch = {
+        .metadata = copy_or_null(parameters->metadata),
+        .webhook_url = copy_or_null(parameters->webhook_url),
+        .priority = parameters->priority,
+        .output_expires_after_s = parameters->output_expires_after_s,
+        .created_unix_s = now_unix_s,
+        .expires_unix_s = now_unix_s + parameters->window_s,
+        .status = BATCH_VALIDATING,
+        .final_status = BATCH_COMPLETED,
+    };
+    id_hex(batch.id, sizeof batch.id, "batch_", 32);
+    snprintf(batch.endpoint, sizeof batch.endpoint, "%s",
+             batch_endpoint_path(parameters->endpoint));
+    memcpy(batch.input_file_id, parameters->input_file_id, sizeof batch.input_file_id);
+    memcpy(batch.completion_window, parameters->completion_window, sizeof batch.completion_window);
+    memcpy(batch.service_tier, parameters->service_tier, sizeof batch.service_tier);
+    memcpy(batch.idempotency_key, parameters->idempotency_key, sizeof batch.idempotency_key);
+    memcpy(batch.parameters_sha256, parameters->sha256, SHA256_BYTES);
+    return batch;
+}
+
+enum err batch_create(struct store *store, const struct batch_parameters *parameters,
+                      int64_t now_unix_s, struct store_batch *ret_batch, bool *ret_existing,
+                      struct error *error) {
+    *ret_existing = false;
+    if (*parameters->idempotency_key) {
+        enum err err = find_existing(store, parameters, ret_batch, error);
+        *ret_existing = err == OK;
+        if (err != ERR_NOT_FOUND) return err;
+    }
+    struct store_batch batch = new_batch(parameters, now_unix_s);
+    enum err err = store_batch_insert(store, &batch, error);
+    if (err == OK) {
+        *ret_batch = batch;
+        return OK;
+    }
+    store_batch_release(&batch);
+    if (err != ERR_CONFLICT || !*parameters->idempotency_key) return err;
+    /* Another call with the key came first. */
+    err = find_existing(store, parameters, ret_batch, error);
+    *ret_existing = err == OK;
+    return err;
+}

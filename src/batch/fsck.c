@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "batch/fsck.h"
+
+#include "base/os.h"
+#include "batch/index.h"
+#include "batch/line.h"
+#include "batch/publish.h"
+#include "batch/state.h"
+#include "json/span.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PIECE_BYTES ((size_t)256 << 10)
+#define REPORTS_PER_BATCH_MAX 20
+
+struct check {
+    struct store *store;
+    fsck_report_fn report;
+    void *context;
+    uint64_t violations;
+    const struct store_batch *batch;
+    uint64_t batch_violations;
+};
+
+PRINTF_LIKE(2, 3)
+static void violated(struct check *check, const char *format, ...) {
+    char text[400], sentence[512];
+    check->violations++;
+    if (++check->batch_violations > REPORTS_PER_BATCH_MAX) return;
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    snprintf(sentence, sizeof sentence, "%s: %s", check->batch->id, text);
+    check->report(check->context, sentence);
+}
+
+/* --- reading a JSONL file line by line --- */
+
+struct lines {
+    int fd; /* negative: no file, no lines */
+    uint64_t offset;
+    uint64_t bytes;
+    struct buf buf;
+    size_t at;       /* in buf: the next line */
+    uint64_t number; /* of the line given last, from 1 */
+    bool failed;
+};
+
+static void lines_close(struct lines *lines) {
+    os_close(lines->fd);
+    buf_release(&lines->buf);
+}
+
+/* More of the file into the buf; false at its end. */
+static bool lines_fill(struct lines *lines) {
+    struct error error;
+    uint64_t left = lines->bytes - lines->offset;
+    if (left == 0) return false;
+    buf_consume(&lines->buf, lines->at);
+    lines->at = 0;
+    size_t count = left < PIECE_BYTES ? (size_t)left : PIECE_BYTES;
+    char *room = buf_reserve(&lines->buf, count);
+    if (!room || os_pread_all(lines->fd, room, count, lines->offset, &error) != OK) {
+        lines->failed = true;
+        return false;
+    }
+    buf_commit(&lines->buf, count);
+    lines->offset += count;
+    return true;
+}
+
+/* The next line that is not blank, without CR and LF. */
+static bool lines_next(struct lines *lines, struct str *ret_line) {
+    while (lines->fd >= 0) {
+        size_t end = str_find_byte(buf_str(&lines->buf), '\n', lines->at);
+        if (end == SIZE_MAX && lines_fill(lines)) continue;
+        if (end == SIZE_MAX) end = lines->buf.bytes;
+        if (lines->failed || lines->at >= lines->buf.bytes) return false;
+        struct str line = {lines->buf.at + lines->at, end - lines->at};
+        if (lines->number == 0 && str_starts_with(line, STR("\xEF\xBB\xBF")))
+            line = str_skip(line, 3);
+        lines->number++;
+        lines->at = end + 1;
+        line = str_trim(line);
+        if (line.bytes == 0) continue;
+        *ret_line = line;
+        return true;
+    }
+    return false;
+}
+
+static void lines_init(struct lines *lines) {
+    *lines = (struct lines){.fd = -1};
+    buf_init(&lines->buf, SEGLOG_TEXT_BYTES_MAX + 2 * PIECE_BYTES);
+}
+
+/* Opens a result file. False when its row is gone (deleted or expired): then nothing can be said.
+ */
+static bool open_result(struct check *check, const char *id, struct lines *lines) {
+    struct store_file file;
+    struct error error;
+    if (!*id) return true;
+    if (store_file_open(check->store, str_from(id), 0, &lines->fd, &file, &error) == OK) {
+        lines->bytes = file.bytes;
+        return true;
+    }
+    lines->fd = -1;
+    return false;
+}
+
+/* --- one record --- */
+
+/* A line of a result file that is being looked at. */
+struct record {
+    bool present;
+    struct str custom_id; /* raw */
+};
+
+static void check_record(struct check *check, struct str line, uint64_t number, bool is_output,
+                         uint64_t *failed) {
+    const char *file = is_output ? "output" : "error";
+    struct str response = json_span_get(line, "response"), fault = json_span_get(line, "error");
+    struct str status = json_span_get(response, "status_code");
+    if (!json_span_read(line, NULL) || !json_span_get(line, "id").at || !response.at || !fault.at) {
+        violated(check, "line %llu of the %s file is not a result record (I2)",
+                 (unsigned long long)number, file);
+        return;
+    }
+    bool success = status.bytes == 3 && *status.at == '2' && str_is(fault, "null");
+    if (success != is_output)
+        violated(check, "line %llu of the %s file belongs into the other file (I2)",
+                 (unsigned long long)number, file);
+    if (!success && status.at) (*failed)++;
+    for (size_t i = 0; i < line.bytes; i++) {
+        if ((unsigned char)line.at[i] < 0x80) continue;
+        violated(check, "line %llu of the %s file is not pure ASCII", (unsigned long long)number,
+                 file);
+        return;
+    }
+}
+
+static void next_record(struct check *check, struct lines *lines, bool is_output,
+                        struct record *record, uint64_t *failed) {
+    struct str line;
+    *record = (struct record){0};
+    if (!lines_next(lines, &line)) return;
+    check_record(check, line, lines->number, is_output, failed);
+    record->present = true;
+    record->custom_id = json_span_get(line, "custom_id");
+}
+
+static bool same_id(struct str raw_a, struct str raw_b) {
+    if (!json_span_is_string(raw_a) || !json_span_is_string(raw_b)) return false;
+    if (str_equals(raw_a, raw_b)) return true;
+    struct buf a, b;
+    buf_init(&a, SIZE_MAX / 2);
+    buf_init(&b, SIZE_MAX / 2);
+    bool same = str_equals(batch_line_text(raw_a, &a), batch_line_text(raw_b, &b));
+    buf_release(&a);
+    buf_release(&b);
+    return same;
+}
+
+/* --- one batch --- */
+
+/* Both files are in input order, so one walk over the input meets every record at its turn. */
+static void walk(struct check *check, struct lines *input, struct lines *output,
+                 struct lines *errors) {
+    struct str line;
+    struct record out, err;
+    uint64_t requests = 0, failed = 0, out_lines = 0, err_lines = 0;
+    next_record(check, output, true, &out, &failed);
+    next_record(check, errors, false, &err, &failed);
+    while (lines_next(input, &line)) {
+        struct batch_line parsed;
+        requests++;
+        if (batch_line_read(line, &parsed) != BATCH_LINE_READ) parsed.custom_id.at = NULL;
+        if (out.present && same_id(parsed.custom_id, out.custom_id)) {
+            out_lines++;
+            next_record(check, output, true, &out, &failed);
+        } else if (err.present && same_id(parsed.custom_id, err.custom_id)) {
+            err_lines++;
+            next_record(check, errors, false, &err, &failed);
+        } else {
+            violated(check, "line %llu of the input has no record in its turn (I2, I3)",
+                     (unsigned long long)input->number);
+        }
+    }
+    for (; out.present; out_lines++) {
+        violated(check,
+                 "line %llu of the output file answers no line of the input in its turn (I3)",
+                 (unsigned long long)output->number);
+        next_record(check, output, true, &out, &failed);
+    }
+    for (; err.present; err_lines++) {
+        violated(check, "line %llu of the error file answers no line of the input in its turn (I3)",
+                 (unsigned long long)errors->number);
+        next_record(check, errors, false, &err, &failed);
+    }
+    const struct store_batch *batch = check->batch;
+    if (requests != batch->total)
+        violated(check, "total is %llu, the input has %llu requests (I4)",
+                 (unsigned long long)batch->total, (unsigned long long)requests);
+    if (out_lines != batch->completed || failed != batch->failed)
+        violated(check, "counts say %llu completed and %llu failed, the files %llu and %llu (I4)",
+                 (unsigned long long)batch->completed, (unsigned long long)batch->failed,
+                 (unsigned long long)out_lines, (unsigned long long)failed);
+    if (input->failed || output->failed || errors->failed)
+        violated(check, "a file could not be read to its end (I1)");
+}
+
+static void check_published(struct check *check) {
+    const struct store_batch *batch = check->batch;
+    struct lines input, output, errors;
+    struct store_file file;
+    struct error error;
+    lines_init(&input);
+    lines_init(&output);
+    lines_init(&errors);
+    if (batch->status == BATCH_COMPLETED && batch->completed + batch->failed != batch->total)
+        violated(check, "%llu completed and %llu failed are not %llu in total (I4)",
+                 (unsigned long long)batch->completed, (unsigned long long)batch->failed,
+                 (unsigned long long)batch->total);
+    bool there = store_input_open(check->store, str_from(batch->input_file_id), 0, &input.fd, &file,
+                                  &error) == OK;
+    if (there) input.bytes = file.bytes;
+    /* Without the input, or with a result file deleted, there is nothing to compare. */
+    if (there && open_result(check, batch->output_file_id, &output) &&
+        open_result(check, batch->error_file_id, &errors))
+        walk(check, &input, &output, &errors);
+    lines_close(&input);
+    lines_close(&output);
+    lines_close(&errors);
+}
+
+static void report_log(void *context, const char *sentence) {
+    struct check *check = context;
+    violated(check, "%s (I5)", sentence);
+}
+
+static void check_log(struct check *check) {
+    const struct store_batch *batch = check->batch;
+    struct store_file file;
+    struct error error;
+    int fd;
+    if (store_input_open(check->store, str_from(batch->input_file_id), batch->created_unix_s, &fd,
+                         &file, &error) != OK) {
+        violated(check, "its input cannot be read: %s (I1)", error.text);
+        return;
+    }
+    os_close(fd);
+    struct seglog_options options = {.batch_id = batch->id,
+                                     .batch_sequence = batch->sequence,
+                                     .line_count = batch->total,
+                                     .read_only = true,
+                                     .report = report_log,
+                                     .report_context = check};
+    memcpy(options.input_sha256, file.sha256, SHA256_BYTES);
+    struct seglog *log;
+    if (seglog_open(&log, check->store, &options, &error) != OK) {
+        violated(check, "its results cannot be read: %s (I5)", error.text);
+        return;
+    }
+    struct seglog_counts counts = seglog_counts(log);
+    if (counts.recovered > batch->total)
+        violated(check, "%llu results for %llu requests (I2)", (unsigned long long)counts.recovered,
+                 (unsigned long long)batch->total);
+    seglog_close(log);
+}
+
+static void check_times(struct check *check) {
+    const struct store_batch *batch = check->batch;
+    const struct {
+        enum batch_status status;
+        int64_t at;
+    } ends[] = {{BATCH_COMPLETED, batch->completed_unix_s},
+                {BATCH_FAILED, batch->failed_unix_s},
+                {BATCH_EXPIRED, batch->expired_unix_s},
+                {BATCH_CANCELLED, batch->cancelled_unix_s}};
+    for (size_t i = 0; i < 4; i++)
+        if ((ends[i].at != 0) != (batch->status == ends[i].status))
+            violated(check, "it is %s, and its time of being %s is %lld (I8)",
+                     batch_status_name(batch->status), batch_status_name(ends[i].status),
+                     (long long)ends[i].at);
+    const int64_t way[] = {batch->created_unix_s, batch->in_progress_unix_s,
+                           batch->finalizing_unix_s, batch->completed_unix_s};
+    int64_t last = 0;
+    for (size_t i = 0; i < 4; i++) {
+        if (way[i] == 0) continue;
+        if (way[i] < last) violated(check, "its times go backwards (I8)");
+        last = way[i];
+    }
+    if ((batch->status == BATCH_CANCELLING || batch->status == BATCH_CANCELLED) !=
+        (batch->cancelling_unix_s != 0))
+        violated(check, "it is %s, and cancelling was entered at %lld (I8, I9)",
+                 batch_status_name(batch->status), (long long)batch->cancelling_unix_s);
+    if (!batch_status_is_terminal(batch->status) &&
+        (*batch->output_file_id || *batch->error_file_id))
+        violated(check, "it is %s and has result files already (I4)",
+                 batch_status_name(batch->status));
+}
+
+static void check_batch(struct check *check, const struct store_batch *batch) {
+    check->batch = batch;
+    check->batch_violations = 0;
+    check_times(check);
+    if (batch_status_is_terminal(batch->status)) {
+        if (batch->total > 0 && batch->status != BATCH_FAILED) check_published(check);
+    } else if (batch->total > 0) {
+        check_log(check);
+    }
+    if (check->batch_violations > REPORTS_PER_BATCH_MAX) {
+        char sentence[160];
+        snprintf(sentence, sizeof sentence, "%s: and %llu more", batch->id,
+                 (unsigned long long)(check->batch_violations - REPORTS_PER_BATCH_MAX));
+        check->report(check->context, sentence);
+    }
+}
+
+static void report_file(void *context, const char *sentence) {
+    struct check *check = context;
+    check->violations++;
+    check->report(check->context, sentence);
+}
+
+enum err fsck_run(const char *state_dir, fsck_report_fn report, void *context,
+                  uint64_t *ret_violations, struct error *error) {
+    struct check check = {.report = report, .context = context};
+    enum err err = store_open(&check.store,
+                              &(struct store_options){.dir = state_dir, .read_only = true}, error);
+    if (err != OK) return err;
+    err = store_fsck(check.store, report_file, &check, error);
+    struct store_batch batch;
+    uint64_t after = 0;
+    while (err == OK && (err = store_batch_next(check.store, after, &batch, error)) == OK) {
+        after = batch.sequence;
+        check_batch(&check, &batch);
+        store_batch_release(&batch);
+    }
+    if (err == ERR_NOT_FOUND) err = OK;
+    store_close(check.store);
+    if (err == OK) *ret_violations = check.violations;
+    return err;
+}

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* A first look at an upload with purpose batch: is it JSONL at all? The name of the file says
+ * nothing: the helper uploads everything as `upload`. */
+
+#include "base/os.h"
+#include "batch/batch.h"
+#include "json/jsonl.h"
+#include "json/span.h"
+
+#include <stdlib.h>
+
+#define PIECE_BYTES ((size_t)64 << 10)
+
+typedef enum err (*read_fn)(void *source, void *ret_bytes, size_t count, uint64_t offset,
+                            struct error *error);
+
+struct first_line {
+    bool found;
+    struct jsonl_line line;
+};
+
+static void take_first(void *context, const struct jsonl_line *line) {
+    struct first_line *first = context;
+    if (!first->found) *first = (struct first_line){true, *line};
+}
+
+static enum err refuse(struct error *error, const char *why) {
+    return err_set(error, ERR_INVALID, "Invalid file format for Batch API. Must be .jsonl: %s",
+                   why);
+}
+
+/* Reads on until the first line is whole, the file ends, or the line is too long to be one. */
+static enum err find_first(read_fn read, void *source, uint64_t bytes, struct buf *text,
+                           struct first_line *first, struct error *error) {
+    struct jsonl_splitter splitter;
+    jsonl_init(&splitter);
+    enum err err = OK;
+    for (uint64_t at = 0; at < bytes && !first->found && err == OK;) {
+        size_t count = bytes - at < PIECE_BYTES ? (size_t)(bytes - at) : PIECE_BYTES;
+        char *room = buf_reserve(text, count);
+        if (!room) return refuse(error, "its first line is too long.");
+        err = read(source, room, count, at, error);
+        if (err != OK) return err;
+        buf_commit(text, count);
+        jsonl_feed(&splitter, (struct str){text->at + at, count}, take_first, first);
+        at += count;
+    }
+    if (!first->found) jsonl_end(&splitter, take_first, first);
+    return err;
+}
+
+static enum err look(read_fn read, void *source, uint64_t bytes, struct error *error) {
+    if (bytes == 0) return refuse(error, "the file is empty.");
+    struct buf text;
+    struct first_line first = {0};
+    buf_init(&text, (size_t)BATCH_LINE_BYTES_MAX + PIECE_BYTES);
+    enum err err = find_first(read, source, bytes, &text, &first, error);
+    if (err == OK && !first.found) err = refuse(error, "it has only blank lines.");
+    if (err == OK) {
+        struct str line = {text.at + first.line.offset, (size_t)first.line.bytes};
+        if (!json_span_is_utf8(line) || !json_span_read(line, NULL))
+            err = err_set(error, ERR_INVALID,
+                          "Invalid file format for Batch API. Must be .jsonl: line %llu is not "
+                          "valid JSON.",
+                          (unsigned long long)first.line.number);
+    }
+    buf_release(&text);
+    return err;
+}
+
+static enum err read_fd(void *source, void *ret_bytes, size_t count, uint64_t offset,
+                        struct error *error) {
+    return os_pread_all(*(const int *)source, ret_bytes, count, offset, error);
+}
+
+enum err batch_input_look(int fd, uint64_t bytes, struct error *error) {
+    return look(read_fd, &fd, bytes, error);
+}
+
+static enum err read_spool(void *source, void *ret_bytes, size_t count, uint64_t offset,
+                           struct error *error) {
+    return store_spool_read(source, ret_bytes, count, offset, error);
+}
+
+enum err batch_spool_look(struct store_spool *spool, struct error *error) {
+    return look(read_spool, spool, store_spool_bytes(spool), error);
+}

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "batch/line.h"
+
+#include "base/utf8.h"
+#include "json/span.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#define SHOWN_BYTES 100 /* of a value of the client's in a message */
+
+void batch_line_fail(struct batch_line_error *ret_error, const char *code, const char *param,
+                     const char *format, ...) {
+    ret_error->code = code;
+    ret_error->param = param;
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(ret_error->message, sizeof ret_error->message, format, arguments);
+    va_end(arguments);
+    ret_error->message[utf8_valid_prefix(str_from(ret_error->message))] = '\0';
+}
+
+struct place {
+    const char *name;
+    size_t offset; /* of a struct str in struct batch_line */
+};
+#define PLACE(name)                                                                                \
+    { #name, offsetof(struct batch_line, name) }
+
+static const struct place line_places[] = {PLACE(custom_id), PLACE(method), PLACE(url),
+                                           PLACE(body)};
+static const struct place body_places[] = {PLACE(model),  PLACE(messages), PLACE(stream),
+                                           PLACE(prompt), PLACE(input),    PLACE(text_1),
+                                           PLACE(text_2), PLACE(query),    PLACE(documents)};
+
+/* Puts the members that are known into their places; the last of equal keys stays. *ret_end is
+ * where the object ends. False when it is not valid. */
+static bool read_members(struct str object, const struct place *places, size_t place_count,
+                         struct batch_line *line, size_t *ret_end) {
+    struct json_span_iter iter;
+    struct str key, value;
+    if (!json_span_enter(&iter, object)) return false;
+    while (json_span_member(&iter, &key, &value)) {
+        for (size_t i = 0; i < place_count; i++) {
+            if (!json_span_string_is(key, places[i].name)) continue;
+            struct str found = str_is(value, "null") ? (struct str){NULL, 0} : value;
+            memcpy((char *)line + places[i].offset, &found, sizeof found);
+        }
+    }
+    *ret_end = iter.at;
+    return !iter.is_bad;
+}
+
+static bool is_space(struct str text) {
+    for (size_t i = 0; i < text.bytes; i++)
+        if (text.at[i] != ' ' && text.at[i] != '\t' && text.at[i] != '\r') return false;
+    return true;
+}
+
+enum batch_line_reading batch_line_read(struct str text, struct batch_line *ret_line) {
+    size_t from = 0, end;
+    *ret_line = (struct batch_line){0};
+    while (from < text.bytes && (text.at[from] == ' ' || text.at[from] == '\t')) from++;
+    text = str_skip(text, from);
+    if (!json_span_is_object(text))
+        return json_span_read(text, NULL) ? BATCH_LINE_NOT_OBJECT : BATCH_LINE_NOT_JSON;
+    /* An object is read once, member by member; that finds what is wrong with it, too. */
+    if (!read_members(text, line_places, sizeof line_places / sizeof *line_places, ret_line,
+                      &end) ||
+        !is_space(str_skip(text, end)))
+        return BATCH_LINE_NOT_JSON;
+    if (json_span_is_object(ret_line->body))
+        read_members(ret_line->body, body_places, sizeof body_places / sizeof *body_places,
+                     ret_line, &end);
+    return BATCH_LINE_READ;
+}
+
+bool batch_line_check_form(const struct batch_line *line, struct batch_line_error *ret_error) {
+    const struct {
+        const char *name;
+        struct str value;
+        bool is_object;
+    } parts[] = {{"custom_id", line->custom_id, false},
+                 {"method", line->method, false},
+                 {"url", line->url, false},
+                 {"body", line->body, true}};
+    for (size_t i = 0; i < 4; i++) {
+        if (parts[i].value.at) continue;
+        batch_line_fail(ret_error, "missing_required_parameter", parts[i].name,
+                        "Missing required parameter: '%s'.", parts[i].name);
+        return false;
+    }
+    for (size_t i = 0; i < 4; i++) {
+        bool good = parts[i].is_object ? json_span_is_object(parts[i].value)
+                                       : json_span_is_string(parts[i].value);
+        if (good) continue;
+        batch_line_fail(ret_error, "invalid_request", parts[i].name,
+                        "Invalid type for '%s': expected %s.", parts[i].name,
+                        parts[i].is_object ? "an object" : "a string");
+        return false;
+    }
+    if (line->custom_id.bytes == 2) {
+        batch_line_fail(ret_error, "invalid_request", "custom_id",
+                        "Invalid value for 'custom_id': it must not be empty.");
+        return false;
+    }
+    return true;
+}
+
+static bool has_required(const struct batch_line *line, enum batch_endpoint endpoint) {
+    switch (endpoint) {
+    case BATCH_ENDPOINT_CHAT: return line->messages.at;
+    case BATCH_ENDPOINT_COMPLETIONS: return line->prompt.at;
+    case BATCH_ENDPOINT_EMBEDDINGS: return line->input.at;
+    case BATCH_ENDPOINT_SCORE:
+        return (line->text_1.at && line->text_2.at) || (line->query.at && line->documents.at);
+    case BATCH_ENDPOINT_COUNT: break;
+    }
+    return false;
+}
+
+bool batch_line_endpoint(const struct batch_line *line, enum batch_endpoint *ret_endpoint) {
+    if (!json_span_is_string(line->url)) return false;
+    struct buf scratch;
+    buf_init(&scratch, SIZE_MAX / 2);
+    bool known = batch_endpoint_find(batch_line_text(line->url, &scratch), ret_endpoint);
+    buf_release(&scratch);
+    return known;
+}
+
+/* The start of what a raw string means, for a message. */
+static void show(struct str string, char ret_text[SHOWN_BYTES + 1]) {
+    struct buf scratch;
+    buf_init(&scratch, SIZE_MAX / 2);
+    struct str text = batch_line_text(string, &scratch);
+    if (text.bytes > SHOWN_BYTES) text.bytes = SHOWN_BYTES;
+    text.bytes = utf8_valid_prefix(text);
+    memcpy(ret_text, text.bytes ? text.at : "", text.bytes);
+    ret_text[text.bytes] = '\0';
+    buf_release(&scratch);
+}
+
+bool batch_line_check_target(struct batch_line *line, enum batch_endpoint batch_endpoint,
+                             bool strict_url, struct batch_line_error *ret_error) {
+    char text[SHOWN_BYTES + 1];
+    if (!json_span_string_is(line->method, "POST")) {
+        show(line->method, text);
+        batch_line_fail(ret_error, "invalid_method", "method",
+                        "Invalid method: '%s'. Only POST is supported.", text);
+        return false;
+    }
+    bool known = batch_line_endpoint(line, &line->endpoint);
+    bool own = known && line->endpoint == batch_endpoint;
+    if (!own && (!known || strict_url || !has_required(line, line->endpoint))) {
+        show(line->url, text);
+        batch_line_fail(ret_error, "invalid_url", "url",
+                        "The URL provided for this request does not match the batch endpoint. "
+                        "Expected '%s', got '%s'.",
+                        batch_endpoint_path(batch_endpoint), text);
+        return false;
+    }
+    if (!json_span_is_string(line->model)) {
+        batch_line_fail(ret_error, "invalid_request", "body.model", "Model parameter is required.");
+        return false;
+    }
+    return true;
+}
+
+bool batch_line_check_body(const struct batch_line *line, struct batch_line_error *ret_error) {
+    static const struct {
+        const char *param, *message;
+    } required[BATCH_ENDPOINT_COUNT] = {
+        {"body.messages", "Messages parameter is required."},
+        {"body.prompt", "Prompt parameter is required."},
+        {"body.input", "Input parameter is required."},
+        {"body.text_1", "Parameters text_1 and text_2, or query and documents, are required."}};
+    if (!has_required(line, line->endpoint)) {
+        batch_line_fail(ret_error, "invalid_request", required[line->endpoint].param, "%s",
+                        required[line->endpoint].message);
+        return false;
+    }
+    if (str_is(line->stream, "true")) {
+        batch_line_fail(ret_error, "streaming_unsupported", "body.stream",
+                        "Invalid value for 'stream': Streaming is not supported in the Batch API.");
+        return false;
+    }
+    return true;
+}
+
+struct str batch_line_prompt(const struct batch_line *line) {
+    switch (line->endpoint) {
+    case BATCH_ENDPOINT_CHAT: return line->messages;
+    case BATCH_ENDPOINT_COMPLETIONS: return line->prompt;
+    case BATCH_ENDPOINT_EMBEDDINGS: return line->input;
+    case BATCH_ENDPOINT_SCORE: return line->text_1.at ? line->text_1 : line->query;
+    case BATCH_ENDPOINT_COUNT: break;
+    }
+    return (struct str){NULL, 0};
+}
+
+struct str batch_line_text(struct str string, struct buf *scratch) {
+    struct str inside = {string.at + 1, string.bytes - 2};
+    if (str_find_byte(inside, '\\', 0) == SIZE_MAX) return inside;
+    buf_clear(scratch);
+    json_span_decode(scratch, string);
+    return buf_str(scratch);
+}

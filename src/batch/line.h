@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* line: one request of an input file, found in its text without building a tree, and the checks
+ * that need nothing but the line itself.
+ *
+ * Thread: any; pure.  Memory: all spans are views of the line's text. */
+
+#include "batch/batch.h"
+
+/* Raw JSON values; at is NULL for what is absent or null. */
+struct batch_line {
+    struct str custom_id;
+    struct str method;
+    struct str url;
+    struct str body;
+    /* of the body, when it is an object */
+    struct str model;
+    struct str stream;
+    struct str messages;
+    struct str prompt;
+    struct str input;
+    struct str text_1, text_2, query, documents;
+    /* set by batch_line_check */
+    enum batch_endpoint endpoint; /* where the line runs */
+};
+
+/* One error of the batch's list. */
+struct batch_line_error {
+    const char *code;
+    const char *param; /* NULL: null */
+    char message[400];
+};
+
+enum batch_line_reading { BATCH_LINE_READ, BATCH_LINE_NOT_JSON, BATCH_LINE_NOT_OBJECT };
+
+/* Finds the parts. The text is checked to be JSON, but not to be UTF-8. */
+enum batch_line_reading batch_line_read(struct str text, struct batch_line *ret_line);
+
+/* The checks up to the uniqueness of the custom_id, in the contract's order. False with the first
+ * that fails. */
+bool batch_line_check_form(const struct batch_line *line, struct batch_line_error *ret_error);
+/* The checks behind it: method, url (sets line->endpoint), model present. */
+bool batch_line_check_target(struct batch_line *line, enum batch_endpoint batch_endpoint,
+                             bool strict_url, struct batch_line_error *ret_error);
+/* The last ones: required fields of the body, no streaming. */
+bool batch_line_check_body(const struct batch_line *line, struct batch_line_error *ret_error);
+
+/* What the line's prefix is taken from: messages, prompt or input; may be empty. */
+struct str batch_line_prompt(const struct batch_line *line);
+/* What a raw string means: a view of it when it has no escapes, else decoded into `scratch`. */
+struct str batch_line_text(struct str string, struct buf *scratch);
+/* For lines that were validated before: the endpoint they run at. False when the url is not known,
+ * which means that the file is no longer what was validated. */
+bool batch_line_endpoint(const struct batch_line *line, enum batch_endpoint *ret_endpoint);
+
+/* Fills an error in. */
+void batch_line_fail(struct batch_line_error *ret_error, const char *code, const char *param,
+                     const char *format, ...) PRINTF_LIKE(4, 5);

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "batch/publish.h"
+
+#include "base/os.h"
+#include "batch/line.h"
+#include "batch/state.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PIECE_BYTES ((size_t)1 << 20) /* written at a time */
+#define RECORD_BYTES_MAX (SEGLOG_TEXT_BYTES_MAX + 4096)
+
+/* One of the two files on its way. */
+struct side {
+    struct store_spool *spool; /* NULL until it has a line */
+    struct buf pending;
+    uint64_t lines;
+};
+
+struct work {
+    const struct batch_publish *publish;
+    struct side output, errors;
+    struct buf line;
+    struct buf custom_id;
+    uint64_t failed; /* requests that ran and failed */
+    struct store_usage usage;
+    uint64_t missing;
+};
+
+void batch_result_file_id(const char *batch_id, const char *which, char ret_id[STORE_ID_BYTES]) {
+    static const char letters[] = "0123456789abcdefghijklmnopqrstuvwxyz";
+    unsigned char digest[SHA256_BYTES];
+    struct sha256 hash;
+    sha256_init(&hash);
+    sha256_add(&hash, which, strlen(which) + 1);
+    sha256_add(&hash, batch_id, strlen(batch_id));
+    sha256_end(&hash, digest);
+    size_t at = strlen("file-");
+    memcpy(ret_id, "file-", at);
+    for (size_t i = 0; i < 22; i++) ret_id[at + i] = letters[digest[i] % 36];
+    ret_id[at + 22] = '\0';
+}
+
+enum batch_status batch_publish_target(const struct store_batch *batch) {
+    return batch->status == BATCH_CANCELLING ? BATCH_CANCELLED : batch->final_status;
+}
+
+static enum err write_pending(struct work *work, struct side *side, struct error *error) {
+    if (side->pending.bytes == 0) return OK;
+    enum err err = OK;
+    if (!side->spool) err = store_spool_open(&side->spool, work->publish->store, error);
+    if (err == OK)
+        err = store_spool_write(side->spool, side->pending.at, side->pending.bytes, error);
+    buf_clear(&side->pending);
+    return err;
+}
+
+static enum err add_line(struct work *work, struct side *side, struct str line,
+                         struct error *error) {
+    side->lines++;
+    buf_add_str(&side->pending, line);
+    return side->pending.bytes >= PIECE_BYTES ? write_pending(work, side, error) : OK;
+}
+
+/* The line of a request that did not run, made from the input. Input that cannot be read any more
+ * leaves no custom_id to answer to: then there is no line. */
+static enum err add_unexecuted(struct work *work, uint32_t line, enum batch_outcome outcome,
+                               struct error *error) {
+    const struct batch_publish *publish = work->publish;
+    struct index_entry entry = index_entry(publish->index, line);
+    struct batch_line parsed;
+    buf_clear(&work->line);
+    buf_clear(&work->custom_id);
+    char *room = buf_reserve(&work->line, entry.bytes);
+    assert(room);
+    enum err err = os_pread_all(publish->input_fd, room, entry.bytes, entry.offset, error);
+    bool readable = err == OK &&
+                    batch_line_read((struct str){room, entry.bytes}, &parsed) == BATCH_LINE_READ &&
+                    parsed.custom_id.bytes > 2 && *parsed.custom_id.at == '"';
+    if (!readable)
+        return outcome == BATCH_SERVER_FAULTED
+                   ? OK
+                   : err_set(error, ERR_CORRUPT, "the input of request %u cannot be read any more",
+                             line);
+    batch_custom_id_write(&work->custom_id, parsed.custom_id);
+    buf_clear(&work->line);
+    struct batch_result result = {.batch_id = publish->batch->id,
+                                  .line = line,
+                                  .custom_id = buf_str(&work->custom_id),
+                                  .outcome = outcome};
+    batch_result_write(&work->line, &result);
+    return add_line(work, &work->errors, buf_str(&work->line), error);
+}
+
+static enum err add_request(struct work *work, uint32_t line, enum batch_status target,
+                            struct error *error) {
+    const struct batch_publish *publish = work->publish;
+    enum seglog_kind kind;
+    struct store_usage usage;
+    buf_clear(&work->line);
+    enum err err = seglog_read(publish->log, line, &work->line, &kind, &usage, error);
+    if (err == OK && kind == SEGLOG_SUCCESS) {
+        store_usage_add(&work->usage, &usage);
+        return add_line(work, &work->output, buf_str(&work->line), error);
+    }
+    if (err == OK) {
+        if (kind == SEGLOG_ERROR) work->failed++;
+        return add_line(work, &work->errors, buf_str(&work->line), error);
+    }
+    if (err != ERR_NOT_FOUND && err != ERR_CORRUPT) return err;
+    if (err == ERR_CORRUPT) seglog_forget(publish->log, line);
+    switch (target) {
+    case BATCH_CANCELLED: return add_unexecuted(work, line, BATCH_WAS_CANCELLED, error);
+    case BATCH_EXPIRED: return add_unexecuted(work, line, BATCH_NOT_IN_WINDOW, error);
+    case BATCH_FAILED: return add_unexecuted(work, line, BATCH_SERVER_FAULTED, error);
+    default: work->missing++; return OK;
+    }
+}
+
+static enum err write_lines(struct work *work, enum batch_status target, struct error *error) {
+    const struct batch_publish *publish = work->publish;
+    uint32_t count = index_count(publish->index);
+    for (uint32_t line = 0; line < count; line++) {
+        if (line % 256 == 0 && publish->stopped && publish->stopped(publish->context))
+            return err_set(error, ERR_CANCELLED, "publishing was stopped");
+        enum err err = add_request(work, line, target, error);
+        if (err != OK) return err;
+    }
+    if (work->missing > 0)
+        return err_set(error, ERR_CONFLICT, "%llu requests of batch %s have no result yet",
+                       (unsigned long long)work->missing, publish->batch->id);
+    enum err err = write_pending(work, &work->output, error);
+    return err == OK ? write_pending(work, &work->errors, error) : err;
+}
+
+/* Puts one file in place. *ret_id stays empty when there is nothing to put. */
+static enum err place_side(struct work *work, struct side *side, const char *which,
+                           struct store_file *files, size_t *file_count, char *ret_id,
+                           struct error *error) {
+    ret_id[0] = '\0';
+    if (!side->spool) return OK;
+    const struct batch_publish *publish = work->publish;
+    struct store_file *file = &files[*file_count];
+    *file = (struct store_file){.purpose = "batch_output", .created_unix_s = publish->now_unix_s};
+    if (publish->batch->output_expires_after_s)
+        file->expires_unix_s = publish->now_unix_s + publish->batch->output_expires_after_s;
+    snprintf(file->filename, sizeof file->filename, "%s_%s.jsonl", publish->batch->id, which);
+    batch_result_file_id(publish->batch->id, which, file->id);
+    enum err err = store_spool_place(side->spool, file, error);
+    side->spool = NULL;
+    if (err != OK) return err;
+    memcpy(ret_id, file->id, STORE_ID_BYTES);
+    (*file_count)++;
+    return OK;
+}
+
+static enum err finish(struct work *work, struct store_batch *batch, enum batch_status target,
+                       struct error *error) {
+    const struct batch_publish *publish = work->publish;
+    struct store_file files[2];
+    size_t file_count = 0;
+    struct store_batch ended = *batch;
+    enum err err =
+        place_side(work, &work->output, "output", files, &file_count, ended.output_file_id, error);
+    if (err == OK)
+        err = place_side(work, &work->errors, "error", files, &file_count, ended.error_file_id,
+                         error);
+    if (err != OK) return err;
+    ended.completed = work->output.lines;
+    ended.failed = work->failed;
+    ended.usage = work->usage;
+    ended.has_usage = true;
+    batch_move(&ended, target, publish->now_unix_s);
+    err = store_batch_update(publish->store, &ended, batch->status, files, file_count, error);
+    if (err == OK) *batch = ended;
+    return err;
+}
+
+enum err batch_publish(const struct batch_publish *publish, struct store_batch *batch,
+                       struct batch_published *ret_published, struct error *error) {
+    enum batch_status target = batch_publish_target(batch);
+    struct work work = {.publish = publish};
+    buf_init(&work.output.pending, RECORD_BYTES_MAX + PIECE_BYTES);
+    buf_init(&work.errors.pending, RECORD_BYTES_MAX + PIECE_BYTES);
+    buf_init(&work.line, RECORD_BYTES_MAX);
+    buf_init(&work.custom_id, RECORD_BYTES_MAX);
+    enum err err = write_lines(&work, target, error);
+    if (err == OK) err = finish(&work, batch, target, error);
+    if (err != OK) {
+        store_spool_abort(work.output.spool);
+        store_spool_abort(work.errors.spool);
+    }
+    *ret_published = (struct batch_published){work.output.lines, work.errors.lines, work.missing};
+    buf_release(&work.output.pending);
+    buf_release(&work.errors.pending);
+    buf_release(&work.line);
+    buf_release(&work.custom_id);
+    return err;
+}

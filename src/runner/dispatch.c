@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The dispatch thread: requests of single clients first, then lines, as long as a worker has room.
+ */
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/os.h"
+#include "runner/runner_internal.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TEND_NS 50000000                      /* between looks at clocks and blocked batches */
+#define LEASE_PLACES 256                      /* taken from the queue at a time */
+#define BACKLOG_BYTES_MAX ((uint64_t)4 << 20) /* of results not durable, to go on */
+#define LINE_BYTES_KEPT ((size_t)1 << 20)     /* of the buffer after a long line */
+#define HOME_LOST_NS 5000000000 /* a worker down for so long has lost its suspects to others */
+
+/* What the thread has of its own. */
+struct dispatch {
+    struct runner *runner;
+    struct buf line;
+    struct buf scratch;
+    uint64_t placed;
+};
+
+static bool has_room(const struct runner *runner, const struct place *place,
+                     const struct retry *line) {
+    const struct runner_options *options = &runner->options;
+    if (!place->worker || place->is_full) return false;
+    if (line && line->is_suspect)
+        return line->home == place->index && place->lines < place->suspects_max;
+    if (place->suspects > 0) return !line && place->lines < place->suspects_max;
+    return place->lines < options->lookahead_lines &&
+           (place->bytes < options->lookahead_bytes || place->lines == 0);
+}
+
+static bool anyone_has_room(const struct runner *runner) {
+    for (uint32_t i = 0; i < runner->place_count; i++)
+        if (has_room(runner, &runner->places[i], NULL)) return true;
+    return false;
+}
+
+/* --- the next line --- */
+
+static bool take_retry(struct runner *runner, struct live *live, int64_t now_ns,
+                       struct retry *ret_line) {
+    for (size_t i = 0; i < live->retry_count; i++) {
+        struct retry *retry = &live->retries[i];
+        if (retry->due_ns > now_ns) continue;
+        if (retry->is_suspect) {
+            struct place *home = &runner->places[retry->home];
+            if (home->is_full && now_ns - home->down_ns > HOME_LOST_NS)
+                retry_clear_suspect(runner, retry);
+            else if (!has_room(runner, home, retry))
+                continue;
+        }
+        *ret_line = *retry;
+        live->retries[i] = live->retries[--live->retry_count];
+        return true;
+    }
+    return false;
+}
+
+static bool allows_one(void *context, uint64_t batch) {
+    return *(const uint64_t *)context == batch;
+}
+
+static bool take_leased(struct runner *runner, struct live *live, struct retry *ret_line) {
+    for (;;) {
+        while (live->lease_at < live->lease.count) {
+            uint32_t line = index_line_at(live->index, live->lease.first + live->lease_at++);
+            if (seglog_has(live->log, line)) continue;
+            *ret_line = (struct retry){.line = line};
+            return true;
+        }
+        live->lease_at = live->lease.count = 0;
+        if (!runner->queue->ops->take(runner->queue, LEASE_PLACES, allows_one, &live->row.sequence,
+                                      &live->lease))
+            return false;
+    }
+}
+
+/* The next line of the first batch that has one to run now. */
+static struct live *take_line(struct runner *runner, struct retry *ret_line) {
+    int64_t now_ns = clock_monotonic_ns();
+    for (struct live *live = runner->live; live; live = live->next) {
+        if (live->phase != PHASE_RUN || live->blocked_at == runner->progress) continue;
+        if (take_retry(runner, live, now_ns, ret_line) || take_leased(runner, live, ret_line))
+            return live;
+    }
+    return NULL;
+}
+
+/* --- placing it --- */
+
+enum placing { PLACED, NO_ROOM, MODEL_GONE, UNREADABLE, DAMAGED };
+
+/* Before a line is read again that the disk did not give. */
+#define UNREADABLE_NS 1000000000
+
+/* PLACED when the line was read: it is then in *ret_line. */
+static enum placing read_line(struct dispatch *dispatch, struct live *live, uint32_t line,
+                              struct batch_line *ret_line) {
+    struct index_entry entry = index_entry(live->index, line);
+    struct error error;
+    if (dispatch->line.capacity > LINE_BYTES_KEPT && entry.bytes < LINE_BYTES_KEPT) {
+        buf_release(&dispatch->line);
+        buf_init(&dispatch->line, (size_t)BATCH_LINE_BYTES_MAX + 1);
+    }
+    buf_clear(&dispatch->line);
+    char *room = buf_reserve(&dispatch->line, entry.bytes);
+    if (!room) return DAMAGED;
+    enum err err = os_pread_all(live->input_fd, room, entry.bytes, entry.offset, &error);
+    if (err != OK) {
+        log_warn("batch=%s request=%u error=\"%s\", retrying", live->row.id, line, error.text);
+        return err == ERR_CORRUPT ? DAMAGED : UNREADABLE;
+    }
+    struct str text = {room, entry.bytes};
+    bool good = batch_line_read(text, ret_line) == BATCH_LINE_READ && ret_line->custom_id.at &&
+                ret_line->body.at && ret_line->model.at && *ret_line->custom_id.at == '"' &&
+                *ret_line->model.at == '"' && batch_line_endpoint(ret_line, &ret_line->endpoint);
+    return good ? PLACED : DAMAGED;
+}
+
+/* The worker with room and the fewest lines that serves the model. */
+static struct place *choose_place(struct runner *runner, const struct slot *slot,
+                                  struct str model) {
+    struct place *candidates[RUNNER_WORKERS_MAX];
+    uint32_t loads[RUNNER_WORKERS_MAX];
+    size_t count = 0;
+    pthread_mutex_lock(&runner->lock);
+    for (uint32_t i = 0; i < runner->place_count; i++) {
+        struct place *place = &runner->places[i];
+        if (!has_room(runner, place, &slot->line)) continue;
+        size_t at = count++;
+        for (; at > 0 && loads[at - 1] > place->lines; at--) {
+            candidates[at] = candidates[at - 1];
+            loads[at] = loads[at - 1];
+        }
+        candidates[at] = place;
+        loads[at] = place->lines;
+    }
+    pthread_mutex_unlock(&runner->lock);
+    for (size_t i = 0; i < count; i++) {
+        struct worker *worker = candidates[i]->worker;
+        if (worker->ops->serves(worker, model)) return candidates[i];
+    }
+    return NULL;
+}
+
+/* Hands the job over. The result may be there before this returns. */
+static enum placing submit(struct runner *runner, struct slot *slot, struct place *place,
+                           const struct batch_line *line) {
+    struct worker_job job = {
+        .endpoint = (enum endpoint)line->endpoint, .tier = TIER_BATCH, .body = line->body};
+    pthread_mutex_lock(&runner->lock);
+    uint64_t rooms = place->rooms;
+    job.id = slot->id;
+    job.priority = slot->live->row.priority;
+    slot->place = place->index;
+    slot->bytes = line->body.bytes;
+    slot->state = SLOT_RUNNING;
+    place->lines++;
+    place->bytes += slot->bytes;
+    pthread_mutex_unlock(&runner->lock);
+    bool taken = place->worker->ops->submit(place->worker, &job);
+    pthread_mutex_lock(&runner->lock);
+    if (taken) {
+        /* A cancel that came before the worker had the job found nothing to cancel there. */
+        bool cancelled = slot_find(runner, job.id) == slot && slot->state == SLOT_RUNNING &&
+                         slot->live->phase != PHASE_RUN;
+        pthread_mutex_unlock(&runner->lock);
+        if (cancelled) place->worker->ops->cancel(place->worker, job.id);
+        return PLACED;
+    }
+    /* The worker may have gone down in between, which took the slot back already. */
+    enum placing placing = PLACED;
+    if (slot_find(runner, job.id) == slot && slot->state == SLOT_RUNNING) {
+        place->is_full = place->rooms == rooms;
+        slot_leave_worker(runner, slot);
+        slot->state = SLOT_PLACING;
+        placing = NO_ROOM;
+    }
+    pthread_mutex_unlock(&runner->lock);
+    return placing;
+}
+
+static enum placing place_line(struct dispatch *dispatch, struct slot *slot) {
+    struct runner *runner = dispatch->runner;
+    struct batch_line line;
+    enum placing read = read_line(dispatch, slot->live, slot->line.line, &line);
+    if (read != PLACED) return read;
+    slot_set_custom_id(slot, line.custom_id);
+    struct str model = batch_line_text(line.model, &dispatch->scratch);
+    struct place *place = choose_place(runner, slot, model);
+    if (place) return submit(runner, slot, place, &line);
+    return runner_serving(runner, model) == NOT_SERVED ? MODEL_GONE : NO_ROOM;
+}
+
+/* The line was not given to anybody. The lock is held. */
+static void take_back(struct runner *runner, struct slot *slot, enum placing placing,
+                      struct cancel_list *cancel) {
+    struct live *live = slot->live;
+    bool runs = live->phase == PHASE_RUN;
+    if (placing == UNREADABLE) slot->line.due_ns = clock_monotonic_ns() + UNREADABLE_NS;
+    if (placing == NO_ROOM) live->blocked_at = runner->progress;
+    if (runs && placing != DAMAGED)
+        live_push_retry(live, &slot->line);
+    else
+        retry_clear_suspect(runner, &slot->line);
+    slot_free(runner, slot);
+    if (placing == DAMAGED && runs)
+        live_fault(runner, live, "The input file can no longer be read.", cancel);
+}
+
+/* Gives one line to a worker. The lock is held, and let go in between. False when there is none to
+ * give or nobody to take it. */
+static bool dispatch_line(struct dispatch *dispatch) {
+    struct runner *runner = dispatch->runner;
+    struct cancel_list cancel = {0};
+    struct retry line;
+    if (!anyone_has_room(runner)) return false;
+    struct live *live = take_line(runner, &line);
+    if (!live) return false;
+    struct slot *slot = slot_take(runner);
+    slot->live = live;
+    slot->line = line;
+    live->in_flight++;
+    pthread_mutex_unlock(&runner->lock);
+    enum placing placing = place_line(dispatch, slot);
+    if (placing == MODEL_GONE) {
+        slot->state = SLOT_COMMITTING; /* nobody else knows the slot yet */
+        commit_error(runner, slot, 404, "invalid_request_error", "model_not_found",
+                     "The model of this request is no longer served.");
+    }
+    pthread_mutex_lock(&runner->lock);
+    if (placing == NO_ROOM || placing == UNREADABLE || placing == DAMAGED)
+        take_back(runner, slot, placing, &cancel);
+    pthread_mutex_unlock(&runner->lock);
+    cancel_list_send(&cancel);
+    pthread_mutex_lock(&runner->lock);
+    return true;
+}
+
+static bool lines_may_go(struct dispatch *dispatch) {
+    struct runner *runner = dispatch->runner;
+    if (runner->is_draining) return false;
+    /* Asked now and then: each answer takes the writer's lock. */
+    if (dispatch->placed++ % 16 != 0) return true;
+    /* Lines at the workers and lines not yet durable share one bound, so that a disk that is slow
+     * for a moment does not double the memory. */
+    uint64_t lines_max =
+        (uint64_t)runner->options.lookahead_lines * runner->place_count / 4 * 5 + 16;
+    if (runner->slots_taken <= lines_max &&
+        seglog_writer_backlog_bytes(runner->writer) <= BACKLOG_BYTES_MAX &&
+        store_has_room(runner->store, 0))
+        return true;
+    dispatch->placed = 0;
+    return false;
+}
+
+void *dispatch_main(void *context) {
+    struct dispatch dispatch = {.runner = context};
+    struct runner *runner = context;
+    int64_t tend_ns = 0;
+    buf_init(&dispatch.line, (size_t)BATCH_LINE_BYTES_MAX + 1);
+    buf_init(&dispatch.scratch, (size_t)BATCH_LINE_BYTES_MAX + 1);
+    pthread_mutex_lock(&runner->lock);
+    bool went_idle = true;
+    while (!runner->is_stopping) {
+        int64_t now_ns = clock_monotonic_ns();
+        if (now_ns >= tend_ns || went_idle) {
+            pthread_mutex_unlock(&runner->lock);
+            batches_tend(runner);
+            pthread_mutex_lock(&runner->lock);
+            if (now_ns >= tend_ns) {
+                runner->progress++;
+                tend_ns = now_ns + TEND_NS;
+            }
+            if (runner->is_stopping) break;
+        }
+        if (requests_dispatch(runner)) continue;
+        went_idle = !lines_may_go(&dispatch) || !dispatch_line(&dispatch);
+        if (went_idle && !runner->is_stopping) {
+            int64_t soon_ns = now_ns + (dispatch.placed == 0 ? TEND_NS / 25 : TEND_NS);
+            runner_wait(runner, &runner->work, soon_ns < tend_ns ? soon_ns : tend_ns);
+        }
+    }
+    pthread_mutex_unlock(&runner->lock);
+    buf_release(&dispatch.line);
+    buf_release(&dispatch.scratch);
+    return NULL;
+}

@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Requests of single clients: they wait in order of admission and go ahead of all lines. */
+
+#include "base/clock.h"
+#include "runner/runner_internal.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_sooner(const struct request *a, const struct request *b) {
+    if (a->call.tier != b->call.tier) return a->call.tier < b->call.tier;
+    if (a->call.priority != b->call.priority) return a->call.priority < b->call.priority;
+    return a->order < b->order;
+}
+
+static void link_request(struct runner *runner, struct request *request) {
+    struct request **at = &runner->requests;
+    while (*at && !is_sooner(request, *at)) at = &(*at)->next;
+    request->next = *at;
+    *at = request;
+    runner->request_count++;
+}
+
+void request_unlink(struct runner *runner, struct request *request) {
+    struct request **at = &runner->requests;
+    while (*at && *at != request) at = &(*at)->next;
+    if (!*at) return;
+    *at = request->next;
+    runner->request_count--;
+    pthread_cond_broadcast(&runner->idle);
+}
+
+void request_drop(struct runner *runner, struct request *request) {
+    pthread_mutex_lock(&runner->lock);
+    bool is_last = --request->holds == 0;
+    pthread_mutex_unlock(&runner->lock);
+    if (!is_last) return;
+    pthread_mutex_destroy(&request->calling);
+    free(request->body);
+    free(request->model);
+    free(request);
+}
+
+void request_finish(struct runner *runner, struct request *request,
+                    const struct worker_result *result) {
+    struct worker_result own = *result;
+    own.id = request->id;
+    pthread_mutex_lock(&request->calling);
+    if (!request->is_finished) {
+        request->is_finished = true;
+        request->events.result(request->events.context, &own);
+    }
+    pthread_mutex_unlock(&request->calling);
+    request_drop(runner, request);
+}
+
+void request_fail(struct runner *runner, struct request *request, int32_t status, const char *code,
+                  const char *message) {
+    struct buf body;
+    buf_init(&body, 4096);
+    batch_error_body_write(&body, status < 500 ? "invalid_request_error" : "server_error", code,
+                           message);
+    struct worker_result result = {.status = status, .body = buf_str(&body)};
+    request_finish(runner, request, &result);
+    buf_release(&body);
+}
+
+void requests_fail_all(struct runner *runner) {
+    for (;;) {
+        pthread_mutex_lock(&runner->lock);
+        struct request *request = runner->requests;
+        if (request) request_unlink(runner, request);
+        pthread_mutex_unlock(&runner->lock);
+        if (!request) return;
+        request_fail(runner, request, 503, NULL, "The server is shutting down.");
+    }
+}
+
+static char *copy_text(struct str text) {
+    char *copy = malloc(text.bytes + 1);
+    if (!copy) abort();
+    if (text.bytes > 0) memcpy(copy, text.at, text.bytes);
+    copy[text.bytes] = '\0';
+    return copy;
+}
+
+static struct request *new_request(const struct runner_request *call,
+                                   const struct runner_request_events *events) {
+    struct request *request = calloc(1, sizeof *request);
+    if (!request) abort();
+    request->call = *call;
+    request->events = *events;
+    request->model = copy_text(call->model);
+    request->body = copy_text(call->body);
+    request->call.model.at = request->model;
+    request->call.body.at = request->body;
+    request->blocked_at = UINT64_MAX;
+    request->holds = 1;
+    pthread_mutex_init(&request->calling, NULL);
+    return request;
+}
+
+enum err runner_request(struct runner *runner, const struct runner_request *call,
+                        const struct runner_request_events *events, uint64_t *ret_request_id,
+                        struct error *error) {
+    switch (runner_serving(runner, call->model)) {
+    case SERVED: break;
+    case NOT_SERVED:
+        return err_set(error, ERR_NOT_FOUND, "The model '%.*s' does not exist",
+                       (int)(call->model.bytes < 100 ? call->model.bytes : 100),
+                       call->model.bytes ? call->model.at : "");
+    case SERVING_UNKNOWN:
+        return err_set(error, ERR_UNAVAILABLE, "The models are being loaded; try again later");
+    }
+    pthread_mutex_lock(&runner->lock);
+    enum err err = OK;
+    if (runner->is_draining || runner->is_stopping)
+        err = err_set(error, ERR_UNAVAILABLE, "The server is shutting down");
+    else if (runner->request_count >= runner->options.requests_max)
+        err = err_set(error, ERR_LIMIT, "%u requests are waiting already; try again later",
+                      runner->request_count);
+    if (err == OK) {
+        struct request *request = new_request(call, events);
+        request->id = request->order = ++runner->request_order;
+        *ret_request_id = request->id;
+        link_request(runner, request);
+        pthread_cond_signal(&runner->work);
+    }
+    pthread_mutex_unlock(&runner->lock);
+    return err;
+}
+
+void runner_request_cancel(struct runner *runner, uint64_t request_id) {
+    struct worker *worker = NULL;
+    uint64_t job_id = 0;
+    pthread_mutex_lock(&runner->lock);
+    struct request *request = runner->requests;
+    while (request && request->id != request_id) request = request->next;
+    bool waits = request && request->job_id == 0 && !request->is_placing;
+    if (request) request->cancel = true;
+    if (waits) request_unlink(runner, request);
+    if (request && request->job_id != 0) {
+        worker = runner->places[request->place].worker;
+        job_id = request->job_id;
+    }
+    pthread_mutex_unlock(&runner->lock);
+    if (waits) request_fail(runner, request, 499, NULL, "The request was cancelled.");
+    if (worker) worker->ops->cancel(worker, job_id);
+}
+
+/* --- placing --- */
+
+static struct request *next_waiting(struct runner *runner) {
+    for (struct request *request = runner->requests; request; request = request->next)
+        if (request->job_id == 0 && !request->is_placing && request->blocked_at != runner->progress)
+            return request;
+    return NULL;
+}
+
+/* A worker that is not full and serves the model; without the lock. */
+static struct place *choose_place(struct runner *runner, const struct request *request) {
+    struct place *candidates[RUNNER_WORKERS_MAX], *best = NULL;
+    uint32_t count = 0, loads[RUNNER_WORKERS_MAX], best_load = 0;
+    pthread_mutex_lock(&runner->lock);
+    for (uint32_t i = 0; i < runner->place_count; i++) {
+        struct place *place = &runner->places[i];
+        if (!place->worker || place->is_full) continue;
+        loads[count] = place->requests;
+        candidates[count++] = place;
+    }
+    pthread_mutex_unlock(&runner->lock);
+    for (uint32_t i = 0; i < count; i++) {
+        struct worker *worker = candidates[i]->worker;
+        if (best && loads[i] >= best_load) continue;
+        if (!worker->ops->serves(worker, request->call.model)) continue;
+        best = candidates[i];
+        best_load = loads[i];
+    }
+    return best;
+}
+
+/* Hands the job over; false when the worker is full. The lock is not held; dispatch holds on to the
+ * request. */
+static bool submit(struct runner *runner, struct request *request, struct place *place) {
+    pthread_mutex_lock(&runner->lock);
+    struct slot *slot = slot_take(runner);
+    struct worker_job job = {.id = slot->id,
+                             .endpoint = request->call.endpoint,
+                             .tier = request->call.tier,
+                             .priority = request->call.priority,
+                             .stream = request->call.stream,
+                             .body = request->call.body};
+    uint64_t rooms = place->rooms;
+    slot->request = request;
+    slot->place = place->index;
+    slot->state = SLOT_RUNNING;
+    request->job_id = slot->id;
+    request->place = place->index;
+    place->requests++;
+    pthread_mutex_unlock(&runner->lock);
+    bool taken = place->worker->ops->submit(place->worker, &job);
+    pthread_mutex_lock(&runner->lock);
+    /* A cancel that came before the worker had the job found nothing to cancel there. */
+    bool cancelled = taken && request->cancel && request->job_id == job.id;
+    if (!taken && slot_find(runner, job.id) == slot && slot->state == SLOT_RUNNING) {
+        place->is_full = place->rooms == rooms;
+        slot_leave_worker(runner, slot);
+        slot_free(runner, slot);
+        request->job_id = 0;
+    } else {
+        taken = true; /* or it went down with its worker, which has been seen to */
+    }
+    pthread_mutex_unlock(&runner->lock);
+    if (cancelled) place->worker->ops->cancel(place->worker, job.id);
+    return taken;
+}
+
+bool requests_dispatch(struct runner *runner) {
+    struct request *request = next_waiting(runner);
+    if (!request) return false;
+    request->is_placing = true;
+    request->holds++;
+    pthread_mutex_unlock(&runner->lock);
+    struct place *place = choose_place(runner, request);
+    bool placed = place && submit(runner, request, place);
+    bool gone = !place && runner_serving(runner, request->call.model) == NOT_SERVED;
+    pthread_mutex_lock(&runner->lock);
+    request->is_placing = false;
+    bool cancelled = request->cancel && !placed;
+    if (!placed) request->blocked_at = runner->progress;
+    if (gone || cancelled) request_unlink(runner, request);
+    pthread_mutex_unlock(&runner->lock);
+    if (cancelled)
+        request_fail(runner, request, 499, NULL, "The request was cancelled.");
+    else if (gone)
+        request_fail(runner, request, 404, "model_not_found",
+                     "The model of this request is no longer served.");
+    request_drop(runner, request);
+    pthread_mutex_lock(&runner->lock);
+    return placed;
+}

@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* What workers tell, on their threads, and what the log's writer tells, on its own. */
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "runner/runner_internal.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define STATUS_CANCELLED 499
+#define RESULT_BYTES_MAX ((size_t)128 << 20)
+#define DELAY_MS_MAX 30000
+
+void slot_leave_worker(struct runner *runner, struct slot *slot) {
+    struct place *place = &runner->places[slot->place];
+    if (slot->request) {
+        assert(place->requests > 0);
+        place->requests--;
+        return;
+    }
+    assert(place->lines > 0 && place->bytes >= slot->bytes);
+    place->lines--;
+    place->bytes -= slot->bytes;
+    /* Woken for every result, dispatch would run for one line at a time. */
+    uint32_t refill = runner->options.lookahead_lines / 8 * 7;
+    if (place->lines == refill || place->lines == 0 || place->suspects > 0) {
+        runner->progress++;
+        pthread_cond_signal(&runner->work);
+    }
+}
+
+/* --- committing --- */
+
+static void put_record(struct runner *runner, struct slot *slot, const struct batch_result *result,
+                       enum seglog_kind kind) {
+    struct buf text;
+    buf_init(&text, SEGLOG_TEXT_BYTES_MAX);
+    buf_reserve(&text, result->body.bytes + result->custom_id.bytes + 512);
+    batch_result_write(&text, result);
+    struct seglog_record record = {.line = slot->line.line,
+                                   .kind = kind,
+                                   .attempt = (uint16_t)(slot->line.attempts + slot->line.downs),
+                                   .epoch = slot->live->row.epoch,
+                                   .usage = slot->usage,
+                                   .text = buf_str(&text)};
+    seglog_put(runner->writer, slot->live->log, &record, slot->id);
+    buf_release(&text);
+}
+
+static struct batch_result result_of(const struct runner *runner, const struct slot *slot,
+                                     char request_id[64]) {
+    /* The nonce is of this start, the job's number is never used again in it. */
+    snprintf(request_id, 64, "req_%016" PRIx64 "%016" PRIx64, runner->nonce, slot->id);
+    return (struct batch_result){.batch_id = slot->live->row.id,
+                                 .line = slot->line.line,
+                                 .custom_id = {slot->custom_id, slot->custom_id_bytes},
+                                 .outcome = BATCH_RAN,
+                                 .request_id = str_from(request_id)};
+}
+
+void commit_error(struct runner *runner, struct slot *slot, int32_t status, const char *type,
+                  const char *code, const char *message) {
+    char request_id[64];
+    struct buf body;
+    buf_init(&body, 4096);
+    batch_error_body_write(&body, type, code, message);
+    struct batch_result result = result_of(runner, slot, request_id);
+    result.status = status;
+    result.body = buf_str(&body);
+    put_record(runner, slot, &result, SEGLOG_ERROR);
+    buf_release(&body);
+}
+
+static void commit_result(struct runner *runner, struct slot *slot,
+                          const struct worker_result *from) {
+    char request_id[64];
+    struct buf scratch;
+    struct batch_result result = result_of(runner, slot, request_id);
+    result.status = from->status;
+    if (from->status == 408 || from->status == 504) result.outcome = BATCH_TIMED_OUT;
+    buf_init(&scratch, RESULT_BYTES_MAX);
+    if (from->status < 100 || from->status > 599 ||
+        !batch_body_read(from->body, &scratch, &result.body)) {
+        log_warn("batch=%s request=%u event=bad_answer status=%d", slot->live->row.id,
+                 slot->line.line, from->status);
+        commit_error(runner, slot, 500, "server_error", "bad_answer",
+                     "The worker's answer was not a JSON object.");
+    } else {
+        enum seglog_kind kind = batch_result_kind(from->status);
+        if (kind == SEGLOG_SUCCESS)
+            slot->usage =
+                (struct store_usage){from->usage.prompt_tokens, from->usage.cached_tokens,
+                                     from->usage.completion_tokens, from->usage.reasoning_tokens};
+        put_record(runner, slot, &result, kind);
+    }
+    buf_release(&scratch);
+}
+
+/* --- results --- */
+
+static int64_t delay_ns(const struct runner *runner, unsigned attempts) {
+    int64_t delay_ms = runner->options.retry_delay_ms;
+    for (unsigned i = 1; i < attempts && delay_ms < DELAY_MS_MAX; i++) delay_ms *= 2;
+    return (delay_ms < DELAY_MS_MAX ? delay_ms : DELAY_MS_MAX) * 1000000;
+}
+
+/* True when the line shall run again, or its batch no longer wants it: the slot is gone then. The
+ * lock is held. */
+static bool put_aside(struct runner *runner, struct slot *slot,
+                      const struct worker_result *result) {
+    bool is_again = result->retryable || result->status == STATUS_CANCELLED;
+    struct live *live = slot->live;
+    retry_clear_suspect(runner, &slot->line);
+    if (!is_again) return false;
+    slot->line.attempts++;
+    if (live->phase == PHASE_RUN && slot->line.attempts >= runner->options.attempts_max)
+        return false;
+    if (live->phase == PHASE_RUN) {
+        slot->line.due_ns = clock_monotonic_ns() + delay_ns(runner, slot->line.attempts);
+        live_push_retry(live, &slot->line);
+        runner->counters.lines_retried++;
+    }
+    slot_free(runner, slot);
+    pthread_cond_signal(&runner->work);
+    return true;
+}
+
+void runner_on_result(void *context, const struct worker_result *result) {
+    struct place *place = context;
+    struct runner *runner = place->runner;
+    pthread_mutex_lock(&runner->lock);
+    struct slot *slot = slot_find(runner, result->id);
+    /* Late: after `down`, or after its batch gave it up. */
+    if (!slot || slot->state != SLOT_RUNNING || slot->place != place->index) {
+        pthread_mutex_unlock(&runner->lock);
+        return;
+    }
+    slot_leave_worker(runner, slot);
+    if (slot->request) {
+        struct request *request = slot->request;
+        slot_free(runner, slot);
+        request_unlink(runner, request);
+        pthread_mutex_unlock(&runner->lock);
+        request_finish(runner, request, result);
+        return;
+    }
+    bool is_done = put_aside(runner, slot, result);
+    if (!is_done) slot->state = SLOT_COMMITTING;
+    pthread_mutex_unlock(&runner->lock);
+    if (!is_done) commit_result(runner, slot, result);
+}
+
+void runner_on_durable(void *context, const struct seglog_done *done, size_t count) {
+    struct runner *runner = context;
+    pthread_mutex_lock(&runner->lock);
+    for (size_t i = 0; i < count; i++) {
+        struct slot *slot = slot_find(runner, done[i].cookie);
+        if (!slot) continue;
+        struct live *live = slot->live;
+        runner->counters.lines_done++;
+        store_usage_add(&runner->counters.usage, &slot->usage);
+        slot_free(runner, slot);
+        if (live->in_flight == 0) pthread_cond_signal(&runner->work);
+    }
+    pthread_mutex_unlock(&runner->lock);
+}
+
+void runner_on_room(void *context) {
+    struct place *place = context;
+    struct runner *runner = place->runner;
+    pthread_mutex_lock(&runner->lock);
+    place->is_full = false;
+    place->rooms++;
+    runner->progress++;
+    pthread_cond_signal(&runner->work);
+    pthread_cond_broadcast(&runner->helpers);
+    pthread_mutex_unlock(&runner->lock);
+}
+
+/* --- a worker went down --- */
+
+/* What is to be done for the lost jobs once the lock is let go. */
+struct losses {
+    struct slot **lines; /* that get an error record */
+    size_t line_count;
+    struct request **requests; /* that fail */
+    size_t request_count;
+};
+
+static void lose_line(struct runner *runner, struct slot *slot, bool was_alone,
+                      struct losses *losses) {
+    struct retry *line = &slot->line;
+    struct live *live = slot->live;
+    retry_clear_suspect(runner, line);
+    runner->counters.lines_lost++;
+    line->downs++;
+    if (was_alone) line->alone++;
+    bool is_culprit =
+        line->alone >= runner->options.lost_alone_max || line->downs >= RUNNER_DOWNS_MAX;
+    if (live->phase == PHASE_RUN && is_culprit) {
+        slot->state = SLOT_COMMITTING;
+        losses->lines[losses->line_count++] = slot;
+        return;
+    }
+    if (live->phase == PHASE_RUN) {
+        line->is_suspect = true;
+        line->home = slot->place;
+        line->due_ns = 0;
+        runner->places[slot->place].suspects++;
+        live_push_retry(live, line);
+    }
+    slot_free(runner, slot);
+}
+
+static void lose_request(struct runner *runner, struct slot *slot, struct losses *losses) {
+    struct request *request = slot->request;
+    slot_free(runner, slot);
+    request->job_id = 0;
+    if (!request->was_lost && !request->has_streamed && !request->cancel) {
+        request->was_lost = true;
+        return;
+    }
+    request_unlink(runner, request);
+    losses->requests[losses->request_count++] = request;
+}
+
+/* Takes all jobs off the place. The lock is held. */
+static void collect_losses(struct runner *runner, struct place *place, struct losses *losses) {
+    uint32_t lines = place->lines, all = lines + place->requests;
+    losses->lines = calloc((size_t)lines + 1, sizeof(struct slot *));
+    losses->requests = calloc((size_t)place->requests + 1, sizeof(struct request *));
+    if (!losses->lines || !losses->requests) abort();
+    for (uint32_t i = 0; i < runner->slot_count && place->lines + place->requests > 0; i++) {
+        struct slot *slot = slot_at(runner, i);
+        if (slot->state != SLOT_RUNNING || slot->place != place->index) continue;
+        slot_leave_worker(runner, slot);
+        if (slot->request)
+            lose_request(runner, slot, losses);
+        else
+            lose_line(runner, slot, all == 1, losses);
+    }
+    place->suspects_max = lines > 1 ? lines / 2 : 1;
+    place->is_full = false;
+    place->rooms++;
+    place->down_ns = clock_monotonic_ns();
+    runner->progress++;
+    pthread_cond_signal(&runner->work);
+}
+
+void runner_on_down(void *context, const char *reason) {
+    struct place *place = context;
+    struct runner *runner = place->runner;
+    struct losses losses = {0};
+    pthread_mutex_lock(&runner->lock);
+    log_warn("worker=%u event=down lines=%u requests=%u reason=\"%s\", retrying", place->index,
+             place->lines, place->requests, reason);
+    collect_losses(runner, place, &losses);
+    pthread_mutex_unlock(&runner->lock);
+    for (size_t i = 0; i < losses.request_count; i++)
+        request_fail(runner, losses.requests[i], 500, "worker_lost",
+                     "The engine that ran this request went down.");
+    for (size_t i = 0; i < losses.line_count; i++) {
+        struct slot *slot = losses.lines[i];
+        log_error("batch=%s request=%u event=quarantined downs=%u", slot->live->row.id,
+                  slot->line.line, slot->line.downs);
+        commit_error(runner, slot, 500, "server_error", "worker_lost",
+                     "Every engine that ran this request went down.");
+    }
+    free(losses.lines);
+    free(losses.requests);
+}
+
+void runner_on_delta(void *context, const struct worker_delta *delta) {
+    struct place *place = context;
+    struct runner *runner = place->runner;
+    struct request *request = NULL;
+    pthread_mutex_lock(&runner->lock);
+    struct slot *slot = slot_find(runner, delta->id);
+    if (slot && slot->state == SLOT_RUNNING && slot->place == place->index) request = slot->request;
+    if (request) {
+        request->has_streamed = true;
+        request->holds++;
+    }
+    pthread_mutex_unlock(&runner->lock);
+    if (!request) return;
+    pthread_mutex_lock(&request->calling);
+    if (!request->is_finished && request->events.delta)
+        request->events.delta(request->events.context, delta->chunk);
+    pthread_mutex_unlock(&request->calling);
+    request_drop(runner, request);
+}

@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runner/runner.h"
+
+#include "base/clock.h"
+#include "base/id.h"
+#include "base/log.h"
+#include "base/os.h"
+#include "runner/runner_internal.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static_assert((int)BATCH_ENDPOINT_CHAT == (int)ENDPOINT_CHAT &&
+                  (int)BATCH_ENDPOINT_COMPLETIONS == (int)ENDPOINT_COMPLETIONS &&
+                  (int)BATCH_ENDPOINT_EMBEDDINGS == (int)ENDPOINT_EMBEDDINGS &&
+                  (int)BATCH_ENDPOINT_SCORE == (int)ENDPOINT_SCORE,
+              "batch/ and workers count endpoints alike");
+
+static void set_defaults(struct runner_options *options) {
+    if (options->rules.lines_max == 0) options->rules = batch_rules_default();
+    if (options->lookahead_lines == 0) options->lookahead_lines = 4096;
+    if (options->lookahead_bytes == 0) options->lookahead_bytes = (uint64_t)32 << 20;
+    if (options->requests_max == 0) options->requests_max = 1024;
+    if (options->attempts_max == 0) options->attempts_max = 5;
+    if (options->lost_alone_max == 0) options->lost_alone_max = 3;
+    if (options->retry_delay_ms == 0) options->retry_delay_ms = 100;
+    if (options->cancel_deadline_ms == 0) options->cancel_deadline_ms = 5000;
+    if (!options->now_unix_s) options->now_unix_s = clock_unix_s;
+}
+
+int64_t runner_now_unix_s(struct runner *runner) {
+    return runner->options.now_unix_s();
+}
+
+void runner_wait(struct runner *runner, pthread_cond_t *cond, int64_t due_ns) {
+    struct timespec until = {.tv_sec = due_ns / 1000000000, .tv_nsec = due_ns % 1000000000};
+    pthread_cond_timedwait(cond, &runner->lock, &until);
+}
+
+enum err runner_open(struct runner **ret_runner, struct store *store,
+                     const struct runner_options *options, struct error *error) {
+    struct runner *runner = calloc(1, sizeof *runner);
+    if (!runner) abort();
+    runner->store = store;
+    runner->options = *options;
+    set_defaults(&runner->options);
+    runner->nonce = id_u64();
+    pthread_mutex_init(&runner->lock, NULL);
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&runner->work, &monotonic);
+    pthread_cond_init(&runner->helpers, &monotonic);
+    pthread_cond_init(&runner->idle, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    enum err err = queue_local_open(&runner->queue, error);
+    if (err == OK)
+        err = seglog_writer_open(&runner->writer, store, runner_on_durable, runner, error);
+    if (err != OK) {
+        runner_close(runner);
+        return err;
+    }
+    *ret_runner = runner;
+    return OK;
+}
+
+bool runner_worker_place(struct runner *runner, struct worker_events *ret_events,
+                         uint32_t *ret_place) {
+    pthread_mutex_lock(&runner->lock);
+    bool there_is_one = runner->place_count < RUNNER_WORKERS_MAX;
+    if (there_is_one) {
+        struct place *place = &runner->places[runner->place_count];
+        *place = (struct place){.runner = runner, .index = runner->place_count};
+        *ret_events = (struct worker_events){.context = place,
+                                             .delta = runner_on_delta,
+                                             .result = runner_on_result,
+                                             .down = runner_on_down,
+                                             .room = runner_on_room};
+        *ret_place = runner->place_count++;
+    }
+    pthread_mutex_unlock(&runner->lock);
+    return there_is_one;
+}
+
+void runner_worker_attach(struct runner *runner, uint32_t place, struct worker *worker) {
+    pthread_mutex_lock(&runner->lock);
+    assert(place < runner->place_count && !runner->places[place].worker);
+    runner->places[place].worker = worker;
+    runner->progress++;
+    pthread_cond_signal(&runner->work);
+    pthread_cond_broadcast(&runner->helpers);
+    pthread_mutex_unlock(&runner->lock);
+}
+
+/* Every batch that is not terminal, oldest first. */
+static enum err take_up_batches(struct runner *runner, struct error *error) {
+    uint64_t after = 0;
+    struct store_batch row;
+    enum err err;
+    while ((err = store_batch_next_live(runner->store, after, &row, error)) == OK) {
+        after = row.sequence;
+        pthread_mutex_lock(&runner->lock);
+        if (live_find(runner, str_from(row.id)))
+            store_batch_release(&row);
+        else
+            live_adopt(runner, &row);
+        pthread_mutex_unlock(&runner->lock);
+    }
+    return err == ERR_NOT_FOUND ? OK : err;
+}
+
+enum err runner_start(struct runner *runner, struct error *error) {
+    assert(!runner->is_started);
+    enum err err = take_up_batches(runner, error);
+    if (err != OK) return err;
+    runner->is_started = true;
+    if (pthread_create(&runner->dispatch_thread, NULL, dispatch_main, runner) != 0 ||
+        pthread_create(&runner->validate_thread, NULL, validate_main, runner) != 0 ||
+        pthread_create(&runner->publish_thread, NULL, publish_main, runner) != 0)
+        abort(); /* no thread at the start is no memory */
+    pthread_setname_np(runner->dispatch_thread, "dispatch");
+    pthread_setname_np(runner->validate_thread, "validate");
+    pthread_setname_np(runner->publish_thread, "publish");
+    return OK;
+}
+
+bool runner_drain(struct runner *runner, int64_t deadline_ms) {
+    int64_t due_ns = clock_monotonic_ns() + deadline_ms * 1000000;
+    pthread_mutex_lock(&runner->lock);
+    runner->is_draining = true;
+    pthread_cond_signal(&runner->work);
+    while ((runner->slots_taken > 0 || runner->request_count > 0) && clock_monotonic_ns() < due_ns)
+        runner_wait(runner, &runner->idle, due_ns);
+    bool all_done = runner->slots_taken == 0 && runner->request_count == 0;
+    pthread_mutex_unlock(&runner->lock);
+    log_info("event=drained in_flight=%s", all_done ? "none" : "some, which run again");
+    return all_done;
+}
+
+static void stop_threads(struct runner *runner) {
+    pthread_mutex_lock(&runner->lock);
+    runner->is_stopping = true;
+    for (struct live *live = runner->live; live; live = live->next) live->stop = true;
+    pthread_cond_broadcast(&runner->work);
+    pthread_cond_broadcast(&runner->helpers);
+    pthread_mutex_unlock(&runner->lock);
+    if (!runner->is_started) return;
+    pthread_join(runner->dispatch_thread, NULL);
+    pthread_join(runner->validate_thread, NULL);
+    pthread_join(runner->publish_thread, NULL);
+}
+
+void runner_close(struct runner *runner) {
+    if (!runner) return;
+    stop_threads(runner);
+    for (uint32_t i = 0; i < runner->place_count; i++) {
+        struct worker *worker = runner->places[i].worker;
+        if (worker) worker->ops->close(worker);
+    }
+    requests_fail_all(runner);
+    seglog_writer_close(runner->writer);
+    for (struct live *live = runner->live, *next; live; live = next) {
+        next = live->next;
+        live->in_flight = 0;
+        live_free(live);
+    }
+    for (uint32_t i = 0; i < runner->slot_count; i++) {
+        struct slot *slot = slot_at(runner, i);
+        if (slot->custom_id != slot->inline_id) free(slot->custom_id);
+    }
+    for (uint32_t i = 0; i < runner->slot_count / 1024; i++) free(runner->chunks[i]);
+    free(runner->chunks);
+    if (runner->queue) runner->queue->ops->close(runner->queue);
+    pthread_cond_destroy(&runner->work);
+    pthread_cond_destroy(&runner->helpers);
+    pthread_cond_destroy(&runner->idle);
+    pthread_mutex_destroy(&runner->lock);
+    free(runner);
+}
+
+/* --- batches, for clients --- */
+
+void runner_kick(struct runner *runner, const char *batch_id) {
+    struct store_batch row;
+    struct error error;
+    pthread_mutex_lock(&runner->lock);
+    /* Before the start nothing is taken up: the start does it. */
+    bool known = !runner->is_started || live_find(runner, str_from(batch_id));
+    if (!known && store_batch_get(runner->store, str_from(batch_id), &row, &error) == OK) {
+        if (batch_status_is_terminal(row.status))
+            store_batch_release(&row);
+        else
+            live_adopt(runner, &row);
+    }
+    pthread_mutex_unlock(&runner->lock);
+}
+
+void runner_batch_overlay(struct runner *runner, struct store_batch *batch) {
+    if (batch_status_is_terminal(batch->status)) return;
+    pthread_mutex_lock(&runner->lock);
+    struct live *live = live_find(runner, str_from(batch->id));
+    if (live) {
+        store_batch_release(batch);
+        live_copy_row(live, batch);
+    }
+    pthread_mutex_unlock(&runner->lock);
+    if (live) return;
+    /* It ended after the row was read, or was never taken up. */
+    struct store_batch row;
+    struct error error;
+    if (store_batch_get(runner->store, str_from(batch->id), &row, &error) != OK) return;
+    store_batch_release(batch);
+    *batch = row;
+}
+
+enum err runner_batch_get(struct runner *runner, struct str batch_id, struct store_batch *ret_batch,
+                          struct error *error) {
+    pthread_mutex_lock(&runner->lock);
+    struct live *live = live_find(runner, batch_id);
+    if (live) live_copy_row(live, ret_batch);
+    pthread_mutex_unlock(&runner->lock);
+    return live ? OK : store_batch_get(runner->store, batch_id, ret_batch, error);
+}
+
+/* The lock is held. */
+static enum err cancel_live(struct runner *runner, struct live *live, struct cancel_list *cancel,
+                            struct error *error) {
+    switch (batch_cancel_in(live->row.status)) {
+    case BATCH_CANCEL_ALREADY: return OK;
+    case BATCH_CANCEL_REFUSED: return ERR_CONFLICT;
+    case BATCH_CANCEL_NOW: break;
+    }
+    enum err err = live_move(runner, live, BATCH_CANCELLING, error);
+    if (err != OK) return err;
+    log_info("batch=%s event=cancelling", live->row.id);
+    live->stop = true;
+    if (live->phase == PHASE_VALIDATE) live->phase = PHASE_PUBLISH;
+    if (live->phase == PHASE_RUN) live_stop_lines(runner, live, cancel);
+    pthread_cond_broadcast(&runner->helpers);
+    pthread_cond_signal(&runner->work);
+    return OK;
+}
+
+/* A batch that is not live: it has ended, or is not known. */
+static enum err cancel_ended(struct runner *runner, struct str batch_id,
+                             struct store_batch *ret_batch, struct error *error) {
+    struct store_batch row;
+    enum err err = store_batch_get(runner->store, batch_id, &row, error);
+    if (err != OK) return err;
+    if (row.status == BATCH_CANCELLED) {
+        *ret_batch = row;
+        return OK;
+    }
+    err = err_set(error, ERR_CONFLICT, "Cannot cancel a batch with status '%s'.",
+                  batch_status_name(row.status));
+    store_batch_release(&row);
+    return err;
+}
+
+enum err runner_batch_cancel(struct runner *runner, struct str batch_id,
+                             struct store_batch *ret_batch, struct error *error) {
+    struct cancel_list cancel = {0};
+    char id[STORE_ID_BYTES] = "";
+    enum err err = ERR_CONFLICT;
+    if (batch_id.bytes < sizeof id) memcpy(id, batch_id.at, batch_id.bytes);
+    /* It may be in the store and not yet be known here. */
+    if (*id) runner_kick(runner, id);
+    pthread_mutex_lock(&runner->lock);
+    struct live *live = live_find(runner, batch_id);
+    if (live) err = cancel_live(runner, live, &cancel, error);
+    if (live && err == OK) live_copy_row(live, ret_batch);
+    pthread_mutex_unlock(&runner->lock);
+    cancel_list_send(&cancel);
+    /* A conflict is the end of the batch, which its row tells. */
+    return err == ERR_CONFLICT ? cancel_ended(runner, batch_id, ret_batch, error) : err;
+}

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* runner: takes every batch from its creation to its terminal state, and requests of single clients
+ * past it. It validates new batches, leases their lines, keeps the workers fed far ahead, tries
+ * again what was lost, commits results through the segment log, counts what is durable, ends
+ * batches that are cancelled or whose window closed, and has them published.
+ *
+ * Knows no HTTP and no model. What is killed at any moment resumes at the next runner_start, in the
+ * state its batches were in.
+ *
+ * Thread: all functions from any thread but open, start and close, which belong to one. Its own:
+ * dispatch, validate, publish, and the segment log's writer.  Memory: owns the workers attached to
+ * it; borrows the store.  Invariant: only durable results count. */
+
+#include "batch/batch.h"
+#include "runner/worker.h"
+
+struct runner;
+
+#define RUNNER_WORKERS_MAX 64
+
+/* Zero is a valid start: every zero means the default behind it. */
+struct runner_options {
+    struct batch_rules rules;    /* lines_max 0: batch_rules_default */
+    uint32_t lookahead_lines;    /* in flight for each worker; 4096 */
+    uint64_t lookahead_bytes;    /* of request bodies in flight for each worker; 32 MiB */
+    uint32_t requests_max;       /* single requests waiting or running; 1024 */
+    uint32_t attempts_max;       /* tries of a line with retryable results; 5 */
+    uint32_t lost_alone_max;     /* times a line may take a worker down when it ran alone; 3 */
+    int64_t retry_delay_ms;      /* before the second try, doubled for each further one; 100 */
+    int64_t cancel_deadline_ms;  /* waiting for jobs of a cancelled or expired batch; 5000 */
+    int64_t (*now_unix_s)(void); /* clock_unix_s; another one for tests */
+};
+
+enum err runner_open(struct runner **ret_runner, struct store *store,
+                     const struct runner_options *options, struct error *error) MUST_CHECK;
+/* A place for one more worker, and the events to open that worker with. May be called before and
+ * after runner_start. False when RUNNER_WORKERS_MAX are there. */
+bool runner_worker_place(struct runner *runner, struct worker_events *ret_events,
+                         uint32_t *ret_place) MUST_CHECK;
+/* Puts the worker at its place; the runner closes it in runner_close. */
+void runner_worker_attach(struct runner *runner, uint32_t place, struct worker *worker);
+/* Starts the threads and takes up every batch that is not terminal. */
+enum err runner_start(struct runner *runner, struct error *error) MUST_CHECK;
+/* Takes no new lines and requests, waits up to `deadline_ms` for what is in flight, makes results
+ * durable. States stay as they are: the next start resumes. True when nothing was left in flight.
+ */
+bool runner_drain(struct runner *runner, int64_t deadline_ms);
+/* Stops at once; closes the workers. NULL is allowed. */
+void runner_close(struct runner *runner);
+
+/* --- batches --- */
+
+/* A new batch is in the store. */
+void runner_kick(struct runner *runner, const char *batch_id);
+/* The row with live counters. The caller releases it. ERR_NOT_FOUND. */
+enum err runner_batch_get(struct runner *runner, struct str batch_id, struct store_batch *ret_batch,
+                          struct error *error) MUST_CHECK;
+/* Puts live counters over a row read from the store; reads it again when it has become old. */
+void runner_batch_overlay(struct runner *runner, struct store_batch *batch);
+/* The cancel call: *ret_batch is the batch after it (also when it was cancelling or cancelled
+ * already). ERR_NOT_FOUND "No batch found with id '…'."; ERR_CONFLICT "Cannot cancel a batch with
+ * status '…'." */
+enum err runner_batch_cancel(struct runner *runner, struct str batch_id,
+                             struct store_batch *ret_batch, struct error *error) MUST_CHECK;
+
+/* --- single requests --- */
+
+struct runner_request {
+    enum endpoint endpoint;
+    enum tier tier;
+    int32_t priority;
+    bool stream;
+    struct str model; /* the body's `model` */
+    struct str body;  /* copied */
+};
+
+/* Called on threads of the worker, without locks; must not block for long. */
+struct runner_request_events {
+    void *context;
+    void (*delta)(void *context, struct str chunk); /* NULL allowed when not streaming */
+    /* Exactly once, and nothing after it. Status 499 when it was cancelled, 500 when the worker was
+     * lost twice, or once something had been streamed. */
+    void (*result)(void *context, const struct worker_result *result);
+};
+
+/* ERR_NOT_FOUND: no worker serves the model. ERR_LIMIT: too many requests wait (429).
+ * ERR_UNAVAILABLE: draining, or the workers are loading (503). When OK, `result` is called once,
+ * maybe before this returns. */
+enum err runner_request(struct runner *runner, const struct runner_request *request,
+                        const struct runner_request_events *events, uint64_t *ret_request_id,
+                        struct error *error) MUST_CHECK;
+/* Ends the request soon; its result still comes. An id that is done already is ignored. */
+void runner_request_cancel(struct runner *runner, uint64_t request_id);
+
+/* --- what is going on --- */
+
+struct runner_status {
+    bool ready; /* a worker takes jobs, the disk has room, and nobody drains */
+    bool draining;
+    bool disk_full;
+    uint32_t worker_count;
+    uint32_t workers_ready;
+    uint64_t lines_in_flight;
+    uint64_t requests_in_flight; /* single requests, waiting ones included */
+    uint64_t lines_done;         /* durable results since start */
+    uint64_t lines_retried;
+    uint64_t lines_lost; /* by workers that went down */
+    uint64_t batches_live;
+    uint64_t recovered_lines; /* results found on the disk at start */
+    struct store_usage usage; /* of durable batch lines since start */
+    char text[160];           /* "ready", or why not */
+};
+
+void runner_status(struct runner *runner, struct runner_status *ret_status);
+/* Every worker's own status; at most RUNNER_WORKERS_MAX. Returns how many. */
+size_t runner_worker_statuses(struct runner *runner, struct worker_status *ret_statuses,
+                              size_t statuses_max);
+/* Models of all workers, each name once, into `add`, which must copy. */
+void runner_models(struct runner *runner,
+                   void (*add)(void *context, const struct worker_model *model), void *context);

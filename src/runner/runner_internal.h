@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* runner_internal: what the files of runner/ share. One lock guards everything in here; it is never
+ * held while a worker, a client's callback or a long read is called, but it is held over the short
+ * transactions that change a batch's state, so that a live batch's row is always the stored one.
+ *
+ * Order of locks: runner->lock, then the store's. A request's `calling` is taken without the
+ * runner's lock. */
+
+#include "batch/index.h"
+#include "batch/line.h"
+#include "batch/publish.h"
+#include "batch/result.h"
+#include "batch/state.h"
+#include "batch/validate.h"
+#include "queue/queue.h"
+#include "runner/runner.h"
+#include "store/seglog.h"
+
+#include <pthread.h>
+
+#define CUSTOM_ID_INLINE_BYTES 64
+#define RUNNER_DOWNS_MAX 24 /* a line that was in flight so often when a worker went down */
+
+/* Where a batch is on its way through the threads. */
+enum phase {
+    PHASE_VALIDATE,   /* waits for the validate thread */
+    PHASE_VALIDATING, /* is with it */
+    PHASE_RUN,        /* its lines run */
+    PHASE_END,        /* cancelled, expired or done: waits for what is in flight */
+    PHASE_PUBLISH,    /* waits for the publish thread */
+    PHASE_PUBLISHING, /* is with it */
+};
+
+/* A line to run again. */
+struct retry {
+    uint32_t line;
+    uint16_t attempts; /* tries that ended in a retryable result */
+    uint16_t downs;    /* times it was in flight when a worker went down */
+    uint16_t alone;    /* of those, times nothing else was */
+    bool is_suspect;   /* one of these took worker `home` down: they run apart, in halves */
+    uint32_t home;
+    int64_t due_ns;
+};
+
+struct live {
+    struct live *next; /* by priority, then age */
+    struct store_batch row;
+    enum phase phase;
+    bool stop;           /* the thread that has it shall let go */
+    int64_t due_ns;      /* not to be taken up before */
+    int64_t deadline_ns; /* PHASE_END: when jobs in flight are given up */
+    enum batch_endpoint endpoint;
+    int input_fd;
+    unsigned char input_sha256[SHA256_BYTES];
+    struct line_index *index;
+    struct seglog *log;
+    uint32_t in_flight;  /* slots that are this batch's */
+    uint64_t blocked_at; /* runner->progress when no worker had room for its next line */
+    struct retry *retries;
+    size_t retry_count;
+    size_t retry_capacity;
+    struct queue_lease lease; /* its places from lease_at on have not run */
+    uint32_t lease_at;
+};
+
+enum slot_state { SLOT_FREE, SLOT_PLACING, SLOT_RUNNING, SLOT_COMMITTING };
+
+struct request;
+
+/* One job: a line of a batch or a single request. */
+struct slot {
+    uint64_t id; /* of the job; also the cookie of its record */
+    enum slot_state state;
+    uint32_t index;
+    uint32_t next_free;
+    uint32_t place;          /* of the worker it is with */
+    uint64_t bytes;          /* of its body */
+    struct request *request; /* or a line: */
+    struct live *live;
+    struct retry line;
+    struct store_usage usage; /* of its record */
+    size_t custom_id_bytes;   /* as JSON, ASCII */
+    char *custom_id;          /* in `inline_id`, or allocated */
+    char inline_id[CUSTOM_ID_INLINE_BYTES];
+};
+
+struct request {
+    struct request *next;
+    uint64_t id;
+    uint64_t order; /* of arrival */
+    struct runner_request call;
+    struct runner_request_events events;
+    char *model;
+    char *body;
+    uint64_t job_id; /* 0 while it waits */
+    uint32_t place;
+    uint64_t blocked_at; /* runner->progress when no worker had room */
+    bool is_placing;     /* dispatch is handing it to a worker */
+    bool was_lost;       /* its worker went down once */
+    bool has_streamed;
+    bool cancel;
+    uint32_t holds; /* threads that are calling its client, and the list */
+    pthread_mutex_t calling;
+    bool is_finished; /* guarded by `calling`: its client has the result */
+};
+
+/* One worker's place. */
+struct place {
+    struct runner *runner;
+    uint32_t index;
+    struct worker *worker; /* NULL until attached */
+    bool is_full;          /* submit answered false; until its `room` */
+    uint64_t rooms;        /* `room` events so far */
+    uint32_t lines;        /* in flight */
+    uint32_t requests;
+    uint64_t bytes;
+    uint32_t suspects;     /* waiting or in flight; while there are some, only they run here */
+    uint32_t suspects_max; /* of them in flight at a time */
+    int64_t down_ns;       /* when it went down last */
+};
+
+struct runner {
+    struct store *store;
+    struct runner_options options;
+    struct queue *queue;
+    struct seglog_writer *writer;
+    uint64_t nonce; /* of this start, for request ids */
+
+    pthread_mutex_t lock;
+    pthread_cond_t work;    /* for dispatch */
+    pthread_cond_t helpers; /* for validate and publish */
+    pthread_cond_t idle;    /* something left flight */
+    pthread_t dispatch_thread, validate_thread, publish_thread;
+    bool is_started;
+    bool is_draining;
+    bool is_stopping;
+    uint64_t progress; /* counts what may have made room */
+
+    struct place places[RUNNER_WORKERS_MAX];
+    uint32_t place_count;
+
+    struct live *live; /* all that are not terminal */
+
+    struct slot **chunks;
+    uint32_t slot_count;
+    uint32_t first_free; /* index + 1; 0: none */
+    uint64_t job_count;
+    uint64_t slots_taken;
+
+    struct request *requests; /* waiting and running, in order of admission */
+    uint32_t request_count;
+    uint64_t request_order;
+
+    struct runner_status counters;
+};
+
+/* --- slots.c --- */
+struct slot *slot_take(struct runner *runner);
+void slot_free(struct runner *runner, struct slot *slot);
+struct slot *slot_find(struct runner *runner, uint64_t job_id);
+struct slot *slot_at(struct runner *runner, uint32_t index);
+void slot_set_custom_id(struct slot *slot, struct str raw);
+
+/* --- batches.c: the lock is held --- */
+struct live *live_find(struct runner *runner, struct str id);
+/* Takes the row up (and owns it from here on), in the phase its state asks for. */
+void live_adopt(struct runner *runner, struct store_batch *row);
+void live_remove(struct runner *runner, struct live *live);
+void live_free(struct live *live);
+/* Opens index and log of a batch that was validated. */
+enum err live_load(struct runner *runner, struct live *live, struct error *error) MUST_CHECK;
+void live_start_lines(struct runner *runner, struct live *live);
+/* Moves the state, in the store too. ERR_CONFLICT when that is not what the store has. */
+enum err live_move(struct runner *runner, struct live *live, enum batch_status to,
+                   struct error *error) MUST_CHECK;
+/* Ends the running of lines: PHASE_END. Jobs in flight are put on *ret_cancel (place and id). */
+struct cancel_list {
+    struct cancel_item {
+        struct worker *worker;
+        uint64_t job_id;
+    } * items;
+    size_t count;
+};
+void live_stop_lines(struct runner *runner, struct live *live, struct cancel_list *ret_cancel);
+void live_push_retry(struct live *live, const struct retry *retry);
+bool live_is_done(struct live *live);
+/* The line is no longer one that may have taken a worker down. */
+void retry_clear_suspect(struct runner *runner, struct retry *retry);
+/* Ends the batch with a fault of the server. */
+void live_fault(struct runner *runner, struct live *live, const char *message,
+                struct cancel_list *ret_cancel);
+/* Copies the row, with live counters. */
+void live_copy_row(struct live *live, struct store_batch *ret_batch);
+/* Looks at every live batch's clock and progress; without the lock. */
+void batches_tend(struct runner *runner);
+/* Sends cancels, and frees the list; without the lock. */
+void cancel_list_send(struct cancel_list *list);
+
+/* --- results.c --- */
+void runner_on_result(void *context, const struct worker_result *result);
+void runner_on_delta(void *context, const struct worker_delta *delta);
+void runner_on_down(void *context, const char *reason);
+void runner_on_room(void *context);
+void runner_on_durable(void *context, const struct seglog_done *done, size_t count);
+/* Takes the slot off its worker. The lock is held. */
+void slot_leave_worker(struct runner *runner, struct slot *slot);
+/* Commits an error of quern's own for a line whose slot is committing; without the lock. */
+void commit_error(struct runner *runner, struct slot *slot, int32_t status, const char *type,
+                  const char *code, const char *message);
+
+/* --- requests.c --- */
+/* Gives waiting requests to workers. The lock is held, and let go in between. True when one was
+ * given. */
+bool requests_dispatch(struct runner *runner);
+/* Ends a request with a result of quern's own; without the lock. It must have been taken off. */
+void request_fail(struct runner *runner, struct request *request, int32_t status, const char *code,
+                  const char *message);
+void request_finish(struct runner *runner, struct request *request,
+                    const struct worker_result *result);
+void request_unlink(struct runner *runner, struct request *request);
+void request_drop(struct runner *runner, struct request *request);
+void requests_fail_all(struct runner *runner);
+
+/* --- models.c --- */
+/* Whether a model can be asked for: served, unknown to workers that are all ready, or not known
+ * yet. Calls workers; without the lock. */
+enum serving { SERVED, NOT_SERVED, SERVING_UNKNOWN };
+enum serving runner_serving(struct runner *runner, struct str model);
+/* The workers attached so far; without the lock. */
+size_t runner_workers(struct runner *runner, struct worker *ret_workers[RUNNER_WORKERS_MAX]);
+
+/* --- threads --- */
+void *dispatch_main(void *context);
+void *validate_main(void *context);
+void *publish_main(void *context);
+/* Waits on a condition until `due_ns` of the monotonic clock at the latest. The lock is held. */
+void runner_wait(struct runner *runner, pthread_cond_t *cond, int64_t due_ns);
+int64_t runner_now_unix_s(struct runner *runner);

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The validate thread: checks new batches one after another, and loads batches that could not be
+ * loaded at once. */
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/os.h"
+#include "runner/runner_internal.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define WAIT_NS 200000000
+#define AGAIN_NS 1000000000
+
+struct asker {
+    struct runner *runner;
+    struct live *live;
+};
+
+static bool is_stopped(void *context) {
+    struct asker *asker = context;
+    pthread_mutex_lock(&asker->runner->lock);
+    bool stopped = asker->live->stop || asker->runner->is_stopping;
+    pthread_mutex_unlock(&asker->runner->lock);
+    return stopped;
+}
+
+/* While a worker that may serve the model is still loading, this waits for it: a batch does not
+ * fail because it came early. */
+static bool serves(void *context, struct str model) {
+    struct asker *asker = context;
+    struct runner *runner = asker->runner;
+    for (;;) {
+        enum serving serving = runner_serving(runner, model);
+        if (serving != SERVING_UNKNOWN) return serving == SERVED;
+        if (is_stopped(asker)) return false;
+        pthread_mutex_lock(&runner->lock);
+        runner_wait(runner, &runner->helpers, clock_monotonic_ns() + WAIT_NS);
+        bool is_over = runner_now_unix_s(runner) >= asker->live->row.expires_unix_s;
+        pthread_mutex_unlock(&runner->lock);
+        if (is_over) return true; /* the window has closed; its lines expire */
+    }
+}
+
+/* Opens the input; *ret_errors when it is missing or for something else. */
+static enum err open_input(struct runner *runner, struct live *live, uint64_t *ret_bytes,
+                           char **ret_errors, struct error *error) {
+    struct store_file file;
+    char message[200];
+    os_close(live->input_fd);
+    live->input_fd = -1;
+    enum err err = store_input_open(runner->store, str_from(live->row.input_file_id),
+                                    live->row.created_unix_s, &live->input_fd, &file, error);
+    if (err == ERR_NOT_FOUND) {
+        snprintf(message, sizeof message, "Cannot find file '%s', or it is no longer available.",
+                 live->row.input_file_id);
+        *ret_errors = batch_single_error("invalid_request", "file_id", message);
+        return OK;
+    }
+    if (err != OK) return err;
+    if (strcmp(file.purpose, "batch") != 0) {
+        snprintf(message, sizeof message,
+                 "The file '%s' has the purpose '%s'; a batch needs one with the purpose 'batch'.",
+                 file.id, file.purpose);
+        *ret_errors = batch_single_error("invalid_request", "file_id", message);
+    }
+    memcpy(live->input_sha256, file.sha256, SHA256_BYTES);
+    *ret_bytes = file.bytes;
+    return OK;
+}
+
+/* Everything that takes long, without the lock. */
+static enum err check_file(struct runner *runner, struct live *live,
+                           struct batch_validation *ret_result, struct error *error) {
+    char dir[4096], path[4200];
+    uint64_t bytes = 0;
+    *ret_result = (struct batch_validation){0};
+    enum err err = open_input(runner, live, &bytes, &ret_result->errors, error);
+    if (err != OK || ret_result->errors) return err;
+    err = store_batch_dir(runner->store, live->row.id, dir, sizeof dir, error);
+    if (err != OK) return err;
+    snprintf(path, sizeof path, "%s/lines.idx", dir);
+    struct asker asker = {runner, live};
+    struct batch_validate_options options = {.input_fd = live->input_fd,
+                                             .input_bytes = bytes,
+                                             .input_sha256 = live->input_sha256,
+                                             .index_path = path,
+                                             .endpoint = live->endpoint,
+                                             .rules = runner->options.rules,
+                                             .context = &asker,
+                                             .serves = serves,
+                                             .stopped = is_stopped};
+    err = batch_validate(&options, ret_result, error);
+    /* An answer given because of a stop is no answer. */
+    if (err == OK && is_stopped(&asker)) err = err_set(error, ERR_CANCELLED, "stopped");
+    if (err != ERR_CORRUPT) return err;
+    log_error("batch=%s event=input_damaged error=\"%s\"", live->row.id, error->text);
+    batch_validation_release(ret_result);
+    ret_result->errors = batch_single_error("internal_error", "file_id",
+                                            "The input file was damaged on the server's disk.");
+    return OK;
+}
+
+/* The file is refused. The lock is held. */
+static void fail(struct runner *runner, struct live *live, char *errors) {
+    struct error error;
+    free(live->row.errors);
+    live->row.errors = errors;
+    enum err err = live_move(runner, live, BATCH_FAILED, &error);
+    if (err != OK) {
+        log_warn("batch=%s error=\"%s\", retrying", live->row.id, error.text);
+        live->phase = PHASE_VALIDATE;
+        live->due_ns = clock_monotonic_ns() + AGAIN_NS;
+        return;
+    }
+    log_info("batch=%s event=failed_validation", live->row.id);
+    char id[STORE_ID_BYTES];
+    memcpy(id, live->row.id, sizeof id);
+    live_remove(runner, live);
+    if (store_batch_forget_log(runner->store, id, &error) != OK)
+        log_warn("batch=%s error=\"%s\"", id, error.text);
+}
+
+/* The file is good. The lock is held. */
+static enum err begin(struct runner *runner, struct live *live,
+                      const struct batch_validation *result, struct error *error) {
+    live->row.total = result->total;
+    live->row.has_usage = true;
+    memcpy(live->row.model, result->model, sizeof live->row.model);
+    enum err err = live_move(runner, live, BATCH_IN_PROGRESS, error);
+    if (err != OK) {
+        live->row.total = 0;
+        live->row.has_usage = false;
+        live->row.model[0] = '\0';
+        return err;
+    }
+    log_info("batch=%s event=in_progress requests=%llu", live->row.id,
+             (unsigned long long)result->total);
+    err = live_load(runner, live, error);
+    if (err == OK) live_start_lines(runner, live);
+    return err;
+}
+
+/* The lock is held, and let go while the file is read. */
+static void validate(struct runner *runner, struct live *live) {
+    struct batch_validation result;
+    struct error error = {0};
+    live->phase = PHASE_VALIDATING;
+    pthread_mutex_unlock(&runner->lock);
+    enum err err = check_file(runner, live, &result, &error);
+    pthread_mutex_lock(&runner->lock);
+    if (live->row.status == BATCH_CANCELLING) {
+        live->phase = PHASE_PUBLISH;
+        live->due_ns = 0;
+        pthread_cond_broadcast(&runner->helpers);
+        err = ERR_CANCELLED;
+    } else if (err == OK && result.errors) {
+        fail(runner, live, result.errors);
+        result.errors = NULL;
+    } else if (err == OK) {
+        err = begin(runner, live, &result, &error);
+    }
+    if (err != OK && err != ERR_CANCELLED)
+        log_warn("batch=%s error=\"%s\", retrying", live->row.id, error.text);
+    if (err != OK && live->row.status != BATCH_CANCELLING) {
+        live->phase = PHASE_VALIDATE;
+        live->due_ns = clock_monotonic_ns() + AGAIN_NS;
+    }
+    batch_validation_release(&result);
+    pthread_cond_signal(&runner->work);
+}
+
+/* A batch that is past validation, but could not be opened before. The lock is held. */
+static void load_again(struct runner *runner, struct live *live) {
+    struct cancel_list cancel = {0};
+    struct error error;
+    enum err err = live_load(runner, live, &error);
+    if (err == OK) {
+        live_start_lines(runner, live);
+        pthread_cond_signal(&runner->work);
+        return;
+    }
+    log_warn("batch=%s error=\"%s\", retrying", live->row.id, error.text);
+    live->due_ns = clock_monotonic_ns() + AGAIN_NS;
+    if (err != ERR_CORRUPT && err != ERR_NOT_FOUND) return;
+    /* What can be read is published; the rest cannot be run. */
+    live_fault(runner, live, "The batch's input can no longer be read.", &cancel);
+    cancel_list_send(&cancel);
+    if (live->phase == PHASE_END) live->phase = PHASE_PUBLISH;
+    pthread_cond_broadcast(&runner->helpers);
+}
+
+static struct live *next_due(struct runner *runner, int64_t now_ns) {
+    for (struct live *live = runner->live; live; live = live->next)
+        if (live->phase == PHASE_VALIDATE && live->due_ns <= now_ns) return live;
+    return NULL;
+}
+
+void *validate_main(void *context) {
+    struct runner *runner = context;
+    pthread_mutex_lock(&runner->lock);
+    while (!runner->is_stopping) {
+        int64_t now_ns = clock_monotonic_ns();
+        struct live *live = runner->is_draining ? NULL : next_due(runner, now_ns);
+        if (!live)
+            runner_wait(runner, &runner->helpers, now_ns + WAIT_NS);
+        else if (live->row.status == BATCH_VALIDATING)
+            validate(runner, live);
+        else
+            load_again(runner, live);
+    }
+    pthread_mutex_unlock(&runner->lock);
+    return NULL;
+}

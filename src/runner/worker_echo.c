@@ -1,0 +1,429 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runner/worker_echo.h"
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "json/span.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define ANSWER_BYTES_MAX ((size_t)64 << 20)
+#define CREATED_UNIX_S 1700000000 /* fixed, so that equal requests have equal answers */
+#define MODEL_CREATED_UNIX_S CREATED_UNIX_S
+
+struct job {
+    struct job *next;
+    struct worker_job job;
+    int64_t due_ns;
+    bool cancelled;
+    size_t bytes;
+    char body[];
+};
+
+struct echo {
+    struct worker worker;
+    struct worker_echo_options options;
+    struct worker_events events;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t work;
+    struct job *first, **last;
+    uint32_t waiting;
+    bool was_full; /* a submit was refused */
+    bool ready;
+    bool stopping;
+    int64_t down_until_ns;
+    uint64_t seen; /* jobs taken up, for the n-th */
+    uint64_t answered;
+    uint64_t restarts;
+    uint64_t tokens_in, tokens_out;
+    struct buf answer;
+    struct buf text;
+};
+
+static struct echo *echo_of(struct worker *worker) {
+    return (struct echo *)worker;
+}
+
+/* --- answers --- */
+
+/* Appends what a message's content says, as the inside of a JSON string. */
+static void add_content(struct buf *buf, struct str content) {
+    if (json_span_is_string(content)) {
+        json_span_add_ascii(buf, (struct str){content.at + 1, content.bytes - 2});
+        return;
+    }
+    struct json_span_iter iter;
+    struct str part;
+    if (content.bytes == 0 || *content.at != '[' || !json_span_enter(&iter, content)) return;
+    while (json_span_element(&iter, &part)) {
+        struct str text = json_span_is_string(part) ? part : json_span_get(part, "text");
+        if (json_span_is_string(text))
+            json_span_add_ascii(buf, (struct str){text.at + 1, text.bytes - 2});
+    }
+}
+
+/* The content of the last message of a user. */
+static struct str last_user(struct str body) {
+    struct json_span_iter iter;
+    struct str message, found = {NULL, 0}, messages = json_span_get(body, "messages");
+    if (messages.bytes == 0 || *messages.at != '[' || !json_span_enter(&iter, messages))
+        return found;
+    while (json_span_element(&iter, &message))
+        if (json_span_string_is(json_span_get(message, "role"), "user"))
+            found = json_span_get(message, "content");
+    return found;
+}
+
+static void add_usage(struct buf *buf, const struct worker_usage *usage) {
+    buf_printf(buf,
+               "\"usage\":{\"prompt_tokens\":%u,\"completion_tokens\":%u,\"total_tokens\":%u,"
+               "\"prompt_tokens_details\":{\"cached_tokens\":0},"
+               "\"completion_tokens_details\":{\"reasoning_tokens\":0}}",
+               usage->prompt_tokens, usage->completion_tokens,
+               usage->prompt_tokens + usage->completion_tokens);
+}
+
+static void add_head(struct buf *buf, const char *id, const char *object, struct str model) {
+    buf_printf(buf, "{\"id\":\"%s-echo\",\"object\":\"%s\",\"created\":%d,\"model\":", id, object,
+               CREATED_UNIX_S);
+    if (json_span_is_string(model))
+        json_span_add_ascii(buf, model);
+    else
+        buf_add_text(buf, "null");
+}
+
+static void answer_chat(struct buf *buf, struct str text, struct str model,
+                        const struct worker_usage *usage) {
+    add_head(buf, "chatcmpl", "chat.completion", model);
+    buf_add_text(buf, ",\"system_fingerprint\":null,\"service_tier\":\"default\",\"choices\":[{"
+                      "\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":\"");
+    buf_add_str(buf, text);
+    buf_add_text(buf, "\",\"refusal\":null},\"logprobs\":null,\"finish_reason\":\"stop\"}],");
+    add_usage(buf, usage);
+    buf_add_byte(buf, '}');
+}
+
+static void answer_completion(struct buf *buf, struct str text, struct str model,
+                              const struct worker_usage *usage) {
+    add_head(buf, "cmpl", "text_completion", model);
+    buf_add_text(buf, ",\"choices\":[{\"text\":\"");
+    buf_add_str(buf, text);
+    buf_add_text(buf, "\",\"index\":0,\"logprobs\":null,\"finish_reason\":\"stop\"}],");
+    add_usage(buf, usage);
+    buf_add_byte(buf, '}');
+}
+
+static void answer_numbers(struct buf *buf, enum endpoint endpoint, struct str model,
+                           const struct worker_usage *usage) {
+    if (endpoint == ENDPOINT_EMBEDDINGS) {
+        buf_add_text(buf, "{\"object\":\"list\",\"model\":");
+        json_span_add_ascii(buf, json_span_is_string(model) ? model : STR("null"));
+        buf_add_text(buf,
+                     ",\"data\":[{\"object\":\"embedding\",\"index\":0,\"embedding\":[0.0,1.0]}],");
+    } else {
+        add_head(buf, "score", "list", model);
+        buf_add_text(buf, ",\"data\":[{\"index\":0,\"object\":\"score\",\"score\":0.5}],");
+    }
+    buf_printf(buf, "\"usage\":{\"prompt_tokens\":%u,\"total_tokens\":%u}}", usage->prompt_tokens,
+               usage->prompt_tokens);
+}
+
+static void answer(struct echo *echo, const struct job *job) {
+    struct worker_result result = {.id = job->job.id, .status = 200};
+    struct str body = {job->body, job->bytes}, model = json_span_get(body, "model");
+    buf_clear(&echo->answer);
+    buf_clear(&echo->text);
+    result.usage.prompt_tokens = (uint32_t)job->bytes;
+    switch (job->job.endpoint) {
+    case ENDPOINT_CHAT:
+    case ENDPOINT_COMPLETIONS:
+        add_content(&echo->text, job->job.endpoint == ENDPOINT_CHAT
+                                     ? last_user(body)
+                                     : json_span_get(body, "prompt"));
+        result.usage.completion_tokens = (uint32_t)echo->text.bytes;
+        if (job->job.endpoint == ENDPOINT_CHAT)
+            answer_chat(&echo->answer, buf_str(&echo->text), model, &result.usage);
+        else
+            answer_completion(&echo->answer, buf_str(&echo->text), model, &result.usage);
+        break;
+    case ENDPOINT_EMBEDDINGS:
+    case ENDPOINT_SCORE:
+    case ENDPOINT_COUNT:
+        answer_numbers(&echo->answer, job->job.endpoint, model, &result.usage);
+        break;
+    }
+    result.body = buf_str(&echo->answer);
+    if (job->job.stream && echo->events.delta) {
+        struct buf chunk;
+        buf_init(&chunk, ANSWER_BYTES_MAX);
+        add_head(&chunk, "chatcmpl", "chat.completion.chunk", model);
+        buf_add_text(&chunk, ",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\","
+                             "\"content\":\"");
+        buf_add(&chunk, echo->text.at, echo->text.bytes);
+        buf_add_text(&chunk, "\"},\"logprobs\":null,\"finish_reason\":\"stop\"}]}");
+        struct worker_delta delta = {.id = job->job.id, .chunk = buf_str(&chunk)};
+        echo->events.delta(echo->events.context, &delta);
+        buf_release(&chunk);
+    }
+    echo->events.result(echo->events.context, &result);
+}
+
+static void answer_error(struct echo *echo, const struct job *job, int32_t status, bool retryable,
+                         const char *message) {
+    buf_clear(&echo->answer);
+    buf_printf(&echo->answer,
+               "{\"error\":{\"message\":\"%s\",\"type\":\"server_error\",\"param\":null,"
+               "\"code\":null}}",
+               message);
+    struct worker_result result = {.id = job->job.id,
+                                   .status = status,
+                                   .body = buf_str(&echo->answer),
+                                   .retryable = retryable};
+    echo->events.result(echo->events.context, &result);
+}
+
+/* --- the thread --- */
+
+static bool is_nth(uint64_t seen, uint64_t every) {
+    return every > 0 && seen % every == 0;
+}
+
+/* Loses everything that waits. The lock is held, and let go for the event. */
+static void go_down(struct echo *echo, const char *reason) {
+    while (echo->first) {
+        struct job *job = echo->first;
+        echo->first = job->next;
+        free(job);
+    }
+    echo->last = &echo->first;
+    echo->waiting = 0;
+    echo->restarts++;
+    echo->down_until_ns = clock_monotonic_ns() + echo->options.down_ms * 1000000;
+    echo->was_full = true;
+    pthread_mutex_unlock(&echo->lock);
+    echo->events.down(echo->events.context, reason);
+    pthread_mutex_lock(&echo->lock);
+}
+
+/* Waits for the next job that is due. The lock is held. NULL when stopping. */
+static struct job *take(struct echo *echo) {
+    while (!echo->stopping) {
+        int64_t now_ns = clock_monotonic_ns();
+        int64_t due_ns = now_ns + 100000000;
+        bool is_up = echo->ready && now_ns >= echo->down_until_ns;
+        if (is_up && echo->was_full && echo->waiting <= echo->options.waiting_max / 2) {
+            echo->was_full = false;
+            pthread_mutex_unlock(&echo->lock);
+            echo->events.room(echo->events.context);
+            pthread_mutex_lock(&echo->lock);
+            continue;
+        }
+        struct job *job = echo->first;
+        if (job && (job->due_ns <= now_ns || job->cancelled)) {
+            echo->first = job->next;
+            if (!echo->first) echo->last = &echo->first;
+            echo->waiting--;
+            return job;
+        }
+        if (job) due_ns = job->due_ns;
+        if (!is_up && echo->down_until_ns > now_ns) due_ns = echo->down_until_ns;
+        struct timespec until = {.tv_sec = due_ns / 1000000000, .tv_nsec = due_ns % 1000000000};
+        pthread_cond_timedwait(&echo->work, &echo->lock, &until);
+    }
+    return NULL;
+}
+
+/* Answers one job. The lock is held, and let go for the event. */
+static void run(struct echo *echo, struct job *job) {
+    const struct worker_echo_options *options = &echo->options;
+    uint64_t seen = ++echo->seen;
+    bool is_poison =
+        options->poison && memmem(job->body, job->bytes, options->poison, strlen(options->poison));
+    if (!job->cancelled && (is_poison || is_nth(seen, options->down_every))) {
+        free(job);
+        go_down(echo, is_poison ? "poisoned" : "told to");
+        return;
+    }
+    pthread_mutex_unlock(&echo->lock);
+    if (job->cancelled)
+        answer_error(echo, job, 499, false, "cancelled");
+    else if (is_nth(seen, options->retryable_every))
+        answer_error(echo, job, 503, true, "busy");
+    else if (is_nth(seen, options->fail_every))
+        answer_error(echo, job, 500, false, "told to fail");
+    else
+        answer(echo, job);
+    pthread_mutex_lock(&echo->lock);
+    echo->answered++;
+    echo->tokens_in += job->bytes;
+    free(job);
+}
+
+static void *echo_main(void *context) {
+    struct echo *echo = context;
+    pthread_mutex_lock(&echo->lock);
+    for (struct job *job; (job = take(echo));) run(echo, job);
+    pthread_mutex_unlock(&echo->lock);
+    return NULL;
+}
+
+/* --- the interface --- */
+
+static bool echo_submit(struct worker *worker, const struct worker_job *from) {
+    struct echo *echo = echo_of(worker);
+    int64_t now_ns = clock_monotonic_ns();
+    struct job *job = malloc(sizeof *job + from->body.bytes);
+    if (!job) abort();
+    *job = (struct job){.job = *from, .bytes = from->body.bytes};
+    memcpy(job->body, from->body.at, from->body.bytes);
+    job->due_ns = now_ns + echo->options.latency_ms * 1000000;
+    pthread_mutex_lock(&echo->lock);
+    bool takes = echo->ready && !echo->stopping && now_ns >= echo->down_until_ns &&
+                 echo->waiting < echo->options.waiting_max;
+    if (takes) {
+        bool was_empty = echo->waiting++ == 0;
+        if (from->tier < TIER_BATCH) { /* ahead of what waits */
+            job->next = echo->first;
+            if (!echo->first) echo->last = &job->next;
+            echo->first = job;
+        } else {
+            *echo->last = job;
+            echo->last = &job->next;
+        }
+        if (was_empty || from->tier < TIER_BATCH) pthread_cond_signal(&echo->work);
+    } else {
+        echo->was_full = true;
+    }
+    pthread_mutex_unlock(&echo->lock);
+    if (!takes) free(job);
+    return takes;
+}
+
+/* Cancelled jobs are moved to the front, so that they end at once. */
+static void echo_cancel(struct worker *worker, uint64_t job_id) {
+    struct echo *echo = echo_of(worker);
+    pthread_mutex_lock(&echo->lock);
+    struct job **at = &echo->first;
+    while (*at && (*at)->job.id != job_id) at = &(*at)->next;
+    struct job *job = *at;
+    if (job) {
+        *at = job->next;
+        if (echo->last == &job->next) echo->last = at;
+        job->cancelled = true;
+        job->next = echo->first;
+        if (!echo->first) echo->last = &job->next;
+        echo->first = job;
+        pthread_cond_signal(&echo->work);
+    }
+    pthread_mutex_unlock(&echo->lock);
+}
+
+static bool echo_serves(struct worker *worker, struct str model) {
+    const struct echo *echo = echo_of(worker);
+    if (!echo->options.models) return model.bytes > 0;
+    for (size_t i = 0; echo->options.models[i]; i++)
+        if (str_is(model, echo->options.models[i])) return true;
+    return false;
+}
+
+static size_t echo_models(struct worker *worker, struct worker_model *ret_models,
+                          size_t models_max) {
+    const struct echo *echo = echo_of(worker);
+    static const char *const any[] = {"echo", NULL};
+    const char *const *models = echo->options.models ? echo->options.models : any;
+    size_t count = 0;
+    for (; models[count] && count < models_max; count++)
+        ret_models[count] = (struct worker_model){.name = str_from(models[count]),
+                                                  .created_unix_s = MODEL_CREATED_UNIX_S};
+    return count;
+}
+
+static void echo_status(struct worker *worker, struct worker_status *ret_status) {
+    struct echo *echo = echo_of(worker);
+    pthread_mutex_lock(&echo->lock);
+    bool is_up = echo->ready && clock_monotonic_ns() >= echo->down_until_ns;
+    *ret_status = (struct worker_status){.ready = is_up,
+                                         .waiting = echo->waiting,
+                                         .restarts = echo->restarts,
+                                         .steps = echo->answered,
+                                         .prompt_tokens = echo->tokens_in};
+    const char *text = is_up ? "ready" : echo->ready ? "down" : "loading";
+    memcpy(ret_status->text, text, strlen(text) + 1);
+    pthread_mutex_unlock(&echo->lock);
+}
+
+static void echo_close(struct worker *worker) {
+    struct echo *echo = echo_of(worker);
+    pthread_mutex_lock(&echo->lock);
+    echo->stopping = true;
+    pthread_cond_signal(&echo->work);
+    pthread_mutex_unlock(&echo->lock);
+    pthread_join(echo->thread, NULL);
+    while (echo->first) {
+        struct job *job = echo->first;
+        echo->first = job->next;
+        free(job);
+    }
+    buf_release(&echo->answer);
+    buf_release(&echo->text);
+    pthread_cond_destroy(&echo->work);
+    pthread_mutex_destroy(&echo->lock);
+    free(echo);
+}
+
+static const struct worker_ops echo_ops = {.submit = echo_submit,
+                                           .cancel = echo_cancel,
+                                           .serves = echo_serves,
+                                           .models = echo_models,
+                                           .status = echo_status,
+                                           .close = echo_close};
+
+enum err worker_echo_open(struct worker **ret_worker, const struct worker_echo_options *options,
+                          const struct worker_events *events, struct error *error) {
+    struct echo *echo = calloc(1, sizeof *echo);
+    if (!echo) abort();
+    echo->worker.ops = &echo_ops;
+    echo->options = *options;
+    if (echo->options.waiting_max == 0) echo->options.waiting_max = 65536;
+    echo->events = *events;
+    echo->ready = !options->loading;
+    echo->last = &echo->first;
+    buf_init(&echo->answer, ANSWER_BYTES_MAX);
+    buf_init(&echo->text, ANSWER_BYTES_MAX);
+    pthread_mutex_init(&echo->lock, NULL);
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&echo->work, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    int failed = pthread_create(&echo->thread, NULL, echo_main, echo);
+    if (failed) {
+        free(echo);
+        return err_from_errno(error, failed, "cannot start the echo worker");
+    }
+    pthread_setname_np(echo->thread, "echo");
+    *ret_worker = &echo->worker;
+    return OK;
+}
+
+void worker_echo_set_ready(struct worker *worker) {
+    struct echo *echo = echo_of(worker);
+    pthread_mutex_lock(&echo->lock);
+    echo->ready = true;
+    echo->was_full = true; /* tells `room` */
+    pthread_cond_signal(&echo->work);
+    pthread_mutex_unlock(&echo->lock);
+}
+
+uint64_t worker_echo_answered(struct worker *worker) {
+    struct echo *echo = echo_of(worker);
+    pthread_mutex_lock(&echo->lock);
+    uint64_t answered = echo->answered;
+    pthread_mutex_unlock(&echo->lock);
+    return answered;
+}

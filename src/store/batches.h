@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* batches: one row a batch. The store keeps them and compares states; what a state means and which
+ * change is legal is batch/state.h.
+ *
+ * Thread: any.  Memory: a row owns its three long texts; store_batch_release frees them.
+ * Invariant: a row changes state only by an UPDATE that names the state it was in. */
+
+#include "store/files.h"
+
+enum batch_status {
+    BATCH_VALIDATING,
+    BATCH_IN_PROGRESS,
+    BATCH_FINALIZING,
+    BATCH_CANCELLING,
+    /* terminal from here on */
+    BATCH_COMPLETED,
+    BATCH_FAILED,
+    BATCH_EXPIRED,
+    BATCH_CANCELLED,
+    BATCH_STATUS_COUNT
+};
+
+/* Sums over the lines with a 2xx body. */
+struct store_usage {
+    uint64_t input_tokens;
+    uint64_t cached_tokens; /* of input_tokens */
+    uint64_t output_tokens;
+    uint64_t reasoning_tokens; /* of output_tokens */
+};
+
+/* Adds `more` to `sum`. */
+void store_usage_add(struct store_usage *sum, const struct store_usage *more);
+
+struct store_batch {
+    /* set by the store when the row is added */
+    uint64_t sequence;
+    /* fixed at creation */
+    char id[STORE_ID_BYTES];
+    char endpoint[64];
+    char input_file_id[STORE_ID_BYTES];
+    char completion_window[16];
+    char *metadata;    /* JSON text, or NULL */
+    char *webhook_url; /* or NULL */
+    char service_tier[16];
+    int32_t priority;               /* lower is sooner */
+    int64_t output_expires_after_s; /* 0: never */
+    int64_t created_unix_s;
+    int64_t expires_unix_s;
+    char idempotency_key[256]; /* empty: none */
+    unsigned char parameters_sha256[SHA256_BYTES];
+    /* what the life of the batch changes; times are 0 until the state is entered */
+    enum batch_status status;
+    enum batch_status final_status; /* what finalizing leads to */
+    int64_t in_progress_unix_s;
+    int64_t finalizing_unix_s;
+    int64_t completed_unix_s;
+    int64_t failed_unix_s;
+    int64_t expired_unix_s;
+    int64_t cancelling_unix_s;
+    int64_t cancelled_unix_s;
+    char model[256];                     /* empty: not known, or several */
+    char *errors;                        /* JSON text of the array of errors, or NULL */
+    char output_file_id[STORE_ID_BYTES]; /* empty: none */
+    char error_file_id[STORE_ID_BYTES];
+    uint64_t total;
+    uint64_t completed;
+    uint64_t failed;
+    bool has_usage;
+    struct store_usage usage;
+    uint32_t epoch; /* grows with every start that runs the batch */
+};
+
+void store_batch_release(struct store_batch *batch);
+
+/* Adds the row. ERR_CONFLICT when the idempotency key is taken. */
+enum err store_batch_insert(struct store *store, struct store_batch *batch,
+                            struct error *error) MUST_CHECK;
+enum err store_batch_get(struct store *store, struct str id, struct store_batch *ret_batch,
+                         struct error *error) MUST_CHECK;
+enum err store_batch_get_by_key(struct store *store, struct str idempotency_key,
+                                struct store_batch *ret_batch, struct error *error) MUST_CHECK;
+/* Newest first, at most `limit` rows after the batch `after` (empty: from the newest). ERR_INVALID
+ * when `after` is unknown. The caller releases the rows. */
+enum err store_batch_list(struct store *store, struct str after, size_t limit,
+                          struct store_batch *ret_batches, size_t *ret_count, bool *ret_has_more,
+                          struct error *error) MUST_CHECK;
+/* The first batch after `after_sequence`, oldest first, whose state is not terminal; ERR_NOT_FOUND
+ * when there is none. */
+enum err store_batch_next_live(struct store *store, uint64_t after_sequence,
+                               struct store_batch *ret_batch, struct error *error) MUST_CHECK;
+/* Writes what the life of a batch changes and adds `files` (placed before), in one transaction, if
+ * the row is in state `from`; else ERR_CONFLICT and nothing is written. */
+enum err store_batch_update(struct store *store, const struct store_batch *batch,
+                            enum batch_status from, const struct store_file *files,
+                            size_t file_count, struct error *error) MUST_CHECK;
+/* How many batches are in each state. */
+enum err store_batch_counts(struct store *store, uint64_t ret_counts[BATCH_STATUS_COUNT],
+                            struct error *error) MUST_CHECK;
+/* Removes the segments and the line index of a terminal batch: its results are published. */
+enum err store_batch_forget_log(struct store *store, const char *batch_id,
+                                struct error *error) MUST_CHECK;

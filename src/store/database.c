@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "store/store_internal.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+/* One entry a version: entry i takes user_version i to i + 1, in one transaction. An entry that has
+ * been released is never edited. */
+static const char *const migrations[] = {
+    "CREATE TABLE files ("
+    " sequence INTEGER PRIMARY KEY AUTOINCREMENT,"
+    " id TEXT NOT NULL UNIQUE,"
+    " purpose TEXT NOT NULL,"
+    " filename TEXT NOT NULL,"
+    " bytes INTEGER NOT NULL,"
+    " sha256 BLOB NOT NULL CHECK (length(sha256) = 32),"
+    " created INTEGER NOT NULL,"
+    " expires INTEGER,"
+    " deleted INTEGER) STRICT;"
+    "CREATE TABLE batches ("
+    " sequence INTEGER PRIMARY KEY AUTOINCREMENT,"
+    " id TEXT NOT NULL UNIQUE,"
+    " endpoint TEXT NOT NULL,"
+    " input_file_id TEXT NOT NULL,"
+    " completion_window TEXT NOT NULL,"
+    " metadata TEXT,"
+    " webhook_url TEXT,"
+    " service_tier TEXT,"
+    " priority INTEGER NOT NULL,"
+    " output_expires_after INTEGER,"
+    " created INTEGER NOT NULL,"
+    " expires INTEGER NOT NULL,"
+    " idempotency_key TEXT UNIQUE,"
+    " parameters_sha256 BLOB NOT NULL,"
+    " status INTEGER NOT NULL CHECK (status BETWEEN 0 AND 7),"
+    " final_status INTEGER NOT NULL CHECK (final_status BETWEEN 0 AND 7),"
+    " in_progress INTEGER, finalizing INTEGER, completed_at INTEGER, failed_at INTEGER,"
+    " expired_at INTEGER, cancelling INTEGER, cancelled_at INTEGER,"
+    " model TEXT,"
+    " errors TEXT,"
+    " output_file_id TEXT,"
+    " error_file_id TEXT,"
+    " total INTEGER NOT NULL, completed INTEGER NOT NULL, failed INTEGER NOT NULL,"
+    " has_usage INTEGER NOT NULL,"
+    " input_tokens INTEGER NOT NULL, cached_tokens INTEGER NOT NULL,"
+    " output_tokens INTEGER NOT NULL, reasoning_tokens INTEGER NOT NULL,"
+    " epoch INTEGER NOT NULL) STRICT;"
+    "CREATE INDEX batches_live ON batches (sequence) WHERE status < 4;",
+};
+#define MIGRATION_COUNT ((int)(sizeof migrations / sizeof *migrations))
+
+enum err database_error(struct store *store, struct error *error, const char *what) {
+    int code = sqlite3_errcode(store->db), extended = sqlite3_extended_errcode(store->db);
+    const char *text = sqlite3_errmsg(store->db);
+    switch (code) {
+    case SQLITE_FULL:
+        store_disk_filled(store);
+        return err_set(error, ERR_UNAVAILABLE, "%s: the disk is full", what);
+    case SQLITE_CONSTRAINT: return err_set(error, ERR_CONFLICT, "%s: %s", what, text);
+    case SQLITE_CORRUPT:
+    case SQLITE_NOTADB:
+        return err_set(error, ERR_CORRUPT, "%s: %s/meta.db is damaged (%s)", what, store->dir,
+                       text);
+    case SQLITE_IOERR:
+        if (extended == SQLITE_IOERR_FSYNC || extended == SQLITE_IOERR_DIR_FSYNC) {
+            struct error sync;
+            return store_sync_result(store, err_set(&sync, ERR_IO, "%s: %s", what, text), &sync);
+        }
+        return err_set(error, ERR_IO, "%s: %s", what, text);
+    default: return err_set(error, ERR_IO, "%s: %s", what, text);
+    }
+}
+
+enum err database_exec(struct store *store, const char *sql, struct error *error) {
+    if (sqlite3_exec(store->db, sql, NULL, NULL, NULL) == SQLITE_OK) return OK;
+    return database_error(store, error, "database");
+}
+
+enum err database_prepare(struct store *store, sqlite3_stmt **ret_statement, const char *sql,
+                          struct error *error) {
+    if (sqlite3_prepare_v2(store->db, sql, -1, ret_statement, NULL) == SQLITE_OK) return OK;
+    return database_error(store, error, "database");
+}
+
+enum err database_step(struct store *store, sqlite3_stmt *statement, bool *ret_row,
+                       struct error *error) {
+    int code = sqlite3_step(statement);
+    if (code != SQLITE_ROW && code != SQLITE_DONE) return database_error(store, error, "database");
+    *ret_row = code == SQLITE_ROW;
+    return OK;
+}
+
+enum err database_run(struct store *store, sqlite3_stmt *statement, int *ret_changes,
+                      struct error *error) {
+    bool row;
+    enum err err = database_step(store, statement, &row, error);
+    if (err == OK && ret_changes) *ret_changes = sqlite3_changes(store->db);
+    sqlite3_finalize(statement);
+    return err;
+}
+
+void database_bind_str(sqlite3_stmt *statement, int at, struct str text) {
+    sqlite3_bind_text64(statement, at, text.bytes ? text.at : "", text.bytes, SQLITE_TRANSIENT,
+                        SQLITE_UTF8);
+}
+
+void database_bind_text_or_null(sqlite3_stmt *statement, int at, const char *text) {
+    if (text && *text)
+        sqlite3_bind_text(statement, at, text, -1, SQLITE_TRANSIENT);
+    else
+        sqlite3_bind_null(statement, at);
+}
+
+void database_bind_i64_or_null(sqlite3_stmt *statement, int at, int64_t value) {
+    if (value != 0)
+        sqlite3_bind_int64(statement, at, value);
+    else
+        sqlite3_bind_null(statement, at);
+}
+
+void database_column(sqlite3_stmt *statement, int at, char *ret_text, size_t text_bytes) {
+    const char *text = (const char *)sqlite3_column_text(statement, at);
+    snprintf(ret_text, text_bytes, "%s", text ? text : "");
+}
+
+static enum err transact_once(struct store *store, database_work_fn work, void *context,
+                              struct error *error) {
+    enum err err = database_exec(store, "BEGIN IMMEDIATE", error);
+    if (err != OK) return err;
+    err = work(store, context, error);
+    if (err == OK) err = database_exec(store, "COMMIT", error);
+    if (err != OK && !sqlite3_get_autocommit(store->db)) {
+        struct error ignored;
+        if (database_exec(store, "ROLLBACK", &ignored) != OK) return err;
+    }
+    return err;
+}
+
+enum err database_transact(struct store *store, database_work_fn work, void *context,
+                           struct error *error) {
+    assert(!store->read_only);
+    pthread_mutex_lock(&store->lock);
+    enum err err = transact_once(store, work, context, error);
+    if (err == ERR_UNAVAILABLE) err = transact_once(store, work, context, error);
+    pthread_mutex_unlock(&store->lock);
+    return err;
+}
+
+static enum err read_number(struct store *store, const char *sql, int64_t *ret_value,
+                            struct error *error) {
+    sqlite3_stmt *statement;
+    bool row = false;
+    enum err err = database_prepare(store, &statement, sql, error);
+    if (err != OK) return err;
+    err = database_step(store, statement, &row, error);
+    if (err == OK) *ret_value = row ? sqlite3_column_int64(statement, 0) : 0;
+    sqlite3_finalize(statement);
+    return err;
+}
+
+static enum err check_whole(struct store *store, struct error *error) {
+    sqlite3_stmt *statement;
+    bool row;
+    enum err err = database_prepare(store, &statement, "PRAGMA quick_check(1)", error);
+    if (err != OK) return err;
+    err = database_step(store, statement, &row, error);
+    if (err == OK) {
+        const char *said = row ? (const char *)sqlite3_column_text(statement, 0) : NULL;
+        if (!said || strcmp(said, "ok") != 0)
+            err = err_set(error, ERR_CORRUPT, "%s/meta.db is damaged: %s", store->dir,
+                          said ? said : "the check gave no answer");
+    }
+    sqlite3_finalize(statement);
+    return err;
+}
+
+static enum err migrate_one(struct store *store, void *context, struct error *error) {
+    int version = *(const int *)context;
+    enum err err = database_exec(store, migrations[version], error);
+    char sql[64];
+    snprintf(sql, sizeof sql, "PRAGMA user_version = %d", version + 1);
+    return err == OK ? database_exec(store, sql, error) : err;
+}
+
+static enum err migrate(struct store *store, struct error *error) {
+    int64_t version;
+    enum err err = read_number(store, "PRAGMA user_version", &version, error);
+    if (err != OK) return err;
+    if (version < 0 || version > MIGRATION_COUNT)
+        return err_set(error, ERR_CORRUPT,
+                       "%s/meta.db has version %lld; this quern knows versions up to %d",
+                       store->dir, (long long)version, MIGRATION_COUNT);
+    if (version == 0) {
+        int64_t tables;
+        err = read_number(store, "SELECT count(*) FROM sqlite_schema", &tables, error);
+        if (err != OK) return err;
+        if (tables != 0)
+            return err_set(error, ERR_CORRUPT, "%s/meta.db is a database of something else",
+                           store->dir);
+    }
+    if (store->read_only && version < MIGRATION_COUNT)
+        return err_set(error, ERR_CONFLICT,
+                       "%s/meta.db has version %lld and must be opened by the server first",
+                       store->dir, (long long)version);
+    for (int at = (int)version; at < MIGRATION_COUNT; at++) {
+        err = database_transact(store, migrate_one, &at, error);
+        if (err != OK) return err_prefix(error, "migrating %s/meta.db", store->dir);
+    }
+    return OK;
+}
+
+enum err database_open(struct store *store, struct error *error) {
+    char path[STORE_PATH_BYTES];
+    store_path(store, path, "meta.db");
+    int flags =
+        store->read_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
+    if (sqlite3_open_v2(path, &store->db, flags | SQLITE_OPEN_NOMUTEX, NULL) != SQLITE_OK)
+        return database_error(store, error, "cannot open meta.db");
+    sqlite3_extended_result_codes(store->db, 0);
+    sqlite3_busy_timeout(store->db, 5000);
+    sqlite3_db_config(store->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
+    sqlite3_db_config(store->db, SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 0, NULL);
+    enum err err = OK;
+    if (!store->read_only) err = database_exec(store, "PRAGMA journal_mode=WAL", error);
+    if (err == OK)
+        err = database_exec(store,
+                            "PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON;"
+                            "PRAGMA trusted_schema=OFF; PRAGMA cell_size_check=ON;"
+                            "PRAGMA mmap_size=0;",
+                            error);
+    if (err == OK) err = check_whole(store, error);
+    return err == OK ? migrate(store, error) : err;
+}
+
+void database_close(struct store *store) {
+    if (!store->db) return;
+    int code = sqlite3_close(store->db);
+    assert(code == SQLITE_OK); /* a statement was left open */
+    store->db = NULL;
+}

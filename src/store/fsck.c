@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "store/fsck.h"
+
+#include "base/os.h"
+#include "store/files_internal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum err store_file_next(struct store *store, uint64_t after_sequence, struct store_file *ret_file,
+                         struct error *error) {
+    sqlite3_stmt *statement;
+    bool row = false;
+    pthread_mutex_lock(&store->lock);
+    enum err err = database_prepare(store, &statement,
+                                    "SELECT " STORE_FILE_COLUMNS
+                                    " FROM files WHERE sequence > ? ORDER BY sequence LIMIT 1",
+                                    error);
+    if (err == OK) {
+        sqlite3_bind_int64(statement, 1, (sqlite3_int64)after_sequence);
+        err = database_step(store, statement, &row, error);
+        if (err == OK && row) store_file_read_row(statement, ret_file);
+        sqlite3_finalize(statement);
+    }
+    pthread_mutex_unlock(&store->lock);
+    return err == OK && !row ? err_set(error, ERR_NOT_FOUND, "there are no more files") : err;
+}
+
+static void check_file(struct store *store, const struct store_file *file, fsck_report_fn report,
+                       void *context) {
+    char path[STORE_PATH_BYTES], sentence[512];
+    unsigned char digest[SHA256_BYTES];
+    struct error error;
+    if (!store_id_is_sane(str_from(file->id))) {
+        snprintf(sentence, sizeof sentence,
+                 "file row %llu has the id '%s', which quern does not make",
+                 (unsigned long long)file->sequence, file->id);
+        report(context, sentence);
+        return;
+    }
+    store_file_path(store, path, file->id);
+    if (sha256_file(path, digest, &error) != OK)
+        snprintf(sentence, sizeof sentence, "%s: its bytes cannot be read (I1)", file->id);
+    else if (memcmp(digest, file->sha256, SHA256_BYTES) != 0)
+        snprintf(sentence, sizeof sentence, "%s: its bytes are not what was stored (I1, I7)",
+                 file->id);
+    else
+        return;
+    report(context, sentence);
+}
+
+enum err store_fsck(struct store *store, fsck_report_fn report, void *context,
+                    struct error *error) {
+    struct store_file file = {0};
+    enum err err;
+    while ((err = store_file_next(store, file.sequence, &file, error)) == OK)
+        check_file(store, &file, report, context);
+    return err == ERR_NOT_FOUND ? OK : err;
+}

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "store/seglog.h"
+
+#include "base/crc.h"
+#include "base/os.h"
+#include "store/seglog_internal.h"
+
+#include <assert.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void seglog_segment_path(const struct seglog *log, uint32_t index,
+                         char ret_path[STORE_PATH_BYTES]) {
+    int bytes = snprintf(ret_path, STORE_PATH_BYTES, "%s/seg-%06u.log", log->dir, index);
+    assert(bytes > 0 && bytes < STORE_PATH_BYTES);
+}
+
+void seglog_report(struct seglog *log, const char *format, ...) {
+    log->counts.corrupt++;
+    atomic_fetch_add(&log->store->log_corrupt_records, 1);
+    if (!log->report) return;
+    char sentence[256];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(sentence, sizeof sentence, format, arguments);
+    va_end(arguments);
+    log->report(log->report_context, sentence);
+}
+
+bool seglog_note(struct seglog *log, uint64_t line, enum seglog_kind kind,
+                 const struct store_usage *usage, uint64_t position) {
+    uint64_t none = 0;
+    assert(line < log->line_count);
+    if (!atomic_compare_exchange_strong(&log->positions[line], &none, position)) {
+        log->counts.duplicates++;
+        atomic_fetch_add(&log->store->duplicate_results, 1);
+        return false;
+    }
+    switch (kind) {
+    case SEGLOG_SUCCESS:
+        log->counts.successes++;
+        store_usage_add(&log->counts.usage, usage);
+        break;
+    case SEGLOG_ERROR: log->counts.errors++; break;
+    case SEGLOG_CANCELLED:
+    case SEGLOG_EXPIRED: log->counts.others++; break;
+    }
+    return true;
+}
+
+enum err seglog_open(struct seglog **ret_log, struct store *store,
+                     const struct seglog_options *options, struct error *error) {
+    if (options->line_count == 0 || options->line_count > UINT32_MAX)
+        return err_set(error, ERR_INVALID, "a log of %llu lines",
+                       (unsigned long long)options->line_count);
+    if (strlen(options->batch_id) >= SEGLOG_BATCH_ID_BYTES)
+        return err_set(error, ERR_INVALID, "the batch id %s is too long", options->batch_id);
+    struct seglog *log = calloc(1, sizeof *log);
+    if (!log) abort();
+    log->store = store;
+    log->fd = -1;
+    log->next_sequence = 1;
+    log->line_count = options->line_count;
+    log->read_only = options->read_only || store->read_only;
+    log->report = options->report;
+    log->report_context = options->report_context;
+    log->identity.batch_sequence = options->batch_sequence;
+    memcpy(log->identity.batch_id, options->batch_id, strlen(options->batch_id));
+    memcpy(log->identity.input_sha256, options->input_sha256, SHA256_BYTES);
+    pthread_mutex_init(&log->lock, NULL);
+    log->positions = calloc(options->line_count, sizeof *log->positions);
+    if (!log->positions) abort();
+    enum err err = store_batch_dir(store, options->batch_id, log->dir, sizeof log->dir, error);
+    if (err == OK) err = seglog_scan(log, error);
+    if (err != OK) {
+        seglog_close(log);
+        return err;
+    }
+    *ret_log = log;
+    return OK;
+}
+
+void seglog_close(struct seglog *log) {
+    if (!log) return;
+    for (size_t i = 0; i < log->read_fd_count; i++) os_close(log->read_fds[i]);
+    free(log->read_fds);
+    os_close(log->fd);
+    pthread_mutex_destroy(&log->lock);
+    free(log->positions);
+    free(log);
+}
+
+bool seglog_has(const struct seglog *log, uint64_t line) {
+    return line < log->line_count && atomic_load(&log->positions[line]) != 0;
+}
+
+struct seglog_counts seglog_counts(struct seglog *log) {
+    pthread_mutex_lock(&log->lock);
+    struct seglog_counts counts = log->counts;
+    pthread_mutex_unlock(&log->lock);
+    return counts;
+}
+
+/* The descriptor for reading a segment, opened when it is first asked for. */
+static enum err read_fd(struct seglog *log, uint32_t index, int *ret_fd, struct error *error) {
+    if (index >= log->read_fd_count) {
+        size_t count = (size_t)index + 16;
+        log->read_fds = realloc(log->read_fds, count * sizeof *log->read_fds);
+        if (!log->read_fds) abort();
+        for (size_t i = log->read_fd_count; i < count; i++) log->read_fds[i] = -1;
+        log->read_fd_count = count;
+    }
+    if (log->read_fds[index] < 0) {
+        char path[STORE_PATH_BYTES];
+        seglog_segment_path(log, index, path);
+        enum err err = os_open(&log->read_fds[index], path, O_RDONLY, 0, error);
+        if (err != OK) {
+            log->read_fds[index] = -1;
+            return err;
+        }
+    }
+    *ret_fd = log->read_fds[index];
+    return OK;
+}
+
+static enum err damaged(struct seglog *log, uint64_t line, struct error *error) {
+    seglog_report(log, "%s: the record of request %llu is damaged", log->identity.batch_id,
+                  (unsigned long long)line);
+    return err_set(error, ERR_CORRUPT, "%s: the record of request %llu is damaged",
+                   log->identity.batch_id, (unsigned long long)line);
+}
+
+/* Most records fit in one read of this size; longer ones take a second. */
+#define FIRST_READ_BYTES ((size_t)4096)
+
+/* Reads the whole record into *buf behind what is there. */
+static enum err read_record_bytes(int fd, uint64_t offset, struct buf *buf, struct error *error) {
+    uint64_t file_bytes;
+    enum err err = os_file_bytes(fd, &file_bytes, error);
+    if (err != OK) return err;
+    if (offset + SEGLOG_RECORD_BYTES > file_bytes)
+        return err_set(error, ERR_CORRUPT, "the segment ends before the record");
+    uint64_t left = file_bytes - offset;
+    size_t first = left < FIRST_READ_BYTES ? (size_t)left : FIRST_READ_BYTES;
+    char *at = buf_reserve(buf, first);
+    if (!at) return err_set(error, ERR_LIMIT, "no room for a record");
+    err = os_pread_all(fd, at, first, offset, error);
+    if (err != OK) return err;
+    struct record_header header;
+    if (!record_header_read((const unsigned char *)at, &header) ||
+        header.bytes > left - SEGLOG_RECORD_BYTES)
+        return err_set(error, ERR_CORRUPT, "there is no record");
+    size_t whole = SEGLOG_RECORD_BYTES + (size_t)header.bytes;
+    buf_commit(buf, first < whole ? first : whole);
+    if (whole <= first) return OK;
+    at = buf_reserve(buf, whole - first);
+    if (!at) return err_set(error, ERR_LIMIT, "no room for a record of %zu bytes", whole);
+    err = os_pread_all(fd, at, whole - first, offset + first, error);
+    if (err == OK) buf_commit(buf, whole - first);
+    return err;
+}
+
+enum err seglog_read(struct seglog *log, uint64_t line, struct buf *buf, enum seglog_kind *ret_kind,
+                     struct store_usage *ret_usage, struct error *error) {
+    assert(line < log->line_count);
+    uint64_t position = atomic_load(&log->positions[line]);
+    if (position == 0)
+        return err_set(error, ERR_NOT_FOUND, "request %llu has no record",
+                       (unsigned long long)line);
+    int fd;
+    enum err err = read_fd(log, (uint32_t)(position >> 32), &fd, error);
+    if (err == ERR_NOT_FOUND) return damaged(log, line, error);
+    if (err != OK) return err;
+    size_t from = buf->bytes;
+    err = read_record_bytes(fd, (uint32_t)position, buf, error);
+    struct record_header header = {0};
+    if (err == OK) {
+        char *record = buf->at + from;
+        bool good = record_header_read((const unsigned char *)record, &header) &&
+                    header.line == line && header.batch_sequence == log->identity.batch_sequence &&
+                    crc32c(0, record + 8, buf->bytes - from - 8) == header.crc;
+        if (!good) err = ERR_CORRUPT;
+    }
+    if (err != OK) {
+        buf_truncate(buf, from);
+        return err == ERR_CORRUPT ? damaged(log, line, error) : err;
+    }
+    size_t text = header.bytes - (header.has_usage ? SEGLOG_USAGE_BYTES : 0);
+    *ret_usage = (struct store_usage){0};
+    if (header.has_usage)
+        *ret_usage =
+            record_usage_read((const unsigned char *)buf->at + from + SEGLOG_RECORD_BYTES + text);
+    memmove(buf->at + from, buf->at + from + SEGLOG_RECORD_BYTES, text);
+    buf_truncate(buf, from + text);
+    *ret_kind = header.kind;
+    return OK;
+}
+
+void seglog_forget(struct seglog *log, uint64_t line) {
+    assert(line < log->line_count);
+    atomic_store(&log->positions[line], 0);
+}

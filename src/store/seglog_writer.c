@@ -1,0 +1,400 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The one thread that appends results and syncs them in groups. */
+
+#include "base/log.h"
+#include "base/os.h"
+#include "store/seglog_internal.h"
+
+#include <assert.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define GROUP_BYTES ((size_t)256 << 10)   /* a group is due with so much */
+#define GROUP_BYTES_MAX ((size_t)1 << 20) /* and closed with so much: the next one begins */
+#define GROUPS_KEPT_MAX 2                 /* empty ones, with their memory */
+#define GROUP_WAIT_NS 10000000
+#define BACKLOG_BYTES_MAX ((uint64_t)64 << 20)
+#define KEPT_BYTES ((size_t)2 << 20) /* of a group's memory after a long record */
+#define ALLOCATE_BYTES ((uint64_t)8 << 20)
+#define FULL_WAIT_NS 100000000
+
+struct pending {
+    struct seglog *log;
+    size_t at; /* in the group's bytes */
+    size_t bytes;
+    uint64_t line;
+    enum seglog_kind kind;
+    struct store_usage usage;
+    uint64_t cookie;
+    uint64_t position;
+};
+
+struct group {
+    struct group *next;
+    struct buf bytes;
+    struct pending *items;
+    size_t count;
+    size_t capacity;
+};
+
+struct seglog_writer {
+    struct store *store;
+    seglog_done_fn done;
+    void *context;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t work;  /* something was queued, or stop */
+    pthread_cond_t space; /* the backlog became smaller */
+    struct group *first;  /* oldest first; puts go to the last */
+    struct group *last;
+    struct group *kept;
+    size_t kept_count;
+    uint64_t backlog_bytes;    /* queued, and being written */
+    struct timespec first_put; /* into the first group */
+    bool stopping;
+    struct seglog_done *dones; /* scratch of the thread */
+    size_t done_capacity;
+};
+
+static struct timespec after(struct timespec time, long nanoseconds) {
+    time.tv_nsec += nanoseconds;
+    time.tv_sec += time.tv_nsec / 1000000000;
+    time.tv_nsec %= 1000000000;
+    return time;
+}
+
+static struct timespec now(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return time;
+}
+
+/* --- one log --- */
+
+/* Ends the segment that is open: cut to what is used, synced. */
+static enum err seal(struct seglog *log, struct error *error) {
+    if (log->fd < 0) return OK;
+    enum err err = os_ftruncate(log->fd, log->end, error);
+    if (err == OK) err = store_sync_result(log->store, os_fsync(log->fd, error), error);
+    if (err != OK) return err;
+    os_close(log->fd);
+    log->fd = -1;
+    log->is_dirty = false;
+    return OK;
+}
+
+static enum err fill_new_segment(struct seglog *log, int fd, uint64_t allocate,
+                                 struct error *error) {
+    unsigned char bytes[SEGLOG_HEADER_BYTES];
+    struct segment_header header = log->identity;
+    header.index = log->segment_index + 1;
+    header.first_sequence = log->next_sequence;
+    segment_header_write(bytes, &header);
+    enum err err = os_fallocate(fd, 0, allocate, error);
+    if (err == OK) err = os_pwrite_all(fd, bytes, sizeof bytes, 0, error);
+    if (err == OK) err = store_sync_result(log->store, os_fsync(fd, error), error);
+    if (err == OK) err = store_sync_result(log->store, os_fsync_dir(log->dir, error), error);
+    return err;
+}
+
+static enum err open_segment(struct seglog *log, struct error *error) {
+    char path[STORE_PATH_BYTES];
+    seglog_segment_path(log, log->segment_index + 1, path);
+    uint64_t allocate =
+        log->store->segment_bytes < ALLOCATE_BYTES ? log->store->segment_bytes : ALLOCATE_BYTES;
+    int fd;
+    enum err err = os_open(&fd, path, O_RDWR | O_CREAT | O_EXCL, 0600, error);
+    if (err != OK) return err;
+    err = fill_new_segment(log, fd, allocate, error);
+    if (err != OK) {
+        os_close(fd);
+        struct error ignored;
+        if (os_unlink(path, &ignored) != OK) return err;
+        return err;
+    }
+    log->fd = fd;
+    log->segment_index++;
+    log->end = SEGLOG_HEADER_BYTES;
+    log->allocated = allocate;
+    return OK;
+}
+
+/* Room for `bytes` at log->end. Space is taken in steps, so that a full disk shows here. */
+static enum err allocate(struct seglog *log, uint64_t bytes, struct error *error) {
+    if (log->end + bytes <= log->allocated) return OK;
+    uint64_t step = bytes > ALLOCATE_BYTES ? bytes : ALLOCATE_BYTES;
+    uint64_t until = log->end + step;
+    if (until > log->store->segment_bytes && log->end + bytes <= log->store->segment_bytes)
+        until = log->store->segment_bytes;
+    enum err err = os_fallocate(log->fd, log->allocated, until - log->allocated, error);
+    if (err == OK) log->allocated = until;
+    return err;
+}
+
+/* Writes items of one log, of which the first `*ret_count` fitted into the segment. Nothing about
+ * the log changes unless all of that was written, so it can be done again. */
+static enum err write_run(struct seglog *log, struct group *group, size_t from, size_t to,
+                          size_t *ret_count, struct error *error) {
+    uint64_t limit = log->store->segment_bytes;
+    bool fresh = log->fd >= 0 && log->end == SEGLOG_HEADER_BYTES;
+    enum err err = OK;
+    if (log->fd >= 0 && !fresh && log->end + group->items[from].bytes > limit)
+        err = seal(log, error);
+    if (err == OK && log->fd < 0) err = open_segment(log, error);
+    if (err != OK) return err;
+    size_t count = 1;
+    uint64_t bytes = group->items[from].bytes;
+    while (from + count < to && log->end + bytes + group->items[from + count].bytes <= limit)
+        bytes += group->items[from + count++].bytes;
+    err = allocate(log, bytes, error);
+    if (err == OK)
+        err = os_pwrite_all(log->fd, group->bytes.at + group->items[from].at, (size_t)bytes,
+                            log->end, error);
+    if (err != OK) return err;
+    for (size_t i = from; i < from + count; i++) {
+        group->items[i].position = (uint64_t)log->segment_index << 32 | log->end;
+        log->end += group->items[i].bytes;
+    }
+    log->is_dirty = true;
+    atomic_fetch_add(&log->store->log_append_bytes, bytes);
+    *ret_count = count;
+    return OK;
+}
+
+/* --- one group --- */
+
+static void seal_records(struct group *group) {
+    for (size_t i = 0; i < group->count; i++) {
+        struct pending *item = &group->items[i];
+        record_seal(group->bytes.at + item->at, item->bytes, item->log->next_sequence++);
+    }
+}
+
+/* Waits until results can be written again. False when the writer stops before. */
+static bool wait_for_room(struct seglog_writer *writer, uint64_t bytes) {
+    store_disk_filled(writer->store);
+    bool stopping;
+    do {
+        pthread_mutex_lock(&writer->lock);
+        struct timespec until = after(now(), FULL_WAIT_NS);
+        while (!writer->stopping &&
+               pthread_cond_timedwait(&writer->work, &writer->lock, &until) == 0)
+            continue;
+        stopping = writer->stopping;
+        pthread_mutex_unlock(&writer->lock);
+    } while (!stopping && !store_has_room(writer->store, bytes + 2 * ALLOCATE_BYTES));
+    return !stopping;
+}
+
+/* Writes all items from *at on. */
+static enum err write_items(struct group *group, size_t *at, struct error *error) {
+    while (*at < group->count) {
+        struct seglog *log = group->items[*at].log;
+        size_t to = *at + 1, count = 0;
+        while (to < group->count && group->items[to].log == log) to++;
+        enum err err = write_run(log, group, *at, to, &count, error);
+        if (err != OK) return err;
+        *at += count;
+    }
+    return OK;
+}
+
+static void sync_logs(struct group *group) {
+    struct error error;
+    for (size_t i = 0; i < group->count; i++) {
+        struct seglog *log = group->items[i].log;
+        if (!log->is_dirty) continue;
+        enum err err = os_fdatasync(log->fd, &error);
+        if (store_sync_result(log->store, err, &error) == OK) log->is_dirty = false;
+    }
+}
+
+static void tell(struct seglog_writer *writer, struct group *group) {
+    if (group->count > writer->done_capacity) {
+        writer->done_capacity = group->capacity;
+        writer->dones = realloc(writer->dones, writer->done_capacity * sizeof *writer->dones);
+        if (!writer->dones) abort();
+    }
+    for (size_t i = 0; i < group->count; i++) {
+        struct pending *item = &group->items[i];
+        pthread_mutex_lock(&item->log->lock);
+        seglog_note(item->log, item->line, item->kind, &item->usage, item->position);
+        pthread_mutex_unlock(&item->log->lock);
+        writer->dones[i].cookie = item->cookie;
+    }
+    writer->done(writer->context, writer->dones, group->count);
+}
+
+/* False when the group was given up because the writer stops while the disk is full. */
+static bool commit_group(struct seglog_writer *writer, struct group *group) {
+    struct error error;
+    size_t at = 0;
+    enum err err;
+    seal_records(group);
+    while ((err = write_items(group, &at, &error)) == ERR_UNAVAILABLE)
+        if (!wait_for_room(writer, group->bytes.bytes)) return false;
+    /* A disk that cannot be written to is as good as one that cannot be synced. */
+    store_sync_result(writer->store, err, &error);
+    sync_logs(group);
+    atomic_fetch_add(&writer->store->log_groups, 1);
+    tell(writer, group);
+    return true;
+}
+
+static void free_group(struct group *group) {
+    buf_release(&group->bytes);
+    free(group->items);
+    free(group);
+}
+
+/* The lock is held. */
+static struct group *new_group(struct seglog_writer *writer) {
+    struct group *group = writer->kept;
+    if (group) {
+        writer->kept = group->next;
+        writer->kept_count--;
+        group->next = NULL;
+        return group;
+    }
+    group = calloc(1, sizeof *group);
+    if (!group) abort();
+    buf_init(&group->bytes, SIZE_MAX / 2);
+    return group;
+}
+
+/* The group has been written. The lock is held. */
+static void keep_or_free(struct seglog_writer *writer, struct group *group) {
+    if (writer->kept_count == GROUPS_KEPT_MAX || group->bytes.capacity > KEPT_BYTES) {
+        free_group(group);
+        return;
+    }
+    group->count = 0;
+    buf_clear(&group->bytes);
+    group->next = writer->kept;
+    writer->kept = group;
+    writer->kept_count++;
+}
+
+/* Waits for a group that is due; NULL at the end. The lock is held. */
+static struct group *take_group(struct seglog_writer *writer) {
+    while (!writer->first && !writer->stopping) pthread_cond_wait(&writer->work, &writer->lock);
+    struct group *group = writer->first;
+    if (!group) return NULL;
+    struct timespec due = after(writer->first_put, GROUP_WAIT_NS);
+    while (group->bytes.bytes < GROUP_BYTES && !group->next && !writer->stopping)
+        if (pthread_cond_timedwait(&writer->work, &writer->lock, &due) != 0) break;
+    writer->first = group->next;
+    if (!writer->first) writer->last = NULL;
+    group->next = NULL;
+    return group;
+}
+
+static void *writer_main(void *context) {
+    struct seglog_writer *writer = context;
+    pthread_mutex_lock(&writer->lock);
+    for (struct group *group; (group = take_group(writer));) {
+        pthread_mutex_unlock(&writer->lock);
+        if (!commit_group(writer, group))
+            log_warn("store=%s event=results_given_up count=%zu; their lines run again",
+                     store_dir(writer->store), group->count);
+        pthread_mutex_lock(&writer->lock);
+        writer->backlog_bytes -= group->bytes.bytes;
+        keep_or_free(writer, group);
+        pthread_cond_broadcast(&writer->space);
+    }
+    pthread_mutex_unlock(&writer->lock);
+    return NULL;
+}
+
+/* --- for others --- */
+
+enum err seglog_writer_open(struct seglog_writer **ret_writer, struct store *store,
+                            seglog_done_fn done, void *context, struct error *error) {
+    struct seglog_writer *writer = calloc(1, sizeof *writer);
+    if (!writer) abort();
+    writer->store = store;
+    writer->done = done;
+    writer->context = context;
+    pthread_mutex_init(&writer->lock, NULL);
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&writer->work, &monotonic);
+    pthread_cond_init(&writer->space, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    int failed = pthread_create(&writer->thread, NULL, writer_main, writer);
+    if (failed) {
+        free(writer);
+        return err_from_errno(error, failed, "cannot start the writer thread");
+    }
+    pthread_setname_np(writer->thread, "log-writer");
+    *ret_writer = writer;
+    return OK;
+}
+
+void seglog_writer_close(struct seglog_writer *writer) {
+    if (!writer) return;
+    pthread_mutex_lock(&writer->lock);
+    writer->stopping = true;
+    pthread_cond_broadcast(&writer->work);
+    pthread_mutex_unlock(&writer->lock);
+    pthread_join(writer->thread, NULL);
+    while (writer->kept) {
+        struct group *group = writer->kept;
+        writer->kept = group->next;
+        free_group(group);
+    }
+    free(writer->dones);
+    pthread_cond_destroy(&writer->work);
+    pthread_cond_destroy(&writer->space);
+    pthread_mutex_destroy(&writer->lock);
+    free(writer);
+}
+
+static struct pending *add_item(struct group *group) {
+    if (group->count == group->capacity) {
+        group->capacity = group->capacity ? 2 * group->capacity : 256;
+        group->items = realloc(group->items, group->capacity * sizeof *group->items);
+        if (!group->items) abort();
+    }
+    return &group->items[group->count++];
+}
+
+void seglog_put(struct seglog_writer *writer, struct seglog *log,
+                const struct seglog_record *record, uint64_t cookie) {
+    assert(record->line < log->line_count && !log->read_only);
+    pthread_mutex_lock(&writer->lock);
+    while (writer->backlog_bytes >= BACKLOG_BYTES_MAX && !writer->stopping)
+        pthread_cond_wait(&writer->space, &writer->lock);
+    if (!writer->last || writer->last->bytes.bytes >= GROUP_BYTES_MAX) {
+        struct group *fresh = new_group(writer);
+        *(writer->last ? &writer->last->next : &writer->first) = fresh;
+        writer->last = fresh;
+    }
+    struct group *group = writer->last;
+    struct pending *item = add_item(group);
+    size_t at = group->bytes.bytes;
+    record_write(&group->bytes, record, log->identity.batch_sequence);
+    *item = (struct pending){.log = log,
+                             .at = at,
+                             .bytes = group->bytes.bytes - at,
+                             .line = record->line,
+                             .kind = record->kind,
+                             .usage = record->usage,
+                             .cookie = cookie};
+    writer->backlog_bytes += item->bytes;
+    if (group->count == 1 && group == writer->first) writer->first_put = now();
+    if (group->count == 1 || (at < GROUP_BYTES && group->bytes.bytes >= GROUP_BYTES))
+        pthread_cond_signal(&writer->work);
+    pthread_mutex_unlock(&writer->lock);
+}
+
+uint64_t seglog_writer_backlog_bytes(struct seglog_writer *writer) {
+    pthread_mutex_lock(&writer->lock);
+    uint64_t bytes = writer->backlog_bytes;
+    pthread_mutex_unlock(&writer->lock);
+    return bytes;
+}

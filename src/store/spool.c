@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "store/files.h"
+
+#include "base/id.h"
+#include "base/os.h"
+#include "base/utf8.h"
+#include "store/files_internal.h"
+#include "store/store_internal.h"
+
+#include <assert.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define COPY_BYTES ((size_t)64 << 10)
+
+struct store_spool {
+    struct store *store;
+    int fd;
+    uint64_t bytes;
+    struct sha256 hash;
+    char path[STORE_PATH_BYTES];
+};
+
+enum err store_spool_open(struct store_spool **ret_spool, struct store *store,
+                          struct error *error) {
+    if (!store_has_room(store, 0))
+        return err_set(error, ERR_UNAVAILABLE, "the disk is full; try again later");
+    struct store_spool *spool = calloc(1, sizeof *spool);
+    if (!spool) abort();
+    spool->store = store;
+    store_path(store, spool->path, "tmp/spool-%llu", atomic_fetch_add(&store->spool_count, 1));
+    sha256_init(&spool->hash);
+    /* The mode is that of the finished file; the descriptor writes all the same. */
+    enum err err = os_open(&spool->fd, spool->path, O_RDWR | O_CREAT | O_EXCL, 0400, error);
+    if (err != OK) {
+        free(spool);
+        return err;
+    }
+    *ret_spool = spool;
+    return OK;
+}
+
+enum err store_spool_write(struct store_spool *spool, const void *bytes, size_t count,
+                           struct error *error) {
+    enum err err = os_write_all(spool->fd, bytes, count, error);
+    if (err == ERR_UNAVAILABLE) store_disk_filled(spool->store);
+    if (err != OK) return err;
+    sha256_add(&spool->hash, bytes, count);
+    spool->bytes += count;
+    return OK;
+}
+
+enum err store_spool_add(struct store_spool *spool, struct store_spool *part, struct error *error) {
+    assert(spool != part);
+    char *piece = malloc(COPY_BYTES);
+    if (!piece) abort();
+    enum err err = OK;
+    for (uint64_t at = 0; at < part->bytes && err == OK;) {
+        size_t count = part->bytes - at < COPY_BYTES ? (size_t)(part->bytes - at) : COPY_BYTES;
+        err = os_pread_all(part->fd, piece, count, at, error);
+        if (err == OK) err = store_spool_write(spool, piece, count, error);
+        at += count;
+    }
+    free(piece);
+    return err;
+}
+
+enum err store_spool_read(struct store_spool *spool, void *ret_bytes, size_t count, uint64_t offset,
+                          struct error *error) {
+    return os_pread_all(spool->fd, ret_bytes, count, offset, error);
+}
+
+uint64_t store_spool_bytes(const struct store_spool *spool) {
+    return spool->bytes;
+}
+
+static void close_spool(struct store_spool *spool) {
+    os_close(spool->fd);
+    free(spool);
+}
+
+void store_spool_abort(struct store_spool *spool) {
+    if (!spool) return;
+    struct error ignored;
+    /* What cannot be removed now goes at the next start. */
+    if (os_unlink(spool->path, &ignored) != OK) ignored.code = OK;
+    close_spool(spool);
+}
+
+/* "files/ab" for the file, made and synced when it is new. */
+static enum err make_folder(struct store *store, const char *path, struct error *error) {
+    char folder[STORE_PATH_BYTES], parent[STORE_PATH_BYTES];
+    size_t bytes = (size_t)(strrchr(path, '/') - path);
+    memcpy(folder, path, bytes);
+    folder[bytes] = '\0';
+    struct stat status;
+    if (stat(folder, &status) != 0) {
+        enum err err = os_mkdirs(folder, error);
+        if (err != OK) return err;
+        store_path(store, parent, "files");
+        err = store_sync_result(store, os_fsync_dir(parent, error), error);
+        if (err != OK) return err;
+    }
+    return OK;
+}
+
+static enum err sync_folder(struct store *store, const char *path, struct error *error) {
+    char folder[STORE_PATH_BYTES];
+    size_t bytes = (size_t)(strrchr(path, '/') - path);
+    memcpy(folder, path, bytes);
+    folder[bytes] = '\0';
+    return store_sync_result(store, os_fsync_dir(folder, error), error);
+}
+
+/* Syncs the bytes and renames them into place. */
+static enum err place(struct store_spool *spool, struct store_file *file, struct error *error) {
+    struct store *store = spool->store;
+    if (!*file->id) id_alnum(file->id, sizeof file->id, "file-", 22);
+    assert(store_id_is_sane(str_from(file->id)));
+    file->bytes = spool->bytes;
+    sha256_end(&spool->hash, file->sha256);
+    char path[STORE_PATH_BYTES];
+    store_file_path(store, path, file->id);
+    enum err err = store_sync_result(store, os_fsync(spool->fd, error), error);
+    if (err == OK) err = make_folder(store, path, error);
+    if (err == OK) err = os_rename(spool->path, path, error);
+    if (err == OK) err = sync_folder(store, path, error);
+    if (err == ERR_UNAVAILABLE) store_disk_filled(store);
+    return err;
+}
+
+enum err store_spool_place(struct store_spool *spool, struct store_file *file,
+                           struct error *error) {
+    enum err err = place(spool, file, error);
+    if (err == OK)
+        close_spool(spool);
+    else
+        store_spool_abort(spool);
+    return err;
+}
+
+static enum err add_row(struct store *store, void *context, struct error *error) {
+    return store_file_add_row(store, context, error);
+}
+
+enum err store_spool_commit(struct store_spool *spool, struct store_file *file,
+                            struct error *error) {
+    struct store *store = spool->store;
+    enum err err = store_spool_place(spool, file, error);
+    if (err != OK) return err;
+    err = database_transact(store, add_row, file, error);
+    if (err != OK) {
+        char path[STORE_PATH_BYTES];
+        store_file_path(store, path, file->id);
+        struct error ignored;
+        if (os_unlink(path, &ignored) != OK) ignored.code = OK;
+    }
+    return err;
+}

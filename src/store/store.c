@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "store/store_internal.h"
+
+#include "base/log.h"
+#include "base/os.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+#define SEGMENT_BYTES_MIN ((uint64_t)64 << 10)
+
+void store_path(const struct store *store, char ret_path[STORE_PATH_BYTES], const char *format,
+                ...) {
+    int head = snprintf(ret_path, STORE_PATH_BYTES, "%s/", store->dir);
+    va_list arguments;
+    va_start(arguments, format);
+    int tail = vsnprintf(ret_path + head, (size_t)(STORE_PATH_BYTES - head), format, arguments);
+    va_end(arguments);
+    assert(tail >= 0 && head + tail < STORE_PATH_BYTES);
+}
+
+void store_file_path(const struct store *store, char ret_path[STORE_PATH_BYTES], const char *id) {
+    size_t bytes = strlen(id);
+    assert(store_id_is_sane((struct str){id, bytes}));
+    store_path(store, ret_path, "files/%s/%s", id + bytes - 2, id);
+}
+
+bool store_id_is_sane(struct str id) {
+    if (id.bytes < 8 || id.bytes >= STORE_ID_BYTES) return false;
+    for (size_t i = 0; i < id.bytes; i++) {
+        char c = id.at[i];
+        bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+        if (!letter && !(c >= '0' && c <= '9') && c != '-' && c != '_') return false;
+    }
+    return true;
+}
+
+enum err store_sync_result(struct store *store, enum err err, struct error *error) {
+    if (err == OK) return OK;
+    log_error("store=%s event=sync_failed error=\"%s\"; ending, the next start resumes from what "
+              "is on the disk",
+              store->dir, error ? error->text : "");
+    abort();
+}
+
+const char *store_dir(const struct store *store) {
+    return store->dir;
+}
+
+static enum err take_lock(struct store *store, struct error *error) {
+    char path[STORE_PATH_BYTES];
+    store_path(store, path, "LOCK");
+    int flags = store->read_only ? O_RDONLY : O_RDWR | O_CREAT;
+    enum err err = os_open(&store->lock_fd, path, flags, 0600, error);
+    if (err == ERR_NOT_FOUND)
+        return err_set(error, err, "%s is not a state directory of quern", store->dir);
+    if (err != OK) return err;
+    if (flock(store->lock_fd, LOCK_EX | LOCK_NB) == 0) return OK;
+    if (errno == EWOULDBLOCK)
+        return err_set(error, ERR_CONFLICT,
+                       "the state directory %s is in use by another quern process", store->dir);
+    return err_from_errno(error, errno, "cannot lock %s", path);
+}
+
+/* --- the ballast --- */
+
+static bool ballast_is_there(struct store *store) {
+    char path[STORE_PATH_BYTES];
+    store_path(store, path, "ballast");
+    struct stat status;
+    return stat(path, &status) == 0 && (uint64_t)status.st_size == store->ballast_bytes;
+}
+
+/* Makes the ballast when the disk has room for it. */
+static enum err make_ballast(struct store *store, struct error *error) {
+    if (ballast_is_there(store)) return OK;
+    char path[STORE_PATH_BYTES];
+    store_path(store, path, "ballast");
+    int fd;
+    enum err err = os_open(&fd, path, O_RDWR | O_CREAT, 0600, error);
+    if (err != OK) return err;
+    err = os_fallocate(fd, 0, store->ballast_bytes, error);
+    os_close(fd);
+    struct error ignored;
+    if (err != OK && os_unlink(path, &ignored) != OK) return err;
+    return err;
+}
+
+void store_disk_filled(struct store *store) {
+    if (store->read_only) return;
+    if (!atomic_exchange(&store->disk_full, true))
+        log_error("store=%s event=disk_full; results wait and uploads are refused until there is "
+                  "space",
+                  store->dir);
+    char path[STORE_PATH_BYTES];
+    store_path(store, path, "ballast");
+    struct error error;
+    if (os_unlink(path, &error) != OK) log_warn("store=%s error=\"%s\"", store->dir, error.text);
+}
+
+bool store_has_room(struct store *store, uint64_t bytes) {
+    if (!atomic_load(&store->disk_full)) return true;
+    uint64_t free_bytes;
+    struct error error;
+    if (os_free_bytes(store->dir, &free_bytes, &error) != OK) return false;
+    if (free_bytes < store->ballast_bytes + bytes) return false;
+    if (make_ballast(store, &error) != OK) return false;
+    if (atomic_exchange(&store->disk_full, false))
+        log_info("store=%s event=disk_has_room free_bytes=%llu", store->dir,
+                 (unsigned long long)free_bytes);
+    return true;
+}
+
+void store_status(struct store *store, struct store_status *ret_status) {
+    *ret_status = (struct store_status){
+        .disk_full = atomic_load(&store->disk_full),
+        .reserve_bytes = store->ballast_bytes,
+        .log_append_bytes = atomic_load(&store->log_append_bytes),
+        .log_groups = atomic_load(&store->log_groups),
+        .log_corrupt_records = atomic_load(&store->log_corrupt_records),
+        .duplicate_results = atomic_load(&store->duplicate_results),
+    };
+    struct error error;
+    if (os_free_bytes(store->dir, &ret_status->free_bytes, &error) != OK)
+        ret_status->free_bytes = 0;
+    char path[STORE_PATH_BYTES];
+    store_path(store, path, "meta.db-wal");
+    struct stat status;
+    if (stat(path, &status) == 0) ret_status->wal_bytes = (uint64_t)status.st_size;
+}
+
+/* --- opening --- */
+
+static enum err make_layout(struct store *store, struct error *error) {
+    static const char *const folders[] = {"files", "batches", "tmp"};
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
+        char path[STORE_PATH_BYTES];
+        store_path(store, path, "%s", folders[i]);
+        enum err err = os_mkdirs(path, error);
+        if (err != OK) return err;
+    }
+    return store_sync_result(store, os_fsync_dir(store->dir, error), error);
+}
+
+static enum err open_parts(struct store *store, struct error *error) {
+    enum err err = store->read_only ? OK : os_mkdirs(store->dir, error);
+    if (err == OK) err = take_lock(store, error);
+    if (err == OK && !store->read_only) err = make_layout(store, error);
+    if (err == OK) err = database_open(store, error);
+    if (err != OK || store->read_only) return err;
+    /* A full disk is no reason not to start: what is finished can still be fetched. */
+    err = make_ballast(store, error);
+    if (err == ERR_UNAVAILABLE) store_disk_filled(store);
+    if (err != OK && err != ERR_UNAVAILABLE) return err;
+    return store_clean(store, error);
+}
+
+enum err store_open(struct store **ret_store, const struct store_options *options,
+                    struct error *error) {
+    if (strlen(options->dir) == 0 || strlen(options->dir) >= STORE_DIR_BYTES_MAX)
+        return err_set(error, ERR_INVALID, "the state directory's name has %zu bytes, not 1 to %d",
+                       strlen(options->dir), STORE_DIR_BYTES_MAX - 1);
+    uint64_t segment_bytes = options->segment_bytes ? options->segment_bytes : STORE_SEGMENT_BYTES;
+    if (segment_bytes < SEGMENT_BYTES_MIN || segment_bytes > (uint64_t)1 << 31)
+        return err_set(error, ERR_INVALID, "segments of %llu bytes are outside 64 KiB to 2 GiB",
+                       (unsigned long long)segment_bytes);
+    struct store *store = calloc(1, sizeof *store);
+    if (!store) abort();
+    memcpy(store->dir, options->dir, strlen(options->dir) + 1);
+    store->ballast_bytes = options->ballast_bytes ? options->ballast_bytes : STORE_BALLAST_BYTES;
+    store->segment_bytes = segment_bytes;
+    store->read_only = options->read_only;
+    store->lock_fd = -1;
+    pthread_mutex_init(&store->lock, NULL);
+    enum err err = open_parts(store, error);
+    if (err != OK) {
+        store_close(store);
+        return err;
+    }
+    *ret_store = store;
+    return OK;
+}
+
+void store_close(struct store *store) {
+    if (!store) return;
+    database_close(store);
+    os_close(store->lock_fd);
+    pthread_mutex_destroy(&store->lock);
+    free(store);
+}
+
+enum err store_batch_dir(struct store *store, const char *batch_id, char *ret_path,
+                         size_t path_bytes, struct error *error) {
+    assert(store_id_is_sane(str_from(batch_id)));
+    char path[STORE_PATH_BYTES], parent[STORE_PATH_BYTES];
+    store_path(store, path, "batches/%s", batch_id);
+    if (strlen(path) >= path_bytes)
+        return err_set(error, ERR_INVALID, "the path of batch %s is too long", batch_id);
+    struct stat status;
+    if (!store->read_only && stat(path, &status) != 0) {
+        enum err err = os_mkdirs(path, error);
+        if (err != OK) return err;
+        store_path(store, parent, "batches");
+        err = store_sync_result(store, os_fsync_dir(parent, error), error);
+        if (err != OK) return err;
+    }
+    memcpy(ret_path, path, strlen(path) + 1);
+    return OK;
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* store: the one state directory: SQLite for the few facts that need transactions, plain files for
+ * bytes, segment logs for results (seglog.h). Files are in files.h, batches in batches.h.
+ *
+ *   LOCK                          held while open, so that two servers never share a directory
+ *   meta.db                       rows of files and batches
+ *   files/ab/<id>                 immutable bytes of uploads and published results, mode 0400
+ *   batches/<id>/seg-000001.log   results as they come in; lines.idx beside them
+ *   tmp/                          same file system; emptied at start
+ *   ballast                       room for bookkeeping, given back when the disk is full
+ *
+ * Knows no JSON, no validation and no meaning of a state. A failed fsync ends the process (see
+ * docs/internals/store.md): the next start resumes from what is on the disk.
+ *
+ * Thread: any; one writing connection behind a mutex.  Memory: owns everything it opened.
+ * Invariant: a function that returned OK has made its effect durable. */
+
+#include "base/err.h"
+#include "base/str.h"
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#define STORE_BALLAST_BYTES ((uint64_t)64 << 20)
+#define STORE_SEGMENT_BYTES ((uint64_t)64 << 20)
+#define STORE_ID_BYTES 64 /* room for any id quern makes, with its NUL */
+
+struct store;
+
+/* Zero is a valid start but for `dir`. */
+struct store_options {
+    const char *dir;        /* made when it is not there */
+    uint64_t ballast_bytes; /* 0: STORE_BALLAST_BYTES */
+    uint64_t segment_bytes; /* 0: STORE_SEGMENT_BYTES; at least 64 KiB */
+    bool read_only;         /* for fsck: nothing is made, emptied, repaired or written */
+};
+
+struct store_status {
+    bool disk_full; /* results wait for space; uploads answer ERR_UNAVAILABLE */
+    uint64_t free_bytes;
+    uint64_t reserve_bytes; /* kept free for bookkeeping: the ballast */
+    uint64_t wal_bytes;
+    uint64_t log_append_bytes; /* since start, over all segment logs */
+    uint64_t log_groups;       /* group commits since start */
+    uint64_t log_corrupt_records;
+    uint64_t duplicate_results;
+};
+
+/* Opens or makes the directory, checks the database, empties tmp/, removes bytes no row names.
+ * ERR_CONFLICT when another process has it open, ERR_CORRUPT when the database is damaged or from
+ * a newer version. */
+enum err store_open(struct store **ret_store, const struct store_options *options,
+                    struct error *error) MUST_CHECK;
+void store_close(struct store *store); /* NULL is allowed */
+
+const char *store_dir(const struct store *store);
+void store_status(struct store *store, struct store_status *ret_status);
+
+/* The path of a batch's own directory, made when it is not there. */
+enum err store_batch_dir(struct store *store, const char *batch_id, char *ret_path,
+                         size_t path_bytes, struct error *error) MUST_CHECK;
+
+/* A write met a full disk: gives the ballast back and remembers. */
+void store_disk_filled(struct store *store);
+/* True when writing results is possible (again): while the disk was full this asks for room for
+ * `bytes` beside the ballast, and makes the ballast anew. */
+bool store_has_room(struct store *store, uint64_t bytes);

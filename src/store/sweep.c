@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Removing bytes: rows go first, so that a crash in between leaves bytes without a row, which the
+ * next start removes. */
+
+#include "base/os.h"
+#include "store/batches.h"
+#include "store/files_internal.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define SWEEP_MAX 256 /* rows in one transaction */
+
+struct sweep {
+    int64_t now_unix_s;
+    size_t count;
+    char ids[SWEEP_MAX][STORE_ID_BYTES];
+};
+
+/* Files that are gone for clients and that no batch on its way needs. */
+#define GONE                                                                                       \
+    "(deleted IS NOT NULL OR expires <= ?1) AND id NOT IN"                                         \
+    " (SELECT input_file_id FROM batches WHERE status < 4)"
+
+static enum err take_rows(struct store *store, void *context, struct error *error) {
+    struct sweep *sweep = context;
+    sweep->count = 0;
+    sqlite3_stmt *statement;
+    bool row;
+    enum err err =
+        database_prepare(store, &statement, "SELECT id FROM files WHERE " GONE " LIMIT 256", error);
+    if (err != OK) return err;
+    sqlite3_bind_int64(statement, 1, sweep->now_unix_s);
+    while ((err = database_step(store, statement, &row, error)) == OK && row) {
+        char *id = sweep->ids[sweep->count];
+        database_column(statement, 0, id, STORE_ID_BYTES);
+        if (store_id_is_sane(str_from(id))) sweep->count++;
+    }
+    sqlite3_finalize(statement);
+    for (size_t i = 0; i < sweep->count && err == OK; i++) {
+        err = database_prepare(store, &statement, "DELETE FROM files WHERE id = ?", error);
+        if (err != OK) break;
+        database_bind_str(statement, 1, str_from(sweep->ids[i]));
+        err = database_run(store, statement, NULL, error);
+    }
+    return err;
+}
+
+enum err store_file_sweep(struct store *store, int64_t now_unix_s, struct error *error) {
+    struct sweep *sweep = calloc(1, sizeof *sweep);
+    if (!sweep) abort();
+    sweep->now_unix_s = now_unix_s;
+    enum err err;
+    do {
+        err = database_transact(store, take_rows, sweep, error);
+        for (size_t i = 0; i < sweep->count && err == OK; i++) {
+            char path[STORE_PATH_BYTES];
+            store_file_path(store, path, sweep->ids[i]);
+            err = os_unlink(path, error);
+        }
+    } while (err == OK && sweep->count == SWEEP_MAX);
+    free(sweep);
+    return err;
+}
+
+/* --- at start --- */
+
+typedef enum err (*entry_fn)(struct store *store, const char *path, const char *name,
+                             struct error *error);
+
+/* Calls `entry` for what is in "<dir>/<folder>". A folder that is not there is empty. */
+static enum err each_entry(struct store *store, const char *folder, entry_fn entry,
+                           struct error *error) {
+    char path[STORE_PATH_BYTES];
+    store_path(store, path, "%s", folder);
+    DIR *dir = opendir(path);
+    if (!dir) return errno == ENOENT ? OK : err_from_errno(error, errno, "cannot read %s", path);
+    enum err err = OK;
+    for (struct dirent *at; err == OK && (at = readdir(dir));) {
+        if (strcmp(at->d_name, ".") == 0 || strcmp(at->d_name, "..") == 0) continue;
+        if (strlen(folder) + strlen(at->d_name) > 200) continue; /* nothing of quern's */
+        store_path(store, path, "%s/%s", folder, at->d_name);
+        err = entry(store, path, at->d_name, error);
+    }
+    closedir(dir);
+    return err;
+}
+
+static enum err remove_entry(struct store *store, const char *path, const char *name,
+                             struct error *error) {
+    (void)store, (void)name;
+    return os_unlink(path, error);
+}
+
+/* The first column of the first row, as a number; -1 when there is none. */
+static enum err look_up(struct store *store, const char *sql, const char *id, int64_t *ret_value,
+                        struct error *error) {
+    sqlite3_stmt *statement;
+    bool row;
+    enum err err = database_prepare(store, &statement, sql, error);
+    if (err != OK) return err;
+    database_bind_str(statement, 1, str_from(id));
+    err = database_step(store, statement, &row, error);
+    if (err == OK) *ret_value = row ? sqlite3_column_int64(statement, 0) : -1;
+    sqlite3_finalize(statement);
+    return err;
+}
+
+static enum err clean_file(struct store *store, const char *path, const char *name,
+                           struct error *error) {
+    int64_t sequence;
+    enum err err =
+        look_up(store, "SELECT sequence FROM files WHERE id = ?", name, &sequence, error);
+    return err == OK && sequence < 0 ? os_unlink(path, error) : err;
+}
+
+static enum err clean_folder(struct store *store, const char *path, const char *name,
+                             struct error *error) {
+    (void)path;
+    char folder[256];
+    snprintf(folder, sizeof folder, "files/%.200s", name);
+    return each_entry(store, folder, clean_file, error);
+}
+
+static enum err remove_batch_dir(struct store *store, const char *name, struct error *error) {
+    char folder[256], path[STORE_PATH_BYTES];
+    snprintf(folder, sizeof folder, "batches/%.200s", name);
+    enum err err = each_entry(store, folder, remove_entry, error);
+    if (err != OK) return err;
+    store_path(store, path, "%s", folder);
+    if (rmdir(path) != 0 && errno != ENOENT)
+        return err_from_errno(error, errno, "cannot remove %s", path);
+    return OK;
+}
+
+static enum err clean_batch(struct store *store, const char *path, const char *name,
+                            struct error *error) {
+    (void)path;
+    int64_t status;
+    enum err err = look_up(store, "SELECT status FROM batches WHERE id = ?", name, &status, error);
+    bool needed = status >= 0 && status < BATCH_COMPLETED;
+    return err == OK && !needed ? remove_batch_dir(store, name, error) : err;
+}
+
+enum err store_clean(struct store *store, struct error *error) {
+    enum err err = each_entry(store, "tmp", remove_entry, error);
+    if (err == OK) err = each_entry(store, "files", clean_folder, error);
+    if (err == OK) err = each_entry(store, "batches", clean_batch, error);
+    return err;
+}
+
+enum err store_batch_forget_log(struct store *store, const char *batch_id, struct error *error) {
+    return remove_batch_dir(store, batch_id, error);
+}

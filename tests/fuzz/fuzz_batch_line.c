@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* One input file of a batch: validation must take any bytes, agree with the JSON reader on what is
+ * JSON, and what it finds good must be readable again line by line. */
+
+#include "batch/index.h"
+#include "batch/line.h"
+#include "batch/result.h"
+#include "batch/validate.h"
+#include "json/json.h"
+#include "json/span.h"
+
+#include "base/os.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+static bool serves(void *context, struct str model) {
+    (void)context;
+    return model.bytes > 0;
+}
+
+/* What the span scanner takes, the tree reader takes, but for the range of numbers and for NUL in
+ * keys; what the tree reader takes, the scanner takes. */
+static void compare_readers(struct str text) {
+    struct error error;
+    json_t *value = NULL;
+    bool tree = json_read(&value, text, &error) == OK;
+    bool span = json_span_is_utf8(text) && json_span_read(text, NULL);
+    /* jansson takes a NUL behind the value for its end. */
+    if (text.bytes > 0 && memchr(text.at, '\0', text.bytes)) span |= tree;
+    assert(!tree || span);
+    if (span && !tree) {
+        bool known = false;
+        static const char *const reasons[] = {"too big", "too small", "overflow", "NUL byte"};
+        for (size_t i = 0; i < 4; i++) known |= strstr(error.text, reasons[i]) != NULL;
+        assert(known);
+    }
+    json_decref(value);
+}
+
+static void check_good(struct str text, const char *index_path, const unsigned char *sha256,
+                       uint64_t total) {
+    struct line_index *index;
+    struct error error;
+    struct buf id;
+    buf_init(&id, 1 << 24);
+    if (index_open(&index, index_path, sha256, &error) != OK) abort();
+    assert(index_count(index) == total);
+    for (uint32_t i = 0; i < total; i++) {
+        struct index_entry entry = index_entry(index, i);
+        struct batch_line line;
+        enum batch_endpoint endpoint;
+        assert(entry.offset + entry.bytes <= text.bytes);
+        struct str part = {text.at + entry.offset, entry.bytes};
+        assert(batch_line_read(part, &line) == BATCH_LINE_READ);
+        assert(batch_line_endpoint(&line, &endpoint));
+        buf_clear(&id);
+        batch_custom_id_write(&id, line.custom_id);
+        json_t *decoded;
+        if (json_read(&decoded, buf_str(&id), &error) != OK) abort();
+        for (size_t j = 0; j < id.bytes; j++) assert((unsigned char)id.at[j] < 0x80);
+        json_decref(decoded);
+    }
+    index_close(index);
+    buf_release(&id);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    char *copy = malloc(size ? size : 1);
+    if (!copy) abort();
+    memcpy(copy, data, size);
+    struct str text = {size ? copy : NULL, size};
+    compare_readers(text);
+    int fd = memfd_create("input", 0), index_fd = memfd_create("index", 0);
+    char path[64];
+    struct error error;
+    struct sha256 hash;
+    unsigned char digest[SHA256_BYTES];
+    struct batch_validation result;
+    if (size > 0 && os_write_all(fd, copy, size, &error) != OK) abort();
+    snprintf(path, sizeof path, "/proc/self/fd/%d", index_fd);
+    sha256_init(&hash);
+    sha256_add(&hash, copy, size);
+    sha256_end(&hash, digest);
+    struct batch_validate_options options = {.input_fd = fd,
+                                             .input_bytes = size,
+                                             .input_sha256 = digest,
+                                             .index_path = path,
+                                             .endpoint = BATCH_ENDPOINT_CHAT,
+                                             .rules = batch_rules_default(),
+                                             .serves = serves};
+    if (batch_validate(&options, &result, &error) != OK) abort();
+    assert((result.errors != NULL) == (result.total == 0));
+    if (result.errors) {
+        json_t *errors;
+        if (json_read(&errors, str_from(result.errors), &error) != OK) abort();
+        assert(json_array_size(errors) == result.error_count);
+        json_decref(errors);
+    } else {
+        check_good(text, path, digest, result.total);
+    }
+    batch_validation_release(&result);
+    close(fd);
+    close(index_fd);
+    free(copy);
+    return 0;
+}
