@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/choice.h"
+
+#include "base/utf8.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+void choice_init(struct choice *choice) {
+    *choice = (struct choice){.shown = 0};
+    buf_init(&choice->raw, CHOICE_TEXT_BYTES_MAX);
+}
+
+void choice_release(struct choice *choice) {
+    buf_release(&choice->raw);
+    free(choice->logprobs);
+    free(choice->tops);
+    choice->logprobs = NULL;
+    choice->tops = NULL;
+}
+
+/* Room for one more element of `bytes_each` in a doubling array. */
+static void *grow(void *array, size_t count, size_t *capacity, size_t bytes_each) {
+    if (count < *capacity) return array;
+    size_t wanted = *capacity ? *capacity * 2 : 16;
+    void *grown = reallocarray(array, wanted, bytes_each);
+    if (!grown) abort();
+    *capacity = wanted;
+    return grown;
+}
+
+static void add_logprob(struct choice *choice, const struct sample *sample) {
+    choice->logprobs = grow(choice->logprobs, choice->logprob_count, &choice->logprob_capacity,
+                            sizeof *choice->logprobs);
+    choice->logprobs[choice->logprob_count++] = (struct choice_logprob){
+        sample->token, sample->logprob, choice->raw.bytes, choice->top_count, sample->top_count};
+    for (uint32_t i = 0; i < sample->top_count; i++) {
+        choice->tops =
+            grow(choice->tops, choice->top_count, &choice->top_capacity, sizeof *choice->tops);
+        choice->tops[choice->top_count++] = sample->top[i];
+    }
+}
+
+/* Looks for a stop string that ends in raw[from..]; cuts raw there. */
+static bool find_stop(struct choice *choice, const struct request *request, size_t from) {
+    size_t best_end = SIZE_MAX, best_at = 0;
+    for (size_t i = 0; i < request->stop_count; i++) {
+        struct str stop = request->stops[i];
+        size_t start = from > stop.bytes - 1 ? from - (stop.bytes - 1) : 0;
+        if (start < choice->stop_from) start = choice->stop_from;
+        size_t at = str_find(buf_str(&choice->raw), stop, start);
+        if (at == SIZE_MAX) continue;
+        size_t end = at + stop.bytes;
+        if (end < best_end || (end == best_end && at < best_at)) {
+            best_end = end;
+            best_at = at;
+        }
+    }
+    if (best_end == SIZE_MAX) return false;
+    buf_truncate(&choice->raw, request->include_stop ? best_end : best_at);
+    return true;
+}
+
+bool choice_add(struct choice *choice, const struct request *request,
+                const struct tokenizer *tokenizer, const struct sample *sample, bool is_end) {
+    assert(!choice->stopped && !choice->is_done);
+    choice->token_count++;
+    if (is_end) {
+        choice->ended_by_token = true;
+        if (!request->include_stop) return false;
+    }
+    if (request->logprobs) add_logprob(choice, sample);
+    size_t from = choice->raw.bytes;
+    tokenizer_decode(tokenizer, sample->token, !request->skip_special_tokens, &choice->raw);
+    if (choice->token_count <= (uint64_t)request->min_tokens) {
+        choice->stop_from = choice->raw.bytes;
+        return false;
+    }
+    if (!is_end && find_stop(choice, request, from)) choice->stopped = true;
+    return choice->stopped;
+}
+
+/* Length of the longest proper prefix of `stop` that `text` ends with. */
+static size_t held_by(struct str text, struct str stop) {
+    size_t longest = stop.bytes - 1 < text.bytes ? stop.bytes - 1 : text.bytes;
+    for (size_t bytes = longest; bytes > 0; bytes--)
+        if (memcmp(text.at + text.bytes - bytes, stop.at, bytes) == 0) return bytes;
+    return 0;
+}
+
+size_t choice_shown(const struct choice *choice, const struct request *request) {
+    struct str raw = buf_str(&choice->raw);
+    if (choice->is_done || choice->stopped) return raw.bytes;
+    size_t held = utf8_incomplete_tail(raw);
+    struct str searched = str_skip(raw, choice->stop_from);
+    for (size_t i = 0; i < request->stop_count; i++) {
+        size_t bytes = held_by(searched, request->stops[i]);
+        if (bytes > held) held = bytes;
+    }
+    return raw.bytes - held;
+}
+
+size_t choice_logprobs_shown(const struct choice *choice, size_t shown) {
+    bool is_all = shown == choice->raw.bytes && (choice->is_done || choice->stopped);
+    size_t count = choice->logprobs_shown;
+    while (count < choice->logprob_count) {
+        size_t at = choice->logprobs[count].raw_at;
+        /* A token without visible bytes goes with what stands before it. */
+        bool is_shown = at < shown || (is_all && at == shown && !choice->stopped);
+        if (!is_shown) break;
+        count++;
+    }
+    return count;
+}
+
+const char *choice_reason(const struct choice *choice) {
+    return choice->reason == FINISH_LENGTH && !choice->stopped ? "length" : "stop";
+}

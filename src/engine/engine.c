@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/engine.h"
+
+#include "base/hash.h"
+#include "base/id.h"
+#include "engine/state.h"
+#include "scheduler/scheduler.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static void copy_names(struct engine *engine, const struct wire_hello *options) {
+    for (size_t i = 0; i < options->names.count; i++) {
+        engine->names[i] = strndup(options->names.at[i].at, options->names.at[i].bytes);
+        if (!engine->names[i]) abort();
+    }
+    engine->name_count = options->names.count;
+    if (engine->name_count == 0) {
+        engine->names[0] = strdup(engine->model->name);
+        if (!engine->names[0]) abort();
+        engine->name_count = 1;
+    }
+}
+
+/* Changes when the model or the program does, which is when equal seeds may give other text. */
+static void make_fingerprint(struct engine *engine) {
+    struct sha256 hash;
+    sha256_init(&hash);
+    sha256_add(&hash, QUERN_VERSION, sizeof QUERN_VERSION);
+    sha256_add(&hash, engine->model->name, strlen(engine->model->name) + 1);
+    sha256_add(&hash, engine->model->description, strlen(engine->model->description) + 1);
+    unsigned char digest[SHA256_BYTES];
+    char hex[SHA256_HEX_BYTES];
+    sha256_end(&hash, digest);
+    sha256_hex(digest, hex);
+    snprintf(engine->fingerprint, sizeof engine->fingerprint, "fp_%.10s", hex);
+}
+
+static void find_end_tokens(struct engine *engine) {
+    const struct tokenizer *tokenizer = engine->model->vocabulary.tokenizer;
+    size_t count = tokenizer_count(tokenizer);
+    if (count > engine->model->backend->caps.vocab) count = engine->model->backend->caps.vocab;
+    for (size_t id = 0; id < count && engine->end_token_count < SERVED_END_TOKENS_MAX; id++)
+        if (tokenizer_is_end(tokenizer, (int32_t)id))
+            engine->end_tokens[engine->end_token_count++] = (int32_t)id;
+}
+
+static enum err open_scheduler(struct engine *engine, const struct wire_hello *options,
+                               struct error *error) {
+    const struct backend_caps *caps = &engine->model->backend->caps;
+    struct scheduler_options scheduler = {
+        .backend = engine->model->backend,
+        .max_num_seqs = options->max_num_seqs,
+        .max_num_batched_tokens = options->max_num_batched_tokens,
+        .max_model_len = options->max_model_len,
+        .enable_prefix_caching = options->prefix_caching,
+        .seed = id_u64(),
+        .on_event = loop_on_event,
+        .user = engine,
+    };
+    /* More than the model can do is what the model can do. */
+    if (scheduler.max_num_seqs > caps->sequences_max) scheduler.max_num_seqs = 0;
+    if (scheduler.max_num_batched_tokens > caps->rows_max) scheduler.max_num_batched_tokens = 0;
+    if (scheduler.max_model_len > caps->context_tokens_max) scheduler.max_model_len = 0;
+    enum err err = scheduler_open(&engine->scheduler, &scheduler, error);
+    if (err != OK) return err_prefix(error, "engine");
+    engine->kv_tokens = (uint64_t)caps->block_tokens * caps->block_count;
+    uint32_t context = scheduler.max_model_len ? scheduler.max_model_len : caps->context_tokens_max;
+    if (context > engine->kv_tokens) context = (uint32_t)engine->kv_tokens;
+    engine->limits.context_tokens_max = context;
+    return OK;
+}
+
+static enum err open_rings(struct engine *engine, struct error *error) {
+    enum err err = ring_open(&engine->prep_ring, ENGINE_JOBS_MAX, sizeof(char), error);
+    for (size_t i = 0; i < 2 && err == OK; i++)
+        err = ring_open(&engine->prep_queues[i], ENGINE_JOBS_MAX, sizeof(struct job *), error);
+    if (err == OK)
+        err = ring_open(&engine->finish_ring, ENGINE_JOBS_MAX, sizeof(struct job *), error);
+    if (err == OK)
+        err = ring_open(&engine->loop_ring, ENGINE_JOBS_MAX + ENGINE_PROBES_MAX,
+                        sizeof(struct loop_message), error);
+    return err;
+}
+
+static void open_table(struct engine *engine) {
+    engine->jobs = calloc(ENGINE_JOBS_MAX, sizeof *engine->jobs);
+    engine->running = calloc(ENGINE_JOBS_MAX, sizeof *engine->running);
+    engine->free_slots = calloc(ENGINE_JOBS_MAX, sizeof *engine->free_slots);
+    if (!engine->jobs || !engine->running || !engine->free_slots) abort();
+    for (uint32_t i = 0; i < ENGINE_JOBS_MAX; i++) engine->free_slots[i] = ENGINE_JOBS_MAX - 1 - i;
+}
+
+static enum err start_thread(pthread_t *ret_thread, void *(*thread_main)(void *),
+                             struct engine *engine, const char *name, struct error *error) {
+    int number = pthread_create(ret_thread, NULL, thread_main, engine);
+    if (number != 0) return err_from_errno(error, number, "engine: cannot start thread %s", name);
+    pthread_setname_np(*ret_thread, name);
+    return OK;
+}
+
+static enum err start_threads(struct engine *engine, size_t prep_threads, struct error *error) {
+    enum err err = start_thread(&engine->finish_thread, finish_main, engine, "quern-finish", error);
+    if (err != OK) return err;
+    engine->has_finish_thread = true;
+    err = start_thread(&engine->loop_thread, loop_main, engine, "quern-loop", error);
+    if (err != OK) return err;
+    engine->has_loop_thread = true;
+    for (size_t i = 0; i < prep_threads; i++) {
+        err = start_thread(&engine->prep_threads[i], prep_main, engine, "quern-prep", error);
+        if (err != OK) return err;
+        engine->prep_thread_count++;
+    }
+    return OK;
+}
+
+enum err engine_open(struct engine **ret_engine, const struct served_model *model,
+                     const struct wire_hello *options, const struct engine_events *events,
+                     struct error *error) {
+    struct engine *engine = calloc(1, sizeof *engine);
+    if (!engine) abort();
+    engine->model = model;
+    engine->events = *events;
+    pthread_mutex_init(&engine->lock, NULL);
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&engine->emptied, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    buf_init(&engine->chunk, WIRE_PAYLOAD_BYTES_MAX);
+    copy_names(engine, options);
+    make_fingerprint(engine);
+    find_end_tokens(engine);
+    engine->source = (struct answer_source){model->vocabulary.tokenizer, str_from(engine->names[0]),
+                                            engine->fingerprint};
+    open_table(engine);
+    size_t prep_threads = options->prep_threads ? options->prep_threads : 1;
+    if (prep_threads > ENGINE_PREP_THREADS_MAX) prep_threads = ENGINE_PREP_THREADS_MAX;
+    enum err err = open_scheduler(engine, options, error);
+    if (err == OK) err = open_rings(engine, error);
+    if (err == OK) err = start_threads(engine, prep_threads, error);
+    if (err == OK)
+        *ret_engine = engine;
+    else
+        engine_close(engine);
+    return err;
+}
+
+void engine_ready(const struct engine *engine, struct wire_ready *ret_ready) {
+    *ret_ready = (struct wire_ready){
+        .version = WIRE_VERSION,
+        .created_unix_s = engine->model->created_unix_s,
+        .context_tokens_max = engine->limits.context_tokens_max,
+        .vocabulary_count = engine->model->backend->caps.vocab,
+        .kv_tokens = engine->kv_tokens,
+        .description = str_from(engine->model->description),
+    };
+    ret_ready->names.count = engine->name_count;
+    for (size_t i = 0; i < engine->name_count; i++)
+        ret_ready->names.at[i] = str_from(engine->names[i]);
+}
+
+bool engine_serves(const struct engine *engine, struct str name) {
+    for (size_t i = 0; i < engine->name_count; i++)
+        if (str_is(name, engine->names[i])) return true;
+    return false;
+}
+
+bool engine_submit(struct engine *engine, uint64_t id, const struct wire_job *from) {
+    struct job *job = job_open(id, from);
+    pthread_mutex_lock(&engine->lock);
+    bool is_taken = !engine->is_refusing && engine->job_count < ENGINE_JOBS_MAX;
+    if (is_taken) {
+        job->slot = engine->free_slots[ENGINE_JOBS_MAX - 1 - engine->job_count++];
+        assert(!engine->jobs[job->slot]);
+        engine->jobs[job->slot] = job;
+    }
+    pthread_mutex_unlock(&engine->lock);
+    if (!is_taken) {
+        job_close(job);
+        return false;
+    }
+    bool is_batch = job->tier == WIRE_TIER_FLEX || job->tier == WIRE_TIER_BATCH;
+    bool was_put = ring_try_put(engine->prep_queues[is_batch], &job) &&
+                   ring_try_put(engine->prep_ring, &(char){0});
+    assert(was_put);
+    return true;
+}
+
+void engine_forget(struct engine *engine, struct job *job) {
+    pthread_mutex_lock(&engine->lock);
+    assert(engine->jobs[job->slot] == job);
+    engine->jobs[job->slot] = NULL;
+    engine->free_slots[ENGINE_JOBS_MAX - engine->job_count--] = job->slot;
+    if (engine->job_count == 0) pthread_cond_broadcast(&engine->emptied);
+    pthread_mutex_unlock(&engine->lock);
+}
+
+/* Sets the flag that every stage reads at its door. True when the job is inside. */
+static bool flag_cancelled(struct engine *engine, uint64_t id, uint32_t *ret_slot) {
+    bool is_found = false;
+    pthread_mutex_lock(&engine->lock);
+    for (uint32_t slot = 0; slot < ENGINE_JOBS_MAX && !is_found; slot++) {
+        if (!engine->jobs[slot] || engine->jobs[slot]->id != id) continue;
+        atomic_store(&engine->jobs[slot]->is_cancelled, true);
+        *ret_slot = slot;
+        is_found = true;
+    }
+    pthread_mutex_unlock(&engine->lock);
+    return is_found;
+}
+
+void engine_cancel(struct engine *engine, uint64_t id) {
+    struct loop_message message = {.kind = LOOP_CANCEL, .id = id};
+    if (flag_cancelled(engine, id, &message.slot)) ring_put(engine->loop_ring, &message);
+}
+
+void engine_ping(struct engine *engine, uint64_t ping) {
+    ring_put(engine->loop_ring, &(struct loop_message){.kind = LOOP_PING, .id = ping});
+}
+
+bool engine_drain(struct engine *engine, int64_t timeout_ms) {
+    struct timespec deadline;
+    clock_gettime(CLOCK_MONOTONIC, &deadline);
+    if (timeout_ms > 0) {
+        deadline.tv_sec += timeout_ms / 1000;
+        deadline.tv_nsec += timeout_ms % 1000 * 1000000;
+        if (deadline.tv_nsec >= 1000000000) {
+            deadline.tv_sec++;
+            deadline.tv_nsec -= 1000000000;
+        }
+    }
+    pthread_mutex_lock(&engine->lock);
+    engine->is_refusing = true;
+    int waited = 0;
+    while (engine->job_count > 0 && waited == 0) {
+        if (timeout_ms < 0)
+            waited = pthread_cond_wait(&engine->emptied, &engine->lock);
+        else
+            waited = pthread_cond_timedwait(&engine->emptied, &engine->lock, &deadline);
+    }
+    bool is_empty = engine->job_count == 0;
+    pthread_mutex_unlock(&engine->lock);
+    return is_empty;
+}
+
+/* Cancels whatever is inside. One message wakes the loop, which finds all the flags. */
+static void cancel_all(struct engine *engine) {
+    pthread_mutex_lock(&engine->lock);
+    engine->is_refusing = true;
+    for (uint32_t slot = 0; slot < ENGINE_JOBS_MAX; slot++)
+        if (engine->jobs[slot]) atomic_store(&engine->jobs[slot]->is_cancelled, true);
+    pthread_mutex_unlock(&engine->lock);
+    for (uint32_t slot = 0; slot < ENGINE_JOBS_MAX; slot++) {
+        pthread_mutex_lock(&engine->lock);
+        struct loop_message message = {.kind = LOOP_CANCEL, .slot = slot};
+        bool is_there = engine->jobs[slot] != NULL;
+        if (is_there) message.id = engine->jobs[slot]->id;
+        pthread_mutex_unlock(&engine->lock);
+        if (is_there) ring_put(engine->loop_ring, &message);
+    }
+}
+
+/* Stops the stages in the order the jobs travel; each has handed on all it had when it ends. */
+static void stop_threads(struct engine *engine) {
+    if (engine->prep_ring) ring_stop(engine->prep_ring);
+    for (size_t i = 0; i < engine->prep_thread_count; i++)
+        pthread_join(engine->prep_threads[i], NULL);
+    if (engine->loop_ring) ring_stop(engine->loop_ring);
+    if (engine->has_loop_thread) pthread_join(engine->loop_thread, NULL);
+    if (engine->finish_ring) ring_stop(engine->finish_ring);
+    if (engine->has_finish_thread) pthread_join(engine->finish_thread, NULL);
+}
+
+void engine_close(struct engine *engine) {
+    if (!engine) return;
+    if (engine->has_loop_thread && engine->prep_thread_count > 0) {
+        cancel_all(engine);
+        bool is_empty = engine_drain(engine, -1);
+        assert(is_empty);
+    }
+    stop_threads(engine);
+    scheduler_close(engine->scheduler);
+    ring_close(engine->prep_ring);
+    ring_close(engine->prep_queues[0]);
+    ring_close(engine->prep_queues[1]);
+    ring_close(engine->loop_ring);
+    ring_close(engine->finish_ring);
+    for (size_t i = 0; i < engine->name_count; i++) free(engine->names[i]);
+    free(engine->jobs);
+    free(engine->running);
+    free(engine->free_slots);
+    buf_release(&engine->chunk);
+    pthread_cond_destroy(&engine->emptied);
+    pthread_mutex_destroy(&engine->lock);
+    free(engine);
+}

@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/engine_process.h"
+
+#include "base/log.h"
+#include "base/os.h"
+#include "engine/engine.h"
+#include "engine/refusal.h"
+#include "wire/wire_messages.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* Frames waiting for the writer thread. */
+struct out {
+    int fd;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    struct buf waiting;
+    bool is_stopped; /* no more frames; the writer ends when all are sent */
+    bool is_broken;  /* the server is gone; frames are dropped */
+    pthread_t writer;
+};
+
+struct process {
+    struct out out;
+    struct wire_reader reader;
+    struct served_model model;
+    bool has_model;
+    struct engine *engine;
+    atomic_bool has_failed;
+    bool is_draining;
+};
+
+/* How often a drained engine is asked whether it is empty. */
+#define DRAIN_POLL_MS 20
+
+static void out_add(struct out *out, enum wire_kind kind, uint64_t id, struct str payload) {
+    pthread_mutex_lock(&out->lock);
+    size_t bytes = payload.bytes + WIRE_HEADER_BYTES;
+    while (!out->is_broken && out->waiting.bytes + bytes > ENGINE_OUT_BYTES_MAX)
+        pthread_cond_wait(&out->changed, &out->lock);
+    if (!out->is_broken) wire_write(&out->waiting, kind, id, 0, payload);
+    pthread_cond_broadcast(&out->changed);
+    pthread_mutex_unlock(&out->lock);
+}
+
+static bool send_all(int fd, struct str bytes) {
+    while (bytes.bytes > 0) {
+        ssize_t count = send(fd, bytes.at, bytes.bytes, MSG_NOSIGNAL);
+        if (count < 0 && errno == EINTR) continue;
+        if (count <= 0) return false;
+        bytes = str_skip(bytes, (size_t)count);
+    }
+    return true;
+}
+
+static void *writer_main(void *user) {
+    struct out *out = user;
+    struct buf sending;
+    buf_init(&sending, ENGINE_OUT_BYTES_MAX);
+    pthread_mutex_lock(&out->lock);
+    for (;;) {
+        while (out->waiting.bytes == 0 && !out->is_stopped)
+            pthread_cond_wait(&out->changed, &out->lock);
+        if (out->waiting.bytes == 0) break;
+        struct buf taken = out->waiting;
+        out->waiting = sending;
+        sending = taken;
+        pthread_cond_broadcast(&out->changed);
+        pthread_mutex_unlock(&out->lock);
+        bool is_sent = send_all(out->fd, buf_str(&sending));
+        buf_clear(&sending);
+        pthread_mutex_lock(&out->lock);
+        if (is_sent) continue;
+        out->is_broken = true;
+        buf_clear(&out->waiting);
+        pthread_cond_broadcast(&out->changed);
+    }
+    pthread_mutex_unlock(&out->lock);
+    buf_release(&sending);
+    return NULL;
+}
+
+static void out_open(struct out *out, int fd) {
+    out->fd = fd;
+    buf_init(&out->waiting, ENGINE_OUT_BYTES_MAX);
+    pthread_mutex_init(&out->lock, NULL);
+    pthread_cond_init(&out->changed, NULL);
+    if (pthread_create(&out->writer, NULL, writer_main, out) != 0) abort();
+    pthread_setname_np(out->writer, "quern-write");
+}
+
+static void out_close(struct out *out) {
+    pthread_mutex_lock(&out->lock);
+    out->is_stopped = true;
+    pthread_cond_broadcast(&out->changed);
+    pthread_mutex_unlock(&out->lock);
+    pthread_join(out->writer, NULL);
+    pthread_cond_destroy(&out->changed);
+    pthread_mutex_destroy(&out->lock);
+    buf_release(&out->waiting);
+}
+
+static void send_fatal(struct process *process, const char *sentence) {
+    log_error("event=fatal reason=\"%s\"", sentence);
+    out_add(&process->out, WIRE_FATAL, 0, str_from(sentence));
+}
+
+static void on_delta(void *context, uint64_t id, struct str chunk) {
+    struct process *process = context;
+    out_add(&process->out, WIRE_DELTA, id, chunk);
+}
+
+static void on_result(void *context, uint64_t id, const struct wire_result *result) {
+    struct process *process = context;
+    struct buf payload;
+    buf_init(&payload, WIRE_PAYLOAD_BYTES_MAX);
+    wire_put_result(&payload, result);
+    out_add(&process->out, WIRE_RESULT, id, buf_str(&payload));
+    buf_release(&payload);
+}
+
+static void on_stats(void *context, uint64_t ping, const struct wire_stats *stats) {
+    struct process *process = context;
+    struct buf payload;
+    buf_init(&payload, 256);
+    wire_put_stats(&payload, stats);
+    out_add(&process->out, WIRE_STATS, ping, buf_str(&payload));
+    buf_release(&payload);
+}
+
+/* The reader is asleep in recv; closing its half of the socket wakes it. */
+static void on_fatal(void *context, const char *sentence) {
+    struct process *process = context;
+    send_fatal(process, sentence);
+    atomic_store(&process->has_failed, true);
+    shutdown(process->out.fd, SHUT_RD);
+}
+
+/* Waits for bytes of the server, but while draining only until the last job is done; false then. */
+static bool wait_for_bytes(const struct process *process) {
+    while (process->is_draining) {
+        if (engine_drain(process->engine, 0)) return false;
+        struct pollfd waiting = {.fd = process->out.fd, .events = POLLIN};
+        if (poll(&waiting, 1, DRAIN_POLL_MS) > 0) break;
+    }
+    return true;
+}
+
+/* The next frame. False at the end of the socket or of a drain, or after a bad frame with *ret_err
+ * set. */
+static bool next_frame(struct process *process, struct wire_frame *ret_frame, enum err *ret_err,
+                       struct error *error) {
+    for (;;) {
+        bool found;
+        *ret_err = wire_reader_next(&process->reader, ret_frame, &found, error);
+        if (*ret_err != OK) return false;
+        if (found) return true;
+        if (!wait_for_bytes(process)) return false;
+        size_t room_bytes, count;
+        char *room = wire_reader_room(&process->reader, &room_bytes);
+        *ret_err = os_read(process->out.fd, room, room_bytes, &count, error);
+        if (*ret_err != OK || count == 0) return false;
+        wire_reader_filled(&process->reader, count);
+    }
+}
+
+static void refuse_at_the_door(struct process *process, uint64_t id) {
+    struct refusal refusal;
+    refuse_fault(&refusal, "The engine takes no more requests now.");
+    refusal.status = 503;
+    struct buf body;
+    buf_init(&body, 4096);
+    refusal_write(&body, &refusal);
+    on_result(process, id,
+              &(struct wire_result){.status = 503, .retryable = true, .body = buf_str(&body)});
+    buf_release(&body);
+}
+
+/* False when the process is to end. */
+static bool take_frame(struct process *process, const struct wire_frame *frame,
+                       struct error *error) {
+    struct wire_job job;
+    switch (frame->kind) {
+    case WIRE_JOB:
+        if (wire_get_job(frame->payload, &job, error) != OK) return false;
+        if (!engine_submit(process->engine, frame->id, &job))
+            refuse_at_the_door(process, frame->id);
+        return true;
+    case WIRE_CANCEL: engine_cancel(process->engine, frame->id); return true;
+    case WIRE_PING: engine_ping(process->engine, frame->id); return true;
+    case WIRE_DRAIN:
+        process->is_draining = true;
+        engine_drain(process->engine, 0); /* refuses from here on */
+        return true;
+    default:
+        err_set(error, ERR_CORRUPT, "wire: a %s frame from the server",
+                wire_kind_name(frame->kind));
+        return false;
+    }
+}
+
+/* Until the socket ends. ERR_CORRUPT after a bad frame. */
+static enum err serve(struct process *process, struct error *error) {
+    struct wire_frame frame;
+    enum err err;
+    error->code = OK;
+    while (next_frame(process, &frame, &err, error))
+        if (!take_frame(process, &frame, error)) return error->code;
+    return err;
+}
+
+static enum err open_engine(struct process *process, const struct engine_process_options *options,
+                            struct error *error) {
+    struct wire_frame frame;
+    enum err err;
+    if (!next_frame(process, &frame, &err, error))
+        return err != OK ? err : err_set(error, ERR_CANCELLED, "the server left before HELLO");
+    if (frame.kind != WIRE_HELLO)
+        return err_set(error, ERR_CORRUPT, "wire: a %s frame before HELLO",
+                       wire_kind_name(frame.kind));
+    struct wire_hello hello;
+    err = wire_get_hello(frame.payload, &hello, error);
+    if (err != OK) return err;
+    err = (options->open_model ? options->open_model : served_model_open)(&process->model, &hello,
+                                                                          error);
+    if (err != OK) return err;
+    process->has_model = true;
+    const struct engine_events events = {process, on_delta, on_result, on_stats, on_fatal};
+    return engine_open(&process->engine, &process->model, &hello, &events, error);
+}
+
+static void send_ready(struct process *process) {
+    struct wire_ready ready;
+    engine_ready(process->engine, &ready);
+    struct buf payload;
+    buf_init(&payload, 1024 * 1024);
+    wire_put_ready(&payload, &ready);
+    out_add(&process->out, WIRE_READY, 0, buf_str(&payload));
+    buf_release(&payload);
+    log_info("event=ready model=%.*s context=%u kv_tokens=%llu", STR_ARGS(ready.names.at[0]),
+             ready.context_tokens_max, (unsigned long long)ready.kv_tokens);
+    log_info("event=model %.*s", STR_ARGS(ready.description));
+}
+
+int engine_process_run(const struct engine_process_options *options) {
+    struct process process = {.has_model = false};
+    atomic_init(&process.has_failed, false);
+    wire_reader_init(&process.reader);
+    out_open(&process.out, options->fd);
+    struct error error = {0};
+    enum err err = open_engine(&process, options, &error);
+    if (err == OK) {
+        send_ready(&process);
+        err = serve(&process, &error);
+    }
+    if (err != OK) send_fatal(&process, error.text);
+    engine_close(process.engine);
+    if (process.has_model)
+        (options->close_model ? options->close_model : served_model_close)(&process.model);
+    out_close(&process.out);
+    wire_reader_release(&process.reader);
+    os_close(options->fd);
+    return err != OK || atomic_load(&process.has_failed) ? ENGINE_EXIT_FATAL : ENGINE_EXIT_DONE;
+}
+
+int engine_main(int argc, char **argv) {
+    int64_t fd = -1;
+    for (int i = 0; i + 1 < argc; i++)
+        if (strcmp(argv[i], "--fd") == 0 && !str_to_i64(str_from(argv[i + 1]), &fd)) fd = -1;
+    if (fd < 3 || fd > 1 << 20) {
+        fprintf(stderr, "quern engine: started by quern itself, with --fd N\n");
+        return ENGINE_EXIT_FATAL;
+    }
+    log_set_process("engine");
+    /* The terminal's interrupt goes to the whole group; the server drains and ends the engine. */
+    signal(SIGINT, SIG_IGN);
+    signal(SIGPIPE, SIG_IGN);
+    /* Should the server be killed while this process hangs, the socket's end is not read. */
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0}); /* a core would hold prompts */
+    return engine_process_run(&(struct engine_process_options){.fd = (int)fd});
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/job.h"
+
+#include <stdlib.h>
+
+struct job *job_open(uint64_t id, const struct wire_job *from) {
+    struct job *job = calloc(1, sizeof *job);
+    if (!job) abort();
+    job->id = id;
+    job->endpoint = from->endpoint;
+    job->tier = from->tier;
+    job->stream = from->stream;
+    job->priority = from->priority;
+    buf_init(&job->body, WIRE_PAYLOAD_BYTES_MAX);
+    buf_add_str(&job->body, from->body);
+    atomic_init(&job->is_cancelled, false);
+    return job;
+}
+
+void job_close(struct job *job) {
+    if (!job) return;
+    for (uint32_t i = 0; i < job->choice_count; i++) choice_release(&job->choices[i]);
+    free(job->choices);
+    if (job->prompts)
+        for (size_t i = 0; i < job->request.prompt_count; i++) prompt_release(&job->prompts[i]);
+    free(job->prompts);
+    request_release(&job->request);
+    buf_release(&job->body);
+    free(job);
+}
+
+void job_usage(const struct job *job, struct wire_result *ret_usage) {
+    ret_usage->prompt_tokens = ret_usage->cached_tokens = ret_usage->completion_tokens = 0;
+    ret_usage->reasoning_tokens = 0;
+    uint32_t choices = (uint32_t)job->request.choices;
+    for (uint32_t i = 0; i < job->choice_count; i += choices) {
+        uint32_t prompt_tokens = 0, cached_tokens = UINT32_MAX;
+        for (uint32_t k = 0; k < choices; k++) {
+            const struct choice *choice = &job->choices[i + k];
+            /* A choice cancelled before it began reports no prompt. */
+            if (choice->prompt_tokens > prompt_tokens) prompt_tokens = choice->prompt_tokens;
+            /* The later choices find what the first one computed; only what the first found was
+             * there before this request. */
+            if (choice->cached_tokens < cached_tokens) cached_tokens = choice->cached_tokens;
+            ret_usage->completion_tokens += choice->token_count;
+        }
+        ret_usage->prompt_tokens += prompt_tokens;
+        ret_usage->cached_tokens += cached_tokens < prompt_tokens ? cached_tokens : prompt_tokens;
+    }
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* job: one request on its way through the engine, from its body to its result.
+ *
+ * Thread: belongs to one stage at a time, prep, loop or finish, and changes owner with the ring it
+ * travels in; only `is_cancelled` is touched from outside.  Memory: owns all it points to.
+ * Invariant: id and slot stay the same from job_open to job_close. */
+
+#include "engine/choice.h"
+#include "engine/prep.h"
+
+#include <stdatomic.h>
+
+#define JOB_RESPONSE_ID_BYTES 48
+
+struct job {
+    uint64_t id;   /* the caller's */
+    uint32_t slot; /* in the engine's table */
+    enum wire_endpoint endpoint;
+    enum wire_tier tier;
+    bool stream;
+    int32_t priority;
+    struct buf body; /* until prep has read it */
+    atomic_bool is_cancelled;
+
+    bool is_refused;
+    struct refusal refusal;
+
+    struct request request; /* when not refused in prep */
+    struct prompt *prompts; /* (request.prompt_count) */
+    uint32_t max_tokens;
+    uint64_t seed; /* choice k of every prompt uses seed + k */
+    int64_t created_unix_s;
+    char response_id[JOB_RESPONSE_ID_BYTES];
+
+    struct choice *choices; /* (choice_count) index: prompt · n + k */
+    uint32_t choice_count;
+    uint32_t open_count; /* choices that are not done */
+};
+
+struct job *job_open(uint64_t id, const struct wire_job *from);
+void job_close(struct job *job); /* NULL is allowed */
+
+/* What the request needed and brought, over all choices; a prompt counts once. */
+void job_usage(const struct job *job, struct wire_result *ret_usage);

@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The engine loop: jobs in, steps of the model, tokens into text, chunks out.
+ *
+ * A request of n choices is n requests to the scheduler, number k with seed + k, so that each of
+ * them can be had alone; the scheduler shares their prompt. The scheduler's id of a choice is made
+ * of the job's slot and the choice's index. */
+#include "engine/state.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "scheduler/scheduler.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#define STATS_PERIOD_NS ((int64_t)1000000000)
+/* Below this vLLM and OpenAI take a temperature for 0; up to 0.01 it is lifted to that, since
+ * logits divided by less overflow. */
+#define TEMPERATURE_GREEDY 1e-5
+#define TEMPERATURE_LOWEST 0.01
+
+static uint64_t choice_id(const struct job *job, uint32_t index) {
+    return (uint64_t)job->slot * REQUEST_SEQUENCES_MAX + index;
+}
+
+/* Sampling of every choice of a job, but for its seed. */
+static struct sampling sampling_of(const struct engine *engine, const struct job *job) {
+    const struct request *request = &job->request;
+    struct sampling sampling = {
+        .temperature = (float)request->temperature,
+        .top_p = (float)request->top_p,
+        .min_p = (float)request->min_p,
+        .top_k = request->top_k <= 0           ? 0
+                 : request->top_k > UINT32_MAX ? UINT32_MAX
+                                               : (uint32_t)request->top_k,
+        .has_seed = true,
+        .presence_penalty = (float)request->presence_penalty,
+        .frequency_penalty = (float)request->frequency_penalty,
+        .repetition_penalty = (float)request->repetition_penalty,
+        .biases = request->biases,
+        .bias_count = request->bias_count,
+        .logprobs = request->logprobs,
+        .top_logprobs = (uint32_t)request->top_logprobs,
+        .max_tokens = job->max_tokens,
+        .min_tokens = (uint32_t)request->min_tokens,
+        .stop_tokens = request->stop_tokens,
+        .stop_token_count = request->stop_token_count,
+        .end_tokens = engine->end_tokens,
+        .end_token_count = engine->end_token_count,
+        .ignore_eos = request->ignore_eos,
+    };
+    if (request->temperature < TEMPERATURE_GREEDY || request->top_p <= 0)
+        sampling.temperature = 0;
+    else if (request->temperature < TEMPERATURE_LOWEST)
+        sampling.temperature = (float)TEMPERATURE_LOWEST;
+    return sampling;
+}
+
+static int64_t priority_of(const struct job *job) {
+    return (int64_t)job->tier * ((int64_t)1 << 33) + job->priority;
+}
+
+static void hand_to_finish(struct engine *engine, struct job *job) {
+    engine->running[job->slot] = NULL;
+    bool was_put = ring_try_put(engine->finish_ring, &job);
+    assert(was_put);
+}
+
+static void refuse_job(struct job *job, const struct error *error) {
+    job->is_refused = true;
+    if (error->code == ERR_LIMIT) {
+        refuse(&job->refusal, "context_length_exceeded",
+               job->endpoint == WIRE_ENDPOINT_CHAT ? "messages" : "prompt",
+               "The request does not fit: %s.", error->text);
+    } else {
+        refuse_fault(&job->refusal, "The request could not be queued: %s.", error->text);
+        job->refusal.retryable = error->code == ERR_UNAVAILABLE;
+    }
+}
+
+/* The last FINISHED may come out of this and take the job away; an id that is done is unknown to
+ * the scheduler, which ignores it. */
+static void cancel_job(struct engine *engine, const struct job *job) {
+    uint64_t first = choice_id(job, 0);
+    uint32_t count = job->choice_count;
+    for (uint32_t i = 0; i < count; i++) scheduler_cancel(engine->scheduler, first + i);
+}
+
+static enum err submit_choice(struct engine *engine, struct job *job, uint32_t index,
+                              struct error *error) {
+    uint32_t choices = (uint32_t)job->request.choices;
+    const struct prompt *prompt = &job->prompts[index / choices];
+    struct scheduler_request request = {
+        .id = choice_id(job, index),
+        .priority = priority_of(job),
+        .sequence_count = 1,
+        .prompt = prompt->ids.at,
+        .prompt_count = (uint32_t)prompt->ids.count,
+        .sampling = sampling_of(engine, job),
+    };
+    request.sampling.seed = job->seed + index % choices;
+    return scheduler_submit(engine->scheduler, &request, error);
+}
+
+static void admit(struct engine *engine, struct job *job) {
+    if (atomic_load(&job->is_cancelled) || engine->has_failed) {
+        job->is_refused = true;
+        if (engine->has_failed) {
+            refuse_fault(&job->refusal, "The engine has failed.");
+            job->refusal.retryable = true;
+        } else {
+            refuse_cancelled(&job->refusal);
+        }
+        hand_to_finish(engine, job);
+        return;
+    }
+    engine->running[job->slot] = job;
+    for (uint32_t i = 0; i < job->choice_count; i++) {
+        struct error error;
+        if (submit_choice(engine, job, i, &error) == OK) continue;
+        refuse_job(job, &error);
+        /* The choices that were never submitted are done; the others end through their events. */
+        for (uint32_t k = i; k < job->choice_count; k++) job->choices[k].is_done = true;
+        job->open_count = i;
+        if (job->open_count == 0)
+            hand_to_finish(engine, job);
+        else
+            cancel_job(engine, job);
+        return;
+    }
+    for (size_t i = 0; i < job->request.prompt_count; i++) ids_release(&job->prompts[i].ids);
+}
+
+static void send_chunks(struct engine *engine, struct job *job, uint32_t index) {
+    if (!job->stream || !engine->events.delta || job->is_refused) return;
+    while (answer_write_chunk(&engine->chunk, &engine->source, job, index)) {
+        engine->events.delta(engine->events.context, job->id, buf_str(&engine->chunk));
+        buf_clear(&engine->chunk);
+    }
+}
+
+static void end_job(struct engine *engine, struct job *job) {
+    if (job->stream && engine->events.delta && job->request.include_usage && !job->is_refused) {
+        answer_write_usage_chunk(&engine->chunk, &engine->source, job);
+        engine->events.delta(engine->events.context, job->id, buf_str(&engine->chunk));
+        buf_clear(&engine->chunk);
+    }
+    hand_to_finish(engine, job);
+}
+
+static void on_token(struct engine *engine, struct job *job, uint32_t index,
+                     const struct scheduler_event *event) {
+    struct choice *choice = &job->choices[index];
+    if (choice->stopped) return; /* was under way when the stop string was found */
+    struct sampling sampling = sampling_of(engine, job);
+    bool is_end = sampling_is_stop(&sampling, event->token, event->token_index + 1);
+    struct sample plain = {.token = event->token};
+    const struct sample *sample = event->sample ? event->sample : &plain;
+    bool is_stopped =
+        choice_add(choice, &job->request, engine->model->vocabulary.tokenizer, sample, is_end);
+    send_chunks(engine, job, index);
+    /* Last, for FINISHED may come before this returns, and take the job away. */
+    if (is_stopped) scheduler_finish(engine->scheduler, event->id, event->sequence);
+}
+
+static void on_finished(struct engine *engine, struct job *job, uint32_t index,
+                        const struct scheduler_event *event) {
+    struct choice *choice = &job->choices[index];
+    assert(!choice->is_done);
+    choice->is_done = true;
+    choice->reason = event->reason;
+    choice->prompt_tokens = event->prompt_tokens;
+    choice->cached_tokens = event->cached_tokens;
+    if (event->reason == FINISH_CANCELLED && !job->is_refused) {
+        job->is_refused = true;
+        refuse_cancelled(&job->refusal);
+    }
+    send_chunks(engine, job, index);
+    if (--job->open_count == 0) end_job(engine, job);
+}
+
+void loop_on_event(void *user, const struct scheduler_event *event) {
+    struct engine *engine = user;
+    struct job *job = engine->running[event->id / REQUEST_SEQUENCES_MAX];
+    uint32_t index = (uint32_t)(event->id % REQUEST_SEQUENCES_MAX);
+    assert(job && index < job->choice_count);
+    switch (event->kind) {
+    case SCHEDULER_TOKEN: on_token(engine, job, index, event); break;
+    case SCHEDULER_FINISHED: on_finished(engine, job, index, event); break;
+    case SCHEDULER_PREEMPTED: break;
+    }
+}
+
+static void read_stats(struct engine *engine) {
+    struct scheduler_stats from;
+    scheduler_stats(engine->scheduler, &from);
+    engine->stats = (struct wire_stats){
+        .steps = from.steps,
+        .prompt_tokens = from.prefix_queried_tokens,
+        .cached_tokens = from.prefix_hit_tokens,
+        .completion_tokens = from.generated_tokens,
+        .preemptions = from.preemptions,
+        .running = from.sequences_running,
+        .waiting = from.sequences_waiting + from.sequences_preempted +
+                   (uint32_t)ring_count(engine->prep_ring),
+        .kv_used = from.blocks_total ? (double)from.blocks_used / from.blocks_total : 0,
+    };
+}
+
+static void report_stats(struct engine *engine, uint64_t ping) {
+    if (!engine->events.stats) return;
+    if (!engine->has_failed) read_stats(engine);
+    engine->events.stats(engine->events.context, ping, &engine->stats);
+}
+
+static void take_message(struct engine *engine, const struct loop_message *message) {
+    struct job *job;
+    switch (message->kind) {
+    case LOOP_JOB: admit(engine, message->job); break;
+    case LOOP_CANCEL:
+        job = engine->running[message->slot];
+        /* Another job may be in the slot by now; a job not yet here is met at its door. */
+        if (job && job->id == message->id) cancel_job(engine, job);
+        break;
+    case LOOP_PING: report_stats(engine, message->id); break;
+    }
+}
+
+/* The model's cache is unknown: nothing can go on. Every job ends as the machine's fault. */
+static void fail(struct engine *engine, const struct error *error) {
+    engine->has_failed = true;
+    pthread_mutex_lock(&engine->lock);
+    engine->is_refusing = true;
+    pthread_mutex_unlock(&engine->lock);
+    log_error("event=engine_failed reason=\"%s\"", error->text);
+    if (engine->events.fatal) engine->events.fatal(engine->events.context, error->text);
+    for (uint32_t slot = 0; slot < ENGINE_JOBS_MAX; slot++) {
+        struct job *job = engine->running[slot];
+        if (!job) continue;
+        job->is_refused = true;
+        refuse_fault(&job->refusal, "The engine has failed.");
+        job->refusal.retryable = true;
+        hand_to_finish(engine, job);
+    }
+}
+
+static bool has_work(const struct engine *engine) {
+    return !engine->has_failed && scheduler_has_work(engine->scheduler);
+}
+
+/* Takes what is there; waits for it only when there is nothing to compute. */
+static bool take_messages(struct engine *engine) {
+    struct loop_message message;
+    int64_t wait_ms = 0;
+    if (!has_work(engine)) {
+        wait_ms = (engine->stats_due_ns - clock_monotonic_ns()) / 1000000 + 1;
+        if (wait_ms < 0) wait_ms = 0;
+    }
+    while (ring_take(engine->loop_ring, &message, wait_ms)) {
+        take_message(engine, &message);
+        wait_ms = 0;
+    }
+    return !ring_is_stopped(engine->loop_ring);
+}
+
+static void step(struct engine *engine) {
+    struct error error;
+    bool is_started = false;
+    enum err err = scheduler_begin(engine->scheduler, &is_started, &error);
+    if (err == OK && is_started) {
+        struct loop_message message;
+        while (ring_take(engine->loop_ring, &message, 0)) take_message(engine, &message);
+        err = scheduler_end(engine->scheduler, &error);
+    }
+    if (err != OK) fail(engine, &error);
+}
+
+void *loop_main(void *user) {
+    struct engine *engine = user;
+    engine->stats_due_ns = clock_monotonic_ns() + STATS_PERIOD_NS;
+    while (take_messages(engine)) {
+        if (has_work(engine)) step(engine);
+        int64_t now_ns = clock_monotonic_ns();
+        if (now_ns < engine->stats_due_ns) continue;
+        report_stats(engine, 0);
+        engine->stats_due_ns = now_ns + STATS_PERIOD_NS;
+    }
+    return NULL;
+}

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/prep.h"
+
+#include "engine/messages.h"
+#include "json/json.h"
+
+#include <assert.h>
+#include <string.h>
+
+#define PROMPT_TEXT_BYTES_MAX ((size_t)32 * 1024 * 1024)
+
+void prompt_release(struct prompt *prompt) {
+    ids_release(&prompt->ids);
+    buf_release(&prompt->echo);
+}
+
+static void set_text(json_t *object, const char *key, struct str text) {
+    json_t *value = json_stringn(text.bytes ? text.at : "", text.bytes);
+    if (value) json_object_set_new(object, key, value); /* NULL: not UTF-8 */
+}
+
+/* The variables of the template; a tools that is absent is none, not undefined. */
+static json_t *template_context(const struct request *request, const struct served_model *model) {
+    json_t *context = json_object();
+    if (request->reasoning_effort.bytes > 0)
+        set_text(context, "reasoning_effort", request->reasoning_effort);
+    if (request->template_variables) json_object_update(context, request->template_variables);
+    json_object_set(context, "messages", request->messages);
+    json_object_set_new(context, "tools",
+                        request->tools ? json_incref(request->tools) : json_null());
+    json_object_set_new(context, "documents", json_null());
+    json_object_set_new(context, "add_generation_prompt",
+                        json_boolean(request->add_generation_prompt));
+    vocabulary_add_tokens(&model->vocabulary, context);
+    return context;
+}
+
+/* A template closes a turn with a few words. The bound keeps a long text that almost repeats itself
+ * from being compared with itself at every place. */
+#define CLOSING_BYTES_MAX 4096
+
+/* The last place of `part` near the end of `whole`, or SIZE_MAX. */
+static size_t find_last(struct str whole, struct str part) {
+    if (part.bytes > whole.bytes) return SIZE_MAX;
+    size_t last = whole.bytes - part.bytes;
+    size_t first = last > CLOSING_BYTES_MAX ? last - CLOSING_BYTES_MAX : 0;
+    for (size_t at = last + 1; at-- > first;)
+        if (memcmp(whole.at + at, part.at, part.bytes) == 0) return at;
+    return SIZE_MAX;
+}
+
+/* Cuts what the template wrote after the text of the last message, as transformers does: its
+ * trailing space stays only where the template kept it. */
+static bool cut_after(struct buf *text, struct str last, struct refusal *refusal) {
+    struct str trimmed = str_trim(last);
+    if (trimmed.bytes == 0)
+        return refuse(
+            refusal, "invalid_value", "continue_final_message",
+            "Invalid 'continue_final_message': the last message has no text to continue.");
+    size_t at = find_last(buf_str(text), trimmed);
+    if (at == SIZE_MAX)
+        return refuse(refusal, "invalid_value", "continue_final_message",
+                      "Invalid 'continue_final_message': the chat template of this model does not "
+                      "end with the text of the last message.");
+    size_t leading = (size_t)(trimmed.at - last.at);
+    size_t bytes = last.bytes - leading;
+    bool keeps_space =
+        leading == 0 && bytes <= text->bytes - at && memcmp(text->at + at, last.at, bytes) == 0;
+    buf_truncate(text, at + (keeps_space ? bytes : trimmed.bytes));
+    return true;
+}
+
+static bool render_chat(struct request *request, const struct served_model *model,
+                        const struct prep_options *options, struct buf *text,
+                        struct refusal *refusal) {
+    if (!model->vocabulary.template)
+        return refuse(refusal, "unsupported_endpoint", "messages",
+                      "This model has no chat template; use /v1/completions.");
+    messages_clean(request->messages,
+                   (struct messages_options){
+                       chat_template_takes_parts(model->vocabulary.template),
+                       chat_template_knows_role(model->vocabulary.template, "developer"),
+                   });
+    const struct chat_options chat = {.now_unix_s = options->now_unix_s,
+                                      .utc_offset_s = options->utc_offset_s};
+    json_t *context = template_context(request, model);
+    struct error error;
+    enum err err = chat_template_render(model->vocabulary.template, context, &chat, text, &error);
+    json_decref(context);
+    if (err == ERR_LIMIT)
+        return refuse(refusal, "invalid_value", "messages",
+                      "The chat template of this model did not come to an end: %s.", error.text);
+    if (err != OK)
+        return refuse(refusal, "invalid_value", "messages",
+                      "The chat template of this model refuses these messages: %s", error.text);
+    if (text->overflowed)
+        return refuse(refusal, "context_length_exceeded", "messages",
+                      "The rendered prompt is longer than %zu bytes.", PROMPT_TEXT_BYTES_MAX);
+    return true;
+}
+
+static bool encode(const struct request *request, const struct served_model *model, struct str text,
+                   struct ids *ids, struct refusal *refusal) {
+    struct encode_options options = {.parse_special = true, .add_bos = request->add_special_tokens};
+    struct error error;
+    if (tokenizer_encode(model->vocabulary.tokenizer, text, options, ids, &error) == OK)
+        return true;
+    return refuse(refusal, "invalid_value",
+                  request->endpoint == WIRE_ENDPOINT_CHAT ? "messages" : "prompt",
+                  "The prompt cannot be turned into tokens: %s.", error.text);
+}
+
+static bool prep_chat(struct request *request, const struct served_model *model,
+                      const struct prep_options *options, struct prompt *prompt,
+                      struct refusal *refusal) {
+    struct buf text;
+    buf_init(&text, PROMPT_TEXT_BYTES_MAX);
+    bool is_good = render_chat(request, model, options, &text, refusal);
+    struct str last = is_good ? messages_last_text(request->messages) : (struct str){NULL, 0};
+    if (is_good && request->continue_final_message) is_good = cut_after(&text, last, refusal);
+    if (is_good) is_good = encode(request, model, buf_str(&text), &prompt->ids, refusal);
+    buf_release(&text);
+    const json_t *messages = request->messages;
+    const json_t *final = json_array_get(messages, json_array_size(messages) - 1);
+    if (is_good && request->echo && str_is(json_member_str(final, "role"), "assistant"))
+        buf_add_str(&prompt->echo, last);
+    return is_good;
+}
+
+/* `value`: a string, or an array of checked token ids. */
+static bool prep_text(const struct request *request, const struct served_model *model,
+                      const json_t *value, struct prompt *prompt, struct refusal *refusal) {
+    if (json_is_string(value)) {
+        if (request->echo) buf_add_str(&prompt->echo, json_str(value));
+        return encode(request, model, json_str(value), &prompt->ids, refusal);
+    }
+    for (size_t i = 0; i < json_array_size(value); i++) {
+        int32_t id = (int32_t)json_integer_value(json_array_get(value, i));
+        ids_add(&prompt->ids, id);
+        if (request->echo)
+            tokenizer_decode(model->vocabulary.tokenizer, id, !request->skip_special_tokens,
+                             &prompt->echo);
+    }
+    return true;
+}
+
+/* Keeps the last tokens of each prompt. */
+static void truncate(const struct request *request, uint32_t context_tokens_max,
+                     struct prompt *prompts) {
+    if (!request->truncate_prompt) return;
+    uint64_t keep = (uint64_t)request->truncate_prompt_tokens;
+    if (request->truncate_prompt_tokens < 0) {
+        uint64_t answer = request->max_tokens > 0 ? (uint64_t)request->max_tokens : 1;
+        keep = answer < context_tokens_max ? context_tokens_max - answer : 1;
+    }
+    for (size_t i = 0; i < request->prompt_count; i++) {
+        struct ids *ids = &prompts[i].ids;
+        if (ids->count <= keep) continue;
+        memmove(ids->at, ids->at + ids->count - keep, keep * sizeof *ids->at);
+        ids->count = keep;
+    }
+}
+
+static bool check_lengths(const struct request *request, uint32_t context_tokens_max,
+                          const struct prompt *prompts, uint32_t *ret_max_tokens,
+                          struct refusal *refusal) {
+    bool is_chat = request->endpoint == WIRE_ENDPOINT_CHAT;
+    const char *param = is_chat ? "messages" : "prompt";
+    size_t longest = 0;
+    for (size_t i = 0; i < request->prompt_count; i++) {
+        if (prompts[i].ids.count == 0)
+            return refuse(refusal, "invalid_value", param, "Invalid '%s': it has no tokens.",
+                          param);
+        if (prompts[i].ids.count > longest) longest = prompts[i].ids.count;
+    }
+    uint64_t answer = request->max_tokens > 0 ? (uint64_t)request->max_tokens : 1;
+    if (longest >= context_tokens_max && request->max_tokens == 0)
+        return refuse(refusal, "context_length_exceeded", param,
+                      "This model's maximum context length is %u tokens. However, your %s resulted "
+                      "in %zu tokens, which leaves no room for an answer. Please reduce the length "
+                      "of the %s.",
+                      context_tokens_max, param, longest, param);
+    if (longest + answer > context_tokens_max)
+        return refuse(refusal, "context_length_exceeded", param,
+                      "This model's maximum context length is %u tokens. However, you requested "
+                      "%llu tokens (%zu in the %s, %llu in the completion). Please reduce the "
+                      "length of the %s or of the completion.",
+                      context_tokens_max, (unsigned long long)(longest + answer), longest, param,
+                      (unsigned long long)answer, param);
+    uint64_t max_tokens = request->max_tokens > 0 ? answer : context_tokens_max - longest;
+    if ((uint64_t)request->min_tokens > max_tokens)
+        return refuse(refusal, "integer_above_max_value", "min_tokens",
+                      "Invalid 'min_tokens': %lld is more than the %llu tokens that fit.",
+                      (long long)request->min_tokens, (unsigned long long)max_tokens);
+    *ret_max_tokens = (uint32_t)max_tokens;
+    return true;
+}
+
+bool prep_prompts(struct request *request, const struct served_model *model,
+                  const struct prep_options *options, struct prompt *prompts,
+                  uint32_t *ret_max_tokens, struct refusal *ret_refusal) {
+    for (size_t i = 0; i < request->prompt_count; i++)
+        buf_init(&prompts[i].echo, PROMPT_TEXT_BYTES_MAX);
+    if (request->endpoint == WIRE_ENDPOINT_CHAT) {
+        if (!prep_chat(request, model, options, prompts, ret_refusal)) return false;
+    } else if (request->prompt_count == 1 && !json_is_array(json_array_get(request->prompt, 0)) &&
+               !json_is_string(json_array_get(request->prompt, 0))) {
+        if (!prep_text(request, model, request->prompt, prompts, ret_refusal)) return false;
+    } else {
+        for (size_t i = 0; i < request->prompt_count; i++)
+            if (!prep_text(request, model, json_array_get(request->prompt, i), &prompts[i],
+                           ret_refusal))
+                return false;
+    }
+    truncate(request, options->context_tokens_max, prompts);
+    return check_lengths(request, options->context_tokens_max, prompts, ret_max_tokens,
+                         ret_refusal);
+}

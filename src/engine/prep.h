@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* prep: from a checked request to token ids: messages are cleaned up as models.md §4.2 has it,
+ * rendered by the model's template and encoded; prompts of text completions are encoded as they
+ * are. Then the limits that need the length of the prompt are applied.
+ *
+ * Special tokens written in a prompt become their ids, in user text too: that is what the reference
+ * servers do. A template writes the BOS itself, so none is added after it.
+ *
+ * Thread: any, one request each.  Memory: fills buffers of the caller. */
+
+#include "engine/request.h"
+#include "engine/served_model.h"
+
+/* One prompt of a request. Zero is a valid start. */
+struct prompt {
+    struct ids ids;
+    struct buf echo; /* the text that goes before the answer, when asked for */
+};
+
+void prompt_release(struct prompt *prompt);
+
+struct prep_options {
+    uint32_t context_tokens_max;
+    int64_t now_unix_s; /* the clock of templates */
+    int32_t utc_offset_s;
+};
+
+/* Fills prompts[0..prompt_count) (one for a chat) and *ret_max_tokens, the same for all of them;
+ * sets *ret_max_tokens to the rest of the context after the longest prompt when the request does
+ * not say. Changes request->messages. False and *ret_refusal when the request cannot be served. */
+bool prep_prompts(struct request *request, const struct served_model *model,
+                  const struct prep_options *options, struct prompt *prompts,
+                  uint32_t *ret_max_tokens, struct refusal *ret_refusal) MUST_CHECK;

@@ -1,0 +1,428 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/request.h"
+
+#include "engine/request_fields.h"
+#include "engine/request_messages.h"
+#include "json/json.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define AT(member) offsetof(struct request, member)
+
+static bool parse_seed(struct request *request, struct refusal *refusal) {
+    const json_t *seed = json_member(request->body, "seed");
+    if (!seed) return true;
+    if (!request_get_integer(seed, &request->seed))
+        return refuse_type(refusal, "seed", "an integer", seed);
+    request->has_seed = true;
+    return true;
+}
+
+static bool parse_stop(struct request *request, const char *param, const json_t *stop,
+                       struct refusal *refusal) {
+    struct str text = json_str(stop);
+    if (!json_is_string(stop)) return refuse_type(refusal, param, "a string", stop);
+    if (text.bytes == 0)
+        return refuse(refusal, "invalid_value", param,
+                      "Invalid '%s': a stop sequence must not be the empty string ''.", param);
+    if (text.bytes > REQUEST_STOP_BYTES_MAX)
+        return refuse(refusal, "string_above_max_length", param,
+                      "Invalid '%s': string too long. Expected at most %d bytes, but got %zu.",
+                      param, REQUEST_STOP_BYTES_MAX, text.bytes);
+    request->stops[request->stop_count++] = text;
+    return true;
+}
+
+static bool parse_stops(struct request *request, struct refusal *refusal) {
+    const json_t *stop = json_member(request->body, "stop");
+    if (!stop) return true;
+    if (json_is_string(stop)) return parse_stop(request, "stop", stop, refusal);
+    if (!json_is_array(stop))
+        return refuse_type(refusal, "stop", "a string or an array of strings", stop);
+    size_t count = json_array_size(stop);
+    if (count > REQUEST_STOPS_MAX)
+        return refuse(refusal, "array_above_max_length", "stop",
+                      "Invalid 'stop': array too long. Expected at most %d stop sequences, but got "
+                      "%zu.",
+                      REQUEST_STOPS_MAX, count);
+    for (size_t i = 0; i < count; i++) {
+        char param[32];
+        snprintf(param, sizeof param, "stop[%zu]", i);
+        if (!parse_stop(request, param, json_array_get(stop, i), refusal)) return false;
+    }
+    return true;
+}
+
+static bool parse_stop_tokens(struct request *request, uint32_t vocabulary_count,
+                              struct refusal *refusal) {
+    const char *param = "stop_token_ids";
+    const json_t *tokens = json_member(request->body, param);
+    if (!tokens) return true;
+    if (!json_is_array(tokens)) return refuse_type(refusal, param, "an array of integers", tokens);
+    size_t count = json_array_size(tokens);
+    if (count > SAMPLING_STOP_TOKENS_MAX)
+        return refuse(refusal, "array_above_max_length", param,
+                      "Invalid '%s': array too long. Expected at most %u items, but got %zu.",
+                      param, SAMPLING_STOP_TOKENS_MAX, count);
+    request->stop_tokens = calloc(count + 1, sizeof *request->stop_tokens);
+    if (!request->stop_tokens) abort();
+    for (size_t i = 0; i < count; i++) {
+        const json_t *item = json_array_get(tokens, i);
+        int64_t id;
+        if (!request_get_integer(item, &id))
+            return refuse_type(refusal, param, "an array of integers", item);
+        if (id < 0 || id >= vocabulary_count)
+            return refuse(refusal, "invalid_value", param,
+                          "Invalid '%s': %" PRId64 " is not a token id of this model (0 to %u).",
+                          param, id, vocabulary_count - 1);
+        request->stop_tokens[request->stop_token_count++] = (int32_t)id;
+    }
+    return true;
+}
+
+/* "17" but not "017", "+17" or " 17", so that no two keys name one token. */
+static bool parse_token_key(const char *key, uint32_t vocabulary_count, int32_t *ret_token) {
+    int64_t id;
+    if (!str_to_i64(str_from(key), &id) || id < 0 || id >= vocabulary_count) return false;
+    char canonical[24];
+    snprintf(canonical, sizeof canonical, "%" PRId64, id);
+    if (strcmp(canonical, key) != 0) return false;
+    *ret_token = (int32_t)id;
+    return true;
+}
+
+static bool parse_bias(struct request *request, const char *key, const json_t *value,
+                       uint32_t vocabulary_count, struct refusal *refusal) {
+    int32_t token;
+    if (!parse_token_key(key, vocabulary_count, &token))
+        return refuse(refusal, "invalid_value", "logit_bias",
+                      "Invalid key in 'logit_bias': '%.64s' is not a token id of this model (0 to "
+                      "%u).",
+                      key, vocabulary_count - 1);
+    char param[64];
+    snprintf(param, sizeof param, "logit_bias.%s", key);
+    if (!json_is_number(value)) return refuse_type(refusal, param, "a number", value);
+    const struct request_field field = {param, FIELD_NUMBER, REQUEST_BOTH, -100, 100, false, 0};
+    double bias = json_number_value(value);
+    if (bias < field.min || bias > field.max)
+        return request_refuse_range(refusal, &field, value, bias > field.max);
+    request->biases[request->bias_count++] = (struct logit_bias){token, (float)bias};
+    return true;
+}
+
+static bool parse_biases(struct request *request, uint32_t vocabulary_count,
+                         struct refusal *refusal) {
+    json_t *biases = json_member(request->body, "logit_bias");
+    if (!biases) return true;
+    if (!json_is_object(biases)) return refuse_type(refusal, "logit_bias", "an object", biases);
+    size_t count = json_object_size(biases);
+    if (count > SAMPLING_BIASES_MAX)
+        return refuse(refusal, "object_above_max_properties", "logit_bias",
+                      "Invalid 'logit_bias': too many properties. Expected at most %u, but got "
+                      "%zu.",
+                      SAMPLING_BIASES_MAX, count);
+    request->biases = calloc(count + 1, sizeof *request->biases);
+    if (!request->biases) abort();
+    const char *key;
+    json_t *value;
+    json_object_foreach(biases, key, value) {
+        if (!parse_bias(request, key, value, vocabulary_count, refusal)) return false;
+    }
+    return true;
+}
+
+/* `stream_options` may come only with `stream`; its unknown members are ignored. */
+static bool parse_stream_options(struct request *request, struct refusal *refusal) {
+    const json_t *options = json_member(request->body, "stream_options");
+    if (!options) return true;
+    if (!json_is_object(options))
+        return refuse_type(refusal, "stream_options", "an object", options);
+    if (!request->stream)
+        return refuse(refusal, "invalid_value", "stream_options",
+                      "Invalid 'stream_options': it is only allowed when 'stream' is true.");
+    const json_t *usage = json_member(options, "include_usage");
+    if (usage && !json_is_boolean(usage))
+        return refuse_type(refusal, "stream_options.include_usage", "a boolean", usage);
+    request->include_usage = json_is_true(usage);
+    return true;
+}
+
+static bool check_enum(const json_t *body, const char *name, const char *const *values,
+                       struct refusal *refusal) {
+    const json_t *value = json_member(body, name);
+    if (!value) return true;
+    if (!json_is_string(value)) return refuse_type(refusal, name, "a string", value);
+    char supported[256] = "";
+    size_t bytes = 0;
+    for (size_t i = 0; values[i]; i++) {
+        if (str_is(json_str(value), values[i])) return true;
+        bytes += (size_t)snprintf(supported + bytes, sizeof supported - bytes, "%s'%s'",
+                                  i ? ", " : "", values[i]);
+        assert(bytes < sizeof supported);
+    }
+    return refuse_value(refusal, name, value, supported);
+}
+
+static bool check_response_format(const json_t *body, struct refusal *refusal) {
+    const json_t *format = json_member(body, "response_format");
+    if (!format) return true;
+    if (!json_is_object(format))
+        return refuse_type(refusal, "response_format", "an object", format);
+    const json_t *type = json_member(format, "type");
+    if (!type) return refuse_missing(refusal, "response_format.type");
+    if (!json_is_string(type))
+        return refuse_type(refusal, "response_format.type", "a string", type);
+    struct str name = json_str(type);
+    if (str_is(name, "text")) return true;
+    if (str_is(name, "json_schema")) {
+        const json_t *schema = json_member(format, "json_schema");
+        if (!schema) return refuse_missing(refusal, "response_format.json_schema");
+        if (!json_is_object(schema))
+            return refuse_type(refusal, "response_format.json_schema", "an object", schema);
+    }
+    if (str_is(name, "json_schema") || str_is(name, "json_object") ||
+        str_is(name, "structural_tag"))
+        return refuse_unsupported(refusal, "response_format", REQUEST_NO_GRAMMAR);
+    return refuse_value(refusal, "response_format.type", type,
+                        "'text', 'json_object', 'json_schema'");
+}
+
+static bool check_modalities(const json_t *body, struct refusal *refusal) {
+    const json_t *list = json_member(body, "modalities");
+    if (!list) return true;
+    if (!json_is_array(list))
+        return refuse_type(refusal, "modalities", "an array of strings", list);
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *item = json_array_get(list, i);
+        if (!json_is_string(item))
+            return refuse_type(refusal, "modalities", "an array of strings", item);
+        if (!str_is(json_str(item), "text"))
+            return refuse_value(refusal, "modalities", item, "'text'");
+    }
+    return true;
+}
+
+/* What the template sees besides messages and tools. The names the server itself sets are not the
+ * client's, or it could forge the conversation. */
+static bool parse_template_variables(struct request *request, struct refusal *refusal) {
+    static const char *const reserved[] = {"messages",
+                                           "tools",
+                                           "documents",
+                                           "add_generation_prompt",
+                                           "continue_final_message",
+                                           "chat_template",
+                                           "tokenize",
+                                           "bos_token",
+                                           "eos_token",
+                                           "unk_token",
+                                           "pad_token",
+                                           NULL};
+    const char *param = "chat_template_kwargs";
+    json_t *variables = json_member(request->body, param);
+    if (!variables) return true;
+    if (!json_is_object(variables)) return refuse_type(refusal, param, "an object", variables);
+    for (size_t i = 0; reserved[i]; i++)
+        if (json_object_get(variables, reserved[i]))
+            return refuse(refusal, "invalid_value", param,
+                          "Invalid '%s': '%s' is set by the server and cannot be passed here.",
+                          param, reserved[i]);
+    request->template_variables = variables;
+    return true;
+}
+
+static bool check_accepted(const json_t *body, struct refusal *refusal) {
+    static const char *const tiers[] = {"auto",     "default", "flex",  "scale",
+                                        "priority", "fast",    "batch", NULL};
+    static const char *const efforts[] = {"none", "minimal", "low", "medium",
+                                          "high", "xhigh",   "max", NULL};
+    const json_t *priority = json_member(body, "priority");
+    int64_t ignored;
+    if (priority && !request_get_integer(priority, &ignored))
+        return refuse_type(refusal, "priority", "an integer", priority);
+    const json_t *user = json_member(body, "user");
+    if (user && !json_is_string(user)) return refuse_type(refusal, "user", "a string", user);
+    return check_enum(body, "service_tier", tiers, refusal) &&
+           check_enum(body, "reasoning_effort", efforts, refusal) &&
+           check_response_format(body, refusal) && check_modalities(body, refusal);
+}
+
+static bool parse_truncation(struct request *request, struct refusal *refusal) {
+    const char *param = "truncate_prompt_tokens";
+    const json_t *value = json_member(request->body, param);
+    if (!value) return true;
+    const struct request_field field = {
+        param, FIELD_INTEGER, REQUEST_BOTH, -1, REQUEST_NO_MAX, false, AT(truncate_prompt_tokens)};
+    if (!request_parse_field(request, &field, value, refusal)) return false;
+    if (request->truncate_prompt_tokens == 0)
+        return refuse(refusal, "invalid_value", param,
+                      "Invalid '%s': 0 would leave no prompt; use -1 or at least 1.", param);
+    request->truncate_prompt = true;
+    return true;
+}
+
+/* The token ids of one prompt. */
+static bool check_prompt_tokens(const json_t *tokens, uint32_t vocabulary_count,
+                                struct refusal *refusal) {
+    if (json_array_size(tokens) == 0)
+        return refuse(refusal, "invalid_value", "prompt",
+                      "Invalid 'prompt': an array of token ids must not be empty.");
+    for (size_t i = 0; i < json_array_size(tokens); i++) {
+        const json_t *item = json_array_get(tokens, i);
+        if (!json_is_integer(item))
+            return refuse_type(refusal, "prompt",
+                               "a string, or an array of strings, token ids or arrays of token ids",
+                               item);
+        json_int_t id = json_integer_value(item);
+        if (id < 0 || id >= vocabulary_count)
+            return refuse(refusal, "invalid_value", "prompt",
+                          "Invalid 'prompt': %lld is not a token id of this model (0 to %u).",
+                          (long long)id, vocabulary_count - 1);
+    }
+    return true;
+}
+
+static bool parse_prompt(struct request *request, uint32_t vocabulary_count,
+                         struct refusal *refusal) {
+    json_t *prompt = json_member(request->body, "prompt");
+    if (!prompt) return refuse_missing(refusal, "prompt");
+    request->prompt = prompt;
+    request->prompt_count = 1;
+    if (json_is_string(prompt)) return true;
+    if (!json_is_array(prompt) || json_array_size(prompt) == 0)
+        return refuse_type(refusal, "prompt",
+                           "a string, or a non-empty array of strings, token ids or arrays of "
+                           "token ids",
+                           prompt);
+    json_t *first = json_array_get(prompt, 0);
+    if (json_is_integer(first)) return check_prompt_tokens(prompt, vocabulary_count, refusal);
+    request->prompt_count = json_array_size(prompt);
+    for (size_t i = 0; i < request->prompt_count; i++) {
+        json_t *item = json_array_get(prompt, i);
+        if (json_is_string(first) && json_is_string(item)) continue;
+        if (json_is_array(first) && json_is_array(item)) {
+            if (!check_prompt_tokens(item, vocabulary_count, refusal)) return false;
+            continue;
+        }
+        return refuse_type(refusal, "prompt", "all prompts of one kind, strings or token ids",
+                           item);
+    }
+    return true;
+}
+
+static bool parse_text_logprobs(struct request *request, struct refusal *refusal) {
+    const json_t *value = json_member(request->body, "logprobs");
+    if (!value || json_is_false(value)) return true;
+    const struct request_field field = {"logprobs", FIELD_INTEGER, REQUEST_TEXT,    0,
+                                        5,          false,         AT(top_logprobs)};
+    if (!request_parse_field(request, &field, value, refusal)) return false;
+    request->logprobs = true;
+    if (request->echo)
+        return refuse_unsupported(refusal, "logprobs",
+                                  "with 'echo' it asks for log probabilities of the prompt, which "
+                                  "are not computed");
+    return true;
+}
+
+static bool parse_text(struct request *request, uint32_t vocabulary_count,
+                       struct refusal *refusal) {
+    if (!parse_prompt(request, vocabulary_count, refusal) || !parse_text_logprobs(request, refusal))
+        return false;
+    if (request->max_tokens == 0) request->max_tokens = 16;
+    const json_t *best_of = json_member(request->body, "best_of");
+    int64_t best = request->choices;
+    if (best_of && !request_get_integer(best_of, &best))
+        return refuse_type(refusal, "best_of", "an integer", best_of);
+    if (best < request->choices)
+        return refuse(refusal, "integer_below_min_value", "best_of",
+                      "Invalid 'best_of': expected a value >= 'n' (%lld), but got %lld instead.",
+                      (long long)request->choices, (long long)best);
+    if (best > request->choices)
+        return refuse_unsupported(refusal, "best_of",
+                                  "candidates cannot be ranked; only best_of equal to n works");
+    if (request->prompt_count * (size_t)request->choices > REQUEST_SEQUENCES_MAX)
+        return refuse(refusal, "array_above_max_length", "prompt",
+                      "Invalid 'prompt': %zu prompts with n %lld make more than %d choices.",
+                      request->prompt_count, (long long)request->choices, REQUEST_SEQUENCES_MAX);
+    return true;
+}
+
+static bool parse_chat(struct request *request, struct refusal *refusal) {
+    if (!request_check_messages(request->body, refusal) ||
+        !request_check_tools(request->body, refusal) || !parse_template_variables(request, refusal))
+        return false;
+    request->messages = json_member(request->body, "messages");
+    request->tools = json_member(request->body, "tools");
+    request->reasoning_effort = json_member_str(request->body, "reasoning_effort");
+    if (request->top_logprobs > 0 && !request->logprobs)
+        return refuse(refusal, "invalid_value", "top_logprobs",
+                      "Invalid 'top_logprobs': it is only allowed when 'logprobs' is true.");
+    if (request->continue_final_message) {
+        if (json_is_true(json_member(request->body, "add_generation_prompt")))
+            return refuse(refusal, "invalid_value", "continue_final_message",
+                          "Invalid 'continue_final_message': it cannot be true together with "
+                          "'add_generation_prompt'.");
+        request->add_generation_prompt = false;
+    }
+    return true;
+}
+
+static bool parse_members(struct request *request, uint32_t vocabulary_count,
+                          struct refusal *refusal) {
+    json_t *model = json_member(request->body, "model");
+    if (!model) return refuse_missing(refusal, "model");
+    if (!json_is_string(model)) return refuse_type(refusal, "model", "a string", model);
+    request->model = json_str(model);
+    if (!request_parse_fields(request, refusal) || !parse_seed(request, refusal) ||
+        !parse_stops(request, refusal) || !parse_stop_tokens(request, vocabulary_count, refusal) ||
+        !parse_biases(request, vocabulary_count, refusal) || !parse_truncation(request, refusal) ||
+        !parse_stream_options(request, refusal) || !check_accepted(request->body, refusal))
+        return false;
+    if (request->endpoint == WIRE_ENDPOINT_CHAT ? !parse_chat(request, refusal)
+                                                : !parse_text(request, vocabulary_count, refusal))
+        return false;
+    if (request->max_tokens > 0 && request->min_tokens > request->max_tokens)
+        return refuse(refusal, "integer_above_max_value", "min_tokens",
+                      "Invalid 'min_tokens': %lld is more than the %lld of max_tokens.",
+                      (long long)request->min_tokens, (long long)request->max_tokens);
+    return true;
+}
+
+bool request_parse(struct request *ret_request, enum wire_endpoint endpoint, struct str body,
+                   uint32_t vocabulary_count, struct refusal *ret_refusal) {
+    assert(endpoint == WIRE_ENDPOINT_CHAT || endpoint == WIRE_ENDPOINT_COMPLETIONS);
+    struct request request = {
+        .endpoint = endpoint,
+        .choices = 1,
+        .prompt_count = 1,
+        .temperature = 1,
+        .top_p = 1,
+        .repetition_penalty = 1,
+        .skip_special_tokens = true,
+        .add_generation_prompt = true,
+        /* A chat template writes the BOS itself. */
+        .add_special_tokens = endpoint == WIRE_ENDPOINT_COMPLETIONS,
+    };
+    struct error error;
+    if (json_read(&request.body, body, &error) != OK)
+        return refuse(ret_refusal, NULL, NULL, "The request body is not valid JSON: %s.",
+                      error.text);
+    bool is_good = json_is_object(request.body)
+                       ? parse_members(&request, vocabulary_count, ret_refusal)
+                       : refuse(ret_refusal, NULL, NULL, "The request body must be a JSON object.");
+    if (is_good)
+        *ret_request = request;
+    else
+        request_release(&request);
+    return is_good;
+}
+
+void request_release(struct request *request) {
+    json_decref(request->body);
+    free(request->biases);
+    free(request->stop_tokens);
+    *request = (struct request){.body = NULL};
+}

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/request_fields.h"
+
+#include "json/json.h"
+
+#include <math.h>
+
+#define AT(member) offsetof(struct request, member)
+
+/* The ranges of the API reference, and of vLLM for its extras. */
+static const struct request_field fields[] = {
+    {"temperature", FIELD_NUMBER, REQUEST_BOTH, 0, 2, false, AT(temperature)},
+    {"top_p", FIELD_NUMBER, REQUEST_BOTH, 0, 1, false, AT(top_p)},
+    {"top_k", FIELD_INTEGER, REQUEST_BOTH, -1, REQUEST_NO_MAX, false, AT(top_k)},
+    {"min_p", FIELD_NUMBER, REQUEST_BOTH, 0, 1, false, AT(min_p)},
+    {"presence_penalty", FIELD_NUMBER, REQUEST_BOTH, -2, 2, false, AT(presence_penalty)},
+    {"frequency_penalty", FIELD_NUMBER, REQUEST_BOTH, -2, 2, false, AT(frequency_penalty)},
+    {"repetition_penalty", FIELD_NUMBER, REQUEST_BOTH, 0, 100, true, AT(repetition_penalty)},
+    {"n", FIELD_INTEGER, REQUEST_BOTH, 1, REQUEST_CHOICES_MAX, false, AT(choices)},
+    /* The later of the two wins when both are given. */
+    {"max_tokens", FIELD_INTEGER, REQUEST_BOTH, 1, REQUEST_NO_MAX, false, AT(max_tokens)},
+    {"max_completion_tokens", FIELD_INTEGER, REQUEST_CHAT, 1, REQUEST_NO_MAX, false,
+     AT(max_tokens)},
+    {"min_tokens", FIELD_INTEGER, REQUEST_BOTH, 0, REQUEST_NO_MAX, false, AT(min_tokens)},
+    {"top_logprobs", FIELD_INTEGER, REQUEST_CHAT, 0, REQUEST_TOP_LOGPROBS_MAX, false,
+     AT(top_logprobs)},
+    {"logprobs", FIELD_BOOL, REQUEST_CHAT, 0, 0, false, AT(logprobs)},
+    {"stream", FIELD_BOOL, REQUEST_BOTH, 0, 0, false, AT(stream)},
+    {"echo", FIELD_BOOL, REQUEST_BOTH, 0, 0, false, AT(echo)},
+    {"ignore_eos", FIELD_BOOL, REQUEST_BOTH, 0, 0, false, AT(ignore_eos)},
+    {"include_stop_str_in_output", FIELD_BOOL, REQUEST_BOTH, 0, 0, false, AT(include_stop)},
+    {"skip_special_tokens", FIELD_BOOL, REQUEST_BOTH, 0, 0, false, AT(skip_special_tokens)},
+    {"add_special_tokens", FIELD_BOOL, REQUEST_BOTH, 0, 0, false, AT(add_special_tokens)},
+    {"add_generation_prompt", FIELD_BOOL, REQUEST_CHAT, 0, 0, false, AT(add_generation_prompt)},
+    {"continue_final_message", FIELD_BOOL, REQUEST_CHAT, 0, 0, false, AT(continue_final_message)},
+};
+
+/* What a client must not believe to be in force. `is_off` says which values ask for nothing. */
+enum off_value { OFF_NULL, OFF_FALSE, OFF_EMPTY };
+struct unsupported {
+    const char *name;
+    unsigned endpoints;
+    enum off_value off;
+    const char *reason;
+};
+
+static const struct unsupported unsupported[] = {
+    {"structured_outputs", REQUEST_BOTH, OFF_NULL, REQUEST_NO_GRAMMAR},
+    {"guided_json", REQUEST_BOTH, OFF_NULL, REQUEST_NO_GRAMMAR},
+    {"guided_regex", REQUEST_BOTH, OFF_NULL, REQUEST_NO_GRAMMAR},
+    {"guided_choice", REQUEST_BOTH, OFF_NULL, REQUEST_NO_GRAMMAR},
+    {"guided_grammar", REQUEST_BOTH, OFF_NULL, REQUEST_NO_GRAMMAR},
+    {"guided_json_object", REQUEST_BOTH, OFF_FALSE, REQUEST_NO_GRAMMAR},
+    {"structural_tag", REQUEST_BOTH, OFF_NULL, REQUEST_NO_GRAMMAR},
+    {"grammar", REQUEST_BOTH, OFF_NULL, REQUEST_NO_GRAMMAR},
+    {"json_schema", REQUEST_BOTH, OFF_NULL, REQUEST_NO_GRAMMAR},
+    {"bad_words", REQUEST_BOTH, OFF_EMPTY,
+     "words cannot be forbidden; logit_bias can forbid tokens"},
+    {"allowed_token_ids", REQUEST_BOTH, OFF_NULL, "output cannot be limited to a set of tokens"},
+    {"prompt_logprobs", REQUEST_BOTH, OFF_NULL, "log probabilities of the prompt are not computed"},
+    {"logprob_token_ids", REQUEST_BOTH, OFF_EMPTY,
+     "log probabilities of chosen tokens are not computed"},
+    {"return_token_ids", REQUEST_BOTH, OFF_FALSE, "token ids are not returned"},
+    {"return_tokens_as_token_ids", REQUEST_BOTH, OFF_FALSE, "token ids are not returned"},
+    {"use_beam_search", REQUEST_BOTH, OFF_FALSE, "there is no beam search"},
+    {"cache_salt", REQUEST_BOTH, OFF_EMPTY, "the prefix cache is not divided by tenant"},
+    {"logits_processors", REQUEST_BOTH, OFF_EMPTY, "logits processors do not exist here"},
+    {"chat_template", REQUEST_CHAT, OFF_NULL,
+     "templates come from the model, not from the request"},
+    {"documents", REQUEST_CHAT, OFF_EMPTY, "documents are not passed to templates"},
+    {"functions", REQUEST_CHAT, OFF_EMPTY, "use tools"},
+    {"function_call", REQUEST_CHAT, OFF_NULL, "use tool_choice"},
+    {"audio", REQUEST_CHAT, OFF_NULL, "there is no audio output"},
+    {"web_search_options", REQUEST_CHAT, OFF_NULL, "there is no web search"},
+    {"suffix", REQUEST_TEXT, OFF_EMPTY, "no text can be inserted before a suffix"},
+    {"prompt_embeds", REQUEST_TEXT, OFF_NULL, "prompts are text or token ids"},
+};
+
+static bool asks_for_nothing(const json_t *value, enum off_value off) {
+    if (!value) return true;
+    switch (off) {
+    case OFF_NULL: return false;
+    case OFF_FALSE: return json_is_false(value);
+    case OFF_EMPTY:
+        return (json_is_array(value) && json_array_size(value) == 0) ||
+               (json_is_object(value) && json_object_size(value) == 0) ||
+               (json_is_string(value) && json_string_length(value) == 0);
+    }
+    return false;
+}
+
+bool request_get_integer(const json_t *value, int64_t *ret_value) {
+    if (json_is_integer(value)) {
+        *ret_value = json_integer_value(value);
+        return true;
+    }
+    if (!json_is_real(value)) return false;
+    double real = json_real_value(value);
+    if (!(fabs(real) <= REQUEST_NO_MAX) || real != floor(real)) return false;
+    *ret_value = (int64_t)real;
+    return true;
+}
+
+bool request_refuse_range(struct refusal *refusal, const struct request_field *field,
+                          const json_t *got, bool is_above) {
+    static const char *const codes[2][2] = {
+        {"decimal_below_min_value", "decimal_above_max_value"},
+        {"integer_below_min_value", "integer_above_max_value"},
+    };
+    bool is_integer = field->kind == FIELD_INTEGER;
+    char text[VALUE_TEXT_BYTES];
+    return refuse(refusal, codes[is_integer][is_above], field->name,
+                  "Invalid '%s': %s %s value. Expected a value %s %.15g, but got %s instead.",
+                  field->name, is_integer ? "integer" : "decimal",
+                  is_above ? "above maximum" : "below minimum",
+                  is_above           ? "<="
+                  : field->above_min ? ">"
+                                     : ">=",
+                  is_above ? field->max : field->min, value_text(got, text));
+}
+
+bool request_parse_field(struct request *request, const struct request_field *field,
+                         const json_t *value, struct refusal *refusal) {
+    char *member = (char *)request + field->offset;
+    if (field->kind == FIELD_BOOL) {
+        if (!json_is_boolean(value)) return refuse_type(refusal, field->name, "a boolean", value);
+        *(bool *)(void *)member = json_is_true(value);
+        return true;
+    }
+    int64_t integer = 0;
+    if (field->kind == FIELD_INTEGER && !request_get_integer(value, &integer))
+        return refuse_type(refusal, field->name, "an integer", value);
+    if (!json_is_number(value)) return refuse_type(refusal, field->name, "a number", value);
+    double number = json_number_value(value);
+    if (number < field->min || (field->above_min && number <= field->min))
+        return request_refuse_range(refusal, field, value, false);
+    if (number > field->max) return request_refuse_range(refusal, field, value, true);
+    if (field->kind == FIELD_INTEGER)
+        *(int64_t *)(void *)member = integer;
+    else
+        *(double *)(void *)member = number;
+    return true;
+}
+
+bool request_parse_fields(struct request *request, struct refusal *refusal) {
+    unsigned endpoint = 1u << request->endpoint;
+    for (size_t i = 0; i < sizeof unsupported / sizeof *unsupported; i++) {
+        const struct unsupported *row = &unsupported[i];
+        if (row->endpoints & endpoint &&
+            !asks_for_nothing(json_member(request->body, row->name), row->off))
+            return refuse_unsupported(refusal, row->name, row->reason);
+    }
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+        const json_t *value = json_member(request->body, fields[i].name);
+        if (value && fields[i].endpoints & endpoint &&
+            !request_parse_field(request, &fields[i], value, refusal))
+            return false;
+    }
+    return true;
+}

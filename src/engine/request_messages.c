@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/request_messages.h"
+
+#include "base/utf8.h"
+#include "json/json.h"
+
+#include <stdio.h>
+
+#define PARAM_BYTES 96
+#define TOOLS_MAX 512
+#define NAME_CHARACTERS_MAX 64
+
+#define ROLES "'system', 'developer', 'user', 'assistant', 'tool', 'function'"
+
+static bool is_role(struct str role) {
+    return str_is(role, "system") || str_is(role, "developer") || str_is(role, "user") ||
+           str_is(role, "assistant") || str_is(role, "tool") || str_is(role, "function");
+}
+
+static bool is_media_part(struct str type) {
+    return str_is(type, "image_url") || str_is(type, "image") || str_is(type, "input_image") ||
+           str_is(type, "input_audio") || str_is(type, "audio_url") || str_is(type, "video_url") ||
+           str_is(type, "file") || str_is(type, "input_file") || str_is(type, "image_embeds") ||
+           str_is(type, "image_pil");
+}
+
+/* A function's name: one to 64 of [A-Za-z0-9_-]. */
+static bool check_name(const json_t *name, const char *param, struct refusal *refusal) {
+    if (!name) return refuse_missing(refusal, param);
+    if (!json_is_string(name)) return refuse_type(refusal, param, "a string", name);
+    struct str text = json_str(name);
+    if (text.bytes > NAME_CHARACTERS_MAX)
+        return refuse(refusal, "string_above_max_length", param,
+                      "Invalid '%s': string too long. Expected at most %d characters, but got %zu.",
+                      param, NAME_CHARACTERS_MAX, utf8_count(text));
+    bool is_good = text.bytes > 0;
+    for (size_t i = 0; i < text.bytes && is_good; i++) {
+        char c = text.at[i];
+        is_good = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                  c == '_' || c == '-';
+    }
+    char value[VALUE_TEXT_BYTES];
+    return is_good || refuse(refusal, "invalid_value", param,
+                             "Invalid '%s': %s does not match '^[a-zA-Z0-9_-]{1,64}$'.", param,
+                             value_text(name, value));
+}
+
+static bool check_part(const json_t *part, const char *param, struct refusal *refusal) {
+    if (!json_is_object(part)) return refuse_type(refusal, param, "an object", part);
+    char inner[PARAM_BYTES + 8];
+    snprintf(inner, sizeof inner, "%s.type", param);
+    const json_t *type = json_member(part, "type");
+    if (!type) return refuse_missing(refusal, inner);
+    if (!json_is_string(type)) return refuse_type(refusal, inner, "a string", type);
+    struct str name = json_str(type);
+    if (is_media_part(name)) {
+        char value[VALUE_TEXT_BYTES];
+        return refuse(refusal, "unsupported_parameter", inner,
+                      "Unsupported content part in '%s': %s; this model reads text only.", param,
+                      value_text(type, value));
+    }
+    const char *member = str_is(name, "refusal") ? "refusal" : "text";
+    if (!str_is(name, member)) return refuse_value(refusal, inner, type, "'text'");
+    snprintf(inner, sizeof inner, "%s.%s", param, member);
+    const json_t *text = json_member(part, member);
+    if (!text) return refuse_missing(refusal, inner);
+    return json_is_string(text) || refuse_type(refusal, inner, "a string", text);
+}
+
+static bool check_content(const json_t *message, bool may_be_absent, size_t index,
+                          struct refusal *refusal) {
+    char param[PARAM_BYTES];
+    snprintf(param, sizeof param, "messages[%zu].content", index);
+    const json_t *content = json_member(message, "content");
+    if (!content) return may_be_absent || refuse_missing(refusal, param);
+    if (json_is_string(content)) return true;
+    if (!json_is_array(content))
+        return refuse_type(refusal, param, "a string or an array of content parts", content);
+    if (json_array_size(content) == 0 && !may_be_absent)
+        return refuse(refusal, "invalid_value", param,
+                      "Invalid '%s': an array of content parts must not be empty.", param);
+    for (size_t i = 0; i < json_array_size(content); i++) {
+        snprintf(param, sizeof param, "messages[%zu].content[%zu]", index, i);
+        if (!check_part(json_array_get(content, i), param, refusal)) return false;
+    }
+    return true;
+}
+
+/* `arguments` is JSON text for an object, or empty; some clients send the object itself. */
+static bool check_arguments(const json_t *arguments, const char *param, struct refusal *refusal) {
+    if (!arguments || json_is_object(arguments)) return true;
+    if (!json_is_string(arguments)) return refuse_type(refusal, param, "a string", arguments);
+    if (str_trim(json_str(arguments)).bytes == 0) return true;
+    json_t *value;
+    struct error error;
+    char text[VALUE_TEXT_BYTES];
+    if (json_read(&value, json_str(arguments), &error) != OK)
+        return refuse(refusal, "invalid_value", param, "Invalid '%s': %s is not JSON: %s.", param,
+                      value_text(arguments, text), error.text);
+    bool is_object = json_is_object(value);
+    json_decref(value);
+    return is_object ||
+           refuse(refusal, "invalid_value", param, "Invalid '%s': %s is not a JSON object.", param,
+                  value_text(arguments, text));
+}
+
+static bool check_tool_call(const json_t *call, size_t message_index, size_t index,
+                            struct refusal *refusal) {
+    char param[PARAM_BYTES];
+    snprintf(param, sizeof param, "messages[%zu].tool_calls[%zu]", message_index, index);
+    if (!json_is_object(call)) return refuse_type(refusal, param, "an object", call);
+    snprintf(param, sizeof param, "messages[%zu].tool_calls[%zu].function", message_index, index);
+    const json_t *function = json_member(call, "function");
+    if (!function) return refuse_missing(refusal, param);
+    if (!json_is_object(function)) return refuse_type(refusal, param, "an object", function);
+    snprintf(param, sizeof param, "messages[%zu].tool_calls[%zu].function.name", message_index,
+             index);
+    const json_t *name = json_member(function, "name");
+    if (!name) return refuse_missing(refusal, param);
+    if (!json_is_string(name)) return refuse_type(refusal, param, "a string", name);
+    snprintf(param, sizeof param, "messages[%zu].tool_calls[%zu].function.arguments", message_index,
+             index);
+    return check_arguments(json_member(function, "arguments"), param, refusal);
+}
+
+static bool check_message(const json_t *message, size_t index, struct refusal *refusal) {
+    char param[PARAM_BYTES];
+    snprintf(param, sizeof param, "messages[%zu]", index);
+    if (!json_is_object(message)) return refuse_type(refusal, param, "an object", message);
+    snprintf(param, sizeof param, "messages[%zu].role", index);
+    const json_t *role = json_member(message, "role");
+    if (!role) return refuse_missing(refusal, param);
+    if (!json_is_string(role)) return refuse_type(refusal, param, "a string", role);
+    if (!is_role(json_str(role))) return refuse_value(refusal, param, role, ROLES);
+
+    snprintf(param, sizeof param, "messages[%zu].tool_calls", index);
+    const json_t *calls = json_member(message, "tool_calls");
+    if (calls && !json_is_array(calls)) return refuse_type(refusal, param, "an array", calls);
+    for (size_t i = 0; i < json_array_size(calls); i++)
+        if (!check_tool_call(json_array_get(calls, i), index, i, refusal)) return false;
+    bool is_assistant = str_is(json_str(role), "assistant");
+    bool may_be_absent =
+        is_assistant && (json_array_size(calls) > 0 || json_member(message, "function_call") ||
+                         json_member(message, "refusal"));
+    return check_content(message, may_be_absent, index, refusal);
+}
+
+bool request_check_messages(const json_t *body, struct refusal *ret_refusal) {
+    const json_t *messages = json_member(body, "messages");
+    if (!messages) return refuse_missing(ret_refusal, "messages");
+    if (!json_is_array(messages))
+        return refuse_type(ret_refusal, "messages", "an array of objects", messages);
+    if (json_array_size(messages) == 0)
+        return refuse(ret_refusal, "array_below_min_length", "messages",
+                      "Invalid 'messages': empty array. Expected an array with at least one "
+                      "message.");
+    for (size_t i = 0; i < json_array_size(messages); i++)
+        if (!check_message(json_array_get(messages, i), i, ret_refusal)) return false;
+    return true;
+}
+
+static bool check_tool(const json_t *tool, size_t index, struct refusal *refusal) {
+    char param[PARAM_BYTES];
+    snprintf(param, sizeof param, "tools[%zu]", index);
+    if (!json_is_object(tool)) return refuse_type(refusal, param, "an object", tool);
+    snprintf(param, sizeof param, "tools[%zu].type", index);
+    const json_t *type = json_member(tool, "type");
+    if (!type) return refuse_missing(refusal, param);
+    if (!json_is_string(type)) return refuse_type(refusal, param, "a string", type);
+    if (!str_is(json_str(type), "function"))
+        return refuse_value(refusal, param, type, "'function'");
+    snprintf(param, sizeof param, "tools[%zu].function", index);
+    const json_t *function = json_member(tool, "function");
+    if (!function) return refuse_missing(refusal, param);
+    if (!json_is_object(function)) return refuse_type(refusal, param, "an object", function);
+    snprintf(param, sizeof param, "tools[%zu].function.parameters", index);
+    const json_t *parameters = json_member(function, "parameters");
+    if (parameters && !json_is_object(parameters))
+        return refuse_type(refusal, param, "an object", parameters);
+    snprintf(param, sizeof param, "tools[%zu].function.description", index);
+    const json_t *description = json_member(function, "description");
+    if (description && !json_is_string(description))
+        return refuse_type(refusal, param, "a string", description);
+    snprintf(param, sizeof param, "tools[%zu].function.strict", index);
+    if (json_is_true(json_member(function, "strict")))
+        return refuse_unsupported(refusal, param,
+                                  "this build does not constrain arguments by their schema");
+    snprintf(param, sizeof param, "tools[%zu].function.name", index);
+    return check_name(json_member(function, "name"), param, refusal);
+}
+
+static bool check_tool_choice(const json_t *choice, bool has_tools, struct refusal *refusal) {
+    if (!choice) return true;
+    if (!json_is_string(choice) && !json_is_object(choice))
+        return refuse_type(refusal, "tool_choice", "a string or an object", choice);
+    if (!has_tools && !str_is(json_str(choice), "none"))
+        return refuse(refusal, "invalid_value", "tool_choice",
+                      "Invalid 'tool_choice': it is only allowed when 'tools' are given.");
+    if (json_is_object(choice) || str_is(json_str(choice), "required"))
+        return refuse_unsupported(refusal, "tool_choice",
+                                  "this build cannot force a tool call; use 'auto' or 'none'");
+    return str_is(json_str(choice), "auto") || str_is(json_str(choice), "none") ||
+           refuse_value(refusal, "tool_choice", choice, "'none', 'auto'");
+}
+
+bool request_check_tools(const json_t *body, struct refusal *ret_refusal) {
+    const json_t *tools = json_member(body, "tools");
+    if (tools && !json_is_array(tools))
+        return refuse_type(ret_refusal, "tools", "an array of objects", tools);
+    if (tools && json_array_size(tools) == 0)
+        return refuse(ret_refusal, "array_below_min_length", "tools",
+                      "Invalid 'tools': empty array. Expected an array with at least one tool, or "
+                      "no 'tools' at all.");
+    if (json_array_size(tools) > TOOLS_MAX)
+        return refuse(ret_refusal, "array_above_max_length", "tools",
+                      "Invalid 'tools': array too long. Expected at most %d tools, but got %zu.",
+                      TOOLS_MAX, json_array_size(tools));
+    for (size_t i = 0; i < json_array_size(tools); i++)
+        if (!check_tool(json_array_get(tools, i), i, ret_refusal)) return false;
+    const json_t *parallel = json_member(body, "parallel_tool_calls");
+    if (parallel && !json_is_boolean(parallel))
+        return refuse_type(ret_refusal, "parallel_tool_calls", "a boolean", parallel);
+    return check_tool_choice(json_member(body, "tool_choice"), tools != NULL, ret_refusal);
+}

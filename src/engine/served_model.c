@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/served_model.h"
+
+#include "model/model.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define KERNELS_NAME_BYTES 64
+
+static enum err open_model(struct served_model *model, const char *path,
+                           const struct wire_hello *options, struct error *error) {
+    char kernels[KERNELS_NAME_BYTES];
+    if (options->kernels.bytes >= sizeof kernels)
+        return err_set(error, ERR_INVALID, "kernels: a name of %zu bytes", options->kernels.bytes);
+    memcpy(kernels, options->kernels.bytes ? options->kernels.at : "", options->kernels.bytes);
+    kernels[options->kernels.bytes] = '\0';
+    const struct model_options wanted = {
+        .kernels = kernels[0] ? kernels : NULL,
+        .reference = options->reference,
+        .threads = options->threads,
+        .kv_bytes = options->kv_bytes,
+        .rows_max = options->max_num_batched_tokens,
+        .sequences_max = options->max_num_seqs,
+        .context_max = options->max_model_len,
+    };
+    enum err err = model_open(&model->model, path, &wanted, error);
+    if (err == OK) model->backend = model_backend(model->model);
+    return err;
+}
+
+static enum err open_words(struct served_model *model, struct error *error) {
+    enum err err = vocabulary_open(&model->vocabulary, model_vocab(model->model), error);
+    if (err != OK) return err;
+    size_t count = tokenizer_count(model->vocabulary.tokenizer);
+    if (count > model->backend->caps.vocab)
+        return err_set(error, ERR_INVALID, "the vocabulary has %zu tokens, the model only %u",
+                       count, model->backend->caps.vocab);
+    return OK;
+}
+
+/* "SmolLM2" of "/models/SmolLM2.gguf". */
+static struct str name_of(const char *path) {
+    const char *slash = strrchr(path, '/');
+    struct str name = str_from(slash ? slash + 1 : path);
+    if (str_ends_with(name, STR(".gguf")) && name.bytes > 5) name.bytes -= 5;
+    return name;
+}
+
+static void describe(struct served_model *model, const char *path) {
+    struct model_description is;
+    model_describe(model->model, &is);
+    struct buf text;
+    buf_init(&text, 64 * 1024);
+    buf_add_str(&text, name_of(path));
+    buf_add_byte(&text, '\0');
+    size_t description_at = text.bytes;
+    buf_printf(&text,
+               "%s %s, %.0fM parameters, %s; %u layers of %u; context %u of %u; kernels %s, "
+               "threads %u; weights %.0f MiB, KV %u blocks of %.1f KiB (%s), workspace %.0f MiB",
+               is.architecture, is.name[0] ? is.name : "(unnamed)", (double)is.parameters / 1e6,
+               is.type, is.layers, is.width, is.context_max, is.context_model, is.kernels,
+               is.threads, (double)is.weight_bytes / (1 << 20), is.kv_blocks,
+               (double)is.kv_bytes_per_token * BACKEND_BLOCK_TOKENS / 1024, is.kv_type,
+               (double)is.workspace_bytes / (1 << 20));
+    model->text = text.at; /* owned from here */
+    model->name = text.at;
+    model->description = text.at + description_at;
+    struct stat file;
+    model->created_unix_s = stat(path, &file) == 0 ? (int64_t)file.st_mtime : 0;
+}
+
+enum err served_model_open(struct served_model *ret_model, const struct wire_hello *options,
+                           struct error *error) {
+    char path[PATH_MAX];
+    if (options->model_path.bytes == 0 || options->model_path.bytes >= sizeof path)
+        return err_set(error, ERR_INVALID, "a model path of %zu bytes", options->model_path.bytes);
+    memcpy(path, options->model_path.at, options->model_path.bytes);
+    path[options->model_path.bytes] = '\0';
+    struct served_model model = {.name = NULL};
+    enum err err = open_model(&model, path, options, error);
+    if (err == OK) err = open_words(&model, error);
+    if (err == OK) {
+        describe(&model, path);
+        *ret_model = model;
+    } else {
+        served_model_close(&model);
+    }
+    return err;
+}
+
+void served_model_close(struct served_model *model) {
+    vocabulary_close(&model->vocabulary);
+    model_close(model->model);
+    free(model->text);
+    *model = (struct served_model){.name = NULL};
+}

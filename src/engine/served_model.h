@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* served_model: all that an engine needs to know of the one model it serves: tokenizer, chat
+ * template, backend, and a few facts.
+ *
+ * Opened from a model file; tests fill the struct themselves.
+ *
+ * Thread: immutable while an engine uses it (the backend belongs to the engine's loop).
+ * Memory: one that served_model_open filled owns all that is in it; served_model_close frees. */
+
+#include "engine/vocabulary.h"
+#include "scheduler/backend.h"
+#include "wire/wire_messages.h"
+
+struct model;
+
+#define SERVED_END_TOKENS_MAX 64
+
+struct served_model {
+    struct vocabulary vocabulary; /* without a template, chat requests are refused */
+    const struct backend *backend;
+    const char *name; /* of the file, without folders and ".gguf"; the default to serve under */
+    const char *description; /* one line for the log */
+    int64_t created_unix_s;  /* of the file */
+
+    /* What only served_model_open fills and served_model_close frees. */
+    struct model *model;
+    char *text; /* name and description */
+};
+
+/* Reads the model file that HELLO names, with its threads, kv_bytes, kernels and limits.
+ * ERR_INVALID or ERR_NOT_FOUND with one clear sentence. */
+enum err served_model_open(struct served_model *ret_model, const struct wire_hello *options,
+                           struct error *error) MUST_CHECK;
+void served_model_close(struct served_model *model);

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The two stages beside the loop: prep turns bodies into tokens, finish writes bodies. */
+#include "engine/state.h"
+
+#include "base/clock.h"
+#include "base/id.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <time.h>
+
+static int32_t local_offset_s(int64_t now_unix_s) {
+    time_t now = (time_t)now_unix_s;
+    struct tm local;
+    return localtime_r(&now, &local) ? (int32_t)local.tm_gmtoff : 0;
+}
+
+static void name_response(struct job *job) {
+    bool is_chat = job->endpoint == WIRE_ENDPOINT_CHAT;
+    id_hex(job->response_id, sizeof job->response_id, is_chat ? "chatcmpl-" : "cmpl-", 32);
+}
+
+static void open_choices(struct job *job) {
+    uint32_t count = (uint32_t)job->request.prompt_count * (uint32_t)job->request.choices;
+    job->choices = calloc(count, sizeof *job->choices);
+    if (!job->choices) abort();
+    for (uint32_t i = 0; i < count; i++) choice_init(&job->choices[i]);
+    job->choice_count = job->open_count = count;
+    job->seed = job->request.has_seed ? (uint64_t)job->request.seed : id_u64();
+}
+
+/* The messages are tokens now; what is left of the body is small (stop strings, the model). */
+static void drop_documents(struct request *request) {
+    json_object_del(request->body, "messages");
+    json_object_del(request->body, "tools");
+    json_object_del(request->body, "prompt");
+    request->messages = request->tools = request->prompt = NULL;
+}
+
+static bool prepare(const struct engine *engine, struct job *job) {
+    struct refusal *refusal = &job->refusal;
+    if (atomic_load(&job->is_cancelled)) return refuse_cancelled(refusal);
+    if (job->endpoint != WIRE_ENDPOINT_CHAT && job->endpoint != WIRE_ENDPOINT_COMPLETIONS)
+        return refuse(refusal, "unsupported_endpoint", NULL,
+                      "This model generates text; it serves /v1/chat/completions and "
+                      "/v1/completions only.");
+    if (!request_parse(&job->request, job->endpoint, buf_str(&job->body),
+                       engine->model->backend->caps.vocab, refusal))
+        return false;
+    buf_release(&job->body);
+    if (!engine_serves(engine, job->request.model))
+        return refuse_model(refusal, job->request.model);
+    job->prompts = calloc(job->request.prompt_count, sizeof *job->prompts);
+    if (!job->prompts) abort();
+    struct prep_options options = engine->limits;
+    options.now_unix_s = job->created_unix_s = clock_unix_s();
+    options.utc_offset_s = local_offset_s(options.now_unix_s);
+    if (!prep_prompts(&job->request, engine->model, &options, job->prompts, &job->max_tokens,
+                      refusal))
+        return false;
+    drop_documents(&job->request);
+    name_response(job);
+    open_choices(job);
+    return true;
+}
+
+/* The next job; its token has been taken, so there is one for every taker. */
+static struct job *take_job(struct engine *engine) {
+    struct job *job;
+    bool is_found =
+        ring_take(engine->prep_queues[0], &job, 0) || ring_take(engine->prep_queues[1], &job, 0);
+    /* A person's job may arrive and be taken by another thread between the two looks; what is left
+     * then is in the first queue again. */
+    while (!is_found)
+        is_found = ring_take(engine->prep_queues[0], &job, 0) ||
+                   ring_take(engine->prep_queues[1], &job, 0);
+    return job;
+}
+
+void *prep_main(void *user) {
+    struct engine *engine = user;
+    char token;
+    while (ring_take(engine->prep_ring, &token, -1)) {
+        struct job *job = take_job(engine);
+        job->is_refused = !prepare(engine, job);
+        bool was_put;
+        if (job->is_refused)
+            was_put = ring_try_put(engine->finish_ring, &job);
+        else
+            was_put =
+                ring_put(engine->loop_ring, &(struct loop_message){.kind = LOOP_JOB, .job = job});
+        assert(was_put);
+    }
+    return NULL;
+}
+
+static void write_result(const struct engine *engine, const struct job *job, struct buf *body,
+                         struct wire_result *ret_result) {
+    *ret_result = (struct wire_result){.status = 200};
+    if (!job->is_refused) answer_write_body(body, &engine->source, job);
+    struct refusal refusal = job->refusal;
+    bool is_too_big = body->overflowed;
+    if (is_too_big) {
+        buf_clear(body);
+        refuse_fault(&refusal, "The response is larger than %zu bytes.", body->bytes_max);
+    }
+    if (job->is_refused || is_too_big) {
+        refusal_write(body, &refusal);
+        ret_result->status = refusal.status;
+        ret_result->retryable = refusal.retryable;
+    }
+    if (job->choice_count > 0) job_usage(job, ret_result);
+    ret_result->body = buf_str(body);
+}
+
+void *finish_main(void *user) {
+    struct engine *engine = user;
+    struct buf body;
+    /* A result travels with its numbers in one frame. */
+    buf_init(&body, WIRE_PAYLOAD_BYTES_MAX - 1024);
+    struct job *job;
+    while (ring_take(engine->finish_ring, &job, -1)) {
+        struct wire_result result;
+        write_result(engine, job, &body, &result);
+        if (engine->events.result) engine->events.result(engine->events.context, job->id, &result);
+        buf_clear(&body);
+        if (body.capacity > 1024 * 1024) buf_release(&body);
+        engine_forget(engine, job);
+        job_close(job);
+    }
+    buf_release(&body);
+    return NULL;
+}

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* state: the inside of an engine, shared by engine.c and its stages. Internal to engine/.
+ *
+ * Every ring holds more than there can be messages, so no stage ever waits for the next one: a job
+ * is in one ring at a time, and the table bounds the jobs. Only cancels and pings can fill the
+ * loop's ring; those wait outside.
+ *
+ * Thread: see the members.  Memory: the engine owns all but the model. */
+
+#include "base/ring.h"
+#include "engine/answer.h"
+#include "engine/engine.h"
+
+#include <pthread.h>
+
+#define ENGINE_PREP_THREADS_MAX 16
+#define ENGINE_PROBES_MAX 256 /* cancels and pings under way */
+#define ENGINE_FINGERPRINT_BYTES 24
+
+/* A message to the loop: a job that is ready to run, or the number of one to cancel, or a ping. */
+struct loop_message {
+    enum { LOOP_JOB, LOOP_CANCEL, LOOP_PING } kind;
+    struct job *job;
+    uint32_t slot;
+    uint64_t id;
+};
+
+struct engine {
+    /* Constant after engine_open. */
+    const struct served_model *model;
+    struct engine_events events;
+    char *names[WIRE_NAMES_MAX];
+    size_t name_count;
+    char fingerprint[ENGINE_FINGERPRINT_BYTES];
+    struct answer_source source;
+    struct prep_options limits; /* without the clock */
+    uint64_t kv_tokens;
+    int32_t end_tokens[SERVED_END_TOKENS_MAX];
+    uint32_t end_token_count;
+
+    /* A token for every job in the two queues, so that prep can wait for both and still take what
+     * a person waits for before what a batch brought. */
+    struct ring *prep_ring;      /* char */
+    struct ring *prep_queues[2]; /* struct job *: of interactive tiers, of the others */
+    struct ring *loop_ring;      /* struct loop_message */
+    struct ring *finish_ring;    /* struct job * */
+    pthread_t prep_threads[ENGINE_PREP_THREADS_MAX];
+    size_t prep_thread_count;
+    pthread_t loop_thread, finish_thread;
+    bool has_loop_thread, has_finish_thread;
+
+    /* The jobs inside, under the lock. */
+    pthread_mutex_t lock;
+    pthread_cond_t emptied;
+    struct job **jobs;    /* (ENGINE_JOBS_MAX) by slot; NULL: free */
+    uint32_t *free_slots; /* (ENGINE_JOBS_MAX) a stack */
+    uint32_t job_count;
+    bool is_refusing; /* draining, closing or failed */
+
+    /* The loop's alone. */
+    struct scheduler *scheduler;
+    struct job **running; /* (ENGINE_JOBS_MAX) by slot: jobs in the scheduler */
+    struct buf chunk;
+    int64_t stats_due_ns;
+    struct wire_stats stats; /* as last read */
+    bool has_failed;
+};
+
+/* The mains of the threads; the argument is the engine. */
+void *prep_main(void *engine);
+void *loop_main(void *engine);
+void *finish_main(void *engine);
+
+/* Loop: called by the scheduler; `user` is the engine. */
+struct scheduler_event;
+void loop_on_event(void *user, const struct scheduler_event *event);
+
+/* Finish: takes the job out of the table. */
+void engine_forget(struct engine *engine, struct job *job);
+/* Whether `name` is one of those the engine serves under. */
+bool engine_serves(const struct engine *engine, struct str name);

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/vocabulary.h"
+
+#include "base/os.h"
+
+#include <stdlib.h>
+
+#define TOKENIZER_JSON_BYTES_MAX ((size_t)256 * 1024 * 1024)
+
+_Static_assert(VOCAB_NONE == TOKEN_NONE, "the ids of a vocabulary are handed on as they are");
+
+static enum err open_parts(struct vocabulary *vocabulary, const struct gguf_vocab *vocab,
+                           struct error *error) {
+    const struct tokenizer_source source = {
+        .model = vocab->model,
+        .pre = vocab->pre,
+        .tokens = vocab->tokens,
+        .kinds = vocab->kinds,
+        .scores = vocab->scores,
+        .token_count = vocab->token_count,
+        .merges = vocab->merges,
+        .merge_count = vocab->merge_count,
+        .bos = vocab->bos,
+        .eos = vocab->eos,
+        .eot = vocab->eot,
+        .unknown = vocab->unknown,
+        .padding = vocab->padding,
+        .add_bos = vocab->add_bos,
+        .add_eos = vocab->add_eos,
+    };
+    if (tokenizer_open(&vocabulary->tokenizer, &source, error) != OK)
+        return err_prefix(error, "tokenizer");
+    if (vocab->chat_template.bytes > 0 &&
+        chat_template_open(&vocabulary->template, vocab->chat_template, error) != OK)
+        return err_prefix(error, "tokenizer.chat_template");
+    return OK;
+}
+
+enum err vocabulary_open(struct vocabulary *ret_vocabulary, const struct gguf_vocab *vocab,
+                         struct error *error) {
+    struct vocabulary vocabulary = {.unknown = vocab->unknown, .padding = vocab->padding};
+    enum err err = open_parts(&vocabulary, vocab, error);
+    if (err == OK)
+        *ret_vocabulary = vocabulary;
+    else
+        vocabulary_close(&vocabulary);
+    return err;
+}
+
+static enum err open_json(struct vocabulary *ret_vocabulary, const char *path,
+                          struct error *error) {
+    char *text;
+    size_t bytes;
+    enum err err = os_read_file(path, TOKENIZER_JSON_BYTES_MAX, &text, &bytes, error);
+    if (err != OK) return err;
+    struct vocabulary vocabulary = {.unknown = TOKEN_NONE, .padding = TOKEN_NONE};
+    err = tokenizer_open_json(&vocabulary.tokenizer, (struct str){text, bytes}, error);
+    free(text);
+    if (err == OK) *ret_vocabulary = vocabulary;
+    return err;
+}
+
+enum err vocabulary_open_file(struct vocabulary *ret_vocabulary, const char *path,
+                              struct error *error) {
+    if (str_ends_with(str_from(path), STR(".json"))) return open_json(ret_vocabulary, path, error);
+    struct gguf *gguf;
+    struct gguf_vocab vocab;
+    enum err err = gguf_open(&gguf, path, error);
+    if (err != OK) return err;
+    err = vocab_init(&vocab, gguf, error);
+    if (err == OK) {
+        err = vocabulary_open(ret_vocabulary, &vocab, error);
+        vocab_release(&vocab);
+    }
+    gguf_close(gguf);
+    return err;
+}
+
+void vocabulary_close(struct vocabulary *vocabulary) {
+    chat_template_close(vocabulary->template);
+    tokenizer_close(vocabulary->tokenizer);
+    *vocabulary = (struct vocabulary){.unknown = TOKEN_NONE, .padding = TOKEN_NONE};
+}
+
+static void add_token(const struct vocabulary *vocabulary, json_t *context, const char *name,
+                      int32_t id) {
+    if (id == TOKEN_NONE || json_object_get(context, name)) return;
+    struct str text = tokenizer_bytes(vocabulary->tokenizer, id);
+    json_object_set_new(context, name, json_stringn(text.at, text.bytes));
+}
+
+void vocabulary_add_tokens(const struct vocabulary *vocabulary, json_t *context) {
+    add_token(vocabulary, context, "bos_token", tokenizer_bos(vocabulary->tokenizer));
+    add_token(vocabulary, context, "eos_token", tokenizer_eos(vocabulary->tokenizer));
+    add_token(vocabulary, context, "unk_token", vocabulary->unknown);
+    add_token(vocabulary, context, "pad_token", vocabulary->padding);
+}

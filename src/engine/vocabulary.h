@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* vocabulary: the words of a model file without its weights: tokenizer, chat template, special ids.
+ *
+ * What an engine and the tools of the command line share. It reads metadata only, so it is quick on
+ * a large file.
+ *
+ * Thread: immutable after opening.  Memory: owns what it opened; vocabulary_close frees. */
+
+#include "chat/chat.h"
+#include "model/vocab.h"
+#include "tokenizer/tokenizer.h"
+
+/* Zero is a valid start. */
+struct vocabulary {
+    struct tokenizer *tokenizer;
+    struct chat_template *template; /* NULL: the file has none */
+    int32_t unknown, padding;       /* TOKEN_NONE when absent */
+};
+
+/* From metadata that was read already. ERR_INVALID with a sentence that names the part. */
+enum err vocabulary_open(struct vocabulary *ret_vocabulary, const struct gguf_vocab *vocab,
+                         struct error *error) MUST_CHECK;
+/* From a .gguf, or a tokenizer.json (then without a template). */
+enum err vocabulary_open_file(struct vocabulary *ret_vocabulary, const char *path,
+                              struct error *error) MUST_CHECK;
+void vocabulary_close(struct vocabulary *vocabulary);
+
+/* Puts the special tokens a template may name (bos_token, eos_token, unk_token, pad_token) into
+ * `context` where it does not have them. */
+void vocabulary_add_tokens(const struct vocabulary *vocabulary, json_t *context);

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "toy.h"
+
+#include "base/clock.h"
+#include "base/rng.h"
+#include "base/utf8.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TEMPLATE                                                                                   \
+    "{% for m in messages %}<|{{ 'assistant' if m.role == 'assistant' else 'user' }}|>"            \
+    "{{ m.content }}{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}"
+
+/* The byte-level alphabet of GPT-2: a byte that prints is itself, the others follow U+00FF. */
+static bool is_itself(unsigned byte) {
+    return (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
+}
+
+static uint32_t byte_code_point(unsigned byte) {
+    if (is_itself(byte)) return byte;
+    uint32_t code_point = 256;
+    for (unsigned other = 0; other < byte; other++)
+        if (!is_itself(other)) code_point++;
+    return code_point;
+}
+
+static void open_tokenizer(struct toy *toy) {
+    static const char *const special[] = {"<|user|>", "<|assistant|>", "<|end|>", "he",
+                                          "ll",       "hell"};
+    char spelled[256][4];
+    struct str tokens[TOY_VOCAB];
+    uint8_t kinds[TOY_VOCAB];
+    for (unsigned byte = 0; byte < 256; byte++) {
+        size_t bytes = utf8_encode(byte_code_point(byte), spelled[byte]);
+        tokens[byte] = (struct str){spelled[byte], bytes};
+        kinds[byte] = TOKEN_NORMAL;
+    }
+    for (unsigned id = 256; id < TOY_VOCAB; id++) {
+        tokens[id] = str_from(special[id - 256]);
+        kinds[id] = id <= TOY_END ? TOKEN_CONTROL : TOKEN_NORMAL;
+    }
+    const struct str merges[] = {STR("h e"), STR("l l"), STR("he ll")};
+    const struct tokenizer_source source = {.model = STR("gpt2"),
+                                            .pre = STR("gpt-2"),
+                                            .tokens = tokens,
+                                            .kinds = kinds,
+                                            .token_count = TOY_VOCAB,
+                                            .merges = merges,
+                                            .merge_count = 3,
+                                            .bos = TOKEN_NONE,
+                                            .eos = TOY_END,
+                                            .eot = TOKEN_NONE,
+                                            .unknown = TOKEN_NONE,
+                                            .padding = TOKEN_NONE};
+    struct error error;
+    enum err err = tokenizer_open(&toy->model.vocabulary.tokenizer, &source, &error);
+    assert(err == OK);
+}
+
+/* The token at a position of a sequence, out of the cache. */
+static int32_t token_at(const struct toy *toy, const struct step_sequence *sequence, uint32_t at) {
+    return toy->kv[sequence->blocks[at / BACKEND_BLOCK_TOKENS] * BACKEND_BLOCK_TOKENS +
+                   at % BACKEND_BLOCK_TOKENS];
+}
+
+/* What the prompt wants copied at place `counter`, or -1 when it holds no '@'. */
+static int32_t copied(const struct toy *toy, const struct logit_row *row,
+                      const struct step_sequence *sequence) {
+    uint32_t at = row->prompt_count;
+    while (at > 0 && token_at(toy, sequence, at - 1) != '@') at--;
+    if (at == 0) return -1;
+    for (uint32_t i = 0; i <= row->counter; i++) {
+        if (at + i >= row->prompt_count) return TOY_END;
+        int32_t token = token_at(toy, sequence, at + i);
+        if (token == '^' || token == TOY_ASSISTANT) return TOY_END;
+        if (i == row->counter) return token;
+    }
+    return TOY_END;
+}
+
+static void compute_logits(struct toy *toy, const struct logit_row *row) {
+    const struct step_sequence *sequence = &toy->step->sequences[row->sequence];
+    for (int32_t token = 0; token < TOY_VOCAB; token++) toy->logits[token] = -200;
+    int32_t wanted = copied(toy, row, sequence);
+    if (wanted >= 0) {
+        toy->logits[wanted] = 10;
+        return;
+    }
+    uint32_t length = row->prompt_count + row->counter;
+    uint64_t hash = 1;
+    for (uint32_t at = length > 4 ? length - 4 : 0; at < length; at++)
+        hash = rng_at(hash, (uint64_t)token_at(toy, sequence, at));
+    for (int32_t token = 'a'; token <= 'z'; token++)
+        toy->logits[token] = rng_unit_at(hash, (uint64_t)token) * 6;
+    toy->logits[' '] = 5;
+    toy->logits[TOY_END] = 1;
+}
+
+static int32_t best_of(const double *logits) {
+    int32_t best = 0;
+    for (int32_t token = 1; token < TOY_VOCAB; token++)
+        if (logits[token] > logits[best]) best = token;
+    return best;
+}
+
+/* The logarithm of what the logits sum to. */
+static double log_sum(const double *logits) {
+    double sum = 0, best = logits[best_of(logits)];
+    for (int32_t token = 0; token < TOY_VOCAB; token++) sum += exp(logits[token] - best);
+    return best + log(sum);
+}
+
+static int32_t draw(const double *logits, const struct logit_row *row) {
+    double left = rng_unit_at(row->seed, row->counter), whole = log_sum(logits);
+    for (int32_t token = 0; token < TOY_VOCAB; token++) {
+        left -= exp(logits[token] - whole);
+        if (left < 0) return token;
+    }
+    return best_of(logits);
+}
+
+static void report_logprobs(const double *logits, const struct sampling *sampling,
+                            struct sample *sample) {
+    double rest[TOY_VOCAB], whole = log_sum(logits);
+    sample->logprob = (float)(logits[sample->token] - whole);
+    memcpy(rest, logits, sizeof rest);
+    for (sample->top_count = 0; sample->top_count < sampling->top_logprobs; sample->top_count++) {
+        int32_t best = best_of(rest);
+        sample->top[sample->top_count] =
+            (struct token_logprob){best, (float)(logits[best] - whole)};
+        rest[best] = -INFINITY;
+    }
+}
+
+/* As scheduler/sampling.h says, as far as the tests need it: bias, min_tokens, temperature. */
+static void sample_row(struct toy *toy, const struct logit_row *row, struct sample *ret_sample) {
+    const struct sampling *sampling = row->sampling;
+    double logits[TOY_VOCAB];
+    memcpy(logits, toy->logits, sizeof logits);
+    for (uint32_t i = 0; i < sampling->bias_count; i++)
+        logits[sampling->biases[i].token] += sampling->biases[i].bias;
+    if (row->counter < sampling->min_tokens) {
+        logits[TOY_END] = -INFINITY;
+        for (uint32_t i = 0; i < sampling->stop_token_count; i++)
+            logits[sampling->stop_tokens[i]] = -INFINITY;
+    }
+    *ret_sample = (struct sample){.token = best_of(logits)};
+    if (sampling->temperature > 0) {
+        for (int32_t token = 0; token < TOY_VOCAB; token++) logits[token] /= sampling->temperature;
+        ret_sample->token = draw(logits, row);
+    }
+    if (sampling->logprobs) report_logprobs(toy->logits, sampling, ret_sample);
+}
+
+static enum err toy_submit(void *self, const struct step *step, struct error *error) {
+    struct toy *toy = self;
+    int fail_at = atomic_load(&toy->fail_at_step);
+    if (fail_at > 0 && step->number >= (uint64_t)fail_at)
+        return err_set(error, ERR_IO, "toy: the device is gone at step %llu",
+                       (unsigned long long)step->number);
+    toy->step = step;
+    for (uint32_t s = 0; s < step->sequence_count; s++) {
+        const struct step_sequence *sequence = &step->sequences[s];
+        for (uint32_t i = 0; i < sequence->row_count; i++) {
+            uint32_t at = sequence->kv_tokens + i;
+            assert(at / BACKEND_BLOCK_TOKENS < sequence->block_count);
+            toy->kv[sequence->blocks[at / BACKEND_BLOCK_TOKENS] * BACKEND_BLOCK_TOKENS +
+                    at % BACKEND_BLOCK_TOKENS] = step->tokens[sequence->row_first + i];
+        }
+    }
+    return OK;
+}
+
+static enum err toy_wait(void *self, struct step_result *result, struct error *error) {
+    (void)error;
+    struct toy *toy = self;
+    int delay_us = atomic_load(&toy->delay_us);
+    int64_t until_ns = clock_monotonic_ns() + (int64_t)delay_us * 1000;
+    while (atomic_load(&toy->is_held) || clock_monotonic_ns() < until_ns) clock_sleep_ms(1);
+    for (uint32_t i = 0; i < toy->step->logit_count; i++) {
+        compute_logits(toy, &toy->step->logit_rows[i]);
+        sample_row(toy, &toy->step->logit_rows[i], &result->samples[i]);
+    }
+    atomic_fetch_add(&toy->step_count, 1);
+    return OK;
+}
+
+static void toy_close_backend(void *self) {
+    (void)self;
+}
+
+static uint32_t or_else(uint32_t value, uint32_t otherwise) {
+    return value ? value : otherwise;
+}
+
+void toy_open(struct toy *toy, const struct toy_options *options) {
+    static const struct backend_ops ops = {toy_submit, toy_wait, toy_close_backend};
+    *toy = (struct toy){.model = {.vocabulary = {.unknown = TOKEN_NONE, .padding = TOKEN_NONE},
+                                  .name = "toy",
+                                  .description = "a toy",
+                                  .created_unix_s = 1700000000}};
+    open_tokenizer(toy);
+    struct error error;
+    const char *template = options->chat_template ? options->chat_template : TEMPLATE;
+    enum err err = OK;
+    if (*template)
+        err = chat_template_open(&toy->model.vocabulary.template, str_from(template), &error);
+    assert(err == OK);
+    toy->backend = (struct backend){
+        &ops,
+        toy,
+        {.block_tokens = BACKEND_BLOCK_TOKENS,
+         .block_count = or_else(options->block_count, 256),
+         .rows_max = or_else(options->rows_max, 64),
+         .sequences_max = or_else(options->sequences_max, 16),
+         .context_tokens_max = or_else(options->context_tokens_max, 512),
+         .vocab = TOY_VOCAB},
+    };
+    toy->model.backend = &toy->backend;
+    toy->kv = calloc((size_t)toy->backend.caps.block_count * BACKEND_BLOCK_TOKENS, sizeof *toy->kv);
+    assert(toy->kv);
+}
+
+void toy_close(struct toy *toy) {
+    chat_template_close(toy->model.vocabulary.template);
+    tokenizer_close(toy->model.vocabulary.tokenizer);
+    free(toy->kv);
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* toy: a model small enough to hold in the head, for tests of the engine: a vocabulary of bytes and
+ * a backend whose next token is a function of the tokens before it.
+ *
+ * Token 0..255 is that byte; TOY_USER, TOY_ASSISTANT and TOY_END are control tokens (TOY_END is the
+ * end of a sequence); then come the merged tokens "he", "ll", "hell". A prompt that holds '@' is
+ * copied: the answer is what stands between the last '@' and the '^' after it (or the prompt's
+ * end), then TOY_END; that is the greedy answer and, the other logits being very low, every answer.
+ * A prompt without '@' brings logits that are a hash of the last four tokens, over letters, spaces
+ * and TOY_END, so that sampling has something to choose from.
+ *
+ * The backend keeps the tokens in its KV blocks and reads them back from there, so that a block
+ * that is shared or reused wrongly changes the answer.
+ *
+ * Thread: as served_model.  Memory: toy_close frees. */
+
+#include "engine/served_model.h"
+
+#include <stdatomic.h>
+
+enum { TOY_USER = 256, TOY_ASSISTANT, TOY_END, TOY_HE, TOY_LL, TOY_HELL, TOY_VOCAB };
+
+struct toy {
+    struct served_model model;
+    struct backend backend;
+    double logits[TOY_VOCAB];
+    int32_t *kv; /* (blocks, BACKEND_BLOCK_TOKENS) */
+    const struct step *step;
+    atomic_int delay_us;     /* of each step */
+    atomic_int fail_at_step; /* submit fails at this one; 0: never */
+    atomic_bool is_held;     /* a step does not end while this is set */
+    _Atomic uint64_t step_count;
+};
+
+struct toy_options {
+    uint32_t block_count;        /* 0: 256 */
+    uint32_t sequences_max;      /* 0: 16 */
+    uint32_t rows_max;           /* 0: 64 */
+    uint32_t context_tokens_max; /* 0: 512 */
+    const char *chat_template;   /* NULL: "<|user|>…<|assistant|>" turns; "": none */
+};
+
+void toy_open(struct toy *toy, const struct toy_options *options);
+void toy_close(struct toy *toy);
