@@ -14,6 +14,10 @@
 enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG };
 
 void log_set_level(enum log_level level);
+enum log_level log_level(void);
+/* "error", "warn", "info" or "debug"; false, and nothing set, for another word. */
+bool log_set_level_by_name(const char *name);
+const char *log_level_name(enum log_level level);
 /* A short name of this process for every line, such as "serve" or "engine". Borrowed for ever. */
 void log_set_process(const char *name);
 void log_write(enum log_level level, const char *format, ...) PRINTF_LIKE(2, 3);

@@ -278,6 +278,8 @@ int engine_main(int argc, char **argv) {
     int64_t fd = -1;
     for (int i = 0; i + 1 < argc; i++)
         if (strcmp(argv[i], "--fd") == 0 && !str_to_i64(str_from(argv[i + 1]), &fd)) fd = -1;
+    for (int i = 0; i + 1 < argc; i++)
+        if (strcmp(argv[i], "--log-level") == 0 && !log_set_level_by_name(argv[i + 1])) fd = -1;
     if (fd < 3 || fd > 1 << 20) {
         fprintf(stderr, "quern engine: started by quern itself, with --fd N\n");
         return ENGINE_EXIT_FATAL;

@@ -66,7 +66,10 @@ static size_t lay_out(struct forward *forward, unsigned char *memory) {
 static void *map_memory(size_t bytes) {
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    return memory == MAP_FAILED ? NULL : memory;
+    if (memory == MAP_FAILED) return NULL;
+    /* Attention walks scattered blocks: with small pages it waits for address translation. */
+    (void)madvise(memory, bytes, MADV_HUGEPAGE);
+    return memory;
 }
 
 static enum err open_kv(struct forward *forward, struct error *error) {

@@ -309,7 +309,9 @@ static void bury_child(struct worker_engine *engine, const struct error *why) {
     else
         snprintf(reason, sizeof reason, "%.400s; it %s", why->text, end);
     bool is_final = is_hopeless(engine, was_ready);
-    log_error("event=engine_down will_restart=%s reason=\"%s\"", is_final ? "no" : "yes", reason);
+    /* Whoever waits for the model to load gets the engine's own sentence, and says it once. */
+    log_write(engine->has_told_fatal && !was_ready ? LOG_INFO : LOG_ERROR,
+              "event=engine_down will_restart=%s reason=\"%s\"", is_final ? "no" : "yes", reason);
     /* First, so that no job is taken that the next child would not get. */
     set_phase(engine, is_final ? PHASE_FAILED : PHASE_DOWN, reason);
     forget_child(engine);

@@ -257,8 +257,9 @@ void runner_on_down(void *context, const char *reason) {
     struct runner *runner = place->runner;
     struct losses losses = {0};
     pthread_mutex_lock(&runner->lock);
-    log_warn("worker=%u event=down lines=%u requests=%u reason=\"%s\", retrying", place->index,
-             place->lines, place->requests, reason);
+    log_write(place->lines + place->requests > 0 ? LOG_WARN : LOG_INFO,
+              "worker=%u event=down lines=%u requests=%u reason=\"%s\", retrying", place->index,
+              place->lines, place->requests, reason);
     collect_losses(runner, place, &losses);
     pthread_mutex_unlock(&runner->lock);
     for (size_t i = 0; i < losses.request_count; i++)

@@ -53,7 +53,10 @@ static enum err open_worker(struct house *house, size_t index,
         const struct worker_echo_options options = {.models = house->names[index]};
         err = worker_echo_open(&worker, &options, &events, error);
     } else {
-        const struct worker_engine_options options = {.hello = hello_of(choice, settings)};
+        const char *const arguments[] = {"engine", "--log-level", log_level_name(log_level()),
+                                         NULL};
+        const struct worker_engine_options options = {.hello = hello_of(choice, settings),
+                                                      .arguments = arguments};
         err = worker_engine_open(&worker, &options, &events, error);
         if (err == OK) house->workers[house->worker_count++] = worker;
     }

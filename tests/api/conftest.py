@@ -12,6 +12,7 @@ def pytest_configure(config):
         return
     folder = tempfile.TemporaryDirectory(prefix="quern-api-")
     server = support.Server(pathlib.Path(folder.name) / "state", "--model", "smollm2=echo", "--model", "gpt-4=echo").start()
+    os.environ["QUERN_ECHO"] = "1"
     os.environ["QUERN_BASE_URL"] = server.url.removesuffix("/v1")
     _started.append((server, folder))
 

@@ -599,7 +599,7 @@ def test_136_an_unknown_model_is_404(client):
 
 
 def test_137_messages_may_not_be_empty(client, model):
-    if model == "echo":
+    if os.environ.get("QUERN_ECHO") or model == "echo":
         pytest.skip("the echo worker checks nothing")
     refused(400, client.chat.completions.create, model=model, messages=[])
 
