@@ -149,6 +149,13 @@ static void write_engines(struct api *api, struct buf *buf) {
                statuses[i].waiting);
     PER_ENGINE("quern_engine_steps_total", "counter", "Steps of the engine.", "%" PRIu64,
                statuses[i].steps);
+    PER_ENGINE("quern_engine_prompt_tokens_total", "counter",
+               "Prompt tokens of started requests, cached ones included.", "%" PRIu64,
+               statuses[i].prompt_tokens);
+    PER_ENGINE("quern_engine_cached_tokens_total", "counter",
+               "Prompt tokens found in the prefix cache.", "%" PRIu64, statuses[i].cached_tokens);
+    PER_ENGINE("quern_engine_generated_tokens_total", "counter", "Tokens generated.", "%" PRIu64,
+               statuses[i].completion_tokens);
     PER_ENGINE("quern_engine_kv_used_ratio", "gauge", "Share of the KV cache in use.", "%.6g",
                statuses[i].kv_used);
 #undef PER_ENGINE

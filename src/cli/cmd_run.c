@@ -67,45 +67,46 @@ static void print_clock(char ret_text[16], double seconds) {
         snprintf(ret_text, 16, "%ld:%02ld", whole / 60, whole % 60);
 }
 
-static void draw_bar(struct show *show, const struct offline_progress *progress, const char *left,
-                     double rate) {
-    const struct store_batch *batch = progress->batch;
-    uint64_t done = batch->completed + batch->failed;
+/* The first answers end together, so their rate says little about the rest. */
+static double seconds_left(const struct store_batch *batch, uint64_t done, uint64_t done_now,
+                           double rate) {
+    uint64_t enough = batch->total / 10 > 0 ? batch->total / 10 : 1;
+    return done_now >= enough && rate > 0 ? (double)(batch->total - done) / rate : -1;
+}
+
+static void draw_bar(const struct store_batch *batch, uint64_t done) {
     int filled = batch->total ? (int)(BAR_WIDTH * done / batch->total) : 0;
     char bar[BAR_WIDTH + 1];
     for (int i = 0; i < BAR_WIDTH; i++) bar[i] = i < filled ? '#' : '.';
     bar[BAR_WIDTH] = '\0';
-    fprintf(stderr, "\r\033[K[%s] %llu/%llu  %.2f req/s  ETA %s  tokens in %llu out %llu", bar,
-            (unsigned long long)done, (unsigned long long)batch->total, rate, left,
-            (unsigned long long)batch->usage.input_tokens,
-            (unsigned long long)batch->usage.output_tokens);
-    show->drawn = true;
+    fprintf(stderr, "\r\033[K[%s] ", bar);
 }
 
 static void show_progress(void *context, const struct offline_progress *progress) {
     struct show *show = context;
     const struct store_batch *batch = progress->batch;
-    uint64_t done = batch->completed + batch->failed;
+    uint64_t done = batch->completed + batch->failed, done_now = done - progress->done_before;
     if (show->quiet) return;
     if (progress->engine) {
         if (show->terminal) fprintf(stderr, "\r\033[K%s the model", progress->engine);
         return;
     }
-    double rate =
-        progress->seconds > 0 ? (double)(done - progress->done_before) / progress->seconds : 0;
+    if (!show->terminal && progress->seconds - show->line_at_s < LINE_EVERY_S) return;
+    show->line_at_s = progress->seconds;
+    double rate = progress->seconds > 0 ? (double)done_now / progress->seconds : 0;
+    double speed =
+        progress->seconds > 0 ? (double)progress->generated_tokens / progress->seconds : 0;
     char left[16];
-    print_clock(left, rate > 0 ? (double)(batch->total - done) / rate : -1);
-    if (show->terminal) {
-        draw_bar(show, progress, left, rate);
-    } else if (progress->seconds - show->line_at_s >= LINE_EVERY_S) {
-        show->line_at_s = progress->seconds;
-        fprintf(stderr,
-                "%llu/%llu done, %llu failed, %.2f req/s, ETA %s, tokens in %llu out %llu\n",
-                (unsigned long long)done, (unsigned long long)batch->total,
-                (unsigned long long)batch->failed, rate, left,
-                (unsigned long long)batch->usage.input_tokens,
-                (unsigned long long)batch->usage.output_tokens);
-    }
+    print_clock(left, seconds_left(batch, done, done_now, rate));
+    if (show->terminal) draw_bar(batch, done);
+    fprintf(stderr,
+            "%llu/%llu done, %llu failed, %.2f req/s, ETA %s, %llu running, tokens in %llu out "
+            "%llu (%.0f/s)%s",
+            (unsigned long long)done, (unsigned long long)batch->total,
+            (unsigned long long)batch->failed, rate, left, (unsigned long long)progress->running,
+            (unsigned long long)progress->prompt_tokens,
+            (unsigned long long)progress->generated_tokens, speed, show->terminal ? "" : "\n");
+    show->drawn = show->terminal;
 }
 
 static void show_bad_line(void *context, uint64_t number, const char *code, const char *message) {

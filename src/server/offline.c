@@ -106,12 +106,20 @@ static enum err resume(struct offline *offline, bool *ret_found, struct error *e
 }
 
 static void report(struct offline *offline, const char *engine) {
-    const struct offline_progress progress = {
+    struct worker_status workers[RUNNER_WORKERS_MAX];
+    size_t count =
+        runner_worker_statuses(house_runner(offline->house), workers, RUNNER_WORKERS_MAX);
+    struct offline_progress progress = {
         .batch = &offline->batch,
         .engine = engine,
         .seconds = seconds_between(offline->ready_ns, clock_monotonic_ns()),
         .done_before = offline->done_before,
     };
+    for (size_t i = 0; i < count; i++) {
+        progress.running += workers[i].running;
+        progress.prompt_tokens += workers[i].prompt_tokens;
+        progress.generated_tokens += workers[i].completion_tokens;
+    }
     if (offline->options->progress)
         offline->options->progress(offline->options->context, &progress);
 }

@@ -12,10 +12,12 @@
 #include "server/house.h"
 
 struct offline_progress {
-    const struct store_batch *batch; /* with live counters */
-    const char *engine;              /* "loading" and the like, or NULL */
-    double seconds;                  /* since the requests began to run */
-    uint64_t done_before;            /* results that an earlier call left */
+    const struct store_batch *batch;          /* with live counters */
+    const char *engine;                       /* "loading" and the like, or NULL */
+    double seconds;                           /* since the requests began to run */
+    uint64_t done_before;                     /* results that an earlier call left */
+    uint64_t running;                         /* sequences being computed */
+    uint64_t prompt_tokens, generated_tokens; /* of this call, unfinished lines included */
 };
 
 struct offline_options {
