@@ -10,6 +10,7 @@
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define POSITIONS_MAX 1024
 #define TOP_DEFAULT 8
@@ -26,7 +27,9 @@ struct logits {
 /* One query: what the request says, with room for what the model answers. */
 struct query {
     int32_t *ids;
-    uint32_t positions[POSITIONS_MAX];
+    uint32_t asked[POSITIONS_MAX]; /* (asked_count) in the order of the query */
+    size_t asked_count;
+    uint32_t positions[POSITIONS_MAX]; /* the same ascending, each once, as the model takes them */
     struct logits_request request;
     size_t top;
     float *logits; /* (position_count, vocab) */
@@ -50,6 +53,11 @@ static enum err read_ids(struct query *query, const json_t *ids, struct error *e
     return OK;
 }
 
+static int compare_positions(const void *a, const void *b) {
+    uint32_t left = *(const uint32_t *)a, right = *(const uint32_t *)b;
+    return left < right ? -1 : left > right;
+}
+
 /* A negative position counts from the end, as Python does. */
 static enum err read_positions(struct query *query, const json_t *positions, struct error *error) {
     size_t count = positions ? json_array_size(positions) : 1;
@@ -63,18 +71,29 @@ static enum err read_positions(struct query *query, const json_t *positions, str
         if ((positions && !json_is_integer(position)) || at < 0 || at >= query->request.count)
             return err_set(error, ERR_INVALID, "positions[%zu]: not a position of %u ids", i,
                            query->request.count);
-        query->positions[i] = (uint32_t)at;
+        query->asked[i] = (uint32_t)at;
     }
+    query->asked_count = count;
+    memcpy(query->positions, query->asked, count * sizeof *query->positions);
+    qsort(query->positions, count, sizeof *query->positions, compare_positions);
+    size_t different = 1;
+    for (size_t i = 1; i < count; i++)
+        if (query->positions[i] != query->positions[different - 1])
+            query->positions[different++] = query->positions[i];
     query->request.positions = query->positions;
-    query->request.position_count = (uint32_t)count;
+    query->request.position_count = (uint32_t)different;
     return OK;
 }
 
 static void write_position(const struct query *query, size_t index, uint32_t vocab,
                            struct scored *top, struct buf *answer) {
-    size_t count =
-        kernels_choose("ref")->top_k(query->logits + index * vocab, vocab, query->top, top);
-    buf_printf(answer, "%s{\"position\":%u,\"top\":[", index ? "," : "", query->positions[index]);
+    const uint32_t *found =
+        bsearch(&query->asked[index], query->positions, query->request.position_count,
+                sizeof *found, compare_positions);
+    assert(found);
+    const float *logits = query->logits + (size_t)(found - query->positions) * vocab;
+    size_t count = kernels_choose("ref")->top_k(logits, vocab, query->top, top);
+    buf_printf(answer, "%s{\"position\":%u,\"top\":[", index ? "," : "", query->asked[index]);
     /* Nine significant digits tell every float32 from its neighbours. */
     for (size_t i = 0; i < count; i++)
         buf_printf(answer, "%s[%u,%.9g]", i ? "," : "", top[i].index, (double)top[i].value);
@@ -100,7 +119,7 @@ static enum err answer_query(struct logits *logits, struct query *query, const j
     err = model_logits(logits->model, &query->request, query->logits, error);
     if (err == OK) {
         buf_add_text(answer, "{\"positions\":[");
-        for (size_t i = 0; i < query->request.position_count; i++)
+        for (size_t i = 0; i < query->asked_count; i++)
             write_position(query, i, logits->vocab, best, answer);
         buf_add_text(answer, logits->batch ? "]}" : "]}\n");
     }
