@@ -77,8 +77,8 @@ static void an_unknown_name_and_an_empty_alias_are_refused(void **state) {
 
 static void count_file(void *context, const struct model_file *file) {
     char *names = context;
-    strncat(names, file->name, 64);
-    strncat(names, " ", 2);
+    size_t used = strlen(names);
+    snprintf(names + used, 256 - used, "%s ", file->name);
 }
 
 static void the_list_has_the_names_that_model_takes(void **state) {
