@@ -103,7 +103,7 @@ static bool read_required(const json_t *body, const char *name, struct str *ret_
 
 static bool read_input(struct batch_parameters *parameters, const json_t *body,
                        struct batch_refusal *refusal) {
-    struct str id;
+    struct str id = {0};
     if (!read_required(body, "input_file_id", &id, refusal)) return false;
     /* An id that cannot exist is a missing file like any other: validation says so. */
     if (id.bytes == 0 || id.bytes >= sizeof parameters->input_file_id ||
@@ -117,7 +117,7 @@ static bool read_input(struct batch_parameters *parameters, const json_t *body,
 
 static bool read_endpoint(struct batch_parameters *parameters, const json_t *body,
                           struct batch_refusal *refusal) {
-    struct str path;
+    struct str path = {0};
     if (!read_required(body, "endpoint", &path, refusal)) return false;
     for (int i = 0; i < BATCH_ENDPOINT_COUNT; i++) {
         if (!str_is(path, endpoint_paths[i])) continue;
@@ -146,7 +146,7 @@ static int64_t window_seconds(struct str text) {
 
 static bool read_window(struct batch_parameters *parameters, const json_t *body,
                         const struct batch_rules *rules, struct batch_refusal *refusal) {
-    struct str window;
+    struct str window = {0};
     if (!read_required(body, "completion_window", &window, refusal)) return false;
     int64_t seconds = window_seconds(window);
     bool good = str_is(window, "24h") ||
@@ -158,7 +158,8 @@ static bool read_window(struct batch_parameters *parameters, const json_t *body,
                       rules->extended_windows ? "'1m' to '30d', in whole minutes (m), hours (h) or "
                                                 "days (d)"
                                               : "'24h'");
-    memcpy(parameters->completion_window, window.at, window.bytes);
+    snprintf(parameters->completion_window, sizeof parameters->completion_window, "%.*s",
+             STR_ARGS(window));
     parameters->window_s = seconds;
     return true;
 }

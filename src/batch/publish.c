@@ -28,6 +28,7 @@ struct work {
     uint64_t failed; /* requests that ran and failed */
     struct store_usage usage;
     uint64_t missing;
+    uint64_t spooled_bytes; /* asked to be written so far */
 };
 
 void batch_result_file_id(const char *batch_id, const char *which, char ret_id[STORE_ID_BYTES]) {
@@ -51,6 +52,7 @@ enum batch_status batch_publish_target(const struct store_batch *batch) {
 static enum err write_pending(struct work *work, struct side *side, struct error *error) {
     if (side->pending.bytes == 0) return OK;
     enum err err = OK;
+    work->spooled_bytes += side->pending.bytes;
     if (!side->spool) err = store_spool_open(&side->spool, work->publish->store, error);
     if (err == OK)
         err = store_spool_write(side->spool, side->pending.at, side->pending.bytes, error);
@@ -189,6 +191,7 @@ enum err batch_publish(const struct batch_publish *publish, struct store_batch *
     buf_init(&work.custom_id, RECORD_BYTES_MAX);
     enum err err = write_lines(&work, target, error);
     if (err == OK) err = finish(&work, batch, target, error);
+    if (err == ERR_UNAVAILABLE) store_wants_room(publish->store, work.spooled_bytes);
     if (err != OK) {
         store_spool_abort(work.output.spool);
         store_spool_abort(work.errors.spool);

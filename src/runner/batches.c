@@ -42,10 +42,12 @@ static void take_up(struct runner *runner, struct live *live) {
         live->phase = PHASE_PUBLISH;
         return;
     }
-    if (live_load(runner, live, &error) == OK) {
+    enum err err = live_load(runner, live, &error);
+    if (err == OK) {
         live_start_lines(runner, live);
         return;
     }
+    if (err == ERR_UNAVAILABLE) store_disk_filled(runner->store);
     log_error("batch=%s event=load_failed error=\"%s\", trying again", live->row.id, error.text);
     live->phase = PHASE_VALIDATE;
     live->due_ns = clock_monotonic_ns() + LOAD_AGAIN_NS;

@@ -17,8 +17,6 @@
 #define ENVIRONMENT_MAX 32
 #define WAIT_STEP_MS 5
 
-extern char **environ;
-
 /* Names a process needs, not names that hold secrets. */
 static bool is_passed(const char *variable) {
     static const char *const names[] = {"PATH=",

@@ -69,6 +69,10 @@ static void finish(struct runner *runner, struct live *live, const struct store_
 static void publish(struct runner *runner, struct live *live) {
     struct batch_published published = {0};
     struct error error = {0};
+    if (!store_has_room(runner->store, 0)) { /* the store has said so */
+        live->due_ns = clock_monotonic_ns() + AGAIN_NS;
+        return;
+    }
     live->phase = PHASE_PUBLISHING;
     live->stop = false;
     /* The texts of the row stay the live one's; cancel changes none of them. */

@@ -23,13 +23,14 @@ static void link_request(struct runner *runner, struct request *request) {
     runner->request_count++;
 }
 
-void request_unlink(struct runner *runner, struct request *request) {
+bool request_unlink(struct runner *runner, struct request *request) {
     struct request **at = &runner->requests;
     while (*at && *at != request) at = &(*at)->next;
-    if (!*at) return;
+    if (!*at) return false;
     *at = request->next;
     runner->request_count--;
     pthread_cond_broadcast(&runner->idle);
+    return true;
 }
 
 void request_drop(struct runner *runner, struct request *request) {
@@ -230,14 +231,16 @@ bool requests_dispatch(struct runner *runner) {
     request->is_placing = false;
     bool cancelled = request->cancel && !placed;
     if (!placed) request->blocked_at = runner->progress;
-    if (gone || cancelled) request_unlink(runner, request);
+    bool ends = (gone || cancelled) && request_unlink(runner, request);
+    if (ends) request->holds--; /* the list's, which goes with the answer, is enough */
     pthread_mutex_unlock(&runner->lock);
-    if (cancelled)
+    if (!ends)
+        request_drop(runner, request);
+    else if (cancelled)
         request_fail(runner, request, 499, NULL, "The request was cancelled.");
-    else if (gone)
+    else
         request_fail(runner, request, 404, "model_not_found",
                      "The model of this request is no longer served.");
-    request_drop(runner, request);
     pthread_mutex_lock(&runner->lock);
     return placed;
 }

@@ -88,7 +88,7 @@ struct runner_request_events {
 /* ERR_NOT_FOUND: no worker serves the model. ERR_LIMIT: too many requests wait (429).
  * ERR_UNAVAILABLE: draining, or the workers are loading (503). When OK, `result` is called once,
  * maybe before this returns. */
-enum err runner_request(struct runner *runner, const struct runner_request *request,
+enum err runner_request(struct runner *runner, const struct runner_request *call,
                         const struct runner_request_events *events, uint64_t *ret_request_id,
                         struct error *error) MUST_CHECK;
 /* Ends the request soon; its result still comes. An id that is done already is ignored. */

@@ -219,7 +219,9 @@ void request_fail(struct runner *runner, struct request *request, int32_t status
                   const char *message);
 void request_finish(struct runner *runner, struct request *request,
                     const struct worker_result *result);
-void request_unlink(struct runner *runner, struct request *request);
+/* Takes it out of the list, the lock held; the hold of the list is then the caller's. False when it
+ * was out already. */
+bool request_unlink(struct runner *runner, struct request *request);
 void request_drop(struct runner *runner, struct request *request);
 void requests_fail_all(struct runner *runner);
 

@@ -15,6 +15,7 @@
 
 #define WAIT_NS 200000000
 #define AGAIN_NS 1000000000
+#define FULL_AGAIN_NS 100000000
 
 struct asker {
     struct runner *runner;
@@ -149,6 +150,10 @@ static enum err begin(struct runner *runner, struct live *live,
 static void validate(struct runner *runner, struct live *live) {
     struct batch_validation result;
     struct error error = {0};
+    if (!store_has_room(runner->store, 0)) { /* the store has said so */
+        live->due_ns = clock_monotonic_ns() + FULL_AGAIN_NS;
+        return;
+    }
     live->phase = PHASE_VALIDATING;
     pthread_mutex_unlock(&runner->lock);
     enum err err = check_file(runner, live, &result, &error);
@@ -164,6 +169,7 @@ static void validate(struct runner *runner, struct live *live) {
     } else if (err == OK) {
         err = begin(runner, live, &result, &error);
     }
+    if (err == ERR_UNAVAILABLE) store_disk_filled(runner->store);
     if (err != OK && err != ERR_CANCELLED)
         log_warn("batch=%s error=\"%s\", retrying", live->row.id, error.text);
     if (err != OK && live->row.status != BATCH_CANCELLING) {
@@ -184,6 +190,7 @@ static void load_again(struct runner *runner, struct live *live) {
         pthread_cond_signal(&runner->work);
         return;
     }
+    if (err == ERR_UNAVAILABLE) store_disk_filled(runner->store);
     log_warn("batch=%s error=\"%s\", retrying", live->row.id, error.text);
     live->due_ns = clock_monotonic_ns() + AGAIN_NS;
     if (err != ERR_CORRUPT && err != ERR_NOT_FOUND) return;

@@ -64,4 +64,4 @@ struct worker_engine {
 bool worker_engine_has_room(const struct worker_engine *engine);
 /* The main of the thread; the argument is the worker_engine. Ends when the worker closes or has
  * failed. */
-void *worker_engine_supervise(void *engine);
+void *worker_engine_supervise(void *user);

@@ -2,6 +2,7 @@
 #include "store/store_internal.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -53,6 +54,11 @@ static const char *const migrations[] = {
 enum err database_error(struct store *store, struct error *error, const char *what) {
     int code = sqlite3_errcode(store->db), extended = sqlite3_extended_errcode(store->db);
     const char *text = sqlite3_errmsg(store->db);
+    /* A full disk is SQLITE_FULL only where SQLite writes pages, not where it makes files. */
+    int reason = sqlite3_system_errno(store->db);
+    if ((code == SQLITE_IOERR || code == SQLITE_CANTOPEN) &&
+        (reason == ENOSPC || reason == EDQUOT || reason == EMFILE || reason == ENFILE))
+        code = SQLITE_FULL;
     switch (code) {
     case SQLITE_FULL:
         store_disk_filled(store);
@@ -161,15 +167,17 @@ static enum err read_number(struct store *store, const char *sql, int64_t *ret_v
 
 static enum err check_whole(struct store *store, struct error *error) {
     sqlite3_stmt *statement;
-    bool row;
+    bool row = false;
     enum err err = database_prepare(store, &statement, "PRAGMA quick_check(1)", error);
     if (err != OK) return err;
     err = database_step(store, statement, &row, error);
     if (err == OK) {
-        const char *said = row ? (const char *)sqlite3_column_text(statement, 0) : NULL;
-        if (!said || strcmp(said, "ok") != 0)
-            err = err_set(error, ERR_CORRUPT, "%s/meta.db is damaged: %s", store->dir,
-                          said ? said : "the check gave no answer");
+        char said[256] = "the check gave no answer";
+        if (row) database_column(statement, 0, said, sizeof said);
+        for (char *at = said; *at; at++) /* one sentence, one line */
+            if (*at == '\n') *at = ' ';
+        if (strcmp(said, "ok") != 0)
+            err = err_set(error, ERR_CORRUPT, "%s/meta.db is damaged: %s", store->dir, said);
     }
     sqlite3_finalize(statement);
     return err;
@@ -183,7 +191,8 @@ static enum err migrate_one(struct store *store, void *context, struct error *er
     return err == OK ? database_exec(store, sql, error) : err;
 }
 
-static enum err migrate(struct store *store, struct error *error) {
+/* A database of something else, or of a newer quern, is refused before anything is written. */
+static enum err check_version(struct store *store, int64_t *ret_version, struct error *error) {
     int64_t version;
     enum err err = read_number(store, "PRAGMA user_version", &version, error);
     if (err != OK) return err;
@@ -203,8 +212,13 @@ static enum err migrate(struct store *store, struct error *error) {
         return err_set(error, ERR_CONFLICT,
                        "%s/meta.db has version %lld and must be opened by the server first",
                        store->dir, (long long)version);
+    *ret_version = version;
+    return OK;
+}
+
+static enum err migrate(struct store *store, int64_t version, struct error *error) {
     for (int at = (int)version; at < MIGRATION_COUNT; at++) {
-        err = database_transact(store, migrate_one, &at, error);
+        enum err err = database_transact(store, migrate_one, &at, error);
         if (err != OK) return err_prefix(error, "migrating %s/meta.db", store->dir);
     }
     return OK;
@@ -221,16 +235,17 @@ enum err database_open(struct store *store, struct error *error) {
     sqlite3_busy_timeout(store->db, 5000);
     sqlite3_db_config(store->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
     sqlite3_db_config(store->db, SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 0, NULL);
-    enum err err = OK;
-    if (!store->read_only) err = database_exec(store, "PRAGMA journal_mode=WAL", error);
-    if (err == OK)
-        err = database_exec(store,
-                            "PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON;"
-                            "PRAGMA trusted_schema=OFF; PRAGMA cell_size_check=ON;"
-                            "PRAGMA mmap_size=0;",
-                            error);
+    int64_t version = 0;
+    enum err err = database_exec(store,
+                                 "PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON;"
+                                 "PRAGMA trusted_schema=OFF; PRAGMA cell_size_check=ON;"
+                                 "PRAGMA mmap_size=0;",
+                                 error);
     if (err == OK) err = check_whole(store, error);
-    return err == OK ? migrate(store, error) : err;
+    if (err == OK) err = check_version(store, &version, error);
+    if (err == OK && !store->read_only)
+        err = database_exec(store, "PRAGMA journal_mode=WAL", error);
+    return err == OK ? migrate(store, version, error) : err;
 }
 
 void database_close(struct store *store) {

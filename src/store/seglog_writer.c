@@ -18,7 +18,6 @@
 #define GROUP_WAIT_NS 10000000
 #define BACKLOG_BYTES_MAX ((uint64_t)64 << 20)
 #define KEPT_BYTES ((size_t)2 << 20) /* of a group's memory after a long record */
-#define ALLOCATE_BYTES ((uint64_t)8 << 20)
 #define FULL_WAIT_NS 100000000
 
 struct pending {
@@ -103,8 +102,8 @@ static enum err fill_new_segment(struct seglog *log, int fd, uint64_t allocate,
 static enum err open_segment(struct seglog *log, struct error *error) {
     char path[STORE_PATH_BYTES];
     seglog_segment_path(log, log->segment_index + 1, path);
-    uint64_t allocate =
-        log->store->segment_bytes < ALLOCATE_BYTES ? log->store->segment_bytes : ALLOCATE_BYTES;
+    uint64_t step = log->store->step_bytes;
+    uint64_t allocate = log->store->segment_bytes < step ? log->store->segment_bytes : step;
     int fd;
     enum err err = os_open(&fd, path, O_RDWR | O_CREAT | O_EXCL, 0600, error);
     if (err != OK) return err;
@@ -125,7 +124,7 @@ static enum err open_segment(struct seglog *log, struct error *error) {
 /* Room for `bytes` at log->end. Space is taken in steps, so that a full disk shows here. */
 static enum err allocate(struct seglog *log, uint64_t bytes, struct error *error) {
     if (log->end + bytes <= log->allocated) return OK;
-    uint64_t step = bytes > ALLOCATE_BYTES ? bytes : ALLOCATE_BYTES;
+    uint64_t step = bytes > log->store->step_bytes ? bytes : log->store->step_bytes;
     uint64_t until = log->end + step;
     if (until > log->store->segment_bytes && log->end + bytes <= log->store->segment_bytes)
         until = log->store->segment_bytes;
@@ -185,7 +184,7 @@ static bool wait_for_room(struct seglog_writer *writer, uint64_t bytes) {
             continue;
         stopping = writer->stopping;
         pthread_mutex_unlock(&writer->lock);
-    } while (!stopping && !store_has_room(writer->store, bytes + 2 * ALLOCATE_BYTES));
+    } while (!stopping && !store_has_room(writer->store, bytes));
     return !stopping;
 }
 

@@ -12,8 +12,12 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 
 #define SEGMENT_BYTES_MIN ((uint64_t)64 << 10)
+#define BALLAST_SHARE 8 /* of the disk, at most one part in so many */
+#define BALLAST_STEPS 8 /* of a log, in the ballast */
+#define STEP_BYTES_MIN ((uint64_t)4 << 10)
 
 void store_path(const struct store *store, char ret_path[STORE_PATH_BYTES], const char *format,
                 ...) {
@@ -70,6 +74,20 @@ static enum err take_lock(struct store *store, struct error *error) {
 
 /* --- the ballast --- */
 
+/* A share of the whole disk, not of what is free now: every start finds the same. */
+static void size_ballast(struct store *store) {
+    struct statvfs disk;
+    if (store->ballast_bytes == 0) {
+        store->ballast_bytes = STORE_BALLAST_BYTES;
+        if (statvfs(store->dir, &disk) == 0 && disk.f_blocks > 0) {
+            uint64_t share = (uint64_t)disk.f_blocks * disk.f_frsize / BALLAST_SHARE;
+            if (share < store->ballast_bytes) store->ballast_bytes = share;
+        }
+    }
+    store->step_bytes = store->ballast_bytes / BALLAST_STEPS;
+    if (store->step_bytes < STEP_BYTES_MIN) store->step_bytes = STEP_BYTES_MIN;
+}
+
 static bool ballast_is_there(struct store *store) {
     char path[STORE_PATH_BYTES];
     store_path(store, path, "ballast");
@@ -83,7 +101,7 @@ static enum err make_ballast(struct store *store, struct error *error) {
     char path[STORE_PATH_BYTES];
     store_path(store, path, "ballast");
     int fd;
-    enum err err = os_open(&fd, path, O_RDWR | O_CREAT, 0600, error);
+    enum err err = os_open(&fd, path, O_RDWR | O_CREAT | O_TRUNC, 0600, error);
     if (err != OK) return err;
     err = os_fallocate(fd, 0, store->ballast_bytes, error);
     os_close(fd);
@@ -104,13 +122,21 @@ void store_disk_filled(struct store *store) {
     if (os_unlink(path, &error) != OK) log_warn("store=%s error=\"%s\"", store->dir, error.text);
 }
 
+void store_wants_room(struct store *store, uint64_t bytes) {
+    if (!atomic_load(&store->disk_full)) return;
+    if (bytes > atomic_load(&store->wanted_bytes)) atomic_store(&store->wanted_bytes, bytes);
+}
+
 bool store_has_room(struct store *store, uint64_t bytes) {
     if (!atomic_load(&store->disk_full)) return true;
     uint64_t free_bytes;
     struct error error;
     if (os_free_bytes(store->dir, &free_bytes, &error) != OK) return false;
-    if (free_bytes < store->ballast_bytes + bytes) return false;
+    /* Two steps more: without them the next step would fill the disk at once. */
+    bytes += store->ballast_bytes + 2 * store->step_bytes + atomic_load(&store->wanted_bytes);
+    if (free_bytes < bytes) return false;
     if (make_ballast(store, &error) != OK) return false;
+    atomic_store(&store->wanted_bytes, 0);
     if (atomic_exchange(&store->disk_full, false))
         log_info("store=%s event=disk_has_room free_bytes=%llu", store->dir,
                  (unsigned long long)free_bytes);
@@ -151,8 +177,14 @@ static enum err make_layout(struct store *store, struct error *error) {
 static enum err open_parts(struct store *store, struct error *error) {
     enum err err = store->read_only ? OK : os_mkdirs(store->dir, error);
     if (err == OK) err = take_lock(store, error);
+    size_ballast(store);
     if (err == OK && !store->read_only) err = make_layout(store, error);
-    if (err == OK) err = database_open(store, error);
+    if (err != OK) return err;
+    err = database_open(store, error);
+    if (err == ERR_UNAVAILABLE && !store->read_only) { /* the ballast has been given back */
+        database_close(store);
+        err = database_open(store, error);
+    }
     if (err != OK || store->read_only) return err;
     /* A full disk is no reason not to start: what is finished can still be fetched. */
     err = make_ballast(store, error);
@@ -173,7 +205,7 @@ enum err store_open(struct store **ret_store, const struct store_options *option
     struct store *store = calloc(1, sizeof *store);
     if (!store) abort();
     memcpy(store->dir, options->dir, strlen(options->dir) + 1);
-    store->ballast_bytes = options->ballast_bytes ? options->ballast_bytes : STORE_BALLAST_BYTES;
+    store->ballast_bytes = options->ballast_bytes;
     store->segment_bytes = segment_bytes;
     store->read_only = options->read_only;
     store->lock_fd = -1;

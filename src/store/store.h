@@ -32,7 +32,7 @@ struct store;
 /* Zero is a valid start but for `dir`. */
 struct store_options {
     const char *dir;        /* made when it is not there */
-    uint64_t ballast_bytes; /* 0: STORE_BALLAST_BYTES */
+    uint64_t ballast_bytes; /* 0: STORE_BALLAST_BYTES, or an eighth of a smaller disk */
     uint64_t segment_bytes; /* 0: STORE_SEGMENT_BYTES; at least 64 KiB */
     bool read_only;         /* for fsck: nothing is made, emptied, repaired or written */
 };
@@ -64,6 +64,10 @@ enum err store_batch_dir(struct store *store, const char *batch_id, char *ret_pa
 
 /* A write met a full disk: gives the ballast back and remembers. */
 void store_disk_filled(struct store *store);
+/* What gave up for the lack of space will write `bytes` when it is done again: there is room only
+ * when that fits too. For quern's own work; a client's big upload must not stop others. */
+void store_wants_room(struct store *store, uint64_t bytes);
 /* True when writing results is possible (again): while the disk was full this asks for room for
- * `bytes` beside the ballast, and makes the ballast anew. */
+ * `bytes` beside the ballast and a quarter of it more, so that the next write does not fill the
+ * disk again, and makes the ballast anew. */
 bool store_has_room(struct store *store, uint64_t bytes);

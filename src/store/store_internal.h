@@ -17,12 +17,14 @@
 struct store {
     char dir[STORE_DIR_BYTES_MAX];
     uint64_t ballast_bytes;
+    uint64_t step_bytes; /* a log takes space from the disk in such steps */
     uint64_t segment_bytes;
     bool read_only;
     int lock_fd;
     sqlite3 *db;
     pthread_mutex_t lock;
     atomic_bool disk_full;
+    atomic_ullong wanted_bytes; /* store_wants_room; 0 when the disk is not full */
     atomic_ullong spool_count;
     atomic_ullong log_append_bytes;
     atomic_ullong log_groups;

@@ -143,8 +143,9 @@ static enum err clean_batch(struct store *store, const char *path, const char *n
     (void)path;
     int64_t status;
     enum err err = look_up(store, "SELECT status FROM batches WHERE id = ?", name, &status, error);
+    if (err != OK) return err;
     bool needed = status >= 0 && status < BATCH_COMPLETED;
-    return err == OK && !needed ? remove_batch_dir(store, name, error) : err;
+    return needed ? OK : remove_batch_dir(store, name, error);
 }
 
 enum err store_clean(struct store *store, struct error *error) {

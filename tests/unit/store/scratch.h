@@ -3,6 +3,7 @@
 
 /* scratch: a state directory of its own for one test. */
 
+#include "../tree.h"
 #include "base/os.h"
 #include "store/batches.h"
 
@@ -37,10 +38,8 @@ static inline void scratch_open(struct scratch *scratch) {
 }
 
 static inline void scratch_remove(struct scratch *scratch) {
-    char command[128];
     store_close(scratch->store);
-    snprintf(command, sizeof command, "rm -rf '%s'", scratch->dir);
-    assert_int_equal(system(command), 0);
+    tree_remove(scratch->dir);
 }
 
 /* A file with these bytes, created at `created`. */

@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A full disk, for real: the state directory on a small tmpfs that a filler fills up to a chosen byte. quern pauses and
+says so, refuses uploads in one clear sentence, loses nothing, and goes on when there is room."""
+import contextlib, json, os, signal, subprocess, time
+
+import pytest
+
+import life, support
+from life import Client, Died, ECHO, Victim, metric, poll, scaled, spread
+
+DISK_BYTES = 40 << 20
+LINES = 3000
+
+
+@pytest.fixture
+def disk(tmp_path):
+    """An empty tmpfs of DISK_BYTES."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(folder)], capture_output=True, text=True)
+    if done.returncode != 0:
+        pytest.skip(f"a tmpfs cannot be mounted here: {done.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def free_bytes(folder):
+    disk = os.statvfs(folder)
+    return disk.f_bavail * disk.f_frsize
+
+
+def fill(folder, leave_bytes):
+    """All of the disk but `leave_bytes`, at this moment."""
+    with open(folder / "filler", "wb") as file:
+        for _ in range(100):  # the server may be quicker
+            wanted = free_bytes(folder) - leave_bytes
+            if wanted <= 0:
+                return
+            with contextlib.suppress(OSError):
+                os.posix_fallocate(file.fileno(), os.fstat(file.fileno()).st_size, wanted)
+
+
+def empty(folder):
+    """Takes everything from the disk, for the next round."""
+    subprocess.run(["find", str(folder), "-mindepth", "1", "-delete"], check=True)
+
+
+def state_on(disk):
+    """A state directory on the disk, by a name beside it: the server's log stands next to the name, not on the disk."""
+    (disk / "state").mkdir()
+    name = disk.parent / "state"
+    if not name.is_symlink():
+        name.symlink_to(disk / "state")
+    return name
+
+
+def upload(server, content):
+    """The id of the file, or None when it was refused for want of space, with the envelope the contract wants."""
+    boundary = "b0undary"
+    body = (f'--{boundary}\r\nContent-Disposition: form-data; name="purpose"\r\n\r\nbatch\r\n--{boundary}\r\nContent-Disposition: '
+            f'form-data; name="file"; filename="a.jsonl"\r\n\r\n').encode() + content + f"\r\n--{boundary}--\r\n".encode()
+    status, data = server.call("POST", "/v1/files", body, f"multipart/form-data; boundary={boundary}")
+    if status == 200:
+        return json.loads(data)["id"]
+    error = json.loads(data)["error"]
+    assert status in (503, 507), data
+    assert error["type"] == "server_error" and len(error["message"]) > 10 and "/" not in error["message"], error
+    return None
+
+
+def says_full(server):
+    """The server tells everybody that it waits for space, and does not change its mind while nothing changes."""
+    for _ in range(12):
+        status, data = server.call("GET", "/ready")
+        ready = json.loads(data)
+        assert status == 503 and ready["checks"]["space"] is False and "disk is full" in ready["text"], data
+        assert metric(server, "quern_store_full") == 1
+        time.sleep(0.02)
+    assert server.log_text().count("event=disk_full") == 1, "it went back and forth"
+
+
+def one_round(disk, requests, leave_bytes):
+    """A batch on a disk that has only so much left. Returns what the disk was full for."""
+    state, client = state_on(disk), Client(requests)
+    server = support.Server(state, *ECHO)
+    place = None
+    server.start()
+    try:
+        fill(disk, leave_bytes)
+        client.file = upload(server, client.content)
+        if client.file is None:
+            place = "upload"
+            says_full(server)
+            assert upload(server, b"{}") is None, "a refusal is for all who come"
+        else:
+            client.go(server, "created")
+            poll(lambda: client.look(server)["status"] in support.TERMINAL or metric(server, "quern_store_full") == 1)
+            batch = client.look(server)
+            if batch["status"] not in support.TERMINAL:
+                place = batch["status"]
+                says_full(server)
+                assert upload(server, b"{}") is None
+                assert server.call("GET", f"/v1/files/{client.file}/content") == (200, client.content)
+        (disk / "filler").unlink()
+        poll(lambda: server.call("GET", "/ready")[0] == 200, what="being ready again")
+        client.go(server)
+        assert metric(server, "quern_store_full") == 0
+        assert (state / "ballast").exists(), "the reserve was not made anew"
+        assert metric(server, "quern_log_corrupt_records_total") == metric(server, "quern_duplicate_results_total") == 0
+        assert server.stop() == 0
+    finally:
+        if server.process.poll() is None:
+            server.kill()
+    support.fsck(state)
+    server.log.close()
+    os.unlink(server.log.name)
+    empty(disk)
+    return place
+
+
+def test_a_server_waits_for_space_wherever_the_disk_fills_and_then_ends_its_batch(disk):
+    requests = life.echo_lines(LINES)
+    # From nothing left to enough for all: input, index, log and output one after another.
+    places = [one_round(disk, requests, leave) for leave in [*spread(0, 5 << 20, scaled(23)), 9 << 20]]
+    print(places)
+    assert {"upload", "in_progress", "finalizing", None} <= set(places), places
+    assert sum(place is not None for place in places) >= 20 * min(1, life.SCALE)
+
+
+def test_the_disk_fills_while_lines_are_running(disk):
+    """Many rounds of full and empty under one running batch."""
+    state, client = state_on(disk), Client(life.echo_lines(12000))
+    with support.serving(state, *ECHO) as server:
+        client.go(server, "created")
+        rounds = 0
+        while client.look(server)["status"] not in support.TERMINAL:
+            fill(disk, 0)
+            poll(lambda: client.look(server)["status"] in support.TERMINAL or metric(server, "quern_store_full") == 1)
+            rounds += 1
+            (disk / "filler").unlink()
+            poll(lambda: metric(server, "quern_store_full") == 0)
+            before = client.seen
+            poll(lambda: client.look(server)["status"] in support.TERMINAL or client.seen > before + LINES // 3)
+        assert rounds >= 2
+        client.go(server)
+        assert server.stop() == 0
+    support.fsck(state)
+
+
+def test_a_server_starts_on_a_full_disk_and_gives_out_what_is_finished(disk):
+    client = Client(life.echo_lines(200))
+    state = state_on(disk)
+    with support.serving(state, *ECHO) as server:
+        client.go(server)
+        server.kill()
+    for _ in range(2):  # with the ballast in place, and without it
+        fill(disk, 0)
+        with support.serving(state, *ECHO) as server:
+            client.go(server)
+            poll(lambda: metric(server, "quern_store_full") == 1 or upload(server, b"{}") is None)
+            server.kill()
+    with support.serving(state, *ECHO) as server:
+        assert upload(server, client.content) is None
+        (disk / "filler").unlink()
+        poll(lambda: server.call("GET", "/ready")[0] == 200)
+        Client(life.echo_lines(20)).go(server)
+        assert server.stop() == 0
+    support.fsck(state)
+
+
+def test_the_reserve_fits_the_disk(disk):
+    with support.serving(state_on(disk), *ECHO) as server:
+        assert metric(server, "quern_store_reserve_bytes") == DISK_BYTES // 8 == (disk / "state/ballast").stat().st_size
+        assert server.call("GET", "/ready")[0] == 200
+
+
+def one_run(disk, requests, leave_bytes):
+    """`quern run` on a disk with so much left. Returns how it met the full disk."""
+    (disk / "in.jsonl").write_bytes(support.jsonl(requests))
+    fill(disk, leave_bytes)
+    command = life.run_command(disk)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    how, said = "enough", ""
+    while process.poll() is None:
+        line = process.stderr.readline()
+        said += line
+        if "event=disk_full" in line:
+            how = "waited"
+            if process.poll() is None:
+                (disk / "filler").unlink(missing_ok=True)
+    said += process.stderr.read()
+    assert process.returncode in (0, 3), said
+    if process.returncode == 3:
+        how = "ended"
+        last = said.strip().splitlines()[-1]
+        assert last.startswith("quern run: ") and ("full" in last or "No space left" in last), said
+        assert not (disk / "out.jsonl").exists()
+        (disk / "filler").unlink(missing_ok=True)
+        again = subprocess.run(command, capture_output=True, text=True)
+        assert again.returncode == 0, again.stderr
+    life.judge_file(disk / "out.jsonl", requests)
+    assert not (disk / "out.jsonl.quern").exists()
+    empty(disk)
+    return how
+
+
+def test_run_waits_for_space_or_ends_in_one_sentence_and_goes_on(disk):
+    requests = life.echo_lines(LINES)
+    ways = [one_run(disk, requests, leave) for leave in spread(0, 12 << 20, scaled(14))]
+    print(ways)
+    assert {"ended", "waited", "enough"} <= set(ways) or life.SCALE < 1, ways
+
+
+def test_run_interrupted_while_it_waits_for_space_keeps_everything(disk):
+    requests = life.echo_lines(LINES)
+    (disk / "in.jsonl").write_bytes(support.jsonl(requests))
+    process = subprocess.Popen(life.run_command(disk), stderr=subprocess.PIPE, text=True)
+    poll(lambda: (disk / "out.jsonl.quern/ballast").exists())
+    fill(disk, 1 << 20)
+    poll(lambda: process.poll() is not None or "event=disk_full" in process.stderr.readline())
+    if process.poll() is None:
+        process.send_signal(signal.SIGINT)
+    assert process.wait(30) in (130, 3)
+    (disk / "filler").unlink()
+    again = subprocess.run(life.run_command(disk), capture_output=True, text=True)
+    assert again.returncode == 0, again.stderr
+    life.judge_file(disk / "out.jsonl", requests)
+
+
+@pytest.mark.parametrize("call", ["write", "pwrite", "fallocate", "rename"])
+def test_any_one_call_that_finds_no_space_costs_time_only(tmp_path, call):
+    """The same by plan instead of by filler, so that no call is left out."""
+    requests = life.echo_lines(60)
+    met = 0
+    for at in range(1, scaled(10) + 1):
+        state, client = tmp_path / f"{at}", Client(requests)
+        server = Victim(state, *ECHO, plan=f"{call}:{at}:ENOSPC", ends=(3,))
+        try:
+            server.start()
+            refused = 0
+            while (file := upload(server, client.content)) is None:
+                refused += 1
+                assert refused < 100
+            client.file = file
+            poll(lambda: create_when_there_is_room(server, client))
+            client.go(server)
+            met += refused > 0 or "event=disk_full" in server.log_text() or "retrying" in server.log_text()
+            assert server.stop() == 0
+        except Died:  # a start that finds no space says so and ends
+            assert server.log_text().strip().splitlines()[-1].startswith("quern serve: "), server.log_text()
+            met += 1
+            life.finish(client, state)
+        finally:
+            if server.process.poll() is None:
+                server.kill()
+        support.fsck(state)
+    assert met > 0
+
+
+def create_when_there_is_room(server, client):
+    try:
+        client.go(server, "created")
+        return True
+    except AssertionError as refusal:
+        assert "cannot take this now" in str(refusal), refusal
+        return False

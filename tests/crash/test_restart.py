@@ -1,0 +1,274 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a start finds: how much runs again (I6), an orderly end and an impatient one, a directory that is in use, and
+bytes that have changed on the disk."""
+import json, os, random, signal, sqlite3, struct, subprocess, time
+
+import pytest
+
+import life, support
+from life import Client, ECHO, metric, poll, scaled
+
+SEED = int(os.environ.get("QUERN_SEED", random.randrange(1 << 30)))
+
+
+def stop_while_it_runs(server, client, at_least):
+    """kill -9 once so many lines are counted; returns what was counted then."""
+    poll(lambda: client.look(server)["status"] in support.TERMINAL or client.seen >= at_least)
+    server.kill()
+    return client.seen
+
+
+def test_after_a_kill_only_lines_without_a_counted_result_run_again(tmp_path):
+    print(f"seed {SEED}")
+    rng, total, measured = random.Random(SEED), 12000, 0
+    requests = life.echo_lines(total, words=1)
+    for round_number in range(scaled(5)):
+        state, client = tmp_path / f"{round_number}", Client(requests)
+        with support.serving(state, *ECHO) as server:
+            client.go(server, "created")
+            counted = stop_while_it_runs(server, client, rng.randrange(1, total * 3 // 4))
+        with support.serving(state, *ECHO) as server:
+            client.wait(server)
+            ran, recovered = metric(server, "quern_lines_total"), metric(server, "quern_recovered_requests_total")
+            print(f"{counted} counted, {recovered:.0f} recovered, {ran:.0f} ran again")
+            if ran + recovered == 0:
+                continue  # it had ended before the kill: a batch that has not ended has its lines in one or the other
+            assert ran <= total - counted, "a counted line ran again (I6)"
+            assert recovered >= counted, "a counted line was not found again (I5)"
+            assert ran + recovered == total
+            assert metric(server, "quern_lines_lost_total") == metric(server, "quern_lines_retried_total") == 0
+            assert metric(server, "quern_duplicate_results_total") == 0
+            measured += 0 < counted < total
+            client.download(server)
+            assert server.stop() == 0
+        support.fsck(state)
+    assert measured > 0
+
+
+# --- SIGTERM and SIGINT ---
+
+def slow_requests(count, tokens=24):
+    return [support.request(f"slow-{i:02d}", f"Tell a story about number {i}.", temperature=0, max_tokens=tokens) for i in range(count)]
+
+
+def ids_of(server, batch):
+    output, errors = server.results(batch)
+    assert errors == []
+    return [line["custom_id"] for line in output]
+
+
+def test_sigterm_lets_lines_in_flight_finish_and_a_restart_goes_on(tmp_path):
+    requests, state = slow_requests(24), tmp_path / "state"
+    arguments = ("--model", "smollm2", "--lookahead-lines", "4", "--drain-seconds", "60")
+    with support.serving(state, *arguments) as server:
+        batch = server.create(support.jsonl(requests))["id"]
+        poll(lambda: server.batch(batch)["request_counts"]["completed"] >= 2, 60)
+        counted = server.batch(batch)["request_counts"]["completed"]
+        assert server.stop() == 0
+        assert "drained left=nothing" in server.log_text()
+    support.fsck(state)
+    with support.serving(state, *arguments) as server:
+        ended = server.wait(batch)
+        ran, recovered = metric(server, "quern_lines_total"), metric(server, "quern_recovered_requests_total")
+        print(f"{counted} counted before, {recovered:.0f} recovered, {ran:.0f} ran")
+        assert counted <= recovered < 24 and ran == 24 - recovered, "nothing in flight was thrown away, and nothing ran twice"
+        assert ids_of(server, ended) == [r["custom_id"] for r in requests]
+        assert server.stop() == 0
+    support.fsck(state)
+
+
+def test_a_second_sigterm_ends_at_once_and_loses_nothing(tmp_path):
+    requests, state = slow_requests(8, tokens=60), tmp_path / "state"
+    with support.serving(state, "--model", "smollm2", "--drain-seconds", "600") as server:
+        batch = server.create(support.jsonl(requests))["id"]
+        poll(lambda: metric(server, "quern_engine_running{engine=\"0\"}") > 0, 60)
+        engine = server.engine_pid()
+        server.process.send_signal(signal.SIGTERM)
+        poll(lambda: "draining" in server.log_text())
+        assert server.process.poll() is None, "the first one drains"
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(5) == 130
+        poll(lambda: not os.path.exists(f"/proc/{engine}"), what="the end of the engine")
+    support.fsck(state)
+    with support.serving(state, "--model", "smollm2") as server:
+        ended = server.wait(batch)
+        assert ids_of(server, ended) == [r["custom_id"] for r in requests]
+    support.fsck(state)
+
+
+def test_ctrl_c_of_run_keeps_what_is_done_and_exits_130(tmp_path):
+    requests = slow_requests(30, tokens=60)
+    (tmp_path / "in.jsonl").write_bytes(support.jsonl(requests))
+    command = life.run_command(tmp_path, "--model", "smollm2", "--max-num-seqs", "2")
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    segment = poll(lambda: next((tmp_path / "out.jsonl.quern").glob("batches/*/seg-000001.log"), None), 60)
+    poll(lambda: segment.read_bytes().count(b"QREC") >= 3, 60)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: the engine gets it too
+    assert process.wait(30) == 130
+    assert "the same command goes on from here" in process.stderr.read()
+    assert not (tmp_path / "out.jsonl").exists()
+    kept = segment.read_bytes().count(b"QREC")
+    again = subprocess.run([*command, "--json"], capture_output=True, text=True)
+    assert again.returncode == 0, again.stderr
+    assert kept >= 3 and json.loads(again.stdout)["completed"] == 30
+    lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert [line["custom_id"] for line in lines] == [r["custom_id"] for r in requests]
+
+
+# --- a directory in use, or damaged ---
+
+def refused(state, *words):
+    """`quern serve` ends with 3 and one sentence that has these words."""
+    done = support.quern("serve", "--port", "0", "--state-dir", state, *ECHO, timeout=30)
+    assert done.returncode == 3 and done.stdout == "", done
+    sentence = done.stderr.strip().splitlines()[-1]
+    assert sentence.startswith("quern serve: ") and all(word in sentence for word in words), done.stderr
+    return done.stderr
+
+
+def test_a_second_server_on_the_directory_ends_with_one_sentence(tmp_path):
+    state = tmp_path / "state"
+    with support.serving(state, *ECHO) as server:
+        assert refused(state, "in use by another quern process").count("\n") == 1
+        Client(life.echo_lines(5)).go(server)  # the first one was not disturbed
+        done = support.quern("fsck", "--state-dir", state)
+        assert done.returncode == 3 and "in use" in done.stderr, done
+
+
+@pytest.mark.parametrize("damage", ["header", "page", "truncated", "foreign", "newer"])
+def test_a_damaged_database_is_named_and_not_touched(tmp_path, damage):
+    state = tmp_path / "state"
+    with support.serving(state, *ECHO) as server:
+        Client(life.echo_lines(5)).go(server)
+        assert server.stop() == 0
+    database = state / "meta.db"
+    data = bytearray(database.read_bytes())
+    if damage == "header":
+        data[:16] = b"not a database.."
+    elif damage == "page":
+        data[4096:8192] = random.Random(3).randbytes(4096)
+    elif damage == "truncated":
+        del data[4096 + 100:]
+    if damage in ("foreign", "newer"):
+        if damage == "foreign":
+            database.unlink()
+        connection = sqlite3.connect(database)
+        connection.execute("CREATE TABLE other (x)" if damage == "foreign" else "PRAGMA user_version = 99")
+        connection.commit()
+        connection.close()
+        data = database.read_bytes()
+    else:
+        database.write_bytes(data)
+    files = sorted(str(path) for path in (state / "files").rglob("*"))
+    refused(state, "meta.db", {"foreign": "something else", "newer": "version 99"}.get(damage, "damaged"))
+    assert bytes(data) == database.read_bytes(), "the evidence stays as it is"
+    assert files == sorted(str(path) for path in (state / "files").rglob("*"))
+    done = support.quern("fsck", "--state-dir", state)
+    assert done.returncode in (1, 3) and "meta.db" in done.stderr, done
+
+
+def half_done(tmp_path, lines=12000):
+    """A killed server's directory with a batch in the middle, and its client."""
+    for attempt in range(10):
+        state, client = tmp_path / f"state-{attempt}", Client(life.echo_lines(lines, words=1))
+        with support.serving(state, *ECHO) as server:
+            client.go(server, "created")
+            counted = stop_while_it_runs(server, client, lines // 4)
+        batch = state / "batches" / client.batch
+        if 0 < counted < lines and (batch / "seg-000001.log").exists():
+            return state, client, batch
+    raise AssertionError("it was always done before it could be killed")
+
+
+def records(data):
+    """Offset, length and line of each record of a segment (store/seglog_format.h), read as the format says."""
+    at = 128  # behind the segment's header
+    while data[at:at + 4] == b"QREC":
+        length, = struct.unpack_from("<I", data, at + 8)
+        line, = struct.unpack_from("<Q", data, at + 16)
+        yield at, 48 + length, line
+        at += 48 + length
+
+
+def test_a_flipped_bit_in_a_segment_is_named_and_only_its_line_runs_again(tmp_path):
+    state, client, batch = half_done(tmp_path)
+    segment = batch / "seg-000001.log"
+    data = bytearray(segment.read_bytes())
+    found = list(records(data))
+    at, length, line = found[len(found) // 2]
+    data[at + 60] ^= 0x10
+    segment.write_bytes(data)
+    done = support.quern("fsck", "--state-dir", state)
+    assert done.returncode == 1 and client.batch in done.stdout and f"{length} bytes at {at} are damaged" in done.stdout, done
+    with support.serving(state, *ECHO) as server:
+        assert metric(server, "quern_log_corrupt_records_total") == 1
+        assert "event=log_corrupt" in server.log_text() and client.batch in server.log_text()
+        client.seen -= 1  # the damaged one is not counted until it has run again
+        client.go(server)
+        ran, recovered = metric(server, "quern_lines_total"), metric(server, "quern_recovered_requests_total")
+        assert recovered == len(found) - 1 and ran == len(client.requests) - recovered
+        assert server.stop() == 0
+    support.fsck(state)
+
+
+def test_a_torn_tail_is_cut_without_a_word_about_damage(tmp_path):
+    state, client, batch = half_done(tmp_path)
+    segment = batch / "seg-000001.log"
+    data = segment.read_bytes()
+    at, length, line = list(records(data))[-1]
+    segment.write_bytes(data[:at + length // 2])
+    support.fsck(state)
+    with support.serving(state, *ECHO) as server:
+        client.seen = 0  # what was counted has been taken from the disk by hand
+        client.go(server)
+        assert metric(server, "quern_log_corrupt_records_total") == 0
+        assert server.stop() == 0
+    support.fsck(state)
+
+
+@pytest.mark.parametrize("damage", ["truncated", "gone", "flipped"])
+def test_a_damaged_index_is_made_again_from_the_input(tmp_path, damage):
+    state, client, batch = half_done(tmp_path)
+    index = batch / "lines.idx"
+    data = bytearray(index.read_bytes())
+    if damage == "truncated":
+        index.write_bytes(data[:len(data) // 2])
+    elif damage == "gone":
+        index.unlink()
+    else:
+        data[len(data) // 3] ^= 4
+        index.write_bytes(data)
+    with support.serving(state, *ECHO) as server:
+        assert "event=index_rebuilt" in server.log_text()
+        client.go(server)
+        assert server.stop() == 0
+    support.fsck(state)
+
+
+def test_a_published_byte_that_changes_is_named_by_fsck(tmp_path):
+    state, client = tmp_path / "state", Client(life.echo_lines(50))
+    with support.serving(state, *ECHO) as server:
+        client.go(server)
+        output = server.batch(client.batch)["output_file_id"]
+        assert server.stop() == 0
+    path = next((state / "files").rglob(output))
+    os.chmod(path, 0o600)
+    data = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([*data[:20], data[20].replace(b"line-00020", b"line-99999"), *data[21:]]))
+    done = support.quern("fsck", "--state-dir", state)
+    assert done.returncode == 1 and f"{output}: its bytes are not what was stored" in done.stdout, done
+    assert f"{client.batch}: line 21 of the input has no record" in done.stdout, done.stdout
+
+
+def test_a_damaged_input_ends_its_batch_and_says_why(tmp_path):
+    state, client, batch = half_done(tmp_path)
+    path = next((state / "files").rglob(client.file))
+    os.chmod(path, 0o600)
+    data = path.read_bytes()
+    path.write_bytes(data[:len(data) // 2])
+    done = support.quern("fsck", "--state-dir", state)
+    assert done.returncode == 1 and client.file in done.stdout, done
+    with support.serving(state, *ECHO) as server:
+        ended = server.wait(client.batch, 60)
+        assert ended["status"] == "failed" and ended["errors"]["data"], ended
+        assert server.stop() == 0
