@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/err.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-enum err err_set(struct error *error, enum err code, const char *format, ...) {
+enum err(err_set)(struct error *error, enum err code, const char *format, ...) {
+    assert(code != OK);
     if (!error) return code;
     va_list args;
     va_start(args, format);
@@ -26,7 +28,7 @@ static enum err code_of_errno(int errno_value) {
     }
 }
 
-enum err err_from_errno(struct error *error, int errno_value, const char *format, ...) {
+enum err(err_from_errno)(struct error *error, int errno_value, const char *format, ...) {
     enum err code = code_of_errno(errno_value);
     if (!error) return code;
     char sentence[ERROR_TEXT_BYTES / 2];
@@ -39,7 +41,8 @@ enum err err_from_errno(struct error *error, int errno_value, const char *format
     return err_set(error, code, "%s: %s", sentence, strerror_r(errno_value, reason, sizeof reason));
 }
 
-enum err err_prefix(struct error *error, const char *format, ...) {
+enum err(err_prefix)(struct error *error, const char *format, ...) {
+    assert(error->code != OK);
     char prefix[ERROR_TEXT_BYTES / 4];
     va_list args;
     va_start(args, format);

@@ -37,17 +37,27 @@ struct error {
                                     prompt */
 };
 
+/* For functions that return a code and never OK: tells the compiler and the analyzer so where they
+ * are called, since then what only success writes is known not to be read. They assert it. */
+static inline enum err err_not_ok(enum err code) {
+    if (code == OK) __builtin_unreachable();
+    return code;
+}
+
 /* Fills `error` (NULL allowed) and returns `code`, so that a failure is one line. */
 enum err err_set(struct error *error, enum err code, const char *format, ...) PRINTF_LIKE(3, 4);
+#define err_set(...) err_not_ok((err_set)(__VA_ARGS__))
 
 /* As err_set, with ": <strerror>" added and the code chosen from `errno_value`:
  * ENOSPC, EDQUOT, EMFILE and ENFILE give ERR_UNAVAILABLE, ENOENT gives ERR_NOT_FOUND, the rest
  * ERR_IO. */
 enum err err_from_errno(struct error *error, int errno_value, const char *format, ...)
     PRINTF_LIKE(3, 4);
+#define err_from_errno(...) err_not_ok((err_from_errno)(__VA_ARGS__))
 
 /* Puts "prefix: " before the sentence that is already there and returns its code. */
 enum err err_prefix(struct error *error, const char *format, ...) PRINTF_LIKE(2, 3);
+#define err_prefix(...) err_not_ok((err_prefix)(__VA_ARGS__))
 
 /* "invalid", "not_found", …: for logs and tests. */
 const char *err_name(enum err code);

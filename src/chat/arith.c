@@ -10,7 +10,7 @@
 
 static const char *const signs[] = {"+", "-", "*", "/", "//", "%", "**"};
 
-enum err arith_fail_undefined(struct render *render, struct value value) {
+enum err(arith_fail_undefined)(struct render *render, struct value value) {
     const struct undefined *undefined = value.undefined;
     int bytes = undefined->name.bytes < 100 ? (int)undefined->name.bytes : 100;
     const char *name = undefined->name.at;

@@ -24,4 +24,5 @@ enum err arith_join(struct render *render, struct value left, struct value right
 enum err arith_sign(struct render *render, struct value value, bool negate,
                     struct value *ret_value);
 /* ERR_INVALID, naming what is undefined. */
-enum err arith_fail_undefined(struct render *render, struct value undefined);
+enum err arith_fail_undefined(struct render *render, struct value value);
+#define arith_fail_undefined(...) err_not_ok((arith_fail_undefined)(__VA_ARGS__))

@@ -15,7 +15,7 @@ const struct builtin *builtin_find(const struct builtin_table *table, struct str
 const struct builtin *filter_find(struct str name) {
     const struct builtin_table *const tables[] = {&filter_table_text, &filter_table_list,
                                                   &filter_table_number, &filter_table_other};
-    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
+    for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++) {
         const struct builtin *found = builtin_find(tables[i], name);
         if (found) return found;
     }

@@ -164,7 +164,7 @@ static enum err merge(struct render *render, const struct sort_item *from, size_
     for (size_t i = 0; i < count; i++) {
         bool take_left = right == count;
         if (!take_left && left < middle) {
-            int order;
+            int order = 0;
             enum err err = compare_order(render, from[left].key, from[right].key, &order);
             if (err) return err;
             take_left = reverse ? order >= 0 : order <= 0;

@@ -4,6 +4,7 @@
 #include "chat/eval.h"
 #include "chat/text.h"
 
+#include <assert.h>
 #include <string.h>
 
 static enum err star_length(struct render *render, const struct list *star, struct value star_star,
@@ -45,21 +46,26 @@ enum err eval_arguments(struct render *render, struct scope *scope, const struct
     args.named = named_room ? render_array(render, named_room, sizeof *args.named) : NULL;
     if ((value_room && !args.values) || (named_room && !args.named)) return ERR_LIMIT;
     for (const struct expr_item *item = call->values; item; item = item->next) {
+        assert(args.count < value_room);
         err = eval_expr(render, scope, item->expr, &args.values[args.count++]);
         if (err) return err;
     }
     if (star && star->count > 0) {
+        assert(args.count + star->count <= value_room);
         memcpy(args.values + args.count, star->items, star->count * sizeof *star->items);
         args.count += star->count;
     }
     for (const struct keyword *keyword = call->keywords; keyword; keyword = keyword->next) {
+        assert(args.named_count < named_room);
         struct named *named = &args.named[args.named_count++];
         named->name = keyword->name;
         err = eval_expr(render, scope, keyword->value, &named->value);
         if (err) return err;
     }
-    if (caller.kind != VALUE_ABSENT)
+    if (caller.kind != VALUE_ABSENT) {
+        assert(args.named_count < named_room);
         args.named[args.named_count++] = (struct named){STR("caller"), caller};
+    }
     if (star_star.kind == VALUE_DICT) err = add_star_star(render, star_star.dict, &args);
     if (!err) *ret_args = args;
     return err;

@@ -10,7 +10,7 @@ static enum err eval_list(struct render *render, struct scope *scope, const stru
     struct list *list;
     enum err err = list_new(render, expr->item_count, &list);
     for (const struct expr_item *item = expr->items; !err && item; item = item->next) {
-        struct value value;
+        struct value value = value_absent();
         err = eval_expr(render, scope, item->expr, &value);
         if (!err) err = list_add(render, list, value);
     }
@@ -23,7 +23,7 @@ static enum err eval_dict(struct render *render, struct scope *scope, const stru
     struct dict *dict;
     enum err err = dict_new(render, expr->item_count / 2, &dict);
     for (const struct expr_item *item = expr->items; !err && item; item = item->next->next) {
-        struct value key, value;
+        struct value key = value_absent(), value = value_absent();
         err = eval_expr(render, scope, item->expr, &key);
         if (!err) err = eval_expr(render, scope, item->next->expr, &value);
         if (!err) err = dict_put(render, dict, key, value);
@@ -44,7 +44,7 @@ static enum err eval_name(struct render *render, struct scope *scope, const stru
 static enum err eval_condition(struct render *render, struct scope *scope, const struct expr *expr,
                                struct value *ret_value) {
     while (expr && expr->kind == EXPR_CONDITION) {
-        struct value test;
+        struct value test = value_absent();
         enum err err = eval_expr(render, scope, expr->test, &test);
         if (err) return err;
         expr = value_is_true(test) ? expr->then : expr->otherwise;
@@ -190,7 +190,7 @@ enum err eval_expr(struct render *render, struct scope *scope, const struct expr
     render->depth++;
     const struct expr *at = expr;
     while (at->left) at = at->left;
-    struct value value;
+    struct value value = value_absent();
     render->line = at->line;
     enum err err = eval_leaf(render, scope, at, &value);
     while (!err && at != expr) {

@@ -21,8 +21,9 @@ static int shortest_digits(double real, char *ret_digits, size_t *ret_count) {
         if (strtod(text, NULL) == real) break;
     }
     char *exponent = strchr(text, 'e');
-    size_t count = 0;
-    for (char *at = text; at < exponent; at++)
+    size_t count = 1;
+    ret_digits[0] = text[0];
+    for (char *at = text + 1; at < exponent; at++)
         if (*at != '.') ret_digits[count++] = *at;
     while (count > 1 && ret_digits[count - 1] == '0') count--;
     *ret_count = count;

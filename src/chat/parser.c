@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum err parser_fail(struct parser *parser, const char *format, ...) {
+enum err(parser_fail)(struct parser *parser, const char *format, ...) {
     char sentence[ERROR_TEXT_BYTES / 2];
     va_list args;
     va_start(args, format);
@@ -13,7 +13,7 @@ enum err parser_fail(struct parser *parser, const char *format, ...) {
     return err_set(parser->error, ERR_INVALID, "line %u: %s", parser->token->line, sentence);
 }
 
-enum err parser_fail_expected(struct parser *parser, const char *expected) {
+enum err(parser_fail_expected)(struct parser *parser, const char *expected) {
     const struct token *token = parser->token;
     switch (token->kind) {
     case TOKEN_END:

@@ -28,8 +28,10 @@ struct parser {
 };
 
 enum err parser_fail(struct parser *parser, const char *format, ...) PRINTF_LIKE(2, 3);
+#define parser_fail(...) err_not_ok((parser_fail)(__VA_ARGS__))
 /* "expected X, found Y". */
 enum err parser_fail_expected(struct parser *parser, const char *expected);
+#define parser_fail_expected(...) err_not_ok((parser_fail_expected)(__VA_ARGS__))
 /* NULL, with the error set, when the arena is full. */
 void *parser_alloc(struct parser *parser, size_t bytes);
 enum err parser_enter(struct parser *parser) MUST_CHECK;

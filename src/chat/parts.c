@@ -94,7 +94,7 @@ static void look_at_expr(struct parts *parts, const struct expr *expr) {
 }
 
 static void look_at_macro(struct parts *parts, const struct macro_def *macro) {
-    bool known = parts->macro_count == sizeof parts->macros / sizeof *parts->macros;
+    bool known = parts->macro_count == sizeof parts->macros / sizeof parts->macros[0];
     for (size_t i = 0; i < parts->macro_count; i++) known |= parts->macros[i] == macro;
     if (!known) {
         parts->macros[parts->macro_count++] = macro;

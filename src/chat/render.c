@@ -10,7 +10,7 @@
 /* Scopes over this size are charged for being searched. */
 #define FREE_VARIABLES 16
 
-enum err render_fail(struct render *render, const char *format, ...) {
+enum err(render_fail)(struct render *render, const char *format, ...) {
     char sentence[ERROR_TEXT_BYTES / 2];
     va_list args;
     va_start(args, format);
@@ -19,7 +19,7 @@ enum err render_fail(struct render *render, const char *format, ...) {
     return err_set(render->error, ERR_INVALID, "line %u: %s", render->line, sentence);
 }
 
-enum err render_limit(struct render *render, const char *what) {
+enum err(render_limit)(struct render *render, const char *what) {
     return err_set(render->error, ERR_LIMIT, "line %u: the template passed the limit on %s",
                    render->line, what);
 }

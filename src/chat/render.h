@@ -57,8 +57,10 @@ struct render {
 
 /* ERR_INVALID with "line N: " in front. */
 enum err render_fail(struct render *render, const char *format, ...) PRINTF_LIKE(2, 3);
+#define render_fail(...) err_not_ok((render_fail)(__VA_ARGS__))
 /* ERR_LIMIT with "line N: " in front. */
 enum err render_limit(struct render *render, const char *what);
+#define render_limit(...) err_not_ok((render_limit)(__VA_ARGS__))
 /* Counts work that one step does not cover: `amount` bytes or items touched. */
 enum err render_charge(struct render *render, size_t amount) MUST_CHECK;
 /* NULL when the memory limit would be passed; the error is then set and is ERR_LIMIT. */

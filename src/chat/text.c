@@ -40,8 +40,7 @@ enum err text_part(struct render *render, struct value whole, size_t from, size_
 enum err text_take(struct render *render, size_t start, struct value *ret_text) {
     enum err err = render_check(render);
     if (err) return err;
-    struct str written = {render->out->at ? render->out->at + start : NULL,
-                          render->out->bytes - start};
+    struct str written = str_skip(buf_str(render->out), start);
     err = text_copy(render, written, ret_text);
     if (!err) buf_truncate(render->out, start);
     return err;

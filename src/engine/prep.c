@@ -180,12 +180,13 @@ static bool check_lengths(const struct request *request, uint32_t context_tokens
                       "in %zu tokens, which leaves no room for an answer. Please reduce the length "
                       "of the %s.",
                       context_tokens_max, param, longest, param);
-    if (longest + answer > context_tokens_max)
+    uint64_t wanted = longest + answer;
+    if (wanted > context_tokens_max)
         return refuse(refusal, "context_length_exceeded", param,
                       "This model's maximum context length is %u tokens. However, you requested "
                       "%llu tokens (%zu in the %s, %llu in the completion). Please reduce the "
                       "length of the %s or of the completion.",
-                      context_tokens_max, (unsigned long long)(longest + answer), longest, param,
+                      context_tokens_max, (unsigned long long)wanted, longest, param,
                       (unsigned long long)answer, param);
     uint64_t max_tokens = request->max_tokens > 0 ? answer : context_tokens_max - longest;
     if ((uint64_t)request->min_tokens > max_tokens)

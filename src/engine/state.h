@@ -68,10 +68,10 @@ struct engine {
     bool has_failed;
 };
 
-/* The mains of the threads; the argument is the engine. */
-void *prep_main(void *engine);
-void *loop_main(void *engine);
-void *finish_main(void *engine);
+/* The mains of the threads; `user` is the engine. */
+void *prep_main(void *user);
+void *loop_main(void *user);
+void *finish_main(void *user);
 
 /* Loop: called by the scheduler; `user` is the engine. */
 struct scheduler_event;

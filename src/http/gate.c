@@ -244,7 +244,7 @@ static void connection_open(struct gate *gate, int client, const struct sockaddr
     atomic_fetch_add(&gate->connection_count, 1);
     atomic_fetch_add(&gate->connections_total, 1);
     if (!gate->options.add(gate->options.context, c, pair[1])) {
-        gate_drop(c);
+        atomic_fetch_sub(&c->holds, 1); /* the one that was for the server */
         connection_close(gate, c);
         return;
     }

@@ -12,7 +12,7 @@
 
 #include "model/gguf.h"
 
-#define VOCAB_NONE (-1)
+enum { VOCAB_NONE = -1 };
 #define VOCAB_TOKENS_MAX (1u << 21)
 #define VOCAB_MERGES_MAX (1u << 22)
 

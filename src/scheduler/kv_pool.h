@@ -37,15 +37,15 @@ void kv_pool_close(struct kv_pool *pool);
  * or preempts a sequence, and asks again. */
 bool kv_pool_take(struct kv_pool *pool, uint32_t *ret_block) MUST_CHECK;
 /* One more sequence uses this used or cached block. */
-void kv_pool_hold(struct kv_pool *pool, uint32_t block);
+void kv_pool_hold(struct kv_pool *pool, uint32_t number);
 /* One sequence less does. The last drop makes the block free, or with `keep` the youngest cached.
  */
-void kv_pool_drop(struct kv_pool *pool, uint32_t block, bool keep);
+void kv_pool_drop(struct kv_pool *pool, uint32_t number, bool keep);
 
 /* The cached block that was dropped first. False when nothing is cached. */
 bool kv_pool_oldest(const struct kv_pool *pool, uint32_t *ret_block);
 /* Makes a cached block free. */
-void kv_pool_forget(struct kv_pool *pool, uint32_t block);
+void kv_pool_forget(struct kv_pool *pool, uint32_t number);
 
 uint32_t kv_pool_holds(const struct kv_pool *pool, uint32_t block);
 uint32_t kv_pool_block_count(const struct kv_pool *pool);

@@ -264,6 +264,7 @@ static void fill_piece_texts(struct bpe *bpe, const struct tokenizer_source *sou
 static enum err index_pieces(struct bpe *bpe, const struct tokenizer_source *source,
                              struct error *error) {
     size_t special_bytes = 1;
+    if (source->token_count == 0) return err_set(error, ERR_INVALID, "the vocabulary is empty");
     for (size_t id = 0; id < source->token_count; id++)
         if (bpe->vocab->kinds[id] != TOKEN_NORMAL) special_bytes += source->tokens[id].bytes;
     bpe->special_texts = malloc(special_bytes);

@@ -155,7 +155,7 @@ static enum err count_tokens(json_t *vocab, const json_t *added, size_t *ret_cou
     size_t count = 0;
     for (void *at = json_object_iter(vocab); at; at = json_object_iter_next(vocab, at)) {
         struct str text = {json_object_iter_key(at), json_object_iter_key_len(at)};
-        int32_t id;
+        int32_t id = 0;
         enum err err = check_id(json_object_iter_value(at), text, &id, error);
         if (err != OK) return err;
         if ((size_t)id >= count) count = (size_t)id + 1;
@@ -165,7 +165,7 @@ static enum err count_tokens(json_t *vocab, const json_t *added, size_t *ret_cou
         struct str text = json_member_str(token, "content");
         if (text.bytes == 0)
             return err_set(error, ERR_INVALID, "added_tokens: %zu has no content", i);
-        int32_t id;
+        int32_t id = 0;
         enum err err = check_id(json_member(token, "id"), text, &id, error);
         if (err != OK) return err;
         if ((size_t)id >= count) count = (size_t)id + 1;
@@ -188,7 +188,7 @@ static enum err place_token(struct reading *reading, struct str text, int32_t id
 static enum err read_added_token(struct reading *reading, const json_t *token,
                                  struct error *error) {
     struct str text = json_member_str(token, "content");
-    int32_t id;
+    int32_t id = 0;
     enum err err = check_id(json_member(token, "id"), text, &id, error);
     if (err == OK) err = place_token(reading, text, id, error);
     if (err != OK) return err;

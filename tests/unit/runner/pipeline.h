@@ -4,6 +4,7 @@
 /* pipeline: a store, a runner and echo workers in a directory of their own, for tests. Failures of
  * the machinery end the test program, so that it can also run in a child that is killed. */
 
+#include "../tree.h"
 #include "base/clock.h"
 #include "base/os.h"
 #include "batch/batch.h"
@@ -50,9 +51,7 @@ static inline void pipeline_dir(struct pipeline *pipeline) {
 }
 
 static inline void pipeline_remove(struct pipeline *pipeline) {
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf '%s'", pipeline->dir);
-    if (system(command) != 0) abort();
+    tree_remove(pipeline->dir);
 }
 
 static inline void pipeline_open_store(struct pipeline *pipeline) {

@@ -44,11 +44,9 @@ static void make_template(struct pipeline *p, char ret_id[STORE_ID_BYTES]) {
 }
 
 static void copy_template(const struct pipeline *from, struct pipeline *to) {
-    char command[256];
     snprintf(to->dir, sizeof to->dir, "%.48s-run", from->dir);
-    snprintf(command, sizeof command, "rm -rf '%s' && cp -r '%s' '%s'", to->dir, from->dir,
-             to->dir);
-    if (system(command) != 0) abort();
+    tree_remove(to->dir);
+    tree_copy(from->dir, to->dir);
 }
 
 /* Blanks what differs from run to run: the ids of attempts. */
