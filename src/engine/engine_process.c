@@ -112,7 +112,8 @@ static void out_close(struct out *out) {
 }
 
 static void send_fatal(struct process *process, const char *sentence) {
-    log_error("event=fatal reason=\"%s\"", sentence);
+    /* The server says it where it belongs: once, to whoever waits, or in its log. */
+    log_info("event=fatal reason=\"%s\"", sentence);
     out_add(&process->out, WIRE_FATAL, 0, str_from(sentence));
 }
 

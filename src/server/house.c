@@ -87,7 +87,8 @@ enum err house_wait_ready(struct house *house, const volatile bool *stop, struct
             if (*stop) return err_set(error, ERR_CANCELLED, "stopped while the model was loading");
             err = worker_engine_wait_ready(house->workers[i], WAIT_SLICE_MS, error);
         } while (err == ERR_UNAVAILABLE);
-        if (err != OK) return err;
+        /* Whatever is wrong with a model, it is this machine's trouble and not the input's. */
+        if (err != OK) return error->code = ERR_IO;
     }
     return OK;
 }

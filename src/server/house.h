@@ -38,8 +38,8 @@ struct house_options {
 /* Opens the store and starts an engine for each model; batches are not taken up yet. */
 enum err house_open(struct house **ret_house, const struct house_options *options,
                     struct error *error) MUST_CHECK;
-/* Waits until every engine has its model. ERR_INVALID or ERR_NOT_FOUND with the engine's own
- * sentence when one cannot load it; ERR_CANCELLED when *stop has become true. */
+/* Waits until every engine has its model. ERR_IO with the engine's own sentence when one cannot
+ * load it; ERR_CANCELLED when *stop has become true. */
 enum err house_wait_ready(struct house *house, const volatile bool *stop,
                           struct error *error) MUST_CHECK;
 /* Starts the runner: every batch that is not terminal goes on. */

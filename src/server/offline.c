@@ -267,8 +267,9 @@ enum err offline_run(const struct offline_options *options, struct offline_summa
     summarize(&offline, ret_summary);
     house_close(offline.house, err == OK ? 0 : DRAIN_MS);
     /* A file that is refused leaves nothing: correcting it and running again is a new start. */
-    if (err == OK || (err == ERR_INVALID && offline.batch.status == BATCH_FAILED))
-        remove_tree(offline.folder, 0);
+    bool is_refused =
+        err == ERR_INVALID && (!offline.batch.id[0] || offline.batch.status == BATCH_FAILED);
+    if (err == OK || is_refused) remove_tree(offline.folder, 0);
     store_batch_release(&offline.batch);
     return err;
 }

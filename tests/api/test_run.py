@@ -27,7 +27,7 @@ def test_the_results_are_in_input_order_and_the_folder_is_gone(tmp_path):
 
 @pytest.mark.parametrize("content,said", [
     (b"", "empty"),
-    (b"\n \n", "empty"),
+    (b"\n \n", "blank"),
     (b"{nonsense\n", "line 1"),
     (support.jsonl([support.request("a", "x")]) + b"{nonsense\n", "line 2"),
     (support.jsonl([support.request("a", "x"), support.request("a", "y")]), "line 2"),
