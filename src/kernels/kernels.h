@@ -196,6 +196,15 @@ struct attention_item {
                                the window are not read, nor are the keys outside it used */
 };
 
+/* Items in one call. A chunk of keys that all of them have in common is loaded once for all. */
+struct attention_group {
+    const struct attention_item *items; /* (item_count) */
+    uint32_t item_count;
+    uint32_t shared_blocks; /* in so many leading entries all their block tables are equal, those
+                               outside a window left out; 0 with tables that have nothing to do with
+                               each other */
+};
+
 /* ---- logits ---- */
 
 struct scored {
@@ -216,7 +225,7 @@ typedef void (*gelu_fn)(float *x, size_t x_stride, size_t width, size_t rows);
 typedef void (*add_fn)(const float *x, float *y, size_t count);
 typedef void (*kv_store_fn)(const struct kv_store *call, uint32_t kv_head_begin,
                             uint32_t kv_head_end);
-typedef void (*attention_fn)(const struct attention *call, const struct attention_item *item,
+typedef void (*attention_fn)(const struct attention *call, const struct attention_group *group,
                              uint32_t kv_head_begin, uint32_t kv_head_end);
 typedef void (*softmax_fn)(float *x, size_t count);
 typedef float (*log_sum_exp_fn)(const float *x, size_t count);
@@ -231,8 +240,9 @@ struct kernels {
     bool packs_bf16_pairs;    /* has vdpbf16ps */
 
     /* x (rows, cols) f32 → what matmul reads, row by row. MATRIX_BLOCKS, F32, F16 and BF16 take
-     * f32 as it is; BF16_PAIRS rounds to bf16; BYTES quantises each group of `group` columns to
-     * int8: scale = max|x| / 127, round to nearest even. */
+     * f32 as it is; BF16_PAIRS rounds to bf16; BYTES rounds each group of `group` columns to whole
+     * steps, nearest even: of max|x| / 127, or less where the row has values far beyond its mean
+     * (see kernels/matrix.h). */
     matrix_activate_fn activate;
     /* y (rows, matrix->rows) for the columns of tiles tile_begin..tile_end-1. A call with several
      * tiles keeps activations in the core's cache: give a task four or more when rows are many. */
@@ -248,10 +258,12 @@ struct kernels {
 
     /* Writes the heads kv_head_begin..kv_head_end-1 of k and v rows into their slots. */
     kv_store_fn kv_store;
-    /* y = softmax(scale q kᵀ + mask) v for one item and the query heads that read KV heads
-     * kv_head_begin..kv_head_end-1. An item may be cut along its rows at will (the caller moves
-     * row, row_count and position). Online softmax over absolute chunks of 64 keys (Milakov and
-     * Gimelshein 2018), so the order of sums depends on a query's position alone. */
+    /* y = softmax(scale q kᵀ + mask) v for the items of a group and the query heads that read KV
+     * heads kv_head_begin..kv_head_end-1. An item may be cut along its rows at will (the caller
+     * moves row, row_count and position), and items grouped at will: neither changes a bit. Online
+     * softmax over absolute chunks of 64 keys (Milakov and Gimelshein 2018), so the order of sums
+     * depends on a query's position alone. Several items in a call, also of nothing in common, let
+     * the keys of the next be fetched while one is at work. */
     attention_fn attention;
 
     softmax_fn softmax;         /* x (count) in place; count > 0 */

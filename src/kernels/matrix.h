@@ -13,8 +13,11 @@
  *                 4 bits  u8 [group / 4][16][4], column c low, column c + 16 high nibble
  *                 f32 [32] scales, then f32 [32] minima when the type has them
  *   BLOCKS      the file's rows
- * A row of activations is f32 [cols]; bf16 [cols] for BF16_PAIRS; for BYTES int8 [cols], then f32
- * scales, f32 scale · sum and int32 -sum for each group, each array 64-byte aligned in the row.
+ * A row of activations is f32 [cols]; bf16 [cols] for BF16_PAIRS. For BYTES an activation is
+ * scale · (128 coarse + fine), with coarse zero where ±127 is enough: int8 fine [cols], int8 coarse
+ * [cols], then for each group f32 scale, f32 scale · sum, int32 -sum, and a byte whose bit i says
+ * that coarse is not all zero in the group's four columns 4i..4i+3. Each array is 64-byte aligned
+ * in the row.
  *
  * Thread: any.  Memory: see kernels.h. */
 
@@ -38,17 +41,25 @@ static inline size_t round_up_64(size_t bytes) {
 
 /* Byte offsets into a row of BYTES activations. */
 struct byte_activations {
+    size_t coarse;
     size_t scales;
     size_t scaled_sums;
     size_t negative_sums;
+    size_t coarse_quads;
     size_t end;
 };
 
 static inline struct byte_activations byte_activations_of(uint32_t cols, uint32_t group) {
     size_t array = round_up_64(cols / group * sizeof(float));
-    size_t scales = round_up_64(cols);
-    return (struct byte_activations){scales, scales + array, scales + 2 * array,
-                                     scales + 3 * array};
+    size_t coarse = round_up_64(cols);
+    size_t scales = 2 * coarse;
+    size_t quads = scales + 3 * array;
+    return (struct byte_activations){.coarse = coarse,
+                                     .scales = scales,
+                                     .scaled_sums = scales + array,
+                                     .negative_sums = scales + 2 * array,
+                                     .coarse_quads = quads,
+                                     .end = quads + round_up_64(cols / group)};
 }
 
 static inline size_t tile_group_bytes(uint32_t group, uint32_t bits, bool has_minimum) {

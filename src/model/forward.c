@@ -239,16 +239,16 @@ static void after_down_stage(struct forward *forward, uint32_t layer, uint32_t r
 struct attention_job {
     struct forward *forward;
     struct attention call;
-    uint32_t heads_each;
+    uint32_t head_tasks;
 };
 
 static void attention_task(void *context, uint32_t task, uint32_t worker) {
     (void)worker;
     const struct attention_job *job = context;
-    uint32_t head_tasks = divide_up(job->call.cache->kv_heads, job->heads_each);
-    uint32_t head = task % head_tasks * job->heads_each;
-    job->forward->options.kernels->attention(&job->call, &job->forward->items[task / head_tasks],
-                                             head, head + job->heads_each);
+    const struct forward *forward = job->forward;
+    uint32_t head = task % job->head_tasks * forward->heads_each;
+    forward->options.kernels->attention(&job->call, &forward->groups[task / job->head_tasks], head,
+                                        head + forward->heads_each);
 }
 
 static void run_attention(struct forward *forward, uint32_t layer) {
@@ -262,11 +262,61 @@ static void run_attention(struct forward *forward, uint32_t layer) {
                                          .head_count = config->heads,
                                          .scale = config->attention_scale,
                                          .window = is_local(forward, layer) ? config->window : 0,
-                                         .causal = true}};
-    bool has_plenty = forward->item_count >= TASKS_PER_THREAD * pool_threads(forward->options.pool);
-    job.heads_each = has_plenty ? config->kv_heads : 1;
-    pool_run(forward->options.pool, attention_task, &job,
-             forward->item_count * divide_up(config->kv_heads, job.heads_each));
+                                         .causal = true},
+                                .head_tasks = config->kv_heads / forward->heads_each};
+    pool_run(forward->options.pool, attention_task, &job, forward->group_count * job.head_tasks);
+}
+
+/* Blocks full of keys that both items read, at the front of their tables. */
+static uint32_t common_blocks(const struct attention_item *a, const struct attention_item *b) {
+    uint32_t a_end = a->position + a->row_count, b_end = b->position + b->row_count;
+    uint32_t most = (a_end < b_end ? a_end : b_end) / KV_BLOCK_TOKENS;
+    uint32_t count = a->blocks == b->blocks ? most : 0;
+    while (count < most && a->blocks[count] == b->blocks[count]) count++;
+    return count;
+}
+
+/* What an item costs: queries times keys. */
+static uint64_t cost_of(const struct attention_item *item) {
+    return (uint64_t)item->row_count * (item->position + item->row_count);
+}
+
+/* Whether the group saves no fewer reads with one more item, which leaves it `shared` blocks. */
+static bool saves_more_with(const struct attention_group *group, uint32_t shared) {
+    return (uint64_t)shared * group->item_count >=
+           (uint64_t)group->shared_blocks * (group->item_count - 1);
+}
+
+/* Neighbouring items become groups of about equal cost, one for each task; they share what is
+ * common to their tables. With few items a task has one KV head instead of all, so that groups can
+ * still be of several items. */
+static void group_items(struct forward *forward) {
+    const uint32_t kv_heads = forward->options.config->kv_heads;
+    const uint32_t tasks = TASKS_PER_THREAD * pool_threads(forward->options.pool);
+    const bool has_plenty = forward->item_count >= 2 * tasks;
+    uint64_t cost = 0, cost_each = 0;
+    for (uint32_t i = 0; i < forward->item_count; i++) cost_each += cost_of(&forward->items[i]);
+    cost_each /= has_plenty ? tasks : divide_up(tasks, kv_heads);
+    forward->heads_each = has_plenty ? kv_heads : 1;
+    forward->group_count = 0;
+    for (uint32_t i = 0; i < forward->item_count; i++) {
+        const struct attention_item *item = &forward->items[i];
+        if (forward->group_count > 0 && cost + cost_of(item) / 2 <= cost_each) {
+            struct attention_group *group = &forward->groups[forward->group_count - 1];
+            uint32_t shared = common_blocks(group->items, item);
+            if (group->item_count > 1 && shared > group->shared_blocks)
+                shared = group->shared_blocks;
+            if (saves_more_with(group, shared)) {
+                group->shared_blocks = shared;
+                group->item_count++;
+                cost += cost_of(item);
+                continue;
+            }
+        }
+        forward->groups[forward->group_count++] =
+            (struct attention_group){.items = item, .item_count = 1};
+        cost = cost_of(item);
+    }
 }
 
 /* ---- a step ---- */
@@ -291,6 +341,7 @@ static void plan(struct forward *forward, const struct step *step) {
                                         .blocks = sequence->blocks};
         }
     }
+    group_items(forward);
 }
 
 /* The only rows whose last layer is of use are moved to the front, each with an attention item of
@@ -314,6 +365,7 @@ static void keep_wanted_rows(struct forward *forward, const uint32_t *wanted, ui
                forward->wide + (size_t)row * forward->qkv_width, forward->q_width * sizeof(float));
     }
     forward->item_count = forward->row_count = count;
+    group_items(forward);
 }
 
 /* Up to the point where all keys and values of the layer are stored. */

@@ -60,6 +60,7 @@ static size_t lay_out(struct forward *forward, unsigned char *memory) {
     forward->slots = place(memory, &at, rows * sizeof *forward->slots);
     forward->row_numbers = place(memory, &at, rows * sizeof *forward->row_numbers);
     forward->items = place(memory, &at, rows * sizeof *forward->items);
+    forward->groups = place(memory, &at, rows * sizeof *forward->groups);
     return at;
 }
 

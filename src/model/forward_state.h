@@ -34,6 +34,9 @@ struct forward {
     uint32_t *row_numbers;        /* (rows_max) 0, 1, 2, …: a row's line in the rope tables */
     struct attention_item *items; /* (rows_max) */
     uint32_t item_count;
+    struct attention_group *groups; /* (rows_max) of neighbouring items */
+    uint32_t group_count;
+    uint32_t heads_each;     /* KV heads of one attention task */
     const struct step *step; /* while forward_run runs */
     uint32_t row_count;      /* of the stage under way: all rows, then only the wanted ones */
 };

@@ -10,10 +10,10 @@ VECTORS = support.SHARED / "vectors" / "smollm2.json"
 pytestmark = pytest.mark.skipif(not VECTORS.exists(), reason="shared/vectors is not here")
 
 # The largest |logit difference| allowed over the reference's top 20. The reference path is float32 throughout; the
-# fast path rounds activations to 8 bits in groups of 32 and keeps keys and values in half precision.
-TOLERANCE = {"reference": 1e-3, "fast": 0.5}
+# fast path rounds activations to steps that groups of 32 share and keeps keys and values in half precision.
+TOLERANCE = {"reference": 1e-3, "fast": 0.35}
 # Where the two best logits are closer than this, either may come first: engine.md 7.2's near-tie.
-MARGIN = {"reference": 2e-3, "fast": 0.25}
+MARGIN = {"reference": 2e-3, "fast": 0.15}
 
 
 @pytest.fixture(scope="module")

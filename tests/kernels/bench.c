@@ -111,23 +111,23 @@ static void bench_matrices(const struct kernels *kernels) {
 struct attend {
     const struct kernels *kernels;
     struct attention call;
-    struct attention_item *items;
-    size_t item_count;
+    struct attention_group group;
 };
 
 static void run_attention(void *context) {
     struct attend *attend = context;
-    for (size_t i = 0; i < attend->item_count; i++)
-        attend->kernels->attention(&attend->call, &attend->items[i], 0,
-                                   attend->call.cache->kv_heads);
+    attend->kernels->attention(&attend->call, &attend->group, 0, attend->call.cache->kv_heads);
 }
 
-/* `sequences` items of `rows` queries at the end of `length` tokens each. */
+/* `sequences` items of `rows` queries at the end of `length` tokens each, the first `shared` of
+ * them the same in all; they are one group, which knows of that or does not. */
 static void bench_attention(const struct kernels *kernels, uint32_t kv_heads, uint32_t group,
-                            uint32_t head_dim, uint32_t sequences, uint32_t rows, uint32_t length) {
+                            uint32_t head_dim, uint32_t sequences, uint32_t rows, uint32_t length,
+                            uint32_t shared, bool is_told) {
     struct rng rng = {6};
     struct kv_cache cache = {.type = kernels->kv_type, .kv_heads = kv_heads, .head_dim = head_dim};
     uint32_t each = (length + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS;
+    uint32_t shared_blocks = shared / KV_BLOCK_TOKENS;
     size_t bytes = (size_t)sequences * each * kv_block_bytes(&cache);
     cache.k = kernels_memory(bytes);
     cache.v = kernels_memory(bytes);
@@ -137,7 +137,8 @@ static void bench_attention(const struct kernels *kernels, uint32_t kv_heads, ui
     struct attention_item *items = make_bytes(sequences * sizeof *items);
     /* Blocks of a sequence lie apart, as they do once sequences come and go. */
     for (uint32_t s = 0; s < sequences; s++) {
-        for (uint32_t i = 0; i < each; i++) blocks[s * each + i] = i * sequences + s;
+        for (uint32_t i = 0; i < each; i++)
+            blocks[s * each + i] = i * sequences + (i < shared_blocks ? 0 : s);
         items[s] = (struct attention_item){.row = (size_t)s * rows,
                                            .row_count = rows,
                                            .position = length - rows,
@@ -155,16 +156,17 @@ static void bench_attention(const struct kernels *kernels, uint32_t kv_heads, ui
                              .head_count = kv_heads * group,
                              .scale = 0.125f,
                              .causal = true},
-                            items,
-                            sequences};
+                            {items, sequences, is_told ? shared_blocks : 0}};
     double s = seconds_of(run_attention, &attend);
     double keys = (double)rows * (length - (rows - 1) / 2.0); /* of one head of one sequence */
     double gop_s = 4e-9 * sequences * (double)width * keys / s;
-    double read_gb = 4e-9 * sequences * (double)kv_heads * head_dim * length;
+    double read_gb = 4e-9 * kv_heads * head_dim *
+                     (sequences * (double)(length - shared) + (shared > 0 ? shared : 0));
     struct peak peak = peak_of(kernels, MATRIX_F32);
-    (void)printf("%s attention %ux%u heads of %u, %u x %u queries, %u keys: %.1f GOP/s, %.0f %% of "
-                 "%s, cache %.1f GB/s\n",
-                 kernels->name, kv_heads, group, head_dim, sequences, rows, length, gop_s,
+    (void)printf("%s attention %ux%u heads of %u, %u x %u queries, %u keys, %u shared%s: %.0f us, "
+                 "%.1f GOP/s, %.0f %% of %s, cache %.1f GB/s\n",
+                 kernels->name, kv_heads, group, head_dim, sequences, rows, length, shared,
+                 is_told ? " once" : "", 1e6 * s, gop_s,
                  peak.gop_s > 0 ? 100 * gop_s / peak.gop_s : 0, peak.what, read_gb / s);
     (void)fflush(stdout);
     free(cache.k);
@@ -268,11 +270,14 @@ void bench(const struct kernels *kernels) {
     (void)printf("%s: one core reads %.1f GB/s of memory, %.1f GB/s of L2\n", kernels->name,
                  peak_read_gb_s(DRAM_BYTES), peak_read_gb_s(L2_BYTES));
     bench_matrices(kernels);
-    bench_attention(kernels, 3, 3, 64, 1, 1, 1024);
-    bench_attention(kernels, 3, 3, 64, 32, 1, 900);
-    bench_attention(kernels, 3, 3, 64, 1, 512, 512);
-    bench_attention(kernels, 8, 4, 128, 16, 1, 900);
-    bench_attention(kernels, 4, 2, 256, 16, 1, 900);
-    bench_attention(kernels, 12, 1, 32, 1, 256, 256);
+    bench_attention(kernels, 3, 3, 64, 1, 1, 1024, 0, false);
+    bench_attention(kernels, 3, 3, 64, 32, 1, 900, 0, false);
+    bench_attention(kernels, 3, 3, 64, 32, 1, 900, 300, false);
+    bench_attention(kernels, 3, 3, 64, 32, 1, 900, 300, true);
+    bench_attention(kernels, 3, 3, 64, 1, 512, 512, 0, false);
+    bench_attention(kernels, 8, 4, 128, 16, 1, 900, 0, false);
+    bench_attention(kernels, 8, 4, 128, 16, 1, 900, 300, true);
+    bench_attention(kernels, 4, 2, 256, 16, 1, 900, 0, false);
+    bench_attention(kernels, 12, 1, 32, 1, 256, 256, 0, false);
     bench_rows(kernels);
 }

@@ -3,7 +3,7 @@
 /* The KV cache and attention. Each table's cache is full of NaN but for what kv_store wrote, its
  * block table is shuffled, and entries that must not be read are not block numbers. ref works on
  * the same keys and values (rounded to f16 first, so both see the same numbers); tolerance 2e-5 of
- * the largest value. */
+ * the largest value. What a group gives must be bitwise what its items give one by one. */
 
 #include "harness.h"
 
@@ -126,9 +126,10 @@ static void attend(const struct kernels *kernels, const struct sequence *sequenc
                                   .key_count = sequence->length,
                                   .blocks = blocks};
     uint32_t heads = sequence->shape.kv_heads;
-    kernels->attention(&call, &item, 0, 0);
-    kernels->attention(&call, &item, 0, heads / 2);
-    kernels->attention(&call, &item, heads / 2, heads);
+    struct attention_group group = {.items = &item, .item_count = 1};
+    kernels->attention(&call, &group, 0, 0);
+    kernels->attention(&call, &group, 0, heads / 2);
+    kernels->attention(&call, &group, heads / 2, heads);
 }
 
 static bool rows_agree(const struct sequence *sequence, const float *a, const float *b,
@@ -201,6 +202,186 @@ static bool store_is_right(struct rng *rng, const struct kernels *kernels, struc
     return is_ok;
 }
 
+/* ---- groups ---- */
+
+#define HERD_MAX 40
+#define OWN_BLOCKS 8
+
+/* Sequences whose first blocks are the same, each with some queries at its end. */
+struct herd {
+    struct kv_cache cache;
+    uint32_t count;
+    uint32_t shared_blocks;
+    struct attention_item items[HERD_MAX];
+    uint32_t tables[HERD_MAX][BLOCKS];
+    struct attention call;
+    float *q;
+    size_t q_count;
+};
+
+/* Random keys and values for positions begin..end-1 of a block table. */
+static void store_tokens(struct rng *rng, const struct kernels *kernels,
+                         const struct kv_cache *cache, const uint32_t *table, uint32_t begin,
+                         uint32_t end) {
+    size_t width = (size_t)cache->kv_heads * cache->head_dim;
+    for (uint32_t i = begin; i < end; i++) {
+        float *k = make_random(rng, width);
+        float *v = make_random(rng, width);
+        uint32_t slot = table[i / KV_BLOCK_TOKENS] * KV_BLOCK_TOKENS + i % KV_BLOCK_TOKENS;
+        struct kv_store call = {.cache = cache,
+                                .k = k,
+                                .k_stride = width,
+                                .v = v,
+                                .v_stride = width,
+                                .slots = &slot,
+                                .rows = 1};
+        kernels->kv_store(&call, 0, cache->kv_heads);
+        free(k);
+        free(v);
+    }
+}
+
+/* Most items are one query beyond the shared blocks, as in decode; some are several queries, or
+ * none, or end within the shared blocks. */
+static struct attention_item make_item(struct rng *rng, uint32_t shared_blocks, bool causal) {
+    uint32_t shared = shared_blocks * KV_BLOCK_TOKENS;
+    uint32_t most = OWN_BLOCKS * KV_BLOCK_TOKENS;
+    struct attention_item item = {.row_count = 1};
+    uint32_t kind = (uint32_t)rng_below(rng, 8);
+    if (kind == 0) item.row_count = (uint32_t)rng_below(rng, 6);
+    if (kind == 1) item.row_count = (uint32_t)rng_below(rng, 40);
+    uint32_t end = shared + 1 + (uint32_t)rng_below(rng, most);
+    if (kind == 2) end = 1 + (uint32_t)rng_below(rng, shared + 1);
+    if (end < item.row_count) end = item.row_count;
+    item.position = end - item.row_count;
+    if (!causal) item.key_count = end;
+    return item;
+}
+
+/* Table `own` follows the shared one; entries that must not be read are no block numbers. */
+static void fill_table(struct herd *herd, uint32_t i, const uint32_t *shared, const uint32_t *own) {
+    struct attention_item *item = &herd->items[i];
+    uint32_t window = herd->call.window, end = item->position + item->row_count;
+    uint32_t begin = window && item->position + 1 > window ? item->position + 1 - window : 0;
+    for (uint32_t b = 0; b < BLOCKS; b++) {
+        bool is_read = b >= begin / KV_BLOCK_TOKENS && b * KV_BLOCK_TOKENS < end;
+        herd->tables[i][b] = !is_read                  ? UINT32_MAX / 2
+                             : b < herd->shared_blocks ? shared[b]
+                                                       : own[b - herd->shared_blocks];
+    }
+    item->blocks = herd->tables[i];
+}
+
+static void make_herd(struct rng *rng, const struct kernels *kernels, struct shape shape,
+                      uint32_t window, bool causal, struct herd *herd) {
+    uint32_t block_count = herd->shared_blocks + herd->count * OWN_BLOCKS;
+    uint32_t *numbers = make_bytes(block_count * sizeof *numbers);
+    for (uint32_t i = 0; i < block_count; i++) { /* shuffled */
+        uint32_t j = (uint32_t)rng_below(rng, i + 1);
+        numbers[i] = numbers[j];
+        numbers[j] = i;
+    }
+    herd->cache = (struct kv_cache){
+        .type = kernels->kv_type, .kv_heads = shape.kv_heads, .head_dim = shape.head_dim};
+    size_t bytes = block_count * kv_block_bytes(&herd->cache);
+    herd->cache.k = memset(make_bytes(bytes), 0xff, bytes); /* NaN */
+    herd->cache.v = memset(make_bytes(bytes), 0xff, bytes);
+    herd->call = (struct attention){.cache = &herd->cache,
+                                    .head_count = shape.kv_heads * shape.group,
+                                    .scale = 1 / sqrtf((float)shape.head_dim),
+                                    .window = window,
+                                    .causal = causal};
+    herd->call.q_stride = herd->call.y_stride = (size_t)herd->call.head_count * shape.head_dim + 5;
+    size_t rows = 0;
+    uint32_t shared = herd->shared_blocks * KV_BLOCK_TOKENS;
+    store_tokens(rng, kernels, &herd->cache, numbers, 0, shared);
+    for (uint32_t i = 0; i < herd->count; i++) {
+        const uint32_t *own = numbers + herd->shared_blocks + (size_t)i * OWN_BLOCKS;
+        herd->items[i] = make_item(rng, herd->shared_blocks, causal);
+        herd->items[i].row = rows;
+        uint32_t end = herd->items[i].position + herd->items[i].row_count;
+        rows += herd->items[i].row_count + i % 3 / 2; /* and rows of nobody */
+        fill_table(herd, i, numbers, own);
+        if (end > shared) store_tokens(rng, kernels, &herd->cache, own, 0, end - shared);
+    }
+    free(numbers);
+    herd->q_count = (rows + 1) * herd->call.q_stride;
+    herd->call.q = herd->q = make_random(rng, herd->q_count);
+}
+
+/* The herd in groups of `each` items. */
+static float *run_herd(const struct kernels *kernels, struct herd *herd, uint32_t each,
+                       uint32_t shared_blocks, uint32_t heads_each) {
+    float *y = herd->call.y = make_floats(herd->q_count);
+    poison(y, herd->q_count);
+    for (uint32_t i = 0; i < herd->count; i += each) {
+        struct attention_group group = {.items = herd->items + i,
+                                        .item_count =
+                                            herd->count - i < each ? herd->count - i : each,
+                                        .shared_blocks = shared_blocks};
+        for (uint32_t head = 0; head < herd->cache.kv_heads; head += heads_each)
+            kernels->attention(&herd->call, &group, head, head + heads_each);
+    }
+    return y;
+}
+
+static bool group_is_right(struct rng *rng, const struct kernels *kernels, struct shape shape,
+                           uint32_t count, uint32_t shared_blocks, uint32_t window, bool causal) {
+    static struct herd herd;
+    herd = (struct herd){.count = count, .shared_blocks = shared_blocks};
+    make_herd(rng, kernels, shape, window, causal, &herd);
+    float *alone = run_herd(kernels, &herd, 1, 0, 1);
+    float *together[] = {
+        run_herd(kernels, &herd, count, shared_blocks, shape.kv_heads),
+        run_herd(kernels, &herd, count, shared_blocks / 2, 1),
+        run_herd(kernels, &herd, count, 0, shape.kv_heads),
+        run_herd(kernels, &herd, 1 + (uint32_t)rng_below(rng, count), shared_blocks,
+                 shape.kv_heads),
+    };
+    bool is_ok = true;
+    for (size_t i = 0; i < COUNT_OF(together); i++) {
+        if (!same_floats(alone, together[i], herd.q_count)) {
+            note("%u items, %u blocks shared, window %u: way %zu changes bits", count,
+                 shared_blocks, window, i);
+            is_ok = false;
+        }
+        free(together[i]);
+    }
+    size_t written = 0; /* or all would be the same NaN */
+    for (size_t i = 0; i < herd.q_count; i++) written += !isnan(alone[i]);
+    size_t width = herd.call.q_stride - 5, wanted = 0;
+    for (uint32_t i = 0; i < count; i++) wanted += herd.items[i].row_count * width;
+    if (written != wanted) is_ok = false;
+    free(alone);
+    free(herd.q);
+    free(herd.cache.k);
+    free(herd.cache.v);
+    return is_ok;
+}
+
+static void check_groups(struct rng *rng, const struct kernels *kernels, struct shape shape) {
+    static const uint32_t windows[] = {1, 63, 64, 65, 100, 200};
+    bool is_ok = true;
+    uint32_t step = shape.head_dim == 64 ? 1 : 13;
+    for (uint32_t count = 1; count <= HERD_MAX; count += step) {
+        uint32_t shared_blocks = (uint32_t)rng_below(rng, BLOCKS - OWN_BLOCKS + 1);
+        bool causal = count % 5 != 4;
+        is_ok = group_is_right(rng, kernels, shape, count, shared_blocks, 0, causal) && is_ok;
+    }
+    report(is_ok, "%s attention %ux%u heads of %u, groups of 1 to %u", kernels->name,
+           shape.kv_heads, shape.group, shape.head_dim, HERD_MAX);
+    is_ok = true;
+    for (uint32_t blocks = 0; blocks <= 9; blocks++)
+        is_ok = group_is_right(rng, kernels, shape, 5, blocks, 0, true) && is_ok;
+    report(is_ok, "%s attention %ux%u heads of %u, 0 to 9 blocks shared", kernels->name,
+           shape.kv_heads, shape.group, shape.head_dim);
+    is_ok = true;
+    for (size_t i = 0; i < COUNT_OF(windows); i++)
+        is_ok = group_is_right(rng, kernels, shape, 7, 13, windows[i], true) && is_ok;
+    report(is_ok, "%s attention %ux%u heads of %u, groups with windows", kernels->name,
+           shape.kv_heads, shape.group, shape.head_dim);
+}
+
 void check_attention(const struct kernels *kernels) {
     static const struct shape shapes[] = {{3, 3, 64}, {1, 1, 32}, {1, 8, 128}, {1, 2, 256},
                                           {2, 2, 80}, {1, 5, 24}, {4, 1, 8},   {1, 7, 64}};
@@ -222,5 +403,6 @@ void check_attention(const struct kernels *kernels) {
             report(attention_is_right(&rng, kernels, shape, 200, windows[i], true),
                    "%s attention %ux%u heads of %u, window %u", kernels->name, shape.kv_heads,
                    shape.group, shape.head_dim, windows[i]);
+        check_groups(&rng, kernels, shape);
     }
 }

@@ -15,6 +15,8 @@
 #include <string.h>
 
 #define SUM_TOLERANCE 4e-6
+/* A step is at most this many means of the row / 127, unless the group needs more (tile.h). */
+#define STEP_MEANS 4.0
 #define ROWS_MOST 64
 
 struct problem {
@@ -91,16 +93,31 @@ static void multiply(const struct problem *problem, const void *activations, siz
     problem->matrix->kernels->matmul(&call, 0, problem->matrix->tile_count);
 }
 
-/* The most that rounding activation x may move it. */
-static double rounding_of(const struct problem *problem, const float *x, uint32_t k) {
+/* The most that rounding may move each activation of a row. Caller frees. */
+static double *roundings_of(const struct problem *problem, const float *x) {
     const struct matrix *matrix = problem->matrix;
-    if (matrix->layout == MATRIX_BF16_PAIRS) return fabs((double)x[k]) / 256;
-    if (matrix->layout != MATRIX_BYTES) return 0;
-    double largest = 0;
-    uint32_t begin = k / matrix->group * matrix->group;
-    for (uint32_t i = 0; i < matrix->group; i++)
-        largest = fmax(largest, fabs((double)x[begin + i]));
-    return largest / 127 * 0.501;
+    double *roundings = calloc(problem->cols, sizeof *roundings);
+    if (!roundings) abort();
+    double mean = 0;
+    for (uint32_t k = 0; k < problem->cols; k++) mean += fabs((double)x[k]) / problem->cols;
+    for (uint32_t k = 0; k < problem->cols; k++) {
+        if (matrix->layout == MATRIX_BF16_PAIRS) roundings[k] = fabs((double)x[k]) / 256;
+        if (matrix->layout != MATRIX_BYTES) continue;
+        double largest = 0;
+        uint32_t begin = k / matrix->group * matrix->group;
+        for (uint32_t i = 0; i < matrix->group; i++)
+            largest = fmax(largest, fabs((double)x[begin + i]));
+        roundings[k] = fmax(fmin(largest, STEP_MEANS * mean), largest / 128) / 127 * 0.501;
+    }
+    return roundings;
+}
+
+/* Random activations of which some are far larger than the rest, as a model's are. */
+static float *make_activations(struct rng *rng, size_t count) {
+    float *x = make_random(rng, count);
+    for (size_t i = 0; i < count; i++)
+        if (rng_below(rng, 24) == 0) x[i] *= (float)(1u << rng_below(rng, 11));
+    return x;
 }
 
 static bool is_product(const struct problem *problem, const float *x, size_t rows, const float *y,
@@ -108,6 +125,7 @@ static bool is_product(const struct problem *problem, const float *x, size_t row
     double worst = 0;
     for (size_t r = 0; r < rows; r++) {
         const float *a = x + r * problem->cols;
+        double *roundings = roundings_of(problem, a);
         for (uint32_t n = 0; n < problem->rows; n++) {
             const float *w = problem->weights + (size_t)n * problem->cols;
             double sum = 0;
@@ -116,12 +134,13 @@ static bool is_product(const struct problem *problem, const float *x, size_t row
             for (uint32_t k = 0; k < problem->cols; k++) {
                 sum += (double)w[k] * (double)a[k];
                 size += fabs((double)w[k] * (double)a[k]);
-                if (!is_exact) rounding += fabs((double)w[k]) * rounding_of(problem, a, k);
+                if (!is_exact) rounding += fabs((double)w[k]) * roundings[k];
             }
             double error = fabs((double)y[r * problem->rows + n] - sum);
             double allowed = SUM_TOLERANCE * size + rounding * 1.0001 + 1e-30;
             if (!(error / allowed <= worst)) worst = error / allowed;
         }
+        free(roundings);
     }
     if (!(worst <= 1)) note("error is %g of what is allowed", worst);
     return worst <= 1;
@@ -143,7 +162,7 @@ static bool products_are_right(struct rng *rng, const struct problem *problem) {
     for (int is_exact = 0; is_exact < 2; is_exact++) {
         size_t rows = 7;
         float *x =
-            is_exact ? make_exact(rng, problem, rows) : make_random(rng, rows * problem->cols);
+            is_exact ? make_exact(rng, problem, rows) : make_activations(rng, rows * problem->cols);
         float *y = make_floats(rows * problem->rows);
         void *activations = activate(problem, x, rows);
         poison(y, rows * problem->rows);
@@ -193,7 +212,7 @@ static bool bias_and_add_work(struct rng *rng, const struct problem *problem) {
 static bool batches_do_not_matter(struct rng *rng, const struct problem *problem) {
     static const size_t counts[] = {1, 2, 3, 5, 8, 15, 16, 17, 33, 64};
     const struct matrix *matrix = problem->matrix;
-    float *x = make_random(rng, ROWS_MOST * (size_t)problem->cols);
+    float *x = make_activations(rng, ROWS_MOST * (size_t)problem->cols);
     float *alone = make_floats(ROWS_MOST * (size_t)problem->rows);
     float *y = make_floats(ROWS_MOST * (size_t)problem->rows);
     for (size_t r = 0; r < ROWS_MOST; r++) {

@@ -7,7 +7,8 @@
  * 4-bit weights a pair is at most 2 · 15 · 127 and eight pairs, a group of 32, stay below 2^15:
  * they are added in int16. 8-bit weights lie in memory signed: |w| times the activation with the
  * sign of w, at most 2 · 128 · 127 < 2^15 a pair, and each pair goes on to int32. Either way the
- * sum of a group is exact, and becomes f32 as in the avx512 table. */
+ * sum of a group is exact, with its coarse part added as in the avx512 table, and becomes f32 as
+ * there. */
 
 #define TILE_ROWS 4
 
@@ -64,44 +65,68 @@ ALWAYS_INLINE void store_row(const struct place *place, size_t r, uint32_t colum
 
 /* ---- quantised weights ---- */
 
-/* The exact sums of products of one group. weights: the group's bytes from this pass's column on;
- * a: the group's activations of each row. */
-ALWAYS_INLINE void dot_group(const unsigned char *weights, const unsigned char *const *a,
-                             const int rows, const uint32_t bits, const uint32_t group,
-                             __m256i (*ret_dots)[2]) {
+/* dots += the products of one quad of inputs, in int16 for 4 bits and in int32 for 8; weights: the
+ * quad's bytes from this pass's column on; a: the rows, offset: of the quad's activations in them.
+ */
+ALWAYS_INLINE void dot_quad(const unsigned char *weights, const uint32_t bits,
+                            const unsigned char *const *a, size_t offset, const int rows,
+                            __m256i (*dots)[2]) {
     const __m256i nibble = _mm256_set1_epi8(15);
     const __m256i ones = _mm256_set1_epi16(1);
-    UNROLL for (int r = 0; r < rows; r++) ret_dots[r][0] = ret_dots[r][1] = _mm256_setzero_si256();
-    UNROLL for (uint32_t k = 0; k < group; k += 4) {
-        if (bits == 4) {
-            __m256i both = load_256(weights + k / 4 * 64);
-            __m256i low = _mm256_and_si256(both, nibble);
-            __m256i high = _mm256_and_si256(_mm256_srli_epi16(both, 4), nibble);
-            UNROLL for (int r = 0; r < rows; r++) {
-                __m256i activation = broadcast_i32(a[r] + k);
-                ret_dots[r][0] =
-                    _mm256_add_epi16(ret_dots[r][0], _mm256_maddubs_epi16(low, activation));
-                ret_dots[r][1] =
-                    _mm256_add_epi16(ret_dots[r][1], _mm256_maddubs_epi16(high, activation));
-            }
-        } else {
-            UNROLL for (int c = 0; c < 2; c++) {
-                __m256i weight = load_256(weights + k / 4 * 128 + c * PASS_APART * 4);
-                __m256i size = _mm256_abs_epi8(weight);
-                UNROLL for (int r = 0; r < rows; r++) {
-                    __m256i activation = _mm256_sign_epi8(broadcast_i32(a[r] + k), weight);
-                    __m256i pairs = _mm256_maddubs_epi16(size, activation);
-                    ret_dots[r][c] =
-                        _mm256_add_epi32(ret_dots[r][c], _mm256_madd_epi16(pairs, ones));
-                }
-            }
+    if (bits == 4) {
+        __m256i both = load_256(weights);
+        __m256i low = _mm256_and_si256(both, nibble);
+        __m256i high = _mm256_and_si256(_mm256_srli_epi16(both, 4), nibble);
+        UNROLL for (int r = 0; r < rows; r++) {
+            __m256i activation = broadcast_i32(a[r] + offset);
+            dots[r][0] = _mm256_add_epi16(dots[r][0], _mm256_maddubs_epi16(low, activation));
+            dots[r][1] = _mm256_add_epi16(dots[r][1], _mm256_maddubs_epi16(high, activation));
+        }
+        return;
+    }
+    UNROLL for (int c = 0; c < 2; c++) {
+        __m256i weight = load_256(weights + c * PASS_APART * 4);
+        __m256i size = _mm256_abs_epi8(weight);
+        UNROLL for (int r = 0; r < rows; r++) {
+            __m256i activation = _mm256_sign_epi8(broadcast_i32(a[r] + offset), weight);
+            __m256i pairs = _mm256_maddubs_epi16(size, activation);
+            dots[r][c] = _mm256_add_epi32(dots[r][c], _mm256_madd_epi16(pairs, ones));
         }
     }
+}
+
+ALWAYS_INLINE void clear(const int rows, __m256i (*ret_dots)[2]) {
+    UNROLL for (int r = 0; r < rows; r++) ret_dots[r][0] = ret_dots[r][1] = _mm256_setzero_si256();
+}
+
+/* What dot_quad gave, in int32. */
+ALWAYS_INLINE void widen(const uint32_t bits, const int rows, __m256i (*dots)[2]) {
     if (bits != 4) return;
-    UNROLL for (int r = 0; r < rows; r++) {
-        ret_dots[r][0] = _mm256_madd_epi16(ret_dots[r][0], ones);
-        ret_dots[r][1] = _mm256_madd_epi16(ret_dots[r][1], ones);
+    UNROLL for (int r = 0; r < rows; r++) UNROLL for (int c = 0; c < 2; c++) dots[r][c] =
+        _mm256_madd_epi16(dots[r][c], _mm256_set1_epi16(1));
+}
+
+/* The exact sums of products of one group; a: the rows, fine and coarse: offsets of the group's
+ * activations in them, quads: those of four columns where any row has a coarse part. */
+ALWAYS_INLINE void dot_group(const unsigned char *weights, const uint32_t bits,
+                             const uint32_t group, const unsigned char *const *a, size_t fine,
+                             size_t coarse, uint32_t quads, const int rows,
+                             __m256i (*ret_dots)[2]) {
+    const size_t quad_bytes = bits == 4 ? 64 : 128;
+    clear(rows, ret_dots);
+    UNROLL for (uint32_t k = 0; k < group; k += 4)
+        dot_quad(weights + k / 4 * quad_bytes, bits, a, fine + k, rows, ret_dots);
+    widen(bits, rows, ret_dots);
+    if (!quads) return;
+    __m256i dots[TILE_ROWS][2];
+    clear(rows, dots);
+    for (; quads; quads &= quads - 1) {
+        size_t quad = (size_t)__builtin_ctz(quads);
+        dot_quad(weights + quad * quad_bytes, bits, a, coarse + 4 * quad, rows, dots);
     }
+    widen(bits, rows, dots);
+    UNROLL for (int r = 0; r < rows; r++) UNROLL for (int c = 0; c < 2; c++) ret_dots[r][c] =
+        _mm256_add_epi32(ret_dots[r][c], _mm256_slli_epi32(dots[r][c], COARSE_SHIFT));
 }
 
 ALWAYS_INLINE void bytes_pass(const struct place *place, const uint32_t column, const int rows,
@@ -111,31 +136,31 @@ ALWAYS_INLINE void bytes_pass(const struct place *place, const uint32_t column, 
     const size_t data_bytes = group / 4 * (bits == 4 ? 64 : 128);
     const size_t group_bytes = tile_group_bytes(group, bits, has_minimum);
     const unsigned char *weights = place->weights + 4 * column;
-    const unsigned char *rows_at[TILE_ROWS];
     const unsigned char *a[TILE_ROWS];
     __m256 sums[TILE_ROWS][2];
     UNROLL for (int r = 0; r < rows; r++) {
-        a[r] = rows_at[r] = place->activations + (size_t)r * matrix->activation_bytes;
+        a[r] = place->activations + (size_t)r * matrix->activation_bytes;
         sums[r][0] = sums[r][1] = _mm256_setzero_ps();
     }
     for (size_t g = 0; g < matrix->cols / group; g++, weights += group_bytes) {
         __m256i dots[TILE_ROWS][2];
         const unsigned char *numbers = weights + data_bytes;
-        dot_group(weights, a, rows, bits, group, dots);
+        uint32_t quads = 0;
+        UNROLL for (int r = 0; r < rows; r++) quads |= a[r][at.coarse_quads + g];
+        dot_group(weights, bits, group, a, g * group, at.coarse + g * group, quads, rows, dots);
         UNROLL for (int r = 0; r < rows; r++) {
-            __m256 scale = broadcast_f32(rows_at[r] + at.scales + 4 * g);
+            __m256 scale = broadcast_f32(a[r] + at.scales + 4 * g);
             __m256i zeros = _mm256_setzero_si256();
             if (!has_minimum && place->tile->zero)
-                zeros = _mm256_slli_epi32(broadcast_i32(rows_at[r] + at.negative_sums + 4 * g),
+                zeros = _mm256_slli_epi32(broadcast_i32(a[r] + at.negative_sums + 4 * g),
                                           place->tile->zero_shift);
             UNROLL for (int c = 0; c < 2; c++) {
                 __m256 weight_scale = load_f32(numbers + c * PASS_APART * 4);
                 __m256 dot = _mm256_cvtepi32_ps(_mm256_add_epi32(dots[r][c], zeros));
                 sums[r][c] = _mm256_fmadd_ps(dot, _mm256_mul_ps(weight_scale, scale), sums[r][c]);
             }
-            a[r] += group;
             if (!has_minimum) continue;
-            __m256 sum = broadcast_f32(rows_at[r] + at.scaled_sums + 4 * g);
+            __m256 sum = broadcast_f32(a[r] + at.scaled_sums + 4 * g);
             UNROLL for (int c = 0; c < 2; c++) sums[r][c] =
                 _mm256_fmadd_ps(load_f32(numbers + 128 + c * PASS_APART * 4), sum, sums[r][c]);
         }
@@ -237,36 +262,86 @@ static float largest_of(const float *x, uint32_t count) {
     return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
 }
 
-/* `count` values to int8, nearest even; returns their sum. The clamp is for infinities and NaN,
- * which convert to the lowest int32. */
-static int32_t to_int8(const float *x, uint32_t count, float inverse, int8_t *ret_q) {
-    int32_t sum = 0;
-    for (uint32_t i = 0; i < count; i += 8) {
-        int32_t lanes[8];
-        __m256i q =
-            _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + i), _mm256_set1_ps(inverse)));
-        q = _mm256_max_epi32(q, _mm256_set1_epi32(-127));
-        q = _mm256_min_epi32(q, _mm256_set1_epi32(127));
-        __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(q), _mm256_extracti128_si256(q, 1));
-        _mm_storel_epi64((void *)(ret_q + i), _mm_packs_epi16(words, words));
-        _mm256_storeu_si256((void *)lanes, q);
-        for (int lane = 0; lane < 8; lane++) sum += lanes[lane];
+/* Σ |x| in 8 partial sums; the number of columns is a multiple of 16. */
+static float sum_of_sizes(const float *x, uint32_t cols) {
+    const __m256 sign = _mm256_set1_ps(-0.0f);
+    __m256 sum = _mm256_setzero_ps();
+    __m256 other = _mm256_setzero_ps();
+    for (uint32_t i = 0; i < cols; i += 16) {
+        sum = _mm256_add_ps(sum, _mm256_andnot_ps(sign, _mm256_loadu_ps(x + i)));
+        other = _mm256_add_ps(other, _mm256_andnot_ps(sign, _mm256_loadu_ps(x + i + 8)));
     }
-    return sum;
+    sum = _mm256_add_ps(sum, other);
+    __m128 four = _mm_add_ps(_mm256_castps256_ps128(sum), _mm256_extractf128_ps(sum, 1));
+    __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+}
+
+/* The largest value that a group's fine parts hold, NaN in a row with a NaN; 0: all is zero. */
+static float reach_of(float largest, float step_most) {
+    if (largest < LARGEST_MIN) return 0;
+    float reach = largest < step_most ? largest : step_most;
+    float least = largest / COARSE_REACH;
+    return reach < least ? least : reach;
+}
+
+/* Eight int32 as int8. */
+static void store_bytes(__m256i values, int8_t *ret_bytes) {
+    __m128i words =
+        _mm_packs_epi32(_mm256_castsi256_si128(values), _mm256_extracti128_si256(values, 1));
+    _mm_storel_epi64((void *)ret_bytes, _mm_packs_epi16(words, words));
+}
+
+/* Where a group's activations go. */
+struct quantised {
+    int8_t *fine;
+    int8_t *coarse;
+    uint32_t quads; /* that have a coarse part, a bit each */
+    int32_t sum;
+};
+
+/* `count` values to steps, nearest even, split into fine and coarse: what is beyond ±127 steps goes
+ * to coarse as multiples of 128. The clamp is for infinities and NaN, which convert to the lowest
+ * int32. */
+static void quantise_group(const float *x, uint32_t count, float inverse, struct quantised *to) {
+    const __m256i most = _mm256_set1_epi32(127 << COARSE_SHIFT);
+    __m256i sums = _mm256_setzero_si256();
+    for (uint32_t i = 0; i < count; i += 8) {
+        __m256i steps =
+            _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + i), _mm256_set1_ps(inverse)));
+        steps = _mm256_max_epi32(steps, _mm256_sub_epi32(_mm256_setzero_si256(), most));
+        steps = _mm256_min_epi32(steps, most);
+        sums = _mm256_add_epi32(sums, steps);
+        __m256i beyond = _mm256_cmpgt_epi32(_mm256_abs_epi32(steps), _mm256_set1_epi32(127));
+        __m256i rounded = _mm256_add_epi32(steps, _mm256_set1_epi32(1 << (COARSE_SHIFT - 1)));
+        __m256i coarse = _mm256_and_si256(beyond, _mm256_srai_epi32(rounded, COARSE_SHIFT));
+        store_bytes(_mm256_sub_epi32(steps, _mm256_slli_epi32(coarse, COARSE_SHIFT)), to->fine + i);
+        store_bytes(coarse, to->coarse + i);
+        uint32_t lanes = (uint32_t)_mm256_movemask_ps(_mm256_castsi256_ps(beyond));
+        uint32_t quads = ((lanes & 15) != 0) | (uint32_t)((lanes >> 4) != 0) << 1;
+        to->quads |= quads << i / 4;
+    }
+    __m128i four = _mm_add_epi32(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1));
+    __m128i two = _mm_add_epi32(four, _mm_unpackhi_epi64(four, four));
+    to->sum = _mm_cvtsi128_si32(_mm_add_epi32(two, _mm_shuffle_epi32(two, 1)));
 }
 
 static void quantise_row(const struct matrix *matrix, const float *x, unsigned char *ret_row) {
     const uint32_t group = matrix->group;
     const struct byte_activations at = byte_activations_of(matrix->cols, group);
+    const float step_most = STEP_MEANS * (sum_of_sizes(x, matrix->cols) / (float)matrix->cols);
     float *scales = (float *)(void *)(ret_row + at.scales);
     float *scaled_sums = (float *)(void *)(ret_row + at.scaled_sums);
     int32_t *negative_sums = (int32_t *)(void *)(ret_row + at.negative_sums);
     for (uint32_t begin = 0, g = 0; begin < matrix->cols; begin += group, g++) {
-        struct group_scale scale = group_scale_of(largest_of(x + begin, group));
-        int32_t sum = to_int8(x + begin, group, scale.inverse, (int8_t *)ret_row + begin);
-        scales[g] = scale.scale;
-        scaled_sums[g] = scale.scale * (float)sum;
-        negative_sums[g] = -sum;
+        float reach = reach_of(largest_of(x + begin, group), step_most);
+        struct quantised to = {.fine = (int8_t *)ret_row + begin,
+                               .coarse = (int8_t *)ret_row + at.coarse + begin};
+        quantise_group(x + begin, group, reach == 0 ? 0 : 127.0f / reach, &to);
+        scales[g] = reach / 127.0f;
+        scaled_sums[g] = scales[g] * (float)to.sum;
+        negative_sums[g] = -to.sum;
+        ret_row[at.coarse_quads + g] = (unsigned char)to.quads;
     }
 }
 

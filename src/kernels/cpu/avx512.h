@@ -24,7 +24,7 @@ void avx512_gelu_erf(float *x, size_t x_stride, size_t width, size_t rows);
 void avx512_add(const float *x, float *y, size_t count);
 
 void avx512_kv_store(const struct kv_store *call, uint32_t kv_head_begin, uint32_t kv_head_end);
-void avx512_attention(const struct attention *call, const struct attention_item *item,
+void avx512_attention(const struct attention *call, const struct attention_group *group,
                       uint32_t kv_head_begin, uint32_t kv_head_end);
 
 void avx512_softmax(float *x, size_t count);

@@ -5,8 +5,10 @@
  * A register tile is up to ROWS_MAX rows of activations by the 32 columns of a matrix tile: two
  * vectors of 16 columns. For quantised weights vpdpbusd multiplies unsigned weights by signed
  * activations, four products a lane, into exact int32 sums of one group; the group's sum becomes
- * f32 with weight scale · activation scale. What the weights' zero adds is taken off by starting
- * the sum at -zero · Σ activations, so it costs nothing.
+ * f32 with weight scale · activation scale. What the weights' zero adds is taken off by adding
+ * -zero · Σ activations. The coarse part of activations (matrix.h) is summed first, over the quads
+ * of columns where any row of the register tile has one, and shifted: an exact sum is the same
+ * however many zeros went into it.
  *
  * Every output is one chain of the same operations in the same order whatever the tile's height,
  * which is what makes rows independent of the batch. The functions of one height and one format
@@ -17,13 +19,41 @@
 
 /* ---- quantised weights ---- */
 
+/* The bytes of four inputs for 32 columns. */
+ALWAYS_INLINE void load_quad(const unsigned char *at, const uint32_t bits, __m512i *ret_first,
+                             __m512i *ret_second) {
+    const __m512i nibble = _mm512_set1_epi8(15);
+    __m512i bytes = load_512(at);
+    if (bits == 4) {
+        *ret_first = _mm512_and_si512(bytes, nibble);
+        *ret_second = _mm512_and_si512(_mm512_srli_epi16(bytes, 4), nibble);
+    } else {
+        *ret_first = bytes;
+        *ret_second = load_512(at + 64);
+    }
+}
+
+/* dots += the products of one quad; a: the rows, offset: of the quad's activations in them. */
+ALWAYS_INLINE void dot_quad(const unsigned char *weights, const uint32_t bits,
+                            const unsigned char *const *a, size_t offset, const int rows,
+                            __m512i (*dots)[2]) {
+    __m512i first;
+    __m512i second;
+    load_quad(weights, bits, &first, &second);
+    UNROLL for (int r = 0; r < rows; r++) {
+        __m512i activation = broadcast_i32(a[r] + offset);
+        dots[r][0] = _mm512_dpbusd_epi32(dots[r][0], first, activation);
+        dots[r][1] = _mm512_dpbusd_epi32(dots[r][1], second, activation);
+    }
+}
+
 ALWAYS_INLINE void bytes_tile(const struct place *place, const int rows, const uint32_t bits,
                               const uint32_t group, const bool has_minimum) {
     const struct matrix *matrix = place->call->matrix;
     const struct byte_activations at = byte_activations_of(matrix->cols, group);
     const size_t stride = matrix->activation_bytes;
     const unsigned char *weights = place->weights;
-    const __m512i nibble = _mm512_set1_epi8(15);
+    const size_t quad_bytes = bits == 4 ? 64 : 128;
     const unsigned char *a[TILE_ROWS];
     __m512 sums[TILE_ROWS][2];
     UNROLL for (int r = 0; r < rows; r++) {
@@ -32,31 +62,27 @@ ALWAYS_INLINE void bytes_tile(const struct place *place, const int rows, const u
     }
     for (size_t g = 0; g < matrix->cols / group; g++) {
         __m512i dots[TILE_ROWS][2];
+        uint32_t quads = 0;
         UNROLL for (int r = 0; r < rows; r++) {
-            if (has_minimum)
-                dots[r][0] = _mm512_setzero_si512();
-            else
-                dots[r][0] = _mm512_slli_epi32(broadcast_i32(a[r] + at.negative_sums + 4 * g),
-                                               place->tile->zero_shift);
-            dots[r][1] = dots[r][0];
+            quads |= a[r][at.coarse_quads + g];
+            dots[r][0] = dots[r][1] = _mm512_setzero_si512();
         }
-        UNROLL for (uint32_t k = 0; k < group; k += 4) {
-            __m512i first = load_512(weights);
-            __m512i second;
-            if (bits == 4) {
-                second = _mm512_and_si512(_mm512_srli_epi16(first, 4), nibble);
-                first = _mm512_and_si512(first, nibble);
-                weights += 64;
-            } else {
-                second = load_512(weights + 64);
-                weights += 128;
+        if (quads) {
+            for (; quads; quads &= quads - 1) {
+                size_t quad = (size_t)__builtin_ctz(quads);
+                dot_quad(weights + quad * quad_bytes, bits, a, at.coarse + g * group + 4 * quad,
+                         rows, dots);
             }
-            UNROLL for (int r = 0; r < rows; r++) {
-                __m512i activation = broadcast_i32(a[r] + g * group + k);
-                dots[r][0] = _mm512_dpbusd_epi32(dots[r][0], first, activation);
-                dots[r][1] = _mm512_dpbusd_epi32(dots[r][1], second, activation);
-            }
+            UNROLL for (int r = 0; r < rows; r++) UNROLL for (int c = 0; c < 2; c++) dots[r][c] =
+                _mm512_slli_epi32(dots[r][c], COARSE_SHIFT);
         }
+        UNROLL for (int r = 0; r < rows && !has_minimum; r++) {
+            __m512i zeros = _mm512_slli_epi32(broadcast_i32(a[r] + at.negative_sums + 4 * g),
+                                              place->tile->zero_shift);
+            UNROLL for (int c = 0; c < 2; c++) dots[r][c] = _mm512_add_epi32(dots[r][c], zeros);
+        }
+        UNROLL for (uint32_t k = 0; k < group; k += 4, weights += quad_bytes)
+            dot_quad(weights, bits, a, g * group + k, rows, dots);
         __m512 scales[2] = {load_f32(weights), load_f32(weights + 64)};
         weights += 128;
         UNROLL for (int r = 0; r < rows; r++) {
@@ -191,15 +217,40 @@ static inline __mmask64 first_bytes(uint32_t count) {
 
 /* Where one row's activations go. */
 struct quantised {
-    unsigned char *q;
+    unsigned char *fine;
+    unsigned char *coarse;
+    unsigned char *coarse_quads;
     float *scales;
     float *scaled_sums;
     int32_t *negative_sums;
 };
 
+/* Splits steps in place: what is beyond ±127 goes to ret_coarse as multiples of 128. */
+static inline void split(__m512i *steps, __m512i *ret_coarse) {
+    const __m512i most = _mm512_set1_epi32(127);
+    __mmask16 beyond = _mm512_cmpgt_epi32_mask(_mm512_abs_epi32(*steps), most);
+    __m512i rounded = _mm512_add_epi32(*steps, _mm512_set1_epi32(1 << (COARSE_SHIFT - 1)));
+    *ret_coarse = _mm512_maskz_srai_epi32(beyond, rounded, COARSE_SHIFT);
+    *steps = _mm512_sub_epi32(*steps, _mm512_slli_epi32(*ret_coarse, COARSE_SHIFT));
+}
+
+/* Stores the activations of 64 columns or fewer (count) and which quads have a coarse part. */
+ALWAYS_INLINE void store_bytes(__m512i *steps, const uint32_t count, const uint32_t group,
+                               const uint32_t first, const struct quantised *ret_at) {
+    __m512i coarse[4];
+    UNROLL for (int i = 0; i < 4; i++) split(&steps[i], &coarse[i]);
+    __m512i coarse_bytes = to_bytes(coarse);
+    _mm512_mask_storeu_epi8(ret_at->fine + first, first_bytes(count), to_bytes(steps));
+    _mm512_mask_storeu_epi8(ret_at->coarse + first, first_bytes(count), coarse_bytes);
+    uint32_t quads = _mm512_test_epi32_mask(coarse_bytes, coarse_bytes);
+    for (uint32_t at = 0; at < count; at += group, quads >>= group / 4)
+        ret_at->coarse_quads[(first + at) / group] =
+            (unsigned char)(quads & ((1u << group / 4) - 1));
+}
+
 /* Up to GROUPS groups from x on, each of one or two vectors. */
 ALWAYS_INLINE void quantise_groups(const float *x, const uint32_t count, const uint32_t vectors,
-                                   const struct quantised *ret_at) {
+                                   const float step_most, const struct quantised *ret_at) {
     const __m512i no_sign = _mm512_set1_epi32(INT32_MAX);
     const __mmask8 present = (__mmask8)((1u << count) - 1);
     __m512 values[GROUPS * 2];
@@ -214,9 +265,12 @@ ALWAYS_INLINE void quantise_groups(const float *x, const uint32_t count, const u
         _mm512_max_epi32(q[g * vectors], q[(g + 1) * vectors - 1]);
     __m128 largest = _mm_castsi128_ps(largest_of_each(groups));
     __mmask8 is_some = _mm_cmp_ps_mask(largest, _mm_set1_ps(LARGEST_MIN), _CMP_NLT_UQ);
-    __m128 scales = _mm_maskz_div_ps(is_some, largest, _mm_set1_ps(127.0f));
+    /* When the row has a NaN so has step_most, and the minimum is its second operand. */
+    __m128 reach = _mm_max_ps(_mm_mul_ps(largest, _mm_set1_ps(1.0f / COARSE_REACH)),
+                              _mm_min_ps(largest, _mm_set1_ps(step_most)));
+    __m128 scales = _mm_maskz_div_ps(is_some, reach, _mm_set1_ps(127.0f));
     float inverse[GROUPS];
-    _mm_storeu_ps(inverse, _mm_maskz_div_ps(is_some, _mm_set1_ps(127.0f), largest));
+    _mm_storeu_ps(inverse, _mm_maskz_div_ps(is_some, _mm_set1_ps(127.0f), reach));
     UNROLL for (uint32_t i = 0; i < GROUPS * vectors; i++) q[i] =
         _mm512_cvtps_epi32(_mm512_mul_ps(values[i], _mm512_set1_ps(inverse[i / vectors])));
     UNROLL for (uint32_t g = 0; g < GROUPS; g++) groups[g] =
@@ -225,27 +279,42 @@ ALWAYS_INLINE void quantise_groups(const float *x, const uint32_t count, const u
     UNROLL for (uint32_t i = 0; i < vectors; i++) {
         uint32_t bytes = 16 * count * vectors;
         if (bytes > 64 * i)
-            _mm512_mask_storeu_epi8(ret_at->q + 64 * i, first_bytes(bytes - 64 * i),
-                                    to_bytes(q + 4 * i));
+            store_bytes(q + 4 * i, bytes - 64 * i < 64 ? bytes - 64 * i : 64, 16 * vectors, 64 * i,
+                        ret_at);
     }
     _mm_mask_storeu_ps(ret_at->scales, present, scales);
     _mm_mask_storeu_ps(ret_at->scaled_sums, present, _mm_mul_ps(scales, _mm_cvtepi32_ps(sum)));
     _mm_mask_storeu_epi32(ret_at->negative_sums, present, _mm_sub_epi32(_mm_setzero_si128(), sum));
 }
 
+/* Σ |x| in 64 partial sums; the number of columns is a multiple of 16. */
+static float sum_of_sizes(const float *x, uint32_t cols) {
+    __m512 partials[4];
+    for (uint32_t p = 0; p < 4; p++) partials[p] = _mm512_setzero_ps();
+    for (uint32_t i = 0; i < cols; i += 64)
+        for (uint32_t p = 0; p < 4 && i + 16 * p < cols; p++)
+            partials[p] =
+                _mm512_add_ps(partials[p], _mm512_abs_ps(_mm512_loadu_ps(x + i + 16 * p)));
+    return _mm512_reduce_add_ps(_mm512_add_ps(_mm512_add_ps(partials[0], partials[1]),
+                                              _mm512_add_ps(partials[2], partials[3])));
+}
+
 ALWAYS_INLINE void quantise_row(const struct matrix *matrix, const uint32_t group, const float *x,
                                 unsigned char *ret_row) {
     const struct byte_activations at = byte_activations_of(matrix->cols, group);
     const uint32_t groups = matrix->cols / group;
+    const float step_most = STEP_MEANS * (sum_of_sizes(x, matrix->cols) / (float)matrix->cols);
     for (uint32_t g = 0; g < groups; g += GROUPS) {
         const struct quantised to = {ret_row + g * group,
+                                     ret_row + at.coarse + g * group,
+                                     ret_row + at.coarse_quads + g,
                                      (float *)(void *)(ret_row + at.scales) + g,
                                      (float *)(void *)(ret_row + at.scaled_sums) + g,
                                      (int32_t *)(void *)(ret_row + at.negative_sums) + g};
         if (groups - g >= GROUPS)
-            quantise_groups(x + g * group, GROUPS, group / 16, &to);
+            quantise_groups(x + g * group, GROUPS, group / 16, step_most, &to);
         else
-            quantise_groups(x + g * group, groups - g, group / 16, &to);
+            quantise_groups(x + g * group, groups - g, group / 16, step_most, &to);
     }
 }
 

@@ -94,17 +94,16 @@ ALWAYS_INLINE void run_tiles(const struct matmul *call, uint32_t tile_begin, uin
     }
 }
 
-/* Activations are quantised in groups whose largest value is at least this; below, 127 / largest
- * might not be finite, and the group becomes zeros. */
+/* How activations are quantised.
+ *
+ * A few of a model's channels are tens to thousands of times larger than the rest. A step of
+ * largest / 127 would round away their neighbours, so the step of a group is at most
+ * STEP_MEANS · mean |x| of the row / 127, whatever the largest value; what goes beyond ±127 steps
+ * gets a coarse part of 128 steps as well. That is rare, and a product adds the coarse part only
+ * for the quads of four columns that have one. The smaller STEP_MEANS is, the more of them. */
+#define STEP_MEANS 4.0f
+/* Coarse and fine reach this many times ±127. */
+#define COARSE_REACH 128.0f
+#define COARSE_SHIFT 7
+/* Groups whose largest value is below this become zeros: 127 / largest might not be finite. */
 #define LARGEST_MIN 1e-30f
-
-/* The scale of a group, and what its values are multiplied by to become -127..127. */
-struct group_scale {
-    float scale;
-    float inverse;
-};
-
-static inline struct group_scale group_scale_of(float largest) {
-    if (largest < LARGEST_MIN) return (struct group_scale){0, 0};
-    return (struct group_scale){largest / 127.0f, 127.0f / largest};
-}

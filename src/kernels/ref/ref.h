@@ -17,7 +17,7 @@ void ref_gelu_tanh_mul(const struct gate *call);
 void ref_gelu_erf(float *x, size_t x_stride, size_t width, size_t rows);
 void ref_add(const float *x, float *y, size_t count);
 void ref_kv_store(const struct kv_store *call, uint32_t kv_head_begin, uint32_t kv_head_end);
-void ref_attention(const struct attention *call, const struct attention_item *item,
+void ref_attention(const struct attention *call, const struct attention_group *group,
                    uint32_t kv_head_begin, uint32_t kv_head_end);
 void ref_softmax(float *x, size_t count);
 float ref_log_sum_exp(const float *x, size_t count);

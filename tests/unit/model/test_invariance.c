@@ -134,7 +134,9 @@ static void check_file(const char *path, const struct kernels *kernels) {
 
 static void logits_do_not_depend_on_company_cutting_threads_or_sharing(void **state) {
     (void)state;
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+    /* Every other file where each instruction costs ten: see tools/sanitize. */
+    size_t stride = getenv("QUERN_TEST_SMALL") ? 2 : 1;
+    for (size_t i = 0; i < sizeof files / sizeof *files; i += stride) {
         char path[512];
         if (!find_file(files[i], path)) {
             print_message("# skipped: %s is not there\n", path);

@@ -23,10 +23,10 @@
  *
  * `ref` does the reference's arithmetic in another order: measured 3e-5, and 1e-3 is the gate of
  * the design. The fast tables round on purpose: keys and values to f16, activations to bf16 before
- * bf16 weights (avx512-bf16) or to int8 in groups of 32 before quantised ones. Their bounds are
- * twice what was measured, and lie below what running the reference in bf16 costs (0.13 on the tiny
- * models, 0.37 on SmolLM2) or, for quantised weights, near it. Leaving out one feature of a tiny
- * model moves its logits by 0.85 or more. */
+ * bf16 weights (avx512-bf16) or to steps that groups of 32 share before quantised ones. Their
+ * bounds are one and a half times to twice what was measured, and lie below what running the
+ * reference in bf16 costs (0.13 on the tiny models, 0.37 on SmolLM2) or, for quantised weights,
+ * near it. Leaving out one feature of a tiny model moves its logits by 0.85 or more. */
 struct tolerance {
     float logit;
     float logprob;
@@ -284,12 +284,12 @@ static void compare_with_reference_mode(const struct kernels *kernels, const flo
         if (top[0].index == best)
             agree++;
         else
-            assert_true(top[0].value - reference[best] < 0.25f);
+            assert_true(top[0].value - reference[best] < 0.15f);
     }
     print_message("# %s: mean divergence %.2g, best token equal in %u of %u positions\n",
                   kernels->name, mean, agree, count);
-    assert_true(mean <= 0.02); /* the design's gate for 8-bit arithmetic; measured 0.0043 */
-    assert_true(agree * 100 >= count * 93); /* measured 99 of 103, all others near-ties */
+    assert_true(mean <= 0.0015);            /* measured 0.0009 */
+    assert_true(agree * 100 >= count * 98); /* measured 103 of 103 */
 }
 
 static void smollm2_matches_transformers_to_a_thousandth_and_nearly_so_on_this_cpu(void **state) {
@@ -309,9 +309,9 @@ static void smollm2_matches_transformers_to_a_thousandth_and_nearly_so_on_this_c
     struct all_logits reference =
         check_model(path, &file, kernels_choose("ref"), (struct tolerance){1e-3f, 1e-3f, 1e-3f}, 8);
     for (size_t i = 1; kernels_at(i); i++) {
-        /* Measured 0.44 and 0.53 with avx2, 0.37 and 0.36 with avx512. */
+        /* Measured 0.16 and 0.16 with avx2, 0.23 and 0.45 with avx512. */
         struct all_logits fast =
-            check_model(path, &file, kernels_at(i), (struct tolerance){0.75f, 0.75f, 0.25f}, 32);
+            check_model(path, &file, kernels_at(i), (struct tolerance){0.35f, 0.68f, 0.15f}, 32);
         compare_with_reference_mode(kernels_at(i), reference.at, fast.at, fast.count, fast.vocab);
         free(fast.at);
     }
@@ -328,5 +328,7 @@ int main(void) {
         cmocka_unit_test(tiny_gemma_3_matches_its_reference),
         cmocka_unit_test(smollm2_matches_transformers_to_a_thousandth_and_nearly_so_on_this_cpu),
     };
+    /* The model of real size is left out where each instruction costs ten: see tools/sanitize. */
+    if (getenv("QUERN_TEST_SMALL")) cmocka_set_skip_filter("smollm2*");
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
