@@ -47,8 +47,8 @@ def test_after_a_kill_only_lines_without_a_counted_result_run_again(tmp_path):
 
 # --- SIGTERM and SIGINT ---
 
-def slow_requests(count, tokens=24):
-    return [support.request(f"slow-{i:02d}", f"Tell a story about number {i}.", temperature=0, max_tokens=tokens) for i in range(count)]
+def slow_requests(count, tokens=24, **more):
+    return [support.request(f"slow-{i:02d}", f"Tell a story about number {i}.", temperature=0, max_tokens=tokens, **more) for i in range(count)]
 
 
 def ids_of(server, batch):
@@ -78,7 +78,8 @@ def test_sigterm_lets_lines_in_flight_finish_and_a_restart_goes_on(tmp_path):
 
 
 def test_a_second_sigterm_ends_at_once_and_loses_nothing(tmp_path):
-    requests, state = slow_requests(8, tokens=60), tmp_path / "state"
+    # Long answers: the engine tells its figures once a second, so the batch must outlast several of them on any machine.
+    requests, state = slow_requests(8, tokens=600, ignore_eos=True), tmp_path / "state"
     with support.serving(state, "--model", "smollm2", "--drain-seconds", "600") as server:
         batch = server.create(support.jsonl(requests))["id"]
         poll(lambda: metric(server, "quern_engine_running{engine=\"0\"}") > 0, 60)
