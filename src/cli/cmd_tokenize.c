@@ -34,14 +34,16 @@ static enum err decode(struct tokenize *tokenize, const json_t *ids, struct buf 
                        struct error *error) {
     size_t count = tokenizer_count(tokenize->vocabulary.tokenizer);
     if (!json_is_array(ids)) return err_set(error, ERR_INVALID, "ids: not a JSON array");
+    tokenize->ids.count = 0;
     for (size_t i = 0; i < json_array_size(ids); i++) {
         const json_t *id = json_array_get(ids, i);
         if (!json_is_integer(id) || json_integer_value(id) < 0 ||
             (size_t)json_integer_value(id) >= count)
             return err_set(error, ERR_INVALID, "ids[%zu]: not an id from 0 to %zu", i, count - 1);
-        tokenizer_decode(tokenize->vocabulary.tokenizer, (int32_t)json_integer_value(id),
-                         tokenize->special, answer);
+        ids_add(&tokenize->ids, (int32_t)json_integer_value(id));
     }
+    tokenizer_decode_text(tokenize->vocabulary.tokenizer, tokenize->ids.at, tokenize->ids.count,
+                          tokenize->special, answer);
     return OK;
 }
 

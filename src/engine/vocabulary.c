@@ -11,6 +11,7 @@ _Static_assert(VOCAB_NONE == TOKEN_NONE, "the ids of a vocabulary are handed on 
 
 static enum err open_parts(struct vocabulary *vocabulary, const struct gguf_vocab *vocab,
                            struct error *error) {
+    bool is_bert = str_is(vocab->model, "bert");
     const struct tokenizer_source source = {
         .model = vocab->model,
         .pre = vocab->pre,
@@ -20,13 +21,15 @@ static enum err open_parts(struct vocabulary *vocabulary, const struct gguf_voca
         .token_count = vocab->token_count,
         .merges = vocab->merges,
         .merge_count = vocab->merge_count,
-        .bos = vocab->bos,
-        .eos = vocab->eos,
+        .bos = is_bert && vocab->cls != TOKEN_NONE ? vocab->cls : vocab->bos,
+        .eos = is_bert && vocab->separator != TOKEN_NONE ? vocab->separator : vocab->eos,
         .eot = vocab->eot,
         .unknown = vocab->unknown,
         .padding = vocab->padding,
         .add_bos = vocab->add_bos,
-        .add_eos = vocab->add_eos,
+        .add_eos = vocab->add_eos || is_bert,
+        .space_prefix = vocab->add_space_prefix ? SPACE_PREFIX_ALWAYS : SPACE_PREFIX_NONE,
+        .bert = tokenizer_bert_uncased(),
     };
     if (tokenizer_open(&vocabulary->tokenizer, &source, error) != OK)
         return err_prefix(error, "tokenizer");

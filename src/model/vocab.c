@@ -126,7 +126,8 @@ static enum err read_ids(struct gguf_vocab *vocab, const struct gguf *gguf, stru
 static enum err read_flags(struct gguf_vocab *vocab, const struct gguf *gguf, struct error *error) {
     bool is_sentencepiece = str_is(vocab->model, "llama");
     vocab->add_bos =
-        is_sentencepiece || (str_is(vocab->model, "gpt2") &&
+        is_sentencepiece || str_is(vocab->model, "bert") ||
+        (str_is(vocab->model, "gpt2") &&
                              (str_is(vocab->pre, "llama-bpe") || str_is(vocab->pre, "llama3") ||
                               str_is(vocab->pre, "llama-v3")));
     vocab->add_space_prefix = is_sentencepiece;

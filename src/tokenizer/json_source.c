@@ -4,138 +4,9 @@
  * tokenizers. What changes ids and is not understood is refused by name; what does not change ids
  * (decoder, truncation, padding, offsets) is not looked at. */
 
-#include "base/arena.h"
-#include "tokenizer/tokenizer.h"
-#include "tokenizer/vocab.h"
-#include "json/json.h"
+#include "tokenizer/json_source.h"
 
-/* Strings are borrowed from the JSON value; arrays and joined merges live in the arena. */
-struct reading {
-    json_t *root;
-    struct arena arena;
-    struct tokenizer_source source;
-    struct str *tokens;
-    uint8_t *kinds;
-    uint8_t *flags;
-};
-
-static struct str type_of(const json_t *object) {
-    return json_member_str(object, "type");
-}
-
-static bool member_is_true(const json_t *object, const char *key) {
-    return json_is_true(json_member(object, key));
-}
-
-static enum err refuse_type(const char *part, const json_t *object, struct error *error) {
-    struct str type = type_of(object);
-    if (type.bytes == 0) return err_set(error, ERR_INVALID, "%s: no type", part);
-    return err_set(error, ERR_INVALID, "%s: the type '%.*s' is not supported", part,
-                   STR_ARGS(type));
-}
-
-/* The steps of `part`: the list of a Sequence, or the one step itself. */
-static size_t step_count(const json_t *part, const char *list_key) {
-    if (!part) return 0;
-    return str_is(type_of(part), "Sequence") ? json_array_size(json_member(part, list_key)) : 1;
-}
-
-static json_t *step_at(json_t *part, const char *list_key, size_t index) {
-    if (!str_is(type_of(part), "Sequence")) return part;
-    return json_array_get(json_member(part, list_key), index);
-}
-
-/* --- normalizer and pre-tokenizer ------------------------------------------------------------ */
-
-static enum err read_normalizer(struct reading *reading, struct error *error) {
-    json_t *part = json_member(reading->root, "normalizer");
-    for (size_t i = 0; i < step_count(part, "normalizers"); i++) {
-        json_t *step = step_at(part, "normalizers", i);
-        if (!str_is(type_of(step), "NFC")) return refuse_type("normalizer", step, error);
-        reading->source.normalize_nfc = true;
-    }
-    return OK;
-}
-
-/* Known expressions, by their exact text. */
-static const struct {
-    const char *expression;
-    const char *pre;
-} known_splits[] = {
-    {"'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+", "gpt-2"},
-    {"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}|"
-     " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
-     "llama-bpe"},
-    {"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}|"
-     " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
-     "qwen2"},
-    {"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}|"
-     " ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
-     "qwen35"},
-};
-
-static enum err read_split(struct reading *reading, const json_t *step, struct error *error) {
-    struct str behavior = json_member_str(step, "behavior");
-    if (!str_is(behavior, "Isolated") || member_is_true(step, "invert"))
-        return err_set(error, ERR_INVALID,
-                       "pre_tokenizer: a Split other than Isolated is not supported");
-    struct str expression = json_member_str(json_member(step, "pattern"), "Regex");
-    for (size_t i = 0; i < sizeof known_splits / sizeof *known_splits; i++) {
-        if (!str_is(expression, known_splits[i].expression)) continue;
-        reading->source.pre = str_from(known_splits[i].pre);
-        return OK;
-    }
-    return err_set(error, ERR_INVALID, "pre_tokenizer: the Split pattern '%.*s' is not known",
-                   STR_ARGS(expression));
-}
-
-static enum err read_digits(struct reading *reading, const json_t *step, struct error *error) {
-    if (!member_is_true(step, "individual_digits"))
-        return err_set(error, ERR_INVALID,
-                       "pre_tokenizer: Digits without individual_digits is not supported");
-    reading->source.pre = STR("smollm");
-    return OK;
-}
-
-/* The last step: it maps bytes to characters, and splits as GPT-2 does if use_regex. */
-static enum err read_byte_level(struct reading *reading, const json_t *step, struct error *error) {
-    if (!json_is_false(json_member(step, "add_prefix_space")))
-        return err_set(error, ERR_INVALID,
-                       "pre_tokenizer: ByteLevel with add_prefix_space is not supported");
-    json_t *use_regex = json_member(step, "use_regex");
-    bool splits = !use_regex || json_is_true(use_regex);
-    bool is_split_already = reading->source.pre.bytes > 0;
-    bool after_digits = str_is(reading->source.pre, "smollm");
-    if (splits == (is_split_already && !after_digits))
-        return err_set(error, ERR_INVALID,
-                       "pre_tokenizer: ByteLevel %s use_regex is not supported %s",
-                       splits ? "with" : "without", is_split_already ? "here" : "alone");
-    if (!is_split_already) reading->source.pre = STR("gpt-2");
-    return OK;
-}
-
-static enum err read_pre_tokenizer(struct reading *reading, struct error *error) {
-    json_t *part = json_member(reading->root, "pre_tokenizer");
-    size_t count = step_count(part, "pretokenizers");
-    if (count == 0)
-        return err_set(error, ERR_INVALID,
-                       "pre_tokenizer: only byte-level BPE is supported, and there is none");
-    for (size_t i = 0; i < count; i++) {
-        json_t *step = step_at(part, "pretokenizers", i);
-        struct str type = type_of(step);
-        enum err err;
-        if (i == 0 && count == 2 && str_is(type, "Split"))
-            err = read_split(reading, step, error);
-        else if (i == 0 && count == 2 && str_is(type, "Digits"))
-            err = read_digits(reading, step, error);
-        else if (i + 1 == count && str_is(type, "ByteLevel"))
-            err = read_byte_level(reading, step, error);
-        else
-            err = refuse_type("pre_tokenizer", step, error);
-        if (err != OK) return err;
-    }
-    return count <= 2 ? OK : err_set(error, ERR_INVALID, "pre_tokenizer: %zu steps", count);
-}
+#include "tokenizer/sentencepiece.h"
 
 /* --- vocabulary ------------------------------------------------------------------------------ */
 
@@ -192,11 +63,11 @@ static enum err read_added_token(struct reading *reading, const json_t *token,
     enum err err = check_id(json_member(token, "id"), text, &id, error);
     if (err == OK) err = place_token(reading, text, id, error);
     if (err != OK) return err;
-    reading->kinds[id] = member_is_true(token, "special") ? TOKEN_CONTROL : TOKEN_USER_DEFINED;
-    reading->flags[id] = (uint8_t)((member_is_true(token, "lstrip") ? TOKEN_TAKES_LEFT : 0) |
-                                   (member_is_true(token, "rstrip") ? TOKEN_TAKES_RIGHT : 0) |
-                                   (member_is_true(token, "single_word") ? TOKEN_SINGLE_WORD : 0) |
-                                   (member_is_true(token, "normalized") ? TOKEN_IN_NORMALIZED : 0));
+    reading->kinds[id] = json_says(token, "special") ? TOKEN_CONTROL : TOKEN_USER_DEFINED;
+    reading->flags[id] = (uint8_t)((json_says(token, "lstrip") ? TOKEN_TAKES_LEFT : 0) |
+                                   (json_says(token, "rstrip") ? TOKEN_TAKES_RIGHT : 0) |
+                                   (json_says(token, "single_word") ? TOKEN_SINGLE_WORD : 0) |
+                                   (json_says(token, "normalized") ? TOKEN_IN_NORMALIZED : 0));
     return OK;
 }
 
@@ -261,14 +132,35 @@ static enum err read_merges(struct reading *reading, const json_t *merges, struc
     return OK;
 }
 
-/* Settings of the model that byte-level BPE does not have. */
-static enum err check_model(const json_t *model, struct error *error) {
-    struct str type = type_of(model);
-    if (!json_is_object(model)) return err_set(error, ERR_INVALID, "model: not an object");
-    if (type.bytes > 0 && !str_is(type, "BPE")) return refuse_type("model", model, error);
-    if (member_is_true(model, "byte_fallback"))
+static enum err check_wordpiece(struct reading *reading, const json_t *model, struct error *error) {
+    json_t *longest = json_member(model, "max_input_chars_per_word");
+    struct str prefix = json_member_str(model, "continuing_subword_prefix");
+    reading->source.model = STR("bert");
+    reading->source.bert.word_characters_max = BERT_WORD_CHARACTERS_MAX;
+    if (prefix.bytes > 0 && !str_is(prefix, "##"))
         return err_set(error, ERR_INVALID,
-                       "model: BPE with byte_fallback (SentencePiece) is not supported");
+                       "model: the continuing_subword_prefix '%.*s' is not supported",
+                       STR_ARGS(prefix));
+    if (!longest) return OK;
+    if (!json_is_integer(longest) || json_integer_value(longest) < 1)
+        return err_set(error, ERR_INVALID, "model: max_input_chars_per_word is no count");
+    reading->source.bert.word_characters_max = (size_t)json_integer_value(longest);
+    return OK;
+}
+
+/* Names the kind of tokenizer, and refuses settings that none of them has. */
+static enum err check_model(struct reading *reading, const json_t *model, struct error *error) {
+    struct str type = json_kind(model);
+    if (!json_is_object(model)) return err_set(error, ERR_INVALID, "model: not an object");
+    if (type.bytes > 0 && !str_is(type, "BPE") && !str_is(type, "WordPiece"))
+        return json_refuse_type("model", model, error);
+    if (!json_is_object(json_member(model, "vocab")))
+        return err_set(error, ERR_INVALID, "model: no vocab");
+    if (str_is(type, "WordPiece")) return check_wordpiece(reading, model, error);
+    if (json_says(model, "byte_fallback")) {
+        reading->source.model = STR("llama");
+        reading->source.spaces_late = true; /* until a normalizer says otherwise */
+    }
     json_t *dropout = json_member(model, "dropout");
     if (dropout && json_number_value(dropout) != 0)
         return err_set(error, ERR_INVALID, "model: dropout is not supported");
@@ -276,14 +168,37 @@ static enum err check_model(const json_t *model, struct error *error) {
         return err_set(error, ERR_INVALID, "model: continuing_subword_prefix is not supported");
     if (json_member_str(model, "end_of_word_suffix").bytes > 0)
         return err_set(error, ERR_INVALID, "model: end_of_word_suffix is not supported");
-    if (!json_is_object(json_member(model, "vocab")))
-        return err_set(error, ERR_INVALID, "model: no vocab");
     return OK;
+}
+
+/* "word" and "##piece" become U+2581 "word" and "piece", as a GGUF has them. */
+static enum err respell_words(struct reading *reading, struct error *error) {
+    for (size_t id = 0; id < reading->source.token_count; id++) {
+        struct str text = reading->tokens[id];
+        if (reading->kinds[id] != TOKEN_NORMAL || text.bytes == 0) continue;
+        if (text.bytes > 2 && memcmp(text.at, "##", 2) == 0) {
+            reading->tokens[id] = str_skip(text, 2);
+            continue;
+        }
+        char *spaced = arena_alloc(&reading->arena, text.bytes + 3);
+        if (!spaced) return err_set(error, ERR_LIMIT, "no memory for the tokens");
+        memcpy(spaced, "\xE2\x96\x81", 3);
+        memcpy(spaced + 3, text.at, text.bytes);
+        reading->tokens[id] = (struct str){spaced, text.bytes + 3};
+    }
+    return OK;
+}
+
+static void mark_bytes(struct reading *reading) {
+    unsigned char byte;
+    for (size_t id = 0; id < reading->source.token_count; id++)
+        if (reading->kinds[id] == TOKEN_NORMAL && sentencepiece_byte(reading->tokens[id], &byte))
+            reading->kinds[id] = TOKEN_BYTE;
 }
 
 static enum err read_model(struct reading *reading, struct error *error) {
     const json_t *model = json_member(reading->root, "model");
-    enum err err = check_model(model, error);
+    enum err err = check_model(reading, model, error);
     if (err != OK) return err;
     json_t *vocab = json_member(model, "vocab");
     struct str unknown = json_member_str(model, "unk_token");
@@ -292,14 +207,16 @@ static enum err read_model(struct reading *reading, struct error *error) {
         if (json_is_integer(id)) {
             err = check_id(id, unknown, &reading->source.unknown, error);
             reading->source.missing =
-                member_is_true(model, "fuse_unk") ? MISSING_UNKNOWN_FUSED : MISSING_UNKNOWN;
+                json_says(model, "fuse_unk") ? MISSING_UNKNOWN_FUSED : MISSING_UNKNOWN;
         }
     }
     reading->source.merge_policy =
-        member_is_true(model, "ignore_merges") ? MERGE_UNLESS_WHOLE : MERGE_ALWAYS;
+        json_says(model, "ignore_merges") ? MERGE_UNLESS_WHOLE : MERGE_ALWAYS;
     if (err == OK) err = read_vocab(reading, vocab, error);
-    if (err == OK) err = read_merges(reading, json_member(model, "merges"), error);
-    return err;
+    if (err != OK) return err;
+    if (str_is(reading->source.model, "bert")) return respell_words(reading, error);
+    if (str_is(reading->source.model, "llama")) mark_bytes(reading);
+    return read_merges(reading, json_member(model, "merges"), error);
 }
 
 /* --- post-processor -------------------------------------------------------------------------- */
@@ -341,16 +258,32 @@ static enum err read_template(struct reading *reading, const json_t *processor,
     return OK;
 }
 
+/* ["[SEP]", 102] */
+static enum err read_pair_id(const json_t *pair, int32_t *ret_id, struct error *error) {
+    struct str name = json_str(json_array_get(pair, 0));
+    return check_id(json_array_get(pair, 1), name, ret_id, error);
+}
+
+static enum err read_bert_processing(struct reading *reading, const json_t *processor,
+                                     struct error *error) {
+    reading->source.add_bos = reading->source.add_eos = true;
+    enum err err = read_pair_id(json_member(processor, "cls"), &reading->source.bos, error);
+    if (err == OK) err = read_pair_id(json_member(processor, "sep"), &reading->source.eos, error);
+    return err;
+}
+
 static enum err read_post_processor(struct reading *reading, struct error *error) {
     json_t *part = json_member(reading->root, "post_processor");
     bool seen_template = false;
-    for (size_t i = 0; i < step_count(part, "processors"); i++) {
-        json_t *step = step_at(part, "processors", i);
-        if (str_is(type_of(step), "ByteLevel")) continue; /* offsets only */
-        if (!str_is(type_of(step), "TemplateProcessing") || seen_template)
-            return refuse_type("post_processor", step, error);
+    for (size_t i = 0; i < json_step_count(part, "processors"); i++) {
+        json_t *step = json_step(part, "processors", i);
+        if (str_is(json_kind(step), "ByteLevel")) continue; /* offsets only */
+        bool is_bert = str_is(json_kind(step), "BertProcessing");
+        if ((!is_bert && !str_is(json_kind(step), "TemplateProcessing")) || seen_template)
+            return json_refuse_type("post_processor", step, error);
         seen_template = true;
-        enum err err = read_template(reading, step, error);
+        enum err err = is_bert ? read_bert_processing(reading, step, error)
+                               : read_template(reading, step, error);
         if (err != OK) return err;
     }
     return OK;
@@ -375,8 +308,8 @@ enum err tokenizer_open_json(struct tokenizer **ret_tokenizer, struct str json,
     if (!json_is_object(reading.root)) err = err_set(error, ERR_INVALID, "not an object");
     /* The model first: that is what names the kind of tokenizer. */
     if (err == OK) err = read_model(&reading, error);
-    if (err == OK) err = read_normalizer(&reading, error);
-    if (err == OK) err = read_pre_tokenizer(&reading, error);
+    if (err == OK) err = json_read_normalizer(&reading, error);
+    if (err == OK) err = json_read_pre_tokenizer(&reading, error);
     if (err == OK) err = read_post_processor(&reading, error);
     if (err == OK) err = tokenizer_open(ret_tokenizer, &reading.source, error);
     if (err != OK) err_prefix(error, "tokenizer.json");

@@ -4,10 +4,16 @@
 #include "tokenizer/unicode.h"
 
 #include <assert.h>
+#include <string.h>
+#include <utf8proc.h>
 
 /* Names that share a row of another are those that llama.cpp gives the same expressions. */
 static const struct pre_rules known_rules[] = {
     {.name = "gpt-2", .shape = PRE_SHAPE_GPT2},
+    {.name = "phi-2", .shape = PRE_SHAPE_GPT2},
+    {.name = "mpt", .shape = PRE_SHAPE_GPT2},
+    {.name = "falcon", .shape = PRE_SHAPE_GPT2, .signs_apart = true},
+    {.name = "deepseek-coder", .shape = PRE_SHAPE_DEEPSEEK},
     {.name = "smollm", .shape = PRE_SHAPE_GPT2, .digits_apart = true},
     {.name = "starcoder", .shape = PRE_SHAPE_GPT2, .digits_apart = true},
     {.name = "refact", .shape = PRE_SHAPE_GPT2, .digits_apart = true},
@@ -41,8 +47,20 @@ struct view {
     struct str text;
 };
 
+static bool is_punctuation(uint32_t code_point) {
+    utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)code_point);
+    return category >= UTF8PROC_CATEGORY_PC && category <= UTF8PROC_CATEGORY_PO;
+}
+
+/* [\p{P}$+<=>^~|`] */
+static bool is_sign(uint32_t code_point) {
+    if (code_point > 0 && code_point < 0x80 && strchr("$+<=>^~|`", (int)code_point)) return true;
+    return is_punctuation(code_point);
+}
+
 /* The character at `at`, its length in *ret_bytes (0 at the end). With digits_apart a number ends
- * the stretch, so lookaheads stop there as they do in a text of its own. */
+ * the stretch, and with signs_apart a sign, so lookaheads stop there as they do in a text of its
+ * own. */
 static inline enum sight look(const struct view *view, size_t at, size_t *ret_bytes) {
     if (at >= view->text.bytes) {
         *ret_bytes = 0;
@@ -52,6 +70,7 @@ static inline enum sight look(const struct view *view, size_t at, size_t *ret_by
     uint32_t code_point = lead;
     *ret_bytes = 1;
     if (lead >= 0x80) *ret_bytes = utf8_decode(view->text, at, &code_point);
+    if (view->rules->signs_apart && is_sign(code_point)) return END;
     switch (unicode_class(code_point)) {
     case CHAR_LETTER: return LETTER;
     case CHAR_NUMBER: return view->rules->digits_apart ? END : NUMBER;
@@ -154,6 +173,93 @@ static size_t llama3_end(const struct view *view, size_t at) {
     return end > 0 ? end : space_end(view, at);
 }
 
+/* --- falcon --- */
+
+static bool is_three_digits(struct str text, size_t at) {
+    for (size_t i = 0; i < 3; i++)
+        if (at + i >= text.bytes || text.at[at + i] < '0' || text.at[at + i] > '9') return false;
+    return true;
+}
+
+static size_t signs_end(struct str text, size_t at) {
+    while (at < text.bytes) {
+        uint32_t code_point;
+        size_t bytes = utf8_decode(text, at, &code_point);
+        if (!is_sign(code_point)) break;
+        at += bytes;
+    }
+    return at;
+}
+
+/* A run of numbers, with the space before it, up to three digits; or these. */
+static size_t digits_end(const struct view *view, size_t at) {
+    size_t end = at, bytes;
+    if (view->text.at[at] == ' ') end++;
+    while (look(view, end, &bytes) == NUMBER) {
+        if (is_three_digits(view->text, end)) return end > at ? end : at + 3;
+        end += bytes;
+    }
+    return end;
+}
+
+static size_t falcon_end(const struct view *view, size_t at) {
+    size_t end = signs_end(view->text, at), bytes;
+    if (end > at) return end;
+    bool is_number = look(view, at, &bytes) == NUMBER;
+    if (view->text.at[at] == ' ') is_number = look(view, at + 1, &bytes) == NUMBER;
+    return is_number ? digits_end(view, at) : gpt2_end(view, at);
+}
+
+/* --- deepseek-coder --- */
+
+/* [一-龥ࠀ-一가-퟿] */
+static bool is_eastern(uint32_t code_point) {
+    return (code_point >= 0x0800 && code_point <= 0x9FA5) ||
+           (code_point >= 0xAC00 && code_point <= 0xD7FF);
+}
+
+/* What the second and third expression see of a character. */
+enum stretch { PLAIN, WORD, MARKS, LINE, NOTHING };
+
+static enum stretch stretch_at(struct str text, size_t at, uint32_t *ret_code_point,
+                               size_t *ret_bytes) {
+    *ret_bytes = 0;
+    if (at >= text.bytes) return NOTHING;
+    *ret_bytes = utf8_decode(text, at, ret_code_point);
+    if (is_newline(text.at[at])) return LINE;
+    if (unicode_class(*ret_code_point) == CHAR_LETTER) return WORD;
+    return is_punctuation(*ret_code_point) ? MARKS : PLAIN;
+}
+
+/* The kind of stretch that begins at `at`; white space belongs to the word or marks after it. */
+static enum stretch stretch_from(struct str text, size_t at) {
+    uint32_t code_point, next_point;
+    size_t bytes, next_bytes;
+    enum stretch stretch = stretch_at(text, at, &code_point, &bytes);
+    if (stretch != PLAIN || unicode_class(code_point) != CHAR_SPACE) return stretch;
+    enum stretch next = stretch_at(text, at + bytes, &next_point, &next_bytes);
+    return next == WORD || next == MARKS ? next : PLAIN;
+}
+
+static size_t deepseek_end(struct str text, size_t at) {
+    uint32_t code_point;
+    size_t bytes;
+    enum stretch stretch = stretch_from(text, at);
+    size_t end = at;
+    bool eastern = false;
+    do {
+        enum stretch now = stretch_at(text, end, &code_point, &bytes);
+        if (end > at && is_eastern(code_point) != eastern) break;
+        bool is_number = unicode_class(code_point) == CHAR_NUMBER;
+        if (is_number || now == LINE) return end > at ? end : end + bytes;
+        eastern = is_eastern(code_point);
+        end += bytes;
+        now = stretch_at(text, end, &code_point, &bytes);
+        if (stretch != PLAIN && now != stretch) break;
+    } while (end < text.bytes && (stretch != PLAIN || stretch_from(text, end) == PLAIN));
+    return end;
+}
+
 size_t pre_piece_end(const struct pre_rules *rules, struct str text, size_t from) {
     assert(from < text.bytes);
     struct view view = {rules, text};
@@ -161,7 +267,14 @@ size_t pre_piece_end(const struct pre_rules *rules, struct str text, size_t from
         size_t bytes;
         if (look(&view, from, &bytes) == END) return from + bytes;
     }
-    size_t end = rules->shape == PRE_SHAPE_GPT2 ? gpt2_end(&view, from) : llama3_end(&view, from);
+    size_t end = 0;
+    switch (rules->shape) {
+    case PRE_SHAPE_GPT2:
+        end = rules->signs_apart ? falcon_end(&view, from) : gpt2_end(&view, from);
+        break;
+    case PRE_SHAPE_LLAMA3: end = llama3_end(&view, from); break;
+    case PRE_SHAPE_DEEPSEEK: end = deepseek_end(text, from); break;
+    }
     assert(end > from);
     return end;
 }

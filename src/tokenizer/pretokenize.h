@@ -18,6 +18,9 @@ enum pre_shape {
     /* (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*
      * |\s*[\r\n]+|\s+(?!\S)|\s+ */
     PRE_SHAPE_LLAMA3,
+    /* [\r\n], then \s?\p{L}+, then \s?\p{P}+, then [一-龥ࠀ-一가-퟿]+, then \p{N}: each
+     * cuts what the ones before it left. */
+    PRE_SHAPE_DEEPSEEK,
 };
 
 struct pre_rules {
@@ -25,6 +28,7 @@ struct pre_rules {
     enum pre_shape shape;
     uint8_t digits_max;   /* numbers in one piece (PRE_SHAPE_LLAMA3) */
     bool digits_apart;    /* every number is cut out first, and the stretches between stand alone */
+    bool signs_apart;     /* [\p{P}$+<=>^~|`]+ is cut out first, and [0-9][0-9][0-9] last */
     bool marks_as_letter; /* [\p{L}\p{M}] where the shape says \p{L} */
     bool ignore_merges;   /* a piece that is a token is that token, whatever the merges say */
     bool add_bos;         /* when the file does not say */

@@ -5,9 +5,10 @@
 #include "tokenizer/bpe.h"
 #include "tokenizer/normalize.h"
 #include "tokenizer/pretokenize.h"
+#include "tokenizer/sentencepiece.h"
 #include "tokenizer/special.h"
 #include "tokenizer/unicode.h"
-#include "tokenizer/vocab.h"
+#include "tokenizer/wordpiece.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -24,7 +25,11 @@ struct model_kind {
     vocab_decode_fn decode; /* spelling of an ordinary token → bytes */
     enum err (*open)(struct tokenizer *tokenizer, const struct tokenizer_source *source,
                      struct error *error);
-    void (*close)(struct tokenizer *tokenizer);
+    /* Whether normalising changes more than the form C that any model may ask for; NULL: never. */
+    bool (*normalizes)(const struct tokenizer *tokenizer);
+    /* Appends the stretch as the model wants it. */
+    void (*normalize)(const struct tokenizer *tokenizer, struct str stretch, bool is_first,
+                      struct buf *text);
     /* Ids of a stretch without special tokens, normalised. */
     void (*encode)(struct encoding *encoding, struct str stretch);
 };
@@ -36,7 +41,10 @@ struct tokenizer {
     struct special_set normalized_specials; /* looked for in normalised text */
     const struct pre_rules *pre;
     struct bpe bpe;
-    int32_t bos, eos;
+    enum space_prefix space_prefix;
+    bool spaces_late, cuts_words;
+    struct bert_rules bert;
+    int32_t bos, eos, unknown;
     bool add_bos, add_eos, normalize_nfc;
     int32_t ends[ENDS_MAX]; /* tokens that end a generation */
     size_t end_count;
@@ -47,7 +55,9 @@ struct encoding {
     const struct tokenizer *tokenizer;
     struct ids *ids;
     bool parse_special;
+    const char *start; /* of the text */
     struct bpe_scratch scratch;
+    struct buf spaced; /* scratch of the models that write spaces their own way */
 };
 
 /* --- ids ------------------------------------------------------------------------------------- */
@@ -79,11 +89,7 @@ static enum err gpt2_open(struct tokenizer *tokenizer, const struct tokenizer_so
     bool ignore_merges = tokenizer->pre->ignore_merges;
     if (source->merge_policy != MERGE_AS_PRE_SAYS)
         ignore_merges = source->merge_policy == MERGE_UNLESS_WHOLE;
-    return bpe_open(&tokenizer->bpe, &tokenizer->vocab, source, ignore_merges, error);
-}
-
-static void gpt2_close(struct tokenizer *tokenizer) {
-    bpe_close(&tokenizer->bpe);
+    return bpe_open(&tokenizer->bpe, &tokenizer->vocab, source, BPE_BYTES, ignore_merges, error);
 }
 
 static void gpt2_encode(struct encoding *encoding, struct str stretch) {
@@ -97,8 +103,78 @@ static void gpt2_encode(struct encoding *encoding, struct str stretch) {
     }
 }
 
+static size_t gpt2_decode(struct str spelled, enum token_kind kind, char *ret_bytes) {
+    if (kind == TOKEN_NORMAL) return bpe_decode_spelling(spelled, ret_bytes);
+    memcpy(ret_bytes, spelled.at, spelled.bytes);
+    return spelled.bytes;
+}
+
+/* --- SentencePiece --------------------------------------------------------------------------- */
+
+static enum err llama_open(struct tokenizer *tokenizer, const struct tokenizer_source *source,
+                           struct error *error) {
+    if (!source->scores && source->merge_count == 0)
+        return err_set(error, ERR_INVALID, "the vocabulary has neither scores nor merges");
+    tokenizer->cuts_words = sentencepiece_cuts_words(source);
+    return bpe_open(&tokenizer->bpe, &tokenizer->vocab, source, BPE_CHARACTERS,
+                    source->merge_policy == MERGE_UNLESS_WHOLE, error);
+}
+
+static bool llama_normalizes(const struct tokenizer *tokenizer) {
+    return !tokenizer->spaces_late;
+}
+
+static void llama_normalize(const struct tokenizer *tokenizer, struct str stretch, bool is_first,
+                            struct buf *text) {
+    sentencepiece_escape(text, stretch, tokenizer->space_prefix, is_first);
+}
+
+static void llama_encode(struct encoding *encoding, struct str stretch) {
+    const struct tokenizer *tokenizer = encoding->tokenizer;
+    if (tokenizer->spaces_late) {
+        buf_clear(&encoding->spaced);
+        sentencepiece_escape(&encoding->spaced, stretch, tokenizer->space_prefix,
+                             stretch.at == encoding->start);
+        stretch = buf_str(&encoding->spaced);
+    }
+    for (size_t at = 0; at < stretch.bytes;) {
+        size_t end = sentencepiece_piece_end(stretch, at, tokenizer->cuts_words);
+        bpe_encode(&tokenizer->bpe, (struct str){stretch.at + at, end - at}, &encoding->scratch,
+                   encoding->ids);
+        at = end;
+    }
+}
+
+/* --- WordPiece ------------------------------------------------------------------------------- */
+
+static enum err bert_open(struct tokenizer *tokenizer, const struct tokenizer_source *source,
+                          struct error *error) {
+    (void)error;
+    tokenizer->bert = source->bert;
+    return OK;
+}
+
+static bool bert_normalizes(const struct tokenizer *tokenizer) {
+    (void)tokenizer;
+    return true;
+}
+
+static void bert_normalize(const struct tokenizer *tokenizer, struct str stretch, bool is_first,
+                           struct buf *text) {
+    (void)is_first;
+    wordpiece_normalize(text, stretch, &tokenizer->bert);
+}
+
+static void bert_encode(struct encoding *encoding, struct str stretch) {
+    const struct tokenizer *tokenizer = encoding->tokenizer;
+    wordpiece_encode(&tokenizer->vocab, stretch, tokenizer->unknown,
+                     tokenizer->bert.word_characters_max, &encoding->spaced, encoding->ids);
+}
+
 static const struct model_kind known_models[] = {
-    {"gpt2", bpe_decode_spelling, gpt2_open, gpt2_close, gpt2_encode},
+    {"gpt2", gpt2_decode, gpt2_open, NULL, NULL, gpt2_encode},
+    {"llama", sentencepiece_decode, llama_open, llama_normalizes, llama_normalize, llama_encode},
+    {"bert", sentencepiece_decode, bert_open, bert_normalizes, bert_normalize, bert_encode},
 };
 
 static const struct model_kind *model_find(struct str name) {
@@ -108,6 +184,14 @@ static const struct model_kind *model_find(struct str name) {
 }
 
 /* --- opening --------------------------------------------------------------------------------- */
+
+struct bert_rules tokenizer_bert_uncased(void) {
+    return (struct bert_rules){.cleans = true,
+                               .spaces_chinese = true,
+                               .strips_accents = true,
+                               .lowercases = true,
+                               .word_characters_max = BERT_WORD_CHARACTERS_MAX};
+}
 
 bool tokenizer_adds_bos_by_default(struct str model, struct str pre) {
     if (str_is(model, "llama") || str_is(model, "bert")) return true;
@@ -153,17 +237,39 @@ static void find_ends(struct tokenizer *tokenizer, const struct tokenizer_source
         add_end(tokenizer, tokenizer_find(tokenizer, str_from(spellings[i])));
 }
 
-static enum err add_special(struct tokenizer *tokenizer, size_t id, struct error *error) {
+static bool normalizes(const struct tokenizer *tokenizer) {
+    const struct model_kind *model = tokenizer->model;
+    return model->normalizes && model->normalizes(tokenizer);
+}
+
+/* Appends `text` (valid UTF-8) as the model wants it. */
+static void normalize(const struct tokenizer *tokenizer, struct str text, bool is_first,
+                      struct buf *normalized) {
+    struct buf composed;
+    buf_init(&composed, SIZE_MAX / 2);
+    if (tokenizer->normalize_nfc && !nfc_is_plain(text)) {
+        nfc_add(&composed, text);
+        text = buf_str(&composed);
+    }
+    if (normalizes(tokenizer))
+        tokenizer->model->normalize(tokenizer, text, is_first, normalized);
+    else
+        buf_add_str(normalized, text);
+    buf_release(&composed);
+}
+
+static enum err add_special(struct tokenizer *tokenizer, struct str spelled, size_t id,
+                            struct error *error) {
     const struct vocab *vocab = &tokenizer->vocab;
     bool always = vocab->kinds[id] == TOKEN_USER_DEFINED;
     if (!(vocab->flags[id] & TOKEN_IN_NORMALIZED))
-        return special_add(&tokenizer->specials, vocab->tokens[id], (int32_t)id, always, error);
+        return special_add(&tokenizer->specials, spelled, (int32_t)id, always, error);
     struct buf content;
     buf_init(&content, SIZE_MAX / 2);
-    if (tokenizer->normalize_nfc && utf8_is_valid(vocab->tokens[id]))
-        nfc_add(&content, vocab->tokens[id]);
+    if (utf8_is_valid(spelled))
+        normalize(tokenizer, spelled, false, &content);
     else
-        buf_add_str(&content, vocab->tokens[id]);
+        buf_add_str(&content, spelled);
     enum err err =
         special_add(&tokenizer->normalized_specials, buf_str(&content), (int32_t)id, always, error);
     buf_release(&content);
@@ -179,6 +285,9 @@ enum err tokenizer_open(struct tokenizer **ret_tokenizer, const struct tokenizer
     tokenizer->model = model_find(source->model);
     tokenizer->bos = source->bos;
     tokenizer->eos = source->eos;
+    tokenizer->unknown = source->unknown;
+    if (str_is(source->model, "llama")) tokenizer->space_prefix = source->space_prefix;
+    tokenizer->spaces_late = source->spaces_late;
     tokenizer->add_bos = source->add_bos;
     tokenizer->add_eos = source->add_eos;
     tokenizer->normalize_nfc = source->normalize_nfc;
@@ -187,7 +296,8 @@ enum err tokenizer_open(struct tokenizer **ret_tokenizer, const struct tokenizer
     err = vocab_open(&tokenizer->vocab, source, tokenizer->model->decode, error);
     if (err == OK) err = tokenizer->model->open(tokenizer, source, error);
     for (size_t id = 0; err == OK && id < tokenizer->vocab.count; id++)
-        if (vocab_is_special(&tokenizer->vocab, id)) err = add_special(tokenizer, id, error);
+        if (vocab_is_special(&tokenizer->vocab, id))
+            err = add_special(tokenizer, source->tokens[id], id, error);
     if (err != OK) {
         tokenizer_close(tokenizer);
         return err;
@@ -199,7 +309,7 @@ enum err tokenizer_open(struct tokenizer **ret_tokenizer, const struct tokenizer
 
 void tokenizer_close(struct tokenizer *tokenizer) {
     if (!tokenizer) return;
-    tokenizer->model->close(tokenizer);
+    bpe_close(&tokenizer->bpe);
     special_release(&tokenizer->specials);
     special_release(&tokenizer->normalized_specials);
     vocab_close(&tokenizer->vocab);
@@ -289,14 +399,18 @@ static void encode_normalized(struct encoding *encoding, struct str text) {
 }
 
 static void encode_raw(struct encoding *encoding, struct str stretch) {
-    if (!encoding->tokenizer->normalize_nfc || nfc_is_plain(stretch)) {
+    const struct tokenizer *tokenizer = encoding->tokenizer;
+    if (!normalizes(tokenizer) && (!tokenizer->normalize_nfc || nfc_is_plain(stretch))) {
         encode_normalized(encoding, stretch);
         return;
     }
     struct buf text;
     buf_init(&text, SIZE_MAX / 2);
-    nfc_add(&text, stretch);
+    bool is_first = stretch.at == encoding->start;
+    normalize(tokenizer, stretch, is_first, &text);
+    if (is_first) encoding->start = text.at;
     encode_normalized(encoding, buf_str(&text));
+    encoding->start = NULL;
     buf_release(&text);
 }
 
@@ -311,9 +425,14 @@ enum err tokenizer_encode(const struct tokenizer *tokenizer, struct str text,
     size_t start = ids->count;
     bool add_bos = options.add_bos && tokenizer->add_bos && tokenizer->bos != TOKEN_NONE;
     if (add_bos) ids_add(ids, tokenizer->bos);
-    struct encoding encoding = {tokenizer, ids, options.parse_special, {0}};
+    struct encoding encoding = {.tokenizer = tokenizer,
+                                .ids = ids,
+                                .parse_special = options.parse_special,
+                                .start = text.at};
+    buf_init(&encoding.spaced, SIZE_MAX / 2);
     cut_specials(&encoding, &tokenizer->specials, text, encode_raw);
     bpe_scratch_release(&encoding.scratch);
+    buf_release(&encoding.spaced);
     /* The text wrote its own BOS: one of the two goes. */
     if (add_bos && ids->count > start + 1 && ids->at[start + 1] == tokenizer->bos) {
         ids->count--;
@@ -343,6 +462,20 @@ void tokenizer_decode(const struct tokenizer *tokenizer, int32_t id, bool show_s
     case TOKEN_BYTE: break;
     }
     buf_add_str(buf, tokenizer_bytes(tokenizer, id));
+}
+
+void tokenizer_decode_text(const struct tokenizer *tokenizer, const int32_t *ids, size_t count,
+                           bool show_special, struct buf *buf) {
+    bool has_own = tokenizer->space_prefix != SPACE_PREFIX_NONE;
+    for (size_t i = 0; i < count; i++) {
+        struct str bytes = tokenizer_bytes(tokenizer, ids[i]);
+        enum token_kind kind = tokenizer_kind(tokenizer, ids[i]);
+        bool is_first = i == 0 || (i == 1 && ids[0] == tokenizer->bos);
+        if (has_own && is_first && kind == TOKEN_NORMAL && bytes.bytes > 0 && *bytes.at == ' ')
+            buf_add_str(buf, str_skip(bytes, 1));
+        else
+            tokenizer_decode(tokenizer, ids[i], show_special, buf);
+    }
 }
 
 struct str tokenizer_bytes(const struct tokenizer *tokenizer, int32_t id) {

@@ -42,10 +42,30 @@ enum merge_policy { MERGE_AS_PRE_SAYS = 0, MERGE_ALWAYS, MERGE_UNLESS_WHOLE };
 /* What becomes of a byte that no token spells. */
 enum missing_policy { MISSING_DROPPED = 0, MISSING_UNKNOWN, MISSING_UNKNOWN_FUSED };
 
+/* When SentencePiece puts a space before a stretch of text (what stands between special tokens). */
+enum space_prefix {
+    SPACE_PREFIX_NONE = 0,
+    SPACE_PREFIX_ALWAYS,       /* before every stretch that is not empty */
+    SPACE_PREFIX_UNLESS_SPACE, /* before every one that does not begin with a space */
+    SPACE_PREFIX_FIRST,        /* as UNLESS_SPACE, but only at the start of the text */
+};
+
+/* BertNormalizer's switches. Zero is cased text, cut at white space and punctuation only. */
+struct bert_rules {
+    bool cleans;         /* control characters go, white space becomes a space */
+    bool spaces_chinese; /* ideographs stand alone */
+    bool strips_accents;
+    bool lowercases;
+    size_t word_characters_max; /* longer words are unknown; 0: no limit */
+};
+#define BERT_WORD_CHARACTERS_MAX 100 /* when the file does not say */
+
 /* Everything a vocabulary says. All strings are borrowed for the duration of tokenizer_open. */
 struct tokenizer_source {
-    struct str model; /* "gpt2" (byte-level BPE); others are refused by name */
-    struct str pre;   /* "smollm", "gpt-2", "llama-bpe", "qwen2", …; unknown names are refused */
+    struct str model; /* "gpt2" (byte-level BPE), "llama" (SentencePiece BPE) or "bert" (WordPiece,
+                         a word's first piece spelled with U+2581 before it); others are refused by
+                         name */
+    struct str pre;   /* of gpt2: "smollm", "gpt-2", "llama-bpe", "qwen2", …; unknown: refused */
     const struct str
         *tokens;          /* (token_count) as the file spells them, byte-level mapped for gpt2 */
     const uint8_t *kinds; /* (token_count) enum token_kind; NULL means all normal */
@@ -62,7 +82,15 @@ struct tokenizer_source {
     enum merge_policy merge_policy;
     enum missing_policy missing; /* other than dropped: as the token `unknown` */
     bool strict_merges;          /* a merge that names no token is ERR_INVALID, not skipped */
+
+    /* Spaces of the model "llama": when one is put before a stretch of text. */
+    enum space_prefix space_prefix;
+    bool spaces_late; /* after the added tokens of the normalised text are cut out (Metaspace) */
+    struct bert_rules bert; /* of the model "bert" */
 };
+
+/* The rules of a GGUF's "bert", which says none. */
+struct bert_rules tokenizer_bert_uncased(void);
 
 /* What add_bos is when the file has no such key. */
 bool tokenizer_adds_bos_by_default(struct str model, struct str pre);
@@ -83,9 +111,9 @@ void ids_release(struct ids *ids);
  * text and ends at the bytes, which differs only where a later merge would build on it. */
 enum err tokenizer_open(struct tokenizer **ret_tokenizer, const struct tokenizer_source *source,
                         struct error *error) MUST_CHECK;
-/* From the text of a tokenizer.json (Hugging Face). Only byte-level BPE for now; what it asks for
- * and is not supported is refused by name. BOS and EOS are those of its post_processor, else
- * TOKEN_NONE. */
+/* From the text of a tokenizer.json (Hugging Face): BPE, byte-level or of SentencePiece, and
+ * WordPiece; what it asks for and is not supported is refused by name. BOS and EOS are those of its
+ * post_processor, else TOKEN_NONE. */
 enum err tokenizer_open_json(struct tokenizer **ret_tokenizer, struct str json,
                              struct error *error) MUST_CHECK;
 void tokenizer_close(struct tokenizer *tokenizer); /* NULL is allowed */
@@ -104,6 +132,10 @@ enum err tokenizer_encode(const struct tokenizer *tokenizer, struct str text,
  * unused ones and ids out of range add nothing. */
 void tokenizer_decode(const struct tokenizer *tokenizer, int32_t id, bool show_special,
                       struct buf *buf);
+/* Appends the text of `count` ids, as they came from one encoding: without the space that
+ * SentencePiece put before it. */
+void tokenizer_decode_text(const struct tokenizer *tokenizer, const int32_t *ids, size_t count,
+                           bool show_special, struct buf *buf);
 /* The raw bytes of a token, borrowed from the tokenizer; empty for an id out of range. */
 struct str tokenizer_bytes(const struct tokenizer *tokenizer, int32_t id);
 

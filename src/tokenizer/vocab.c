@@ -53,8 +53,8 @@ static void copy_tokens(struct vocab *vocab, const struct tokenizer_source *sour
         vocab->kinds[id] = kind;
         vocab->flags[id] = source->flags ? source->flags[id] : 0;
         size_t bytes = spelled.bytes;
-        if (kind == TOKEN_NORMAL)
-            bytes = decode(spelled, at);
+        if (kind == TOKEN_NORMAL || kind == TOKEN_BYTE || kind == TOKEN_USER_DEFINED)
+            bytes = decode(spelled, (enum token_kind)kind, at);
         else if (bytes > 0)
             memcpy(at, spelled.at, bytes);
         vocab->tokens[id] = (struct str){at, bytes};
@@ -62,11 +62,16 @@ static void copy_tokens(struct vocab *vocab, const struct tokenizer_source *sour
     }
 }
 
+/* Which of two tokens of the same bytes is found by them. */
+static int rank_of(const struct vocab *vocab, size_t id) {
+    return vocab->kinds[id] == TOKEN_BYTE ? 0 : vocab_is_special(vocab, id) ? 2 : 1;
+}
+
 static void index_tokens(struct vocab *vocab) {
     for (size_t id = 0; id < vocab->count; id++) {
         if (vocab->tokens[id].bytes == 0) continue;
         int32_t other = table_add(&vocab->by_bytes, vocab->tokens, (int32_t)id);
-        if (other >= 0 && vocab_is_special(vocab, id) && !vocab_is_special(vocab, (size_t)other))
+        if (other >= 0 && rank_of(vocab, id) > rank_of(vocab, (size_t)other))
             table_replace(&vocab->by_bytes, vocab->tokens, (int32_t)id);
     }
 }

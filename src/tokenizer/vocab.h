@@ -5,7 +5,8 @@
  * every kind of model; how a file's spelling becomes bytes is the model's affair.
  *
  * Thread: immutable once filled.  Memory: owns a copy of the bytes.
- * Invariant: by_bytes holds every token that has bytes, special ones before ordinary ones. */
+ * Invariant: by_bytes holds every token that has bytes, special ones before ordinary ones and
+ * those before bytes. */
 
 #include "tokenizer/table.h"
 #include "tokenizer/tokenizer.h"
@@ -23,11 +24,12 @@ struct vocab {
     struct table by_bytes;
 };
 
-/* Writes the raw bytes of one token, at most spelled.bytes of them, and returns how many. */
-typedef size_t (*vocab_decode_fn)(struct str spelled, char *ret_bytes);
+/* Writes the raw bytes of one token of kind normal, user-defined or byte, at most spelled.bytes of
+ * them, and returns how many. */
+typedef size_t (*vocab_decode_fn)(struct str spelled, enum token_kind kind, char *ret_bytes);
 
-/* Checks the source's tokens and kinds and copies them, ordinary ones through `decode` and the
- * others as they are spelled. ERR_INVALID for no tokens, two of one spelling or an unknown kind;
+/* Checks the source's tokens and kinds and copies them, those kinds through `decode` and the others
+ * as they are spelled. ERR_INVALID for no tokens, two of one spelling or an unknown kind;
  * ERR_LIMIT past the bounds or out of memory. */
 enum err vocab_open(struct vocab *vocab, const struct tokenizer_source *source,
                     vocab_decode_fn decode, struct error *error) MUST_CHECK;

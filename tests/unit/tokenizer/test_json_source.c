@@ -114,16 +114,108 @@ static void the_template_names_bos_and_eos(void **state) {
     tokenizer_close(tokenizer);
 }
 
+/* Spaces as U+2581; a merge of two words there is not; é is spelled in bytes. */
+#define SENTENCEPIECE                                                                              \
+    "{\"type\":\"BPE\",\"byte_fallback\":true,\"unk_token\":\"<unk>\",\"vocab\":{\"<unk>\":0,"     \
+    "\"<0xC3>\":1,\"<0xA9>\":2,\"\u2581\":3,\"a\":4,\"b\":8,\"ab\":6,\"\u2581ab\":7},"             \
+    "\"merges\":[\"a b\",\"\u2581 ab\"]}"
+#define WORDPIECE                                                                                  \
+    "{\"type\":\"WordPiece\",\"unk_token\":\"[UNK]\",\"vocab\":{\"[UNK]\":0,\"[CLS]\":1,\"[SEP]"   \
+    "\":2,"                                                                                        \
+    "\"cafe\":3,\"##s\":4,\".\":6,\"ca\":7}}"
+
+static void assert_text_ids(const struct tokenizer *tokenizer, const char *text,
+                            const int32_t *want, size_t count) {
+    struct ids ids = {0};
+    struct encode_options options = {.parse_special = true, .add_bos = true};
+    assert_int_equal(tokenizer_encode(tokenizer, str_from(text), options, &ids, NULL), OK);
+    if (ids.count != count || memcmp(ids.at, want, count * sizeof *want) != 0)
+        fail_msg("'%s' is %zu ids, the first %d", text, ids.count, ids.count ? ids.at[0] : -1);
+    ids_release(&ids);
+}
+#define ASSERT_IDS(tokenizer, text, ...)                                                           \
+    assert_text_ids(tokenizer, text, (const int32_t[]){__VA_ARGS__},                               \
+                    sizeof((const int32_t[]){__VA_ARGS__}) / sizeof(int32_t))
+
+static void sentencepiece_writes_spaces_as_the_file_says(void **state) {
+    (void)state;
+    static const char replace[] =
+        "{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"\u2581\"}";
+    static const char prepend_and_replace[] =
+        "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\",\"prepend\":\"\u2581\"},"
+        "{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"\u2581\"}]}";
+    static const char metaspace_first[] =
+        "{\"type\":\"Metaspace\",\"replacement\":\"\u2581\",\"prepend_scheme\":\"first\","
+        "\"split\":false}";
+    struct tokenizer *plain = open_good(
+        (struct parts){.model = SENTENCEPIECE, .normalizer = replace, .pre_tokenizer = "null"});
+    ASSERT_IDS(plain, "ab ab", 6, 7);
+    ASSERT_IDS(plain, "  ab", 3, 7);
+    ASSERT_IDS(plain, "a\u00e9", 4, 1, 2);
+    ASSERT_IDS(plain, "ab\u20acab", 6, 0, 6);
+    tokenizer_close(plain);
+    struct tokenizer *each = open_good((struct parts){
+        .model = SENTENCEPIECE, .normalizer = prepend_and_replace, .pre_tokenizer = "null"});
+    ASSERT_IDS(each, "ab", 7);
+    ASSERT_IDS(each, " ab", 3, 7);
+    ASSERT_IDS(each, "ab<s>ab", 7, 5, 7);
+    tokenizer_close(each);
+    struct tokenizer *first =
+        open_good((struct parts){.model = SENTENCEPIECE, .pre_tokenizer = metaspace_first});
+    ASSERT_IDS(first, "ab<s>ab", 7, 5, 6);
+    ASSERT_IDS(first, " ab", 7);
+    tokenizer_close(first);
+}
+
+static void sentencepiece_without_a_rule_for_spaces_is_refused(void **state) {
+    (void)state;
+    assert_refused((struct parts){.model = SENTENCEPIECE, .pre_tokenizer = "null"}, "spaces");
+    assert_refused((struct parts){.model = SENTENCEPIECE,
+                                  .normalizer = "{\"type\":\"Prepend\",\"prepend\":\"\u2581\"}",
+                                  .pre_tokenizer = "null"},
+                   "Prepend");
+    assert_refused((struct parts){.model = SENTENCEPIECE,
+                                  .pre_tokenizer = "{\"type\":\"Metaspace\",\"replacement\":"
+                                                   "\"\u2581\",\"prepend_scheme\":\"first\"}"},
+                   "split");
+    assert_refused((struct parts){.model = SENTENCEPIECE,
+                                  .pre_tokenizer = "{\"type\":\"Metaspace\",\"replacement\":"
+                                                   "\"_\",\"split\":false}"},
+                   "Metaspace");
+}
+
+static void wordpiece_takes_the_longest_pieces_of_plain_words(void **state) {
+    (void)state;
+    struct tokenizer *tokenizer = open_good((struct parts){
+        .model = WORDPIECE,
+        .normalizer = "{\"type\":\"BertNormalizer\",\"clean_text\":true,"
+                      "\"handle_chinese_chars\":true,\"strip_accents\":null,\"lowercase\":true}",
+        .pre_tokenizer = "{\"type\":\"BertPreTokenizer\"}",
+        .post_processor = "{\"type\":\"BertProcessing\",\"sep\":[\"[SEP]\",2],"
+                          "\"cls\":[\"[CLS]\",1]}"});
+    ASSERT_IDS(tokenizer, "Caf\u00e9s.", 1, 3, 4, 6, 2);
+    ASSERT_IDS(tokenizer, "cafe xyz", 1, 3, 0, 2);
+    ASSERT_IDS(tokenizer, "caf", 1, 0, 2);
+    ASSERT_IDS(tokenizer, "", 1, 2);
+    tokenizer_close(tokenizer);
+}
+
 static void other_kinds_of_model_are_refused_by_name(void **state) {
     (void)state;
-    assert_refused((struct parts){.model = "{\"type\":\"WordPiece\",\"vocab\":{}}"}, "WordPiece");
     assert_refused((struct parts){.model = "{\"type\":\"Unigram\"}"}, "Unigram");
-    assert_refused((struct parts){.model = "{\"type\":\"BPE\",\"byte_fallback\":true}"},
-                   "SentencePiece");
-    assert_refused((struct parts){.model = "{\"dropout\":0.1}"}, "dropout");
-    assert_refused((struct parts){.model = "{\"continuing_subword_prefix\":\"##\"}"},
+    assert_refused((struct parts){.model = "{\"vocab\":{},\"dropout\":0.1}"}, "dropout");
+    assert_refused((struct parts){.model = "{\"vocab\":{},\"continuing_subword_prefix\":\"##\"}"},
                    "continuing_subword_prefix");
-    assert_refused((struct parts){.model = "{\"end_of_word_suffix\":\"</w>\"}"}, "end_of_word");
+    assert_refused((struct parts){.model = "{\"vocab\":{},\"end_of_word_suffix\":\"</w>\"}"},
+                   "end_of_word");
+    assert_refused((struct parts){.model = WORDPIECE}, "BertPreTokenizer");
+    assert_refused((struct parts){.model = "{\"type\":\"WordPiece\",\"vocab\":{\"a\":0},"
+                                           "\"continuing_subword_prefix\":\"@@\"}"},
+                   "'@@'");
+    assert_refused((struct parts){.model = "{\"type\":\"WordPiece\",\"vocab\":{\"a\":0},"
+                                           "\"max_input_chars_per_word\":0}"},
+                   "max_input_chars_per_word");
+    assert_refused((struct parts){.model = "{\"type\":\"BPE\"}"}, "no vocab");
     assert_refused((struct parts){.model = "[]"}, "model");
     assert_refused((struct parts){.model = "null"}, "model");
 }
@@ -188,6 +280,9 @@ int main(void) {
         cmocka_unit_test(both_forms_of_merges_are_read),
         cmocka_unit_test(holes_in_the_numbering_are_unused_tokens),
         cmocka_unit_test(the_template_names_bos_and_eos),
+        cmocka_unit_test(sentencepiece_writes_spaces_as_the_file_says),
+        cmocka_unit_test(sentencepiece_without_a_rule_for_spaces_is_refused),
+        cmocka_unit_test(wordpiece_takes_the_longest_pieces_of_plain_words),
         cmocka_unit_test(other_kinds_of_model_are_refused_by_name),
         cmocka_unit_test(other_steps_are_refused_by_name),
         cmocka_unit_test(broken_vocabularies_are_refused),

@@ -83,6 +83,7 @@ struct vocab_file {
     struct str *tokens;
     struct str *merges;
     uint8_t *kinds;
+    float *scores;
     struct tokenizer_source source;
 };
 
@@ -111,10 +112,13 @@ static inline void vocab_file_array(struct vocab_file *vocab, struct gguf_cursor
         return;
     }
     bool is_kinds = str_is(key, "tokenizer.ggml.token_type");
+    bool is_scores = str_is(key, "tokenizer.ggml.scores");
     if (is_kinds) vocab->source.kinds = vocab->kinds = calloc(count + 1, 1);
+    if (is_scores) vocab->source.scores = vocab->scores = calloc(count + 1, sizeof *vocab->scores);
     for (size_t i = 0; i < count; i++) {
         uint64_t value = gguf_number(cursor, gguf_type_bytes(type));
         if (is_kinds) vocab->kinds[i] = (uint8_t)value;
+        if (is_scores) memcpy(&vocab->scores[i], &value, sizeof *vocab->scores);
     }
 }
 
@@ -124,6 +128,10 @@ static inline void vocab_file_scalar(struct tokenizer_source *source, struct str
     if (str_is(key, "tokenizer.ggml.eos_token_id")) source->eos = (int32_t)value;
     if (str_is(key, "tokenizer.ggml.eot_token_id")) source->eot = (int32_t)value;
     if (str_is(key, "tokenizer.ggml.unknown_token_id")) source->unknown = (int32_t)value;
+    if (str_is(key, "tokenizer.ggml.cls_token_id")) source->bos = (int32_t)value;
+    if (str_is(key, "tokenizer.ggml.seperator_token_id")) source->eos = (int32_t)value;
+    if (str_is(key, "tokenizer.ggml.add_space_prefix"))
+        source->space_prefix = value ? SPACE_PREFIX_ALWAYS : SPACE_PREFIX_NONE;
     if (str_is(key, "tokenizer.ggml.padding_token_id")) source->padding = (int32_t)value;
     if (str_is(key, "tokenizer.ggml.add_bos_token")) source->add_bos = value != 0;
     if (str_is(key, "tokenizer.ggml.add_eos_token")) source->add_eos = value != 0;
@@ -137,6 +145,8 @@ static inline struct vocab_file vocab_file_open(const char *name) {
     struct gguf_cursor cursor = {vocab.file, 16};
     size_t key_count = gguf_number(&cursor, 8);
     bool says_bos = false;
+    source->space_prefix = SPACE_PREFIX_ALWAYS; /* what a GGUF that does not say means */
+    source->bert = tokenizer_bert_uncased();
     for (size_t i = 0; i < key_count; i++) {
         struct str key = gguf_string(&cursor);
         uint64_t type = gguf_number(&cursor, 4);
@@ -160,6 +170,7 @@ static inline void vocab_file_close(struct vocab_file *vocab) {
     free(vocab->tokens);
     free(vocab->merges);
     free(vocab->kinds);
+    free(vocab->scores);
 }
 
 /* The tokenizer of shared/<name>. */

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* json_source: what the two readers of a tokenizer.json share: the vocabulary (json_source.c) and
+ * the rules for its text (json_rules.c). */
+
+#include "base/arena.h"
+#include "tokenizer/tokenizer.h"
+#include "json/json.h"
+
+/* Strings are borrowed from the JSON value; arrays and joined merges live in the arena. */
+struct reading {
+    json_t *root;
+    struct arena arena;
+    struct tokenizer_source source;
+    struct str *tokens;
+    uint8_t *kinds;
+    uint8_t *flags;
+    bool saw_spaces; /* something makes them U+2581 */
+};
+
+static inline struct str json_kind(const json_t *object) {
+    return json_member_str(object, "type");
+}
+
+static inline bool json_says(const json_t *object, const char *key) {
+    return json_is_true(json_member(object, key));
+}
+
+/* "PART: the type 'X' is not supported". */
+enum err json_refuse_type(const char *part, const json_t *object, struct error *error);
+
+/* The steps of `part`: the list of a Sequence, or the one step itself; 0 for no part. */
+size_t json_step_count(const json_t *part, const char *list_key);
+json_t *json_step(json_t *part, const char *list_key, size_t index);
+
+/* Fill the source's rules from "normalizer" and "pre_tokenizer"; its model must be known. */
+enum err json_read_normalizer(struct reading *reading, struct error *error) MUST_CHECK;
+enum err json_read_pre_tokenizer(struct reading *reading, struct error *error) MUST_CHECK;
