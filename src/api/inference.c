@@ -133,15 +133,17 @@ static void fail_model(struct http_request *request, struct str model) {
 }
 
 /* The request cannot be answered by the inference any more: the handler answers. */
-static void fail_submission(struct inference *inference, struct str model, enum err err,
-                            const struct error *error) {
+static void fail_submission(struct inference *inference, const struct runner_request *job,
+                            enum err err, const struct error *error) {
     struct http_request *request = inference->request;
     atomic_fetch_add(&inference->api->metrics.requests[inference->endpoint][OUTCOME_ERRORED], 1);
     list_remove(inference);
     if (err == ERR_NOT_FOUND)
-        fail_model(request, model);
+        fail_model(request, job->model);
     else if (err == ERR_UNAVAILABLE)
         api_fail(request, &(struct api_error){503, error->text, NULL, NULL});
+    else if (err == ERR_LIMIT && job->tier == TIER_FLEX)
+        api_fail(request, &(struct api_error){429, error->text, NULL, "resource_unavailable"});
     else
         api_fail_err(request, err, error, NULL);
 }
@@ -165,7 +167,7 @@ static void submit(struct api *api, struct http_request *request,
         if (atomic_load(&inference->cancelled))
             runner_request_cancel(api->options.runner, inference->runner_id);
     } else {
-        fail_submission(inference, job->model, err, &error);
+        fail_submission(inference, job, err, &error);
     }
     inference_drop(inference);
 }

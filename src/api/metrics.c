@@ -111,11 +111,6 @@ static void write_runner(const struct runner_status *status, struct buf *buf) {
     one(buf, "quern_requests_inflight", "gauge",
         (double)(status->requests_in_flight + status->lines_in_flight),
         "Requests of clients and batch lines with the engines or waiting for them.");
-    head(buf, "quern_queue_depth", "gauge", "Requests the runner holds, by kind.");
-    buf_printf(buf,
-               "quern_queue_depth{kind=\"request\"} %" PRIu64
-               "\nquern_queue_depth{kind=\"line\"} %" PRIu64 "\n",
-               status->requests_in_flight, status->lines_in_flight);
     one(buf, "quern_batches_live", "gauge", (double)status->batches_live,
         "Batches that are not in a terminal status.");
     one(buf, "quern_lines_total", "counter", (double)status->lines_done,
@@ -127,6 +122,57 @@ static void write_runner(const struct runner_status *status, struct buf *buf) {
     one(buf, "quern_recovered_requests_total", "counter", (double)status->recovered_lines,
         "Results found on the disk at start.");
     one(buf, "quern_ready", "gauge", status->ready, "1 when work is taken.");
+}
+
+/* A name as a label's value. */
+static void label(struct buf *buf, const char *name) {
+    for (; *name; name++) {
+        if (*name == '\\' || *name == '"') buf_add_byte(buf, '\\');
+        buf_add_byte(buf, *name == '\n' ? ' ' : *name);
+    }
+}
+
+static void per_queue(struct buf *buf, const struct runner_progress *progress, const char *name,
+                      const char *help, uint64_t (*value)(const struct runner_queue *queue)) {
+    head(buf, name, "gauge", help);
+    for (size_t i = 0; i < progress->queue_count; i++) {
+        buf_printf(buf, "%s{model=\"", name);
+        label(buf, progress->queues[i].model);
+        buf_printf(buf, "\"} %" PRIu64 "\n", value(&progress->queues[i]));
+    }
+}
+
+static uint64_t depth_of(const struct runner_queue *queue) {
+    return queue->lines + queue->requests;
+}
+
+static uint64_t age_of(const struct runner_queue *queue) {
+    return queue->oldest_age_s > 0 ? (uint64_t)queue->oldest_age_s : 0;
+}
+
+static void write_progress(struct api *api, struct buf *buf) {
+    struct runner_progress *progress = malloc(sizeof *progress);
+    if (!progress) abort();
+    runner_progress(api->options.runner, progress);
+    per_queue(buf, progress, "quern_queue_depth",
+              "Requests and batch lines without a result, by model; an empty name stands for "
+              "batches that name several.",
+              depth_of);
+    per_queue(buf, progress, "quern_queue_oldest_age_seconds",
+              "Since the oldest batch that still runs was created.", age_of);
+    one(buf, "quern_batch_oldest_progress_age_seconds", "gauge",
+        (double)progress->oldest_progress_age_s,
+        "Since the last result of the batch that got none for longest; those that wait for their "
+        "turn are not counted.");
+    /* Nothing to be late for is as good as a day. */
+    one(buf, "quern_batch_deadline_seconds_min", "gauge",
+        progress->has_deadline ? (double)progress->deadline_s_min : 86400,
+        "Until the first deadline of a batch; negative when it has passed, a day without a batch.");
+    one(buf, "quern_batches_stuck", "gauge", (double)progress->batches_stuck,
+        "Batches without a result for --stuck-seconds.");
+    one(buf, "quern_batches_at_risk", "gauge", (double)progress->batches_at_risk,
+        "Batches that at the rate measured would miss their deadline.");
+    free(progress);
 }
 
 static void write_engines(struct api *api, struct buf *buf) {
@@ -156,6 +202,14 @@ static void write_engines(struct api *api, struct buf *buf) {
                "Prompt tokens found in the prefix cache.", "%" PRIu64, statuses[i].cached_tokens);
     PER_ENGINE("quern_engine_generated_tokens_total", "counter", "Tokens generated.", "%" PRIu64,
                statuses[i].completion_tokens);
+    PER_ENGINE("quern_engine_step_age_seconds", "gauge",
+               "Since a step ended, while there are jobs.", "%.3f",
+               (double)statuses[i].step_age_ms / 1000);
+    PER_ENGINE("quern_engine_token_age_seconds", "gauge",
+               "Of the running request whose last token is the oldest.", "%.3f",
+               (double)statuses[i].token_age_ms / 1000);
+    PER_ENGINE("quern_engine_step_seconds_max", "gauge", "The longest step so far.", "%.3f",
+               (double)statuses[i].step_ms_max / 1000);
     PER_ENGINE("quern_engine_kv_used_ratio", "gauge", "Share of the KV cache in use.", "%.6g",
                statuses[i].kv_used);
 #undef PER_ENGINE
@@ -233,6 +287,7 @@ void metrics_write(struct api *api, struct buf *buf) {
     write_requests(&api->metrics, buf);
     write_tokens(&api->metrics, &status, buf);
     write_runner(&status, buf);
+    write_progress(api, buf);
     write_engines(api, buf);
     write_store(api, buf);
     write_http(api, buf);

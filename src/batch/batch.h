@@ -27,6 +27,13 @@ const char *batch_endpoint_path(enum batch_endpoint endpoint);
 /* With and without "/v1" in front. */
 bool batch_endpoint_find(struct str path, enum batch_endpoint *ret_endpoint);
 
+/* Soonest first; the order is that of runner/worker.h's enum tier. */
+enum batch_tier { BATCH_TIER_PRIORITY, BATCH_TIER_DEFAULT, BATCH_TIER_FLEX, BATCH_TIER_BATCH };
+/* The tier in which a batch created with this `service_tier` runs: "auto", and none, is that of
+ * batches. */
+enum batch_tier batch_tier_of(const char *service_tier);
+const char *batch_tier_name(enum batch_tier tier);
+
 /* What the operator allows; batch_rules_default gives quern's own. */
 struct batch_rules {
     uint64_t lines_max;       /* at most BATCH_LINES_MAX */

@@ -12,11 +12,14 @@
 #include <sys/mman.h>
 
 #define MAGIC 0x58444951u /* "QIDX" */
-#define VERSION 1u
+#define VERSION 2u
 #define HEADER_BYTES 128
 #define BUFFERED_MAX 4096 /* entries in memory before they are written */
 #define KEY_BITS 20
 #define KEY_MASK ((1u << KEY_BITS) - 1)
+#define OFFSET_BITS 40 /* a terabyte */
+#define OFFSET_MASK (((uint64_t)1 << OFFSET_BITS) - 1)
+#define GROUP_MAX ((1u << (64 - OFFSET_BITS)) - 1)
 
 static_assert(sizeof(struct index_entry) == 16, "entries are written as they are");
 
@@ -46,6 +49,17 @@ uint64_t index_prefix_key(struct str model, struct str url, struct str prompt) {
         key = key << KEY_BITS | (sum >> 40 & KEY_MASK);
     }
     return key;
+}
+
+/* The bits for the first 256 and 1024 bytes, folded into 24; never 0. */
+static uint64_t group_of(uint64_t prefix_key) {
+    uint64_t group = ((prefix_key >> KEY_BITS) * 0x9E3779B97F4A7C15u) >> OFFSET_BITS;
+    return group ? group : GROUP_MAX;
+}
+
+static struct index_entry unpacked(struct index_entry entry) {
+    entry.offset &= OFFSET_MASK;
+    return entry;
 }
 
 struct sorted {
@@ -131,6 +145,7 @@ static enum err flush(struct index_builder *builder, struct error *error) {
 
 enum err index_builder_add(struct index_builder *builder, const struct index_entry *entry,
                            uint64_t prefix_key, struct error *error) {
+    assert(entry->offset <= OFFSET_MASK);
     if (builder->buffered_count == BUFFERED_MAX) {
         enum err err = flush(builder, error);
         if (err != OK) return err;
@@ -141,7 +156,9 @@ enum err index_builder_add(struct index_builder *builder, const struct index_ent
         if (!builder->keys) abort();
     }
     builder->keys[builder->count++] = prefix_key;
-    builder->buffered[builder->buffered_count++] = *entry;
+    struct index_entry *kept = &builder->buffered[builder->buffered_count++];
+    *kept = *entry;
+    kept->offset |= group_of(prefix_key) << OFFSET_BITS;
     return OK;
 }
 
@@ -150,11 +167,13 @@ enum err index_builder_get(struct index_builder *builder, uint64_t index,
     assert(index < builder->count);
     uint64_t first = builder->count - builder->buffered_count;
     if (index >= first) {
-        *ret_entry = builder->buffered[index - first];
+        *ret_entry = unpacked(builder->buffered[index - first]);
         return OK;
     }
-    return os_pread_all(builder->fd, ret_entry, sizeof *ret_entry,
-                        HEADER_BYTES + index * sizeof *ret_entry, error);
+    enum err err = os_pread_all(builder->fd, ret_entry, sizeof *ret_entry,
+                                HEADER_BYTES + index * sizeof *ret_entry, error);
+    if (err == OK) *ret_entry = unpacked(*ret_entry);
+    return err;
 }
 
 static void write_header(unsigned char header[HEADER_BYTES], uint64_t count, uint64_t file_bytes,
@@ -229,8 +248,8 @@ static bool check(struct line_index *index, const unsigned char *input_sha256) {
     index->entries = (const struct index_entry *)(const void *)(header + HEADER_BYTES);
     index->order = (const uint32_t *)(const void *)(header + HEADER_BYTES + count * 16);
     for (uint32_t i = 0; i < index->count; i++) {
-        const struct index_entry *entry = &index->entries[i];
-        if (entry->offset > file_bytes || entry->bytes > file_bytes - entry->offset) return false;
+        const struct index_entry entry = unpacked(index->entries[i]);
+        if (entry.offset > file_bytes || entry.bytes > file_bytes - entry.offset) return false;
         if (index->order[i] >= index->count) return false;
     }
     return true;
@@ -283,10 +302,14 @@ uint32_t index_count(const struct line_index *index) {
 
 struct index_entry index_entry(const struct line_index *index, uint32_t line) {
     assert(line < index->count);
-    return index->entries[line];
+    return unpacked(index->entries[line]);
 }
 
 uint32_t index_line_at(const struct line_index *index, uint32_t place) {
     assert(place < index->count);
     return index->order[place];
+}
+
+uint32_t index_group_at(const struct line_index *index, uint32_t place) {
+    return (uint32_t)(index->entries[index_line_at(index, place)].offset >> OFFSET_BITS);
 }

@@ -6,13 +6,14 @@
  *
  *   header of 128 bytes: 0 magic u32 "QIDX" | 4 version u32 | 8 count u64 | 16 file bytes u64
  *   24 input sha256 | 56 crc32c u32 of what follows the header | 60 zero | 124 crc32c u32 of the
- * 124 bytes before it count entries of 16 bytes: offset u64 | bytes u32 | number u32 (of the line
- * in the file, from 1) count places of 4 bytes: the index of the request that runs at this place
+ * 124 bytes before it count entries of 16 bytes: offset in the low 40 bits of a u64, group in the
+ * high 24 | bytes u32 | number u32 (of the line in the file, from 1) count places of 4 bytes: the
+ * index of the request that runs at this place
  *
  * The order is coarse: requests whose messages (or prompt, or input) begin with the same bytes
  * stand together, by their first 256, 1024 and 4096 bytes, with the same model and url; groups are
  * in the order of their first request. It needs no model, and is worth most to engines that keep
- * prefixes.
+ * prefixes. Requests that agree in the first 1024 bytes have the same group number in every batch.
  *
  * Thread: a builder belongs to one; an open index may be read by any.  Memory: a builder holds 8
  * bytes a request, 16 while sorting; an open index is mapped. */
@@ -55,3 +56,5 @@ void index_close(struct line_index *index); /* NULL is allowed */
 uint32_t index_count(const struct line_index *index);
 struct index_entry index_entry(const struct line_index *index, uint32_t line);
 uint32_t index_line_at(const struct line_index *index, uint32_t place);
+/* The group of the request at this place: equal for equal beginnings, in all batches; never 0. */
+uint32_t index_group_at(const struct line_index *index, uint32_t place);

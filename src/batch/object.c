@@ -71,5 +71,10 @@ void batch_write_json(struct buf *buf, const struct store_batch *batch) {
                ",\"failed\":%" PRIu64 "}",
                batch->total, batch->completed, batch->failed);
     add_usage(buf, batch);
-    buf_printf(buf, ",\"metadata\":%s}", batch->metadata ? batch->metadata : "null");
+    buf_printf(buf, ",\"metadata\":%s", batch->metadata ? batch->metadata : "null");
+    /* Extensions: where it stands in the order of work, and what for it stands there. */
+    add_text(buf, "service_tier", batch_tier_name(batch_tier_of(batch->service_tier)));
+    buf_printf(buf, ",\"priority\":%" PRId32, batch->priority);
+    add_text(buf, "waiting_for", batch->waiting_for);
+    buf_add_byte(buf, '}');
 }

@@ -37,6 +37,18 @@ bool batch_endpoint_find(struct str path, enum batch_endpoint *ret_endpoint) {
     return false;
 }
 
+enum batch_tier batch_tier_of(const char *service_tier) {
+    struct str tier = str_from(service_tier);
+    if (str_is(tier, "priority") || str_is(tier, "fast")) return BATCH_TIER_PRIORITY;
+    if (str_is(tier, "default") || str_is(tier, "scale")) return BATCH_TIER_DEFAULT;
+    return str_is(tier, "flex") ? BATCH_TIER_FLEX : BATCH_TIER_BATCH;
+}
+
+const char *batch_tier_name(enum batch_tier tier) {
+    static const char *const names[] = {"priority", "default", "flex", "batch"};
+    return names[tier];
+}
+
 struct batch_rules batch_rules_default(void) {
     return (struct batch_rules){.lines_max = BATCH_LINES_MAX,
                                 .line_bytes_max = BATCH_LINE_BYTES_MAX,

@@ -34,7 +34,7 @@ static int exit_of(enum err err) {
 static int run(int argc, char **argv) {
     struct serve_options serve = {.host = "127.0.0.1", .listening = print_listening};
     struct engine_choice choice = ENGINE_CHOICE_DEFAULT;
-    int64_t port = 8080, drain_s = DRAIN_MS / 1000, lookahead = 0;
+    int64_t port = 8080, drain_s = DRAIN_MS / 1000, lookahead = 0, hang_s = 0, stuck_s = 900;
     bool done = false;
     char state_dir[PATH_MAX];
     struct error error = {0};
@@ -76,6 +76,20 @@ static int run(int argc, char **argv) {
          .help = "lines in flight for each engine; 4096",
          .min = 0,
          .max = 65536},
+        {.name = "hang-seconds",
+         .kind = OPTION_INTEGER,
+         .target = &hang_s,
+         .value = "N",
+         .help = "without a step until an engine is restarted; 0: by its longest step",
+         .min = 0,
+         .max = 86400},
+        {.name = "stuck-seconds",
+         .kind = OPTION_INTEGER,
+         .target = &stuck_s,
+         .value = "N",
+         .help = "without a result until a batch is reported as stuck; 900",
+         .min = 1,
+         .max = 86400 * 30},
     };
     const size_t own_count = sizeof own / sizeof *own;
     struct option options[sizeof own / sizeof *own + ENGINE_OPTION_COUNT];
@@ -98,6 +112,8 @@ static int run(int argc, char **argv) {
     serve.port = (uint16_t)port;
     serve.drain_ms = drain_s * 1000;
     serve.house.runner.lookahead_lines = (uint32_t)lookahead;
+    serve.house.runner.stuck_ms = stuck_s * 1000;
+    serve.house.engine.hang_ms = hang_s * 1000;
     serve.stop = stop_on_signals();
     err = serve_run(&serve, &error);
     if (err != OK) fprintf(stderr, "quern serve: %s\n", error.text);

@@ -37,6 +37,7 @@ struct job {
     struct choice *choices; /* (choice_count) index: prompt · n + k */
     uint32_t choice_count;
     uint32_t open_count; /* choices that are not done */
+    int64_t token_ns;    /* when it got its last token; 0: none yet */
 };
 
 struct job *job_open(uint64_t id, const struct wire_job *from);

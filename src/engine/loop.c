@@ -151,6 +151,7 @@ static void end_job(struct engine *engine, struct job *job) {
 static void on_token(struct engine *engine, struct job *job, uint32_t index,
                      const struct scheduler_event *event) {
     struct choice *choice = &job->choices[index];
+    job->token_ns = engine->step_begun_ns;
     if (choice->stopped) return; /* was under way when the stop string was found */
     struct sampling sampling = sampling_of(engine, job);
     bool is_end = sampling_is_stop(&sampling, event->token, event->token_index + 1);
@@ -191,6 +192,26 @@ void loop_on_event(void *user, const struct scheduler_event *event) {
     }
 }
 
+static uint32_t ms_since(int64_t then_ns, int64_t now_ns) {
+    int64_t ms = (now_ns - then_ns) / 1000000;
+    if (then_ns == 0 || ms < 0) return 0;
+    return ms < UINT32_MAX ? (uint32_t)ms : UINT32_MAX;
+}
+
+/* How long the engine, and the request that is worst off, have not got on. */
+static void read_ages(const struct engine *engine, struct wire_stats *stats) {
+    int64_t now_ns = clock_monotonic_ns(), oldest_ns = 0;
+    stats->step_ms_max = (uint32_t)(engine->step_ns_max / 1000000);
+    if (!scheduler_has_work(engine->scheduler)) return;
+    for (uint32_t slot = 0; slot < ENGINE_JOBS_MAX; slot++) {
+        const struct job *job = engine->running[slot];
+        if (!job || job->token_ns == 0) continue;
+        if (oldest_ns == 0 || job->token_ns < oldest_ns) oldest_ns = job->token_ns;
+    }
+    stats->step_age_ms = ms_since(engine->step_ended_ns, now_ns);
+    stats->token_age_ms = ms_since(oldest_ns, now_ns);
+}
+
 static void read_stats(struct engine *engine) {
     struct scheduler_stats from;
     scheduler_stats(engine->scheduler, &from);
@@ -205,6 +226,7 @@ static void read_stats(struct engine *engine) {
                    (uint32_t)ring_count(engine->prep_ring),
         .kv_used = from.blocks_total ? (double)from.blocks_used / from.blocks_total : 0,
     };
+    read_ages(engine, &engine->stats);
 }
 
 static void report_stats(struct engine *engine, uint64_t ping) {
@@ -266,12 +288,16 @@ static bool take_messages(struct engine *engine) {
 static void step(struct engine *engine) {
     struct error error;
     bool is_started = false;
+    engine->step_begun_ns = clock_monotonic_ns();
     enum err err = scheduler_begin(engine->scheduler, &is_started, &error);
     if (err == OK && is_started) {
         struct loop_message message;
         while (ring_take(engine->loop_ring, &message, 0)) take_message(engine, &message);
         err = scheduler_end(engine->scheduler, &error);
     }
+    engine->step_ended_ns = clock_monotonic_ns();
+    int64_t step_ns = engine->step_ended_ns - engine->step_begun_ns;
+    if (step_ns > engine->step_ns_max) engine->step_ns_max = step_ns;
     if (err != OK) fail(engine, &error);
 }
 

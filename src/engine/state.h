@@ -64,6 +64,9 @@ struct engine {
     struct job **running; /* (ENGINE_JOBS_MAX) by slot: jobs in the scheduler */
     struct buf chunk;
     int64_t stats_due_ns;
+    int64_t step_begun_ns;
+    int64_t step_ended_ns; /* of the last one */
+    int64_t step_ns_max;
     struct wire_stats stats; /* as last read */
     bool has_failed;
 };

@@ -10,17 +10,17 @@ struct range {
     uint32_t count;
 };
 
+/* Free places of one batch: ranges in order that neither overlap nor touch. */
 struct entry {
     struct queue_work work;
-    uint32_t next; /* the first place never leased */
-    struct range *returned;
-    size_t returned_count;
-    size_t returned_capacity;
+    struct range *ranges;
+    size_t range_count;
+    size_t range_capacity;
 };
 
 struct local {
     struct queue queue;
-    struct entry *entries; /* in the order in which they are served */
+    struct entry *entries;
     size_t count;
     size_t capacity;
 };
@@ -29,16 +29,42 @@ static struct local *local_of(struct queue *queue) {
     return (struct local *)queue;
 }
 
-static bool is_sooner(const struct queue_work *a, const struct queue_work *b) {
-    if (a->tier != b->tier) return a->tier < b->tier;
-    if (a->priority != b->priority) return a->priority < b->priority;
-    return a->batch < b->batch;
-}
-
 static struct entry *find(struct local *local, uint64_t batch) {
     for (size_t i = 0; i < local->count; i++)
         if (local->entries[i].work.batch == batch) return &local->entries[i];
     return NULL;
+}
+
+static void insert_range(struct entry *entry, size_t at, struct range range) {
+    if (entry->range_count == entry->range_capacity) {
+        entry->range_capacity = entry->range_capacity ? 2 * entry->range_capacity : 4;
+        entry->ranges = realloc(entry->ranges, entry->range_capacity * sizeof *entry->ranges);
+        if (!entry->ranges) abort();
+    }
+    memmove(&entry->ranges[at + 1], &entry->ranges[at],
+            (entry->range_count - at) * sizeof *entry->ranges);
+    entry->ranges[at] = range;
+    entry->range_count++;
+}
+
+static void remove_range(struct entry *entry, size_t at) {
+    entry->range_count--;
+    memmove(&entry->ranges[at], &entry->ranges[at + 1],
+            (entry->range_count - at) * sizeof *entry->ranges);
+}
+
+/* The first range that ends behind the place. */
+static size_t range_behind(const struct entry *entry, uint32_t place) {
+    size_t low = 0, high = entry->range_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        const struct range *range = &entry->ranges[middle];
+        if (range->first + range->count > place)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
 }
 
 static void local_add(struct queue *queue, const struct queue_work *work) {
@@ -49,71 +75,72 @@ static void local_add(struct queue *queue, const struct queue_work *work) {
         local->entries = realloc(local->entries, local->capacity * sizeof *local->entries);
         if (!local->entries) abort();
     }
-    size_t at = local->count++;
-    for (; at > 0 && is_sooner(work, &local->entries[at - 1].work); at--)
-        local->entries[at] = local->entries[at - 1];
-    local->entries[at] = (struct entry){.work = *work};
+    struct entry *entry = &local->entries[local->count++];
+    *entry = (struct entry){.work = *work};
+    if (work->count > 0) insert_range(entry, 0, (struct range){0, work->count});
 }
 
 static void local_remove(struct queue *queue, uint64_t batch) {
     struct local *local = local_of(queue);
     struct entry *entry = find(local, batch);
     if (!entry) return;
-    free(entry->returned);
-    size_t after = local->count - (size_t)(entry - local->entries) - 1;
-    memmove(entry, entry + 1, after * sizeof *entry);
-    local->count--;
+    free(entry->ranges);
+    *entry = local->entries[--local->count];
 }
 
-/* Takes from the range at its front. */
-static void take_front(struct range *range, uint32_t count_max, struct queue_lease *ret_lease) {
-    uint32_t count = range->count < count_max ? range->count : count_max;
-    ret_lease->first = range->first;
-    ret_lease->count = count;
-    range->first += count;
-    range->count -= count;
-}
-
-static bool local_take(struct queue *queue, uint32_t count_max, queue_allows_fn allows,
-                       void *context, struct queue_lease *ret_lease) {
-    struct local *local = local_of(queue);
+static bool local_take(struct queue *queue, uint64_t batch, uint32_t from, uint32_t count_max,
+                       struct queue_lease *ret_lease) {
+    struct entry *entry = find(local_of(queue), batch);
     assert(count_max > 0);
-    for (size_t i = 0; i < local->count; i++) {
-        struct entry *entry = &local->entries[i];
-        struct range rest = {entry->next, entry->work.count - entry->next};
-        if (entry->returned_count == 0 && rest.count == 0) continue;
-        if (!allows(context, entry->work.batch)) continue;
-        ret_lease->batch = entry->work.batch;
-        ret_lease->epoch = entry->work.epoch;
-        if (entry->returned_count > 0) {
-            struct range *range = &entry->returned[entry->returned_count - 1];
-            take_front(range, count_max, ret_lease);
-            if (range->count == 0) entry->returned_count--;
-        } else {
-            take_front(&rest, count_max, ret_lease);
-            entry->next = rest.first;
-        }
-        return true;
+    if (!entry || entry->range_count == 0) return false;
+    size_t at = range_behind(entry, from);
+    if (at == entry->range_count) at = from = 0;
+    struct range range = entry->ranges[at];
+    uint32_t first = from > range.first ? from : range.first;
+    uint32_t before = first - range.first, rest = range.count - before;
+    uint32_t count = rest < count_max ? rest : count_max;
+    *ret_lease = (struct queue_lease){batch, first, count, entry->work.epoch};
+    struct range behind = {first + count, rest - count};
+    if (before > 0 && behind.count > 0) {
+        entry->ranges[at].count = before;
+        insert_range(entry, at + 1, behind);
+    } else if (before > 0) {
+        entry->ranges[at].count = before;
+    } else if (behind.count > 0) {
+        entry->ranges[at] = behind;
+    } else {
+        remove_range(entry, at);
     }
-    return false;
+    return true;
 }
 
 static void local_give_back(struct queue *queue, const struct queue_lease *lease) {
     struct entry *entry = find(local_of(queue), lease->batch);
     if (!entry || entry->work.epoch != lease->epoch || lease->count == 0) return;
-    assert(lease->first + lease->count <= entry->next);
-    if (entry->returned_count == entry->returned_capacity) {
-        entry->returned_capacity = entry->returned_capacity ? 2 * entry->returned_capacity : 4;
-        entry->returned =
-            realloc(entry->returned, entry->returned_capacity * sizeof *entry->returned);
-        if (!entry->returned) abort();
+    uint32_t end = lease->first + lease->count;
+    assert(end <= entry->work.count);
+    size_t at = range_behind(entry, lease->first);
+    assert(at == entry->range_count || entry->ranges[at].first >= end);
+    struct range *before = at > 0 ? &entry->ranges[at - 1] : NULL;
+    struct range *behind = at < entry->range_count ? &entry->ranges[at] : NULL;
+    bool touches_before = before && before->first + before->count == lease->first;
+    bool touches_behind = behind && behind->first == end;
+    if (touches_before && touches_behind) {
+        before->count += lease->count + behind->count;
+        remove_range(entry, at);
+    } else if (touches_before) {
+        before->count += lease->count;
+    } else if (touches_behind) {
+        behind->first = lease->first;
+        behind->count += lease->count;
+    } else {
+        insert_range(entry, at, (struct range){lease->first, lease->count});
     }
-    entry->returned[entry->returned_count++] = (struct range){lease->first, lease->count};
 }
 
 static void local_close(struct queue *queue) {
     struct local *local = local_of(queue);
-    for (size_t i = 0; i < local->count; i++) free(local->entries[i].returned);
+    for (size_t i = 0; i < local->count; i++) free(local->entries[i].ranges);
     free(local->entries);
     free(local);
 }

@@ -59,6 +59,7 @@ void live_adopt(struct runner *runner, struct store_batch *row) {
     live->row = *row;
     live->input_fd = -1;
     live->blocked_at = UINT64_MAX;
+    live->progress.since_ns = clock_monotonic_ns();
     if (!batch_endpoint_find(str_from(row->endpoint), &live->endpoint))
         live->endpoint = BATCH_ENDPOINT_CHAT;
     insert(runner, live);
@@ -72,16 +73,26 @@ void live_free(struct live *live) {
     index_close(live->index);
     seglog_close(live->log);
     os_close(live->input_fd);
+    runs_release(&live->runs);
     free(live->retries);
     store_batch_release(&live->row);
     free(live);
+}
+
+/* No line of it is given any more. */
+static void leave_order(struct runner *runner, struct live *live) {
+    runner->queue->ops->remove(runner->queue, live->row.sequence);
+    order_remove(&runner->order, &live->order);
+    if (runner->current == live) runner->current = NULL;
+    live->lease = (struct queue_lease){0};
+    live->lease_at = 0;
 }
 
 void live_remove(struct runner *runner, struct live *live) {
     struct live **at = &runner->live;
     while (*at != live) at = &(*at)->next;
     *at = live->next;
-    runner->queue->ops->remove(runner->queue, live->row.sequence);
+    leave_order(runner, live);
     live_free(live);
     pthread_cond_broadcast(&runner->idle);
 }
@@ -163,8 +174,39 @@ enum err live_load(struct runner *runner, struct live *live, struct error *error
     err = store_batch_update(runner->store, &row, row.status, NULL, 0, error);
     if (err != OK) return err;
     live->row.epoch = row.epoch;
+    if (!live->runs.at) runs_make(&live->runs, live->index);
     runner->counters.recovered_lines += seglog_counts(live->log).recovered;
     return OK;
+}
+
+uint64_t live_lines_done(struct live *live) {
+    struct seglog_counts counts = seglog_counts(live->log);
+    return counts.successes + counts.errors + counts.others;
+}
+
+/* Batches of one model compete for the same engines (FNV-1a of its name). */
+static uint64_t pool_of(const char *model) {
+    uint64_t sum = 0xCBF29CE484222325u;
+    for (; *model; model++) sum = (sum ^ (unsigned char)*model) * 0x100000001B3u;
+    return sum;
+}
+
+/* From now on its lines may be given. */
+static void join_order(struct runner *runner, struct live *live) {
+    leave_order(runner, live);
+    struct queue_work work = {
+        .batch = live->row.sequence, .epoch = live->row.epoch, .count = index_count(live->index)};
+    runner->queue->ops->add(runner->queue, &work);
+    live->order = (struct order_entry){.owner = live,
+                                       .age = live->row.sequence,
+                                       .tier = batch_tier_of(live->row.service_tier),
+                                       .priority = live->row.priority,
+                                       .pool = pool_of(live->row.model),
+                                       .deadline_unix_s = live->row.expires_unix_s,
+                                       .lines_done = live_lines_done(live),
+                                       .lines_total = live->row.total};
+    order_add(&runner->order, &live->order);
+    runner->is_reordered = true;
 }
 
 void live_start_lines(struct runner *runner, struct live *live) {
@@ -173,14 +215,7 @@ void live_start_lines(struct runner *runner, struct live *live) {
     live->stop = false;
     live->deadline_ns = 0;
     live->phase = runs ? PHASE_RUN : PHASE_END;
-    if (!runs) return;
-    struct queue_work work = {.batch = live->row.sequence,
-                              .tier = TIER_BATCH,
-                              .priority = live->row.priority,
-                              .epoch = live->row.epoch,
-                              .count = index_count(live->index)};
-    runner->queue->ops->remove(runner->queue, work.batch);
-    runner->queue->ops->add(runner->queue, &work);
+    if (runs) join_order(runner, live);
 }
 
 /* --- moving --- */
@@ -201,8 +236,7 @@ enum err live_move(struct runner *runner, struct live *live, enum batch_status t
 }
 
 bool live_is_done(struct live *live) {
-    struct seglog_counts counts = seglog_counts(live->log);
-    return counts.successes + counts.errors + counts.others >= live->row.total;
+    return live_lines_done(live) >= live->row.total;
 }
 
 void retry_clear_suspect(struct runner *runner, struct retry *retry) {
@@ -240,10 +274,9 @@ void cancel_list_send(struct cancel_list *list) {
 }
 
 void live_stop_lines(struct runner *runner, struct live *live, struct cancel_list *ret_cancel) {
-    runner->queue->ops->remove(runner->queue, live->row.sequence);
+    leave_order(runner, live);
     for (size_t i = 0; i < live->retry_count; i++) retry_clear_suspect(runner, &live->retries[i]);
     live->retry_count = 0;
-    live->lease.count = live->lease_at = 0;
     live->phase = PHASE_END;
     live->deadline_ns = clock_monotonic_ns() + runner->options.cancel_deadline_ms * 1000000;
     if (live->in_flight == 0) return;
@@ -284,6 +317,7 @@ void live_copy_row(struct live *live, struct store_batch *ret_batch) {
         row.failed = counts.errors < left ? counts.errors : left;
         row.usage = counts.usage;
     }
+    memcpy(row.waiting_for, live->progress.waiting_for, sizeof row.waiting_for);
     *ret_batch = row;
 }
 

@@ -17,6 +17,7 @@
 #define BACKLOG_BYTES_MAX ((uint64_t)4 << 20) /* of results not durable, to go on */
 #define LINE_BYTES_KEPT ((size_t)1 << 20)     /* of the buffer after a long line */
 #define HOME_LOST_NS 5000000000 /* a worker down for so long has lost its suspects to others */
+#define LINE_COST_BYTES 4       /* that stand for a token until a batch's own are known */
 
 /* What the thread has of its own. */
 struct dispatch {
@@ -30,9 +31,11 @@ static bool has_room(const struct runner *runner, const struct place *place,
                      const struct retry *line) {
     const struct runner_options *options = &runner->options;
     if (!place->worker || place->is_full) return false;
-    if (line && line->is_suspect)
-        return line->home == place->index && place->lines < place->suspects_max;
-    if (place->suspects > 0) return !line && place->lines < place->suspects_max;
+    if (place->suspects > 0) {
+        bool may_go = !line || (line->is_suspect && line->home == place->index);
+        bool is_alone = place->suspects_max > 1 || place->requests == 0;
+        return may_go && is_alone && place->lines < place->suspects_max;
+    }
     return place->lines < options->lookahead_lines &&
            (place->bytes < options->lookahead_bytes || place->lines == 0);
 }
@@ -45,17 +48,18 @@ static bool anyone_has_room(const struct runner *runner) {
 
 /* --- the next line --- */
 
+static bool is_home_lost(const struct place *home, int64_t now_ns) {
+    return home->is_full && now_ns - home->down_ns > HOME_LOST_NS;
+}
+
 static bool take_retry(struct runner *runner, struct live *live, int64_t now_ns,
                        struct retry *ret_line) {
     for (size_t i = 0; i < live->retry_count; i++) {
         struct retry *retry = &live->retries[i];
         if (retry->due_ns > now_ns) continue;
         if (retry->is_suspect) {
-            struct place *home = &runner->places[retry->home];
-            if (home->is_full && now_ns - home->down_ns > HOME_LOST_NS)
-                retry_clear_suspect(runner, retry);
-            else if (!has_room(runner, home, retry))
-                continue;
+            const struct place *home = &runner->places[retry->home];
+            if (!is_home_lost(home, now_ns) && !has_room(runner, home, retry)) continue;
         }
         *ret_line = *retry;
         live->retries[i] = live->retries[--live->retry_count];
@@ -64,8 +68,23 @@ static bool take_retry(struct runner *runner, struct live *live, int64_t now_ns,
     return false;
 }
 
-static bool allows_one(void *context, uint64_t batch) {
-    return *(const uint64_t *)context == batch;
+/* Leases places of one run, or of none (runs.h). */
+static bool take_lease(struct runner *runner, struct live *live) {
+    const struct queue_ops *queue = runner->queue->ops;
+    struct queue_lease *lease = &live->lease;
+    uint32_t from = runs_next(&live->runs, &runner->warm, lease->first + lease->count);
+    live->lease_at = 0;
+    if (!queue->take(runner->queue, live->row.sequence, from, LEASE_PLACES, lease)) {
+        lease->count = 0;
+        return false;
+    }
+    uint32_t kept = runs_lease(&live->runs, &runner->warm, lease->first, lease->count);
+    struct queue_lease rest = *lease;
+    rest.first += kept;
+    rest.count -= kept;
+    queue->give_back(runner->queue, &rest);
+    lease->count = kept;
+    return true;
 }
 
 static bool take_leased(struct runner *runner, struct live *live, struct retry *ret_line) {
@@ -76,22 +95,40 @@ static bool take_leased(struct runner *runner, struct live *live, struct retry *
             *ret_line = (struct retry){.line = line};
             return true;
         }
-        live->lease_at = live->lease.count = 0;
-        if (!runner->queue->ops->take(runner->queue, LEASE_PLACES, allows_one, &live->row.sequence,
-                                      &live->lease))
-            return false;
+        if (!take_lease(runner, live)) return false;
     }
 }
 
-/* The next line of the first batch that has one to run now. */
+static bool gives_lines(void *context, const struct order_entry *entry) {
+    const struct runner *runner = context;
+    const struct live *live = entry->owner;
+    return live->phase == PHASE_RUN && live->blocked_at != runner->progress;
+}
+
+/* The batch whose turn it is. */
+static struct live *choose_batch(struct runner *runner) {
+    struct order_entry *entry = order_choose(&runner->order, gives_lines, runner);
+    runner->current = entry ? entry->owner : NULL;
+    runner->current_left = LEASE_PLACES;
+    runner->is_reordered = false;
+    return runner->current;
+}
+
+/* The next line of the batch whose turn it is. */
 static struct live *take_line(struct runner *runner, struct retry *ret_line) {
     int64_t now_ns = clock_monotonic_ns();
-    for (struct live *live = runner->live; live; live = live->next) {
-        if (live->phase != PHASE_RUN || live->blocked_at == runner->progress) continue;
-        if (take_retry(runner, live, now_ns, ret_line) || take_leased(runner, live, ret_line))
+    for (;;) {
+        struct live *live = runner->current;
+        if (!live || runner->is_reordered || runner->current_left == 0 ||
+            !gives_lines(runner, &live->order))
+            live = choose_batch(runner);
+        if (!live) return NULL;
+        if (take_retry(runner, live, now_ns, ret_line) || take_leased(runner, live, ret_line)) {
+            runner->current_left--;
             return live;
+        }
+        live->blocked_at = runner->progress; /* it has none to give */
     }
-    return NULL;
 }
 
 /* --- placing it --- */
@@ -125,16 +162,35 @@ static enum placing read_line(struct dispatch *dispatch, struct live *live, uint
     return good ? PLACED : DAMAGED;
 }
 
+/* A suspect whose home is lost looks for another one among the places that take jobs. */
+static bool may_move(const struct runner *runner, const struct place *place,
+                     const struct retry *line) {
+    return line->is_suspect && line->home != place->index && place->worker && !place->is_full &&
+           is_home_lost(&runner->places[line->home], clock_monotonic_ns());
+}
+
+/* The new home is as careful with it as the old one was. The lock is held. */
+static void move_home(struct runner *runner, struct retry *line, struct place *place) {
+    uint32_t suspects_max = runner->places[line->home].suspects_max;
+    retry_clear_suspect(runner, line);
+    line->is_suspect = true;
+    line->home = place->index;
+    if (place->suspects++ == 0 || suspects_max < place->suspects_max) {
+        place->suspects_max = suspects_max;
+        place->suspects_good = 0;
+    }
+}
+
 /* The worker with room and the fewest lines that serves the model. */
-static struct place *choose_place(struct runner *runner, const struct slot *slot,
-                                  struct str model) {
+static struct place *choose_place(struct runner *runner, struct slot *slot, struct str model) {
     struct place *candidates[RUNNER_WORKERS_MAX];
     uint32_t loads[RUNNER_WORKERS_MAX];
     size_t count = 0;
     pthread_mutex_lock(&runner->lock);
     for (uint32_t i = 0; i < runner->place_count; i++) {
         struct place *place = &runner->places[i];
-        if (!has_room(runner, place, &slot->line)) continue;
+        if (!has_room(runner, place, &slot->line) && !may_move(runner, place, &slot->line))
+            continue;
         size_t at = count++;
         for (; at > 0 && loads[at - 1] > place->lines; at--) {
             candidates[at] = candidates[at - 1];
@@ -146,7 +202,13 @@ static struct place *choose_place(struct runner *runner, const struct slot *slot
     pthread_mutex_unlock(&runner->lock);
     for (size_t i = 0; i < count; i++) {
         struct worker *worker = candidates[i]->worker;
-        if (worker->ops->serves(worker, model)) return candidates[i];
+        if (!worker->ops->serves(worker, model)) continue;
+        if (!slot->line.is_suspect || slot->line.home == candidates[i]->index) return candidates[i];
+        pthread_mutex_lock(&runner->lock);
+        move_home(runner, &slot->line, candidates[i]);
+        bool has_place = has_room(runner, candidates[i], &slot->line);
+        pthread_mutex_unlock(&runner->lock);
+        return has_place ? candidates[i] : NULL;
     }
     return NULL;
 }
@@ -154,17 +216,21 @@ static struct place *choose_place(struct runner *runner, const struct slot *slot
 /* Hands the job over. The result may be there before this returns. */
 static enum placing submit(struct runner *runner, struct slot *slot, struct place *place,
                            const struct batch_line *line) {
-    struct worker_job job = {
-        .endpoint = (enum endpoint)line->endpoint, .tier = TIER_BATCH, .body = line->body};
+    struct worker_job job = {.endpoint = (enum endpoint)line->endpoint, .body = line->body};
     pthread_mutex_lock(&runner->lock);
     uint64_t rooms = place->rooms;
     job.id = slot->id;
+    job.tier = (enum tier)slot->live->order.tier;
     job.priority = slot->live->row.priority;
+    job.deadline_unix_s = slot->live->row.expires_unix_s;
     slot->place = place->index;
     slot->bytes = line->body.bytes;
     slot->state = SLOT_RUNNING;
     place->lines++;
     place->bytes += slot->bytes;
+    /* What it costs is a guess until lines of its batch have told. */
+    double cost = slot->live->order.line_cost;
+    order_charge(&slot->live->order, cost > 0 ? cost : (double)slot->bytes / LINE_COST_BYTES);
     pthread_mutex_unlock(&runner->lock);
     bool taken = place->worker->ops->submit(place->worker, &job);
     pthread_mutex_lock(&runner->lock);
@@ -275,6 +341,7 @@ void *dispatch_main(void *context) {
         if (now_ns >= tend_ns || went_idle) {
             pthread_mutex_unlock(&runner->lock);
             batches_tend(runner);
+            watch_batches(runner);
             pthread_mutex_lock(&runner->lock);
             if (now_ns >= tend_ns) {
                 runner->progress++;

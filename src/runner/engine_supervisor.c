@@ -16,6 +16,13 @@
 #define POLL_MS 250
 #define END_PATIENCE_MS 200 /* between the end of a child's socket and its own */
 #define TERM_PATIENCE_MS 1000
+/* When nobody has said how long an engine may stand still. A step with a long prompt in it takes
+ * far longer than one without, so a young engine is given more time. */
+#define HANG_STEPS 20
+#define HANG_NS_MIN (60 * NS_PER_S)
+#define HANG_NS_UNKNOWN (300 * NS_PER_S)
+#define KNOWN_STEPS 1000
+#define UNSEEN_NS_MAX (5 * NS_PER_S)
 
 static void set_phase(struct worker_engine *engine, enum worker_phase phase, const char *reason) {
     pthread_mutex_lock(&engine->lock);
@@ -68,6 +75,13 @@ static void answer_too_large(struct worker_engine *engine) {
     }
 }
 
+static void note_moved(struct worker_engine *engine) {
+    int64_t now_ns = clock_monotonic_ns();
+    pthread_mutex_lock(&engine->lock);
+    engine->moved_ns = now_ns;
+    pthread_mutex_unlock(&engine->lock);
+}
+
 static enum err take_ready(struct worker_engine *engine, const struct wire_frame *frame,
                            struct error *error) {
     struct wire_ready ready;
@@ -100,8 +114,9 @@ static enum err take_stats(struct worker_engine *engine, const struct wire_frame
     bool has_moved = stats.steps != engine->stats.steps || engine->job_count == 0 ||
                      stats.completion_tokens != engine->stats.completion_tokens;
     engine->stats = stats;
+    if (stats.step_ms_max > engine->step_ms_max) engine->step_ms_max = stats.step_ms_max;
+    if (has_moved) engine->moved_ns = clock_monotonic_ns();
     pthread_mutex_unlock(&engine->lock);
-    if (has_moved) engine->progress_ns = clock_monotonic_ns();
     return OK;
 }
 
@@ -145,7 +160,7 @@ static enum err take_frame(struct worker_engine *engine, const struct wire_frame
         size_t bytes = frame->payload.bytes < 400 ? frame->payload.bytes : 400;
         return err_set(error, ERR_INVALID, "%.*s", (int)bytes, bytes ? frame->payload.at : "");
     }
-    if (frame->kind != WIRE_STATS) engine->progress_ns = clock_monotonic_ns();
+    if (frame->kind != WIRE_STATS) note_moved(engine);
     if (frame->kind == WIRE_READY) return take_ready(engine, frame, error);
     if (is_ready) {
         switch (frame->kind) {
@@ -201,11 +216,24 @@ static enum err send_frames(struct worker_engine *engine, bool *ret_left, struct
     return OK;
 }
 
+/* Under the lock: how long it may stand still. */
+static int64_t hang_limit_ns(const struct worker_engine *engine) {
+    if (engine->hang_ns > 0) return engine->hang_ns;
+    bool is_known = engine->steps_total + engine->stats.steps >= KNOWN_STEPS;
+    int64_t least_ns = is_known ? HANG_NS_MIN : HANG_NS_UNKNOWN;
+    int64_t limit_ns = engine->step_ms_max * HANG_STEPS * NS_PER_MS;
+    return limit_ns > least_ns ? limit_ns : least_ns;
+}
+
 /* Pings once a second; an error when the child loads or hangs for too long. */
 static enum err watch(struct worker_engine *engine, struct error *error) {
-    int64_t now_ns = clock_monotonic_ns();
+    int64_t now_ns = clock_monotonic_ns(), unseen_ns = now_ns - engine->watched_ns;
+    engine->watched_ns = now_ns;
     pthread_mutex_lock(&engine->lock);
+    /* While this process was stopped, the child may have done a lot that is not read yet. */
+    if (unseen_ns > UNSEEN_NS_MAX) engine->moved_ns += unseen_ns;
     bool is_ready = engine->phase == PHASE_READY;
+    int64_t limit_ns = hang_limit_ns(engine), still_ns = now_ns - engine->moved_ns;
     if (is_ready && now_ns >= engine->ping_due_ns &&
         engine->out.bytes < WORKER_ENGINE_OUT_BYTES_MAX - WIRE_HEADER_BYTES) {
         wire_write(&engine->out, WIRE_PING, 1, 0, STR(""));
@@ -215,10 +243,10 @@ static enum err watch(struct worker_engine *engine, struct error *error) {
     if (!is_ready && now_ns > engine->load_deadline_ns)
         return err_set(error, ERR_UNAVAILABLE, "the engine did not load its model in %lld s",
                        (long long)(engine->load_ns / 1000000000));
-    if (is_ready && now_ns - engine->progress_ns > engine->hang_ns) {
+    if (is_ready && still_ns > limit_ns) {
         kill(engine->child.pid, SIGKILL);
         return err_set(error, ERR_UNAVAILABLE, "the engine made no progress for %lld ms",
-                       (long long)(engine->hang_ns / NS_PER_MS));
+                       (long long)(still_ns / NS_PER_MS));
     }
     return OK;
 }
@@ -263,8 +291,8 @@ static void forget_child(struct worker_engine *engine) {
     engine->job_count = 0;
     engine->too_large_count = 0;
     engine->pid = 0;
-    engine->stats.running = engine->stats.waiting = 0;
-    engine->stats.kv_used = 0;
+    engine->steps_total += engine->stats.steps;
+    engine->stats = (struct wire_stats){0};
     pthread_mutex_unlock(&engine->lock);
 }
 
@@ -323,11 +351,12 @@ static enum err start_child(struct worker_engine *engine, struct error *error) {
                                       (const char *const *)engine->arguments, error);
     if (err != OK) return err;
     int64_t now_ns = clock_monotonic_ns();
-    engine->progress_ns = engine->ping_due_ns = now_ns;
+    engine->watched_ns = engine->ping_due_ns = now_ns;
     engine->load_deadline_ns = now_ns + engine->load_ns;
     engine->has_told_fatal = false;
     pthread_mutex_lock(&engine->lock);
     engine->pid = engine->child.pid;
+    engine->moved_ns = now_ns;
     wire_write(&engine->out, WIRE_HELLO, 0, 0, buf_str(&engine->hello));
     pthread_mutex_unlock(&engine->lock);
     set_phase(engine, PHASE_LOADING, NULL);

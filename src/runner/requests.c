@@ -119,6 +119,9 @@ enum err runner_request(struct runner *runner, const struct runner_request *call
     enum err err = OK;
     if (runner->is_draining || runner->is_stopping)
         err = err_set(error, ERR_UNAVAILABLE, "The server is shutting down");
+    else if (call->tier == TIER_FLEX && runner->request_count >= runner->options.flex_requests_max)
+        err = err_set(error, ERR_LIMIT,
+                      "There is no room for requests of tier 'flex' now; try again later");
     else if (runner->request_count >= runner->options.requests_max)
         err = err_set(error, ERR_LIMIT, "%u requests are waiting already; try again later",
                       runner->request_count);
@@ -168,6 +171,7 @@ static struct place *choose_place(struct runner *runner, const struct request *r
     for (uint32_t i = 0; i < runner->place_count; i++) {
         struct place *place = &runner->places[i];
         if (!place->worker || place->is_full) continue;
+        if (place->suspects > 0 && place->suspects_max == 1) continue; /* that one runs alone */
         loads[count] = place->requests;
         candidates[count++] = place;
     }

@@ -17,12 +17,20 @@ static_assert((int)BATCH_ENDPOINT_CHAT == (int)ENDPOINT_CHAT &&
                   (int)BATCH_ENDPOINT_EMBEDDINGS == (int)ENDPOINT_EMBEDDINGS &&
                   (int)BATCH_ENDPOINT_SCORE == (int)ENDPOINT_SCORE,
               "batch/ and workers count endpoints alike");
+static_assert((int)BATCH_TIER_PRIORITY == (int)TIER_PRIORITY &&
+                  (int)BATCH_TIER_DEFAULT == (int)TIER_DEFAULT &&
+                  (int)BATCH_TIER_FLEX == (int)TIER_FLEX &&
+                  (int)BATCH_TIER_BATCH == (int)TIER_BATCH,
+              "and tiers");
 
 static void set_defaults(struct runner_options *options) {
     if (options->rules.lines_max == 0) options->rules = batch_rules_default();
     if (options->lookahead_lines == 0) options->lookahead_lines = 4096;
     if (options->lookahead_bytes == 0) options->lookahead_bytes = (uint64_t)32 << 20;
     if (options->requests_max == 0) options->requests_max = 1024;
+    if (options->flex_requests_max == 0)
+        options->flex_requests_max = (options->requests_max + 1) / 2;
+    if (options->stuck_ms == 0) options->stuck_ms = 900000;
     if (options->attempts_max == 0) options->attempts_max = 5;
     if (options->lost_alone_max == 0) options->lost_alone_max = 3;
     if (options->retry_delay_ms == 0) options->retry_delay_ms = 100;

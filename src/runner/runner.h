@@ -20,16 +20,40 @@ struct runner;
 
 #define RUNNER_WORKERS_MAX 64
 
+/* What an operator, or a webhook, wants to hear of. */
+enum runner_event_kind {
+    RUNNER_BATCH_STUCK,   /* no result for a long time; told again after twice as long */
+    RUNNER_BATCH_AT_RISK, /* at the rate measured it will not meet its deadline */
+    RUNNER_ENGINE_DOWN,   /* an engine died or hung with work inside, and is started again */
+};
+
+struct runner_event {
+    enum runner_event_kind kind;
+    const char *batch_id; /* NULL for an engine */
+    uint32_t worker;      /* of an engine */
+    const char *text;     /* one sentence */
+    int64_t age_s;        /* stuck: since the last result; at risk: until the deadline */
+};
+
+/* Called on threads of the runner and of workers, without locks; must not block for long. */
+struct runner_events {
+    void *context;
+    void (*event)(void *context, const struct runner_event *event); /* NULL: only the log */
+};
+
 /* Zero is a valid start: every zero means the default behind it. */
 struct runner_options {
-    struct batch_rules rules;    /* lines_max 0: batch_rules_default */
-    uint32_t lookahead_lines;    /* in flight for each worker; 4096 */
-    uint64_t lookahead_bytes;    /* of request bodies in flight for each worker; 32 MiB */
-    uint32_t requests_max;       /* single requests waiting or running; 1024 */
-    uint32_t attempts_max;       /* tries of a line with retryable results; 5 */
-    uint32_t lost_alone_max;     /* times a line may take a worker down when it ran alone; 3 */
-    int64_t retry_delay_ms;      /* before the second try, doubled for each further one; 100 */
-    int64_t cancel_deadline_ms;  /* waiting for jobs of a cancelled or expired batch; 5000 */
+    struct batch_rules rules;   /* lines_max 0: batch_rules_default */
+    uint32_t lookahead_lines;   /* in flight for each worker; 4096 */
+    uint64_t lookahead_bytes;   /* of request bodies in flight for each worker; 32 MiB */
+    uint32_t requests_max;      /* single requests waiting or running; 1024 */
+    uint32_t flex_requests_max; /* above so many, those of tier flex are refused; requests_max/2 */
+    uint32_t attempts_max;      /* tries of a line with retryable results; 5 */
+    uint32_t lost_alone_max;    /* times a line may take a worker down when it ran alone; 3 */
+    int64_t retry_delay_ms;     /* before the second try, doubled for each further one; 100 */
+    int64_t cancel_deadline_ms; /* waiting for jobs of a cancelled or expired batch; 5000 */
+    int64_t stuck_ms;           /* without a result until a batch counts as stuck; 900000 */
+    struct runner_events events;
     int64_t (*now_unix_s)(void); /* clock_unix_s; another one for tests */
 };
 
@@ -114,6 +138,28 @@ struct runner_status {
 };
 
 void runner_status(struct runner *runner, struct runner_status *ret_status);
+
+/* What waits for one model; batches that name several are together under an empty name. */
+struct runner_queue {
+    char model[256];
+    uint64_t lines;       /* of live batches, without a result */
+    uint64_t requests;    /* single requests waiting or running; under the name they gave */
+    int64_t oldest_age_s; /* since the oldest of these batches was created */
+};
+
+#define RUNNER_QUEUES_MAX 64
+
+struct runner_progress {
+    struct runner_queue queues[RUNNER_QUEUES_MAX]; /* what is beyond is counted in the last */
+    size_t queue_count;
+    int64_t oldest_progress_age_s; /* of a batch that could run: since its last result */
+    bool has_deadline;
+    int64_t deadline_s_min; /* until the first deadline of a live batch; negative: past */
+    uint64_t batches_stuck;
+    uint64_t batches_at_risk;
+};
+
+void runner_progress(struct runner *runner, struct runner_progress *ret_progress);
 /* Every worker's own status; at most RUNNER_WORKERS_MAX. Returns how many. */
 size_t runner_worker_statuses(struct runner *runner, struct worker_status *ret_statuses,
                               size_t statuses_max);

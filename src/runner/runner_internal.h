@@ -14,14 +14,15 @@
 #include "batch/result.h"
 #include "batch/state.h"
 #include "batch/validate.h"
+#include "queue/order.h"
 #include "queue/queue.h"
 #include "runner/runner.h"
+#include "runner/runs.h"
 #include "store/seglog.h"
 
 #include <pthread.h>
 
 #define CUSTOM_ID_INLINE_BYTES 64
-#define RUNNER_DOWNS_MAX 24 /* a line that was in flight so often when a worker went down */
 
 /* Where a batch is on its way through the threads. */
 enum phase {
@@ -44,8 +45,20 @@ struct retry {
     int64_t due_ns;
 };
 
+/* How a batch gets on, for who watches. */
+struct progress {
+    uint64_t lines_done;  /* durable when last looked at */
+    int64_t since_ns;     /* when that number last grew, or the batch could not be blamed */
+    int64_t tell_ns;      /* when it is next told that it is stuck */
+    bool is_stuck;        /* and was told */
+    bool is_waiting_turn; /* others go first: nothing is wrong */
+    bool was_risk_told;
+    char waiting_for[128]; /* one phrase; empty: it gets on */
+};
+
 struct live {
-    struct live *next; /* by priority, then age */
+    struct live *next; /* by age */
+    struct order_entry order;
     struct store_batch row;
     enum phase phase;
     bool stop;           /* the thread that has it shall let go */
@@ -63,6 +76,8 @@ struct live {
     size_t retry_capacity;
     struct queue_lease lease; /* its places from lease_at on have not run */
     uint32_t lease_at;
+    struct runs runs;
+    struct progress progress;
 };
 
 enum slot_state { SLOT_FREE, SLOT_PLACING, SLOT_RUNNING, SLOT_COMMITTING };
@@ -116,9 +131,14 @@ struct place {
     uint32_t lines;        /* in flight */
     uint32_t requests;
     uint64_t bytes;
-    uint32_t suspects;     /* waiting or in flight; while there are some, only they run here */
-    uint32_t suspects_max; /* of them in flight at a time */
-    int64_t down_ns;       /* when it went down last */
+    /* Lines that were in flight when it went down, waiting or in flight again. While there are
+     * some, only they run here, at most `suspects_max` at a time: half of those it went down with,
+     * and twice as many after as many have ended well. When it is one, that one is alone: requests
+     * wait. */
+    uint32_t suspects;
+    uint32_t suspects_max;
+    uint32_t suspects_good; /* ended well since suspects_max was set */
+    int64_t down_ns;        /* when it went down last */
 };
 
 struct runner {
@@ -141,7 +161,13 @@ struct runner {
     struct place places[RUNNER_WORKERS_MAX];
     uint32_t place_count;
 
-    struct live *live; /* all that are not terminal */
+    struct live *live;     /* all that are not terminal */
+    struct order order;    /* those whose lines run */
+    struct live *current;  /* whose lines dispatch gives now */
+    uint32_t current_left; /* until it chooses again */
+    bool is_reordered;     /* it shall choose again at once */
+    struct runs_warm warm;
+    int64_t watch_ns; /* when batches are next looked at */
 
     struct slot **chunks;
     uint32_t slot_count;
@@ -193,8 +219,10 @@ void live_fault(struct runner *runner, struct live *live, const char *message,
                 struct cancel_list *ret_cancel);
 /* Copies the row, with live counters. */
 void live_copy_row(struct live *live, struct store_batch *ret_batch);
-/* Looks at every live batch's clock and progress; without the lock. */
+/* Looks at every live batch's clock; without the lock. */
 void batches_tend(struct runner *runner);
+/* Lines that have a durable result. */
+uint64_t live_lines_done(struct live *live);
 /* Sends cancels, and frees the list; without the lock. */
 void cancel_list_send(struct cancel_list *list);
 
@@ -209,6 +237,13 @@ void slot_leave_worker(struct runner *runner, struct slot *slot);
 /* Commits an error of quern's own for a line whose slot is committing; without the lock. */
 void commit_error(struct runner *runner, struct slot *slot, int32_t status, const char *type,
                   const char *code, const char *message);
+
+/* --- watch.c --- */
+/* Measures rates, says who is late or stuck and what it waits for; without the lock, about once a
+ * second. */
+void watch_batches(struct runner *runner);
+/* Tells the log's reader and the events' listener; without the lock. */
+void watch_tell(struct runner *runner, const struct runner_event *event);
 
 /* --- requests.c --- */
 /* Gives waiting requests to workers. The lock is held, and let go in between. True when one was

@@ -33,8 +33,9 @@ struct worker_job {
     enum endpoint endpoint;
     enum tier tier;
     int32_t priority;
-    bool stream;     /* send `delta` events; the result comes all the same */
-    struct str body; /* the request body as JSON text, as the client wrote it */
+    bool stream;             /* send `delta` events; the result comes all the same */
+    struct str body;         /* the request body as JSON text, as the client wrote it */
+    int64_t deadline_unix_s; /* when nobody waits for it any more; 0: never */
 };
 
 /* Tokens of one request, summed over its choices. */
@@ -85,6 +86,10 @@ struct worker_status {
     uint32_t waiting; /* accepted, not yet running, when known */
     uint64_t restarts;
     uint64_t steps; /* engine steps since its start, when known */
+    /* While there are jobs: how long ago a step ended, and the request that has waited longest for
+     * its next token got one. */
+    int64_t step_age_ms, token_age_ms;
+    int64_t step_ms_max;                                      /* the longest step so far */
     uint64_t prompt_tokens, cached_tokens, completion_tokens; /* computed since start, when known */
     double kv_used;                                           /* 0..1 */
 };

@@ -20,6 +20,8 @@ struct job {
     struct worker_job job;
     int64_t due_ns;
     bool cancelled;
+    bool hangs;
+    bool goes_down;
     size_t bytes;
     char body[];
 };
@@ -32,6 +34,7 @@ struct echo {
     pthread_mutex_t lock;
     pthread_cond_t work;
     struct job *first, **last;
+    struct job *hanging; /* that are not answered until they are cancelled */
     uint32_t waiting;
     bool was_full; /* a submit was refused */
     bool ready;
@@ -97,10 +100,17 @@ static void add_head(struct buf *buf, const char *id, const char *object, struct
         buf_add_text(buf, "null");
 }
 
-static void answer_chat(struct buf *buf, struct str text, struct str model,
+/* As the engine says it: lines of batches report the default tier. */
+static const char *tier_name(enum tier tier) {
+    if (tier == TIER_PRIORITY) return "priority";
+    return tier == TIER_FLEX ? "flex" : "default";
+}
+
+static void answer_chat(struct buf *buf, struct str text, struct str model, enum tier tier,
                         const struct worker_usage *usage) {
     add_head(buf, "chatcmpl", "chat.completion", model);
-    buf_add_text(buf, ",\"system_fingerprint\":null,\"service_tier\":\"default\",\"choices\":[{"
+    buf_printf(buf, ",\"system_fingerprint\":null,\"service_tier\":\"%s\"", tier_name(tier));
+    buf_add_text(buf, ",\"choices\":[{"
                       "\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":\"");
     buf_add_str(buf, text);
     buf_add_text(buf, "\",\"refusal\":null},\"logprobs\":null,\"finish_reason\":\"stop\"}],");
@@ -147,7 +157,7 @@ static void answer(struct echo *echo, const struct job *job) {
                                      : json_span_get(body, "prompt"));
         result.usage.completion_tokens = (uint32_t)echo->text.bytes;
         if (job->job.endpoint == ENDPOINT_CHAT)
-            answer_chat(&echo->answer, buf_str(&echo->text), model, &result.usage);
+            answer_chat(&echo->answer, buf_str(&echo->text), model, job->job.tier, &result.usage);
         else
             answer_completion(&echo->answer, buf_str(&echo->text), model, &result.usage);
         break;
@@ -193,13 +203,18 @@ static bool is_nth(uint64_t seen, uint64_t every) {
     return every > 0 && seen % every == 0;
 }
 
-/* Loses everything that waits. The lock is held, and let go for the event. */
-static void go_down(struct echo *echo, const char *reason) {
-    while (echo->first) {
-        struct job *job = echo->first;
-        echo->first = job->next;
+static void free_jobs(struct job **list) {
+    while (*list) {
+        struct job *job = *list;
+        *list = job->next;
         free(job);
     }
+}
+
+/* Loses everything that waits. The lock is held, and let go for the event. */
+static void go_down(struct echo *echo, const char *reason) {
+    free_jobs(&echo->first);
+    free_jobs(&echo->hanging);
     echo->last = &echo->first;
     echo->waiting = 0;
     echo->restarts++;
@@ -244,6 +259,12 @@ static void run(struct echo *echo, struct job *job) {
     uint64_t seen = ++echo->seen;
     bool is_poison =
         options->poison && memmem(job->body, job->bytes, options->poison, strlen(options->poison));
+    if (job->hangs && !job->cancelled) {
+        job->next = echo->hanging;
+        echo->hanging = job;
+        return;
+    }
+    is_poison = is_poison || job->goes_down;
     if (!job->cancelled && (is_poison || is_nth(seen, options->down_every))) {
         free(job);
         go_down(echo, is_poison ? "poisoned" : "told to");
@@ -274,6 +295,20 @@ static void *echo_main(void *context) {
 
 /* --- the interface --- */
 
+/* What the body itself asks for. */
+static void read_wishes(struct job *job) {
+    struct str body = {job->body, job->bytes};
+    /* Most have none, and a search is cheaper than reading the object. */
+    if (!memmem(body.at, body.bytes, "\"echo\"", 6)) return;
+    struct str echo = json_span_get(body, "echo");
+    if (echo.bytes == 0 || *echo.at != '{') return;
+    int64_t delay_ms = 0;
+    if (str_to_i64(json_span_get(echo, "delay_ms"), &delay_ms) && delay_ms > 0)
+        job->due_ns += delay_ms * 1000000;
+    job->hangs = str_is(json_span_get(echo, "hang"), "true");
+    job->goes_down = str_is(json_span_get(echo, "down"), "true");
+}
+
 static bool echo_submit(struct worker *worker, const struct worker_job *from) {
     struct echo *echo = echo_of(worker);
     int64_t now_ns = clock_monotonic_ns();
@@ -282,6 +317,7 @@ static bool echo_submit(struct worker *worker, const struct worker_job *from) {
     *job = (struct job){.job = *from, .bytes = from->body.bytes};
     memcpy(job->body, from->body.at, from->body.bytes);
     job->due_ns = now_ns + echo->options.latency_ms * 1000000;
+    read_wishes(job);
     pthread_mutex_lock(&echo->lock);
     bool takes = echo->ready && !echo->stopping && now_ns >= echo->down_until_ns &&
                  echo->waiting < echo->options.waiting_max;
@@ -310,6 +346,11 @@ static void echo_cancel(struct worker *worker, uint64_t job_id) {
     pthread_mutex_lock(&echo->lock);
     struct job **at = &echo->first;
     while (*at && (*at)->job.id != job_id) at = &(*at)->next;
+    if (!*at) {
+        at = &echo->hanging;
+        while (*at && (*at)->job.id != job_id) at = &(*at)->next;
+        if (*at) echo->waiting++;
+    }
     struct job *job = *at;
     if (job) {
         *at = job->next;
@@ -364,11 +405,8 @@ static void echo_close(struct worker *worker) {
     pthread_cond_signal(&echo->work);
     pthread_mutex_unlock(&echo->lock);
     pthread_join(echo->thread, NULL);
-    while (echo->first) {
-        struct job *job = echo->first;
-        echo->first = job->next;
-        free(job);
-    }
+    free_jobs(&echo->first);
+    free_jobs(&echo->hanging);
     buf_release(&echo->answer);
     buf_release(&echo->text);
     pthread_cond_destroy(&echo->work);

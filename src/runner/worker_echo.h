@@ -3,7 +3,12 @@
 
 /* worker_echo: a worker that answers every request with the text of its last user message (or its
  * prompt or input), in the shape of the endpoint, counting bytes as tokens. It measures the server
- * alone, and with its faults switched on it tests what the runner promises.
+ * alone, and with its faults switched on it tests what the runner promises. A body may ask for a
+ * fault of its own in its member "echo":
+ *
+ *   {"delay_ms": N}   its answer comes that much later, and all behind it as well
+ *   {"hang": true}    it is never answered; the next ones are
+ *   {"down": true}    it takes the worker down
  *
  * Thread: one of its own.  Memory: a copy of each waiting body; at most `waiting_max` of them.
  * Invariant: the same request gives the same answer. */

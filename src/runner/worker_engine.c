@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runner/worker_engine.h"
 
+#include "base/clock.h"
 #include "base/os.h"
 #include "runner/worker_internal.h"
 
@@ -125,7 +126,12 @@ static void status(struct worker *worker, struct worker_status *ret_status) {
         .cached_tokens = stats->cached_tokens,
         .completion_tokens = stats->completion_tokens,
         .kv_used = stats->kv_used,
+        .token_age_ms = stats->token_age_ms,
+        .step_ms_max = engine->step_ms_max,
     };
+    /* Seen from here: an engine that hangs does not tell. */
+    if (engine->phase == PHASE_READY && engine->job_count > 0)
+        ret_status->step_age_ms = (clock_monotonic_ns() - engine->moved_ns) / NS_PER_MS;
     static const char *const texts[] = {"loading", "ready", "restarting: ", "failed: "};
     snprintf(ret_status->text, sizeof ret_status->text, "%s%.140s", texts[engine->phase],
              engine->phase >= PHASE_DOWN ? engine->reason : "");
@@ -185,7 +191,7 @@ static void copy_options(struct worker_engine *engine,
     engine->jobs_max = options->jobs_max ? options->jobs_max : WORKER_ENGINE_JOBS_MAX;
     engine->jobs = calloc(engine->jobs_max, sizeof *engine->jobs);
     if (!engine->jobs) abort();
-    engine->hang_ns = (options->hang_ms ? options->hang_ms : 300000) * NS_PER_MS;
+    engine->hang_ns = options->hang_ms * NS_PER_MS;
     engine->load_ns = (options->load_ms ? options->load_ms : 900000) * NS_PER_MS;
     engine->restart_delay_ms = options->restart_delay_ms ? options->restart_delay_ms : 200;
     engine->close_ms = options->close_ms ? options->close_ms : 2000;

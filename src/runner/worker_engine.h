@@ -30,11 +30,14 @@ struct worker_engine_options {
     const char *program;     /* path of the binary; /proc/self/exe */
     const char *const *arguments; /* before "--fd N", ending in NULL; {"engine", NULL} */
     uint32_t jobs_max;            /* submitted and not done; 8192 */
-    int64_t hang_ms;              /* without progress while jobs are inside; 300000. Must be longer
-                                     than the longest step of the model */
+    int64_t hang_ms;              /* without a step while jobs are inside, until it is killed.
+                                     0: twenty times the longest step seen, at least a minute; five
+                                     minutes at least before it has done 1000 steps */
     int64_t load_ms;              /* until READY; 900000 */
     int64_t restart_delay_ms; /* before the first restart, doubled for each further death; 200 */
     int64_t close_ms;         /* for draining in close; 2000 */
+    const char *dump_dir; /* where stacks of an engine that hung or crashed are kept, copied; NULL:
+                             nowhere */
 };
 
 #define WORKER_ENGINE_JOBS_MAX 8192

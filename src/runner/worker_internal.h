@@ -12,6 +12,7 @@
 #include <pthread.h>
 
 #define NS_PER_MS 1000000
+#define NS_PER_S INT64_C(1000000000)
 #define WORKER_TOO_LARGE_MAX 16
 
 enum worker_phase { PHASE_LOADING, PHASE_READY, PHASE_DOWN, PHASE_FAILED };
@@ -44,6 +45,9 @@ struct worker_engine {
     pid_t pid;
     uint64_t restarts;
     struct wire_stats stats;
+    int64_t step_ms_max;  /* of all children */
+    uint64_t steps_total; /* of the children before */
+    int64_t moved_ns;     /* when it was last seen to get on */
     struct buf ready_payload;
     struct wire_ready ready; /* of the running engine, or the last one */
     bool has_ready;
@@ -53,7 +57,7 @@ struct worker_engine {
     struct wire_reader reader;
     struct buf sending;
     size_t sent;
-    int64_t progress_ns; /* when it was last seen to get on */
+    int64_t watched_ns; /* when it was last looked after */
     int64_t ping_due_ns;
     int64_t load_deadline_ns;
     uint32_t failures; /* deaths since it last did something useful */

@@ -5,6 +5,7 @@
 #include "runner/worker_echo.h"
 #include "runner/worker_engine.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,6 +16,7 @@ struct house {
     struct runner *runner;
     struct worker *workers[HOUSE_MODELS_MAX]; /* owned by the runner; NULL for echo */
     size_t worker_count;
+    char dump_dir[4096];
     /* The echo workers borrow their names from here. */
     struct model_choice models[HOUSE_MODELS_MAX];
     const char *names[HOUSE_MODELS_MAX][MODEL_NAMES_MAX + 1]; /* each ends in NULL */
@@ -56,7 +58,9 @@ static enum err open_worker(struct house *house, size_t index,
         const char *const arguments[] = {"engine", "--log-level", log_level_name(log_level()),
                                          NULL};
         const struct worker_engine_options options = {.hello = hello_of(choice, settings),
-                                                      .arguments = arguments};
+                                                      .arguments = arguments,
+                                                      .hang_ms = settings->hang_ms,
+                                                      .dump_dir = house->dump_dir};
         err = worker_engine_open(&worker, &options, &events, error);
         if (err == OK) house->workers[house->worker_count++] = worker;
     }
@@ -70,6 +74,8 @@ enum err house_open(struct house **ret_house, const struct house_options *option
     if (!house) abort();
     memcpy(house->models, options->models, sizeof house->models);
     enum err err = store_open(&house->store, &options->store, error);
+    if (err == OK)
+        snprintf(house->dump_dir, sizeof house->dump_dir, "%s/dumps", store_dir(house->store));
     if (err == OK) err = runner_open(&house->runner, house->store, &options->runner, error);
     for (size_t i = 0; i < options->model_count && err == OK; i++)
         err = open_worker(house, i, &options->engine, error);

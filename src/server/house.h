@@ -25,6 +25,7 @@ struct engine_settings {
     bool no_prefix_caching;
     bool reference;
     const char *kernels; /* NULL: the best of this CPU */
+    int64_t hang_ms;     /* without a step until it is killed; 0: by the longest step seen */
 };
 
 struct house_options {

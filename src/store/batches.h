@@ -70,6 +70,8 @@ struct store_batch {
     bool has_usage;
     struct store_usage usage;
     uint32_t epoch; /* grows with every start that runs the batch */
+    /* not stored: what a live batch waits for, as the runner says; empty: nothing */
+    char waiting_for[128];
 };
 
 void store_batch_release(struct store_batch *batch);

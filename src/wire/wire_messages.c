@@ -247,6 +247,9 @@ void wire_put_stats(struct buf *out, const struct wire_stats *stats) {
     wire_put_u32(out, stats->running);
     wire_put_u32(out, stats->waiting);
     wire_put_f64(out, stats->kv_used);
+    wire_put_u32(out, stats->step_age_ms);
+    wire_put_u32(out, stats->step_ms_max);
+    wire_put_u32(out, stats->token_age_ms);
 }
 
 enum err wire_get_stats(struct str payload, struct wire_stats *ret_stats, struct error *error) {
@@ -259,6 +262,9 @@ enum err wire_get_stats(struct str payload, struct wire_stats *ret_stats, struct
     stats.running = wire_get_u32(&cursor);
     stats.waiting = wire_get_u32(&cursor);
     stats.kv_used = wire_get_f64(&cursor);
+    stats.step_age_ms = wire_get_u32(&cursor);
+    stats.step_ms_max = wire_get_u32(&cursor);
+    stats.token_age_ms = wire_get_u32(&cursor);
     if (!(stats.kv_used >= 0 && stats.kv_used <= 1)) cursor.bad = true;
     enum err err = end(&cursor, "stats", error);
     if (err == OK) *ret_stats = stats;

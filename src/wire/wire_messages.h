@@ -115,6 +115,10 @@ struct wire_stats {
     uint32_t running;
     uint32_t waiting;
     double kv_used; /* 0..1 */
+    /* In milliseconds; ages are 0 without jobs. */
+    uint32_t step_age_ms;  /* since a step ended */
+    uint32_t step_ms_max;  /* the longest step so far */
+    uint32_t token_age_ms; /* of the running request whose last token is the oldest */
 };
 
 void wire_put_hello(struct buf *out, const struct wire_hello *hello);

@@ -234,7 +234,12 @@ static void bench_close(struct bench *bench) {
 }
 
 static bool try_job(struct bench *bench, uint64_t id, bool stream, const char *body) {
-    const struct worker_job job = {id, ENDPOINT_CHAT, TIER_BATCH, -1, stream, str_from(body)};
+    const struct worker_job job = {.id = id,
+                                   .endpoint = ENDPOINT_CHAT,
+                                   .tier = TIER_BATCH,
+                                   .priority = -1,
+                                   .stream = stream,
+                                   .body = str_from(body)};
     return bench->worker->ops->submit(bench->worker, &job);
 }
 

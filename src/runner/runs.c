@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runner/runs.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void runs_make(struct runs *ret_runs, const struct line_index *index) {
+    uint32_t places = index_count(index), capacity = 0;
+    *ret_runs = (struct runs){0};
+    for (uint32_t first = 0, end; first < places && ret_runs->count < RUNS_MAX; first = end) {
+        uint32_t group = index_group_at(index, first);
+        for (end = first + 1; end < places && index_group_at(index, end) == group;) end++;
+        if (end - first < RUN_PLACES_MIN) continue;
+        if (ret_runs->count == capacity) {
+            capacity = capacity ? 2 * capacity : 16;
+            ret_runs->at = realloc(ret_runs->at, capacity * sizeof *ret_runs->at);
+            if (!ret_runs->at) abort();
+        }
+        ret_runs->at[ret_runs->count++] =
+            (struct run){.first = first, .count = end - first, .group = group};
+    }
+}
+
+void runs_release(struct runs *runs) {
+    free(runs->at);
+    *runs = (struct runs){0};
+}
+
+/* The first run that ends behind the place; runs->count when there is none. */
+static uint32_t run_behind(const struct runs *runs, uint32_t place) {
+    uint32_t low = 0, high = runs->count;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (runs->at[middle].first + runs->at[middle].count > place)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
+}
+
+uint32_t runs_next(const struct runs *runs, const struct runs_warm *warm, uint32_t place) {
+    uint32_t at = run_behind(runs, place);
+    bool is_inside = at < runs->count && runs->at[at].first < place;
+    if (is_inside) return place;
+    for (uint32_t i = 0; i < RUNS_WARM_MAX && warm->groups[i]; i++)
+        for (uint32_t k = 0; k < runs->count; k++)
+            if (runs->at[k].group == warm->groups[i] && !runs->at[k].is_begun)
+                return runs->at[k].first;
+    return place;
+}
+
+static void make_warm(struct runs_warm *warm, uint32_t group) {
+    uint32_t at = 0;
+    while (at < RUNS_WARM_MAX - 1 && warm->groups[at] != group) at++;
+    memmove(&warm->groups[1], &warm->groups[0], at * sizeof *warm->groups);
+    warm->groups[0] = group;
+}
+
+uint32_t runs_lease(struct runs *runs, struct runs_warm *warm, uint32_t first, uint32_t count) {
+    uint32_t at = run_behind(runs, first);
+    if (at == runs->count) return count;
+    struct run *run = &runs->at[at];
+    uint32_t stretch = run->first + run->count - first;
+    if (run->first > first) {
+        stretch = run->first - first;
+    } else {
+        run->is_begun = true;
+        make_warm(warm, run->group);
+    }
+    return count < stretch ? count : stretch;
+}

@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Watching over the batches, on the dispatch thread: how fast they get on, who will be late, who
+ * stands still, and what for. */
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "runner/runner_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NS_PER_S INT64_C(1000000000)
+#define WATCH_NS NS_PER_S
+#define SILENT_NS (5 * NS_PER_S) /* without a result before anybody asks why */
+#define KNOWN_LINES 32           /* that tell what a line of the batch costs */
+
+/* --- measuring --- */
+
+static void read_progress(struct live *live, int64_t now_ns) {
+    struct seglog_counts counts = seglog_counts(live->log);
+    uint64_t done = counts.successes + counts.errors + counts.others;
+    struct progress *progress = &live->progress;
+    if (done != progress->lines_done || progress->is_waiting_turn) progress->since_ns = now_ns;
+    if (done != progress->lines_done) {
+        progress->tell_ns = 0;
+        progress->is_stuck = false;
+        progress->waiting_for[0] = '\0';
+    }
+    progress->lines_done = done;
+    live->order.lines_done = done;
+    if (counts.successes >= KNOWN_LINES)
+        live->order.line_cost = (double)(counts.usage.input_tokens + counts.usage.output_tokens) /
+                                (double)counts.successes;
+}
+
+static void tell_risk(struct runner *runner, const char *batch_id, bool is_late, int64_t left_s) {
+    const struct runner_event event = {
+        .kind = RUNNER_BATCH_AT_RISK,
+        .batch_id = batch_id,
+        .text = is_late ? "At the rate measured it cannot meet its deadline."
+                        : "At the rate measured it would miss its deadline; it goes first now.",
+        .age_s = left_s};
+    watch_tell(runner, &event);
+}
+
+/* Who is newly at risk is told; the lock is let go meanwhile, so one at a time. */
+static bool tell_one_risk(struct runner *runner) {
+    char id[STORE_ID_BYTES];
+    for (struct live *live = runner->live; live; live = live->next) {
+        bool is_at_risk = live->order.is_hurried || live->order.is_late;
+        if (live->phase != PHASE_RUN || !is_at_risk || live->progress.was_risk_told) continue;
+        live->progress.was_risk_told = true;
+        bool is_late = live->order.is_late;
+        int64_t left_s = live->row.expires_unix_s - runner_now_unix_s(runner);
+        memcpy(id, live->row.id, sizeof id);
+        pthread_mutex_unlock(&runner->lock);
+        tell_risk(runner, id, is_late, left_s);
+        pthread_mutex_lock(&runner->lock);
+        return true;
+    }
+    return false;
+}
+
+/* --- what a batch waits for --- */
+
+/* The disk and the whole server; false when they are well. */
+static bool house_waits(struct runner *runner, char ret_text[128]) {
+    struct store_status disk;
+    store_status(runner->store, &disk);
+    if (disk.disk_full)
+        snprintf(ret_text, 128, "the disk is full");
+    else if (runner->is_draining)
+        snprintf(ret_text, 128, "the server is shutting down");
+    else
+        return false;
+    return true;
+}
+
+/* An engine for the model; false when one takes jobs. An empty model stands for several. */
+static bool engine_waits(struct runner *runner, const char *model, char ret_text[128]) {
+    struct worker *workers[RUNNER_WORKERS_MAX];
+    struct worker_status status;
+    size_t count = runner_workers(runner, workers);
+    bool is_served = false;
+    snprintf(ret_text, 128, "no worker");
+    for (size_t i = 0; i < count; i++) {
+        if (*model && !workers[i]->ops->serves(workers[i], str_from(model))) continue;
+        workers[i]->ops->status(workers[i], &status);
+        if (status.ready) return false;
+        is_served = true;
+        snprintf(ret_text, 128, "an engine: %.110s", status.text);
+    }
+    if (count > 0 && !is_served) snprintf(ret_text, 128, "no worker serves the model %.90s", model);
+    return true;
+}
+
+/* What is silent and not yet looked at in this round. */
+struct silent {
+    char id[STORE_ID_BYTES];
+    char model[256];
+};
+
+static bool find_silent(struct runner *runner, uint64_t after, int64_t now_ns,
+                        struct silent *ret_silent, uint64_t *ret_sequence) {
+    struct live *found = NULL;
+    for (struct live *live = runner->live; live; live = live->next) {
+        bool is_silent = live->phase == PHASE_RUN || live->phase == PHASE_VALIDATE;
+        if (!is_silent || now_ns - live->progress.since_ns < SILENT_NS) continue;
+        if (live->row.sequence <= after) continue;
+        if (!found || live->row.sequence < found->row.sequence) found = live;
+    }
+    if (!found) return false;
+    memcpy(ret_silent->id, found->row.id, sizeof ret_silent->id);
+    memcpy(ret_silent->model, found->row.model, sizeof ret_silent->model);
+    *ret_sequence = found->row.sequence;
+    return true;
+}
+
+/* Notes why; true when it shall be told. The lock is held. */
+static bool note_reason(struct runner *runner, struct live *live, const char *reason,
+                        int64_t now_ns) {
+    struct progress *progress = &live->progress;
+    int64_t stuck_ns = runner->options.stuck_ms * 1000000;
+    if (live->phase == PHASE_VALIDATE && !*reason) reason = "its turn to be validated";
+    /* With nobody to blame, a batch without lines in flight waits for those that go first. */
+    progress->is_waiting_turn = !*reason && live->in_flight == 0;
+    if (progress->is_waiting_turn)
+        snprintf(progress->waiting_for, sizeof progress->waiting_for, "its turn");
+    else if (*reason)
+        snprintf(progress->waiting_for, sizeof progress->waiting_for, "%s", reason);
+    else
+        snprintf(progress->waiting_for, sizeof progress->waiting_for,
+                 "results of %u requests that are with an engine", live->in_flight);
+    if (progress->is_waiting_turn || now_ns - progress->since_ns < stuck_ns) return false;
+    if (progress->tell_ns > now_ns) return false;
+    progress->is_stuck = true;
+    progress->tell_ns = now_ns + (now_ns - progress->since_ns); /* after twice as long */
+    return true;
+}
+
+static void watch_silent(struct runner *runner, const struct silent *silent, int64_t now_ns) {
+    char reason[128] = "", text[200];
+    if (!house_waits(runner, reason) && !engine_waits(runner, silent->model, reason))
+        reason[0] = '\0';
+    int64_t age_s = 0;
+    pthread_mutex_lock(&runner->lock);
+    struct live *live = live_find(runner, str_from(silent->id));
+    bool is_told = live && note_reason(runner, live, reason, now_ns);
+    if (is_told) {
+        age_s = (now_ns - live->progress.since_ns) / NS_PER_S;
+        snprintf(text, sizeof text, "It waits for %s.", live->progress.waiting_for);
+    }
+    pthread_mutex_unlock(&runner->lock);
+    if (!is_told) return;
+    const struct runner_event event = {
+        .kind = RUNNER_BATCH_STUCK, .batch_id = silent->id, .text = text, .age_s = age_s};
+    watch_tell(runner, &event);
+}
+
+/* --- all of it --- */
+
+void watch_batches(struct runner *runner) {
+    int64_t now_ns = clock_monotonic_ns();
+    struct silent silent;
+    uint64_t sequence = 0;
+    if (now_ns < runner->watch_ns) return; /* dispatch's alone */
+    runner->watch_ns = now_ns + WATCH_NS;
+    pthread_mutex_lock(&runner->lock);
+    for (struct live *live = runner->live; live; live = live->next)
+        if (live->phase == PHASE_RUN) read_progress(live, now_ns);
+    if (order_tend(&runner->order, now_ns, runner_now_unix_s(runner))) runner->is_reordered = true;
+    while (tell_one_risk(runner)) continue;
+    while (find_silent(runner, sequence, now_ns, &silent, &sequence)) {
+        pthread_mutex_unlock(&runner->lock);
+        watch_silent(runner, &silent, now_ns);
+        pthread_mutex_lock(&runner->lock);
+    }
+    pthread_mutex_unlock(&runner->lock);
+}
+
+void watch_tell(struct runner *runner, const struct runner_event *event) {
+    static const char *const names[] = {"batch_stuck", "batch_at_risk", "engine_down"};
+    if (event->batch_id)
+        log_warn("batch=%s event=%s age_s=%lld text=\"%s\"", event->batch_id, names[event->kind],
+                 (long long)event->age_s, event->text);
+    const struct runner_events *events = &runner->options.events;
+    if (events->event) events->event(events->context, event);
+}
+
+/* --- for /metrics --- */
+
+static struct runner_queue *queue_for(struct runner_progress *progress, const char *model) {
+    for (size_t i = 0; i < progress->queue_count; i++)
+        if (strcmp(progress->queues[i].model, model) == 0) return &progress->queues[i];
+    if (progress->queue_count == RUNNER_QUEUES_MAX) return &progress->queues[RUNNER_QUEUES_MAX - 1];
+    struct runner_queue *queue = &progress->queues[progress->queue_count++];
+    snprintf(queue->model, sizeof queue->model, "%s", model);
+    return queue;
+}
+
+static void add_live(struct runner *runner, struct live *live, int64_t now_ns,
+                     struct runner_progress *progress) {
+    int64_t now_unix_s = runner_now_unix_s(runner);
+    int64_t left_s = live->row.expires_unix_s - now_unix_s;
+    if (!progress->has_deadline || left_s < progress->deadline_s_min)
+        progress->deadline_s_min = left_s;
+    progress->has_deadline = true;
+    progress->batches_stuck += live->progress.is_stuck;
+    if (live->phase != PHASE_RUN) return;
+    progress->batches_at_risk += live->order.is_hurried || live->order.is_late;
+    struct runner_queue *queue = queue_for(progress, live->row.model);
+    uint64_t done = live_lines_done(live);
+    queue->lines += live->row.total > done ? live->row.total - done : 0;
+    int64_t age_s = now_unix_s - live->row.created_unix_s;
+    if (age_s > queue->oldest_age_s) queue->oldest_age_s = age_s;
+    int64_t silent_s = (now_ns - live->progress.since_ns) / NS_PER_S;
+    if (live->progress.lines_done == done && silent_s > progress->oldest_progress_age_s)
+        progress->oldest_progress_age_s = silent_s;
+}
+
+void runner_progress(struct runner *runner, struct runner_progress *ret_progress) {
+    *ret_progress = (struct runner_progress){0};
+    pthread_mutex_lock(&runner->lock);
+    int64_t now_ns = clock_monotonic_ns();
+    for (struct live *live = runner->live; live; live = live->next)
+        add_live(runner, live, now_ns, ret_progress);
+    for (struct request *request = runner->requests; request; request = request->next)
+        queue_for(ret_progress, request->model)->requests++;
+    pthread_mutex_unlock(&runner->lock);
+}
