@@ -12,6 +12,7 @@
 
 #include "batch/batch.h"
 #include "http/http.h"
+#include "notify/notify.h"
 #include "runner/runner.h"
 
 struct api;
@@ -28,6 +29,7 @@ struct api_options {
     uint16_t port;                                    /* 0: any free one */
     struct store *store;                              /* must be given */
     struct runner *runner;                            /* must be given */
+    struct notify *notify;                            /* NULL: there are no webhooks */
     struct batch_rules rules;                         /* lines_max 0: batch_rules_default */
     const unsigned char (*key_digests)[SHA256_BYTES]; /* SHA-256 of each key */
     size_t key_count;                                 /* 0: no key is asked for */

@@ -39,6 +39,21 @@ static bool read_key(struct http_request *request, struct batch_parameters *para
     return true;
 }
 
+/* A batch's own webhook needs a secret to sign with, and a URL on the open internet. */
+static bool check_webhook(struct api *api, struct http_request *request,
+                          const struct batch_parameters *parameters) {
+    struct error error;
+    if (!parameters->webhook_url) return true;
+    enum err err = api->options.notify
+                       ? notify_check_url(api->options.notify, parameters->webhook_url, &error)
+                       : err_set(&error, ERR_INVALID, "this server has no webhook secret");
+    if (err == OK) return true;
+    api_fail_param(request, "invalid_value", "webhook_url",
+                   "Invalid value for 'webhook_url': '%.200s': %s.", parameters->webhook_url,
+                   error.text);
+    return false;
+}
+
 static void create(struct api *api, struct http_request *request,
                    const struct batch_parameters *parameters) {
     struct store_batch batch;
@@ -70,7 +85,8 @@ void batches_create(void *context, struct http_request *request) {
                  &(struct api_error){400, refusal.message, refusal.param[0] ? refusal.param : NULL,
                                      refusal.code[0] ? refusal.code : NULL});
     } else {
-        if (read_key(request, &parameters)) create(api, request, &parameters);
+        if (check_webhook(api, request, &parameters) && read_key(request, &parameters))
+            create(api, request, &parameters);
         batch_parameters_release(&parameters);
     }
     json_decref(body);

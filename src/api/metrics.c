@@ -236,6 +236,22 @@ static void write_store(struct api *api, struct buf *buf) {
         "Size of SQLite's write-ahead log.");
 }
 
+static void write_webhooks(struct api *api, struct buf *buf) {
+    struct notify_status status = {0};
+    if (api->options.notify) notify_status(api->options.notify, &status);
+    head(buf, "quern_webhook_deliveries_total", "counter",
+         "Attempts to deliver an event; failed ones are made again.");
+    buf_printf(buf,
+               "quern_webhook_deliveries_total{outcome=\"succeeded\"} %" PRIu64
+               "\nquern_webhook_deliveries_total{outcome=\"failed\"} %" PRIu64
+               "\nquern_webhook_deliveries_total{outcome=\"given_up\"} %" PRIu64 "\n",
+               status.delivered, status.failed, status.given_up);
+    one(buf, "quern_webhook_refused_total", "counter", (double)status.refused,
+        "Attempts not made because the receiver's address is not on the open internet.");
+    one(buf, "quern_webhook_pending", "gauge", (double)status.open,
+        "Events that wait for their delivery.");
+}
+
 static double open_descriptors(void) {
     DIR *directory = opendir("/proc/self/fd");
     double count = -3; /* ".", ".." and the directory itself */
@@ -290,6 +306,7 @@ void metrics_write(struct api *api, struct buf *buf) {
     write_progress(api, buf);
     write_engines(api, buf);
     write_store(api, buf);
+    write_webhooks(api, buf);
     write_http(api, buf);
     write_process(api, buf);
 }

@@ -41,6 +41,7 @@ struct batch_rules {
     size_t errors_max;        /* reported for one file */
     bool strict_url;          /* a line's url must be the batch's endpoint */
     bool strict_single_model; /* all lines name one model */
+    bool webhook_http;        /* a batch's webhook may be a plain http URL */
     bool extended_windows;    /* 1m … 30d instead of 24h only */
 };
 #define BATCH_LINES_MAX 1000000u

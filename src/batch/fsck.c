@@ -6,6 +6,7 @@
 #include "batch/line.h"
 #include "batch/publish.h"
 #include "batch/state.h"
+#include "store/outbox.h"
 #include "json/span.h"
 
 #include <assert.h>
@@ -304,10 +305,31 @@ static void check_times(struct check *check) {
                  batch_status_name(batch->status));
 }
 
+/* The end of a batch is told once to the URL it asked for, and never another end (I12). */
+static void check_outbox(struct check *check) {
+    const struct store_batch *batch = check->batch;
+    bool ended = batch_status_is_terminal(batch->status);
+    enum outbox_event event =
+        ended ? (enum outbox_event)(batch->status - BATCH_COMPLETED) : OUTBOX_EVENT_COUNT;
+    uint64_t own, foreign;
+    struct error error;
+    if (store_outbox_count(check->store, batch->id, event, &own, &foreign, &error) != OK) {
+        violated(check, "its events cannot be read: %s (I12)", error.text);
+        return;
+    }
+    if (own != (ended && batch->webhook_url ? 1 : 0))
+        violated(check, "it is %s, and its own URL has %llu events of that (I12)",
+                 batch_status_name(batch->status), (unsigned long long)own);
+    if (foreign > 0)
+        violated(check, "it is %s, and %llu events tell of another end (I12)",
+                 batch_status_name(batch->status), (unsigned long long)foreign);
+}
+
 static void check_batch(struct check *check, const struct store_batch *batch) {
     check->batch = batch;
     check->batch_violations = 0;
     check_times(check);
+    check_outbox(check);
     if (batch_status_is_terminal(batch->status)) {
         if (batch->total > 0 && batch->status != BATCH_FAILED) check_published(check);
     } else if (batch->total > 0) {

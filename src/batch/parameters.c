@@ -266,13 +266,14 @@ static bool read_priority(struct batch_parameters *parameters, const json_t *bod
 }
 
 static bool read_webhook(struct batch_parameters *parameters, const json_t *body,
-                         struct batch_refusal *refusal) {
+                         const struct batch_rules *rules, struct batch_refusal *refusal) {
     const json_t *url = json_member(body, "webhook_url");
     if (!url) return true;
     if (!json_is_string(url)) return refuse_type(refusal, "webhook_url", "a string", url);
     struct str text = json_str(url);
-    bool good = str_starts_with(text, STR("https://")) && text.bytes > strlen("https://") &&
-                text.bytes <= URL_BYTES_MAX;
+    bool is_http = rules->webhook_http && str_starts_with(text, STR("http://"));
+    bool good = (is_http || str_starts_with(text, STR("https://"))) &&
+                text.bytes > strlen("https://") && text.bytes <= URL_BYTES_MAX;
     for (size_t i = 0; i < text.bytes; i++)
         if ((unsigned char)text.at[i] <= ' ' || text.at[i] == 0x7F) good = false;
     if (!good)
@@ -346,7 +347,7 @@ bool batch_parameters_read(struct batch_parameters *ret_parameters, const json_t
                 read_metadata(&parameters, body, ret_refusal) &&
                 read_expiry(&parameters, body, ret_refusal) &&
                 read_priority(&parameters, body, ret_refusal) &&
-                read_webhook(&parameters, body, ret_refusal) &&
+                read_webhook(&parameters, body, rules, ret_refusal) &&
                 read_tier(&parameters, body, ret_refusal) &&
                 read_key(&parameters, body, ret_refusal);
     if (!good) {

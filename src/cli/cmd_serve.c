@@ -62,6 +62,37 @@ static int run(int argc, char **argv) {
          .target = &serve.api_key_file,
          .value = "F",
          .help = "keys clients must send, one a line; none: anybody"},
+        {.name = "env-file",
+         .kind = OPTION_TEXT,
+         .target = &serve.env_file,
+         .value = "F",
+         .help = "NAME=value lines, for secrets that no option names"},
+        {.name = "webhook-url",
+         .kind = OPTION_TEXT,
+         .target = &serve.webhooks.url,
+         .value = "URL",
+         .help = "is told when a batch ends"},
+        {.name = "webhook-secret-file",
+         .kind = OPTION_TEXT,
+         .target = &serve.webhooks.secret_file,
+         .value = "F",
+         .help = "signs what webhooks are told; a second line: the secret before"},
+        {.name = "webhook-events",
+         .kind = OPTION_TEXT,
+         .target = &serve.webhooks.events,
+         .value = "LIST",
+         .help = "for --webhook-url; the four ends of a batch"},
+        {.name = "webhook-allow-private",
+         .kind = OPTION_SWITCH,
+         .target = &serve.webhooks.allow_private,
+         .help = "webhooks may use plain http and go to private addresses"},
+        {.name = "webhook-retry-seconds",
+         .kind = OPTION_INTEGER,
+         .target = &serve.webhooks.retry_s,
+         .value = "N",
+         .help = "before the second attempt, doubled each time; 5",
+         .min = 1,
+         .max = 3600},
         {.name = "drain-seconds",
          .kind = OPTION_INTEGER,
          .target = &drain_s,
@@ -111,6 +142,10 @@ static int run(int argc, char **argv) {
     if (!serve.house.store.dir) serve.house.store.dir = state_dir;
     serve.port = (uint16_t)port;
     serve.drain_ms = drain_s * 1000;
+    if (serve.webhooks.allow_private) {
+        serve.house.runner.rules = batch_rules_default();
+        serve.house.runner.rules.webhook_http = true;
+    }
     serve.house.runner.lookahead_lines = (uint32_t)lookahead;
     serve.house.runner.stuck_ms = stuck_s * 1000;
     serve.house.engine.hang_ms = hang_s * 1000;

@@ -46,12 +46,13 @@ static enum err read_keys(const char *path, unsigned char (*ret_digests)[SHA256_
 }
 
 static enum err open_door(const struct serve_options *options, struct house *house,
-                          unsigned char (*digests)[SHA256_BYTES], struct api **ret_api,
-                          uint16_t *ret_port, struct error *error) {
+                          struct notify *notify, unsigned char (*digests)[SHA256_BYTES],
+                          struct api **ret_api, uint16_t *ret_port, struct error *error) {
     struct api_options api = {.host = options->host,
                               .port = options->port,
                               .store = house_store(house),
                               .runner = house_runner(house),
+                              .notify = notify,
                               .rules = options->house.runner.rules};
     if (options->api_key_file) {
         enum err err = read_keys(options->api_key_file, digests, &api.key_count, error);
@@ -59,6 +60,17 @@ static enum err open_door(const struct serve_options *options, struct house *hou
         api.key_digests = (const unsigned char(*)[SHA256_BYTES])digests;
     }
     return api_open(ret_api, &api, ret_port, error);
+}
+
+static enum err open_notify(const struct serve_options *options, struct house *house,
+                            struct notify **ret_notify, struct error *error) {
+    struct secret_variables variables = {0};
+    enum err err =
+        options->env_file ? secret_variables_read(&variables, options->env_file, error) : OK;
+    if (err == OK)
+        err = webhooks_open(ret_notify, &options->webhooks, house_store(house), &variables, error);
+    secret_variables_release(&variables);
+    return err;
 }
 
 /* A connection takes three descriptors; the usual soft limit of 1024 is for programs that use
@@ -78,6 +90,7 @@ static void wait_for_stop(const volatile bool *stop) {
 enum err serve_run(const struct serve_options *options, struct error *error) {
     struct house *house;
     struct api *api = NULL;
+    struct notify *notify = NULL;
     uint16_t port = 0;
     raise_open_files();
     enum err err = house_open(&house, &options->house, error);
@@ -85,7 +98,8 @@ enum err serve_run(const struct serve_options *options, struct error *error) {
     unsigned char(*digests)[SHA256_BYTES] = calloc(KEYS_MAX, sizeof *digests);
     if (!digests) abort();
     /* The door opens first, so that /health tells "loading" meanwhile. */
-    err = open_door(options, house, digests, &api, &port, error);
+    err = open_notify(options, house, &notify, error);
+    if (err == OK) err = open_door(options, house, notify, digests, &api, &port, error);
     if (err == OK) err = house_wait_ready(house, options->stop, error);
     if (err == OK) err = house_start(house, error);
     if (err == OK) {
@@ -97,6 +111,7 @@ enum err serve_run(const struct serve_options *options, struct error *error) {
         log_info("drained left=%s", empty ? "nothing" : "lines that the next start runs again");
     }
     api_close(api, CLOSE_MS);
+    notify_close(notify, CLOSE_MS);
     house_close(house, 0);
     free(digests);
     return err == ERR_CANCELLED ? OK : err;

@@ -6,13 +6,16 @@
  * Thread: main.  Memory: none kept. */
 
 #include "server/house.h"
+#include "server/webhooks.h"
 
 struct serve_options {
     struct house_options house;
     const char *host;
     uint16_t port;            /* 0: any free one */
     const char *api_key_file; /* one key a line; NULL: no key is asked for */
-    int64_t drain_ms;         /* for what is in flight, after SIGTERM */
+    const char *env_file;     /* variables for secrets (secret.h); NULL: none */
+    struct webhook_settings webhooks;
+    int64_t drain_ms; /* for what is in flight, after SIGTERM */
     const volatile bool *stop;
     void *context;
     void (*listening)(void *context, const char *host, uint16_t port); /* once, when ready */

@@ -3,6 +3,7 @@
 
 #include "store/files_internal.h"
 #include "store/fsck.h"
+#include "store/outbox_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -300,6 +301,8 @@ static enum err update_row(struct store *store, void *context, struct error *err
         struct store_file file = call->files[i];
         err = store_file_add_row(store, &file, error);
     }
+    if (err == OK && call->from < BATCH_COMPLETED && call->batch->status >= BATCH_COMPLETED)
+        err = outbox_add_end(store, call->batch, error);
     return err;
 }
 

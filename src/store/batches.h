@@ -92,8 +92,9 @@ enum err store_batch_list(struct store *store, struct str after, size_t limit,
  * when there is none. */
 enum err store_batch_next_live(struct store *store, uint64_t after_sequence,
                                struct store_batch *ret_batch, struct error *error) MUST_CHECK;
-/* Writes what the life of a batch changes and adds `files` (placed before), in one transaction, if
- * the row is in state `from`; else ERR_CONFLICT and nothing is written. */
+/* Writes what the life of a batch changes, adds `files` (placed before) and, when this ends the
+ * batch, what the outbox has to tell, in one transaction, if the row is in state `from`; else
+ * ERR_CONFLICT and nothing is written. */
 enum err store_batch_update(struct store *store, const struct store_batch *batch,
                             enum batch_status from, const struct store_file *files,
                             size_t file_count, struct error *error) MUST_CHECK;

@@ -48,6 +48,25 @@ static const char *const migrations[] = {
     " output_tokens INTEGER NOT NULL, reasoning_tokens INTEGER NOT NULL,"
     " epoch INTEGER NOT NULL) STRICT;"
     "CREATE INDEX batches_live ON batches (sequence) WHERE status < 4;",
+    /* Batches that ended before there was an outbox are told to nobody: state 2, given up. */
+    "CREATE TABLE outbox ("
+    " sequence INTEGER PRIMARY KEY AUTOINCREMENT,"
+    " event_id TEXT NOT NULL,"
+    " type TEXT NOT NULL,"
+    " subject TEXT NOT NULL,"
+    " url TEXT,"
+    " receiver TEXT NOT NULL,"
+    " created INTEGER NOT NULL,"
+    " due INTEGER NOT NULL,"
+    " attempts INTEGER NOT NULL,"
+    " state INTEGER NOT NULL CHECK (state BETWEEN 0 AND 2)) STRICT;"
+    "CREATE INDEX outbox_open ON outbox (due, sequence) WHERE state = 0;"
+    "CREATE INDEX outbox_subject ON outbox (subject);"
+    "INSERT INTO outbox (event_id, type, subject, url, receiver, created, due, attempts, state)"
+    " SELECT 'evt_' || lower(hex(randomblob(16))), CASE status WHEN 4 THEN 'batch.completed'"
+    " WHEN 5 THEN 'batch.failed' WHEN 6 THEN 'batch.expired' ELSE 'batch.cancelled' END, id,"
+    " webhook_url, '', created, 0, 0, 2 FROM batches"
+    " WHERE status >= 4 AND webhook_url IS NOT NULL;",
 };
 #define MIGRATION_COUNT ((int)(sizeof migrations / sizeof *migrations))
 

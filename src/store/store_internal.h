@@ -6,6 +6,7 @@
  *
  * Thread: `lock` guards the database; the rest is fixed at open or atomic. */
 
+#include "store/outbox.h"
 #include "store/store.h"
 
 #include <pthread.h>
@@ -23,6 +24,7 @@ struct store {
     int lock_fd;
     sqlite3 *db;
     pthread_mutex_t lock;
+    struct store_outbox_rules outbox; /* guarded by lock */
     atomic_bool disk_full;
     atomic_ullong wanted_bytes; /* store_wants_room; 0 when the disk is not full */
     atomic_ullong spool_count;

@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "notify/notify.h"
+
+#include "base/clock.h"
+#include "base/id.h"
+#include "base/log.h"
+#include "base/rng.h"
+#include "notify/delivery.h"
+#include "notify/target.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DELIVERIES_MAX 32
+#define RETRY_S 5
+#define RETRY_S_MAX (4 * 3600)
+#define GIVE_UP_S (72 * 3600)
+#define BUSY_POLL_MS 1000
+#define IDLE_POLL_MS 60000
+
+/* A place for one attempt: empty, on its way, or waiting for its row to be written. */
+struct place {
+    struct delivery delivery;
+    bool is_used;
+    bool is_settling;
+    struct store_outbox_attempt attempt;
+};
+
+struct notify {
+    struct store *store;
+    char url[TARGET_URL_BYTES_MAX + 1]; /* empty: none is configured */
+    struct webhook_keys keys;
+    bool allow_private;
+    int64_t retry_s;
+    int64_t give_up_s;
+    CURLM *multi;
+    pthread_t thread;
+    bool has_thread;
+    atomic_bool stop;
+    int64_t stop_by_ns; /* written before stop */
+    struct rng rng;     /* of the thread, as all that follows */
+    struct place places[DELIVERIES_MAX];
+    size_t used_count;
+    atomic_uint_fast64_t delivered, failed, refused, given_up;
+};
+
+/* --- the end of an attempt --- */
+
+/* 5 s, 10 s, 20 s … 4 h, each a quarter more or less, so that events that failed together do not
+ * come back together. */
+static int64_t pause_ms(struct notify *notify, uint32_t attempts) {
+    int64_t seconds = notify->retry_s;
+    for (uint32_t i = 0; i < attempts && seconds < RETRY_S_MAX; i++) seconds *= 2;
+    if (seconds > RETRY_S_MAX) seconds = RETRY_S_MAX;
+    return (int64_t)((double)seconds * 1000 * (0.75 + 0.5 * rng_unit(&notify->rng)));
+}
+
+static void settle(struct notify *notify, struct place *place) {
+    struct error error;
+    if (store_outbox_settle(notify->store, &place->attempt, &error) != OK) {
+        log_warn("webhook=%s error=\"%s\", retrying", place->delivery.row.event_id, error.text);
+        return; /* the place stays taken, so that the row is not due meanwhile */
+    }
+    delivery_release(&place->delivery, notify->multi);
+    *place = (struct place){0};
+    notify->used_count--;
+}
+
+static void take_end(struct notify *notify, struct place *place, const struct delivery_end *end) {
+    const struct store_outbox_row *row = &place->delivery.row;
+    int64_t now_ms = clock_unix_ms();
+    bool is_late = now_ms / 1000 - row->created_unix_s >= notify->give_up_s;
+    place->is_settling = true;
+    place->attempt = (struct store_outbox_attempt){
+        .sequence = row->sequence,
+        .state = end->is_delivered ? OUTBOX_DELIVERED
+                 : is_late         ? OUTBOX_GIVEN_UP
+                                   : OUTBOX_OPEN,
+        .due_unix_ms = now_ms + pause_ms(notify, row->attempts),
+        .unreachable = end->is_unreachable ? row->receiver : NULL,
+    };
+    const char *event = end->is_delivered ? "delivered" : is_late ? "given_up" : "failed";
+    log_write(end->is_delivered ? LOG_INFO : LOG_WARN,
+              "webhook=%s batch=%s type=%s receiver=%s attempt=%u event=%s status=%ld text=\"%s\"",
+              row->event_id, row->subject, row->type, *row->receiver ? row->receiver : "configured",
+              row->attempts + 1, event, end->status, end->text);
+    if (end->was_refused) atomic_fetch_add(&notify->refused, 1);
+    atomic_fetch_add(end->is_delivered ? &notify->delivered
+                     : is_late         ? &notify->given_up
+                                       : &notify->failed,
+                     1);
+    settle(notify, place);
+}
+
+static void reap(struct notify *notify) {
+    int left;
+    CURLMsg *message;
+    while ((message = curl_multi_info_read(notify->multi, &left))) {
+        if (message->msg != CURLMSG_DONE) continue;
+        for (size_t i = 0; i < DELIVERIES_MAX; i++) {
+            struct place *place = &notify->places[i];
+            if (place->delivery.easy != message->easy_handle) continue;
+            struct delivery_end end =
+                delivery_finish(&place->delivery, notify->multi, message->data.result);
+            take_end(notify, place, &end);
+            break;
+        }
+    }
+    for (size_t i = 0; i < DELIVERIES_MAX; i++)
+        if (notify->places[i].is_settling) settle(notify, &notify->places[i]);
+}
+
+/* --- its start --- */
+
+static void start(struct notify *notify, const struct store_outbox_row *row) {
+    struct place *place = notify->places;
+    struct error error;
+    const struct delivery_way way = {notify->multi, notify->url, &notify->keys,
+                                     notify->allow_private};
+    while (place->is_used) place++;
+    place->is_used = true;
+    notify->used_count++;
+    if (delivery_start(&place->delivery, &way, row, clock_unix_s(), &error) == OK) return;
+    struct delivery_end end = {.text = error.text};
+    take_end(notify, place, &end);
+}
+
+/* The receivers that have an event on its way. */
+static size_t list_busy(struct notify *notify, const char *ret_busy[DELIVERIES_MAX]) {
+    size_t count = 0;
+    for (size_t i = 0; i < DELIVERIES_MAX; i++)
+        if (notify->places[i].is_used) ret_busy[count++] = notify->places[i].delivery.row.receiver;
+    return count;
+}
+
+static void start_due(struct notify *notify) {
+    const char *busy[DELIVERIES_MAX];
+    struct store_outbox_row row;
+    struct error error;
+    while (notify->used_count < DELIVERIES_MAX) {
+        size_t busy_count = list_busy(notify, busy);
+        enum err err =
+            store_outbox_next(notify->store, clock_unix_ms(), busy, busy_count, &row, &error);
+        if (err == ERR_NOT_FOUND) return;
+        if (err != OK) {
+            log_warn("event=outbox error=\"%s\", retrying", error.text);
+            return;
+        }
+        start(notify, &row);
+    }
+}
+
+/* --- the thread --- */
+
+/* Until something can be due: a socket or a new row wakes the thread before. */
+static int poll_ms(struct notify *notify) {
+    int64_t due_ms;
+    struct error error;
+    if (notify->used_count > 0) return BUSY_POLL_MS;
+    enum err err = store_outbox_due(notify->store, &due_ms, &error);
+    if (err == ERR_NOT_FOUND) return IDLE_POLL_MS;
+    if (err != OK) return BUSY_POLL_MS;
+    int64_t left_ms = due_ms - clock_unix_ms();
+    return left_ms < 1 ? 1 : left_ms < IDLE_POLL_MS ? (int)left_ms : IDLE_POLL_MS;
+}
+
+static bool goes_on(struct notify *notify) {
+    if (!atomic_load(&notify->stop)) return true;
+    return notify->used_count > 0 && clock_monotonic_ns() < notify->stop_by_ns;
+}
+
+static void *notify_main(void *context) {
+    struct notify *notify = context;
+    while (goes_on(notify)) {
+        int running;
+        if (!atomic_load(&notify->stop)) start_due(notify);
+        if (curl_multi_perform(notify->multi, &running) != CURLM_OK) abort();
+        reap(notify);
+        int wait_ms = atomic_load(&notify->stop) ? 20 : poll_ms(notify);
+        if (curl_multi_poll(notify->multi, NULL, 0, wait_ms, NULL) != CURLM_OK) abort();
+    }
+    return NULL;
+}
+
+static void wake(void *context) {
+    struct notify *notify = context;
+    curl_multi_wakeup(notify->multi);
+}
+
+/* --- opening and closing --- */
+
+static enum err start_thread(struct notify *notify, struct error *error) {
+    int failed = pthread_create(&notify->thread, NULL, notify_main, notify);
+    if (failed != 0) return err_from_errno(error, failed, "cannot start a thread for webhooks");
+    pthread_setname_np(notify->thread, "notify");
+    notify->has_thread = true;
+    return OK;
+}
+
+enum err notify_open(struct notify **ret_notify, const struct notify_options *options,
+                     struct error *error) {
+    if (options->url) {
+        enum err err = target_read(NULL, str_from(options->url), options->allow_private, error);
+        if (err != OK) return err_prefix(error, "the webhook URL");
+    }
+    if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
+        return err_set(error, ERR_UNAVAILABLE, "libcurl cannot start");
+    struct notify *notify = calloc(1, sizeof *notify);
+    if (!notify) abort();
+    notify->store = options->store;
+    if (options->url) memcpy(notify->url, options->url, strlen(options->url) + 1);
+    notify->keys = *options->keys;
+    notify->allow_private = options->allow_private;
+    notify->retry_s = options->retry_s ? options->retry_s : RETRY_S;
+    notify->give_up_s = options->give_up_s ? options->give_up_s : GIVE_UP_S;
+    notify->rng.state = id_u64();
+    notify->multi = curl_multi_init();
+    if (!notify->multi) abort();
+    uint32_t events = options->events ? options->events : OUTBOX_EVENTS_DEFAULT;
+    store_outbox_set_rules(notify->store,
+                           &(struct store_outbox_rules){options->url ? events : 0, notify, wake});
+    enum err err = start_thread(notify, error);
+    if (err != OK) {
+        notify_close(notify, 0);
+        return err;
+    }
+    *ret_notify = notify;
+    return OK;
+}
+
+void notify_close(struct notify *notify, int64_t deadline_ms) {
+    if (!notify) return;
+    store_outbox_set_rules(notify->store, &(struct store_outbox_rules){0});
+    notify->stop_by_ns = clock_monotonic_ns() + deadline_ms * 1000000;
+    atomic_store(&notify->stop, true);
+    curl_multi_wakeup(notify->multi);
+    if (notify->has_thread) pthread_join(notify->thread, NULL);
+    for (size_t i = 0; i < DELIVERIES_MAX; i++)
+        if (notify->places[i].is_used) delivery_release(&notify->places[i].delivery, notify->multi);
+    curl_multi_cleanup(notify->multi);
+    curl_global_cleanup();
+    webhook_keys_wipe(&notify->keys);
+    free(notify);
+}
+
+/* --- for others --- */
+
+enum err notify_check_url(const struct notify *notify, const char *url, struct error *error) {
+    return target_read(NULL, str_from(url), notify->allow_private, error);
+}
+
+void notify_event(struct notify *notify, enum outbox_event event, const char *batch_id) {
+    struct error error;
+    if (store_outbox_add(notify->store, event, str_from(batch_id), clock_unix_s(), &error) != OK)
+        log_error("batch=%s type=%s error=\"%s\"", batch_id, outbox_event_name(event), error.text);
+}
+
+void notify_status(struct notify *notify, struct notify_status *ret_status) {
+    struct error error;
+    *ret_status = (struct notify_status){.delivered = atomic_load(&notify->delivered),
+                                         .failed = atomic_load(&notify->failed),
+                                         .refused = atomic_load(&notify->refused),
+                                         .given_up = atomic_load(&notify->given_up)};
+    if (store_outbox_open_count(notify->store, &ret_status->open, &error) != OK)
+        ret_status->open = 0;
+}
