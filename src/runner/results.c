@@ -277,6 +277,9 @@ void runner_on_down(void *context, const char *reason) {
               place->lines, place->requests, reason);
     collect_losses(runner, place, &losses);
     pthread_mutex_unlock(&runner->lock);
+    const struct runner_event event = {
+        .kind = RUNNER_ENGINE_DOWN, .worker = place->index, .text = reason};
+    watch_tell(runner, &event);
     for (size_t i = 0; i < losses.request_count; i++)
         request_fail(runner, losses.requests[i], 500, "worker_lost",
                      "The engine that ran this request went down.");

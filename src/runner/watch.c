@@ -105,9 +105,10 @@ struct silent {
 static bool find_silent(struct runner *runner, uint64_t after, int64_t now_ns,
                         struct silent *ret_silent, uint64_t *ret_sequence) {
     struct live *found = NULL;
+    int64_t stuck_ns = runner->options.stuck_ms * 1000000;
+    int64_t silent_ns = stuck_ns < SILENT_NS ? stuck_ns : SILENT_NS;
     for (struct live *live = runner->live; live; live = live->next) {
-        bool is_silent = live->phase == PHASE_RUN || live->phase == PHASE_VALIDATE;
-        if (!is_silent || now_ns - live->progress.since_ns < SILENT_NS) continue;
+        if (live->phase == PHASE_END || now_ns - live->progress.since_ns < silent_ns) continue;
         if (live->row.sequence <= after) continue;
         if (!found || live->row.sequence < found->row.sequence) found = live;
     }
@@ -118,21 +119,38 @@ static bool find_silent(struct runner *runner, uint64_t after, int64_t now_ns,
     return true;
 }
 
+/* With nobody to blame. */
+static void own_reason(const struct live *live, char ret_text[128]) {
+    bool is_new = live->row.status == BATCH_VALIDATING;
+    switch (live->phase) {
+    case PHASE_VALIDATE:
+        snprintf(ret_text, 128, is_new ? "its turn to be validated" : "files that cannot be read");
+        break;
+    case PHASE_VALIDATING: snprintf(ret_text, 128, "the check of its input file"); break;
+    case PHASE_PUBLISH:
+    case PHASE_PUBLISHING: snprintf(ret_text, 128, "the writing of its result files"); break;
+    case PHASE_RUN:
+    case PHASE_END:
+        if (live->in_flight > 0)
+            snprintf(ret_text, 128, "results of %u requests that are with an engine",
+                     live->in_flight);
+        else
+            snprintf(ret_text, 128, "its turn");
+        break;
+    }
+}
+
 /* Notes why; true when it shall be told. The lock is held. */
 static bool note_reason(struct runner *runner, struct live *live, const char *reason,
                         int64_t now_ns) {
     struct progress *progress = &live->progress;
     int64_t stuck_ns = runner->options.stuck_ms * 1000000;
-    if (live->phase == PHASE_VALIDATE && !*reason) reason = "its turn to be validated";
-    /* With nobody to blame, a batch without lines in flight waits for those that go first. */
-    progress->is_waiting_turn = !*reason && live->in_flight == 0;
-    if (progress->is_waiting_turn)
-        snprintf(progress->waiting_for, sizeof progress->waiting_for, "its turn");
-    else if (*reason)
+    /* Without lines in flight it waits for batches that go first. */
+    progress->is_waiting_turn = !*reason && live->phase == PHASE_RUN && live->in_flight == 0;
+    if (*reason)
         snprintf(progress->waiting_for, sizeof progress->waiting_for, "%s", reason);
     else
-        snprintf(progress->waiting_for, sizeof progress->waiting_for,
-                 "results of %u requests that are with an engine", live->in_flight);
+        own_reason(live, progress->waiting_for);
     if (progress->is_waiting_turn || now_ns - progress->since_ns < stuck_ns) return false;
     if (progress->tell_ns > now_ns) return false;
     progress->is_stuck = true;

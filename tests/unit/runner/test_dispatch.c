@@ -1,0 +1,538 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* In which order lines reach a worker, and what becomes of batches whose worker does not get on. */
+
+#include "pipeline.h"
+
+#include "base/log.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+/* ---- a worker that notes what it is given and answers when it is told to ---- */
+
+#define JOBS_MAX 4096
+
+struct noted {
+    uint64_t id;
+    int32_t priority;
+    enum tier tier;
+    int64_t deadline_unix_s;
+    char mark[16]; /* the first word of the message */
+};
+
+struct recorder {
+    struct worker worker;
+    struct worker_events events;
+    pthread_mutex_t lock;
+    struct noted jobs[JOBS_MAX];
+    size_t count, answered, in_flight_max;
+    bool was_full, is_deaf; /* deaf: hears no cancel */
+};
+
+static bool recorder_submit(struct worker *worker, const struct worker_job *job) {
+    struct recorder *recorder = (struct recorder *)worker;
+    static const char mark[] = "\"content\":\"";
+    pthread_mutex_lock(&recorder->lock);
+    bool takes = recorder->count < JOBS_MAX &&
+                 recorder->count - recorder->answered < recorder->in_flight_max;
+    if (takes) {
+        struct noted *noted = &recorder->jobs[recorder->count++];
+        *noted = (struct noted){job->id, job->priority, job->tier, job->deadline_unix_s, ""};
+        const char *text = memmem(job->body.at, job->body.bytes, mark, sizeof mark - 1);
+        if (text) sscanf(text + sizeof mark - 1, "%15[^ \"]", noted->mark);
+    } else {
+        recorder->was_full = true;
+    }
+    pthread_mutex_unlock(&recorder->lock);
+    return takes;
+}
+
+static void recorder_answer_one(struct recorder *recorder, size_t at, int32_t status) {
+    const struct worker_result result = {.id = recorder->jobs[at].id,
+                                         .status = status,
+                                         .body = STR("{}"),
+                                         .usage = {.prompt_tokens = 10}};
+    recorder->events.result(recorder->events.context, &result);
+}
+
+/* Answers the oldest ones. */
+static void recorder_answer(struct recorder *recorder, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        recorder_answer_one(recorder, recorder->answered, 200);
+        pthread_mutex_lock(&recorder->lock);
+        recorder->answered++;
+        pthread_mutex_unlock(&recorder->lock);
+    }
+    recorder->events.room(recorder->events.context);
+}
+
+static void recorder_cancel(struct worker *worker, uint64_t job_id) {
+    struct recorder *recorder = (struct recorder *)worker;
+    if (recorder->is_deaf) return;
+    const struct worker_result result = {.id = job_id, .status = 499, .body = STR("{}")};
+    recorder->events.result(recorder->events.context, &result);
+}
+
+static bool recorder_serves(struct worker *worker, struct str model) {
+    (void)worker;
+    return !str_is(model, "absent");
+}
+
+static size_t recorder_models(struct worker *worker, struct worker_model *ret_models,
+                              size_t models_max) {
+    (void)worker;
+    if (models_max > 0) ret_models[0] = (struct worker_model){.name = STR("m")};
+    return models_max > 0;
+}
+
+static void recorder_status(struct worker *worker, struct worker_status *ret_status) {
+    (void)worker;
+    *ret_status = (struct worker_status){.ready = true, .text = "ready"};
+}
+
+static void recorder_close(struct worker *worker) {
+    struct recorder *recorder = (struct recorder *)worker;
+    pthread_mutex_destroy(&recorder->lock);
+}
+
+static const struct worker_ops recorder_ops = {recorder_submit, recorder_cancel, recorder_serves,
+                                               recorder_models, recorder_status, recorder_close};
+
+static void open_with(struct pipeline *p, struct recorder *recorder, size_t in_flight_max,
+                      struct runner_options options) {
+    struct error error;
+    uint32_t place;
+    *recorder = (struct recorder){.worker.ops = &recorder_ops, .in_flight_max = in_flight_max};
+    pthread_mutex_init(&recorder->lock, NULL);
+    pipeline_dir(p);
+    pipeline_open_store(p);
+    options.now_unix_s = test_now;
+    must(runner_open(&p->runner, p->store, &options, &error));
+    if (!runner_worker_place(p->runner, &recorder->events, &place)) abort();
+    runner_worker_attach(p->runner, place, &recorder->worker);
+    must(runner_start(p->runner, &error));
+}
+
+static void close_with(struct pipeline *p) {
+    pipeline_close(p);
+    assert_int_equal(pipeline_fsck(p), 0);
+    pipeline_remove(p);
+}
+
+static size_t count_of(struct recorder *recorder) {
+    pthread_mutex_lock(&recorder->lock);
+    size_t count = recorder->count;
+    pthread_mutex_unlock(&recorder->lock);
+    return count;
+}
+
+static void wait_count(struct recorder *recorder, size_t count) {
+    int64_t until_ns = clock_monotonic_ns() + WAIT_MS_MAX * INT64_C(1000000);
+    while (count_of(recorder) < count && clock_monotonic_ns() < until_ns) usleep(500);
+    assert_int_equal(count_of(recorder), count);
+}
+
+/* Answers everything until the batch has ended. */
+static struct store_batch answer_all(struct pipeline *p, struct recorder *recorder,
+                                     const char *id) {
+    struct error error;
+    struct store_batch batch;
+    int64_t until_ns = clock_monotonic_ns() + WAIT_MS_MAX * INT64_C(1000000);
+    for (;;) {
+        recorder_answer(recorder, count_of(recorder) - recorder->answered);
+        must(runner_batch_get(p->runner, str_from(id), &batch, &error));
+        if (is_over(&batch)) return batch;
+        assert_true(clock_monotonic_ns() < until_ns);
+        store_batch_release(&batch);
+        usleep(200);
+    }
+}
+
+static void create(struct pipeline *p, struct str text, int32_t priority, const char *tier,
+                   char ret_id[STORE_ID_BYTES]) {
+    struct error error;
+    char file_id[STORE_ID_BYTES];
+    pipeline_upload(p, text, "batch", file_id);
+    struct batch_parameters parameters = {.endpoint = BATCH_ENDPOINT_CHAT,
+                                          .completion_window = "24h",
+                                          .window_s = 86400,
+                                          .priority = priority};
+    memcpy(parameters.input_file_id, file_id, sizeof file_id);
+    snprintf(parameters.service_tier, sizeof parameters.service_tier, "%s", tier);
+    struct store_batch batch;
+    bool existing;
+    must(batch_create(p->store, &parameters, test_now(), &batch, &existing, &error));
+    memcpy(ret_id, batch.id, STORE_ID_BYTES);
+    store_batch_release(&batch);
+    runner_kick(p->runner, ret_id);
+}
+
+static void create_lines(struct pipeline *p, const char *salt, unsigned count, int32_t priority,
+                         const char *tier, char ret_id[STORE_ID_BYTES]) {
+    struct buf text;
+    buf_init(&text, SIZE_MAX / 2);
+    add_chat_lines(&text, salt, count);
+    create(p, buf_str(&text), priority, tier, ret_id);
+    buf_release(&text);
+    struct store_batch batch = pipeline_wait(p, ret_id, is_running);
+    store_batch_release(&batch);
+}
+
+static void end(struct pipeline *p, struct recorder *recorder, const char *id) {
+    struct store_batch batch = answer_all(p, recorder, id);
+    assert_int_equal(batch.status, BATCH_COMPLETED);
+    store_batch_release(&batch);
+}
+
+/* ---- the order ---- */
+
+static void a_batch_of_priority_minus_one_behind_zeros_starts_first(void **state) {
+    (void)state;
+    struct pipeline p = {0};
+    struct recorder r;
+    char zeros[STORE_ID_BYTES], minus[STORE_ID_BYTES];
+    open_with(&p, &r, 8, (struct runner_options){0});
+    create_lines(&p, "zero", 100, 0, "", zeros);
+    wait_count(&r, 8);
+    create_lines(&p, "minus", 8, -1, "", minus);
+    recorder_answer(&r, 8);
+    wait_count(&r, 16);
+    for (size_t i = 8; i < 16; i++) {
+        assert_string_equal(r.jobs[i].mark, "minus");
+        assert_int_equal(r.jobs[i].priority, -1);
+        assert_int_equal(r.jobs[i].tier, TIER_BATCH);
+        assert_int_equal(r.jobs[i].deadline_unix_s, test_now() + 86400);
+    }
+    end(&p, &r, minus);
+    end(&p, &r, zeros);
+    close_with(&p);
+}
+
+static void the_service_tier_of_a_batch_comes_before_its_priority(void **state) {
+    (void)state;
+    struct pipeline p = {0};
+    struct recorder r;
+    static const char *const tiers[] = {"auto", "flex", "default", "priority"};
+    static const enum tier expected[] = {TIER_BATCH, TIER_FLEX, TIER_DEFAULT, TIER_PRIORITY};
+    char ids[5][STORE_ID_BYTES];
+    open_with(&p, &r, 1, (struct runner_options){0});
+    create_lines(&p, "first", 1, -100, "", ids[4]);
+    wait_count(&r, 1);
+    for (int i = 0; i < 4; i++) create_lines(&p, tiers[i], 1, i, tiers[i], ids[i]);
+    for (size_t i = 0; i < 4; i++) {
+        recorder_answer(&r, 1);
+        wait_count(&r, 2 + i);
+        assert_string_equal(r.jobs[1 + i].mark, tiers[3 - i]);
+        assert_int_equal(r.jobs[1 + i].tier, expected[3 - i]);
+    }
+    for (int i = 0; i < 5; i++) end(&p, &r, ids[i]);
+    close_with(&p);
+}
+
+static void a_small_batch_beside_a_big_one_ends_soon(void **state) {
+    (void)state;
+    struct pipeline p = {0};
+    struct recorder r;
+    char big[STORE_ID_BYTES], small[STORE_ID_BYTES];
+    open_with(&p, &r, 16, (struct runner_options){0});
+    create_lines(&p, "big", 3000, 0, "", big);
+    while (count_of(&r) < 300) {
+        recorder_answer(&r, count_of(&r) - r.answered);
+        usleep(200);
+    }
+    create_lines(&p, "small", 100, 0, "", small);
+    size_t before = count_of(&r);
+    end(&p, &r, small);
+    size_t others = 0;
+    for (size_t i = before; i < r.count; i++) others += strcmp(r.jobs[i].mark, "big") == 0;
+    assert_true(others < 1500);
+    end(&p, &r, big);
+    close_with(&p);
+}
+
+/* `count` lines that begin with the same 1,100 bytes. */
+static void add_group(struct buf *buf, const char *salt, char group, unsigned count) {
+    char beginning[1101];
+    memset(beginning, group, sizeof beginning - 1);
+    beginning[sizeof beginning - 1] = '\0';
+    for (unsigned i = 0; i < count; i++)
+        buf_printf(buf,
+                   "{\"custom_id\":\"%s-%c-%u\",\"method\":\"POST\",\"url\":"
+                   "\"/v1/chat/completions\",\"body\":{\"model\":\"m\",\"messages\":[{\"role\":"
+                   "\"user\",\"content\":\"%c %s %u\"}]}}\n",
+                   salt, group, i, group, beginning, i);
+}
+
+static void batches_that_share_a_beginning_run_it_one_after_the_other(void **state) {
+    (void)state;
+    struct pipeline p = {0};
+    struct recorder r;
+    char first[STORE_ID_BYTES], second[STORE_ID_BYTES];
+    struct buf text;
+    buf_init(&text, SIZE_MAX / 2);
+    open_with(&p, &r, 128, (struct runner_options){0});
+    add_group(&text, "a", 'P', 64);
+    add_group(&text, "a", 'Q', 64);
+    create(&p, buf_str(&text), 0, "", first);
+    wait_count(&r, 128);
+    buf_clear(&text);
+    /* P and R come before Q, but Q is what the first batch ran last. */
+    add_group(&text, "b", 'P', 64);
+    add_group(&text, "b", 'R', 64);
+    add_group(&text, "b", 'Q', 64);
+    create(&p, buf_str(&text), 0, "", second);
+    buf_release(&text);
+    end(&p, &r, second);
+    static const char *const expected[] = {"P", "Q", "Q", "P", "R"};
+    assert_int_equal(r.count, 5 * 64);
+    for (size_t i = 0; i < r.count; i++) assert_string_equal(r.jobs[i].mark, expected[i / 64]);
+    close_with(&p);
+}
+
+/* ---- culprits ---- */
+
+static void many_culprits_are_found_and_no_innocent_line_gets_an_error(void **state) {
+    (void)state;
+    enum { LINES = 400 };
+    struct pipeline p = {0};
+    char id[STORE_ID_BYTES];
+    struct buf text;
+    static const unsigned culprits[] = {0, 1, 77, 200, 201, 399};
+    buf_init(&text, SIZE_MAX / 2);
+    for (unsigned i = 0; i < LINES; i++) {
+        bool is_culprit = false;
+        for (size_t k = 0; k < sizeof culprits / sizeof *culprits; k++)
+            is_culprit |= culprits[k] == i;
+        buf_printf(&text,
+                   "{\"custom_id\":\"c-%u-\",\"method\":\"POST\",\"url\":\"/v1/chat/completions\","
+                   "\"body\":{\"model\":\"m\",\"echo\":{\"down\":%s},\"messages\":[]}}\n",
+                   i, is_culprit ? "true" : "false");
+    }
+    pipeline_dir(&p);
+    pipeline_open(&p, &(struct runner_options){.lookahead_lines = 128},
+                  &(struct worker_echo_options){.down_ms = 1}, 1);
+    create(&p, buf_str(&text), 0, "", id);
+    buf_release(&text);
+    struct store_batch batch = pipeline_wait(&p, id, is_over);
+    assert_int_equal(batch.completed, LINES - 6);
+    assert_int_equal(batch.failed, 6);
+    size_t bytes;
+    char *errors = pipeline_read(&p, batch.error_file_id, &bytes);
+    for (size_t k = 0; k < sizeof culprits / sizeof *culprits; k++) {
+        char wanted[32];
+        snprintf(wanted, sizeof wanted, "\"c-%u-\"", culprits[k]);
+        assert_non_null(strstr(errors, wanted));
+    }
+    free(errors);
+    store_batch_release(&batch);
+    close_with(&p);
+}
+
+struct sender {
+    struct runner *runner;
+    atomic_int sent, ended;
+};
+
+static void on_sent_result(void *context, const struct worker_result *result) {
+    struct sender *sender = context;
+    (void)result;
+    sender->ended++;
+}
+
+/* Requests of clients beside it do not hide the culprit. */
+static void a_culprit_is_found_while_single_requests_keep_coming(void **state) {
+    (void)state;
+    struct pipeline p = {0};
+    char id[STORE_ID_BYTES];
+    pipeline_dir(&p);
+    pipeline_open(&p, &(struct runner_options){.lookahead_lines = 64},
+                  &(struct worker_echo_options){.poison = "p 13 ", .down_ms = 1, .latency_ms = 1},
+                  1);
+    struct sender sender = {.runner = p.runner};
+    pipeline_submit(&p, "p", 100, id);
+    struct store_batch batch;
+    for (bool over = false; !over;) {
+        struct error error;
+        uint64_t request_id;
+        const struct runner_request call = {.endpoint = ENDPOINT_CHAT,
+                                            .tier = TIER_DEFAULT,
+                                            .model = STR("m"),
+                                            .body = STR("{\"model\":\"m\",\"messages\":[]}")};
+        const struct runner_request_events events = {.context = &sender, .result = on_sent_result};
+        sender.sent += runner_request(p.runner, &call, &events, &request_id, &error) == OK;
+        must(runner_batch_get(p.runner, str_from(id), &batch, &error));
+        over = is_over(&batch);
+        if (!over) store_batch_release(&batch);
+        usleep(300);
+    }
+    assert_int_equal(batch.completed, 99);
+    assert_int_equal(batch.failed, 1);
+    store_batch_release(&batch);
+    close_with(&p);
+    assert_int_equal(sender.sent, sender.ended);
+}
+
+/* ---- standing still ---- */
+
+struct heard {
+    pthread_mutex_t lock;
+    int stuck, at_risk, down;
+    char batch_id[STORE_ID_BYTES];
+    char text[200];
+};
+
+static void on_event(void *context, const struct runner_event *event) {
+    struct heard *heard = context;
+    pthread_mutex_lock(&heard->lock);
+    heard->stuck += event->kind == RUNNER_BATCH_STUCK;
+    heard->at_risk += event->kind == RUNNER_BATCH_AT_RISK;
+    heard->down += event->kind == RUNNER_ENGINE_DOWN;
+    if (event->batch_id) snprintf(heard->batch_id, STORE_ID_BYTES, "%s", event->batch_id);
+    snprintf(heard->text, sizeof heard->text, "%s", event->text);
+    pthread_mutex_unlock(&heard->lock);
+}
+
+static int stuck_of(struct heard *heard) {
+    pthread_mutex_lock(&heard->lock);
+    int stuck = heard->stuck;
+    pthread_mutex_unlock(&heard->lock);
+    return stuck;
+}
+
+static void wait_stuck(struct heard *heard, int count) {
+    int64_t until_ns = clock_monotonic_ns() + WAIT_MS_MAX * INT64_C(1000000);
+    while (stuck_of(heard) < count && clock_monotonic_ns() < until_ns) usleep(1000);
+    assert_true(stuck_of(heard) >= count);
+}
+
+static bool waits_for_something(const struct store_batch *batch) {
+    return *batch->waiting_for != '\0';
+}
+
+static void
+a_batch_that_stands_still_is_told_with_what_it_waits_for_and_can_be_cancelled(void **state) {
+    (void)state;
+    struct pipeline p = {0};
+    struct recorder r;
+    char id[STORE_ID_BYTES];
+    struct error error;
+    struct heard heard = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    open_with(&p, &r, 3,
+              (struct runner_options){.stuck_ms = 50,
+                                      .cancel_deadline_ms = 50,
+                                      .events = {.context = &heard, .event = on_event}});
+    r.is_deaf = true;
+    create_lines(&p, "still", 10, 0, "", id);
+    wait_stuck(&heard, 1);
+    assert_string_equal(heard.batch_id, id);
+    assert_string_equal(heard.text, "It waits for results of 3 requests that are with an engine.");
+    struct store_batch batch;
+    must(runner_batch_get(p.runner, str_from(id), &batch, &error));
+    assert_string_equal(batch.waiting_for, "results of 3 requests that are with an engine");
+    store_batch_release(&batch);
+    struct runner_progress *progress = malloc(sizeof *progress);
+    if (!progress) abort();
+    runner_progress(p.runner, progress);
+    assert_int_equal(progress->batches_stuck, 1);
+    assert_int_equal(progress->queue_count, 1);
+    assert_string_equal(progress->queues[0].model, "m");
+    assert_int_equal(progress->queues[0].lines, 10);
+    assert_true(progress->has_deadline && progress->deadline_s_min == 86400);
+    free(progress);
+    wait_stuck(&heard, 2); /* and again, later */
+    /* The worker neither answers nor hears the cancel. */
+    must(runner_batch_cancel(p.runner, str_from(id), &batch, &error));
+    store_batch_release(&batch);
+    batch = pipeline_wait(&p, id, is_over);
+    assert_int_equal(batch.status, BATCH_CANCELLED);
+    store_batch_release(&batch);
+    close_with(&p);
+}
+
+static void a_batch_behind_another_waits_for_its_turn_and_is_not_stuck(void **state) {
+    (void)state;
+    struct pipeline p = {0};
+    struct recorder r;
+    char first[STORE_ID_BYTES], second[STORE_ID_BYTES];
+    struct error error;
+    struct heard heard = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    open_with(
+        &p, &r, 2,
+        (struct runner_options){.stuck_ms = 50, .events = {.context = &heard, .event = on_event}});
+    create_lines(&p, "first", 100, 0, "", first);
+    wait_count(&r, 2);
+    create_lines(&p, "second", 5, 1, "", second);
+    wait_stuck(&heard, 1);
+    assert_string_equal(heard.batch_id, first);
+    struct store_batch batch = pipeline_wait(&p, second, waits_for_something);
+    assert_string_equal(batch.waiting_for, "its turn");
+    store_batch_release(&batch);
+    end(&p, &r, first);
+    end(&p, &r, second);
+    must(runner_batch_get(p.runner, str_from(second), &batch, &error));
+    assert_string_equal(batch.waiting_for, "");
+    store_batch_release(&batch);
+    close_with(&p);
+}
+
+static void an_engine_that_goes_down_is_told(void **state) {
+    (void)state;
+    struct pipeline p = {0};
+    char id[STORE_ID_BYTES];
+    struct heard heard = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    pipeline_dir(&p);
+    pipeline_open(&p, &(struct runner_options){.events = {.context = &heard, .event = on_event}},
+                  &(struct worker_echo_options){.down_every = 20}, 1);
+    pipeline_submit(&p, "d", 50, id);
+    struct store_batch batch = pipeline_wait(&p, id, is_over);
+    assert_int_equal(batch.completed, 50);
+    store_batch_release(&batch);
+    close_with(&p);
+    assert_true(heard.down >= 2);
+}
+
+static void flex_requests_are_refused_before_others(void **state) {
+    (void)state;
+    struct pipeline p = {0};
+    struct recorder r;
+    struct error error;
+    uint64_t id;
+    struct sender sender = {0};
+    open_with(&p, &r, 1, (struct runner_options){.requests_max = 4});
+    struct runner_request call = {.endpoint = ENDPOINT_CHAT,
+                                  .tier = TIER_FLEX,
+                                  .model = STR("m"),
+                                  .body = STR("{\"model\":\"m\",\"messages\":[]}")};
+    const struct runner_request_events events = {.context = &sender, .result = on_sent_result};
+    for (int i = 0; i < 2; i++) must(runner_request(p.runner, &call, &events, &id, &error));
+    assert_int_equal(runner_request(p.runner, &call, &events, &id, &error), ERR_LIMIT);
+    call.tier = TIER_DEFAULT;
+    for (int i = 0; i < 2; i++) must(runner_request(p.runner, &call, &events, &id, &error));
+    assert_int_equal(runner_request(p.runner, &call, &events, &id, &error), ERR_LIMIT);
+    close_with(&p);
+    assert_int_equal(sender.ended, 4);
+}
+
+int main(void) {
+    log_set_level(LOG_ERROR);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_batch_of_priority_minus_one_behind_zeros_starts_first),
+        cmocka_unit_test(the_service_tier_of_a_batch_comes_before_its_priority),
+        cmocka_unit_test(a_small_batch_beside_a_big_one_ends_soon),
+        cmocka_unit_test(batches_that_share_a_beginning_run_it_one_after_the_other),
+        cmocka_unit_test(many_culprits_are_found_and_no_innocent_line_gets_an_error),
+        cmocka_unit_test(a_culprit_is_found_while_single_requests_keep_coming),
+        cmocka_unit_test(
+            a_batch_that_stands_still_is_told_with_what_it_waits_for_and_can_be_cancelled),
+        cmocka_unit_test(a_batch_behind_another_waits_for_its_turn_and_is_not_stuck),
+        cmocka_unit_test(an_engine_that_goes_down_is_told),
+        cmocka_unit_test(flex_requests_are_refused_before_others),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
