@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "base/os.h"
+#include "base/stacks.h"
 #include "engine/engine.h"
 #include "engine/refusal.h"
 #include "wire/wire_messages.h"
@@ -276,16 +277,20 @@ int engine_process_run(const struct engine_process_options *options) {
 }
 
 int engine_main(int argc, char **argv) {
-    int64_t fd = -1;
+    int64_t fd = -1, dump_fd = -1;
     for (int i = 0; i + 1 < argc; i++)
         if (strcmp(argv[i], "--fd") == 0 && !str_to_i64(str_from(argv[i + 1]), &fd)) fd = -1;
     for (int i = 0; i + 1 < argc; i++)
         if (strcmp(argv[i], "--log-level") == 0 && !log_set_level_by_name(argv[i + 1])) fd = -1;
+    for (int i = 0; i + 1 < argc; i++)
+        if (strcmp(argv[i], "--dump-fd") == 0 && !str_to_i64(str_from(argv[i + 1]), &dump_fd))
+            fd = -1;
     if (fd < 3 || fd > 1 << 20) {
         fprintf(stderr, "quern engine: started by quern itself, with --fd N\n");
         return ENGINE_EXIT_FATAL;
     }
     log_set_process("engine");
+    if (dump_fd >= 3 && dump_fd <= 1 << 20) stacks_open((int)dump_fd);
     /* The terminal's interrupt goes to the whole group; the server drains and ends the engine. */
     signal(SIGINT, SIG_IGN);
     signal(SIGPIPE, SIG_IGN);

@@ -32,6 +32,7 @@ struct engine_process_options {
 };
 int engine_process_run(const struct engine_process_options *options);
 
-/* `quern engine --fd N`: checks the arguments, ties this process's life to its parent's, serves.
- * Returns the exit status. */
+/* `quern engine --fd N [--dump-fd N]`: checks the arguments, ties this process's life to its
+ * parent's, serves. Its stacks go to the second descriptor when it is asked for them or crashes
+ * (base/stacks.h). Returns the exit status. */
 int engine_main(int argc, char **argv);

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/os.h"
+#include "runner/engine_dump.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -44,8 +45,9 @@ static void pick_environment(char *picked[ENVIRONMENT_MAX]) {
     picked[count] = NULL;
 }
 
-/* Signals as a fresh process has them; descriptors 0 and 1 on /dev/null, 3 the socket. */
-static int spawn(pid_t *ret_pid, const char *program, char *const *argv, int fd) {
+/* Signals as a fresh process has them; descriptors 0 and 1 on /dev/null, 3 the socket, 4 the file
+ * for stacks. */
+static int spawn(pid_t *ret_pid, const char *program, char *const *argv, int fd, int dump_fd) {
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
     sigset_t none, all;
@@ -60,8 +62,11 @@ static int spawn(pid_t *ret_pid, const char *program, char *const *argv, int fd)
         number = posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", 0, 0);
     if (number == 0)
         number = posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
+    if (number == 0 && dump_fd >= 0)
+        number = posix_spawn_file_actions_adddup2(&actions, dump_fd, ENGINE_CHILD_DUMP_FD);
     if (number == 0)
-        number = posix_spawn_file_actions_addclosefrom_np(&actions, ENGINE_CHILD_FD + 1);
+        number = posix_spawn_file_actions_addclosefrom_np(
+            &actions, dump_fd >= 0 ? ENGINE_CHILD_DUMP_FD + 1 : ENGINE_CHILD_FD + 1);
     if (number == 0) number = posix_spawnattr_setsigmask(&attributes, &none);
     if (number == 0) number = posix_spawnattr_setsigdefault(&attributes, &all);
     if (number == 0)
@@ -77,8 +82,9 @@ static int spawn(pid_t *ret_pid, const char *program, char *const *argv, int fd)
 enum err engine_child_start(struct engine_child *ret_child, const char *program,
                             const char *const *arguments, struct error *error) {
     /* argv is not const in POSIX, but no exec writes to it. */
-    char *argv[ENGINE_CHILD_ARGUMENTS_MAX + 4];
+    char *argv[ENGINE_CHILD_ARGUMENTS_MAX + 6];
     char name[] = "quern", option[] = "--fd", number_text[8];
+    char dump_option[] = "--dump-fd", dump_text[8];
     size_t count = 0;
     argv[count++] = name;
     while (arguments[count - 1] && count <= ENGINE_CHILD_ARGUMENTS_MAX) {
@@ -88,19 +94,29 @@ enum err engine_child_start(struct engine_child *ret_child, const char *program,
     snprintf(number_text, sizeof number_text, "%d", ENGINE_CHILD_FD);
     argv[count++] = option;
     argv[count++] = number_text;
+    int dump_fd = engine_dump_make();
+    if (dump_fd >= 0) {
+        snprintf(dump_text, sizeof dump_text, "%d", ENGINE_CHILD_DUMP_FD);
+        argv[count++] = dump_option;
+        argv[count++] = dump_text;
+    }
     argv[count] = NULL;
 
     int pair[2];
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
-        return err_from_errno(error, errno, "cannot make a socket for the engine");
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
+        enum err err = err_from_errno(error, errno, "cannot make a socket for the engine");
+        os_close(dump_fd);
+        return err;
+    }
     pid_t pid;
-    int failed = spawn(&pid, program, argv, pair[1]);
+    int failed = spawn(&pid, program, argv, pair[1], dump_fd);
     os_close(pair[1]);
     if (failed != 0) {
         os_close(pair[0]);
+        os_close(dump_fd);
         return err_from_errno(error, failed, "cannot start the engine %s", program);
     }
-    *ret_child = (struct engine_child){pid, pair[0]};
+    *ret_child = (struct engine_child){pid, pair[0], dump_fd};
     return OK;
 }
 

@@ -2,6 +2,8 @@
 /* The thread of a worker_engine: starts the child, talks to it, watches it, buries it. */
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/os.h"
+#include "runner/engine_dump.h"
 #include "runner/worker_internal.h"
 
 #include <assert.h>
@@ -244,6 +246,7 @@ static enum err watch(struct worker_engine *engine, struct error *error) {
         return err_set(error, ERR_UNAVAILABLE, "the engine did not load its model in %lld s",
                        (long long)(engine->load_ns / 1000000000));
     if (is_ready && still_ns > limit_ns) {
+        engine_dump_ask(engine->child.dump_fd, engine->child.pid);
         kill(engine->child.pid, SIGKILL);
         return err_set(error, ERR_UNAVAILABLE, "the engine made no progress for %lld ms",
                        (long long)(still_ns / NS_PER_MS));
@@ -317,6 +320,7 @@ static void close_child(struct worker_engine *engine) {
     if (is_late) kill(engine->child.pid, SIGTERM);
     char text[96];
     engine_child_end(&engine->child, TERM_PATIENCE_MS, text, sizeof text);
+    os_close(engine->child.dump_fd);
     log_info("event=engine_closed end=\"%s\"", text);
 }
 
@@ -328,10 +332,14 @@ static bool is_hopeless(const struct worker_engine *engine, bool was_ready) {
 }
 
 static void bury_child(struct worker_engine *engine, const struct error *why) {
-    char end[96], reason[ERROR_TEXT_BYTES];
+    char end[96], reason[ERROR_TEXT_BYTES], path[4300];
     bool was_ready = engine->phase == PHASE_READY;
+    int pid = engine->child.pid, dump_fd = engine->child.dump_fd;
     engine->failures++;
     engine_child_end(&engine->child, END_PATIENCE_MS, end, sizeof end);
+    if (engine_dump_keep(dump_fd, pid, engine->dump_dir, path, sizeof path))
+        log_error("event=engine_stacks pid=%d path=\"%s\"", pid, path);
+    os_close(dump_fd);
     if (engine->has_told_fatal)
         snprintf(reason, sizeof reason, "%s", why->text);
     else

@@ -156,6 +156,7 @@ static void release(struct worker_engine *engine) {
     for (size_t i = 0; engine->arguments && engine->arguments[i]; i++) free(engine->arguments[i]);
     free(engine->arguments);
     free(engine->program);
+    free(engine->dump_dir);
     free(engine->jobs);
     pthread_cond_destroy(&engine->changed);
     pthread_mutex_destroy(&engine->lock);
@@ -188,6 +189,7 @@ static void copy_options(struct worker_engine *engine,
     engine->arguments = calloc(count + 1, sizeof *engine->arguments);
     if (!engine->arguments) abort();
     for (size_t i = 0; i < count; i++) engine->arguments[i] = copy_text(arguments[i]);
+    if (options->dump_dir) engine->dump_dir = copy_text(options->dump_dir);
     engine->jobs_max = options->jobs_max ? options->jobs_max : WORKER_ENGINE_JOBS_MAX;
     engine->jobs = calloc(engine->jobs_max, sizeof *engine->jobs);
     if (!engine->jobs) abort();

@@ -23,6 +23,7 @@ struct worker_engine {
 
     /* Constant after open. */
     char *program;
+    char *dump_dir;   /* NULL: none */
     char **arguments; /* ending in NULL */
     struct buf hello; /* the payload, from which the names are borrowed */
     struct wire_names names;

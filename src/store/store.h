@@ -10,6 +10,7 @@
  *   batches/<id>/seg-000001.log   results as they come in; lines.idx beside them
  *   tmp/                          same file system; emptied at start
  *   ballast                       room for bookkeeping, given back when the disk is full
+ *   dumps/engine-….txt            stacks of engines that hung or crashed (runner/engine_dump.h)
  *
  * Knows no JSON, no validation and no meaning of a state. A failed fsync ends the process (see
  * docs/internals/store.md): the next start resumes from what is on the disk.

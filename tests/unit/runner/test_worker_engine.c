@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "../tree.h"
 #include "base/clock.h"
+#include "base/os.h"
+#include "base/stacks.h"
 #include "runner/worker_engine.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -114,6 +118,7 @@ static void fake_job(struct fake *fake, const struct wire_frame *frame) {
 
 static int fake_main(const char *mode) {
     struct fake fake = {.fd = 3};
+    stacks_open(4);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     wire_reader_init(&fake.reader);
     buf_init(&fake.out, WIRE_PAYLOAD_BYTES_MAX + 100);
@@ -425,6 +430,48 @@ static void an_engine_that_dies_while_loading_is_given_up(void **state) {
     bench_close(&bench);
 }
 
+/* The only file in the directory of stacks. */
+static char *read_stacks(const char *dir) {
+    char path[400] = "", *text;
+    struct error error;
+    size_t bytes;
+    DIR *directory = opendir(dir);
+    assert_non_null(directory);
+    for (const struct dirent *at; (at = readdir(directory));) {
+        if (at->d_name[0] == '.') continue;
+        assert_string_equal(path, "");
+        snprintf(path, sizeof path, "%s/%s", dir, at->d_name);
+    }
+    closedir(directory);
+    assert_int_equal(os_read_file(path, 1 << 20, &text, &bytes, &error), OK);
+    return text;
+}
+
+static void the_stacks_of_an_engine_that_hung_or_crashed_are_kept(void **state) {
+    (void)state;
+    static const char *const bodies[] = {"hang", "crash"};
+    for (size_t i = 0; i < 1 + STACKS_OF_CRASHES; i++) {
+        char dir[] = "/tmp/quern-stacks-XXXXXX", dumps[64];
+        assert_non_null(mkdtemp(dir));
+        snprintf(dumps, sizeof dumps, "%s/dumps", dir);
+        struct bench bench;
+        assert_int_equal(bench_open(&bench, "serve",
+                                    (struct worker_engine_options){.hang_ms = i == 0 ? 1000 : 60000,
+                                                                   .dump_dir = dumps},
+                                    NULL),
+                         OK);
+        give_job(&bench, 1, bodies[i]);
+        wait_for(&bench, &bench.downs, 1);
+        char *text = read_stacks(dumps);
+        assert_non_null(strstr(text, "thread "));
+        assert_non_null(strstr(text, "(+0x"));
+        assert_non_null(strstr(text, "\n" STACKS_END));
+        free(text);
+        bench_close(&bench);
+        tree_remove(dir);
+    }
+}
+
 static void a_program_that_is_not_there_is_an_error_of_the_worker(void **state) {
     (void)state;
     struct worker *worker;
@@ -524,6 +571,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_slow_start_is_seen_as_loading),
         cmocka_unit_test(a_load_without_an_end_is_given_up),
         cmocka_unit_test(closing_leaves_no_process_behind_even_one_that_hangs),
+        cmocka_unit_test(the_stacks_of_an_engine_that_hung_or_crashed_are_kept),
         cmocka_unit_test(a_child_sees_no_secret_and_no_other_descriptor),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
