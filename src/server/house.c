@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "server/house.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "runner/worker_echo.h"
 #include "runner/worker_engine.h"
+#include "store/outbox.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,15 +70,29 @@ static enum err open_worker(struct house *house, size_t index,
     return err;
 }
 
+/* What a webhook may want to hear of; the log has it already. */
+static void on_runner_event(void *context, const struct runner_event *event) {
+    struct house *house = context;
+    struct error error;
+    if (event->kind == RUNNER_ENGINE_DOWN) return; /* of no batch */
+    enum outbox_event type =
+        event->kind == RUNNER_BATCH_STUCK ? OUTBOX_BATCH_STUCK : OUTBOX_BATCH_AT_RISK;
+    if (store_outbox_add(house->store, type, str_from(event->batch_id), clock_unix_s(), &error) !=
+        OK)
+        log_warn("batch=%s event=webhook_lost error=\"%s\"", event->batch_id, error.text);
+}
+
 enum err house_open(struct house **ret_house, const struct house_options *options,
                     struct error *error) {
     struct house *house = calloc(1, sizeof *house);
     if (!house) abort();
     memcpy(house->models, options->models, sizeof house->models);
+    struct runner_options runner = options->runner;
+    runner.events = (struct runner_events){.context = house, .event = on_runner_event};
     enum err err = store_open(&house->store, &options->store, error);
     if (err == OK)
         snprintf(house->dump_dir, sizeof house->dump_dir, "%s/dumps", store_dir(house->store));
-    if (err == OK) err = runner_open(&house->runner, house->store, &options->runner, error);
+    if (err == OK) err = runner_open(&house->runner, house->store, &runner, error);
     for (size_t i = 0; i < options->model_count && err == OK; i++)
         err = open_worker(house, i, &options->engine, error);
     if (err == OK)

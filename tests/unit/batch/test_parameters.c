@@ -190,7 +190,10 @@ static void the_object_has_every_key_with_explicit_nulls(void **state) {
                                        "cancelled_at",
                                        "request_counts",
                                        "usage",
-                                       "metadata"};
+                                       "metadata",
+                                       "service_tier",
+                                       "priority",
+                                       "waiting_for"};
     struct store_batch batch = {.id = "batch_1",
                                 .endpoint = "/v1/embeddings",
                                 .input_file_id = "file-1",
@@ -208,7 +211,9 @@ static void the_object_has_every_key_with_explicit_nulls(void **state) {
         assert_non_null(json_object_get(object, keys[i]));
     assert_true(json_is_null(json_object_get(object, "output_file_id")));
     assert_true(json_is_null(json_object_get(object, "usage")));
+    assert_true(json_is_null(json_object_get(object, "waiting_for")));
     assert_true(str_is(json_member_str(object, "status"), "validating"));
+    assert_true(str_is(json_member_str(object, "service_tier"), "batch"));
     json_decref(object);
     batch.errors = batch.metadata = NULL;
     batch.has_usage = true;
