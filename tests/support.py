@@ -121,6 +121,14 @@ def serving(state, *arguments, environment=None):
                 server.process.wait()
 
 
+def until(holds, seconds=120):
+    """Polls until holds() is true."""
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, f"not so after {seconds} s"
+        time.sleep(0.02)
+
+
 def quern(*arguments, **keywords):
     return subprocess.run([BINARY, *map(str, arguments)], capture_output=True, text=True, **keywords)
 

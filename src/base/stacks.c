@@ -136,7 +136,7 @@ static void on_dump_signal(int number) {
     errno = saved;
 }
 
-/* The thread that crashed; the signal comes again when this returns, and ends the process. */
+/* The thread that crashed. The signal's own action is back in place, and ends the process. */
 static void on_crash(int number) {
     char thread[24];
     size_t at = sizeof thread;
@@ -149,6 +149,7 @@ static void on_crash(int number) {
     put_head(thread + at);
     put_own_stack();
     put_text(STACKS_END);
+    raise(number);
 }
 
 static void handle(int number, void (*handler)(int), int flags) {

@@ -69,9 +69,12 @@ static bool tell_one_risk(struct runner *runner) {
 static bool house_waits(struct runner *runner, char ret_text[128]) {
     struct store_status disk;
     store_status(runner->store, &disk);
+    pthread_mutex_lock(&runner->lock);
+    bool is_draining = runner->is_draining;
+    pthread_mutex_unlock(&runner->lock);
     if (disk.disk_full)
         snprintf(ret_text, 128, "the disk is full");
-    else if (runner->is_draining)
+    else if (is_draining)
         snprintf(ret_text, 128, "the server is shutting down");
     else
         return false;
