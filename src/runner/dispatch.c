@@ -40,9 +40,10 @@ static bool has_room(const struct runner *runner, const struct place *place,
            (place->bytes < options->lookahead_bytes || place->lines == 0);
 }
 
-static bool anyone_has_room(const struct runner *runner) {
+/* NULL: for a line of any kind. */
+static bool anyone_has_room(const struct runner *runner, const struct retry *line) {
     for (uint32_t i = 0; i < runner->place_count; i++)
-        if (has_room(runner, &runner->places[i], NULL)) return true;
+        if (has_room(runner, &runner->places[i], line)) return true;
     return false;
 }
 
@@ -52,11 +53,11 @@ static bool is_home_lost(const struct place *home, int64_t now_ns) {
     return home->is_full && now_ns - home->down_ns > HOME_LOST_NS;
 }
 
-static bool take_retry(struct runner *runner, struct live *live, int64_t now_ns,
+static bool take_retry(struct runner *runner, struct live *live, int64_t now_ns, bool only_suspects,
                        struct retry *ret_line) {
     for (size_t i = 0; i < live->retry_count; i++) {
         struct retry *retry = &live->retries[i];
-        if (retry->due_ns > now_ns) continue;
+        if (retry->due_ns > now_ns || (only_suspects && !retry->is_suspect)) continue;
         if (retry->is_suspect) {
             const struct place *home = &runner->places[retry->home];
             if (!is_home_lost(home, now_ns) && !has_room(runner, home, retry)) continue;
@@ -116,14 +117,17 @@ static struct live *choose_batch(struct runner *runner) {
 
 /* The next line of the batch whose turn it is. */
 static struct live *take_line(struct runner *runner, struct retry *ret_line) {
+    const struct retry plain = {0};
     int64_t now_ns = clock_monotonic_ns();
+    bool only_suspects = !anyone_has_room(runner, &plain);
     for (;;) {
         struct live *live = runner->current;
         if (!live || runner->is_reordered || runner->current_left == 0 ||
             !gives_lines(runner, &live->order))
             live = choose_batch(runner);
         if (!live) return NULL;
-        if (take_retry(runner, live, now_ns, ret_line) || take_leased(runner, live, ret_line)) {
+        if (take_retry(runner, live, now_ns, only_suspects, ret_line) ||
+            (!only_suspects && take_leased(runner, live, ret_line))) {
             runner->current_left--;
             return live;
         }
@@ -288,7 +292,7 @@ static bool dispatch_line(struct dispatch *dispatch) {
     struct runner *runner = dispatch->runner;
     struct cancel_list cancel = {0};
     struct retry line;
-    if (!anyone_has_room(runner)) return false;
+    if (!anyone_has_room(runner, NULL)) return false;
     struct live *live = take_line(runner, &line);
     if (!live) return false;
     struct slot *slot = slot_take(runner);

@@ -258,8 +258,10 @@ static void collect_losses(struct runner *runner, struct place *place, struct lo
         else
             lose_line(runner, slot, all == 1, losses);
     }
-    place->suspects_max = lines > 1 ? lines / 2 : 1;
-    place->suspects_good = 0;
+    if (lines > 0) { /* it may go down again while it loads */
+        place->suspects_max = lines > 1 ? lines / 2 : 1;
+        place->suspects_good = 0;
+    }
     place->is_full = false;
     place->rooms++;
     place->down_ns = clock_monotonic_ns();

@@ -31,7 +31,7 @@ struct recorder {
     struct worker_events events;
     pthread_mutex_t lock;
     struct noted jobs[JOBS_MAX];
-    size_t count, answered, in_flight_max;
+    size_t count, answered, in_flight_max, in_flight_peak;
     bool was_full, is_deaf; /* deaf: hears no cancel */
 };
 
@@ -46,6 +46,8 @@ static bool recorder_submit(struct worker *worker, const struct worker_job *job)
         *noted = (struct noted){job->id, job->priority, job->tier, job->deadline_unix_s, ""};
         const char *text = memmem(job->body.at, job->body.bytes, mark, sizeof mark - 1);
         if (text) sscanf(text + sizeof mark - 1, "%15[^ \"]", noted->mark);
+        if (recorder->count - recorder->answered > recorder->in_flight_peak)
+            recorder->in_flight_peak = recorder->count - recorder->answered;
     } else {
         recorder->was_full = true;
     }
@@ -64,10 +66,10 @@ static void recorder_answer_one(struct recorder *recorder, size_t at, int32_t st
 /* Answers the oldest ones. */
 static void recorder_answer(struct recorder *recorder, size_t count) {
     for (size_t i = 0; i < count; i++) {
-        recorder_answer_one(recorder, recorder->answered, 200);
         pthread_mutex_lock(&recorder->lock);
-        recorder->answered++;
+        size_t at = recorder->answered++;
         pthread_mutex_unlock(&recorder->lock);
+        recorder_answer_one(recorder, at, 200);
     }
     recorder->events.room(recorder->events.context);
 }
@@ -296,6 +298,45 @@ static void batches_that_share_a_beginning_run_it_one_after_the_other(void **sta
 }
 
 /* ---- culprits ---- */
+
+/* What it was given is never answered; from now on it takes so many at a time. */
+static void recorder_forget(struct recorder *recorder, size_t in_flight_max) {
+    pthread_mutex_lock(&recorder->lock);
+    recorder->answered = recorder->count;
+    recorder->in_flight_max = in_flight_max;
+    recorder->in_flight_peak = 0;
+    pthread_mutex_unlock(&recorder->lock);
+}
+
+static size_t peak_of(struct recorder *recorder) {
+    pthread_mutex_lock(&recorder->lock);
+    size_t peak = recorder->in_flight_peak;
+    pthread_mutex_unlock(&recorder->lock);
+    return peak;
+}
+
+static void after_a_crash_half_of_the_lines_run_also_when_loading_crashes_too(void **state) {
+    (void)state;
+    struct pipeline p = {0};
+    struct recorder r;
+    char id[STORE_ID_BYTES];
+    open_with(&p, &r, 8, (struct runner_options){.lookahead_lines = 8});
+    create_lines(&p, "x", 20, 0, "", id);
+    wait_count(&r, 8);
+    recorder_forget(&r, 0);
+    r.events.down(r.events.context, "crashed");
+    r.events.down(r.events.context, "crashed while it loaded");
+    recorder_forget(&r, 8);
+    r.events.room(r.events.context);
+    wait_count(&r, 12);
+    recorder_answer(&r, 4);
+    wait_count(&r, 16); /* the other half */
+    assert_int_equal(peak_of(&r), 4);
+    recorder_answer(&r, 4);
+    wait_count(&r, 24); /* and then everybody */
+    end(&p, &r, id);
+    close_with(&p);
+}
 
 static void many_culprits_are_found_and_no_innocent_line_gets_an_error(void **state) {
     (void)state;
@@ -526,6 +567,7 @@ int main(void) {
         cmocka_unit_test(the_service_tier_of_a_batch_comes_before_its_priority),
         cmocka_unit_test(a_small_batch_beside_a_big_one_ends_soon),
         cmocka_unit_test(batches_that_share_a_beginning_run_it_one_after_the_other),
+        cmocka_unit_test(after_a_crash_half_of_the_lines_run_also_when_loading_crashes_too),
         cmocka_unit_test(many_culprits_are_found_and_no_innocent_line_gets_an_error),
         cmocka_unit_test(a_culprit_is_found_while_single_requests_keep_coming),
         cmocka_unit_test(
