@@ -115,6 +115,13 @@ static void write_runner(const struct runner_status *status, struct buf *buf) {
         "Batches that are not in a terminal status.");
     one(buf, "quern_lines_total", "counter", (double)status->lines_done,
         "Batch lines with a durable result.");
+    one(buf, "quern_lines_deduplicated_total", "counter", (double)status->lines_reused,
+        "Of these, with the answer of an equal request: nothing was computed.");
+    head(buf, "quern_deduplicated_tokens_total", "counter", "Tokens that were not computed again.");
+    buf_printf(buf,
+               "quern_deduplicated_tokens_total{type=\"input\"} %" PRIu64
+               "\nquern_deduplicated_tokens_total{type=\"output\"} %" PRIu64 "\n",
+               status->usage.reused_input_tokens, status->usage.reused_output_tokens);
     one(buf, "quern_lines_retried_total", "counter", (double)status->lines_retried,
         "Batch lines tried again.");
     one(buf, "quern_lines_lost_total", "counter", (double)status->lines_lost,

@@ -43,11 +43,12 @@ static void add_usage(struct buf *buf, const struct store_batch *batch) {
     buf_printf(buf,
                ",\"usage\":{\"input_tokens\":%" PRIu64
                ",\"input_tokens_details\":{\"cached_tokens\":%" PRIu64
-               "},\"output_tokens\":%" PRIu64
+               ",\"deduplicated_tokens\":%" PRIu64 "},\"output_tokens\":%" PRIu64
                ",\"output_tokens_details\":{\"reasoning_tokens\":%" PRIu64
-               "},\"total_tokens\":%" PRIu64 "}",
-               usage->input_tokens, usage->cached_tokens, usage->output_tokens,
-               usage->reasoning_tokens, usage->input_tokens + usage->output_tokens);
+               ",\"deduplicated_tokens\":%" PRIu64 "},\"total_tokens\":%" PRIu64 "}",
+               usage->input_tokens, usage->cached_tokens, usage->reused_input_tokens,
+               usage->output_tokens, usage->reasoning_tokens, usage->reused_output_tokens,
+               usage->input_tokens + usage->output_tokens);
 }
 
 void batch_write_json(struct buf *buf, const struct store_batch *batch) {

@@ -50,6 +50,13 @@ void engine_options_fill(struct option *ret_options, struct engine_choice *choic
          .kind = OPTION_SWITCH,
          .target = &choice->prefix_caching,
          .help = "on; --no-enable-prefix-caching turns it off"},
+        {.name = "result-cache-bytes",
+         .kind = OPTION_INTEGER,
+         .target = &choice->result_cache_bytes,
+         .value = "N",
+         .help = "for answers that equal requests get again; 256 MiB; 0: each runs",
+         .min = 0,
+         .max = (int64_t)1 << 36},
         {.name = "reference",
          .kind = OPTION_SWITCH,
          .target = &choice->reference,
@@ -75,6 +82,7 @@ enum err engine_options_apply(const struct engine_choice *choice, struct house_o
         enum err err = catalog_choose(choice->models.values[i], &house->models[i], error);
         if (err != OK) return err;
     }
+    house->runner.result_cache_bytes = (uint64_t)choice->result_cache_bytes;
     house->model_count = choice->models.count;
     house->engine = (struct engine_settings){
         .threads = (uint32_t)choice->threads,

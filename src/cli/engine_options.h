@@ -8,20 +8,24 @@
 
 #include "cli/options.h"
 #include "server/house.h"
+#include "store/result_cache.h"
 
 /* What the command line says, before it is checked. */
 struct engine_choice {
     struct option_list models; /* [ALIAS=]M */
     int64_t threads, max_num_seqs, max_num_batched_tokens, max_model_len, kv_bytes;
+    int64_t result_cache_bytes;
     bool prefix_caching;
     bool reference;
     const char *kernels;
 };
 
-#define ENGINE_CHOICE_DEFAULT ((struct engine_choice){.prefix_caching = true})
+#define ENGINE_CHOICE_DEFAULT                                                                      \
+    ((struct engine_choice){.prefix_caching = true,                                                \
+                            .result_cache_bytes = RESULT_CACHE_BYTES_DEFAULT})
 
 /* Rows for an option table. */
-#define ENGINE_OPTION_COUNT 9
+#define ENGINE_OPTION_COUNT 10
 void engine_options_fill(struct option *ret_options, struct engine_choice *choice);
 
 /* Finds the models and fills the house's options. ERR_INVALID or ERR_NOT_FOUND with a sentence. */

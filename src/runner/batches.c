@@ -277,6 +277,7 @@ void live_stop_lines(struct runner *runner, struct live *live, struct cancel_lis
     leave_order(runner, live);
     for (size_t i = 0; i < live->retry_count; i++) retry_clear_suspect(runner, &live->retries[i]);
     live->retry_count = 0;
+    reuse_forget(runner, live);
     live->phase = PHASE_END;
     live->deadline_ns = clock_monotonic_ns() + runner->options.cancel_deadline_ms * 1000000;
     if (live->in_flight == 0) return;

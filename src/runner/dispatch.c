@@ -137,7 +137,7 @@ static struct live *take_line(struct runner *runner, struct retry *ret_line) {
 
 /* --- placing it --- */
 
-enum placing { PLACED, NO_ROOM, MODEL_GONE, UNREADABLE, DAMAGED };
+enum placing { PLACED, FOLLOWS, NO_ROOM, MODEL_GONE, UNREADABLE, DAMAGED };
 
 /* Before a line is read again that the disk did not give. */
 #define UNREADABLE_NS 1000000000
@@ -265,6 +265,12 @@ static enum placing place_line(struct dispatch *dispatch, struct slot *slot) {
     if (read != PLACED) return read;
     slot_set_custom_id(slot, line.custom_id);
     struct str model = batch_line_text(line.model, &dispatch->scratch);
+    switch (reuse_line(runner, slot, &line, model)) {
+    case REUSE_RUN: break;
+    case REUSE_COMMITTED: return PLACED;
+    case REUSE_FOLLOWS: return FOLLOWS;
+    case REUSE_FULL: return NO_ROOM;
+    }
     struct place *place = choose_place(runner, slot, model);
     if (place) return submit(runner, slot, place, &line);
     return runner_serving(runner, model) == NOT_SERVED ? MODEL_GONE : NO_ROOM;
@@ -307,7 +313,9 @@ static bool dispatch_line(struct dispatch *dispatch) {
                      "The model of this request is no longer served.");
     }
     pthread_mutex_lock(&runner->lock);
-    if (placing == NO_ROOM || placing == UNREADABLE || placing == DAMAGED)
+    if (placing == FOLLOWS)
+        slot_free(runner, slot);
+    else if (placing == NO_ROOM || placing == UNREADABLE || placing == DAMAGED)
         take_back(runner, slot, placing, &cancel);
     pthread_mutex_unlock(&runner->lock);
     cancel_list_send(&cancel);

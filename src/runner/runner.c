@@ -63,9 +63,14 @@ enum err runner_open(struct runner **ret_runner, struct store *store,
     pthread_cond_init(&runner->helpers, &monotonic);
     pthread_cond_init(&runner->idle, &monotonic);
     pthread_condattr_destroy(&monotonic);
+    runner->reuse.followers_max = runner->options.lookahead_lines;
+    buf_init(&runner->reuse.body, (size_t)2 << 20);
     enum err err = queue_local_open(&runner->queue, error);
     if (err == OK)
         err = seglog_writer_open(&runner->writer, store, runner_on_durable, runner, error);
+    if (err == OK && runner->options.result_cache_bytes > 0)
+        err = result_cache_open(&runner->reuse.cache, store_dir(store),
+                                runner->options.result_cache_bytes, error);
     if (err != OK) {
         runner_close(runner);
         return err;
@@ -169,6 +174,9 @@ void runner_close(struct runner *runner) {
     }
     requests_fail_all(runner);
     seglog_writer_close(runner->writer);
+    for (struct live *live = runner->live; live; live = live->next) reuse_forget(runner, live);
+    result_cache_close(runner->reuse.cache);
+    buf_release(&runner->reuse.body);
     for (struct live *live = runner->live, *next; live; live = next) {
         next = live->next;
         live->in_flight = 0;

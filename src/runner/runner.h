@@ -54,6 +54,7 @@ struct runner_options {
     int64_t cancel_deadline_ms; /* waiting for jobs of a cancelled or expired batch; 5000 */
     int64_t stuck_ms;           /* without a result until a batch counts as stuck; 900000 */
     struct runner_events events;
+    uint64_t result_cache_bytes; /* for answers of equal requests; 0: every line runs */
     int64_t (*now_unix_s)(void); /* clock_unix_s; another one for tests */
 };
 
@@ -131,6 +132,7 @@ struct runner_status {
     uint64_t lines_done;         /* durable results since start */
     uint64_t lines_retried;
     uint64_t lines_lost; /* by workers that went down */
+    uint64_t lines_reused; /* of lines_done: with the answer of an equal request */
     uint64_t batches_live;
     uint64_t recovered_lines; /* results found on the disk at start */
     struct store_usage usage; /* of durable batch lines since start */

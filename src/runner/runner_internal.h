@@ -16,6 +16,7 @@
 #include "batch/validate.h"
 #include "queue/order.h"
 #include "queue/queue.h"
+#include "runner/reuse.h"
 #include "runner/runner.h"
 #include "runner/runs.h"
 #include "store/seglog.h"
@@ -96,8 +97,13 @@ struct slot {
     struct live *live;
     struct retry line;
     struct store_usage usage; /* of its record */
-    size_t custom_id_bytes;   /* as JSON, ASCII */
-    char *custom_id;          /* in `inline_id`, or allocated */
+    /* A line that others wait for (runner/reuse.h). */
+    bool is_leader;
+    unsigned char key[RESULT_CACHE_KEY_BYTES];
+    struct slot *next_leader;
+    struct waiter *waiters;
+    size_t custom_id_bytes; /* as JSON, ASCII */
+    char *custom_id;        /* in `inline_id`, or allocated */
     char inline_id[CUSTOM_ID_INLINE_BYTES];
 };
 
@@ -175,6 +181,8 @@ struct runner {
     uint64_t job_count;
     uint64_t slots_taken;
 
+    struct reuse reuse;
+
     struct request *requests; /* waiting and running, in order of admission */
     uint32_t request_count;
     uint64_t request_order;
@@ -234,6 +242,9 @@ void runner_on_room(void *context);
 void runner_on_durable(void *context, const struct seglog_done *done, size_t count);
 /* Takes the slot off its worker. The lock is held. */
 void slot_leave_worker(struct runner *runner, struct slot *slot);
+/* Commits the answer of an equal request; without the lock. */
+void commit_reused(struct runner *runner, struct slot *slot, struct str body,
+                   const struct store_usage *usage);
 /* Commits an error of quern's own for a line whose slot is committing; without the lock. */
 void commit_error(struct runner *runner, struct slot *slot, int32_t status, const char *type,
                   const char *code, const char *message);

@@ -44,6 +44,7 @@ struct slot *slot_take(struct runner *runner) {
 
 void slot_free(struct runner *runner, struct slot *slot) {
     assert(slot->state != SLOT_FREE);
+    reuse_leave(runner, slot);
     if (slot->live) {
         assert(slot->live->in_flight > 0);
         slot->live->in_flight--;

@@ -96,6 +96,8 @@ struct worker_status {
 
 struct worker;
 
+#define WORKER_IDENTITY_BYTES 32
+
 struct worker_ops {
     /* False when it cannot take the job now (full, loading, restarting): the runner keeps the job
      * and tries again after `room`. True: the job is the worker's until its result or `down`. */
@@ -106,6 +108,10 @@ struct worker_ops {
     bool (*serves)(struct worker *worker, struct str model);
     size_t (*models)(struct worker *worker, struct worker_model *ret_models, size_t models_max);
     void (*status)(struct worker *worker, struct worker_status *ret_status);
+    /* What makes the answers to two equal requests for `model` equal: the model's bytes and what
+     * computes it. False when answers of this worker must not be used again. NULL: never. */
+    bool (*identity)(struct worker *worker, struct str model,
+                     unsigned char ret_identity[WORKER_IDENTITY_BYTES]);
     /* Stops, waits for its threads and processes, frees. No event follows. */
     void (*close)(struct worker *worker);
 };

@@ -414,11 +414,20 @@ static void echo_close(struct worker *worker) {
     free(echo);
 }
 
+/* An answer is made of the request alone, as far as an echo is wanted again. */
+static bool echo_identity(struct worker *worker, struct str model,
+                          unsigned char ret_identity[WORKER_IDENTITY_BYTES]) {
+    (void)worker, (void)model;
+    memset(ret_identity, 'e', WORKER_IDENTITY_BYTES);
+    return true;
+}
+
 static const struct worker_ops echo_ops = {.submit = echo_submit,
                                            .cancel = echo_cancel,
                                            .serves = echo_serves,
                                            .models = echo_models,
                                            .status = echo_status,
+                                           .identity = echo_identity,
                                            .close = echo_close};
 
 enum err worker_echo_open(struct worker **ret_worker, const struct worker_echo_options *options,

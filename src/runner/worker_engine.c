@@ -2,15 +2,18 @@
 #include "runner/worker_engine.h"
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/os.h"
 #include "runner/worker_internal.h"
 
 #include <assert.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -138,6 +141,31 @@ static void status(struct worker *worker, struct worker_status *ret_status) {
     pthread_mutex_unlock(&engine->lock);
 }
 
+/* What the engine was asked to be (its HELLO), the file as it is now, and this version: a file that
+ * was written in place has another time. */
+static bool identity(struct worker *worker, struct str model,
+                     unsigned char ret_identity[WORKER_IDENTITY_BYTES]) {
+    struct worker_engine *engine = engine_of(worker);
+    struct wire_hello hello;
+    struct stat file;
+    char path[PATH_MAX];
+    (void)model;
+    if (wire_get_hello(buf_str(&engine->hello), &hello, NULL) != OK) return false;
+    if (hello.model_path.bytes >= sizeof path) return false;
+    memcpy(path, hello.model_path.at, hello.model_path.bytes);
+    path[hello.model_path.bytes] = '\0';
+    if (stat(path, &file) != 0) return false;
+    const int64_t facts[] = {(int64_t)file.st_dev, (int64_t)file.st_ino, file.st_size,
+                             file.st_mtim.tv_sec, file.st_mtim.tv_nsec};
+    struct sha256 hash;
+    sha256_init(&hash);
+    sha256_add(&hash, QUERN_VERSION, sizeof QUERN_VERSION);
+    sha256_add(&hash, facts, sizeof facts);
+    sha256_add(&hash, engine->hello.at, engine->hello.bytes);
+    sha256_end(&hash, ret_identity);
+    return true;
+}
+
 int worker_engine_pid(struct worker *worker) {
     struct worker_engine *engine = engine_of(worker);
     pthread_mutex_lock(&engine->lock);
@@ -207,7 +235,13 @@ static void copy_options(struct worker_engine *engine,
 
 enum err worker_engine_open(struct worker **ret_worker, const struct worker_engine_options *options,
                             const struct worker_events *events, struct error *error) {
-    static const struct worker_ops ops = {submit, cancel, serves, models, status, close_worker};
+    static const struct worker_ops ops = {.submit = submit,
+                                          .cancel = cancel,
+                                          .serves = serves,
+                                          .models = models,
+                                          .status = status,
+                                          .identity = identity,
+                                          .close = close_worker};
     int wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (wake_fd < 0) return err_from_errno(error, errno, "cannot make an eventfd");
     struct worker_engine *engine = calloc(1, sizeof *engine);

@@ -14,13 +14,15 @@
     " parameters_sha256, status, final_status, in_progress, finalizing, completed_at, failed_at,"  \
     " expired_at, cancelling, cancelled_at, model, errors, output_file_id, error_file_id, total,"  \
     " completed, failed, has_usage, input_tokens, cached_tokens, output_tokens, reasoning_tokens," \
-    " epoch"
+    " epoch, reused_input_tokens, reused_output_tokens"
 
 void store_usage_add(struct store_usage *sum, const struct store_usage *more) {
     sum->input_tokens += more->input_tokens;
     sum->cached_tokens += more->cached_tokens;
     sum->output_tokens += more->output_tokens;
     sum->reasoning_tokens += more->reasoning_tokens;
+    sum->reused_input_tokens += more->reused_input_tokens;
+    sum->reused_output_tokens += more->reused_output_tokens;
 }
 
 void store_batch_release(struct store_batch *batch) {
@@ -84,7 +86,8 @@ static void read_row(sqlite3_stmt *statement, struct store_batch *ret_batch) {
     batch.failed = column_u64(statement, 29);
     batch.has_usage = sqlite3_column_int(statement, 30) != 0;
     batch.usage = (struct store_usage){column_u64(statement, 31), column_u64(statement, 32),
-                                       column_u64(statement, 33), column_u64(statement, 34)};
+                                       column_u64(statement, 33), column_u64(statement, 34),
+                                       column_u64(statement, 36), column_u64(statement, 37)};
     batch.epoch = (uint32_t)sqlite3_column_int64(statement, 35);
     *ret_batch = batch;
 }
@@ -96,6 +99,7 @@ static void read_row(sqlite3_stmt *statement, struct store_batch *ret_batch) {
     " errors = ?11, output_file_id = ?12, error_file_id = ?13, total = ?14, completed = ?15,"      \
     " failed = ?16, has_usage = ?17, input_tokens = ?18, cached_tokens = ?19,"                     \
     " output_tokens = ?20, reasoning_tokens = ?21, epoch = ?22"
+#define CHANGING_LATER " , reused_input_tokens = ?36, reused_output_tokens = ?37"
 
 static void bind_changing(sqlite3_stmt *statement, const struct store_batch *batch) {
     sqlite3_bind_int(statement, 1, (int)batch->status);
@@ -287,13 +291,15 @@ static enum err update_row(struct store *store, void *context, struct error *err
     const struct update_call *call = context;
     sqlite3_stmt *statement;
     int changes = 0;
-    enum err err =
-        database_prepare(store, &statement,
-                         "UPDATE batches SET " CHANGING " WHERE id = ?23 AND status = ?24", error);
+    enum err err = database_prepare(
+        store, &statement,
+        "UPDATE batches SET " CHANGING CHANGING_LATER " WHERE id = ?23 AND status = ?24", error);
     if (err != OK) return err;
     bind_changing(statement, call->batch);
     database_bind_str(statement, 23, str_from(call->batch->id));
     sqlite3_bind_int(statement, 24, (int)call->from);
+    sqlite3_bind_int64(statement, 36, (sqlite3_int64)call->batch->usage.reused_input_tokens);
+    sqlite3_bind_int64(statement, 37, (sqlite3_int64)call->batch->usage.reused_output_tokens);
     err = database_run(store, statement, &changes, error);
     if (err == OK && changes == 0)
         err = err_set(error, ERR_CONFLICT, "batch %s is in another state by now", call->batch->id);

@@ -28,6 +28,9 @@ struct store_usage {
     uint64_t cached_tokens; /* of input_tokens */
     uint64_t output_tokens;
     uint64_t reasoning_tokens; /* of output_tokens */
+    /* Of these, what was not computed: the answer of an equal request was used again. */
+    uint64_t reused_input_tokens;
+    uint64_t reused_output_tokens;
 };
 
 /* Adds `more` to `sum`. */

@@ -67,6 +67,8 @@ static const char *const migrations[] = {
     " WHEN 5 THEN 'batch.failed' WHEN 6 THEN 'batch.expired' ELSE 'batch.cancelled' END, id,"
     " webhook_url, '', created, 0, 0, 2 FROM batches"
     " WHERE status >= 4 AND webhook_url IS NOT NULL;",
+    "ALTER TABLE batches ADD COLUMN reused_input_tokens INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE batches ADD COLUMN reused_output_tokens INTEGER NOT NULL DEFAULT 0;",
 };
 #define MIGRATION_COUNT ((int)(sizeof migrations / sizeof *migrations))
 

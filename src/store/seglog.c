@@ -190,8 +190,8 @@ enum err seglog_read(struct seglog *log, uint64_t line, struct buf *buf, enum se
     size_t text = header.bytes - (header.has_usage ? SEGLOG_USAGE_BYTES : 0);
     *ret_usage = (struct store_usage){0};
     if (header.has_usage)
-        *ret_usage =
-            record_usage_read((const unsigned char *)buf->at + from + SEGLOG_RECORD_BYTES + text);
+        *ret_usage = record_usage_read(
+            (const unsigned char *)buf->at + from + SEGLOG_RECORD_BYTES + text, header.is_reused);
     memmove(buf->at + from, buf->at + from + SEGLOG_RECORD_BYTES, text);
     buf_truncate(buf, from + text);
     *ret_kind = header.kind;

@@ -34,7 +34,7 @@ struct seglog_record {
     enum seglog_kind kind;
     uint16_t attempt;
     uint32_t epoch;
-    struct store_usage usage; /* each below 2^32 */
+    struct store_usage usage; /* each below 2^32; reused as a whole or not at all */
     struct str text;          /* one line with its LF */
 };
 

@@ -66,7 +66,8 @@ void record_write(struct buf *buf, const struct seglog_record *record, uint64_t 
     put_u32(header, RECORD_MAGIC);
     put_u32(header + 8, (uint32_t)record->text.bytes + SEGLOG_USAGE_BYTES);
     header[12] = (char)record->kind;
-    header[13] = SEGLOG_HAS_USAGE;
+    bool is_reused = record->usage.reused_input_tokens + record->usage.reused_output_tokens > 0;
+    header[13] = (char)(SEGLOG_HAS_USAGE | (is_reused ? SEGLOG_REUSED : 0));
     memcpy(header + 14, &attempt, sizeof attempt);
     put_u64(header + 16, record->line);
     put_u64(header + 32, batch_sequence);
@@ -89,7 +90,7 @@ bool record_header_read(const unsigned char bytes[SEGLOG_RECORD_BYTES],
                         struct record_header *ret_header) {
     if (get_u32(bytes) != RECORD_MAGIC || get_u32(bytes + 44) != 0) return false;
     if (bytes[12] < SEGLOG_SUCCESS || bytes[12] > SEGLOG_EXPIRED) return false;
-    if (bytes[13] & ~SEGLOG_HAS_USAGE) return false;
+    if (bytes[13] & ~(SEGLOG_HAS_USAGE | SEGLOG_REUSED)) return false;
     uint32_t count = get_u32(bytes + 8);
     bool has_usage = bytes[13] & SEGLOG_HAS_USAGE;
     if (count > SEGLOG_TEXT_BYTES_MAX + SEGLOG_USAGE_BYTES) return false;
@@ -101,6 +102,7 @@ bool record_header_read(const unsigned char bytes[SEGLOG_RECORD_BYTES],
         .bytes = count,
         .kind = (enum seglog_kind)bytes[12],
         .has_usage = has_usage,
+        .is_reused = bytes[13] & SEGLOG_REUSED,
         .attempt = attempt,
         .line = get_u64(bytes + 16),
         .sequence = get_u64(bytes + 24),
@@ -110,7 +112,15 @@ bool record_header_read(const unsigned char bytes[SEGLOG_RECORD_BYTES],
     return true;
 }
 
-struct store_usage record_usage_read(const unsigned char bytes[SEGLOG_USAGE_BYTES]) {
-    return (struct store_usage){get_u32(bytes), get_u32(bytes + 4), get_u32(bytes + 8),
-                                get_u32(bytes + 12)};
+struct store_usage record_usage_read(const unsigned char bytes[SEGLOG_USAGE_BYTES],
+                                     bool is_reused) {
+    struct store_usage usage = {.input_tokens = get_u32(bytes),
+                                .cached_tokens = get_u32(bytes + 4),
+                                .output_tokens = get_u32(bytes + 8),
+                                .reasoning_tokens = get_u32(bytes + 12)};
+    if (is_reused) {
+        usage.reused_input_tokens = usage.input_tokens;
+        usage.reused_output_tokens = usage.output_tokens;
+    }
+    return usage;
 }

@@ -23,6 +23,7 @@
 #define SEGLOG_USAGE_BYTES 16
 #define SEGLOG_BATCH_ID_BYTES 40
 #define SEGLOG_HAS_USAGE 1u
+#define SEGLOG_REUSED 2u /* the usage is that of an equal request, and nothing was computed */
 
 struct segment_header {
     uint32_t index;
@@ -43,6 +44,7 @@ struct record_header {
     uint32_t bytes; /* after the header */
     enum seglog_kind kind;
     bool has_usage;
+    bool is_reused;
     uint16_t attempt;
     uint64_t line;
     uint64_t sequence;
@@ -57,4 +59,4 @@ void record_seal(char *record, size_t bytes, uint64_t sequence);
 /* False for what cannot be a record's header, whatever follows it. */
 bool record_header_read(const unsigned char bytes[SEGLOG_RECORD_BYTES],
                         struct record_header *ret_header);
-struct store_usage record_usage_read(const unsigned char bytes[SEGLOG_USAGE_BYTES]);
+struct store_usage record_usage_read(const unsigned char bytes[SEGLOG_USAGE_BYTES], bool is_reused);

@@ -85,7 +85,7 @@ static void accept(struct scan *scan, uint64_t at, const struct record_header *h
         const unsigned char *bytes =
             peek(scan, at + SEGLOG_RECORD_BYTES + header->bytes - SEGLOG_USAGE_BYTES,
                  SEGLOG_USAGE_BYTES);
-        if (bytes) usage = record_usage_read(bytes);
+        if (bytes) usage = record_usage_read(bytes, header->is_reused);
     }
     seglog_note(log, header->line, header->kind, &usage, (uint64_t)scan->index << 32 | at);
     log->next_sequence = header->sequence + 1;

@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "store/result_cache.h"
+
+#include "base/crc.h"
+#include "base/log.h"
+#include "base/os.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SEGMENT_BYTES ((uint32_t)16 << 20)
+#define SEGMENTS_MAX 4096
+#define BODY_BYTES_MAX ((size_t)1 << 20)
+#define MAGIC 0x45484351u /* "QCHE" */
+#define UNIT 16           /* records begin at multiples of it */
+#define PROBES 16         /* places a key may be at */
+#define SLOT_PER_BYTES 512
+
+/* A place in memory: tag of the key (20 bits) | segment (24) | unit in it (20). Segments count from
+ * 1, so 0 is a free place. */
+#define UNIT_BITS 20
+#define SEGMENT_BITS 24
+#define SEGMENT_MASK ((1u << SEGMENT_BITS) - 1)
+_Static_assert(SEGMENT_BYTES / UNIT <= 1u << UNIT_BITS, "a unit's number fits");
+
+struct record {
+    uint32_t magic;
+    uint32_t crc; /* of everything after it, the body included */
+    unsigned char key[RESULT_CACHE_KEY_BYTES];
+    uint32_t bytes; /* of the body */
+    uint32_t usage[4];
+    uint32_t zero;
+};
+_Static_assert(sizeof(struct record) == 64, "written as it is");
+
+struct result_cache {
+    pthread_mutex_t lock;
+    char dir[PATH_MAX];
+    uint32_t segments_max;
+    uint32_t first, last;  /* segments that are there; last is being written */
+    int fds[SEGMENTS_MAX]; /* of segment s at s % SEGMENTS_MAX */
+    uint32_t sizes[SEGMENTS_MAX];
+    uint64_t *places;
+    size_t mask;
+    bool is_broken; /* a write failed: nothing more is put */
+    struct buf record;
+    struct result_cache_counts counts;
+};
+
+static void segment_path(const struct result_cache *cache, uint32_t segment, char path[PATH_MAX]) {
+    int bytes = snprintf(path, PATH_MAX, "%s/%08u.seg", cache->dir, segment);
+    if (bytes >= PATH_MAX) path[0] = '\0';
+}
+
+static int *fd_of(struct result_cache *cache, uint32_t segment) {
+    return &cache->fds[segment % SEGMENTS_MAX];
+}
+
+static uint32_t *size_of(struct result_cache *cache, uint32_t segment) {
+    return &cache->sizes[segment % SEGMENTS_MAX];
+}
+
+/* --- places --- */
+
+static uint64_t word_of(const unsigned char *key) {
+    uint64_t word;
+    memcpy(&word, key, sizeof word);
+    return word;
+}
+
+static uint32_t segment_of(uint64_t place) {
+    return (uint32_t)(place >> UNIT_BITS) & SEGMENT_MASK;
+}
+
+static bool is_live(const struct result_cache *cache, uint64_t place) {
+    uint32_t segment = segment_of(place);
+    return place != 0 && segment >= cache->first && segment <= cache->last;
+}
+
+static void remember(struct result_cache *cache, const unsigned char *key, uint32_t segment,
+                     uint32_t offset) {
+    uint64_t word = word_of(key), tag = word >> (64 - 20);
+    uint64_t *best = NULL;
+    for (size_t i = 0; i < PROBES; i++) {
+        uint64_t *place = &cache->places[(word + i) & cache->mask];
+        if (!is_live(cache, *place)) {
+            best = place;
+            break;
+        }
+        if (!best || segment_of(*place) < segment_of(*best)) best = place;
+    }
+    *best = tag << (SEGMENT_BITS + UNIT_BITS) | (uint64_t)segment << UNIT_BITS | offset / UNIT;
+}
+
+/* --- files --- */
+
+static void drop_segment(struct result_cache *cache, uint32_t segment) {
+    char path[PATH_MAX];
+    struct error error;
+    segment_path(cache, segment, path);
+    os_close(*fd_of(cache, segment));
+    *fd_of(cache, segment) = -1;
+    cache->counts.bytes -= *size_of(cache, segment);
+    *size_of(cache, segment) = 0;
+    if (os_unlink(path, &error) != OK) log_warn("event=cache_file_stays error=\"%s\"", error.text);
+}
+
+static enum err add_segment(struct result_cache *cache, struct error *error) {
+    char path[PATH_MAX];
+    int fd;
+    uint32_t segment = cache->last + 1;
+    if (segment > SEGMENT_MASK)
+        return err_set(error, ERR_LIMIT, "the result cache has used up its file numbers");
+    while (segment - cache->first >= cache->segments_max) drop_segment(cache, cache->first++);
+    segment_path(cache, segment, path);
+    enum err err = os_open(&fd, path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600, error);
+    if (err != OK) return err;
+    cache->last = segment;
+    *fd_of(cache, segment) = fd;
+    *size_of(cache, segment) = 0;
+    return OK;
+}
+
+/* Remembers the records of a file that an earlier process wrote; returns where they end. */
+static uint64_t scan_segment(struct result_cache *cache, uint32_t segment, uint64_t bytes) {
+    struct record record;
+    struct error error;
+    uint64_t at = 0;
+    while (at + sizeof record <= bytes &&
+           os_pread_all(*fd_of(cache, segment), &record, sizeof record, at, &error) == OK &&
+           record.magic == MAGIC && record.bytes <= BODY_BYTES_MAX) {
+        uint64_t end = at + sizeof record + record.bytes;
+        if (end > bytes) break;
+        remember(cache, record.key, segment, (uint32_t)at);
+        at = (end + UNIT - 1) / UNIT * UNIT;
+    }
+    return at;
+}
+
+static enum err open_segment(struct result_cache *cache, uint32_t segment, struct error *error) {
+    char path[PATH_MAX];
+    uint64_t bytes = 0;
+    segment_path(cache, segment, path);
+    enum err err = os_open(fd_of(cache, segment), path, O_RDWR | O_CLOEXEC, 0, error);
+    if (err == OK) err = os_file_bytes(*fd_of(cache, segment), &bytes, error);
+    if (err != OK) return err;
+    if (bytes > SEGMENT_BYTES) bytes = SEGMENT_BYTES;
+    *size_of(cache, segment) = (uint32_t)scan_segment(cache, segment, bytes);
+    cache->counts.bytes += *size_of(cache, segment);
+    return OK;
+}
+
+static int by_number(const void *a, const void *b) {
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* The numbers of the files that are there, ascending. */
+static size_t list_segments(const struct result_cache *cache, uint32_t *numbers, size_t max) {
+    DIR *dir = opendir(cache->dir);
+    struct dirent *entry;
+    size_t count = 0;
+    while (dir && count < max && (entry = readdir(dir))) {
+        unsigned number;
+        char tail;
+        if (sscanf(entry->d_name, "%8u.se%c", &number, &tail) == 2 && tail == 'g' && number > 0 &&
+            number <= SEGMENT_MASK)
+            numbers[count++] = number;
+    }
+    if (dir) closedir(dir);
+    qsort(numbers, count, sizeof *numbers, by_number);
+    return count;
+}
+
+/* Takes up the newest files without a gap; the others go. */
+static void take_up(struct result_cache *cache) {
+    uint32_t numbers[SEGMENTS_MAX];
+    char path[PATH_MAX];
+    struct error error;
+    size_t count = list_segments(cache, numbers, SEGMENTS_MAX);
+    size_t from = count;
+    while (from > 0 && count - from < cache->segments_max &&
+           (from == count || numbers[from - 1] + 1 == numbers[from]))
+        from--;
+    for (size_t i = 0; i < from; i++) {
+        segment_path(cache, numbers[i], path);
+        if (os_unlink(path, &error) != OK)
+            log_warn("event=cache_file_stays error=\"%s\"", error.text);
+    }
+    cache->first = from < count ? numbers[from] : 1;
+    cache->last = from < count ? numbers[count - 1] : 0;
+    for (uint32_t segment = cache->first; segment <= cache->last; segment++)
+        if (open_segment(cache, segment, &error) != OK)
+            log_warn("event=cache_file_unread error=\"%s\"", error.text);
+}
+
+enum err result_cache_open(struct result_cache **ret_cache, const char *state_dir,
+                           uint64_t bytes_max, struct error *error) {
+    struct result_cache *cache = calloc(1, sizeof *cache);
+    if (!cache) abort();
+    int length = snprintf(cache->dir, sizeof cache->dir, "%s/cache", state_dir);
+    if (length >= (int)sizeof cache->dir - 32) {
+        free(cache);
+        return err_set(error, ERR_INVALID, "the state directory's name is too long");
+    }
+    uint64_t segments = bytes_max / SEGMENT_BYTES;
+    cache->segments_max = segments < 2              ? 2
+                          : segments > SEGMENTS_MAX ? SEGMENTS_MAX
+                                                    : (uint32_t)segments;
+    size_t place_count = 1024;
+    while (place_count < (uint64_t)cache->segments_max * SEGMENT_BYTES / SLOT_PER_BYTES)
+        place_count *= 2;
+    cache->places = calloc(place_count, sizeof *cache->places);
+    if (!cache->places) abort();
+    cache->mask = place_count - 1;
+    for (size_t i = 0; i < SEGMENTS_MAX; i++) cache->fds[i] = -1;
+    pthread_mutex_init(&cache->lock, NULL);
+    buf_init(&cache->record, SEGMENT_BYTES);
+    enum err err = os_mkdirs(cache->dir, error);
+    if (err == OK) take_up(cache);
+    if (err == OK && cache->last < cache->first) err = add_segment(cache, error);
+    if (err != OK) {
+        result_cache_close(cache);
+        return err;
+    }
+    *ret_cache = cache;
+    return OK;
+}
+
+void result_cache_close(struct result_cache *cache) {
+    if (!cache) return;
+    for (size_t i = 0; i < SEGMENTS_MAX; i++) os_close(cache->fds[i]);
+    pthread_mutex_destroy(&cache->lock);
+    buf_release(&cache->record);
+    free(cache->places);
+    free(cache);
+}
+
+/* --- putting and getting --- */
+
+/* Fills cache->record. */
+static void write_record(struct result_cache *cache, const unsigned char *key, struct str body,
+                         const struct store_usage *usage) {
+    struct record record = {.magic = MAGIC,
+                            .bytes = (uint32_t)body.bytes,
+                            .usage = {(uint32_t)usage->input_tokens, (uint32_t)usage->cached_tokens,
+                                      (uint32_t)usage->output_tokens,
+                                      (uint32_t)usage->reasoning_tokens}};
+    memcpy(record.key, key, sizeof record.key);
+    const size_t before = offsetof(struct record, key);
+    record.crc = crc32c(0, (const char *)&record + before, sizeof record - before);
+    record.crc = crc32c(record.crc, body.at, body.bytes);
+    buf_clear(&cache->record);
+    buf_add(&cache->record, &record, sizeof record);
+    buf_add_str(&cache->record, body);
+    while (cache->record.bytes % UNIT) buf_add_byte(&cache->record, '\0');
+}
+
+static enum err append(struct result_cache *cache, const unsigned char *key, struct error *error) {
+    size_t bytes = cache->record.bytes;
+    if (*size_of(cache, cache->last) + bytes > SEGMENT_BYTES) {
+        enum err err = add_segment(cache, error);
+        if (err != OK) return err;
+    }
+    uint32_t at = *size_of(cache, cache->last);
+    enum err err = os_pwrite_all(*fd_of(cache, cache->last), cache->record.at, bytes, at, error);
+    if (err != OK) return err;
+    *size_of(cache, cache->last) += (uint32_t)bytes;
+    cache->counts.bytes += bytes;
+    remember(cache, key, cache->last, at);
+    return OK;
+}
+
+void result_cache_put(struct result_cache *cache, const unsigned char key[RESULT_CACHE_KEY_BYTES],
+                      struct str body, const struct store_usage *usage) {
+    struct error error;
+    if (body.bytes > BODY_BYTES_MAX) return;
+    pthread_mutex_lock(&cache->lock);
+    if (!cache->is_broken) {
+        write_record(cache, key, body, usage);
+        if (append(cache, key, &error) != OK) {
+            log_warn("event=cache_off error=\"%s\"", error.text);
+            cache->is_broken = true;
+        }
+    }
+    pthread_mutex_unlock(&cache->lock);
+}
+
+/* Reads the record at the place when it is the key's; false for any other. */
+static bool read_place(struct result_cache *cache, uint64_t place, const unsigned char *key,
+                       struct buf *ret_body, struct store_usage *ret_usage) {
+    struct record record;
+    struct error error;
+    int fd = *fd_of(cache, segment_of(place));
+    uint64_t at = (place & ((1u << UNIT_BITS) - 1)) * UNIT;
+    if (os_pread_all(fd, &record, sizeof record, at, &error) != OK || record.magic != MAGIC ||
+        memcmp(record.key, key, sizeof record.key) != 0 || record.bytes > BODY_BYTES_MAX)
+        return false;
+    size_t start = ret_body->bytes;
+    char *room = buf_reserve(ret_body, record.bytes);
+    if (!room || os_pread_all(fd, room, record.bytes, at + sizeof record, &error) != OK)
+        return false;
+    const size_t before = offsetof(struct record, key);
+    uint32_t crc = crc32c(0, (const char *)&record + before, sizeof record - before);
+    if (crc32c(crc, room, record.bytes) != record.crc) {
+        log_warn("event=cache_record_damaged segment=%u", segment_of(place));
+        buf_truncate(ret_body, start);
+        return false;
+    }
+    buf_commit(ret_body, record.bytes);
+    *ret_usage = (struct store_usage){
+        record.usage[0], record.usage[1], record.usage[2], record.usage[3], 0, 0};
+    return true;
+}
+
+bool result_cache_get(struct result_cache *cache, const unsigned char key[RESULT_CACHE_KEY_BYTES],
+                      struct buf *ret_body, struct store_usage *ret_usage) {
+    uint64_t word = word_of(key), tag = word >> (64 - 20);
+    bool found = false;
+    pthread_mutex_lock(&cache->lock);
+    for (size_t i = 0; i < PROBES && !found; i++) {
+        uint64_t place = cache->places[(word + i) & cache->mask];
+        if (is_live(cache, place) && place >> (SEGMENT_BITS + UNIT_BITS) == tag)
+            found = read_place(cache, place, key, ret_body, ret_usage);
+    }
+    if (found)
+        cache->counts.hits++;
+    else
+        cache->counts.misses++;
+    pthread_mutex_unlock(&cache->lock);
+    return found;
+}
+
+struct result_cache_counts result_cache_counts(struct result_cache *cache) {
+    pthread_mutex_lock(&cache->lock);
+    struct result_cache_counts counts = cache->counts;
+    pthread_mutex_unlock(&cache->lock);
+    return counts;
+}
