@@ -103,8 +103,12 @@ static void recorder_close(struct worker *worker) {
     pthread_mutex_destroy(&recorder->lock);
 }
 
-static const struct worker_ops recorder_ops = {recorder_submit, recorder_cancel, recorder_serves,
-                                               recorder_models, recorder_status, recorder_close};
+static const struct worker_ops recorder_ops = {.submit = recorder_submit,
+                                               .cancel = recorder_cancel,
+                                               .serves = recorder_serves,
+                                               .models = recorder_models,
+                                               .status = recorder_status,
+                                               .close = recorder_close};
 
 static void open_with(struct pipeline *p, struct recorder *recorder, size_t in_flight_max,
                       struct runner_options options) {
