@@ -22,13 +22,19 @@
  * with equal leading block numbers for one with equal leading tokens; sequences that share blocks
  * are neighbours in the list as far as possible.
  *
- * Errors: an operating error from submit or wait is fatal for the engine process: what the cache
+ * URGENT STEPS. A backend that computes a step in slices has `advance` and `interject`, and then an
+ * urgent step may pass one that is under way: between two slices the scheduler has it run from its
+ * beginning to its end. It needs activations of its own; the KV cache is the same one. The
+ * scheduler promises that neither of the two steps reads or writes a slot that the other writes.
+ *
+ * Errors: an operating error of any call is fatal for the engine process: what the cache
  * holds is unknown after it, and the scheduler takes no further step. A row can not fail alone.
  *
  * Thread: the scheduler's thread calls; a backend may have threads of its own inside.
  * Memory: what a step points to belongs to the scheduler and stays unchanged from submit until
  * wait returns, so a device may read it late.
- * Invariant: every submit is followed by one wait before the next submit. */
+ * Invariant: every submit is followed by one wait before the next submit; step numbers ascend,
+ * those of urgent steps among them. */
 
 #include "base/err.h"
 #include "scheduler/sampling.h"
@@ -44,6 +50,7 @@ struct backend_caps {
     uint32_t sequences_max;      /* sequences of one step; slots are 0..sequences_max-1 */
     uint32_t context_tokens_max; /* positions of one sequence, at least 2 */
     uint32_t vocab;              /* token ids are 0..vocab-1; int32_t as tokenizer/ has them */
+    uint32_t urgent_rows_max;    /* rows of an urgent step; 0: none can be interjected */
 };
 
 /* One sequence's part of a step. */
@@ -110,6 +117,14 @@ struct backend_ops {
     /* Blocks until the step is done and fills result->samples. */
     enum err (*wait)(void *self, struct step_result *result, struct error *error);
     void (*close)(void *self);
+    /* Both NULL where a step cannot be passed by another. */
+    /* Runs the next slice of the step submitted last, some milliseconds of work. *ret_done: nothing
+     * is left but wait, which otherwise runs the rest itself. */
+    enum err (*advance)(void *self, bool *ret_done, struct error *error);
+    /* Between submit and wait of another step: runs an urgent one of at most urgent_rows_max rows,
+     * and fills result->samples. */
+    enum err (*interject)(void *self, const struct step *step, struct step_result *result,
+                          struct error *error);
 };
 
 /* Owned by whoever opened it, who calls ops->close after scheduler_close. */

@@ -36,8 +36,10 @@ static void check_order(const struct sequence *a, const struct sequence *b) {
 
 static void check_running(const struct scheduler *scheduler, uint32_t *counts) {
     assert(scheduler->running_count + scheduler->free_slot_count == scheduler->running_max);
+    uint32_t urgent = 0;
     for (uint32_t i = 0; i < scheduler->running_count; i++) {
         const struct sequence *sequence = scheduler->running[i];
+        urgent += sequence->request->is_urgent;
         assert(sequence->state == SEQUENCE_RUNNING && sequence->started > 0);
         assert(sequence->preemptions <= PREEMPTIONS_MAX);
         assert(sequence->slot < scheduler->running_max);
@@ -49,6 +51,8 @@ static void check_running(const struct scheduler *scheduler, uint32_t *counts) {
         if (i > 0) check_order(scheduler->running[i - 1], sequence);
         check_blocks(scheduler, sequence, counts);
     }
+    assert(urgent == scheduler->urgent_count && urgent <= scheduler->urgent_max);
+    assert(scheduler->running_count - urgent <= scheduler->others_max);
 }
 
 static void check_requests(const struct scheduler *scheduler) {
@@ -68,12 +72,17 @@ static void check_requests(const struct scheduler *scheduler) {
         }
     }
     uint32_t preempted = 0;
-    for (const struct sequence *at = scheduler->preempted; at; at = at->next_preempted) {
-        assert(at->state == SEQUENCE_PREEMPTED);
-        assert(!at->next_preempted || at->started < at->next_preempted->started);
-        preempted++;
+    for (int kind = 0; kind < LINE_COUNT; kind++) {
+        const struct sequence *at = scheduler->lines[kind].preempted;
+        for (; at; at = at->next_preempted) {
+            assert(at->state == SEQUENCE_PREEMPTED && line_of(at) == (enum line_kind)kind);
+            assert(!at->next_preempted || at->started < at->next_preempted->started);
+            preempted++;
+        }
     }
-    assert(requests == scheduler->requests.count && in_line == scheduler->waiting.count);
+    assert(requests == scheduler->requests.count &&
+           in_line == scheduler->lines[LINE_URGENT].waiting.count +
+                          scheduler->lines[LINE_OTHERS].waiting.count);
     assert(states[SEQUENCE_RUNNING] == scheduler->running_count);
     assert(states[SEQUENCE_PREEMPTED] == preempted);
     assert(states[SEQUENCE_WAITING] + states[SEQUENCE_RUNNING] + states[SEQUENCE_PREEMPTED] ==

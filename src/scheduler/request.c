@@ -51,9 +51,11 @@ struct request *request_open(const struct scheduler_request *from, uint32_t sequ
         request->sequences[i].request = request;
         request->sequences[i].index = i;
     }
+    request->is_urgent = from->is_urgent;
     request->waiting.priority = from->priority;
     request->waiting.tokens = request->prompt;
-    request->waiting.token_count = request->prompt_count;
+    /* Who is urgent waits in order of arrival: without tokens all are equal. */
+    request->waiting.token_count = from->is_urgent ? 0 : request->prompt_count;
     return request;
 }
 

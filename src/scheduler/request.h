@@ -57,6 +57,7 @@ struct request {
     uint64_t seed; /* of sequence 0 */
     struct sampling sampling;
     bool is_constrained;
+    bool is_urgent;
     const int32_t *prompt;
     uint32_t prompt_count;
     uint32_t tokens_max; /* prompt and generated of a sequence */

@@ -19,7 +19,7 @@ static void report(const struct scheduler *scheduler, const struct scheduler_eve
 }
 
 static void remove_preempted(struct scheduler *scheduler, struct sequence *sequence) {
-    struct sequence **link = &scheduler->preempted;
+    struct sequence **link = &scheduler->lines[line_of(sequence)].preempted;
     while (*link != sequence) {
         assert(*link);
         link = &(*link)->next_preempted;
@@ -37,7 +37,7 @@ static void remove_waiting(struct scheduler *scheduler, struct sequence *sequenc
            request->sequences[request->sequence_next].state != SEQUENCE_WAITING)
         request->sequence_next++;
     if (request->sequence_next == request->sequence_count)
-        waiting_remove(&scheduler->waiting, &request->waiting);
+        waiting_remove(&scheduler->lines[line_of(sequence)].waiting, &request->waiting);
 }
 
 /* Out of all lists, reported, and freed with the last of its request. */
@@ -120,18 +120,28 @@ static void take_sample(struct scheduler *scheduler, struct sequence *sequence,
     }
 }
 
+/* Takes the samples of a step; its sequences are then in none. */
+static void take_samples(struct scheduler *scheduler, const struct plan *plan) {
+    for (uint32_t i = 0; i < plan->step.logit_count; i++) {
+        struct sequence *sequence = plan->members[plan->logit_rows[i].sequence];
+        if (!sequence->is_leaving) take_sample(scheduler, sequence, &plan->samples[i]);
+    }
+    for (uint32_t i = 0; i < plan->step.sequence_count; i++) plan->members[i]->is_in_step = false;
+}
+
 void retire_step(struct scheduler *scheduler) {
-    const struct step *step = &scheduler->step;
-    for (uint32_t i = 0; i < step->logit_count; i++) {
-        struct sequence *sequence = scheduler->members[scheduler->logit_rows[i].sequence];
-        if (!sequence->is_leaving) take_sample(scheduler, sequence, &scheduler->samples[i]);
-    }
-    for (uint32_t i = 0; i < step->sequence_count; i++) {
-        struct sequence *sequence = scheduler->members[i];
-        enter_blocks(scheduler, sequence, true);
-        sequence->is_in_step = false;
-    }
+    const struct plan *plan = &scheduler->plan;
+    take_samples(scheduler, plan);
+    for (uint32_t i = 0; i < plan->step.sequence_count; i++)
+        enter_blocks(scheduler, plan->members[i], true);
     /* From here on nothing is under way, and on_event may end others at once. */
     scheduler->is_under_way = false;
+    let_go_leaving(scheduler);
+}
+
+/* Blocks that another sequence has entered meanwhile are not swapped: the step under way may not
+ * have written them yet. That comes with the sequence's next step. */
+void retire_urgent(struct scheduler *scheduler) {
+    take_samples(scheduler, &scheduler->urgent);
     let_go_leaving(scheduler);
 }

@@ -39,22 +39,46 @@ static enum err check_options(const struct scheduler_options *options, struct er
     return OK;
 }
 
+static bool open_plan(struct plan *plan, uint32_t rows_max, size_t sequences) {
+    size_t rows = rows_max > 0 ? rows_max : 1;
+    plan->rows_max = rows_max;
+    plan->tokens = calloc(rows, sizeof *plan->tokens);
+    plan->positions = calloc(rows, sizeof *plan->positions);
+    plan->sequences = calloc(sequences, sizeof *plan->sequences);
+    plan->logit_rows = calloc(sequences, sizeof *plan->logit_rows);
+    plan->members = calloc(sequences, sizeof(struct sequence *));
+    plan->samples = calloc(sequences, sizeof *plan->samples);
+    plan->step.tokens = plan->tokens;
+    plan->step.positions = plan->positions;
+    plan->step.sequences = plan->sequences;
+    plan->step.logit_rows = plan->logit_rows;
+    return plan->tokens && plan->positions && plan->sequences && plan->logit_rows &&
+           plan->members && plan->samples;
+}
+
+static void close_plan(struct plan *plan) {
+    free(plan->samples);
+    free(plan->members);
+    free(plan->logit_rows);
+    free(plan->sequences);
+    free(plan->positions);
+    free(plan->tokens);
+}
+
 static bool allocate(struct scheduler *scheduler) {
     size_t sequences = scheduler->running_max;
-    size_t rows = scheduler->rows_max;
     scheduler->running = calloc(sequences, sizeof *scheduler->running);
     scheduler->free_slots = calloc(sequences, sizeof *scheduler->free_slots);
     scheduler->tables = calloc(sequences * scheduler->table_blocks_max, sizeof *scheduler->tables);
-    scheduler->tokens = calloc(rows, sizeof *scheduler->tokens);
-    scheduler->positions = calloc(rows, sizeof *scheduler->positions);
-    scheduler->step_sequences = calloc(sequences, sizeof *scheduler->step_sequences);
-    scheduler->logit_rows = calloc(sequences, sizeof *scheduler->logit_rows);
-    scheduler->members = calloc(sequences, sizeof *scheduler->members);
-    scheduler->samples = calloc(sequences, sizeof *scheduler->samples);
     scheduler->preempted_events = calloc(sequences, sizeof *scheduler->preempted_events);
-    return scheduler->running && scheduler->free_slots && scheduler->tables && scheduler->tokens &&
-           scheduler->positions && scheduler->step_sequences && scheduler->logit_rows &&
-           scheduler->members && scheduler->samples && scheduler->preempted_events;
+    size_t blocks = scheduler->backend->caps.block_count;
+    scheduler->written_in = calloc(blocks, sizeof *scheduler->written_in);
+    return scheduler->running && scheduler->free_slots && scheduler->tables &&
+           scheduler->preempted_events && scheduler->written_in &&
+           open_plan(&scheduler->plan, scheduler->rows_max, sequences) &&
+           open_plan(&scheduler->urgent,
+                     least(scheduler->backend->caps.urgent_rows_max, scheduler->rows_max),
+                     sequences);
 }
 
 static void apply_options(struct scheduler *scheduler, const struct scheduler_options *options) {
@@ -67,8 +91,15 @@ static void apply_options(struct scheduler *scheduler, const struct scheduler_op
     scheduler->is_caching = options->enable_prefix_caching;
     scheduler->rows_max = option_or(options->max_num_batched_tokens, caps->rows_max);
     /* Each running sequence must have room for a row in every step. */
-    scheduler->running_max =
-        least(option_or(options->max_num_seqs, caps->sequences_max), scheduler->rows_max);
+    uint32_t sequences_max = least(caps->sequences_max, scheduler->rows_max);
+    uint64_t wanted = (uint64_t)options->max_num_seqs + options->urgent_seqs;
+    scheduler->running_max = sequences_max;
+    if (options->max_num_seqs > 0 && wanted < sequences_max)
+        scheduler->running_max = (uint32_t)wanted;
+    scheduler->others_max =
+        scheduler->running_max - least(options->urgent_seqs, scheduler->running_max / 4);
+    scheduler->urgent_max = scheduler->running_max -
+                            (scheduler->running_max + URGENT_SLOTS_SHARE - 1) / URGENT_SLOTS_SHARE;
     scheduler->context_tokens_max = option_or(options->max_model_len, caps->context_tokens_max);
     scheduler->requests_max = option_or(options->requests_max, SCHEDULER_REQUESTS_MAX);
     scheduler->table_blocks_max =
@@ -96,10 +127,6 @@ enum err scheduler_open(struct scheduler **ret_scheduler, const struct scheduler
     for (uint32_t i = 0; i < scheduler->running_max; i++)
         scheduler->free_slots[i] = scheduler->running_max - 1 - i;
     scheduler->free_slot_count = scheduler->running_max;
-    scheduler->step.tokens = scheduler->tokens;
-    scheduler->step.positions = scheduler->positions;
-    scheduler->step.sequences = scheduler->step_sequences;
-    scheduler->step.logit_rows = scheduler->logit_rows;
     *ret_scheduler = scheduler;
     return OK;
 }
@@ -115,12 +142,9 @@ void scheduler_close(struct scheduler *scheduler) {
     prefix_tree_close(scheduler->tree);
     kv_pool_close(scheduler->pool);
     free(scheduler->preempted_events);
-    free(scheduler->samples);
-    free(scheduler->members);
-    free(scheduler->logit_rows);
-    free(scheduler->step_sequences);
-    free(scheduler->positions);
-    free(scheduler->tokens);
+    close_plan(&scheduler->urgent);
+    close_plan(&scheduler->plan);
+    free(scheduler->written_in);
     free(scheduler->tables);
     free(scheduler->free_slots);
     free(scheduler->running);
@@ -186,10 +210,13 @@ enum err scheduler_submit(struct scheduler *scheduler, const struct scheduler_re
     uint64_t seed =
         request->sampling.has_seed ? request->sampling.seed : rng_at(scheduler->seed, request->id);
     uint32_t sequence_count = request->sequence_count > 0 ? request->sequence_count : 1;
-    struct request *copy = request_open(request, sequence_count, tokens_max, seed);
+    struct scheduler_request known = *request;
+    known.is_urgent = request->is_urgent && scheduler->urgent_max > 0;
+    struct request *copy = request_open(&known, sequence_count, tokens_max, seed);
     request_table_add(&scheduler->requests, copy);
     scheduler->open_sequences += sequence_count;
-    waiting_add(&scheduler->waiting, &copy->waiting);
+    waiting_add(&scheduler->lines[copy->is_urgent ? LINE_URGENT : LINE_OTHERS].waiting,
+                &copy->waiting);
     return OK;
 }
 
@@ -209,7 +236,8 @@ void scheduler_cancel(struct scheduler *scheduler, uint64_t id) {
 }
 
 bool scheduler_has_work(const struct scheduler *scheduler) {
-    return scheduler->running_count > 0 || scheduler->preempted || scheduler->waiting.root;
+    return scheduler->running_count > 0 || first_in_line(scheduler, LINE_URGENT) ||
+           first_in_line(scheduler, LINE_OTHERS);
 }
 
 /* Told only once the step is off, when on_event may do as it likes; it may so have ended one that
@@ -238,7 +266,7 @@ enum err scheduler_begin(struct scheduler *scheduler, bool *ret_started, struct 
     }
     compose_step(scheduler);
     const struct backend *backend = scheduler->backend;
-    enum err err = backend->ops->submit(backend->self, &scheduler->step, error);
+    enum err err = backend->ops->submit(backend->self, &scheduler->plan.step, error);
     if (err) return err;
     scheduler->is_under_way = true;
     report_preempted(scheduler);
@@ -249,10 +277,24 @@ enum err scheduler_begin(struct scheduler *scheduler, bool *ret_started, struct 
 enum err scheduler_end(struct scheduler *scheduler, struct error *error) {
     assert(scheduler->is_under_way);
     const struct backend *backend = scheduler->backend;
-    struct step_result result = {.samples = scheduler->samples};
+    struct step_result result = {.samples = scheduler->plan.samples};
     enum err err = backend->ops->wait(backend->self, &result, error);
     if (err) return err;
     retire_step(scheduler);
+    return OK;
+}
+
+enum err scheduler_advance(struct scheduler *scheduler, bool *ret_done, struct error *error) {
+    assert(scheduler->is_under_way);
+    const struct backend *backend = scheduler->backend;
+    *ret_done = true;
+    if (!backend->ops->advance) return OK;
+    if (!compose_urgent(scheduler)) return backend->ops->advance(backend->self, ret_done, error);
+    struct step_result result = {.samples = scheduler->urgent.samples};
+    enum err err = backend->ops->interject(backend->self, &scheduler->urgent.step, &result, error);
+    if (err) return err;
+    retire_urgent(scheduler);
+    *ret_done = false;
     return OK;
 }
 
@@ -267,8 +309,10 @@ void scheduler_stats(const struct scheduler *scheduler, struct scheduler_stats *
     struct scheduler_stats stats = scheduler->stats;
     stats.requests = scheduler->requests.count;
     stats.sequences_running = scheduler->running_count;
-    for (const struct sequence *at = scheduler->preempted; at; at = at->next_preempted)
-        stats.sequences_preempted++;
+    for (int kind = 0; kind < LINE_COUNT; kind++)
+        for (const struct sequence *at = scheduler->lines[kind].preempted; at;
+             at = at->next_preempted)
+            stats.sequences_preempted++;
     stats.sequences_waiting =
         scheduler->open_sequences - scheduler->running_count - stats.sequences_preempted;
     stats.blocks_total = kv_pool_block_count(scheduler->pool);

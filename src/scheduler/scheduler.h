@@ -16,7 +16,9 @@
  *
  * To do other work while the device computes, call scheduler_begin and scheduler_end instead of
  * scheduler_step. Between the two, and inside on_event, scheduler_submit, scheduler_cancel,
- * scheduler_finish and scheduler_stats are allowed; begin, end, step and close are not. A sequence
+ * scheduler_finish and scheduler_stats are allowed; begin, step and close are not. Between the two,
+ * scheduler_advance runs the step slice by slice, and urgent requests that have come meanwhile
+ * before the next slice (compose.c says how far). A sequence
  * cancelled or finished while its rows are under way brings no further TOKEN event; its memory and
  * its FINISHED event come when the step has ended, else before the call returns.
  *
@@ -79,6 +81,8 @@ struct scheduler_options {
     const struct backend *backend; /* kept; outlives the scheduler */
     /* 0 in the next three is what the backend can; they never go beyond it. */
     uint32_t max_num_seqs; /* sequences that run at a time, and not more than rows of a step */
+    uint32_t urgent_seqs;  /* beyond these, sequences of urgent requests; where max_num_seqs is 0 or
+                              the backend cannot run more, out of these; at most a quarter of all */
     uint32_t max_num_batched_tokens; /* rows of a step */
     uint32_t max_model_len;          /* prompt + generated tokens of a sequence */
     bool enable_prefix_caching; /* off: every sequence computes and holds all of its blocks alone */
@@ -98,6 +102,8 @@ struct scheduler_request {
     struct sampling sampling; /* copied with its arrays. Sequence 0 uses the seed as it is, sequence
                                  i rng_at(seed, i) */
     bool is_constrained;
+    bool
+        is_urgent; /* somebody waits for it: it starts before all that is not urgent, and at once */
 };
 
 struct scheduler_stats {
@@ -115,6 +121,8 @@ struct scheduler_stats {
     uint64_t generated_tokens; /* TOKEN events */
     uint64_t finished;         /* FINISHED events */
     uint64_t preemptions;
+    uint64_t urgent_steps;          /* of the steps, those that passed another */
+    uint64_t urgent_rows;           /* of the rows, those of such steps */
     uint64_t prefix_queried_tokens; /* prompt tokens of sequences when first started… */
     uint64_t prefix_hit_tokens;     /* …and how many of them were found in the cache */
     uint64_t evictions;             /* cached blocks given away */
@@ -151,6 +159,10 @@ enum err scheduler_step(struct scheduler *scheduler, struct error *error) MUST_C
 enum err scheduler_begin(struct scheduler *scheduler, bool *ret_started,
                          struct error *error) MUST_CHECK;
 enum err scheduler_end(struct scheduler *scheduler, struct error *error) MUST_CHECK;
+/* Between the two halves, as often as the caller likes: lets urgent sequences pass the step under
+ * way, or else runs a slice of it. *ret_done: nothing is left but scheduler_end. */
+enum err scheduler_advance(struct scheduler *scheduler, bool *ret_done,
+                           struct error *error) MUST_CHECK;
 
 void scheduler_stats(const struct scheduler *scheduler, struct scheduler_stats *ret_stats);
 

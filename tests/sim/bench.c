@@ -104,7 +104,8 @@ static void print(const struct scheduler_stats *stats, const struct bench *bench
 
 int bench_run(uint32_t requests, uint32_t sequences) {
     if (requests == 0 || sequences == 0) return 2;
-    static const struct backend_ops ops = {bench_submit, bench_wait, bench_close};
+    static const struct backend_ops ops = {
+        .submit = bench_submit, .wait = bench_wait, .close = bench_close};
     struct bench bench = {0};
     /* Blocks for what runs at a time, at this workload's mean length, and a third more. */
     struct backend backend = {.ops = &ops,

@@ -20,6 +20,7 @@ struct fake {
     uint32_t *slot_positions; /* (sequences_max) where the sequence in the slot goes on */
     uint64_t *slot_seen;      /* (sequences_max) step in which the slot had rows last */
     const struct step *step;  /* between submit and wait */
+    uint32_t slices_left;     /* of it */
     uint64_t steps;
 };
 
@@ -73,7 +74,7 @@ static void check_step(struct fake *fake, const struct step *step) {
             assert(step->positions[row] == part->kv_tokens + k);
             assert(step->tokens[row] >= 0 && (uint32_t)step->tokens[row] < caps->vocab);
             struct slot *slot = slot_at(fake, part, part->kv_tokens + k);
-            assert(slot->written_in != step->number);
+            assert(slot->written_in != step->number && !slot->is_pending);
             slot->written_in = step->number;
             slot->is_pending = true;
         }
@@ -132,15 +133,11 @@ static enum err fake_submit(void *self, const struct step *step, struct error *e
     check_step(fake, step);
     fake->steps = step->number;
     fake->step = step;
+    fake->slices_left = fake->options.slices;
     return OK;
 }
 
-/* Works here and not in submit, so that whatever changes between the two is seen. */
-static enum err fake_wait(void *self, struct step_result *result, struct error *error) {
-    (void)error;
-    struct fake *fake = self;
-    const struct step *step = fake->step;
-    assert(step);
+static void run(struct fake *fake, const struct step *step, struct step_result *result) {
     compute_all(fake, step);
     uint32_t last_row = 0;
     for (uint32_t i = 0; i < step->logit_count; i++) {
@@ -157,7 +154,40 @@ static enum err fake_wait(void *self, struct step_result *result, struct error *
         sample->logprob = -(float)sample->token;
         sample->top_count = row->sampling->top_logprobs;
     }
+}
+
+/* Works here and not in submit, so that whatever changes between the two is seen. */
+static enum err fake_wait(void *self, struct step_result *result, struct error *error) {
+    (void)error;
+    struct fake *fake = self;
+    assert(fake->step);
+    run(fake, fake->step, result);
     fake->step = NULL;
+    return OK;
+}
+
+static enum err fake_advance(void *self, bool *ret_done, struct error *error) {
+    (void)error;
+    struct fake *fake = self;
+    assert(fake->step);
+    if (fake->slices_left > 0) fake->slices_left--;
+    *ret_done = fake->slices_left == 0;
+    return OK;
+}
+
+/* What the step under way reads and writes must stay as it is: its slots are pending, and what it
+ * reads is looked at when it is computed. */
+static enum err fake_interject(void *self, const struct step *step, struct step_result *result,
+                               struct error *error) {
+    (void)error;
+    struct fake *fake = self;
+    assert(fake->step && step->row_count <= fake->options.caps.urgent_rows_max);
+    for (uint32_t i = 0; i < step->sequence_count; i++)
+        for (uint32_t k = 0; k < fake->step->sequence_count; k++)
+            assert(step->sequences[i].slot != fake->step->sequences[k].slot);
+    check_step(fake, step);
+    fake->steps = step->number;
+    run(fake, step, result);
     return OK;
 }
 
@@ -169,7 +199,13 @@ static void fake_close(void *self) {
     free(fake);
 }
 
-static const struct backend_ops fake_ops = {fake_submit, fake_wait, fake_close};
+static const struct backend_ops whole_ops = {
+    .submit = fake_submit, .wait = fake_wait, .close = fake_close};
+static const struct backend_ops sliced_ops = {.submit = fake_submit,
+                                              .wait = fake_wait,
+                                              .close = fake_close,
+                                              .advance = fake_advance,
+                                              .interject = fake_interject};
 
 void fake_backend_open(struct backend *ret_backend, const struct fake_options *options) {
     const struct backend_caps *caps = &options->caps;
@@ -180,5 +216,6 @@ void fake_backend_open(struct backend *ret_backend, const struct fake_options *o
     fake->slot_positions = calloc(caps->sequences_max, sizeof *fake->slot_positions);
     fake->slot_seen = calloc(caps->sequences_max, sizeof *fake->slot_seen);
     if (!fake->slots || !fake->slot_positions || !fake->slot_seen) abort();
-    *ret_backend = (struct backend){.ops = &fake_ops, .self = fake, .caps = *caps};
+    *ret_backend = (struct backend){
+        .ops = options->slices > 0 ? &sliced_ops : &whole_ops, .self = fake, .caps = *caps};
 }

@@ -9,6 +9,10 @@
  * not filled shows at once. The next token is a function of that hash, the seed and the counter;
  * whoever knows prompt and seed can tell what every token must be (fake_next_token).
  *
+ * It works in slices: a step needs `slices` calls of advance, and an urgent step may pass in
+ * between. Rows of a step are computed when its last slice is, at the earliest, so that whoever
+ * reads a slot before it is written finds the wrong hash.
+ *
  * It also asserts all that scheduler/backend.h promises a backend.
  * Thread: one.  Memory: its own; nothing of a step is kept after wait. */
 
@@ -18,6 +22,7 @@
 
 struct fake_options {
     struct backend_caps caps;
+    uint32_t slices;     /* of a step; 0: it cannot be passed */
     uint32_t end_one_in; /* on average every so many tokens is FAKE_END_TOKEN; 0: never */
 };
 

@@ -3,10 +3,11 @@
 /* sim: the scheduler against a fake model, with everything that can happen chosen by a seed.
  *
  * Requests come in bursts, share prefixes, repeat each other, are too large, are cancelled at any
- * moment, or are finished from inside an event. After every step all invariants are checked: those
- * of the scheduler (scheduler_check), those of the backend (fake_backend), and here those a caller
- * sees: every token is the one its prompt, seed and counter say, whatever else ran; every sequence
- * is finished exactly once and for the right reason; preemptions and waiting are bounded.
+ * moment, or are finished from inside an event. Urgent ones come in the middle of steps. After
+ * every step all invariants are checked: those of the scheduler (scheduler_check), those of the
+ * backend (fake_backend), and here those a caller sees: every token is the one its prompt, seed and
+ * counter say, whatever else ran; every sequence is finished exactly once and for the right reason;
+ * preemptions and waiting are bounded.
  *
  *     sim [--seed S] [--seeds COUNT] [--steps N]     COUNT seeds from S on, N steps each
  *     sim --bench [--requests N] [--sequences N]     time of the scheduler alone */
@@ -84,6 +85,9 @@ static void print_totals(const struct world_totals *totals, FILE *file) {
                  {"preemptions", totals->preemptions},
                  {"preempted twice", totals->preempted_twice},
                  {"evictions", totals->evictions},
+                 {"urgent", totals->urgent},
+                 {"urgent that passed", totals->passed},
+                 {"urgent steps", totals->urgent_steps},
                  {"cached prompt tokens", totals->hit_tokens}};
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++)
         fprintf(file, "%-22s %llu\n", lines[i].name, (unsigned long long)lines[i].value);
@@ -94,7 +98,8 @@ static bool is_thorough(const struct world_totals *totals) {
     return totals->steps >= 200000 && totals->refused > 0 && totals->cancelled > 0 &&
            totals->finished_by_caller > 0 && totals->ended_under_way > 0 &&
            totals->ended_all_at_once > 0 && totals->preemptions > 0 &&
-           totals->preempted_twice > 0 && totals->evictions > 0 && totals->hit_tokens > 0;
+           totals->preempted_twice > 0 && totals->evictions > 0 && totals->hit_tokens > 0 &&
+           totals->passed > 1000 && totals->urgent_steps > totals->steps / 100;
 }
 
 int main(int count, char **words) {

@@ -35,7 +35,8 @@ struct expected_request {
     uint32_t open_count;
     uint32_t sequence_count;
     bool is_constrained;
-    uint64_t begun_before; /* sequences that had begun when it came */
+    bool is_urgent;
+    uint64_t begun_before; /* sequences of its line that had begun when it came */
     struct expected_sequence *sequences;
 };
 
@@ -47,10 +48,12 @@ struct world {
     uint32_t context_tokens_max;
     uint32_t running_max;
     uint32_t load;             /* requests the world tries to keep waiting */
+    uint32_t urgent_one_in;    /* requests that are urgent; 0: none */
     bool is_reckless;          /* admission expects much less than comes */
     struct admission reckless; /* what it expects then */
     bool is_one_priority;
     bool is_under_way; /* between begin and end */
+    bool is_passing;   /* inside scheduler_advance */
     bool is_meddling;  /* calls the scheduler from inside events */
     int32_t prefixes[PREFIXES][PREFIX_TOKENS_MAX];
     uint32_t prefix_counts[PREFIXES];
@@ -61,7 +64,7 @@ struct world {
     uint32_t request_room;
     uint32_t open_sequences;
     uint32_t open_peak;
-    uint64_t begun; /* sequences with a first token */
+    uint64_t begun[2]; /* sequences with a first token; those of urgent requests */
     struct world_totals *totals;
 };
 
@@ -175,7 +178,7 @@ static void remember(struct world *world, struct expected_request *request) {
         request->sequences[i].seed = i == 0 ? seed : rng_at(seed, i);
     }
     request->open_count = request->sequence_count;
-    request->begun_before = world->begun;
+    request->begun_before = world->begun[request->is_urgent];
     world->open_sequences += request->sequence_count;
     if (world->open_sequences > world->open_peak) world->open_peak = world->open_sequences;
     world->totals->requests++;
@@ -188,6 +191,8 @@ static void submit_copies(struct world *world, const struct expected_request *mo
     *request = *model;
     request->sequence_count = one_in(world, 8) ? between(world, 2, 5) : 1;
     request->is_constrained = one_in(world, 10);
+    bool wants_haste = world->urgent_one_in > 0 && one_in(world, world->urgent_one_in);
+    request->is_urgent = wants_haste && world->scheduler->urgent_max > 0;
     request->sequences = calloc(request->sequence_count, sizeof *request->sequences);
     if (!request->sequences) abort();
     struct scheduler_request ask = {
@@ -198,6 +203,7 @@ static void submit_copies(struct world *world, const struct expected_request *mo
         .prompt_count = request->prompt_count,
         .sampling = request->sampling,
         .is_constrained = request->is_constrained,
+        .is_urgent = wants_haste,
     };
     struct error error;
     bool refuse = is_too_large(world, request);
@@ -280,7 +286,9 @@ static void on_token(struct world *world, struct expected_request *request,
     struct expected_sequence *sequence = &request->sequences[event->sequence];
     assert(!sequence->is_due && event->token_index == sequence->generated);
     if (sequence->generated == 0) {
-        uint64_t waited = world->begun++ - request->begun_before;
+        uint64_t waited = world->begun[request->is_urgent]++ - request->begun_before;
+        world->totals->urgent += request->is_urgent;
+        world->totals->passed += request->is_urgent && world->is_passing;
         /* Two sweeps of at most twice what there ever was, and who began before it. */
         if (world->is_one_priority) assert(waited <= 4 * world->open_peak + world->running_max);
     }
@@ -405,6 +413,11 @@ static void world_open(struct world *world) {
         caps->context_tokens_max = 10000;
         world->load = between(world, 60, 300);
     }
+    world->urgent_one_in = one_in(world, 3) ? 0 : between(world, 1, 12);
+    if (world->urgent_one_in > 0 && !one_in(world, 4)) {
+        world->fake.slices = between(world, 1, 6);
+        caps->urgent_rows_max = between(world, 1, one_in(world, 2) ? 20 : 300);
+    }
     make_reckless(&world->reckless);
     make_prefixes(world);
     fake_backend_open(&world->backend, &world->fake);
@@ -412,6 +425,7 @@ static void world_open(struct world *world) {
     struct scheduler_options options = {
         .backend = &world->backend,
         .max_num_seqs = one_in(world, 2) ? 0 : between(world, 1, 64),
+        .urgent_seqs = one_in(world, 2) ? 0 : between(world, 1, 16),
         .max_num_batched_tokens = one_in(world, 2) ? 0 : between(world, 1, 600),
         .max_model_len = one_in(world, 2) ? 0 : between(world, 40, 2000),
         .enable_prefix_caching = !one_in(world, 8),
@@ -440,6 +454,28 @@ static void check_stats(struct world *world) {
     scheduler_check(world->scheduler);
 }
 
+/* Slices of the step of `rows` rows under way, with new requests in between. */
+static void advance_some(struct world *world, uint64_t rows) {
+    struct scheduler_stats before;
+    struct scheduler_stats after;
+    struct error error;
+    bool is_done = false;
+    scheduler_stats(world->scheduler, &before);
+    for (uint32_t left = below(world, 12); left > 0 && !is_done; left--) {
+        world->is_passing = true;
+        enum err err = scheduler_advance(world->scheduler, &is_done, &error);
+        assert(err == OK);
+        world->is_passing = false;
+        check_stats(world);
+        if (one_in(world, 3)) submit_some(world);
+        if (one_in(world, 3)) meddle(world);
+    }
+    scheduler_stats(world->scheduler, &after);
+    assert(after.preemptions == before.preemptions);
+    assert(after.urgent_rows - before.urgent_rows == after.rows - before.rows);
+    assert(after.urgent_rows - before.urgent_rows <= 3 * rows); /* the others keep a quarter */
+}
+
 static void step_once(struct world *world) {
     struct error error;
     struct scheduler_stats before;
@@ -454,6 +490,8 @@ static void step_once(struct world *world) {
     world->is_under_way = true;
     check_stats(world);
     if (one_in(world, 3)) meddle(world);
+    advance_some(world, after.rows - before.rows);
+    scheduler_stats(world->scheduler, &after);
     err = scheduler_end(world->scheduler, &error);
     assert(err == OK);
     world->is_under_way = false;
@@ -475,6 +513,7 @@ static void world_close(struct world *world, bool must_be_empty) {
     world->totals->rows += stats.rows;
     world->totals->preemptions += stats.preemptions;
     world->totals->evictions += stats.evictions;
+    world->totals->urgent_steps += stats.urgent_steps;
     world->totals->hit_tokens += stats.prefix_hit_tokens;
     scheduler_close(world->scheduler);
     world->backend.ops->close(world->backend.self);

@@ -21,6 +21,9 @@ struct world_totals {
     uint64_t preemptions;
     uint64_t preempted_twice;
     uint64_t evictions;
+    uint64_t urgent;       /* urgent sequences that began */
+    uint64_t passed;       /* of these, in the middle of a step */
+    uint64_t urgent_steps; /* that passed another */
     uint64_t hit_tokens;
     uint64_t events_hash; /* two runs of one seed must agree on it */
 };

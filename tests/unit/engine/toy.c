@@ -197,7 +197,8 @@ static uint32_t or_else(uint32_t value, uint32_t otherwise) {
 }
 
 void toy_open(struct toy *toy, const struct toy_options *options) {
-    static const struct backend_ops ops = {toy_submit, toy_wait, toy_close_backend};
+    static const struct backend_ops ops = {
+        .submit = toy_submit, .wait = toy_wait, .close = toy_close_backend};
     *toy = (struct toy){.model = {.vocabulary = {.unknown = TOKEN_NONE, .padding = TOKEN_NONE},
                                   .name = "toy",
                                   .description = "a toy",

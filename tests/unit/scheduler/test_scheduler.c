@@ -80,7 +80,8 @@ static const uint32_t *allowed(void *user, uint64_t id, uint32_t sequence) {
 }
 
 static void open_fixture(struct fixture *fixture, uint32_t block_count, uint32_t rows_max) {
-    static const struct backend_ops ops = {fake_submit, fake_wait, fake_close};
+    static const struct backend_ops ops = {
+        .submit = fake_submit, .wait = fake_wait, .close = fake_close};
     memset(fixture, 0, sizeof *fixture);
     fixture->next_token = 1;
     fixture->finish_at_token = UINT64_MAX;

@@ -1,0 +1,356 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* start: which sequences run: who gets slots and blocks, and who loses them.
+ *
+ * There are two lines, of urgent sequences and of the others; preempted ones stand before those
+ * that never began. Nobody overtakes the first of his line, who so does not starve.
+ *
+ * When a sequence needs a block and none is left, one is preempted: one that is not urgent rather
+ * than one that is, and then the one that loses the fewest generated tokens for each block it alone
+ * holds. Never the one that started first, which so always ends; never one that was preempted
+ * PREEMPTIONS_MAX times, which holds all it needs. When nobody may be preempted the sequence sits
+ * this step out: then one that may not be preempted is running, and it gives its blocks back in the
+ * end.
+ *
+ * The others start while admission expects what runs to fit in the pool. What is so left free for
+ * what runs to grow into serves urgent sequences too, who start as soon as their prompt fits; and
+ * where it does not, or no slot is free, others are preempted for the first of them, unless even
+ * that would not do. While it waits nobody else starts. */
+
+#include "scheduler/kv_pool.h"
+#include "scheduler/prefix_tree.h"
+#include "scheduler/state.h"
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+static uint32_t available_blocks(const struct scheduler *scheduler) {
+    return kv_pool_free_count(scheduler->pool) + kv_pool_cached_count(scheduler->pool);
+}
+
+uint32_t rows_missing(const struct sequence *sequence) {
+    return sequence_token_count(sequence) - sequence->computed;
+}
+
+/* The last sampled token is never stored: nobody reads it. */
+static uint32_t blocks_at_most(const struct sequence *sequence) {
+    return blocks_for(sequence->request->tokens_max - 1);
+}
+
+static bool is_reserved(const struct sequence *sequence) {
+    return sequence->preemptions >= PREEMPTIONS_MAX;
+}
+
+/* Where a sequence stands in `running`, or would. */
+static uint32_t running_index(const struct scheduler *scheduler, const struct sequence *sequence) {
+    const struct request *request = sequence->request;
+    uint32_t low = 0;
+    uint32_t high = scheduler->running_count;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        const struct sequence *other = scheduler->running[middle];
+        int order = waiting_compare_tokens(other->request->prompt, other->request->prompt_count,
+                                           request->prompt, request->prompt_count);
+        if (order < 0 || (order == 0 && other->started < sequence->started))
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static void add_running(struct scheduler *scheduler, struct sequence *sequence) {
+    uint32_t index = running_index(scheduler, sequence);
+    struct sequence **at = &scheduler->running[index];
+    memmove(at + 1, at, (scheduler->running_count - index) * sizeof(struct sequence *));
+    *at = sequence;
+    scheduler->running_count++;
+    scheduler->urgent_count += sequence->request->is_urgent;
+}
+
+static void remove_running(struct scheduler *scheduler, const struct sequence *sequence) {
+    uint32_t index = running_index(scheduler, sequence);
+    struct sequence **at = &scheduler->running[index];
+    assert(index < scheduler->running_count && *at == sequence);
+    scheduler->running_count--;
+    scheduler->urgent_count -= sequence->request->is_urgent;
+    memmove(at, at + 1, (scheduler->running_count - index) * sizeof(struct sequence *));
+}
+
+void stop_running(struct scheduler *scheduler, struct sequence *sequence) {
+    assert(sequence->state == SEQUENCE_RUNNING && !sequence->is_in_step);
+    remove_running(scheduler, sequence);
+    const uint32_t *table = block_table(scheduler, sequence->slot);
+    for (uint32_t i = sequence->block_count; i-- > 0;) prefix_tree_drop(scheduler->tree, table[i]);
+    scheduler->free_slots[scheduler->free_slot_count++] = sequence->slot;
+    sequence->computed = sequence->block_count = sequence->node_count = sequence->slot = 0;
+}
+
+/* Preemption. */
+
+static uint32_t private_blocks(const struct scheduler *scheduler, const struct sequence *sequence) {
+    const uint32_t *table = block_table(scheduler, sequence->slot);
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < sequence->block_count; i++)
+        count += kv_pool_holds(scheduler->pool, table[i]) == 1;
+    return count;
+}
+
+static uint64_t oldest_start(const struct scheduler *scheduler) {
+    uint64_t oldest = UINT64_MAX;
+    for (uint32_t i = 0; i < scheduler->running_count; i++)
+        if (scheduler->running[i]->started < oldest) oldest = scheduler->running[i]->started;
+    return oldest;
+}
+
+/* NULL when nobody may be preempted. O(blocks in use); a preemption is rare. */
+static struct sequence *find_victim(const struct scheduler *scheduler, bool may_be_urgent) {
+    uint64_t oldest = oldest_start(scheduler);
+    struct sequence *victim = NULL;
+    double victim_loss = 0;
+    for (uint32_t i = 0; i < scheduler->running_count; i++) {
+        struct sequence *sequence = scheduler->running[i];
+        bool is_urgent = sequence->request->is_urgent;
+        if (sequence->started == oldest || is_reserved(sequence)) continue;
+        if (is_urgent && (!may_be_urgent || (victim && !victim->request->is_urgent))) continue;
+        uint32_t gain = private_blocks(scheduler, sequence);
+        double loss = gain > 0 ? (double)sequence->generated_count / gain : INFINITY;
+        bool is_first = !victim || (victim->request->is_urgent && !is_urgent);
+        if (!is_first && loss > victim_loss) continue;
+        if (!is_first && loss == victim_loss && sequence->started < victim->started) continue;
+        victim = sequence;
+        victim_loss = loss;
+    }
+    return victim;
+}
+
+static void preempt(struct scheduler *scheduler, struct sequence *sequence) {
+    stop_running(scheduler, sequence);
+    sequence->state = SEQUENCE_PREEMPTED;
+    sequence->preemptions++;
+    struct sequence **link = &scheduler->lines[line_of(sequence)].preempted;
+    while (*link && (*link)->started < sequence->started) link = &(*link)->next_preempted;
+    sequence->next_preempted = *link;
+    *link = sequence;
+    scheduler->is_recovering = true;
+    scheduler->stats.preemptions++;
+    scheduler->preempted_events[scheduler->preempted_event_count++] =
+        (struct preempted_event){sequence->request->id, sequence->index};
+}
+
+bool has_block_for_next(const struct sequence *sequence) {
+    return sequence->block_count * BACKEND_BLOCK_TOKENS > sequence->computed;
+}
+
+void grow_running(struct scheduler *scheduler) {
+    uint32_t i = 0;
+    while (i < scheduler->running_count) {
+        struct sequence *sequence = scheduler->running[i];
+        uint32_t *table = block_table(scheduler, sequence->slot);
+        if (has_block_for_next(sequence)) {
+            i++;
+        } else if (prefix_tree_take(scheduler->tree, &table[sequence->block_count])) {
+            sequence->block_count++;
+            i++;
+        } else {
+            struct sequence *victim = find_victim(scheduler, true);
+            if (victim) {
+                if (running_index(scheduler, victim) < i) i--;
+                preempt(scheduler, victim);
+            } else {
+                i++;
+            }
+        }
+    }
+}
+
+/* Adds what a running sequence is expected to take beyond the blocks it has. */
+static void add_expected(const struct scheduler *scheduler, const struct sequence *sequence,
+                         uint32_t block_count, struct admission_load *load) {
+    const struct request *request = sequence->request;
+    double mean;
+    double variance;
+    admission_expect(&scheduler->admission, sequence->generated_count,
+                     request->tokens_max - request->prompt_count, &mean, &variance);
+    const double tokens = BACKEND_BLOCK_TOKENS;
+    double blocks = (sequence_token_count(sequence) + mean) / tokens;
+    load->mean += fmax(0, blocks - block_count);
+    load->variance += variance / (tokens * tokens);
+}
+
+static struct admission_load running_load(const struct scheduler *scheduler) {
+    struct admission_load load = {.used = kv_pool_used_count(scheduler->pool)};
+    for (uint32_t i = 0; i < scheduler->running_count; i++) {
+        const struct sequence *sequence = scheduler->running[i];
+        if (!is_reserved(sequence)) add_expected(scheduler, sequence, sequence->block_count, &load);
+    }
+    return load;
+}
+
+/* Whether the step under way, which an urgent one is to pass, has yet to write some of a block. */
+static bool is_unwritten(const struct scheduler *scheduler, uint32_t block) {
+    return scheduler->is_under_way && scheduler->written_in[block] == scheduler->plan.step.number;
+}
+
+/* Finds the blocks of the tree a sequence can begin with, not yet held. The last token is always
+ * left to be computed, since its logits are wanted. */
+static uint32_t match_prefix(const struct scheduler *scheduler, const struct sequence *sequence,
+                             uint32_t *ret_blocks) {
+    if (!scheduler->is_caching) return 0;
+    uint32_t whole = (sequence_token_count(sequence) - 1) / BACKEND_BLOCK_TOKENS;
+    uint32_t parent = PREFIX_ROOT;
+    uint32_t count = 0;
+    while (count < whole) {
+        int32_t tokens[BACKEND_BLOCK_TOKENS];
+        sequence_tokens(sequence, count * BACKEND_BLOCK_TOKENS, BACKEND_BLOCK_TOKENS, tokens);
+        if (!prefix_tree_find(scheduler->tree, parent, tokens, &parent)) break;
+        if (is_unwritten(scheduler, parent)) break;
+        ret_blocks[count++] = parent;
+    }
+    return count;
+}
+
+struct sequence *first_in_line(const struct scheduler *scheduler, enum line_kind kind) {
+    const struct line *line = &scheduler->lines[kind];
+    if (line->preempted) return line->preempted;
+    struct waiting_item *item = waiting_first(&line->waiting);
+    if (!item) return NULL;
+    struct request *request = (struct request *)item; /* its first member */
+    return &request->sequences[request->sequence_next];
+}
+
+/* Takes the first in line out of its line. */
+static void leave_line(struct scheduler *scheduler, struct sequence *sequence,
+                       uint32_t matched_blocks) {
+    struct line *line = &scheduler->lines[line_of(sequence)];
+    if (sequence->state == SEQUENCE_PREEMPTED) {
+        line->preempted = sequence->next_preempted;
+        sequence->next_preempted = NULL;
+        return;
+    }
+    struct request *request = sequence->request;
+    sequence->started = ++scheduler->starts;
+    sequence->cached_tokens = matched_blocks * BACKEND_BLOCK_TOKENS;
+    scheduler->stats.prefix_queried_tokens += request->prompt_count;
+    scheduler->stats.prefix_hit_tokens += sequence->cached_tokens;
+    do {
+        request->sequence_next++;
+    } while (request->sequence_next < request->sequence_count &&
+             request->sequences[request->sequence_next].state != SEQUENCE_WAITING);
+    if (request->sequence_next == request->sequence_count) waiting_begin_first(&line->waiting);
+}
+
+/* What a sequence would take if it started now. */
+struct demand {
+    uint32_t matched; /* blocks of the tree it begins with */
+    uint32_t whole;   /* blocks it needs at once */
+    uint32_t taken;   /* of these, blocks that nobody uses yet */
+};
+
+/* Writes the matched blocks into the table of the slot on top of the stack, which is free. */
+static struct demand demand_of(const struct scheduler *scheduler, const struct sequence *sequence) {
+    uint32_t *table = block_table(scheduler, scheduler->free_slots[scheduler->free_slot_count - 1]);
+    struct demand demand = {.matched = match_prefix(scheduler, sequence, table)};
+    demand.whole = is_reserved(sequence) ? blocks_at_most(sequence)
+                                         : blocks_for(sequence_token_count(sequence));
+    demand.taken = demand.whole;
+    for (uint32_t i = 0; i < demand.matched; i++)
+        demand.taken -= kv_pool_holds(scheduler->pool, table[i]) > 0;
+    return demand;
+}
+
+static void start(struct scheduler *scheduler, struct sequence *sequence, struct demand demand) {
+    leave_line(scheduler, sequence, demand.matched);
+    uint32_t slot = scheduler->free_slots[--scheduler->free_slot_count];
+    uint32_t *table = block_table(scheduler, slot);
+    for (uint32_t i = 0; i < demand.matched; i++) kv_pool_hold(scheduler->pool, table[i]);
+    for (uint32_t i = demand.matched; i < demand.whole; i++) {
+        bool taken = prefix_tree_take(scheduler->tree, &table[i]);
+        assert(taken); /* counted in demand_of */
+    }
+    sequence->state = SEQUENCE_RUNNING;
+    sequence->slot = slot;
+    sequence->slot_is_new = true;
+    sequence->block_count = demand.whole;
+    sequence->node_count = demand.matched;
+    sequence->computed = demand.matched * BACKEND_BLOCK_TOKENS;
+    add_running(scheduler, sequence);
+}
+
+/* False when the sequence must wait. `load` is what running ones are expected to need; it does not
+ * bind who is urgent. */
+static bool try_start(struct scheduler *scheduler, struct sequence *sequence,
+                      struct admission_load *load) {
+    struct demand demand = demand_of(scheduler, sequence);
+    struct admission_load with = *load;
+    with.used += demand.taken;
+    if (!is_reserved(sequence)) add_expected(scheduler, sequence, demand.whole, &with);
+    if (scheduler->running_count > 0) {
+        if (!sequence->request->is_urgent &&
+            !admission_fits(&with, kv_pool_block_count(scheduler->pool)))
+            return false;
+        if (demand.taken > available_blocks(scheduler)) return false;
+    }
+    start(scheduler, sequence, demand);
+    *load = with;
+    return true;
+}
+
+static bool has_slot_for(const struct scheduler *scheduler, enum line_kind kind) {
+    if (scheduler->free_slot_count == 0) return false;
+    if (kind == LINE_URGENT) return scheduler->urgent_count < scheduler->urgent_max;
+    return scheduler->running_count - scheduler->urgent_count < scheduler->others_max;
+}
+
+bool start_line(struct scheduler *scheduler, enum line_kind kind, struct plan *plan,
+                uint32_t rows_end) {
+    struct sequence *sequence = first_in_line(scheduler, kind);
+    if (!sequence || plan->step.row_count >= rows_end || !has_slot_for(scheduler, kind))
+        return true;
+    if (kind == LINE_OTHERS) {
+        if (scheduler->is_recovering && scheduler->running_count > 0 &&
+            (uint64_t)available_blocks(scheduler) * RECOVERED_SHARE <
+                kv_pool_block_count(scheduler->pool))
+            return true;
+        scheduler->is_recovering = false;
+    }
+    struct admission_load load = running_load(scheduler);
+    while (sequence && plan->step.row_count < rows_end && has_slot_for(scheduler, kind)) {
+        if (!try_start(scheduler, sequence, &load)) return false;
+        add_prefill_rows(scheduler, plan, sequence, rows_end);
+        sequence = first_in_line(scheduler, kind);
+    }
+    return true;
+}
+
+/* Blocks that preempting all who may be preempted for an urgent sequence would bring. */
+static uint32_t blocks_to_gain(const struct scheduler *scheduler) {
+    uint64_t oldest = oldest_start(scheduler);
+    uint32_t gain = 0;
+    for (uint32_t i = 0; i < scheduler->running_count; i++) {
+        const struct sequence *sequence = scheduler->running[i];
+        if (sequence->request->is_urgent || sequence->started == oldest || is_reserved(sequence))
+            continue;
+        gain += private_blocks(scheduler, sequence);
+    }
+    return gain;
+}
+
+void make_room(struct scheduler *scheduler) {
+    const struct sequence *first = first_in_line(scheduler, LINE_URGENT);
+    if (!first || scheduler->urgent_count >= scheduler->urgent_max) return;
+    if (scheduler->free_slot_count == 0) {
+        struct sequence *victim = find_victim(scheduler, false);
+        if (!victim) return;
+        preempt(scheduler, victim);
+    }
+    uint32_t needed = demand_of(scheduler, first).taken;
+    uint32_t available = available_blocks(scheduler);
+    if (needed <= available || needed > available + blocks_to_gain(scheduler)) return;
+    while (demand_of(scheduler, first).taken > available_blocks(scheduler)) {
+        struct sequence *victim = find_victim(scheduler, false);
+        if (!victim) return;
+        preempt(scheduler, victim);
+    }
+}
