@@ -54,6 +54,7 @@ static enum err open_scheduler(struct engine *engine, const struct wire_hello *o
     struct scheduler_options scheduler = {
         .backend = engine->model->backend,
         .max_num_seqs = options->max_num_seqs,
+        .urgent_seqs = SERVED_URGENT_SEQS,
         .max_num_batched_tokens = options->max_num_batched_tokens,
         .max_model_len = options->max_model_len,
         .enable_prefix_caching = options->prefix_caching,
@@ -183,8 +184,8 @@ bool engine_submit(struct engine *engine, uint64_t id, const struct wire_job *fr
         job_close(job);
         return false;
     }
-    bool is_batch = job->tier == WIRE_TIER_FLEX || job->tier == WIRE_TIER_BATCH;
-    bool was_put = ring_try_put(engine->prep_queues[is_batch], &job) &&
+    bool can_wait = !wire_tier_is_interactive(job->tier);
+    bool was_put = ring_try_put(engine->prep_queues[can_wait], &job) &&
                    ring_try_put(engine->prep_ring, &(char){0});
     assert(was_put);
     return true;

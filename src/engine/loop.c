@@ -97,6 +97,7 @@ static enum err submit_choice(struct engine *engine, struct job *job, uint32_t i
         .prompt = prompt->ids.at,
         .prompt_count = (uint32_t)prompt->ids.count,
         .sampling = sampling_of(engine, job),
+        .is_urgent = wire_tier_is_interactive(job->tier),
     };
     request.sampling.seed = job->seed + index % choices;
     return scheduler_submit(engine->scheduler, &request, error);
@@ -290,11 +291,13 @@ static void step(struct engine *engine) {
     bool is_started = false;
     engine->step_begun_ns = clock_monotonic_ns();
     enum err err = scheduler_begin(engine->scheduler, &is_started, &error);
-    if (err == OK && is_started) {
+    bool is_done = !is_started;
+    while (err == OK && !is_done) {
         struct loop_message message;
         while (ring_take(engine->loop_ring, &message, 0)) take_message(engine, &message);
-        err = scheduler_end(engine->scheduler, &error);
+        err = scheduler_advance(engine->scheduler, &is_done, &error);
     }
+    if (err == OK && is_started) err = scheduler_end(engine->scheduler, &error);
     engine->step_ended_ns = clock_monotonic_ns();
     int64_t step_ns = engine->step_ended_ns - engine->step_begun_ns;
     if (step_ns > engine->step_ns_max) engine->step_ns_max = step_ns;

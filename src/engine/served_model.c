@@ -18,7 +18,7 @@ static enum err open_model(struct served_model *model, const char *path,
         return err_set(error, ERR_INVALID, "kernels: a name of %zu bytes", options->kernels.bytes);
     memcpy(kernels, options->kernels.bytes ? options->kernels.at : "", options->kernels.bytes);
     kernels[options->kernels.bytes] = '\0';
-    const struct model_options wanted = {
+    struct model_options wanted = {
         .kernels = kernels[0] ? kernels : NULL,
         .reference = options->reference,
         .threads = options->threads,
@@ -27,6 +27,10 @@ static enum err open_model(struct served_model *model, const char *path,
         .sequences_max = options->max_num_seqs,
         .context_max = options->max_model_len,
     };
+    /* Beside those, room for urgent ones; 0 stays the model's own number, which has it inside. */
+    if (wanted.sequences_max > 0 &&
+        wanted.sequences_max <= MODEL_SEQUENCES_MAX - SERVED_URGENT_SEQS)
+        wanted.sequences_max += SERVED_URGENT_SEQS;
     enum err err = model_open(&model->model, path, &wanted, error);
     if (err == OK) model->backend = model_backend(model->model);
     return err;

@@ -16,6 +16,8 @@
 struct model;
 
 #define SERVED_END_TOKENS_MAX 64
+/* Sequences of people who wait that may run beside a full batch. */
+#define SERVED_URGENT_SEQS 16u
 
 struct served_model {
     struct vocabulary vocabulary; /* without a template, chat requests are refused */

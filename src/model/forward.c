@@ -409,22 +409,47 @@ static void run_ffn_half(struct forward *forward, uint32_t layer) {
     if (has_norm) run_stage(forward, after_down_stage, layer);
 }
 
-void forward_run(struct forward *forward, const struct step *step, const uint32_t *wanted,
-                 uint32_t wanted_count) {
+void forward_begin(struct forward *forward, const struct step *step, const uint32_t *wanted,
+                   uint32_t wanted_count) {
     assert(step->row_count >= 1 && step->row_count <= forward->options.rows_max);
-    uint32_t layers = forward->options.config->layers;
     forward->step = step;
+    forward->wanted = wanted;
+    forward->wanted_count = wanted_count;
     forward->row_count = step->row_count;
+    forward->layer = 0;
+    forward->slice = SLICE_KV;
     plan(forward, step);
     run_stage(forward, embed_stage, 0);
-    for (uint32_t layer = 0; layer < layers; layer++) {
+}
+
+bool forward_advance(struct forward *forward) {
+    const uint32_t layers = forward->options.config->layers;
+    const uint32_t layer = forward->layer;
+    if (layer == layers) return true;
+    switch (forward->slice) {
+    case SLICE_KV:
         run_to_kv(forward, layer);
-        if (layer == layers - 1) keep_wanted_rows(forward, wanted, wanted_count);
-        if (forward->row_count == 0) break;
+        if (layer == layers - 1) keep_wanted_rows(forward, forward->wanted, forward->wanted_count);
+        if (forward->row_count == 0) forward->layer = layers;
+        forward->slice = SLICE_ATTENTION;
+        break;
+    case SLICE_ATTENTION:
         run_attention_half(forward, layer);
+        forward->slice = SLICE_FFN;
+        break;
+    case SLICE_FFN:
         run_ffn_half(forward, layer);
+        forward->slice = SLICE_KV;
+        forward->layer++;
+        break;
     }
-    forward->step = NULL;
+    return forward->layer == layers;
+}
+
+void forward_run(struct forward *forward, const struct step *step, const uint32_t *wanted,
+                 uint32_t wanted_count) {
+    forward_begin(forward, step, wanted, wanted_count);
+    while (!forward_advance(forward)) continue;
 }
 
 const float *forward_logits(struct forward *forward, uint32_t first, uint32_t count) {

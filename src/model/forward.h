@@ -7,6 +7,9 @@
  * It reads the flags of the config, never the name of an architecture, and knows no sampling. Every
  * layer stores keys and values of all rows before the attention of any row reads (backend.h).
  *
+ * A step can be run slice by slice. Between two slices another step may run in a workspace beside,
+ * on the same weights and the same KV cache, if neither touches a slot that the other writes.
+ *
  * Thread: one caller at a time, which spreads the work over a pool.
  * Memory: the workspace is sized in forward_open by a formula over rows_max; a step allocates
  * nothing. The KV cache is mapped there too and takes memory as blocks are first written.
@@ -35,6 +38,10 @@ uint64_t forward_kv_bytes_per_token(const struct model_config *config,
 /* ERR_LIMIT when there is no memory. All that the options point to must outlive it. */
 enum err forward_open(struct forward **ret_forward, const struct forward_options *options,
                       struct error *error) MUST_CHECK;
+/* A workspace of its own on all that `of` has, which outlives it. ERR_LIMIT without memory. */
+enum err forward_open_beside(struct forward **ret_forward, const struct forward *of,
+                             uint32_t rows_max, uint32_t logit_rows_max,
+                             struct error *error) MUST_CHECK;
 void forward_close(struct forward *forward);                     /* NULL is allowed */
 uint64_t forward_workspace_bytes(const struct forward *forward); /* the KV cache left out */
 
@@ -43,6 +50,11 @@ uint64_t forward_workspace_bytes(const struct forward *forward); /* the KV cache
  * their keys and values are stored. */
 void forward_run(struct forward *forward, const struct step *step, const uint32_t *wanted,
                  uint32_t wanted_count);
+/* The same in slices, three a layer: begin, then advance until it says that all is done. The step
+ * and `wanted` stay as they are until then. */
+void forward_begin(struct forward *forward, const struct step *step, const uint32_t *wanted,
+                   uint32_t wanted_count);
+bool forward_advance(struct forward *forward);
 /* Logits of wanted[first..first+count) of the step last run, count <= logit_rows_max. Returns
  * (count, vocab_rows) floats, valid until the next call. */
 const float *forward_logits(struct forward *forward, uint32_t first, uint32_t count);

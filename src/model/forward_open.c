@@ -98,8 +98,20 @@ static enum err open_kv(struct forward *forward, struct error *error) {
     return OK;
 }
 
-enum err forward_open(struct forward **ret_forward, const struct forward_options *options,
-                      struct error *error) {
+static enum err open_workspace(struct forward *forward, struct error *error) {
+    const struct model_config *config = forward->options.config;
+    forward->bytes = lay_out(forward, NULL);
+    forward->memory = map_memory(forward->bytes);
+    if (!forward->memory)
+        return err_set(error, ERR_LIMIT, "no memory for a workspace of %zu bytes", forward->bytes);
+    (void)lay_out(forward, forward->memory);
+    for (int i = 0; i < (config->window > 0 ? 2 : 1); i++)
+        config_rope_frequencies(config, i == 1, forward->rope[i].frequencies);
+    for (uint32_t i = 0; i < forward->options.rows_max; i++) forward->row_numbers[i] = i;
+    return OK;
+}
+
+static struct forward *new_forward(const struct forward_options *options) {
     assert(options->rows_max > 0 && options->logit_rows_max > 0);
     assert(options->logit_rows_max <= options->rows_max);
     struct forward *forward = calloc(1, sizeof *forward);
@@ -109,31 +121,42 @@ enum err forward_open(struct forward **ret_forward, const struct forward_options
     forward->q_width = config->heads * config->head_dim;
     forward->kv_width = config->kv_heads * config->head_dim;
     forward->qkv_width = forward->q_width + 2 * forward->kv_width;
+    return forward;
+}
+
+enum err forward_open(struct forward **ret_forward, const struct forward_options *options,
+                      struct error *error) {
+    struct forward *forward = new_forward(options);
     enum err err = open_kv(forward, error);
-    if (err == OK) {
-        forward->bytes = lay_out(forward, NULL);
-        forward->memory = map_memory(forward->bytes);
-        if (!forward->memory)
-            err =
-                err_set(error, ERR_LIMIT, "no memory for a workspace of %zu bytes", forward->bytes);
-    }
-    if (err != OK) {
+    if (err == OK) err = open_workspace(forward, error);
+    if (err == OK)
+        *ret_forward = forward;
+    else
         forward_close(forward);
-        return err;
-    }
-    (void)lay_out(forward, forward->memory);
-    for (int i = 0; i < (config->window > 0 ? 2 : 1); i++)
-        config_rope_frequencies(config, i == 1, forward->rope[i].frequencies);
-    for (uint32_t i = 0; i < options->rows_max; i++) forward->row_numbers[i] = i;
-    *ret_forward = forward;
-    return OK;
+    return err;
+}
+
+enum err forward_open_beside(struct forward **ret_forward, const struct forward *of,
+                             uint32_t rows_max, uint32_t logit_rows_max, struct error *error) {
+    struct forward_options options = of->options;
+    options.rows_max = rows_max;
+    options.logit_rows_max = logit_rows_max;
+    struct forward *forward = new_forward(&options);
+    forward->beside = of;
+    forward->caches = of->caches;
+    enum err err = open_workspace(forward, error);
+    if (err == OK)
+        *ret_forward = forward;
+    else
+        forward_close(forward);
+    return err;
 }
 
 void forward_close(struct forward *forward) {
     if (!forward) return;
     if (forward->memory) munmap(forward->memory, forward->bytes);
     if (forward->kv_memory) munmap(forward->kv_memory, forward->kv_bytes);
-    free(forward->caches);
+    if (!forward->beside) free(forward->caches);
     free(forward);
 }
 

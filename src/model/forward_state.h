@@ -12,8 +12,17 @@ struct rope_tables {
     float *sines;
 };
 
+/* The slices of a layer. Between two of them all that is under way stands in this struct's memory
+ * and in the KV cache. */
+enum slice {
+    SLICE_KV,        /* up to the point where all keys and values are stored */
+    SLICE_ATTENTION, /* attention and its output */
+    SLICE_FFN,
+};
+
 struct forward {
     struct forward_options options;
+    const struct forward *beside; /* whose KV cache this is; NULL: its own */
     uint32_t q_width;
     uint32_t kv_width;
     uint32_t qkv_width;
@@ -37,6 +46,10 @@ struct forward {
     struct attention_group *groups; /* (rows_max) of neighbouring items */
     uint32_t group_count;
     uint32_t heads_each;     /* KV heads of one attention task */
-    const struct step *step; /* while forward_run runs */
-    uint32_t row_count;      /* of the stage under way: all rows, then only the wanted ones */
+    const struct step *step; /* the one begun last */
+    const uint32_t *wanted;  /* (wanted_count) of it */
+    uint32_t wanted_count;
+    uint32_t layer; /* the next slice is of this one; config->layers when all are done */
+    enum slice slice;
+    uint32_t row_count; /* of the stage under way: all rows, then only the wanted ones */
 };

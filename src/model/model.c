@@ -12,12 +12,27 @@
 #define ROWS_DEFAULT 512u
 #define ROWS_MAX 65536u
 #define SEQUENCES_DEFAULT 128u
-#define SEQUENCES_MAX 65536u
 #define BLOCKS_MAX (1u << 24)
 #define KV_BYTES_DEFAULT ((uint64_t)1 << 30)
 /* Rows of logits made at a time: enough to pay for reading the head once, and 134 MB at the
  * largest vocabulary. */
 #define LOGIT_ROWS_MAX 128u
+
+/* Rows of an urgent step: a long prompt comes in several, between which a short one may start. */
+#define URGENT_ROWS_MAX 256u
+
+/* Where a step is computed; one that passes another has a lane of its own. */
+struct lane {
+    struct forward *forward;
+    uint32_t logit_rows_max;
+    uint32_t *wanted;       /* (rows_max) rows of the step that have logits */
+    struct sample *samples; /* (sequences_max) of the step under way */
+    const struct step *step;
+    bool is_computed; /* all layers; the head is left */
+    uint32_t sampled; /* of step.logit_rows */
+};
+
+enum { LANE_PLAIN, LANE_URGENT, LANE_COUNT };
 
 struct model {
     struct gguf *gguf;
@@ -26,12 +41,8 @@ struct model {
     const struct kernels *kernels;
     struct pool *pool;
     struct weights *weights;
-    struct forward *forward;
+    struct lane lanes[LANE_COUNT];
     struct sampler *samplers; /* (threads) */
-    uint32_t logit_rows_max;
-    uint32_t *wanted;       /* (rows_max) rows of the step that have logits */
-    struct sample *samples; /* (sequences_max) of the step under way */
-    uint32_t sample_count;
     uint64_t peak_rss_bytes;
     struct backend backend;
 };
@@ -52,32 +63,70 @@ static void sample_task(void *context, uint32_t task, uint32_t worker) {
                    job->logits + (size_t)task * model->config.vocab_rows, &job->samples[task]);
 }
 
+static void begin_step(struct model *model, struct lane *lane, const struct step *step) {
+    assert(step->logit_count <= model->backend.caps.sequences_max);
+    assert(step->logit_count <= step->row_count);
+    for (uint32_t i = 0; i < step->logit_count; i++) lane->wanted[i] = step->logit_rows[i].row;
+    lane->step = step;
+    lane->sampled = 0;
+    forward_begin(lane->forward, step, lane->wanted, step->logit_count);
+    lane->is_computed = false;
+}
+
+/* A slice of the layers, or of the head. True when all is done. */
+static bool advance_step(struct model *model, struct lane *lane) {
+    const struct step *step = lane->step;
+    if (!lane->is_computed) {
+        lane->is_computed = forward_advance(lane->forward);
+        return lane->is_computed && step->logit_count == 0;
+    }
+    uint32_t done = lane->sampled;
+    uint32_t count = step->logit_count - done;
+    if (count > lane->logit_rows_max) count = lane->logit_rows_max;
+    if (count > 0) {
+        struct sample_job job = {.model = model,
+                                 .rows = step->logit_rows + done,
+                                 .logits = forward_logits(lane->forward, done, count),
+                                 .samples = lane->samples + done};
+        pool_run(model->pool, sample_task, &job, count);
+    }
+    lane->sampled = done + count;
+    return lane->sampled == step->logit_count;
+}
+
+static void end_step(struct model *model, struct lane *lane, struct step_result *result) {
+    while (!advance_step(model, lane)) continue;
+    if (lane->sampled > 0)
+        memcpy(result->samples, lane->samples, lane->sampled * sizeof *lane->samples);
+}
+
 static enum err submit(void *self, const struct step *step, struct error *error) {
     (void)error; /* arithmetic cannot fail */
     struct model *model = self;
-    assert(step->logit_count <= model->backend.caps.sequences_max);
-    assert(step->logit_count <= step->row_count);
-    for (uint32_t i = 0; i < step->logit_count; i++) model->wanted[i] = step->logit_rows[i].row;
-    forward_run(model->forward, step, model->wanted, step->logit_count);
-    model->sample_count = step->logit_count;
-    for (uint32_t done = 0; done < step->logit_count;) {
-        uint32_t count = step->logit_count - done;
-        if (count > model->logit_rows_max) count = model->logit_rows_max;
-        struct sample_job job = {.model = model,
-                                 .rows = step->logit_rows + done,
-                                 .logits = forward_logits(model->forward, done, count),
-                                 .samples = model->samples + done};
-        pool_run(model->pool, sample_task, &job, count);
-        done += count;
-    }
+    begin_step(model, &model->lanes[LANE_PLAIN], step);
+    return OK;
+}
+
+static enum err advance(void *self, bool *ret_done, struct error *error) {
+    (void)error;
+    struct model *model = self;
+    *ret_done = advance_step(model, &model->lanes[LANE_PLAIN]);
     return OK;
 }
 
 static enum err wait_for_step(void *self, struct step_result *result, struct error *error) {
     (void)error;
     struct model *model = self;
-    if (model->sample_count > 0)
-        memcpy(result->samples, model->samples, model->sample_count * sizeof *model->samples);
+    end_step(model, &model->lanes[LANE_PLAIN], result);
+    return OK;
+}
+
+static enum err interject(void *self, const struct step *step, struct step_result *result,
+                          struct error *error) {
+    (void)error;
+    struct model *model = self;
+    begin_step(model, &model->lanes[LANE_URGENT], step);
+    end_step(model, &model->lanes[LANE_URGENT], result);
     return OK;
 }
 
@@ -85,8 +134,11 @@ static void close_backend(void *self) {
     model_close(self);
 }
 
-static const struct backend_ops ops = {
-    .submit = submit, .wait = wait_for_step, .close = close_backend};
+static const struct backend_ops ops = {.submit = submit,
+                                       .wait = wait_for_step,
+                                       .close = close_backend,
+                                       .advance = advance,
+                                       .interject = interject};
 
 /* ---- opening ---- */
 
@@ -103,9 +155,9 @@ static enum err check_options(const struct model_options *options,
     if (options->rows_max > ROWS_MAX)
         return err_set(error, ERR_INVALID, "rows_max is %u, more than %u", options->rows_max,
                        ROWS_MAX);
-    if (options->sequences_max > SEQUENCES_MAX)
+    if (options->sequences_max > MODEL_SEQUENCES_MAX)
         return err_set(error, ERR_INVALID, "sequences_max is %u, more than %u",
-                       options->sequences_max, SEQUENCES_MAX);
+                       options->sequences_max, MODEL_SEQUENCES_MAX);
     if (options->block_count > BLOCKS_MAX)
         return err_set(error, ERR_INVALID, "block_count is %u, more than %u", options->block_count,
                        BLOCKS_MAX);
@@ -146,13 +198,22 @@ static enum err count_blocks(const struct model *model, const struct model_optio
 static enum err open_samplers(struct model *model, struct error *error) {
     uint32_t threads = pool_threads(model->pool);
     model->samplers = calloc(threads, sizeof *model->samplers);
-    model->samples = calloc(model->backend.caps.sequences_max, sizeof *model->samples);
-    model->wanted = calloc(model->backend.caps.rows_max, sizeof *model->wanted);
-    if (!model->samplers || !model->samples || !model->wanted) abort();
+    if (!model->samplers) abort();
     enum err err = OK;
     for (uint32_t i = 0; i < threads && err == OK; i++)
         err = sampler_open(&model->samplers[i], model->kernels, model->config.token_count, error);
     return err;
+}
+
+static uint32_t least(uint32_t a, uint32_t b) {
+    return a < b ? a : b;
+}
+
+static void open_lane(struct lane *lane, const struct backend_caps *caps, uint32_t rows_max) {
+    lane->logit_rows_max = least(least(caps->sequences_max, rows_max), LOGIT_ROWS_MAX);
+    lane->wanted = calloc(rows_max, sizeof *lane->wanted);
+    lane->samples = calloc(caps->sequences_max, sizeof *lane->samples);
+    if (!lane->wanted || !lane->samples) abort();
 }
 
 static enum err open_forward(struct model *model, const struct model_options *options,
@@ -166,17 +227,22 @@ static enum err open_forward(struct model *model, const struct model_options *op
         .vocab = model->config.token_count};
     enum err err = count_blocks(model, options, &caps->block_count, error);
     if (err != OK) return err;
-    uint32_t logit_rows =
-        caps->sequences_max < caps->rows_max ? caps->sequences_max : caps->rows_max;
-    model->logit_rows_max = logit_rows < LOGIT_ROWS_MAX ? logit_rows : LOGIT_ROWS_MAX;
+    caps->urgent_rows_max = least(caps->rows_max, URGENT_ROWS_MAX);
+    struct lane *plain = &model->lanes[LANE_PLAIN];
+    struct lane *urgent = &model->lanes[LANE_URGENT];
+    open_lane(plain, caps, caps->rows_max);
+    open_lane(urgent, caps, caps->urgent_rows_max);
     struct forward_options forward = {.config = &model->config,
                                       .weights = model->weights,
                                       .kernels = model->kernels,
                                       .pool = model->pool,
                                       .rows_max = caps->rows_max,
-                                      .logit_rows_max = model->logit_rows_max,
+                                      .logit_rows_max = plain->logit_rows_max,
                                       .block_count = caps->block_count};
-    err = forward_open(&model->forward, &forward, error);
+    err = forward_open(&plain->forward, &forward, error);
+    if (err == OK)
+        err = forward_open_beside(&urgent->forward, plain->forward, caps->urgent_rows_max,
+                                  urgent->logit_rows_max, error);
     return err == OK ? open_samplers(model, error) : err;
 }
 
@@ -218,9 +284,11 @@ void model_close(struct model *model) {
     for (uint32_t i = 0; model->samplers && i < pool_threads(model->pool); i++)
         sampler_close(&model->samplers[i]);
     free(model->samplers);
-    free(model->samples);
-    free(model->wanted);
-    forward_close(model->forward);
+    for (int i = LANE_COUNT; i-- > 0;) {
+        free(model->lanes[i].samples);
+        free(model->lanes[i].wanted);
+        forward_close(model->lanes[i].forward);
+    }
     weights_close(model->weights);
     pool_close(model->pool);
     vocab_release(&model->vocab);
@@ -245,6 +313,14 @@ static void copy_printable(char *ret_text, size_t text_bytes, struct str text) {
     ret_text[count] = '\0';
 }
 
+static uint64_t workspace_bytes(const struct model *model) {
+    uint64_t bytes = pool_threads(model->pool) * sampler_bytes(model->config.token_count);
+    for (int i = 0; i < LANE_COUNT; i++)
+        bytes += forward_workspace_bytes(model->lanes[i].forward) +
+                 model->backend.caps.sequences_max * sizeof(struct sample);
+    return bytes;
+}
+
 void model_describe(const struct model *model, struct model_description *ret_description) {
     const struct model_config *config = &model->config;
     const struct backend_caps *caps = &model->backend.caps;
@@ -267,9 +343,7 @@ void model_describe(const struct model *model, struct model_description *ret_des
                                    .weight_bytes = model->weights->bytes,
                                    .kv_bytes_per_token = token_bytes,
                                    .kv_bytes = token_bytes * KV_BLOCK_TOKENS * caps->block_count,
-                                   .workspace_bytes = forward_workspace_bytes(model->forward) +
-                                                      threads * sampler_bytes(config->token_count) +
-                                                      caps->sequences_max * sizeof *model->samples,
+                                   .workspace_bytes = workspace_bytes(model),
                                    .peak_rss_bytes = model->peak_rss_bytes};
     copy_printable(ret_description->name, sizeof ret_description->name, config->name);
 }
@@ -302,11 +376,12 @@ static enum err check_request(const struct model *model, const struct logits_req
 static void run_part(struct model *model, const struct step *step, const uint32_t *positions,
                      uint32_t count, float *ret_logits) {
     size_t vocab = model->config.token_count, rows = model->config.vocab_rows;
-    for (uint32_t i = 0; i < count; i++) model->wanted[i] = positions[i] - step->positions[0];
-    forward_run(model->forward, step, model->wanted, count);
+    struct lane *lane = &model->lanes[LANE_PLAIN];
+    for (uint32_t i = 0; i < count; i++) lane->wanted[i] = positions[i] - step->positions[0];
+    forward_run(lane->forward, step, lane->wanted, count);
     for (uint32_t done = 0; done < count;) {
-        uint32_t part = count - done < model->logit_rows_max ? count - done : model->logit_rows_max;
-        const float *logits = forward_logits(model->forward, done, part);
+        uint32_t part = least(count - done, lane->logit_rows_max);
+        const float *logits = forward_logits(lane->forward, done, part);
         for (uint32_t i = 0; i < part; i++, ret_logits += vocab)
             memcpy(ret_logits, logits + i * rows, vocab * sizeof *ret_logits);
         done += part;

@@ -6,8 +6,8 @@
  * It joins the reader, the weights, the forward program and the sampler. It knows no request, no
  * text and no tokenizer; the vocabulary's metadata is handed on as the file has it.
  *
- * Thread: one at a time (the engine loop); it has a pool of threads of its own. submit does the
- * whole step before it returns.
+ * Thread: one at a time (the engine loop); it has a pool of threads of its own. A step is computed
+ * slice by slice, in advance or in wait; an urgent one may pass it.
  * Memory: everything is sized and allocated in model_open and listed by model_describe; the KV
  * cache and the workspace are mapped and take memory as they are first used. The file stays mapped,
  * for the vocabulary's strings.
@@ -15,6 +15,8 @@
 
 #include "model/vocab.h"
 #include "scheduler/backend.h"
+
+#define MODEL_SEQUENCES_MAX 65536u
 
 struct model;
 

@@ -53,6 +53,11 @@ enum wire_tier {
     WIRE_TIER_COUNT
 };
 
+/* Whether somebody waits for the answer. */
+static inline bool wire_tier_is_interactive(enum wire_tier tier) {
+    return tier == WIRE_TIER_PRIORITY || tier == WIRE_TIER_DEFAULT;
+}
+
 struct wire_names {
     struct str at[WIRE_NAMES_MAX];
     size_t count;

@@ -20,6 +20,10 @@ struct rig {
     struct pool *pool;
     struct weights *weights;
     struct forward *forward;
+    struct forward *beside; /* a second workspace of 128 rows */
+    /* Called between two slices of each step; NULL: nothing comes between. */
+    void (*between)(struct rig *rig, void *context);
+    void *context;
 };
 
 struct runner_sequence {
@@ -35,6 +39,7 @@ struct runner_sequence {
 };
 
 static inline void rig_close(struct rig *rig) {
+    forward_close(rig->beside);
     forward_close(rig->forward);
     weights_close(rig->weights);
     pool_close(rig->pool);
@@ -59,6 +64,7 @@ static inline enum err rig_open(struct rig *rig, const char *path, const struct 
                                       .logit_rows_max = 128,
                                       .block_count = 96};
     if (err == OK) err = forward_open(&rig->forward, &options, error);
+    if (err == OK) err = forward_open_beside(&rig->beside, rig->forward, 128, 16, error);
     if (err != OK) rig_close(rig);
     return err;
 }
@@ -117,13 +123,14 @@ static inline void run_sequences(struct rig *rig, struct runner_sequence *sequen
             }
         }
         if (members == 0) continue;
-        forward_run(rig->forward,
-                    &(struct step){.row_count = rows,
-                                   .sequence_count = members,
-                                   .tokens = tokens,
-                                   .positions = positions,
-                                   .sequences = parts},
-                    wanted, wanted_count);
+        const struct step step = {.row_count = rows,
+                                  .sequence_count = members,
+                                  .tokens = tokens,
+                                  .positions = positions,
+                                  .sequences = parts};
+        forward_begin(rig->forward, &step, wanted, wanted_count);
+        while (!forward_advance(rig->forward))
+            if (rig->between) rig->between(rig, rig->context);
         for (uint32_t i = 0; i < members; i++) {
             struct runner_sequence *sequence = &sequences[of[i]];
             keep_logits(rig, sequence, &parts[i], wanted, wanted_count, &at);

@@ -101,6 +101,49 @@ static void check_shared(struct rig *rig, int32_t tokens[SEQUENCES][TOKENS_MAX])
     free(pair[1].logits);
 }
 
+/* The sequence that passes the steps of the others, and what it must bring. */
+struct passing {
+    const struct runner_sequence *sequence;
+    const float *alone;
+    uint32_t count; /* times it passed */
+};
+
+static void pass(struct rig *rig, void *context) {
+    struct passing *passing = context;
+    struct forward *under_way = rig->forward;
+    struct runner_sequence sequence = *passing->sequence;
+    rig->forward = rig->beside;
+    rig->between = NULL;
+    run_sequences(rig, &sequence, 1);
+    assert_same(rig, &sequence, passing->alone);
+    free(sequence.logits);
+    rig->forward = under_way;
+    rig->between = pass;
+    passing->count++;
+}
+
+/* One sequence is computed from its beginning to its end between any two slices of the others. */
+static void check_passed(struct rig *rig, int32_t tokens[SEQUENCES][TOKENS_MAX],
+                         float *const alone[SEQUENCES]) {
+    struct runner_sequence urgent = sequence_of(tokens, 4, 31);
+    static const uint32_t which[] = {1, 3, 5, 6};
+    struct runner_sequence others[4];
+    struct passing passing = {.sequence = &urgent, .alone = alone[4]};
+    for (uint32_t i = 0; i < 4; i++) {
+        others[i] = sequence_of(tokens, which[i], 64);
+        others[i].last_only = i % 2 == 0;
+    }
+    rig->between = pass;
+    rig->context = &passing;
+    run_sequences(rig, others, 4);
+    rig->between = NULL;
+    assert_true(passing.count >= 2 * rig->config.layers);
+    for (uint32_t i = 0; i < 4; i++) {
+        assert_same(rig, &others[i], alone[which[i]]);
+        free(others[i].logits);
+    }
+}
+
 static void free_all(float *logits[SEQUENCES]) {
     for (uint32_t i = 0; i < SEQUENCES; i++) free(logits[i]);
 }
@@ -116,6 +159,7 @@ static void check_file(const char *path, const struct kernels *kernels) {
     check_mixed(&rig, tokens, alone, 0);
     check_mixed(&rig, tokens, alone, 13);
     check_shared(&rig, tokens);
+    check_passed(&rig, tokens, alone);
     rig_close(&rig);
     for (uint32_t threads = 2; threads <= 3; threads++) {
         assert_int_equal(rig_open(&rig, path, kernels, threads, &error), OK);
@@ -127,12 +171,13 @@ static void check_file(const char *path, const struct kernels *kernels) {
             free_all(other);
         }
         check_mixed(&rig, tokens, alone, 0);
+        if (threads == 3) check_passed(&rig, tokens, alone);
         rig_close(&rig);
     }
     free_all(alone);
 }
 
-static void logits_do_not_depend_on_company_cutting_threads_or_sharing(void **state) {
+static void logits_do_not_depend_on_company_cutting_threads_sharing_or_who_passes(void **state) {
     (void)state;
     /* Every other file where each instruction costs ten: see tools/sanitize. */
     size_t stride = getenv("QUERN_TEST_SMALL") ? 2 : 1;
@@ -171,7 +216,7 @@ static void logits_depend_on_every_earlier_token(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(logits_do_not_depend_on_company_cutting_threads_or_sharing),
+        cmocka_unit_test(logits_do_not_depend_on_company_cutting_threads_sharing_or_who_passes),
         cmocka_unit_test(logits_depend_on_every_earlier_token),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
