@@ -18,8 +18,8 @@
  * compute the rest themselves. What both have computed becomes one block again at retiring.
  *
  * Nobody is starved: for each row of a step at most URGENT_ROWS_A_ROW urgent ones pass it; urgent
- * prefill leaves the others a quarter of what decode leaves of a step, and urgent sequences leave
- * them a quarter of the slots. Sequences in decode have their row in every step, of either kind.
+ * prefill leaves the others a quarter of what decode leaves of a step; start.c shares slots and
+ * blocks. Sequences in decode have their row in every step, of either kind.
  *
  * Liveness: a step has rows, or there is no work. With nobody running the first in line starts
  * whatever admission expects; scheduler_submit made sure that it fits alone. */

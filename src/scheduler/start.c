@@ -15,7 +15,11 @@
  * The others start while admission expects what runs to fit in the pool. What is so left free for
  * what runs to grow into serves urgent sequences too, who start as soon as their prompt fits; and
  * where it does not, or no slot is free, others are preempted for the first of them, unless even
- * that would not do. While it waits nobody else starts. */
+ * that would not do. While it waits nobody else starts.
+ *
+ * That the others are not starved: urgent sequences leave them one of URGENT_SLOTS_SHARE slots, and
+ * none starts while urgent ones hold all but one of URGENT_BLOCKS_SHARE blocks; then the others'
+ * line moves, and the first of them starts whatever admission expects. */
 
 #include "scheduler/kv_pool.h"
 #include "scheduler/prefix_tree.h"
@@ -278,8 +282,8 @@ static void start(struct scheduler *scheduler, struct sequence *sequence, struct
     add_running(scheduler, sequence);
 }
 
-/* False when the sequence must wait. `load` is what running ones are expected to need; it does not
- * bind who is urgent. */
+/* False when the sequence must wait. `load` is what running ones are expected to need; it binds
+ * neither who is urgent nor the first of the others, who could else be starved by those. */
 static bool try_start(struct scheduler *scheduler, struct sequence *sequence,
                       struct admission_load *load) {
     struct demand demand = demand_of(scheduler, sequence);
@@ -287,9 +291,9 @@ static bool try_start(struct scheduler *scheduler, struct sequence *sequence,
     with.used += demand.taken;
     if (!is_reserved(sequence)) add_expected(scheduler, sequence, demand.whole, &with);
     if (scheduler->running_count > 0) {
-        if (!sequence->request->is_urgent &&
-            !admission_fits(&with, kv_pool_block_count(scheduler->pool)))
-            return false;
+        bool is_bound =
+            !sequence->request->is_urgent && scheduler->running_count > scheduler->urgent_count;
+        if (is_bound && !admission_fits(&with, kv_pool_block_count(scheduler->pool))) return false;
         if (demand.taken > available_blocks(scheduler)) return false;
     }
     start(scheduler, sequence, demand);
@@ -297,9 +301,21 @@ static bool try_start(struct scheduler *scheduler, struct sequence *sequence,
     return true;
 }
 
+/* Whether urgent sequences hold their share of the blocks, so that one more waits for one of them
+ * and not for the others, whose line it must not hold up. */
+static bool is_share_used(const struct scheduler *scheduler) {
+    if (scheduler->urgent_count == 0) return false;
+    uint64_t held = 0;
+    for (uint32_t i = 0; i < scheduler->running_count; i++)
+        if (scheduler->running[i]->request->is_urgent) held += scheduler->running[i]->block_count;
+    return held >= kv_pool_block_count(scheduler->pool) -
+                       kv_pool_block_count(scheduler->pool) / URGENT_BLOCKS_SHARE;
+}
+
 static bool has_slot_for(const struct scheduler *scheduler, enum line_kind kind) {
     if (scheduler->free_slot_count == 0) return false;
-    if (kind == LINE_URGENT) return scheduler->urgent_count < scheduler->urgent_max;
+    if (kind == LINE_URGENT)
+        return scheduler->urgent_count < scheduler->urgent_max && !is_share_used(scheduler);
     return scheduler->running_count - scheduler->urgent_count < scheduler->others_max;
 }
 
@@ -339,7 +355,8 @@ static uint32_t blocks_to_gain(const struct scheduler *scheduler) {
 
 void make_room(struct scheduler *scheduler) {
     const struct sequence *first = first_in_line(scheduler, LINE_URGENT);
-    if (!first || scheduler->urgent_count >= scheduler->urgent_max) return;
+    if (!first || scheduler->urgent_count >= scheduler->urgent_max || is_share_used(scheduler))
+        return;
     if (scheduler->free_slot_count == 0) {
         struct sequence *victim = find_victim(scheduler, false);
         if (!victim) return;

@@ -27,6 +27,8 @@ struct prefix_tree;
 
 /* Urgent sequences are never all that runs: of every four slots one is left to the others. */
 #define URGENT_SLOTS_SHARE 4u
+/* Nor do they start when they hold all blocks but this share. */
+#define URGENT_BLOCKS_SHARE 4u
 /* While urgent sequences run, a step has no more than this share of its rows, so that their tokens
  * come soon… */
 #define URGENT_ROWS_SHARE 2u
