@@ -100,6 +100,7 @@ static void apply_options(struct scheduler *scheduler, const struct scheduler_op
         scheduler->running_max - least(options->urgent_seqs, scheduler->running_max / 4);
     scheduler->urgent_max = scheduler->running_max -
                             (scheduler->running_max + URGENT_SLOTS_SHARE - 1) / URGENT_SLOTS_SHARE;
+    scheduler->urgent_blocks_max = caps->block_count - caps->block_count / URGENT_BLOCKS_SHARE;
     scheduler->context_tokens_max = option_or(options->max_model_len, caps->context_tokens_max);
     scheduler->requests_max = option_or(options->requests_max, SCHEDULER_REQUESTS_MAX);
     scheduler->table_blocks_max =
@@ -210,8 +211,10 @@ enum err scheduler_submit(struct scheduler *scheduler, const struct scheduler_re
     uint64_t seed =
         request->sampling.has_seed ? request->sampling.seed : rng_at(scheduler->seed, request->id);
     uint32_t sequence_count = request->sequence_count > 0 ? request->sequence_count : 1;
+    /* One that needs more than the share of all urgent ones would starve the others. */
     struct scheduler_request known = *request;
-    known.is_urgent = request->is_urgent && scheduler->urgent_max > 0;
+    known.is_urgent = request->is_urgent && scheduler->urgent_max > 0 &&
+                      blocks_for(request->prompt_count) <= scheduler->urgent_blocks_max;
     struct request *copy = request_open(&known, sequence_count, tokens_max, seed);
     request_table_add(&scheduler->requests, copy);
     scheduler->open_sequences += sequence_count;

@@ -102,8 +102,9 @@ struct scheduler_request {
     struct sampling sampling; /* copied with its arrays. Sequence 0 uses the seed as it is, sequence
                                  i rng_at(seed, i) */
     bool is_constrained;
-    bool
-        is_urgent; /* somebody waits for it: it starts before all that is not urgent, and at once */
+    /* Somebody waits for it: it starts before all that is not urgent, and at once. Without effect
+     * when its prompt needs more than three quarters of the KV pool. */
+    bool is_urgent;
 };
 
 struct scheduler_stats {

@@ -18,8 +18,9 @@
  * that would not do. While it waits nobody else starts.
  *
  * That the others are not starved: urgent sequences leave them one of URGENT_SLOTS_SHARE slots, and
- * none starts while urgent ones hold all but one of URGENT_BLOCKS_SHARE blocks; then the others'
- * line moves, and the first of them starts whatever admission expects. */
+ * start only while they hold no more than all but one of URGENT_BLOCKS_SHARE blocks. One that waits
+ * for that does not hold up the others' line, the first of which starts whatever admission
+ * expects. */
 
 #include "scheduler/kv_pool.h"
 #include "scheduler/prefix_tree.h"
@@ -301,28 +302,28 @@ static bool try_start(struct scheduler *scheduler, struct sequence *sequence,
     return true;
 }
 
-/* Whether urgent sequences hold their share of the blocks, so that one more waits for one of them
- * and not for the others, whose line it must not hold up. */
-static bool is_share_used(const struct scheduler *scheduler) {
+/* Whether urgent sequences would hold more than their share of the blocks with this one, so that it
+ * waits for one of them and not for the others, whose line it must not hold up. */
+static bool is_beyond_share(const struct scheduler *scheduler, const struct sequence *sequence) {
     if (scheduler->urgent_count == 0) return false;
-    uint64_t held = 0;
+    uint64_t held = blocks_for(sequence_token_count(sequence));
     for (uint32_t i = 0; i < scheduler->running_count; i++)
         if (scheduler->running[i]->request->is_urgent) held += scheduler->running[i]->block_count;
-    return held >= kv_pool_block_count(scheduler->pool) -
-                       kv_pool_block_count(scheduler->pool) / URGENT_BLOCKS_SHARE;
+    return held > scheduler->urgent_blocks_max;
 }
 
-static bool has_slot_for(const struct scheduler *scheduler, enum line_kind kind) {
+/* Whether the first in line may start as far as slots and shares are concerned. */
+static bool may_start(const struct scheduler *scheduler, const struct sequence *first) {
     if (scheduler->free_slot_count == 0) return false;
-    if (kind == LINE_URGENT)
-        return scheduler->urgent_count < scheduler->urgent_max && !is_share_used(scheduler);
-    return scheduler->running_count - scheduler->urgent_count < scheduler->others_max;
+    if (line_of(first) == LINE_OTHERS)
+        return scheduler->running_count - scheduler->urgent_count < scheduler->others_max;
+    return scheduler->urgent_count < scheduler->urgent_max && !is_beyond_share(scheduler, first);
 }
 
 bool start_line(struct scheduler *scheduler, enum line_kind kind, struct plan *plan,
                 uint32_t rows_end) {
     struct sequence *sequence = first_in_line(scheduler, kind);
-    if (!sequence || plan->step.row_count >= rows_end || !has_slot_for(scheduler, kind))
+    if (!sequence || plan->step.row_count >= rows_end || !may_start(scheduler, sequence))
         return true;
     if (kind == LINE_OTHERS) {
         if (scheduler->is_recovering && scheduler->running_count > 0 &&
@@ -332,7 +333,7 @@ bool start_line(struct scheduler *scheduler, enum line_kind kind, struct plan *p
         scheduler->is_recovering = false;
     }
     struct admission_load load = running_load(scheduler);
-    while (sequence && plan->step.row_count < rows_end && has_slot_for(scheduler, kind)) {
+    while (sequence && plan->step.row_count < rows_end && may_start(scheduler, sequence)) {
         if (!try_start(scheduler, sequence, &load)) return false;
         add_prefill_rows(scheduler, plan, sequence, rows_end);
         sequence = first_in_line(scheduler, kind);
@@ -355,7 +356,8 @@ static uint32_t blocks_to_gain(const struct scheduler *scheduler) {
 
 void make_room(struct scheduler *scheduler) {
     const struct sequence *first = first_in_line(scheduler, LINE_URGENT);
-    if (!first || scheduler->urgent_count >= scheduler->urgent_max || is_share_used(scheduler))
+    if (!first || scheduler->urgent_count >= scheduler->urgent_max ||
+        is_beyond_share(scheduler, first))
         return;
     if (scheduler->free_slot_count == 0) {
         struct sequence *victim = find_victim(scheduler, false);

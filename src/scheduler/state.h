@@ -27,7 +27,7 @@ struct prefix_tree;
 
 /* Urgent sequences are never all that runs: of every four slots one is left to the others. */
 #define URGENT_SLOTS_SHARE 4u
-/* Nor do they start when they hold all blocks but this share. */
+/* Nor do they start beyond all blocks but this share. */
 #define URGENT_BLOCKS_SHARE 4u
 /* While urgent sequences run, a step has no more than this share of its rows, so that their tokens
  * come soon… */
@@ -72,6 +72,7 @@ struct scheduler {
     uint32_t running_max;
     uint32_t others_max; /* of running_max, sequences that are not urgent */
     uint32_t urgent_max; /* of running_max; 0: nobody is urgent */
+    uint32_t urgent_blocks_max;
     uint32_t rows_max;
     uint32_t context_tokens_max;
     uint32_t requests_max;

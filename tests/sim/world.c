@@ -192,7 +192,8 @@ static void submit_copies(struct world *world, const struct expected_request *mo
     request->sequence_count = one_in(world, 8) ? between(world, 2, 5) : 1;
     request->is_constrained = one_in(world, 10);
     bool wants_haste = world->urgent_one_in > 0 && one_in(world, world->urgent_one_in);
-    request->is_urgent = wants_haste && world->scheduler->urgent_max > 0;
+    request->is_urgent = wants_haste && world->scheduler->urgent_max > 0 &&
+                         blocks_for(request->prompt_count) <= world->scheduler->urgent_blocks_max;
     request->sequences = calloc(request->sequence_count, sizeof *request->sequences);
     if (!request->sequences) abort();
     struct scheduler_request ask = {

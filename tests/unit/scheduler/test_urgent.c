@@ -303,10 +303,10 @@ static void an_urgent_request_takes_blocks_from_others_at_the_next_step(void **s
     close_fixture(&fixture);
 }
 
-/* With prompts of which four fill the pool. */
+/* With prompts of which two fill the pool. */
 static void keep_three_waiting(struct fixture *fixture, uint64_t *next) {
     while (fixture->scheduler->lines[LINE_URGENT].waiting.count < 3 && *next < IDS_MAX) {
-        ask(fixture, *next, true, (int32_t)(*next * 31 % VOCAB), 150, 10);
+        ask(fixture, *next, true, (int32_t)(*next * 31 % VOCAB), 296, 8);
         ++*next;
     }
 }
