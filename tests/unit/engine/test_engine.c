@@ -618,6 +618,50 @@ static void tiers_and_then_lower_priorities_go_first(void **state) {
     for (uint32_t i = 0; i < 6; i++) assert_int_equal(h.jobs[i + 1].done_rank, rows[i].rank);
 }
 
+/* Leaves a line of a batch, job 0, in a step that does not end. */
+static void hold_a_batch_step(void) {
+    atomic_store(&h.toy.is_held, true);
+    const struct wire_job job = {CHAT, WIRE_TIER_BATCH, false, 0,
+                                 str_from(chat("free", "\"ignore_eos\":true,\"max_tokens\":9"))};
+    assert_true(engine_submit(h.engine, 0, &job));
+    wait_for_waiting(0);
+}
+
+static void a_chat_is_answered_while_a_step_of_a_batch_is_under_way(void **state) {
+    (void)state;
+    hold_a_batch_step();
+    assert_int_equal(harness_ask(&h, 1, CHAT, chat("@hello", "\"max_tokens\":1")), 200);
+    assert_string_equal(harness_text(&h, 1, 0), "hell");
+    assert_false(h.jobs[0].is_done);
+    atomic_store(&h.toy.is_held, false);
+    assert_int_equal(harness_wait(&h, 0), 200);
+    assert_int_equal(usage(0, "completion_tokens"), 9);
+}
+
+static void a_batch_line_waits_for_the_step_under_way(void **state) {
+    (void)state;
+    hold_a_batch_step();
+    const struct wire_job job = {CHAT, WIRE_TIER_FLEX, false, 0, str_from(chat("@hello", ""))};
+    assert_true(engine_submit(h.engine, 1, &job));
+    wait_for_waiting(1);
+    atomic_store(&h.toy.is_held, false);
+    assert_int_equal(harness_wait(&h, 1), 200);
+}
+
+static void a_chat_cancelled_in_the_middle_of_a_step_is_gone_before_its_end(void **state) {
+    (void)state;
+    hold_a_batch_step();
+    harness_submit(&h, 1, CHAT, true, chat("free", "\"ignore_eos\":true"));
+    pthread_mutex_lock(&h.lock);
+    while (h.jobs[1].delta_count == 0) pthread_cond_wait(&h.changed, &h.lock);
+    pthread_mutex_unlock(&h.lock);
+    engine_cancel(h.engine, 1);
+    assert_int_equal(harness_wait(&h, 1), 499);
+    wait_for_waiting(0); /* only the line runs */
+    atomic_store(&h.toy.is_held, false);
+    assert_int_equal(harness_wait(&h, 0), 200);
+}
+
 #define ENGINE_TEST(name) cmocka_unit_test_setup_teardown(name, open_engine, close_engine)
 
 int main(void) {
@@ -660,6 +704,9 @@ int main(void) {
         ENGINE_TEST(a_failing_model_ends_every_job_as_the_machines_fault),
         ENGINE_TEST(a_draining_engine_takes_nothing_and_finishes_what_it_has),
         ENGINE_TEST(closing_ends_what_runs),
+        ENGINE_TEST(a_chat_is_answered_while_a_step_of_a_batch_is_under_way),
+        ENGINE_TEST(a_batch_line_waits_for_the_step_under_way),
+        ENGINE_TEST(a_chat_cancelled_in_the_middle_of_a_step_is_gone_before_its_end),
         ENGINE_TEST(tiers_and_then_lower_priorities_go_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -81,8 +81,8 @@ static int32_t copied(const struct toy *toy, const struct logit_row *row,
     return TOY_END;
 }
 
-static void compute_logits(struct toy *toy, const struct logit_row *row) {
-    const struct step_sequence *sequence = &toy->step->sequences[row->sequence];
+static void compute_logits(struct toy *toy, const struct step *step, const struct logit_row *row) {
+    const struct step_sequence *sequence = &step->sequences[row->sequence];
     for (int32_t token = 0; token < TOY_VOCAB; token++) toy->logits[token] = -200;
     int32_t wanted = copied(toy, row, sequence);
     if (wanted >= 0) {
@@ -155,13 +155,15 @@ static void sample_row(struct toy *toy, const struct logit_row *row, struct samp
     if (sampling->logprobs) report_logprobs(toy->logits, sampling, ret_sample);
 }
 
-static enum err toy_submit(void *self, const struct step *step, struct error *error) {
-    struct toy *toy = self;
+static enum err check_device(struct toy *toy, const struct step *step, struct error *error) {
     int fail_at = atomic_load(&toy->fail_at_step);
     if (fail_at > 0 && step->number >= (uint64_t)fail_at)
         return err_set(error, ERR_IO, "toy: the device is gone at step %llu",
                        (unsigned long long)step->number);
-    toy->step = step;
+    return OK;
+}
+
+static void store_tokens(struct toy *toy, const struct step *step) {
     for (uint32_t s = 0; s < step->sequence_count; s++) {
         const struct step_sequence *sequence = &step->sequences[s];
         for (uint32_t i = 0; i < sequence->row_count; i++) {
@@ -171,20 +173,49 @@ static enum err toy_submit(void *self, const struct step *step, struct error *er
                     at % BACKEND_BLOCK_TOKENS] = step->tokens[sequence->row_first + i];
         }
     }
+}
+
+static void sample_rows(struct toy *toy, const struct step *step, struct step_result *result) {
+    for (uint32_t i = 0; i < step->logit_count; i++) {
+        compute_logits(toy, step, &step->logit_rows[i]);
+        sample_row(toy, &step->logit_rows[i], &result->samples[i]);
+    }
+    atomic_fetch_add(&toy->step_count, 1);
+}
+
+static enum err toy_submit(void *self, const struct step *step, struct error *error) {
+    struct toy *toy = self;
+    toy->step = step;
+    toy->until_ns = clock_monotonic_ns() + (int64_t)atomic_load(&toy->delay_us) * 1000;
+    return check_device(toy, step, error);
+}
+
+/* A slice is a millisecond of a step that is held or delayed. */
+static enum err toy_advance(void *self, bool *ret_done, struct error *error) {
+    (void)error;
+    struct toy *toy = self;
+    *ret_done = !atomic_load(&toy->is_held) && clock_monotonic_ns() >= toy->until_ns;
+    if (!*ret_done) clock_sleep_ms(1);
     return OK;
 }
 
+/* Tokens are stored only here, so that who passes cannot find them. */
 static enum err toy_wait(void *self, struct step_result *result, struct error *error) {
-    (void)error;
     struct toy *toy = self;
-    int delay_us = atomic_load(&toy->delay_us);
-    int64_t until_ns = clock_monotonic_ns() + (int64_t)delay_us * 1000;
-    while (atomic_load(&toy->is_held) || clock_monotonic_ns() < until_ns) clock_sleep_ms(1);
-    for (uint32_t i = 0; i < toy->step->logit_count; i++) {
-        compute_logits(toy, &toy->step->logit_rows[i]);
-        sample_row(toy, &toy->step->logit_rows[i], &result->samples[i]);
-    }
-    atomic_fetch_add(&toy->step_count, 1);
+    bool is_done = false;
+    while (!is_done) (void)toy_advance(self, &is_done, error);
+    store_tokens(toy, toy->step);
+    sample_rows(toy, toy->step, result);
+    return OK;
+}
+
+static enum err toy_interject(void *self, const struct step *step, struct step_result *result,
+                              struct error *error) {
+    struct toy *toy = self;
+    enum err err = check_device(toy, step, error);
+    if (err != OK) return err;
+    store_tokens(toy, step);
+    sample_rows(toy, step, result);
     return OK;
 }
 
@@ -197,8 +228,11 @@ static uint32_t or_else(uint32_t value, uint32_t otherwise) {
 }
 
 void toy_open(struct toy *toy, const struct toy_options *options) {
-    static const struct backend_ops ops = {
-        .submit = toy_submit, .wait = toy_wait, .close = toy_close_backend};
+    static const struct backend_ops ops = {.submit = toy_submit,
+                                           .wait = toy_wait,
+                                           .close = toy_close_backend,
+                                           .advance = toy_advance,
+                                           .interject = toy_interject};
     *toy = (struct toy){.model = {.vocabulary = {.unknown = TOKEN_NONE, .padding = TOKEN_NONE},
                                   .name = "toy",
                                   .description = "a toy",
@@ -218,7 +252,8 @@ void toy_open(struct toy *toy, const struct toy_options *options) {
          .rows_max = or_else(options->rows_max, 64),
          .sequences_max = or_else(options->sequences_max, 16),
          .context_tokens_max = or_else(options->context_tokens_max, 512),
-         .vocab = TOY_VOCAB},
+         .vocab = TOY_VOCAB,
+         .urgent_rows_max = 32},
     };
     toy->model.backend = &toy->backend;
     toy->kv = calloc((size_t)toy->backend.caps.block_count * BACKEND_BLOCK_TOKENS, sizeof *toy->kv);

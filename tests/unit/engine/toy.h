@@ -26,11 +26,12 @@ struct toy {
     struct served_model model;
     struct backend backend;
     double logits[TOY_VOCAB];
-    int32_t *kv; /* (blocks, BACKEND_BLOCK_TOKENS) */
-    const struct step *step;
+    int32_t *kv;             /* (blocks, BACKEND_BLOCK_TOKENS) */
+    const struct step *step; /* under way */
+    int64_t until_ns;        /* it lasts so long */
     atomic_int delay_us;     /* of each step */
     atomic_int fail_at_step; /* submit fails at this one; 0: never */
-    atomic_bool is_held;     /* a step does not end while this is set */
+    atomic_bool is_held;     /* a step does not end while this is set; urgent ones pass it */
     _Atomic uint64_t step_count;
 };
 
