@@ -29,7 +29,7 @@ void engine_options_fill(struct option *ret_options, struct engine_choice *choic
          .kind = OPTION_INTEGER,
          .target = &choice->max_num_seqs,
          .value = "N",
-         .help = "sequences that run at a time",
+         .help = "sequences that run at a time; chats have 16 more",
          .min = 0,
          .max = 1 << 16},
         {.name = "max-num-batched-tokens",
