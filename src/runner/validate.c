@@ -20,18 +20,26 @@
 struct asker {
     struct runner *runner;
     struct live *live;
+    bool gives_way; /* it waits for a model, and another batch need not */
 };
 
 static bool is_stopped(void *context) {
     struct asker *asker = context;
     pthread_mutex_lock(&asker->runner->lock);
-    bool stopped = asker->live->stop || asker->runner->is_stopping;
+    bool stopped = asker->live->stop || asker->runner->is_stopping || asker->gives_way;
     pthread_mutex_unlock(&asker->runner->lock);
     return stopped;
 }
 
+/* Another batch that could be looked at now. The lock is held. */
+static bool others_wait(const struct runner *runner, const struct live *self, int64_t now_ns) {
+    for (const struct live *live = runner->live; live; live = live->next)
+        if (live != self && live->phase == PHASE_VALIDATE && live->due_ns <= now_ns) return true;
+    return false;
+}
+
 /* While a worker that may serve the model is still loading, this waits for it: a batch does not
- * fail because it came early. */
+ * fail because it came early. Others are looked at meanwhile. */
 static bool serves(void *context, struct str model) {
     struct asker *asker = context;
     struct runner *runner = asker->runner;
@@ -41,6 +49,7 @@ static bool serves(void *context, struct str model) {
         if (is_stopped(asker)) return false;
         pthread_mutex_lock(&runner->lock);
         runner_wait(runner, &runner->helpers, clock_monotonic_ns() + WAIT_NS);
+        asker->gives_way = others_wait(runner, asker->live, clock_monotonic_ns());
         bool is_over = runner_now_unix_s(runner) >= asker->live->row.expires_unix_s;
         pthread_mutex_unlock(&runner->lock);
         if (is_over) return true; /* the window has closed; its lines expire */
@@ -85,7 +94,7 @@ static enum err check_file(struct runner *runner, struct live *live,
     err = store_batch_dir(runner->store, live->row.id, dir, sizeof dir, error);
     if (err != OK) return err;
     snprintf(path, sizeof path, "%s/lines.idx", dir);
-    struct asker asker = {runner, live};
+    struct asker asker = {.runner = runner, .live = live};
     struct batch_validate_options options = {.input_fd = live->input_fd,
                                              .input_bytes = bytes,
                                              .input_sha256 = live->input_sha256,

@@ -32,7 +32,9 @@ struct recorder {
     pthread_mutex_t lock;
     struct noted jobs[JOBS_MAX];
     size_t count, answered, in_flight_max, in_flight_peak;
-    bool was_full, is_deaf; /* deaf: hears no cancel */
+    bool was_full;
+    bool is_deaf;           /* hears no cancel */
+    atomic_bool is_loading; /* may come to serve more */
 };
 
 static bool recorder_submit(struct worker *worker, const struct worker_job *job) {
@@ -94,8 +96,8 @@ static size_t recorder_models(struct worker *worker, struct worker_model *ret_mo
 }
 
 static void recorder_status(struct worker *worker, struct worker_status *ret_status) {
-    (void)worker;
-    *ret_status = (struct worker_status){.ready = true, .text = "ready"};
+    struct recorder *recorder = (struct recorder *)worker;
+    *ret_status = (struct worker_status){.ready = !recorder->is_loading, .text = "loading"};
 }
 
 static void recorder_close(struct worker *worker) {
@@ -425,6 +427,32 @@ static void a_culprit_is_found_while_single_requests_keep_coming(void **state) {
 
 /* ---- standing still ---- */
 
+static void a_batch_that_waits_for_its_model_holds_up_no_other(void **state) {
+    (void)state;
+    struct pipeline p = {0};
+    struct recorder r;
+    struct error error;
+    char early[STORE_ID_BYTES], ids[3][STORE_ID_BYTES];
+    open_with(&p, &r, 4, (struct runner_options){.stuck_ms = 50});
+    r.is_loading = true;
+    create(&p,
+           STR("{\"custom_id\":\"a\",\"method\":\"POST\",\"url\":\"/v1/chat/completions\",\"body\":"
+               "{\"model\":\"absent\",\"messages\":[]}}\n"),
+           -1, "", early);
+    for (int i = 0; i < 3; i++) create_lines(&p, "other", 3, 0, "", ids[i]);
+    for (int i = 0; i < 3; i++) end(&p, &r, ids[i]);
+    struct store_batch batch;
+    must(runner_batch_get(p.runner, str_from(early), &batch, &error));
+    assert_int_equal(batch.status, BATCH_VALIDATING);
+    store_batch_release(&batch);
+    r.is_loading = false; /* all that it serves is known now */
+    batch = pipeline_wait(&p, early, is_over);
+    assert_int_equal(batch.status, BATCH_FAILED);
+    assert_non_null(strstr(batch.errors, "model_not_found"));
+    store_batch_release(&batch);
+    close_with(&p);
+}
+
 struct heard {
     pthread_mutex_t lock;
     int stuck, at_risk, down;
@@ -574,6 +602,7 @@ int main(void) {
         cmocka_unit_test(after_a_crash_half_of_the_lines_run_also_when_loading_crashes_too),
         cmocka_unit_test(many_culprits_are_found_and_no_innocent_line_gets_an_error),
         cmocka_unit_test(a_culprit_is_found_while_single_requests_keep_coming),
+        cmocka_unit_test(a_batch_that_waits_for_its_model_holds_up_no_other),
         cmocka_unit_test(
             a_batch_that_stands_still_is_told_with_what_it_waits_for_and_can_be_cancelled),
         cmocka_unit_test(a_batch_behind_another_waits_for_its_turn_and_is_not_stuck),
