@@ -16,28 +16,39 @@ const struct http_route api_routes[] = {
     {"GET", "/ping", HTTP_SCOPE_OPEN, health_live, NULL, "getPing"},
     {"GET", "/ready", HTTP_SCOPE_OPEN, health_ready, NULL, "getReady"},
     {"GET", "/version", HTTP_SCOPE_OPEN, health_version, NULL, "getVersion"},
-    {"GET", "/metrics", HTTP_SCOPE_KEY, health_metrics, NULL, "getMetrics"},
-    {"GET", "/v1/files", HTTP_SCOPE_KEY, files_list, NULL, "listFiles"},
-    {"POST", "/v1/files", HTTP_SCOPE_KEY, files_create, &files_upload, "createFile"},
-    {"GET", "/v1/files/{id}", HTTP_SCOPE_KEY, files_get, NULL, "retrieveFile"},
-    {"DELETE", "/v1/files/{id}", HTTP_SCOPE_KEY, files_delete, NULL, "deleteFile"},
-    {"GET", "/v1/files/{id}/content", HTTP_SCOPE_KEY, files_content, NULL, "downloadFile"},
-    {"POST", "/v1/batches", HTTP_SCOPE_KEY, batches_create, NULL, "createBatch"},
-    {"GET", "/v1/batches", HTTP_SCOPE_KEY, batches_list, NULL, "listBatches"},
-    {"GET", "/v1/batches/{id}", HTTP_SCOPE_KEY, batches_get, NULL, "retrieveBatch"},
-    {"POST", "/v1/batches/{id}/cancel", HTTP_SCOPE_KEY, batches_cancel, NULL, "cancelBatch"},
-    {"POST", "/v1/chat/completions", HTTP_SCOPE_KEY, inference_chat, NULL, "createChatCompletion"},
-    {"POST", "/v1/completions", HTTP_SCOPE_KEY, inference_completions, NULL, "createCompletion"},
-    {"POST", "/v1/embeddings", HTTP_SCOPE_KEY, inference_unsupported, NULL, "createEmbedding"},
-    {"POST", "/v1/score", HTTP_SCOPE_KEY, inference_unsupported, NULL, "createScore"},
-    {"POST", "/v1/responses", HTTP_SCOPE_KEY, inference_unsupported, NULL, "createResponse"},
-    {"POST", "/v1/uploads", HTTP_SCOPE_KEY, inference_unsupported, NULL, "createUpload"},
+    {"GET", "/metrics", HTTP_SCOPE_METRICS, health_metrics, NULL, "getMetrics"},
+    {"GET", "/v1/files", HTTP_SCOPE_FILES, files_list, NULL, "listFiles"},
+    {"POST", "/v1/files", HTTP_SCOPE_FILES, files_create, &files_upload, "createFile"},
+    {"GET", "/v1/files/{id}", HTTP_SCOPE_FILES, files_get, NULL, "retrieveFile"},
+    {"DELETE", "/v1/files/{id}", HTTP_SCOPE_FILES, files_delete, NULL, "deleteFile"},
+    {"GET", "/v1/files/{id}/content", HTTP_SCOPE_FILES, files_content, NULL, "downloadFile"},
+    {"POST", "/v1/batches", HTTP_SCOPE_BATCHES, batches_create, NULL, "createBatch"},
+    {"GET", "/v1/batches", HTTP_SCOPE_BATCHES, batches_list, NULL, "listBatches"},
+    {"GET", "/v1/batches/{id}", HTTP_SCOPE_BATCHES, batches_get, NULL, "retrieveBatch"},
+    {"POST", "/v1/batches/{id}/cancel", HTTP_SCOPE_BATCHES, batches_cancel, NULL, "cancelBatch"},
+    {"POST", "/v1/chat/completions", HTTP_SCOPE_INFER, inference_chat, NULL,
+     "createChatCompletion"},
+    {"POST", "/v1/completions", HTTP_SCOPE_INFER, inference_completions, NULL, "createCompletion"},
+    {"POST", "/v1/embeddings", HTTP_SCOPE_INFER, inference_unsupported, NULL, "createEmbedding"},
+    {"POST", "/v1/score", HTTP_SCOPE_INFER, inference_unsupported, NULL, "createScore"},
+    {"POST", "/v1/responses", HTTP_SCOPE_INFER, inference_unsupported, NULL, "createResponse"},
+    {"POST", "/v1/uploads", HTTP_SCOPE_FILES, inference_unsupported, NULL, "createUpload"},
     {"GET", "/v1/models", HTTP_SCOPE_KEY, models_list, NULL, "listModels"},
     {"GET", "/v1/models/{model...}", HTTP_SCOPE_KEY, models_get, NULL, "retrieveModel"},
 };
 const size_t api_route_count = sizeof api_routes / sizeof *api_routes;
 
 /* --- what handlers share --- */
+
+bool api_may_see(const struct http_request *request, const char *owner) {
+    const struct key_caller *caller = http_request_caller(request);
+    return key_caller_has(caller, HTTP_SCOPE_ADMIN) || strcmp(caller->owner, owner) == 0;
+}
+
+const char *api_sees_owner(const struct http_request *request) {
+    const struct key_caller *caller = http_request_caller(request);
+    return key_caller_has(caller, HTTP_SCOPE_ADMIN) ? NULL : caller->owner;
+}
 
 bool api_refuses_new_work(struct api *api, struct http_request *request) {
     if (!atomic_load(&api->draining)) return false;
@@ -121,7 +132,7 @@ enum err api_open(struct api **ret_api, const struct api_options *options, uint1
         .port = options->port,
         .routes = api_routes,
         .route_count = api_route_count,
-        .keys = {options->key_digests, options->key_count},
+        .keys = options->keys,
         .context = api,
         .done = request_done,
         .connections_max = options->connections_max,

@@ -25,14 +25,13 @@ struct api_alias {
 
 /* Zero means the default behind it, except where a comment says otherwise. */
 struct api_options {
-    const char *host;                                 /* "127.0.0.1" */
-    uint16_t port;                                    /* 0: any free one */
-    struct store *store;                              /* must be given */
-    struct runner *runner;                            /* must be given */
-    struct notify *notify;                            /* NULL: there are no webhooks */
-    struct batch_rules rules;                         /* lines_max 0: batch_rules_default */
-    const unsigned char (*key_digests)[SHA256_BYTES]; /* SHA-256 of each key */
-    size_t key_count;                                 /* 0: no key is asked for */
+    const char *host;         /* "127.0.0.1" */
+    uint16_t port;            /* 0: any free one */
+    struct store *store;      /* must be given */
+    struct runner *runner;    /* must be given */
+    struct notify *notify;    /* NULL: there are no webhooks */
+    struct batch_rules rules; /* lines_max 0: batch_rules_default */
+    struct key_set *keys;     /* NULL: no key is asked for */
     const struct api_alias *aliases;
     size_t alias_count;
     uint64_t file_bytes_max; /* 2 GiB */

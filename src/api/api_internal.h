@@ -30,6 +30,12 @@ struct api {
 extern const struct http_route api_routes[];
 extern const size_t api_route_count;
 
+/* Whether the caller may know of what belongs to `owner`: its own, or anything for an admin. What
+ * it may not see is answered as what is not there. */
+bool api_may_see(const struct http_request *request, const char *owner);
+/* For lists: the owner whose rows the caller sees; NULL: everybody's. */
+const char *api_sees_owner(const struct http_request *request);
+
 /* True, and answered with 503, when new work is refused. */
 bool api_refuses_new_work(struct api *api, struct http_request *request);
 

@@ -39,6 +39,13 @@ static bool read_key(struct http_request *request, struct batch_parameters *para
     return true;
 }
 
+static void read_caller(struct http_request *request, struct batch_parameters *parameters) {
+    const struct key_caller *caller = http_request_caller(request);
+    memcpy(parameters->owner, caller->owner, sizeof parameters->owner);
+    parameters->batches_max = caller->batches_max;
+    parameters->queued_tokens_max = caller->queued_tokens_max;
+}
+
 /* A batch's own webhook needs a secret to sign with, and a URL on the open internet. */
 static bool check_webhook(struct api *api, struct http_request *request,
                           const struct batch_parameters *parameters) {
@@ -85,6 +92,7 @@ void batches_create(void *context, struct http_request *request) {
                  &(struct api_error){400, refusal.message, refusal.param[0] ? refusal.param : NULL,
                                      refusal.code[0] ? refusal.code : NULL});
     } else {
+        read_caller(request, &parameters);
         if (check_webhook(api, request, &parameters) && read_key(request, &parameters))
             create(api, request, &parameters);
         batch_parameters_release(&parameters);
@@ -109,8 +117,8 @@ void batches_list(void *context, struct http_request *request) {
     if (!api_read_limit(request, LIST_DEFAULT, LIST_MAX, &limit)) return;
     struct store_batch *batches = calloc(limit, sizeof *batches);
     if (!batches) abort();
-    enum err err =
-        store_batch_list(api->options.store, after, limit, batches, &count, &has_more, &error);
+    enum err err = store_batch_list(api->options.store, api_sees_owner(request), after, limit,
+                                    batches, &count, &has_more, &error);
     if (err == OK) {
         struct buf body;
         buf_init(&body, SIZE_MAX / 2);
@@ -136,16 +144,23 @@ void batches_list(void *context, struct http_request *request) {
     free(batches);
 }
 
-void batches_get(void *context, struct http_request *request) {
-    struct api *api = context;
-    struct store_batch batch;
+/* The batch of the path, if the caller may see it; else it is answered as one that is not there. */
+static bool find_batch(struct api *api, struct http_request *request,
+                       struct store_batch *ret_batch) {
     struct error error;
     enum err err =
-        runner_batch_get(api->options.runner, http_request_param(request, 0), &batch, &error);
-    if (err == OK)
-        answer_batch(request, &batch);
-    else
-        fail(request, err, &error);
+        runner_batch_get(api->options.runner, http_request_param(request, 0), ret_batch, &error);
+    if (err == OK && !api_may_see(request, ret_batch->owner)) {
+        store_batch_release(ret_batch);
+        err = ERR_NOT_FOUND;
+    }
+    if (err != OK) fail(request, err, &error);
+    return err == OK;
+}
+
+void batches_get(void *context, struct http_request *request) {
+    struct store_batch batch;
+    if (find_batch(context, request, &batch)) answer_batch(request, &batch);
 }
 
 /* The clients send this with a Content-Type of JSON and no body: the body is not looked at. */
@@ -153,6 +168,8 @@ void batches_cancel(void *context, struct http_request *request) {
     struct api *api = context;
     struct store_batch batch;
     struct error error;
+    if (!find_batch(api, request, &batch)) return;
+    store_batch_release(&batch);
     enum err err =
         runner_batch_cancel(api->options.runner, http_request_param(request, 0), &batch, &error);
     if (err == OK)

@@ -73,6 +73,7 @@ void files_list(void *context, struct http_request *request) {
     struct error error;
     struct store_file_list list = {.after = http_request_query(request, "after"),
                                    .purpose = http_request_query(request, "purpose"),
+                                   .owner = api_sees_owner(request),
                                    .now_unix_s = clock_unix_s()};
     if (!api_read_limit(request, LIST_MAX, LIST_MAX, &list.limit) ||
         !read_order(request, &list.ascending))
@@ -93,17 +94,21 @@ void files_list(void *context, struct http_request *request) {
     free(files);
 }
 
+/* The file of the path, if the caller may see it; else it is answered as one that is not there. */
+static bool find_file(struct api *api, struct http_request *request, struct store_file *ret_file) {
+    struct error error;
+    enum err err = store_file_get(api->options.store, http_request_param(request, 0),
+                                  clock_unix_s(), ret_file, &error);
+    if (err == OK && !api_may_see(request, ret_file->owner)) err = ERR_NOT_FOUND;
+    if (err != OK) fail(request, err, &error);
+    return err == OK;
+}
+
 void files_get(void *context, struct http_request *request) {
     struct api *api = context;
     struct store_file file;
-    struct error error;
     struct buf body;
-    enum err err = store_file_get(api->options.store, http_request_param(request, 0),
-                                  clock_unix_s(), &file, &error);
-    if (err != OK) {
-        fail(request, err, &error);
-        return;
-    }
+    if (!find_file(api, request, &file)) return;
     buf_init(&body, 65536);
     files_write_json(&body, &file);
     api_answer_json(request, &body);
@@ -125,6 +130,7 @@ void files_content(void *context, struct http_request *request) {
     struct store_file file;
     struct error error;
     int fd;
+    if (!find_file(api, request, &file)) return;
     enum err err = store_file_open(api->options.store, http_request_param(request, 0),
                                    clock_unix_s(), &fd, &file, &error);
     if (err != OK) {
@@ -144,9 +150,11 @@ void files_content(void *context, struct http_request *request) {
 
 void files_delete(void *context, struct http_request *request) {
     struct api *api = context;
+    struct store_file file;
     struct error error;
     struct buf body;
     struct str id = http_request_param(request, 0);
+    if (!find_file(api, request, &file)) return;
     enum err err = store_file_delete(api->options.store, id, clock_unix_s(), &error);
     if (err != OK) {
         fail(request, err, &error);

@@ -185,6 +185,7 @@ void files_create(void *context, struct http_request *request) {
     enum err err = is_batch ? batch_spool_look(upload->spool, &error) : OK;
     if (err == OK) {
         memcpy(file.filename, upload->filename, sizeof file.filename);
+        memcpy(file.owner, http_request_caller(request)->owner, sizeof file.owner);
         file.created_unix_s = clock_unix_s();
         file.expires_unix_s = seconds ? file.created_unix_s + seconds : 0;
         struct store_spool *spool = upload->spool;

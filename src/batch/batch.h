@@ -68,6 +68,9 @@ struct batch_parameters {
     int32_t priority;
     int64_t output_expires_after_s;
     char idempotency_key[256];          /* from the body; a header's is put here by the caller */
+    char owner[STORE_OWNER_BYTES];      /* put here by the caller, as the next two; 0: no limit */
+    uint64_t batches_max;               /* of this owner that are not terminal */
+    uint64_t queued_tokens_max;         /* in their inputs, estimated */
     unsigned char sha256[SHA256_BYTES]; /* of the parameters' canonical form, without the key */
 };
 
@@ -77,10 +80,11 @@ bool batch_parameters_read(struct batch_parameters *ret_parameters, const json_t
                            const struct batch_rules *rules, struct batch_refusal *ret_refusal);
 void batch_parameters_release(struct batch_parameters *parameters);
 
-/* Adds the batch in state validating. The same idempotency key with the same parameters gives the
- * batch that is there already (*ret_existing true), with others ERR_CONFLICT and a message that
- * has the word conflict. The caller releases *ret_batch and tells the runner of a new one
- * (runner_kick). */
+/* Adds the batch in state validating; as failed with token_limit_exceeded when its owner has too
+ * much queued. ERR_LIMIT: too many batches. The same idempotency key of the same owner with the
+ * same parameters gives the batch that is there already (*ret_existing true), with others
+ * ERR_CONFLICT and a message that has the word conflict. The caller releases *ret_batch and tells
+ * the runner of a new one (runner_kick). */
 enum err batch_create(struct store *store, const struct batch_parameters *parameters,
                       int64_t now_unix_s, struct store_batch *ret_batch, bool *ret_existing,
                       struct error *error) MUST_CHECK;

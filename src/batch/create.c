@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/id.h"
 #include "batch/batch.h"
+#include "batch/validate.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#define BYTES_PER_TOKEN 4
+
 /* The batch the key stands for already, if its parameters are these. */
 static enum err find_existing(struct store *store, const struct batch_parameters *parameters,
                               struct store_batch *ret_batch, struct error *error) {
     struct store_batch batch;
-    enum err err =
-        store_batch_get_by_key(store, str_from(parameters->idempotency_key), &batch, error);
+    enum err err = store_batch_get_by_key(store, parameters->owner, parameters->idempotency_key,
+                                          &batch, error);
     if (err != OK) return err;
     if (memcmp(batch.parameters_sha256, parameters->sha256, SHA256_BYTES) != 0) {
         store_batch_release(&batch);
@@ -46,9 +49,33 @@ static struct store_batch new_batch(const struct batch_parameters *parameters, i
     memcpy(batch.input_file_id, parameters->input_file_id, sizeof batch.input_file_id);
     memcpy(batch.completion_window, parameters->completion_window, sizeof batch.completion_window);
     memcpy(batch.service_tier, parameters->service_tier, sizeof batch.service_tier);
+    memcpy(batch.owner, parameters->owner, sizeof batch.owner);
     memcpy(batch.idempotency_key, parameters->idempotency_key, sizeof batch.idempotency_key);
     memcpy(batch.parameters_sha256, parameters->sha256, SHA256_BYTES);
     return batch;
+}
+
+/* Within the owner's limits. A queue of tokens is counted before anybody has a tokenizer for it:
+ * four bytes of the input stand for one. */
+static enum err insert(struct store *store, struct store_batch *batch,
+                       const struct batch_parameters *parameters, struct error *error) {
+    char message[200];
+    snprintf(
+        message, sizeof message,
+        "Enqueued token limit reached. Limit: %llu enqueued tokens. Please try again once some "
+        "in_progress batches have been completed.",
+        (unsigned long long)parameters->queued_tokens_max);
+    char *errors = batch_single_error("token_limit_exceeded", NULL, message);
+    uint64_t tokens_max = parameters->queued_tokens_max;
+    const struct store_batch_limits limits = {
+        .batches_max = parameters->batches_max,
+        .input_bytes_max =
+            tokens_max < UINT64_MAX / BYTES_PER_TOKEN ? tokens_max * BYTES_PER_TOKEN : UINT64_MAX,
+        .over_bytes = errors,
+    };
+    enum err err = store_batch_insert_within(store, batch, &limits, error);
+    free(errors);
+    return err;
 }
 
 enum err batch_create(struct store *store, const struct batch_parameters *parameters,
@@ -61,7 +88,7 @@ enum err batch_create(struct store *store, const struct batch_parameters *parame
         if (err != ERR_NOT_FOUND) return err;
     }
     struct store_batch batch = new_batch(parameters, now_unix_s);
-    enum err err = store_batch_insert(store, &batch, error);
+    enum err err = insert(store, &batch, parameters, error);
     if (err == OK) {
         *ret_batch = batch;
         return OK;

@@ -325,11 +325,28 @@ static void check_outbox(struct check *check) {
                  batch_status_name(batch->status), (unsigned long long)foreign);
 }
 
+/* A batch and its files have one owner (I13). A file whose row is gone belongs to nobody. */
+static void check_owners(struct check *check) {
+    const struct store_batch *batch = check->batch;
+    const char *ids[] = {batch->input_file_id, batch->output_file_id, batch->error_file_id};
+    for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {
+        struct store_file file;
+        struct error error;
+        /* A client may name any file; one that is not its own fails the batch. */
+        if (!*ids[i] || (i == 0 && batch->status == BATCH_FAILED)) continue;
+        if (store_file_get(check->store, str_from(ids[i]), 0, &file, &error) != OK) continue;
+        if (strcmp(file.owner, batch->owner) != 0 && batch->total > 0)
+            violated(check, "it belongs to '%s', and its file %s to '%s' (I13)", batch->owner,
+                     file.id, file.owner);
+    }
+}
+
 static void check_batch(struct check *check, const struct store_batch *batch) {
     check->batch = batch;
     check->batch_violations = 0;
     check_times(check);
     check_outbox(check);
+    check_owners(check);
     if (batch_status_is_terminal(batch->status)) {
         if (batch->total > 0 && batch->status != BATCH_FAILED) check_published(check);
     } else if (batch->total > 0) {

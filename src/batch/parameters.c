@@ -310,11 +310,13 @@ static bool read_key(struct batch_parameters *parameters, const json_t *body,
     if (!key) return true;
     if (!json_is_string(key)) return refuse_type(refusal, "idempotency_key", "a string", key);
     struct str text = json_str(key);
-    if (text.bytes == 0 || text.bytes >= sizeof parameters->idempotency_key ||
-        memchr(text.at, '\0', text.bytes))
+    bool good = text.bytes > 0 && text.bytes < sizeof parameters->idempotency_key;
+    for (size_t i = 0; i < text.bytes && good; i++) good = (unsigned char)text.at[i] >= ' ';
+    if (!good)
         return refuse(refusal, "invalid_value", "idempotency_key",
-                      "Invalid 'idempotency_key': it has %zu bytes, not 1 to %zu.", text.bytes,
-                      sizeof parameters->idempotency_key - 1);
+                      "Invalid 'idempotency_key': it has %zu bytes, not 1 to %zu, or control "
+                      "characters.",
+                      text.bytes, sizeof parameters->idempotency_key - 1);
     memcpy(parameters->idempotency_key, text.at, text.bytes);
     return true;
 }

@@ -150,6 +150,7 @@ static enum err place_side(struct work *work, struct side *side, const char *whi
     if (publish->batch->output_expires_after_s)
         file->expires_unix_s = publish->now_unix_s + publish->batch->output_expires_after_s;
     snprintf(file->filename, sizeof file->filename, "%s_%s.jsonl", publish->batch->id, which);
+    memcpy(file->owner, publish->batch->owner, sizeof file->owner);
     batch_result_file_id(publish->batch->id, which, file->id);
     enum err err = store_spool_place(side->spool, file, error);
     side->spool = NULL;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/command.h"
+#include "cli/door_options.h"
 #include "cli/engine_options.h"
+#include "cli/state_dir.h"
 #include "cli/stop.h"
 #include "server/serve.h"
 
@@ -16,15 +18,6 @@ static void print_listening(void *context, const char *host, uint16_t port) {
     printf(strchr(host, ':') ? "listening on http://[%s]:%u\n" : "listening on http://%s:%u\n",
            host, port);
     fflush(stdout);
-}
-
-/* ${XDG_STATE_HOME:-~/.local/state}/quern, or the working directory where neither is set. */
-static void default_state_dir(char ret_path[PATH_MAX]) {
-    const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
-    int bytes = state && *state ? snprintf(ret_path, PATH_MAX, "%s/quern", state)
-                : home && *home ? snprintf(ret_path, PATH_MAX, "%s/.local/state/quern", home)
-                                : snprintf(ret_path, PATH_MAX, "quern-state");
-    if (bytes >= PATH_MAX) ret_path[0] = '\0';
 }
 
 static int exit_of(enum err err) {
@@ -57,42 +50,6 @@ static int run(int argc, char **argv) {
          .target = &serve.house.store.dir,
          .value = "DIR",
          .help = "everything that must last"},
-        {.name = "api-key-file",
-         .kind = OPTION_TEXT,
-         .target = &serve.api_key_file,
-         .value = "F",
-         .help = "keys clients must send, one a line; none: anybody"},
-        {.name = "env-file",
-         .kind = OPTION_TEXT,
-         .target = &serve.env_file,
-         .value = "F",
-         .help = "NAME=value lines, for secrets that no option names"},
-        {.name = "webhook-url",
-         .kind = OPTION_TEXT,
-         .target = &serve.webhooks.url,
-         .value = "URL",
-         .help = "is told when a batch ends"},
-        {.name = "webhook-secret-file",
-         .kind = OPTION_TEXT,
-         .target = &serve.webhooks.secret_file,
-         .value = "F",
-         .help = "signs what webhooks are told; a second line: the secret before"},
-        {.name = "webhook-events",
-         .kind = OPTION_TEXT,
-         .target = &serve.webhooks.events,
-         .value = "LIST",
-         .help = "for --webhook-url; the four ends of a batch"},
-        {.name = "webhook-allow-private",
-         .kind = OPTION_SWITCH,
-         .target = &serve.webhooks.allow_private,
-         .help = "webhooks may use plain http and go to private addresses"},
-        {.name = "webhook-retry-seconds",
-         .kind = OPTION_INTEGER,
-         .target = &serve.webhooks.retry_s,
-         .value = "N",
-         .help = "before the second attempt, doubled each time; 5",
-         .min = 1,
-         .max = 3600},
         {.name = "drain-seconds",
          .kind = OPTION_INTEGER,
          .target = &drain_s,
@@ -123,15 +80,16 @@ static int run(int argc, char **argv) {
          .max = 86400 * 30},
     };
     const size_t own_count = sizeof own / sizeof *own;
-    struct option options[sizeof own / sizeof *own + ENGINE_OPTION_COUNT];
+    const size_t count = own_count + ENGINE_OPTION_COUNT + DOOR_OPTION_COUNT;
+    struct option options[sizeof own / sizeof *own + ENGINE_OPTION_COUNT + DOOR_OPTION_COUNT];
     memcpy(options, own, sizeof own);
     engine_options_fill(options + own_count, &choice);
+    door_options_fill(options + own_count + ENGINE_OPTION_COUNT, &serve);
     const struct options_help help = {
         "serve --model [ALIAS=]M [options]",
         "Serves Files, Batches, chat completions, completions and models under /v1, and prints\n"
         "\"listening on http://HOST:PORT\" once it is ready. SIGTERM drains.\n"};
-    enum err err = options_read(options, own_count + ENGINE_OPTION_COUNT, &help, argc, argv, NULL,
-                                0, &done, &error);
+    enum err err = options_read(options, count, &help, argc, argv, NULL, 0, &done, &error);
     if (done && err == OK) return EXIT_GOOD;
     if (err == OK) err = engine_options_apply(&choice, &serve.house, &error);
     if (err != OK) {

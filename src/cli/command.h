@@ -15,6 +15,7 @@ struct command {
 
 extern const struct command cmd_engine;
 extern const struct command cmd_fsck;
+extern const struct command cmd_key;
 extern const struct command cmd_logits;
 extern const struct command cmd_models;
 extern const struct command cmd_render;

@@ -9,7 +9,7 @@
 #include <string.h>
 
 static const struct command *const commands[] = {
-    &cmd_run,      &cmd_serve,  &cmd_models, &cmd_fsck,
+    &cmd_run,      &cmd_serve,  &cmd_models, &cmd_fsck,   &cmd_key,
     &cmd_tokenize, &cmd_render, &cmd_logits, &cmd_engine,
 };
 

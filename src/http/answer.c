@@ -85,6 +85,20 @@ void http_request_fail(struct http_request *request, int status, const char *mes
     buf_release(&body);
 }
 
+void http_request_fail_later(struct http_request *request, const char *message,
+                             uint32_t retry_after_s) {
+    struct buf body;
+    char seconds[16];
+    buf_init(&body, 8192);
+    http_error_body(&body, "rate_limit_exceeded", message, NULL, "rate_limit_exceeded");
+    snprintf(seconds, sizeof seconds, "%u", retry_after_s);
+    struct http_header header = {"retry-after", seconds};
+    http_answer(request,
+                &(struct http_answer){
+                    .status = 429, .body = buf_str(&body), .headers = &header, .header_count = 1});
+    buf_release(&body);
+}
+
 void http_answer_file(struct http_request *request, const struct http_file *file) {
     char text[80];
     enum range_answer answer =

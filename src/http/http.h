@@ -30,11 +30,6 @@ struct http_request;
 
 typedef void (*http_handler_fn)(void *context, struct http_request *request);
 
-enum http_scope {
-    HTTP_SCOPE_OPEN, /* for everybody: health, version */
-    HTTP_SCOPE_KEY,  /* for holders of a key, when keys are configured */
-};
-
 /* Where the parts of a multipart body go while they arrive, on the connection thread. Any call may
  * answer the request (http_answer): that refuses the rest of the body and ends the connection. */
 struct http_upload {
@@ -70,8 +65,8 @@ struct http_options {
     uint16_t port;    /* 0: any free one */
     const struct http_route *routes;
     size_t route_count;
-    struct key_set keys;
-    void *context; /* for handlers, uploads and `done` */
+    struct key_set *keys; /* NULL: no key is asked for */
+    void *context;        /* for handlers, uploads and `done` */
     void (*done)(void *context, const struct http_done *done); /* on the connection thread */
     uint32_t connections_max;                                  /* 1024 */
     uint32_t connections_per_peer_max;                         /* 256; does not count loopback */
@@ -94,6 +89,8 @@ struct http_status {
     uint64_t refused_total;      /* framing, limits and pace */
     uint64_t keys_missing_total; /* 401 */
     uint64_t keys_wrong_total;   /* 401 */
+    uint64_t keys_scope_total;   /* 403: not the route's scope */
+    uint64_t keys_rate_total;    /* 429: too many requests */
 };
 
 /* Listens; *ret_port is the real port. Clients wait until http_start, so that no handler runs
@@ -111,6 +108,8 @@ void http_status(struct http_server *server, struct http_status *ret_status);
 
 const char *http_request_id(const struct http_request *request); /* "req_…" */
 const struct http_route *http_request_route(const struct http_request *request);
+/* Who asks; nobody on a route that is open. */
+const struct key_caller *http_request_caller(const struct http_request *request);
 struct str http_request_param(const struct http_request *request, size_t index);
 /* The first value of a query key; at is NULL when it is absent. */
 struct str http_request_query(const struct http_request *request, const char *name);

@@ -1,25 +1,252 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "http/key.h"
 
+#include "base/clock.h"
+#include <pthread.h>
 #include <sodium/utils.h>
+#include <stdlib.h>
+#include <string.h>
 #include <strings.h>
+#include <sys/stat.h>
 
-enum key_answer key_check(const struct key_set *keys, struct str authorization) {
-    if (keys->count == 0) return KEY_GOOD;
+#define LOOK_NS 1000000000 /* between two looks at the file */
+
+/* A row of the file with what it has used up. */
+struct entry {
+    struct key_row row;
+    double left; /* requests it may still make at once */
+    int64_t left_at_ns;
+};
+
+/* What tells one state of the file from another. */
+struct stamp {
+    ino_t inode;
+    off_t bytes;
+    struct timespec changed;
+};
+
+struct key_set {
+    unsigned char (*digests)[SHA256_BYTES];
+    size_t digest_count;
+    char *path; /* NULL: no file */
+    void (*report)(const char *sentence);
+    pthread_mutex_t lock; /* guards what follows */
+    struct entry *entries;
+    size_t count;
+    bool had_keys;
+    bool is_broken; /* has been said */
+    struct stamp stamp;
+    int64_t looked_ns;
+};
+
+/* --- the file --- */
+
+static bool read_stamp(const char *path, struct stamp *ret_stamp) {
+    struct stat status;
+    memset(ret_stamp, 0, sizeof *ret_stamp);
+    if (stat(path, &status) != 0) return false;
+    ret_stamp->inode = status.st_ino;
+    ret_stamp->bytes = status.st_size;
+    ret_stamp->changed = status.st_mtim;
+    return true;
+}
+
+static const struct entry *find_entry(const struct key_set *keys, const char *id) {
+    for (size_t i = 0; i < keys->count; i++)
+        if (strcmp(keys->entries[i].row.id, id) == 0) return &keys->entries[i];
+    return NULL;
+}
+
+/* What a key has used up stays used up when the file changes. */
+static void take_rows(struct key_set *keys, const struct key_file *file) {
+    struct entry *entries = calloc(file->count + 1, sizeof *entries);
+    if (!entries) abort();
+    for (size_t i = 0; i < file->count; i++) {
+        const struct entry *old = find_entry(keys, file->rows[i].id);
+        if (old) entries[i] = *old;
+        if (!old) entries[i].left = (double)file->rows[i].requests_per_minute;
+        entries[i].row = file->rows[i];
+    }
+    free(keys->entries);
+    keys->entries = entries;
+    keys->count = file->count;
+    if (file->count > 0) keys->had_keys = true;
+}
+
+/* Reads the file when it has changed. The lock is held, or nobody else has the set yet. */
+static enum err look(struct key_set *keys, struct error *error) {
+    struct stamp stamp;
+    struct key_file file;
+    if (!keys->path) return OK;
+    bool is_there = read_stamp(keys->path, &stamp);
+    if (memcmp(&stamp, &keys->stamp, sizeof stamp) == 0 && !keys->is_broken) return OK;
+    keys->stamp = stamp;
+    if (!is_there) file = (struct key_file){0};
+    enum err err = is_there ? key_file_read(&file, keys->path, error) : OK;
+    if (err == ERR_NOT_FOUND) { /* between two looks */
+        file = (struct key_file){0};
+        err = OK;
+    }
+    if (err != OK) return err;
+    take_rows(keys, &file);
+    key_file_release(&file);
+    return OK;
+}
+
+static void look_now_and_then(struct key_set *keys) {
+    struct error error;
+    int64_t now_ns = clock_monotonic_ns();
+    if (now_ns - keys->looked_ns < LOOK_NS) return;
+    keys->looked_ns = now_ns;
+    bool was_broken = keys->is_broken;
+    keys->is_broken = look(keys, &error) != OK;
+    if (keys->report && keys->is_broken != was_broken)
+        keys->report(keys->is_broken ? error.text : NULL);
+}
+
+/* --- checking --- */
+
+bool key_caller_has(const struct key_caller *caller, enum http_scope scope) {
+    if (scope == HTTP_SCOPE_OPEN || scope == HTTP_SCOPE_KEY) return true;
+    return caller->scopes >> scope & 1 || caller->scopes >> HTTP_SCOPE_ADMIN & 1;
+}
+
+/* "Bearer KEY" → KEY, empty when it is something else. */
+static struct str bearer_of(struct str authorization) {
+    if (authorization.bytes < 7 || strncasecmp(authorization.at, "bearer ", 7) != 0)
+        return (struct str){NULL, 0};
+    return str_trim(str_skip(authorization, 7));
+}
+
+/* The eight public characters of a key in quern's own form; false when it has none. */
+static bool read_public_id(struct str key, char ret_id[KEY_ID_CHARACTERS + 1]) {
+    if (key.bytes != KEY_TEXT_BYTES - 1 || !str_starts_with(key, STR("sk-")) ||
+        key.at[3 + KEY_ID_CHARACTERS] != '_')
+        return false;
+    memcpy(ret_id, key.at + 3, KEY_ID_CHARACTERS);
+    ret_id[KEY_ID_CHARACTERS] = '\0';
+    return true;
+}
+
+static bool is_in_force(const struct key_row *row, int64_t now_unix_s) {
+    return !row->revoked_unix_s && (!row->expires_unix_s || row->expires_unix_s > now_unix_s);
+}
+
+/* The row the key opens, or NULL. One comparison is made whatever the key is. */
+static struct entry *match_entry(struct key_set *keys, struct str key,
+                                 const unsigned char digest[SHA256_BYTES]) {
+    static const unsigned char nobody[SHA256_BYTES] = {0};
+    char id[KEY_ID_CHARACTERS + 1] = "";
+    const struct entry *found = NULL;
+    if (read_public_id(key, id)) found = find_entry(keys, id);
+    bool equal = sodium_memcmp(digest, found ? found->row.sha256 : nobody, SHA256_BYTES) == 0;
+    bool in_force = found && is_in_force(&found->row, clock_unix_s());
+    return equal && in_force ? &keys->entries[found - keys->entries] : NULL;
+}
+
+/* Every sum is looked at, also after one has fitted. */
+static bool match_fixed(const struct key_set *keys, const unsigned char digest[SHA256_BYTES]) {
+    bool good = false;
+    for (size_t i = 0; i < keys->digest_count; i++)
+        good |= sodium_memcmp(digest, keys->digests[i], SHA256_BYTES) == 0;
+    return good;
+}
+
+/* A bucket that holds a minute's requests and fills steadily. */
+static bool take_request(struct entry *entry, uint32_t *ret_retry_s) {
+    double per_minute = (double)entry->row.requests_per_minute;
+    if (entry->row.requests_per_minute == 0) return true;
+    int64_t now_ns = clock_monotonic_ns();
+    if (entry->left_at_ns)
+        entry->left += (double)(now_ns - entry->left_at_ns) / 1e9 * per_minute / 60;
+    if (entry->left > per_minute) entry->left = per_minute;
+    entry->left_at_ns = now_ns;
+    if (entry->left >= 1) {
+        entry->left -= 1;
+        return true;
+    }
+    *ret_retry_s = 1 + (uint32_t)((1 - entry->left) * 60 / per_minute);
+    return false;
+}
+
+static enum key_answer answer_entry(struct entry *entry, struct key_caller *caller,
+                                    uint32_t *ret_retry_s) {
+    const struct key_row *row = &entry->row;
+    memcpy(caller->id, row->id, sizeof caller->id);
+    memcpy(caller->owner, row->owner, sizeof caller->owner);
+    caller->scopes = row->scopes;
+    caller->queued_tokens_max = row->queued_tokens_max;
+    caller->batches_max = row->batches_max;
+    return take_request(entry, ret_retry_s) ? KEY_GOOD : KEY_LATER;
+}
+
+/* The lock is held. */
+static enum key_answer check(struct key_set *keys, struct str authorization,
+                             struct key_caller *caller, uint32_t *ret_retry_s) {
+    unsigned char digest[SHA256_BYTES];
+    struct sha256 hash;
+    caller->scopes = KEY_SCOPES_ALL;
+    if (!keys->had_keys) return KEY_GOOD;
+    caller->scopes = 0;
     authorization = str_trim(authorization);
     if (authorization.bytes == 0) return KEY_MISSING;
-    if (authorization.bytes < 7 || strncasecmp(authorization.at, "bearer ", 7) != 0)
-        return KEY_WRONG;
-    struct str key = str_trim(str_skip(authorization, 7));
-    struct sha256 hash;
-    unsigned char digest[SHA256_BYTES];
+    struct str key = bearer_of(authorization);
     sha256_init(&hash);
     sha256_add(&hash, key.at, key.bytes);
     sha256_end(&hash, digest);
-    bool good = false;
-    /* Every sum is looked at, also after one has fitted. */
-    for (size_t i = 0; i < keys->count; i++)
-        good |= sodium_memcmp(digest, keys->digests[i], SHA256_BYTES) == 0;
+    sodium_memzero(&hash, sizeof hash);
+    struct entry *entry = match_entry(keys, key, digest);
+    bool is_fixed = match_fixed(keys, digest) && key.bytes > 0;
     sodium_memzero(digest, sizeof digest);
-    return good && key.bytes > 0 ? KEY_GOOD : KEY_WRONG;
+    if (entry) return answer_entry(entry, caller, ret_retry_s);
+    if (!is_fixed) return KEY_WRONG;
+    caller->scopes = KEY_SCOPES_ALL & ~(1u << HTTP_SCOPE_ADMIN);
+    return KEY_GOOD;
+}
+
+enum key_answer key_check(struct key_set *keys, struct str authorization,
+                          struct key_caller *ret_caller, uint32_t *ret_retry_s) {
+    struct key_caller caller = {.scopes = KEY_SCOPES_ALL};
+    enum key_answer answer = KEY_GOOD;
+    if (keys) {
+        pthread_mutex_lock(&keys->lock);
+        look_now_and_then(keys);
+        answer = check(keys, authorization, &caller, ret_retry_s);
+        pthread_mutex_unlock(&keys->lock);
+    }
+    *ret_caller = caller;
+    return answer;
+}
+
+/* --- opening and closing --- */
+
+enum err key_set_open(struct key_set **ret_keys, const struct key_set_options *options,
+                      struct error *error) {
+    struct key_set *keys = calloc(1, sizeof *keys);
+    if (!keys) abort();
+    pthread_mutex_init(&keys->lock, NULL);
+    keys->digests = calloc(options->digest_count + 1, sizeof *keys->digests);
+    keys->path = options->path ? strdup(options->path) : NULL;
+    if (!keys->digests || (options->path && !keys->path)) abort();
+    for (size_t i = 0; i < options->digest_count; i++)
+        memcpy(keys->digests[i], options->digests[i], SHA256_BYTES);
+    keys->digest_count = options->digest_count;
+    keys->report = options->report;
+    keys->had_keys = options->digest_count > 0;
+    keys->looked_ns = clock_monotonic_ns();
+    enum err err = look(keys, error);
+    if (err == OK)
+        *ret_keys = keys;
+    else
+        key_set_close(keys);
+    return err;
+}
+
+void key_set_close(struct key_set *keys) {
+    if (!keys) return;
+    pthread_mutex_destroy(&keys->lock);
+    free(keys->digests);
+    free(keys->entries);
+    free(keys->path);
+    free(keys);
 }

@@ -78,6 +78,10 @@ const struct http_route *http_request_route(const struct http_request *request) 
     return request->match.route;
 }
 
+const struct key_caller *http_request_caller(const struct http_request *request) {
+    return &request->caller;
+}
+
 struct str http_request_param(const struct http_request *request, size_t index) {
     assert(index < ROUTE_PARAMS_MAX);
     return request->match.params[index];

@@ -46,6 +46,7 @@ struct http_request {
     const char *method;
     struct str target;
     struct route_match match;
+    struct key_caller caller;
     bool has_route;
     struct route_pair query[ROUTE_QUERY_MAX];
     size_t query_count;
@@ -92,7 +93,9 @@ void http_request_hold(struct http_request *request);
 void http_request_drop(struct http_request *request);
 /* The last hold is given back: the server may be closed when all its requests have said so. */
 void http_server_forget(struct http_server *server, const struct http_request *request);
-/* Answers with the error envelope. */
+/* Answers with the error envelope; a 429 is retried after `retry_after_s`. */
+void http_request_fail_later(struct http_request *request, const char *message,
+                             uint32_t retry_after_s);
 void http_request_fail(struct http_request *request, int status, const char *message,
                        const char *code);
 /* The client has gone: on the gate's thread. */

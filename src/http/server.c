@@ -34,6 +34,8 @@ struct http_server {
     atomic_uint_fast64_t body_bytes; /* of all bodies kept in memory */
     atomic_uint_fast64_t keys_missing_total;
     atomic_uint_fast64_t keys_wrong_total;
+    atomic_uint_fast64_t keys_scope_total;
+    atomic_uint_fast64_t keys_rate_total;
 };
 
 /* --- the beginning of a request, on the connection thread --- */
@@ -81,15 +83,42 @@ static bool find_route(struct http_request *request) {
     return false;
 }
 
+/* Nobody needs the key after it has been checked: neither a handler nor a core file. */
+static void forget_key(struct http_request *request) {
+    struct str key = http_request_header(request, "authorization");
+    if (key.bytes > 0) explicit_bzero((char *)(uintptr_t)key.at, key.bytes);
+}
+
+static bool check_scope(struct http_request *request) {
+    enum http_scope scope = request->match.route->scope;
+    char text[120];
+    if (key_caller_has(&request->caller, scope)) return true;
+    atomic_fetch_add(&request->server->keys_scope_total, 1);
+    snprintf(text, sizeof text, "This API key may not do that: it lacks the scope '%s'",
+             key_scope_name(scope));
+    http_request_fail(request, 403, text, "missing_scope");
+    return false;
+}
+
 static bool check_key(struct http_request *request) {
     struct http_server *server = request->server;
+    uint32_t retry_s = 1;
     if (request->match.route->scope == HTTP_SCOPE_OPEN) return true;
-    switch (key_check(&server->options.keys, http_request_header(request, "authorization"))) {
-    case KEY_GOOD: return true;
+    enum key_answer answer =
+        key_check(server->options.keys, http_request_header(request, "authorization"),
+                  &request->caller, &retry_s);
+    forget_key(request);
+    switch (answer) {
+    case KEY_GOOD: return check_scope(request);
     case KEY_MISSING:
         atomic_fetch_add(&server->keys_missing_total, 1);
         http_request_fail(request, 401,
                           "No API key was given: send it as 'Authorization: Bearer KEY'", NULL);
+        return false;
+    case KEY_LATER:
+        atomic_fetch_add(&server->keys_rate_total, 1);
+        http_request_fail_later(request, "This API key has used up its requests per minute",
+                                retry_s);
         return false;
     case KEY_WRONG: break;
     }
@@ -512,4 +541,6 @@ void http_status(struct http_server *server, struct http_status *ret_status) {
     ret_status->refused_total = gate.refused_total;
     ret_status->keys_missing_total = atomic_load(&server->keys_missing_total);
     ret_status->keys_wrong_total = atomic_load(&server->keys_wrong_total);
+    ret_status->keys_scope_total = atomic_load(&server->keys_scope_total);
+    ret_status->keys_rate_total = atomic_load(&server->keys_rate_total);
 }

@@ -8,8 +8,8 @@
 #include "base/buf.h"
 #include "base/err.h"
 
-#define WEBHOOK_KEYS_MAX 2 /* the current one, and the one before it while receivers change over   \
-                            */
+/* The current one, and the one before it while receivers change over. */
+#define WEBHOOK_KEYS_MAX 2
 #define WEBHOOK_KEY_BYTES_MAX 512
 
 struct webhook_keys {

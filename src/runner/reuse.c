@@ -133,7 +133,12 @@ enum reuse_outcome reuse_line(struct runner *runner, struct slot *slot,
     enum reuse_outcome outcome = REUSE_RUN;
     /* A line that may have taken an engine down runs by itself. */
     if (!reuse->cache || slot->line.is_suspect || !know_identity(runner, model)) return REUSE_RUN;
-    struct str identity = {(const char *)reuse->identity, sizeof reuse->identity};
+    /* Answers are shared inside one owner only: a hit tells that somebody asked before. */
+    char who[sizeof reuse->identity + STORE_OWNER_BYTES];
+    size_t owner_bytes = strlen(slot->live->row.owner);
+    memcpy(who, reuse->identity, sizeof reuse->identity);
+    memcpy(who + sizeof reuse->identity, slot->live->row.owner, owner_bytes);
+    struct str identity = {who, sizeof reuse->identity + owner_bytes};
     if (!batch_request_key(line, identity, key)) return REUSE_RUN;
     if (commit_cached(runner, slot, key)) return REUSE_COMMITTED;
     pthread_mutex_lock(&runner->lock);

@@ -65,6 +65,12 @@ static enum err open_input(struct runner *runner, struct live *live, uint64_t *r
     live->input_fd = -1;
     enum err err = store_input_open(runner->store, str_from(live->row.input_file_id),
                                     live->row.created_unix_s, &live->input_fd, &file, error);
+    /* Another owner's file is not there for this one. */
+    if (err == OK && strcmp(file.owner, live->row.owner) != 0) {
+        os_close(live->input_fd);
+        live->input_fd = -1;
+        err = ERR_NOT_FOUND;
+    }
     if (err == ERR_NOT_FOUND) {
         snprintf(message, sizeof message, "Cannot find file '%s', or it is no longer available.",
                  live->row.input_file_id);

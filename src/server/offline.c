@@ -85,8 +85,8 @@ static enum err resume(struct offline *offline, bool *ret_found, struct error *e
     struct store_batch batch;
     size_t count;
     bool more;
-    enum err err = store_batch_list(house_store(offline->house), (struct str){NULL, 0}, 1, &batch,
-                                    &count, &more, error);
+    enum err err = store_batch_list(house_store(offline->house), NULL, (struct str){NULL, 0}, 1,
+                                    &batch, &count, &more, error);
     *ret_found = err == OK && count > 0;
     if (!*ret_found) return err;
     offline->batch = batch;

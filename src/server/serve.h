@@ -12,7 +12,7 @@ struct serve_options {
     struct house_options house;
     const char *host;
     uint16_t port;            /* 0: any free one */
-    const char *api_key_file; /* one key a line; NULL: no key is asked for */
+    const char *api_key_file; /* one key a line; NULL: see keys.h */
     const char *env_file;     /* variables for secrets (secret.h); NULL: none */
     struct webhook_settings webhooks;
     int64_t drain_ms; /* for what is in flight, after SIGTERM */

@@ -5,6 +5,7 @@
 #include "store/fsck.h"
 #include "store/outbox_internal.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,7 +15,7 @@
     " parameters_sha256, status, final_status, in_progress, finalizing, completed_at, failed_at,"  \
     " expired_at, cancelling, cancelled_at, model, errors, output_file_id, error_file_id, total,"  \
     " completed, failed, has_usage, input_tokens, cached_tokens, output_tokens, reasoning_tokens," \
-    " epoch, reused_input_tokens, reused_output_tokens"
+    " epoch, reused_input_tokens, reused_output_tokens, owner"
 
 void store_usage_add(struct store_usage *sum, const struct store_usage *more) {
     sum->input_tokens += more->input_tokens;
@@ -45,6 +46,25 @@ static uint64_t column_u64(sqlite3_stmt *statement, int at) {
     return value < 0 ? 0 : (uint64_t)value;
 }
 
+/* The column is unique over all owners, so it holds "owner US key", and the key alone for the
+ * default owner, whose keys hold no US (unit separator). */
+#define KEY_COLUMN_BYTES (STORE_OWNER_BYTES + 256)
+
+static const char *write_key(char ret_column[KEY_COLUMN_BYTES], const char *owner,
+                             const char *key) {
+    ret_column[0] = '\0';
+    if (*key) snprintf(ret_column, KEY_COLUMN_BYTES, "%s%s%s", owner, *owner ? "\x1f" : "", key);
+    return ret_column;
+}
+
+static void read_key(sqlite3_stmt *statement, int at, struct store_batch *batch) {
+    char column[KEY_COLUMN_BYTES];
+    database_column(statement, at, column, sizeof column);
+    const char *separator = strchr(column, '\x1f');
+    snprintf(batch->idempotency_key, sizeof batch->idempotency_key, "%.255s",
+             separator ? separator + 1 : column);
+}
+
 static void read_fixed(sqlite3_stmt *statement, struct store_batch *batch) {
     batch->sequence = column_u64(statement, 0);
     database_column(statement, 1, batch->id, sizeof batch->id);
@@ -58,7 +78,8 @@ static void read_fixed(sqlite3_stmt *statement, struct store_batch *batch) {
     batch->output_expires_after_s = sqlite3_column_int64(statement, 9);
     batch->created_unix_s = sqlite3_column_int64(statement, 10);
     batch->expires_unix_s = sqlite3_column_int64(statement, 11);
-    database_column(statement, 12, batch->idempotency_key, sizeof batch->idempotency_key);
+    database_column(statement, 38, batch->owner, sizeof batch->owner);
+    read_key(statement, 12, batch);
     const void *digest = sqlite3_column_blob(statement, 13);
     if (digest && sqlite3_column_bytes(statement, 13) == SHA256_BYTES)
         memcpy(batch->parameters_sha256, digest, SHA256_BYTES);
@@ -128,6 +149,7 @@ static void bind_changing(sqlite3_stmt *statement, const struct store_batch *bat
 
 static enum err insert_row(struct store *store, void *context, struct error *error) {
     struct store_batch *batch = context;
+    char key[KEY_COLUMN_BYTES];
     sqlite3_stmt *statement;
     enum err err = database_prepare(
         store, &statement,
@@ -136,9 +158,10 @@ static enum err insert_row(struct store *store, void *context, struct error *err
         " error_file_id, total, completed, failed, has_usage, input_tokens, cached_tokens,"
         " output_tokens, reasoning_tokens, epoch, id, endpoint, input_file_id, completion_window,"
         " metadata, webhook_url, service_tier, priority, output_expires_after, created, expires,"
-        " idempotency_key, parameters_sha256)"
+        " idempotency_key, parameters_sha256, owner)"
         " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18,"
-        " ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34, ?35)",
+        " ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34, ?35, "
+        "?36)",
         error);
     if (err != OK) return err;
     bind_changing(statement, batch);
@@ -153,8 +176,9 @@ static enum err insert_row(struct store *store, void *context, struct error *err
     database_bind_i64_or_null(statement, 31, batch->output_expires_after_s);
     sqlite3_bind_int64(statement, 32, batch->created_unix_s);
     sqlite3_bind_int64(statement, 33, batch->expires_unix_s);
-    database_bind_text_or_null(statement, 34, batch->idempotency_key);
+    database_bind_text_or_null(statement, 34, write_key(key, batch->owner, batch->idempotency_key));
     sqlite3_bind_blob(statement, 35, batch->parameters_sha256, SHA256_BYTES, SQLITE_TRANSIENT);
+    database_bind_str(statement, 36, str_from(batch->owner));
     err = database_run(store, statement, NULL, error);
     if (err == OK) batch->sequence = (uint64_t)sqlite3_last_insert_rowid(store->db);
     return err;
@@ -162,6 +186,63 @@ static enum err insert_row(struct store *store, void *context, struct error *err
 
 enum err store_batch_insert(struct store *store, struct store_batch *batch, struct error *error) {
     return database_transact(store, insert_row, batch, error);
+}
+
+struct insert_call {
+    struct store_batch *batch;
+    const struct store_batch_limits *limits;
+};
+
+/* What the owner has under way, and with it the bytes of the batch that is to come. */
+static enum err read_load(struct store *store, const struct store_batch *batch,
+                          uint64_t *ret_batches, uint64_t *ret_bytes, struct error *error) {
+    sqlite3_stmt *statement;
+    bool row = false;
+    enum err err =
+        database_prepare(store, &statement,
+                         "SELECT count(*), coalesce(sum(f.bytes), 0)"
+                         " + coalesce((SELECT bytes FROM files WHERE id = ?2 AND owner = ?1), 0)"
+                         " FROM batches b LEFT JOIN files f ON f.id = b.input_file_id"
+                         " WHERE b.owner = ?1 AND b.status < 4",
+                         error);
+    if (err != OK) return err;
+    database_bind_str(statement, 1, str_from(batch->owner));
+    database_bind_str(statement, 2, str_from(batch->input_file_id));
+    err = database_step(store, statement, &row, error);
+    if (err == OK) {
+        *ret_batches = row ? column_u64(statement, 0) : 0;
+        *ret_bytes = row ? column_u64(statement, 1) : 0;
+    }
+    sqlite3_finalize(statement);
+    return err;
+}
+
+static enum err insert_within(struct store *store, void *context, struct error *error) {
+    const struct insert_call *call = context;
+    struct store_batch *batch = call->batch;
+    uint64_t batches = 0, bytes = 0;
+    enum err err = read_load(store, batch, &batches, &bytes, error);
+    if (err != OK) return err;
+    if (call->limits->batches_max && batches >= call->limits->batches_max)
+        return err_set(error, ERR_LIMIT, "%llu batches are under way already, as many as allowed",
+                       (unsigned long long)batches);
+    bool is_over = call->limits->input_bytes_max && bytes > call->limits->input_bytes_max;
+    if (is_over && batch->status == BATCH_VALIDATING) {
+        batch->status = BATCH_FAILED;
+        batch->failed_unix_s = batch->created_unix_s;
+        batch->errors = strdup(call->limits->over_bytes);
+        if (!batch->errors) abort();
+    }
+    err = insert_row(store, batch, error);
+    return err == OK && is_over ? outbox_add_end(store, batch, error) : err;
+}
+
+enum err store_batch_insert_within(struct store *store, struct store_batch *batch,
+                                   const struct store_batch_limits *limits, struct error *error) {
+    if (!limits->batches_max && !limits->input_bytes_max)
+        return store_batch_insert(store, batch, error);
+    struct insert_call call = {batch, limits};
+    return database_transact(store, insert_within, &call, error);
 }
 
 /* The first row of a statement, which this finalizes. */
@@ -198,23 +279,27 @@ enum err store_batch_get(struct store *store, struct str id, struct store_batch 
     return err;
 }
 
-enum err store_batch_get_by_key(struct store *store, struct str idempotency_key,
+enum err store_batch_get_by_key(struct store *store, const char *owner, const char *idempotency_key,
                                 struct store_batch *ret_batch, struct error *error) {
+    char key[KEY_COLUMN_BYTES];
     return get_by_text(store, "SELECT " COLUMNS " FROM batches WHERE idempotency_key = ?",
-                       idempotency_key, ret_batch, error);
+                       str_from(write_key(key, owner, idempotency_key)), ret_batch, error);
 }
 
 /* Rows older than `before`, newest first. The lock is held. */
-static enum err read_page(struct store *store, uint64_t before, size_t limit,
+static enum err read_page(struct store *store, const char *owner, uint64_t before, size_t limit,
                           struct store_batch *ret_batches, size_t *ret_count, bool *ret_has_more,
                           struct error *error) {
     sqlite3_stmt *statement;
     enum err err = database_prepare(
         store, &statement,
-        "SELECT " COLUMNS " FROM batches WHERE sequence < ? ORDER BY sequence DESC LIMIT ?", error);
+        "SELECT " COLUMNS " FROM batches WHERE sequence < ?1 AND (?3 IS NULL OR owner = ?3)"
+        " ORDER BY sequence DESC LIMIT ?2",
+        error);
     if (err != OK) return err;
     sqlite3_bind_int64(statement, 1, (sqlite3_int64)before);
     sqlite3_bind_int64(statement, 2, (sqlite3_int64)limit + 1);
+    if (owner) database_bind_str(statement, 3, str_from(owner));
     size_t count = 0;
     bool row, has_more = false;
     while ((err = database_step(store, statement, &row, error)) == OK && row) {
@@ -232,13 +317,17 @@ static enum err read_page(struct store *store, uint64_t before, size_t limit,
     return OK;
 }
 
-enum err store_batch_list(struct store *store, struct str after, size_t limit,
+enum err store_batch_list(struct store *store, const char *owner, struct str after, size_t limit,
                           struct store_batch *ret_batches, size_t *ret_count, bool *ret_has_more,
                           struct error *error) {
     uint64_t before = INT64_MAX;
     if (after.bytes > 0) {
         struct store_batch batch;
         enum err err = store_batch_get(store, after, &batch, error);
+        if (err == OK && owner && strcmp(owner, batch.owner) != 0) {
+            store_batch_release(&batch);
+            err = ERR_NOT_FOUND;
+        }
         if (err == ERR_NOT_FOUND)
             return err_set(error, ERR_INVALID, "after: there is no batch '%.*s' to go on from",
                            (int)(after.bytes < 80 ? after.bytes : 80), after.at);
@@ -247,7 +336,8 @@ enum err store_batch_list(struct store *store, struct str after, size_t limit,
         store_batch_release(&batch);
     }
     pthread_mutex_lock(&store->lock);
-    enum err err = read_page(store, before, limit, ret_batches, ret_count, ret_has_more, error);
+    enum err err =
+        read_page(store, owner, before, limit, ret_batches, ret_count, ret_has_more, error);
     pthread_mutex_unlock(&store->lock);
     return err;
 }

@@ -41,6 +41,7 @@ struct store_batch {
     uint64_t sequence;
     /* fixed at creation */
     char id[STORE_ID_BYTES];
+    char owner[STORE_OWNER_BYTES];
     char endpoint[64];
     char input_file_id[STORE_ID_BYTES];
     char completion_window[16];
@@ -51,7 +52,7 @@ struct store_batch {
     int64_t output_expires_after_s; /* 0: never */
     int64_t created_unix_s;
     int64_t expires_unix_s;
-    char idempotency_key[256]; /* empty: none */
+    char idempotency_key[256]; /* empty: none; unique for the owner */
     unsigned char parameters_sha256[SHA256_BYTES];
     /* what the life of the batch changes; times are 0 until the state is entered */
     enum batch_status status;
@@ -79,16 +80,29 @@ struct store_batch {
 
 void store_batch_release(struct store_batch *batch);
 
-/* Adds the row. ERR_CONFLICT when the idempotency key is taken. */
+/* Adds the row. ERR_CONFLICT when the owner has used the idempotency key. */
 enum err store_batch_insert(struct store *store, struct store_batch *batch,
                             struct error *error) MUST_CHECK;
+
+/* What an owner may have under way; zero: as much as it likes. */
+struct store_batch_limits {
+    uint64_t batches_max;     /* that are not terminal */
+    uint64_t input_bytes_max; /* of their input files together */
+    const char *over_bytes;   /* the `errors` of a batch that would pass the sum */
+};
+
+/* As store_batch_insert within limits. ERR_LIMIT, and no row, for one batch too many; a batch whose
+ * input is too much is added as failed, with what the outbox has to tell. */
+enum err store_batch_insert_within(struct store *store, struct store_batch *batch,
+                                   const struct store_batch_limits *limits,
+                                   struct error *error) MUST_CHECK;
 enum err store_batch_get(struct store *store, struct str id, struct store_batch *ret_batch,
                          struct error *error) MUST_CHECK;
-enum err store_batch_get_by_key(struct store *store, struct str idempotency_key,
+enum err store_batch_get_by_key(struct store *store, const char *owner, const char *idempotency_key,
                                 struct store_batch *ret_batch, struct error *error) MUST_CHECK;
-/* Newest first, at most `limit` rows after the batch `after` (empty: from the newest). ERR_INVALID
- * when `after` is unknown. The caller releases the rows. */
-enum err store_batch_list(struct store *store, struct str after, size_t limit,
+/* Newest first, at most `limit` rows of `owner` (NULL: everybody's) after the batch `after` (empty:
+ * from the newest). ERR_INVALID when `after` is none of them. The caller releases the rows. */
+enum err store_batch_list(struct store *store, const char *owner, struct str after, size_t limit,
                           struct store_batch *ret_batches, size_t *ret_count, bool *ret_has_more,
                           struct error *error) MUST_CHECK;
 /* The first batch after `after_sequence`, oldest first, whose state is not terminal; ERR_NOT_FOUND

@@ -69,6 +69,10 @@ static const char *const migrations[] = {
     " WHERE status >= 4 AND webhook_url IS NOT NULL;",
     "ALTER TABLE batches ADD COLUMN reused_input_tokens INTEGER NOT NULL DEFAULT 0;"
     "ALTER TABLE batches ADD COLUMN reused_output_tokens INTEGER NOT NULL DEFAULT 0;",
+    /* What is there belongs to the default owner. */
+    "ALTER TABLE files ADD COLUMN owner TEXT NOT NULL DEFAULT '';"
+    "ALTER TABLE batches ADD COLUMN owner TEXT NOT NULL DEFAULT '';"
+    "CREATE INDEX batches_live_owner ON batches (owner) WHERE status < 4;",
 };
 #define MIGRATION_COUNT ((int)(sizeof migrations / sizeof *migrations))
 

@@ -21,6 +21,7 @@ void store_file_read_row(sqlite3_stmt *statement, struct store_file *ret_file) {
     database_column(statement, 1, ret_file->id, sizeof ret_file->id);
     database_column(statement, 2, ret_file->purpose, sizeof ret_file->purpose);
     database_column(statement, 3, ret_file->filename, sizeof ret_file->filename);
+    database_column(statement, 8, ret_file->owner, sizeof ret_file->owner);
     const void *digest = sqlite3_column_blob(statement, 5);
     if (digest && sqlite3_column_bytes(statement, 5) == SHA256_BYTES)
         memcpy(ret_file->sha256, digest, SHA256_BYTES);
@@ -30,7 +31,7 @@ enum err store_file_add_row(struct store *store, struct store_file *file, struct
     sqlite3_stmt *statement;
     enum err err = database_prepare(store, &statement,
                                     "INSERT INTO files (id, purpose, filename, bytes, sha256,"
-                                    " created, expires) VALUES (?, ?, ?, ?, ?, ?, ?)",
+                                    " created, expires, owner) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                                     error);
     if (err != OK) return err;
     database_bind_str(statement, 1, str_from(file->id));
@@ -40,6 +41,7 @@ enum err store_file_add_row(struct store *store, struct store_file *file, struct
     sqlite3_bind_blob(statement, 5, file->sha256, SHA256_BYTES, SQLITE_TRANSIENT);
     sqlite3_bind_int64(statement, 6, file->created_unix_s);
     database_bind_i64_or_null(statement, 7, file->expires_unix_s);
+    database_bind_str(statement, 8, str_from(file->owner));
     err = database_run(store, statement, NULL, error);
     if (err == OK) file->sequence = (uint64_t)sqlite3_last_insert_rowid(store->db);
     return err;
@@ -118,8 +120,10 @@ static enum err read_page(struct store *store, const struct store_file_list *lis
         store, &statement,
         list->ascending ? "SELECT " STORE_FILE_COLUMNS " FROM files WHERE sequence > ?2"
                           " AND (?3 = '' OR purpose = ?3) AND deleted IS NULL"
+                          " AND (?5 IS NULL OR owner = ?5)"
                           " AND (expires IS NULL OR expires > ?1) ORDER BY sequence LIMIT ?4"
                         : "SELECT " STORE_FILE_COLUMNS " FROM files WHERE sequence < ?2"
+                          " AND (?5 IS NULL OR owner = ?5)"
                           " AND (?3 = '' OR purpose = ?3) AND deleted IS NULL AND (expires IS"
                           " NULL OR expires > ?1) ORDER BY sequence DESC LIMIT ?4",
         error);
@@ -128,6 +132,7 @@ static enum err read_page(struct store *store, const struct store_file_list *lis
     sqlite3_bind_int64(statement, 2, (sqlite3_int64)after);
     database_bind_str(statement, 3, list->purpose);
     sqlite3_bind_int64(statement, 4, (sqlite3_int64)list->limit + 1);
+    if (list->owner) database_bind_str(statement, 5, str_from(list->owner));
     size_t count = 0;
     bool row, has_more = false;
     while ((err = database_step(store, statement, &row, error)) == OK && row) {
@@ -153,7 +158,8 @@ enum err store_file_list(struct store *store, const struct store_file_list *list
         err = get_row(store, list->after,
                       "SELECT " STORE_FILE_COLUMNS " FROM files WHERE id = ? AND " VISIBLE,
                       list->now_unix_s, &file, error);
-        if (err == ERR_NOT_FOUND)
+        bool is_foreign = err == OK && list->owner && strcmp(list->owner, file.owner) != 0;
+        if (err == ERR_NOT_FOUND || is_foreign)
             err = err_set(error, ERR_INVALID, "after: there is no file '%.*s' to go on from",
                           (int)(list->after.bytes < 80 ? list->after.bytes : 80), list->after.at);
         after = err == OK ? file.sequence : 0;

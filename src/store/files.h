@@ -18,6 +18,7 @@
 struct store_file {
     uint64_t sequence; /* order of creation; unique */
     char id[STORE_ID_BYTES];
+    char owner[STORE_OWNER_BYTES];
     char purpose[32];
     char
         filename[STORE_FILENAME_BYTES]; /* UTF-8, cut at a character when the client's was longer */
@@ -43,9 +44,9 @@ enum err store_spool_read(struct store_spool *spool, void *ret_bytes, size_t cou
 uint64_t store_spool_bytes(const struct store_spool *spool);
 /* Gives the bytes up. NULL is allowed. */
 void store_spool_abort(struct store_spool *spool);
-/* Makes the file durable. From *file are taken purpose, filename, created_unix_s, expires_unix_s
- * and, when it is not empty, id (else `file-` + 22 alphanumerics); the rest is filled in. The spool
- * is gone afterwards, whatever is returned. */
+/* Makes the file durable. From *file are taken owner, purpose, filename, created_unix_s,
+ * expires_unix_s and, when it is not empty, id (else `file-` + 22 alphanumerics); the rest is
+ * filled in. The spool is gone afterwards, whatever is returned. */
 enum err store_spool_commit(struct store_spool *spool, struct store_file *file,
                             struct error *error) MUST_CHECK;
 /* As commit but without the row, which a later transaction adds (store_batch_update): the bytes are
@@ -69,10 +70,11 @@ struct store_file_list {
     size_t limit;
     bool ascending;     /* by creation; ties by sequence */
     struct str purpose; /* empty: all */
+    const char *owner;  /* NULL: everybody's */
     int64_t now_unix_s;
 };
 
-/* Fills at most `limit` rows. ERR_INVALID when `after` is not a file that can be listed. */
+/* Fills at most `limit` rows. ERR_INVALID when `after` is not a file that this list has. */
 enum err store_file_list(struct store *store, const struct store_file_list *list,
                          struct store_file *ret_files, size_t *ret_count, bool *ret_has_more,
                          struct error *error) MUST_CHECK;

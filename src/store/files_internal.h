@@ -11,5 +11,5 @@
 enum err store_file_add_row(struct store *store, struct store_file *file,
                             struct error *error) MUST_CHECK;
 /* Columns of `SELECT` STORE_FILE_COLUMNS. */
-#define STORE_FILE_COLUMNS "sequence, id, purpose, filename, bytes, sha256, created, expires"
+#define STORE_FILE_COLUMNS "sequence, id, purpose, filename, bytes, sha256, created, expires, owner"
 void store_file_read_row(sqlite3_stmt *statement, struct store_file *ret_file);

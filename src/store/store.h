@@ -26,7 +26,8 @@
 
 #define STORE_BALLAST_BYTES ((uint64_t)64 << 20)
 #define STORE_SEGMENT_BYTES ((uint64_t)64 << 20)
-#define STORE_ID_BYTES 64 /* room for any id quern makes, with its NUL */
+#define STORE_ID_BYTES 64    /* room for any id quern makes, with its NUL */
+#define STORE_OWNER_BYTES 64 /* who a row belongs to; empty: the default owner */
 
 struct store;
 

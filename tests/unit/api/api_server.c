@@ -76,11 +76,12 @@ static enum err serve(struct store *store, struct runner *runner, uint16_t port,
         sha256_init(&hash);
         sha256_add(&hash, key, strlen(key));
         sha256_end(&hash, digests[0]);
-        options.key_digests = (const unsigned char(*)[SHA256_BYTES])digests;
-        options.key_count = 1;
     }
     struct api *api;
-    enum err err = attach_echo(runner, error);
+    const struct key_set_options keys = {.digests = (const unsigned char(*)[SHA256_BYTES])digests,
+                                         .digest_count = key ? 1 : 0};
+    enum err err = key_set_open(&options.keys, &keys, error);
+    if (err == OK) err = attach_echo(runner, error);
     if (err == OK) err = runner_start(runner, error);
     if (err == OK) err = api_open(&api, &options, &port, error);
     if (err != OK) return err;
@@ -88,6 +89,7 @@ static enum err serve(struct store *store, struct runner *runner, uint16_t port,
     fflush(stdout);
     wait_for_signal();
     api_close(api, CLOSE_MS);
+    key_set_close(options.keys);
     return OK;
 }
 

@@ -36,6 +36,7 @@ struct fixture {
     struct seen seen;
     uint16_t port;
     unsigned char digests[1][SHA256_BYTES];
+    struct key_set *keys;
 };
 
 static void count(struct seen *seen, int *counter) {
@@ -500,10 +501,13 @@ static int open_server(void **state) {
     sha256_add(&hash, "yes", 3);
     sha256_end(&hash, fixture->digests[0]);
     struct error error;
+    const struct key_set_options keys = {
+        .digests = (const unsigned char(*)[SHA256_BYTES])fixture->digests, .digest_count = 1};
+    if (key_set_open(&fixture->keys, &keys, &error) != OK) return -1;
     struct http_options options = {
         .routes = routes,
         .route_count = sizeof routes / sizeof *routes,
-        .keys = {(const unsigned char(*)[SHA256_BYTES])fixture->digests, 1},
+        .keys = fixture->keys,
         .context = fixture,
         .done = request_done,
         .upload_bytes_max = UPLOAD_BYTES_MAX,
@@ -518,6 +522,7 @@ static int close_server(void **state) {
     struct fixture *fixture = *state;
     http_stop_listening(fixture->server);
     http_close(fixture->server);
+    key_set_close(fixture->keys);
     pthread_cond_destroy(&fixture->seen.changed);
     pthread_mutex_destroy(&fixture->seen.lock);
     free(fixture);

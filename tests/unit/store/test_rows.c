@@ -97,7 +97,7 @@ static void an_idempotency_key_is_taken_once(void **state) {
     second = batch;
     snprintf(second.id, sizeof second.id, "batch_%032d", 2);
     assert_int_equal(store_batch_insert(s.store, &second, &s.error), ERR_CONFLICT);
-    assert_int_equal(store_batch_get_by_key(s.store, STR("key"), &found, &s.error), OK);
+    assert_int_equal(store_batch_get_by_key(s.store, "", "key", &found, &s.error), OK);
     assert_string_equal(found.id, batch.id);
     store_batch_release(&found);
     store_batch_release(&batch);
@@ -117,23 +117,23 @@ static void the_list_is_newest_first_and_pages_with_a_cursor(void **state) {
         memcpy(ids[i], batch.id, sizeof batch.id);
         store_batch_release(&batch);
     }
-    assert_int_equal(store_batch_list(s.store, (struct str){0}, 20, rows, &count, &more, &s.error),
-                     OK);
+    assert_int_equal(
+        store_batch_list(s.store, NULL, (struct str){0}, 20, rows, &count, &more, &s.error), OK);
     assert_int_equal(count, 20);
     assert_true(more);
     for (size_t i = 0; i < count; i++) {
         assert_string_equal(rows[i].id, ids[24 - i]);
         store_batch_release(&rows[i]);
     }
-    assert_int_equal(store_batch_list(s.store, str_from(ids[5]), 20, rows, &count, &more, &s.error),
-                     OK);
+    assert_int_equal(
+        store_batch_list(s.store, NULL, str_from(ids[5]), 20, rows, &count, &more, &s.error), OK);
     assert_int_equal(count, 5);
     assert_false(more);
     for (size_t i = 0; i < count; i++) store_batch_release(&rows[i]);
-    assert_int_equal(store_batch_list(s.store, str_from(ids[0]), 20, rows, &count, &more, &s.error),
-                     OK);
+    assert_int_equal(
+        store_batch_list(s.store, NULL, str_from(ids[0]), 20, rows, &count, &more, &s.error), OK);
     assert_int_equal(count, 0);
-    assert_int_equal(store_batch_list(s.store, STR("no"), 20, rows, &count, &more, &s.error),
+    assert_int_equal(store_batch_list(s.store, NULL, STR("no"), 20, rows, &count, &more, &s.error),
                      ERR_INVALID);
     scratch_remove(&s);
 }

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "server/keys.h"
+
+#include "base/log.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define KEYS_MAX 1024
+
+static void report(const char *sentence) {
+    if (sentence)
+        log_error("event=keys_unreadable error=\"%s\"; the keys read before stay in use", sentence);
+    else
+        log_info("event=keys_readable");
+}
+
+/* One key a line, as digests: the text itself is not kept. */
+static enum err read_keys(const struct secret *secret, unsigned char (*ret_digests)[SHA256_BYTES],
+                          size_t *ret_count, struct error *error) {
+    struct str rest = {secret->text, secret->bytes};
+    while (rest.bytes > 0) {
+        size_t end = str_find_byte(rest, '\n', 0);
+        struct str key = str_trim((struct str){rest.at, end == SIZE_MAX ? rest.bytes : end});
+        rest = str_skip(rest, end == SIZE_MAX ? rest.bytes : end + 1);
+        if (key.bytes == 0 || key.at[0] == '#') continue;
+        if (*ret_count == KEYS_MAX)
+            return err_set(error, ERR_LIMIT, "%s has more than %d keys", secret->where, KEYS_MAX);
+        struct sha256 hash;
+        sha256_init(&hash);
+        sha256_add(&hash, key.at, key.bytes);
+        sha256_end(&hash, ret_digests[(*ret_count)++]);
+        explicit_bzero(&hash, sizeof hash);
+    }
+    if (*ret_count > 0) return OK;
+    return err_set(error, ERR_INVALID, "%s has no key", secret->where);
+}
+
+enum err keys_open(struct key_set **ret_keys, const char *key_file, const char *state_dir,
+                   const struct secret_variables *variables, struct error *error) {
+    char path[PATH_MAX];
+    struct secret secret;
+    const struct secret_place place = {key_file, "QUERN_API_KEYS", "api-keys"};
+    struct key_set_options options = {.path = path, .report = report};
+    int bytes = snprintf(path, sizeof path, "%s/" KEY_FILE_NAME, state_dir);
+    if (bytes < 0 || (size_t)bytes >= sizeof path)
+        return err_set(error, ERR_INVALID, "the state directory's name is too long");
+    enum err err = secret_read(&secret, &place, variables, error);
+    if (err != OK) return err;
+    unsigned char(*digests)[SHA256_BYTES] = calloc(KEYS_MAX, sizeof *digests);
+    if (!digests) abort();
+    if (secret.text) err = read_keys(&secret, digests, &options.digest_count, error);
+    secret_release(&secret);
+    options.digests = (const unsigned char(*)[SHA256_BYTES])digests;
+    if (err == OK) err = key_set_open(ret_keys, &options, error);
+    free(digests);
+    return err;
+}

@@ -1,0 +1,279 @@
+# SPDX-License-Identifier: Apache-2.0
+"""API keys: cases 2 to 4 of the contract, scopes, quotas, owners that do not see each other (I13), and a canary that
+looks for a key wherever it must not be (I15)."""
+import json, os, pathlib, re, time
+
+import openai
+import pytest
+
+import support
+
+ECHO = ("--model", "smollm2=echo")
+LINE = support.jsonl([support.request("a", "hello")])
+SOURCE = support.ROOT / "src/api/api.c"
+
+
+def make_key(state, *arguments):
+    done = support.quern("key", "create", "--state-dir", state, "--name", "test", *arguments)
+    assert done.returncode == 0, done.stderr
+    assert re.fullmatch(r"sk-[0-9a-z]{8}_[A-Za-z0-9_-]{43}\n", done.stdout)
+    return done.stdout.strip()
+
+
+class As:
+    """A server seen through one key; `support.Server`'s helpers with its header."""
+
+    def __init__(self, server, key):
+        self.server, self.headers = server, {"Authorization": f"Bearer {key}"} if key else {}
+
+    def call(self, method, path, body=None, kind="application/json", headers=None):
+        return self.server.call(method, path, body, kind, {**self.headers, **(headers or {})})
+
+    json, upload, create, batch, results = (getattr(support.Server, name) for name in ("json", "upload", "create", "batch", "results"))
+
+    def wait(self, batch_id):
+        deadline = time.monotonic() + 60
+        while (batch := self.batch(batch_id))["status"] not in support.TERMINAL:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        return batch
+
+    def status(self, *arguments, **keywords):
+        return self.call(*arguments, **keywords)[0]
+
+
+@pytest.fixture
+def state(tmp_path):
+    return tmp_path / "state"
+
+
+def routes():
+    found = re.findall(r'\{"([A-Z]+)",\s*"([^"]+)",\s*HTTP_SCOPE_(\w+)', SOURCE.read_text())
+    assert len(found) > 15
+    return found
+
+
+def filled(pattern):
+    return re.sub(r"\{[^}]*\}", "x", pattern)
+
+
+def test_2_3_4_no_key_a_wrong_key_and_no_keys_at_all(tmp_path, state):
+    with support.serving(tmp_path / "open", *ECHO) as server:
+        assert server.call("GET", "/v1/files")[0] == 200
+    key = make_key(state)
+    with support.serving(state, *ECHO) as server:
+        status, body = server.call("GET", "/v1/files")
+        assert status == 401 and set(json.loads(body)["error"]) == {"message", "type", "param", "code"}
+        answers = {As(server, wrong).call("GET", "/v1/files") for wrong in ("wrong", key[:-1], key[:-1] + "-", key + "x", key[:12] + "A" * 43,
+                                                                            "sk-00000000_" + key[12:], "sk-" + "a" * 52, "é")}
+        assert len(answers) == 1, "every wrong key has the same answer"
+        status, body = answers.pop()
+        assert status == 401 and json.loads(body)["error"]["code"] == "invalid_api_key"
+        client = openai.OpenAI(base_url=server.url, api_key=key, max_retries=0)
+        assert client.models.list().data[0].id == "smollm2"
+        with pytest.raises(openai.AuthenticationError):
+            openai.OpenAI(base_url=server.url, api_key="sk-no", max_retries=0).models.list()
+
+
+def test_every_route_wants_a_key_but_the_open_ones(state):
+    make_key(state)
+    with support.serving(state, *ECHO) as server:
+        answers = {(method, pattern): server.call(method, filled(pattern), b"{}" if method != "GET" else None)[0] for method, pattern, _ in routes()}
+        open_ones = {pattern for (_, pattern), status in answers.items() if status != 401}
+        assert open_ones <= {"/health", "/ready", "/version", "/ping"}, open_ones
+        assert {"/health", "/ready", "/version"} <= open_ones
+
+
+SCOPES = {"files": "FILES", "batches": "BATCHES", "infer": "INFER", "metrics": "METRICS"}
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_a_key_opens_the_routes_of_its_scope_only(state, scope):
+    caller_key = make_key(state, "--scopes", scope)
+    with support.serving(state, *ECHO) as server:
+        caller = As(server, caller_key)
+        for method, pattern, wanted in routes():
+            status, body = caller.call(method, filled(pattern), b"{}" if method != "GET" else None)
+            refused = status == 403 and json.loads(body)["error"]["code"] == "missing_scope"
+            assert refused == (wanted not in ("OPEN", "KEY", SCOPES[scope])), (method, pattern, status, body)
+
+
+def test_a_key_made_and_revoked_while_the_server_runs_counts_within_a_second(state):
+    with support.serving(state, *ECHO) as server:
+        assert server.call("GET", "/v1/files")[0] == 200, "no keys, no door"
+        key = make_key(state)
+        poll(lambda: server.call("GET", "/v1/files")[0] == 401)
+        assert As(server, key).status("GET", "/v1/files") == 200
+        listed = support.quern("key", "list", "--state-dir", state)
+        assert key[3:11] in listed.stdout and key[12:] not in listed.stdout and "files,batches,infer" in listed.stdout
+        assert support.quern("key", "revoke", "--state-dir", state, key[3:11]).returncode == 0
+        poll(lambda: As(server, key).status("GET", "/v1/files") == 401)
+        assert "revoked" in support.quern("key", "list", "--state-dir", state).stdout
+
+
+def poll(condition, seconds=30):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_two_owners_do_not_see_each_other_and_an_admin_sees_both(state):
+    keys = {name: make_key(state, "--owner", name) for name in ("alice", "bob")}
+    admin_key, plain_key = make_key(state, "--scopes", "admin"), make_key(state)
+    with support.serving(state, *ECHO) as server:
+        alice, bob, admin, default = As(server, keys["alice"]), As(server, keys["bob"]), As(server, admin_key), As(server, plain_key)
+        file = alice.upload(LINE)["id"]
+        create = {"input_file_id": file, "endpoint": "/v1/chat/completions", "completion_window": "24h"}
+        batch = alice.wait(alice.json("POST", "/v1/batches", create)["id"])
+        output = batch["output_file_id"]
+        assert batch["status"] == "completed" and alice.status("GET", f"/v1/files/{output}/content") == 200
+        missing = {"files": "file-" + "0" * 22, "batches": "batch_" + "0" * 32}
+        for stranger in (bob, default):
+            for method, path in [("GET", "/v1/files/%s"), ("GET", "/v1/files/%s/content"), ("DELETE", "/v1/files/%s"),
+                                 ("GET", "/v1/batches/%s"), ("POST", "/v1/batches/%s/cancel")]:
+                kind = path.split("/")[2]
+                for one in (file, output) if kind == "files" else (batch["id"],):
+                    status, body = stranger.call(method, path % one, b"" if method == "POST" else None)
+                    _, like = stranger.call(method, path % missing[kind], b"" if method == "POST" else None)
+                    assert status == 404 and body.decode().replace(one, "ID") == like.decode().replace(missing[kind], "ID"), (method, path)
+            assert stranger.json("GET", "/v1/files")["data"] == [] and stranger.json("GET", "/v1/batches")["data"] == []
+            assert stranger.status("GET", f"/v1/files?after={file}") == 400 and stranger.status("GET", f"/v1/batches?after={batch['id']}") == 400
+            theirs = stranger.wait(stranger.json("POST", "/v1/batches", create)["id"])
+            assert theirs["status"] == "failed" and "Cannot find file" in theirs["errors"]["data"][0]["message"]
+        assert {f["id"] for f in alice.json("GET", "/v1/files")["data"]} == {file, output}
+        assert {f["id"] for f in admin.json("GET", "/v1/files")["data"]} == {file, output}
+        assert admin.batch(batch["id"])["id"] == batch["id"] and admin.status("GET", f"/v1/files/{output}/content") == 200
+        assert len(admin.json("GET", "/v1/batches")["data"]) == 3
+        assert len(bob.json("GET", "/v1/batches")["data"]) == 1
+        assert alice.batch(batch["id"])["status"] == "completed" and alice.status("GET", f"/v1/files/{file}") == 200, "nobody changed anything"
+        assert server.stop() == 0
+    support.fsck(state)
+
+
+def test_an_idempotency_key_is_its_owners(state):
+    alice_key, bob_key, default_key = make_key(state, "--owner", "alice"), make_key(state, "--owner", "bob"), make_key(state)
+    with support.serving(state, *ECHO) as server:
+        made = {}
+        for name, key in (("alice", alice_key), ("bob", bob_key), ("default", default_key)):
+            caller = As(server, key)
+            body = {"input_file_id": caller.upload(LINE)["id"], "endpoint": "/v1/chat/completions", "completion_window": "24h"}
+            for _ in range(2):
+                status, data = caller.call("POST", "/v1/batches", body, headers={"Idempotency-Key": "same"})
+                assert status == 200
+                made.setdefault(name, set()).add(json.loads(data)["id"])
+            status, data = caller.call("POST", "/v1/batches", {**body, "metadata": {"a": "b"}}, headers={"Idempotency-Key": "same"})
+            assert status == 409 and b"onflict" in data
+        assert all(len(ids) == 1 for ids in made.values()) and len(set.union(*made.values())) == 3
+        caller = As(server, default_key)
+        body = {"input_file_id": "file-x", "endpoint": "/v1/chat/completions", "completion_window": "24h", "idempotency_key": "bob\x1fsame"}
+        assert caller.status("POST", "/v1/batches", body) == 400, "no way around into another owner's keys"
+
+
+def test_a_restart_keeps_owners_and_what_was_there_before_keys_is_the_default_owners(state):
+    with support.serving(state, *ECHO) as server:
+        old = server.create(LINE)
+        server.wait(old["id"])
+    alice_key, default_key = make_key(state, "--owner", "alice"), make_key(state, "--owner", "default")
+    with support.serving(state, *ECHO) as server:
+        assert As(server, alice_key).status("GET", f"/v1/batches/{old['id']}") == 404
+        assert As(server, default_key).status("GET", f"/v1/batches/{old['id']}") == 200
+        mine = As(server, alice_key).create(LINE)["id"]
+    with support.serving(state, *ECHO) as server:
+        assert As(server, alice_key).wait(mine)["status"] == "completed"
+        assert As(server, default_key).status("GET", f"/v1/batches/{mine}") == 404
+
+
+def test_requests_per_minute_end_in_429_with_the_time_to_wait(state):
+    key = make_key(state, "--requests-per-minute", "3")
+    with support.serving(state, *ECHO) as server:
+        caller = As(server, key)
+        assert [caller.status("GET", "/v1/files") for _ in range(3)] == [200] * 3
+        with pytest.raises(openai.RateLimitError) as caught:
+            openai.OpenAI(base_url=server.url, api_key=key, max_retries=0).files.list()
+        assert caught.value.code == "rate_limit_exceeded" and 1 <= int(caught.value.response.headers["retry-after"]) <= 21
+        assert server.call("GET", "/health")[0] == 200, "the open routes are not counted"
+
+
+def test_batches_and_queued_tokens_are_bounded_by_owner(state):
+    key, other = make_key(state, "--owner", "a", "--batches-max", "1", "--queued-tokens-max", "10000000"), make_key(state, "--owner", "b")
+    small = make_key(state, "--owner", "c", "--queued-tokens-max", "10")
+    with support.serving(state, *ECHO) as server:
+        long = support.jsonl([support.request(f"{i}", "hello") for i in range(50000)])
+        caller = As(server, key)
+        first = caller.create(long)["id"]
+        file = caller.upload(LINE)["id"]
+        body = {"input_file_id": file, "endpoint": "/v1/chat/completions", "completion_window": "24h"}
+        status, data = caller.call("POST", "/v1/batches", body)
+        if caller.batch(first)["status"] not in support.TERMINAL:
+            assert status == 429 and json.loads(data)["error"]["code"] == "rate_limit_exceeded"
+        assert As(server, other).wait(As(server, other).create(LINE)["id"])["status"] == "completed", "another owner's limits are its own"
+        caller.wait(first)
+        assert caller.wait(caller.json("POST", "/v1/batches", body)["id"])["status"] == "completed"
+        refused = As(server, small).create(LINE)
+        assert refused["status"] == "failed" and refused["failed_at"] and refused["errors"]["data"][0]["code"] == "token_limit_exceeded"
+        assert server.stop() == 0
+    support.fsck(state)
+
+
+def test_the_key_file_of_the_operator_still_works_and_must_be_private(tmp_path, state):
+    path = tmp_path / "keys"
+    path.write_text("# ours\nfirst-key\nsecond-key\n")
+    path.chmod(0o600)
+    with support.serving(state, *ECHO, "--api-key-file", str(path)) as server:
+        assert server.call("GET", "/v1/files")[0] == 401
+        assert As(server, "second-key").status("GET", "/v1/files") == 200 and As(server, "first-key").status("GET", "/metrics") == 200
+        made = make_key(state)
+        poll(lambda: As(server, made).status("GET", "/v1/files") == 200)
+    path.chmod(0o644)
+    done = support.quern("serve", "--port", "0", "--state-dir", state, *ECHO, "--api-key-file", path, timeout=60)
+    assert done.returncode != 0 and "chmod 600" in done.stderr and "first-key" not in done.stderr
+
+
+@pytest.mark.parametrize("arguments, why", [(["create"], "--name"), (["create", "--name", "x", "--scopes", "root"], "--scopes"),
+                                            (["create", "--name", "x", "--owner", "a b"], "--owner"), (["revoke", "nobody"], "nobody"),
+                                            (["create", "--name", "x", "--expires", "soon"], "--expires"), (["revoke"], "id or the name"), ([], "create")])
+def test_a_wrong_key_command_says_what_is_wrong(state, arguments, why):
+    done = support.quern("key", *arguments, "--state-dir", state)
+    assert done.returncode == 2 and why in done.stderr and done.stdout == ""
+
+
+def test_an_expired_key_opens_nothing(state):
+    key = make_key(state, "--expires", "1m")
+    path = state / "keys.jsonl"
+    row = json.loads(path.read_text())
+    assert 0 < row["expires"] - time.time() <= 61
+    path.write_text(json.dumps({**row, "expires": int(time.time()) - 1}) + "\n")
+    with support.serving(state, *ECHO) as server:
+        assert As(server, key).status("GET", "/v1/files") == 401
+
+
+def test_a_key_is_nowhere_but_with_its_holder(tmp_path, state):
+    """The canary: a key is used on good and bad requests, and then looked for."""
+    key = make_key(state, "--scopes", "files,batches,infer,metrics")
+    fixed = tmp_path / "keys"
+    fixed.write_text("canary-of-the-operator\n")
+    fixed.chmod(0o600)
+    texts = []
+    with support.serving(state, *ECHO, "--log-level", "debug", "--api-key-file", str(fixed)) if has_log_level() else \
+            support.serving(state, *ECHO, "--api-key-file", str(fixed)) as server:
+        for caller in (As(server, key), As(server, "canary-of-the-operator"), As(server, key[:-1])):
+            for method, pattern, _ in routes():
+                texts.append(caller.call(method, filled(pattern), b'{"model":"smollm2"' if method == "POST" else None)[1])
+        good = As(server, key)
+        batch = good.wait(good.create(LINE)["id"])
+        texts += [json.dumps(batch).encode(), good.call("GET", "/metrics")[1], server.log_text().encode()]
+        for name in ("cmdline", "environ"):
+            texts.append(pathlib.Path(f"/proc/{server.process.pid}/{name}").read_bytes())
+        limits = pathlib.Path(f"/proc/{server.process.pid}/limits").read_text()
+        assert re.search(r"Max core file size\s+0\s+0", limits)
+        assert server.stop() == 0
+    texts += [path.read_bytes() for path in state.rglob("*") if path.is_file() and path.name != "ballast"]
+    assert len(texts) > 60
+    for secret in (key[12:], "canary-of-the-operator"):
+        assert not any(secret.encode() in text for text in texts)
+    support.fsck(state)
+
+
+def has_log_level():
+    return "--log-level" in support.quern("serve", "--help").stdout
