@@ -147,13 +147,21 @@ static int exit_of(enum err err) {
     return err == ERR_IO || err == ERR_UNAVAILABLE ? EXIT_MACHINE : EXIT_WRONG_INPUT;
 }
 
-#define TEXT(option, field, called, about)                                                         \
-    { .name = option, .kind = OPTION_TEXT, .target = &choice.field, .value = called, .help = about }
-#define LIMIT(option, field, about)                                                                \
-    {                                                                                              \
-        .name = option, .kind = OPTION_INTEGER, .target = &choice.field, .value = "N",             \
-        .help = about, .min = 0, .max = 1e15                                                       \
-    }
+static struct option text_row(const char *name, const char **target, const char *value,
+                              const char *help) {
+    return (struct option){
+        .name = name, .kind = OPTION_TEXT, .target = target, .value = value, .help = help};
+}
+
+static struct option limit_row(const char *name, int64_t *target, const char *help) {
+    return (struct option){.name = name,
+                           .kind = OPTION_INTEGER,
+                           .target = target,
+                           .value = "N",
+                           .help = help,
+                           .min = 0,
+                           .max = 1e15};
+}
 
 static int run(int argc, char **argv) {
     struct choice choice = {0};
@@ -161,14 +169,16 @@ static int run(int argc, char **argv) {
     struct error error = {0};
     bool done = false;
     const struct option options[] = {
-        TEXT("state-dir", state_dir, "DIR", "of the server, which may be running"),
-        TEXT("name", name, "N", "to know it by"),
-        TEXT("scopes", scopes, "LIST", "of files, batches, infer, metrics, admin; the first three"),
-        TEXT("owner", owner, "O", "whose files and batches it sees; default"),
-        TEXT("expires", expires, "90d", "after so many days, hours (h) or minutes (m)"),
-        LIMIT("requests-per-minute", requests_per_minute, "more are answered 429"),
-        LIMIT("queued-tokens-max", queued_tokens_max, "in the inputs of its owner's open batches"),
-        LIMIT("batches-max", batches_max, "of its owner open at a time"),
+        text_row("state-dir", &choice.state_dir, "DIR", "of the server, which may be running"),
+        text_row("name", &choice.name, "N", "to know it by"),
+        text_row("scopes", &choice.scopes, "LIST",
+                 "of files, batches, infer, metrics, admin; the first three"),
+        text_row("owner", &choice.owner, "O", "whose files and batches it sees; default"),
+        text_row("expires", &choice.expires, "90d", "after so many days, hours (h) or minutes (m)"),
+        limit_row("requests-per-minute", &choice.requests_per_minute, "more are answered 429"),
+        limit_row("queued-tokens-max", &choice.queued_tokens_max,
+                  "in the inputs of its owner's open batches"),
+        limit_row("batches-max", &choice.batches_max, "of its owner open at a time"),
     };
     const struct options_help help = {
         "key create --name N [options] | list | revoke ID-OR-NAME",
