@@ -62,6 +62,9 @@ void files_write_json(struct buf *buf, const struct store_file *file);
 extern const struct http_upload files_upload;
 void files_create(void *context, struct http_request *request);
 /* batches.c */
+/* The batch of the path's first parameter, if the caller may see it: the caller releases it. Else
+ * it is answered as one that is not there. Every route on a batch starts with this. */
+bool batches_find(struct api *api, struct http_request *request, struct store_batch *ret_batch);
 void batches_create(void *context, struct http_request *request);
 void batches_list(void *context, struct http_request *request);
 void batches_get(void *context, struct http_request *request);

@@ -144,9 +144,7 @@ void batches_list(void *context, struct http_request *request) {
     free(batches);
 }
 
-/* The batch of the path, if the caller may see it; else it is answered as one that is not there. */
-static bool find_batch(struct api *api, struct http_request *request,
-                       struct store_batch *ret_batch) {
+bool batches_find(struct api *api, struct http_request *request, struct store_batch *ret_batch) {
     struct error error;
     enum err err =
         runner_batch_get(api->options.runner, http_request_param(request, 0), ret_batch, &error);
@@ -160,7 +158,7 @@ static bool find_batch(struct api *api, struct http_request *request,
 
 void batches_get(void *context, struct http_request *request) {
     struct store_batch batch;
-    if (find_batch(context, request, &batch)) answer_batch(request, &batch);
+    if (batches_find(context, request, &batch)) answer_batch(request, &batch);
 }
 
 /* The clients send this with a Content-Type of JSON and no body: the body is not looked at. */
@@ -168,7 +166,7 @@ void batches_cancel(void *context, struct http_request *request) {
     struct api *api = context;
     struct store_batch batch;
     struct error error;
-    if (!find_batch(api, request, &batch)) return;
+    if (!batches_find(api, request, &batch)) return;
     store_batch_release(&batch);
     enum err err =
         runner_batch_cancel(api->options.runner, http_request_param(request, 0), &batch, &error);
