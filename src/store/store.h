@@ -5,7 +5,8 @@
  * bytes, segment logs for results (seglog.h). Files are in files.h, batches in batches.h.
  *
  *   LOCK                          held while open, so that two servers never share a directory
- *   meta.db                       rows of files and batches
+ *   meta.db                       rows of files and batches, the outbox (outbox.h)
+ *   keys.jsonl                    not the store's: see http/key_file.h
  *   files/ab/<id>                 immutable bytes of uploads and published results, mode 0400
  *   batches/<id>/seg-000001.log   results as they come in; lines.idx beside them
  *   tmp/                          same file system; emptied at start

@@ -238,6 +238,25 @@ def test_a_wrong_key_command_says_what_is_wrong(state, arguments, why):
     assert done.returncode == 2 and why in done.stderr and done.stdout == ""
 
 
+def test_a_command_killed_at_any_disk_call_leaves_the_keys_whole(state):
+    """Either the old keys or the old and the new one; and a full disk is said, and gives no key."""
+    old = make_key(state)
+    for call in range(1, 12):
+        before = (state / "keys.jsonl").read_text()
+        done = support.quern("key", "create", "--state-dir", state, "--name", f"k{call}", env={**os.environ, "QUERN_FAULT": f"any:{call}:KILL"})
+        after = (state / "keys.jsonl").read_text()
+        assert after == before or (after.startswith(before) and after.count("\n") == before.count("\n") + 1)
+        if done.returncode == 0:
+            break
+        assert done.stdout == "", "a key is shown when it is durable, not before"
+    assert done.returncode == 0 and call > 3, "the plan met every call"
+    before = (state / "keys.jsonl").read_text()
+    done = support.quern("key", "create", "--state-dir", state, "--name", "full", env={**os.environ, "QUERN_FAULT": "write:1:ENOSPC"})
+    assert done.returncode == 3 and done.stdout == "" and (state / "keys.jsonl").read_text() == before
+    with support.serving(state, *ECHO) as server:
+        assert As(server, old).status("GET", "/v1/files") == 200
+
+
 def test_an_expired_key_opens_nothing(state):
     key = make_key(state, "--expires", "1m")
     path = state / "keys.jsonl"
@@ -260,6 +279,7 @@ def test_a_key_is_nowhere_but_with_its_holder(tmp_path, state):
         for caller in (As(server, key), As(server, "canary-of-the-operator"), As(server, key[:-1])):
             for method, pattern, _ in routes():
                 texts.append(caller.call(method, filled(pattern), b'{"model":"smollm2"' if method == "POST" else None)[1])
+        assert not any(str(state).encode() in text or b"meta.db" in text for text in texts), "an answer names a path"
         good = As(server, key)
         batch = good.wait(good.create(LINE)["id"])
         texts += [json.dumps(batch).encode(), good.call("GET", "/metrics")[1], server.log_text().encode()]
