@@ -251,12 +251,6 @@ enum err notify_check_url(const struct notify *notify, const char *url, struct e
     return target_read(NULL, str_from(url), notify->allow_private, error);
 }
 
-void notify_event(struct notify *notify, enum outbox_event event, const char *batch_id) {
-    struct error error;
-    if (store_outbox_add(notify->store, event, str_from(batch_id), clock_unix_s(), &error) != OK)
-        log_error("batch=%s type=%s error=\"%s\"", batch_id, outbox_event_name(event), error.text);
-}
-
 void notify_status(struct notify *notify, struct notify_status *ret_status) {
     struct error error;
     *ret_status = (struct notify_status){.delivered = atomic_load(&notify->delivered),

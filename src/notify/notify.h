@@ -38,8 +38,6 @@ void notify_close(struct notify *notify, int64_t deadline_ms);
 /* Whether a batch may name this URL: ERR_INVALID with a sentence for the client. */
 enum err notify_check_url(const struct notify *notify, const char *url,
                           struct error *error) MUST_CHECK;
-/* Something happened to a batch that is not its end. A failure is logged: the work goes on. */
-void notify_event(struct notify *notify, enum outbox_event event, const char *batch_id);
 
 struct notify_status {
     uint64_t delivered;
