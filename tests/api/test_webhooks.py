@@ -155,7 +155,7 @@ def test_only_the_events_that_were_asked_for_are_sent(tmp_path, secret_file):
 
 
 def test_150_a_retry_has_the_same_id_and_a_new_timestamp_and_signature(tmp_path, secret_file):
-    with receiving([500, 500]) as receiver, support.serving(tmp_path / "state", *hooked(secret_file, "--webhook-url", receiver.url)) as server:
+    with receiving([500, 500]) as receiver, support.serving(tmp_path / "state", *hooked(secret_file, "--webhook-url", receiver.url, "--webhook-retry-seconds", "2")) as server:
         run_batch(server)
         tries = receiver.wait(3)
         poll(lambda: pending(server) == 0)
