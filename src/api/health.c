@@ -2,6 +2,30 @@
 #include "api/api_internal.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+
+#define HEALTH_BYTES_MAX ((size_t)64 << 10)
+
+/* How the servers behind this one are, when there are some. */
+static void write_upstreams(struct api *api, struct buf *body) {
+    struct worker_status *statuses = calloc(RUNNER_WORKERS_MAX, sizeof *statuses);
+    if (!statuses) abort();
+    size_t count = runner_worker_statuses(api->options.runner, statuses, RUNNER_WORKERS_MAX);
+    const char *before = ",\"upstreams\":[";
+    bool has_some = false;
+    for (size_t i = 0; i < count; i++) {
+        if (!statuses[i].upstream) continue;
+        buf_printf(body, "%s{\"name\":\"%s\",\"ready\":%s,\"breaker\":\"%s\",\"text\":", before,
+                   statuses[i].upstream, statuses[i].ready ? "true" : "false",
+                   statuses[i].breaker ? statuses[i].breaker : "closed");
+        json_write_string(body, str_from(statuses[i].text));
+        buf_add_byte(body, '}');
+        before = ",";
+        has_some = true;
+    }
+    if (has_some) buf_add_byte(body, ']');
+    free(statuses);
+}
 
 /* The contract: 200 when requests are taken, 503 while loading or draining. */
 void health_live(void *context, struct http_request *request) {
@@ -11,13 +35,16 @@ void health_live(void *context, struct http_request *request) {
     runner_status(api->options.runner, &status);
     bool draining = atomic_load(&api->draining) || status.draining;
     if (draining || status.workers_ready == 0) {
-        api_fail(request, &(struct api_error){
-                              503, draining ? "The server is draining" : "No engine is ready yet",
-                              NULL, NULL});
+        char text[200];
+        snprintf(text, sizeof text, "No engine is ready yet: %.160s", status.text);
+        api_fail(request,
+                 &(struct api_error){503, draining ? "The server is draining" : text, NULL, NULL});
         return;
     }
-    buf_init(&body, 256);
-    buf_add_text(&body, "{\"status\":\"ok\"}");
+    buf_init(&body, HEALTH_BYTES_MAX);
+    buf_add_text(&body, "{\"status\":\"ok\"");
+    write_upstreams(api, &body);
+    buf_add_byte(&body, '}');
     api_answer_json(request, &body);
 }
 
@@ -32,13 +59,14 @@ void health_ready(void *context, struct http_request *request) {
     runner_status(api->options.runner, &status);
     bool draining = atomic_load(&api->draining) || status.draining;
     bool ready = status.ready && !draining;
-    buf_init(&body, 4096);
+    buf_init(&body, HEALTH_BYTES_MAX);
     buf_printf(&body, "{\"ready\":%s,\"checks\":{\"store\":true", ready ? "true" : "false");
     write_check(&body, "space", !status.disk_full);
     write_check(&body, "engine", status.workers_ready > 0);
     write_check(&body, "accepting", !draining);
     buf_add_text(&body, "},\"text\":");
     json_write_string(&body, str_from(draining ? "draining" : status.text));
+    write_upstreams(api, &body);
     buf_add_byte(&body, '}');
     api_pass(request, ready ? 200 : 503, buf_str(&body));
     buf_release(&body);

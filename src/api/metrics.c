@@ -185,6 +185,44 @@ static void write_progress(struct api *api, struct buf *buf) {
     free(progress);
 }
 
+/* Of the workers that are other people's servers. */
+static void write_upstreams(struct buf *buf, const struct worker_status *statuses, size_t count) {
+    static const char *const breakers[] = {"closed", "open", "half_open"};
+#define PER_UPSTREAM(name, type, help, format, value)                                              \
+    do {                                                                                           \
+        head(buf, name, type, help);                                                               \
+        for (size_t i = 0; i < count; i++)                                                         \
+            if (statuses[i].upstream)                                                              \
+                buf_printf(buf, name "{upstream=\"%s\"} " format "\n", statuses[i].upstream,       \
+                           value);                                                                 \
+    } while (0)
+    PER_UPSTREAM("quern_upstream_up", "gauge", "1 when the upstream takes requests.", "%d",
+                 statuses[i].ready);
+    PER_UPSTREAM("quern_upstream_limit", "gauge", "Requests that may be in flight now.", "%" PRIu32,
+                 statuses[i].limit);
+    PER_UPSTREAM("quern_upstream_inflight", "gauge", "Requests in flight.", "%" PRIu32,
+                 statuses[i].running);
+    PER_UPSTREAM("quern_upstream_waiting", "gauge", "Requests that wait to be sent.", "%" PRIu32,
+                 statuses[i].waiting);
+    PER_UPSTREAM("quern_upstream_answers_total", "counter", "Exchanges that ended.", "%" PRIu64,
+                 statuses[i].steps);
+    PER_UPSTREAM("quern_upstream_refusals_total", "counter",
+                 "Requests that were not run: 429, 503, or no connection.", "%" PRIu64,
+                 statuses[i].refusals);
+    PER_UPSTREAM("quern_upstream_retries_total", "counter",
+                 "Requests that failed and were given back to be tried again.", "%" PRIu64,
+                 statuses[i].faults);
+    PER_UPSTREAM("quern_upstream_breaker_openings_total", "counter",
+                 "Times nothing but probes was sent any more.", "%" PRIu64, statuses[i].openings);
+    head(buf, "quern_upstream_breaker", "gauge", "1 at the state of the circuit breaker.");
+    for (size_t i = 0; i < count; i++)
+        for (size_t j = 0; j < 3 && statuses[i].upstream; j++)
+            buf_printf(buf, "quern_upstream_breaker{upstream=\"%s\",state=\"%s\"} %d\n",
+                       statuses[i].upstream, breakers[j],
+                       statuses[i].breaker && strcmp(statuses[i].breaker, breakers[j]) == 0);
+#undef PER_UPSTREAM
+}
+
 static void write_engines(struct api *api, struct buf *buf) {
     struct worker_status *statuses = calloc(RUNNER_WORKERS_MAX, sizeof *statuses);
     if (!statuses) abort();
@@ -223,6 +261,7 @@ static void write_engines(struct api *api, struct buf *buf) {
     PER_ENGINE("quern_engine_kv_used_ratio", "gauge", "Share of the KV cache in use.", "%.6g",
                statuses[i].kv_used);
 #undef PER_ENGINE
+    write_upstreams(buf, statuses, count);
     free(statuses);
 }
 

@@ -7,6 +7,7 @@
 #include "server/offline.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -220,11 +221,13 @@ static int run(int argc, char **argv) {
     if (err == OK) err = engine_options_apply(&choice, &offline.house, &error);
     if (err != OK) {
         fprintf(stderr, "quern run: %s\n", error.text);
+        free(offline.house.upstreams);
         return EXIT_WRONG_INPUT;
     }
     log_set_level(LOG_WARN);
     offline.stop = stop_on_signals();
     err = offline_run(&offline, &summary, &error);
+    free(offline.house.upstreams);
     if (show.drawn) fputc('\n', stderr);
     if (show.bad_lines > BAD_LINES_SHOWN)
         fprintf(stderr, "and %llu more\n", (unsigned long long)(show.bad_lines - BAD_LINES_SHOWN));

@@ -86,7 +86,7 @@ static int run(int argc, char **argv) {
     engine_options_fill(options + own_count, &choice);
     door_options_fill(options + own_count + ENGINE_OPTION_COUNT, &serve);
     const struct options_help help = {
-        "serve --model [ALIAS=]M [options]",
+        "serve --model [ALIAS=]M [--upstream NAME=URL] [options]",
         "Serves Files, Batches, chat completions, completions and models under /v1, and prints\n"
         "\"listening on http://HOST:PORT\" once it is ready. SIGTERM drains.\n"};
     enum err err = options_read(options, count, &help, argc, argv, NULL, 0, &done, &error);
@@ -94,6 +94,7 @@ static int run(int argc, char **argv) {
     if (err == OK) err = engine_options_apply(&choice, &serve.house, &error);
     if (err != OK) {
         fprintf(stderr, "quern serve: %s\n", error.text);
+        free(serve.house.upstreams);
         return EXIT_WRONG_INPUT;
     }
     default_state_dir(state_dir);
@@ -109,6 +110,7 @@ static int run(int argc, char **argv) {
     serve.house.engine.hang_ms = hang_s * 1000;
     serve.stop = stop_on_signals();
     err = serve_run(&serve, &error);
+    free(serve.house.upstreams);
     if (err != OK) fprintf(stderr, "quern serve: %s\n", error.text);
     return exit_of(err);
 }

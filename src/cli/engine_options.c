@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/engine_options.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 void engine_options_fill(struct option *ret_options, struct engine_choice *choice) {
@@ -11,6 +12,11 @@ void engine_options_fill(struct option *ret_options, struct engine_choice *choic
          .target = &choice->models,
          .value = "[ALIAS=]M",
          .help = "a name or FILE.gguf; may be given several times"},
+        {.name = "upstream",
+         .kind = OPTION_LIST,
+         .target = &choice->upstreams,
+         .value = "NAME=URL",
+         .help = "a server that speaks /v1; may be given several times"},
         {.name = "threads",
          .kind = OPTION_INTEGER,
          .target = &choice->threads,
@@ -70,9 +76,27 @@ void engine_options_fill(struct option *ret_options, struct engine_choice *choic
     memcpy(ret_options, rows, sizeof rows);
 }
 
+static enum err read_upstreams(const struct engine_choice *choice, struct house_options *house,
+                               struct error *error) {
+    enum err err = OK;
+    _Static_assert(OPTION_LIST_MAX <= HOUSE_UPSTREAMS_MAX, "every --upstream has a place");
+    struct upstream_spec *specs = calloc(choice->upstreams.count + 1, sizeof *specs);
+    if (!specs) abort();
+    house->upstreams = specs;
+    for (size_t i = 0; i < choice->upstreams.count && err == OK; i++) {
+        err = upstream_spec_read(choice->upstreams.values[i], &specs[i], error);
+        for (size_t j = 0; j < i && err == OK; j++)
+            if (strcmp(specs[j].name, specs[i].name) == 0)
+                err = err_set(error, ERR_INVALID, "two upstreams are called %s", specs[i].name);
+        if (err != OK) err = err_prefix(error, "--upstream");
+        house->upstream_count = i + 1;
+    }
+    return err;
+}
+
 enum err engine_options_apply(const struct engine_choice *choice, struct house_options *house,
                               struct error *error) {
-    if (choice->models.count == 0)
+    if (choice->models.count == 0 && choice->upstreams.count == 0)
         return err_set(error, ERR_INVALID,
                        "--model is missing; `quern models` lists what is there");
     if (choice->models.count > HOUSE_MODELS_MAX)
@@ -84,6 +108,8 @@ enum err engine_options_apply(const struct engine_choice *choice, struct house_o
     }
     house->runner.result_cache_bytes = (uint64_t)choice->result_cache_bytes;
     house->model_count = choice->models.count;
+    enum err err = read_upstreams(choice, house, error);
+    if (err != OK) return err;
     house->engine = (struct engine_settings){
         .threads = (uint32_t)choice->threads,
         .max_num_seqs = (uint32_t)choice->max_num_seqs,

@@ -36,7 +36,7 @@ static bool has_room(const struct runner *runner, const struct place *place,
         bool is_alone = place->suspects_max > 1 || place->requests == 0;
         return may_go && is_alone && place->lines < place->suspects_max;
     }
-    return place->lines < options->lookahead_lines &&
+    return place->lines < place->lines_max &&
            (place->bytes < options->lookahead_bytes || place->lines == 0);
 }
 
@@ -185,10 +185,10 @@ static void move_home(struct runner *runner, struct retry *line, struct place *p
     }
 }
 
-/* The worker with room and the fewest lines that serves the model. */
+/* The worker with room and the fewest lines for its weight that serves the model. */
 static struct place *choose_place(struct runner *runner, struct slot *slot, struct str model) {
     struct place *candidates[RUNNER_WORKERS_MAX];
-    uint32_t loads[RUNNER_WORKERS_MAX];
+    double loads[RUNNER_WORKERS_MAX];
     size_t count = 0;
     pthread_mutex_lock(&runner->lock);
     for (uint32_t i = 0; i < runner->place_count; i++) {
@@ -196,12 +196,13 @@ static struct place *choose_place(struct runner *runner, struct slot *slot, stru
         if (!has_room(runner, place, &slot->line) && !may_move(runner, place, &slot->line))
             continue;
         size_t at = count++;
-        for (; at > 0 && loads[at - 1] > place->lines; at--) {
+        double load = (double)place->lines / place->weight;
+        for (; at > 0 && loads[at - 1] > load; at--) {
             candidates[at] = candidates[at - 1];
             loads[at] = loads[at - 1];
         }
         candidates[at] = place;
-        loads[at] = place->lines;
+        loads[at] = load;
     }
     pthread_mutex_unlock(&runner->lock);
     for (size_t i = 0; i < count; i++) {

@@ -9,6 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define FAILED_LOAD                                                                                \
+    (1u << 20) /* of a worker that did not answer the request: any other goes first */
+
 static bool is_sooner(const struct request *a, const struct request *b) {
     if (a->call.tier != b->call.tier) return a->call.tier < b->call.tier;
     if (a->call.priority != b->call.priority) return a->call.priority < b->call.priority;
@@ -172,7 +175,8 @@ static struct place *choose_place(struct runner *runner, const struct request *r
         struct place *place = &runner->places[i];
         if (!place->worker || place->is_full) continue;
         if (place->suspects > 0 && place->suspects_max == 1) continue; /* that one runs alone */
-        loads[count] = place->requests;
+        bool has_failed_it = request->was_lost && request->place == i;
+        loads[count] = place->requests + (has_failed_it ? FAILED_LOAD : 0);
         candidates[count++] = place;
     }
     pthread_mutex_unlock(&runner->lock);

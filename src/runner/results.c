@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/rng.h"
 #include "runner/runner_internal.h"
 
 #include <assert.h>
@@ -15,6 +16,10 @@
 #define STATUS_CANCELLED 499
 #define RESULT_BYTES_MAX ((size_t)128 << 20)
 #define DELAY_MS_MAX 30000
+#define REFUSED_DELAY_MS_MAX 10000
+/* From here on a refusal counts as a try: hours of nothing else, as from a gateway that says "away"
+ * whenever this line takes its engine down. */
+#define REFUSALS_MAX 1000
 
 void slot_leave_worker(struct runner *runner, struct slot *slot) {
     struct place *place = &runner->places[slot->place];
@@ -27,7 +32,7 @@ void slot_leave_worker(struct runner *runner, struct slot *slot) {
     place->lines--;
     place->bytes -= slot->bytes;
     /* Woken for every result, dispatch would run for one line at a time. */
-    uint32_t refill = runner->options.lookahead_lines / 8 * 7;
+    uint32_t refill = place->lines_max / 8 * 7;
     if (place->lines == refill || place->lines == 0 || place->suspects > 0) {
         runner->progress++;
         pthread_cond_signal(&runner->work);
@@ -115,10 +120,34 @@ void commit_reused(struct runner *runner, struct slot *slot, struct str body,
 
 /* --- results --- */
 
-static int64_t delay_ns(const struct runner *runner, unsigned attempts) {
+/* Once, and only while its client has seen nothing of it. The lock is held. */
+static bool request_may_run_again(const struct request *request) {
+    return !request->was_lost && !request->has_streamed && !request->cancel;
+}
+
+/* A random part of a time that doubles with each try, so that what failed together does not come
+ * back together. */
+static int64_t delay_ns(const struct runner *runner, const struct slot *slot, unsigned tries,
+                        int64_t delay_ms_max) {
     int64_t delay_ms = runner->options.retry_delay_ms;
-    for (unsigned i = 1; i < attempts && delay_ms < DELAY_MS_MAX; i++) delay_ms *= 2;
-    return (delay_ms < DELAY_MS_MAX ? delay_ms : DELAY_MS_MAX) * 1000000;
+    for (unsigned i = 1; i < tries && delay_ms < delay_ms_max; i++) delay_ms *= 2;
+    if (delay_ms > delay_ms_max) delay_ms = delay_ms_max;
+    return (int64_t)(rng_unit_at(runner->nonce, slot->id) * (double)delay_ms * 1e6);
+}
+
+/* When a line that was not run, or whose try failed, is to run again. What was refused once may go
+ * elsewhere at once: a worker that refuses shuts its own door for a while. */
+static int64_t due_ns(const struct runner *runner, const struct slot *slot, bool was_run,
+                      const struct worker_result *result) {
+    const struct retry *line = &slot->line;
+    int64_t now_ns = clock_monotonic_ns(), delay = 0;
+    if (was_run)
+        delay = delay_ns(runner, slot, line->attempts, DELAY_MS_MAX);
+    else if (line->refusals > 1)
+        delay = delay_ns(runner, slot, line->refusals - 1u, REFUSED_DELAY_MS_MAX);
+    int64_t asked_ns = result->retry_after_ms < DELAY_MS_MAX ? result->retry_after_ms * 1000000
+                                                             : (int64_t)DELAY_MS_MAX * 1000000;
+    return now_ns + (was_run && asked_ns > delay ? asked_ns : delay);
 }
 
 /* A suspect that has ended well. When as many have as may run at a time, twice as many may: among
@@ -142,11 +171,15 @@ static bool put_aside(struct runner *runner, struct slot *slot,
     struct live *live = slot->live;
     acquit(runner, &slot->line);
     if (!is_again) return false;
-    slot->line.attempts++;
+    bool was_run = !result->not_run || slot->line.refusals >= REFUSALS_MAX;
+    if (was_run)
+        slot->line.attempts++;
+    else
+        slot->line.refusals++;
     if (live->phase == PHASE_RUN && slot->line.attempts >= runner->options.attempts_max)
         return false;
     if (live->phase == PHASE_RUN) {
-        slot->line.due_ns = clock_monotonic_ns() + delay_ns(runner, slot->line.attempts);
+        slot->line.due_ns = due_ns(runner, slot, was_run, result);
         live_push_retry(live, &slot->line);
         live->blocked_at = UINT64_MAX;
         runner->counters.lines_retried++;
@@ -170,6 +203,14 @@ void runner_on_result(void *context, const struct worker_result *result) {
     if (slot->request) {
         struct request *request = slot->request;
         slot_free(runner, slot);
+        if (result->retryable && request_may_run_again(request)) {
+            request->was_lost = true;
+            request->job_id = 0;
+            request->blocked_at = UINT64_MAX;
+            pthread_cond_signal(&runner->work);
+            pthread_mutex_unlock(&runner->lock);
+            return;
+        }
         request_unlink(runner, request);
         pthread_mutex_unlock(&runner->lock);
         request_finish(runner, request, result);
@@ -249,7 +290,7 @@ static void lose_request(struct runner *runner, struct slot *slot, struct losses
     struct request *request = slot->request;
     slot_free(runner, slot);
     request->job_id = 0;
-    if (!request->was_lost && !request->has_streamed && !request->cancel) {
+    if (request_may_run_again(request)) {
         request->was_lost = true;
         return;
     }

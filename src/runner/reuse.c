@@ -19,7 +19,8 @@ struct waiter {
 
 /* --- who computes it --- */
 
-/* Asks the first worker that serves the model. Without the lock. */
+/* Asks the workers that serve the model: any of them may answer, so they must agree. Without the
+ * lock. */
 static void ask_identity(struct runner *runner, struct str model) {
     struct reuse *reuse = &runner->reuse;
     struct worker *workers[RUNNER_WORKERS_MAX];
@@ -27,9 +28,13 @@ static void ask_identity(struct runner *runner, struct str model) {
     reuse->has_identity = false;
     for (size_t i = 0; i < count; i++) {
         if (!workers[i]->ops->serves(workers[i], model)) continue;
+        unsigned char identity[WORKER_IDENTITY_BYTES];
+        bool is_first = !reuse->has_identity;
         reuse->has_identity = workers[i]->ops->identity &&
-                              workers[i]->ops->identity(workers[i], model, reuse->identity);
-        return;
+                              workers[i]->ops->identity(workers[i], model, identity) &&
+                              (is_first || memcmp(identity, reuse->identity, sizeof identity) == 0);
+        if (!reuse->has_identity) return;
+        memcpy(reuse->identity, identity, sizeof identity);
     }
 }
 

@@ -85,7 +85,10 @@ bool runner_worker_place(struct runner *runner, struct worker_events *ret_events
     bool there_is_one = runner->place_count < RUNNER_WORKERS_MAX;
     if (there_is_one) {
         struct place *place = &runner->places[runner->place_count];
-        *place = (struct place){.runner = runner, .index = runner->place_count};
+        *place = (struct place){.runner = runner,
+                                .index = runner->place_count,
+                                .weight = 1,
+                                .lines_max = runner->options.lookahead_lines};
         *ret_events = (struct worker_events){.context = place,
                                              .delta = runner_on_delta,
                                              .result = runner_on_result,
@@ -104,6 +107,15 @@ void runner_worker_attach(struct runner *runner, uint32_t place, struct worker *
     runner->progress++;
     pthread_cond_signal(&runner->work);
     pthread_cond_broadcast(&runner->helpers);
+    pthread_mutex_unlock(&runner->lock);
+}
+
+void runner_worker_tune(struct runner *runner, uint32_t place, uint32_t weight,
+                        uint32_t lines_max) {
+    pthread_mutex_lock(&runner->lock);
+    assert(place < runner->place_count);
+    runner->places[place].weight = weight ? weight : 1;
+    runner->places[place].lines_max = lines_max ? lines_max : runner->options.lookahead_lines;
     pthread_mutex_unlock(&runner->lock);
 }
 

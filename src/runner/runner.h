@@ -66,6 +66,10 @@ bool runner_worker_place(struct runner *runner, struct worker_events *ret_events
                          uint32_t *ret_place) MUST_CHECK;
 /* Puts the worker at its place; the runner closes it in runner_close. */
 void runner_worker_attach(struct runner *runner, uint32_t place, struct worker *worker);
+/* How much of the work goes to a place, before lines run: where several workers serve a model, of
+ * those with room the one with the fewest lines for its weight gets the next; `lines_max` lines at
+ * a time at most. Zeros mean 1, and runner_options.lookahead_lines. */
+void runner_worker_tune(struct runner *runner, uint32_t place, uint32_t weight, uint32_t lines_max);
 /* Starts the threads and takes up every batch that is not terminal. */
 enum err runner_start(struct runner *runner, struct error *error) MUST_CHECK;
 /* Takes no new lines and requests, waits up to `deadline_ms` for what is in flight, makes results

@@ -41,6 +41,7 @@ struct retry {
     uint16_t attempts; /* tries that ended in a retryable result */
     uint16_t downs;    /* times it was in flight when a worker went down */
     uint16_t alone;    /* of those, times nothing else was */
+    uint16_t refusals; /* times a worker gave it back without having run it */
     bool is_suspect;   /* one of these took worker `home` down: they run apart, in halves */
     uint32_t home;
     int64_t due_ns;
@@ -119,7 +120,7 @@ struct request {
     uint32_t place;
     uint64_t blocked_at; /* runner->progress when no worker had room */
     bool is_placing;     /* dispatch is handing it to a worker */
-    bool was_lost;       /* its worker went down once */
+    bool was_lost;       /* its worker went down once, or gave it back */
     bool has_streamed;
     bool cancel;
     uint32_t holds; /* threads that are calling its client, and the list */
@@ -132,6 +133,8 @@ struct place {
     struct runner *runner;
     uint32_t index;
     struct worker *worker; /* NULL until attached */
+    uint32_t weight;       /* of the lines, where several serve a model */
+    uint32_t lines_max;    /* in flight */
     bool is_full;          /* submit answered false; until its `room` */
     uint64_t rooms;        /* `room` events so far */
     uint32_t lines;        /* in flight */

@@ -53,6 +53,8 @@ struct worker_result {
     struct worker_usage usage;
     /* Trouble of the machine, not of the request: the runner may try again elsewhere. */
     bool retryable;
+    bool not_run;           /* and nobody ran it, so that it does not count as a try */
+    int64_t retry_after_ms; /* not to be tried before; 0 or less: as the runner likes */
 };
 
 /* One piece of a streamed answer. */
@@ -92,6 +94,13 @@ struct worker_status {
     int64_t step_ms_max;                                      /* the longest step so far */
     uint64_t prompt_tokens, cached_tokens, completion_tokens; /* computed since start, when known */
     double kv_used;                                           /* 0..1 */
+    /* Of a worker that is somebody else's server: */
+    const char *upstream; /* its name, as long as the worker lives; NULL for the others */
+    const char *breaker;  /* "closed", "open", "half_open" */
+    uint32_t limit;       /* requests that may be in flight now */
+    uint64_t openings;    /* of the breaker */
+    uint64_t refusals;    /* requests it did not run */
+    uint64_t faults;      /* requests that failed and were given back to be tried again */
 };
 
 struct worker;

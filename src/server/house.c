@@ -5,6 +5,8 @@
 #include "base/log.h"
 #include "runner/worker_echo.h"
 #include "runner/worker_engine.h"
+#include "runner/worker_upstream.h"
+#include "server/secret.h"
 #include "store/outbox.h"
 
 #include <stdio.h>
@@ -12,6 +14,7 @@
 #include <string.h>
 
 #define WAIT_SLICE_MS 100
+#define UPSTREAM_SLICES 20 /* for its models; it may be down for long */
 
 struct house {
     struct store *store;
@@ -19,6 +22,8 @@ struct house {
     struct worker *workers[HOUSE_MODELS_MAX]; /* owned by the runner; NULL for echo */
     size_t worker_count;
     char dump_dir[4096];
+    struct worker *upstreams[HOUSE_UPSTREAMS_MAX]; /* owned by the runner */
+    size_t upstream_count;
     /* The echo workers borrow their names from here. */
     struct model_choice models[HOUSE_MODELS_MAX];
     const char *names[HOUSE_MODELS_MAX][MODEL_NAMES_MAX + 1]; /* each ends in NULL */
@@ -82,6 +87,47 @@ static void on_runner_event(void *context, const struct runner_event *event) {
         log_warn("batch=%s event=webhook_lost error=\"%s\"", event->batch_id, error.text);
 }
 
+/* *ret_key lies in *ret_secret. */
+static enum err read_key(const struct upstream_spec *spec, struct secret *ret_secret,
+                         const char **ret_key, struct error *error) {
+    struct secret secret;
+    enum err err = secret_read_file(&secret, spec->key_file, error);
+    if (err != OK) return err_prefix(error, "upstream %s", spec->name);
+    struct str key = str_trim((struct str){secret.text, secret.bytes});
+    err = upstream_spec_check_key(key, secret.where, error);
+    if (err != OK) {
+        secret_release(&secret);
+        return err_prefix(error, "upstream %s", spec->name);
+    }
+    size_t from = (size_t)(key.at - secret.text);
+    secret.text[from + key.bytes] = '\0';
+    *ret_secret = secret;
+    *ret_key = secret.text + from;
+    return OK;
+}
+
+static enum err open_upstream(struct house *house, const struct upstream_spec *spec,
+                              struct error *error) {
+    struct worker_events events;
+    uint32_t place;
+    struct worker *worker;
+    if (house->upstream_count == HOUSE_UPSTREAMS_MAX ||
+        !runner_worker_place(house->runner, &events, &place))
+        return err_set(error, ERR_LIMIT, "more than %d upstreams", HOUSE_UPSTREAMS_MAX);
+    struct secret secret = {0};
+    const char *key = NULL;
+    enum err err = OK;
+    if (*spec->key_file) err = read_key(spec, &secret, &key, error);
+    if (err != OK) return err;
+    runner_worker_tune(house->runner, place, spec->weight, worker_upstream_lines_max(spec));
+    err = worker_upstream_open(&worker, spec, key, &events, error);
+    secret_release(&secret);
+    if (err != OK) return err;
+    house->upstreams[house->upstream_count++] = worker;
+    runner_worker_attach(house->runner, place, worker);
+    return OK;
+}
+
 enum err house_open(struct house **ret_house, const struct house_options *options,
                     struct error *error) {
     struct house *house = calloc(1, sizeof *house);
@@ -95,6 +141,8 @@ enum err house_open(struct house **ret_house, const struct house_options *option
     if (err == OK) err = runner_open(&house->runner, house->store, &runner, error);
     for (size_t i = 0; i < options->model_count && err == OK; i++)
         err = open_worker(house, i, &options->engine, error);
+    for (size_t i = 0; i < options->upstream_count && err == OK; i++)
+        err = open_upstream(house, &options->upstreams[i], error);
     if (err == OK)
         *ret_house = house;
     else
@@ -112,6 +160,9 @@ enum err house_wait_ready(struct house *house, const volatile bool *stop, struct
         /* Whatever is wrong with a model, it is this machine's trouble and not the input's. */
         if (err != OK) return error->code = ERR_IO;
     }
+    for (size_t i = 0; i < house->upstream_count; i++)
+        for (int slice = 0; slice < UPSTREAM_SLICES && !*stop; slice++)
+            if (worker_upstream_wait_asked(house->upstreams[i], WAIT_SLICE_MS)) break;
     return OK;
 }
 

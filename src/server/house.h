@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* house: the server without its door: the store, the runner and a worker for each model, opened in
- * this order and closed in reverse. `quern serve` puts the API in front of it, `quern run` drives
- * it itself.
+/* house: the server without its door: the store, the runner, and a worker for each model and each
+ * upstream, opened in this order and closed in reverse. `quern serve` puts the API in front of it,
+ * `quern run` drives it itself.
  *
  * Thread: main.  Memory: owns all of it. */
 
 #include "runner/runner.h"
+#include "runner/upstream_spec.h"
 #include "server/catalog.h"
 #include "store/store.h"
 
 #define HOUSE_MODELS_MAX 16
+#define HOUSE_UPSTREAMS_MAX 32
 
 struct house;
 
@@ -34,12 +36,15 @@ struct house_options {
     struct model_choice models[HOUSE_MODELS_MAX];
     size_t model_count;
     struct engine_settings engine;
+    struct upstream_spec *upstreams; /* (upstream_count), borrowed for house_open */
+    size_t upstream_count;
 };
 
 /* Opens the store and starts an engine for each model; batches are not taken up yet. */
 enum err house_open(struct house **ret_house, const struct house_options *options,
                     struct error *error) MUST_CHECK;
-/* Waits until every engine has its model. ERR_IO with the engine's own sentence when one cannot
+/* Waits until every engine has its model, and a moment for upstreams to tell theirs: one that is
+ * down is waited for while the server runs. ERR_IO with the engine's own sentence when one cannot
  * load it; ERR_CANCELLED when *stop has become true. */
 enum err house_wait_ready(struct house *house, const volatile bool *stop,
                           struct error *error) MUST_CHECK;

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* upstream_http: exchanges with one upstream over libcurl: HTTP/1.1 kept alive, http and https
+ * only, no redirects, no decompression, no cookies, and no proxy unless asked for.
+ *
+ * Every exchange ends in one `done`, but for those that are aborted. Each way not to get an answer
+ * has its own `end` and its own sentence. Whether a request went out is known: what was not sent
+ * was not run.
+ *
+ * Thread: one, which calls everything but upstream_http_wake.  Memory: owns the exchanges; bodies
+ * are copied in, and answers borrowed for the call.  Invariant: at most `exchanges_max` at a time,
+ * each with at most `answer_bytes_max` of answer in memory. */
+
+#include "base/err.h"
+#include "base/str.h"
+
+struct upstream_http;
+struct upstream_exchange;
+
+enum upstream_end {
+    UPSTREAM_END_WHOLE,    /* an answer with its status */
+    UPSTREAM_END_UNSENT,   /* no connection, or none in time */
+    UPSTREAM_END_TIMEOUT,  /* no first byte, no further byte, or no end in time */
+    UPSTREAM_END_BROKEN,   /* the connection broke, or what came was not HTTP */
+    UPSTREAM_END_TOO_LONG, /* more than the cap */
+    UPSTREAM_END_STOPPED,  /* `bytes` answered false */
+};
+
+struct upstream_answer {
+    void *owner;
+    enum upstream_end end;
+    int status;             /* 0 when none came */
+    struct str body;        /* of what was not streamed */
+    int64_t retry_after_ms; /* negative: it did not say */
+    int64_t sent_ns, ended_ns;
+    char text[256]; /* what happened, when it is not whole: a sentence about the upstream */
+};
+
+struct upstream_http_options {
+    const char *name; /* of the upstream, for sentences */
+    const char *key;  /* NULL: none */
+    bool proxy_from_environment;
+    uint32_t exchanges_max;
+    uint64_t answer_bytes_max;
+    int64_t connect_ms;
+    void *context;
+    /* A piece of a streamed answer with a 2xx status; false ends the exchange. */
+    bool (*bytes)(void *context, void *owner, struct str bytes);
+    void (*done)(void *context, const struct upstream_answer *answer);
+};
+
+struct upstream_http_request {
+    void *owner;
+    const char *url;
+    struct str body; /* at is NULL: GET */
+    bool is_stream;
+    int64_t first_byte_ms; /* also to the end, of what is not streamed */
+    int64_t stall_ms;
+};
+
+enum err upstream_http_open(struct upstream_http **ret_http,
+                            const struct upstream_http_options *options,
+                            struct error *error) MUST_CHECK;
+/* Aborts what is left. NULL is allowed. */
+void upstream_http_close(struct upstream_http *http);
+/* Not more than exchanges_max. */
+struct upstream_exchange *upstream_http_start(struct upstream_http *http,
+                                              const struct upstream_http_request *request);
+/* Closes its connection; no `done` follows. Not from inside of `bytes` and `done`. */
+void upstream_http_abort(struct upstream_http *http, struct upstream_exchange *exchange);
+/* Moves bytes, calls `bytes` and `done`, and waits up to `timeout_ms` for more to do. */
+void upstream_http_poll(struct upstream_http *http, int timeout_ms);
+/* From any thread: the poll that waits, or the next one, returns at once. */
+void upstream_http_wake(struct upstream_http *http);
+
+/* A `retry-after` (seconds or an HTTP date) or `retry-after-ms` value as milliseconds from now;
+ * negative when it is neither. */
+int64_t upstream_http_retry_after_ms(struct str name, struct str value, int64_t now_unix_s);

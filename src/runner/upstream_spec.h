@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* upstream_spec: what `--upstream NAME=URL[,KEY=VALUE]...` says, checked.
+ *
+ *     key-file=F              the API key, alone in a file only its owner can read
+ *     concurrency=N           requests in flight at most; 64
+ *     models=M|ALIAS=M|...    the models it serves, and what it calls them; else /v1/models is
+ * asked weight=W                share of the lines, where several serve a model; 1
+ *     connect-timeout=S       seconds; 10
+ *     timeout=S               to the first byte, and from there to the end of what is not streamed;
+ *                             3600
+ *     stall-timeout=S         between bytes once the first has come; 120
+ *     health=PATH             asked after failures, before anything else is sent; /health
+ *     proxy=env               take the proxy from the environment; else none is used
+ *
+ * Knows no socket.  Thread: any; pure but for the key file.  Memory: the caller's struct; the key
+ * is the caller's to wipe. */
+
+#include "base/err.h"
+#include "base/str.h"
+
+#define UPSTREAM_NAME_BYTES 64
+#define UPSTREAM_URL_BYTES 1024
+#define UPSTREAM_PATH_BYTES 1024
+#define UPSTREAM_MODEL_BYTES 256
+#define UPSTREAM_FIXED_MODELS_MAX 32
+#define UPSTREAM_KEY_BYTES 4096
+#define UPSTREAM_CONCURRENCY 64
+#define UPSTREAM_CONCURRENCY_MAX 4096
+
+struct upstream_spec {
+    char name[UPSTREAM_NAME_BYTES];
+    char base[UPSTREAM_URL_BYTES];      /* http(s)://host[:port]/v1, without a slash at the end */
+    char health[UPSTREAM_URL_BYTES];    /* the whole URL */
+    char key_file[UPSTREAM_PATH_BYTES]; /* empty: no key */
+    uint32_t concurrency;
+    uint32_t weight;
+    int64_t connect_ms, first_byte_ms, stall_ms;
+    bool proxy_from_environment;
+    size_t model_count; /* 0: ask */
+    struct upstream_spec_model {
+        char name[UPSTREAM_MODEL_BYTES];   /* as clients call it */
+        char theirs[UPSTREAM_MODEL_BYTES]; /* as the upstream does */
+    } models[UPSTREAM_FIXED_MODELS_MAX];
+};
+
+/* ERR_INVALID with a sentence that names the key and the value. */
+enum err upstream_spec_read(const char *text, struct upstream_spec *ret_spec,
+                            struct error *error) MUST_CHECK;
+/* Whether the text, which was read at `where`, can be a key: visible ASCII only. ERR_INVALID with a
+ * sentence that never shows it. */
+enum err upstream_spec_check_key(struct str key, const char *where, struct error *error) MUST_CHECK;
