@@ -18,6 +18,10 @@ test: ## every test; ends with "N passed, N failed"
 	@tools/bootstrap build
 	@tools/test
 
+test-peers: ## batches through real llama-server and vLLM; skips what is not installed
+	@tools/bootstrap build
+	@tools/test peers
+
 check: ## format, clang-tidy, layers, warnings as errors on gcc and clang, headers alone
 	@tools/bootstrap all
 	@tools/check
@@ -44,6 +48,6 @@ clean:
 	@rm -rf build build-*
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile
 
-.PHONY: all demo test check asan tsan fuzz bench install clean help
+.PHONY: all demo test test-peers check asan tsan fuzz bench install clean help
