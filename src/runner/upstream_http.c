@@ -229,8 +229,8 @@ static void finish(struct upstream_exchange *exchange, struct upstream_answer *a
 static void say(struct upstream_answer *answer, enum upstream_end end, const char *name,
                 const char *what, const char *why) {
     answer->end = end;
-    snprintf(answer->text, sizeof answer->text, "the upstream %.64s %s%s%.100s", name, what,
-             *why ? ": " : "", why);
+    snprintf(answer->text, sizeof answer->text, "the upstream %.64s %s", name, what);
+    snprintf(answer->why, sizeof answer->why, "%.120s", why);
 }
 
 static void finish_curl(struct upstream_exchange *exchange, CURLcode code) {

@@ -34,7 +34,8 @@ struct upstream_answer {
     struct str body;        /* of what was not streamed */
     int64_t retry_after_ms; /* negative: it did not say */
     int64_t sent_ns, ended_ns;
-    char text[256]; /* what happened, when it is not whole: a sentence about the upstream */
+    char text[128]; /* what happened, when it is not whole: a sentence about the upstream */
+    char why[128];  /* libcurl's words for it, with addresses: for the log; may be empty */
 };
 
 struct upstream_http_options {

@@ -86,8 +86,8 @@ void upstream_probe_done(struct worker_upstream *upstream, const struct upstream
     if (upstream->is_probe_of_breaker && !is_good && !is_whole) set_reason(upstream, answer->text);
     pthread_mutex_unlock(&upstream->lock);
     if (is_first && !upstream->models.is_known)
-        log_warn("upstream=%s event=no_models reason=\"%s\", retrying", upstream->spec.name,
-                 upstream->reason);
+        log_warn("upstream=%s event=no_models reason=\"%s%s%s\", retrying", upstream->spec.name,
+                 upstream->reason, *answer->why ? ": " : "", answer->why);
     int64_t soon_ms = MODELS_SOON_MS;
     for (uint32_t i = 0; i < upstream->models_failures && soon_ms < MODELS_SOON_MS_MAX; i++)
         soon_ms *= 2;

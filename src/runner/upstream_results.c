@@ -87,13 +87,18 @@ static void read_failure(struct worker_upstream *upstream, const struct upstream
 
 /* --- what is learnt --- */
 
-void upstream_failed(struct worker_upstream *upstream, int64_t sent_ns, int64_t now_ns,
-                     const char *reason) {
-    if (!upstream_breaker_failed(&upstream->breaker, sent_ns, now_ns, rng_unit(&upstream->rng)))
+/* Addresses stay in the log: `reason` is told to everybody. */
+static void learn_bad(struct worker_upstream *upstream, const struct upstream_answer *answer,
+                      const char *reason) {
+    /* What was never sent is as new as its end. */
+    int64_t sent_ns = answer->sent_ns ? answer->sent_ns : answer->ended_ns;
+    if (!upstream_breaker_failed(&upstream->breaker, sent_ns, answer->ended_ns,
+                                 rng_unit(&upstream->rng)))
         return;
-    log_warn("upstream=%s event=breaker_open reason=\"%s\", retrying", upstream->spec.name, reason);
+    log_warn("upstream=%s event=breaker_open reason=\"%s%s%s\", retrying", upstream->spec.name,
+             reason, *answer->why ? ": " : "", answer->why);
     pthread_mutex_lock(&upstream->lock);
-    snprintf(upstream->reason, sizeof upstream->reason, "%.*s", UPSTREAM_REASON_BYTES - 1, reason);
+    snprintf(upstream->reason, sizeof upstream->reason, "%s", reason);
     upstream->figures.openings++;
     pthread_mutex_unlock(&upstream->lock);
 }
@@ -131,8 +136,7 @@ static void learn(struct worker_upstream *upstream, const struct upstream_answer
     if (reading->verdict == UPSTREAM_OWN)
         learn_good(upstream, answer, &reading->usage);
     else if (!speaks)
-        upstream_failed(upstream, answer->sent_ns ? answer->sent_ns : answer->ended_ns,
-                        answer->ended_ns, reason);
+        learn_bad(upstream, answer, reason);
     else if (upstream_breaker_answered(&upstream->breaker, answer->sent_ns))
         log_info("upstream=%s event=breaker_closed", upstream->spec.name);
 }

@@ -88,6 +88,3 @@ void upstream_job_free(struct upstream_job *job);
 /* Takes the job off the list of those in flight; without the lock. */
 void upstream_unlink_running(struct worker_upstream *upstream, struct upstream_job *job);
 void upstream_probe_done(struct worker_upstream *upstream, const struct upstream_answer *answer);
-/* The breaker has heard of a failure, in words. */
-void upstream_failed(struct worker_upstream *upstream, int64_t sent_ns, int64_t now_ns,
-                     const char *reason);
