@@ -554,6 +554,37 @@ static void a_batch_behind_another_waits_for_its_turn_and_is_not_stuck(void **st
     close_with(&p);
 }
 
+static int at_risk_of(struct heard *heard) {
+    pthread_mutex_lock(&heard->lock);
+    int at_risk = heard->at_risk;
+    pthread_mutex_unlock(&heard->lock);
+    return at_risk;
+}
+
+/* Whoever is hurried or late is told once. The rates are measured, so this takes some seconds. */
+static void batches_that_will_miss_their_deadline_are_told_once(void **state) {
+    (void)state;
+    struct pipeline p = {0};
+    struct recorder r;
+    char first[STORE_ID_BYTES], second[STORE_ID_BYTES];
+    struct heard heard = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    open_with(&p, &r, 4, (struct runner_options){.events = {.context = &heard, .event = on_event}});
+    create_lines(&p, "first", 3000, 0, "", first);
+    create_lines(&p, "second", 1000, 1, "", second);
+    int64_t until_ns = clock_monotonic_ns() + WAIT_MS_MAX * INT64_C(1000000);
+    test_unix_s += 86400 - 1; /* a second is left for either */
+    while (at_risk_of(&heard) < 2 && clock_monotonic_ns() < until_ns) {
+        if (r.answered < 1000) recorder_answer(&r, 1);
+        usleep(20000);
+    }
+    test_unix_s -= 86400 - 1;
+    assert_int_equal(at_risk_of(&heard), 2);
+    end(&p, &r, first);
+    end(&p, &r, second);
+    close_with(&p);
+    assert_int_equal(at_risk_of(&heard), 2);
+}
+
 static void an_engine_that_goes_down_is_told(void **state) {
     (void)state;
     struct pipeline p = {0};
@@ -606,6 +637,7 @@ int main(void) {
         cmocka_unit_test(
             a_batch_that_stands_still_is_told_with_what_it_waits_for_and_can_be_cancelled),
         cmocka_unit_test(a_batch_behind_another_waits_for_its_turn_and_is_not_stuck),
+        cmocka_unit_test(batches_that_will_miss_their_deadline_are_told_once),
         cmocka_unit_test(an_engine_that_goes_down_is_told),
         cmocka_unit_test(flex_requests_are_refused_before_others),
     };
