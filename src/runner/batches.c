@@ -13,6 +13,7 @@
 #include <string.h>
 
 #define LOAD_AGAIN_NS 1000000000
+#define TOKEN_BYTES 4 /* that stand for a token until a batch's own are known */
 
 struct live *live_find(struct runner *runner, struct str id) {
     for (struct live *live = runner->live; live; live = live->next)
@@ -191,6 +192,14 @@ static uint64_t pool_of(const char *model) {
     return sum;
 }
 
+/* Tokens of a line, guessed from the size of the file, until its lines have told. */
+static double guess_line_cost(const struct line_index *index) {
+    uint32_t count = index_count(index);
+    if (count == 0) return 1;
+    struct index_entry last = index_entry(index, count - 1);
+    return (double)(last.offset + last.bytes) / count / TOKEN_BYTES;
+}
+
 /* From now on its lines may be given. */
 static void join_order(struct runner *runner, struct live *live) {
     leave_order(runner, live);
@@ -204,7 +213,8 @@ static void join_order(struct runner *runner, struct live *live) {
                                        .pool = pool_of(live->row.model),
                                        .deadline_unix_s = live->row.expires_unix_s,
                                        .lines_done = live_lines_done(live),
-                                       .lines_total = live->row.total};
+                                       .lines_total = live->row.total,
+                                       .line_cost = guess_line_cost(live->index)};
     order_add(&runner->order, &live->order);
     runner->is_reordered = true;
 }

@@ -17,7 +17,6 @@
 #define BACKLOG_BYTES_MAX ((uint64_t)4 << 20) /* of results not durable, to go on */
 #define LINE_BYTES_KEPT ((size_t)1 << 20)     /* of the buffer after a long line */
 #define HOME_LOST_NS 5000000000 /* a worker down for so long has lost its suspects to others */
-#define LINE_COST_BYTES 4       /* that stand for a token until a batch's own are known */
 
 /* What the thread has of its own. */
 struct dispatch {
@@ -233,9 +232,7 @@ static enum placing submit(struct runner *runner, struct slot *slot, struct plac
     slot->state = SLOT_RUNNING;
     place->lines++;
     place->bytes += slot->bytes;
-    /* What it costs is a guess until lines of its batch have told. */
-    double cost = slot->live->order.line_cost;
-    order_charge(&slot->live->order, cost > 0 ? cost : (double)slot->bytes / LINE_COST_BYTES);
+    order_charge(&slot->live->order, slot->live->order.line_cost);
     pthread_mutex_unlock(&runner->lock);
     bool taken = place->worker->ops->submit(place->worker, &job);
     pthread_mutex_lock(&runner->lock);
