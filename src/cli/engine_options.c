@@ -72,6 +72,10 @@ void engine_options_fill(struct option *ret_options, struct engine_choice *choic
          .target = &choice->kernels,
          .value = "NAME",
          .help = "ref, avx2, avx512, avx512-bf16; the best this CPU has"},
+        {.name = "trust-request-chat-template",
+         .kind = OPTION_SWITCH,
+         .target = &choice->trust_request_chat_template,
+         .help = "requests may bring a chat_template"},
     };
     memcpy(ret_options, rows, sizeof rows);
 }
@@ -119,6 +123,7 @@ enum err engine_options_apply(const struct engine_choice *choice, struct house_o
         .no_prefix_caching = !choice->prefix_caching,
         .reference = choice->reference,
         .kernels = choice->kernels,
+        .trust_request_chat_template = choice->trust_request_chat_template,
     };
     return OK;
 }

@@ -19,6 +19,7 @@ struct engine_choice {
     bool prefix_caching;
     bool reference;
     const char *kernels;
+    bool trust_request_chat_template;
 };
 
 #define ENGINE_CHOICE_DEFAULT                                                                      \

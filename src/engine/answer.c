@@ -2,23 +2,23 @@
 #include "engine/answer.h"
 
 #include "base/utf8.h"
+#include "engine/logprobs.h"
 #include "json/json.h"
 
 #include <assert.h>
-#include <math.h>
-
-/* What JSON can carry in place of minus infinity (as the OpenAI API does). */
-#define LOGPROB_FLOOR (-9999.0)
 
 static bool is_chat(const struct job *job) {
     return job->endpoint == WIRE_ENDPOINT_CHAT;
 }
 
-/* The tier that was used. A batch line reports the default tier, which is all that clients know. */
+/* The tier that was used. A batch line reports the default tier, which is all that clients know,
+ * unless it names its own. */
 static const char *tier_name(const struct job *job) {
     switch (job->tier) {
     case WIRE_TIER_PRIORITY: return "priority";
     case WIRE_TIER_FLEX: return "flex";
+    case WIRE_TIER_BATCH:
+        return str_is(job->request.service_tier, "batch") ? "batch" : "default";
     default: return "default";
     }
 }
@@ -57,156 +57,114 @@ static void write_usage(struct buf *out, const struct job *job) {
                usage.reasoning_tokens);
 }
 
-static void write_logprob(struct buf *out, float logprob) {
-    double value = isfinite(logprob) && logprob > (float)LOGPROB_FLOOR ? logprob : LOGPROB_FLOOR;
-    if (value > 0) value = 0; /* rounding */
-    buf_printf(out, "%.9g", value == 0 ? 0.0 : value);
+/* In the middle of a stream: what is known then. */
+static void write_usage_so_far(struct buf *out, const struct job *job) {
+    uint64_t prompt_tokens = 0, completion_tokens = 0;
+    for (size_t i = 0; i < job->request.prompt_count; i++)
+        prompt_tokens += job->prompts[i].token_count;
+    for (uint32_t i = 0; i < job->choice_count; i++)
+        completion_tokens += job->choices[i].token_count;
+    buf_printf(out,
+               ",\"usage\":{\"prompt_tokens\":%llu,\"completion_tokens\":%llu,"
+               "\"total_tokens\":%llu}",
+               (unsigned long long)prompt_tokens, (unsigned long long)completion_tokens,
+               (unsigned long long)(prompt_tokens + completion_tokens));
 }
 
-static void token_bytes(const struct answer_source *source, int32_t token, struct buf *bytes) {
-    buf_clear(bytes);
-    tokenizer_decode(source->tokenizer, token, true, bytes);
+static void write_ids(struct buf *out, const char *key, const struct ids *ids, size_t first) {
+    write_key(out, key);
+    buf_add_byte(out, '[');
+    for (size_t i = first; i < ids->count; i++)
+        buf_printf(out, "%s%d", i > first ? "," : "", ids->at[i]);
+    buf_add_byte(out, ']');
 }
 
-/* `"token":…,"logprob":…,"bytes":[…]` */
-static void write_token(struct buf *out, const struct answer_source *source, int32_t token,
-                        float logprob, struct buf *scratch) {
-    token_bytes(source, token, scratch);
-    buf_add_text(out, "\"token\":");
-    write_repaired(out, buf_str(scratch));
-    write_key(out, "logprob");
-    write_logprob(out, logprob);
-    write_key(out, "bytes");
-    for (size_t i = 0; i < scratch->bytes; i++)
-        buf_printf(out, "%c%u", i ? ',' : '[', (unsigned char)scratch->at[i]);
-    buf_add_text(out, scratch->bytes ? "]" : "[]");
+static const struct prompt *prompt_of(const struct job *job, uint32_t choice_index) {
+    return &job->prompts[choice_index / (uint32_t)job->request.candidates];
 }
 
-/* The logprobs object of a chat choice, for entries [first, end). */
-static void write_chat_logprobs(struct buf *out, const struct answer_source *source,
-                                const struct choice *choice, size_t first, size_t end) {
-    struct buf scratch;
-    buf_init(&scratch, CHOICE_TEXT_BYTES_MAX);
-    buf_add_text(out, "{\"content\":[");
-    for (size_t i = first; i < end; i++) {
-        const struct choice_logprob *entry = &choice->logprobs[i];
-        buf_add_text(out, i > first ? ",{" : "{");
-        write_token(out, source, entry->token, entry->logprob, &scratch);
-        buf_add_text(out, ",\"top_logprobs\":[");
-        for (uint32_t k = 0; k < entry->top_count; k++) {
-            const struct token_logprob *top = &choice->tops[entry->top_at + k];
-            buf_add_text(out, k ? ",{" : "{");
-            write_token(out, source, top->token, top->logprob, &scratch);
-            buf_add_byte(out, '}');
-        }
-        buf_add_text(out, "]}");
+static struct logprobs_form form_of(const struct answer_source *source, const struct job *job) {
+    return (struct logprobs_form){source->tokenizer, job->request.tokens_as_ids};
+}
+
+static struct logprobs_prompt scored_prompt(const struct job *job, const struct prompt *prompt) {
+    return (struct logprobs_prompt){.ids = prompt->ids.at,
+                                    .count = prompt->ids.count,
+                                    .scores = &prompt->scores,
+                                    .shows_special = !job->request.skip_special_tokens};
+}
+
+/* The `logprobs` member for the entries [first, end), null when the request did not ask;
+ * `with_echo`: after those of the prompt. */
+static void write_logprobs(struct buf *out, const struct answer_source *source,
+                           const struct job *job, uint32_t choice_index, size_t first, size_t end,
+                           bool with_echo) {
+    const struct choice *choice = &job->choices[choice_index];
+    struct logprobs_form form = form_of(source, job);
+    write_key(out, "logprobs");
+    if (!job->request.logprobs) {
+        buf_add_text(out, "null");
+    } else if (is_chat(job)) {
+        logprobs_write_chat(out, &form, &choice->logprobs, first, end);
+    } else {
+        const struct prompt *prompt = prompt_of(job, choice_index);
+        struct logprobs_prompt scored = scored_prompt(job, prompt);
+        logprobs_write_text(out, &form, with_echo && job->request.echo ? &scored : NULL,
+                            &choice->logprobs, first, end,
+                            logprobs_characters(buf_str(&prompt->echo)));
     }
-    buf_add_text(out, "],\"refusal\":null}");
-    buf_release(&scratch);
 }
 
-static void write_text_top(struct buf *out, const struct answer_source *source,
-                           const struct choice *choice, const struct choice_logprob *entry,
-                           struct buf *scratch) {
-    bool has_own = false;
-    buf_add_byte(out, '{');
-    for (uint32_t k = 0; k < entry->top_count; k++) {
-        const struct token_logprob *top = &choice->tops[entry->top_at + k];
-        has_own = has_own || top->token == entry->token;
-        if (k > 0) buf_add_byte(out, ',');
-        token_bytes(source, top->token, scratch);
-        write_repaired(out, buf_str(scratch));
-        buf_add_byte(out, ':');
-        write_logprob(out, top->logprob);
-    }
-    if (!has_own) {
-        if (entry->top_count > 0) buf_add_byte(out, ',');
-        token_bytes(source, entry->token, scratch);
-        write_repaired(out, buf_str(scratch));
-        buf_add_byte(out, ':');
-        write_logprob(out, entry->logprob);
-    }
+static void write_prompt_logprobs(struct buf *out, const struct answer_source *source,
+                                  const struct job *job, const struct prompt *prompt) {
+    if (!job->request.has_prompt_logprobs) return;
+    struct logprobs_form form = form_of(source, job);
+    struct logprobs_prompt scored = scored_prompt(job, prompt);
+    write_key(out, "prompt_logprobs");
+    logprobs_write_prompt(out, &form, &scored);
+}
+
+/* ---- the whole body ---- */
+
+static void write_tool_call(struct buf *out, const struct tool_call *call, bool with_arguments) {
+    buf_add_text(out, "\"id\":");
+    json_write_string(out, str_from(call->id));
+    buf_add_text(out, ",\"type\":\"function\",\"function\":{\"name\":");
+    write_repaired(out, buf_str(&call->name));
+    write_key(out, "arguments");
+    write_repaired(out, with_arguments ? buf_str(&call->arguments) : STR(""));
     buf_add_byte(out, '}');
 }
 
-static size_t repaired_count(struct str bytes) {
-    struct buf text;
-    buf_init(&text, SIZE_MAX / 2);
-    utf8_add_repaired(&text, bytes);
-    size_t count = utf8_count(buf_str(&text));
-    buf_release(&text);
-    return count;
-}
-
-/* Offsets count the characters of the whole text, from its echo on. */
-static void write_text_offsets(struct buf *out, const struct choice *choice, size_t echo_count,
-                               size_t first, size_t end) {
-    size_t offset = echo_count, raw_at = 0;
-    for (size_t i = 0; i < end; i++) {
-        size_t at = choice->logprobs[i].raw_at;
-        offset += repaired_count((struct str){choice->raw.at + raw_at, at - raw_at});
-        raw_at = at;
-        if (i >= first) buf_printf(out, "%s%zu", i > first ? "," : "", offset);
-    }
-}
-
-static void write_text_logprobs(struct buf *out, const struct answer_source *source,
-                                const struct choice *choice, size_t echo_count, size_t first,
-                                size_t end) {
-    struct buf scratch;
-    buf_init(&scratch, CHOICE_TEXT_BYTES_MAX);
-    buf_add_text(out, "{\"tokens\":[");
-    for (size_t i = first; i < end; i++) {
-        if (i > first) buf_add_byte(out, ',');
-        token_bytes(source, choice->logprobs[i].token, &scratch);
-        write_repaired(out, buf_str(&scratch));
-    }
-    buf_add_text(out, "],\"token_logprobs\":[");
-    for (size_t i = first; i < end; i++) {
-        if (i > first) buf_add_byte(out, ',');
-        write_logprob(out, choice->logprobs[i].logprob);
-    }
-    buf_add_text(out, "],\"top_logprobs\":[");
-    for (size_t i = first; i < end; i++) {
-        if (i > first) buf_add_byte(out, ',');
-        write_text_top(out, source, choice, &choice->logprobs[i], &scratch);
-    }
-    buf_add_text(out, "],\"text_offset\":[");
-    write_text_offsets(out, choice, echo_count, first, end);
-    buf_add_text(out, "]}");
-    buf_release(&scratch);
-}
-
-static const struct buf *echo_of(const struct job *job, uint32_t choice_index) {
-    return &job->prompts[choice_index / (uint32_t)job->request.choices].echo;
-}
-
-/* The `logprobs` member for the entries [first, end), null when the request did not ask. */
-static void write_logprobs(struct buf *out, const struct answer_source *source,
-                           const struct job *job, uint32_t choice_index, size_t first, size_t end) {
-    const struct choice *choice = &job->choices[choice_index];
-    write_key(out, "logprobs");
-    if (!job->request.logprobs)
+static void write_message(struct buf *out, const struct choice *choice, struct str text) {
+    const struct tool_reader *tools = choice->tools;
+    size_t calls = tools ? tools->call_count : 0;
+    buf_add_text(out, "\"message\":{\"role\":\"assistant\",\"content\":");
+    if (text.bytes == 0 && calls > 0)
         buf_add_text(out, "null");
-    else if (is_chat(job))
-        write_chat_logprobs(out, source, choice, first, end);
     else
-        write_text_logprobs(out, source, choice,
-                            repaired_count(buf_str(echo_of(job, choice_index))), first, end);
+        write_repaired(out, text);
+    write_key(out, "refusal");
+    buf_add_text(out, "null");
+    for (size_t i = 0; i < calls; i++) {
+        buf_add_text(out, i > 0 ? ",{" : ",\"tool_calls\":[{");
+        write_tool_call(out, &tools->calls[i], true);
+        buf_add_byte(out, '}');
+    }
+    buf_add_text(out, calls > 0 ? "]}" : "}");
 }
 
 static void write_choice(struct buf *out, const struct answer_source *source, const struct job *job,
-                         uint32_t index) {
+                         uint32_t index, uint32_t shown_index) {
     const struct choice *choice = &job->choices[index];
+    const struct prompt *prompt = prompt_of(job, index);
     struct buf text;
     buf_init(&text, SIZE_MAX / 2);
-    utf8_add_repaired(&text, buf_str(echo_of(job, index)));
-    utf8_add_repaired(&text, buf_str(&choice->raw));
-    buf_printf(out, "{\"index\":%u,", index);
+    utf8_add_repaired(&text, buf_str(&prompt->echo));
+    utf8_add_repaired(&text, buf_str(choice->tools ? &choice->tools->content : &choice->raw));
+    buf_printf(out, "{\"index\":%u,", shown_index);
     if (is_chat(job)) {
-        buf_add_text(out, "\"message\":{\"role\":\"assistant\",\"content\":");
-        write_repaired(out, buf_str(&text));
-        buf_add_text(out, ",\"refusal\":null}");
+        write_message(out, choice, buf_str(&text));
     } else {
         buf_add_text(out, "\"text\":");
         write_repaired(out, buf_str(&text));
@@ -215,22 +173,66 @@ static void write_choice(struct buf *out, const struct answer_source *source, co
     /* From the first on, whatever a stream has shown. */
     struct choice whole = *choice;
     whole.logprobs_shown = 0;
-    write_logprobs(out, source, job, index, 0, choice_logprobs_shown(&whole, whole.raw.bytes));
-    buf_printf(out, ",\"finish_reason\":\"%s\"}", choice_reason(choice));
+    write_logprobs(out, source, job, index, 0, choice_logprobs_shown(&whole, whole.raw.bytes),
+                   true);
+    buf_printf(out, ",\"finish_reason\":\"%s\"", choice_reason(choice));
+    if (!is_chat(job)) write_prompt_logprobs(out, source, job, prompt);
+    if (job->request.return_token_ids) {
+        if (!is_chat(job)) write_ids(out, "prompt_token_ids", &prompt->ids, 0);
+        write_ids(out, "token_ids", &choice->token_ids, 0);
+    }
+    buf_add_byte(out, '}');
+}
+
+/* The candidates of a prompt, by their mean log probability, the best first. */
+static void rank_candidates(const struct job *job, uint32_t first,
+                            uint32_t ret_order[REQUEST_CHOICES_MAX]) {
+    double means[REQUEST_CHOICES_MAX];
+    for (uint32_t i = 0; i < (uint32_t)job->request.candidates; i++) {
+        const struct choice *choice = &job->choices[first + i];
+        double mean = choice->token_count ? choice->logprob_sum / choice->token_count : 0;
+        uint32_t at = i;
+        for (; at > 0 && means[at - 1] < mean; at--) {
+            means[at] = means[at - 1];
+            ret_order[at] = ret_order[at - 1];
+        }
+        means[at] = mean;
+        ret_order[at] = first + i;
+    }
+}
+
+static void write_choices(struct buf *out, const struct answer_source *source,
+                          const struct job *job) {
+    const struct request *request = &job->request;
+    uint32_t choices = (uint32_t)request->choices, candidates = (uint32_t)request->candidates;
+    for (uint32_t p = 0; p < (uint32_t)request->prompt_count; p++) {
+        uint32_t order[REQUEST_CHOICES_MAX];
+        if (candidates > choices) rank_candidates(job, p * candidates, order);
+        for (uint32_t k = 0; k < choices; k++) {
+            uint32_t shown_index = p * choices + k;
+            if (shown_index > 0) buf_add_byte(out, ',');
+            write_choice(out, source, job, candidates > choices ? order[k] : shown_index,
+                         shown_index);
+        }
+    }
 }
 
 void answer_write_body(struct buf *out, const struct answer_source *source, const struct job *job) {
+    for (uint32_t i = 0; i < job->choice_count; i++) assert(job->choices[i].is_done);
     write_head(out, source, job, is_chat(job) ? "chat.completion" : "text_completion");
     buf_add_text(out, ",\"choices\":[");
-    for (uint32_t i = 0; i < job->choice_count; i++) {
-        assert(job->choices[i].is_done);
-        if (i > 0) buf_add_byte(out, ',');
-        write_choice(out, source, job, i);
-    }
+    write_choices(out, source, job);
     buf_add_text(out, "],");
     write_usage(out, job);
+    if (is_chat(job)) {
+        write_prompt_logprobs(out, source, job, &job->prompts[0]);
+        if (job->request.return_token_ids)
+            write_ids(out, "prompt_token_ids", &job->prompts[0].ids, 0);
+    }
     buf_add_byte(out, '}');
 }
+
+/* ---- streams ---- */
 
 static void write_chunk_head(struct buf *out, const struct answer_source *source,
                              const struct job *job, uint32_t index) {
@@ -238,13 +240,23 @@ static void write_chunk_head(struct buf *out, const struct answer_source *source
     buf_printf(out, ",\"choices\":[{\"index\":%u,", index);
 }
 
-static void write_chunk_end(struct buf *out, const struct job *job, const char *reason) {
+/* Closes the choice and the chunk. */
+static void write_chunk_end(struct buf *out, struct job *job, uint32_t index, const char *reason) {
+    struct choice *choice = &job->choices[index];
     write_key(out, "finish_reason");
     if (reason)
-        buf_printf(out, "\"%s\"}]", reason);
+        buf_printf(out, "\"%s\"", reason);
     else
-        buf_add_text(out, "null}]");
-    buf_add_text(out, job->request.include_usage ? ",\"usage\":null}" : "}");
+        buf_add_text(out, "null");
+    if (job->request.return_token_ids) {
+        write_ids(out, "token_ids", &choice->token_ids, choice->token_ids_shown);
+        choice->token_ids_shown = choice->token_ids.count;
+    }
+    buf_add_text(out, "}]");
+    if (job->request.continuous_usage)
+        write_usage_so_far(out, job);
+    else if (job->request.include_usage)
+        buf_add_text(out, ",\"usage\":null");
 }
 
 /* `delta` or `text` with this much of the answer; no content at all when `text` is NULL. */
@@ -264,44 +276,95 @@ static void write_piece(struct buf *out, const struct job *job, const struct str
     buf_add_byte(out, '}');
 }
 
-/* A chat begins with the role; the echo of either kind comes before the first sampled text. */
+/* A chat begins with the role; what is of the prompt comes before the first sampled text. */
 static bool write_first_chunk(struct buf *out, const struct answer_source *source, struct job *job,
                               uint32_t index) {
     struct choice *choice = &job->choices[index];
+    const struct prompt *prompt = prompt_of(job, index);
     choice->has_begun = true;
-    struct str echo = buf_str(echo_of(job, index));
-    if (!is_chat(job) && echo.bytes == 0) return false;
+    bool returns_ids = job->request.return_token_ids;
+    bool has_logprobs = !is_chat(job) && job->request.echo && job->request.logprobs;
+    struct str echo = buf_str(&prompt->echo);
+    if (!is_chat(job) && echo.bytes == 0 && !returns_ids && !has_logprobs) return false;
     write_chunk_head(out, source, job, index);
     write_piece(out, job, &echo, true);
-    write_key(out, "logprobs");
-    buf_add_text(out, "null");
-    write_chunk_end(out, job, NULL);
+    if (has_logprobs) {
+        write_logprobs(out, source, job, index, 0, 0, true);
+    } else {
+        write_key(out, "logprobs");
+        buf_add_text(out, "null");
+    }
+    if (returns_ids && !is_chat(job)) write_ids(out, "prompt_token_ids", &prompt->ids, 0);
+    write_chunk_end(out, job, index, NULL);
+    if (returns_ids && is_chat(job)) write_ids(out, "prompt_token_ids", &prompt->ids, 0);
+    buf_add_byte(out, '}');
+    return true;
+}
+
+/* What may be shown of the text, and the log probabilities that go with it. */
+static bool write_text_chunk(struct buf *out, const struct answer_source *source, struct job *job,
+                             uint32_t index) {
+    struct choice *choice = &job->choices[index];
+    size_t shown = choice_shown(choice, &job->request);
+    size_t logprobs = choice_logprobs_shown(choice, shown);
+    struct str text = {choice->raw.at, shown};
+    size_t *text_shown = &choice->shown;
+    if (choice->tools) {
+        choice_read_tools(choice, &job->request);
+        text = buf_str(&choice->tools->content);
+        text_shown = &choice->content_shown;
+        choice->shown = shown;
+    }
+    if (text.bytes <= *text_shown && logprobs <= choice->logprobs_shown) return false;
+    struct str piece = str_skip(text, *text_shown);
+    write_chunk_head(out, source, job, index);
+    write_piece(out, job, &piece, false);
+    write_logprobs(out, source, job, index, choice->logprobs_shown, logprobs, false);
+    write_chunk_end(out, job, index, NULL);
+    buf_add_byte(out, '}');
+    *text_shown = text.bytes;
+    choice->logprobs_shown = logprobs;
+    return true;
+}
+
+/* The next half of a tool call: its name, or its arguments. */
+static bool write_call_chunk(struct buf *out, const struct answer_source *source, struct job *job,
+                             uint32_t index) {
+    struct choice *choice = &job->choices[index];
+    if (!choice->tools || choice->calls_shown == 2 * choice->tools->call_count) return false;
+    const struct tool_call *call = &choice->tools->calls[choice->calls_shown / 2];
+    bool is_name = choice->calls_shown % 2 == 0;
+    write_chunk_head(out, source, job, index);
+    buf_printf(out, "\"delta\":{\"tool_calls\":[{\"index\":%zu,", choice->calls_shown / 2);
+    if (is_name) {
+        write_tool_call(out, call, false);
+    } else {
+        buf_add_text(out, "\"function\":{\"arguments\":");
+        write_repaired(out, buf_str(&call->arguments));
+        buf_add_byte(out, '}');
+    }
+    buf_add_text(out, "}]},\"logprobs\":null");
+    write_chunk_end(out, job, index, NULL);
+    buf_add_byte(out, '}');
+    choice->calls_shown++;
     return true;
 }
 
 bool answer_write_chunk(struct buf *out, const struct answer_source *source, struct job *job,
                         uint32_t choice_index) {
     struct choice *choice = &job->choices[choice_index];
+    if (!prompt_of(job, choice_index)->is_scored) return false;
     if (!choice->has_begun && write_first_chunk(out, source, job, choice_index)) return true;
-    size_t shown = choice_shown(choice, &job->request);
-    size_t logprobs = choice_logprobs_shown(choice, shown);
-    if (shown > choice->shown || logprobs > choice->logprobs_shown) {
-        struct str piece = {choice->raw.at + choice->shown, shown - choice->shown};
-        write_chunk_head(out, source, job, choice_index);
-        write_piece(out, job, &piece, false);
-        write_logprobs(out, source, job, choice_index, choice->logprobs_shown, logprobs);
-        write_chunk_end(out, job, NULL);
-        choice->shown = shown;
-        choice->logprobs_shown = logprobs;
-        return true;
-    }
+    if (write_text_chunk(out, source, job, choice_index)) return true;
+    if (write_call_chunk(out, source, job, choice_index)) return true;
     if (!choice->is_done || choice->has_ended) return false;
     choice->has_ended = true;
     write_chunk_head(out, source, job, choice_index);
     write_piece(out, job, NULL, false);
     write_key(out, "logprobs");
     buf_add_text(out, "null");
-    write_chunk_end(out, job, choice_reason(choice));
+    write_chunk_end(out, job, choice_index, choice_reason(choice));
+    buf_add_byte(out, '}');
     return true;
 }
 

@@ -7,39 +7,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-void choice_init(struct choice *choice) {
+void choice_init(struct choice *choice, const struct request *request) {
     *choice = (struct choice){.shown = 0};
     buf_init(&choice->raw, CHOICE_TEXT_BYTES_MAX);
+    if (!request->reads_tool_calls || request->tool_format < TOOL_FORMAT_HERMES) return;
+    choice->tools = malloc(sizeof *choice->tools);
+    if (!choice->tools) abort();
+    tool_reader_init(choice->tools, request->tool_format, request->one_tool_call);
 }
 
 void choice_release(struct choice *choice) {
     buf_release(&choice->raw);
-    free(choice->logprobs);
-    free(choice->tops);
-    choice->logprobs = NULL;
-    choice->tops = NULL;
-}
-
-/* Room for one more element of `bytes_each` in a doubling array. */
-static void *grow(void *array, size_t count, size_t *capacity, size_t bytes_each) {
-    if (count < *capacity) return array;
-    size_t wanted = *capacity ? *capacity * 2 : 16;
-    void *grown = reallocarray(array, wanted, bytes_each);
-    if (!grown) abort();
-    *capacity = wanted;
-    return grown;
-}
-
-static void add_logprob(struct choice *choice, const struct sample *sample) {
-    choice->logprobs = grow(choice->logprobs, choice->logprob_count, &choice->logprob_capacity,
-                            sizeof *choice->logprobs);
-    choice->logprobs[choice->logprob_count++] = (struct choice_logprob){
-        sample->token, sample->logprob, choice->raw.bytes, choice->top_count, sample->top_count};
-    for (uint32_t i = 0; i < sample->top_count; i++) {
-        choice->tops =
-            grow(choice->tops, choice->top_count, &choice->top_capacity, sizeof *choice->tops);
-        choice->tops[choice->top_count++] = sample->top[i];
-    }
+    logprobs_release(&choice->logprobs);
+    ids_release(&choice->token_ids);
+    if (choice->tools) tool_reader_release(choice->tools);
+    free(choice->tools);
+    choice->tools = NULL;
 }
 
 /* Looks for a stop string that ends in raw[from..]; cuts raw there. */
@@ -62,23 +45,46 @@ static bool find_stop(struct choice *choice, const struct request *request, size
     return true;
 }
 
+static bool shows_token(const struct request *request, int32_t token) {
+    if (!request->skip_special_tokens) return true;
+    for (uint32_t i = 0; i < request->shown_token_count; i++)
+        if (request->shown_tokens[i] == token) return true;
+    return false;
+}
+
 bool choice_add(struct choice *choice, const struct request *request,
                 const struct tokenizer *tokenizer, const struct sample *sample, bool is_end) {
     assert(!choice->stopped && !choice->is_done);
     choice->token_count++;
+    choice->logprob_sum += (double)sample->logprob;
+    if (request->return_token_ids) ids_add(&choice->token_ids, sample->token);
     if (is_end) {
         choice->ended_by_token = true;
         if (!request->include_stop) return false;
     }
-    if (request->logprobs) add_logprob(choice, sample);
+    if (request->logprobs) logprobs_add(&choice->logprobs, sample, buf_str(&choice->raw));
     size_t from = choice->raw.bytes;
-    tokenizer_decode(tokenizer, sample->token, !request->skip_special_tokens, &choice->raw);
+    tokenizer_decode(tokenizer, sample->token, shows_token(request, sample->token), &choice->raw);
     if (choice->token_count <= (uint64_t)request->min_tokens) {
         choice->stop_from = choice->raw.bytes;
         return false;
     }
     if (!is_end && find_stop(choice, request, from)) choice->stopped = true;
     return choice->stopped;
+}
+
+void choice_read_tools(struct choice *choice, const struct request *request) {
+    if (!choice->tools || choice->is_done) return; /* when done all was read */
+    struct str shown = {choice->raw.at, choice_shown(choice, request)};
+    if (shown.bytes > 0) tool_reader_feed(choice->tools, shown, false);
+}
+
+void choice_end(struct choice *choice, enum finish_reason reason) {
+    assert(!choice->is_done);
+    choice->is_done = true;
+    choice->reason = reason;
+    struct str all = buf_str(&choice->raw);
+    if (choice->tools) tool_reader_feed(choice->tools, all.bytes ? all : STR(""), true);
 }
 
 /* Length of the longest proper prefix of `stop` that `text` ends with. */
@@ -104,8 +110,8 @@ size_t choice_shown(const struct choice *choice, const struct request *request) 
 size_t choice_logprobs_shown(const struct choice *choice, size_t shown) {
     bool is_all = shown == choice->raw.bytes && (choice->is_done || choice->stopped);
     size_t count = choice->logprobs_shown;
-    while (count < choice->logprob_count) {
-        size_t at = choice->logprobs[count].raw_at;
+    while (count < choice->logprobs.count) {
+        size_t at = choice->logprobs.entries[count].raw_at;
         /* A token without visible bytes goes with what stands before it. */
         bool is_shown = at < shown || (is_all && at == shown && !choice->stopped);
         if (!is_shown) break;
@@ -115,5 +121,6 @@ size_t choice_logprobs_shown(const struct choice *choice, size_t shown) {
 }
 
 const char *choice_reason(const struct choice *choice) {
-    return choice->reason == FINISH_LENGTH && !choice->stopped ? "length" : "stop";
+    if (choice->reason == FINISH_LENGTH && !choice->stopped) return "length";
+    return choice->tools && choice->tools->call_count > 0 ? "tool_calls" : "stop";
 }

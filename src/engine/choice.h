@@ -2,7 +2,7 @@
 #pragma once
 
 /* choice: one generated sequence on its way from tokens to text: detokenised bytes, stop strings,
- * log probabilities.
+ * tool calls, log probabilities.
  *
  * The text is kept as the bytes of the visible tokens. A stop string matches bytes, so it matches
  * over token borders; among several the one that is complete first wins, the longer one on a tie,
@@ -13,20 +13,12 @@
  * Thread: one at a time.  Memory: owns its buffers; choice_release frees.
  * Invariant: shown <= choice_shown(…) <= raw.bytes. */
 
+#include "engine/logprobs.h"
 #include "engine/request.h"
 #include "scheduler/scheduler.h"
 #include "tokenizer/tokenizer.h"
 
 #define CHOICE_TEXT_BYTES_MAX ((size_t)48 * 1024 * 1024)
-
-/* The log probability of one token, and of the likely ones beside it. */
-struct choice_logprob {
-    int32_t token;
-    float logprob;
-    size_t raw_at; /* where the token's bytes begin in raw */
-    size_t top_at; /* index of the first in tops */
-    uint32_t top_count;
-};
 
 /* Zero is a valid start, after choice_init. */
 struct choice {
@@ -42,14 +34,18 @@ struct choice {
     uint32_t prompt_tokens, cached_tokens;
     uint32_t token_count; /* generated, a stop token included */
 
-    struct choice_logprob *logprobs; /* (logprob_count) */
-    size_t logprob_count, logprob_capacity;
+    struct logprobs logprobs;
     size_t logprobs_shown;
-    struct token_logprob *tops; /* (top_count) */
-    size_t top_count, top_capacity;
+    double logprob_sum; /* of all generated tokens, when candidates are ranked */
+    struct ids token_ids; /* all generated, when the request wants them returned */
+    size_t token_ids_shown;
+
+    struct tool_reader *tools; /* NULL: calls are not read. Owned */
+    size_t content_shown;      /* bytes of tools->content already in a stream */
+    size_t calls_shown;        /* halves of calls: a name is one, its arguments are the other */
 };
 
-void choice_init(struct choice *choice);
+void choice_init(struct choice *choice, const struct request *request);
 void choice_release(struct choice *choice);
 
 /* Takes one sampled token. `is_end`: it ends the sequence, being a stop or end token; its text is
@@ -58,9 +54,14 @@ void choice_release(struct choice *choice);
 bool choice_add(struct choice *choice, const struct request *request,
                 const struct tokenizer *tokenizer, const struct sample *sample, bool is_end);
 
+/* Reads the tool calls in what may be shown, if they are read. */
+void choice_read_tools(struct choice *choice, const struct request *request);
+/* The sequence has ended; no more tokens come. */
+void choice_end(struct choice *choice, enum finish_reason reason);
+
 /* How many bytes of raw may be shown now; all of them once is_done. */
 size_t choice_shown(const struct choice *choice, const struct request *request);
 /* The log probabilities that go with the first `shown` bytes: how many from the first on. */
 size_t choice_logprobs_shown(const struct choice *choice, size_t shown);
-/* "stop" or "length". */
+/* "stop", "length" or "tool_calls". */
 const char *choice_reason(const struct choice *choice);

@@ -134,6 +134,9 @@ enum err engine_open(struct engine **ret_engine, const struct served_model *mode
     buf_init(&engine->chunk, WIRE_PAYLOAD_BYTES_MAX);
     copy_names(engine, options);
     make_fingerprint(engine);
+    engine->salt_key[0] = id_u64();
+    engine->salt_key[1] = id_u64();
+    engine->limits.trusts_templates = options->trust_request_chat_template;
     find_end_tokens(engine);
     engine->source = (struct answer_source){model->vocabulary.tokenizer, str_from(engine->names[0]),
                                             engine->fingerprint};

@@ -32,7 +32,7 @@ void job_close(struct job *job) {
 void job_usage(const struct job *job, struct wire_result *ret_usage) {
     ret_usage->prompt_tokens = ret_usage->cached_tokens = ret_usage->completion_tokens = 0;
     ret_usage->reasoning_tokens = 0;
-    uint32_t choices = (uint32_t)job->request.choices;
+    uint32_t choices = (uint32_t)job->request.candidates;
     for (uint32_t i = 0; i < job->choice_count; i += choices) {
         uint32_t prompt_tokens = 0, cached_tokens = UINT32_MAX;
         for (uint32_t k = 0; k < choices; k++) {

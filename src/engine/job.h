@@ -12,7 +12,7 @@
 
 #include <stdatomic.h>
 
-#define JOB_RESPONSE_ID_BYTES 48
+#define JOB_RESPONSE_ID_BYTES (REQUEST_ID_BYTES_MAX + 16)
 
 struct job {
     uint64_t id;   /* the caller's */
@@ -30,11 +30,12 @@ struct job {
     struct request request; /* when not refused in prep */
     struct prompt *prompts; /* (request.prompt_count) */
     uint32_t max_tokens;
-    uint64_t seed; /* choice k of every prompt uses seed + k */
+    uint64_t seed;       /* choice k of every prompt uses seed + k */
+    uint64_t cache_salt; /* 0: none */
     int64_t created_unix_s;
     char response_id[JOB_RESPONSE_ID_BYTES];
 
-    struct choice *choices; /* (choice_count) index: prompt · n + k */
+    struct choice *choices; /* (choice_count) index: prompt · candidates + k */
     uint32_t choice_count;
     uint32_t open_count; /* choices that are not done */
     int64_t token_ns;    /* when it got its last token; 0: none yet */

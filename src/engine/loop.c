@@ -39,12 +39,19 @@ static struct sampling sampling_of(const struct engine *engine, const struct job
         .repetition_penalty = (float)request->repetition_penalty,
         .biases = request->biases,
         .bias_count = request->bias_count,
-        .logprobs = request->logprobs,
-        .top_logprobs = (uint32_t)request->top_logprobs,
+        .allowed_tokens = request->allowed_tokens.at,
+        .allowed_token_count = request->allowed_tokens.count,
+        .bad_words = request->bad_word_runs.at,
+        .bad_word_ints = request->bad_word_runs.count,
+        /* Candidates are ranked by theirs. */
+        .logprobs = request->logprobs || request->candidates > request->choices,
+        .top_logprobs = request->logprobs ? (uint32_t)request->top_logprobs : 0,
+        .logprob_tokens = request->logprob_tokens.at,
+        .logprob_token_count = request->logprob_tokens.count,
         .max_tokens = job->max_tokens,
         .min_tokens = (uint32_t)request->min_tokens,
-        .stop_tokens = request->stop_tokens,
-        .stop_token_count = request->stop_token_count,
+        .stop_tokens = request->stop_tokens.at,
+        .stop_token_count = request->stop_tokens.count,
         .end_tokens = engine->end_tokens,
         .end_token_count = engine->end_token_count,
         .ignore_eos = request->ignore_eos,
@@ -86,10 +93,17 @@ static void cancel_job(struct engine *engine, const struct job *job) {
     for (uint32_t i = 0; i < count; i++) scheduler_cancel(engine->scheduler, first + i);
 }
 
+static uint32_t prompt_top_logprobs(const struct request *request) {
+    int64_t count = request->has_prompt_logprobs ? request->prompt_logprobs : 0;
+    bool is_echoed = request->echo && request->logprobs;
+    if (is_echoed && request->top_logprobs > count) count = request->top_logprobs;
+    return (uint32_t)count;
+}
+
 static enum err submit_choice(struct engine *engine, struct job *job, uint32_t index,
                               struct error *error) {
-    uint32_t choices = (uint32_t)job->request.choices;
-    const struct prompt *prompt = &job->prompts[index / choices];
+    uint32_t candidates = (uint32_t)job->request.candidates;
+    const struct prompt *prompt = &job->prompts[index / candidates];
     struct scheduler_request request = {
         .id = choice_id(job, index),
         .priority = priority_of(job),
@@ -98,8 +112,14 @@ static enum err submit_choice(struct engine *engine, struct job *job, uint32_t i
         .prompt_count = (uint32_t)prompt->ids.count,
         .sampling = sampling_of(engine, job),
         .is_urgent = wire_tier_is_interactive(job->tier),
+        .cache_salt = job->cache_salt,
     };
-    request.sampling.seed = job->seed + index % choices;
+    request.sampling.seed = job->seed + index % candidates;
+    /* Once for each prompt. */
+    if (index % candidates == 0 && request_scores_prompt(&job->request)) {
+        request.sampling.prompt_logprobs = true;
+        request.sampling.prompt_top_logprobs = prompt_top_logprobs(&job->request);
+    }
     return scheduler_submit(engine->scheduler, &request, error);
 }
 
@@ -129,6 +149,7 @@ static void admit(struct engine *engine, struct job *job) {
             cancel_job(engine, job);
         return;
     }
+    if (job->request.return_token_ids || request_scores_prompt(&job->request)) return;
     for (size_t i = 0; i < job->request.prompt_count; i++) ids_release(&job->prompts[i].ids);
 }
 
@@ -149,11 +170,23 @@ static void end_job(struct engine *engine, struct job *job) {
     hand_to_finish(engine, job);
 }
 
+/* The last score of a prompt lets the streams of all its choices begin. */
+static void on_scored(struct engine *engine, struct job *job, uint32_t index,
+                      const struct scheduler_event *event) {
+    uint32_t candidates = (uint32_t)job->request.candidates;
+    struct prompt *prompt = &job->prompts[index / candidates];
+    logprobs_add(&prompt->scores, event->sample, STR(""));
+    if (prompt->scores.count + 1 < prompt->token_count) return;
+    prompt->is_scored = true;
+    for (uint32_t i = 0; i < candidates; i++) send_chunks(engine, job, index + i);
+}
+
 static void on_token(struct engine *engine, struct job *job, uint32_t index,
                      const struct scheduler_event *event) {
     struct choice *choice = &job->choices[index];
     job->token_ns = engine->step_begun_ns;
     if (choice->stopped) return; /* was under way when the stop string was found */
+    if (job->request.is_echo_only) return;
     struct sampling sampling = sampling_of(engine, job);
     bool is_end = sampling_is_stop(&sampling, event->token, event->token_index + 1);
     struct sample plain = {.token = event->token};
@@ -168,9 +201,8 @@ static void on_token(struct engine *engine, struct job *job, uint32_t index,
 static void on_finished(struct engine *engine, struct job *job, uint32_t index,
                         const struct scheduler_event *event) {
     struct choice *choice = &job->choices[index];
-    assert(!choice->is_done);
-    choice->is_done = true;
-    choice->reason = event->reason;
+    choice_end(choice, job->request.is_echo_only && event->reason == FINISH_STOP ? FINISH_LENGTH
+                                                                                 : event->reason);
     choice->prompt_tokens = event->prompt_tokens;
     choice->cached_tokens = event->cached_tokens;
     if (event->reason == FINISH_CANCELLED && !job->is_refused) {
@@ -187,6 +219,7 @@ void loop_on_event(void *user, const struct scheduler_event *event) {
     uint32_t index = (uint32_t)(event->id % REQUEST_SEQUENCES_MAX);
     assert(job && index < job->choice_count);
     switch (event->kind) {
+    case SCHEDULER_SCORED: on_scored(engine, job, index, event); break;
     case SCHEDULER_TOKEN: on_token(engine, job, index, event); break;
     case SCHEDULER_FINISHED: on_finished(engine, job, index, event); break;
     case SCHEDULER_PREEMPTED: break;

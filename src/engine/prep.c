@@ -12,6 +12,7 @@
 void prompt_release(struct prompt *prompt) {
     ids_release(&prompt->ids);
     buf_release(&prompt->echo);
+    logprobs_release(&prompt->scores);
 }
 
 static void set_text(json_t *object, const char *key, struct str text) {
@@ -70,22 +71,37 @@ static bool cut_after(struct buf *text, struct str last, struct refusal *refusal
     return true;
 }
 
-static bool render_chat(struct request *request, const struct served_model *model,
-                        const struct prep_options *options, struct buf *text,
-                        struct refusal *refusal) {
-    if (!model->vocabulary.template)
-        return refuse(refusal, "unsupported_endpoint", "messages",
-                      "This model has no chat template; use /v1/completions.");
+/* Decides what is read as tool calls in the answer. */
+static bool prep_tools(struct request *request, const struct served_model *model,
+                       const struct chat_template *template, struct refusal *refusal) {
+    if (!request->reads_tool_calls) return true;
+    request->tool_format = tool_format_of(template);
+    if (request->tool_format == TOOL_FORMAT_NONE)
+        return refuse_unsupported(refusal, "tools",
+                                  "the chat template of this model does not show tools to it");
+    for (const char *const *mark = tool_format_marks(request->tool_format); *mark; mark++) {
+        int32_t token = tokenizer_find(model->vocabulary.tokenizer, str_from(*mark));
+        if (token == TOKEN_NONE) continue;
+        assert(request->shown_token_count < REQUEST_SHOWN_TOKENS_MAX);
+        request->shown_tokens[request->shown_token_count++] = token;
+    }
+    return true;
+}
+
+static bool render_with(struct request *request, const struct served_model *model,
+                        const struct chat_template *template, const struct prep_options *options,
+                        struct buf *text, struct refusal *refusal) {
+    if (!prep_tools(request, model, template, refusal)) return false;
     messages_clean(request->messages,
                    (struct messages_options){
-                       chat_template_takes_parts(model->vocabulary.template),
-                       chat_template_knows_role(model->vocabulary.template, "developer"),
+                       chat_template_takes_parts(template),
+                       chat_template_knows_role(template, "developer"),
                    });
     const struct chat_options chat = {.now_unix_s = options->now_unix_s,
                                       .utc_offset_s = options->utc_offset_s};
     json_t *context = template_context(request, model);
     struct error error;
-    enum err err = chat_template_render(model->vocabulary.template, context, &chat, text, &error);
+    enum err err = chat_template_render(template, context, &chat, text, &error);
     json_decref(context);
     if (err == ERR_LIMIT)
         return refuse(refusal, "invalid_value", "messages",
@@ -97,6 +113,73 @@ static bool render_chat(struct request *request, const struct served_model *mode
         return refuse(refusal, "context_length_exceeded", "messages",
                       "The rendered prompt is longer than %zu bytes.", PROMPT_TEXT_BYTES_MAX);
     return true;
+}
+
+/* With the template of the request, or else that of the model. */
+static bool render_chat(struct request *request, const struct served_model *model,
+                        const struct prep_options *options, struct buf *text,
+                        struct refusal *refusal) {
+    if (!request->chat_template.at) {
+        if (model->vocabulary.template)
+            return render_with(request, model, model->vocabulary.template, options, text, refusal);
+        return refuse(refusal, "unsupported_endpoint", "messages",
+                      "This model has no chat template; use /v1/completions.");
+    }
+    if (!options->trusts_templates)
+        return refuse_unsupported(refusal, "chat_template",
+                                  "this server takes templates from the model only; it can be "
+                                  "started with --trust-request-chat-template");
+    struct chat_template *template;
+    struct error error;
+    if (chat_template_open(&template, request->chat_template, &error) != OK)
+        return refuse(refusal, "invalid_value", "chat_template", "Invalid 'chat_template': %s.",
+                      error.text);
+    bool is_good = render_with(request, model, template, options, text, refusal);
+    chat_template_close(template);
+    return is_good;
+}
+
+/* Adds `word` in tokens to the runs, as one run. False when there is no more room. */
+static bool add_bad_run(const struct served_model *model, struct str word, struct ids *runs,
+                        size_t last_at) {
+    struct ids ids = {.at = NULL};
+    struct error error;
+    bool is_good = tokenizer_encode(model->vocabulary.tokenizer, word,
+                                    (struct encode_options){.parse_special = true}, &ids,
+                                    &error) == OK;
+    bool is_other = last_at == SIZE_MAX || ((size_t)runs->at[last_at] == ids.count &&
+                                            runs->at[last_at + 1] != ids.at[0]);
+    if (is_good && ids.count > 0 && is_other) {
+        ids_add(runs, (int32_t)ids.count);
+        for (size_t i = 0; i < ids.count; i++) ids_add(runs, ids.at[i]);
+    }
+    ids_release(&ids);
+    return runs->count <= SAMPLING_BAD_WORD_INTS_MAX;
+}
+
+/* As vLLM does: each word as it begins a text, and as it follows a space where that only changes
+ * its first token. */
+static bool prep_bad_words(struct request *request, const struct served_model *model,
+                           struct refusal *refusal) {
+    struct ids runs = {.at = NULL};
+    bool is_good = true;
+    for (size_t i = 0; i < json_array_size(request->bad_words) && is_good; i++) {
+        struct str word = json_str(json_array_get(request->bad_words, i));
+        struct buf spaced;
+        buf_init(&spaced, SIZE_MAX / 2);
+        buf_add_byte(&spaced, ' ');
+        size_t skip = 0;
+        while (word.at[skip] == ' ') skip++;
+        buf_add_str(&spaced, str_skip(word, skip));
+        size_t at = runs.count;
+        is_good = add_bad_run(model, str_skip(buf_str(&spaced), 1), &runs, SIZE_MAX) &&
+                  (runs.count == at || add_bad_run(model, buf_str(&spaced), &runs, at));
+        buf_release(&spaced);
+    }
+    request->bad_word_runs = (struct token_list){runs.at, (uint32_t)runs.count};
+    return is_good || refuse(refusal, "array_above_max_length", "bad_words",
+                             "Invalid 'bad_words': together they are more than %u tokens.",
+                             SAMPLING_BAD_WORD_INTS_MAX);
 }
 
 static bool encode(const struct request *request, const struct served_model *model, struct str text,
@@ -144,9 +227,9 @@ static bool prep_text(const struct request *request, const struct served_model *
     return true;
 }
 
-/* Keeps the last tokens of each prompt. */
-static void truncate(const struct request *request, uint32_t context_tokens_max,
-                     struct prompt *prompts) {
+/* Keeps the last tokens of each prompt; an echo is of them. */
+static void truncate(const struct request *request, const struct served_model *model,
+                     uint32_t context_tokens_max, struct prompt *prompts) {
     if (!request->truncate_prompt) return;
     uint64_t keep = (uint64_t)request->truncate_prompt_tokens;
     if (request->truncate_prompt_tokens < 0) {
@@ -158,6 +241,11 @@ static void truncate(const struct request *request, uint32_t context_tokens_max,
         if (ids->count <= keep) continue;
         memmove(ids->at, ids->at + ids->count - keep, keep * sizeof *ids->at);
         ids->count = keep;
+        if (!request->echo || request->endpoint == WIRE_ENDPOINT_CHAT) continue;
+        buf_clear(&prompts[i].echo);
+        for (size_t k = 0; k < ids->count; k++)
+            tokenizer_decode(model->vocabulary.tokenizer, ids->at[k],
+                             !request->skip_special_tokens, &prompts[i].echo);
     }
 }
 
@@ -213,7 +301,14 @@ bool prep_prompts(struct request *request, const struct served_model *model,
                            ret_refusal))
                 return false;
     }
-    truncate(request, options->context_tokens_max, prompts);
-    return check_lengths(request, options->context_tokens_max, prompts, ret_max_tokens,
-                         ret_refusal);
+    truncate(request, model, options->context_tokens_max, prompts);
+    if (!prep_bad_words(request, model, ret_refusal) ||
+        !check_lengths(request, options->context_tokens_max, prompts, ret_max_tokens, ret_refusal))
+        return false;
+    bool scores = request_scores_prompt(request);
+    for (size_t i = 0; i < request->prompt_count; i++) {
+        prompts[i].token_count = prompts[i].ids.count;
+        prompts[i].is_scored = !scores || prompts[i].token_count == 1;
+    }
+    return true;
 }

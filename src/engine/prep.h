@@ -10,13 +10,17 @@
  *
  * Thread: any, one request each.  Memory: fills buffers of the caller. */
 
+#include "engine/logprobs.h"
 #include "engine/request.h"
 #include "engine/served_model.h"
 
 /* One prompt of a request. Zero is a valid start. */
 struct prompt {
-    struct ids ids;
+    struct ids ids;  /* until it is in the scheduler, or for ever when the answer shows them */
+    size_t token_count;
     struct buf echo; /* the text that goes before the answer, when asked for */
+    struct logprobs scores; /* of its tokens but the first, when they are part of the answer */
+    bool is_scored;         /* all of them are there, or none are wanted */
 };
 
 void prompt_release(struct prompt *prompt);
@@ -25,11 +29,13 @@ struct prep_options {
     uint32_t context_tokens_max;
     int64_t now_unix_s; /* the clock of templates */
     int32_t utc_offset_s;
+    bool trusts_templates; /* a request may bring its own */
 };
 
 /* Fills prompts[0..prompt_count) (one for a chat) and *ret_max_tokens, the same for all of them;
  * sets *ret_max_tokens to the rest of the context after the longest prompt when the request does
- * not say. Changes request->messages. False and *ret_refusal when the request cannot be served. */
+ * not say. Changes request->messages, and fills what
+ * request.h says is prep's. False and *ret_refusal when the request cannot be served. */
 bool prep_prompts(struct request *request, const struct served_model *model,
                   const struct prep_options *options, struct prompt *prompts,
                   uint32_t *ret_max_tokens, struct refusal *ret_refusal) MUST_CHECK;

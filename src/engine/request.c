@@ -3,6 +3,7 @@
 
 #include "engine/request_fields.h"
 #include "engine/request_messages.h"
+#include "engine/request_tokens.h"
 #include "json/json.h"
 
 #include <assert.h>
@@ -57,84 +58,6 @@ static bool parse_stops(struct request *request, struct refusal *refusal) {
     return true;
 }
 
-static bool parse_stop_tokens(struct request *request, uint32_t vocabulary_count,
-                              struct refusal *refusal) {
-    const char *param = "stop_token_ids";
-    const json_t *tokens = json_member(request->body, param);
-    if (!tokens) return true;
-    if (!json_is_array(tokens)) return refuse_type(refusal, param, "an array of integers", tokens);
-    size_t count = json_array_size(tokens);
-    if (count > SAMPLING_STOP_TOKENS_MAX)
-        return refuse(refusal, "array_above_max_length", param,
-                      "Invalid '%s': array too long. Expected at most %u items, but got %zu.",
-                      param, SAMPLING_STOP_TOKENS_MAX, count);
-    request->stop_tokens = calloc(count + 1, sizeof *request->stop_tokens);
-    if (!request->stop_tokens) abort();
-    for (size_t i = 0; i < count; i++) {
-        const json_t *item = json_array_get(tokens, i);
-        int64_t id;
-        if (!request_get_integer(item, &id))
-            return refuse_type(refusal, param, "an array of integers", item);
-        if (id < 0 || id >= vocabulary_count)
-            return refuse(refusal, "invalid_value", param,
-                          "Invalid '%s': %" PRId64 " is not a token id of this model (0 to %u).",
-                          param, id, vocabulary_count - 1);
-        request->stop_tokens[request->stop_token_count++] = (int32_t)id;
-    }
-    return true;
-}
-
-/* "17" but not "017", "+17" or " 17", so that no two keys name one token. */
-static bool parse_token_key(const char *key, uint32_t vocabulary_count, int32_t *ret_token) {
-    int64_t id;
-    if (!str_to_i64(str_from(key), &id) || id < 0 || id >= vocabulary_count) return false;
-    char canonical[24];
-    snprintf(canonical, sizeof canonical, "%" PRId64, id);
-    if (strcmp(canonical, key) != 0) return false;
-    *ret_token = (int32_t)id;
-    return true;
-}
-
-static bool parse_bias(struct request *request, const char *key, const json_t *value,
-                       uint32_t vocabulary_count, struct refusal *refusal) {
-    int32_t token;
-    if (!parse_token_key(key, vocabulary_count, &token))
-        return refuse(refusal, "invalid_value", "logit_bias",
-                      "Invalid key in 'logit_bias': '%.64s' is not a token id of this model (0 to "
-                      "%u).",
-                      key, vocabulary_count - 1);
-    char param[64];
-    snprintf(param, sizeof param, "logit_bias.%s", key);
-    if (!json_is_number(value)) return refuse_type(refusal, param, "a number", value);
-    const struct request_field field = {param, FIELD_NUMBER, REQUEST_BOTH, -100, 100, false, 0};
-    double bias = json_number_value(value);
-    if (bias < field.min || bias > field.max)
-        return request_refuse_range(refusal, &field, value, bias > field.max);
-    request->biases[request->bias_count++] = (struct logit_bias){token, (float)bias};
-    return true;
-}
-
-static bool parse_biases(struct request *request, uint32_t vocabulary_count,
-                         struct refusal *refusal) {
-    json_t *biases = json_member(request->body, "logit_bias");
-    if (!biases) return true;
-    if (!json_is_object(biases)) return refuse_type(refusal, "logit_bias", "an object", biases);
-    size_t count = json_object_size(biases);
-    if (count > SAMPLING_BIASES_MAX)
-        return refuse(refusal, "object_above_max_properties", "logit_bias",
-                      "Invalid 'logit_bias': too many properties. Expected at most %u, but got "
-                      "%zu.",
-                      SAMPLING_BIASES_MAX, count);
-    request->biases = calloc(count + 1, sizeof *request->biases);
-    if (!request->biases) abort();
-    const char *key;
-    json_t *value;
-    json_object_foreach(biases, key, value) {
-        if (!parse_bias(request, key, value, vocabulary_count, refusal)) return false;
-    }
-    return true;
-}
-
 /* `stream_options` may come only with `stream`; its unknown members are ignored. */
 static bool parse_stream_options(struct request *request, struct refusal *refusal) {
     const json_t *options = json_member(request->body, "stream_options");
@@ -148,6 +71,11 @@ static bool parse_stream_options(struct request *request, struct refusal *refusa
     if (usage && !json_is_boolean(usage))
         return refuse_type(refusal, "stream_options.include_usage", "a boolean", usage);
     request->include_usage = json_is_true(usage);
+    const json_t *continuous = json_member(options, "continuous_usage_stats");
+    if (continuous && !json_is_boolean(continuous))
+        return refuse_type(refusal, "stream_options.continuous_usage_stats", "a boolean",
+                           continuous);
+    request->continuous_usage = request->include_usage && json_is_true(continuous);
     return true;
 }
 
@@ -243,11 +171,65 @@ static bool check_accepted(const json_t *body, struct refusal *refusal) {
     int64_t ignored;
     if (priority && !request_get_integer(priority, &ignored))
         return refuse_type(refusal, "priority", "an integer", priority);
+    /* Only tokenizers that join tokens by spaces act on it, and none here does. */
+    const json_t *spaces = json_member(body, "spaces_between_special_tokens");
+    if (spaces && !json_is_boolean(spaces))
+        return refuse_type(refusal, "spaces_between_special_tokens", "a boolean", spaces);
     const json_t *user = json_member(body, "user");
     if (user && !json_is_string(user)) return refuse_type(refusal, "user", "a string", user);
     return check_enum(body, "service_tier", tiers, refusal) &&
            check_enum(body, "reasoning_effort", efforts, refusal) &&
            check_response_format(body, refusal) && check_modalities(body, refusal);
+}
+
+/* A member that is a string of 1 to `bytes_max` bytes. */
+static bool parse_text_member(const json_t *body, const char *param, size_t bytes_max,
+                              struct str *ret_text, struct refusal *refusal) {
+    const json_t *value = json_member(body, param);
+    if (!value) return true;
+    if (!json_is_string(value)) return refuse_type(refusal, param, "a string", value);
+    struct str text = json_str(value);
+    if (text.bytes == 0)
+        return refuse(refusal, "invalid_value", param,
+                      "Invalid '%s': it must not be the empty string ''.", param);
+    if (text.bytes > bytes_max)
+        return refuse(refusal, "string_above_max_length", param,
+                      "Invalid '%s': string too long. Expected at most %zu bytes, but got %zu.",
+                      param, bytes_max, text.bytes);
+    *ret_text = text;
+    return true;
+}
+
+static bool parse_texts(struct request *request, struct refusal *refusal) {
+    const json_t *body = request->body;
+    request->service_tier = json_member_str(body, "service_tier");
+    if (request->endpoint == WIRE_ENDPOINT_CHAT &&
+        !parse_text_member(body, "chat_template", REQUEST_TEMPLATE_BYTES_MAX, &request->chat_template,
+                           refusal))
+        return false;
+    return parse_text_member(body, "request_id", REQUEST_ID_BYTES_MAX, &request->request_id,
+                             refusal) &&
+           parse_text_member(body, "cache_salt", REQUEST_SALT_BYTES_MAX, &request->cache_salt,
+                             refusal);
+}
+
+static bool parse_prompt_logprobs(struct request *request, struct refusal *refusal) {
+    const char *param = "prompt_logprobs";
+    const json_t *value = json_member(request->body, param);
+    if (!value) return true;
+    const struct request_field field = {
+        param, FIELD_INTEGER, REQUEST_BOTH, 0, REQUEST_TOP_LOGPROBS_MAX, false, AT(prompt_logprobs)};
+    if (!request_parse_field(request, &field, value, refusal)) return false;
+    if (request->stream)
+        return refuse(refusal, "invalid_value", param,
+                      "Invalid '%s': they are not available when 'stream' is true.", param);
+    request->has_prompt_logprobs = true;
+    return true;
+}
+
+bool request_scores_prompt(const struct request *request) {
+    return request->has_prompt_logprobs ||
+           (request->echo && request->logprobs && request->endpoint == WIRE_ENDPOINT_COMPLETIONS);
 }
 
 static bool parse_truncation(struct request *request, struct refusal *refusal) {
@@ -320,33 +302,50 @@ static bool parse_text_logprobs(struct request *request, struct refusal *refusal
                                         5,          false,         AT(top_logprobs)};
     if (!request_parse_field(request, &field, value, refusal)) return false;
     request->logprobs = true;
-    if (request->echo)
-        return refuse_unsupported(refusal, "logprobs",
-                                  "with 'echo' it asks for log probabilities of the prompt, which "
-                                  "are not computed");
+    return true;
+}
+
+static bool parse_best_of(struct request *request, struct refusal *refusal) {
+    const json_t *value = json_member(request->body, "best_of");
+    request->candidates = request->choices;
+    if (!value) return true;
+    const struct request_field field = {"best_of", FIELD_INTEGER, REQUEST_TEXT,  (double)request->choices,
+                                        REQUEST_CHOICES_MAX, false, AT(candidates)};
+    if (!request_parse_field(request, &field, value, refusal)) return false;
+    if (request->candidates > request->choices && request->stream)
+        return refuse(refusal, "invalid_value", "best_of",
+                      "Invalid 'best_of': %lld candidates for %lld choices cannot be streamed, for "
+                      "the best is known only at the end.",
+                      (long long)request->candidates, (long long)request->choices);
+    return true;
+}
+
+/* 0 is possible together with `echo`; 16 is the default. */
+static bool parse_text_length(struct request *request, struct refusal *refusal) {
+    const json_t *value = json_member(request->body, "max_tokens");
+    if (!value) {
+        request->max_tokens = 16;
+    } else if (request->max_tokens == 0) {
+        const struct request_field field = {.name = "max_tokens", .kind = FIELD_INTEGER, .min = 1};
+        if (!request->echo) return request_refuse_range(refusal, &field, value, false);
+        request->is_echo_only = true;
+        request->max_tokens = 1;
+    }
     return true;
 }
 
 static bool parse_text(struct request *request, uint32_t vocabulary_count,
                        struct refusal *refusal) {
-    if (!parse_prompt(request, vocabulary_count, refusal) || !parse_text_logprobs(request, refusal))
+    if (!parse_prompt(request, vocabulary_count, refusal) ||
+        !parse_text_logprobs(request, refusal) || !parse_best_of(request, refusal) ||
+        !parse_text_length(request, refusal))
         return false;
-    if (request->max_tokens == 0) request->max_tokens = 16;
-    const json_t *best_of = json_member(request->body, "best_of");
-    int64_t best = request->choices;
-    if (best_of && !request_get_integer(best_of, &best))
-        return refuse_type(refusal, "best_of", "an integer", best_of);
-    if (best < request->choices)
-        return refuse(refusal, "integer_below_min_value", "best_of",
-                      "Invalid 'best_of': expected a value >= 'n' (%lld), but got %lld instead.",
-                      (long long)request->choices, (long long)best);
-    if (best > request->choices)
-        return refuse_unsupported(refusal, "best_of",
-                                  "candidates cannot be ranked; only best_of equal to n works");
-    if (request->prompt_count * (size_t)request->choices > REQUEST_SEQUENCES_MAX)
+    if (request->prompt_count * (size_t)request->candidates > REQUEST_SEQUENCES_MAX)
         return refuse(refusal, "array_above_max_length", "prompt",
-                      "Invalid 'prompt': %zu prompts with n %lld make more than %d choices.",
-                      request->prompt_count, (long long)request->choices, REQUEST_SEQUENCES_MAX);
+                      "Invalid 'prompt': %zu prompts of %lld candidates each are more than the %d "
+                      "that a request can have.",
+                      request->prompt_count, (long long)request->candidates,
+                      REQUEST_SEQUENCES_MAX);
     return true;
 }
 
@@ -356,7 +355,11 @@ static bool parse_chat(struct request *request, struct refusal *refusal) {
         return false;
     request->messages = json_member(request->body, "messages");
     request->tools = json_member(request->body, "tools");
+    request->reads_tool_calls =
+        request->tools && !str_is(json_member_str(request->body, "tool_choice"), "none");
+    request->one_tool_call = json_is_false(json_member(request->body, "parallel_tool_calls"));
     request->reasoning_effort = json_member_str(request->body, "reasoning_effort");
+    request->candidates = request->choices;
     if (request->top_logprobs > 0 && !request->logprobs)
         return refuse(refusal, "invalid_value", "top_logprobs",
                       "Invalid 'top_logprobs': it is only allowed when 'logprobs' is true.");
@@ -377,9 +380,10 @@ static bool parse_members(struct request *request, uint32_t vocabulary_count,
     if (!json_is_string(model)) return refuse_type(refusal, "model", "a string", model);
     request->model = json_str(model);
     if (!request_parse_fields(request, refusal) || !parse_seed(request, refusal) ||
-        !parse_stops(request, refusal) || !parse_stop_tokens(request, vocabulary_count, refusal) ||
-        !parse_biases(request, vocabulary_count, refusal) || !parse_truncation(request, refusal) ||
-        !parse_stream_options(request, refusal) || !check_accepted(request->body, refusal))
+        !parse_stops(request, refusal) || !request_parse_tokens(request, vocabulary_count, refusal) ||
+        !parse_truncation(request, refusal) ||
+        !parse_stream_options(request, refusal) || !check_accepted(request->body, refusal) ||
+        !parse_texts(request, refusal) || !parse_prompt_logprobs(request, refusal))
         return false;
     if (request->endpoint == WIRE_ENDPOINT_CHAT ? !parse_chat(request, refusal)
                                                 : !parse_text(request, vocabulary_count, refusal))
@@ -397,6 +401,7 @@ bool request_parse(struct request *ret_request, enum wire_endpoint endpoint, str
     struct request request = {
         .endpoint = endpoint,
         .choices = 1,
+        .candidates = 1,
         .prompt_count = 1,
         .temperature = 1,
         .top_p = 1,
@@ -423,6 +428,9 @@ bool request_parse(struct request *ret_request, enum wire_endpoint endpoint, str
 void request_release(struct request *request) {
     json_decref(request->body);
     free(request->biases);
-    free(request->stop_tokens);
+    free(request->stop_tokens.at);
+    free(request->allowed_tokens.at);
+    free(request->logprob_tokens.at);
+    free(request->bad_word_runs.at);
     *request = (struct request){.body = NULL};
 }

@@ -11,6 +11,7 @@
  * request_release frees. All json_t and str members are borrowed from the body.
  * Invariant: after request_parse the fields keep the ranges stated beside them. */
 
+#include "chat/tool_calls.h"
 #include "engine/refusal.h"
 #include "scheduler/sampling.h"
 #include "wire/wire_messages.h"
@@ -20,6 +21,15 @@
 #define REQUEST_CHOICES_MAX 128
 #define REQUEST_SEQUENCES_MAX 1024 /* prompts times n */
 #define REQUEST_TOP_LOGPROBS_MAX 20
+#define REQUEST_SHOWN_TOKENS_MAX 4
+#define REQUEST_ID_BYTES_MAX 128
+#define REQUEST_SALT_BYTES_MAX 1024
+#define REQUEST_TEMPLATE_BYTES_MAX ((size_t)256 * 1024)
+
+struct token_list {
+    int32_t *at; /* (count), owned */
+    uint32_t count;
+};
 
 /* Zero is a valid start. */
 struct request {
@@ -30,6 +40,9 @@ struct request {
     /* CHAT */
     json_t *messages;           /* a non-empty array of checked messages; prep may change them */
     json_t *tools;              /* a non-empty array, or NULL */
+    bool reads_tool_calls;      /* tools, and tool_choice is not "none" */
+    bool one_tool_call;         /* parallel_tool_calls is false */
+    struct str chat_template;   /* at is NULL: the model's */
     json_t *template_variables; /* an object, or NULL */
     struct str reasoning_effort;
     bool add_generation_prompt;
@@ -38,11 +51,19 @@ struct request {
     json_t *prompt;      /* string, [string], [integer] or [[integer]], none of the arrays empty */
     size_t prompt_count; /* 1..REQUEST_SEQUENCES_MAX; 1 for a chat */
 
-    int64_t choices; /* n: 1..REQUEST_CHOICES_MAX */
+    int64_t choices;    /* n: 1..REQUEST_CHOICES_MAX */
+    int64_t candidates; /* best_of: choices..REQUEST_CHOICES_MAX, of which the best are answered */
+    struct str request_id;   /* empty: none */
+    struct str service_tier; /* empty: none */
+    struct str cache_salt;   /* empty: none */
     bool add_special_tokens;
     bool echo;
-    bool stream;        /* what the body says; the job decides */
-    bool include_usage; /* in the stream */
+    bool is_echo_only;     /* max_tokens 0: nothing is answered but the prompt and its logprobs */
+    bool stream;           /* what the body says; the job decides */
+    bool include_usage;    /* in the stream */
+    bool continuous_usage; /* in every chunk of it */
+    bool return_token_ids;
+    bool tokens_as_ids; /* a token in logprobs is "token_id:17" */
     bool truncate_prompt;
     int64_t truncate_prompt_tokens; /* -1, or at least 1 */
 
@@ -61,13 +82,28 @@ struct request {
     bool skip_special_tokens;
     bool logprobs;
     int64_t top_logprobs; /* 0..REQUEST_TOP_LOGPROBS_MAX */
+    bool has_prompt_logprobs;
+    int64_t prompt_logprobs; /* 0..REQUEST_TOP_LOGPROBS_MAX */
     struct str stops[REQUEST_STOPS_MAX];
     size_t stop_count;
     struct logit_bias *biases; /* (bias_count), owned */
     uint32_t bias_count;
-    int32_t *stop_tokens; /* (stop_token_count), owned */
-    uint32_t stop_token_count;
+    struct token_list stop_tokens;
+    struct token_list allowed_tokens;
+    struct token_list logprob_tokens; /* none twice */
+    json_t *bad_words;                /* an array of strings that are not empty, or NULL */
+
+    /* Filled by prep, which knows the vocabulary and the template. */
+    struct token_list bad_word_runs; /* as sampling.bad_words has them */
+    enum tool_format tool_format;    /* what reads_tool_calls reads */
+    /* Control tokens that are part of the text whatever skip_special_tokens says: marks of calls */
+    int32_t shown_tokens[REQUEST_SHOWN_TOKENS_MAX];
+    uint32_t shown_token_count;
 };
+
+/* Whether the logprobs of the prompt are part of the answer: prompt_logprobs, or `echo` together
+ * with the `logprobs` of a text completion. */
+bool request_scores_prompt(const struct request *request);
 
 /* Parses and checks. False and *ret_refusal (status 400) when something is wrong; nothing is to be
  * released then. `vocabulary_count` bounds token ids. */

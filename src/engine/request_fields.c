@@ -6,6 +6,8 @@
 #include <math.h>
 
 #define AT(member) offsetof(struct request, member)
+#define NO_SAMPLER "this build has no such sampler"
+#define USE_MAX_TOKENS "use max_tokens"
 
 /* The ranges of the API reference, and of vLLM for its extras. */
 static const struct request_field fields[] = {
@@ -18,7 +20,8 @@ static const struct request_field fields[] = {
     {"repetition_penalty", FIELD_NUMBER, REQUEST_BOTH, 0, 100, true, AT(repetition_penalty)},
     {"n", FIELD_INTEGER, REQUEST_BOTH, 1, REQUEST_CHOICES_MAX, false, AT(choices)},
     /* The later of the two wins when both are given. */
-    {"max_tokens", FIELD_INTEGER, REQUEST_BOTH, 1, REQUEST_NO_MAX, false, AT(max_tokens)},
+    {"max_tokens", FIELD_INTEGER, REQUEST_CHAT, 1, REQUEST_NO_MAX, false, AT(max_tokens)},
+    {"max_tokens", FIELD_INTEGER, REQUEST_TEXT, 0, REQUEST_NO_MAX, false, AT(max_tokens)},
     {"max_completion_tokens", FIELD_INTEGER, REQUEST_CHAT, 1, REQUEST_NO_MAX, false,
      AT(max_tokens)},
     {"min_tokens", FIELD_INTEGER, REQUEST_BOTH, 0, REQUEST_NO_MAX, false, AT(min_tokens)},
@@ -30,13 +33,15 @@ static const struct request_field fields[] = {
     {"ignore_eos", FIELD_BOOL, REQUEST_BOTH, 0, 0, false, AT(ignore_eos)},
     {"include_stop_str_in_output", FIELD_BOOL, REQUEST_BOTH, 0, 0, false, AT(include_stop)},
     {"skip_special_tokens", FIELD_BOOL, REQUEST_BOTH, 0, 0, false, AT(skip_special_tokens)},
+    {"return_token_ids", FIELD_BOOL, REQUEST_BOTH, 0, 0, false, AT(return_token_ids)},
+    {"return_tokens_as_token_ids", FIELD_BOOL, REQUEST_BOTH, 0, 0, false, AT(tokens_as_ids)},
     {"add_special_tokens", FIELD_BOOL, REQUEST_BOTH, 0, 0, false, AT(add_special_tokens)},
     {"add_generation_prompt", FIELD_BOOL, REQUEST_CHAT, 0, 0, false, AT(add_generation_prompt)},
     {"continue_final_message", FIELD_BOOL, REQUEST_CHAT, 0, 0, false, AT(continue_final_message)},
 };
 
 /* What a client must not believe to be in force. `is_off` says which values ask for nothing. */
-enum off_value { OFF_NULL, OFF_FALSE, OFF_EMPTY };
+enum off_value { OFF_NULL, OFF_FALSE, OFF_EMPTY, OFF_ZERO, OFF_ONE };
 struct unsupported {
     const char *name;
     unsigned endpoints;
@@ -54,19 +59,26 @@ static const struct unsupported unsupported[] = {
     {"structural_tag", REQUEST_BOTH, OFF_NULL, REQUEST_NO_GRAMMAR},
     {"grammar", REQUEST_BOTH, OFF_NULL, REQUEST_NO_GRAMMAR},
     {"json_schema", REQUEST_BOTH, OFF_NULL, REQUEST_NO_GRAMMAR},
-    {"bad_words", REQUEST_BOTH, OFF_EMPTY,
-     "words cannot be forbidden; logit_bias can forbid tokens"},
-    {"allowed_token_ids", REQUEST_BOTH, OFF_NULL, "output cannot be limited to a set of tokens"},
-    {"prompt_logprobs", REQUEST_BOTH, OFF_NULL, "log probabilities of the prompt are not computed"},
-    {"logprob_token_ids", REQUEST_BOTH, OFF_EMPTY,
-     "log probabilities of chosen tokens are not computed"},
-    {"return_token_ids", REQUEST_BOTH, OFF_FALSE, "token ids are not returned"},
-    {"return_tokens_as_token_ids", REQUEST_BOTH, OFF_FALSE, "token ids are not returned"},
+    {"regex", REQUEST_BOTH, OFF_NULL, REQUEST_NO_GRAMMAR},
+    {"ebnf", REQUEST_BOTH, OFF_NULL, REQUEST_NO_GRAMMAR},
+    {"mirostat", REQUEST_BOTH, OFF_ZERO, NO_SAMPLER},
+    {"mirostat_mode", REQUEST_BOTH, OFF_ZERO, NO_SAMPLER},
+    {"typical_p", REQUEST_BOTH, OFF_ONE, NO_SAMPLER},
+    {"tfs_z", REQUEST_BOTH, OFF_ONE, NO_SAMPLER},
+    {"top_a", REQUEST_BOTH, OFF_ZERO, NO_SAMPLER},
+    {"dry_multiplier", REQUEST_BOTH, OFF_ZERO, NO_SAMPLER},
+    {"xtc_probability", REQUEST_BOTH, OFF_ZERO, NO_SAMPLER},
+    {"no_repeat_ngram_size", REQUEST_BOTH, OFF_ZERO, NO_SAMPLER},
+    {"dynatemp_range", REQUEST_BOTH, OFF_ZERO, NO_SAMPLER},
+    {"samplers", REQUEST_BOTH, OFF_EMPTY, NO_SAMPLER},
+    {"repetition_detection", REQUEST_BOTH, OFF_NULL, "repetition is not looked for"},
+    {"thinking_token_budget", REQUEST_BOTH, OFF_NULL, "reasoning is not counted"},
+    {"n_predict", REQUEST_BOTH, OFF_NULL, USE_MAX_TOKENS},
+    {"max_new_tokens", REQUEST_BOTH, OFF_NULL, USE_MAX_TOKENS},
+    {"min_new_tokens", REQUEST_BOTH, OFF_ZERO, "use min_tokens"},
+    {"vllm_xargs", REQUEST_BOTH, OFF_EMPTY, "there are no extensions to pass them to"},
     {"use_beam_search", REQUEST_BOTH, OFF_FALSE, "there is no beam search"},
-    {"cache_salt", REQUEST_BOTH, OFF_EMPTY, "the prefix cache is not divided by tenant"},
     {"logits_processors", REQUEST_BOTH, OFF_EMPTY, "logits processors do not exist here"},
-    {"chat_template", REQUEST_CHAT, OFF_NULL,
-     "templates come from the model, not from the request"},
     {"documents", REQUEST_CHAT, OFF_EMPTY, "documents are not passed to templates"},
     {"functions", REQUEST_CHAT, OFF_EMPTY, "use tools"},
     {"function_call", REQUEST_CHAT, OFF_NULL, "use tool_choice"},
@@ -85,6 +97,8 @@ static bool asks_for_nothing(const json_t *value, enum off_value off) {
         return (json_is_array(value) && json_array_size(value) == 0) ||
                (json_is_object(value) && json_object_size(value) == 0) ||
                (json_is_string(value) && json_string_length(value) == 0);
+    case OFF_ZERO: return json_is_number(value) && json_number_value(value) <= 0;
+    case OFF_ONE: return json_is_number(value) && json_number_value(value) == 1;
     }
     return false;
 }

@@ -3,10 +3,13 @@
 #include "engine/state.h"
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/id.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 static int32_t local_offset_s(int64_t now_unix_s) {
@@ -16,15 +19,33 @@ static int32_t local_offset_s(int64_t now_unix_s) {
 }
 
 static void name_response(struct job *job) {
-    bool is_chat = job->endpoint == WIRE_ENDPOINT_CHAT;
-    id_hex(job->response_id, sizeof job->response_id, is_chat ? "chatcmpl-" : "cmpl-", 32);
+    const char *prefix = job->endpoint == WIRE_ENDPOINT_CHAT ? "chatcmpl-" : "cmpl-";
+    struct str own = job->request.request_id;
+    if (own.bytes > 0)
+        snprintf(job->response_id, sizeof job->response_id, "%s%.*s", prefix, STR_ARGS(own));
+    else
+        id_hex(job->response_id, sizeof job->response_id, prefix, 32);
+}
+
+/* The first half of a hash with a key that nobody knows, so that nobody can look for a salt that
+ * gives the number of another's. Never 0. */
+static uint64_t salt_number(const struct engine *engine, struct str salt) {
+    struct sha256 hash;
+    unsigned char digest[SHA256_BYTES];
+    sha256_init(&hash);
+    sha256_add(&hash, engine->salt_key, sizeof engine->salt_key);
+    sha256_add(&hash, salt.at, salt.bytes);
+    sha256_end(&hash, digest);
+    uint64_t number;
+    memcpy(&number, digest, sizeof number);
+    return number ? number : 1;
 }
 
 static void open_choices(struct job *job) {
-    uint32_t count = (uint32_t)job->request.prompt_count * (uint32_t)job->request.choices;
+    uint32_t count = (uint32_t)job->request.prompt_count * (uint32_t)job->request.candidates;
     job->choices = calloc(count, sizeof *job->choices);
     if (!job->choices) abort();
-    for (uint32_t i = 0; i < count; i++) choice_init(&job->choices[i]);
+    for (uint32_t i = 0; i < count; i++) choice_init(&job->choices[i], &job->request);
     job->choice_count = job->open_count = count;
     job->seed = job->request.has_seed ? (uint64_t)job->request.seed : id_u64();
 }
@@ -34,7 +55,10 @@ static void drop_documents(struct request *request) {
     json_object_del(request->body, "messages");
     json_object_del(request->body, "tools");
     json_object_del(request->body, "prompt");
-    request->messages = request->tools = request->prompt = NULL;
+    json_object_del(request->body, "bad_words");
+    json_object_del(request->body, "chat_template");
+    request->messages = request->tools = request->prompt = request->bad_words = NULL;
+    request->chat_template = (struct str){NULL, 0};
 }
 
 static bool prepare(const struct engine *engine, struct job *job) {
@@ -60,6 +84,8 @@ static bool prepare(const struct engine *engine, struct job *job) {
         return false;
     drop_documents(&job->request);
     name_response(job);
+    if (job->request.cache_salt.bytes > 0)
+        job->cache_salt = salt_number(engine, job->request.cache_salt);
     open_choices(job);
     return true;
 }

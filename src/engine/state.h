@@ -39,6 +39,7 @@ struct engine {
     uint64_t kv_tokens;
     int32_t end_tokens[SERVED_END_TOKENS_MAX];
     uint32_t end_token_count;
+    uint64_t salt_key[2]; /* random */
 
     /* A token for every job in the two queues, so that prep can wait for both and still take what
      * a person waits for before what a batch brought. */

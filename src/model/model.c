@@ -26,7 +26,7 @@ struct lane {
     struct forward *forward;
     uint32_t logit_rows_max;
     uint32_t *wanted;       /* (rows_max) rows of the step that have logits */
-    struct sample *samples; /* (sequences_max) of the step under way */
+    struct sample *samples; /* (rows_max) of the step under way */
     const struct step *step;
     bool is_computed; /* all layers; the head is left */
     uint32_t sampled; /* of step.logit_rows */
@@ -63,8 +63,7 @@ static void sample_task(void *context, uint32_t task, uint32_t worker) {
                    job->logits + (size_t)task * model->config.vocab_rows, &job->samples[task]);
 }
 
-static void begin_step(struct model *model, struct lane *lane, const struct step *step) {
-    assert(step->logit_count <= model->backend.caps.sequences_max);
+static void begin_step(struct lane *lane, const struct step *step) {
     assert(step->logit_count <= step->row_count);
     for (uint32_t i = 0; i < step->logit_count; i++) lane->wanted[i] = step->logit_rows[i].row;
     lane->step = step;
@@ -96,14 +95,14 @@ static bool advance_step(struct model *model, struct lane *lane) {
 
 static void end_step(struct model *model, struct lane *lane, struct step_result *result) {
     while (!advance_step(model, lane)) continue;
-    if (lane->sampled > 0)
-        memcpy(result->samples, lane->samples, lane->sampled * sizeof *lane->samples);
+    for (uint32_t i = 0; i < lane->sampled; i++)
+        sample_copy(&result->samples[i], &lane->samples[i]);
 }
 
 static enum err submit(void *self, const struct step *step, struct error *error) {
     (void)error; /* arithmetic cannot fail */
     struct model *model = self;
-    begin_step(model, &model->lanes[LANE_PLAIN], step);
+    begin_step(&model->lanes[LANE_PLAIN], step);
     return OK;
 }
 
@@ -125,7 +124,7 @@ static enum err interject(void *self, const struct step *step, struct step_resul
                           struct error *error) {
     (void)error;
     struct model *model = self;
-    begin_step(model, &model->lanes[LANE_URGENT], step);
+    begin_step(&model->lanes[LANE_URGENT], step);
     end_step(model, &model->lanes[LANE_URGENT], result);
     return OK;
 }
@@ -212,7 +211,7 @@ static uint32_t least(uint32_t a, uint32_t b) {
 static void open_lane(struct lane *lane, const struct backend_caps *caps, uint32_t rows_max) {
     lane->logit_rows_max = least(least(caps->sequences_max, rows_max), LOGIT_ROWS_MAX);
     lane->wanted = calloc(rows_max, sizeof *lane->wanted);
-    lane->samples = calloc(caps->sequences_max, sizeof *lane->samples);
+    lane->samples = calloc(rows_max, sizeof *lane->samples);
     if (!lane->wanted || !lane->samples) abort();
 }
 
@@ -315,10 +314,9 @@ static void copy_printable(char *ret_text, size_t text_bytes, struct str text) {
 
 static uint64_t workspace_bytes(const struct model *model) {
     uint64_t bytes = pool_threads(model->pool) * sampler_bytes(model->config.token_count);
-    for (int i = 0; i < LANE_COUNT; i++)
-        bytes += forward_workspace_bytes(model->lanes[i].forward) +
-                 model->backend.caps.sequences_max * sizeof(struct sample);
-    return bytes;
+    for (int i = 0; i < LANE_COUNT; i++) bytes += forward_workspace_bytes(model->lanes[i].forward);
+    const struct backend_caps *caps = &model->backend.caps;
+    return bytes + (caps->rows_max + caps->urgent_rows_max) * sizeof(struct sample);
 }
 
 void model_describe(const struct model *model, struct model_description *ret_description) {

@@ -55,6 +55,7 @@ static void clean(const float *logits, float *ret_logits, uint32_t vocab) {
 static bool is_greedy_and_plain(const struct logit_row *row) {
     const struct sampling *sampling = row->sampling;
     return sampling->temperature <= 0.0f && !row->allowed && sampling->bias_count == 0 &&
+           sampling->allowed_token_count == 0 && sampling->bad_word_ints == 0 &&
            row->counter >= sampling->min_tokens && sampling->presence_penalty == 0.0f &&
            sampling->frequency_penalty == 0.0f &&
            (sampling->repetition_penalty == 0.0f || sampling->repetition_penalty == 1.0f);
@@ -78,17 +79,73 @@ static void find_top(const struct kernels *kernels, const float *logits, uint32_
                                                 .logprob = logprob_of(top[i].value, lse)};
 }
 
+/* The tokens the request names, in the order of their likelihood. */
+static void find_named(const float *logits, double lse, const struct sampling *sampling,
+                       struct sample *sample) {
+    uint32_t count = sampling->logprob_token_count;
+    for (uint32_t i = 0; i < count; i++) {
+        int32_t token = sampling->logprob_tokens[i];
+        uint32_t at = i;
+        while (at > 0 && (logits[sample->top[at - 1].token] < logits[token] ||
+                          (logits[sample->top[at - 1].token] == logits[token] &&
+                           sample->top[at - 1].token > token))) {
+            sample->top[at] = sample->top[at - 1];
+            at--;
+        }
+        sample->top[at] = (struct token_logprob){token, logprob_of(logits[token], lse)};
+    }
+    sample->top_count = count;
+}
+
+/* Tokens that are more likely, and equally likely ones of a lower id; and the token itself. */
+static uint32_t rank_of(const float *logits, uint32_t vocab, int32_t token) {
+    float own = logits[token];
+    uint32_t rank = 1;
+    for (uint32_t i = 0; i < vocab; i++)
+        rank += logits[i] > own || (logits[i] == own && i < (uint32_t)token);
+    return rank;
+}
+
+/* Step 1 of sampling.h. */
+static void add_logprobs(struct sampler *sampler, const struct logit_row *row, const float *logits,
+                         struct sample *sample) {
+    const struct sampling *sampling = row->sampling;
+    const struct kernels *kernels = sampler->kernels;
+    uint32_t vocab = sampler->vocab;
+    clean(logits, sampler->logits, vocab);
+    double lse = (double)kernels->log_sum_exp(sampler->logits, vocab);
+    sample->logprob = logprob_of(sampler->logits[sample->token], lse);
+    if (row->scored) sample->rank = rank_of(sampler->logits, vocab, sample->token);
+    uint32_t count = row->scored ? sampling->prompt_top_logprobs : sampling->top_logprobs;
+    if (count > vocab) count = vocab;
+    if (!row->scored && sampling->logprob_token_count > 0)
+        find_named(sampler->logits, lse, sampling, sample);
+    else if (count > 0)
+        find_top(kernels, sampler->logits, vocab, lse, count, sample);
+}
+
 /* ---- what changes the logits ---- */
 
 static bool is_allowed(const uint32_t *allowed, uint32_t token) {
     return allowed[token / 32] >> (token % 32) & 1;
 }
 
-/* The lowest id that is allowed; 0 when none is. */
+/* The lowest id that the mask allows; 0 when none is. */
 static uint32_t first_allowed(const uint32_t *allowed, uint32_t vocab) {
     for (uint32_t i = 0; allowed && i < vocab; i++)
         if (is_allowed(allowed, i)) return i;
     return 0;
+}
+
+/* What is taken when no token is left: the lowest id that mask and list allow, else the mask. */
+static uint32_t fallback_token(const struct logit_row *row, uint32_t vocab) {
+    const struct sampling *sampling = row->sampling;
+    uint32_t least = UINT32_MAX;
+    for (uint32_t i = 0; i < sampling->allowed_token_count; i++) {
+        uint32_t token = (uint32_t)sampling->allowed_tokens[i];
+        if (token < least && (!row->allowed || is_allowed(row->allowed, token))) least = token;
+    }
+    return least < vocab ? least : first_allowed(row->allowed, vocab);
 }
 
 /* Does nothing when the mask allows no token at all. */
@@ -96,6 +153,29 @@ static void apply_allowed(const uint32_t *allowed, float *logits, uint32_t vocab
     if (!is_allowed(allowed, first_allowed(allowed, vocab))) return;
     for (uint32_t i = 0; i < vocab; i++)
         if (!is_allowed(allowed, i)) logits[i] = -INFINITY;
+}
+
+static void apply_allowed_tokens(struct sampler *sampler, const struct sampling *sampling,
+                                 float *logits) {
+    for (uint32_t i = 0; i < sampling->allowed_token_count; i++)
+        sampler->counts[sampling->allowed_tokens[i]] = 1;
+    for (uint32_t i = 0; i < sampler->vocab; i++)
+        if (!sampler->counts[i]) logits[i] = -INFINITY;
+    for (uint32_t i = 0; i < sampling->allowed_token_count; i++)
+        sampler->counts[sampling->allowed_tokens[i]] = 0;
+}
+
+static void apply_bad_words(const struct logit_row *row, float *logits) {
+    const struct sampling *sampling = row->sampling;
+    for (uint32_t at = 0; at < sampling->bad_word_ints;) {
+        uint32_t before = (uint32_t)sampling->bad_words[at] - 1;
+        const int32_t *word = &sampling->bad_words[at + 1];
+        at += before + 2;
+        if (before > row->counter) continue;
+        if (before == 0 || memcmp(row->generated + (row->counter - before), word,
+                                  before * sizeof *word) == 0)
+            logits[word[before]] = -INFINITY;
+    }
 }
 
 static bool is_one_of(int32_t token, const int32_t *tokens, uint32_t count) {
@@ -317,7 +397,7 @@ static int32_t draw_from_all(struct sampler *sampler, const float *logits, doubl
 static int32_t choose(struct sampler *sampler, const struct logit_row *row, const float *logits) {
     const struct sampling *sampling = row->sampling;
     uint32_t best = sampler->kernels->argmax(logits, sampler->vocab);
-    if (!(logits[best] > -INFINITY)) return (int32_t)first_allowed(row->allowed, sampler->vocab);
+    if (!(logits[best] > -INFINITY)) return (int32_t)fallback_token(row, sampler->vocab);
     if (sampling->temperature <= 0.0f) return (int32_t)best;
     double u = rng_unit_at(row->seed, row->counter);
     weigh(sampler, logits, logits[best], sampling->temperature);
@@ -335,6 +415,8 @@ static int32_t choose(struct sampler *sampler, const struct logit_row *row, cons
 static void change_logits(struct sampler *sampler, const struct logit_row *row, float *logits) {
     const struct sampling *sampling = row->sampling;
     if (row->allowed) apply_allowed(row->allowed, logits, sampler->vocab);
+    if (sampling->allowed_token_count > 0) apply_allowed_tokens(sampler, sampling, logits);
+    if (sampling->bad_word_ints > 0) apply_bad_words(row, logits);
     for (uint32_t i = 0; i < sampling->bias_count; i++)
         logits[sampling->biases[i].token] += sampling->biases[i].bias;
     apply_min_tokens(row, logits, sampler->vocab);
@@ -343,24 +425,16 @@ static void change_logits(struct sampler *sampler, const struct logit_row *row, 
 
 void sampler_sample(struct sampler *sampler, const struct logit_row *row, const float *logits,
                     struct sample *ret_sample) {
-    const struct sampling *sampling = row->sampling;
-    const struct kernels *kernels = sampler->kernels;
-    uint32_t vocab = sampler->vocab;
-    struct sample sample = {0};
-    bool is_plain = is_greedy_and_plain(row);
-    if (is_plain) {
-        sample.token = (int32_t)kernels->argmax(logits, vocab);
+    ret_sample->logprob = 0.0f;
+    ret_sample->rank = ret_sample->top_count = 0;
+    if (row->scored) {
+        ret_sample->token = *row->scored;
+    } else if (is_greedy_and_plain(row)) {
+        ret_sample->token = (int32_t)sampler->kernels->argmax(logits, sampler->vocab);
     } else {
-        clean(logits, sampler->logits, vocab);
+        clean(logits, sampler->logits, sampler->vocab);
         change_logits(sampler, row, sampler->logits);
-        sample.token = choose(sampler, row, sampler->logits);
+        ret_sample->token = choose(sampler, row, sampler->logits);
     }
-    if (sampling->logprobs) {
-        clean(logits, sampler->logits, vocab);
-        double lse = (double)kernels->log_sum_exp(sampler->logits, vocab);
-        sample.logprob = logprob_of(sampler->logits[sample.token], lse);
-        uint32_t count = sampling->top_logprobs < vocab ? sampling->top_logprobs : vocab;
-        if (count > 0) find_top(kernels, sampler->logits, vocab, lse, count, &sample);
-    }
-    *ret_sample = sample;
+    if (row->scored || row->sampling->logprobs) add_logprobs(sampler, row, logits, ret_sample);
 }

@@ -39,7 +39,9 @@
 #include "base/err.h"
 #include "scheduler/sampling.h"
 
+#include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #define BACKEND_BLOCK_TOKENS 16u
 
@@ -65,7 +67,8 @@ struct step_sequence {
     const uint32_t *blocks; /* (block_count) block numbers in order of position */
 };
 
-/* One row whose logits are wanted: always the last row of its sequence. */
+/* One row whose logits are wanted: the last row of its sequence, from which a token is sampled, or
+ * with `scored` a row of the prompt. */
 struct logit_row {
     uint32_t row;
     uint32_t sequence; /* index into step.sequences */
@@ -79,6 +82,9 @@ struct logit_row {
     /* NULL: every token is allowed. Else bit t % 32 of word t / 32 says whether token t is,
      * ((vocab + 31) / 32) words. */
     const uint32_t *allowed;
+    /* NULL: a token is sampled. Else the token that follows this row in the prompt: nothing is
+     * sampled, but its logprob, its rank and prompt_top_logprobs neighbours are wanted. */
+    const int32_t *scored;
 };
 
 struct step {
@@ -99,16 +105,23 @@ struct token_logprob {
 
 /* What became of one logit row. */
 struct sample {
-    int32_t token;
-    float logprob;      /* of `token`; only when sampling.logprobs */
-    uint32_t top_count; /* min(sampling.top_logprobs, vocab) */
-    struct token_logprob top[SAMPLING_TOP_LOGPROBS_MAX]; /* most likely first, lowest id first
-                                                            among equals */
+    int32_t token;      /* *scored of a scored row */
+    float logprob;      /* of `token`; only when sampling.logprobs, or scored */
+    uint32_t rank;      /* of `token`, 1 for the most likely; only when scored */
+    uint32_t top_count; /* min(top_logprobs, vocab), or logprob_token_count; the first so many: */
+    struct token_logprob top[SAMPLING_LOGPROB_TOKENS_MAX]; /* most likely first, lowest id first
+                                                              among equals */
 };
+
+/* Copies what is set; `top` is long. */
+static inline void sample_copy(struct sample *ret_sample, const struct sample *sample) {
+    memcpy(ret_sample, sample,
+           offsetof(struct sample, top) + sample->top_count * sizeof sample->top[0]);
+}
 
 struct step_result {
     struct sample *samples; /* (logit_count of the step) filled by wait, in order of logit_rows;
-                               the scheduler's memory, with room for sequences_max */
+                               the scheduler's memory, with room for rows_max */
 };
 
 struct backend_ops {

@@ -48,8 +48,9 @@ void enter_blocks(struct scheduler *scheduler, struct sequence *sequence, bool m
         int32_t tokens[BACKEND_BLOCK_TOKENS];
         sequence_tokens(sequence, i * BACKEND_BLOCK_TOKENS, BACKEND_BLOCK_TOKENS, tokens);
         uint32_t found;
-        if (!prefix_tree_find(scheduler->tree, parent, tokens, &found)) {
-            prefix_tree_add(scheduler->tree, parent, tokens, table[i]);
+        uint64_t salt = sequence->request->cache_salt;
+        if (!prefix_tree_find(scheduler->tree, parent, salt, tokens, &found)) {
+            prefix_tree_add(scheduler->tree, parent, salt, tokens, table[i]);
         } else {
             if (!may_swap) return;
             kv_pool_hold(scheduler->pool, found);
@@ -79,6 +80,25 @@ static void add_logit_row(const struct scheduler *scheduler, struct plan *plan,
     };
 }
 
+/* Asks for the logprobs of the prompt tokens that follow the rows of positions
+ * sequence->computed.., which stand from `row` on; some may have them since before a preemption. */
+static void add_scored_rows(struct plan *plan, struct sequence *sequence, uint32_t row,
+                            uint32_t count) {
+    const struct request *request = sequence->request;
+    struct step *step = &plan->step;
+    for (uint32_t i = 0; i < count && is_to_be_scored(sequence); i++) {
+        if (sequence->computed + i < sequence->scored) continue;
+        sequence->scored++;
+        plan->logit_rows[step->logit_count++] =
+            (struct logit_row){.row = row + i,
+                               .sequence = step->sequence_count - 1,
+                               .sampling = &request->sampling,
+                               .prompt = request->prompt,
+                               .prompt_count = request->prompt_count,
+                               .scored = &request->prompt[sequence->scored]};
+    }
+}
+
 /* Puts the next `count` tokens of a running sequence into a step. */
 static void add_rows(struct scheduler *scheduler, struct plan *plan, struct sequence *sequence,
                      uint32_t count) {
@@ -106,6 +126,7 @@ static void add_rows(struct scheduler *scheduler, struct plan *plan, struct sequ
     step->row_count += count;
     sequence->slot_is_new = false;
     sequence->is_in_step = true;
+    if (is_to_be_scored(sequence)) add_scored_rows(plan, sequence, first, count);
     sequence->computed = end;
     if (rows_missing(sequence) == 0) add_logit_row(scheduler, plan, sequence);
     enter_blocks(scheduler, sequence, false);

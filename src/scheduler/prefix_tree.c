@@ -17,6 +17,7 @@ struct node {
     uint32_t next; /* in the same bucket, or NO_NODE */
     uint32_t bucket;
     bool is_member;
+    uint64_t salt; /* 0 but for first blocks */
     int32_t tokens[BACKEND_BLOCK_TOKENS];
 };
 
@@ -61,9 +62,9 @@ void prefix_tree_close(struct prefix_tree *tree) {
 }
 
 /* Multiply and fold over pairs of tokens, after wyhash. Only speed depends on its quality. */
-static uint32_t bucket_of(const struct prefix_tree *tree, uint32_t parent,
+static uint32_t bucket_of(const struct prefix_tree *tree, uint32_t parent, uint64_t salt,
                           const int32_t tokens[BACKEND_BLOCK_TOKENS]) {
-    uint64_t hash = tree->hash_key ^ (parent * 0x9E3779B97F4A7C15ull);
+    uint64_t hash = tree->hash_key ^ salt ^ (parent * 0x9E3779B97F4A7C15ull);
     for (uint32_t i = 0; i < BACKEND_BLOCK_TOKENS; i += 2) {
         uint64_t pair = (uint64_t)(uint32_t)tokens[i] << 32 | (uint32_t)tokens[i + 1];
         __uint128_t product = (__uint128_t)(hash ^ pair) * 0xE7037ED1A0B428DBull;
@@ -73,36 +74,42 @@ static uint32_t bucket_of(const struct prefix_tree *tree, uint32_t parent,
 }
 
 static uint32_t find_in(const struct prefix_tree *tree, uint32_t bucket, uint32_t parent,
-                        const int32_t tokens[BACKEND_BLOCK_TOKENS]) {
+                        uint64_t salt, const int32_t tokens[BACKEND_BLOCK_TOKENS]) {
     uint32_t at = tree->buckets[bucket];
     while (at != NO_NODE) {
         const struct node *node = &tree->nodes[at];
-        if (node->parent == parent && memcmp(node->tokens, tokens, sizeof node->tokens) == 0) break;
+        if (node->parent == parent && node->salt == salt &&
+            memcmp(node->tokens, tokens, sizeof node->tokens) == 0)
+            break;
         at = node->next;
     }
     return at;
 }
 
-bool prefix_tree_find(const struct prefix_tree *tree, uint32_t parent,
+bool prefix_tree_find(const struct prefix_tree *tree, uint32_t parent, uint64_t salt,
                       const int32_t tokens[BACKEND_BLOCK_TOKENS], uint32_t *ret_block) {
-    uint32_t found = find_in(tree, bucket_of(tree, parent, tokens), parent, tokens);
+    if (parent != PREFIX_ROOT) salt = 0;
+    uint32_t bucket = bucket_of(tree, parent, salt, tokens);
+    uint32_t found = find_in(tree, bucket, parent, salt, tokens);
     if (found == NO_NODE) return false;
     *ret_block = found;
     return true;
 }
 
-void prefix_tree_add(struct prefix_tree *tree, uint32_t parent,
+void prefix_tree_add(struct prefix_tree *tree, uint32_t parent, uint64_t salt,
                      const int32_t tokens[BACKEND_BLOCK_TOKENS], uint32_t block) {
+    if (parent != PREFIX_ROOT) salt = 0;
     struct node *node = &tree->nodes[block];
-    uint32_t bucket = bucket_of(tree, parent, tokens);
+    uint32_t bucket = bucket_of(tree, parent, salt, tokens);
     assert(!node->is_member && kv_pool_holds(tree->pool, block) > 0);
-    assert(find_in(tree, bucket, parent, tokens) == NO_NODE);
+    assert(find_in(tree, bucket, parent, salt, tokens) == NO_NODE);
     if (parent != PREFIX_ROOT) {
         assert(tree->nodes[parent].is_member && kv_pool_holds(tree->pool, parent) > 0);
         tree->nodes[parent].child_count++;
     }
     node->is_member = true;
     node->parent = parent;
+    node->salt = salt;
     node->child_count = 0;
     node->bucket = bucket;
     node->next = tree->buckets[bucket];
@@ -154,7 +161,7 @@ void prefix_tree_check(const struct prefix_tree *tree) {
         if (!node->is_member) continue;
         members++;
         child_counts += node->child_count;
-        assert(find_in(tree, node->bucket, node->parent, node->tokens) == i);
+        assert(find_in(tree, node->bucket, node->parent, node->salt, node->tokens) == i);
         if (node->parent == PREFIX_ROOT) continue;
         child_links++;
         const struct node *parent = &tree->nodes[node->parent];

@@ -31,12 +31,13 @@ enum err prefix_tree_open(struct prefix_tree **ret_tree, struct kv_pool *pool,
                           struct error *error) MUST_CHECK;
 void prefix_tree_close(struct prefix_tree *tree); /* NULL is allowed */
 
-/* The block that holds `tokens` after `parent`; false when there is none. */
-bool prefix_tree_find(const struct prefix_tree *tree, uint32_t parent,
+/* The block that holds `tokens` after `parent`; false when there is none. `salt` divides the first
+ * blocks, and so all that follows them; it counts after PREFIX_ROOT only. */
+bool prefix_tree_find(const struct prefix_tree *tree, uint32_t parent, uint64_t salt,
                       const int32_t tokens[BACKEND_BLOCK_TOKENS], uint32_t *ret_block);
 /* Makes a used block a node. There must be no node for these tokens, and `block` must not be one.
  */
-void prefix_tree_add(struct prefix_tree *tree, uint32_t parent,
+void prefix_tree_add(struct prefix_tree *tree, uint32_t parent, uint64_t salt,
                      const int32_t tokens[BACKEND_BLOCK_TOKENS], uint32_t block);
 bool prefix_tree_has(const struct prefix_tree *tree, uint32_t block);
 

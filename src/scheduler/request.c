@@ -31,8 +31,12 @@ struct request *request_open(const struct scheduler_request *from, uint32_t sequ
     size_t biases = sampling->bias_count * sizeof *sampling->biases;
     size_t stops = sampling->stop_token_count * sizeof *sampling->stop_tokens;
     size_t ends = sampling->end_token_count * sizeof *sampling->end_tokens;
+    size_t allowed = sampling->allowed_token_count * sizeof *sampling->allowed_tokens;
+    size_t bad = sampling->bad_word_ints * sizeof *sampling->bad_words;
+    size_t named = sampling->logprob_token_count * sizeof *sampling->logprob_tokens;
     size_t prompt = (size_t)from->prompt_count * sizeof *from->prompt;
-    struct request *request = must(malloc(head + biases + stops + ends + prompt));
+    struct request *request =
+        must(malloc(head + biases + stops + ends + allowed + bad + named + prompt));
     memset(request, 0, head);
 
     char *at = (char *)request + head;
@@ -40,11 +44,15 @@ struct request *request_open(const struct scheduler_request *from, uint32_t sequ
     request->sampling.biases = place(&at, sampling->biases, biases);
     request->sampling.stop_tokens = place(&at, sampling->stop_tokens, stops);
     request->sampling.end_tokens = place(&at, sampling->end_tokens, ends);
+    request->sampling.allowed_tokens = place(&at, sampling->allowed_tokens, allowed);
+    request->sampling.bad_words = place(&at, sampling->bad_words, bad);
+    request->sampling.logprob_tokens = place(&at, sampling->logprob_tokens, named);
     request->prompt = place(&at, from->prompt, prompt);
     request->prompt_count = from->prompt_count;
     request->id = from->id;
     request->seed = seed;
     request->is_constrained = from->is_constrained;
+    request->cache_salt = from->cache_salt;
     request->tokens_max = tokens_max;
     request->sequence_count = request->open_count = sequence_count;
     for (uint32_t i = 0; i < sequence_count; i++) {

@@ -31,6 +31,8 @@ struct sequence {
     uint64_t started; /* order of first starts; 0 before */
     uint32_t preemptions;
     uint32_t cached_tokens; /* found at the first start */
+    uint32_t scored;        /* prompt tokens whose logprob is known or under way, for
+                               prompt_logprobs */
     uint32_t generated_count;
     uint32_t generated_room;
     int32_t *generated; /* (generated_count of generated_room) */
@@ -58,6 +60,7 @@ struct request {
     struct sampling sampling;
     bool is_constrained;
     bool is_urgent;
+    uint64_t cache_salt;
     const int32_t *prompt;
     uint32_t prompt_count;
     uint32_t tokens_max; /* prompt and generated of a sequence */

@@ -120,11 +120,29 @@ static void take_sample(struct scheduler *scheduler, struct sequence *sequence,
     }
 }
 
+static void take_score(const struct scheduler *scheduler, const struct sequence *sequence,
+                       const struct logit_row *row, const struct sample *sample) {
+    struct scheduler_event event = {
+        .kind = SCHEDULER_SCORED,
+        .id = sequence->request->id,
+        .sequence = sequence->index,
+        .token = *row->scored,
+        .token_index = (uint32_t)(row->scored - row->prompt),
+        .sample = sample,
+    };
+    report(scheduler, &event);
+}
+
 /* Takes the samples of a step; its sequences are then in none. */
 static void take_samples(struct scheduler *scheduler, const struct plan *plan) {
     for (uint32_t i = 0; i < plan->step.logit_count; i++) {
-        struct sequence *sequence = plan->members[plan->logit_rows[i].sequence];
-        if (!sequence->is_leaving) take_sample(scheduler, sequence, &plan->samples[i]);
+        const struct logit_row *row = &plan->logit_rows[i];
+        struct sequence *sequence = plan->members[row->sequence];
+        if (sequence->is_leaving) continue;
+        if (row->scored)
+            take_score(scheduler, sequence, row, &plan->samples[i]);
+        else
+            take_sample(scheduler, sequence, &plan->samples[i]);
     }
     for (uint32_t i = 0; i < plan->step.sequence_count; i++) plan->members[i]->is_in_step = false;
 }

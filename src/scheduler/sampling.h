@@ -9,8 +9,9 @@
  *
  * What a backend does with one row of fp32 logits, in this order:
  *   1. logprobs, when asked for, are log-softmax of the logits as the model gave them;
- *   2. `allowed` of the logit row (backend.h), then logit_bias, are applied; while fewer than
- *      min_tokens tokens are generated, stop tokens and (always, then) end tokens become -inf;
+ *   2. `allowed` of the logit row (backend.h), allowed_tokens, bad_words and then logit_bias are
+ *      applied; while fewer than min_tokens tokens are generated, stop tokens and (always, then)
+ * end tokens become -inf;
  *   3. repetition_penalty over prompt and generated tokens (a positive logit is divided by it, a
  *      negative one multiplied), then presence and frequency penalties over generated tokens;
  *   4. temperature 0: the highest logit, the lowest id among equals. Else logits / temperature,
@@ -26,6 +27,8 @@
 #include <stdint.h>
 
 #define SAMPLING_TOP_LOGPROBS_MAX 20u
+#define SAMPLING_LOGPROB_TOKENS_MAX 128u
+#define SAMPLING_BAD_WORD_INTS_MAX 65536u
 #define SAMPLING_BIASES_MAX 1024u
 #define SAMPLING_STOP_TOKENS_MAX 256u
 
@@ -51,8 +54,21 @@ struct sampling {
     const struct logit_bias *biases; /* (bias_count); NULL when 0; each token at most once */
     uint32_t bias_count;             /* 0..SAMPLING_BIASES_MAX */
 
+    const int32_t *allowed_tokens; /* (allowed_token_count); every other one is forbidden */
+    uint32_t allowed_token_count;  /* 0: all are allowed; at most the vocabulary */
+    /* Runs of tokens that must not be generated: for each its length, 1 or more, and its tokens.
+     * The last token of a run is forbidden where the generated ones end with those before it. */
+    const int32_t *bad_words; /* (bad_word_ints) */
+    uint32_t bad_word_ints;   /* 0..SAMPLING_BAD_WORD_INTS_MAX */
+
     bool logprobs;         /* give the logprob of the sampled token */
     uint32_t top_logprobs; /* 0..SAMPLING_TOP_LOGPROBS_MAX most likely tokens; needs `logprobs` */
+    /* In place of the most likely tokens give these, the likely ones first; needs `logprobs`. */
+    const int32_t *logprob_tokens; /* (logprob_token_count) */
+    uint32_t logprob_token_count;  /* 0..SAMPLING_LOGPROB_TOKENS_MAX */
+    /* Give the logprob of every token of the prompt but the first, and of its neighbours. */
+    bool prompt_logprobs;
+    uint32_t prompt_top_logprobs; /* 0..SAMPLING_TOP_LOGPROBS_MAX; needs `prompt_logprobs` */
 
     uint32_t max_tokens; /* generated at most, the stopping token included; 0: as many as fit */
     uint32_t min_tokens; /* at least this many before a stop or end token; 0..max_tokens */

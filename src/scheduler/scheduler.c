@@ -45,9 +45,9 @@ static bool open_plan(struct plan *plan, uint32_t rows_max, size_t sequences) {
     plan->tokens = calloc(rows, sizeof *plan->tokens);
     plan->positions = calloc(rows, sizeof *plan->positions);
     plan->sequences = calloc(sequences, sizeof *plan->sequences);
-    plan->logit_rows = calloc(sequences, sizeof *plan->logit_rows);
+    plan->logit_rows = calloc(rows, sizeof *plan->logit_rows);
     plan->members = calloc(sequences, sizeof(struct sequence *));
-    plan->samples = calloc(sequences, sizeof *plan->samples);
+    plan->samples = calloc(rows, sizeof *plan->samples);
     plan->step.tokens = plan->tokens;
     plan->step.positions = plan->positions;
     plan->step.sequences = plan->sequences;

@@ -40,6 +40,7 @@
 struct scheduler;
 
 enum scheduler_event_kind {
+    SCHEDULER_SCORED,    /* a token of the prompt was scored: prompt_logprobs */
     SCHEDULER_TOKEN,     /* a token was sampled */
     SCHEDULER_FINISHED,  /* the last event of a sequence */
     SCHEDULER_PREEMPTED, /* its blocks were taken away; it will be continued, nothing is lost */
@@ -56,9 +57,9 @@ struct scheduler_event {
     uint64_t id;       /* of the request */
     uint32_t sequence; /* 0..sequence_count-1 within the request */
 
-    /* SCHEDULER_TOKEN */
+    /* SCHEDULER_TOKEN; SCHEDULER_SCORED, which come in order and before all of these */
     int32_t token;
-    uint32_t token_index;        /* 0 for the first generated token */
+    uint32_t token_index; /* 0 for the first generated token; or place in the prompt, from 1 */
     const struct sample *sample; /* logprobs, when asked for; borrowed until on_event returns */
 
     /* SCHEDULER_FINISHED */
@@ -105,6 +106,7 @@ struct scheduler_request {
     /* Somebody waits for it: it starts before all that is not urgent, and at once. Without effect
      * when its prompt needs more than three quarters of the KV pool. */
     bool is_urgent;
+    uint64_t cache_salt; /* prefixes are shared among requests of one salt only */
 };
 
 struct scheduler_stats {

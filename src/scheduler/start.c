@@ -198,18 +198,25 @@ static bool is_unwritten(const struct scheduler *scheduler, uint32_t block) {
     return scheduler->is_under_way && scheduler->written_in[block] == scheduler->plan.step.number;
 }
 
+bool is_to_be_scored(const struct sequence *sequence) {
+    const struct request *request = sequence->request;
+    return request->sampling.prompt_logprobs && sequence->scored + 1 < request->prompt_count;
+}
+
 /* Finds the blocks of the tree a sequence can begin with, not yet held. The last token is always
- * left to be computed, since its logits are wanted. */
+ * left to be computed, since its logits are wanted; so is a whole prompt that is to be scored. */
 static uint32_t match_prefix(const struct scheduler *scheduler, const struct sequence *sequence,
                              uint32_t *ret_blocks) {
-    if (!scheduler->is_caching) return 0;
+    if (!scheduler->is_caching || is_to_be_scored(sequence)) return 0;
     uint32_t whole = (sequence_token_count(sequence) - 1) / BACKEND_BLOCK_TOKENS;
     uint32_t parent = PREFIX_ROOT;
     uint32_t count = 0;
     while (count < whole) {
         int32_t tokens[BACKEND_BLOCK_TOKENS];
         sequence_tokens(sequence, count * BACKEND_BLOCK_TOKENS, BACKEND_BLOCK_TOKENS, tokens);
-        if (!prefix_tree_find(scheduler->tree, parent, tokens, &parent)) break;
+        if (!prefix_tree_find(scheduler->tree, parent, sequence->request->cache_salt, tokens,
+                              &parent))
+            break;
         if (is_unwritten(scheduler, parent)) break;
         ret_blocks[count++] = parent;
     }

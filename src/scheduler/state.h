@@ -52,9 +52,9 @@ struct plan {
     int32_t *tokens;                 /* (rows_max) */
     uint32_t *positions;             /* (rows_max) */
     struct step_sequence *sequences; /* (running_max) */
-    struct logit_row *logit_rows;    /* (running_max) */
+    struct logit_row *logit_rows;    /* (rows_max) */
     struct sequence **members;       /* (running_max) whose step.sequences these are */
-    struct sample *samples;          /* (running_max) */
+    struct sample *samples;          /* (rows_max) */
 };
 
 struct preempted_event {
@@ -149,6 +149,8 @@ bool start_line(struct scheduler *scheduler, enum line_kind kind, struct plan *p
                 uint32_t rows_end);
 struct sequence *first_in_line(const struct scheduler *scheduler, enum line_kind kind);
 uint32_t rows_missing(const struct sequence *sequence);
+/* Whether tokens of its prompt are still to be scored, for prompt_logprobs. */
+bool is_to_be_scored(const struct sequence *sequence);
 bool has_block_for_next(const struct sequence *sequence);
 /* Takes blocks and slot away from a running sequence, which is then in no list. */
 void stop_running(struct scheduler *scheduler, struct sequence *sequence);

@@ -41,6 +41,7 @@ static struct wire_hello hello_of(const struct model_choice *choice,
         .prefix_caching = !settings->no_prefix_caching,
         .reference = settings->reference,
         .kernels = str_from(settings->kernels),
+        .trust_request_chat_template = settings->trust_request_chat_template,
     };
     _Static_assert(MODEL_NAMES_MAX <= WIRE_NAMES_MAX, "all names of a model fit in HELLO");
     for (size_t i = 0; i < choice->name_count; i++) hello.names.at[i] = str_from(choice->names[i]);

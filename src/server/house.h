@@ -28,6 +28,7 @@ struct engine_settings {
     bool reference;
     const char *kernels; /* NULL: the best of this CPU */
     int64_t hang_ms;     /* without a step until it is killed; 0: by the longest step seen */
+    bool trust_request_chat_template;
 };
 
 struct house_options {

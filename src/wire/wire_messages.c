@@ -139,6 +139,7 @@ void wire_put_hello(struct buf *out, const struct wire_hello *hello) {
     wire_put_u8(out, hello->prefix_caching);
     wire_put_u8(out, hello->reference);
     wire_put_str(out, hello->kernels);
+    wire_put_u8(out, hello->trust_request_chat_template);
 }
 
 enum err wire_get_hello(struct str payload, struct wire_hello *ret_hello, struct error *error) {
@@ -157,6 +158,7 @@ enum err wire_get_hello(struct str payload, struct wire_hello *ret_hello, struct
     hello.prefix_caching = wire_get_bool(&cursor);
     hello.reference = wire_get_bool(&cursor);
     hello.kernels = wire_get_str(&cursor);
+    hello.trust_request_chat_template = wire_get_bool(&cursor);
     err = end(&cursor, "hello", error);
     if (err == OK) *ret_hello = hello;
     return err;

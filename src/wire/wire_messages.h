@@ -77,6 +77,7 @@ struct wire_hello {
     bool prefix_caching;
     bool reference;     /* plain C kernels, exact and slow */
     struct str kernels; /* name of a kernel table; empty: the best this CPU runs */
+    bool trust_request_chat_template;
 };
 
 /* READY. */

@@ -11,6 +11,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define VOCABULARY 1000
 
+static void check_list(const struct token_list *list) {
+    for (uint32_t i = 0; i < list->count; i++)
+        assert(list->at[i] >= 0 && list->at[i] < VOCABULARY);
+}
+
 /* What request.h promises of an accepted request. */
 static void check(const struct request *request) {
     assert(request->temperature >= 0 && request->temperature <= 2);
@@ -24,8 +29,14 @@ static void check(const struct request *request) {
     assert(request->top_logprobs >= 0 && request->top_logprobs <= REQUEST_TOP_LOGPROBS_MAX);
     assert(request->stop_count <= REQUEST_STOPS_MAX);
     for (size_t i = 0; i < request->stop_count; i++) assert(request->stops[i].bytes > 0);
-    for (size_t i = 0; i < request->stop_token_count; i++)
-        assert(request->stop_tokens[i] >= 0 && request->stop_tokens[i] < VOCABULARY);
+    check_list(&request->stop_tokens);
+    check_list(&request->allowed_tokens);
+    check_list(&request->logprob_tokens);
+    assert(request->candidates >= request->choices && request->candidates <= REQUEST_CHOICES_MAX);
+    assert(request->prompt_count * (size_t)request->candidates <= REQUEST_SEQUENCES_MAX);
+    assert(request->prompt_logprobs >= 0 && request->prompt_logprobs <= REQUEST_TOP_LOGPROBS_MAX);
+    assert(!request->bad_words || json_is_array(request->bad_words));
+    assert(request->request_id.bytes <= REQUEST_ID_BYTES_MAX);
     for (size_t i = 0; i < request->bias_count; i++)
         assert(request->biases[i].bias >= -100 && request->biases[i].bias <= 100);
 }

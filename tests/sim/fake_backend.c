@@ -60,7 +60,7 @@ static void check_step(struct fake *fake, const struct step *step) {
     assert(step->number > fake->steps);
     assert(step->row_count > 0 && step->row_count <= caps->rows_max);
     assert(step->sequence_count > 0 && step->sequence_count <= caps->sequences_max);
-    assert(step->logit_count <= step->sequence_count);
+    assert(step->logit_count <= step->row_count);
     uint32_t row = 0;
     for (uint32_t i = 0; i < step->sequence_count; i++) {
         const struct step_sequence *part = &step->sequences[i];
@@ -143,12 +143,19 @@ static void run(struct fake *fake, const struct step *step, struct step_result *
     for (uint32_t i = 0; i < step->logit_count; i++) {
         const struct logit_row *row = &step->logit_rows[i];
         const struct step_sequence *part = &step->sequences[row->sequence];
-        assert(row->row == part->row_first + part->row_count - 1);
         assert(i == 0 || row->row > last_row);
         last_row = row->row;
-        uint64_t hash = read_prefix(fake, part, row);
         struct sample *sample = &result->samples[i];
         memset(sample, 0, sizeof *sample);
+        if (row->scored) {
+            assert(row->row >= part->row_first && row->row < part->row_first + part->row_count);
+            assert(row->scored == row->prompt + step->positions[row->row] + 1);
+            sample->token = *row->scored;
+            sample->top_count = row->sampling->prompt_top_logprobs;
+            continue;
+        }
+        assert(row->row == part->row_first + part->row_count - 1);
+        uint64_t hash = read_prefix(fake, part, row);
         sample->token = fake_next_token(&fake->options, hash, row->sampling, row->seed,
                                         row->counter, row->allowed);
         sample->logprob = -(float)sample->token;

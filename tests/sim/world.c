@@ -19,6 +19,7 @@
 struct expected_sequence {
     uint64_t hash; /* of prompt and generated tokens */
     uint64_t seed;
+    uint32_t scored; /* tokens of the prompt */
     uint32_t generated;
     uint32_t preemptions;
     bool is_finished;
@@ -139,6 +140,8 @@ static struct sampling make_sampling(struct world *world) {
     }
     sampling.logprobs = one_in(world, 6);
     sampling.top_logprobs = sampling.logprobs ? below(world, 21) : 0;
+    sampling.prompt_logprobs = one_in(world, 8);
+    sampling.prompt_top_logprobs = sampling.prompt_logprobs ? below(world, 21) : 0;
     return sampling;
 }
 
@@ -286,6 +289,7 @@ static void on_token(struct world *world, struct expected_request *request,
                      const struct scheduler_event *event) {
     struct expected_sequence *sequence = &request->sequences[event->sequence];
     assert(!sequence->is_due && event->token_index == sequence->generated);
+    assert(sequence->scored == (request->sampling.prompt_logprobs ? request->prompt_count - 1 : 0));
     if (sequence->generated == 0) {
         uint64_t waited = world->begun[request->is_urgent]++ - request->begun_before;
         world->totals->urgent += request->is_urgent;
@@ -353,6 +357,13 @@ static void on_event(void *user, const struct scheduler_event *event) {
     assert(!sequence->is_finished);
     mix_event(world, event);
     switch (event->kind) {
+    case SCHEDULER_SCORED:
+        assert(!sequence->is_due && sequence->generated == 0);
+        assert(event->token_index == ++sequence->scored);
+        assert(event->token == request->prompt[event->token_index]);
+        assert(event->sample->top_count == request->sampling.prompt_top_logprobs);
+        if (world->is_meddling) meddle(world);
+        break;
     case SCHEDULER_TOKEN: on_token(world, request, event); break;
     case SCHEDULER_FINISHED:
         on_finished(world, request, event);

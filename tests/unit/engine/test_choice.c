@@ -68,7 +68,7 @@ static struct str cut_by_definition(const char *whole, const struct request *req
 static void check_split(const struct parts *parts, const char *whole, unsigned split,
                         const struct request *request) {
     struct choice choice;
-    choice_init(&choice);
+    choice_init(&choice, request);
     struct str expected = cut_by_definition(whole, request);
     size_t length = strlen(whole), from = 0, shown = 0;
     while (from < length) {
@@ -135,7 +135,7 @@ static void a_part_of_a_stop_string_is_shown_once_it_cannot_become_whole(void **
     toy_open(&toy, &(struct toy_options){.chat_template = ""});
     struct request request = {.stop_count = 1, .stops = {STR("STOP")}, .skip_special_tokens = true};
     struct choice choice;
-    choice_init(&choice);
+    choice_init(&choice, &request);
     static const char bytes[] = "aSTOSTx";
     static const size_t expected[] = {1, 1, 1, 1, 4, 4, 7};
     for (size_t i = 0; i < 7; i++) {
@@ -158,7 +158,7 @@ static void pieces_of_any_bytes_join_to_the_repaired_whole(void **state) {
                                           0x80, 0xC3, 0xA9, 'a',  0xED, 0xA0};
     for (int round = 0; round < 2000; round++) {
         struct choice choice;
-        choice_init(&choice);
+        choice_init(&choice, &request);
         struct buf all, pieces, whole;
         buf_init(&all, 1000);
         buf_init(&pieces, 10000);
@@ -196,7 +196,7 @@ static void no_stop_string_matches_before_min_tokens(void **state) {
     struct request request = {
         .stop_count = 1, .stops = {STR("ab")}, .min_tokens = 3, .skip_special_tokens = true};
     struct choice choice;
-    choice_init(&choice);
+    choice_init(&choice, &request);
     static const char bytes[] = "ababab";
     size_t count = 0;
     bool is_stopped = false;
@@ -219,7 +219,7 @@ static void the_text_of_an_end_token_is_not_part_of_the_answer(void **state) {
         struct request request = {
             .skip_special_tokens = false, .include_stop = include, .logprobs = true};
         struct choice choice;
-        choice_init(&choice);
+        choice_init(&choice, &request);
         choice_add(&choice, &request, toy.model.vocabulary.tokenizer,
                    &(struct sample){.token = 'x'}, false);
         choice_add(&choice, &request, toy.model.vocabulary.tokenizer,
@@ -240,7 +240,7 @@ static void log_probabilities_go_with_the_text_they_belong_to(void **state) {
     struct request request = {
         .stop_count = 1, .stops = {STR("STOP")}, .logprobs = true, .skip_special_tokens = true};
     struct choice choice;
-    choice_init(&choice);
+    choice_init(&choice, &request);
     static const char bytes[] = "aSTOP";
     for (size_t i = 0; i < 5; i++) {
         struct sample sample = {

@@ -84,12 +84,12 @@ static int32_t copied(const struct toy *toy, const struct logit_row *row,
 static void compute_logits(struct toy *toy, const struct step *step, const struct logit_row *row) {
     const struct step_sequence *sequence = &step->sequences[row->sequence];
     for (int32_t token = 0; token < TOY_VOCAB; token++) toy->logits[token] = -200;
-    int32_t wanted = copied(toy, row, sequence);
+    int32_t wanted = row->scored ? -1 : copied(toy, row, sequence);
     if (wanted >= 0) {
         toy->logits[wanted] = 10;
         return;
     }
-    uint32_t length = row->prompt_count + row->counter;
+    uint32_t length = toy->step->positions[row->row] + 1;
     uint64_t hash = 1;
     for (uint32_t at = length > 4 ? length - 4 : 0; at < length; at++)
         hash = rng_at(hash, (uint64_t)token_at(toy, sequence, at));
@@ -122,12 +122,30 @@ static int32_t draw(const double *logits, const struct logit_row *row) {
     return best_of(logits);
 }
 
-static void report_logprobs(const double *logits, const struct sampling *sampling,
+static bool is_named(const struct sampling *sampling, int32_t token) {
+    for (uint32_t i = 0; i < sampling->logprob_token_count; i++)
+        if (sampling->logprob_tokens[i] == token) return true;
+    return false;
+}
+
+/* The most likely tokens, or those that are named. */
+static void report_logprobs(const double *logits, const struct logit_row *row,
                             struct sample *sample) {
+    const struct sampling *sampling = row->sampling;
     double rest[TOY_VOCAB], whole = log_sum(logits);
     sample->logprob = (float)(logits[sample->token] - whole);
     memcpy(rest, logits, sizeof rest);
-    for (sample->top_count = 0; sample->top_count < sampling->top_logprobs; sample->top_count++) {
+    uint32_t count = row->scored ? sampling->prompt_top_logprobs : sampling->top_logprobs;
+    if (!row->scored && sampling->logprob_token_count > 0) {
+        count = sampling->logprob_token_count;
+        for (int32_t token = 0; token < TOY_VOCAB; token++)
+            if (!is_named(sampling, token)) rest[token] = -INFINITY;
+    }
+    sample->rank = 1;
+    for (int32_t token = 0; row->scored && token < TOY_VOCAB; token++)
+        sample->rank += logits[token] > logits[sample->token] ||
+                        (logits[token] == logits[sample->token] && token < sample->token);
+    for (sample->top_count = 0; sample->top_count < count; sample->top_count++) {
         int32_t best = best_of(rest);
         sample->top[sample->top_count] =
             (struct token_logprob){best, (float)(logits[best] - whole)};
@@ -135,11 +153,34 @@ static void report_logprobs(const double *logits, const struct sampling *samplin
     }
 }
 
-/* As scheduler/sampling.h says, as far as the tests need it: bias, min_tokens, temperature. */
+static void forbid(const struct sampling *sampling, const struct logit_row *row, double *logits) {
+    bool is_allowed[TOY_VOCAB] = {false};
+    for (uint32_t i = 0; i < sampling->allowed_token_count; i++)
+        is_allowed[sampling->allowed_tokens[i]] = true;
+    for (int32_t token = 0; sampling->allowed_token_count && token < TOY_VOCAB; token++)
+        if (!is_allowed[token]) logits[token] = -INFINITY;
+    for (uint32_t at = 0; at < sampling->bad_word_ints;
+         at += (uint32_t)sampling->bad_words[at] + 1) {
+        uint32_t before = (uint32_t)sampling->bad_words[at] - 1;
+        const int32_t *word = &sampling->bad_words[at + 1];
+        bool is_here = before <= row->counter;
+        for (uint32_t i = 0; i < before && is_here; i++)
+            is_here = row->generated[row->counter - before + i] == word[i];
+        if (is_here) logits[word[before]] = -INFINITY;
+    }
+}
+
+/* As scheduler/sampling.h says, as far as the tests need it. */
 static void sample_row(struct toy *toy, const struct logit_row *row, struct sample *ret_sample) {
     const struct sampling *sampling = row->sampling;
     double logits[TOY_VOCAB];
     memcpy(logits, toy->logits, sizeof logits);
+    if (row->scored) {
+        *ret_sample = (struct sample){.token = *row->scored};
+        report_logprobs(logits, row, ret_sample);
+        return;
+    }
+    forbid(sampling, row, logits);
     for (uint32_t i = 0; i < sampling->bias_count; i++)
         logits[sampling->biases[i].token] += sampling->biases[i].bias;
     if (row->counter < sampling->min_tokens) {
@@ -152,7 +193,7 @@ static void sample_row(struct toy *toy, const struct logit_row *row, struct samp
         for (int32_t token = 0; token < TOY_VOCAB; token++) logits[token] /= sampling->temperature;
         ret_sample->token = draw(logits, row);
     }
-    if (sampling->logprobs) report_logprobs(toy->logits, sampling, ret_sample);
+    if (sampling->logprobs) report_logprobs(toy->logits, row, ret_sample);
 }
 
 static enum err check_device(struct toy *toy, const struct step *step, struct error *error) {

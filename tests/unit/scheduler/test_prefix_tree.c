@@ -36,7 +36,7 @@ static const int32_t *tokens_of(int32_t first) {
 static uint32_t add(struct fixture fixture, uint32_t parent, int32_t first) {
     uint32_t block = UINT32_MAX;
     assert_true(prefix_tree_take(fixture.tree, &block));
-    prefix_tree_add(fixture.tree, parent, tokens_of(first), block);
+    prefix_tree_add(fixture.tree, parent, 0, tokens_of(first), block);
     return block;
 }
 
@@ -46,17 +46,17 @@ static void a_block_is_found_by_its_parent_and_all_its_tokens(void **state) {
     uint32_t a = add(fixture, PREFIX_ROOT, 10);
     uint32_t b = add(fixture, a, 20);
     uint32_t found = 99;
-    assert_true(prefix_tree_find(fixture.tree, PREFIX_ROOT, tokens_of(10), &found));
+    assert_true(prefix_tree_find(fixture.tree, PREFIX_ROOT, 0, tokens_of(10), &found));
     assert_int_equal(found, a);
-    assert_true(prefix_tree_find(fixture.tree, a, tokens_of(20), &found));
+    assert_true(prefix_tree_find(fixture.tree, a, 0, tokens_of(20), &found));
     assert_int_equal(found, b);
     /* The same tokens after another prefix are another block. */
-    assert_false(prefix_tree_find(fixture.tree, PREFIX_ROOT, tokens_of(20), &found));
-    assert_false(prefix_tree_find(fixture.tree, b, tokens_of(20), &found));
+    assert_false(prefix_tree_find(fixture.tree, PREFIX_ROOT, 0, tokens_of(20), &found));
+    assert_false(prefix_tree_find(fixture.tree, b, 0, tokens_of(20), &found));
     int32_t nearly[BACKEND_BLOCK_TOKENS];
     for (uint32_t i = 0; i < BACKEND_BLOCK_TOKENS; i++) nearly[i] = tokens_of(10)[i];
     nearly[BACKEND_BLOCK_TOKENS - 1]++;
-    assert_false(prefix_tree_find(fixture.tree, PREFIX_ROOT, nearly, &found));
+    assert_false(prefix_tree_find(fixture.tree, PREFIX_ROOT, 0, nearly, &found));
     prefix_tree_drop(fixture.tree, b);
     prefix_tree_drop(fixture.tree, a);
     close_tree(fixture);
@@ -71,11 +71,11 @@ static void a_dropped_node_stays_until_its_block_is_needed(void **state) {
     uint32_t blocks[2];
     assert_true(prefix_tree_take(fixture.tree, &blocks[0]));
     uint32_t found;
-    assert_true(prefix_tree_find(fixture.tree, PREFIX_ROOT, tokens_of(10), &found));
+    assert_true(prefix_tree_find(fixture.tree, PREFIX_ROOT, 0, tokens_of(10), &found));
     assert_true(prefix_tree_take(fixture.tree, &blocks[1]));
     assert_int_equal(blocks[1], a);
     assert_false(prefix_tree_has(fixture.tree, a));
-    assert_false(prefix_tree_find(fixture.tree, PREFIX_ROOT, tokens_of(10), &found));
+    assert_false(prefix_tree_find(fixture.tree, PREFIX_ROOT, 0, tokens_of(10), &found));
     assert_false(prefix_tree_take(fixture.tree, &found));
     assert_int_equal(prefix_tree_evictions(fixture.tree), 1);
     prefix_tree_drop(fixture.tree, blocks[0]);
