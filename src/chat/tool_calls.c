@@ -93,8 +93,7 @@ static void add_call(struct tool_reader *reader, struct tool_call *call) {
     }
     if (reader->call_count == reader->call_capacity) {
         reader->call_capacity = reader->call_capacity ? reader->call_capacity * 2 : 4;
-        reader->calls =
-            reallocarray(reader->calls, reader->call_capacity, sizeof *reader->calls);
+        reader->calls = reallocarray(reader->calls, reader->call_capacity, sizeof *reader->calls);
         if (!reader->calls) abort();
     }
     if (reader->format == TOOL_FORMAT_MISTRAL)
@@ -232,25 +231,27 @@ static size_t skip_space_back(struct str text, size_t from, size_t end) {
     return end;
 }
 
-/* Content up to the next mark. True when a call begins there. */
+/* Content up to the next mark. True when a call begins there. White space before a call and between
+ * calls is left out; that between a call and text is not. */
 static bool read_text(struct tool_reader *reader, struct str text, bool is_end, struct str mark) {
-    while (reader->is_after_call && reader->at < text.bytes && is_space(text.at[reader->at]))
-        reader->at++;
-    size_t found = str_find(text, mark, reader->at);
-    if (found != SIZE_MAX) {
-        add_content(reader, text, skip_space_back(text, reader->at, found));
-        reader->call_at = reader->at;
-        reader->at = reader->searched = found + mark.bytes;
-        reader->state = TOOL_CALL;
-        return true;
+    size_t from = reader->at;
+    if (reader->is_after_call) {
+        while (reader->searched < text.bytes && is_space(text.at[reader->searched]))
+            reader->searched++;
+        from = reader->searched;
     }
-    size_t end = text.bytes;
-    if (!is_end) {
-        end -= mark_tail(str_skip(text, reader->at), mark);
-        end = skip_space_back(text, reader->at, end);
+    size_t found = str_find(text, mark, from), end = found;
+    if (found == SIZE_MAX) end = text.bytes - (is_end ? 0 : mark_tail(str_skip(text, from), mark));
+    if (found != SIZE_MAX || !is_end) end = skip_space_back(text, from, end);
+    if (end > from) {
+        if (reader->content.bytes == 0) reader->at = from;
+        add_content(reader, text, end);
     }
-    add_content(reader, text, end);
-    return false;
+    if (found == SIZE_MAX) return false;
+    reader->call_at = reader->at;
+    reader->at = reader->searched = found + mark.bytes;
+    reader->state = TOOL_CALL;
+    return true;
 }
 
 /* The call ends at `end`, and its mark, if it has one, at `after`. */
@@ -260,7 +261,7 @@ static void end_call(struct tool_reader *reader, struct str text, size_t end, si
                                                         : read_mistral(reader, call);
     reader->state = TOOL_TEXT;
     if (is_call) {
-        reader->at = after;
+        reader->at = reader->searched = after;
         reader->is_after_call = true;
     } else {
         reader->at = reader->call_at;
@@ -273,8 +274,7 @@ static bool read_to_end(struct tool_reader *reader, struct str text, bool is_end
     bool is_hermes = reader->format == TOOL_FORMAT_HERMES;
     struct str mark = is_hermes ? HERMES_END : MISTRAL_BEGIN;
     size_t end = str_find(text, mark, reader->searched);
-    if (end != SIZE_MAX)
-        /* Another [TOOL_CALLS] begins the next call. */
+    if (end != SIZE_MAX) /* Another [TOOL_CALLS] begins the next call. */
         end_call(reader, text, end, is_hermes ? end + mark.bytes : end);
     else if (is_end)
         end_call(reader, text, text.bytes, text.bytes);
@@ -308,5 +308,6 @@ void tool_reader_feed(struct tool_reader *reader, struct str text, bool is_end) 
     }
     struct str mark = reader->format == TOOL_FORMAT_HERMES ? HERMES_BEGIN : MISTRAL_BEGIN;
     while (reader->state == TOOL_TEXT ? read_text(reader, text, is_end, mark)
-                                      : read_to_end(reader, text, is_end)) {}
+                                      : read_to_end(reader, text, is_end)) {
+    }
 }

@@ -10,8 +10,9 @@
  *     LLAMA     {"name": "f", "parameters": {…}}; …         alone, or after <|python_tag|>
  *
  * A call is taken when it is whole and its arguments are JSON; what looks like a call and is none
- * stays text, as the model wrote it. White space around calls is dropped. So a stream shows a call
- * at once when it is complete, and shows nothing that a reader of the whole text would not see.
+ * stays text, as the model wrote it. White space before and between calls is dropped. So a stream
+ * shows a call at once when it is complete, and shows nothing that a reader of the whole text would
+ * not see.
  *
  * Knows no template language, no token and no response format.
  *
@@ -56,9 +57,9 @@ struct tool_reader {
 
     /* Inside. */
     enum { TOOL_TEXT, TOOL_CALL, TOOL_REST } state;
-    size_t at;         /* read up to here */
-    size_t call_at;    /* where the call under way begins, with the white space before it */
-    size_t searched;   /* the end of the call is not before this; or LLAMA's first text */
+    size_t at;          /* read up to here */
+    size_t call_at;     /* where the call under way begins, with the white space before it */
+    size_t searched;    /* the end of the call is not before this; or LLAMA's first text */
     bool is_after_call; /* only white space since the last call */
 };
 

@@ -17,8 +17,7 @@ static const char *tier_name(const struct job *job) {
     switch (job->tier) {
     case WIRE_TIER_PRIORITY: return "priority";
     case WIRE_TIER_FLEX: return "flex";
-    case WIRE_TIER_BATCH:
-        return str_is(job->request.service_tier, "batch") ? "batch" : "default";
+    case WIRE_TIER_BATCH: return str_is(job->request.service_tier, "batch") ? "batch" : "default";
     default: return "default";
     }
 }
@@ -87,10 +86,12 @@ static struct logprobs_form form_of(const struct answer_source *source, const st
     return (struct logprobs_form){source->tokenizer, job->request.tokens_as_ids};
 }
 
-static struct logprobs_prompt scored_prompt(const struct job *job, const struct prompt *prompt) {
+static struct logprobs_prompt scored_prompt(const struct job *job, const struct prompt *prompt,
+                                            int64_t top_max) {
     return (struct logprobs_prompt){.ids = prompt->ids.at,
                                     .count = prompt->ids.count,
                                     .scores = &prompt->scores,
+                                    .top_max = (uint32_t)top_max,
                                     .shows_special = !job->request.skip_special_tokens};
 }
 
@@ -108,7 +109,7 @@ static void write_logprobs(struct buf *out, const struct answer_source *source,
         logprobs_write_chat(out, &form, &choice->logprobs, first, end);
     } else {
         const struct prompt *prompt = prompt_of(job, choice_index);
-        struct logprobs_prompt scored = scored_prompt(job, prompt);
+        struct logprobs_prompt scored = scored_prompt(job, prompt, job->request.top_logprobs);
         logprobs_write_text(out, &form, with_echo && job->request.echo ? &scored : NULL,
                             &choice->logprobs, first, end,
                             logprobs_characters(buf_str(&prompt->echo)));
@@ -119,7 +120,7 @@ static void write_prompt_logprobs(struct buf *out, const struct answer_source *s
                                   const struct job *job, const struct prompt *prompt) {
     if (!job->request.has_prompt_logprobs) return;
     struct logprobs_form form = form_of(source, job);
-    struct logprobs_prompt scored = scored_prompt(job, prompt);
+    struct logprobs_prompt scored = scored_prompt(job, prompt, job->request.prompt_logprobs);
     write_key(out, "prompt_logprobs");
     logprobs_write_prompt(out, &form, &scored);
 }

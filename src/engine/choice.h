@@ -36,7 +36,7 @@ struct choice {
 
     struct logprobs logprobs;
     size_t logprobs_shown;
-    double logprob_sum; /* of all generated tokens, when candidates are ranked */
+    double logprob_sum;   /* of all generated tokens, when candidates are ranked */
     struct ids token_ids; /* all generated, when the request wants them returned */
     size_t token_ids_shown;
 

@@ -33,8 +33,8 @@ void logprobs_add(struct logprobs *logprobs, const struct sample *sample, struct
         const struct logprob_entry *last = &logprobs->entries[logprobs->count - 1];
         entry.offset = last->offset + logprobs_characters(str_skip(text, last->raw_at));
     }
-    logprobs->entries = grow(logprobs->entries, logprobs->count, &logprobs->capacity,
-                             sizeof *logprobs->entries);
+    logprobs->entries =
+        grow(logprobs->entries, logprobs->count, &logprobs->capacity, sizeof *logprobs->entries);
     logprobs->entries[logprobs->count++] = entry;
     for (uint32_t i = 0; i < sample->top_count; i++) {
         logprobs->tops = grow(logprobs->tops, logprobs->top_count, &logprobs->top_capacity,
@@ -60,6 +60,10 @@ size_t logprobs_characters(struct str bytes) {
 }
 
 /* ---- parts ---- */
+
+static uint32_t least(uint32_t a, uint32_t b) {
+    return a < b ? a : b;
+}
 
 static void write_number(struct buf *out, float logprob) {
     double value = isfinite(logprob) && logprob > (float)LOGPROB_FLOOR ? logprob : LOGPROB_FLOOR;
@@ -151,8 +155,10 @@ static void write_column(struct buf *out, struct columns *columns, item_fn write
         count++;
         const struct logprobs *scores = columns->prompt->scores;
         for (size_t i = 0; i < scores->count; i++) {
+            struct logprob_entry entry = scores->entries[i];
+            entry.top_count = least(entry.top_count, columns->prompt->top_max);
             buf_add_byte(out, ',');
-            write(out, columns->form, scores, &scores->entries[i], &columns->scratch);
+            write(out, columns->form, scores, &entry, &columns->scratch);
         }
     }
     for (size_t i = columns->first; i < columns->end; i++) {
@@ -257,7 +263,7 @@ void logprobs_write_prompt(struct buf *out, const struct logprobs_form *form,
         const struct logprob_entry *entry = &prompt->scores->entries[i];
         buf_add_text(out, ",{");
         write_ranked(out, form, entry->token, entry->logprob, entry->rank, &scratch);
-        for (uint32_t k = 0; k < entry->top_count; k++) {
+        for (uint32_t k = 0; k < least(entry->top_count, prompt->top_max); k++) {
             const struct token_logprob *top = &prompt->scores->tops[entry->top_at + k];
             if (top->token == entry->token) continue;
             buf_add_byte(out, ',');

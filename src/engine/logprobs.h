@@ -4,7 +4,8 @@
 /* logprobs: the log probabilities of a run of tokens, each with those of the tokens beside it, and
  * the forms in which the API writes them.
  *
- * Thread: one at a time.  Memory: owns its arrays; logprobs_release frees. Zero is a valid start. */
+ * Thread: one at a time.  Memory: owns its arrays; logprobs_release frees. Zero is a valid start.
+ */
 
 #include "base/buf.h"
 #include "scheduler/backend.h"
@@ -42,6 +43,7 @@ struct logprobs_prompt {
     const int32_t *ids; /* (count) */
     size_t count;
     const struct logprobs *scores; /* of all but the first token */
+    uint32_t top_max;              /* neighbours of a token that are shown at most */
     bool shows_special;            /* in the text whose offsets are meant */
 };
 

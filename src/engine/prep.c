@@ -92,11 +92,10 @@ static bool render_with(struct request *request, const struct served_model *mode
                         const struct chat_template *template, const struct prep_options *options,
                         struct buf *text, struct refusal *refusal) {
     if (!prep_tools(request, model, template, refusal)) return false;
-    messages_clean(request->messages,
-                   (struct messages_options){
-                       chat_template_takes_parts(template),
-                       chat_template_knows_role(template, "developer"),
-                   });
+    messages_clean(request->messages, (struct messages_options){
+                                          chat_template_takes_parts(template),
+                                          chat_template_knows_role(template, "developer"),
+                                      });
     const struct chat_options chat = {.now_unix_s = options->now_unix_s,
                                       .utc_offset_s = options->utc_offset_s};
     json_t *context = template_context(request, model);
@@ -144,11 +143,11 @@ static bool add_bad_run(const struct served_model *model, struct str word, struc
                         size_t last_at) {
     struct ids ids = {.at = NULL};
     struct error error;
-    bool is_good = tokenizer_encode(model->vocabulary.tokenizer, word,
-                                    (struct encode_options){.parse_special = true}, &ids,
-                                    &error) == OK;
-    bool is_other = last_at == SIZE_MAX || ((size_t)runs->at[last_at] == ids.count &&
-                                            runs->at[last_at + 1] != ids.at[0]);
+    bool is_good =
+        tokenizer_encode(model->vocabulary.tokenizer, word,
+                         (struct encode_options){.parse_special = true}, &ids, &error) == OK;
+    bool is_other = last_at == SIZE_MAX ||
+                    ((size_t)runs->at[last_at] == ids.count && runs->at[last_at + 1] != ids.at[0]);
     if (is_good && ids.count > 0 && is_other) {
         ids_add(runs, (int32_t)ids.count);
         for (size_t i = 0; i < ids.count; i++) ids_add(runs, ids.at[i]);
@@ -244,8 +243,8 @@ static void truncate(const struct request *request, const struct served_model *m
         if (!request->echo || request->endpoint == WIRE_ENDPOINT_CHAT) continue;
         buf_clear(&prompts[i].echo);
         for (size_t k = 0; k < ids->count; k++)
-            tokenizer_decode(model->vocabulary.tokenizer, ids->at[k],
-                             !request->skip_special_tokens, &prompts[i].echo);
+            tokenizer_decode(model->vocabulary.tokenizer, ids->at[k], !request->skip_special_tokens,
+                             &prompts[i].echo);
     }
 }
 

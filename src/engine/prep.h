@@ -16,9 +16,9 @@
 
 /* One prompt of a request. Zero is a valid start. */
 struct prompt {
-    struct ids ids;  /* until it is in the scheduler, or for ever when the answer shows them */
+    struct ids ids; /* until it is in the scheduler, or for ever when the answer shows them */
     size_t token_count;
-    struct buf echo; /* the text that goes before the answer, when asked for */
+    struct buf echo;        /* the text that goes before the answer, when asked for */
     struct logprobs scores; /* of its tokens but the first, when they are part of the answer */
     bool is_scored;         /* all of them are there, or none are wanted */
 };

@@ -204,8 +204,8 @@ static bool parse_texts(struct request *request, struct refusal *refusal) {
     const json_t *body = request->body;
     request->service_tier = json_member_str(body, "service_tier");
     if (request->endpoint == WIRE_ENDPOINT_CHAT &&
-        !parse_text_member(body, "chat_template", REQUEST_TEMPLATE_BYTES_MAX, &request->chat_template,
-                           refusal))
+        !parse_text_member(body, "chat_template", REQUEST_TEMPLATE_BYTES_MAX,
+                           &request->chat_template, refusal))
         return false;
     return parse_text_member(body, "request_id", REQUEST_ID_BYTES_MAX, &request->request_id,
                              refusal) &&
@@ -218,7 +218,8 @@ static bool parse_prompt_logprobs(struct request *request, struct refusal *refus
     const json_t *value = json_member(request->body, param);
     if (!value) return true;
     const struct request_field field = {
-        param, FIELD_INTEGER, REQUEST_BOTH, 0, REQUEST_TOP_LOGPROBS_MAX, false, AT(prompt_logprobs)};
+        param, FIELD_INTEGER,      REQUEST_BOTH, 0, REQUEST_TOP_LOGPROBS_MAX,
+        false, AT(prompt_logprobs)};
     if (!request_parse_field(request, &field, value, refusal)) return false;
     if (request->stream)
         return refuse(refusal, "invalid_value", param,
@@ -309,8 +310,9 @@ static bool parse_best_of(struct request *request, struct refusal *refusal) {
     const json_t *value = json_member(request->body, "best_of");
     request->candidates = request->choices;
     if (!value) return true;
-    const struct request_field field = {"best_of", FIELD_INTEGER, REQUEST_TEXT,  (double)request->choices,
-                                        REQUEST_CHOICES_MAX, false, AT(candidates)};
+    const struct request_field field = {
+        "best_of",           FIELD_INTEGER, REQUEST_BOTH,  (double)request->choices,
+        REQUEST_CHOICES_MAX, false,         AT(candidates)};
     if (!request_parse_field(request, &field, value, refusal)) return false;
     if (request->candidates > request->choices && request->stream)
         return refuse(refusal, "invalid_value", "best_of",
@@ -337,15 +339,13 @@ static bool parse_text_length(struct request *request, struct refusal *refusal) 
 static bool parse_text(struct request *request, uint32_t vocabulary_count,
                        struct refusal *refusal) {
     if (!parse_prompt(request, vocabulary_count, refusal) ||
-        !parse_text_logprobs(request, refusal) || !parse_best_of(request, refusal) ||
-        !parse_text_length(request, refusal))
+        !parse_text_logprobs(request, refusal) || !parse_text_length(request, refusal))
         return false;
     if (request->prompt_count * (size_t)request->candidates > REQUEST_SEQUENCES_MAX)
         return refuse(refusal, "array_above_max_length", "prompt",
                       "Invalid 'prompt': %zu prompts of %lld candidates each are more than the %d "
                       "that a request can have.",
-                      request->prompt_count, (long long)request->candidates,
-                      REQUEST_SEQUENCES_MAX);
+                      request->prompt_count, (long long)request->candidates, REQUEST_SEQUENCES_MAX);
     return true;
 }
 
@@ -359,7 +359,6 @@ static bool parse_chat(struct request *request, struct refusal *refusal) {
         request->tools && !str_is(json_member_str(request->body, "tool_choice"), "none");
     request->one_tool_call = json_is_false(json_member(request->body, "parallel_tool_calls"));
     request->reasoning_effort = json_member_str(request->body, "reasoning_effort");
-    request->candidates = request->choices;
     if (request->top_logprobs > 0 && !request->logprobs)
         return refuse(refusal, "invalid_value", "top_logprobs",
                       "Invalid 'top_logprobs': it is only allowed when 'logprobs' is true.");
@@ -380,10 +379,11 @@ static bool parse_members(struct request *request, uint32_t vocabulary_count,
     if (!json_is_string(model)) return refuse_type(refusal, "model", "a string", model);
     request->model = json_str(model);
     if (!request_parse_fields(request, refusal) || !parse_seed(request, refusal) ||
-        !parse_stops(request, refusal) || !request_parse_tokens(request, vocabulary_count, refusal) ||
-        !parse_truncation(request, refusal) ||
-        !parse_stream_options(request, refusal) || !check_accepted(request->body, refusal) ||
-        !parse_texts(request, refusal) || !parse_prompt_logprobs(request, refusal))
+        !parse_stops(request, refusal) ||
+        !request_parse_tokens(request, vocabulary_count, refusal) ||
+        !parse_truncation(request, refusal) || !parse_stream_options(request, refusal) ||
+        !check_accepted(request->body, refusal) || !parse_texts(request, refusal) ||
+        !parse_prompt_logprobs(request, refusal) || !parse_best_of(request, refusal))
         return false;
     if (request->endpoint == WIRE_ENDPOINT_CHAT ? !parse_chat(request, refusal)
                                                 : !parse_text(request, vocabulary_count, refusal))

@@ -172,8 +172,8 @@ static void apply_bad_words(const struct logit_row *row, float *logits) {
         const int32_t *word = &sampling->bad_words[at + 1];
         at += before + 2;
         if (before > row->counter) continue;
-        if (before == 0 || memcmp(row->generated + (row->counter - before), word,
-                                  before * sizeof *word) == 0)
+        if (before == 0 ||
+            memcmp(row->generated + (row->counter - before), word, before * sizeof *word) == 0)
             logits[word[before]] = -INFINITY;
     }
 }

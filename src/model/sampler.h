@@ -10,7 +10,8 @@
  * Three things that sampling.h leaves open: when min_tokens and `allowed` together leave no token,
  * `allowed` wins; when `allowed` alone leaves none, the row is sampled as if it were NULL, for a
  * row cannot fail alone; when no token that is left has a logit, the lowest id of them is taken,
- * and a bad word before a token that is not allowed. A logit that is NaN counts as -inf and one that is +inf as FLT_MAX.
+ * and a bad word before a token that is not allowed. A logit that is NaN counts as -inf and one
+ * that is +inf as FLT_MAX.
  *
  * Thread: one scratch, one thread.  Memory: the scratch is sized at open; a call allocates nothing.
  * Invariant: the counts of a scratch are all zero between calls. */

@@ -12,8 +12,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 #define VOCABULARY 1000
 
 static void check_list(const struct token_list *list) {
-    for (uint32_t i = 0; i < list->count; i++)
-        assert(list->at[i] >= 0 && list->at[i] < VOCABULARY);
+    for (uint32_t i = 0; i < list->count; i++) assert(list->at[i] >= 0 && list->at[i] < VOCABULARY);
 }
 
 /* What request.h promises of an accepted request. */

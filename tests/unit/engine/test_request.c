@@ -188,6 +188,13 @@ static const struct row both[] = {
      "stream_options.continuous_usage_stats", NULL},
     {"\"use_beam_search\":true", OTHER, "use_beam_search", NULL},
     {"\"use_beam_search\":false", NULL, NULL, NULL},
+    {"\"best_of\":1", NULL, NULL, NULL},
+    {"\"best_of\":2", NULL, NULL, NULL},
+    {"\"best_of\":129", IABOVE, "best_of", NULL},
+    {"\"best_of\":\"2\"", TYPE, "best_of", NULL},
+    {"\"best_of\":2,\"stream\":true", VALUE, "best_of", "streamed"},
+    {"\"best_of\":2,\"n\":2,\"stream\":true", NULL, NULL, NULL},
+    {"\"best_of\":1,\"n\":2", IBELOW, "best_of", NULL},
     {"\"store\":true,\"metadata\":{\"a\":\"b\"},\"prompt_cache_key\":\"k\"", NULL, NULL, NULL},
 };
 
@@ -289,13 +296,6 @@ static const struct row text[] = {
     {"\"logprobs\":0,\"logprob_token_ids\":[7]", NULL, NULL, NULL},
     {"\"suffix\":\"x\"", OTHER, "suffix", NULL},
     {"\"suffix\":\"\"", NULL, NULL, NULL},
-    {"\"best_of\":1", NULL, NULL, NULL},
-    {"\"best_of\":2", NULL, NULL, NULL},
-    {"\"best_of\":129", IABOVE, "best_of", NULL},
-    {"\"best_of\":\"2\"", TYPE, "best_of", NULL},
-    {"\"best_of\":2,\"stream\":true", VALUE, "best_of", "streamed"},
-    {"\"best_of\":2,\"n\":2,\"stream\":true", NULL, NULL, NULL},
-    {"\"best_of\":1,\"n\":2", IBELOW, "best_of", NULL},
 };
 
 static const struct row prompts[] = {

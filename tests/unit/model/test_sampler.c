@@ -349,6 +349,103 @@ static void logprobs_are_those_of_the_logits_as_the_model_gave_them(void **state
     sampler_close(&fixture.sampler);
 }
 
+static void only_listed_tokens_are_sampled(void **state) {
+    (void)state;
+    struct fixture fixture;
+    static const int32_t listed[] = {600, 30, 600, 999};
+    uint32_t mask[(VOCAB + 31) / 32] = {[30 / 32] = 1u << 30 % 32};
+    open_fixture(&fixture, 21);
+    fixture.logits[600] = -3.0f;
+    fixture.logits[30] = -4.0f;
+    fixture.logits[999] = -5.0f;
+    fixture.sampling.allowed_tokens = listed;
+    fixture.sampling.allowed_token_count = 4;
+    assert_int_equal(sample_of(&fixture).token, 600);
+    fixture.sampling.temperature = 2.0f;
+    bool kept[VOCAB] = {[600] = true, [30] = true, [999] = true};
+    check_distribution(&fixture, kept);
+    fixture.row.counter = 0;
+    fixture.row.allowed = mask; /* both hold */
+    assert_int_equal(sample_of(&fixture).token, 30);
+    /* With nothing left the list still holds. */
+    for (uint32_t i = 0; i < VOCAB; i++) fixture.logits[i] = NAN;
+    fixture.row.allowed = NULL;
+    assert_int_equal(sample_of(&fixture).token, 30);
+    sampler_close(&fixture.sampler);
+}
+
+static void the_end_of_a_bad_word_is_not_sampled_after_its_beginning(void **state) {
+    (void)state;
+    struct fixture fixture;
+    static const int32_t words[] = {1, 5, 3, 10, 11, 12, 2, 11, 7};
+    static const int32_t generated[] = {10, 11, 11};
+    open_fixture(&fixture, 22);
+    fixture.logits[5] = 9.0f;
+    fixture.logits[12] = 8.0f;
+    fixture.logits[7] = 7.0f;
+    fixture.logits[3] = 6.0f;
+    fixture.row.generated = generated;
+    fixture.sampling.bad_words = words;
+    fixture.sampling.bad_word_ints = 9;
+    assert_int_equal(sample_of(&fixture).token, 12); /* 5 alone is bad */
+    fixture.row.counter = 1;
+    assert_int_equal(sample_of(&fixture).token, 12);
+    fixture.row.counter = 2; /* after 10 11 both 12 and 7 are */
+    assert_int_equal(sample_of(&fixture).token, 3);
+    fixture.row.counter = 3; /* after 11 11 only 7 is */
+    assert_int_equal(sample_of(&fixture).token, 12);
+    sampler_close(&fixture.sampler);
+}
+
+static void a_scored_row_gives_the_probability_and_the_rank_of_its_token(void **state) {
+    (void)state;
+    struct fixture fixture;
+    static const struct logit_bias bias = {123, 100.0f};
+    static const int32_t token = 444;
+    open_fixture(&fixture, 23);
+    fixture.sampling = (struct sampling){.temperature = 0.5f,
+                                         .biases = &bias,
+                                         .bias_count = 1,
+                                         .prompt_logprobs = true,
+                                         .prompt_top_logprobs = 3};
+    fixture.row.scored = &token;
+    fixture.logits[400] = fixture.logits[444] = fixture.logits[500] = 2.0f;
+    double sum = 0.0;
+    uint32_t rank = 1;
+    for (uint32_t i = 0; i < VOCAB; i++) {
+        sum += exp((double)fixture.logits[i]);
+        rank += fixture.logits[i] > 2.0f || (fixture.logits[i] == 2.0f && i < 444);
+    }
+    struct sample sample = sample_of(&fixture);
+    assert_int_equal(sample.token, 444);
+    assert_int_equal(sample.rank, rank);
+    assert_int_equal(sample.top_count, 3);
+    assert_true(fabs((double)sample.logprob - (2.0 - log(sum))) < 1e-5);
+    sampler_close(&fixture.sampler);
+}
+
+static void named_tokens_come_in_the_order_of_their_likelihood(void **state) {
+    (void)state;
+    struct fixture fixture;
+    static const int32_t named[] = {9, 700, 8, 1, 0};
+    open_fixture(&fixture, 24);
+    fixture.logits[9] = fixture.logits[8] = 3.0f;
+    fixture.logits[700] = -INFINITY;
+    fixture.sampling = (struct sampling){
+        .logprobs = true, .top_logprobs = 2, .logprob_tokens = named, .logprob_token_count = 5};
+    struct sample sample = sample_of(&fixture);
+    assert_int_equal(sample.top_count, 5);
+    assert_int_equal(sample.top[4].token, 700);
+    assert_true(sample.top[4].logprob == -9999.0f);
+    uint32_t at[VOCAB] = {0};
+    for (uint32_t i = 0; i < 5; i++) {
+        at[sample.top[i].token] = i;
+        if (i > 0) assert_true(sample.top[i].logprob <= sample.top[i - 1].logprob);
+    }
+    assert_int_equal(at[9], at[8] + 1); /* equals by id */
+    sampler_close(&fixture.sampler);
+}
+
 static void logits_that_are_no_numbers_are_survived(void **state) {
     (void)state;
     struct fixture fixture;
@@ -389,6 +486,10 @@ int main(void) {
         cmocka_unit_test(penalties_count_prompt_and_output_as_their_definitions_say),
         cmocka_unit_test(biases_masks_and_min_tokens_decide_what_can_be_sampled),
         cmocka_unit_test(logprobs_are_those_of_the_logits_as_the_model_gave_them),
+        cmocka_unit_test(only_listed_tokens_are_sampled),
+        cmocka_unit_test(the_end_of_a_bad_word_is_not_sampled_after_its_beginning),
+        cmocka_unit_test(a_scored_row_gives_the_probability_and_the_rank_of_its_token),
+        cmocka_unit_test(named_tokens_come_in_the_order_of_their_likelihood),
         cmocka_unit_test(logits_that_are_no_numbers_are_survived),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -584,6 +584,55 @@ static void a_logit_row_says_what_sampling_depends_on(void **state) {
     scheduler_close(fixture.scheduler);
 }
 
+static void the_rows_of_a_prompt_are_scored_and_none_are_taken_from_the_cache(void **state) {
+    (void)state;
+    struct fixture fixture;
+    open_fixture(&fixture, 100, 20);
+    submit_plain(&fixture, 1, 7, 50, 1);
+    run(&fixture);
+    struct scheduler_request request = request_of(2, 7, 50, 2);
+    request.sampling.prompt_logprobs = true;
+    submit(&fixture, &request);
+    fixture.event_count = 0;
+    /* 20 rows, 20 rows, 10 rows of which the last samples, and one more token. */
+    static const uint32_t logits[] = {20, 20, 10, 1};
+    for (uint32_t i = 0; i < 4; i++) {
+        step(&fixture);
+        assert_int_equal(fixture.step->logit_count, logits[i]);
+    }
+    assert_int_equal(fixture.event_count, 49 + 2 + 1);
+    for (uint32_t i = 0; i < 49; i++) {
+        assert_int_equal(fixture.events[i].kind, SCHEDULER_SCORED);
+        assert_int_equal(fixture.events[i].token_index, i + 1);
+        assert_int_equal(fixture.events[i].token, prompt_of(7, 50)[i + 1]);
+    }
+    assert_int_equal(fixture.events[49].kind, SCHEDULER_TOKEN);
+    assert_int_equal(last_event(&fixture)->cached_tokens, 0);
+    /* What it computed is shared as ever. */
+    submit_plain(&fixture, 3, 7, 50, 1);
+    run(&fixture);
+    assert_int_equal(last_event(&fixture)->cached_tokens, 48);
+    scheduler_close(fixture.scheduler);
+}
+
+static void prefixes_are_shared_within_a_salt_only(void **state) {
+    (void)state;
+    struct fixture fixture;
+    open_fixture(&fixture, 100, 200);
+    static const struct {
+        uint64_t salt;
+        uint32_t cached;
+    } cases[] = {{0, 0}, {5, 0}, {6, 0}, {5, 32}, {0, 32}, {6, 32}};
+    for (uint32_t i = 0; i < 6; i++) {
+        struct scheduler_request request = request_of(i, 7, 40, 1);
+        request.cache_salt = cases[i].salt;
+        submit(&fixture, &request);
+        run(&fixture);
+        assert_int_equal(last_event(&fixture)->cached_tokens, cases[i].cached);
+    }
+    scheduler_close(fixture.scheduler);
+}
+
 /* As if it had been preempted twice. */
 static void reserve(struct fixture *fixture, uint64_t id) {
     struct request *request = request_table_find(&fixture->scheduler->requests, id);
@@ -648,6 +697,8 @@ int main(void) {
         cmocka_unit_test(a_backend_or_options_out_of_range_do_not_open),
         cmocka_unit_test(a_long_prompt_is_computed_in_chunks_beside_decode),
         cmocka_unit_test(a_cached_prompt_is_computed_from_its_last_whole_block_on),
+        cmocka_unit_test(the_rows_of_a_prompt_are_scored_and_none_are_taken_from_the_cache),
+        cmocka_unit_test(prefixes_are_shared_within_a_salt_only),
         cmocka_unit_test(a_prefix_that_arrives_many_times_at_once_is_computed_once),
         cmocka_unit_test(the_sequences_of_a_request_share_all_whole_blocks_of_its_prompt),
         cmocka_unit_test(equal_outputs_come_to_share_their_blocks),

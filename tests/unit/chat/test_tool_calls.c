@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/rng.h"
+#include "chat/chat.h"
+#include "chat/tool_calls.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define CALL(name, arguments)                                                                      \
+    "<tool_call>\n{\"name\": \"" name "\", \"arguments\": " arguments "}\n</tool_call>"
+
+struct row {
+    const char *text;
+    const char *content;
+    const char *calls; /* "name(arguments)" each, with ';' between */
+};
+
+static const struct row hermes[] = {
+    {"", "", ""},
+    {"Hello \n", "Hello \n", ""},
+    {CALL("f", "{}"), "", "f({})"},
+    {"\n\n" CALL("f", "{\"a\": [1, 2.50]}") "\n", "", "f({\"a\": [1, 2.50]})"},
+    {"Let me see.\n" CALL("f", "{}") "\n" CALL("g", "{\"x\":\"\\u00e9\"}"), "Let me see.",
+     "f({});g({\"x\":\"\\u00e9\"})"},
+    {"a " CALL("f", "{}") " b " CALL("g", "{}") " c \n", "a b c \n", "f({});g({})"},
+    /* Unclosed, as when the end tag is a stop token. */
+    {"<tool_call>{\"name\":\"f\",\"arguments\":{}}", "", "f({})"},
+    {"<tool_call>{\"name\":\"f\",\"argum", "<tool_call>{\"name\":\"f\",\"argum", ""},
+    {"x <tool_call>no</tool_call> y", "x <tool_call>no</tool_call> y", ""},
+    {"x <tool_call>[]</tool_call>" CALL("f", "{}"), "x <tool_call>[]</tool_call>", "f({})"},
+    {"<tool_call>{\"name\":\"f\",\"arguments\":\"{\\\"a\\\":1}\"}</tool_call>", "", "f({\"a\":1})"},
+    {"<tool_call>{\"name\":\"f\",\"arguments\":\"a\"}</tool_call>",
+     "<tool_call>{\"name\":\"f\",\"arguments\":\"a\"}</tool_call>", ""},
+    {"<tool_call>{\"name\":\"\",\"arguments\":{}}</tool_call>",
+     "<tool_call>{\"name\":\"\",\"arguments\":{}}</tool_call>", ""},
+    {"<tool_call>{\"name\":7,\"arguments\":{}}</tool_call>",
+     "<tool_call>{\"name\":7,\"arguments\":{}}</tool_call>", ""},
+    {"a < b <tool_cal", "a < b <tool_cal", ""},
+    {"<tool_call>\xff</tool_call>", "<tool_call>\xff</tool_call>", ""},
+};
+
+static const struct row mistral[] = {
+    {"Hi", "Hi", ""},
+    {"[TOOL_CALLS] [{\"name\": \"f\", \"arguments\": {\"a\": 1}}, {\"name\": \"g\", "
+     "\"arguments\": {}}]",
+     "", "f({\"a\": 1});g({})"},
+    {"Sure. [TOOL_CALLS]f{\"a\": 1}[TOOL_CALLS]g[ARGS]{}", "Sure.", "f({\"a\": 1});g({})"},
+    {"[TOOL_CALLS]f[CALL_ID]123456789[ARGS]{\"b\":{}}", "", "f({\"b\":{}})"},
+    {"[TOOL_CALLS]{\"name\":\"f\",\"arguments\":{}}", "", "f({})"},
+    {"[TOOL_CALLS][]", "[TOOL_CALLS][]", ""},
+    {"[TOOL_CALLS][{\"name\":\"f\",\"arguments\":{}},7]",
+     "[TOOL_CALLS][{\"name\":\"f\",\"arguments\":{}},7]", ""},
+    {"[TOOL_CALLS]f[ARGS]{\"a\":", "[TOOL_CALLS]f[ARGS]{\"a\":", ""},
+    {"[TOOL_CALLS]", "[TOOL_CALLS]", ""},
+    {"[TOOL_", "[TOOL_", ""},
+};
+
+static const struct row llama[] = {
+    {"Hello {\"name\":\"f\",\"parameters\":{}}", "Hello {\"name\":\"f\",\"parameters\":{}}", ""},
+    {"{\"name\": \"f\", \"parameters\": {\"a\": 1}}", "", "f({\"a\": 1})"},
+    {" \n<|python_tag|>{\"name\": \"f\", \"arguments\": {}}", "", "f({})"},
+    {"{\"name\":\"f\",\"parameters\":{}}; {\"name\":\"g\",\"parameters\":{}}", "", "f({});g({})"},
+    {"{\"name\":\"f\",\"parameters\":{}} and more", "{\"name\":\"f\",\"parameters\":{}} and more",
+     ""},
+    {"{\"name\":\"f\"}", "{\"name\":\"f\"}", ""},
+    {"{\"answer\": 42}", "{\"answer\": 42}", ""},
+    {"{\"name\":", "{\"name\":", ""},
+    {"<|python_tag|>print(1)", "<|python_tag|>print(1)", ""},
+    {"<|pyt", "<|pyt", ""},
+    {"   ", "   ", ""},
+};
+
+static void add_calls(struct buf *out, const struct tool_reader *reader) {
+    for (size_t i = 0; i < reader->call_count; i++) {
+        if (i > 0) buf_add_byte(out, ';');
+        buf_add_str(out, buf_str(&reader->calls[i].name));
+        buf_add_byte(out, '(');
+        buf_add_str(out, buf_str(&reader->calls[i].arguments));
+        buf_add_byte(out, ')');
+    }
+}
+
+/* Reads `text` in pieces that the generator chooses, or at once without one; compares. */
+static void check(enum tool_format format, const struct row *row, struct rng *rng) {
+    struct tool_reader reader;
+    struct buf calls;
+    size_t bytes = strlen(row->text), content_before = 0, calls_before = 0;
+    tool_reader_init(&reader, format, false);
+    buf_init(&calls, 4096);
+    for (size_t at = 0; rng && at < bytes;) {
+        at += 1 + rng_below(rng, 1 + rng_below(rng, 12));
+        if (at > bytes) at = bytes;
+        tool_reader_feed(&reader, (struct str){row->text, at}, false);
+        /* What was shown stays. */
+        assert_true(reader.content.bytes >= content_before && reader.call_count >= calls_before);
+        content_before = reader.content.bytes;
+        calls_before = reader.call_count;
+    }
+    tool_reader_feed(&reader, str_from(row->text), true);
+    add_calls(&calls, &reader);
+    if (!str_is(buf_str(&reader.content), row->content) || !str_is(buf_str(&calls), row->calls))
+        fail_msg("'%s': content '%.*s', calls '%.*s'", row->text,
+                 STR_ARGS(buf_str(&reader.content)), STR_ARGS(buf_str(&calls)));
+    buf_release(&calls);
+    tool_reader_release(&reader);
+}
+
+static void check_all(enum tool_format format, const struct row *rows, size_t count) {
+    struct rng rng = {.state = 5};
+    for (size_t i = 0; i < count; i++) {
+        check(format, &rows[i], NULL);
+        for (int try = 0; try < 200; try++) check(format, &rows[i], &rng);
+    }
+}
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+static void calls_between_tags_are_found_however_the_text_comes(void **state) {
+    (void)state;
+    check_all(TOOL_FORMAT_HERMES, hermes, COUNT(hermes));
+}
+
+static void calls_after_the_mark_of_mistral_are_found_however_the_text_comes(void **state) {
+    (void)state;
+    check_all(TOOL_FORMAT_MISTRAL, mistral, COUNT(mistral));
+}
+
+static void a_text_of_calls_alone_is_found_however_it_comes(void **state) {
+    (void)state;
+    check_all(TOOL_FORMAT_LLAMA, llama, COUNT(llama));
+}
+
+static void a_call_is_there_as_soon_as_it_is_whole(void **state) {
+    (void)state;
+    struct tool_reader reader;
+    tool_reader_init(&reader, TOOL_FORMAT_HERMES, false);
+    const char *text = "Wait. " CALL("f", "{}");
+    tool_reader_feed(&reader, str_from("Wait. <tool"), false);
+    assert_true(str_is(buf_str(&reader.content), "Wait."));
+    tool_reader_feed(&reader, str_from(text), false);
+    assert_int_equal(reader.call_count, 1);
+    tool_reader_release(&reader);
+}
+
+static void only_the_first_call_is_kept_when_one_is_wanted(void **state) {
+    (void)state;
+    struct tool_reader reader;
+    tool_reader_init(&reader, TOOL_FORMAT_HERMES, true);
+    tool_reader_feed(&reader, str_from(CALL("f", "{}") CALL("g", "{}")), true);
+    assert_int_equal(reader.call_count, 1);
+    assert_true(str_is(buf_str(&reader.calls[0].name), "f"));
+    tool_reader_release(&reader);
+}
+
+static void ids_have_the_form_that_templates_take(void **state) {
+    (void)state;
+    struct tool_reader reader;
+    tool_reader_init(&reader, TOOL_FORMAT_MISTRAL, false);
+    tool_reader_feed(&reader, str_from("[TOOL_CALLS]f{}[TOOL_CALLS]g{}"), true);
+    assert_int_equal(strlen(reader.calls[0].id), 9);
+    assert_string_not_equal(reader.calls[0].id, reader.calls[1].id);
+    tool_reader_release(&reader);
+    tool_reader_init(&reader, TOOL_FORMAT_HERMES, false);
+    tool_reader_feed(&reader, str_from(CALL("f", "{}")), true);
+    assert_memory_equal(reader.calls[0].id, "call_", 5);
+    tool_reader_release(&reader);
+}
+
+static void white_space_without_end_costs_no_more_than_its_length(void **state) {
+    (void)state;
+    size_t bytes = 400000;
+    char *text = malloc(bytes);
+    assert_non_null(text);
+    memset(text, ' ', bytes);
+    static const enum tool_format formats[] = {TOOL_FORMAT_HERMES, TOOL_FORMAT_LLAMA};
+    for (size_t i = 0; i < 2; i++) {
+        struct tool_reader reader;
+        tool_reader_init(&reader, formats[i], false);
+        for (size_t at = 1; at < bytes; at++)
+            tool_reader_feed(&reader, (struct str){text, at}, false);
+        tool_reader_feed(&reader, (struct str){text, bytes}, true);
+        assert_int_equal(reader.content.bytes, bytes);
+        tool_reader_release(&reader);
+    }
+    free(text);
+}
+
+static void a_template_says_which_form_it_teaches(void **state) {
+    (void)state;
+    static const struct {
+        const char *source;
+        enum tool_format format;
+    } rows[] = {{"{{ messages }}", TOOL_FORMAT_NONE},
+                {"{{ xml_tools }} <tool_call>", TOOL_FORMAT_NONE},
+                {"{% if tools %}<tool_call>{% endif %}", TOOL_FORMAT_HERMES},
+                {"{% if tools %}<tool_call><function=f>{% endif %}", TOOL_FORMAT_PLAIN},
+                {"{{ tools }}[TOOL_CALLS]", TOOL_FORMAT_MISTRAL},
+                {"{{ tools }}<|python_tag|>", TOOL_FORMAT_LLAMA},
+                {"{{ tools }}", TOOL_FORMAT_PLAIN}};
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        struct chat_template *template;
+        assert_int_equal(chat_template_open(&template, str_from(rows[i].source), NULL), OK);
+        assert_int_equal(tool_format_of(template), rows[i].format);
+        chat_template_close(template);
+    }
+    assert_int_equal(tool_format_of(NULL), TOOL_FORMAT_NONE);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(calls_between_tags_are_found_however_the_text_comes),
+        cmocka_unit_test(calls_after_the_mark_of_mistral_are_found_however_the_text_comes),
+        cmocka_unit_test(a_text_of_calls_alone_is_found_however_it_comes),
+        cmocka_unit_test(a_call_is_there_as_soon_as_it_is_whole),
+        cmocka_unit_test(only_the_first_call_is_kept_when_one_is_wanted),
+        cmocka_unit_test(ids_have_the_form_that_templates_take),
+        cmocka_unit_test(white_space_without_end_costs_no_more_than_its_length),
+        cmocka_unit_test(a_template_says_which_form_it_teaches),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
