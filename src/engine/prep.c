@@ -8,6 +8,8 @@
 #include <string.h>
 
 #define PROMPT_TEXT_BYTES_MAX ((size_t)32 * 1024 * 1024)
+/* Log probabilities of all prompts of a request; more would not fit into a response. */
+#define SCORES_MAX (1 << 20)
 
 void prompt_release(struct prompt *prompt) {
     ids_release(&prompt->ids);
@@ -284,6 +286,28 @@ static bool check_lengths(const struct request *request, uint32_t context_tokens
     return true;
 }
 
+/* What the logprobs of the prompts would take is bounded before they are computed. */
+static bool prep_scores(const struct request *request, struct prompt *prompts,
+                        struct refusal *refusal) {
+    bool scores = request_scores_prompt(request);
+    uint64_t most = request->has_prompt_logprobs ? (uint64_t)request->prompt_logprobs : 0;
+    if (request->logprobs && (uint64_t)request->top_logprobs > most)
+        most = (uint64_t)request->top_logprobs;
+    uint64_t values = 0;
+    for (size_t i = 0; i < request->prompt_count; i++) {
+        prompts[i].token_count = prompts[i].ids.count;
+        prompts[i].is_scored = !scores || prompts[i].token_count == 1;
+        values += prompts[i].token_count * (most + 1);
+    }
+    if (!scores || values <= SCORES_MAX) return true;
+    return refuse(refusal, "array_above_max_length",
+                  request->has_prompt_logprobs ? "prompt_logprobs" : "logprobs",
+                  "Invalid '%s': the prompts would have %llu log probabilities, at most %d are "
+                  "given.",
+                  request->has_prompt_logprobs ? "prompt_logprobs" : "logprobs",
+                  (unsigned long long)values, SCORES_MAX);
+}
+
 bool prep_prompts(struct request *request, const struct served_model *model,
                   const struct prep_options *options, struct prompt *prompts,
                   uint32_t *ret_max_tokens, struct refusal *ret_refusal) {
@@ -304,10 +328,5 @@ bool prep_prompts(struct request *request, const struct served_model *model,
     if (!prep_bad_words(request, model, ret_refusal) ||
         !check_lengths(request, options->context_tokens_max, prompts, ret_max_tokens, ret_refusal))
         return false;
-    bool scores = request_scores_prompt(request);
-    for (size_t i = 0; i < request->prompt_count; i++) {
-        prompts[i].token_count = prompts[i].ids.count;
-        prompts[i].is_scored = !scores || prompts[i].token_count == 1;
-    }
-    return true;
+    return prep_scores(request, prompts, ret_refusal);
 }

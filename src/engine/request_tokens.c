@@ -94,7 +94,7 @@ static bool parse_biases(struct request *request, uint32_t vocabulary_count,
 static bool parse_allowed(struct request *request, uint32_t vocabulary_count,
                           struct refusal *refusal) {
     const char *param = "allowed_token_ids";
-    if (!parse_list(request->body, param, vocabulary_count, vocabulary_count,
+    if (!parse_list(request->body, param, SAMPLING_ALLOWED_TOKENS_MAX, vocabulary_count,
                     &request->allowed_tokens, refusal))
         return false;
     if (request->allowed_tokens.at && request->allowed_tokens.count == 0)

@@ -96,8 +96,9 @@ enum err sampling_check(const struct sampling *sampling, uint32_t vocab, struct 
         err = check_tokens("end tokens", sampling->end_tokens, sampling->end_token_count,
                            SAMPLING_STOP_TOKENS_MAX, vocab, error);
     if (!err)
-        err = check_tokens("allowed_token_ids", sampling->allowed_tokens,
-                           sampling->allowed_token_count, vocab, vocab, error);
+        err =
+            check_tokens("allowed_token_ids", sampling->allowed_tokens,
+                         sampling->allowed_token_count, SAMPLING_ALLOWED_TOKENS_MAX, vocab, error);
     if (!err)
         err =
             check_tokens("logprob_token_ids", sampling->logprob_tokens,

@@ -28,7 +28,8 @@
 
 #define SAMPLING_TOP_LOGPROBS_MAX 20u
 #define SAMPLING_LOGPROB_TOKENS_MAX 128u
-#define SAMPLING_BAD_WORD_INTS_MAX 65536u
+#define SAMPLING_BAD_WORD_INTS_MAX 16384u
+#define SAMPLING_ALLOWED_TOKENS_MAX 16384u
 #define SAMPLING_BIASES_MAX 1024u
 #define SAMPLING_STOP_TOKENS_MAX 256u
 
@@ -55,7 +56,7 @@ struct sampling {
     uint32_t bias_count;             /* 0..SAMPLING_BIASES_MAX */
 
     const int32_t *allowed_tokens; /* (allowed_token_count); every other one is forbidden */
-    uint32_t allowed_token_count;  /* 0: all are allowed; at most the vocabulary */
+    uint32_t allowed_token_count;  /* 0: all are allowed; 0..SAMPLING_ALLOWED_TOKENS_MAX */
     /* Runs of tokens that must not be generated: for each its length, 1 or more, and its tokens.
      * The last token of a run is forbidden where the generated ones end with those before it. */
     const int32_t *bad_words; /* (bad_word_ints) */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The fields of a request that shape its answer, through a whole engine. */
+#include "base/rng.h"
 #include "harness.h"
 #include "json/json.h"
 
@@ -556,6 +557,166 @@ static void a_trusted_template_renders_the_prompt(void **state) {
     assert_string_equal(error_member(2, "code"), "invalid_value");
 }
 
+/* ---- hostile bodies ---- */
+
+static const char *const names[] = {"temperature",
+                                    "top_p",
+                                    "top_k",
+                                    "min_p",
+                                    "presence_penalty",
+                                    "frequency_penalty",
+                                    "repetition_penalty",
+                                    "n",
+                                    "best_of",
+                                    "max_tokens",
+                                    "max_completion_tokens",
+                                    "min_tokens",
+                                    "logprobs",
+                                    "top_logprobs",
+                                    "prompt_logprobs",
+                                    "logprob_token_ids",
+                                    "allowed_token_ids",
+                                    "bad_words",
+                                    "logit_bias",
+                                    "stop",
+                                    "stop_token_ids",
+                                    "seed",
+                                    "stream",
+                                    "stream_options",
+                                    "echo",
+                                    "ignore_eos",
+                                    "include_stop_str_in_output",
+                                    "skip_special_tokens",
+                                    "spaces_between_special_tokens",
+                                    "add_special_tokens",
+                                    "add_generation_prompt",
+                                    "continue_final_message",
+                                    "truncate_prompt_tokens",
+                                    "chat_template",
+                                    "chat_template_kwargs",
+                                    "tools",
+                                    "tool_choice",
+                                    "parallel_tool_calls",
+                                    "return_token_ids",
+                                    "return_tokens_as_token_ids",
+                                    "request_id",
+                                    "cache_salt",
+                                    "priority",
+                                    "service_tier",
+                                    "reasoning_effort",
+                                    "response_format",
+                                    "structured_outputs",
+                                    "guided_json",
+                                    "modalities",
+                                    "user",
+                                    "metadata",
+                                    "suffix",
+                                    "documents",
+                                    "messages",
+                                    "prompt",
+                                    "model",
+                                    "mirostat",
+                                    "unknown"};
+
+static const char *const values[] = {
+    "null",
+    "true",
+    "false",
+    "0",
+    "1",
+    "-1",
+    "2",
+    "3",
+    "0.5",
+    "1.0",
+    "-0.0",
+    "1e308",
+    "-1e-308",
+    "9223372036854775807",
+    "-9223372036854775808",
+    "1e400",
+    "\"\"",
+    "\"a\"",
+    "\"none\"",
+    "\"auto\"",
+    "\"\\u0000\"",
+    "\"\\ud83d\"",
+    "\"caf\xC3\xA9\"",
+    "\"{{ messages }}\"",
+    "[]",
+    "{}",
+    "[1]",
+    "[97,98]",
+    "[260]",
+    "[262]",
+    "[-1]",
+    "[1.5]",
+    "[\"a\"]",
+    "[\"a\",\"bc\",\" d\"]",
+    "[[97]]",
+    "[null]",
+    "[{}]",
+    "{\"97\":5}",
+    "{\"a\":1}",
+    "{\"type\":\"text\"}",
+    "{\"include_usage\":true}",
+    "[{\"role\":\"user\",\"content\":\"x\"}]",
+    "[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"f\"}}]}]",
+    "[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{}}}]"};
+
+static size_t random_body(struct rng *rng, char *body, size_t bytes, bool is_chat) {
+    size_t at = (size_t)snprintf(body, bytes, "{\"model\":\"toy\",%s,\"max_tokens\":3",
+                                 is_chat ? "\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]"
+                                         : "\"prompt\":\"hi\"");
+    for (uint64_t i = rng_below(rng, 5); i > 0; i--)
+        at += (size_t)snprintf(body + at, bytes - at, ",\"%s\":%s",
+                               names[rng_below(rng, sizeof names / sizeof *names)],
+                               values[rng_below(rng, sizeof values / sizeof *values)]);
+    at += (size_t)snprintf(body + at, bytes - at, "}");
+    /* Now and then it is cut, or a byte of it is another. */
+    if (rng_below(rng, 8) == 0) body[at = rng_below(rng, at)] = '\0';
+    if (rng_below(rng, 8) == 0 && at > 0) body[rng_below(rng, at)] = (char)rng_below(rng, 256);
+    return at;
+}
+
+static void check_answer(uint64_t id, const char *body) {
+    int status = harness_wait(&h, id);
+    if (status == 200) return;
+    const char *message = error_member(id, "message");
+    if ((status != 400 && status != 404) || !message || !*message)
+        fail_msg("%s: %d %s", body, status, message ? message : "");
+}
+
+static void ten_thousand_bodies_are_answered_or_refused_clearly(void **state) {
+    (void)state;
+    struct rng rng = {.state = 11};
+    enum { ROUNDS = 40, EACH = 250 };
+    static char bodies[EACH][4096];
+    uint32_t answered = 0;
+    for (int round = 0; round < ROUNDS; round++) {
+        if (round > 0) {
+            harness_close(&h);
+            harness_open(&h, NULL, NULL);
+        }
+        for (uint64_t id = 0; id < EACH; id++) {
+            bool is_chat = rng_below(&rng, 2);
+            size_t bytes = random_body(&rng, bodies[id], sizeof bodies[id], is_chat);
+            const struct wire_job job = {is_chat ? CHAT : TEXT,
+                                         WIRE_TIER_DEFAULT,
+                                         rng_below(&rng, 2),
+                                         0,
+                                         {bodies[id], bytes}};
+            assert_true(engine_submit(h.engine, id, &job));
+        }
+        for (uint64_t id = 0; id < EACH; id++) {
+            check_answer(id, bodies[id]);
+            answered += h.jobs[id].result.status == 200;
+        }
+    }
+    /* Enough of both. */
+    assert_true(answered > ROUNDS * EACH / 10 && answered < ROUNDS * EACH * 9 / 10);
+}
+
 #define PLAIN(name) cmocka_unit_test_setup_teardown(name, open_engine, close_engine)
 #define TOOL(name) cmocka_unit_test_setup_teardown(name, open_tool_engine, close_engine)
 
@@ -578,6 +739,7 @@ int main(void) {
         PLAIN(tools_that_the_template_does_not_show_are_refused),
         PLAIN(a_template_of_a_request_is_used_only_when_trusted),
         TOOL(a_trusted_template_renders_the_prompt),
+        PLAIN(ten_thousand_bodies_are_answered_or_refused_clearly),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

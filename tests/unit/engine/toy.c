@@ -84,6 +84,7 @@ static int32_t copied(const struct toy *toy, const struct logit_row *row,
 static void compute_logits(struct toy *toy, const struct step *step, const struct logit_row *row) {
     const struct step_sequence *sequence = &step->sequences[row->sequence];
     for (int32_t token = 0; token < TOY_VOCAB; token++) toy->logits[token] = -200;
+    toy->logits[0] = -300; /* no key of a JSON object can hold it */
     int32_t wanted = row->scored ? -1 : copied(toy, row, sequence);
     if (wanted >= 0) {
         toy->logits[wanted] = 10;
