@@ -6,6 +6,7 @@
 #include "json/json.h"
 
 #include <assert.h>
+#include <inttypes.h>
 
 static bool is_chat(const struct job *job) {
     return job->endpoint == WIRE_ENDPOINT_CHAT;
@@ -64,10 +65,9 @@ static void write_usage_so_far(struct buf *out, const struct job *job) {
     for (uint32_t i = 0; i < job->choice_count; i++)
         completion_tokens += job->choices[i].token_count;
     buf_printf(out,
-               ",\"usage\":{\"prompt_tokens\":%llu,\"completion_tokens\":%llu,"
-               "\"total_tokens\":%llu}",
-               (unsigned long long)prompt_tokens, (unsigned long long)completion_tokens,
-               (unsigned long long)(prompt_tokens + completion_tokens));
+               ",\"usage\":{\"prompt_tokens\":%" PRIu64 ",\"completion_tokens\":%" PRIu64
+               ",\"total_tokens\":%" PRIu64 "}",
+               prompt_tokens, completion_tokens, prompt_tokens + completion_tokens);
 }
 
 static void write_ids(struct buf *out, const char *key, const struct ids *ids, size_t first) {
@@ -207,7 +207,7 @@ static void write_choices(struct buf *out, const struct answer_source *source,
     const struct request *request = &job->request;
     uint32_t choices = (uint32_t)request->choices, candidates = (uint32_t)request->candidates;
     for (uint32_t p = 0; p < (uint32_t)request->prompt_count; p++) {
-        uint32_t order[REQUEST_CHOICES_MAX];
+        uint32_t order[REQUEST_CHOICES_MAX] = {0};
         if (candidates > choices) rank_candidates(job, p * candidates, order);
         for (uint32_t k = 0; k < choices; k++) {
             uint32_t shown_index = p * choices + k;

@@ -107,6 +107,20 @@ def test_logprobs_do_not_depend_on_what_else_runs(client):
         [other.result() for other in others]
 
 
+def test_logprobs_are_bitwise_the_same_however_prompts_are_cut_into_steps(tmp_path):
+    lines = [support.request(str(i), f"Write about number {i}. " + "Keep it short and plain. " * (i % 5), temperature=0, max_tokens=8, logprobs=True,
+                             top_logprobs=2, **({"prompt_logprobs": 2} if i % 2 else {})) for i in range(8)]
+    (tmp_path / "in.jsonl").write_bytes(support.jsonl(lines))
+    seen = []
+    for number, flags in enumerate([(), ("--max-num-batched-tokens", 37, "--max-num-seqs", 5), ("--max-num-seqs", 1, "--threads", 1)]):
+        out = tmp_path / f"out{number}.jsonl"
+        done = support.quern("run", "-i", tmp_path / "in.jsonl", "-o", out, "--model", "smollm2", *flags)
+        assert done.returncode == 0, done.stderr
+        seen.append([support.masked(json.loads(line)) for line in out.read_text().splitlines()])
+    assert seen[0] == seen[1] == seen[2]
+    assert '"prompt_logprobs"' in seen[0][1]
+
+
 def test_greedy_text_under_penalties_and_biases_follows_their_definitions(client):
     options = {"presence_penalty": 0.7, "frequency_penalty": 0.4, "repetition_penalty": 1.3}
     bias = {"33": -100, "2178": 4.5}
