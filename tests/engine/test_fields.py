@@ -297,3 +297,34 @@ def test_case_132_a_client_that_leaves_frees_its_sequence(model_server):
     while metric(model_server, CANCELLED) == before or metric(model_server, "quern_engine_running") > 0:
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+# A template that shows tools, and what the default model will go on with after a few of the same.
+TOOL_TEMPLATE = "{# <tool_call> #}{% for tool in tools or [] %}{{ tool.function.name }}\n{% endfor %}{{ messages[0].content }}"
+TOOL_CALL = '<tool_call>{"name": "look_up", "arguments": {"river": "Rhine"}}</tool_call>\n'
+TOOLS = [{"type": "function", "function": {"name": "look_up", "parameters": {"type": "object", "properties": {"river": {"type": "string"}}}}}]
+
+
+def test_case_138_a_model_that_writes_calls_answers_with_tool_calls_in_streams_too(tmp_path):
+    with support.serving(tmp_path / "state", "--model", "smollm2", "--trust-request-chat-template") as server:
+        client = openai.OpenAI(base_url=server.url, api_key="none", max_retries=0)
+        options = {"model": "smollm2", "messages": [{"role": "user", "content": TOOL_CALL * 8}], "temperature": 0, "max_tokens": 80,
+                   "stop": ["\n"], "tools": TOOLS, "extra_body": {"chat_template": TOOL_TEMPLATE}}
+        whole = client.chat.completions.create(**options).choices[0]
+        assert whole.finish_reason == "tool_calls" and whole.message.content is None
+        [call] = whole.message.tool_calls
+        assert call.function.name == "look_up" and json.loads(call.function.arguments) == {"river": "Rhine"} and call.id.startswith("call_")
+        deltas, reasons = [], []
+        for chunk in client.chat.completions.create(stream=True, **options):
+            deltas += chunk.choices[0].delta.tool_calls or []
+            reasons.append(chunk.choices[0].finish_reason)
+            assert not chunk.choices[0].delta.content
+        assert reasons[-1] == "tool_calls" and set(reasons[:-1]) == {None}
+        assert deltas[0].function.name == "look_up" and deltas[0].function.arguments == "" and deltas[0].type == "function"
+        assert "".join(delta.function.arguments for delta in deltas) == call.function.arguments
+        # Without tools, or with a template that does not show them, nothing is read as a call.
+        options.pop("tools")
+        assert client.chat.completions.create(**options).choices[0].message.content == TOOL_CALL.strip()
+        with pytest.raises(openai.BadRequestError) as caught:
+            client.chat.completions.create(**{**options, "tools": TOOLS, "extra_body": {}})
+        assert caught.value.param == "tools"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cases.h"
+#include "chat/tool_calls.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -41,8 +42,42 @@ static void every_published_template_renders_as_jinja_does(void **state) {
     assert_int_equal(failed, 0);
 }
 
+static void published_templates_are_known_by_the_calls_they_teach(void **state) {
+    (void)state;
+    static const struct {
+        const char *name;
+        enum tool_format format;
+    } rows[] = {{"Qwen-Qwen2.5-7B-Instruct.jinja", TOOL_FORMAT_HERMES},
+                {"Qwen-Qwen3-0.6B.jinja", TOOL_FORMAT_HERMES},
+                {"NousResearch-Hermes-3-Llama-3.1-8B-tool_use.jinja", TOOL_FORMAT_HERMES},
+                {"ibm-granite-granite-4.0.jinja", TOOL_FORMAT_HERMES},
+                {"Qwen3-Coder.jinja", TOOL_FORMAT_PLAIN},
+                {"GLM-4.6.jinja", TOOL_FORMAT_PLAIN},
+                {"openai-gpt-oss-120b.jinja", TOOL_FORMAT_PLAIN},
+                {"mistralai-Mistral-Nemo-Instruct-2407.jinja", TOOL_FORMAT_MISTRAL},
+                {"Mistral-Small-3.2-24B-Instruct-2506.jinja", TOOL_FORMAT_MISTRAL},
+                {"meta-llama-Llama-3.1-8B-Instruct.jinja", TOOL_FORMAT_LLAMA},
+                {"meta-llama-Llama-3.2-3B-Instruct.jinja", TOOL_FORMAT_LLAMA},
+                {"SmolLM2-135M-Instruct.jinja", TOOL_FORMAT_NONE},
+                {"google-gemma-3-it.jinja", TOOL_FORMAT_NONE}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct buf source;
+        buf_init(&source, (size_t)1 << 20);
+        read_template(rows[i].name, &source);
+        if (source.bytes == 0) skip();
+        struct chat_template *template;
+        struct error error;
+        if (chat_template_open(&template, buf_str(&source), &error) != OK)
+            fail_msg("%s: %s", rows[i].name, error.text);
+        if (tool_format_of(template) != rows[i].format) fail_msg("%s", rows[i].name);
+        chat_template_close(template);
+        buf_release(&source);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(published_templates_are_known_by_the_calls_they_teach),
         cmocka_unit_test(every_published_template_renders_as_jinja_does)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

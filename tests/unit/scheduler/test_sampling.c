@@ -37,6 +37,19 @@ static void a_number_outside_its_range_is_refused_by_name(void **state) {
         {{.max_tokens = 3, .min_tokens = 4}, "min_tokens: 4 is more than max_tokens 3"},
         {{.bias_count = 2000}, "logit_bias: 2000 entries are more than 1024"},
         {{.stop_token_count = 300}, "stop_token_ids: 300 tokens are more than 256"},
+        {{.allowed_token_count = 20000}, "allowed_token_ids: 20000 tokens are more than 16384"},
+        {{.logprob_token_count = 3}, "logprob_token_ids: 3 need logprobs to be true"},
+        {{.logprobs = true, .logprob_token_count = 129},
+         "logprob_token_ids: 129 tokens are more than 128"},
+        {{.prompt_top_logprobs = 1}, "prompt_logprobs: 1 is outside 0..20"},
+        {{.prompt_logprobs = true, .prompt_top_logprobs = 21},
+         "prompt_logprobs: 21 is outside 0..20"},
+        {{.bad_word_ints = 20000}, "bad_words: 20000 numbers are more than 16384"},
+        {{.bad_words = (const int32_t[]){0}, .bad_word_ints = 1}, "bad_words: a run of 0 tokens"},
+        {{.bad_words = (const int32_t[]){2, 5}, .bad_word_ints = 2},
+         "bad_words: a run of 2 tokens"},
+        {{.bad_words = (const int32_t[]){1, 5, 1, 100}, .bad_word_ints = 4},
+         "bad_words[0]: token 100 is outside 0..99"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct error error = {0};
