@@ -189,7 +189,10 @@ static void on_token(struct engine *engine, struct job *job, uint32_t index,
     if (job->request.is_echo_only) return;
     struct sampling sampling = sampling_of(engine, job);
     bool is_end = sampling_is_stop(&sampling, event->token, event->token_index + 1);
-    struct sample plain = {.token = event->token};
+    struct sample plain; /* `top` stays unset: it is long, and this is done for every token */
+    plain.token = event->token;
+    plain.logprob = 0;
+    plain.rank = plain.top_count = 0;
     const struct sample *sample = event->sample ? event->sample : &plain;
     bool is_stopped =
         choice_add(choice, &job->request, engine->model->vocabulary.tokenizer, sample, is_end);

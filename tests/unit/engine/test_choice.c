@@ -254,6 +254,25 @@ static void log_probabilities_go_with_the_text_they_belong_to(void **state) {
     toy_close(&toy);
 }
 
+static void a_mark_of_tool_calls_is_text_though_it_is_a_control_token(void **state) {
+    (void)state;
+    struct toy toy;
+    toy_open(&toy, &(struct toy_options){.block_count = 0});
+    struct request request = {
+        .skip_special_tokens = true, .shown_tokens = {TOY_USER}, .shown_token_count = 1};
+    struct choice choice;
+    choice_init(&choice, &request);
+    static const int32_t tokens[] = {TOY_ASSISTANT, 'a', TOY_USER, 'b', TOY_END};
+    for (size_t i = 0; i < 5; i++) {
+        const struct sample sample = {.token = tokens[i]};
+        assert_false(
+            choice_add(&choice, &request, toy.model.vocabulary.tokenizer, &sample, i == 4));
+    }
+    assert_true(str_is(buf_str(&choice.raw), "a<|user|>b"));
+    choice_release(&choice);
+    toy_close(&toy);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_stop_string_cuts_the_same_at_every_split_into_tokens),
@@ -262,6 +281,7 @@ int main(void) {
         cmocka_unit_test(no_stop_string_matches_before_min_tokens),
         cmocka_unit_test(the_text_of_an_end_token_is_not_part_of_the_answer),
         cmocka_unit_test(log_probabilities_go_with_the_text_they_belong_to),
+        cmocka_unit_test(a_mark_of_tool_calls_is_text_though_it_is_a_control_token),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
