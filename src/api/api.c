@@ -26,6 +26,8 @@ const struct http_route api_routes[] = {
     {"GET", "/v1/batches", HTTP_SCOPE_BATCHES, batches_list, NULL, "listBatches"},
     {"GET", "/v1/batches/{id}", HTTP_SCOPE_BATCHES, batches_get, NULL, "retrieveBatch"},
     {"POST", "/v1/batches/{id}/cancel", HTTP_SCOPE_BATCHES, batches_cancel, NULL, "cancelBatch"},
+    {"GET", "/v1/batches/{id}/results", HTTP_SCOPE_BATCHES, results_get, NULL,
+     "streamBatchResults"},
     {"POST", "/v1/chat/completions", HTTP_SCOPE_INFER, inference_chat, NULL,
      "createChatCompletion"},
     {"POST", "/v1/completions", HTTP_SCOPE_INFER, inference_completions, NULL, "createCompletion"},
@@ -140,10 +142,13 @@ enum err api_open(struct api **ret_api, const struct api_options *options, uint1
         .body_bytes_max = API_BODY_BYTES_MAX,
         .upload_bytes_max = api->options.file_bytes_max + MULTIPART_ROOM_BYTES,
     };
-    enum err err = http_open(&api->server, &http, ret_port, error);
+    enum err err = followers_open(api, error);
+    if (err == OK) err = http_open(&api->server, &http, ret_port, error);
     if (err == OK) err = http_start(api->server, error);
     if (err != OK) {
+        followers_stop(api);
         http_close(api->server);
+        followers_close(api);
         pthread_mutex_destroy(&api->lock);
         free(api);
         return err;
@@ -170,7 +175,9 @@ void api_close(struct api *api, int64_t deadline_ms) {
     int64_t until_ns = clock_monotonic_ns() + deadline_ms * 1000000;
     while (is_running(api) && clock_monotonic_ns() < until_ns) clock_sleep_ms(10);
     inference_cancel_all(api);
+    followers_stop(api);
     http_close(api->server);
+    followers_close(api);
     pthread_mutex_destroy(&api->lock);
     free(api);
 }

@@ -15,6 +15,7 @@
 #define API_BODY_BYTES_MAX ((uint64_t)32 << 20)
 
 struct inference;
+struct followers;
 
 struct api {
     struct api_options options;
@@ -24,6 +25,7 @@ struct api {
     struct metrics metrics;
     pthread_mutex_t lock;      /* guards running */
     struct inference *running; /* requests with the runner, for api_close */
+    struct followers *followers;
 };
 
 /* The table of all routes; default deny. */
@@ -69,6 +71,14 @@ void batches_create(void *context, struct http_request *request);
 void batches_list(void *context, struct http_request *request);
 void batches_get(void *context, struct http_request *request);
 void batches_cancel(void *context, struct http_request *request);
+/* results.c */
+void results_get(void *context, struct http_request *request);
+/* follow.c: clients that wait for the lines of a running batch, on a thread of its own. */
+enum err followers_open(struct api *api, struct error *error) MUST_CHECK;
+void followers_stop(struct api *api); /* ends their streams, and takes no more */
+void followers_close(struct api *api);
+/* Takes the request over, or answers it with 429 when there are too many. */
+void followers_add(struct api *api, struct http_request *request, uint64_t after, uint64_t lines);
 /* inference.c */
 void inference_chat(void *context, struct http_request *request);
 void inference_completions(void *context, struct http_request *request);

@@ -3,6 +3,7 @@
 
 #include "base/os.h"
 #include "batch/line.h"
+#include "batch/order.h"
 #include "batch/state.h"
 
 #include <assert.h>
@@ -18,6 +19,7 @@ struct side {
     struct store_spool *spool; /* NULL until it has a line */
     struct buf pending;
     uint64_t lines;
+    uint64_t bytes;
 };
 
 struct work {
@@ -25,6 +27,7 @@ struct work {
     struct side output, errors;
     struct buf line;
     struct buf custom_id;
+    struct order_builder order;
     uint64_t failed; /* requests that ran and failed */
     struct store_usage usage;
     uint64_t missing;
@@ -60,9 +63,12 @@ static enum err write_pending(struct work *work, struct side *side, struct error
     return err;
 }
 
-static enum err add_line(struct work *work, struct side *side, struct str line,
+/* `sequence` is that of its record; 0 for a line that has none. */
+static enum err add_line(struct work *work, struct side *side, struct str line, uint64_t sequence,
                          struct error *error) {
+    order_add(&work->order, sequence, side == &work->errors, side->bytes);
     side->lines++;
+    side->bytes += line.bytes;
     buf_add_str(&side->pending, line);
     return side->pending.bytes >= PIECE_BYTES ? write_pending(work, side, error) : OK;
 }
@@ -94,23 +100,22 @@ static enum err add_unexecuted(struct work *work, uint32_t line, enum batch_outc
                                   .custom_id = buf_str(&work->custom_id),
                                   .outcome = outcome};
     batch_result_write(&work->line, &result);
-    return add_line(work, &work->errors, buf_str(&work->line), error);
+    return add_line(work, &work->errors, buf_str(&work->line), 0, error);
 }
 
 static enum err add_request(struct work *work, uint32_t line, enum batch_status target,
                             struct error *error) {
     const struct batch_publish *publish = work->publish;
-    enum seglog_kind kind;
-    struct store_usage usage;
+    struct seglog_found found;
     buf_clear(&work->line);
-    enum err err = seglog_read(publish->log, line, &work->line, &kind, &usage, error);
-    if (err == OK && kind == SEGLOG_SUCCESS) {
-        store_usage_add(&work->usage, &usage);
-        return add_line(work, &work->output, buf_str(&work->line), error);
+    enum err err = seglog_read_record(publish->log, line, &work->line, &found, error);
+    if (err == OK && found.kind == SEGLOG_SUCCESS) {
+        store_usage_add(&work->usage, &found.usage);
+        return add_line(work, &work->output, buf_str(&work->line), found.sequence, error);
     }
     if (err == OK) {
-        if (kind == SEGLOG_ERROR) work->failed++;
-        return add_line(work, &work->errors, buf_str(&work->line), error);
+        if (found.kind == SEGLOG_ERROR) work->failed++;
+        return add_line(work, &work->errors, buf_str(&work->line), found.sequence, error);
     }
     if (err != ERR_NOT_FOUND && err != ERR_CORRUPT) return err;
     if (err == ERR_CORRUPT) seglog_forget(publish->log, line);
@@ -171,6 +176,7 @@ static enum err finish(struct work *work, struct store_batch *batch, enum batch_
     if (err == OK)
         err = place_side(work, &work->errors, "error", files, &file_count, ended.error_file_id,
                          error);
+    if (err == OK) err = order_write(&work->order, publish->store, publish->batch->id, error);
     if (err != OK) return err;
     ended.completed = work->output.lines;
     ended.failed = work->failed;
@@ -189,10 +195,12 @@ enum err batch_publish(const struct batch_publish *publish, struct store_batch *
     buf_init(&work.output.pending, RECORD_BYTES_MAX + PIECE_BYTES);
     buf_init(&work.errors.pending, RECORD_BYTES_MAX + PIECE_BYTES);
     buf_init(&work.line, RECORD_BYTES_MAX);
+    order_init(&work.order, seglog_last_sequence(publish->log));
     buf_init(&work.custom_id, RECORD_BYTES_MAX);
     enum err err = write_lines(&work, target, error);
     if (err == OK) err = finish(&work, batch, target, error);
-    if (err == ERR_UNAVAILABLE) store_wants_room(publish->store, work.spooled_bytes);
+    if (err == ERR_UNAVAILABLE)
+        store_wants_room(publish->store, work.spooled_bytes + order_bytes(&work.order));
     if (err != OK) {
         store_spool_abort(work.output.spool);
         store_spool_abort(work.errors.spool);
@@ -202,5 +210,6 @@ enum err batch_publish(const struct batch_publish *publish, struct store_batch *
     buf_release(&work.errors.pending);
     buf_release(&work.line);
     buf_release(&work.custom_id);
+    order_release(&work.order);
     return err;
 }

@@ -137,9 +137,13 @@ void http_answer_file(struct http_request *request, const struct http_file *file
 /* --- streams --- */
 
 void http_stream_begin(struct http_request *request) {
+    http_stream_begin_as(request, "text/event-stream; charset=utf-8");
+}
+
+void http_stream_begin_as(struct http_request *request, const char *content_type) {
     request->kind = ANSWER_STREAM;
     request->status = 200;
-    add_header(request, "Content-Type", "text/event-stream; charset=utf-8");
+    add_header(request, "Content-Type", content_type);
     add_header(request, "Cache-Control", "no-cache");
     add_header(request, "X-Accel-Buffering", "no");
     hand_over(request, false);
@@ -165,12 +169,28 @@ bool http_stream_put(struct http_request *request, struct str bytes) {
     return good;
 }
 
-void http_stream_end(struct http_request *request) {
+size_t http_stream_waiting(struct http_request *request) {
     pthread_mutex_lock(&request->lock);
+    size_t bytes = request->stream.bytes;
+    pthread_mutex_unlock(&request->lock);
+    return bytes;
+}
+
+static void end_stream(struct http_request *request, bool is_broken) {
+    pthread_mutex_lock(&request->lock);
+    if (is_broken) request->stream_broken = true;
     request->stream_ended = request->handler_done = true;
     wake_reader(request);
     pthread_mutex_unlock(&request->lock);
     http_request_drop(request);
+}
+
+void http_stream_end(struct http_request *request) {
+    end_stream(request, false);
+}
+
+void http_stream_abort(struct http_request *request) {
+    end_stream(request, true);
 }
 
 /* Called by libmicrohttpd on the connection thread for the next bytes of a stream. */

@@ -159,11 +159,17 @@ void http_answer_file(struct http_request *request, const struct http_file *file
 /* Answers 200 with an event stream that is written by http_stream_put, from one thread at a time.
  */
 void http_stream_begin(struct http_request *request);
+/* As http_stream_begin, with another type. */
+void http_stream_begin_as(struct http_request *request, const char *content_type);
+/* Bytes that were put and that the client has not taken yet. */
+size_t http_stream_waiting(struct http_request *request);
 /* Queues bytes; never waits. False when the client is gone or reads too slowly: then nothing more
  * will be sent, and the stream still has to be ended. */
 bool http_stream_put(struct http_request *request, struct str bytes);
 /* The request may not be used after this. */
 void http_stream_end(struct http_request *request);
+/* As http_stream_end, so that the client notices that something is missing. */
+void http_stream_abort(struct http_request *request);
 
 /* Appends {"error":{…}} in OpenAI's shape; NULL texts become null. */
 void http_error_body(struct buf *buf, const char *type, const char *message, const char *param,

@@ -70,7 +70,7 @@ void live_adopt(struct runner *runner, struct store_batch *row) {
 }
 
 void live_free(struct live *live) {
-    assert(live->in_flight == 0);
+    assert(live->in_flight == 0 && live->readers == 0);
     index_close(live->index);
     seglog_close(live->log);
     os_close(live->input_fd);
@@ -94,8 +94,14 @@ void live_remove(struct runner *runner, struct live *live) {
     while (*at != live) at = &(*at)->next;
     *at = live->next;
     leave_order(runner, live);
-    live_free(live);
+    live->is_removed = true;
+    if (live->readers == 0) live_free(live);
     pthread_cond_broadcast(&runner->idle);
+}
+
+void live_leave(struct live *live) {
+    assert(live->readers > 0);
+    if (--live->readers == 0 && live->is_removed) live_free(live);
 }
 
 /* --- loading --- */

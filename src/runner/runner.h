@@ -94,6 +94,21 @@ void runner_batch_overlay(struct runner *runner, struct store_batch *batch);
 enum err runner_batch_cancel(struct runner *runner, struct str batch_id,
                              struct store_batch *ret_batch, struct error *error) MUST_CHECK;
 
+struct runner_page {
+    uint64_t after; /* what an earlier page gave as `last`; 0: from the first line on */
+    uint64_t lines_max;
+    size_t bytes_max; /* the page ends with the first line that reaches it */
+};
+
+/* Appends lines of the output and error file, as they will be or are published, in the order in
+ * which they became durable; only durable ones, each once, over all pages. Lines that never ran
+ * come last, when the batch has ended. *ret_last is where the next page goes on: the number of
+ * lines so far, unless records were damaged. *ret_more: the batch is not at its end, or has further
+ * lines. ERR_NOT_FOUND: no such batch, or its result files were deleted or expired. */
+enum err runner_batch_results(struct runner *runner, struct str batch_id,
+                              const struct runner_page *page, struct buf *buf, uint64_t *ret_last,
+                              bool *ret_more, struct error *error) MUST_CHECK;
+
 /* --- single requests --- */
 
 struct runner_request {

@@ -72,6 +72,8 @@ struct live {
     struct line_index *index;
     struct seglog *log;
     uint32_t in_flight;  /* slots that are this batch's */
+    uint32_t readers;    /* threads that read its log without the lock */
+    bool is_removed;     /* its last reader frees it */
     uint64_t blocked_at; /* runner->progress when no worker had room for its next line */
     struct retry *retries;
     size_t retry_count;
@@ -205,6 +207,8 @@ struct live *live_find(struct runner *runner, struct str id);
 /* Takes the row up (and owns it from here on), in the phase its state asks for. */
 void live_adopt(struct runner *runner, struct store_batch *row);
 void live_remove(struct runner *runner, struct live *live);
+/* Gives back what live->readers counts. */
+void live_leave(struct live *live);
 void live_free(struct live *live);
 /* Opens index and log of a batch that was validated. */
 enum err live_load(struct runner *runner, struct live *live, struct error *error) MUST_CHECK;

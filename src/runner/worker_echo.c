@@ -19,6 +19,8 @@ struct job {
     struct job *next;
     struct worker_job job;
     int64_t due_ns;
+    int64_t each_ms;
+    int64_t told_status; /* 0: none */
     bool cancelled;
     bool hangs;
     bool goes_down;
@@ -36,7 +38,8 @@ struct echo {
     struct job *first, **last;
     struct job *hanging; /* that are not answered until they are cancelled */
     uint32_t waiting;
-    bool was_full; /* a submit was refused */
+    int64_t last_due_ns; /* of the jobs that wait */
+    bool was_full;       /* a submit was refused */
     bool ready;
     bool stopping;
     int64_t down_until_ns;
@@ -50,6 +53,14 @@ struct echo {
 
 static struct echo *echo_of(struct worker *worker) {
     return (struct echo *)worker;
+}
+
+/* The member `echo` of a body; empty when there is none. */
+static struct str wishes_of(struct str body) {
+    /* Most have none, and a search is cheaper than reading the object. */
+    if (!memmem(body.at, body.bytes, "\"echo\"", 6)) return (struct str){NULL, 0};
+    struct str echo = json_span_get(body, "echo");
+    return json_span_is_object(echo) ? echo : (struct str){NULL, 0};
 }
 
 /* --- answers --- */
@@ -107,13 +118,15 @@ static const char *tier_name(enum tier tier) {
 }
 
 static void answer_chat(struct buf *buf, struct str text, struct str model, enum tier tier,
-                        const struct worker_usage *usage) {
+                        struct str finish_reason, const struct worker_usage *usage) {
     add_head(buf, "chatcmpl", "chat.completion", model);
     buf_printf(buf, ",\"system_fingerprint\":null,\"service_tier\":\"%s\"", tier_name(tier));
     buf_add_text(buf, ",\"choices\":[{"
                       "\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":\"");
     buf_add_str(buf, text);
-    buf_add_text(buf, "\",\"refusal\":null},\"logprobs\":null,\"finish_reason\":\"stop\"}],");
+    buf_add_text(buf, "\",\"refusal\":null},\"logprobs\":null,\"finish_reason\":");
+    buf_add_str(buf, json_span_is_string(finish_reason) ? finish_reason : STR("\"stop\""));
+    buf_add_text(buf, "}],");
     add_usage(buf, usage);
     buf_add_byte(buf, '}');
 }
@@ -157,7 +170,8 @@ static void answer(struct echo *echo, const struct job *job) {
                                      : json_span_get(body, "prompt"));
         result.usage.completion_tokens = (uint32_t)echo->text.bytes;
         if (job->job.endpoint == ENDPOINT_CHAT)
-            answer_chat(&echo->answer, buf_str(&echo->text), model, job->job.tier, &result.usage);
+            answer_chat(&echo->answer, buf_str(&echo->text), model, job->job.tier,
+                        json_span_get(wishes_of(body), "finish_reason"), &result.usage);
         else
             answer_completion(&echo->answer, buf_str(&echo->text), model, &result.usage);
         break;
@@ -273,6 +287,8 @@ static void run(struct echo *echo, struct job *job) {
     pthread_mutex_unlock(&echo->lock);
     if (job->cancelled)
         answer_error(echo, job, 499, false, "cancelled");
+    else if (job->told_status)
+        answer_error(echo, job, (int32_t)job->told_status, false, "told to by the request");
     else if (is_nth(seen, options->retryable_every))
         answer_error(echo, job, 503, true, "busy");
     else if (is_nth(seen, options->fail_every))
@@ -297,14 +313,15 @@ static void *echo_main(void *context) {
 
 /* What the body itself asks for. */
 static void read_wishes(struct job *job) {
-    struct str body = {job->body, job->bytes};
-    /* Most have none, and a search is cheaper than reading the object. */
-    if (!memmem(body.at, body.bytes, "\"echo\"", 6)) return;
-    struct str echo = json_span_get(body, "echo");
-    if (echo.bytes == 0 || *echo.at != '{') return;
+    struct str echo = wishes_of((struct str){job->body, job->bytes});
     int64_t delay_ms = 0;
     if (str_to_i64(json_span_get(echo, "delay_ms"), &delay_ms) && delay_ms > 0)
         job->due_ns += delay_ms * 1000000;
+    if (!str_to_i64(json_span_get(echo, "each_ms"), &job->each_ms) || job->each_ms < 0)
+        job->each_ms = 0;
+    if (!str_to_i64(json_span_get(echo, "status"), &job->told_status) || job->told_status < 400 ||
+        job->told_status > 599)
+        job->told_status = 0;
     job->hangs = str_is(json_span_get(echo, "hang"), "true");
     job->goes_down = str_is(json_span_get(echo, "down"), "true");
 }
@@ -319,6 +336,12 @@ static bool echo_submit(struct worker *worker, const struct worker_job *from) {
     job->due_ns = now_ns + echo->options.latency_ms * 1000000;
     read_wishes(job);
     pthread_mutex_lock(&echo->lock);
+    if (echo->waiting == 0) echo->last_due_ns = 0;
+    if (job->each_ms > 0) {
+        if (job->due_ns < echo->last_due_ns) job->due_ns = echo->last_due_ns;
+        job->due_ns += job->each_ms * 1000000;
+        echo->last_due_ns = job->due_ns;
+    }
     bool takes = echo->ready && !echo->stopping && now_ns >= echo->down_until_ns &&
                  echo->waiting < echo->options.waiting_max;
     if (takes) {

@@ -118,6 +118,7 @@ enum err store_batch_update(struct store *store, const struct store_batch *batch
 /* How many batches are in each state. */
 enum err store_batch_counts(struct store *store, uint64_t ret_counts[BATCH_STATUS_COUNT],
                             struct error *error) MUST_CHECK;
-/* Removes the segments and the line index of a terminal batch: its results are published. */
+/* Removes the segments and the line index of a terminal batch: its results are published. What
+ * tells in which order they came stays. */
 enum err store_batch_forget_log(struct store *store, const char *batch_id,
                                 struct error *error) MUST_CHECK;

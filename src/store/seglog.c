@@ -29,19 +29,29 @@ void seglog_report(struct seglog *log, const char *format, ...) {
     log->report(log->report_context, sentence);
 }
 
-bool seglog_note(struct seglog *log, uint64_t line, enum seglog_kind kind,
-                 const struct store_usage *usage, uint64_t position) {
+static void add_to_order(struct seglog *log, uint32_t line) {
+    if (log->order_count == log->order_capacity) {
+        log->order_capacity = log->order_capacity ? 2 * log->order_capacity : 1024;
+        log->order = realloc(log->order, log->order_capacity * sizeof *log->order);
+        if (!log->order) abort();
+    }
+    log->order[log->order_count++] = line;
+}
+
+bool seglog_note(struct seglog *log, const struct seglog_found *found, uint64_t position) {
     uint64_t none = 0;
-    assert(line < log->line_count);
-    if (!atomic_compare_exchange_strong(&log->positions[line], &none, position)) {
+    assert(found->line < log->line_count && found->sequence > log->last_sequence);
+    log->last_sequence = found->sequence;
+    if (!atomic_compare_exchange_strong(&log->positions[found->line], &none, position)) {
         log->counts.duplicates++;
         atomic_fetch_add(&log->store->duplicate_results, 1);
         return false;
     }
-    switch (kind) {
+    add_to_order(log, (uint32_t)found->line);
+    switch (found->kind) {
     case SEGLOG_SUCCESS:
         log->counts.successes++;
-        store_usage_add(&log->counts.usage, usage);
+        store_usage_add(&log->counts.usage, &found->usage);
         break;
     case SEGLOG_ERROR: log->counts.errors++; break;
     case SEGLOG_CANCELLED:
@@ -52,7 +62,7 @@ bool seglog_note(struct seglog *log, uint64_t line, enum seglog_kind kind,
 
 enum err seglog_open(struct seglog **ret_log, struct store *store,
                      const struct seglog_options *options, struct error *error) {
-    if (options->line_count == 0 || options->line_count > UINT32_MAX)
+    if (options->line_count == 0 || options->line_count >= UINT32_MAX)
         return err_set(error, ERR_INVALID, "a log of %llu lines",
                        (unsigned long long)options->line_count);
     if (strlen(options->batch_id) >= SEGLOG_BATCH_ID_BYTES)
@@ -89,6 +99,7 @@ void seglog_close(struct seglog *log) {
     os_close(log->fd);
     pthread_mutex_destroy(&log->lock);
     free(log->positions);
+    free(log->order);
     free(log);
 }
 
@@ -162,19 +173,10 @@ static enum err read_record_bytes(int fd, uint64_t offset, struct buf *buf, stru
     return err;
 }
 
-enum err seglog_read(struct seglog *log, uint64_t line, struct buf *buf, enum seglog_kind *ret_kind,
-                     struct store_usage *ret_usage, struct error *error) {
-    assert(line < log->line_count);
-    uint64_t position = atomic_load(&log->positions[line]);
-    if (position == 0)
-        return err_set(error, ERR_NOT_FOUND, "request %llu has no record",
-                       (unsigned long long)line);
-    int fd;
-    enum err err = read_fd(log, (uint32_t)(position >> 32), &fd, error);
-    if (err == ERR_NOT_FOUND) return damaged(log, line, error);
-    if (err != OK) return err;
+enum err seglog_read_at(struct seglog *log, int fd, uint64_t offset, uint64_t line, struct buf *buf,
+                        struct seglog_found *ret_found, struct error *error) {
     size_t from = buf->bytes;
-    err = read_record_bytes(fd, (uint32_t)position, buf, error);
+    enum err err = read_record_bytes(fd, offset, buf, error);
     struct record_header header = {0};
     if (err == OK) {
         char *record = buf->at + from;
@@ -185,20 +187,56 @@ enum err seglog_read(struct seglog *log, uint64_t line, struct buf *buf, enum se
     }
     if (err != OK) {
         buf_truncate(buf, from);
-        return err == ERR_CORRUPT ? damaged(log, line, error) : err;
+        return err;
     }
     size_t text = header.bytes - (header.has_usage ? SEGLOG_USAGE_BYTES : 0);
-    *ret_usage = (struct store_usage){0};
+    *ret_found =
+        (struct seglog_found){.line = line, .sequence = header.sequence, .kind = header.kind};
     if (header.has_usage)
-        *ret_usage = record_usage_read(
+        ret_found->usage = record_usage_read(
             (const unsigned char *)buf->at + from + SEGLOG_RECORD_BYTES + text, header.is_reused);
     memmove(buf->at + from, buf->at + from + SEGLOG_RECORD_BYTES, text);
     buf_truncate(buf, from + text);
-    *ret_kind = header.kind;
     return OK;
+}
+
+enum err seglog_read_record(struct seglog *log, uint64_t line, struct buf *buf,
+                            struct seglog_found *ret_found, struct error *error) {
+    assert(line < log->line_count);
+    uint64_t position = atomic_load(&log->positions[line]);
+    if (position == 0)
+        return err_set(error, ERR_NOT_FOUND, "request %llu has no record",
+                       (unsigned long long)line);
+    int fd;
+    enum err err = read_fd(log, (uint32_t)(position >> 32), &fd, error);
+    if (err == ERR_NOT_FOUND) return damaged(log, line, error);
+    if (err == OK) err = seglog_read_at(log, fd, (uint32_t)position, line, buf, ret_found, error);
+    return err == ERR_CORRUPT ? damaged(log, line, error) : err;
+}
+
+enum err seglog_read(struct seglog *log, uint64_t line, struct buf *buf, enum seglog_kind *ret_kind,
+                     struct store_usage *ret_usage, struct error *error) {
+    struct seglog_found found;
+    enum err err = seglog_read_record(log, line, buf, &found, error);
+    if (err != OK) return err;
+    *ret_kind = found.kind;
+    *ret_usage = found.usage;
+    return OK;
+}
+
+uint64_t seglog_last_sequence(struct seglog *log) {
+    pthread_mutex_lock(&log->lock);
+    uint64_t sequence = log->last_sequence;
+    pthread_mutex_unlock(&log->lock);
+    return sequence;
 }
 
 void seglog_forget(struct seglog *log, uint64_t line) {
     assert(line < log->line_count);
+    pthread_mutex_lock(&log->lock);
     atomic_store(&log->positions[line], 0);
+    /* Rare: its bytes have rotted. */
+    for (size_t i = 0; i < log->order_count; i++)
+        if (log->order[i] == line) log->order[i] = UINT32_MAX;
+    pthread_mutex_unlock(&log->lock);
 }

@@ -16,8 +16,9 @@
  * Knows no JSON and no batch state.
  *
  * Thread: seglog_put and seglog_has from any; open and close from one; reads from one thread at a
- * time.  Memory: 8 bytes a line, and at most 64 MiB of records that wait to be written.
- * Invariant: seglog_has(line) is true only for a line whose record was synced. */
+ * time, but for those of seglog_reader.h.  Memory: 12 bytes a line, and at most 64 MiB of records
+ * that wait to be written. Invariant: seglog_has(line) is true only for a line whose record was
+ * synced. */
 
 #include "base/buf.h"
 #include "store/batches.h"
@@ -71,6 +72,17 @@ struct seglog_counts seglog_counts(struct seglog *log);
  * when it is not what was written: seglog_forget then makes the line run again. */
 enum err seglog_read(struct seglog *log, uint64_t line, struct buf *buf, enum seglog_kind *ret_kind,
                      struct store_usage *ret_usage, struct error *error) MUST_CHECK;
+/* As seglog_read, with everything that is known about the record but its text. */
+struct seglog_found {
+    uint64_t line;
+    uint64_t sequence; /* from 1 on, in the order in which records were written */
+    enum seglog_kind kind;
+    struct store_usage usage;
+};
+enum err seglog_read_record(struct seglog *log, uint64_t line, struct buf *buf,
+                            struct seglog_found *ret_found, struct error *error) MUST_CHECK;
+/* The highest sequence number of a durable record; 0 while there is none. */
+uint64_t seglog_last_sequence(struct seglog *log);
 void seglog_forget(struct seglog *log, uint64_t line);
 
 /* A record that has become durable, or was found to be a duplicate (which is durable too). */

@@ -19,8 +19,14 @@ struct seglog {
     /* By line: segment index << 32 | offset of the record; 0 while there is none. Set by the
      * scanner, then by the writer thread once the record is synced. */
     _Atomic(uint64_t) *positions;
-    pthread_mutex_t lock; /* for counts */
+    pthread_mutex_t lock; /* for counts, order and last_sequence */
     struct seglog_counts counts;
+    /* The lines in the order of their records, first to last: what a reader beside the writer
+     * follows. UINT32_MAX stands for a record that was forgotten. */
+    uint32_t *order;
+    size_t order_count;
+    size_t order_capacity;
+    uint64_t last_sequence; /* of the durable records */
 
     /* The writer thread's, once open. */
     int fd;                 /* of the segment that is appended to, or -1 */
@@ -41,6 +47,9 @@ void seglog_segment_path(const struct seglog *log, uint32_t index, char ret_path
 enum err seglog_scan(struct seglog *log, struct error *error) MUST_CHECK;
 /* Counts a fault and passes the sentence on. */
 void seglog_report(struct seglog *log, const char *format, ...) PRINTF_LIKE(2, 3);
-/* Notes a record as durable. False for a duplicate. The caller holds log->lock, or is alone. */
-bool seglog_note(struct seglog *log, uint64_t line, enum seglog_kind kind,
-                 const struct store_usage *usage, uint64_t position);
+/* Notes a record as durable; records come in the order of their sequence numbers. False for a
+ * duplicate. The caller holds log->lock, or is alone. */
+bool seglog_note(struct seglog *log, const struct seglog_found *found, uint64_t position);
+/* Appends the text of the record at `offset` of an open segment, if it is that of the line. */
+enum err seglog_read_at(struct seglog *log, int fd, uint64_t offset, uint64_t line, struct buf *buf,
+                        struct seglog_found *ret_found, struct error *error) MUST_CHECK;

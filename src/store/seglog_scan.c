@@ -80,14 +80,15 @@ static bool read_record(struct scan *scan, uint64_t at, struct record_header *re
 
 static void accept(struct scan *scan, uint64_t at, const struct record_header *header) {
     struct seglog *log = scan->log;
-    struct store_usage usage = {0};
+    struct seglog_found found = {
+        .line = header->line, .sequence = header->sequence, .kind = header->kind};
     if (header->has_usage) {
         const unsigned char *bytes =
             peek(scan, at + SEGLOG_RECORD_BYTES + header->bytes - SEGLOG_USAGE_BYTES,
                  SEGLOG_USAGE_BYTES);
-        if (bytes) usage = record_usage_read(bytes, header->is_reused);
+        if (bytes) found.usage = record_usage_read(bytes, header->is_reused);
     }
-    seglog_note(log, header->line, header->kind, &usage, (uint64_t)scan->index << 32 | at);
+    seglog_note(log, &found, (uint64_t)scan->index << 32 | at);
     log->next_sequence = header->sequence + 1;
     scan->records++;
 }
@@ -161,6 +162,10 @@ static enum err cut_tail(struct scan *scan, uint64_t end, struct error *error) {
         if (err == OK) err = store_sync_result(log->store, os_fsync(scan->fd, error), error);
         if (err != OK) return err;
         scan->bytes = end;
+    } else if (scan->records > 0 && !log->read_only) {
+        /* A process that was killed may have left them in memory only. */
+        enum err err = store_sync_result(log->store, os_fdatasync(scan->fd, error), error);
+        if (err != OK) return err;
     }
     log->end = end;
     log->allocated = scan->bytes;

@@ -24,9 +24,7 @@ struct pending {
     struct seglog *log;
     size_t at; /* in the group's bytes */
     size_t bytes;
-    uint64_t line;
-    enum seglog_kind kind;
-    struct store_usage usage;
+    struct seglog_found found;
     uint64_t cookie;
     uint64_t position;
 };
@@ -168,7 +166,8 @@ static enum err write_run(struct seglog *log, struct group *group, size_t from, 
 static void seal_records(struct group *group) {
     for (size_t i = 0; i < group->count; i++) {
         struct pending *item = &group->items[i];
-        record_seal(group->bytes.at + item->at, item->bytes, item->log->next_sequence++);
+        item->found.sequence = item->log->next_sequence++;
+        record_seal(group->bytes.at + item->at, item->bytes, item->found.sequence);
     }
 }
 
@@ -220,7 +219,7 @@ static void tell(struct seglog_writer *writer, struct group *group) {
     for (size_t i = 0; i < group->count; i++) {
         struct pending *item = &group->items[i];
         pthread_mutex_lock(&item->log->lock);
-        seglog_note(item->log, item->line, item->kind, &item->usage, item->position);
+        seglog_note(item->log, &item->found, item->position);
         pthread_mutex_unlock(&item->log->lock);
         writer->dones[i].cookie = item->cookie;
     }
@@ -377,13 +376,12 @@ void seglog_put(struct seglog_writer *writer, struct seglog *log,
     struct pending *item = add_item(group);
     size_t at = group->bytes.bytes;
     record_write(&group->bytes, record, log->identity.batch_sequence);
-    *item = (struct pending){.log = log,
-                             .at = at,
-                             .bytes = group->bytes.bytes - at,
-                             .line = record->line,
-                             .kind = record->kind,
-                             .usage = record->usage,
-                             .cookie = cookie};
+    *item = (struct pending){
+        .log = log,
+        .at = at,
+        .bytes = group->bytes.bytes - at,
+        .found = {.line = record->line, .kind = record->kind, .usage = record->usage},
+        .cookie = cookie};
     writer->backlog_bytes += item->bytes;
     if (group->count == 1 && group == writer->first) writer->first_put = now();
     if (group->count == 1 || (at < GROUP_BYTES && group->bytes.bytes >= GROUP_BYTES))

@@ -8,7 +8,7 @@
  *   meta.db                       rows of files and batches, the outbox (outbox.h)
  *   keys.jsonl                    not the store's: see http/key_file.h
  *   files/ab/<id>                 immutable bytes of uploads and published results, mode 0400
- *   batches/<id>/seg-000001.log   results as they come in; lines.idx beside them
+ *   batches/<id>/seg-000001.log   results as they come in; lines.idx beside them, order.idx later
  *   tmp/                          same file system; emptied at start
  *   ballast                       room for bookkeeping, given back when the disk is full
  *   dumps/engine-….txt            stacks of engines that hung or crashed (runner/engine_dump.h)
@@ -64,6 +64,9 @@ void store_status(struct store *store, struct store_status *ret_status);
 /* The path of a batch's own directory, made when it is not there. */
 enum err store_batch_dir(struct store *store, const char *batch_id, char *ret_path,
                          size_t path_bytes, struct error *error) MUST_CHECK;
+/* The file in it that stays when a batch has ended, as long as one of its result files does: in
+ * which order the results came (batch/order.h). */
+#define STORE_ORDER_NAME "order.idx"
 
 /* A write met a full disk: gives the ballast back and remembers. */
 void store_disk_filled(struct store *store);

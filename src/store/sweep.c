@@ -127,11 +127,20 @@ static enum err clean_folder(struct store *store, const char *path, const char *
     return each_entry(store, folder, clean_file, error);
 }
 
-static enum err remove_batch_dir(struct store *store, const char *name, struct error *error) {
+static enum err remove_all_but_order(struct store *store, const char *path, const char *name,
+                                     struct error *error) {
+    (void)store;
+    return strcmp(name, STORE_ORDER_NAME) == 0 ? OK : os_unlink(path, error);
+}
+
+static enum err remove_batch_dir(struct store *store, const char *name, bool keep_order,
+                                 struct error *error) {
     char folder[256], path[STORE_PATH_BYTES];
     snprintf(folder, sizeof folder, "batches/%.200s", name);
-    enum err err = each_entry(store, folder, remove_entry, error);
+    enum err err =
+        each_entry(store, folder, keep_order ? remove_all_but_order : remove_entry, error);
     if (err != OK) return err;
+    if (keep_order) return OK;
     store_path(store, path, "%s", folder);
     if (rmdir(path) != 0 && errno != ENOENT)
         return err_from_errno(error, errno, "cannot remove %s", path);
@@ -141,11 +150,16 @@ static enum err remove_batch_dir(struct store *store, const char *name, struct e
 static enum err clean_batch(struct store *store, const char *path, const char *name,
                             struct error *error) {
     (void)path;
-    int64_t status;
+    int64_t status, files = 0;
     enum err err = look_up(store, "SELECT status FROM batches WHERE id = ?", name, &status, error);
+    if (err == OK)
+        err = look_up(store,
+                      "SELECT count(*) FROM batches JOIN files"
+                      " ON files.id IN (output_file_id, error_file_id) WHERE batches.id = ?",
+                      name, &files, error);
     if (err != OK) return err;
     bool needed = status >= 0 && status < BATCH_COMPLETED;
-    return needed ? OK : remove_batch_dir(store, name, error);
+    return needed ? OK : remove_batch_dir(store, name, files > 0, error);
 }
 
 enum err store_clean(struct store *store, struct error *error) {
@@ -156,5 +170,5 @@ enum err store_clean(struct store *store, struct error *error) {
 }
 
 enum err store_batch_forget_log(struct store *store, const char *batch_id, struct error *error) {
-    return remove_batch_dir(store, batch_id, error);
+    return remove_batch_dir(store, batch_id, true, error);
 }

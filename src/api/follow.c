@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Followers: clients that keep a connection open and get the lines of a batch as they become
+ * durable. One thread serves them all in turn; what a slow one has not taken stays on the disk. */
+
+#include "api/api_internal.h"
+
+#include "base/log.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define FOLLOWERS_MAX 64
+#define PAGE_BYTES ((size_t)256 << 10)
+#define WAITING_BYTES_MAX ((size_t)1 << 20) /* of one client's, before it gets more */
+#define LOOK_NS 100000000
+
+struct follower {
+    struct follower *next;
+    struct http_request *request;
+    char batch_id[STORE_ID_BYTES];
+    uint64_t after;
+    uint64_t lines_left;
+};
+
+struct followers {
+    struct runner *runner;
+    pthread_t thread;
+    pthread_mutex_t lock; /* guards what follows; the list's items are the thread's */
+    pthread_cond_t work;
+    struct follower *added;
+    uint32_t count;
+    bool is_stopping;
+};
+
+enum progress { SAME, FED, OVER };
+
+/* Gives one client what there is, up to a bound. */
+static enum progress feed(struct followers *followers, struct follower *follower) {
+    struct http_request *request = follower->request;
+    struct error error;
+    struct buf lines;
+    bool more = true, good = true;
+    if (http_stream_waiting(request) > WAITING_BYTES_MAX)
+        return http_stream_put(request, (struct str){0}) ? SAME : OVER;
+    buf_init(&lines, SIZE_MAX / 2);
+    uint64_t last = follower->after;
+    struct runner_page page = {follower->after, follower->lines_left, PAGE_BYTES};
+    enum err err = runner_batch_results(followers->runner, str_from(follower->batch_id), &page,
+                                        &lines, &last, &more, &error);
+    size_t count = 0;
+    for (size_t i = 0; err == OK && i < lines.bytes; i++) count += lines.at[i] == '\n';
+    follower->lines_left -= count;
+    follower->after = last;
+    if (err == OK) good = http_stream_put(request, buf_str(&lines));
+    buf_release(&lines);
+    if (err != OK) {
+        log_warn("request=%s batch=%s error=\"%s\"", http_request_id(request), follower->batch_id,
+                 error.text);
+        http_stream_abort(request);
+        follower->request = NULL;
+        return OVER;
+    }
+    if (!good || !more || follower->lines_left == 0) return OVER;
+    return count > 0 ? FED : SAME;
+}
+
+/* A round over all clients. True when somebody got something. */
+static bool feed_all(struct followers *followers, struct follower **list) {
+    bool any = false;
+    for (struct follower **at = list; *at;) {
+        struct follower *follower = *at;
+        enum progress progress = feed(followers, follower);
+        any = any || progress == FED;
+        if (progress != OVER) {
+            at = &follower->next;
+            continue;
+        }
+        *at = follower->next;
+        if (follower->request) http_stream_end(follower->request);
+        free(follower);
+        pthread_mutex_lock(&followers->lock);
+        followers->count--;
+        pthread_mutex_unlock(&followers->lock);
+    }
+    return any;
+}
+
+/* New ones go to the thread's list. False at the end. */
+static bool wait_and_take(struct followers *followers, struct follower **list, bool is_busy) {
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += LOOK_NS;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    pthread_mutex_lock(&followers->lock);
+    while (!*list && !followers->added && !followers->is_stopping)
+        pthread_cond_wait(&followers->work, &followers->lock);
+    if (*list && !is_busy && !followers->added && !followers->is_stopping)
+        pthread_cond_timedwait(&followers->work, &followers->lock, &until);
+    while (followers->added) {
+        struct follower *follower = followers->added;
+        followers->added = follower->next;
+        follower->next = *list;
+        *list = follower;
+    }
+    bool goes_on = !followers->is_stopping;
+    pthread_mutex_unlock(&followers->lock);
+    return goes_on;
+}
+
+static void *followers_main(void *context) {
+    struct followers *followers = context;
+    struct follower *list = NULL;
+    bool is_busy = false;
+    while (wait_and_take(followers, &list, is_busy)) is_busy = feed_all(followers, &list);
+    while (list) {
+        struct follower *follower = list;
+        list = follower->next;
+        http_stream_abort(follower->request);
+        free(follower);
+    }
+    return NULL;
+}
+
+void followers_add(struct api *api, struct http_request *request, uint64_t after, uint64_t lines) {
+    struct followers *followers = api->followers;
+    struct str id = http_request_param(request, 0);
+    struct follower *follower = calloc(1, sizeof *follower);
+    if (!follower) abort();
+    follower->request = request;
+    follower->after = after;
+    follower->lines_left = lines;
+    if (id.bytes < sizeof follower->batch_id) memcpy(follower->batch_id, id.at, id.bytes);
+    pthread_mutex_lock(&followers->lock);
+    bool has_room = followers->count < FOLLOWERS_MAX && !followers->is_stopping;
+    if (has_room) {
+        followers->count++;
+        http_stream_begin_as(request, "application/jsonl");
+        follower->next = followers->added;
+        followers->added = follower;
+        pthread_cond_signal(&followers->work);
+    }
+    pthread_mutex_unlock(&followers->lock);
+    if (has_room) return;
+    free(follower);
+    api_fail(request, &(struct api_error){429, "Too many clients follow results", "follow",
+                                          "rate_limit_exceeded"});
+}
+
+enum err followers_open(struct api *api, struct error *error) {
+    struct followers *followers = calloc(1, sizeof *followers);
+    if (!followers) abort();
+    followers->runner = api->options.runner;
+    pthread_mutex_init(&followers->lock, NULL);
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&followers->work, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    int failed = pthread_create(&followers->thread, NULL, followers_main, followers);
+    if (failed) {
+        free(followers);
+        return err_from_errno(error, failed, "cannot start a thread for followers");
+    }
+    pthread_setname_np(followers->thread, "api-follow");
+    api->followers = followers;
+    return OK;
+}
+
+void followers_stop(struct api *api) {
+    struct followers *followers = api->followers;
+    if (!followers) return;
+    pthread_mutex_lock(&followers->lock);
+    followers->is_stopping = true;
+    pthread_cond_signal(&followers->work);
+    pthread_mutex_unlock(&followers->lock);
+    pthread_join(followers->thread, NULL);
+}
+
+void followers_close(struct api *api) {
+    struct followers *followers = api->followers;
+    if (!followers) return;
+    pthread_cond_destroy(&followers->work);
+    pthread_mutex_destroy(&followers->lock);
+    free(followers);
+    api->followers = NULL;
+}

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "scratch.h"
+
+#include "store/seglog_format.h"
+#include "store/seglog_reader.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#define LINES 3000
+
+static void ignore(void *context, const struct seglog_done *done, size_t count) {
+    (void)context, (void)done, (void)count;
+}
+
+static void silent(void *context, const char *sentence) {
+    (void)context, (void)sentence;
+}
+
+static struct seglog *open_log(struct scratch *s) {
+    struct seglog *log = NULL;
+    struct seglog_options options = {
+        .batch_id = "batch_one", .batch_sequence = 1, .line_count = LINES, .report = silent};
+    assert_int_equal(seglog_open(&log, s->store, &options, &s->error), OK);
+    return log;
+}
+
+static struct seglog_writer *open_writer(struct scratch *s) {
+    struct seglog_writer *writer;
+    assert_int_equal(seglog_writer_open(&writer, s->store, ignore, NULL, &s->error), OK);
+    return writer;
+}
+
+/* A permutation of the lines, so that the order of writing is not theirs. */
+static uint64_t nth_line(uint64_t index) {
+    return index * 7 % LINES;
+}
+
+static void put(struct seglog_writer *writer, struct seglog *log, uint64_t line) {
+    char text[300];
+    snprintf(text, sizeof text, "{\"line\":%llu,\"text\":\"%0200d\"}\n", (unsigned long long)line,
+             1);
+    struct seglog_record record = {
+        .line = line, .kind = SEGLOG_SUCCESS, .usage = {1, 0, 1, 0}, .text = str_from(text)};
+    seglog_put(writer, log, &record, line + 1);
+}
+
+static void write_lines(struct scratch *s, struct seglog *log, uint64_t from, uint64_t to) {
+    struct seglog_writer *writer = open_writer(s);
+    for (uint64_t i = from; i < to; i++) put(writer, log, nth_line(i));
+    seglog_writer_close(writer);
+}
+
+/* Reads on; the record behind sequence number i must be that of the i-th line written. */
+static uint64_t read_on(struct scratch *s, struct seglog *log, uint64_t after) {
+    struct seglog_reader reader;
+    struct seglog_found found;
+    struct buf buf;
+    bool more = true;
+    buf_init(&buf, 4096);
+    assert_int_equal(seglog_reader_open(&reader, log, after, &s->error), OK);
+    while (seglog_reader_next(&reader, &buf, &found, &more, &s->error) == OK && more) {
+        char start[40];
+        assert_true(seglog_has(log, found.line));
+        assert_int_equal(found.sequence, after + 1);
+        assert_int_equal(found.line, nth_line(after));
+        snprintf(start, sizeof start, "{\"line\":%llu,", (unsigned long long)found.line);
+        assert_memory_equal(buf.at, start, strlen(start));
+        assert_int_equal(buf.at[buf.bytes - 1], '\n');
+        buf_clear(&buf);
+        after++;
+    }
+    assert_false(more);
+    seglog_reader_close(&reader);
+    buf_release(&buf);
+    return after;
+}
+
+static void records_come_in_the_order_of_writing_from_any_place_on(void **state) {
+    (void)state;
+    struct scratch s;
+    scratch_open(&s);
+    struct seglog *log = open_log(&s);
+    assert_int_equal(read_on(&s, log, 0), 0);
+    assert_int_equal(read_on(&s, log, 17), 17);
+    write_lines(&s, log, 0, 1000); /* several segments of 64 KiB */
+    assert_int_equal(seglog_last_sequence(log), 1000);
+    for (uint64_t after = 0; after <= 1000; after += 37)
+        assert_int_equal(read_on(&s, log, after), 1000);
+    seglog_close(log);
+    log = open_log(&s);
+    assert_int_equal(read_on(&s, log, 400), 1000);
+    write_lines(&s, log, 1000, 1500);
+    assert_int_equal(read_on(&s, log, 999), 1500);
+    assert_int_equal(read_on(&s, log, 1500), 1500);
+    seglog_close(log);
+    scratch_remove(&s);
+}
+
+struct beside {
+    struct scratch *s;
+    struct seglog *log;
+    atomic_bool done;
+    uint64_t seen;
+};
+
+static void *read_beside(void *context) {
+    struct beside *beside = context;
+    uint64_t after = 0;
+    for (bool last = false; !last;) {
+        last = atomic_load(&beside->done);
+        after = read_on(beside->s, beside->log, after);
+    }
+    beside->seen = after;
+    return NULL;
+}
+
+static void two_readers_beside_the_writer_miss_nothing(void **state) {
+    (void)state;
+    struct scratch s;
+    scratch_open(&s);
+    struct seglog *log = open_log(&s);
+    struct beside a = {.s = &s, .log = log}, b = {.s = &s, .log = log};
+    pthread_t threads[2];
+    assert_int_equal(pthread_create(&threads[0], NULL, read_beside, &a), 0);
+    assert_int_equal(pthread_create(&threads[1], NULL, read_beside, &b), 0);
+    write_lines(&s, log, 0, LINES);
+    atomic_store(&a.done, true);
+    atomic_store(&b.done, true);
+    pthread_join(threads[0], NULL);
+    pthread_join(threads[1], NULL);
+    assert_int_equal(a.seen, LINES);
+    assert_int_equal(b.seen, LINES);
+    seglog_close(log);
+    scratch_remove(&s);
+}
+
+static void doubles_and_forgotten_records_are_left_out(void **state) {
+    (void)state;
+    struct scratch s;
+    scratch_open(&s);
+    struct seglog *log = open_log(&s);
+    struct seglog_writer *writer = open_writer(&s);
+    put(writer, log, 5); /* 1 */
+    put(writer, log, 6); /* 2 */
+    put(writer, log, 5); /* 3: a double */
+    put(writer, log, 8); /* 4 */
+    seglog_writer_close(writer);
+    seglog_forget(log, 6);
+    writer = open_writer(&s);
+    put(writer, log, 6); /* 5 */
+    seglog_writer_close(writer);
+    const uint64_t lines[] = {5, 8, 6}, sequences[] = {1, 4, 5};
+    struct seglog_reader reader;
+    struct seglog_found found;
+    struct buf buf;
+    bool more;
+    buf_init(&buf, 4096);
+    for (uint64_t after = 0, first = 0; after < 5; after++) {
+        assert_int_equal(seglog_reader_open(&reader, log, after, &s.error), OK);
+        while (first < 3 && sequences[first] <= after) first++;
+        for (uint64_t i = first; i < 3; i++) {
+            assert_int_equal(seglog_reader_next(&reader, &buf, &found, &more, &s.error), OK);
+            assert_true(more);
+            assert_int_equal(found.line, lines[i]);
+            assert_int_equal(found.sequence, sequences[i]);
+        }
+        assert_int_equal(seglog_reader_next(&reader, &buf, &found, &more, &s.error), OK);
+        assert_false(more);
+        seglog_reader_close(&reader);
+    }
+    buf_release(&buf);
+    seglog_close(log);
+    scratch_remove(&s);
+}
+
+static void a_damaged_record_is_stepped_over_and_a_removed_log_is_not_found(void **state) {
+    (void)state;
+    struct scratch s;
+    scratch_open(&s);
+    struct seglog *log = open_log(&s);
+    write_lines(&s, log, 0, 3);
+    char path[200];
+    snprintf(path, sizeof path, "%s/batches/batch_one/seg-000001.log", s.dir);
+    int fd = open(path, O_WRONLY);
+    assert_int_equal(pwrite(fd, "x", 1, SEGLOG_HEADER_BYTES + SEGLOG_RECORD_BYTES + 4), 1);
+    close(fd);
+    struct seglog_reader reader;
+    struct seglog_found found;
+    struct buf buf;
+    bool more;
+    buf_init(&buf, 4096);
+    assert_int_equal(seglog_reader_open(&reader, log, 0, &s.error), OK);
+    assert_int_equal(seglog_reader_next(&reader, &buf, &found, &more, &s.error), OK);
+    assert_true(more);
+    assert_int_equal(found.sequence, 2);
+    seglog_reader_close(&reader);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(seglog_reader_open(&reader, log, 0, &s.error), OK);
+    assert_int_equal(seglog_reader_next(&reader, &buf, &found, &more, &s.error), ERR_NOT_FOUND);
+    seglog_reader_close(&reader);
+    buf_release(&buf);
+    seglog_close(log);
+    scratch_remove(&s);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(records_come_in_the_order_of_writing_from_any_place_on),
+        cmocka_unit_test(two_readers_beside_the_writer_miss_nothing),
+        cmocka_unit_test(doubles_and_forgotten_records_are_left_out),
+        cmocka_unit_test(a_damaged_record_is_stepped_over_and_a_removed_log_is_not_found),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
