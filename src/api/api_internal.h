@@ -71,6 +71,7 @@ void batches_create(void *context, struct http_request *request);
 void batches_list(void *context, struct http_request *request);
 void batches_get(void *context, struct http_request *request);
 void batches_cancel(void *context, struct http_request *request);
+void batches_retry(void *context, struct http_request *request);
 /* results.c */
 void results_get(void *context, struct http_request *request);
 /* follow.c: clients that wait for the lines of a running batch, on a thread of its own. */

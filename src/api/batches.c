@@ -2,6 +2,7 @@
 #include "api/api_internal.h"
 
 #include "base/clock.h"
+#include "batch/retry.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -61,6 +62,17 @@ static bool check_webhook(struct api *api, struct http_request *request,
     return false;
 }
 
+/* The batch is stored: nothing from here on may answer with an error, or a client that tries again
+ * would make a second one. */
+static void answer_created(struct api *api, struct http_request *request, struct store_batch *batch,
+                           bool existing) {
+    if (existing)
+        runner_batch_overlay(api->options.runner, batch);
+    else
+        runner_kick(api->options.runner, batch->id);
+    answer_batch(request, batch);
+}
+
 static void create(struct api *api, struct http_request *request,
                    const struct batch_parameters *parameters) {
     struct store_batch batch;
@@ -72,13 +84,7 @@ static void create(struct api *api, struct http_request *request,
         api_fail_err(request, err, &error, NULL);
         return;
     }
-    /* The batch is stored: nothing from here on may answer with an error, or a client that tries
-     * again would make a second one. */
-    if (existing)
-        runner_batch_overlay(api->options.runner, &batch);
-    else
-        runner_kick(api->options.runner, batch.id);
-    answer_batch(request, &batch);
+    answer_created(api, request, &batch, existing);
 }
 
 void batches_create(void *context, struct http_request *request) {
@@ -98,6 +104,12 @@ void batches_create(void *context, struct http_request *request) {
         batch_parameters_release(&parameters);
     }
     json_decref(body);
+}
+
+static void fail_refused(struct http_request *request, const struct batch_refusal *refusal) {
+    api_fail(request,
+             &(struct api_error){400, refusal->message, refusal->param[0] ? refusal->param : NULL,
+                                 refusal->code[0] ? refusal->code : NULL});
 }
 
 static void write_id(struct buf *buf, const char *key, const struct store_batch *batch) {
@@ -174,4 +186,41 @@ void batches_cancel(void *context, struct http_request *request) {
         answer_batch(request, &batch);
     else
         fail(request, err, &error);
+}
+
+/* The body is a choice of lines and what shall be otherwise, or nothing at all. */
+static void retry(struct api *api, struct http_request *request, const json_t *body,
+                  struct store_batch *original) {
+    struct batch_retry retry;
+    struct batch_refusal refusal;
+    struct store_batch batch;
+    struct error error;
+    bool existing = false;
+    if (!batch_retry_read(&retry, original, body, &api->options.rules, &refusal)) {
+        fail_refused(request, &refusal);
+        return;
+    }
+    read_caller(request, &retry.parameters);
+    if (read_key(request, &retry.parameters) && check_webhook(api, request, &retry.parameters)) {
+        enum err err = batch_retry_create(api->options.store, original, &retry, clock_unix_s(),
+                                          &batch, &existing, &error);
+        if (err != OK)
+            api_fail_err(request, err, &error, NULL);
+        else
+            answer_created(api, request, &batch, existing);
+    }
+    batch_retry_release(&retry);
+}
+
+void batches_retry(void *context, struct http_request *request) {
+    struct api *api = context;
+    struct store_batch original;
+    json_t *body = NULL;
+    if (api_refuses_new_work(api, request)) return;
+    if (str_trim(http_request_body(request)).bytes > 0 && !api_read_object(request, &body)) return;
+    if (batches_find(api, request, &original)) {
+        retry(api, request, body, &original);
+        store_batch_release(&original);
+    }
+    json_decref(body);
 }

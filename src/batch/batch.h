@@ -67,6 +67,8 @@ struct batch_parameters {
     char service_tier[16];
     int32_t priority;
     int64_t output_expires_after_s;
+    char *extras;                       /* JSON text of batch/extras.h, or NULL; owned */
+    char retry_of[STORE_ID_BYTES];      /* empty: not a retry */
     char idempotency_key[256];          /* from the body; a header's is put here by the caller */
     char owner[STORE_OWNER_BYTES];      /* put here by the caller, as the next two; 0: no limit */
     uint64_t batches_max;               /* of this owner that are not terminal */
@@ -88,6 +90,17 @@ void batch_parameters_release(struct batch_parameters *parameters);
 enum err batch_create(struct store *store, const struct batch_parameters *parameters,
                       int64_t now_unix_s, struct store_batch *ret_batch, bool *ret_existing,
                       struct error *error) MUST_CHECK;
+
+/* The batch that the parameters' idempotency key stands for. ERR_NOT_FOUND when there is none or no
+ * key, ERR_CONFLICT when it was made with other parameters. */
+enum err batch_find_existing(struct store *store, const struct batch_parameters *parameters,
+                             struct store_batch *ret_batch, struct error *error) MUST_CHECK;
+/* As batch_create with an input that becomes a file (`file` says its name, purpose and time) in the
+ * same transaction. The spool is gone afterwards, whatever is returned. */
+enum err batch_create_with_input(struct store *store, const struct batch_parameters *parameters,
+                                 struct store_spool *spool, struct store_file *file,
+                                 int64_t now_unix_s, struct store_batch *ret_batch,
+                                 bool *ret_existing, struct error *error) MUST_CHECK;
 
 /* Appends the batch object with every key. Counters are the row's: see runner_batch_get. */
 void batch_write_json(struct buf *buf, const struct store_batch *batch);

@@ -9,10 +9,11 @@
 
 #define BYTES_PER_TOKEN 4
 
-/* The batch the key stands for already, if its parameters are these. */
-static enum err find_existing(struct store *store, const struct batch_parameters *parameters,
-                              struct store_batch *ret_batch, struct error *error) {
+enum err batch_find_existing(struct store *store, const struct batch_parameters *parameters,
+                             struct store_batch *ret_batch, struct error *error) {
     struct store_batch batch;
+    if (!*parameters->idempotency_key)
+        return err_set(error, ERR_NOT_FOUND, "there is no idempotency key");
     enum err err = store_batch_get_by_key(store, parameters->owner, parameters->idempotency_key,
                                           &batch, error);
     if (err != OK) return err;
@@ -36,6 +37,7 @@ static struct store_batch new_batch(const struct batch_parameters *parameters, i
     struct store_batch batch = {
         .metadata = copy_or_null(parameters->metadata),
         .webhook_url = copy_or_null(parameters->webhook_url),
+        .extras = copy_or_null(parameters->extras),
         .priority = parameters->priority,
         .output_expires_after_s = parameters->output_expires_after_s,
         .created_unix_s = now_unix_s,
@@ -47,6 +49,7 @@ static struct store_batch new_batch(const struct batch_parameters *parameters, i
     snprintf(batch.endpoint, sizeof batch.endpoint, "%s",
              batch_endpoint_path(parameters->endpoint));
     memcpy(batch.input_file_id, parameters->input_file_id, sizeof batch.input_file_id);
+    memcpy(batch.retry_of, parameters->retry_of, sizeof batch.retry_of);
     memcpy(batch.completion_window, parameters->completion_window, sizeof batch.completion_window);
     memcpy(batch.service_tier, parameters->service_tier, sizeof batch.service_tier);
     memcpy(batch.owner, parameters->owner, sizeof batch.owner);
@@ -55,10 +58,11 @@ static struct store_batch new_batch(const struct batch_parameters *parameters, i
     return batch;
 }
 
-/* Within the owner's limits. A queue of tokens is counted before anybody has a tokenizer for it:
+/* Within the owner's limits, with its input when that is new. A queue of tokens is counted before anybody has a tokenizer for it:
  * four bytes of the input stand for one. */
 static enum err insert(struct store *store, struct store_batch *batch,
-                       const struct batch_parameters *parameters, struct error *error) {
+                       const struct batch_parameters *parameters, struct store_spool *spool,
+                       struct store_file *file, struct error *error) {
     char message[200];
     snprintf(
         message, sizeof message,
@@ -73,7 +77,8 @@ static enum err insert(struct store *store, struct store_batch *batch,
             tokens_max < UINT64_MAX / BYTES_PER_TOKEN ? tokens_max * BYTES_PER_TOKEN : UINT64_MAX,
         .over_bytes = errors,
     };
-    enum err err = store_batch_insert_within(store, batch, &limits, error);
+    enum err err = spool ? store_batch_insert_with_input(store, batch, &limits, spool, file, error)
+                         : store_batch_insert_within(store, batch, &limits, error);
     free(errors);
     return err;
 }
@@ -81,14 +86,21 @@ static enum err insert(struct store *store, struct store_batch *batch,
 enum err batch_create(struct store *store, const struct batch_parameters *parameters,
                       int64_t now_unix_s, struct store_batch *ret_batch, bool *ret_existing,
                       struct error *error) {
-    *ret_existing = false;
-    if (*parameters->idempotency_key) {
-        enum err err = find_existing(store, parameters, ret_batch, error);
-        *ret_existing = err == OK;
-        if (err != ERR_NOT_FOUND) return err;
-    }
+    enum err err = batch_find_existing(store, parameters, ret_batch, error);
+    *ret_existing = err == OK;
+    if (err != ERR_NOT_FOUND) return err;
+    return batch_create_with_input(store, parameters, NULL, NULL, now_unix_s, ret_batch,
+                                   ret_existing, error);
+}
+
+enum err batch_create_with_input(struct store *store, const struct batch_parameters *parameters,
+                                 struct store_spool *spool, struct store_file *file,
+                                 int64_t now_unix_s, struct store_batch *ret_batch,
+                                 bool *ret_existing, struct error *error) {
     struct store_batch batch = new_batch(parameters, now_unix_s);
-    enum err err = insert(store, &batch, parameters, error);
+    *ret_existing = false;
+    if (file) memcpy(file->owner, parameters->owner, sizeof file->owner);
+    enum err err = insert(store, &batch, parameters, spool, file, error);
     if (err == OK) {
         *ret_batch = batch;
         return OK;
@@ -96,7 +108,7 @@ enum err batch_create(struct store *store, const struct batch_parameters *parame
     store_batch_release(&batch);
     if (err != ERR_CONFLICT || !*parameters->idempotency_key) return err;
     /* Another call with the key came first. */
-    err = find_existing(store, parameters, ret_batch, error);
+    err = batch_find_existing(store, parameters, ret_batch, error);
     *ret_existing = err == OK;
     return err;
 }

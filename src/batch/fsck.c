@@ -3,6 +3,7 @@
 
 #include "base/os.h"
 #include "batch/index.h"
+#include "batch/jsonl_file.h"
 #include "batch/line.h"
 #include "batch/publish.h"
 #include "batch/state.h"
@@ -14,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PIECE_BYTES ((size_t)256 << 10)
 #define REPORTS_PER_BATCH_MAX 20
 
 struct check {
@@ -39,69 +39,9 @@ static void violated(struct check *check, const char *format, ...) {
     check->report(check->context, sentence);
 }
 
-/* --- reading a JSONL file line by line --- */
-
-struct lines {
-    int fd; /* negative: no file, no lines */
-    uint64_t offset;
-    uint64_t bytes;
-    struct buf buf;
-    size_t at;       /* in buf: the next line */
-    uint64_t number; /* of the line given last, from 1 */
-    bool failed;
-};
-
-static void lines_close(struct lines *lines) {
-    os_close(lines->fd);
-    buf_release(&lines->buf);
-}
-
-/* More of the file into the buf; false at its end. */
-static bool lines_fill(struct lines *lines) {
-    struct error error;
-    uint64_t left = lines->bytes - lines->offset;
-    if (left == 0) return false;
-    buf_consume(&lines->buf, lines->at);
-    lines->at = 0;
-    size_t count = left < PIECE_BYTES ? (size_t)left : PIECE_BYTES;
-    char *room = buf_reserve(&lines->buf, count);
-    if (!room || os_pread_all(lines->fd, room, count, lines->offset, &error) != OK) {
-        lines->failed = true;
-        return false;
-    }
-    buf_commit(&lines->buf, count);
-    lines->offset += count;
-    return true;
-}
-
-/* The next line that is not blank, without CR and LF. */
-static bool lines_next(struct lines *lines, struct str *ret_line) {
-    while (lines->fd >= 0) {
-        size_t end = str_find_byte(buf_str(&lines->buf), '\n', lines->at);
-        if (end == SIZE_MAX && lines_fill(lines)) continue;
-        if (end == SIZE_MAX) end = lines->buf.bytes;
-        if (lines->failed || lines->at >= lines->buf.bytes) return false;
-        struct str line = {lines->buf.at + lines->at, end - lines->at};
-        if (lines->number == 0 && str_starts_with(line, STR("\xEF\xBB\xBF")))
-            line = str_skip(line, 3);
-        lines->number++;
-        lines->at = end + 1;
-        line = str_trim(line);
-        if (line.bytes == 0) continue;
-        *ret_line = line;
-        return true;
-    }
-    return false;
-}
-
-static void lines_init(struct lines *lines) {
-    *lines = (struct lines){.fd = -1};
-    buf_init(&lines->buf, SEGLOG_TEXT_BYTES_MAX + 2 * PIECE_BYTES);
-}
-
 /* Opens a result file. False when its row is gone (deleted or expired): then nothing can be said.
  */
-static bool open_result(struct check *check, const char *id, struct lines *lines) {
+static bool open_result(struct check *check, const char *id, struct jsonl_file *lines) {
     struct store_file file;
     struct error error;
     if (!*id) return true;
@@ -144,11 +84,11 @@ static void check_record(struct check *check, struct str line, uint64_t number, 
     }
 }
 
-static void next_record(struct check *check, struct lines *lines, bool is_output,
+static void next_record(struct check *check, struct jsonl_file *lines, bool is_output,
                         struct record *record, uint64_t *failed) {
     struct str line;
     *record = (struct record){0};
-    if (!lines_next(lines, &line)) return;
+    if (!jsonl_file_next(lines, &line)) return;
     check_record(check, line, lines->number, is_output, failed);
     record->present = true;
     record->custom_id = json_span_get(line, "custom_id");
@@ -169,14 +109,14 @@ static bool same_id(struct str raw_a, struct str raw_b) {
 /* --- one batch --- */
 
 /* Both files are in input order, so one walk over the input meets every record at its turn. */
-static void walk(struct check *check, struct lines *input, struct lines *output,
-                 struct lines *errors) {
+static void walk(struct check *check, struct jsonl_file *input, struct jsonl_file *output,
+                 struct jsonl_file *errors) {
     struct str line;
     struct record out, err;
     uint64_t requests = 0, failed = 0, out_lines = 0, err_lines = 0;
     next_record(check, output, true, &out, &failed);
     next_record(check, errors, false, &err, &failed);
-    while (lines_next(input, &line)) {
+    while (jsonl_file_next(input, &line)) {
         struct batch_line parsed;
         requests++;
         if (batch_line_read(line, &parsed) != BATCH_LINE_READ) parsed.custom_id.at = NULL;
@@ -216,12 +156,12 @@ static void walk(struct check *check, struct lines *input, struct lines *output,
 
 static void check_published(struct check *check) {
     const struct store_batch *batch = check->batch;
-    struct lines input, output, errors;
+    struct jsonl_file input, output, errors;
     struct store_file file;
     struct error error;
-    lines_init(&input);
-    lines_init(&output);
-    lines_init(&errors);
+    jsonl_file_init(&input);
+    jsonl_file_init(&output);
+    jsonl_file_init(&errors);
     if (batch->status == BATCH_COMPLETED && batch->completed + batch->failed != batch->total)
         violated(check, "%llu completed and %llu failed are not %llu in total (I4)",
                  (unsigned long long)batch->completed, (unsigned long long)batch->failed,
@@ -233,9 +173,9 @@ static void check_published(struct check *check) {
     if (there && open_result(check, batch->output_file_id, &output) &&
         open_result(check, batch->error_file_id, &errors))
         walk(check, &input, &output, &errors);
-    lines_close(&input);
-    lines_close(&output);
-    lines_close(&errors);
+    jsonl_file_close(&input);
+    jsonl_file_close(&output);
+    jsonl_file_close(&errors);
 }
 
 static void report_log(void *context, const char *sentence) {

@@ -3,6 +3,7 @@
 /* The batch object as clients see it, with every key. */
 
 #include "batch/batch.h"
+#include "batch/extras.h"
 #include "batch/state.h"
 
 #include <inttypes.h>
@@ -51,6 +52,21 @@ static void add_usage(struct buf *buf, const struct store_batch *batch) {
                usage->input_tokens + usage->output_tokens);
 }
 
+/* Extensions, in one object of their own. */
+static void add_extras(struct buf *buf, const struct store_batch *batch) {
+    buf_add_text(buf, ",\"quern\":{\"retry_of\":");
+    if (*batch->retry_of)
+        json_write_string(buf, str_from(batch->retry_of));
+    else
+        buf_add_text(buf, "null");
+    batch_extras_write(buf, batch->extras);
+    add_text(buf, "paused",
+             batch->paused == BATCH_PAUSED_BY_QUALITY ? "quality"
+             : batch->paused                          ? "request"
+                                                      : NULL);
+    buf_printf(buf, ",\"quality\":%s}", batch->quality ? batch->quality : "null");
+}
+
 void batch_write_json(struct buf *buf, const struct store_batch *batch) {
     buf_add_text(buf, "{\"id\":");
     json_write_string(buf, str_from(batch->id));
@@ -77,5 +93,6 @@ void batch_write_json(struct buf *buf, const struct store_batch *batch) {
     add_text(buf, "service_tier", batch_tier_name(batch_tier_of(batch->service_tier)));
     buf_printf(buf, ",\"priority\":%" PRId32, batch->priority);
     add_text(buf, "waiting_for", batch->waiting_for);
+    add_extras(buf, batch);
     buf_add_byte(buf, '}');
 }

@@ -4,6 +4,7 @@
 
 #include "base/utf8.h"
 #include "batch/batch.h"
+#include "batch/extras.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -351,7 +352,8 @@ bool batch_parameters_read(struct batch_parameters *ret_parameters, const json_t
                 read_priority(&parameters, body, ret_refusal) &&
                 read_webhook(&parameters, body, rules, ret_refusal) &&
                 read_tier(&parameters, body, ret_refusal) &&
-                read_key(&parameters, body, ret_refusal);
+                read_key(&parameters, body, ret_refusal) &&
+                batch_extras_read(body, &parameters.extras, ret_refusal);
     if (!good) {
         batch_parameters_release(&parameters);
         return false;
@@ -364,5 +366,6 @@ bool batch_parameters_read(struct batch_parameters *ret_parameters, const json_t
 void batch_parameters_release(struct batch_parameters *parameters) {
     free(parameters->metadata);
     free(parameters->webhook_url);
-    parameters->metadata = parameters->webhook_url = NULL;
+    free(parameters->extras);
+    parameters->metadata = parameters->webhook_url = parameters->extras = NULL;
 }

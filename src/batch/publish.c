@@ -2,8 +2,8 @@
 #include "batch/publish.h"
 
 #include "base/os.h"
+#include "batch/arrival.h"
 #include "batch/line.h"
-#include "batch/order.h"
 #include "batch/state.h"
 
 #include <assert.h>
@@ -27,7 +27,7 @@ struct work {
     struct side output, errors;
     struct buf line;
     struct buf custom_id;
-    struct order_builder order;
+    struct arrival_builder order;
     uint64_t failed; /* requests that ran and failed */
     struct store_usage usage;
     uint64_t missing;
@@ -66,7 +66,7 @@ static enum err write_pending(struct work *work, struct side *side, struct error
 /* `sequence` is that of its record; 0 for a line that has none. */
 static enum err add_line(struct work *work, struct side *side, struct str line, uint64_t sequence,
                          struct error *error) {
-    order_add(&work->order, sequence, side == &work->errors, side->bytes);
+    arrival_add(&work->order, sequence, side == &work->errors, side->bytes);
     side->lines++;
     side->bytes += line.bytes;
     buf_add_str(&side->pending, line);
@@ -176,7 +176,7 @@ static enum err finish(struct work *work, struct store_batch *batch, enum batch_
     if (err == OK)
         err = place_side(work, &work->errors, "error", files, &file_count, ended.error_file_id,
                          error);
-    if (err == OK) err = order_write(&work->order, publish->store, publish->batch->id, error);
+    if (err == OK) err = arrival_write(&work->order, publish->store, publish->batch->id, error);
     if (err != OK) return err;
     ended.completed = work->output.lines;
     ended.failed = work->failed;
@@ -195,12 +195,12 @@ enum err batch_publish(const struct batch_publish *publish, struct store_batch *
     buf_init(&work.output.pending, RECORD_BYTES_MAX + PIECE_BYTES);
     buf_init(&work.errors.pending, RECORD_BYTES_MAX + PIECE_BYTES);
     buf_init(&work.line, RECORD_BYTES_MAX);
-    order_init(&work.order, seglog_last_sequence(publish->log));
+    arrival_init(&work.order, seglog_last_sequence(publish->log));
     buf_init(&work.custom_id, RECORD_BYTES_MAX);
     enum err err = write_lines(&work, target, error);
     if (err == OK) err = finish(&work, batch, target, error);
     if (err == ERR_UNAVAILABLE)
-        store_wants_room(publish->store, work.spooled_bytes + order_bytes(&work.order));
+        store_wants_room(publish->store, work.spooled_bytes + arrival_bytes(&work.order));
     if (err != OK) {
         store_spool_abort(work.output.spool);
         store_spool_abort(work.errors.spool);
@@ -210,6 +210,6 @@ enum err batch_publish(const struct batch_publish *publish, struct store_batch *
     buf_release(&work.errors.pending);
     buf_release(&work.line);
     buf_release(&work.custom_id);
-    order_release(&work.order);
+    arrival_release(&work.order);
     return err;
 }

@@ -58,6 +58,7 @@ void live_adopt(struct runner *runner, struct store_batch *row) {
     struct live *live = calloc(1, sizeof *live);
     if (!live) abort();
     live->row = *row;
+    batch_extras_parse(row->extras, &live->extras);
     live->input_fd = -1;
     live->blocked_at = UINT64_MAX;
     live->progress.since_ns = clock_monotonic_ns();
@@ -326,6 +327,8 @@ void live_copy_row(struct live *live, struct store_batch *ret_batch) {
     row.metadata = copy_or_null(row.metadata);
     row.webhook_url = copy_or_null(row.webhook_url);
     row.errors = copy_or_null(row.errors);
+    row.extras = copy_or_null(row.extras);
+    row.quality = copy_or_null(row.quality);
     if (live->log) {
         struct seglog_counts counts = seglog_counts(live->log);
         /* Lines that run again after damage were counted before. */

@@ -3,7 +3,7 @@
 /* Results for a reader who does not wait for the end of the batch: from the log while there is one,
  * then from the published files. Both count in the same way, so that nobody notices the change. */
 
-#include "batch/order.h"
+#include "batch/arrival.h"
 #include "runner/runner_internal.h"
 #include "store/seglog_reader.h"
 
@@ -59,11 +59,11 @@ enum err runner_batch_results(struct runner *runner, struct str batch_id,
     if (err != OK) return err;
     *ret_last = page->after;
     if (batch_status_is_terminal(batch.status)) {
-        struct order_page published = {.after = page->after,
-                                       .lines_max = page->lines_max,
-                                       .bytes_max = page->bytes_max,
-                                       .now_unix_s = runner_now_unix_s(runner)};
-        err = order_read(runner->store, &batch, &published, buf, ret_last, ret_more, error);
+        struct arrival_page published = {.after = page->after,
+                                         .lines_max = page->lines_max,
+                                         .bytes_max = page->bytes_max,
+                                         .now_unix_s = runner_now_unix_s(runner)};
+        err = arrival_read(runner->store, &batch, &published, buf, ret_last, ret_more, error);
     }
     store_batch_release(&batch);
     return err;

@@ -167,8 +167,11 @@ static void acquit(struct runner *runner, struct retry *line) {
  * lock is held. */
 static bool put_aside(struct runner *runner, struct slot *slot,
                       const struct worker_result *result) {
-    bool is_again = result->retryable || result->status == STATUS_CANCELLED;
     struct live *live = slot->live;
+    const struct batch_extras *extras = &live->extras;
+    uint32_t attempts_max = extras->attempts ? extras->attempts : runner->options.attempts_max;
+    bool is_again = result->retryable || result->status == STATUS_CANCELLED ||
+                    batch_extras_tries_again(extras, result->status);
     acquit(runner, &slot->line);
     if (!is_again) return false;
     bool was_run = !result->not_run || slot->line.refusals >= REFUSALS_MAX;
@@ -176,8 +179,7 @@ static bool put_aside(struct runner *runner, struct slot *slot,
         slot->line.attempts++;
     else
         slot->line.refusals++;
-    if (live->phase == PHASE_RUN && slot->line.attempts >= runner->options.attempts_max)
-        return false;
+    if (live->phase == PHASE_RUN && slot->line.attempts >= attempts_max) return false;
     if (live->phase == PHASE_RUN) {
         slot->line.due_ns = due_ns(runner, slot, was_run, result);
         live_push_retry(live, &slot->line);

@@ -8,6 +8,7 @@
  * Order of locks: runner->lock, then the store's. A request's `calling` is taken without the
  * runner's lock. */
 
+#include "batch/extras.h"
 #include "batch/index.h"
 #include "batch/line.h"
 #include "batch/publish.h"
@@ -67,6 +68,7 @@ struct live {
     int64_t due_ns;      /* not to be taken up before */
     int64_t deadline_ns; /* PHASE_END: when jobs in flight are given up */
     enum batch_endpoint endpoint;
+    struct batch_extras extras;
     int input_fd;
     unsigned char input_sha256[SHA256_BYTES];
     struct line_index *index;

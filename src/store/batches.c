@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "store/batches.h"
 
+#include "base/os.h"
 #include "store/files_internal.h"
 #include "store/fsck.h"
 #include "store/outbox_internal.h"
@@ -15,7 +16,8 @@
     " parameters_sha256, status, final_status, in_progress, finalizing, completed_at, failed_at,"  \
     " expired_at, cancelling, cancelled_at, model, errors, output_file_id, error_file_id, total,"  \
     " completed, failed, has_usage, input_tokens, cached_tokens, output_tokens, reasoning_tokens," \
-    " epoch, reused_input_tokens, reused_output_tokens, owner"
+    " epoch, reused_input_tokens, reused_output_tokens, owner,"        \
+    " retry_of, extras, paused, quality"
 
 void store_usage_add(struct store_usage *sum, const struct store_usage *more) {
     sum->input_tokens += more->input_tokens;
@@ -30,7 +32,9 @@ void store_batch_release(struct store_batch *batch) {
     free(batch->metadata);
     free(batch->webhook_url);
     free(batch->errors);
-    batch->metadata = batch->webhook_url = batch->errors = NULL;
+    free(batch->extras);
+    free(batch->quality);
+    batch->metadata = batch->webhook_url = batch->errors = batch->extras = batch->quality = NULL;
 }
 
 static char *column_copy(sqlite3_stmt *statement, int at) {
@@ -110,6 +114,10 @@ static void read_row(sqlite3_stmt *statement, struct store_batch *ret_batch) {
                                        column_u64(statement, 33), column_u64(statement, 34),
                                        column_u64(statement, 36), column_u64(statement, 37)};
     batch.epoch = (uint32_t)sqlite3_column_int64(statement, 35);
+    database_column(statement, 39, batch.retry_of, sizeof batch.retry_of);
+    batch.extras = column_copy(statement, 40);
+    batch.paused = (enum batch_paused)sqlite3_column_int(statement, 41);
+    batch.quality = column_copy(statement, 42);
     *ret_batch = batch;
 }
 
@@ -120,7 +128,8 @@ static void read_row(sqlite3_stmt *statement, struct store_batch *ret_batch) {
     " errors = ?11, output_file_id = ?12, error_file_id = ?13, total = ?14, completed = ?15,"      \
     " failed = ?16, has_usage = ?17, input_tokens = ?18, cached_tokens = ?19,"                     \
     " output_tokens = ?20, reasoning_tokens = ?21, epoch = ?22"
-#define CHANGING_LATER " , reused_input_tokens = ?36, reused_output_tokens = ?37"
+#define CHANGING_LATER                                                                             \
+    " , reused_input_tokens = ?36, reused_output_tokens = ?37, paused = ?38, quality = ?39"
 
 static void bind_changing(sqlite3_stmt *statement, const struct store_batch *batch) {
     sqlite3_bind_int(statement, 1, (int)batch->status);
@@ -158,10 +167,10 @@ static enum err insert_row(struct store *store, void *context, struct error *err
         " error_file_id, total, completed, failed, has_usage, input_tokens, cached_tokens,"
         " output_tokens, reasoning_tokens, epoch, id, endpoint, input_file_id, completion_window,"
         " metadata, webhook_url, service_tier, priority, output_expires_after, created, expires,"
-        " idempotency_key, parameters_sha256, owner)"
+        " idempotency_key, parameters_sha256, owner, retry_of, extras)"
         " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18,"
         " ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34, ?35, "
-        "?36)",
+        "?36, ?37, ?38)",
         error);
     if (err != OK) return err;
     bind_changing(statement, batch);
@@ -179,6 +188,8 @@ static enum err insert_row(struct store *store, void *context, struct error *err
     database_bind_text_or_null(statement, 34, write_key(key, batch->owner, batch->idempotency_key));
     sqlite3_bind_blob(statement, 35, batch->parameters_sha256, SHA256_BYTES, SQLITE_TRANSIENT);
     database_bind_str(statement, 36, str_from(batch->owner));
+    database_bind_text_or_null(statement, 37, batch->retry_of);
+    database_bind_text_or_null(statement, 38, batch->extras);
     err = database_run(store, statement, NULL, error);
     if (err == OK) batch->sequence = (uint64_t)sqlite3_last_insert_rowid(store->db);
     return err;
@@ -191,6 +202,7 @@ enum err store_batch_insert(struct store *store, struct store_batch *batch, stru
 struct insert_call {
     struct store_batch *batch;
     const struct store_batch_limits *limits;
+    struct store_file *input; /* to be added with it, or NULL */
 };
 
 /* What the owner has under way, and with it the bytes of the batch that is to come. */
@@ -221,7 +233,8 @@ static enum err insert_within(struct store *store, void *context, struct error *
     const struct insert_call *call = context;
     struct store_batch *batch = call->batch;
     uint64_t batches = 0, bytes = 0;
-    enum err err = read_load(store, batch, &batches, &bytes, error);
+    enum err err = call->input ? store_file_add_row(store, call->input, error) : OK;
+    if (err == OK) err = read_load(store, batch, &batches, &bytes, error);
     if (err != OK) return err;
     if (call->limits->batches_max && batches >= call->limits->batches_max)
         return err_set(error, ERR_LIMIT, "%llu batches are under way already, as many as allowed",
@@ -241,8 +254,26 @@ enum err store_batch_insert_within(struct store *store, struct store_batch *batc
                                    const struct store_batch_limits *limits, struct error *error) {
     if (!limits->batches_max && !limits->input_bytes_max)
         return store_batch_insert(store, batch, error);
-    struct insert_call call = {batch, limits};
+    struct insert_call call = {batch, limits, NULL};
     return database_transact(store, insert_within, &call, error);
+}
+
+enum err store_batch_insert_with_input(struct store *store, struct store_batch *batch,
+                                       const struct store_batch_limits *limits,
+                                       struct store_spool *spool, struct store_file *file,
+                                       struct error *error) {
+    struct insert_call call = {batch, limits, file};
+    char path[STORE_PATH_BYTES];
+    struct error ignored;
+    enum err err = store_spool_place(spool, file, error);
+    if (err != OK) return err;
+    memcpy(batch->input_file_id, file->id, sizeof batch->input_file_id);
+    err = database_transact(store, insert_within, &call, error);
+    if (err == OK) return OK;
+    store_file_path(store, path, file->id);
+    /* What cannot be removed now goes at the next start. */
+    if (os_unlink(path, &ignored) != OK) return err;
+    return err;
 }
 
 /* The first row of a statement, which this finalizes. */
@@ -390,6 +421,8 @@ static enum err update_row(struct store *store, void *context, struct error *err
     sqlite3_bind_int(statement, 24, (int)call->from);
     sqlite3_bind_int64(statement, 36, (sqlite3_int64)call->batch->usage.reused_input_tokens);
     sqlite3_bind_int64(statement, 37, (sqlite3_int64)call->batch->usage.reused_output_tokens);
+    sqlite3_bind_int(statement, 38, (int)call->batch->paused);
+    database_bind_text_or_null(statement, 39, call->batch->quality);
     err = database_run(store, statement, &changes, error);
     if (err == OK && changes == 0)
         err = err_set(error, ERR_CONFLICT, "batch %s is in another state by now", call->batch->id);

@@ -4,7 +4,7 @@
 /* batches: one row a batch. The store keeps them and compares states; what a state means and which
  * change is legal is batch/state.h.
  *
- * Thread: any.  Memory: a row owns its three long texts; store_batch_release frees them.
+ * Thread: any.  Memory: a row owns its long texts; store_batch_release frees them.
  * Invariant: a row changes state only by an UPDATE that names the state it was in. */
 
 #include "store/files.h"
@@ -36,6 +36,9 @@ struct store_usage {
 /* Adds `more` to `sum`. */
 void store_usage_add(struct store_usage *sum, const struct store_usage *more);
 
+/* Its lines wait until somebody lets it go on. */
+enum batch_paused { BATCH_NOT_PAUSED, BATCH_PAUSED_BY_REQUEST, BATCH_PAUSED_BY_QUALITY };
+
 struct store_batch {
     /* set by the store when the row is added */
     uint64_t sequence;
@@ -54,6 +57,8 @@ struct store_batch {
     int64_t expires_unix_s;
     char idempotency_key[256]; /* empty: none; unique for the owner */
     unsigned char parameters_sha256[SHA256_BYTES];
+    char retry_of[STORE_ID_BYTES]; /* empty: none */
+    char *extras;                  /* JSON text of batch/extras.h, or NULL */
     /* what the life of the batch changes; times are 0 until the state is entered */
     enum batch_status status;
     enum batch_status final_status; /* what finalizing leads to */
@@ -74,6 +79,8 @@ struct store_batch {
     bool has_usage;
     struct store_usage usage;
     uint32_t epoch; /* grows with every start that runs the batch */
+    enum batch_paused paused;
+    char *quality; /* JSON text of what its answers look like, or NULL */
     /* not stored: what a live batch waits for, as the runner says; empty: nothing */
     char waiting_for[128];
 };
@@ -96,6 +103,13 @@ struct store_batch_limits {
 enum err store_batch_insert_within(struct store *store, struct store_batch *batch,
                                    const struct store_batch_limits *limits,
                                    struct error *error) MUST_CHECK;
+/* As store_batch_insert_within, with the batch's input: the spool becomes a file (see
+ * store_spool_commit) in the same transaction, and its id the row's input_file_id. The spool is gone
+ * afterwards. */
+enum err store_batch_insert_with_input(struct store *store, struct store_batch *batch,
+                                       const struct store_batch_limits *limits,
+                                       struct store_spool *spool, struct store_file *file,
+                                       struct error *error) MUST_CHECK;
 enum err store_batch_get(struct store *store, struct str id, struct store_batch *ret_batch,
                          struct error *error) MUST_CHECK;
 enum err store_batch_get_by_key(struct store *store, const char *owner, const char *idempotency_key,

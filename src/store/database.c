@@ -73,6 +73,11 @@ static const char *const migrations[] = {
     "ALTER TABLE files ADD COLUMN owner TEXT NOT NULL DEFAULT '';"
     "ALTER TABLE batches ADD COLUMN owner TEXT NOT NULL DEFAULT '';"
     "CREATE INDEX batches_live_owner ON batches (owner) WHERE status < 4;",
+    "ALTER TABLE batches ADD COLUMN retry_of TEXT;"
+    "ALTER TABLE batches ADD COLUMN extras TEXT;"
+    "ALTER TABLE batches ADD COLUMN paused INTEGER NOT NULL DEFAULT 0"
+    " CHECK (paused BETWEEN 0 AND 2);"
+    "ALTER TABLE batches ADD COLUMN quality TEXT;",
 };
 #define MIGRATION_COUNT ((int)(sizeof migrations / sizeof *migrations))
 

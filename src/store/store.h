@@ -65,7 +65,7 @@ void store_status(struct store *store, struct store_status *ret_status);
 enum err store_batch_dir(struct store *store, const char *batch_id, char *ret_path,
                          size_t path_bytes, struct error *error) MUST_CHECK;
 /* The file in it that stays when a batch has ended, as long as one of its result files does: in
- * which order the results came (batch/order.h). */
+ * which order the results came (batch/arrival.h). */
 #define STORE_ORDER_NAME "order.idx"
 
 /* A write met a full disk: gives the ballast back and remembers. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "../store/scratch.h"
 
-#include "batch/order.h"
+#include "batch/arrival.h"
 
 #include <fcntl.h>
 
@@ -21,28 +21,28 @@ static void fill(struct fixture *f) {
     f->batch = (struct store_batch){.id = ID};
     memcpy(f->batch.output_file_id, output.id, sizeof output.id);
     memcpy(f->batch.error_file_id, errors.id, sizeof errors.id);
-    struct order_builder builder;
-    order_init(&builder, 4);
-    order_add(&builder, 4, false, 0);
-    order_add(&builder, 1, false, 2);
-    order_add(&builder, 3, true, 0);
-    order_add(&builder, 0, true, 2);
-    assert_int_equal(order_bytes(&builder), 64 + 5 * 8);
-    assert_int_equal(order_write(&builder, f->s.store, ID, &f->s.error), OK);
-    order_release(&builder);
+    struct arrival_builder builder;
+    arrival_init(&builder, 4);
+    arrival_add(&builder, 4, false, 0);
+    arrival_add(&builder, 1, false, 2);
+    arrival_add(&builder, 3, true, 0);
+    arrival_add(&builder, 0, true, 2);
+    assert_int_equal(arrival_bytes(&builder), 64 + 5 * 8);
+    assert_int_equal(arrival_write(&builder, f->s.store, ID, &f->s.error), OK);
+    arrival_release(&builder);
     snprintf(f->path, sizeof f->path, "%s/batches/" ID "/" STORE_ORDER_NAME, f->s.dir);
 }
 
-static enum err ask(struct fixture *f, struct order_page page, struct buf *buf, uint64_t *ret_last,
-                    bool *ret_more) {
+static enum err ask(struct fixture *f, struct arrival_page page, struct buf *buf,
+                    uint64_t *ret_last, bool *ret_more) {
     if (page.lines_max == 0) page.lines_max = 100;
     if (page.bytes_max == 0) page.bytes_max = 1000;
     if (page.now_unix_s == 0) page.now_unix_s = 200;
     buf_clear(buf);
-    return order_read(f->s.store, &f->batch, &page, buf, ret_last, ret_more, &f->s.error);
+    return arrival_read(f->s.store, &f->batch, &page, buf, ret_last, ret_more, &f->s.error);
 }
 
-static void check(struct fixture *f, struct order_page page, const char *text, uint64_t last,
+static void check(struct fixture *f, struct arrival_page page, const char *text, uint64_t last,
                   bool more) {
     struct buf buf;
     uint64_t got_last;
@@ -55,7 +55,7 @@ static void check(struct fixture *f, struct order_page page, const char *text, u
     buf_release(&buf);
 }
 
-static void fails(struct fixture *f, struct order_page page, enum err wanted) {
+static void fails(struct fixture *f, struct arrival_page page, enum err wanted) {
     struct buf buf;
     uint64_t last;
     bool more;
@@ -68,13 +68,13 @@ static void lines_come_in_the_order_of_their_records(void **state) {
     (void)state;
     struct fixture f;
     fill(&f);
-    check(&f, (struct order_page){0}, "b\nE\na\nnever\n", 5, false);
-    check(&f, (struct order_page){.lines_max = 1}, "b\n", 1, true);
-    check(&f, (struct order_page){.after = 1, .lines_max = 1}, "E\n", 3, true);
-    check(&f, (struct order_page){.after = 3, .bytes_max = 2}, "a\n", 4, true);
-    check(&f, (struct order_page){.after = 4}, "never\n", 5, false);
-    check(&f, (struct order_page){.after = 5}, "", 5, false);
-    check(&f, (struct order_page){.after = UINT64_MAX}, "", 5, false);
+    check(&f, (struct arrival_page){0}, "b\nE\na\nnever\n", 5, false);
+    check(&f, (struct arrival_page){.lines_max = 1}, "b\n", 1, true);
+    check(&f, (struct arrival_page){.after = 1, .lines_max = 1}, "E\n", 3, true);
+    check(&f, (struct arrival_page){.after = 3, .bytes_max = 2}, "a\n", 4, true);
+    check(&f, (struct arrival_page){.after = 4}, "never\n", 5, false);
+    check(&f, (struct arrival_page){.after = 5}, "", 5, false);
+    check(&f, (struct arrival_page){.after = UINT64_MAX}, "", 5, false);
     scratch_remove(&f.s);
 }
 
@@ -82,12 +82,12 @@ static void an_expired_file_and_a_missing_order_are_not_found(void **state) {
     (void)state;
     struct fixture f;
     fill(&f);
-    fails(&f, (struct order_page){.now_unix_s = 5001}, ERR_NOT_FOUND);
-    check(&f, (struct order_page){.now_unix_s = 5001, .lines_max = 1}, "b\n", 1, true);
+    fails(&f, (struct arrival_page){.now_unix_s = 5001}, ERR_NOT_FOUND);
+    check(&f, (struct arrival_page){.now_unix_s = 5001, .lines_max = 1}, "b\n", 1, true);
     assert_int_equal(unlink(f.path), 0);
-    fails(&f, (struct order_page){0}, ERR_NOT_FOUND);
+    fails(&f, (struct arrival_page){0}, ERR_NOT_FOUND);
     f.batch.output_file_id[0] = f.batch.error_file_id[0] = '\0';
-    check(&f, (struct order_page){0}, "", 0, false);
+    check(&f, (struct arrival_page){0}, "", 0, false);
     scratch_remove(&f.s);
 }
 
@@ -102,13 +102,13 @@ static void damage_is_told_and_never_read_as_a_line(void **state) {
         assert_int_equal(pread(fd, &byte, 1, at), 1);
         other = (unsigned char)(byte ^ 0x40);
         assert_int_equal(pwrite(fd, &other, 1, at), 1);
-        fails(&f, (struct order_page){0}, ERR_CORRUPT);
+        fails(&f, (struct arrival_page){0}, ERR_CORRUPT);
         assert_int_equal(pwrite(fd, &byte, 1, at), 1);
         close(fd);
     }
-    check(&f, (struct order_page){.lines_max = 1}, "b\n", 1, true);
+    check(&f, (struct arrival_page){.lines_max = 1}, "b\n", 1, true);
     assert_int_equal(truncate(f.path, 64 + 7), 0);
-    fails(&f, (struct order_page){0}, ERR_CORRUPT);
+    fails(&f, (struct arrival_page){0}, ERR_CORRUPT);
     scratch_remove(&f.s);
 }
 

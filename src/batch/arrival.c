@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "batch/order.h"
+#include "batch/arrival.h"
 
 #include "base/crc.h"
 #include "base/os.h"
@@ -21,31 +21,32 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the file is little end
 
 /* --- writing --- */
 
-static void grow(struct order_builder *builder, size_t capacity) {
+static void grow(struct arrival_builder *builder, size_t capacity) {
     builder->places = realloc(builder->places, capacity * sizeof *builder->places);
     if (!builder->places) abort();
     builder->capacity = capacity;
 }
 
-void order_init(struct order_builder *builder, uint64_t last_sequence) {
-    *builder = (struct order_builder){0};
+void arrival_init(struct arrival_builder *builder, uint64_t last_sequence) {
+    *builder = (struct arrival_builder){0};
     grow(builder, (size_t)last_sequence + 16);
     builder->count = (size_t)last_sequence;
     for (size_t i = 0; i < builder->count; i++) builder->places[i] = NO_LINE;
 }
 
-void order_release(struct order_builder *builder) {
+void arrival_release(struct arrival_builder *builder) {
     free(builder->places);
 }
 
-void order_add(struct order_builder *builder, uint64_t sequence, bool in_errors, uint64_t offset) {
+void arrival_add(struct arrival_builder *builder, uint64_t sequence, bool in_errors,
+                 uint64_t offset) {
     assert(sequence <= builder->count && offset < (uint64_t)1 << 62);
     size_t place = sequence ? (size_t)sequence - 1 : builder->count++;
     if (place == builder->capacity) grow(builder, 2 * builder->capacity);
     builder->places[place] = offset << 1 | (in_errors ? 1 : 0);
 }
 
-uint64_t order_bytes(const struct order_builder *builder) {
+uint64_t arrival_bytes(const struct arrival_builder *builder) {
     return HEADER_BYTES + (uint64_t)builder->count * sizeof *builder->places;
 }
 
@@ -62,7 +63,7 @@ static void write_header(unsigned char ret_bytes[HEADER_BYTES], uint64_t count, 
     put_u32(ret_bytes + 60, crc32c(0, ret_bytes, 60));
 }
 
-static enum err write_file(const struct order_builder *builder, const char *path,
+static enum err write_file(const struct arrival_builder *builder, const char *path,
                            const char *batch_id, struct error *error) {
     unsigned char header[HEADER_BYTES];
     int fd;
@@ -77,8 +78,8 @@ static enum err write_file(const struct order_builder *builder, const char *path
     return err;
 }
 
-enum err order_write(const struct order_builder *builder, struct store *store, const char *batch_id,
-                     struct error *error) {
+enum err arrival_write(const struct arrival_builder *builder, struct store *store,
+                       const char *batch_id, struct error *error) {
     char dir[4096], path[4200], fresh[4200];
     enum err err = store_batch_dir(store, batch_id, dir, sizeof dir, error);
     if (err != OK) return err;
@@ -172,7 +173,7 @@ static enum err read_header(struct reading *reading, int fd, uint64_t *ret_count
     return OK;
 }
 
-static enum err read_page(struct reading *reading, int fd, const struct order_page *page,
+static enum err read_page(struct reading *reading, int fd, const struct arrival_page *page,
                           struct buf *buf, uint64_t *ret_last, bool *ret_more,
                           struct error *error) {
     uint64_t places[PLACES_AT_A_TIME], count = 0, lines = 0, at = page->after;
@@ -200,9 +201,9 @@ static enum err read_page(struct reading *reading, int fd, const struct order_pa
     return err;
 }
 
-enum err order_read(struct store *store, const struct store_batch *batch,
-                    const struct order_page *page, struct buf *buf, uint64_t *ret_last,
-                    bool *ret_more, struct error *error) {
+enum err arrival_read(struct store *store, const struct store_batch *batch,
+                      const struct arrival_page *page, struct buf *buf, uint64_t *ret_last,
+                      bool *ret_more, struct error *error) {
     struct reading reading = {.store = store,
                               .batch = batch,
                               .now_unix_s = page->now_unix_s,

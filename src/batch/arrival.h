@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* order: where the results of an ended batch stand in its two files, in the order in which they
+/* arrival: where the results of an ended batch stand in its two files, in the order in which they
  * became durable, so that a reader who followed the running batch goes on where it was. order.idx
  * in the batch's directory:
  *
@@ -19,24 +19,25 @@
 
 #include "base/buf.h"
 
-struct order_builder {
+struct arrival_builder {
     uint64_t *places;
     size_t count;
     size_t capacity;
 };
 
 /* `last_sequence` is the highest there is. */
-void order_init(struct order_builder *builder, uint64_t last_sequence);
-void order_release(struct order_builder *builder);
+void arrival_init(struct arrival_builder *builder, uint64_t last_sequence);
+void arrival_release(struct arrival_builder *builder);
 /* A line at `offset` of the output or error file; `sequence` 0: it never ran. */
-void order_add(struct order_builder *builder, uint64_t sequence, bool in_errors, uint64_t offset);
-/* How many bytes order_write writes. */
-uint64_t order_bytes(const struct order_builder *builder);
+void arrival_add(struct arrival_builder *builder, uint64_t sequence, bool in_errors,
+                 uint64_t offset);
+/* How many bytes arrival_write writes. */
+uint64_t arrival_bytes(const struct arrival_builder *builder);
 /* Makes order.idx durable; one that is there already is replaced. */
-enum err order_write(const struct order_builder *builder, struct store *store, const char *batch_id,
-                     struct error *error) MUST_CHECK;
+enum err arrival_write(const struct arrival_builder *builder, struct store *store,
+                       const char *batch_id, struct error *error) MUST_CHECK;
 
-struct order_page {
+struct arrival_page {
     uint64_t after; /* places to leave out */
     uint64_t lines_max;
     size_t bytes_max; /* the page ends with the first line that reaches it */
@@ -46,6 +47,6 @@ struct order_page {
 /* Appends lines of the result files behind place `after`, whole ones. *ret_last is the place
  * behind the last of them, *ret_more whether there are further ones. ERR_NOT_FOUND when a file is
  * deleted or expired, or order.idx is not there (batches of before it was written). */
-enum err order_read(struct store *store, const struct store_batch *batch,
-                    const struct order_page *page, struct buf *buf, uint64_t *ret_last,
-                    bool *ret_more, struct error *error) MUST_CHECK;
+enum err arrival_read(struct store *store, const struct store_batch *batch,
+                      const struct arrival_page *page, struct buf *buf, uint64_t *ret_last,
+                      bool *ret_more, struct error *error) MUST_CHECK;

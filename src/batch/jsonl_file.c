@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "batch/jsonl_file.h"
+
+#include "base/os.h"
+#include "store/seglog.h"
+
+#define PIECE_BYTES ((size_t)256 << 10)
+
+void jsonl_file_init(struct jsonl_file *file) {
+    *file = (struct jsonl_file){.fd = -1};
+    buf_init(&file->buf, SEGLOG_TEXT_BYTES_MAX + 2 * PIECE_BYTES);
+}
+
+void jsonl_file_close(struct jsonl_file *file) {
+    os_close(file->fd);
+    file->fd = -1;
+    buf_release(&file->buf);
+}
+
+/* More of the file into the buf; false at its end. */
+static bool fill(struct jsonl_file *file) {
+    struct error error;
+    uint64_t left = file->bytes - file->offset;
+    if (left == 0) return false;
+    buf_consume(&file->buf, file->at);
+    file->at = 0;
+    size_t count = left < PIECE_BYTES ? (size_t)left : PIECE_BYTES;
+    char *room = buf_reserve(&file->buf, count);
+    if (!room || os_pread_all(file->fd, room, count, file->offset, &error) != OK) {
+        file->failed = true;
+        return false;
+    }
+    buf_commit(&file->buf, count);
+    file->offset += count;
+    return true;
+}
+
+bool jsonl_file_next(struct jsonl_file *file, struct str *ret_line) {
+    while (file->fd >= 0) {
+        size_t end = str_find_byte(buf_str(&file->buf), '\n', file->at);
+        if (end == SIZE_MAX && fill(file)) continue;
+        if (end == SIZE_MAX) end = file->buf.bytes;
+        if (file->failed || file->at >= file->buf.bytes) return false;
+        struct str line = {file->buf.at + file->at, end - file->at};
+        if (file->number == 0 && str_starts_with(line, STR("\xEF\xBB\xBF")))
+            line = str_skip(line, 3);
+        file->number++;
+        file->at = end + 1;
+        line = str_trim(line);
+        if (line.bytes == 0) continue;
+        *ret_line = line;
+        return true;
+    }
+    return false;
+}
