@@ -193,7 +193,8 @@ static void the_object_has_every_key_with_explicit_nulls(void **state) {
                                        "metadata",
                                        "service_tier",
                                        "priority",
-                                       "waiting_for"};
+                                       "waiting_for",
+                                       "quern"};
     struct store_batch batch = {.id = "batch_1",
                                 .endpoint = "/v1/embeddings",
                                 .input_file_id = "file-1",

@@ -58,7 +58,7 @@ static uint64_t read_on(struct scratch *s, struct seglog *log, uint64_t after) {
     struct seglog_found found;
     struct buf buf;
     bool more = true;
-    buf_init(&buf, 4096);
+    buf_init(&buf, 1 << 20);
     assert_int_equal(seglog_reader_open(&reader, log, after, &s->error), OK);
     while (seglog_reader_next(&reader, &buf, &found, &more, &s->error) == OK && more) {
         char start[40];
@@ -156,7 +156,7 @@ static void doubles_and_forgotten_records_are_left_out(void **state) {
     struct seglog_found found;
     struct buf buf;
     bool more;
-    buf_init(&buf, 4096);
+    buf_init(&buf, 1 << 20);
     for (uint64_t after = 0, first = 0; after < 5; after++) {
         assert_int_equal(seglog_reader_open(&reader, log, after, &s.error), OK);
         while (first < 3 && sequences[first] <= after) first++;
@@ -190,7 +190,7 @@ static void a_damaged_record_is_stepped_over_and_a_removed_log_is_not_found(void
     struct seglog_found found;
     struct buf buf;
     bool more;
-    buf_init(&buf, 4096);
+    buf_init(&buf, 1 << 20);
     assert_int_equal(seglog_reader_open(&reader, log, 0, &s.error), OK);
     assert_int_equal(seglog_reader_next(&reader, &buf, &found, &more, &s.error), OK);
     assert_true(more);
