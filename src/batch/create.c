@@ -58,8 +58,8 @@ static struct store_batch new_batch(const struct batch_parameters *parameters, i
     return batch;
 }
 
-/* Within the owner's limits, with its input when that is new. A queue of tokens is counted before anybody has a tokenizer for it:
- * four bytes of the input stand for one. */
+/* Within the owner's limits, with its input when that is new. A queue of tokens is counted before
+ * anybody has a tokenizer for it: four bytes of the input stand for one. */
 static enum err insert(struct store *store, struct store_batch *batch,
                        const struct batch_parameters *parameters, struct store_spool *spool,
                        struct store_file *file, struct error *error) {

@@ -18,6 +18,7 @@ extern const struct command cmd_fsck;
 extern const struct command cmd_key;
 extern const struct command cmd_logits;
 extern const struct command cmd_models;
+extern const struct command cmd_preflight;
 extern const struct command cmd_render;
 extern const struct command cmd_run;
 extern const struct command cmd_serve;

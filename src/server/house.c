@@ -29,8 +29,8 @@ struct house {
     const char *names[HOUSE_MODELS_MAX][MODEL_NAMES_MAX + 1]; /* each ends in NULL */
 };
 
-static struct wire_hello hello_of(const struct model_choice *choice,
-                                  const struct engine_settings *settings) {
+struct wire_hello house_hello(const struct model_choice *choice,
+                              const struct engine_settings *settings) {
     struct wire_hello hello = {
         .model_path = str_from(choice->path),
         .threads = settings->threads,
@@ -65,7 +65,7 @@ static enum err open_worker(struct house *house, size_t index,
     } else {
         const char *const arguments[] = {"engine", "--log-level", log_level_name(log_level()),
                                          NULL};
-        const struct worker_engine_options options = {.hello = hello_of(choice, settings),
+        const struct worker_engine_options options = {.hello = house_hello(choice, settings),
                                                       .arguments = arguments,
                                                       .hang_ms = settings->hang_ms,
                                                       .dump_dir = house->dump_dir};

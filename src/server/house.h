@@ -11,6 +11,7 @@
 #include "runner/upstream_spec.h"
 #include "server/catalog.h"
 #include "store/store.h"
+#include "wire/wire_messages.h"
 
 #define HOUSE_MODELS_MAX 16
 #define HOUSE_UPSTREAMS_MAX 32
@@ -41,6 +42,9 @@ struct house_options {
     size_t upstream_count;
 };
 
+/* What an engine for the model is told; texts are borrowed. */
+struct wire_hello house_hello(const struct model_choice *choice,
+                              const struct engine_settings *settings);
 /* Opens the store and starts an engine for each model; batches are not taken up yet. */
 enum err house_open(struct house **ret_house, const struct house_options *options,
                     struct error *error) MUST_CHECK;

@@ -5,10 +5,10 @@
 #include "base/hash.h"
 #include "base/os.h"
 #include "batch/state.h"
+#include "server/folder.h"
 #include "server/merge.h"
 #include "json/json.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
@@ -207,24 +207,6 @@ static enum err publish(struct offline *offline, struct error *error) {
     return os_fsync_dir(slash ? parent : ".", error);
 }
 
-#define TREE_DEPTH_MAX 8
-
-/* What is left of a folder that is no longer needed is harmless, so errors here are not the
- * caller's. */
-static void remove_tree(const char *path, int depth) {
-    DIR *folder = depth < TREE_DEPTH_MAX ? opendir(path) : NULL;
-    struct dirent *entry;
-    char inside[PATH_MAX];
-    while (folder && (entry = readdir(folder))) {
-        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
-        if (snprintf(inside, sizeof inside, "%s/%s", path, entry->d_name) >= (int)sizeof inside)
-            continue;
-        if (unlink(inside) != 0) remove_tree(inside, depth + 1);
-    }
-    if (folder) closedir(folder);
-    rmdir(path);
-}
-
 static enum err work(struct offline *offline, struct error *error) {
     bool found;
     enum err err = resume(offline, &found, error);
@@ -269,7 +251,7 @@ enum err offline_run(const struct offline_options *options, struct offline_summa
     /* A file that is refused leaves nothing: correcting it and running again is a new start. */
     bool is_refused =
         err == ERR_INVALID && (!offline.batch.id[0] || offline.batch.status == BATCH_FAILED);
-    if (err == OK || is_refused) remove_tree(offline.folder, 0);
+    if (err == OK || is_refused) folder_remove(offline.folder);
     store_batch_release(&offline.batch);
     return err;
 }

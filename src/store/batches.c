@@ -16,7 +16,7 @@
     " parameters_sha256, status, final_status, in_progress, finalizing, completed_at, failed_at,"  \
     " expired_at, cancelling, cancelled_at, model, errors, output_file_id, error_file_id, total,"  \
     " completed, failed, has_usage, input_tokens, cached_tokens, output_tokens, reasoning_tokens," \
-    " epoch, reused_input_tokens, reused_output_tokens, owner,"        \
+    " epoch, reused_input_tokens, reused_output_tokens, owner,"                                    \
     " retry_of, extras, paused, quality"
 
 void store_usage_add(struct store_usage *sum, const struct store_usage *more) {

@@ -104,8 +104,8 @@ enum err store_batch_insert_within(struct store *store, struct store_batch *batc
                                    const struct store_batch_limits *limits,
                                    struct error *error) MUST_CHECK;
 /* As store_batch_insert_within, with the batch's input: the spool becomes a file (see
- * store_spool_commit) in the same transaction, and its id the row's input_file_id. The spool is gone
- * afterwards. */
+ * store_spool_commit) in the same transaction, and its id the row's input_file_id. The spool is
+ * gone afterwards. */
 enum err store_batch_insert_with_input(struct store *store, struct store_batch *batch,
                                        const struct store_batch_limits *limits,
                                        struct store_spool *spool, struct store_file *file,

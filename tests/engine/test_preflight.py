@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""quern preflight: what it says about a file is what running the file shows."""
+import json
+
+import pytest
+
+import support
+
+ROLE = "You judge one profile against this role. It asks for careful work with stones, grain and water. " * 6
+
+
+def preflight(path, *arguments, status=0):
+    done = support.quern("preflight", path, "--model", "smollm2", "--json", *arguments)
+    assert done.returncode == status, done.stderr
+    return json.loads(done.stdout)
+
+
+def write(tmp_path, requests):
+    path = tmp_path / "in.jsonl"
+    path.write_bytes(support.jsonl(requests))
+    return path
+
+
+def profiles(count, shared_first=True, **body):
+    lines = []
+    for i in range(count):
+        parts = [ROLE, f"Profile {i} worked {i * 7 % 13} years for number {i * 31} and liked it very much."]
+        lines.append(support.request(f"p{i}", "\n".join(parts if shared_first else parts[::-1]), temperature=0, **{"max_tokens": 4, **body}))
+    return lines
+
+
+def test_the_tokens_are_those_that_a_run_counts(tmp_path):
+    requests = profiles(12) + [support.request("é", "Grüße, 世界 🌍", max_tokens=3)]
+    requests.append({"custom_id": "c", "method": "POST", "url": "/v1/completions", "body": {"model": "smollm2", "prompt": ["one two", "three"], "max_tokens": 2, "n": 2}})
+    path = write(tmp_path, requests)
+    said = preflight(path, "--pilot", "0")
+    assert (said["token_counts"], said["requests"], said["faulty"], said["pilot"], said["seconds"]) == ("exact", 14, 0, None, None)
+    done = support.quern("run", "-i", path, "-o", tmp_path / "out.jsonl", "--model", "smollm2", "--json")
+    assert done.returncode == 0, done.stderr
+    counted = sorted(json.loads(line)["response"]["body"]["usage"]["prompt_tokens"] for line in (tmp_path / "out.jsonl").read_text().splitlines())
+    assert said["prompt_tokens"] == json.loads(done.stdout)["prompt_tokens"] == sum(counted)
+    assert said["prompt_lengths"]["max"] == counted[-1] and said["prompt_lengths"]["p50"] == counted[6]
+    assert sum(b["count"] for b in said["prompt_lengths"]["bins"]) == 14
+    assert said["max_tokens_sum"] == 12 * 4 + 3 + 2 * 2 * 2
+
+
+def test_duplicates_and_prefixes_are_found_whatever_the_order_of_keys(tmp_path):
+    requests = profiles(20)
+    double = json.loads(json.dumps(requests[3]))
+    double["custom_id"] = "double"
+    double["body"] = dict(reversed(list(double["body"].items())))
+    said = preflight(write(tmp_path, requests + [double]), "--pilot", "0")
+    assert said["duplicates"] == 1
+    # Everything but each request's own end is shared, in blocks of 16 tokens.
+    assert 0.6 < said["shared_prefix_share"] < 1 and said["shared_prefix_tokens"] % 16 == 0
+    assert said["late_shared"]["requests_share"] == 0
+
+
+def test_shared_text_behind_private_text_is_noticed(tmp_path):
+    path = write(tmp_path, profiles(20, shared_first=False))
+    said = preflight(path, "--pilot", "0")
+    assert said["late_shared"]["requests_share"] == 1 and said["late_shared"]["tokens_per_request"] > 50
+    assert said["shared_prefix_share"] < 0.5
+    shown = support.quern("preflight", path, "--model", "smollm2", "--pilot", "0")
+    assert "Advice" in shown.stdout and "behind text of their own" in shown.stdout
+
+
+def test_what_does_not_fit_and_what_is_no_request_is_told_before_it_runs(tmp_path):
+    requests = profiles(5) + [support.request("long", "word " * 600, max_tokens=4), support.request("bad", "x", top_p=7)]
+    path = tmp_path / "in.jsonl"
+    path.write_bytes(support.jsonl(requests[:6]) + b"\n{not json}\n" + support.jsonl(requests[6:]))
+    said = preflight(path, "--pilot", "0", "--max-model-len", "512", status=1)
+    assert (said["requests"], said["faulty"], said["context_tokens"], said["over_context"]) == (8, 2, 512, 1)
+    assert [f["line"] for f in said["faults"]] == [8, 9] and "top_p" in said["faults"][1]["message"]
+    assert said["no_truncation_max_model_len"] >= 604 + 500 and said["recommended_max_model_len"] % 128 == 0
+    done = support.quern("run", "-i", write(tmp_path, requests[:6]), "-o", tmp_path / "out.jsonl", "--model", "smollm2", "--max-model-len", "512", "--json")
+    assert json.loads(done.stdout)["failed"] == said["over_context"]
+
+
+def test_a_sample_is_measured_and_costs_are_counted(tmp_path):
+    # Names that nobody serves do not matter.
+    path = write(tmp_path, [dict(r, body=dict(r["body"], model=f"some/model-{i % 2}")) for i, r in enumerate(profiles(30))])
+    said = preflight(path, "--pilot", "8", "--watts", "100", "--price-per-kwh", "0.5", "--input-price", "1", "--output-price", "2", "--batch-discount", "0.5")
+    assert said["pilot"]["lines"] == 8 and said["pilot"]["groups"] == 4 and said["pilot"]["failed"] == 0
+    seconds = said["seconds"]
+    assert 0 < seconds["low"] <= seconds["mean"] <= seconds["high"]
+    assert said["kwh"]["mean"] == pytest.approx(seconds["mean"] * 100 / 3.6e6, rel=1e-4)
+    assert said["energy_cost"]["mean"] == pytest.approx(said["kwh"]["mean"] * 0.5, rel=1e-4)
+    assert 0 < said["output_tokens"]["mean"] <= 120
+    assert said["api_cost"]["mean"] == pytest.approx((said["prompt_tokens"] + 2 * said["output_tokens"]["mean"]) * 0.5 / 1e6, rel=1e-4)
+    assert not list(tmp_path.glob("*pilot*"))
+
+
+def test_without_a_tokenizer_the_lengths_are_called_an_estimate(tmp_path):
+    path = write(tmp_path, profiles(10))
+    done = support.quern("preflight", path, "--model", "far=echo", "--json")
+    said = json.loads(done.stdout)
+    assert said["token_counts"] == "estimated" and said["pilot"] is None and said["shared_prefix_share"] is None
+    assert said["prompt_tokens"] > 0
+    assert "ESTIMATE" in support.quern("preflight", path, "--model", "far=echo").stdout
+
+
+def test_wrong_calls_are_answered_with_a_sentence(tmp_path):
+    for arguments, word in (([], "FILE"), ([tmp_path / "none.jsonl", "--model", "smollm2"], "none.jsonl"), ([tmp_path / "x"], "--model"),
+                            ([tmp_path / "x", "--model", "smollm2", "--pilot", "2000"], "--pilot")):
+        done = support.quern("preflight", *arguments)
+        assert done.returncode == 2 and word in done.stderr, done.stderr
+    empty = tmp_path / "empty.jsonl"
+    empty.write_bytes(b"\n\n")
+    assert preflight(empty)["requests"] == 0
