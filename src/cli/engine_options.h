@@ -27,7 +27,7 @@ struct engine_choice {
                             .result_cache_bytes = RESULT_CACHE_BYTES_DEFAULT})
 
 /* Rows for an option table. */
-#define ENGINE_OPTION_COUNT 11
+#define ENGINE_OPTION_COUNT 12
 void engine_options_fill(struct option *ret_options, struct engine_choice *choice);
 
 /* Finds the models and fills the house's options. ERR_INVALID or ERR_NOT_FOUND with a sentence.
