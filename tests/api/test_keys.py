@@ -151,6 +151,19 @@ def test_two_owners_do_not_see_each_other_and_an_admin_sees_both(state):
     support.fsck(state)
 
 
+def test_answers_that_are_used_again_stay_with_their_owner(state):
+    keys = {name: make_key(state, "--owner", name, "--scopes", "files,batches,metrics") for name in ("alice", "bob")}
+    lines = support.jsonl([support.request(f"{i}", f"text {i}", temperature=0) for i in range(20)])
+    reused = {}
+    with support.serving(state, *ECHO) as server:
+        for name in ("alice", "bob", "alice"):
+            caller = As(server, keys[name])
+            batch = caller.wait(caller.create(lines)["id"])
+            assert batch["status"] == "completed" and batch["request_counts"]["failed"] == 0
+            reused.setdefault(name, []).append(batch["usage"]["input_tokens_details"]["deduplicated_tokens"])
+    assert reused["bob"] == [0] and reused["alice"][0] == 0 and reused["alice"][1] > 0, "a hit would tell that somebody asked before"
+
+
 def test_an_idempotency_key_is_its_owners(state):
     alice_key, bob_key, default_key = make_key(state, "--owner", "alice"), make_key(state, "--owner", "bob"), make_key(state)
     with support.serving(state, *ECHO) as server:
