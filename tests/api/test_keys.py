@@ -151,6 +151,34 @@ def test_two_owners_do_not_see_each_other_and_an_admin_sees_both(state):
     support.fsck(state)
 
 
+def test_every_route_on_a_batch_file_or_upload_is_closed_to_another_owner(state):
+    """Walks the table, so that a new route cannot forget to ask whose the thing is."""
+    alice_key, bob_key = make_key(state, "--owner", "alice"), make_key(state, "--owner", "bob")
+    with support.serving(state, *ECHO) as server:
+        alice, bob = As(server, alice_key), As(server, bob_key)
+        batch = alice.wait(alice.create(LINE)["id"])
+        ids = {"batches": batch["id"], "files": batch["output_file_id"]}
+        status, data = alice.call("POST", "/v1/uploads", {"filename": "x.jsonl", "purpose": "batch", "bytes": 10, "mime_type": "application/jsonl"})
+        if status == 200:
+            ids["uploads"] = json.loads(data)["id"]
+        walked = 0
+        for method, pattern, _ in routes():
+            found = re.match(r"/v1/(batches|files|uploads)/\{\w+\}", pattern)
+            if not found or found[1] not in ids:
+                continue
+            path = re.sub(r"\{[^}]*\}", ids[found[1]], pattern)
+            body, kind = (b"{}", "application/json") if method == "POST" else (None, None)
+            if pattern.endswith("/parts"):
+                body, kind = b'--b\r\nContent-Disposition: form-data; name="data"; filename="x"\r\n\r\n{}\n\r\n--b--\r\n', "multipart/form-data; boundary=b"
+            if pattern.endswith("/complete"):
+                body = b'{"part_ids":["part_x"]}'
+            status, data = bob.call(method, path, body, kind)
+            assert status == 404, (method, pattern, status, data)
+            walked += 1
+        assert walked >= 5
+        assert alice.status("GET", f"/v1/files/{batch['output_file_id']}/content") == 200
+
+
 def test_answers_that_are_used_again_stay_with_their_owner(state):
     keys = {name: make_key(state, "--owner", name, "--scopes", "files,batches,metrics") for name in ("alice", "bob")}
     lines = support.jsonl([support.request(f"{i}", f"text {i}", temperature=0) for i in range(20)])
