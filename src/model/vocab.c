@@ -125,11 +125,10 @@ static enum err read_ids(struct gguf_vocab *vocab, const struct gguf *gguf, stru
 /* The flags, from the defaults that the format leaves to each tokenizer model. */
 static enum err read_flags(struct gguf_vocab *vocab, const struct gguf *gguf, struct error *error) {
     bool is_sentencepiece = str_is(vocab->model, "llama");
-    vocab->add_bos =
-        is_sentencepiece || str_is(vocab->model, "bert") ||
-        (str_is(vocab->model, "gpt2") &&
-                             (str_is(vocab->pre, "llama-bpe") || str_is(vocab->pre, "llama3") ||
-                              str_is(vocab->pre, "llama-v3")));
+    vocab->add_bos = is_sentencepiece || str_is(vocab->model, "bert") ||
+                     (str_is(vocab->model, "gpt2") &&
+                      (str_is(vocab->pre, "llama-bpe") || str_is(vocab->pre, "llama3") ||
+                       str_is(vocab->pre, "llama-v3")));
     vocab->add_space_prefix = is_sentencepiece;
     enum err err = gguf_get_bool(gguf, "tokenizer.ggml.add_bos_token", &vocab->add_bos, error);
     if (err == OK)

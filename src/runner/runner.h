@@ -150,7 +150,7 @@ struct runner_status {
     uint64_t requests_in_flight; /* single requests, waiting ones included */
     uint64_t lines_done;         /* durable results since start */
     uint64_t lines_retried;
-    uint64_t lines_lost; /* by workers that went down */
+    uint64_t lines_lost;   /* by workers that went down */
     uint64_t lines_reused; /* of lines_done: with the answer of an equal request */
     uint64_t batches_live;
     uint64_t recovered_lines; /* results found on the disk at start */

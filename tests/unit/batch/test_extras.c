@@ -78,7 +78,8 @@ static void what_is_wrong_is_named(void **state) {
         {"{\"retry\":{\"attempts\":1.5}}", "retry.attempts", "from 1 to 20"},
         {"{\"retry\":{\"statuses\":429}}", "retry.statuses", "an array"},
         {"{\"retry\":{\"statuses\":[429,404]}}", "retry.statuses", "element 1"},
-        {"{\"retry\":{\"statuses\":[500,500,500,500,500,500,500,500,500,500,500,500,500,500,500,500,"
+        {"{\"retry\":{\"statuses\":[500,500,500,500,500,500,500,500,500,500,500,500,500,500,500,"
+         "500,"
          "500]}}",
          "retry.statuses", "17 elements"},
         {"{\"retry\":{\"often\":1}}", "retry", "'retry.often'"},

@@ -221,11 +221,12 @@ static void the_object_has_every_key_with_explicit_nulls(void **state) {
     batch.usage = (struct store_usage){9, 2, 3, 1, 5, 2};
     buf_clear(&text);
     batch_write_json(&text, &batch);
-    assert_non_null(strstr(text.at, "\"usage\":{\"input_tokens\":9,\"input_tokens_details\":{"
-                                    "\"cached_tokens\":2,\"deduplicated_tokens\":5},\"output_tokens\":3,"
-                                    "\"output_tokens_details\":{\"reasoning_tokens\":1,"
-                                    "\"deduplicated_tokens\":2},"
-                                    "\"total_tokens\":12}"));
+    assert_non_null(strstr(text.at,
+                           "\"usage\":{\"input_tokens\":9,\"input_tokens_details\":{"
+                           "\"cached_tokens\":2,\"deduplicated_tokens\":5},\"output_tokens\":3,"
+                           "\"output_tokens_details\":{\"reasoning_tokens\":1,"
+                           "\"deduplicated_tokens\":2},"
+                           "\"total_tokens\":12}"));
     buf_release(&text);
 }
 
