@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "api/api_internal.h"
+#include "api/openapi.h"
+#include "api/uploads.h"
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -16,12 +18,20 @@ const struct http_route api_routes[] = {
     {"GET", "/ping", HTTP_SCOPE_OPEN, health_live, NULL, "getPing"},
     {"GET", "/ready", HTTP_SCOPE_OPEN, health_ready, NULL, "getReady"},
     {"GET", "/version", HTTP_SCOPE_OPEN, health_version, NULL, "getVersion"},
+    {"GET", "/openapi.json", HTTP_SCOPE_OPEN, openapi_get, NULL, "getOpenapi"},
     {"GET", "/metrics", HTTP_SCOPE_METRICS, health_metrics, NULL, "getMetrics"},
     {"GET", "/v1/files", HTTP_SCOPE_FILES, files_list, NULL, "listFiles"},
     {"POST", "/v1/files", HTTP_SCOPE_FILES, files_create, &files_upload, "createFile"},
     {"GET", "/v1/files/{id}", HTTP_SCOPE_FILES, files_get, NULL, "retrieveFile"},
     {"DELETE", "/v1/files/{id}", HTTP_SCOPE_FILES, files_delete, NULL, "deleteFile"},
     {"GET", "/v1/files/{id}/content", HTTP_SCOPE_FILES, files_content, NULL, "downloadFile"},
+    {"POST", "/v1/uploads", HTTP_SCOPE_FILES, uploads_create, NULL, "createUpload"},
+    {"GET", "/v1/uploads/{id}", HTTP_SCOPE_FILES, uploads_get, NULL, "retrieveUpload"},
+    {"POST", "/v1/uploads/{id}/parts", HTTP_SCOPE_FILES, uploads_part, &uploads_part_upload,
+     "addUploadPart"},
+    {"POST", "/v1/uploads/{id}/complete", HTTP_SCOPE_FILES, uploads_complete, NULL,
+     "completeUpload"},
+    {"POST", "/v1/uploads/{id}/cancel", HTTP_SCOPE_FILES, uploads_cancel, NULL, "cancelUpload"},
     {"POST", "/v1/batches", HTTP_SCOPE_BATCHES, batches_create, NULL, "createBatch"},
     {"GET", "/v1/batches", HTTP_SCOPE_BATCHES, batches_list, NULL, "listBatches"},
     {"GET", "/v1/batches/{id}", HTTP_SCOPE_BATCHES, batches_get, NULL, "retrieveBatch"},
@@ -35,7 +45,6 @@ const struct http_route api_routes[] = {
     {"POST", "/v1/embeddings", HTTP_SCOPE_INFER, inference_unsupported, NULL, "createEmbedding"},
     {"POST", "/v1/score", HTTP_SCOPE_INFER, inference_unsupported, NULL, "createScore"},
     {"POST", "/v1/responses", HTTP_SCOPE_INFER, inference_unsupported, NULL, "createResponse"},
-    {"POST", "/v1/uploads", HTTP_SCOPE_FILES, inference_unsupported, NULL, "createUpload"},
     {"GET", "/v1/models", HTTP_SCOPE_KEY, models_list, NULL, "listModels"},
     {"GET", "/v1/models/{model...}", HTTP_SCOPE_KEY, models_get, NULL, "retrieveModel"},
 };
@@ -140,6 +149,7 @@ enum err api_open(struct api **ret_api, const struct api_options *options, uint1
         .done = request_done,
         .connections_max = options->connections_max,
         .worker_threads = options->worker_threads,
+        .ping_ms = options->ping_ms,
         .body_bytes_max = API_BODY_BYTES_MAX,
         .upload_bytes_max = api->options.file_bytes_max + MULTIPART_ROOM_BYTES,
     };

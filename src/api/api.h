@@ -34,7 +34,9 @@ struct api_options {
     struct key_set *keys;     /* NULL: no key is asked for */
     const struct api_alias *aliases;
     size_t alias_count;
-    uint64_t file_bytes_max; /* 2 GiB */
+    uint64_t file_bytes_max;       /* 2 GiB */
+    uint64_t batch_file_bytes_max; /* of files with the purpose batch; 0: as others */
+    int64_t ping_ms;               /* before a silent stream gets a comment line; 15 s */
     uint32_t connections_max;
     uint32_t worker_threads;
 };

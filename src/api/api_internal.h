@@ -55,18 +55,28 @@ bool api_read_limit(struct http_request *request, size_t otherwise, size_t most,
 const char *api_text(struct http_request *request, struct str text);
 
 /* files.c */
+#define API_FILES_LIST_MAX 10000
 void files_list(void *context, struct http_request *request);
 void files_get(void *context, struct http_request *request);
 void files_content(void *context, struct http_request *request);
 void files_delete(void *context, struct http_request *request);
 void files_write_json(struct buf *buf, const struct store_file *file);
 /* upload.c */
+#define API_BATCH_FILE_EXPIRES_S 2592000 /* 30 days, as the live service */
+#define API_EXPIRY_S_MIN 3600
+#define API_EXPIRY_S_MAX 2592000
+extern const char *const api_file_purposes[]; /* NULL at the end */
 extern const struct http_upload files_upload;
+/* False, and answered with 413, when a file of that purpose may not have so many bytes. */
+bool api_file_fits(const struct api *api, struct http_request *request, bool is_batch,
+                   uint64_t bytes);
 void files_create(void *context, struct http_request *request);
 /* batches.c */
 /* The batch of the path's first parameter, if the caller may see it: the caller releases it. Else
  * it is answered as one that is not there. Every route on a batch starts with this. */
 bool batches_find(struct api *api, struct http_request *request, struct store_batch *ret_batch);
+#define API_BATCHES_LIST_MAX 100
+#define API_BATCHES_LIST_DEFAULT 20
 void batches_create(void *context, struct http_request *request);
 void batches_list(void *context, struct http_request *request);
 void batches_get(void *context, struct http_request *request);

@@ -7,9 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LIST_DEFAULT 20
-#define LIST_MAX 100
-
 static void answer_batch(struct http_request *request, struct store_batch *batch) {
     struct buf body;
     buf_init(&body, SIZE_MAX / 2);
@@ -126,7 +123,7 @@ void batches_list(void *context, struct http_request *request) {
     struct error error;
     size_t limit, count = 0;
     bool has_more = false;
-    if (!api_read_limit(request, LIST_DEFAULT, LIST_MAX, &limit)) return;
+    if (!api_read_limit(request, API_BATCHES_LIST_DEFAULT, API_BATCHES_LIST_MAX, &limit)) return;
     struct store_batch *batches = calloc(limit, sizeof *batches);
     if (!batches) abort();
     enum err err = store_batch_list(api->options.store, api_sees_owner(request), after, limit,

@@ -8,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LIST_MAX 10000
-
 void files_write_json(struct buf *buf, const struct store_file *file) {
     buf_printf(buf,
                "{\"id\":\"%s\",\"object\":\"file\",\"bytes\":%" PRIu64 ",\"created_at\":%" PRId64
@@ -37,7 +35,7 @@ static void fail(struct http_request *request, enum err err, struct error *error
 static bool read_order(struct http_request *request, bool *ret_ascending) {
     struct str order = http_request_query(request, "order");
     *ret_ascending = str_is(order, "asc");
-    if (order.bytes == 0 || *ret_ascending || str_is(order, "desc")) return true;
+    if (!order.at || *ret_ascending || str_is(order, "desc")) return true;
     api_fail_param(request, "invalid_value", "order",
                    "Invalid value for 'order': '%s'. Supported values are: 'asc' and 'desc'.",
                    api_text(request, order));
@@ -75,7 +73,7 @@ void files_list(void *context, struct http_request *request) {
                                    .purpose = http_request_query(request, "purpose"),
                                    .owner = api_sees_owner(request),
                                    .now_unix_s = clock_unix_s()};
-    if (!api_read_limit(request, LIST_MAX, LIST_MAX, &list.limit) ||
+    if (!api_read_limit(request, API_FILES_LIST_MAX, API_FILES_LIST_MAX, &list.limit) ||
         !read_order(request, &list.ascending))
         return;
     struct store_file *files = calloc(list.limit, sizeof *files);

@@ -16,7 +16,9 @@ struct inference {
     struct inference *next, *previous; /* in api->running, from submission to result */
     enum endpoint endpoint;
     bool stream;
-    bool streaming; /* the event stream has begun; runner's threads, one after the other */
+    pthread_mutex_t lock; /* guards the next two */
+    bool streaming;       /* the event stream has begun */
+    bool ended;           /* the answer is settled, or the stream about to end */
     atomic_bool cancelled;
     atomic_bool submitted; /* runner_id is there */
     uint64_t runner_id;
@@ -25,7 +27,9 @@ struct inference {
 
 static void inference_drop(void *context) {
     struct inference *inference = context;
-    if (atomic_fetch_sub(&inference->holds, 1) == 1) free(inference);
+    if (atomic_fetch_sub(&inference->holds, 1) != 1) return;
+    pthread_mutex_destroy(&inference->lock);
+    free(inference);
 }
 
 /* From any thread. Either this or the submission sees what the other has set. */
@@ -84,9 +88,28 @@ static bool put_event(struct inference *inference, struct str data) {
 }
 
 static void begin_stream(struct inference *inference) {
-    if (inference->streaming) return;
-    inference->streaming = true;
-    http_stream_begin(inference->request);
+    pthread_mutex_lock(&inference->lock);
+    if (!inference->streaming && !inference->ended) {
+        inference->streaming = true;
+        http_stream_begin(inference->request);
+    }
+    pthread_mutex_unlock(&inference->lock);
+}
+
+/* The request has waited long for its first token: from here on its stream is kept open with
+ * comment lines, and what goes wrong later is an event. */
+static void take_quiet(void *context) {
+    struct inference *inference = context;
+    if (inference->stream && atomic_load(&inference->submitted)) begin_stream(inference);
+}
+
+/* No stream begins after this. True when one has begun. */
+static bool settle(struct inference *inference) {
+    pthread_mutex_lock(&inference->lock);
+    inference->ended = true;
+    bool streaming = inference->streaming;
+    pthread_mutex_unlock(&inference->lock);
+    return streaming;
 }
 
 static void take_delta(void *context, struct str chunk) {
@@ -114,7 +137,7 @@ static void take_result(void *context, const struct worker_result *result) {
     count_result(inference, result);
     list_remove(inference);
     if (inference->stream && status == 200) begin_stream(inference);
-    if (!inference->streaming) {
+    if (!settle(inference)) {
         api_pass(inference->request, status, result->body);
         return;
     }
@@ -158,8 +181,10 @@ static void submit(struct api *api, struct http_request *request,
     inference->endpoint = job->endpoint;
     inference->stream = job->stream;
     atomic_store(&inference->holds, 2);
+    pthread_mutex_init(&inference->lock, NULL);
     list_add(inference);
     http_request_on_gone(request, cancel, inference_drop, inference);
+    http_request_on_quiet(request, take_quiet);
     struct runner_request_events events = {inference, take_delta, take_result};
     enum err err = runner_request(api->options.runner, job, &events, &inference->runner_id, &error);
     if (err == OK) {

@@ -5,6 +5,7 @@
 #include "base/utf8.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,17 +13,14 @@
  * known (contract: multipart). */
 
 #define FIELD_BYTES_MAX 4096
-#define BATCH_EXPIRY_S 2592000 /* 30 days, as the live service */
-#define EXPIRY_MIN_S 3600
-#define EXPIRY_MAX_S 2592000
 
 enum field { FIELD_FILE, FIELD_PURPOSE, FIELD_ANCHOR, FIELD_SECONDS, FIELD_COUNT };
 
 static const char *const field_names[FIELD_COUNT] = {"file", "purpose", "expires_after[anchor]",
                                                      "expires_after[seconds]"};
 
-static const char *const purposes[] = {"assistants", "batch",     "fine-tune",
-                                       "vision",     "user_data", "evals"};
+const char *const api_file_purposes[] = {"assistants", "batch", "fine-tune", "vision",
+                                         "user_data",  "evals", NULL};
 
 struct upload {
     struct api *api;
@@ -124,8 +122,8 @@ static bool read_purpose(struct upload *upload, struct http_request *request, ch
                        "Missing required parameter: 'purpose'.");
         return false;
     }
-    for (size_t i = 0; i < sizeof purposes / sizeof *purposes; i++)
-        if (str_is(given, purposes[i])) {
+    for (size_t i = 0; api_file_purposes[i]; i++)
+        if (str_is(given, api_file_purposes[i])) {
             memcpy(ret_purpose, given.at, given.bytes);
             memset(ret_purpose + given.bytes, 0, purpose_bytes - given.bytes);
             return true;
@@ -142,7 +140,7 @@ static bool read_expiry(struct upload *upload, struct http_request *request, boo
                         int64_t *ret_seconds) {
     struct str anchor = buf_str(&upload->texts[FIELD_ANCHOR]);
     struct str seconds = buf_str(&upload->texts[FIELD_SECONDS]);
-    *ret_seconds = is_batch ? BATCH_EXPIRY_S : 0;
+    *ret_seconds = is_batch ? API_BATCH_FILE_EXPIRES_S : 0;
     if (!upload->seen[FIELD_ANCHOR] && !upload->seen[FIELD_SECONDS]) return true;
     if (!str_is(anchor, "created_at")) {
         api_fail_param(request, "invalid_value", "expires_after.anchor",
@@ -158,13 +156,26 @@ static bool read_expiry(struct upload *upload, struct http_request *request, boo
                        api_text(request, seconds));
         return false;
     }
-    if (*ret_seconds >= EXPIRY_MIN_S && *ret_seconds <= EXPIRY_MAX_S) return true;
-    bool below = *ret_seconds < EXPIRY_MIN_S;
+    if (*ret_seconds >= API_EXPIRY_S_MIN && *ret_seconds <= API_EXPIRY_S_MAX) return true;
+    bool below = *ret_seconds < API_EXPIRY_S_MIN;
     api_fail_param(request, below ? "integer_below_min_value" : "integer_above_max_value",
                    "expires_after.seconds",
                    "Invalid 'expires_after.seconds': expected a value from %d to %d, got %" PRId64
                    ".",
-                   EXPIRY_MIN_S, EXPIRY_MAX_S, *ret_seconds);
+                   API_EXPIRY_S_MIN, API_EXPIRY_S_MAX, *ret_seconds);
+    return false;
+}
+
+bool api_file_fits(const struct api *api, struct http_request *request, bool is_batch,
+                   uint64_t bytes) {
+    uint64_t bytes_max = api->options.batch_file_bytes_max;
+    char message[200];
+    if (!is_batch || bytes_max == 0 || bytes <= bytes_max) return true;
+    snprintf(message, sizeof message,
+             "The file has %" PRIu64 " bytes; with the purpose 'batch' at most %" PRIu64
+             " are allowed.",
+             bytes, bytes_max);
+    api_fail(request, &(struct api_error){413, message, "file", NULL});
     return false;
 }
 
@@ -181,7 +192,9 @@ void files_create(void *context, struct http_request *request) {
         return;
     }
     bool is_batch = strcmp(file.purpose, "batch") == 0;
-    if (!read_expiry(upload, request, is_batch, &seconds)) return;
+    if (!read_expiry(upload, request, is_batch, &seconds) ||
+        !api_file_fits(api, request, is_batch, store_spool_bytes(upload->spool)))
+        return;
     enum err err = is_batch ? batch_spool_look(upload->spool, &error) : OK;
     if (err == OK) {
         memcpy(file.filename, upload->filename, sizeof file.filename);

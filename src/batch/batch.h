@@ -42,8 +42,10 @@ struct batch_rules {
     bool strict_url;          /* a line's url must be the batch's endpoint */
     bool strict_single_model; /* all lines name one model */
     bool webhook_http;        /* a batch's webhook may be a plain http URL */
+    bool needs_model;         /* else lines may leave the model out when only one is served */
     bool extended_windows;    /* 1m … 30d instead of 24h only */
 };
+#define BATCH_MODEL_BYTES 256 /* of a name, with its NUL */
 #define BATCH_LINES_MAX 1000000u
 #define BATCH_LINE_BYTES_MAX ((uint64_t)16 << 20)
 #define BATCH_ERRORS_MAX 1000u
@@ -80,6 +82,8 @@ struct batch_parameters {
  * nothing is owned. */
 bool batch_parameters_read(struct batch_parameters *ret_parameters, const json_t *body,
                            const struct batch_rules *rules, struct batch_refusal *ret_refusal);
+/* Appends the JSON Schema of such a body, with the ranges batch_parameters_read checks. */
+void batch_parameters_write_schema(struct buf *buf);
 void batch_parameters_release(struct batch_parameters *parameters);
 
 /* Adds the batch in state validating; as failed with token_limit_exceeded when its owner has too

@@ -160,11 +160,29 @@ bool batch_line_check_target(struct batch_line *line, enum batch_endpoint batch_
                         batch_endpoint_path(batch_endpoint), text);
         return false;
     }
-    if (!json_span_is_string(line->model)) {
-        batch_line_fail(ret_error, "invalid_request", "body.model", "Model parameter is required.");
-        return false;
-    }
     return true;
+}
+
+bool batch_line_check_model(const struct batch_line *line, bool may_lack,
+                            struct batch_line_error *ret_error) {
+    if (json_span_is_string(line->model) || (may_lack && !line->model.at)) return true;
+    batch_line_fail(ret_error, "invalid_request", "body.model", "Model parameter is required.");
+    return false;
+}
+
+/* A `model` of null may stand further on, and the last of equal keys counts: so it goes to the end.
+ */
+struct str batch_line_with_model(const struct batch_line *line, struct str model,
+                                 struct buf *room) {
+    struct json_span_iter iter;
+    struct str key, value;
+    bool empty = !json_span_enter(&iter, line->body) || !json_span_member(&iter, &key, &value);
+    buf_clear(room);
+    buf_add(room, line->body.at, line->body.bytes - 1);
+    buf_add_text(room, empty ? "\"model\":" : ",\"model\":");
+    json_write_string(room, model);
+    buf_add_byte(room, '}');
+    return buf_str(room);
 }
 
 bool batch_line_check_body(const struct batch_line *line, struct batch_line_error *ret_error) {

@@ -40,12 +40,17 @@ enum batch_line_reading batch_line_read(struct str text, struct batch_line *ret_
 /* The checks up to the uniqueness of the custom_id, in the contract's order. False with the first
  * that fails. */
 bool batch_line_check_form(const struct batch_line *line, struct batch_line_error *ret_error);
-/* The checks behind it: method, url (sets line->endpoint), model present. */
+/* The checks behind it: method, url (sets line->endpoint). */
 bool batch_line_check_target(struct batch_line *line, enum batch_endpoint batch_endpoint,
                              bool strict_url, struct batch_line_error *ret_error);
+/* Then: the model is a string, or left out when `may_lack`. */
+bool batch_line_check_model(const struct batch_line *line, bool may_lack,
+                            struct batch_line_error *ret_error);
 /* The last ones: required fields of the body, no streaming. */
 bool batch_line_check_body(const struct batch_line *line, struct batch_line_error *ret_error);
 
+/* The body with `model` put at its end, for a line that has none; written into `room`. */
+struct str batch_line_with_model(const struct batch_line *line, struct str model, struct buf *room);
 /* What the line's prefix is taken from: messages, prompt or input; may be empty. */
 struct str batch_line_prompt(const struct batch_line *line);
 /* What a raw string means: a view of it when it has no escapes, else decoded into `scratch`. */

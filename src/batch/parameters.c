@@ -21,6 +21,8 @@
 #define URL_BYTES_MAX 2048
 #define SHOWN_BYTES 60 /* of a value of the client's in a message */
 
+static const char *const tiers[] = {"auto",     "default", "flex", "scale",
+                                    "priority", "fast",    "batch"};
 static const char *const endpoint_paths[BATCH_ENDPOINT_COUNT] = {
     "/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/score"};
 
@@ -289,14 +291,12 @@ static bool read_webhook(struct batch_parameters *parameters, const json_t *body
 
 static bool read_tier(struct batch_parameters *parameters, const json_t *body,
                       struct batch_refusal *refusal) {
-    static const char *const known[] = {"auto",     "default", "flex", "scale",
-                                        "priority", "fast",    "batch"};
     const json_t *tier = json_member(body, "service_tier");
     if (!tier) return true;
     if (!json_is_string(tier)) return refuse_type(refusal, "service_tier", "a string", tier);
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
-        if (!str_is(json_str(tier), known[i])) continue;
-        snprintf(parameters->service_tier, sizeof parameters->service_tier, "%s", known[i]);
+    for (size_t i = 0; i < sizeof tiers / sizeof *tiers; i++) {
+        if (!str_is(json_str(tier), tiers[i])) continue;
+        snprintf(parameters->service_tier, sizeof parameters->service_tier, "%s", tiers[i]);
         return true;
     }
     return refuse(refusal, "invalid_value", "service_tier",
@@ -361,6 +361,40 @@ bool batch_parameters_read(struct batch_parameters *ret_parameters, const json_t
     hash_parameters(&parameters, body);
     *ret_parameters = parameters;
     return true;
+}
+
+static void write_choices(struct buf *buf, const char *const *texts, size_t count) {
+    for (size_t i = 0; i < count; i++) buf_printf(buf, "%s\"%s\"", i ? "," : "", texts[i]);
+}
+
+/* What depends on the operator's rules is left out: the windows. */
+void batch_parameters_write_schema(struct buf *buf) {
+    buf_printf(buf,
+               "{\"type\":\"object\",\"required\":[\"input_file_id\",\"endpoint\","
+               "\"completion_window\"],\"properties\":{\"input_file_id\":{\"type\":\"string\","
+               "\"minLength\":1,\"maxLength\":%d},\"endpoint\":{\"type\":\"string\",\"enum\":[",
+               STORE_ID_BYTES - 1);
+    write_choices(buf, endpoint_paths, BATCH_ENDPOINT_COUNT);
+    buf_printf(buf,
+               "]},\"completion_window\":{\"type\":\"string\",\"examples\":[\"24h\"]},"
+               "\"metadata\":{\"type\":[\"object\",\"null\"],\"maxProperties\":%d,"
+               "\"propertyNames\":{\"maxLength\":%d},\"additionalProperties\":{\"type\":"
+               "\"string\",\"maxLength\":%d}},",
+               METADATA_PAIRS_MAX, METADATA_KEY_CHARACTERS_MAX, METADATA_VALUE_CHARACTERS_MAX);
+    buf_printf(buf,
+               "\"output_expires_after\":{\"type\":[\"object\",\"null\"],\"required\":["
+               "\"anchor\",\"seconds\"],\"properties\":{\"anchor\":{\"type\":\"string\",\"enum\":["
+               "\"created_at\"]},\"seconds\":{\"type\":\"integer\",\"minimum\":%d,\"maximum\":%d}}}"
+               ",\"priority\":{\"type\":[\"integer\",\"null\"],\"minimum\":%" PRId32
+               ",\"maximum\":%" PRId32 "},",
+               EXPIRES_AFTER_S_MIN, EXPIRES_AFTER_S_MAX, INT32_MIN, INT32_MAX);
+    buf_printf(buf,
+               "\"webhook_url\":{\"type\":[\"string\",\"null\"],\"format\":\"uri\","
+               "\"maxLength\":%d},\"idempotency_key\":{\"type\":[\"string\",\"null\"],"
+               "\"minLength\":1,\"maxLength\":%zu},\"service_tier\":{\"enum\":[",
+               URL_BYTES_MAX, sizeof((struct batch_parameters *)NULL)->idempotency_key - 1);
+    write_choices(buf, tiers, sizeof tiers / sizeof *tiers);
+    buf_add_text(buf, ",null]}}}");
 }
 
 void batch_parameters_release(struct batch_parameters *parameters) {

@@ -29,8 +29,10 @@ struct validation {
     struct buf errors; /* items of the array */
     size_t error_count;
     bool too_many;
-    bool done;       /* nothing further needs to be looked at */
-    char model[256]; /* of the line before; it is served */
+    bool done;                     /* nothing further needs to be looked at */
+    char model[BATCH_MODEL_BYTES]; /* of the line before; it is served */
+    char default_model[BATCH_MODEL_BYTES];
+    bool asked_default;
     bool models_differ;
     struct buf scratch; /* a custom_id */
     struct buf model_scratch;
@@ -121,9 +123,21 @@ static bool check_id(struct validation *v, const struct batch_line *parsed,
 
 /* --- one line --- */
 
+static bool has_default_model(struct validation *v) {
+    const struct batch_validate_options *options = v->options;
+    if (options->rules.needs_model || !options->default_model) return false;
+    if (!v->asked_default && !options->default_model(options->context, v->default_model))
+        v->default_model[0] = '\0';
+    v->asked_default = true;
+    return *v->default_model != '\0';
+}
+
 static bool check_model(struct validation *v, const struct batch_line *parsed,
                         struct batch_line_error *ret_error) {
-    struct str model = batch_line_text(parsed->model, &v->model_scratch);
+    bool may_lack = !parsed->model.at && has_default_model(v);
+    if (!batch_line_check_model(parsed, may_lack, ret_error)) return false;
+    struct str model = parsed->model.at ? batch_line_text(parsed->model, &v->model_scratch)
+                                        : str_from(v->default_model);
     if (*v->model && str_is(model, v->model)) return true;
     struct str shown = {model.at, model.bytes < 100 ? model.bytes : 100};
     shown.bytes = utf8_valid_prefix(shown);

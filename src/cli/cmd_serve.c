@@ -24,10 +24,49 @@ static int exit_of(enum err err) {
     return err == OK ? EXIT_GOOD : EXIT_MACHINE;
 }
 
+/* What clients may ask for. */
+struct limits {
+    const char *profile;
+    bool extended_windows;
+    int64_t max_file_bytes; /* 0: the profile's */
+};
+#define LIMIT_OPTIONS 3
+
+static void fill_limit_options(struct option *ret_options, struct limits *limits) {
+    const struct option rows[LIMIT_OPTIONS] = {
+        {.name = "profile",
+         .kind = OPTION_TEXT,
+         .target = &limits->profile,
+         .value = "NAME",
+         .help = "quern, or openai: its limits and strictness"},
+        {.name = "extended-windows",
+         .kind = OPTION_SWITCH,
+         .target = &limits->extended_windows,
+         .help = "completion_window from 1m to 30d, not only 24h"},
+        {.name = "max-file-bytes",
+         .kind = OPTION_INTEGER,
+         .target = &limits->max_file_bytes,
+         .value = "N",
+         .help = "of one upload; 2147483648",
+         .min = 1,
+         .max = 1e15},
+    };
+    memcpy(ret_options, rows, sizeof rows);
+}
+
+static enum err apply_limits(const struct limits *limits, struct serve_options *serve,
+                             struct error *error) {
+    enum err err = serve_set_profile(serve, limits->profile, error);
+    if (limits->extended_windows) serve->house.runner.rules.extended_windows = true;
+    if (limits->max_file_bytes) serve->file_bytes_max = (uint64_t)limits->max_file_bytes;
+    return err;
+}
+
 static int run(int argc, char **argv) {
     struct serve_options serve = {.host = "127.0.0.1", .listening = print_listening};
     struct engine_choice choice = ENGINE_CHOICE_DEFAULT;
     int64_t port = 8080, drain_s = DRAIN_MS / 1000, lookahead = 0, hang_s = 0, stuck_s = 900;
+    struct limits limits = {.profile = "quern"};
     bool done = false;
     char state_dir[PATH_MAX];
     struct error error = {0};
@@ -80,11 +119,13 @@ static int run(int argc, char **argv) {
          .max = 86400 * 30},
     };
     const size_t own_count = sizeof own / sizeof *own;
-    const size_t count = own_count + ENGINE_OPTION_COUNT + DOOR_OPTION_COUNT;
-    struct option options[sizeof own / sizeof *own + ENGINE_OPTION_COUNT + DOOR_OPTION_COUNT];
+    const size_t count = own_count + ENGINE_OPTION_COUNT + DOOR_OPTION_COUNT + LIMIT_OPTIONS;
+    struct option
+        options[sizeof own / sizeof *own + ENGINE_OPTION_COUNT + DOOR_OPTION_COUNT + LIMIT_OPTIONS];
     memcpy(options, own, sizeof own);
     engine_options_fill(options + own_count, &choice);
     door_options_fill(options + own_count + ENGINE_OPTION_COUNT, &serve);
+    fill_limit_options(options + count - LIMIT_OPTIONS, &limits);
     const struct options_help help = {
         "serve --model [ALIAS=]M [--upstream NAME=URL] [options]",
         "Serves Files, Batches, chat completions, completions and models under /v1, and prints\n"
@@ -92,6 +133,7 @@ static int run(int argc, char **argv) {
     enum err err = options_read(options, count, &help, argc, argv, NULL, 0, &done, &error);
     if (done && err == OK) return EXIT_GOOD;
     if (err == OK) err = engine_options_apply(&choice, &serve.house, &error);
+    if (err == OK) err = apply_limits(&limits, &serve, &error);
     if (err != OK) {
         fprintf(stderr, "quern serve: %s\n", error.text);
         free(serve.house.upstreams);
@@ -101,10 +143,7 @@ static int run(int argc, char **argv) {
     if (!serve.house.store.dir) serve.house.store.dir = state_dir;
     serve.port = (uint16_t)port;
     serve.drain_ms = drain_s * 1000;
-    if (serve.webhooks.allow_private) {
-        serve.house.runner.rules = batch_rules_default();
-        serve.house.runner.rules.webhook_http = true;
-    }
+    serve.house.runner.rules.webhook_http = serve.webhooks.allow_private;
     serve.house.runner.lookahead_lines = (uint32_t)lookahead;
     serve.house.runner.stuck_ms = stuck_s * 1000;
     serve.house.engine.hang_ms = hang_s * 1000;

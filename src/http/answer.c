@@ -137,6 +137,7 @@ void http_answer_file(struct http_request *request, const struct http_file *file
 /* --- streams --- */
 
 void http_stream_begin(struct http_request *request) {
+    request->is_event_stream = true;
     http_stream_begin_as(request, "text/event-stream; charset=utf-8");
 }
 
@@ -167,6 +168,21 @@ bool http_stream_put(struct http_request *request, struct str bytes) {
     bool good = !request->stream_broken;
     pthread_mutex_unlock(&request->lock);
     return good;
+}
+
+void http_request_tell_quiet(struct http_request *request) {
+    void (*quiet)(void *context) = NULL;
+    pthread_mutex_lock(&request->lock);
+    if (!request->answered) {
+        quiet = request->quiet;
+    } else if (request->is_event_stream && !request->stream_ended && !request->stream_broken &&
+               !request->over && request->stream.bytes == 0) {
+        /* Events are put whole, so that this never falls into one. */
+        buf_add_text(&request->stream, ": ping\n\n");
+        wake_reader(request);
+    }
+    pthread_mutex_unlock(&request->lock);
+    if (quiet) quiet(request->gone_context);
 }
 
 size_t http_stream_waiting(struct http_request *request) {

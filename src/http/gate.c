@@ -314,6 +314,9 @@ static void tick(struct gate *gate, int64_t at_ms) {
     for (struct gate_connection *c = gate->connections; c; c = next) {
         next = c->next;
         judge_times(gate, c, at_ms);
+        bool quiet = at_ms - c->active_ms >= gate->options.quiet_ms &&
+                     c->down_start == c->down_end && atomic_load(&c->unanswered) > 0;
+        if (quiet && !c->dead && !c->lingering) gate->options.quiet(gate->options.context, c);
         if (!c->dead && (c->unfinished || c->refusal.bytes > 0 || atomic_load(&c->awaits_done)))
             connection_serve(gate, c, at_ms);
         if (c->dead) connection_close(gate, c);

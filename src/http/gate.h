@@ -35,6 +35,10 @@ struct gate_options {
      * callee has closed `fd` then. Holding: the callee owns one hold of the connection, given back
      * by gate_drop. */
     bool (*add)(void *context, struct gate_connection *connection, int fd);
+    /* Nothing has moved for quiet_ms while the client waits for the rest of an answer. On the
+     * gate's thread, without locks; again and again until something moves. */
+    int64_t quiet_ms;
+    void (*quiet)(void *context, struct gate_connection *connection);
     /* The client has gone away; once a connection. On the gate's thread, without locks. */
     void (*gone)(void *context, struct gate_connection *connection);
 };

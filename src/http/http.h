@@ -22,7 +22,7 @@
 
 #include <stdatomic.h>
 
-#define HTTP_REQUEST_ID_BYTES 40
+#define HTTP_REQUEST_ID_BYTES 72 /* 64 of a client's own, or "req_" and 32 digits */
 #define HTTP_ROUTES_MAX 64
 
 struct http_server;
@@ -79,6 +79,7 @@ struct http_options {
     int64_t idle_ms;               /* between requests; 75 s */
     int64_t stall_ms;              /* a client that takes no bytes of an answer; 120 s */
     uint64_t body_bytes_per_s_min; /* slower bodies are refused, after 10 s; 1 KiB */
+    int64_t ping_ms;               /* before a silent stream gets a comment line; 15 s */
 };
 
 struct http_status {
@@ -106,7 +107,8 @@ void http_status(struct http_server *server, struct http_status *ret_status);
 
 /* --- reading a request --- */
 
-const char *http_request_id(const struct http_request *request); /* "req_…" */
+/* "req_…", or what the client sent as X-Request-Id: 1 to 64 of A-Z a-z 0-9 . _ - */
+const char *http_request_id(const struct http_request *request);
 const struct http_route *http_request_route(const struct http_request *request);
 /* Who asks; nobody on a route that is open. */
 const struct key_caller *http_request_caller(const struct http_request *request);
@@ -126,6 +128,10 @@ struct arena *http_request_arena(struct http_request *request);
  * `gone` is not running then. Either may be NULL. Call it at most once, before answering. */
 void http_request_on_gone(struct http_request *request, void (*gone)(void *context),
                           void (*release)(void *context), void *context);
+/* `quiet` is called with the same context, on another thread, when nothing has been sent for
+ * ping_ms and there is no answer yet; again and again until something is. After
+ * http_request_on_gone. A stream that has begun gets a comment line instead. */
+void http_request_on_quiet(struct http_request *request, void (*quiet)(void *context));
 
 /* --- answering it --- */
 

@@ -70,6 +70,12 @@ void http_request_on_gone(struct http_request *request, void (*gone)(void *conte
     if (gate_is_gone(request->connection)) http_request_tell_gone(request);
 }
 
+void http_request_on_quiet(struct http_request *request, void (*quiet)(void *context)) {
+    pthread_mutex_lock(&request->lock);
+    request->quiet = quiet;
+    pthread_mutex_unlock(&request->lock);
+}
+
 const char *http_request_id(const struct http_request *request) {
     return request->id;
 }

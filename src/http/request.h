@@ -64,6 +64,7 @@ struct http_request {
 
     /* what is answered; written once, by whoever sets `answered` */
     enum answer_kind kind;
+    bool is_event_stream; /* one that may get comment lines */
     int status;
     struct MHD_Response *response; /* none until the connection thread makes it */
     struct http_header answer_headers[ANSWER_HEADERS_MAX];
@@ -82,6 +83,7 @@ struct http_request {
     bool stream_ended;
     bool stream_broken;
     void (*gone)(void *context);
+    void (*quiet)(void *context);
     void (*release)(void *context);
     void *gone_context;
 };
@@ -100,6 +102,10 @@ void http_request_fail(struct http_request *request, int status, const char *mes
                        const char *code);
 /* The client has gone: on the gate's thread. */
 void http_request_tell_gone(struct http_request *request);
+
+/* A comment line for a stream that has had nothing to send for a while, so that proxies keep the
+ * connection; a question to the handler of a request without an answer. Any thread. */
+void http_request_tell_quiet(struct http_request *request);
 
 /* Connection thread: gives libmicrohttpd the answer. */
 enum MHD_Result http_answer_queue(struct http_request *request);

@@ -111,9 +111,12 @@ size_t route_query(struct str query, struct arena *arena,
         size_t equals = str_find_byte(pair, '=', 0);
         struct str name = {pair.at, equals == SIZE_MAX ? pair.bytes : equals};
         struct str value = str_skip(pair, equals == SIZE_MAX ? pair.bytes : equals + 1);
-        if (name.bytes > 0 && route_decode(name, true, arena, &ret_pairs[count].name) &&
-            route_decode(value, true, arena, &ret_pairs[count].value))
-            count++;
+        if (name.bytes == 0 || !route_decode(name, true, arena, &ret_pairs[count].name)) continue;
+        /* What cannot be decoded stays as it came: no value that is looked for has a '%' in it, and
+         * a known key with a broken value must not pass for one that is absent. */
+        if (!route_decode(value, true, arena, &ret_pairs[count].value))
+            ret_pairs[count].value = value;
+        count++;
     }
     return count;
 }

@@ -42,8 +42,9 @@ struct route_match {
 enum route_found route_find(const struct http_route *routes, size_t route_count, const char *method,
                             struct str path, struct arena *arena, struct route_match *ret_match);
 
-/* Splits `a=1&b=2`, decoded; more than ROUTE_QUERY_MAX pairs are dropped, as are malformed ones:
- * unknown query keys are ignored, and so is what cannot be read. Returns how many. */
+/* Splits `a=1&b=2`, decoded; a value that cannot be decoded stays as it came, for its reader to
+ * refuse. More than ROUTE_QUERY_MAX pairs are dropped, as are those whose name cannot be read:
+ * unknown query keys are ignored. Returns how many. */
 size_t route_query(struct str query, struct arena *arena,
                    struct route_pair ret_pairs[ROUTE_QUERY_MAX]);
 

@@ -52,6 +52,30 @@ static enum MHD_Result keep_header(void *context, enum MHD_ValueKind kind, const
     return MHD_YES;
 }
 
+/* A proxy's or a client's own id goes through to the logs and the answer when it is harmless
+ * there. */
+static void take_client_id(struct http_request *request) {
+    struct str id = http_request_header(request, "x-request-id");
+    if (id.bytes == 0 || id.bytes > 64) return;
+    for (size_t i = 0; i < id.bytes; i++) {
+        char c = id.at[i];
+        bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+        if (!plain && c != '.' && c != '_' && c != '-') return;
+    }
+    memcpy(request->id, id.at, id.bytes);
+    request->id[id.bytes] = '\0';
+}
+
+/* OPTIONS asks what may be done with a path; only a path that is there has an answer. */
+static void answer_options(struct http_request *request) {
+    char allow[sizeof request->match.allow + 16];
+    bool reads = strstr(request->match.allow, "GET") != NULL;
+    snprintf(allow, sizeof allow, "%s%s, OPTIONS", request->match.allow, reads ? ", HEAD" : "");
+    const struct http_header header = {"Allow", allow};
+    http_answer(request,
+                &(struct http_answer){.status = 204, .headers = &header, .header_count = 1});
+}
+
 /* True when the request names a row its client may use; else it has been answered. */
 static bool find_route(struct http_request *request) {
     struct http_server *server = request->server;
@@ -65,6 +89,10 @@ static bool find_route(struct http_request *request) {
             request->query_count = route_query(str_skip(request->target, question + 1),
                                                &request->arena, request->query);
         return true;
+    }
+    if (found == ROUTE_NO_METHOD && strcmp(request->method, "OPTIONS") == 0) {
+        answer_options(request);
+        return false;
     }
     char text[400];
     snprintf(text, sizeof text, "Unknown request URL: %s %.*s. Check the URL for typos",
@@ -178,6 +206,7 @@ static void begin_request(struct http_request *request, struct MHD_Connection *m
     buf_init(&request->body, (size_t)options->body_bytes_max);
     buf_init(&request->stream, (size_t)options->stream_bytes_max);
     MHD_get_connection_values_n(mhd, MHD_HEADER_KIND, keep_header, request);
+    take_client_id(request);
     if (!find_route(request) || !check_key(request)) return;
     if (request->match.route->upload) request->body_bytes_max = options->upload_bytes_max;
     uint64_t bytes;
@@ -377,6 +406,17 @@ static void connection_gone(void *context, struct gate_connection *connection) {
     http_request_drop(request);
 }
 
+static void connection_quiet(void *context, struct gate_connection *connection) {
+    struct http_server *server = context;
+    pthread_mutex_lock(&server->lock);
+    struct http_request *request = gate_user(connection);
+    if (request) http_request_hold(request);
+    pthread_mutex_unlock(&server->lock);
+    if (!request) return;
+    http_request_tell_quiet(request);
+    http_request_drop(request);
+}
+
 /* --- workers --- */
 
 static void *worker_main(void *context) {
@@ -420,6 +460,7 @@ static void fill_defaults(struct http_options *options) {
     options->idle_ms = (int64_t)or_default((uint64_t)options->idle_ms, 75000);
     options->stall_ms = (int64_t)or_default((uint64_t)options->stall_ms, 120000);
     options->body_bytes_per_s_min = or_default(options->body_bytes_per_s_min, 1024);
+    options->ping_ms = (int64_t)or_default((uint64_t)options->ping_ms, 15000);
 }
 
 /* The path is decoded by route.h, once and after it was split. */
@@ -479,6 +520,8 @@ enum err http_open(struct http_server **ret_server, const struct http_options *o
             .context = server,
             .add = connection_added,
             .gone = connection_gone,
+            .quiet_ms = server->options.ping_ms,
+            .quiet = connection_quiet,
         };
         err = gate_open(&server->gate, &gate, ret_port, error);
     }

@@ -117,6 +117,12 @@ static bool serves_all(void *context, struct str model) {
     return true;
 }
 
+static bool any_model(void *context, char ret_model[BATCH_MODEL_BYTES]) {
+    (void)context;
+    memcpy(ret_model, "any", sizeof "any");
+    return true;
+}
+
 /* Makes the line index once more from the input, which was found good before. */
 static enum err rebuild_index(struct runner *runner, struct live *live, const char *path,
                               uint64_t input_bytes, struct error *error) {
@@ -127,7 +133,8 @@ static enum err rebuild_index(struct runner *runner, struct live *live, const ch
                                              .index_path = path,
                                              .endpoint = live->endpoint,
                                              .rules = batch_rules_default(),
-                                             .serves = serves_all};
+                                             .serves = serves_all,
+                                             .default_model = any_model};
     (void)runner;
     enum err err = batch_validate(&options, &result, error);
     if (err == OK && (result.errors || result.total != live->row.total))

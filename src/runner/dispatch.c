@@ -23,6 +23,7 @@ struct dispatch {
     struct runner *runner;
     struct buf line;
     struct buf scratch;
+    struct buf body; /* of a line that names no model */
     uint64_t placed;
 };
 
@@ -160,8 +161,9 @@ static enum placing read_line(struct dispatch *dispatch, struct live *live, uint
     }
     struct str text = {room, entry.bytes};
     bool good = batch_line_read(text, ret_line) == BATCH_LINE_READ && ret_line->custom_id.at &&
-                ret_line->body.at && ret_line->model.at && *ret_line->custom_id.at == '"' &&
-                *ret_line->model.at == '"' && batch_line_endpoint(ret_line, &ret_line->endpoint);
+                ret_line->body.at && *ret_line->custom_id.at == '"' &&
+                (!ret_line->model.at || *ret_line->model.at == '"') &&
+                batch_line_endpoint(ret_line, &ret_line->endpoint);
     return good ? PLACED : DAMAGED;
 }
 
@@ -256,13 +258,31 @@ static enum placing submit(struct runner *runner, struct slot *slot, struct plac
     return placing;
 }
 
+/* The model of a line that names none: what validation found, unless other lines named others. */
+static enum serving default_model(struct runner *runner, const struct live *live,
+                                  char ret_model[BATCH_MODEL_BYTES]) {
+    _Static_assert(sizeof live->row.model == BATCH_MODEL_BYTES, "a name fits in the row");
+    if (!*live->row.model) return runner_default_model(runner, ret_model);
+    memcpy(ret_model, live->row.model, BATCH_MODEL_BYTES);
+    return SERVED;
+}
+
 static enum placing place_line(struct dispatch *dispatch, struct slot *slot) {
     struct runner *runner = dispatch->runner;
     struct batch_line line;
     enum placing read = read_line(dispatch, slot->live, slot->line.line, &line);
     if (read != PLACED) return read;
     slot_set_custom_id(slot, line.custom_id);
-    struct str model = batch_line_text(line.model, &dispatch->scratch);
+    char own_model[BATCH_MODEL_BYTES];
+    struct str model;
+    if (line.model.at) {
+        model = batch_line_text(line.model, &dispatch->scratch);
+    } else {
+        enum serving serving = default_model(runner, slot->live, own_model);
+        if (serving != SERVED) return serving == NOT_SERVED ? MODEL_GONE : NO_ROOM;
+        model = str_from(own_model);
+        line.body = batch_line_with_model(&line, model, &dispatch->body);
+    }
     switch (reuse_line(runner, slot, &line, model)) {
     case REUSE_RUN: break;
     case REUSE_COMMITTED: return PLACED;
@@ -344,6 +364,7 @@ void *dispatch_main(void *context) {
     int64_t tend_ns = 0;
     buf_init(&dispatch.line, (size_t)BATCH_LINE_BYTES_MAX + 1);
     buf_init(&dispatch.scratch, (size_t)BATCH_LINE_BYTES_MAX + 1);
+    buf_init(&dispatch.body, (size_t)BATCH_LINE_BYTES_MAX + 8 * BATCH_MODEL_BYTES);
     pthread_mutex_lock(&runner->lock);
     bool went_idle = true;
     while (!runner->is_stopping) {
@@ -369,5 +390,6 @@ void *dispatch_main(void *context) {
     pthread_mutex_unlock(&runner->lock);
     buf_release(&dispatch.line);
     buf_release(&dispatch.scratch);
+    buf_release(&dispatch.body);
     return NULL;
 }

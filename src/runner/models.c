@@ -31,6 +31,20 @@ enum serving runner_serving(struct runner *runner, struct str model) {
     return all_ready ? NOT_SERVED : SERVING_UNKNOWN;
 }
 
+enum serving runner_default_model(struct runner *runner, char ret_model[BATCH_MODEL_BYTES]) {
+    struct worker *workers[RUNNER_WORKERS_MAX];
+    struct worker_model model;
+    struct worker_status status;
+    if (runner_workers(runner, workers) != 1) return NOT_SERVED;
+    workers[0]->ops->status(workers[0], &status);
+    if (workers[0]->ops->models(workers[0], &model, 1) == 0)
+        return status.ready ? NOT_SERVED : SERVING_UNKNOWN;
+    if (model.name.bytes >= BATCH_MODEL_BYTES) return NOT_SERVED;
+    memcpy(ret_model, model.name.at, model.name.bytes);
+    ret_model[model.name.bytes] = '\0';
+    return SERVED;
+}
+
 size_t runner_worker_statuses(struct runner *runner, struct worker_status *ret_statuses,
                               size_t statuses_max) {
     struct worker *workers[RUNNER_WORKERS_MAX];

@@ -285,6 +285,8 @@ void requests_fail_all(struct runner *runner);
  * yet. Calls workers; without the lock. */
 enum serving { SERVED, NOT_SERVED, SERVING_UNKNOWN };
 enum serving runner_serving(struct runner *runner, struct str model);
+/* The model of requests that name none: the first name of the only worker. */
+enum serving runner_default_model(struct runner *runner, char ret_model[BATCH_MODEL_BYTES]);
 /* The workers attached so far; without the lock. */
 size_t runner_workers(struct runner *runner, struct worker *ret_workers[RUNNER_WORKERS_MAX]);
 

@@ -56,6 +56,21 @@ static bool serves(void *context, struct str model) {
     }
 }
 
+static bool default_model(void *context, char ret_model[BATCH_MODEL_BYTES]) {
+    struct asker *asker = context;
+    struct runner *runner = asker->runner;
+    for (;;) {
+        enum serving serving = runner_default_model(runner, ret_model);
+        if (serving != SERVING_UNKNOWN) return serving == SERVED;
+        if (is_stopped(asker)) return false;
+        pthread_mutex_lock(&runner->lock);
+        runner_wait(runner, &runner->helpers, clock_monotonic_ns() + WAIT_NS);
+        bool is_over = runner_now_unix_s(runner) >= asker->live->row.expires_unix_s;
+        pthread_mutex_unlock(&runner->lock);
+        if (is_over) return false;
+    }
+}
+
 /* Opens the input; *ret_errors when it is missing or for something else. */
 static enum err open_input(struct runner *runner, struct live *live, uint64_t *ret_bytes,
                            char **ret_errors, struct error *error) {
@@ -109,6 +124,7 @@ static enum err check_file(struct runner *runner, struct live *live,
                                              .rules = runner->options.rules,
                                              .context = &asker,
                                              .serves = serves,
+                                             .default_model = default_model,
                                              .stopped = is_stopped};
     err = batch_validate(&options, ret_result, error);
     /* An answer given because of a stop is no answer. */

@@ -156,6 +156,21 @@ static void answer_numbers(struct buf *buf, enum endpoint endpoint, struct str m
                usage->prompt_tokens);
 }
 
+/* What a stream says: the whole of echo->text at once. */
+static void send_delta(struct echo *echo, const struct job *job, struct str model) {
+    if (!job->job.stream || !echo->events.delta) return;
+    struct buf chunk;
+    buf_init(&chunk, ANSWER_BYTES_MAX);
+    add_head(&chunk, "chatcmpl", "chat.completion.chunk", model);
+    buf_add_text(&chunk, ",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\","
+                         "\"content\":\"");
+    buf_add(&chunk, echo->text.at, echo->text.bytes);
+    buf_add_text(&chunk, "\"},\"logprobs\":null,\"finish_reason\":\"stop\"}]}");
+    struct worker_delta delta = {.id = job->job.id, .chunk = buf_str(&chunk)};
+    echo->events.delta(echo->events.context, &delta);
+    buf_release(&chunk);
+}
+
 static void answer(struct echo *echo, const struct job *job) {
     struct worker_result result = {.id = job->job.id, .status = 200};
     struct str body = {job->body, job->bytes}, model = json_span_get(body, "model");
@@ -182,18 +197,7 @@ static void answer(struct echo *echo, const struct job *job) {
         break;
     }
     result.body = buf_str(&echo->answer);
-    if (job->job.stream && echo->events.delta) {
-        struct buf chunk;
-        buf_init(&chunk, ANSWER_BYTES_MAX);
-        add_head(&chunk, "chatcmpl", "chat.completion.chunk", model);
-        buf_add_text(&chunk, ",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\","
-                             "\"content\":\"");
-        buf_add(&chunk, echo->text.at, echo->text.bytes);
-        buf_add_text(&chunk, "\"},\"logprobs\":null,\"finish_reason\":\"stop\"}]}");
-        struct worker_delta delta = {.id = job->job.id, .chunk = buf_str(&chunk)};
-        echo->events.delta(echo->events.context, &delta);
-        buf_release(&chunk);
-    }
+    send_delta(echo, job, model);
     echo->events.result(echo->events.context, &result);
 }
 
@@ -209,6 +213,16 @@ static void answer_error(struct echo *echo, const struct job *job, int32_t statu
                                    .body = buf_str(&echo->answer),
                                    .retryable = retryable};
     echo->events.result(echo->events.context, &result);
+}
+
+/* A stream has said its text by then. */
+static void fail_as_told(struct echo *echo, const struct job *job) {
+    struct str body = {job->body, job->bytes};
+    buf_clear(&echo->text);
+    add_content(&echo->text, last_user(body));
+    send_delta(echo, job, json_span_get(body, "model"));
+    answer_error(echo, job, (int32_t)job->told_status, job->told_status == 503,
+                 "told to by the request");
 }
 
 /* --- the thread --- */
@@ -288,7 +302,7 @@ static void run(struct echo *echo, struct job *job) {
     if (job->cancelled)
         answer_error(echo, job, 499, false, "cancelled");
     else if (job->told_status)
-        answer_error(echo, job, (int32_t)job->told_status, false, "told to by the request");
+        fail_as_told(echo, job);
     else if (is_nth(seen, options->retryable_every))
         answer_error(echo, job, 503, true, "busy");
     else if (is_nth(seen, options->fail_every))

@@ -10,7 +10,8 @@
  *   {"hang": true}    it is never answered; the next ones are
  *   {"down": true}    it takes the worker down
  *   {"each_ms": N}    it takes that long, and those that ask for it go one after another
- *   {"status": N}     it is answered with this error, 400 to 599
+ *   {"status": N}     it is answered with this error, 400 to 599, a stream after its text; 503 may
+ *                     pass another time
  *   {"finish_reason": "length"}  a chat's answer has this one
  *
  * Thread: one of its own.  Memory: a copy of each waiting body; at most `waiting_max` of them.

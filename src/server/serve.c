@@ -6,11 +6,16 @@
 #include "base/log.h"
 #include "server/keys.h"
 
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 
 #define POLL_MS 50
 #define CLOSE_MS 2000
+/* The live service's limits (contract: limits). */
+#define OPENAI_LINES_MAX 50000
+#define OPENAI_FILE_BYTES_MAX ((uint64_t)512 << 20)
+#define OPENAI_BATCH_FILE_BYTES_MAX ((uint64_t)200 << 20)
 
 /* What stands between the house and those outside. */
 struct door {
@@ -34,8 +39,24 @@ static enum err open_with(const struct serve_options *options, struct house *hou
                               .runner = house_runner(house),
                               .notify = door->notify,
                               .keys = door->keys,
-                              .rules = options->house.runner.rules};
+                              .rules = options->house.runner.rules,
+                              .file_bytes_max = options->file_bytes_max,
+                              .batch_file_bytes_max = options->batch_file_bytes_max};
     return api_open(&door->api, &api, &door->port, error);
+}
+
+enum err serve_set_profile(struct serve_options *options, const char *profile,
+                           struct error *error) {
+    struct batch_rules *rules = &options->house.runner.rules;
+    *rules = batch_rules_default();
+    if (strcmp(profile, "quern") == 0) return OK;
+    if (strcmp(profile, "openai") != 0)
+        return err_set(error, ERR_INVALID, "--profile: '%s' is not 'quern' or 'openai'", profile);
+    rules->lines_max = OPENAI_LINES_MAX;
+    rules->strict_url = rules->strict_single_model = rules->needs_model = true;
+    options->file_bytes_max = OPENAI_FILE_BYTES_MAX;
+    options->batch_file_bytes_max = OPENAI_BATCH_FILE_BYTES_MAX;
+    return OK;
 }
 
 static enum err open_door(const struct serve_options *options, struct house *house,

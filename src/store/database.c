@@ -78,6 +78,26 @@ static const char *const migrations[] = {
     "ALTER TABLE batches ADD COLUMN paused INTEGER NOT NULL DEFAULT 0"
     " CHECK (paused BETWEEN 0 AND 2);"
     "ALTER TABLE batches ADD COLUMN quality TEXT;",
+    "CREATE TABLE uploads ("
+    " sequence INTEGER PRIMARY KEY AUTOINCREMENT,"
+    " id TEXT NOT NULL UNIQUE,"
+    " owner TEXT NOT NULL,"
+    " purpose TEXT NOT NULL,"
+    " filename TEXT NOT NULL,"
+    " bytes INTEGER NOT NULL,"
+    " created INTEGER NOT NULL,"
+    " expires INTEGER NOT NULL,"
+    " file_expires_after INTEGER NOT NULL,"
+    " status INTEGER NOT NULL CHECK (status BETWEEN 0 AND 2),"
+    " file_id TEXT) STRICT;"
+    "CREATE TABLE upload_parts ("
+    " sequence INTEGER PRIMARY KEY AUTOINCREMENT,"
+    " id TEXT NOT NULL UNIQUE,"
+    " upload_id TEXT NOT NULL,"
+    " bytes INTEGER NOT NULL,"
+    " sha256 BLOB NOT NULL CHECK (length(sha256) = 32),"
+    " created INTEGER NOT NULL) STRICT;"
+    "CREATE INDEX upload_parts_of ON upload_parts (upload_id);",
 };
 #define MIGRATION_COUNT ((int)(sizeof migrations / sizeof *migrations))
 

@@ -49,11 +49,63 @@ static void check_file(struct store *store, const struct store_file *file, fsck_
     report(context, sentence);
 }
 
+/* --- parts of uploads --- */
+
+struct part_row {
+    int64_t sequence;
+    char id[STORE_ID_BYTES];
+    unsigned char sha256[SHA256_BYTES];
+};
+
+static enum err next_part(struct store *store, int64_t after, struct part_row *ret_part,
+                          bool *ret_row, struct error *error) {
+    sqlite3_stmt *statement;
+    pthread_mutex_lock(&store->lock);
+    enum err err = database_prepare(store, &statement,
+                                    "SELECT sequence, id, sha256 FROM upload_parts"
+                                    " WHERE sequence > ? ORDER BY sequence LIMIT 1",
+                                    error);
+    if (err == OK) {
+        sqlite3_bind_int64(statement, 1, after);
+        err = database_step(store, statement, ret_row, error);
+        if (err == OK && *ret_row) {
+            ret_part->sequence = sqlite3_column_int64(statement, 0);
+            database_column(statement, 1, ret_part->id, sizeof ret_part->id);
+            memcpy(ret_part->sha256, sqlite3_column_blob(statement, 2), SHA256_BYTES);
+        }
+        sqlite3_finalize(statement);
+    }
+    pthread_mutex_unlock(&store->lock);
+    return err;
+}
+
+static enum err check_parts(struct store *store, fsck_report_fn report, void *context,
+                            struct error *error) {
+    struct part_row part = {0};
+    bool row = false;
+    enum err err;
+    while ((err = next_part(store, part.sequence, &part, &row, error)) == OK && row) {
+        char path[STORE_PATH_BYTES], sentence[512];
+        unsigned char digest[SHA256_BYTES];
+        struct error reason;
+        if (store_part_path(store, path, part.id, &reason) != OK ||
+            sha256_file(path, digest, &reason) != OK)
+            snprintf(sentence, sizeof sentence, "%s: its bytes cannot be read (I1)", part.id);
+        else if (memcmp(digest, part.sha256, SHA256_BYTES) != 0)
+            snprintf(sentence, sizeof sentence, "%s: its bytes are not what was stored (I1)",
+                     part.id);
+        else
+            continue;
+        report(context, sentence);
+    }
+    return err;
+}
+
 enum err store_fsck(struct store *store, fsck_report_fn report, void *context,
                     struct error *error) {
     struct store_file file = {0};
     enum err err;
     while ((err = store_file_next(store, file.sequence, &file, error)) == OK)
         check_file(store, &file, report, context);
-    return err == ERR_NOT_FOUND ? OK : err;
+    return err == ERR_NOT_FOUND ? check_parts(store, report, context, error) : err;
 }

@@ -114,31 +114,34 @@ static enum err sync_folder(struct store *store, const char *path, struct error 
     return store_sync_result(store, os_fsync_dir(folder, error), error);
 }
 
-/* Syncs the bytes and renames them into place. */
-static enum err place(struct store_spool *spool, struct store_file *file, struct error *error) {
+struct store *store_spool_store(const struct store_spool *spool) {
+    return spool->store;
+}
+
+enum err store_spool_place_at(struct store_spool *spool, const char *path,
+                              unsigned char ret_sha256[SHA256_BYTES], struct error *error) {
     struct store *store = spool->store;
-    if (!*file->id) id_alnum(file->id, sizeof file->id, "file-", 22);
-    assert(store_id_is_sane(str_from(file->id)));
-    file->bytes = spool->bytes;
-    sha256_end(&spool->hash, file->sha256);
-    char path[STORE_PATH_BYTES];
-    store_file_path(store, path, file->id);
+    sha256_end(&spool->hash, ret_sha256);
     enum err err = store_sync_result(store, os_fsync(spool->fd, error), error);
     if (err == OK) err = make_folder(store, path, error);
     if (err == OK) err = os_rename(spool->path, path, error);
     if (err == OK) err = sync_folder(store, path, error);
     if (err == ERR_UNAVAILABLE) store_disk_filled(store);
-    return err;
-}
-
-enum err store_spool_place(struct store_spool *spool, struct store_file *file,
-                           struct error *error) {
-    enum err err = place(spool, file, error);
     if (err == OK)
         close_spool(spool);
     else
         store_spool_abort(spool);
     return err;
+}
+
+enum err store_spool_place(struct store_spool *spool, struct store_file *file,
+                           struct error *error) {
+    char path[STORE_PATH_BYTES];
+    if (!*file->id) id_alnum(file->id, sizeof file->id, "file-", 22);
+    assert(store_id_is_sane(str_from(file->id)));
+    file->bytes = spool->bytes;
+    store_file_path(spool->store, path, file->id);
+    return store_spool_place_at(spool, path, file->sha256, error);
 }
 
 static enum err add_row(struct store *store, void *context, struct error *error) {

@@ -164,7 +164,7 @@ void store_status(struct store *store, struct store_status *ret_status) {
 /* --- opening --- */
 
 static enum err make_layout(struct store *store, struct error *error) {
-    static const char *const folders[] = {"files", "batches", "tmp"};
+    static const char *const folders[] = {"files", "parts", "batches", "tmp"};
     for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
         char path[STORE_PATH_BYTES];
         store_path(store, path, "%s", folders[i]);

@@ -2,12 +2,14 @@
 #pragma once
 
 /* store: the one state directory: SQLite for the few facts that need transactions, plain files for
- * bytes, segment logs for results (seglog.h). Files are in files.h, batches in batches.h.
+ * bytes, segment logs for results (seglog.h). Files are in files.h, uploads
+ * in parts in uploads.h, batches in batches.h.
  *
  *   LOCK                          held while open, so that two servers never share a directory
- *   meta.db                       rows of files and batches, the outbox (outbox.h)
+ *   meta.db                       rows of files, uploads and batches, the outbox (outbox.h)
  *   keys.jsonl                    not the store's: see http/key_file.h
  *   files/ab/<id>                 immutable bytes of uploads and published results, mode 0400
+ *   parts/<id>                    bytes of uploads that are not complete yet
  *   batches/<id>/seg-000001.log   results as they come in; lines.idx beside them, order.idx later
  *   tmp/                          same file system; emptied at start
  *   ballast                       room for bookkeeping, given back when the disk is full

@@ -6,6 +6,7 @@
 #include "base/os.h"
 #include "store/batches.h"
 #include "store/files_internal.h"
+#include "store/uploads.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -65,7 +66,7 @@ enum err store_file_sweep(struct store *store, int64_t now_unix_s, struct error 
         }
     } while (err == OK && sweep->count == SWEEP_MAX);
     free(sweep);
-    return err;
+    return err == OK ? store_upload_sweep(store, now_unix_s, error) : err;
 }
 
 /* --- at start --- */
@@ -119,6 +120,14 @@ static enum err clean_file(struct store *store, const char *path, const char *na
     return err == OK && sequence < 0 ? os_unlink(path, error) : err;
 }
 
+static enum err clean_part(struct store *store, const char *path, const char *name,
+                           struct error *error) {
+    int64_t sequence;
+    enum err err =
+        look_up(store, "SELECT sequence FROM upload_parts WHERE id = ?", name, &sequence, error);
+    return err == OK && sequence < 0 ? os_unlink(path, error) : err;
+}
+
 static enum err clean_folder(struct store *store, const char *path, const char *name,
                              struct error *error) {
     (void)path;
@@ -165,6 +174,7 @@ static enum err clean_batch(struct store *store, const char *path, const char *n
 enum err store_clean(struct store *store, struct error *error) {
     enum err err = each_entry(store, "tmp", remove_entry, error);
     if (err == OK) err = each_entry(store, "files", clean_folder, error);
+    if (err == OK) err = each_entry(store, "parts", clean_part, error);
     if (err == OK) err = each_entry(store, "batches", clean_batch, error);
     return err;
 }

@@ -7,7 +7,8 @@
 #include <cmocka.h>
 
 #include "../tree.h"
-#include "api/api.h"
+#include "api/api_internal.h"
+#include "api/openapi.h"
 #include "base/clock.h"
 #include "base/os.h"
 #include "runner/worker_echo.h"
@@ -23,6 +24,7 @@
 
 #define FILE_BYTES_MAX 100000
 #define FOR_EVER_MS 3600000
+#define PING_MS 50
 
 struct fixture {
     char dir[64];
@@ -248,7 +250,8 @@ static int open_api(void **state) {
     if (err == OK) err = attach(fixture, fast, 0, &error);
     if (err == OK) err = attach(fixture, slow, FOR_EVER_MS, &error);
     if (err == OK) err = runner_start(fixture->runner, &error);
-    struct api_options options = {.store = fixture->store,
+    struct api_options options = {.ping_ms = PING_MS,
+                                  .store = fixture->store,
                                   .runner = fixture->runner,
                                   .aliases = aliases,
                                   .alias_count = 1,
@@ -292,6 +295,34 @@ static void a_client_that_goes_away_cancels_its_request(void **state) {
     while (status.requests_in_flight > 0);
 }
 
+static void a_stream_that_waits_for_its_first_token_is_kept_open(void **state) {
+    static const char body[] = "{\"model\":\"slow\",\"messages\":[],\"stream\":true}";
+    struct fixture *fixture = *state;
+    struct runner_status status;
+    struct buf answer;
+    char text[256];
+    int count = snprintf(text, sizeof text,
+                         "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %zu\r\n"
+                         "\r\n%s",
+                         strlen(body), body);
+    buf_init(&answer, 1 << 20);
+    int fd = dial(fixture);
+    say(fd, text, (size_t)count);
+    while (!has(&answer, ": ping\n\n")) {
+        char *room = buf_reserve(&answer, 4096);
+        ssize_t got = recv(fd, room, 4096, 0);
+        assert_true(got > 0);
+        buf_commit(&answer, (size_t)got);
+    }
+    assert_true(str_starts_with(buf_str(&answer), STR("HTTP/1.1 200 ")));
+    assert_true(has(&answer, "Content-Type: text/event-stream"));
+    assert_false(has(&answer, "data: "));
+    close(fd);
+    buf_release(&answer);
+    do runner_status(fixture->runner, &status);
+    while (status.requests_in_flight > 0);
+}
+
 static void a_server_that_closes_cancels_what_still_runs(void **state) {
     struct fixture second = *(struct fixture *)*state;
     struct error error;
@@ -307,8 +338,33 @@ static void a_server_that_closes_cancels_what_still_runs(void **state) {
     buf_release(&answer);
 }
 
+/* Routes that only say that they are not there need no description. */
+static void every_operation_is_in_the_document_and_described(void **state) {
+    struct buf text;
+    struct error error;
+    json_t *document;
+    const char *path;
+    json_t *methods;
+    size_t operations = 0;
+    (void)state;
+    buf_init(&text, 4 << 20);
+    openapi_write(&text);
+    assert_int_equal(json_read(&document, buf_str(&text), &error), OK);
+    json_object_foreach(json_member(document, "paths"), path, methods) operations +=
+        json_object_size(methods);
+    assert_int_equal(operations, api_route_count);
+    for (size_t i = 0; i < api_route_count; i++)
+        if (api_routes[i].handler != inference_unsupported &&
+            !openapi_describes(api_routes[i].operation))
+            fail_msg("src/api/openapi.c does not say what %s takes and answers",
+                     api_routes[i].operation);
+    json_decref(document);
+    buf_release(&text);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_operation_is_in_the_document_and_described),
         cmocka_unit_test(metrics_have_every_label_from_the_start),
         cmocka_unit_test(operating_errors_map_to_one_status_each),
         cmocka_unit_test(requests_are_checked_before_an_engine_sees_them),
@@ -317,6 +373,7 @@ int main(void) {
         cmocka_unit_test(endpoints_that_are_not_there_say_so),
         cmocka_unit_test(an_upload_over_the_limit_is_refused_and_leaves_nothing),
         cmocka_unit_test(a_client_that_goes_away_cancels_its_request),
+        cmocka_unit_test(a_stream_that_waits_for_its_first_token_is_kept_open),
         cmocka_unit_test(a_server_that_closes_cancels_what_still_runs),
         cmocka_unit_test(new_work_is_refused_while_draining),
     };

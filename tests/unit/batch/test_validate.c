@@ -3,6 +3,7 @@
 
 #include "base/os.h"
 #include "batch/index.h"
+#include "batch/line.h"
 #include "json/json.h"
 
 #include <fcntl.h>
@@ -27,6 +28,13 @@ static bool serves_m(void *context, struct str model) {
     return str_is(model, "m") || str_is(model, "m2");
 }
 
+/* The only model there is. */
+static bool default_m(void *context, char ret_model[BATCH_MODEL_BYTES]) {
+    (void)context;
+    memcpy(ret_model, "m", sizeof "m");
+    return true;
+}
+
 struct outcome {
     struct batch_validation result;
     json_t *errors; /* the array, or NULL */
@@ -35,6 +43,8 @@ struct outcome {
     enum err err;
     struct error error;
 };
+
+static bool (*wanted_default)(void *context, char ret_model[BATCH_MODEL_BYTES]);
 
 static struct outcome validate_with(struct str text, struct batch_rules rules) {
     struct outcome outcome = {.index_path = "/tmp/quern-lines-XXXXXX"};
@@ -52,7 +62,8 @@ static struct outcome validate_with(struct str text, struct batch_rules rules) {
                                              .index_path = outcome.index_path,
                                              .endpoint = BATCH_ENDPOINT_CHAT,
                                              .rules = rules,
-                                             .serves = serves_m};
+                                             .serves = serves_m,
+                                             .default_model = wanted_default};
     outcome.err = batch_validate(&options, &outcome.result, &outcome.error);
     close(fd);
     if (outcome.result.errors)
@@ -327,8 +338,53 @@ static void an_upload_is_looked_at_only_as_far_as_its_first_line(void **state) {
     }
 }
 
+static void lines_may_leave_out_the_only_model_there_is(void **state) {
+    static const char text[] =
+        "{\"custom_id\":\"1\"," HEAD "\"body\":{\"messages\":[]}}\n"
+        "{\"custom_id\":\"2\"," HEAD "\"body\":{\"model\":null,\"messages\":[]}}\n" GOOD("3");
+    struct batch_rules rules = batch_rules_default();
+    (void)state;
+    struct outcome outcome = validate(text);
+    assert_error(&outcome, 0, "invalid_request", 1, "body.model");
+    assert_error(&outcome, 1, "invalid_request", 2, "body.model");
+    release(&outcome);
+    wanted_default = default_m;
+    outcome = validate(text);
+    assert_null(outcome.errors);
+    assert_string_equal(outcome.result.model, "m");
+    release(&outcome);
+    rules.needs_model = true;
+    outcome = validate_with(str_from(text), rules);
+    assert_error(&outcome, 0, "invalid_request", 1, "body.model");
+    release(&outcome);
+    /* A model of another type is none that was left out. */
+    outcome = validate("{\"custom_id\":\"1\"," HEAD "\"body\":{\"model\":7,\"messages\":[]}}\n");
+    assert_error(&outcome, 0, "invalid_request", 1, "body.model");
+    release(&outcome);
+    wanted_default = NULL;
+}
+
+static void the_model_goes_to_the_end_of_the_body(void **state) {
+    static const struct {
+        const char *body, *wanted;
+    } cases[] = {{"{\"messages\":[]}", "{\"messages\":[],\"model\":\"m\"}"},
+                 {"{\"model\":null,\"a\":1 }", "{\"model\":null,\"a\":1 ,\"model\":\"m\"}"},
+                 {"{ }", "{ \"model\":\"m\"}"}};
+    (void)state;
+    struct buf room;
+    buf_init(&room, 1000);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct batch_line line = {.body = str_from(cases[i].body)};
+        struct str got = batch_line_with_model(&line, STR("m"), &room);
+        assert_true(str_is(got, cases[i].wanted));
+    }
+    buf_release(&room);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(lines_may_leave_out_the_only_model_there_is),
+        cmocka_unit_test(the_model_goes_to_the_end_of_the_body),
         cmocka_unit_test(every_check_has_its_code_and_parameter),
         cmocka_unit_test(the_strict_rules_refuse_other_urls_and_models),
         cmocka_unit_test(errors_come_in_line_order_and_blank_lines_count),

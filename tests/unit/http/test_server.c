@@ -21,13 +21,15 @@
 #define FILE_BYTES 3000000 /* many times what the relay moves in one go */
 #define UPLOAD_BYTES_MAX 100000
 #define BODY_BYTES_TOTAL_MAX 1000000
+#define PING_MS 50
 
 /* What the handlers saw, for the checks. */
 struct seen {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     int hanging, gone, released, uploads_released, dones, last_done_status;
-    struct http_request *hung; /* by a handler that waits for the client to go */
+    struct http_request *quiet; /* a stream that the test itself goes on with */
+    struct http_request *hung;  /* by a handler that waits for the client to go */
     uint64_t upload_bytes;
 };
 
@@ -138,6 +140,15 @@ static void handle_stream_on(void *context, struct http_request *request) {
     in_thread(stream_on, request);
 }
 
+static void handle_stream_quiet(void *context, struct http_request *request) {
+    struct fixture *fixture = context;
+    pthread_mutex_lock(&fixture->seen.lock);
+    fixture->seen.quiet = request;
+    pthread_mutex_unlock(&fixture->seen.lock);
+    http_stream_begin(request);
+    http_stream_put(request, STR("data: a\n\n"));
+}
+
 static void client_gone(void *context) {
     struct seen *seen = context;
     pthread_mutex_lock(&seen->lock);
@@ -216,6 +227,7 @@ static const struct http_route routes[] = {
     {"GET", "/later", HTTP_SCOPE_OPEN, handle_later, NULL, "later"},
     {"GET", "/stream", HTTP_SCOPE_OPEN, handle_stream, NULL, "stream"},
     {"GET", "/stream-on", HTTP_SCOPE_OPEN, handle_stream_on, NULL, "streamOn"},
+    {"GET", "/stream-quiet", HTTP_SCOPE_OPEN, handle_stream_quiet, NULL, "streamQuiet"},
     {"GET", "/hang", HTTP_SCOPE_OPEN, handle_hang, NULL, "hang"},
     {"GET", "/file", HTTP_SCOPE_OPEN, handle_file, NULL, "file"},
     {"POST", "/upload", HTTP_SCOPE_OPEN, handle_upload, &upload, "upload"},
@@ -357,6 +369,62 @@ static void a_stream_written_by_another_thread_arrives_whole(void **state) {
     assert_true(has(got, "data: 0\n\n") && has(got, "data: 99\n\n"));
     assert_true(str_ends_with(got, STR("\r\n0\r\n\r\n")));
     buf_release(&answer);
+}
+
+static size_t count_of(struct str text, const char *part) {
+    size_t found = 0;
+    for (size_t at = 0; (at = str_find(text, str_from(part), at)) != SIZE_MAX; at++) found++;
+    return found;
+}
+
+static void a_stream_that_is_silent_gets_comment_lines(void **state) {
+    struct fixture *fixture = *state;
+    struct buf answer;
+    buf_init(&answer, 1 << 20);
+    int fd = dial(fixture);
+    say(fd, STR("GET /stream-quiet HTTP/1.1\r\n" END));
+    bool ended = false;
+    for (;;) {
+        char *room = buf_reserve(&answer, 4096);
+        ssize_t got = recv(fd, room, 4096, 0);
+        if (got <= 0) break;
+        buf_commit(&answer, (size_t)got);
+        if (ended || count_of(buf_str(&answer), ": ping\n\n") < 2) continue;
+        ended = true;
+        pthread_mutex_lock(&fixture->seen.lock);
+        struct http_request *request = fixture->seen.quiet;
+        pthread_mutex_unlock(&fixture->seen.lock);
+        http_stream_put(request, STR("data: b\n\n"));
+        http_stream_end(request);
+    }
+    close(fd);
+    size_t first = str_find(buf_str(&answer), STR("data: a\n\n"), 0);
+    size_t ping = str_find(buf_str(&answer), STR(": ping\n\n"), 0);
+    size_t last = str_find(buf_str(&answer), STR("data: b\n\n"), 0);
+    assert_true(first < ping && ping < last && last != SIZE_MAX);
+    buf_release(&answer);
+    /* A request that has no stream gets none, however long it takes. */
+    check(*state, "GET /later HTTP/1.1\r\n" END, "HTTP/1.1 200 ", "\r\n\r\nlater");
+}
+
+static void a_clients_own_request_id_is_kept_when_it_is_harmless(void **state) {
+    struct buf answer;
+    struct str got =
+        exchange(*state, STR("GET /health HTTP/1.1\r\nX-Request-Id: a.B_9-z\r\n" END), &answer);
+    assert_true(has(got, "x-request-id: a.B_9-z\r\n"));
+    buf_release(&answer);
+    check(*state, "GET /health HTTP/1.1\r\nX-Request-Id: a b\r\n" END, "HTTP/1.1 200 ", "fine");
+    check(*state,
+          "GET /health HTTP/1.1\r\nX-Request-Id: "
+          "01234567890123456789012345678901234567890123456789012345678901234\r\n" END,
+          "HTTP/1.1 200 ", "fine");
+}
+
+static void options_tells_what_may_be_done_with_a_path(void **state) {
+    check(*state, "OPTIONS /echo HTTP/1.1\r\n" END, "HTTP/1.1 204 ", "Allow: POST, OPTIONS\r\n");
+    check(*state, "OPTIONS /secret HTTP/1.1\r\n" END, "HTTP/1.1 204 ",
+          "Allow: GET, HEAD, OPTIONS\r\n");
+    check(*state, "OPTIONS /nope HTTP/1.1\r\n" END, "HTTP/1.1 404 ", "Unknown request URL");
 }
 
 static void a_stream_ends_when_its_client_leaves_or_does_not_read(void **state) {
@@ -512,6 +580,7 @@ static int open_server(void **state) {
         .done = request_done,
         .upload_bytes_max = UPLOAD_BYTES_MAX,
         .body_bytes_total_max = BODY_BYTES_TOTAL_MAX,
+        .ping_ms = PING_MS,
     };
     *state = fixture;
     if (http_open(&fixture->server, &options, &fixture->port, &error) != OK) return -1;
@@ -550,6 +619,9 @@ int main(void) {
         cmocka_unit_test(unknown_routes_and_methods_get_the_envelope),
         cmocka_unit_test(a_route_behind_a_key_wants_the_key),
         cmocka_unit_test(a_stream_written_by_another_thread_arrives_whole),
+        cmocka_unit_test(a_stream_that_is_silent_gets_comment_lines),
+        cmocka_unit_test(a_clients_own_request_id_is_kept_when_it_is_harmless),
+        cmocka_unit_test(options_tells_what_may_be_done_with_a_path),
         cmocka_unit_test(a_stream_ends_when_its_client_leaves_or_does_not_read),
         cmocka_unit_test(a_file_comes_whole_or_in_the_range_asked_for),
         cmocka_unit_test(a_client_that_goes_away_is_told_to_the_handler),

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* uploads: the handlers of /v1/uploads, and the tables of their bodies.
+ *
+ * Thread: http's.  Memory: none. */
+
+#include "api/fields.h"
+
+#define API_UPLOAD_BYTES_MAX ((int64_t)8 << 30)
+#define API_PART_BYTES_MAX ((uint64_t)64 << 20)
+#define UPLOADS_CREATE_FIELDS 5
+#define UPLOADS_COMPLETE_FIELDS 2
+
+extern const struct api_field uploads_create_fields[UPLOADS_CREATE_FIELDS];
+extern const struct api_field uploads_complete_fields[UPLOADS_COMPLETE_FIELDS];
+extern const struct http_upload uploads_part_upload;
+
+void uploads_create(void *context, struct http_request *request);
+void uploads_get(void *context, struct http_request *request);
+void uploads_part(void *context, struct http_request *request);
+void uploads_complete(void *context, struct http_request *request);
+void uploads_cancel(void *context, struct http_request *request);

@@ -1,0 +1,488 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "store/uploads.h"
+
+#include "base/id.h"
+#include "base/os.h"
+#include "store/files_internal.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define COPY_BYTES ((size_t)256 << 10)
+#define SWEEP_MAX 256                     /* rows in one transaction */
+#define KEPT_AFTER_END_S (30 * 86400)     /* rows of uploads that ended */
+#define SPARE_BYTES ((uint64_t)128 << 20) /* of parts beyond twice the announced bytes */
+#define COLUMNS                                                                                    \
+    "id, purpose, filename, bytes, created, expires, file_expires_after, status, file_id, owner"
+
+const char *store_upload_status_name(enum upload_status status) {
+    static const char *const names[] = {"pending", "completed", "cancelled", "expired"};
+    return names[status];
+}
+
+enum err store_part_path(const struct store *store, char ret_path[STORE_PATH_BYTES], const char *id,
+                         struct error *error) {
+    if (!store_id_is_sane(str_from(id)))
+        return err_set(error, ERR_CORRUPT, "a row of meta.db names a part '%s'", id);
+    store_path(store, ret_path, "parts/%s", id);
+    return OK;
+}
+
+/* --- rows of uploads --- */
+
+static enum err add_upload(struct store *store, void *context, struct error *error) {
+    const struct store_upload *upload = context;
+    sqlite3_stmt *statement;
+    enum err err = database_prepare(
+        store, &statement,
+        "INSERT INTO uploads (" COLUMNS ") VALUES (?, ?, ?, ?, ?, ?, ?, 0, NULL, ?)", error);
+    if (err != OK) return err;
+    database_bind_str(statement, 1, str_from(upload->id));
+    database_bind_str(statement, 2, str_from(upload->purpose));
+    database_bind_str(statement, 3, str_from(upload->filename));
+    sqlite3_bind_int64(statement, 4, (sqlite3_int64)upload->bytes);
+    sqlite3_bind_int64(statement, 5, upload->created_unix_s);
+    sqlite3_bind_int64(statement, 6, upload->expires_unix_s);
+    sqlite3_bind_int64(statement, 7, upload->file_expires_after_s);
+    database_bind_str(statement, 8, str_from(upload->owner));
+    return database_run(store, statement, NULL, error);
+}
+
+enum err store_upload_create(struct store *store, struct store_upload *upload,
+                             struct error *error) {
+    id_hex(upload->id, sizeof upload->id, "upload_", 32);
+    upload->status = UPLOAD_PENDING;
+    upload->file_id[0] = '\0';
+    return database_transact(store, add_upload, upload, error);
+}
+
+/* The lock is held. */
+static enum err get_upload(struct store *store, struct str id, int64_t now_unix_s,
+                           struct store_upload *ret_upload, struct error *error) {
+    sqlite3_stmt *statement;
+    bool row = false;
+    enum err err =
+        database_prepare(store, &statement, "SELECT " COLUMNS " FROM uploads WHERE id = ?", error);
+    if (err != OK) return err;
+    database_bind_str(statement, 1, id);
+    err = database_step(store, statement, &row, error);
+    if (err == OK && row) {
+        *ret_upload = (struct store_upload){
+            .bytes = (uint64_t)sqlite3_column_int64(statement, 3),
+            .created_unix_s = sqlite3_column_int64(statement, 4),
+            .expires_unix_s = sqlite3_column_int64(statement, 5),
+            .file_expires_after_s = sqlite3_column_int64(statement, 6),
+            .status = (enum upload_status)sqlite3_column_int(statement, 7),
+        };
+        database_column(statement, 0, ret_upload->id, sizeof ret_upload->id);
+        database_column(statement, 1, ret_upload->purpose, sizeof ret_upload->purpose);
+        database_column(statement, 2, ret_upload->filename, sizeof ret_upload->filename);
+        database_column(statement, 8, ret_upload->file_id, sizeof ret_upload->file_id);
+        database_column(statement, 9, ret_upload->owner, sizeof ret_upload->owner);
+        if (ret_upload->status == UPLOAD_PENDING && ret_upload->expires_unix_s <= now_unix_s)
+            ret_upload->status = UPLOAD_EXPIRED;
+    }
+    sqlite3_finalize(statement);
+    if (err == OK && !row)
+        err = err_set(error, ERR_NOT_FOUND, "No such Upload object: %.*s",
+                      (int)(id.bytes < 80 ? id.bytes : 80), id.bytes ? id.at : "");
+    return err;
+}
+
+enum err store_upload_get(struct store *store, struct str id, int64_t now_unix_s,
+                          struct store_upload *ret_upload, struct error *error) {
+    pthread_mutex_lock(&store->lock);
+    enum err err = get_upload(store, id, now_unix_s, ret_upload, error);
+    pthread_mutex_unlock(&store->lock);
+    return err;
+}
+
+/* As get_upload, for what only a pending one can do. */
+static enum err get_pending(struct store *store, struct str id, int64_t now_unix_s,
+                            struct store_upload *ret_upload, struct error *error) {
+    enum err err = get_upload(store, id, now_unix_s, ret_upload, error);
+    if (err == OK && ret_upload->status != UPLOAD_PENDING)
+        err = err_set(error, ERR_INVALID,
+                      "The upload '%s' has the status '%s'; only a pending one can be changed.",
+                      ret_upload->id, store_upload_status_name(ret_upload->status));
+    return err;
+}
+
+static enum err end_upload(struct store *store, struct str id, enum upload_status status,
+                           const char *file_id, struct error *error) {
+    sqlite3_stmt *statement;
+    enum err err = database_prepare(
+        store, &statement, "UPDATE uploads SET status = ?2, file_id = ?3 WHERE id = ?1", error);
+    if (err != OK) return err;
+    database_bind_str(statement, 1, id);
+    sqlite3_bind_int(statement, 2, (int)status);
+    database_bind_text_or_null(statement, 3, file_id);
+    return database_run(store, statement, NULL, error);
+}
+
+/* --- parts --- */
+
+struct part_call {
+    struct str upload_id;
+    int64_t now_unix_s;
+    struct store_part *part;
+};
+
+/* The parts of an upload together: clients may send one again, but not without end. */
+static enum err check_room(struct store *store, const struct store_upload *upload,
+                           uint64_t part_bytes, struct error *error) {
+    sqlite3_stmt *statement;
+    bool row;
+    enum err err = database_prepare(
+        store, &statement,
+        "SELECT count(*), coalesce(sum(bytes), 0) FROM upload_parts WHERE upload_id = ?", error);
+    if (err != OK) return err;
+    database_bind_str(statement, 1, str_from(upload->id));
+    err = database_step(store, statement, &row, error);
+    int64_t count = err == OK ? sqlite3_column_int64(statement, 0) : 0;
+    uint64_t bytes = err == OK ? (uint64_t)sqlite3_column_int64(statement, 1) : 0;
+    sqlite3_finalize(statement);
+    if (err != OK) return err;
+    if (count >= STORE_UPLOAD_PARTS_MAX)
+        return err_set(error, ERR_INVALID, "The upload '%s' has %d parts, which is the limit.",
+                       upload->id, STORE_UPLOAD_PARTS_MAX);
+    if (bytes + part_bytes > 2 * upload->bytes + SPARE_BYTES)
+        return err_set(error, ERR_INVALID,
+                       "The parts of the upload '%s' have more than twice the %" PRIu64
+                       " bytes that were announced.",
+                       upload->id, upload->bytes);
+    return OK;
+}
+
+static enum err add_part(struct store *store, void *context, struct error *error) {
+    const struct part_call *call = context;
+    struct store_upload upload;
+    sqlite3_stmt *statement;
+    enum err err = get_pending(store, call->upload_id, call->now_unix_s, &upload, error);
+    if (err == OK) err = check_room(store, &upload, call->part->bytes, error);
+    if (err == OK)
+        err = database_prepare(store, &statement,
+                               "INSERT INTO upload_parts (id, upload_id, bytes, sha256, created)"
+                               " VALUES (?, ?, ?, ?, ?)",
+                               error);
+    if (err != OK) return err;
+    database_bind_str(statement, 1, str_from(call->part->id));
+    database_bind_str(statement, 2, call->upload_id);
+    sqlite3_bind_int64(statement, 3, (sqlite3_int64)call->part->bytes);
+    sqlite3_bind_blob(statement, 4, call->part->sha256, SHA256_BYTES, SQLITE_TRANSIENT);
+    sqlite3_bind_int64(statement, 5, call->part->created_unix_s);
+    return database_run(store, statement, NULL, error);
+}
+
+enum err store_part_commit(struct store_spool *spool, struct str upload_id, int64_t now_unix_s,
+                           struct store_part *ret_part, struct error *error) {
+    struct store *store = store_spool_store(spool);
+    struct store_upload upload;
+    char path[STORE_PATH_BYTES];
+    struct store_part part = {.bytes = store_spool_bytes(spool), .created_unix_s = now_unix_s};
+    struct part_call call = {upload_id, now_unix_s, &part};
+    id_hex(part.id, sizeof part.id, "part_", 32);
+    /* What can be refused is refused before anything is synced. */
+    pthread_mutex_lock(&store->lock);
+    enum err err = get_pending(store, upload_id, now_unix_s, &upload, error);
+    pthread_mutex_unlock(&store->lock);
+    if (err == OK) err = store_part_path(store, path, part.id, error);
+    if (err != OK) {
+        store_spool_abort(spool);
+        return err;
+    }
+    err = store_spool_place_at(spool, path, part.sha256, error);
+    if (err != OK) return err;
+    err = database_transact(store, add_part, &call, error);
+    if (err != OK) {
+        struct error ignored;
+        if (os_unlink(path, &ignored) != OK) ignored.code = OK;
+        return err;
+    }
+    *ret_part = part;
+    return OK;
+}
+
+/* --- joining --- */
+
+static enum err get_part(struct store *store, const struct store_join *join, size_t index,
+                         struct store_part *ret_part, struct error *error) {
+    struct str id = join->part_ids[index];
+    sqlite3_stmt *statement;
+    bool row = false;
+    *ret_part = (struct store_part){0};
+    enum err err = database_prepare(
+        store, &statement,
+        "SELECT id, bytes, sha256 FROM upload_parts WHERE id = ? AND upload_id = ?", error);
+    if (err != OK) return err;
+    database_bind_str(statement, 1, id);
+    database_bind_str(statement, 2, join->upload_id);
+    err = database_step(store, statement, &row, error);
+    if (err == OK && row) {
+        database_column(statement, 0, ret_part->id, sizeof ret_part->id);
+        ret_part->bytes = (uint64_t)sqlite3_column_int64(statement, 1);
+        const void *digest = sqlite3_column_blob(statement, 2);
+        if (digest && sqlite3_column_bytes(statement, 2) == SHA256_BYTES)
+            memcpy(ret_part->sha256, digest, SHA256_BYTES);
+    }
+    sqlite3_finalize(statement);
+    if (err == OK && !row)
+        err = err_set(error, ERR_INVALID,
+                      "Invalid value for 'part_ids': '%.*s' is not a part of the upload '%.*s'.",
+                      (int)(id.bytes < 80 ? id.bytes : 80), id.bytes ? id.at : "",
+                      STR_ARGS(join->upload_id));
+    return err;
+}
+
+static int compare_ids(const void *a, const void *b) {
+    return str_compare(*(const struct str *)a, *(const struct str *)b);
+}
+
+static enum err check_twice(const struct store_join *join, struct error *error) {
+    if (join->part_count == 0) return OK;
+    struct str *sorted = malloc(join->part_count * sizeof *sorted);
+    if (!sorted) abort();
+    memcpy(sorted, join->part_ids, join->part_count * sizeof *sorted);
+    qsort(sorted, join->part_count, sizeof *sorted, compare_ids);
+    enum err err = OK;
+    for (size_t i = 1; i < join->part_count && err == OK; i++)
+        if (str_equals(sorted[i], sorted[i - 1]))
+            err =
+                err_set(error, ERR_INVALID, "Invalid value for 'part_ids': '%.*s' is named twice.",
+                        (int)(sorted[i].bytes < 80 ? sorted[i].bytes : 80), sorted[i].at);
+    free(sorted);
+    return err;
+}
+
+/* The rows of all parts, checked against what was announced. */
+static enum err find_parts(struct store *store, const struct store_join *join,
+                           struct store_part *ret_parts, struct error *error) {
+    struct store_upload upload;
+    uint64_t bytes = 0;
+    pthread_mutex_lock(&store->lock);
+    enum err err = get_pending(store, join->upload_id, join->now_unix_s, &upload, error);
+    for (size_t i = 0; i < join->part_count && err == OK; i++) {
+        err = get_part(store, join, i, &ret_parts[i], error);
+        bytes += ret_parts[i].bytes;
+    }
+    pthread_mutex_unlock(&store->lock);
+    if (err == OK && bytes != upload.bytes)
+        err = err_set(error, ERR_INVALID,
+                      "The parts have %" PRIu64 " bytes together; the upload was announced with "
+                      "%" PRIu64 " bytes.",
+                      bytes, upload.bytes);
+    return err;
+}
+
+static enum err add_bytes(struct store *store, struct store_spool *spool,
+                          const struct store_part *part, struct md5 *md5, char *piece,
+                          struct error *error) {
+    char path[STORE_PATH_BYTES];
+    unsigned char digest[SHA256_BYTES];
+    struct sha256 hash;
+    int fd;
+    enum err err = store_part_path(store, path, part->id, error);
+    if (err == OK) err = os_open(&fd, path, O_RDONLY, 0, error);
+    if (err != OK) return err;
+    sha256_init(&hash);
+    for (uint64_t at = 0; at < part->bytes && err == OK;) {
+        size_t count = part->bytes - at < COPY_BYTES ? (size_t)(part->bytes - at) : COPY_BYTES;
+        err = os_pread_all(fd, piece, count, at, error);
+        if (err == OK) err = store_spool_write(spool, piece, count, error);
+        if (err != OK) break;
+        sha256_add(&hash, piece, count);
+        if (md5) md5_add(md5, piece, count);
+        at += count;
+    }
+    os_close(fd);
+    sha256_end(&hash, digest);
+    if (err == OK && memcmp(digest, part->sha256, SHA256_BYTES) != 0)
+        err = err_set(error, ERR_CORRUPT, "the bytes of %s are not what was uploaded", part->id);
+    return err;
+}
+
+static enum err join_parts(struct store *store, const struct store_join *join,
+                           const struct store_part *parts, struct store_spool *spool,
+                           struct error *error) {
+    struct md5 md5;
+    char *piece = malloc(COPY_BYTES);
+    if (!piece) abort();
+    enum err err = OK;
+    md5_init(&md5);
+    for (size_t i = 0; i < join->part_count && err == OK; i++)
+        err = add_bytes(store, spool, &parts[i], join->md5_hex ? &md5 : NULL, piece, error);
+    free(piece);
+    if (join->md5_hex) md5_end_hex(&md5, join->md5_hex);
+    return err;
+}
+
+enum err store_upload_join(struct store *store, const struct store_join *join,
+                           struct store_spool **ret_spool, struct error *error) {
+    struct store_spool *spool = NULL;
+    enum err err = check_twice(join, error);
+    if (err != OK) return err;
+    struct store_part *parts = calloc(join->part_count + 1, sizeof *parts);
+    if (!parts) abort();
+    err = find_parts(store, join, parts, error);
+    if (err == OK) err = store_spool_open(&spool, store, error);
+    if (err == OK) err = join_parts(store, join, parts, spool, error);
+    free(parts);
+    if (err == OK) {
+        *ret_spool = spool;
+        return OK;
+    }
+    store_spool_abort(spool);
+    /* A part that is not there any more: the upload was ended meanwhile. */
+    struct store_upload upload;
+    if (err == ERR_NOT_FOUND) {
+        pthread_mutex_lock(&store->lock);
+        err = get_pending(store, join->upload_id, join->now_unix_s, &upload, error);
+        pthread_mutex_unlock(&store->lock);
+        if (err == OK)
+            err = err_set(error, ERR_CORRUPT, "bytes of the upload %s are gone from the disk",
+                          upload.id);
+    }
+    return err;
+}
+
+struct finish_call {
+    struct str upload_id;
+    int64_t now_unix_s;
+    struct store_file *file;
+};
+
+static enum err finish(struct store *store, void *context, struct error *error) {
+    const struct finish_call *call = context;
+    struct store_upload upload;
+    enum err err = get_pending(store, call->upload_id, call->now_unix_s, &upload, error);
+    if (err == OK) err = store_file_add_row(store, call->file, error);
+    if (err == OK)
+        err = end_upload(store, call->upload_id, UPLOAD_COMPLETED, call->file->id, error);
+    return err;
+}
+
+enum err store_upload_finish(struct store_spool *spool, struct str upload_id, int64_t now_unix_s,
+                             struct store_file *file, struct error *error) {
+    struct store *store = store_spool_store(spool);
+    struct finish_call call = {upload_id, now_unix_s, file};
+    struct error ignored;
+    enum err err = store_spool_place(spool, file, error);
+    if (err != OK) return err;
+    err = database_transact(store, finish, &call, error);
+    if (err != OK) {
+        char path[STORE_PATH_BYTES];
+        store_file_path(store, path, file->id);
+        if (os_unlink(path, &ignored) != OK) ignored.code = OK;
+        return err;
+    }
+    /* The file is there, whatever becomes of the parts: the next sweep would take them. */
+    if (store_upload_sweep(store, now_unix_s, &ignored) != OK) ignored.code = OK;
+    return OK;
+}
+
+/* --- ending --- */
+
+struct cancel_call {
+    struct str id;
+    int64_t now_unix_s;
+};
+
+static enum err cancel(struct store *store, void *context, struct error *error) {
+    const struct cancel_call *call = context;
+    struct store_upload upload;
+    enum err err = get_pending(store, call->id, call->now_unix_s, &upload, error);
+    return err == OK ? end_upload(store, call->id, UPLOAD_CANCELLED, NULL, error) : err;
+}
+
+enum err store_upload_cancel(struct store *store, struct str id, int64_t now_unix_s,
+                             struct error *error) {
+    struct cancel_call call = {id, now_unix_s};
+    struct error ignored;
+    enum err err = database_transact(store, cancel, &call, error);
+    if (err == OK && store_upload_sweep(store, now_unix_s, &ignored) != OK) ignored.code = OK;
+    return err;
+}
+
+struct sweep {
+    int64_t now_unix_s;
+    size_t count;
+    char ids[SWEEP_MAX][STORE_ID_BYTES];
+};
+
+static enum err forget_uploads(struct store *store, int64_t now_unix_s, struct error *error) {
+    sqlite3_stmt *statement;
+    enum err err =
+        database_prepare(store, &statement, "DELETE FROM uploads WHERE expires <= ?", error);
+    if (err != OK) return err;
+    sqlite3_bind_int64(statement, 1, now_unix_s - KEPT_AFTER_END_S);
+    return database_run(store, statement, NULL, error);
+}
+
+/* Parts whose upload is not there is for good order: no path leads there. */
+static enum err take_rows(struct store *store, void *context, struct error *error) {
+    struct sweep *sweep = context;
+    sqlite3_stmt *statement;
+    bool row;
+    sweep->count = 0;
+    enum err err =
+        database_prepare(store, &statement,
+                         "SELECT id FROM upload_parts WHERE upload_id NOT IN"
+                         " (SELECT id FROM uploads WHERE status = 0 AND expires > ?) LIMIT 256",
+                         error);
+    if (err != OK) return err;
+    sqlite3_bind_int64(statement, 1, sweep->now_unix_s);
+    while ((err = database_step(store, statement, &row, error)) == OK && row)
+        database_column(statement, 0, sweep->ids[sweep->count++], STORE_ID_BYTES);
+    sqlite3_finalize(statement);
+    for (size_t i = 0; i < sweep->count && err == OK; i++) {
+        err = database_prepare(store, &statement, "DELETE FROM upload_parts WHERE id = ?", error);
+        if (err != OK) break;
+        database_bind_str(statement, 1, str_from(sweep->ids[i]));
+        err = database_run(store, statement, NULL, error);
+    }
+    return err == OK ? forget_uploads(store, sweep->now_unix_s, error) : err;
+}
+
+/* True when a sweep would find something; so that most sweeps write nothing. The lock is held. */
+static enum err has_work(struct store *store, int64_t now_unix_s, bool *ret_has,
+                         struct error *error) {
+    sqlite3_stmt *statement;
+    bool row;
+    enum err err =
+        database_prepare(store, &statement,
+                         "SELECT EXISTS (SELECT 1 FROM upload_parts WHERE upload_id NOT IN"
+                         " (SELECT id FROM uploads WHERE status = 0 AND expires > ?1))"
+                         " OR EXISTS (SELECT 1 FROM uploads WHERE expires <= ?2)",
+                         error);
+    if (err != OK) return err;
+    sqlite3_bind_int64(statement, 1, now_unix_s);
+    sqlite3_bind_int64(statement, 2, now_unix_s - KEPT_AFTER_END_S);
+    err = database_step(store, statement, &row, error);
+    if (err == OK) *ret_has = sqlite3_column_int(statement, 0) != 0;
+    sqlite3_finalize(statement);
+    return err;
+}
+
+enum err store_upload_sweep(struct store *store, int64_t now_unix_s, struct error *error) {
+    bool has = false;
+    pthread_mutex_lock(&store->lock);
+    enum err err = has_work(store, now_unix_s, &has, error);
+    pthread_mutex_unlock(&store->lock);
+    if (err != OK || !has) return err;
+    struct sweep *sweep = calloc(1, sizeof *sweep);
+    if (!sweep) abort();
+    sweep->now_unix_s = now_unix_s;
+    do {
+        err = database_transact(store, take_rows, sweep, error);
+        for (size_t i = 0; i < sweep->count && err == OK; i++) {
+            char path[STORE_PATH_BYTES];
+            err = store_part_path(store, path, sweep->ids[i], error);
+            if (err == OK) err = os_unlink(path, error);
+        }
+    } while (err == OK && sweep->count == SWEEP_MAX);
+    free(sweep);
+    return err;
+}
