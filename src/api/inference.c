@@ -253,6 +253,7 @@ static struct str resolve(const struct api *api, struct str name) {
 static void infer(struct api *api, struct http_request *request, enum endpoint endpoint) {
     json_t *body;
     struct runner_request job = {.endpoint = endpoint, .body = http_request_body(request)};
+    memcpy(job.tenant, http_request_caller(request)->owner, sizeof job.tenant);
     if (api_refuses_new_work(api, request) || !api_read_object(request, &body)) return;
     struct buf rewritten;
     buf_init(&rewritten, SIZE_MAX / 2);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/job.h"
 
+#include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct job *job_open(uint64_t id, const struct wire_job *from) {
     struct job *job = calloc(1, sizeof *job);
@@ -11,6 +13,8 @@ struct job *job_open(uint64_t id, const struct wire_job *from) {
     job->tier = from->tier;
     job->stream = from->stream;
     job->priority = from->priority;
+    assert(from->tenant.bytes < sizeof job->tenant); /* the frame's reader has seen to it */
+    if (from->tenant.bytes > 0) memcpy(job->tenant, from->tenant.at, from->tenant.bytes);
     buf_init(&job->body, WIRE_PAYLOAD_BYTES_MAX);
     buf_add_str(&job->body, from->body);
     atomic_init(&job->is_cancelled, false);

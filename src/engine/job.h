@@ -21,7 +21,8 @@ struct job {
     enum wire_tier tier;
     bool stream;
     int32_t priority;
-    struct buf body; /* until prep has read it */
+    char tenant[WIRE_TENANT_BYTES]; /* empty: the default one */
+    struct buf body;                /* until prep has read it */
     atomic_bool is_cancelled;
 
     bool is_refused;

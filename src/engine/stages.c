@@ -28,12 +28,16 @@ static void name_response(struct job *job) {
 }
 
 /* The first half of a hash with a key that nobody knows, so that nobody can look for a salt that
- * gives the number of another's. Never 0. */
-static uint64_t salt_number(const struct engine *engine, struct str salt) {
+ * gives the number of another's; of whose it is, too, with its length, so that no tenant has a salt
+ * that runs into another's name. Never 0. */
+static uint64_t salt_number(const struct engine *engine, const char *tenant, struct str salt) {
+    uint64_t tenant_bytes = strlen(tenant);
     struct sha256 hash;
     unsigned char digest[SHA256_BYTES];
     sha256_init(&hash);
     sha256_add(&hash, engine->salt_key, sizeof engine->salt_key);
+    sha256_add(&hash, &tenant_bytes, sizeof tenant_bytes);
+    sha256_add(&hash, tenant, tenant_bytes);
     sha256_add(&hash, salt.at, salt.bytes);
     sha256_end(&hash, digest);
     uint64_t number;
@@ -84,8 +88,8 @@ static bool prepare(const struct engine *engine, struct job *job) {
         return false;
     drop_documents(&job->request);
     name_response(job);
-    if (job->request.cache_salt.bytes > 0)
-        job->cache_salt = salt_number(engine, job->request.cache_salt);
+    if (*job->tenant || job->request.cache_salt.bytes > 0)
+        job->cache_salt = salt_number(engine, job->tenant, job->request.cache_salt);
     open_choices(job);
     return true;
 }

@@ -229,6 +229,7 @@ static enum placing submit(struct runner *runner, struct slot *slot, struct plac
     job.tier = (enum tier)slot->live->order.tier;
     job.priority = slot->live->row.priority;
     job.deadline_unix_s = slot->live->row.expires_unix_s;
+    memcpy(job.tenant, slot->live->row.owner, sizeof job.tenant);
     slot->place = place->index;
     slot->bytes = line->body.bytes;
     slot->state = SLOT_RUNNING;

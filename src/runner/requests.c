@@ -201,6 +201,7 @@ static bool submit(struct runner *runner, struct request *request, struct place 
                              .priority = request->call.priority,
                              .stream = request->call.stream,
                              .body = request->call.body};
+    memcpy(job.tenant, request->call.tenant, sizeof job.tenant);
     uint64_t rooms = place->rooms;
     slot->request = request;
     slot->place = place->index;

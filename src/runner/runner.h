@@ -116,8 +116,9 @@ struct runner_request {
     enum tier tier;
     int32_t priority;
     bool stream;
-    struct str model; /* the body's `model` */
-    struct str body;  /* copied */
+    struct str model;               /* the body's `model` */
+    struct str body;                /* copied */
+    char tenant[STORE_OWNER_BYTES]; /* as worker_job's */
 };
 
 /* Called on threads of the worker, without locks; must not block for long. */

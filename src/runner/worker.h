@@ -15,6 +15,7 @@
 
 #include "base/err.h"
 #include "base/str.h"
+#include "store/store.h"
 
 enum endpoint {
     ENDPOINT_CHAT,        /* /v1/chat/completions */
@@ -33,8 +34,10 @@ struct worker_job {
     enum endpoint endpoint;
     enum tier tier;
     int32_t priority;
-    bool stream;             /* send `delta` events; the result comes all the same */
-    struct str body;         /* the request body as JSON text, as the client wrote it */
+    bool stream;     /* send `delta` events; the result comes all the same */
+    struct str body; /* the request body as JSON text, as the client wrote it */
+    /* Who asks: cached prefixes are shared inside one tenant only. Empty: the default one. */
+    char tenant[STORE_OWNER_BYTES];
     int64_t deadline_unix_s; /* when nobody waits for it any more; 0: never */
 };
 

@@ -44,8 +44,12 @@ bool worker_engine_has_room(const struct worker_engine *engine) {
 }
 
 static void queue_job(struct worker_engine *engine, const struct worker_job *job) {
-    const struct wire_job message = {(enum wire_endpoint)job->endpoint, (enum wire_tier)job->tier,
-                                     job->stream, job->priority, job->body};
+    const struct wire_job message = {(enum wire_endpoint)job->endpoint,
+                                     (enum wire_tier)job->tier,
+                                     job->stream,
+                                     job->priority,
+                                     job->body,
+                                     str_from(job->tenant)};
     struct buf payload;
     buf_init(&payload, WIRE_PAYLOAD_BYTES_MAX);
     wire_put_job(&payload, &message);

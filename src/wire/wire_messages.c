@@ -197,6 +197,7 @@ void wire_put_job(struct buf *out, const struct wire_job *job) {
     wire_put_u8(out, job->stream);
     wire_put_u32(out, (uint32_t)job->priority);
     wire_put_str(out, job->body);
+    wire_put_str(out, job->tenant);
 }
 
 enum err wire_get_job(struct str payload, struct wire_job *ret_job, struct error *error) {
@@ -206,7 +207,9 @@ enum err wire_get_job(struct str payload, struct wire_job *ret_job, struct error
     struct wire_job job = {.stream = wire_get_bool(&cursor)};
     job.priority = (int32_t)wire_get_u32(&cursor);
     job.body = wire_get_str(&cursor);
+    job.tenant = wire_get_str(&cursor);
     if (endpoint >= WIRE_ENDPOINT_COUNT || tier >= WIRE_TIER_COUNT) cursor.bad = true;
+    if (job.tenant.bytes >= WIRE_TENANT_BYTES) cursor.bad = true;
     job.endpoint = (enum wire_endpoint)endpoint;
     job.tier = (enum wire_tier)tier;
     enum err err = end(&cursor, "job", error);

@@ -91,6 +91,8 @@ struct wire_ready {
     struct str description; /* one line for the log */
 };
 
+#define WIRE_TENANT_BYTES 64 /* with room for a NUL */
+
 /* JOB. */
 struct wire_job {
     enum wire_endpoint endpoint;
@@ -98,6 +100,7 @@ struct wire_job {
     bool stream;
     int32_t priority;
     struct str body;
+    struct str tenant; /* prefixes are shared inside one tenant only; empty: the default one */
 };
 
 /* RESULT. */

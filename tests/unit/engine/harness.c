@@ -104,7 +104,7 @@ void harness_close(struct harness *harness) {
 void harness_submit(struct harness *harness, uint64_t id, enum wire_endpoint endpoint, bool stream,
                     const char *body) {
     assert_true(id < HARNESS_JOBS_MAX);
-    const struct wire_job job = {endpoint, WIRE_TIER_DEFAULT, stream, 0, str_from(body)};
+    const struct wire_job job = {endpoint, WIRE_TIER_DEFAULT, stream, 0, str_from(body), STR("")};
     assert_true(engine_submit(harness->engine, id, &job));
 }
 

@@ -548,7 +548,7 @@ static void a_failing_model_ends_every_job_as_the_machines_fault(void **state) {
         assert_true(h.jobs[id].result.retryable);
     }
     assert_non_null(strstr(h.fatal, "the device is gone"));
-    const struct wire_job job = {CHAT, WIRE_TIER_DEFAULT, false, 0, STR("{}")};
+    const struct wire_job job = {CHAT, WIRE_TIER_DEFAULT, false, 0, STR("{}"), STR("")};
     assert_false(engine_submit(h.engine, 99, &job));
 }
 
@@ -556,7 +556,7 @@ static void a_draining_engine_takes_nothing_and_finishes_what_it_has(void **stat
     (void)state;
     harness_submit(&h, 1, CHAT, false, chat("@hello", ""));
     engine_drain(h.engine, 0);
-    const struct wire_job job = {CHAT, WIRE_TIER_DEFAULT, false, 0, STR("{}")};
+    const struct wire_job job = {CHAT, WIRE_TIER_DEFAULT, false, 0, STR("{}"), STR("")};
     assert_false(engine_submit(h.engine, 2, &job));
     assert_true(engine_drain(h.engine, 60000));
     assert_true(h.jobs[1].is_done);
@@ -608,7 +608,7 @@ static void tiers_and_then_lower_priorities_go_first(void **state) {
                 {WIRE_TIER_DEFAULT, -1, 2},      {WIRE_TIER_PRIORITY, INT32_MAX, 1}};
     for (uint32_t i = 0; i < 6; i++) {
         const struct wire_job job = {CHAT, rows[i].tier, false, rows[i].priority,
-                                     str_from(chat("@abc", ""))};
+                                     str_from(chat("@abc", "")), STR("")};
         assert_true(engine_submit(h.engine, i + 1, &job));
         wait_for_waiting(i + 1);
     }
@@ -621,8 +621,12 @@ static void tiers_and_then_lower_priorities_go_first(void **state) {
 /* Leaves a line of a batch, job 0, in a step that does not end. */
 static void hold_a_batch_step(void) {
     atomic_store(&h.toy.is_held, true);
-    const struct wire_job job = {CHAT, WIRE_TIER_BATCH, false, 0,
-                                 str_from(chat("free", "\"ignore_eos\":true,\"max_tokens\":9"))};
+    const struct wire_job job = {CHAT,
+                                 WIRE_TIER_BATCH,
+                                 false,
+                                 0,
+                                 str_from(chat("free", "\"ignore_eos\":true,\"max_tokens\":9")),
+                                 STR("")};
     assert_true(engine_submit(h.engine, 0, &job));
     wait_for_waiting(0);
 }
@@ -641,7 +645,8 @@ static void a_chat_is_answered_while_a_step_of_a_batch_is_under_way(void **state
 static void a_batch_line_waits_for_the_step_under_way(void **state) {
     (void)state;
     hold_a_batch_step();
-    const struct wire_job job = {CHAT, WIRE_TIER_FLEX, false, 0, str_from(chat("@hello", ""))};
+    const struct wire_job job = {CHAT,   WIRE_TIER_FLEX, false, 0, str_from(chat("@hello", "")),
+                                 STR("")};
     assert_true(engine_submit(h.engine, 1, &job));
     wait_for_waiting(1);
     atomic_store(&h.toy.is_held, false);

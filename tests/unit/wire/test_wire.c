@@ -221,14 +221,16 @@ static void a_ready_comes_back(void **state) {
 
 static void a_job_comes_back(void **state) {
     (void)state;
-    struct wire_job in = {WIRE_ENDPOINT_SCORE, WIRE_TIER_BATCH, true, INT32_MIN, STR("{\"a\":1}")};
+    struct wire_job in = {WIRE_ENDPOINT_SCORE, WIRE_TIER_BATCH,  true,
+                          INT32_MIN,           STR("{\"a\":1}"), STR("team")};
     struct wire_job out;
     struct buf buf;
     buf_init(&buf, 1000);
     wire_put_job(&buf, &in);
     assert_int_equal(wire_get_job(buf_str(&buf), &out, NULL), OK);
     assert_true(out.endpoint == in.endpoint && out.tier == in.tier && out.stream);
-    assert_true(out.priority == INT32_MIN && same(in.body, out.body));
+    assert_true(out.priority == INT32_MIN && same(in.body, out.body) &&
+                same(in.tenant, out.tenant));
     buf_release(&buf);
 }
 
