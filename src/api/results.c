@@ -50,9 +50,12 @@ void results_get(void *context, struct http_request *request) {
     uint64_t after, last = 0;
     size_t limit;
     bool follow, more = true;
+    struct store_batch batch;
     if (!read_after(request, &after) || !read_follow(request, &follow) ||
-        !api_read_limit(request, LINES_MAX, LINES_MAX, &limit))
+        !api_read_limit(request, LINES_MAX, LINES_MAX, &limit) ||
+        !batches_find(api, request, &batch))
         return;
+    store_batch_release(&batch);
     struct buf body;
     buf_init(&body, SIZE_MAX / 2);
     struct runner_page page = {.after = after, .lines_max = limit, .bytes_max = PAGE_BYTES};
