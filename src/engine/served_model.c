@@ -24,12 +24,11 @@ static enum err open_model(struct served_model *model, const char *path,
         .threads = options->threads,
         .kv_bytes = options->kv_bytes,
         .rows_max = options->max_num_batched_tokens,
-        .sequences_max = options->max_num_seqs,
+        .sequences_max = options->max_num_seqs > 0 ? options->max_num_seqs : SERVED_SEQS_DEFAULT,
         .context_max = options->max_model_len,
     };
-    /* Beside those, room for urgent ones; 0 stays the model's own number, which has it inside. */
-    if (wanted.sequences_max > 0 &&
-        wanted.sequences_max <= MODEL_SEQUENCES_MAX - SERVED_URGENT_SEQS)
+    /* Beside those, room for urgent ones. */
+    if (wanted.sequences_max <= MODEL_SEQUENCES_MAX - SERVED_URGENT_SEQS)
         wanted.sequences_max += SERVED_URGENT_SEQS;
     enum err err = model_open(&model->model, path, &wanted, error);
     if (err == OK) model->backend = model_backend(model->model);

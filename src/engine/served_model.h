@@ -16,6 +16,7 @@
 struct model;
 
 #define SERVED_END_TOKENS_MAX 64
+#define SERVED_SEQS_DEFAULT 128u /* that run at a time */
 /* Sequences of people who wait that may run beside a full batch. */
 #define SERVED_URGENT_SEQS 16u
 
