@@ -17,12 +17,6 @@
 
 struct api;
 
-/* Another name under which a served model is listed and can be asked for. */
-struct api_alias {
-    const char *name;
-    const char *model;
-};
-
 /* Zero means the default behind it, except where a comment says otherwise. */
 struct api_options {
     const char *host;         /* "127.0.0.1" */
@@ -32,8 +26,6 @@ struct api_options {
     struct notify *notify;    /* NULL: there are no webhooks */
     struct batch_rules rules; /* lines_max 0: batch_rules_default */
     struct key_set *keys;     /* NULL: no key is asked for */
-    const struct api_alias *aliases;
-    size_t alias_count;
     uint64_t file_bytes_max;       /* 2 GiB */
     uint64_t batch_file_bytes_max; /* of files with the purpose batch; 0: as others */
     int64_t ping_ms;               /* before a silent stream gets a comment line; 15 s */

@@ -43,6 +43,11 @@ void health_live(void *context, struct http_request *request) {
     }
     buf_init(&body, HEALTH_BYTES_MAX);
     buf_add_text(&body, "{\"status\":\"ok\"");
+    buf_add_text(&body, ",\"models\":{");
+    for (int i = MODEL_UNLOADED; i <= MODEL_FAILED; i++)
+        buf_printf(&body, "%s\"%s\":%u", i > 0 ? "," : "", model_state_name((enum model_state)i),
+                   status.workers_in[i]);
+    buf_add_byte(&body, '}');
     write_upstreams(api, &body);
     buf_add_byte(&body, '}');
     api_answer_json(request, &body);

@@ -242,34 +242,16 @@ static int32_t read_priority(const json_t *body) {
     return priority < INT32_MIN ? INT32_MIN : (int32_t)priority;
 }
 
-/* The model behind an alias, or the name itself. */
-static struct str resolve(const struct api *api, struct str name) {
-    for (size_t i = 0; i < api->options.alias_count; i++)
-        if (str_is(name, api->options.aliases[i].name))
-            return str_from(api->options.aliases[i].model);
-    return name;
-}
-
 static void infer(struct api *api, struct http_request *request, enum endpoint endpoint) {
     json_t *body;
     struct runner_request job = {.endpoint = endpoint, .body = http_request_body(request)};
     memcpy(job.tenant, http_request_caller(request)->owner, sizeof job.tenant);
     if (api_refuses_new_work(api, request) || !api_read_object(request, &body)) return;
-    struct buf rewritten;
-    buf_init(&rewritten, SIZE_MAX / 2);
-    struct str name;
-    if (read_model(request, body, &name) && read_stream(request, body, &job.stream)) {
-        job.model = resolve(api, name);
+    if (read_model(request, body, &job.model) && read_stream(request, body, &job.stream)) {
         job.tier = tier_of(json_member_str(body, "service_tier"));
         job.priority = read_priority(body);
-        if (!str_equals(job.model, name)) {
-            json_object_set_new(body, "model", json_stringn(job.model.at, job.model.bytes));
-            json_write(&rewritten, body);
-            job.body = buf_str(&rewritten);
-        }
         submit(api, request, &job);
     }
-    buf_release(&rewritten);
     json_decref(body);
 }
 

@@ -17,6 +17,8 @@
 #define BUFFERED_MAX 4096 /* entries in memory before they are written */
 #define KEY_BITS 20
 #define KEY_MASK ((1u << KEY_BITS) - 1)
+#define MODEL_SHIFT (3 * KEY_BITS)
+#define PREFIX_MASK (((uint64_t)1 << MODEL_SHIFT) - 1)
 #define OFFSET_BITS 40 /* a terabyte */
 #define OFFSET_MASK (((uint64_t)1 << OFFSET_BITS) - 1)
 #define GROUP_MAX ((1u << (64 - OFFSET_BITS)) - 1)
@@ -92,7 +94,7 @@ void index_order(uint64_t *keys, uint32_t count, uint32_t *ret_order) {
     for (uint32_t i = 0; i < count; i++) items[i] = (struct sorted){keys[i], i};
     qsort(items, count, sizeof *items, compare_sorted);
     /* The sums made groups; now the groups get the rank of their first request. */
-    memset(keys, 0, count * sizeof *keys);
+    for (uint32_t i = 0; i < count; i++) keys[i] = items[i].key & ~PREFIX_MASK;
     for (unsigned level = 0; level < 3; level++) rename_level(items, count, level * KEY_BITS, keys);
     for (uint32_t i = 0; i < count; i++) items[i].key = keys[i];
     qsort(items, count, sizeof *items, compare_sorted);
@@ -110,6 +112,8 @@ struct index_builder {
     uint32_t crc;
     uint64_t *keys;
     size_t key_capacity;
+    char *models[INDEX_MODELS_MAX]; /* in the order in which they came */
+    size_t model_count, model;      /* of the next entry */
 };
 
 enum err index_builder_open(struct index_builder **ret_builder, const char *path,
@@ -128,6 +132,7 @@ enum err index_builder_open(struct index_builder **ret_builder, const char *path
 void index_builder_abort(struct index_builder *builder) {
     if (!builder) return;
     os_close(builder->fd);
+    for (size_t i = 0; i < builder->model_count; i++) free(builder->models[i]);
     free(builder->keys);
     free(builder);
 }
@@ -143,6 +148,27 @@ static enum err flush(struct index_builder *builder, struct error *error) {
     return OK;
 }
 
+void index_builder_set_model(struct index_builder *builder, struct str model) {
+    size_t i = 0;
+    while (i < builder->model_count && !str_is(model, builder->models[i])) i++;
+    builder->model = i < INDEX_MODELS_MAX ? i : INDEX_MODELS_MAX - 1;
+    if (i < builder->model_count || i >= INDEX_MODELS_MAX) return;
+    builder->models[i] = strndup(model.bytes ? model.at : "", model.bytes);
+    if (!builder->models[i]) abort();
+    builder->model_count++;
+}
+
+/* Models get the rank of their name in place of the order in which they came. */
+static void rank_models(struct index_builder *builder) {
+    uint64_t ranks[INDEX_MODELS_MAX] = {0};
+    for (size_t i = 0; i < builder->model_count; i++)
+        for (size_t j = 0; j < builder->model_count; j++)
+            ranks[i] += strcmp(builder->models[j], builder->models[i]) < 0;
+    for (uint64_t i = 0; i < builder->count; i++)
+        builder->keys[i] = (builder->keys[i] & PREFIX_MASK) | ranks[builder->keys[i] >> MODEL_SHIFT]
+                                                                  << MODEL_SHIFT;
+}
+
 enum err index_builder_add(struct index_builder *builder, const struct index_entry *entry,
                            uint64_t prefix_key, struct error *error) {
     assert(entry->offset <= OFFSET_MASK);
@@ -155,7 +181,7 @@ enum err index_builder_add(struct index_builder *builder, const struct index_ent
         builder->keys = realloc(builder->keys, builder->key_capacity * sizeof *builder->keys);
         if (!builder->keys) abort();
     }
-    builder->keys[builder->count++] = prefix_key;
+    builder->keys[builder->count++] = prefix_key | (uint64_t)builder->model << MODEL_SHIFT;
     struct index_entry *kept = &builder->buffered[builder->buffered_count++];
     *kept = *entry;
     kept->offset |= group_of(prefix_key) << OFFSET_BITS;
@@ -197,6 +223,7 @@ static enum err write_rest(struct index_builder *builder, uint64_t file_bytes,
     uint32_t count = (uint32_t)builder->count;
     uint32_t *order = calloc((size_t)count + 1, sizeof *order);
     if (!order) abort();
+    rank_models(builder);
     index_order(builder->keys, count, order);
     size_t bytes = count * sizeof *order;
     err = os_pwrite_all(builder->fd, order, bytes,

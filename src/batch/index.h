@@ -12,7 +12,9 @@
  *
  * The order is coarse: requests whose messages (or prompt, or input) begin with the same bytes
  * stand together, by their first 256, 1024 and 4096 bytes, with the same model and url; groups are
- * in the order of their first request. It needs no model, and is worth most to engines that keep
+ * in the order of their first request. Before all that stands the model, by its name, so that a
+ * file, and several of them, ask for one model after the other: what loads models on demand then
+ * loads each once. It needs no model, and is worth most to engines that keep
  * prefixes. Requests that agree in the first 1024 bytes have the same group number in every batch.
  *
  * Thread: a builder belongs to one; an open index may be read by any.  Memory: a builder holds 8
@@ -28,11 +30,16 @@ struct index_entry {
 
 struct index_builder;
 
+#define INDEX_MODELS_MAX 16
+
 /* Where equal beginnings have equal bits: 20 bits for each of the three lengths. */
 uint64_t index_prefix_key(struct str model, struct str url, struct str prompt);
 
 enum err index_builder_open(struct index_builder **ret_builder, const char *path,
                             struct error *error) MUST_CHECK;
+/* The model of the entries that are added from now on. Names from the INDEX_MODELS_MAXth on stand
+ * among each other. */
+void index_builder_set_model(struct index_builder *builder, struct str model);
 enum err index_builder_add(struct index_builder *builder, const struct index_entry *entry,
                            uint64_t prefix_key, struct error *error) MUST_CHECK;
 /* An entry that was added before. */
@@ -44,7 +51,8 @@ enum err index_builder_finish(struct index_builder *builder, uint64_t file_bytes
                               struct error *error) MUST_CHECK;
 void index_builder_abort(struct index_builder *builder); /* NULL is allowed */
 
-/* Sorts places into the coarse order: ret_order[place] is a request. Overwrites `keys`. */
+/* Sorts places into the coarse order: ret_order[place] is a request. Overwrites `keys`, of which
+ * the highest four bits are the rank of the model. */
 void index_order(uint64_t *keys, uint32_t count, uint32_t *ret_order);
 
 struct line_index;

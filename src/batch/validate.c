@@ -211,6 +211,7 @@ static void take_line(void *context, const struct jsonl_line *line) {
     struct index_entry entry = {line->offset,
                                 good || parsed.custom_id.at ? (uint32_t)line->bytes : 0,
                                 (uint32_t)line->number};
+    if (good) index_builder_set_model(v->index, str_from(v->model));
     if (v->failure == OK)
         v->failure = index_builder_add(v->index, &entry, good ? prefix_key(&parsed) : 0, v->error);
     v->requests++;

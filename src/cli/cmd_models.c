@@ -15,15 +15,24 @@ static void print_file(void *context, const struct model_file *file) {
     struct listing *listing = context;
     listing->count++;
     if (!listing->json) {
-        printf("%-32s %8.1f MB  %s\n", file->name, (double)file->bytes / 1e6, file->path);
+        printf("%-40s %9.1f MB  %-11s  %s%s%s\n", file->name, (double)file->bytes / 1e6,
+               model_source_name(file->source), file->path,
+               *file->why_not ? "  cannot be served: " : "", file->why_not);
         return;
     }
     struct buf line;
     buf_init(&line, 1 << 16);
     buf_add_text(&line, "{\"model\": ");
     json_write_string(&line, str_from(file->name));
-    buf_printf(&line, ", \"bytes\": %llu, \"path\": ", (unsigned long long)file->bytes);
+    buf_printf(&line,
+               ", \"source\": \"%s\", \"bytes\": %llu, \"path\": ", model_source_name(file->source),
+               (unsigned long long)file->bytes);
     json_write_string(&line, str_from(file->path));
+    buf_printf(&line, ", \"servable\": %s, \"reason\": ", *file->why_not ? "false" : "true");
+    if (*file->why_not)
+        json_write_string(&line, str_from(file->why_not));
+    else
+        buf_add_text(&line, "null");
     buf_add_text(&line, "}");
     puts(line.at);
     buf_release(&line);
@@ -39,8 +48,10 @@ static int run(int argc, char **argv) {
     };
     const struct options_help help = {
         "models [--json]",
-        "Lists the models in ${XDG_CACHE_HOME:-~/.cache}/quern/models: the name --model takes,\n"
-        "the size, and where it lies. --model takes the path of any other GGUF file too.\n"};
+        "Lists the models in ${XDG_CACHE_HOME:-~/.cache}/quern/models, in Ollama's store and in "
+        "the\n"
+        "Hugging Face cache: the name --model takes, the size, where it lies, and why it cannot\n"
+        "be served. --model takes the path of any other GGUF file too.\n"};
     struct error error;
     bool done;
     char folder[PATH_MAX];
@@ -54,8 +65,10 @@ static int run(int argc, char **argv) {
         return EXIT_MACHINE;
     }
     if (listing.count == 0 && catalog_folder(folder))
-        fprintf(stderr, "quern models: none in %s; tools/fetch-model fetches the default one\n",
-                folder);
+        fprintf(
+            stderr,
+            "quern models: none in %s nor elsewhere; tools/fetch-model fetches the default one\n",
+            folder);
     return EXIT_GOOD;
 }
 

@@ -2,6 +2,7 @@
 #include "base/log.h"
 #include "cli/command.h"
 #include "cli/engine_options.h"
+#include "cli/settings.h"
 #include "cli/stop.h"
 #include "server/preflight.h"
 
@@ -217,11 +218,12 @@ static int run(int argc, char **argv) {
                                       "lengths, what does not fit, what is shared, and, from a "
                                       "sample that it runs, time and cost.\n"};
     struct error error = {0};
+    struct settings settings = {0};
     struct preflight preflight = {0};
     bool done = false;
     size_t count = fill_options(options, &asked);
-    enum err err =
-        options_read(options, count, &help, argc, argv, &asked.preflight.path, 1, &done, &error);
+    enum err err = settings_read(&settings, options, count, &help, argc, argv,
+                                 &asked.preflight.path, 1, &done, &error);
     if (done && err == OK) return EXIT_GOOD;
     if (err == OK && !asked.preflight.path) err = err_set(&error, ERR_INVALID, "FILE is missing");
     if (err == OK) err = engine_options_apply(&asked.choice, &asked.preflight.house, &error);
@@ -229,6 +231,7 @@ static int run(int argc, char **argv) {
         err = err_set(&error, ERR_INVALID, "--model: one model, please");
     if (err != OK) {
         fprintf(stderr, "quern preflight: %s\n", error.text);
+        settings_release(&settings);
         return EXIT_WRONG_INPUT;
     }
     log_set_level(LOG_ERROR);
@@ -241,6 +244,7 @@ static int run(int argc, char **argv) {
         fprintf(stderr, "quern preflight: %s\n", error.text);
     else
         print_all(&preflight, &asked);
+    settings_release(&settings);
     return exit_of(err, &preflight);
 }
 

@@ -3,6 +3,7 @@
 #include "base/os.h"
 #include "cli/command.h"
 #include "cli/engine_options.h"
+#include "cli/settings.h"
 #include "cli/stop.h"
 #include "server/offline.h"
 
@@ -169,13 +170,15 @@ static size_t fill_options(struct option *options, struct offline_options *offli
          .kind = OPTION_TEXT,
          .target = &offline->input_path,
          .value = "IN",
-         .help = "the requests, one JSON object a line"},
+         .help = "the requests, one JSON object a line",
+         .only_flag = true},
         {.name = "output-file",
          .letter = 'o',
          .kind = OPTION_TEXT,
          .target = &offline->output_path,
          .value = "OUT",
-         .help = "the results, one line a request, in input order"},
+         .help = "the results, one line a request, in input order",
+         .only_flag = true},
         {.name = "json",
          .kind = OPTION_SWITCH,
          .target = json,
@@ -199,7 +202,16 @@ static size_t fill_options(struct option *options, struct offline_options *offli
     return count;
 }
 
+void cmd_run_settings(settings_visit_fn visit, void *context) {
+    struct offline_options offline = {0};
+    struct engine_choice choice = ENGINE_CHOICE_DEFAULT;
+    struct option options[4 + ENGINE_OPTION_COUNT + IGNORED_COUNT];
+    bool json = false, quiet = false;
+    visit(context, options, fill_options(options, &offline, &choice, &json, &quiet));
+}
+
 static int run(int argc, char **argv) {
+    struct settings settings = {0};
     struct show show = {.terminal = isatty(STDERR_FILENO)};
     struct offline_options offline = {
         .context = &show, .progress = show_progress, .bad_line = show_bad_line};
@@ -213,7 +225,8 @@ static int run(int argc, char **argv) {
     struct offline_summary summary = {0};
     bool json = false, done = false;
     size_t count = fill_options(options, &offline, &choice, &json, &show.quiet);
-    enum err err = options_read(options, count, &help, argc, argv, NULL, 0, &done, &error);
+    enum err err =
+        settings_read(&settings, options, count, &help, argc, argv, NULL, 0, &done, &error);
     if (done && err == OK) return EXIT_GOOD;
     if (err == OK && (!offline.input_path || !offline.output_path))
         err =
@@ -222,6 +235,7 @@ static int run(int argc, char **argv) {
     if (err != OK) {
         fprintf(stderr, "quern run: %s\n", error.text);
         free(offline.house.upstreams);
+        settings_release(&settings);
         return EXIT_WRONG_INPUT;
     }
     log_set_level(LOG_WARN);
@@ -235,6 +249,7 @@ static int run(int argc, char **argv) {
         fprintf(stderr, "quern run: %s\n", error.text);
     else
         print_summary(&summary, json, offline.output_path);
+    settings_release(&settings);
     return exit_of(err, &summary);
 }
 

@@ -2,6 +2,7 @@
 #include "cli/command.h"
 #include "cli/door_options.h"
 #include "cli/engine_options.h"
+#include "cli/settings.h"
 #include "cli/state_dir.h"
 #include "cli/stop.h"
 #include "server/serve.h"
@@ -62,7 +63,9 @@ static enum err apply_limits(const struct limits *limits, struct serve_options *
     return err;
 }
 
-static int run(int argc, char **argv) {
+/* Runs the command, or shows its table to `visit`. */
+static int run_or_visit(int argc, char **argv, settings_visit_fn visit, void *context) {
+    struct settings settings = {0};
     struct serve_options serve = {.host = "127.0.0.1", .listening = print_listening};
     struct engine_choice choice = ENGINE_CHOICE_DEFAULT;
     int64_t port = 8080, drain_s = DRAIN_MS / 1000, lookahead = 0, hang_s = 0, stuck_s = 900;
@@ -130,13 +133,19 @@ static int run(int argc, char **argv) {
         "serve --model [ALIAS=]M [--upstream NAME=URL] [options]",
         "Serves Files, Batches, chat completions, completions and models under /v1, and prints\n"
         "\"listening on http://HOST:PORT\" once it is ready. SIGTERM drains.\n"};
-    enum err err = options_read(options, count, &help, argc, argv, NULL, 0, &done, &error);
+    if (visit) {
+        visit(context, options, count);
+        return EXIT_GOOD;
+    }
+    enum err err =
+        settings_read(&settings, options, count, &help, argc, argv, NULL, 0, &done, &error);
     if (done && err == OK) return EXIT_GOOD;
     if (err == OK) err = engine_options_apply(&choice, &serve.house, &error);
     if (err == OK) err = apply_limits(&limits, &serve, &error);
     if (err != OK) {
         fprintf(stderr, "quern serve: %s\n", error.text);
         free(serve.house.upstreams);
+        settings_release(&settings);
         return EXIT_WRONG_INPUT;
     }
     default_state_dir(state_dir);
@@ -151,7 +160,16 @@ static int run(int argc, char **argv) {
     err = serve_run(&serve, &error);
     free(serve.house.upstreams);
     if (err != OK) fprintf(stderr, "quern serve: %s\n", error.text);
+    settings_release(&settings);
     return exit_of(err);
+}
+
+static int run(int argc, char **argv) {
+    return run_or_visit(argc, argv, NULL, NULL);
+}
+
+void cmd_serve_settings(settings_visit_fn visit, void *context) {
+    run_or_visit(0, NULL, visit, context);
 }
 
 const struct command cmd_serve = {"serve", "the server: Files, Batches, chat, completions, models",

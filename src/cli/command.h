@@ -13,6 +13,7 @@ struct command {
     int (*run)(int argc, char **argv);
 };
 
+extern const struct command cmd_config;
 extern const struct command cmd_engine;
 extern const struct command cmd_fsck;
 extern const struct command cmd_key;

@@ -6,6 +6,12 @@
 
 void engine_options_fill(struct option *ret_options, struct engine_choice *choice) {
     const struct option rows[ENGINE_OPTION_COUNT] = {
+        {.name = "config",
+         .kind = OPTION_TEXT,
+         .target = &choice->config,
+         .value = "F",
+         .help = "settings, `name = value` a line, instead of the usual files",
+         .only_flag = true},
         {.name = "model",
          .letter = 'm',
          .kind = OPTION_LIST,
@@ -17,6 +23,30 @@ void engine_options_fill(struct option *ret_options, struct engine_choice *choic
          .target = &choice->upstreams,
          .value = "NAME=URL",
          .help = "a server that speaks /v1; may be given several times"},
+        {.name = "served-model-name",
+         .kind = OPTION_WORDS,
+         .target = &choice->served_names,
+         .value = "NAME...",
+         .help = "instead of the model's own names; answers say the first"},
+        {.name = "alias",
+         .kind = OPTION_LIST,
+         .target = &choice->aliases,
+         .value = "NAME=MODEL",
+         .help = "one more name for a served model; may be given several times"},
+        {.name = "max-loaded-models",
+         .kind = OPTION_INTEGER,
+         .target = &choice->loaded_models_max,
+         .value = "N",
+         .help = "in memory at a time, the others wait their turn; as many as fit",
+         .min = 0,
+         .max = HOUSE_MODELS_MAX},
+        {.name = "model-stay-seconds",
+         .kind = OPTION_INTEGER,
+         .target = &choice->model_stay_s,
+         .value = "N",
+         .help = "of a loaded model with work, before a request for another; 10",
+         .min = 0,
+         .max = 86400},
         {.name = "threads",
          .kind = OPTION_INTEGER,
          .target = &choice->threads,
@@ -98,7 +128,53 @@ static enum err read_upstreams(const struct engine_choice *choice, struct house_
     return err;
 }
 
-enum err engine_options_apply(const struct engine_choice *choice, struct house_options *house,
+/* The names are the caller's own, so they are all there is. */
+static enum err apply_served_names(const struct engine_choice *choice, struct house_options *house,
+                                   struct error *error) {
+    const struct option_list *names = &choice->served_names;
+    struct model_choice *model = &house->models[0];
+    if (names->count == 0) return OK;
+    if (house->model_count != 1)
+        return err_set(error, ERR_INVALID,
+                       "--served-model-name names the one model; with several, write "
+                       "--model NAME=MODEL for each");
+    if (names->count > MODEL_NAMES_MAX)
+        return err_set(error, ERR_LIMIT, "--served-model-name: %zu names, at most %d", names->count,
+                       MODEL_NAMES_MAX);
+    model->name_count = 0;
+    for (size_t i = 0; i < names->count; i++) {
+        size_t bytes = strlen(names->values[i]);
+        if (bytes == 0 || bytes >= MODEL_NAME_BYTES)
+            return err_set(error, ERR_INVALID,
+                           "--served-model-name: a name has %zu bytes, not 1 to %d", bytes,
+                           MODEL_NAME_BYTES - 1);
+        memcpy(model->names[model->name_count++], names->values[i], bytes + 1);
+    }
+    return OK;
+}
+
+/* Cuts each NAME=MODEL in two; the texts are the table's own. */
+static enum err apply_aliases(struct engine_choice *choice, struct house_options *house,
+                              struct error *error) {
+    for (size_t i = 0; i < choice->aliases.count; i++) {
+        const char *text = choice->aliases.values[i], *equals = strchr(text, '=');
+        size_t bytes = equals ? (size_t)(equals - text) : 0;
+        if (bytes == 0 || bytes >= MODEL_NAME_BYTES || !equals[1])
+            return err_set(error, ERR_INVALID, "--alias '%.200s' is not NAME=MODEL", text);
+        for (size_t j = 0; j < i; j++)
+            if (strlen(choice->alias_names[j]) == bytes &&
+                memcmp(choice->alias_names[j], text, bytes) == 0)
+                return err_set(error, ERR_INVALID, "--alias: '%.*s' is given twice", (int)bytes,
+                               text);
+        memcpy(choice->alias_names[i], text, bytes);
+        choice->alias_names[i][bytes] = '\0';
+        house->aliases[house->alias_count++] =
+            (struct name_alias){choice->alias_names[i], equals + 1};
+    }
+    return OK;
+}
+
+enum err engine_options_apply(struct engine_choice *choice, struct house_options *house,
                               struct error *error) {
     if (choice->models.count == 0 && choice->upstreams.count == 0)
         return err_set(error, ERR_INVALID,
@@ -113,7 +189,11 @@ enum err engine_options_apply(const struct engine_choice *choice, struct house_o
     house->runner.result_cache_bytes = (uint64_t)choice->result_cache_bytes;
     house->model_count = choice->models.count;
     enum err err = read_upstreams(choice, house, error);
+    if (err == OK) err = apply_served_names(choice, house, error);
+    if (err == OK) err = apply_aliases(choice, house, error);
     if (err != OK) return err;
+    house->model_stay_s = choice->model_stay_s;
+    house->loaded_models_max = (uint32_t)choice->loaded_models_max;
     house->engine = (struct engine_settings){
         .threads = (uint32_t)choice->threads,
         .max_num_seqs = (uint32_t)choice->max_num_seqs,

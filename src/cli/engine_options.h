@@ -14,23 +14,29 @@
 struct engine_choice {
     struct option_list models;    /* [ALIAS=]M */
     struct option_list upstreams; /* NAME=URL[,KEY=VALUE]... */
+    const char *config;           /* settings.h has read it */
+    struct option_list served_names;
+    struct option_list aliases; /* NAME=MODEL */
+    int64_t loaded_models_max, model_stay_s;
     int64_t threads, max_num_seqs, max_num_batched_tokens, max_model_len, kv_bytes;
     int64_t result_cache_bytes;
     bool prefix_caching;
     bool reference;
     const char *kernels;
     bool trust_request_chat_template;
+    char alias_names[OPTION_LIST_MAX][MODEL_NAME_BYTES]; /* what the house borrows */
 };
 
 #define ENGINE_CHOICE_DEFAULT                                                                      \
     ((struct engine_choice){.prefix_caching = true,                                                \
-                            .result_cache_bytes = RESULT_CACHE_BYTES_DEFAULT})
+                            .result_cache_bytes = RESULT_CACHE_BYTES_DEFAULT,                      \
+                            .model_stay_s = 10})
 
 /* Rows for an option table. */
-#define ENGINE_OPTION_COUNT 12
+#define ENGINE_OPTION_COUNT 17
 void engine_options_fill(struct option *ret_options, struct engine_choice *choice);
 
 /* Finds the models and fills the house's options. ERR_INVALID or ERR_NOT_FOUND with a sentence.
  * `house->upstreams` is the caller's to free, also after an error. */
-enum err engine_options_apply(const struct engine_choice *choice, struct house_options *house,
+enum err engine_options_apply(struct engine_choice *choice, struct house_options *house,
                               struct error *error) MUST_CHECK;

@@ -13,13 +13,27 @@ struct reader {
     size_t count;
     int argc;
     char **argv;
-    int at; /* the argument being read */
+    int at;                        /* the argument being read */
+    struct option_origin *origins; /* NULL: nothing was set before */
 };
 
-static const struct option *find_by_name(const struct reader *reader, struct str name) {
-    for (size_t i = 0; i < reader->count; i++)
-        if (str_is(name, reader->options[i].name)) return &reader->options[i];
+const struct option *options_find(const struct option *options, size_t count, struct str name) {
+    for (size_t i = 0; i < count; i++)
+        if (str_is(name, options[i].name)) return &options[i];
     return NULL;
+}
+
+bool option_is_list(const struct option *option) {
+    return option->kind == OPTION_LIST || option->kind == OPTION_WORDS;
+}
+
+bool option_is_setting(const struct option *option) {
+    return option->kind != OPTION_IGNORED && option->kind != OPTION_IGNORED_SWITCH &&
+           !option->only_flag;
+}
+
+static const struct option *find_by_name(const struct reader *reader, struct str name) {
+    return options_find(reader->options, reader->count, name);
 }
 
 static const struct option *find_by_letter(const struct reader *reader, char letter) {
@@ -50,14 +64,15 @@ static size_t distance(struct str a, const char *b) {
     return row[b_bytes];
 }
 
-static enum err unknown(const struct reader *reader, struct str name, struct error *error) {
+enum err options_unknown(const struct option *options, size_t count, struct str name,
+                         struct error *error) {
     const char *nearest = NULL;
     size_t best = 4;
-    for (size_t i = 0; i < reader->count; i++) {
-        size_t far = distance(name, reader->options[i].name);
+    for (size_t i = 0; i < count; i++) {
+        size_t far = distance(name, options[i].name);
         if (far < best) {
             best = far;
-            nearest = reader->options[i].name;
+            nearest = options[i].name;
         }
     }
     if (nearest)
@@ -95,7 +110,8 @@ static enum err set_value(const struct option *option, const char *value, struct
     case OPTION_TEXT: *(const char **)option->target = value; return OK;
     case OPTION_INTEGER:
     case OPTION_NUMBER: return set_number(option, value, error);
-    case OPTION_LIST: {
+    case OPTION_LIST:
+    case OPTION_WORDS: {
         struct option_list *list = option->target;
         if (list->count == OPTION_LIST_MAX)
             return err_set(error, ERR_LIMIT, "--%s may be given %d times", option->name,
@@ -110,6 +126,32 @@ static enum err set_value(const struct option *option, const char *value, struct
     case OPTION_SWITCH: break;
     }
     *(bool *)option->target = true;
+    return OK;
+}
+
+/* A source that speaks for the first time takes the place of the others. */
+static void begin_source(const struct option *option, struct option_origin *origin,
+                         const void *source, const char *text) {
+    if (origin->source == source) return;
+    *origin = (struct option_origin){source, text};
+    if (option_is_list(option)) ((struct option_list *)option->target)->count = 0;
+}
+
+static void begin_flag(const struct reader *reader, const struct option *option) {
+    if (!reader->origins) return;
+    begin_source(option, &reader->origins[option - reader->options], reader->argv, "command line");
+}
+
+enum err option_set(const struct option *option, struct option_origin *origin, const void *source,
+                    const char *text, const char *value, struct error *error) {
+    begin_source(option, origin, source, text);
+    origin->text = text;
+    if (option->kind != OPTION_SWITCH) return set_value(option, value, error);
+    bool is_true = strcmp(value, "true") == 0;
+    if (!is_true && strcmp(value, "false") != 0)
+        return err_set(error, ERR_INVALID, "'%s' is true or false, not '%.100s'", option->name,
+                       value);
+    *(bool *)option->target = is_true;
     return OK;
 }
 
@@ -132,7 +174,8 @@ static enum err read_long(struct reader *reader, struct error *error) {
         if (option && option->kind == OPTION_IGNORED_SWITCH) return OK;
         option = NULL;
     }
-    if (!option) return unknown(reader, name, error);
+    if (!option) return options_unknown(reader->options, reader->count, name, error);
+    begin_flag(reader, option);
     if (is_switch(option)) {
         if (equals != SIZE_MAX)
             return err_set(error, ERR_INVALID, "--%s takes no value", option->name);
@@ -141,13 +184,18 @@ static enum err read_long(struct reader *reader, struct error *error) {
     if (equals != SIZE_MAX) return set_value(option, whole.at + equals + 1, error);
     if (reader->at + 1 >= reader->argc)
         return err_set(error, ERR_INVALID, "--%s needs a value (%s)", option->name, option->value);
-    return set_value(option, reader->argv[++reader->at], error);
+    enum err err;
+    do err = set_value(option, reader->argv[++reader->at], error);
+    while (err == OK && option->kind == OPTION_WORDS && reader->at + 1 < reader->argc &&
+           reader->argv[reader->at + 1][0] != '-');
+    return err;
 }
 
 static enum err read_letter(struct reader *reader, struct error *error) {
     const char *argument = reader->argv[reader->at];
     const struct option *option = find_by_letter(reader, argument[1]);
     if (!option) return err_set(error, ERR_INVALID, "no option %s; see --help", argument);
+    begin_flag(reader, option);
     if (is_switch(option) && argument[2] == '\0') return set_value(option, NULL, error);
     if (argument[2]) return set_value(option, argument + 2, error);
     if (reader->at + 1 >= reader->argc)
@@ -177,10 +225,11 @@ static void print_help(const struct reader *reader, const struct options_help *h
     if (!first) printf("\n");
 }
 
-enum err options_read(const struct option *options, size_t count, const struct options_help *help,
-                      int argc, char **argv, const char **ret_rest, size_t rest_max, bool *ret_done,
-                      struct error *error) {
-    struct reader reader = {.options = options, .count = count, .argc = argc, .argv = argv};
+static enum err read_all(struct reader reader, const struct options_help *help,
+                         const char **ret_rest, size_t rest_max, bool *ret_done,
+                         struct error *error) {
+    const int argc = reader.argc;
+    char **argv = reader.argv;
     size_t rest_count = 0;
     *ret_done = false;
     for (; reader.at < argc; reader.at++) {
@@ -203,4 +252,20 @@ enum err options_read(const struct option *options, size_t count, const struct o
         if (err != OK) return err;
     }
     return OK;
+}
+
+enum err options_read(const struct option *options, size_t count, const struct options_help *help,
+                      int argc, char **argv, const char **ret_rest, size_t rest_max, bool *ret_done,
+                      struct error *error) {
+    struct reader reader = {.options = options, .count = count, .argc = argc, .argv = argv};
+    return read_all(reader, help, ret_rest, rest_max, ret_done, error);
+}
+
+enum err options_read_over(const struct option *options, size_t count,
+                           const struct options_help *help, int argc, char **argv,
+                           struct option_origin *origins, const char **ret_rest, size_t rest_max,
+                           bool *ret_done, struct error *error) {
+    struct reader reader = {
+        .options = options, .count = count, .argc = argc, .argv = argv, .origins = origins};
+    return read_all(reader, help, ret_rest, rest_max, ret_done, error);
 }

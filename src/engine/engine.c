@@ -167,12 +167,6 @@ void engine_ready(const struct engine *engine, struct wire_ready *ret_ready) {
         ret_ready->names.at[i] = str_from(engine->names[i]);
 }
 
-bool engine_serves(const struct engine *engine, struct str name) {
-    for (size_t i = 0; i < engine->name_count; i++)
-        if (str_is(name, engine->names[i])) return true;
-    return false;
-}
-
 bool engine_submit(struct engine *engine, uint64_t id, const struct wire_job *from) {
     struct job *job = job_open(id, from);
     pthread_mutex_lock(&engine->lock);

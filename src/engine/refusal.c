@@ -91,14 +91,6 @@ bool refuse_unsupported(struct refusal *refusal, const char *param, const char *
                   param, reason);
 }
 
-bool refuse_model(struct refusal *refusal, struct str model) {
-    size_t bytes = model.bytes < 200 ? model.bytes : 200;
-    refuse(refusal, "model_not_found", "model", "The model '%.*s' does not exist.", (int)bytes,
-           model.at ? model.at : "");
-    refusal->status = 404;
-    return false;
-}
-
 bool refuse_cancelled(struct refusal *refusal) {
     refuse(refusal, "cancelled", NULL, "The request was cancelled.");
     refusal->status = 499;

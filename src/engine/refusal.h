@@ -35,7 +35,6 @@ bool refuse_value(struct refusal *refusal, const char *param, const json_t *got,
                   const char *supported);
 /* `reason` is a sentence without its full stop. */
 bool refuse_unsupported(struct refusal *refusal, const char *param, const char *reason);
-bool refuse_model(struct refusal *refusal, struct str model);                          /* 404 */
 bool refuse_cancelled(struct refusal *refusal);                                        /* 499 */
 bool refuse_fault(struct refusal *refusal, const char *format, ...) PRINTF_LIKE(2, 3); /* 500 */
 

@@ -76,8 +76,6 @@ static bool prepare(const struct engine *engine, struct job *job) {
                        engine->model->backend->caps.vocab, refusal))
         return false;
     buf_release(&job->body);
-    if (!engine_serves(engine, job->request.model))
-        return refuse_model(refusal, job->request.model);
     job->prompts = calloc(job->request.prompt_count, sizeof *job->prompts);
     if (!job->prompts) abort();
     struct prep_options options = engine->limits;

@@ -83,5 +83,3 @@ void loop_on_event(void *user, const struct scheduler_event *event);
 
 /* Finish: takes the job out of the table. */
 void engine_forget(struct engine *engine, struct job *job);
-/* Whether `name` is one of those the engine serves under. */
-bool engine_serves(const struct engine *engine, struct str name);

@@ -186,8 +186,10 @@ static void move_home(struct runner *runner, struct retry *line, struct place *p
     }
 }
 
-/* The worker with room and the fewest lines for its weight that serves the model. */
-static struct place *choose_place(struct runner *runner, struct slot *slot, struct str model) {
+/* The worker with room and the fewest lines for its weight that serves the model, and what it
+ * calls it. */
+static struct place *choose_place(struct runner *runner, struct slot *slot, struct str model,
+                                  char ret_served[MODEL_NAME_BYTES]) {
     struct place *candidates[RUNNER_WORKERS_MAX];
     double loads[RUNNER_WORKERS_MAX];
     size_t count = 0;
@@ -207,8 +209,7 @@ static struct place *choose_place(struct runner *runner, struct slot *slot, stru
     }
     pthread_mutex_unlock(&runner->lock);
     for (size_t i = 0; i < count; i++) {
-        struct worker *worker = candidates[i]->worker;
-        if (!worker->ops->serves(worker, model)) continue;
+        if (!runner_finds(runner, candidates[i]->worker, model, ret_served)) continue;
         if (!slot->line.is_suspect || slot->line.home == candidates[i]->index) return candidates[i];
         pthread_mutex_lock(&runner->lock);
         move_home(runner, &slot->line, candidates[i]);
@@ -221,8 +222,12 @@ static struct place *choose_place(struct runner *runner, struct slot *slot, stru
 
 /* Hands the job over. The result may be there before this returns. */
 static enum placing submit(struct runner *runner, struct slot *slot, struct place *place,
-                           const struct batch_line *line) {
-    struct worker_job job = {.endpoint = (enum endpoint)line->endpoint, .body = line->body};
+                           const struct batch_line *line, const char *served) {
+    struct worker_job job = {.endpoint = (enum endpoint)line->endpoint,
+                             .is_line = true,
+                             .model = str_from(served),
+                             .body = line->body,
+                             .deadline_unix_s = slot->live->row.expires_unix_s};
     pthread_mutex_lock(&runner->lock);
     uint64_t rooms = place->rooms;
     job.id = slot->id;
@@ -290,8 +295,10 @@ static enum placing place_line(struct dispatch *dispatch, struct slot *slot) {
     case REUSE_FOLLOWS: return FOLLOWS;
     case REUSE_FULL: return NO_ROOM;
     }
-    struct place *place = choose_place(runner, slot, model);
-    if (place) return submit(runner, slot, place, &line);
+    char served[MODEL_NAME_BYTES];
+    struct place *place = choose_place(runner, slot, model, served);
+    if (place) return submit(runner, slot, place, &line, served);
+    runner_want(runner, model, TIER_BATCH, slot->live->row.expires_unix_s);
     return runner_serving(runner, model) == NOT_SERVED ? MODEL_GONE : NO_ROOM;
 }
 

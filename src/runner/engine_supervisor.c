@@ -25,6 +25,7 @@
 #define HANG_NS_UNKNOWN (300 * NS_PER_S)
 #define KNOWN_STEPS 1000
 #define UNSEEN_NS_MAX (5 * NS_PER_S)
+#define STATUS_CANCELLED 499
 
 static void set_phase(struct worker_engine *engine, enum worker_phase phase, const char *reason) {
     pthread_mutex_lock(&engine->lock);
@@ -41,13 +42,31 @@ static bool is_closing(struct worker_engine *engine) {
     return closing;
 }
 
-/* Whether the job is inside; takes it out when `is_last`. */
-static bool find_job(struct worker_engine *engine, uint64_t id, bool is_last) {
-    pthread_mutex_lock(&engine->lock);
+static bool find_job(struct worker_engine *engine, uint64_t id, uint32_t *ret_at) {
     uint32_t at = 0;
-    while (at < engine->job_count && engine->jobs[at] != id) at++;
-    bool is_found = at < engine->job_count;
-    if (is_found && is_last) engine->jobs[at] = engine->jobs[--engine->job_count];
+    while (at < engine->job_count && engine->jobs[at].id != id) at++;
+    *ret_at = at;
+    return at < engine->job_count;
+}
+
+static bool has_job(struct worker_engine *engine, uint64_t id) {
+    uint32_t at;
+    pthread_mutex_lock(&engine->lock);
+    bool is_found = find_job(engine, id, &at);
+    pthread_mutex_unlock(&engine->lock);
+    return is_found;
+}
+
+/* Takes the job out; false when it is not inside. */
+static bool take_job(struct worker_engine *engine, uint64_t id, struct engine_job *ret_job) {
+    uint32_t at;
+    pthread_mutex_lock(&engine->lock);
+    bool is_found = find_job(engine, id, &at);
+    if (is_found) {
+        *ret_job = engine->jobs[at];
+        engine->jobs[at] = engine->jobs[--engine->job_count];
+        if (engine->device) device_jobs_left(engine->device, engine->member, engine->job_count);
+    }
     pthread_mutex_unlock(&engine->lock);
     return is_found;
 }
@@ -67,7 +86,8 @@ static void answer_too_large(struct worker_engine *engine) {
         uint64_t id = is_any ? engine->too_large[--engine->too_large_count] : 0;
         pthread_mutex_unlock(&engine->lock);
         if (!is_any) return;
-        find_job(engine, id, true);
+        struct engine_job job;
+        if (!take_job(engine, id, &job)) continue;
         const struct worker_result result = {
             .id = id,
             .status = 413,
@@ -103,6 +123,7 @@ static enum err take_ready(struct worker_engine *engine, const struct wire_frame
     if (!is_expected) return err_set(error, ERR_CORRUPT, "a second READY");
     log_info("event=engine_ready pid=%d description=\"%.*s\"", engine->child.pid,
              STR_ARGS(ready.description));
+    if (engine->device) device_report(engine->device, engine->member, DEVICE_LOADED);
     set_phase(engine, PHASE_READY, NULL);
     return OK;
 }
@@ -127,7 +148,8 @@ static enum err take_result(struct worker_engine *engine, const struct wire_fram
     struct wire_result from;
     enum err err = wire_get_result(frame->payload, &from, error);
     if (err != OK) return err;
-    if (!find_job(engine, frame->id, true))
+    struct engine_job job;
+    if (!take_job(engine, frame->id, &job))
         return err_set(error, ERR_CORRUPT, "a result of job %llu, which it does not have",
                        (unsigned long long)frame->id);
     engine->failures = 0;
@@ -138,6 +160,7 @@ static enum err take_result(struct worker_engine *engine, const struct wire_fram
         .usage = {from.prompt_tokens, from.cached_tokens, from.completion_tokens,
                   from.reasoning_tokens},
         .retryable = from.retryable,
+        .is_returned = job.is_recalled && from.status == STATUS_CANCELLED,
     };
     engine->events.result(engine->events.context, &result);
     return OK;
@@ -145,7 +168,7 @@ static enum err take_result(struct worker_engine *engine, const struct wire_fram
 
 static enum err take_delta(struct worker_engine *engine, const struct wire_frame *frame,
                            struct error *error) {
-    if (!find_job(engine, frame->id, false))
+    if (!has_job(engine, frame->id))
         return err_set(error, ERR_CORRUPT, "a delta of job %llu, which it does not have",
                        (unsigned long long)frame->id);
     const struct worker_delta delta = {frame->id, frame->payload};
@@ -260,10 +283,12 @@ static void drain_wakes(const struct worker_engine *engine) {
     (void)count;
 }
 
-/* Until the child is finished with, or the worker closes. The error says why it ended. */
+/* Until the child is finished with, the worker closes (ERR_CANCELLED), or its turn on the device is
+ * over (ERR_CONFLICT). The error says why it ended. */
 static enum err serve_child(struct worker_engine *engine, struct error *error) {
     for (;;) {
         if (is_closing(engine)) return err_set(error, ERR_CANCELLED, "closing");
+        if (engine_turn_is_over(engine)) return err_set(error, ERR_CONFLICT, "its turn is over");
         bool is_left;
         enum err err = watch(engine, error);
         if (err == OK) err = send_frames(engine, &is_left, error);
@@ -391,17 +416,23 @@ static bool back_off(struct worker_engine *engine) {
 void *worker_engine_supervise(void *user) {
     struct worker_engine *engine = user;
     struct error error;
-    while (!is_closing(engine)) {
+    while (!is_closing(engine) && engine_turn_wait(engine)) {
         if (start_child(engine, &error) != OK) {
             log_error("event=engine_not_started reason=\"%s\"", error.text);
             set_phase(engine, PHASE_FAILED, error.text);
+            engine_turn_lost(engine);
             break;
         }
-        if (serve_child(engine, &error) == ERR_CANCELLED) {
-            close_child(engine);
-            break;
+        enum err err = serve_child(engine, &error);
+        if (err == ERR_CANCELLED || err == ERR_CONFLICT) close_child(engine);
+        if (err == ERR_CANCELLED) break;
+        if (err == ERR_CONFLICT) {
+            forget_child(engine);
+            engine_turn_end(engine);
+            continue;
         }
         bury_child(engine, &error);
+        engine_turn_lost(engine);
         if (engine->phase == PHASE_FAILED || !back_off(engine)) break;
         pthread_mutex_lock(&engine->lock);
         engine->restarts++;

@@ -5,9 +5,11 @@
 #include "runner/runner_internal.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#define MODELS_MAX 256 /* of one worker */
+#define MODELS_MAX 1024 /* of all workers */
+#define NAMES_MAX (MODELS_MAX * 4)
 
 size_t runner_workers(struct runner *runner, struct worker *ret_workers[RUNNER_WORKERS_MAX]) {
     size_t count = 0;
@@ -18,17 +20,59 @@ size_t runner_workers(struct runner *runner, struct worker *ret_workers[RUNNER_W
     return count;
 }
 
+const char *model_state_name(enum model_state state) {
+    static const char *const names[] = {"unloaded", "loading", "loaded", "failed"};
+    return names[state];
+}
+
+static enum model_state state_of(const struct worker_status *status) {
+    if (status->is_failed) return MODEL_FAILED;
+    if (status->is_parked) return MODEL_UNLOADED;
+    return status->ready ? MODEL_LOADED : MODEL_LOADING;
+}
+
+bool runner_finds(const struct runner *runner, struct worker *worker, struct str model,
+                  char ret_served[MODEL_NAME_BYTES]) {
+    return names_find(runner->options.names, worker, model, ret_served);
+}
+
+enum err runner_check_model(struct runner *runner, struct str model, struct error *error) {
+    struct worker *workers[RUNNER_WORKERS_MAX];
+    struct worker_status status = {0};
+    char served[MODEL_NAME_BYTES], text[sizeof status.text] = "";
+    size_t count = runner_workers(runner, workers);
+    for (size_t i = 0; i < count; i++) {
+        if (!runner_finds(runner, workers[i], model, served)) continue;
+        workers[i]->ops->status(workers[i], &status);
+        if (!status.is_failed) return OK;
+        memcpy(text, status.text, sizeof text);
+    }
+    if (!*text) return OK;
+    return err_set(error, ERR_UNAVAILABLE, "The model '%.*s' cannot be loaded: %s",
+                   (int)(model.bytes < 100 ? model.bytes : 100), model.at, text);
+}
+
 enum serving runner_serving(struct runner *runner, struct str model) {
     struct worker *workers[RUNNER_WORKERS_MAX];
+    char served[MODEL_NAME_BYTES];
     size_t count = runner_workers(runner, workers);
-    bool all_ready = count > 0;
+    bool all_known = count > 0;
     for (size_t i = 0; i < count; i++) {
-        if (workers[i]->ops->serves(workers[i], model)) return SERVED;
+        if (runner_finds(runner, workers[i], model, served)) return SERVED;
         struct worker_status status;
         workers[i]->ops->status(workers[i], &status);
-        if (!status.ready) all_ready = false;
+        if (!status.knows_names) all_known = false;
     }
-    return all_ready ? NOT_SERVED : SERVING_UNKNOWN;
+    return all_known ? NOT_SERVED : SERVING_UNKNOWN;
+}
+
+void runner_want(struct runner *runner, struct str model, enum tier tier, int64_t deadline_unix_s) {
+    struct worker *workers[RUNNER_WORKERS_MAX];
+    char served[MODEL_NAME_BYTES];
+    size_t count = runner_workers(runner, workers);
+    for (size_t i = 0; i < count; i++)
+        if (workers[i]->ops->want && runner_finds(runner, workers[i], model, served))
+            workers[i]->ops->want(workers[i], tier, deadline_unix_s);
 }
 
 enum serving runner_default_model(struct runner *runner, char ret_model[BATCH_MODEL_BYTES]) {
@@ -54,25 +98,95 @@ size_t runner_worker_statuses(struct runner *runner, struct worker_status *ret_s
     return count;
 }
 
-static bool was_named(const struct worker_model *models, size_t count, struct str name) {
-    for (size_t i = 0; i < count; i++)
-        if (str_equals(models[i].name, name)) return true;
-    return false;
+/* --- the list of models --- */
+
+/* What all workers serve, and the names that were given out. */
+struct listing {
+    struct worker *workers[RUNNER_WORKERS_MAX];
+    struct worker_status statuses[RUNNER_WORKERS_MAX];
+    size_t worker_count;
+    struct worker_model models[MODELS_MAX];
+    size_t worker_of[MODELS_MAX];
+    size_t model_count;
+    struct str told[NAMES_MAX];
+    size_t told_count;
+    runner_model_fn add;
+    void *context;
+};
+
+static void collect(struct runner *runner, struct listing *listing) {
+    listing->worker_count = runner_workers(runner, listing->workers);
+    for (size_t i = 0; i < listing->worker_count; i++) {
+        struct worker *worker = listing->workers[i];
+        worker->ops->status(worker, &listing->statuses[i]);
+        size_t more = worker->ops->models(worker, listing->models + listing->model_count,
+                                          MODELS_MAX - listing->model_count);
+        while (more-- > 0) listing->worker_of[listing->model_count++] = i;
+    }
 }
 
-void runner_models(struct runner *runner,
-                   void (*add)(void *context, const struct worker_model *model), void *context) {
-    struct worker *workers[RUNNER_WORKERS_MAX];
-    struct worker_model models[MODELS_MAX];
-    size_t count = runner_workers(runner, workers), model_count = 0;
-    for (size_t i = 0; i < count && model_count < MODELS_MAX; i++) {
-        size_t more =
-            workers[i]->ops->models(workers[i], models + model_count, MODELS_MAX - model_count);
-        for (size_t j = 0; j < more; j++)
-            if (!was_named(models, model_count + j, models[model_count + j].name))
-                add(context, &models[model_count + j]);
-        model_count += more;
+static void add_one(const struct listing *listing, struct str name,
+                    const struct worker_model *served, runner_model_fn add, void *context) {
+    size_t worker = listing->worker_of[served - listing->models];
+    const struct worker_status *status = &listing->statuses[worker];
+    add(context, &(struct runner_model){.name = name,
+                                        .state = state_of(status),
+                                        .text = status->is_failed ? status->text : NULL,
+                                        .served = *served});
+}
+
+static void tell(struct listing *listing, struct str name, const struct worker_model *served) {
+    for (size_t i = 0; i < listing->told_count; i++)
+        if (str_equals(listing->told[i], name)) return;
+    if (listing->told_count == NAMES_MAX) return;
+    listing->told[listing->told_count++] = name;
+    add_one(listing, name, served, listing->add, listing->context);
+}
+
+/* What a request with this name gets: the answer of the first worker that takes it. */
+static const struct worker_model *find_served(struct runner *runner, const struct listing *listing,
+                                              struct str name) {
+    char served[MODEL_NAME_BYTES];
+    for (size_t i = 0; i < listing->worker_count; i++) {
+        if (!runner_finds(runner, listing->workers[i], name, served)) continue;
+        for (size_t j = 0; j < listing->model_count; j++)
+            if (listing->worker_of[j] == i && str_is(listing->models[j].name, served))
+                return &listing->models[j];
     }
+    return NULL;
+}
+
+void runner_models(struct runner *runner, runner_model_fn add, void *context) {
+    const struct names *names = runner->options.names;
+    struct listing *listing = calloc(1, sizeof *listing);
+    if (!listing) abort();
+    listing->add = add;
+    listing->context = context;
+    collect(runner, listing);
+    for (size_t i = 0; i < listing->model_count; i++)
+        tell(listing, listing->models[i].name, &listing->models[i]);
+    for (size_t i = 0; names && i < names->alias_count; i++) {
+        struct str alias = str_from(names->aliases[i].name);
+        const struct worker_model *served = find_served(runner, listing, alias);
+        if (served) tell(listing, alias, served);
+    }
+    for (size_t i = 0; i < listing->model_count; i++) {
+        const struct known_name *known = names_known(listing->models[i].name);
+        const char *one;
+        for (size_t j = 0; known && (one = names_of_known(known, j)); j++)
+            tell(listing, str_from(one), &listing->models[i]);
+    }
+    free(listing);
+}
+
+bool runner_model_find(struct runner *runner, struct str name, runner_model_fn add, void *context) {
+    struct listing *listing = calloc(1, sizeof *listing);
+    if (!listing) abort();
+    collect(runner, listing);
+    const struct worker_model *served = find_served(runner, listing, name);
+    if (served) add_one(listing, name, served, add, context);
+    free(listing);
+    return served != NULL;
 }
 
 void runner_status(struct runner *runner, struct runner_status *ret_status) {
@@ -89,12 +203,20 @@ void runner_status(struct runner *runner, struct runner_status *ret_status) {
         ret_status->lines_in_flight -= runner->places[i].requests;
     ret_status->batches_live = 0;
     for (struct live *live = runner->live; live; live = live->next) ret_status->batches_live++;
+    bool is_started = runner->is_started;
     pthread_mutex_unlock(&runner->lock);
     ret_status->disk_full = disk.disk_full;
     ret_status->worker_count = (uint32_t)count;
     ret_status->workers_ready = 0;
     const char *why = count == 0 ? "no worker" : statuses[0].text;
-    for (size_t i = 0; i < count; i++) ret_status->workers_ready += statuses[i].ready;
+    uint32_t parked = 0;
+    for (size_t i = 0; i < count; i++) {
+        ret_status->workers_ready += statuses[i].ready;
+        ret_status->workers_in[state_of(&statuses[i])]++;
+        parked += statuses[i].is_parked;
+    }
+    /* While models take turns there are moments when none is loaded. */
+    if (is_started && ret_status->workers_ready == 0) ret_status->workers_ready = parked;
     ret_status->ready = ret_status->workers_ready > 0 && !ret_status->draining && !disk.disk_full;
     if (ret_status->draining)
         why = "draining";

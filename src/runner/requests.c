@@ -118,8 +118,9 @@ enum err runner_request(struct runner *runner, const struct runner_request *call
     case SERVING_UNKNOWN:
         return err_set(error, ERR_UNAVAILABLE, "The models are being loaded; try again later");
     }
+    enum err err = runner_check_model(runner, call->model, error);
+    if (err != OK) return err;
     pthread_mutex_lock(&runner->lock);
-    enum err err = OK;
     if (runner->is_draining || runner->is_stopping)
         err = err_set(error, ERR_UNAVAILABLE, "The server is shutting down");
     else if (call->tier == TIER_FLEX && runner->request_count >= runner->options.flex_requests_max)
@@ -167,7 +168,9 @@ static struct request *next_waiting(struct runner *runner) {
 }
 
 /* A worker that is not full and serves the model; without the lock. */
-static struct place *choose_place(struct runner *runner, const struct request *request) {
+static struct place *choose_place(struct runner *runner, const struct request *request,
+                                  char ret_served[MODEL_NAME_BYTES]) {
+    char served[MODEL_NAME_BYTES];
     struct place *candidates[RUNNER_WORKERS_MAX], *best = NULL;
     uint32_t count = 0, loads[RUNNER_WORKERS_MAX], best_load = 0;
     pthread_mutex_lock(&runner->lock);
@@ -183,7 +186,8 @@ static struct place *choose_place(struct runner *runner, const struct request *r
     for (uint32_t i = 0; i < count; i++) {
         struct worker *worker = candidates[i]->worker;
         if (best && loads[i] >= best_load) continue;
-        if (!worker->ops->serves(worker, request->call.model)) continue;
+        if (!runner_finds(runner, worker, request->call.model, served)) continue;
+        memcpy(ret_served, served, sizeof served);
         best = candidates[i];
         best_load = loads[i];
     }
@@ -192,7 +196,8 @@ static struct place *choose_place(struct runner *runner, const struct request *r
 
 /* Hands the job over; false when the worker is full. The lock is not held; dispatch holds on to the
  * request. */
-static bool submit(struct runner *runner, struct request *request, struct place *place) {
+static bool submit(struct runner *runner, struct request *request, struct place *place,
+                   const char *served) {
     pthread_mutex_lock(&runner->lock);
     struct slot *slot = slot_take(runner);
     struct worker_job job = {.id = slot->id,
@@ -200,6 +205,7 @@ static bool submit(struct runner *runner, struct request *request, struct place 
                              .tier = request->call.tier,
                              .priority = request->call.priority,
                              .stream = request->call.stream,
+                             .model = str_from(served),
                              .body = request->call.body};
     memcpy(job.tenant, request->call.tenant, sizeof job.tenant);
     uint64_t rooms = place->rooms;
@@ -233,20 +239,26 @@ bool requests_dispatch(struct runner *runner) {
     request->is_placing = true;
     request->holds++;
     pthread_mutex_unlock(&runner->lock);
-    struct place *place = choose_place(runner, request);
-    bool placed = place && submit(runner, request, place);
+    char served[MODEL_NAME_BYTES];
+    struct place *place = choose_place(runner, request, served);
+    bool placed = place && submit(runner, request, place, served);
+    struct error failure = {0};
+    if (!place) runner_want(runner, request->call.model, request->call.tier, 0);
     bool gone = !place && runner_serving(runner, request->call.model) == NOT_SERVED;
+    bool failed = !place && runner_check_model(runner, request->call.model, &failure) != OK;
     pthread_mutex_lock(&runner->lock);
     request->is_placing = false;
     bool cancelled = request->cancel && !placed;
     if (!placed) request->blocked_at = runner->progress;
-    bool ends = (gone || cancelled) && request_unlink(runner, request);
+    bool ends = (gone || failed || cancelled) && request_unlink(runner, request);
     if (ends) request->holds--; /* the list's, which goes with the answer, is enough */
     pthread_mutex_unlock(&runner->lock);
     if (!ends)
         request_drop(runner, request);
     else if (cancelled)
         request_fail(runner, request, 499, NULL, "The request was cancelled.");
+    else if (failed)
+        request_fail(runner, request, 503, NULL, failure.text);
     else
         request_fail(runner, request, 404, "model_not_found",
                      "The model of this request is no longer served.");

@@ -167,6 +167,17 @@ static void acquit(struct runner *runner, struct retry *line) {
  * lock is held. */
 static bool put_aside(struct runner *runner, struct slot *slot,
                       const struct worker_result *result) {
+    if (result->is_returned) {
+        struct live *owner = slot->live;
+        if (owner->phase == PHASE_RUN)
+            live_push_retry(owner, &slot->line);
+        else
+            retry_clear_suspect(runner, &slot->line);
+        owner->blocked_at = UINT64_MAX;
+        slot_free(runner, slot);
+        pthread_cond_signal(&runner->work);
+        return true;
+    }
     struct live *live = slot->live;
     const struct batch_extras *extras = &live->extras;
     uint32_t attempts_max = extras->attempts ? extras->attempts : runner->options.attempts_max;
@@ -204,9 +215,10 @@ void runner_on_result(void *context, const struct worker_result *result) {
     slot_leave_worker(runner, slot);
     if (slot->request) {
         struct request *request = slot->request;
+        bool is_again = result->is_returned && !request->cancel;
         slot_free(runner, slot);
-        if (result->retryable && request_may_run_again(request)) {
-            request->was_lost = true;
+        if (is_again || (result->retryable && request_may_run_again(request))) {
+            if (!is_again) request->was_lost = true;
             request->job_id = 0;
             request->blocked_at = UINT64_MAX;
             pthread_cond_signal(&runner->work);

@@ -24,14 +24,15 @@ struct waiter {
 static void ask_identity(struct runner *runner, struct str model) {
     struct reuse *reuse = &runner->reuse;
     struct worker *workers[RUNNER_WORKERS_MAX];
+    char served[MODEL_NAME_BYTES];
     size_t count = runner_workers(runner, workers);
     reuse->has_identity = false;
     for (size_t i = 0; i < count; i++) {
-        if (!workers[i]->ops->serves(workers[i], model)) continue;
+        if (!runner_finds(runner, workers[i], model, served)) continue;
         unsigned char identity[WORKER_IDENTITY_BYTES];
         bool is_first = !reuse->has_identity;
         reuse->has_identity = workers[i]->ops->identity &&
-                              workers[i]->ops->identity(workers[i], model, identity) &&
+                              workers[i]->ops->identity(workers[i], str_from(served), identity) &&
                               (is_first || memcmp(identity, reuse->identity, sizeof identity) == 0);
         if (!reuse->has_identity) return;
         memcpy(reuse->identity, identity, sizeof identity);

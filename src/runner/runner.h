@@ -14,6 +14,7 @@
  * it; borrows the store.  Invariant: only durable results count. */
 
 #include "batch/batch.h"
+#include "runner/names.h"
 #include "runner/worker.h"
 
 struct runner;
@@ -56,6 +57,7 @@ struct runner_options {
     struct runner_events events;
     uint64_t result_cache_bytes; /* for answers of equal requests; 0: every line runs */
     int64_t (*now_unix_s)(void); /* clock_unix_s; another one for tests */
+    const struct names *names;   /* aliases; borrowed; NULL: none */
 };
 
 enum err runner_open(struct runner **ret_runner, struct store *store,
@@ -131,8 +133,8 @@ struct runner_request_events {
 };
 
 /* ERR_NOT_FOUND: no worker serves the model. ERR_LIMIT: too many requests wait (429).
- * ERR_UNAVAILABLE: draining, or the workers are loading (503). When OK, `result` is called once,
- * maybe before this returns. */
+ * ERR_UNAVAILABLE: draining, or the workers are loading, or the model cannot be loaded (503). When
+ * OK, `result` is called once, maybe before this returns. */
 enum err runner_request(struct runner *runner, const struct runner_request *call,
                         const struct runner_request_events *events, uint64_t *ret_request_id,
                         struct error *error) MUST_CHECK;
@@ -141,12 +143,16 @@ void runner_request_cancel(struct runner *runner, uint64_t request_id);
 
 /* --- what is going on --- */
 
+enum model_state { MODEL_UNLOADED, MODEL_LOADING, MODEL_LOADED, MODEL_FAILED };
+const char *model_state_name(enum model_state state);
+
 struct runner_status {
     bool ready; /* a worker takes jobs, the disk has room, and nobody drains */
     bool draining;
     bool disk_full;
     uint32_t worker_count;
-    uint32_t workers_ready;
+    uint32_t workers_ready; /* or, when none is: those that load when a job waits for them */
+    uint32_t workers_in[MODEL_FAILED + 1]; /* by the state of their model */
     uint64_t lines_in_flight;
     uint64_t requests_in_flight; /* single requests, waiting ones included */
     uint64_t lines_done;         /* durable results since start */
@@ -185,6 +191,16 @@ void runner_progress(struct runner *runner, struct runner_progress *ret_progress
 /* Every worker's own status; at most RUNNER_WORKERS_MAX. Returns how many. */
 size_t runner_worker_statuses(struct runner *runner, struct worker_status *ret_statuses,
                               size_t statuses_max);
-/* Models of all workers, each name once, into `add`, which must copy. */
-void runner_models(struct runner *runner,
-                   void (*add)(void *context, const struct worker_model *model), void *context);
+/* One name under which a model can be asked for. */
+struct runner_model {
+    struct str name;
+    enum model_state state;     /* of its worker */
+    const char *text;           /* why it failed; otherwise NULL */
+    struct worker_model served; /* what the worker calls it */
+};
+typedef void (*runner_model_fn)(void *context, const struct runner_model *model);
+/* All names, each once, into `add`, which must copy: what workers serve, then the operator's
+ * aliases, then the other names of the table. */
+void runner_models(struct runner *runner, runner_model_fn add, void *context);
+/* The one that a request with this name gets, into `add`; false when there is none. */
+bool runner_model_find(struct runner *runner, struct str name, runner_model_fn add, void *context);

@@ -113,7 +113,8 @@ static void start_job(struct worker_upstream *upstream, struct upstream_job *job
     buf_init(&scratch, SIZE_MAX / 2);
     struct str name = upstream_request_model(job->job.body, &scratch);
     pthread_mutex_lock(&upstream->lock);
-    const struct upstream_model *model = upstream_models_find(&upstream->models, name);
+    const struct upstream_model *model =
+        upstream_models_find(&upstream->models, job->job.model.bytes ? job->job.model : name);
     bool is_mapped = model && !str_is(name, model->theirs);
     pthread_mutex_unlock(&upstream->lock);
     job->model = is_mapped ? model->name.at : NULL;

@@ -85,11 +85,12 @@ static bool house_waits(struct runner *runner, char ret_text[128]) {
 static bool engine_waits(struct runner *runner, const char *model, char ret_text[128]) {
     struct worker *workers[RUNNER_WORKERS_MAX];
     struct worker_status status;
+    char served[MODEL_NAME_BYTES];
     size_t count = runner_workers(runner, workers);
     bool is_served = false;
     snprintf(ret_text, 128, "no worker");
     for (size_t i = 0; i < count; i++) {
-        if (*model && !workers[i]->ops->serves(workers[i], str_from(model))) continue;
+        if (*model && !runner_finds(runner, workers[i], str_from(model), served)) continue;
         workers[i]->ops->status(workers[i], &status);
         if (status.ready) return false;
         is_served = true;

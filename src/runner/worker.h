@@ -34,8 +34,10 @@ struct worker_job {
     enum endpoint endpoint;
     enum tier tier;
     int32_t priority;
-    bool stream;     /* send `delta` events; the result comes all the same */
-    struct str body; /* the request body as JSON text, as the client wrote it */
+    bool stream;      /* send `delta` events; the result comes all the same */
+    bool is_line;     /* of a batch: nobody waits for this one answer */
+    struct str model; /* the name under which this worker serves it; the body may say another */
+    struct str body;  /* the request body as JSON text, as the client wrote it */
     /* Who asks: cached prefixes are shared inside one tenant only. Empty: the default one. */
     char tenant[STORE_OWNER_BYTES];
     int64_t deadline_unix_s; /* when nobody waits for it any more; 0: never */
@@ -58,6 +60,9 @@ struct worker_result {
     bool retryable;
     bool not_run;           /* and nobody ran it, so that it does not count as a try */
     int64_t retry_after_ms; /* not to be tried before; 0 or less: as the runner likes */
+    /* The worker gives the job back as it got it: it is to be submitted again, as if for the first
+     * time. Status and body mean nothing then. */
+    bool is_returned;
 };
 
 /* One piece of a streamed answer. */
@@ -86,6 +91,9 @@ struct worker_model {
 
 struct worker_status {
     bool ready;       /* takes jobs now */
+    bool is_parked;   /* not loaded, and will be when a job waits for it */
+    bool is_failed;   /* will never be ready */
+    bool knows_names; /* it will never serve a name that it does not serve now */
     char text[160];   /* "loading", "ready", or why not */
     uint32_t running; /* sequences in the running set, when known */
     uint32_t waiting; /* accepted, not yet running, when known */
@@ -124,6 +132,9 @@ struct worker_ops {
      * computes it. False when answers of this worker must not be used again. NULL: never. */
     bool (*identity)(struct worker *worker, struct str model,
                      unsigned char ret_identity[WORKER_IDENTITY_BYTES]);
+    /* Jobs of this kind wait for the worker, which is not ready or has no room. Needed by workers
+     * that are loaded on demand; NULL otherwise. `deadline_unix_s` 0: none. */
+    void (*want)(struct worker *worker, enum tier tier, int64_t deadline_unix_s);
     /* Stops, waits for its threads and processes, frees. No event follows. */
     void (*close)(struct worker *worker);
 };

@@ -3,6 +3,8 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "runner/names.h"
+#include "json/json.h"
 #include "json/span.h"
 
 #include <inttypes.h>
@@ -24,6 +26,7 @@ struct job {
     bool cancelled;
     bool hangs;
     bool goes_down;
+    char model[MODEL_NAME_BYTES]; /* empty: what the body says */
     size_t bytes;
     char body[];
 };
@@ -49,6 +52,7 @@ struct echo {
     uint64_t tokens_in, tokens_out;
     struct buf answer;
     struct buf text;
+    struct buf model;
 };
 
 static struct echo *echo_of(struct worker *worker) {
@@ -171,9 +175,17 @@ static void send_delta(struct echo *echo, const struct job *job, struct str mode
     buf_release(&chunk);
 }
 
+/* The name of the served model as JSON. */
+static struct str model_of(struct echo *echo, const struct job *job) {
+    if (!*job->model) return json_span_get((struct str){job->body, job->bytes}, "model");
+    buf_clear(&echo->model);
+    json_write_string(&echo->model, str_from(job->model));
+    return buf_str(&echo->model);
+}
+
 static void answer(struct echo *echo, const struct job *job) {
     struct worker_result result = {.id = job->job.id, .status = 200};
-    struct str body = {job->body, job->bytes}, model = json_span_get(body, "model");
+    struct str body = {job->body, job->bytes}, model = model_of(echo, job);
     buf_clear(&echo->answer);
     buf_clear(&echo->text);
     result.usage.prompt_tokens = (uint32_t)job->bytes;
@@ -347,6 +359,8 @@ static bool echo_submit(struct worker *worker, const struct worker_job *from) {
     if (!job) abort();
     *job = (struct job){.job = *from, .bytes = from->body.bytes};
     memcpy(job->body, from->body.at, from->body.bytes);
+    if (from->model.bytes > 0 && from->model.bytes < sizeof job->model)
+        memcpy(job->model, from->model.at, from->model.bytes);
     job->due_ns = now_ns + echo->options.latency_ms * 1000000;
     read_wishes(job);
     pthread_mutex_lock(&echo->lock);
@@ -426,6 +440,7 @@ static void echo_status(struct worker *worker, struct worker_status *ret_status)
     pthread_mutex_lock(&echo->lock);
     bool is_up = echo->ready && clock_monotonic_ns() >= echo->down_until_ns;
     *ret_status = (struct worker_status){.ready = is_up,
+                                         .knows_names = echo->ready,
                                          .waiting = echo->waiting,
                                          .restarts = echo->restarts,
                                          .steps = echo->answered,
@@ -446,6 +461,7 @@ static void echo_close(struct worker *worker) {
     free_jobs(&echo->hanging);
     buf_release(&echo->answer);
     buf_release(&echo->text);
+    buf_release(&echo->model);
     pthread_cond_destroy(&echo->work);
     pthread_mutex_destroy(&echo->lock);
     free(echo);
@@ -479,6 +495,7 @@ enum err worker_echo_open(struct worker **ret_worker, const struct worker_echo_o
     echo->last = &echo->first;
     buf_init(&echo->answer, ANSWER_BYTES_MAX);
     buf_init(&echo->text, ANSWER_BYTES_MAX);
+    buf_init(&echo->model, (size_t)MODEL_NAME_BYTES * 8);
     pthread_mutex_init(&echo->lock, NULL);
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);

@@ -38,7 +38,7 @@ static void wake(const struct worker_engine *engine) {
 }
 
 bool worker_engine_has_room(const struct worker_engine *engine) {
-    return engine->phase == PHASE_READY && !engine->is_closing &&
+    return engine->phase == PHASE_READY && !engine->is_closing && !engine->is_leaving &&
            engine->job_count < engine->jobs_max &&
            engine->out.bytes < WORKER_ENGINE_OUT_BYTES_MAX / 2;
 }
@@ -61,20 +61,35 @@ static void queue_job(struct worker_engine *engine, const struct worker_job *job
     buf_release(&payload);
 }
 
+/* Lines can wait, whatever the tier of their batch. */
+static enum tier urgency_of(const struct worker_job *job) {
+    return job->is_line ? TIER_BATCH : job->tier;
+}
+
 static bool submit(struct worker *worker, const struct worker_job *job) {
     struct worker_engine *engine = engine_of(worker);
     pthread_mutex_lock(&engine->lock);
     bool is_taken =
         worker_engine_has_room(engine) && engine->too_large_count < WORKER_TOO_LARGE_MAX;
     if (is_taken) {
-        engine->jobs[engine->job_count++] = job->id;
+        engine->jobs[engine->job_count++] =
+            (struct engine_job){.id = job->id, .is_line = job->is_line};
         queue_job(engine, job);
+        if (engine->device)
+            device_job(engine->device, engine->member, urgency_of(job), job->deadline_unix_s);
     } else {
         engine->wants_room = true;
     }
     pthread_mutex_unlock(&engine->lock);
     if (is_taken) wake(engine);
+    if (!is_taken && engine->device)
+        device_want(engine->device, engine->member, urgency_of(job), job->deadline_unix_s);
     return is_taken;
+}
+
+static void want(struct worker *worker, enum tier tier, int64_t deadline_unix_s) {
+    struct worker_engine *engine = engine_of(worker);
+    if (engine->device) device_want(engine->device, engine->member, tier, deadline_unix_s);
 }
 
 static void cancel(struct worker *worker, uint64_t job_id) {
@@ -124,7 +139,10 @@ static void status(struct worker *worker, struct worker_status *ret_status) {
     pthread_mutex_lock(&engine->lock);
     const struct wire_stats *stats = &engine->stats;
     *ret_status = (struct worker_status){
-        .ready = engine->phase == PHASE_READY && !engine->is_closing,
+        .ready = engine->phase == PHASE_READY && !engine->is_closing && !engine->is_leaving,
+        .is_parked = engine->phase == PHASE_PARKED,
+        .is_failed = engine->phase == PHASE_FAILED,
+        .knows_names = engine->names.count > 0 || engine->has_ready,
         .running = stats->running,
         .waiting = stats->waiting,
         .restarts = engine->restarts,
@@ -139,7 +157,8 @@ static void status(struct worker *worker, struct worker_status *ret_status) {
     /* Seen from here: an engine that hangs does not tell. */
     if (engine->phase == PHASE_READY && engine->job_count > 0)
         ret_status->step_age_ms = (clock_monotonic_ns() - engine->moved_ns) / NS_PER_MS;
-    static const char *const texts[] = {"loading", "ready", "restarting: ", "failed: "};
+    static const char *const texts[] = {"loading", "ready", "not loaded",
+                                        "restarting: ", "failed: "};
     snprintf(ret_status->text, sizeof ret_status->text, "%s%.140s", texts[engine->phase],
              engine->phase >= PHASE_DOWN ? engine->reason : "");
     pthread_mutex_unlock(&engine->lock);
@@ -202,7 +221,12 @@ static void close_worker(struct worker *worker) {
     pthread_mutex_unlock(&engine->lock);
     wake(engine);
     pthread_join(engine->thread, NULL);
+    if (engine->device) device_leave(engine->device, engine->member);
     release(engine);
+}
+
+static void wake_up(void *context) {
+    wake(context);
 }
 
 static char *copy_text(const char *text) {
@@ -245,6 +269,7 @@ enum err worker_engine_open(struct worker **ret_worker, const struct worker_engi
                                           .models = models,
                                           .status = status,
                                           .identity = identity,
+                                          .want = want,
                                           .close = close_worker};
     int wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (wake_fd < 0) return err_from_errno(error, errno, "cannot make an eventfd");
@@ -265,8 +290,14 @@ enum err worker_engine_open(struct worker **ret_worker, const struct worker_engi
     buf_init(&engine->ready_payload, WIRE_PAYLOAD_BYTES_MAX);
     wire_reader_init(&engine->reader);
     copy_options(engine, options);
+    engine->device = options->device;
+    if (engine->device) {
+        engine->phase = PHASE_PARKED;
+        engine->member = device_join(engine->device, wake_up, engine);
+    }
     int number = pthread_create(&engine->thread, NULL, worker_engine_supervise, engine);
     if (number != 0) {
+        if (engine->device) device_leave(engine->device, engine->member);
         release(engine);
         return err_from_errno(error, number, "cannot start the engine's thread");
     }

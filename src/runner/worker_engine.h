@@ -10,6 +10,10 @@
  *        ▼
  *     FAILED: a FATAL before READY, or three deaths while loading; the reason is kept
  *
+ * With a device that it shares (device.h) it begins PARKED, without a child, and loads when the
+ * device says so. To make room it takes nothing more, gives lines that nobody waits for back to the
+ * runner, finishes the requests of single clients, and is PARKED again.
+ *
  * The child gets one socket, its standard error, and an environment without secrets; it dies with
  * this process (PR_SET_PDEATHSIG, which the engine sets itself, and the end of the socket). The
  * words of the wire are wire_messages.h.
@@ -19,6 +23,7 @@
  * Memory: owned by the worker; jobs are copied into one buffer of at most
  * WORKER_ENGINE_OUT_BYTES_MAX until they are sent. */
 
+#include "runner/device.h"
 #include "runner/worker.h"
 #include "wire/wire_messages.h"
 
@@ -36,8 +41,9 @@ struct worker_engine_options {
     int64_t load_ms;              /* until READY; 900000 */
     int64_t restart_delay_ms; /* before the first restart, doubled for each further death; 200 */
     int64_t close_ms;         /* for draining in close; 2000 */
-    const char *dump_dir; /* where stacks of an engine that hung or crashed are kept, copied; NULL:
-                             nowhere */
+    const char *dump_dir;  /* where stacks of an engine that hung or crashed are kept, copied; NULL:
+                              nowhere */
+    struct device *device; /* shared with other engines; borrowed; NULL: all its own */
 };
 
 #define WORKER_ENGINE_JOBS_MAX 8192

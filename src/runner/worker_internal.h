@@ -6,6 +6,7 @@
  *
  * Thread: see the members.  Memory: see worker_engine.h. */
 
+#include "runner/device.h"
 #include "runner/engine_child.h"
 #include "runner/worker_engine.h"
 
@@ -15,7 +16,14 @@
 #define NS_PER_S INT64_C(1000000000)
 #define WORKER_TOO_LARGE_MAX 16
 
-enum worker_phase { PHASE_LOADING, PHASE_READY, PHASE_DOWN, PHASE_FAILED };
+enum worker_phase { PHASE_LOADING, PHASE_READY, PHASE_PARKED, PHASE_DOWN, PHASE_FAILED };
+
+/* A job inside. */
+struct engine_job {
+    uint64_t id;
+    bool is_line;     /* nobody waits for it: it can be run later as well */
+    bool is_recalled; /* cancelled to make room: it goes back to the runner */
+};
 
 struct worker_engine {
     struct worker worker; /* first */
@@ -29,6 +37,8 @@ struct worker_engine {
     struct wire_names names;
     uint32_t jobs_max;
     int64_t hang_ns, load_ns, restart_delay_ms, close_ms;
+    struct device *device; /* NULL: it has one of its own */
+    uint32_t member;
     int wake_fd; /* an eventfd: something is to be sent, or the worker closes */
     pthread_t thread;
 
@@ -37,9 +47,10 @@ struct worker_engine {
     enum worker_phase phase;
     char reason[ERROR_TEXT_BYTES]; /* why it is down or has failed */
     bool is_closing;
-    bool wants_room; /* submit has answered false since the last room event */
-    struct buf out;  /* frames to be sent */
-    uint64_t *jobs;  /* (jobs_max) ids inside, in no order */
+    bool is_leaving;         /* makes room on its device: takes nothing more */
+    bool wants_room;         /* submit has answered false since the last room event */
+    struct buf out;          /* frames to be sent */
+    struct engine_job *jobs; /* (jobs_max) inside, in no order */
     uint32_t job_count;
     uint64_t too_large[WORKER_TOO_LARGE_MAX]; /* jobs no frame can hold: the thread answers them */
     uint32_t too_large_count;
@@ -67,6 +78,17 @@ struct worker_engine {
 
 /* Whether a job can be taken; under the lock. */
 bool worker_engine_has_room(const struct worker_engine *engine);
+
+/* --- engine_turn.c: of an engine that shares its device; without the lock --- */
+/* Waits until it shall load; false when the worker closes. */
+bool engine_turn_wait(struct worker_engine *engine);
+/* True when it shall make room and nothing is inside any more; asks for that when it has to. */
+bool engine_turn_is_over(struct worker_engine *engine);
+/* Its process has ended. */
+void engine_turn_end(struct worker_engine *engine);
+/* Its process has died. */
+void engine_turn_lost(struct worker_engine *engine);
+
 /* The main of the thread; the argument is the worker_engine. Ends when the worker closes or has
  * failed. */
 void *worker_engine_supervise(void *user);

@@ -35,6 +35,9 @@ static struct upstream_job *new_job(const struct worker_job *from) {
     job->job = *from;
     memcpy(job->body, from->body.at, from->body.bytes);
     job->job.body.at = job->body;
+    if (from->model.bytes > 0 && from->model.bytes < sizeof job->served)
+        memcpy(job->served, from->model.at, from->model.bytes);
+    job->job.model = str_from(job->served);
     return job;
 }
 
@@ -103,6 +106,7 @@ static void status(struct worker *worker, struct worker_status *ret_status) {
     *ret_status = upstream->figures;
     ret_status->upstream = upstream->spec.name;
     ret_status->ready = upstream->is_open && !upstream->is_closing;
+    ret_status->knows_names = ret_status->ready;
     ret_status->running = upstream->running_count;
     ret_status->waiting = upstream->waiting;
     snprintf(ret_status->text, sizeof ret_status->text, "%s%.140s",

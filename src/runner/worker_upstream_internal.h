@@ -8,6 +8,7 @@
  * Thread: see the members.  Memory: see worker_upstream.h. */
 
 #include "base/rng.h"
+#include "runner/names.h"
 #include "runner/upstream_breaker.h"
 #include "runner/upstream_http.h"
 #include "runner/upstream_limit.h"
@@ -32,7 +33,8 @@ struct upstream_job {
     struct upstream_sse sse;
     struct worker_usage usage;
     bool wants_usage, has_streamed, is_finished, is_done, has_failed;
-    struct buf error; /* the envelope of an error event */
+    struct buf error;              /* the envelope of an error event */
+    char served[MODEL_NAME_BYTES]; /* the name of its model here; the body may say another */
     char body[];
 };
 

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "server/catalog.h"
+#include "server/catalog_internal.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 
 /* Models quern knows by name: the file in the model folder, and all names it answers to. */
@@ -48,19 +49,14 @@ static const struct known_model *find_known(const char *name) {
     return NULL;
 }
 
-static enum err choose_known(const struct known_model *known, const char *name,
-                             struct model_choice *choice, struct error *error) {
+static bool choose_known(const struct known_model *known, struct model_choice *choice) {
     char folder[PATH_MAX];
-    if (!catalog_folder(folder))
-        return err_set(error, ERR_NOT_FOUND, "model '%s': neither XDG_CACHE_HOME nor HOME is set",
-                       name);
+    if (!known || !catalog_folder(folder)) return false;
     int bytes = snprintf(choice->path, sizeof choice->path, "%s/%s", folder, known->file);
-    if (bytes >= (int)sizeof choice->path || !is_file(choice->path))
-        return err_set(error, ERR_NOT_FOUND, "model '%s' is not in %.200s; %s", name, folder,
-                       known->how_to_get);
+    if (bytes >= (int)sizeof choice->path || !is_file(choice->path)) return false;
     for (size_t j = 0; j < MODEL_NAMES_MAX && known->names[j]; j++)
         add_name(choice, known->names[j]);
-    return OK;
+    return true;
 }
 
 /* The file name without folder and ".gguf" names a model that is given by its path. */
@@ -73,26 +69,173 @@ static void add_stem(struct model_choice *choice) {
     add_name(choice, stem);
 }
 
-static enum err choose_in_folder(const char *name, struct model_choice *choice,
-                                 struct error *error) {
-    char folder[PATH_MAX] = "";
-    if (catalog_folder(folder) && !strchr(name, '/')) {
-        static const char *const endings[] = {"", ".gguf"};
-        for (size_t i = 0; i < 2; i++) {
-            int bytes =
-                snprintf(choice->path, sizeof choice->path, "%s/%s%s", folder, name, endings[i]);
-            if (bytes < (int)sizeof choice->path && is_file(choice->path)) {
-                add_stem(choice);
-                return OK;
-            }
+static bool choose_in_folder(const char *name, struct model_choice *choice) {
+    static const char *const endings[] = {"", ".gguf"};
+    char folder[PATH_MAX];
+    if (!catalog_is_part(str_from(name)) || !catalog_folder(folder)) return false;
+    for (size_t i = 0; i < 2; i++) {
+        int bytes =
+            snprintf(choice->path, sizeof choice->path, "%s/%s%s", folder, name, endings[i]);
+        if (bytes < (int)sizeof choice->path && is_file(choice->path)) {
+            add_stem(choice);
+            return true;
         }
     }
-    return err_set(
-        error, ERR_NOT_FOUND,
-        "model '%s' is neither a file, nor a known name, nor in %.200s; `quern models` lists "
-        "what is there",
-        name, folder);
+    return false;
 }
+
+/* --- the stores --- */
+
+/* The best file for a name, and why the best of those that cannot be served cannot. */
+struct match {
+    struct str wanted;
+    bool gguf_too; /* a repository of that name with "-GGUF" behind it will do */
+    bool found;
+    int rank; /* lower is better */
+    struct model_file best;
+    struct model_file refused;
+};
+
+static bool is_same(struct str a, struct str b) {
+    return a.bytes == b.bytes && strncasecmp(a.at, b.at, a.bytes) == 0;
+}
+
+/* Cuts a tag off: what stands behind a ':' of the last part. */
+static struct str cut_tag(struct str name, struct str *ret_tag) {
+    *ret_tag = (struct str){"", 0};
+    for (size_t i = name.bytes; i > 0 && name.at[i - 1] != '/'; i--)
+        if (name.at[i - 1] == ':') {
+            *ret_tag = str_skip(name, i);
+            return (struct str){name.at, i - 1};
+        }
+    return name;
+}
+
+static struct str last_part(struct str name) {
+    for (size_t i = name.bytes; i > 0; i--)
+        if (name.at[i - 1] == '/') return str_skip(name, i);
+    return name;
+}
+
+/* Whether a repository is `wanted`, or one that holds it as GGUF. */
+static bool is_repository(const struct match *match, struct str wanted, struct str repository) {
+    if (is_same(wanted, repository)) return true;
+    struct str name = last_part(repository);
+    const size_t ending = strlen("-GGUF");
+    if (!match->gguf_too || name.bytes <= ending ||
+        !is_same(str_skip(name, name.bytes - ending), STR("-GGUF")))
+        return false;
+    return is_same(last_part(wanted), (struct str){name.at, name.bytes - ending});
+}
+
+/* What is taken when no quantisation is named, the most usual first. */
+static int rank_of(struct str quantisation) {
+    static const char *const usual[] = {"Q4_K_M", "Q8_0", "Q5_K_M", "Q6_K", "Q4_0", "F16", "BF16"};
+    const int count = (int)(sizeof usual / sizeof *usual);
+    for (int i = 0; i < count; i++)
+        if (is_same(quantisation, str_from(usual[i]))) return i;
+    return count;
+}
+
+static void take_match(void *context, const struct model_file *file) {
+    struct match *match = context;
+    struct str tag, wanted_tag, name = cut_tag(str_from(file->name), &tag);
+    struct str wanted = cut_tag(match->wanted, &wanted_tag);
+    int rank = 0;
+    if (file->source == SOURCE_OLLAMA) {
+        if (wanted_tag.bytes == 0) wanted_tag = STR("latest");
+        /* A host or the default namespace in front of it changes nothing. */
+        bool is_it =
+            is_same(wanted, name) ||
+            (wanted.bytes > name.bytes && wanted.at[wanted.bytes - name.bytes - 1] == '/' &&
+             is_same(str_skip(wanted, wanted.bytes - name.bytes), name));
+        if (!is_it || !is_same(tag, wanted_tag)) return;
+    } else {
+        if (!is_repository(match, wanted, name)) return;
+        if (wanted_tag.bytes > 0 && !is_same(tag, wanted_tag)) return;
+        if (wanted_tag.bytes == 0) rank = rank_of(tag);
+    }
+    if (*file->why_not) {
+        if (!*match->refused.name) match->refused = *file;
+    } else if (!match->found || rank < match->rank) {
+        match->found = true;
+        match->rank = rank;
+        match->best = *file;
+    }
+}
+
+static void search_stores(struct match *match, const char *wanted, bool gguf_too) {
+    match->wanted = str_from(wanted);
+    match->gguf_too = gguf_too;
+    if (!match->found) catalog_ollama(take_match, match);
+    if (!match->found) catalog_hub(take_match, match);
+}
+
+static void take_file(const struct model_file *file, struct model_choice *choice) {
+    struct str tag, name = cut_tag(str_from(file->name), &tag);
+    char repository[MODEL_NAME_BYTES];
+    memcpy(choice->path, file->path, sizeof choice->path);
+    add_name(choice, file->name);
+    if (file->source != SOURCE_HUB) return;
+    snprintf(repository, sizeof repository, "%.*s", STR_ARGS(name));
+    add_name(choice, repository);
+}
+
+/* Under the name itself, then under all its other names. */
+static bool choose_in_stores(const char *name, struct model_choice *choice, struct match *match) {
+    const struct known_name *known = names_known(str_from(name));
+    const char *other;
+    search_stores(match, name, false);
+    for (size_t i = 0; known && !match->found && (other = names_of_known(known, i)); i++)
+        search_stores(match, other, false);
+    if (!match->found) search_stores(match, known ? known->repository : name, true);
+    if (!match->found) return false;
+    add_name(choice, name);
+    take_file(&match->best, choice);
+    return true;
+}
+
+static enum err not_found(const char *name, const struct known_model *known,
+                          const struct match *match, struct error *error) {
+    char folder[PATH_MAX];
+    if (*match->refused.name)
+        return err_set(error, ERR_INVALID, "model '%.100s': %.200s cannot be served: %s", name,
+                       match->refused.path, match->refused.why_not);
+    if (!catalog_folder(folder))
+        return err_set(error, ERR_NOT_FOUND,
+                       "model '%.100s': neither XDG_CACHE_HOME nor HOME is set", name);
+    if (known)
+        return err_set(error, ERR_NOT_FOUND, "model '%s' is not in %.200s; %s", name, folder,
+                       known->how_to_get);
+    return err_set(error, ERR_NOT_FOUND,
+                   "model '%.100s' is neither a file, nor in %.200s, nor in Ollama's store or the "
+                   "Hugging Face cache; `quern models` lists what is there",
+                   name, folder);
+}
+
+static enum err choose(const char *name, struct model_choice *choice, struct error *error) {
+    const struct known_model *known = find_known(name);
+    if (strcmp(name, "echo") == 0) {
+        choice->is_echo = true;
+        add_name(choice, "echo");
+        return OK;
+    }
+    if (choose_known(known, choice)) return OK;
+    if (!known && is_file(name) && strlen(name) < PATH_MAX) {
+        snprintf(choice->path, sizeof choice->path, "%s", name);
+        add_stem(choice);
+        return OK;
+    }
+    if (!known && choose_in_folder(name, choice)) return OK;
+    struct match *match = calloc(1, sizeof *match);
+    if (!match) abort();
+    enum err err = OK;
+    if (!choose_in_stores(name, choice, match)) err = not_found(name, known, match, error);
+    free(match);
+    return err;
+}
+
+/* --- the two calls --- */
 
 enum err catalog_choose(const char *argument, struct model_choice *ret_choice,
                         struct error *error) {
@@ -108,19 +251,7 @@ enum err catalog_choose(const char *argument, struct model_choice *ret_choice,
         add_name(&choice, alias);
         name = equals + 1;
     }
-    const struct known_model *known = find_known(name);
-    enum err err = OK;
-    if (strcmp(name, "echo") == 0) {
-        choice.is_echo = true;
-        add_name(&choice, "echo");
-    } else if (known) {
-        err = choose_known(known, name, &choice, error);
-    } else if (is_file(name) && strlen(name) < PATH_MAX) {
-        snprintf(choice.path, sizeof choice.path, "%s", name);
-        add_stem(&choice);
-    } else {
-        err = choose_in_folder(name, &choice, error);
-    }
+    enum err err = choose(name, &choice, error);
     if (err == OK) *ret_choice = choice;
     return err;
 }
@@ -134,6 +265,7 @@ static bool describe(const char *folder, const char *file_name, struct model_fil
     int bytes = snprintf(ret_file->path, sizeof ret_file->path, "%s/%s", folder, file_name);
     if (bytes >= (int)sizeof ret_file->path || stat(ret_file->path, &status) != 0) return false;
     ret_file->bytes = (uint64_t)status.st_size;
+    ret_file->source = SOURCE_FOLDER;
     snprintf(ret_file->name, sizeof ret_file->name, "%.*s", MODEL_NAME_BYTES - 1, file_name);
     for (size_t i = 0; i < KNOWN_COUNT; i++)
         if (strcmp(known_models[i].file, file_name) == 0)
@@ -141,18 +273,31 @@ static bool describe(const char *folder, const char *file_name, struct model_fil
     return true;
 }
 
-enum err catalog_list(model_file_fn found, void *context, struct error *error) {
+static enum err list_folder(model_file_fn found, void *context, struct error *error) {
     char folder[PATH_MAX];
     if (!catalog_folder(folder)) return OK;
     struct dirent **entries;
     int count = scandir(folder, &entries, is_gguf, alphasort);
     if (count < 0)
         return errno == ENOENT ? OK : err_from_errno(error, errno, "cannot list %s", folder);
-    struct model_file file;
     for (int i = 0; i < count; i++) {
+        struct model_file file = {.source = SOURCE_FOLDER};
         if (describe(folder, entries[i]->d_name, &file)) found(context, &file);
         free(entries[i]);
     }
     free(entries);
     return OK;
+}
+
+enum err catalog_list(model_file_fn found, void *context, struct error *error) {
+    enum err err = list_folder(found, context, error);
+    if (err != OK) return err;
+    catalog_ollama(found, context);
+    catalog_hub(found, context);
+    return OK;
+}
+
+const char *model_source_name(enum model_source source) {
+    static const char *const names[] = {"quern", "ollama", "huggingface"};
+    return names[source];
 }

@@ -3,22 +3,28 @@
 
 /* catalog: from what a user calls a model to the file it lies in.
  *
+ * A name is looked for, the first that has it winning:
+ *   a path to a .gguf file;
+ *   the model folder ${XDG_CACHE_HOME:-~/.cache}/quern/models, by file name with or without
+ *   ".gguf", or by a name quern knows (smollm2);
+ *   Ollama's store, by Ollama's name (gemma3:12b, or bare for the tag latest);
+ *   the Hugging Face cache, by id (org/repo, org/repo:Q4_K_M);
+ *   those two again by the other names of the same model (runner/names_table.c), and by a
+ *   repository of the same name with "-GGUF" behind it.
  * The name "echo" is the worker that answers at once without a model, for tests and for measuring
  * the server alone; it is in no list.
  *
- * A name is a path to a .gguf file, a name quern knows (smollm2), or the name of a file in the
- * model folder ${XDG_CACHE_HOME:-~/.cache}/quern/models, with or without ".gguf". It opens no
- * model: parsing foreign files is the engine process's job.
+ * It opens no model: parsing foreign files is the engine process's job. It only reads, and trusts
+ * no link and no name: what it gives lies inside the store it was found in.
  *
  * Thread: any.  Memory: the caller's structs. */
 
 #include "base/err.h"
-#include "base/str.h"
+#include "runner/names.h"
 
 #include <limits.h>
 
 #define MODEL_NAMES_MAX 8
-#define MODEL_NAME_BYTES 128
 
 /* What `[ALIAS=]M` means: where the file is, and under which names it is served (the first is the
  * main one). */
@@ -29,19 +35,25 @@ struct model_choice {
     size_t name_count;
 };
 
-/* ERR_NOT_FOUND with a sentence that says where was looked and what to do. */
+/* ERR_NOT_FOUND with a sentence that says where was looked and what to do; ERR_INVALID when it is
+ * there and cannot be served, with the reason. */
 enum err catalog_choose(const char *argument, struct model_choice *ret_choice,
                         struct error *error) MUST_CHECK;
 
 /* The model folder; false when neither XDG_CACHE_HOME nor HOME is set. */
 bool catalog_folder(char ret_path[PATH_MAX]);
 
-/* One file of the model folder, in order of names. */
+enum model_source { SOURCE_FOLDER, SOURCE_OLLAMA, SOURCE_HUB };
+const char *model_source_name(enum model_source source); /* "quern", "ollama", "huggingface" */
+
+/* One model of a store. */
 struct model_file {
+    enum model_source source;
     char name[MODEL_NAME_BYTES]; /* what --model takes */
-    char path[PATH_MAX];
+    char path[PATH_MAX];         /* a file, or the folder of a model in several */
     uint64_t bytes;
+    char why_not[160]; /* why it cannot be served; empty: it can */
 };
 typedef void (*model_file_fn)(void *context, const struct model_file *file);
-/* Calls `found` for each; a folder that is not there has none. */
+/* Calls `found` for each model of each store; a store that is not there has none. */
 enum err catalog_list(model_file_fn found, void *context, struct error *error) MUST_CHECK;

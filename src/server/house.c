@@ -12,20 +12,27 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #define WAIT_SLICE_MS 100
 #define UPSTREAM_SLICES 20 /* for its models; it may be down for long */
+#define NS_PER_S ((int64_t)1000000000)
 
 struct house {
     struct store *store;
     struct runner *runner;
-    struct worker *workers[HOUSE_MODELS_MAX]; /* owned by the runner; NULL for echo */
+    struct device *device;                    /* NULL: all engines are loaded all the time */
+    struct worker *workers[HOUSE_MODELS_MAX]; /* engines; owned by the runner */
     size_t worker_count;
     char dump_dir[4096];
     struct worker *upstreams[HOUSE_UPSTREAMS_MAX]; /* owned by the runner */
     size_t upstream_count;
+    size_t first_count; /* of them, those that load at the start */
     /* The echo workers borrow their names from here. */
     struct model_choice models[HOUSE_MODELS_MAX];
+    struct name_alias aliases[HOUSE_ALIASES_MAX];
+    struct names aliased;
     const char *names[HOUSE_MODELS_MAX][MODEL_NAMES_MAX + 1]; /* each ends in NULL */
 };
 
@@ -68,7 +75,8 @@ static enum err open_worker(struct house *house, size_t index,
         const struct worker_engine_options options = {.hello = house_hello(choice, settings),
                                                       .arguments = arguments,
                                                       .hang_ms = settings->hang_ms,
-                                                      .dump_dir = house->dump_dir};
+                                                      .dump_dir = house->dump_dir,
+                                                      .device = house->device};
         err = worker_engine_open(&worker, &options, &events, error);
         if (err == OK) house->workers[house->worker_count++] = worker;
     }
@@ -129,6 +137,72 @@ static enum err open_upstream(struct house *house, const struct upstream_spec *s
     return OK;
 }
 
+#define KV_BYTES_USUAL ((uint64_t)1 << 30) /* what an engine takes when it is not told */
+#define OTHER_BYTES ((uint64_t)256 << 20)  /* activations, vocabulary, code */
+
+uint32_t house_models_that_fit(const uint64_t *model_bytes, size_t count, uint64_t extra_bytes,
+                               uint64_t memory_bytes) {
+    uint64_t left = memory_bytes / 4 * 3;
+    bool is_counted[HOUSE_MODELS_MAX] = {false};
+    for (uint32_t fit = 0; fit < count; fit++) {
+        size_t largest = SIZE_MAX;
+        for (size_t i = 0; i < count; i++)
+            if (!is_counted[i] && (largest == SIZE_MAX || model_bytes[i] > model_bytes[largest]))
+                largest = i;
+        if (model_bytes[largest] > left || extra_bytes > left - model_bytes[largest])
+            return fit > 0 ? fit : 1;
+        left -= model_bytes[largest] + extra_bytes;
+        is_counted[largest] = true;
+    }
+    return count > 0 ? (uint32_t)count : 1;
+}
+
+/* One device, the CPU: the engines share it when they do not all fit. */
+static void open_device(struct house *house, const struct house_options *options) {
+    uint64_t bytes[HOUSE_MODELS_MAX];
+    size_t count = 0;
+    for (size_t i = 0; i < options->model_count; i++) {
+        struct stat status;
+        if (house->models[i].is_echo) continue;
+        bool is_there = stat(house->models[i].path, &status) == 0;
+        bytes[count++] = is_there ? (uint64_t)status.st_size : 0;
+    }
+    uint64_t kv_bytes = options->engine.kv_bytes ? options->engine.kv_bytes : KV_BYTES_USUAL;
+    uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    uint32_t most = options->loaded_models_max;
+    if (most == 0) most = house_models_that_fit(bytes, count, kv_bytes + OTHER_BYTES, memory);
+    house->first_count = most < count ? most : count;
+    if (most >= count) return;
+    const struct device_options device = {most, options->model_stay_s * NS_PER_S};
+    house->device = device_open(&device);
+    log_info("event=models_take_turns models=%zu loaded_max=%u", count, most);
+}
+
+static void want_first(struct house *house) {
+    for (size_t i = 0; house->device && i < house->first_count; i++)
+        house->workers[i]->ops->want(house->workers[i], TIER_BATCH, 0);
+}
+
+static void ignore_model(void *context, const struct runner_model *model) {
+    (void)context, (void)model;
+}
+
+/* An alias of nothing is a slip of the pen, as long as no worker may still learn of more names. */
+static enum err check_aliases(struct house *house, struct error *error) {
+    struct worker_status statuses[RUNNER_WORKERS_MAX];
+    size_t count = runner_worker_statuses(house->runner, statuses, RUNNER_WORKERS_MAX);
+    for (size_t i = 0; i < count; i++)
+        if (!statuses[i].knows_names) return OK;
+    for (size_t i = 0; i < house->aliased.alias_count; i++) {
+        const struct name_alias *alias = &house->aliases[i];
+        if (!runner_model_find(house->runner, str_from(alias->name), ignore_model, NULL))
+            return err_set(error, ERR_INVALID,
+                           "--alias %.100s=%.100s: no model is served as '%.100s'", alias->name,
+                           alias->model, alias->model);
+    }
+    return OK;
+}
+
 enum err house_open(struct house **ret_house, const struct house_options *options,
                     struct error *error) {
     struct house *house = calloc(1, sizeof *house);
@@ -136,14 +210,20 @@ enum err house_open(struct house **ret_house, const struct house_options *option
     memcpy(house->models, options->models, sizeof house->models);
     struct runner_options runner = options->runner;
     runner.events = (struct runner_events){.context = house, .event = on_runner_event};
+    runner.names = &house->aliased;
+    memcpy(house->aliases, options->aliases, sizeof house->aliases);
+    house->aliased = (struct names){house->aliases, options->alias_count};
     enum err err = store_open(&house->store, &options->store, error);
     if (err == OK)
         snprintf(house->dump_dir, sizeof house->dump_dir, "%s/dumps", store_dir(house->store));
     if (err == OK) err = runner_open(&house->runner, house->store, &runner, error);
+    if (err == OK) open_device(house, options);
     for (size_t i = 0; i < options->model_count && err == OK; i++)
         err = open_worker(house, i, &options->engine, error);
     for (size_t i = 0; i < options->upstream_count && err == OK; i++)
         err = open_upstream(house, &options->upstreams[i], error);
+    if (err == OK) err = check_aliases(house, error);
+    if (err == OK) want_first(house);
     if (err == OK)
         *ret_house = house;
     else
@@ -152,7 +232,7 @@ enum err house_open(struct house **ret_house, const struct house_options *option
 }
 
 enum err house_wait_ready(struct house *house, const volatile bool *stop, struct error *error) {
-    for (size_t i = 0; i < house->worker_count; i++) {
+    for (size_t i = 0; i < house->first_count; i++) {
         enum err err;
         do {
             if (*stop) return err_set(error, ERR_CANCELLED, "stopped while the model was loading");
@@ -175,6 +255,7 @@ void house_close(struct house *house, int64_t drain_ms) {
     if (!house) return;
     if (house->runner && drain_ms > 0) runner_drain(house->runner, drain_ms);
     runner_close(house->runner);
+    device_close(house->device);
     store_close(house->store);
     free(house);
 }

@@ -15,6 +15,7 @@
 
 #define HOUSE_MODELS_MAX 16
 #define HOUSE_UPSTREAMS_MAX 32
+#define HOUSE_ALIASES_MAX 64
 
 struct house;
 
@@ -40,7 +41,16 @@ struct house_options {
     struct engine_settings engine;
     struct upstream_spec *upstreams; /* (upstream_count), borrowed for house_open */
     size_t upstream_count;
+    struct name_alias aliases[HOUSE_ALIASES_MAX]; /* the operator's; texts are borrowed */
+    size_t alias_count;
+    int64_t model_stay_s; /* at least, once loaded, before another's request takes its place */
+    uint32_t loaded_models_max; /* in memory at a time; 0: as many as fit */
 };
+
+/* How many models can be loaded at a time, when the largest come together: their files, and
+ * `extra_bytes` for each, within three quarters of the memory. At least one. */
+uint32_t house_models_that_fit(const uint64_t *model_bytes, size_t count, uint64_t extra_bytes,
+                               uint64_t memory_bytes);
 
 /* What an engine for the model is told; texts are borrowed. */
 struct wire_hello house_hello(const struct model_choice *choice,
@@ -48,9 +58,9 @@ struct wire_hello house_hello(const struct model_choice *choice,
 /* Opens the store and starts an engine for each model; batches are not taken up yet. */
 enum err house_open(struct house **ret_house, const struct house_options *options,
                     struct error *error) MUST_CHECK;
-/* Waits until every engine has its model, and a moment for upstreams to tell theirs: one that is
- * down is waited for while the server runs. ERR_IO with the engine's own sentence when one cannot
- * load it; ERR_CANCELLED when *stop has become true. */
+/* Waits until every engine has its model (of engines that take turns, the first ones), and a moment
+ * for upstreams to tell theirs: one that is down is waited for while the server runs. ERR_IO with
+ * the engine's own sentence when one cannot load it; ERR_CANCELLED when *stop has become true. */
 enum err house_wait_ready(struct house *house, const volatile bool *stop,
                           struct error *error) MUST_CHECK;
 /* Starts the runner: every batch that is not terminal goes on. */

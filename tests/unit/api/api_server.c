@@ -61,14 +61,11 @@ static void block_signals(void) {
 
 static enum err serve(struct store *store, struct runner *runner, uint16_t port, const char *key,
                       struct error *error) {
-    static const struct api_alias aliases[] = {{"gpt-4o-mini", "echo"}};
     unsigned char digests[1][SHA256_BYTES];
     struct api_options options = {
         .port = port,
         .store = store,
         .runner = runner,
-        .aliases = aliases,
-        .alias_count = 1,
         .file_bytes_max = number_from("QUERN_FILE_BYTES_MAX"),
     };
     if (key) {

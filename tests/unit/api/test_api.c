@@ -237,7 +237,8 @@ static enum err attach(struct fixture *fixture, const char *const *models, int64
 static int open_api(void **state) {
     static const char *const fast[] = {"echo", NULL};
     static const char *const slow[] = {"slow", NULL};
-    static const struct api_alias aliases[] = {{"other/name", "echo"}};
+    static const struct name_alias aliases[] = {{"other/name", "echo"}};
+    static const struct names names = {aliases, 1};
     struct fixture *fixture = calloc(1, sizeof *fixture);
     struct error error = {0};
     *state = fixture;
@@ -246,15 +247,14 @@ static int open_api(void **state) {
     struct store_options store = {.dir = fixture->dir, .ballast_bytes = 1 << 16};
     enum err err = store_open(&fixture->store, &store, &error);
     if (err == OK)
-        err = runner_open(&fixture->runner, fixture->store, &(struct runner_options){0}, &error);
+        err = runner_open(&fixture->runner, fixture->store,
+                          &(struct runner_options){.names = &names}, &error);
     if (err == OK) err = attach(fixture, fast, 0, &error);
     if (err == OK) err = attach(fixture, slow, FOR_EVER_MS, &error);
     if (err == OK) err = runner_start(fixture->runner, &error);
     struct api_options options = {.ping_ms = PING_MS,
                                   .store = fixture->store,
                                   .runner = fixture->runner,
-                                  .aliases = aliases,
-                                  .alias_count = 1,
                                   .file_bytes_max = FILE_BYTES_MAX};
     if (err == OK) err = api_open(&fixture->api, &options, &fixture->port, &error);
     if (err != OK) print_error("%s\n", error.text);

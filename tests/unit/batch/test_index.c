@@ -99,6 +99,62 @@ static void an_index_is_read_back_and_belongs_to_one_file(void **state) {
     assert_int_equal(index_open(&index, path, sha, &error), ERR_NOT_FOUND);
 }
 
+static void requests_for_one_model_stand_together_in_the_order_of_names(void **state) {
+    (void)state;
+    static const char *const models[] = {"b", "c", "a"};
+    char path[64];
+    unsigned char sha[SHA256_BYTES] = {1};
+    struct index_builder *builder;
+    struct line_index *index;
+    struct error error;
+    make_path(path);
+    assert_int_equal(index_builder_open(&builder, path, &error), OK);
+    for (uint32_t i = 0; i < 300; i++) {
+        struct index_entry entry = {i * 100ull, 99, i + 1};
+        char prompt[32];
+        snprintf(prompt, sizeof prompt, "%u", i / 6);
+        struct str model = str_from(models[i % 3]);
+        index_builder_set_model(builder, model);
+        uint64_t key = index_prefix_key(model, STR("url"), str_from(prompt));
+        assert_int_equal(index_builder_add(builder, &entry, key, &error), OK);
+    }
+    assert_int_equal(index_builder_finish(builder, 1000000, sha, &error), OK);
+    assert_int_equal(index_open(&index, path, sha, &error), OK);
+    static const uint32_t model_at[] = {2, 0, 1};
+    for (uint32_t place = 0; place < 300; place++) {
+        uint32_t line = index_line_at(index, place);
+        assert_int_equal(line % 3, model_at[place / 100]);
+        /* Inside a model nothing changes: two requests with each prompt, in the file's order. */
+        assert_int_equal(line / 3, place % 100);
+    }
+    index_close(index);
+    unlink(path);
+}
+
+static void more_models_than_can_be_ranked_are_all_there(void **state) {
+    (void)state;
+    char path[64], model[32];
+    unsigned char sha[SHA256_BYTES] = {1};
+    bool seen[40] = {false};
+    struct index_builder *builder;
+    struct line_index *index;
+    struct error error;
+    make_path(path);
+    assert_int_equal(index_builder_open(&builder, path, &error), OK);
+    for (uint32_t i = 0; i < 40; i++) {
+        struct index_entry entry = {i * 100ull, 99, i + 1};
+        snprintf(model, sizeof model, "model-%u", i);
+        index_builder_set_model(builder, str_from(model));
+        assert_int_equal(index_builder_add(builder, &entry, i, &error), OK);
+    }
+    assert_int_equal(index_builder_finish(builder, 1000000, sha, &error), OK);
+    assert_int_equal(index_open(&index, path, sha, &error), OK);
+    for (uint32_t place = 0; place < 40; place++) seen[index_line_at(index, place)] = true;
+    for (uint32_t i = 0; i < 40; i++) assert_true(seen[i]);
+    index_close(index);
+    unlink(path);
+}
+
 static void a_changed_or_cut_index_is_refused(void **state) {
     (void)state;
     char path[64];
@@ -161,6 +217,8 @@ int main(void) {
         cmocka_unit_test(requests_that_share_nothing_stay_in_the_order_of_the_file),
         cmocka_unit_test(an_index_is_read_back_and_belongs_to_one_file),
         cmocka_unit_test(a_changed_or_cut_index_is_refused),
+        cmocka_unit_test(requests_for_one_model_stand_together_in_the_order_of_names),
+        cmocka_unit_test(more_models_than_can_be_ranked_are_all_there),
         cmocka_unit_test(the_set_finds_every_repetition_and_no_other),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

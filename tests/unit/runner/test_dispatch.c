@@ -85,7 +85,7 @@ static void recorder_cancel(struct worker *worker, uint64_t job_id) {
 
 static bool recorder_serves(struct worker *worker, struct str model) {
     (void)worker;
-    return !str_is(model, "absent");
+    return !str_starts_with(model, STR("absent")); /* which may be asked for with a tag */
 }
 
 static size_t recorder_models(struct worker *worker, struct worker_model *ret_models,
@@ -97,7 +97,8 @@ static size_t recorder_models(struct worker *worker, struct worker_model *ret_mo
 
 static void recorder_status(struct worker *worker, struct worker_status *ret_status) {
     struct recorder *recorder = (struct recorder *)worker;
-    *ret_status = (struct worker_status){.ready = !recorder->is_loading, .text = "loading"};
+    *ret_status = (struct worker_status){
+        .ready = !recorder->is_loading, .knows_names = !recorder->is_loading, .text = "loading"};
 }
 
 static void recorder_close(struct worker *worker) {

@@ -153,7 +153,7 @@ struct bench {
     struct worker *worker;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    uint32_t results, deltas, downs, rooms;
+    uint32_t results, deltas, downs, rooms, returned;
     uint64_t last_id;
     int32_t last_status;
     struct worker_usage last_usage;
@@ -173,6 +173,7 @@ static void on_result(void *context, const struct worker_result *result) {
     struct bench *bench = context;
     pthread_mutex_lock(&bench->lock);
     bench->results++;
+    bench->returned += result->is_returned;
     bench->last_id = result->id;
     bench->last_status = result->status;
     bench->last_usage = result->usage;
@@ -224,6 +225,7 @@ static enum err bench_open(struct bench *bench, const char *mode,
     const struct worker_events events = {bench, on_delta, on_result, on_down, on_room};
     enum err err = worker_engine_open(&bench->worker, &options, &events, error);
     assert_int_equal(err, OK);
+    if (options.device) return OK; /* it loads when it is wanted */
     return worker_engine_wait_ready(bench->worker, 60000, error);
 }
 
@@ -242,6 +244,7 @@ static bool try_job(struct bench *bench, uint64_t id, bool stream, const char *b
     const struct worker_job job = {.id = id,
                                    .endpoint = ENDPOINT_CHAT,
                                    .tier = TIER_BATCH,
+                                   .is_line = true,
                                    .priority = -1,
                                    .stream = stream,
                                    .body = str_from(body)};
@@ -260,6 +263,123 @@ static void give_job(struct bench *bench, uint64_t id, const char *body) {
 }
 
 static const struct worker_engine_options none;
+
+static void give_request(struct bench *bench, uint64_t id, const char *body) {
+    const struct worker_job job = {
+        .id = id, .endpoint = ENDPOINT_CHAT, .tier = TIER_DEFAULT, .body = str_from(body)};
+    for (;;) {
+        pthread_mutex_lock(&bench->lock);
+        uint32_t rooms = bench->rooms;
+        pthread_mutex_unlock(&bench->lock);
+        if (bench->worker->ops->submit(bench->worker, &job)) return;
+        wait_for(bench, &bench->rooms, rooms + 1);
+    }
+}
+
+static enum { UNLOADED, LOADED, FAILED, MOVING } load_of(struct bench *bench) {
+    struct worker_status status;
+    bench->worker->ops->status(bench->worker, &status);
+    if (status.is_failed) return FAILED;
+    return status.is_parked ? UNLOADED : status.ready ? LOADED : MOVING;
+}
+
+/* --- engines that share a device --- */
+
+static void engines_of_one_device_take_turns_and_no_job_is_lost(void **state) {
+    (void)state;
+    struct error error = {0};
+    struct device *device = device_open(&(struct device_options){.loaded_max = 1});
+    struct bench a, b;
+    struct worker_engine_options options = {.device = device};
+    assert_int_equal(bench_open(&a, "good", options, &error), OK);
+    assert_int_equal(bench_open(&b, "good", options, &error), OK);
+    assert_int_equal(load_of(&a), UNLOADED);
+    for (uint64_t i = 1; i <= 5; i++) {
+        give_job(&a, i, "of a");
+        give_job(&b, i, "of b");
+        wait_for(&a, &a.results, (uint32_t)i);
+        wait_for(&b, &b.results, (uint32_t)i);
+        assert_true(load_of(&a) != LOADED || load_of(&b) != LOADED);
+    }
+    assert_string_equal(b.body, "of b");
+    assert_int_equal(a.returned + b.returned, 0);
+    assert_int_equal(a.downs + b.downs, 0);
+    bench_close(&a);
+    bench_close(&b);
+    device_close(device);
+}
+
+static void a_single_request_gets_the_device_and_the_lines_come_back_unharmed(void **state) {
+    (void)state;
+    struct error error = {0};
+    struct device *device = device_open(&(struct device_options){.loaded_max = 1});
+    struct bench a, b;
+    struct worker_engine_options options = {.device = device};
+    assert_int_equal(bench_open(&a, "good", options, &error), OK);
+    assert_int_equal(bench_open(&b, "good", options, &error), OK);
+    for (uint64_t i = 1; i <= 20; i++) give_job(&a, i, "hold");
+    give_request(&b, 1, "at once");
+    wait_for(&b, &b.results, 1);
+    assert_string_equal(b.body, "at once");
+    wait_for(&a, &a.results, 20);
+    assert_int_equal(a.returned, 20);
+    assert_int_equal(a.downs, 0);
+    give_job(&a, 21, "again");
+    wait_for(&a, &a.results, 21);
+    assert_int_equal(a.returned, 20);
+    bench_close(&a);
+    bench_close(&b);
+    device_close(device);
+}
+
+static void an_engine_makes_room_only_when_its_single_requests_are_done(void **state) {
+    (void)state;
+    struct error error = {0};
+    struct device *device = device_open(&(struct device_options){.loaded_max = 1});
+    struct bench a, b;
+    struct worker_engine_options options = {.device = device};
+    assert_int_equal(bench_open(&a, "good", options, &error), OK);
+    assert_int_equal(bench_open(&b, "good", options, &error), OK);
+    give_request(&a, 1, "hold");
+    b.worker->ops->want(b.worker, TIER_DEFAULT, 0);
+    while (load_of(&a) == LOADED) clock_sleep_ms(1);
+    assert_int_equal(load_of(&a), MOVING); /* it takes nothing more, and goes on */
+    assert_false(try_job(&a, 2, false, "late"));
+    assert_int_equal(load_of(&b), UNLOADED);
+    assert_int_equal(a.results, 0);
+    a.worker->ops->cancel(a.worker, 1); /* the client hangs up */
+    wait_for(&a, &a.results, 1);
+    assert_int_equal(a.last_status, 499);
+    assert_int_equal(a.returned, 0);
+    while (load_of(&b) != LOADED) clock_sleep_ms(1);
+    bench_close(&a);
+    bench_close(&b);
+    device_close(device);
+}
+
+static void a_model_that_fails_or_dies_does_not_keep_the_device(void **state) {
+    (void)state;
+    struct error error = {0};
+    struct device *device = device_open(&(struct device_options){.loaded_max = 1});
+    struct bench bad, dying, good;
+    struct worker_engine_options options = {.device = device};
+    assert_int_equal(bench_open(&bad, "fatal", options, &error), OK);
+    assert_int_equal(bench_open(&dying, "good", options, &error), OK);
+    assert_int_equal(bench_open(&good, "good", options, &error), OK);
+    assert_false(try_job(&bad, 1, false, "x"));
+    while (load_of(&bad) != FAILED) clock_sleep_ms(1);
+    give_job(&dying, 1, "crash");
+    wait_for(&dying, &dying.downs, 1);
+    give_job(&good, 1, "x");
+    wait_for(&good, &good.results, 1);
+    give_job(&dying, 2, "x");
+    wait_for(&dying, &dying.results, 1);
+    assert_int_equal(load_of(&bad), FAILED);
+    bench_close(&bad);
+    bench_close(&dying);
+    bench_close(&good);
+    device_close(device);
+}
 
 static void a_job_goes_there_and_its_result_comes_back(void **state) {
     (void)state;
@@ -572,6 +692,10 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_load_without_an_end_is_given_up),
         cmocka_unit_test(closing_leaves_no_process_behind_even_one_that_hangs),
         cmocka_unit_test(the_stacks_of_an_engine_that_hung_or_crashed_are_kept),
+        cmocka_unit_test(engines_of_one_device_take_turns_and_no_job_is_lost),
+        cmocka_unit_test(a_single_request_gets_the_device_and_the_lines_come_back_unharmed),
+        cmocka_unit_test(an_engine_makes_room_only_when_its_single_requests_are_done),
+        cmocka_unit_test(a_model_that_fails_or_dies_does_not_keep_the_device),
         cmocka_unit_test(a_child_sees_no_secret_and_no_other_descriptor),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

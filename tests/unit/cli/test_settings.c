@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/config_file.h"
+#include "cli/settings.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+/* --- the text of a file --- */
+
+static void settings_are_read_line_by_line(void **state) {
+    (void)state;
+    struct config_reader reader = {
+        .rest = STR("# first\n\n  port = 81 \r\nmodel=a=/b c.gguf # no comment\n\tx-1\t=\ty")};
+    struct config_setting setting;
+    struct error error;
+    enum err err;
+    assert_true(config_next(&reader, &setting, &err, &error));
+    assert_true(str_is(setting.key, "port") && str_is(setting.value, "81"));
+    assert_int_equal(reader.line, 3);
+    assert_true(config_next(&reader, &setting, &err, &error));
+    assert_true(str_is(setting.key, "model"));
+    assert_true(str_is(setting.value, "a=/b c.gguf # no comment"));
+    assert_true(config_next(&reader, &setting, &err, &error));
+    assert_true(str_is(setting.key, "x-1") && str_is(setting.value, "y"));
+    assert_int_equal(reader.line, 5);
+    assert_false(config_next(&reader, &setting, &err, &error));
+    assert_int_equal(err, OK);
+}
+
+static void everything_else_is_an_error_with_its_line(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *says;
+    } cases[] = {
+        {"ok = 1\n[server]\n", "there are no sections"},
+        {"ok = 1\nport 8080\n", "'key = value'"},
+        {"ok = 1\n = 8080\n", "not the name of an option"},
+        {"ok = 1\n--port = 8080\n", "without dashes"},
+        {"ok = 1\nPort = 8080\n", "lower-case"},
+        {"ok = 1\nport =\n", "'port' has no value"},
+        {"ok = 1\nport = a\x01\n", "clean UTF-8"},
+        {"ok = 1\nport = \xff\n", "clean UTF-8"},
+        {"ok = 1\n\xef\xbb\xbfport = 1\n", "not the name"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct config_reader reader = {.rest = str_from(cases[i].text)};
+        struct config_setting setting;
+        struct error error;
+        enum err err;
+        assert_true(config_next(&reader, &setting, &err, &error));
+        assert_false(config_next(&reader, &setting, &err, &error));
+        assert_int_equal(err, ERR_INVALID);
+        assert_int_equal(reader.line, 2);
+        if (!strstr(error.text, cases[i].says)) fail_msg("%s", error.text);
+    }
+}
+
+/* --- all sources --- */
+
+static char folder[] = "/tmp/quern-test-settings-XXXXXX";
+
+static int make_folder(void **state) {
+    (void)state;
+    char path[128];
+    if (!mkdtemp(folder)) return -1;
+    snprintf(path, sizeof path, "%s/quern", folder);
+    return mkdir(path, 0700) || setenv("XDG_CONFIG_HOME", folder, 1);
+}
+
+static void write_user_file(const char *text) {
+    char path[128];
+    snprintf(path, sizeof path, "%s/quern/config", folder);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+}
+
+struct target {
+    int64_t port;
+    bool caching;
+    const char *host;
+    struct option_list models;
+};
+
+#define ROWS 5
+static void fill(struct option options[ROWS], struct target *target) {
+    *target = (struct target){.port = 8080, .caching = true};
+    const struct option rows[ROWS] = {
+        {.name = "port",
+         .kind = OPTION_INTEGER,
+         .target = &target->port,
+         .value = "N",
+         .min = 0,
+         .max = 65535},
+        {.name = "enable-prefix-caching", .kind = OPTION_SWITCH, .target = &target->caching},
+        {.name = "host", .kind = OPTION_TEXT, .target = &target->host, .value = "ADDRESS"},
+        {.name = "model", .kind = OPTION_LIST, .target = &target->models, .value = "M"},
+        {.name = "input-file",
+         .kind = OPTION_TEXT,
+         .target = &target->host,
+         .value = "F",
+         .only_flag = true},
+    };
+    memcpy(options, rows, sizeof rows);
+}
+
+static enum err read_with(struct settings *settings, struct target *target, int argc,
+                          const char **argv, struct error *error) {
+    static struct option options[ROWS];
+    const struct options_help help = {"test", ""};
+    bool done;
+    *settings = (struct settings){0};
+    fill(options, target);
+    return settings_read(settings, options, ROWS, &help, argc, (char **)(uintptr_t)argv, NULL, 0,
+                         &done, error);
+}
+
+static void flags_win_over_the_environment_and_that_over_the_file(void **state) {
+    (void)state;
+    struct settings settings;
+    struct target target;
+    struct error error;
+    const char *flags[] = {"--port", "3"};
+    write_user_file("port = 1\nhost = file\nenable-prefix-caching = false\n");
+    assert_int_equal(read_with(&settings, &target, 0, NULL, &error), OK);
+    assert_int_equal(target.port, 1);
+    assert_false(target.caching);
+    assert_string_equal(target.host, "file");
+    assert_non_null(strstr(settings.origins[0].text, "/quern/config:1"));
+    settings_release(&settings);
+    setenv("QUERN_PORT", "2", 1);
+    setenv("QUERN_ENABLE_PREFIX_CACHING", "true", 1);
+    assert_int_equal(read_with(&settings, &target, 0, NULL, &error), OK);
+    assert_int_equal(target.port, 2);
+    assert_true(target.caching);
+    assert_string_equal(settings.origins[0].text, "QUERN_PORT");
+    settings_release(&settings);
+    assert_int_equal(read_with(&settings, &target, 2, flags, &error), OK);
+    assert_int_equal(target.port, 3);
+    assert_string_equal(target.host, "file");
+    settings_release(&settings);
+    unsetenv("QUERN_PORT");
+    unsetenv("QUERN_ENABLE_PREFIX_CACHING");
+}
+
+static void a_list_takes_the_place_of_the_list_before(void **state) {
+    (void)state;
+    struct settings settings;
+    struct target target;
+    struct error error;
+    const char *flags[] = {"--model", "d"};
+    write_user_file("model = a\nmodel = b c\n");
+    assert_int_equal(read_with(&settings, &target, 0, NULL, &error), OK);
+    assert_int_equal(target.models.count, 2);
+    assert_string_equal(target.models.values[1], "b c");
+    settings_release(&settings);
+    setenv("QUERN_MODEL", "x, y,z", 1);
+    assert_int_equal(read_with(&settings, &target, 0, NULL, &error), OK);
+    assert_int_equal(target.models.count, 3);
+    assert_string_equal(target.models.values[1], "y");
+    settings_release(&settings);
+    assert_int_equal(read_with(&settings, &target, 2, flags, &error), OK);
+    assert_int_equal(target.models.count, 1);
+    assert_string_equal(target.models.values[0], "d");
+    settings_release(&settings);
+    unsetenv("QUERN_MODEL");
+}
+
+static void what_is_wrong_in_a_file_names_file_and_line(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *says;
+    } cases[] = {
+        {"port = 1\nprot = 2\n", "config:2: no option --prot; did you mean --port?"},
+        {"port = 1\nport = 2\n", "config:2: 'port' was set in line 1 already"},
+        {"port = 70000\n", "config:1: --port: 70000 is outside 0 to 65535"},
+        {"enable-prefix-caching = yes\n", "config:1: 'enable-prefix-caching' is true or false"},
+        {"input-file = x\n", "config:1: 'input-file' is for the command line only"},
+        {"port\n", "config:1: this line is not"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct settings settings;
+        struct target target;
+        struct error error;
+        write_user_file(cases[i].text);
+        assert_int_equal(read_with(&settings, &target, 0, NULL, &error), ERR_INVALID);
+        if (!strstr(error.text, cases[i].says)) fail_msg("%s", error.text);
+        settings_release(&settings);
+    }
+}
+
+static void a_key_of_another_command_is_passed_over(void **state) {
+    (void)state;
+    struct settings settings;
+    struct target target;
+    struct error error;
+    write_user_file("drain-seconds = 5\nkernels = ref\nport = 7\n");
+    assert_int_equal(read_with(&settings, &target, 0, NULL, &error), OK);
+    assert_int_equal(target.port, 7);
+    settings_release(&settings);
+}
+
+static void a_named_file_takes_the_place_of_the_usual_ones(void **state) {
+    (void)state;
+    struct settings settings;
+    struct target target;
+    struct error error;
+    char path[128];
+    write_user_file("port = 7\n");
+    snprintf(path, sizeof path, "%s/own", folder);
+    setenv("QUERN_CONFIG", path, 1);
+    assert_int_equal(read_with(&settings, &target, 0, NULL, &error), ERR_NOT_FOUND);
+    settings_release(&settings);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs("host = own\n", file);
+    fclose(file);
+    assert_int_equal(read_with(&settings, &target, 0, NULL, &error), OK);
+    assert_int_equal(target.port, 8080);
+    assert_string_equal(target.host, "own");
+    settings_release(&settings);
+    unsetenv("QUERN_CONFIG");
+    unlink(path);
+}
+
+static int remove_folder(void **state) {
+    (void)state;
+    char path[128];
+    snprintf(path, sizeof path, "%s/quern/config", folder);
+    unlink(path);
+    snprintf(path, sizeof path, "%s/quern", folder);
+    rmdir(path);
+    return rmdir(folder);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(settings_are_read_line_by_line),
+        cmocka_unit_test(everything_else_is_an_error_with_its_line),
+        cmocka_unit_test(flags_win_over_the_environment_and_that_over_the_file),
+        cmocka_unit_test(a_list_takes_the_place_of_the_list_before),
+        cmocka_unit_test(what_is_wrong_in_a_file_names_file_and_line),
+        cmocka_unit_test(a_key_of_another_command_is_passed_over),
+        cmocka_unit_test(a_named_file_takes_the_place_of_the_usual_ones),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
