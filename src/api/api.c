@@ -36,6 +36,8 @@ const struct http_route api_routes[] = {
     {"GET", "/v1/batches", HTTP_SCOPE_BATCHES, batches_list, NULL, "listBatches"},
     {"GET", "/v1/batches/{id}", HTTP_SCOPE_BATCHES, batches_get, NULL, "retrieveBatch"},
     {"POST", "/v1/batches/{id}/cancel", HTTP_SCOPE_BATCHES, batches_cancel, NULL, "cancelBatch"},
+    {"POST", "/v1/batches/{id}/pause", HTTP_SCOPE_BATCHES, batches_pause, NULL, "pauseBatch"},
+    {"POST", "/v1/batches/{id}/resume", HTTP_SCOPE_BATCHES, batches_resume, NULL, "resumeBatch"},
     {"POST", "/v1/batches/{id}/retry", HTTP_SCOPE_BATCHES, batches_retry, NULL, "retryBatch"},
     {"GET", "/v1/batches/{id}/results", HTTP_SCOPE_BATCHES, results_get, NULL,
      "streamBatchResults"},

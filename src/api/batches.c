@@ -221,3 +221,24 @@ void batches_retry(void *context, struct http_request *request) {
     }
     json_decref(body);
 }
+
+static void set_paused(struct api *api, struct http_request *request, bool pause) {
+    struct store_batch batch;
+    struct error error;
+    if (!batches_find(api, request, &batch)) return;
+    store_batch_release(&batch);
+    enum err err = runner_batch_pause(api->options.runner, http_request_param(request, 0), pause,
+                                      &batch, &error);
+    if (err != OK)
+        fail(request, err, &error);
+    else
+        answer_batch(request, &batch);
+}
+
+void batches_pause(void *context, struct http_request *request) {
+    set_paused(context, request, true);
+}
+
+void batches_resume(void *context, struct http_request *request) {
+    set_paused(context, request, false);
+}

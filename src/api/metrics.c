@@ -3,6 +3,7 @@
 
 #include "api/api_internal.h"
 #include "base/os.h"
+#include "batch/extras.h"
 #include "batch/state.h"
 
 #include <dirent.h>
@@ -127,6 +128,13 @@ static void write_runner(const struct runner_status *status, struct buf *buf) {
                status->usage.reused_input_tokens, status->usage.reused_output_tokens);
     one(buf, "quern_lines_retried_total", "counter", (double)status->lines_retried,
         "Batch lines tried again.");
+    head(buf, "quern_quality_alarms_total", "counter",
+         "Batches whose answers look wrong, by what is wrong with them.");
+    for (size_t i = 0; i < QUALITY_SHARES; i++)
+        buf_printf(buf, "quern_quality_alarms_total{share=\"%s\"} %" PRIu64 "\n",
+                   quality_share_names[i], status->quality_alarms[i]);
+    one(buf, "quern_batches_paused", "gauge", (double)status->batches_paused,
+        "Batches that wait for their owner.");
     one(buf, "quern_lines_lost_total", "counter", (double)status->lines_lost,
         "Batch lines lost by engines that went down, and tried again.");
     one(buf, "quern_recovered_requests_total", "counter", (double)status->recovered_lines,

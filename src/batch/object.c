@@ -60,10 +60,11 @@ static void add_extras(struct buf *buf, const struct store_batch *batch) {
     else
         buf_add_text(buf, "null");
     batch_extras_write(buf, batch->extras);
-    add_text(buf, "paused",
-             batch->paused == BATCH_PAUSED_BY_QUALITY ? "quality"
-             : batch->paused                          ? "request"
-                                                      : NULL);
+    const char *paused = NULL;
+    bool is_over = batch_status_is_terminal(batch->status);
+    if (!is_over && batch->paused == BATCH_PAUSED_BY_REQUEST) paused = "request";
+    if (!is_over && batch->paused == BATCH_PAUSED_BY_QUALITY) paused = "quality";
+    add_text(buf, "paused", paused);
     buf_printf(buf, ",\"quality\":%s}", batch->quality ? batch->quality : "null");
 }
 

@@ -338,6 +338,8 @@ void live_copy_row(struct live *live, struct store_batch *ret_batch) {
     row.quality = copy_or_null(row.quality);
     if (live->log) {
         struct seglog_counts counts = seglog_counts(live->log);
+        free(row.quality);
+        row.quality = live_quality(live);
         /* Lines that run again after damage were counted before. */
         row.completed = counts.successes < row.total ? counts.successes : row.total;
         uint64_t left = row.total - row.completed;
@@ -345,6 +347,8 @@ void live_copy_row(struct live *live, struct store_batch *ret_batch) {
         row.usage = counts.usage;
     }
     memcpy(row.waiting_for, live->progress.waiting_for, sizeof row.waiting_for);
+    if (live_is_paused(live))
+        snprintf(row.waiting_for, sizeof row.waiting_for, "its owner: it is paused");
     *ret_batch = row;
 }
 
@@ -382,6 +386,7 @@ static void tend_running(struct runner *runner, struct live *live, struct cancel
 
 static void tend_one(struct runner *runner, struct live *live, int64_t now_ns,
                      struct cancel_list *cancel) {
+    if (live->phase == PHASE_RUN) live_judge(runner, live);
     if (live->phase == PHASE_RUN) tend_running(runner, live, cancel);
     if (live->phase != PHASE_END) return;
     if (live->in_flight > 0 && now_ns >= live->deadline_ns) drop_running(runner, live);

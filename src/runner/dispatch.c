@@ -103,7 +103,8 @@ static bool take_leased(struct runner *runner, struct live *live, struct retry *
 static bool gives_lines(void *context, const struct order_entry *entry) {
     const struct runner *runner = context;
     const struct live *live = entry->owner;
-    return live->phase == PHASE_RUN && live->blocked_at != runner->progress;
+    return live->phase == PHASE_RUN && live->blocked_at != runner->progress &&
+           !live_is_paused(live);
 }
 
 /* The batch whose turn it is. */

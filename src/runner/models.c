@@ -202,7 +202,11 @@ void runner_status(struct runner *runner, struct runner_status *ret_status) {
     for (uint32_t i = 0; i < runner->place_count; i++)
         ret_status->lines_in_flight -= runner->places[i].requests;
     ret_status->batches_live = 0;
-    for (struct live *live = runner->live; live; live = live->next) ret_status->batches_live++;
+    ret_status->batches_paused = 0;
+    for (struct live *live = runner->live; live; live = live->next) {
+        ret_status->batches_live++;
+        ret_status->batches_paused += live_is_paused(live);
+    }
     bool is_started = runner->is_started;
     pthread_mutex_unlock(&runner->lock);
     ret_status->disk_full = disk.disk_full;

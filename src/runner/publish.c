@@ -75,6 +75,10 @@ static void publish(struct runner *runner, struct live *live) {
     }
     live->phase = PHASE_PUBLISHING;
     live->stop = false;
+    if (live->log) {
+        free(live->row.quality);
+        live->row.quality = live_quality(live);
+    }
     /* The texts of the row stay the live one's; cancel changes none of them. */
     struct store_batch row = live->row;
     pthread_mutex_unlock(&runner->lock);

@@ -53,6 +53,7 @@ static void put_record(struct runner *runner, struct slot *slot, const struct ba
                                    .epoch = slot->live->row.epoch,
                                    .usage = slot->usage,
                                    .text = buf_str(&text)};
+    if (kind == SEGLOG_SUCCESS) quality_look(result->body, &record.marks, &record.answer);
     seglog_put(runner->writer, slot->live->log, &record, slot->id);
     buf_release(&text);
 }

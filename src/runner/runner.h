@@ -111,6 +111,11 @@ enum err runner_batch_results(struct runner *runner, struct str batch_id,
                               const struct runner_page *page, struct buf *buf, uint64_t *ret_last,
                               bool *ret_more, struct error *error) MUST_CHECK;
 
+/* Pauses a batch in progress, or lets a paused one go on: *ret_batch is the batch after it, also
+ * when it was so already. ERR_NOT_FOUND; ERR_CONFLICT when it is in another state. */
+enum err runner_batch_pause(struct runner *runner, struct str batch_id, bool pause,
+                            struct store_batch *ret_batch, struct error *error) MUST_CHECK;
+
 /* --- single requests --- */
 
 struct runner_request {
@@ -160,9 +165,11 @@ struct runner_status {
     uint64_t lines_lost;   /* by workers that went down */
     uint64_t lines_reused; /* of lines_done: with the answer of an equal request */
     uint64_t batches_live;
-    uint64_t recovered_lines; /* results found on the disk at start */
-    struct store_usage usage; /* of durable batch lines since start */
-    char text[160];           /* "ready", or why not */
+    uint64_t recovered_lines;   /* results found on the disk at start */
+    struct store_usage usage;   /* of durable batch lines since start */
+    uint64_t quality_alarms[4]; /* raised since start, in the order of batch/extras.h's shares */
+    uint64_t batches_paused;
+    char text[160]; /* "ready", or why not */
 };
 
 void runner_status(struct runner *runner, struct runner_status *ret_status);

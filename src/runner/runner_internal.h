@@ -12,6 +12,7 @@
 #include "batch/index.h"
 #include "batch/line.h"
 #include "batch/publish.h"
+#include "batch/quality.h"
 #include "batch/result.h"
 #include "batch/state.h"
 #include "batch/validate.h"
@@ -69,6 +70,7 @@ struct live {
     int64_t deadline_ns; /* PHASE_END: when jobs in flight are given up */
     enum batch_endpoint endpoint;
     struct batch_extras extras;
+    uint32_t alarms; /* bits of enum quality_share that were told */
     int input_fd;
     unsigned char input_sha256[SHA256_BYTES];
     struct line_index *index;
@@ -234,6 +236,15 @@ void retry_clear_suspect(struct runner *runner, struct retry *retry);
 /* Ends the batch with a fault of the server. */
 void live_fault(struct runner *runner, struct live *live, const char *message,
                 struct cancel_list *ret_cancel);
+/* Its lines wait until live_resume; what is in flight ends and counts. Durable. */
+enum err live_pause(struct runner *runner, struct live *live, enum batch_paused why,
+                    struct error *error) MUST_CHECK;
+enum err live_resume(struct runner *runner, struct live *live, struct error *error) MUST_CHECK;
+/* Looks at what its answers are like; may pause it. */
+void live_judge(struct runner *runner, struct live *live);
+bool live_is_paused(const struct live *live);
+/* What its answers are like, as JSON text that the caller frees. */
+char *live_quality(struct live *live);
 /* Copies the row, with live counters. */
 void live_copy_row(struct live *live, struct store_batch *ret_batch);
 /* Looks at every live batch's clock; without the lock. */

@@ -22,7 +22,8 @@ static void read_progress(struct live *live, int64_t now_ns) {
     struct seglog_counts counts = seglog_counts(live->log);
     uint64_t done = counts.successes + counts.errors + counts.others;
     struct progress *progress = &live->progress;
-    if (done != progress->lines_done || progress->is_waiting_turn) progress->since_ns = now_ns;
+    if (done != progress->lines_done || progress->is_waiting_turn || live_is_paused(live))
+        progress->since_ns = now_ns;
     if (done != progress->lines_done) {
         progress->tell_ns = 0;
         progress->is_stuck = false;

@@ -37,7 +37,12 @@ struct store_usage {
 void store_usage_add(struct store_usage *sum, const struct store_usage *more);
 
 /* Its lines wait until somebody lets it go on. */
-enum batch_paused { BATCH_NOT_PAUSED, BATCH_PAUSED_BY_REQUEST, BATCH_PAUSED_BY_QUALITY };
+enum batch_paused {
+    BATCH_NOT_PAUSED,
+    BATCH_PAUSED_BY_REQUEST,
+    BATCH_PAUSED_BY_QUALITY,
+    BATCH_FORGIVEN, /* it was, and goes on in spite of it */
+};
 
 struct store_batch {
     /* set by the store when the row is added */

@@ -76,7 +76,7 @@ static const char *const migrations[] = {
     "ALTER TABLE batches ADD COLUMN retry_of TEXT;"
     "ALTER TABLE batches ADD COLUMN extras TEXT;"
     "ALTER TABLE batches ADD COLUMN paused INTEGER NOT NULL DEFAULT 0"
-    " CHECK (paused BETWEEN 0 AND 2);"
+    " CHECK (paused BETWEEN 0 AND 3);"
     "ALTER TABLE batches ADD COLUMN quality TEXT;",
     "CREATE TABLE uploads ("
     " sequence INTEGER PRIMARY KEY AUTOINCREMENT,"

@@ -38,6 +38,29 @@ static void add_to_order(struct seglog *log, uint32_t line) {
     log->order[log->order_count++] = line;
 }
 
+static void note_answer(struct seglog *log, uint32_t answer) {
+    struct often *unused = NULL;
+    for (size_t i = 0; i < SEGLOG_OFTEN; i++) {
+        struct often *often = &log->often[i];
+        if (often->count == 0) {
+            unused = often;
+        } else if (often->answer == answer) {
+            often->count++;
+            return;
+        }
+    }
+    if (unused)
+        *unused = (struct often){answer, 1};
+    else
+        for (size_t i = 0; i < SEGLOG_OFTEN; i++) log->often[i].count--;
+}
+
+static void note_marks(struct seglog *log, const struct seglog_found *found) {
+    for (unsigned mark = 0; mark < SEGLOG_MARKS; mark++)
+        if (found->marks & 1u << mark) log->counts.marks[mark]++;
+    if (found->answer) note_answer(log, found->answer);
+}
+
 bool seglog_note(struct seglog *log, const struct seglog_found *found, uint64_t position) {
     uint64_t none = 0;
     assert(found->line < log->line_count && found->sequence > log->last_sequence);
@@ -51,6 +74,7 @@ bool seglog_note(struct seglog *log, const struct seglog_found *found, uint64_t 
     switch (found->kind) {
     case SEGLOG_SUCCESS:
         log->counts.successes++;
+        note_marks(log, found);
         store_usage_add(&log->counts.usage, &found->usage);
         break;
     case SEGLOG_ERROR: log->counts.errors++; break;
@@ -110,6 +134,8 @@ bool seglog_has(const struct seglog *log, uint64_t line) {
 struct seglog_counts seglog_counts(struct seglog *log) {
     pthread_mutex_lock(&log->lock);
     struct seglog_counts counts = log->counts;
+    for (size_t i = 0; i < SEGLOG_OFTEN; i++)
+        if (log->often[i].count > counts.identical) counts.identical = log->often[i].count;
     pthread_mutex_unlock(&log->lock);
     return counts;
 }
@@ -190,8 +216,11 @@ enum err seglog_read_at(struct seglog *log, int fd, uint64_t offset, uint64_t li
         return err;
     }
     size_t text = header.bytes - (header.has_usage ? SEGLOG_USAGE_BYTES : 0);
-    *ret_found =
-        (struct seglog_found){.line = line, .sequence = header.sequence, .kind = header.kind};
+    *ret_found = (struct seglog_found){.line = line,
+                                       .sequence = header.sequence,
+                                       .kind = header.kind,
+                                       .marks = header.marks,
+                                       .answer = header.answer};
     if (header.has_usage)
         ret_found->usage = record_usage_read(
             (const unsigned char *)buf->at + from + SEGLOG_RECORD_BYTES + text, header.is_reused);

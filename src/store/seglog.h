@@ -30,12 +30,23 @@ enum seglog_kind { SEGLOG_SUCCESS = 1, SEGLOG_ERROR, SEGLOG_CANCELLED, SEGLOG_EX
 struct seglog;
 struct seglog_writer;
 
+/* What an answer looks like, noted with its record so that it need not be read again. */
+#define SEGLOG_MARKS 4
+enum seglog_mark {
+    SEGLOG_TRUNCATED,  /* it ended because it was long enough */
+    SEGLOG_EMPTY,      /* it has no text */
+    SEGLOG_LOOKS_JSON, /* it begins as JSON does */
+    SEGLOG_VALID_JSON, /* and it is JSON */
+};
+
 struct seglog_record {
     uint64_t line; /* 0-based index of the request in its file */
     enum seglog_kind kind;
     uint16_t attempt;
     uint32_t epoch;
     struct store_usage usage; /* each below 2^32; reused as a whole or not at all */
+    uint8_t marks;            /* bits of enum seglog_mark; of successes */
+    uint32_t answer;          /* a hash of its text; 0: none */
     struct str text;          /* one line with its LF */
 };
 
@@ -57,7 +68,9 @@ struct seglog_counts {
     struct store_usage usage; /* of successes */
     uint64_t duplicates;
     uint64_t corrupt;
-    uint64_t recovered; /* of all, found when the log was opened */
+    uint64_t recovered;           /* of all, found when the log was opened */
+    uint64_t marks[SEGLOG_MARKS]; /* successes that have each */
+    uint64_t identical;           /* about how many have the text that most have; never too many */
 };
 
 /* Opens the log of a batch and reads back what is there. */
@@ -78,6 +91,8 @@ struct seglog_found {
     uint64_t sequence; /* from 1 on, in the order in which records were written */
     enum seglog_kind kind;
     struct store_usage usage;
+    uint8_t marks;
+    uint32_t answer;
 };
 enum err seglog_read_record(struct seglog *log, uint64_t line, struct buf *buf,
                             struct seglog_found *ret_found, struct error *error) MUST_CHECK;

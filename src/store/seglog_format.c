@@ -6,6 +6,7 @@
 #include <assert.h>
 #include <string.h>
 
+#define MARKS_SHIFT 4             /* in the flags */
 #define SEGMENT_MAGIC 0x47455351u /* "QSEG" */
 #define SEGMENT_VERSION 1u
 #define RECORD_MAGIC 0x43455251u /* "QREC" */
@@ -67,11 +68,14 @@ void record_write(struct buf *buf, const struct seglog_record *record, uint64_t 
     put_u32(header + 8, (uint32_t)record->text.bytes + SEGLOG_USAGE_BYTES);
     header[12] = (char)record->kind;
     bool is_reused = record->usage.reused_input_tokens + record->usage.reused_output_tokens > 0;
-    header[13] = (char)(SEGLOG_HAS_USAGE | (is_reused ? SEGLOG_REUSED : 0));
+    assert(record->marks < 1u << SEGLOG_MARKS);
+    header[13] = (char)(SEGLOG_HAS_USAGE | (is_reused ? SEGLOG_REUSED : 0) |
+                        (unsigned)record->marks << MARKS_SHIFT);
     memcpy(header + 14, &attempt, sizeof attempt);
     put_u64(header + 16, record->line);
     put_u64(header + 32, batch_sequence);
     put_u32(header + 40, record->epoch);
+    put_u32(header + 44, record->answer);
     put_u32(usage, (uint32_t)record->usage.input_tokens);
     put_u32(usage + 4, (uint32_t)record->usage.cached_tokens);
     put_u32(usage + 8, (uint32_t)record->usage.output_tokens);
@@ -88,9 +92,9 @@ void record_seal(char *record, size_t bytes, uint64_t sequence) {
 
 bool record_header_read(const unsigned char bytes[SEGLOG_RECORD_BYTES],
                         struct record_header *ret_header) {
-    if (get_u32(bytes) != RECORD_MAGIC || get_u32(bytes + 44) != 0) return false;
+    if (get_u32(bytes) != RECORD_MAGIC) return false;
     if (bytes[12] < SEGLOG_SUCCESS || bytes[12] > SEGLOG_EXPIRED) return false;
-    if (bytes[13] & ~(SEGLOG_HAS_USAGE | SEGLOG_REUSED)) return false;
+    if (bytes[13] & ~(SEGLOG_HAS_USAGE | SEGLOG_REUSED | 0xFu << MARKS_SHIFT)) return false;
     uint32_t count = get_u32(bytes + 8);
     bool has_usage = bytes[13] & SEGLOG_HAS_USAGE;
     if (count > SEGLOG_TEXT_BYTES_MAX + SEGLOG_USAGE_BYTES) return false;
@@ -108,6 +112,8 @@ bool record_header_read(const unsigned char bytes[SEGLOG_RECORD_BYTES],
         .sequence = get_u64(bytes + 24),
         .batch_sequence = get_u64(bytes + 32),
         .epoch = get_u32(bytes + 40),
+        .marks = bytes[13] >> MARKS_SHIFT,
+        .answer = get_u32(bytes + 44),
     };
     return true;
 }

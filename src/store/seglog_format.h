@@ -10,9 +10,9 @@
  * Record: a header of 48 bytes and `bytes` bytes after it:
  *   0 magic u32 "QREC" | 4 crc32c u32 of everything after it | 8 bytes u32 | 12 kind u8
  *   13 flags u8 | 14 attempt u16 | 16 line u64 | 24 sequence u64 | 32 batch u64 | 40 epoch u32
- *   44 zero u32 | 48 the text, then with flag SEGLOG_HAS_USAGE four u32: input, cached, output and
- *   reasoning tokens
- * Zeros where a magic should be are the clean end of a preallocated segment.
+ *   44 hash of the answer u32; its marks are the upper four bits of flags | 48 the text, then with
+ * flag SEGLOG_HAS_USAGE four u32: input, cached, output and reasoning tokens Zeros where a magic
+ * should be are the clean end of a preallocated segment.
  *
  * Thread: any; pure.  Memory: the caller's. */
 
@@ -44,6 +44,8 @@ struct record_header {
     uint32_t bytes; /* after the header */
     enum seglog_kind kind;
     bool has_usage;
+    uint8_t marks;
+    uint32_t answer;
     bool is_reused;
     uint16_t attempt;
     uint64_t line;

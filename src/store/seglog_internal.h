@@ -7,6 +7,15 @@
 #include "store/seglog_format.h"
 #include "store/store_internal.h"
 
+/* The answers that come most often, after Misra and Gries: with n answers, none that makes up more
+ * than one in SEGLOG_OFTEN + 1 is missed, and no count is too high. */
+#define SEGLOG_OFTEN 32
+
+struct often {
+    uint32_t answer;
+    uint64_t count; /* 0: free */
+};
+
 struct seglog {
     struct store *store;
     char dir[STORE_PATH_BYTES];
@@ -21,6 +30,7 @@ struct seglog {
     _Atomic(uint64_t) *positions;
     pthread_mutex_t lock; /* for counts, order and last_sequence */
     struct seglog_counts counts;
+    struct often often[SEGLOG_OFTEN];
     /* The lines in the order of their records, first to last: what a reader beside the writer
      * follows. UINT32_MAX stands for a record that was forgotten. */
     uint32_t *order;

@@ -80,8 +80,11 @@ static bool read_record(struct scan *scan, uint64_t at, struct record_header *re
 
 static void accept(struct scan *scan, uint64_t at, const struct record_header *header) {
     struct seglog *log = scan->log;
-    struct seglog_found found = {
-        .line = header->line, .sequence = header->sequence, .kind = header->kind};
+    struct seglog_found found = {.line = header->line,
+                                 .sequence = header->sequence,
+                                 .kind = header->kind,
+                                 .marks = header->marks,
+                                 .answer = header->answer};
     if (header->has_usage) {
         const unsigned char *bytes =
             peek(scan, at + SEGLOG_RECORD_BYTES + header->bytes - SEGLOG_USAGE_BYTES,

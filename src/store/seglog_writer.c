@@ -376,12 +376,15 @@ void seglog_put(struct seglog_writer *writer, struct seglog *log,
     struct pending *item = add_item(group);
     size_t at = group->bytes.bytes;
     record_write(&group->bytes, record, log->identity.batch_sequence);
-    *item = (struct pending){
-        .log = log,
-        .at = at,
-        .bytes = group->bytes.bytes - at,
-        .found = {.line = record->line, .kind = record->kind, .usage = record->usage},
-        .cookie = cookie};
+    *item = (struct pending){.log = log,
+                             .at = at,
+                             .bytes = group->bytes.bytes - at,
+                             .found = {.line = record->line,
+                                       .kind = record->kind,
+                                       .usage = record->usage,
+                                       .marks = record->marks,
+                                       .answer = record->answer},
+                             .cookie = cookie};
     writer->backlog_bytes += item->bytes;
     if (group->count == 1 && group == writer->first) writer->first_put = now();
     if (group->count == 1 || (at < GROUP_BYTES && group->bytes.bytes >= GROUP_BYTES))
