@@ -7,6 +7,7 @@
 #include "server/preflight.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #define BAR_WIDTH 36
@@ -227,10 +228,12 @@ static int run(int argc, char **argv) {
     if (done && err == OK) return EXIT_GOOD;
     if (err == OK && !asked.preflight.path) err = err_set(&error, ERR_INVALID, "FILE is missing");
     if (err == OK) err = engine_options_apply(&asked.choice, &asked.preflight.house, &error);
-    if (err == OK && asked.preflight.house.model_count != 1)
-        err = err_set(&error, ERR_INVALID, "--model: one model, please");
+    size_t engines = asked.preflight.house.model_count + asked.preflight.house.upstream_count;
+    if (err == OK && engines != 1)
+        err = err_set(&error, ERR_INVALID, "one --model or one --upstream, please");
     if (err != OK) {
         fprintf(stderr, "quern preflight: %s\n", error.text);
+        free(asked.preflight.house.upstreams);
         settings_release(&settings);
         return EXIT_WRONG_INPUT;
     }
@@ -244,6 +247,7 @@ static int run(int argc, char **argv) {
         fprintf(stderr, "quern preflight: %s\n", error.text);
     else
         print_all(&preflight, &asked);
+    free(asked.preflight.house.upstreams);
     settings_release(&settings);
     return exit_of(err, &preflight);
 }

@@ -88,8 +88,10 @@ static enum err count(const struct preflight_options *options, struct preflight 
                                     .threads = options->house.engine.threads};
     struct served_model model;
     enum err err = OK;
-    is->is_guess = choice->is_echo;
-    snprintf(is->model, sizeof is->model, "%s", choice->names[0]);
+    bool has_model = options->house.model_count > 0;
+    is->is_guess = !has_model || choice->is_echo;
+    snprintf(is->model, sizeof is->model, "%.127s",
+             has_model ? choice->names[0] : options->house.upstreams[0].name);
     if (!is->is_guess) {
         struct wire_hello hello = house_hello(choice, &options->house.engine);
         struct model_description about;
@@ -117,6 +119,7 @@ static enum err measure(const struct preflight_options *options, struct prefligh
                                   .lines = options->pilot_lines,
                                   .stop = options->stop};
     double runnable = (double)(survey->requests - survey->faulty);
+    pilot.house.upstream_count = 0;
     say(options, "running a sample");
     enum err err = pilot_run(&pilot, &is->pilot, error);
     if (err != OK) return err;

@@ -12,7 +12,8 @@
 
 struct preflight_options {
     const char *path;
-    struct house_options house; /* one model; echo: lengths are guesses, and there is no pilot */
+    struct house_options house; /* one model, or one upstream, for which lengths are guesses and
+                                   there is no pilot; so for echo */
     uint32_t pilot_lines;       /* 0: none */
     double watts;               /* 0: not known */
     double price_per_kwh;

@@ -98,6 +98,10 @@ def test_without_a_tokenizer_the_lengths_are_called_an_estimate(tmp_path):
     assert said["token_counts"] == "estimated" and said["pilot"] is None and said["shared_prefix_share"] is None
     assert said["prompt_tokens"] > 0
     assert "ESTIMATE" in support.quern("preflight", path, "--model", "far=echo").stdout
+    done = support.quern("preflight", path, "--upstream", "away=http://127.0.0.1:9", "--json", "--input-price", "1", "--output-price", "1")
+    said = json.loads(done.stdout)
+    assert (said["model"], said["token_counts"], said["pilot"]) == ("away", "estimated", None)
+    assert said["api_cost"]["mean"] == pytest.approx((said["prompt_tokens"] + 40) / 1e6, rel=1e-4)
 
 
 def test_wrong_calls_are_answered_with_a_sentence(tmp_path):
