@@ -64,4 +64,4 @@ struct preflight {
 enum err preflight_run(const struct preflight_options *options, struct preflight *ret_preflight,
                        struct error *error) MUST_CHECK;
 /* Appends the figures as one JSON object; keys are stable, and null what is not known. */
-void preflight_write_json(struct buf *buf, const struct preflight *preflight);
+void preflight_write_json(struct buf *buf, const struct preflight *is);
