@@ -19,13 +19,13 @@ struct api;
 
 /* Zero means the default behind it, except where a comment says otherwise. */
 struct api_options {
-    const char *host;         /* "127.0.0.1" */
-    uint16_t port;            /* 0: any free one */
-    struct store *store;      /* must be given */
-    struct runner *runner;    /* must be given */
-    struct notify *notify;    /* NULL: there are no webhooks */
-    struct batch_rules rules; /* lines_max 0: batch_rules_default */
-    struct key_set *keys;     /* NULL: no key is asked for */
+    const char *host;              /* "127.0.0.1" */
+    uint16_t port;                 /* 0: any free one */
+    struct store *store;           /* must be given */
+    struct runner *runner;         /* must be given */
+    struct notify *notify;         /* NULL: there are no webhooks */
+    struct batch_rules rules;      /* lines_max 0: batch_rules_default */
+    struct key_set *keys;          /* NULL: no key is asked for */
     uint64_t file_bytes_max;       /* 2 GiB */
     uint64_t batch_file_bytes_max; /* of files with the purpose batch; 0: as others */
     int64_t ping_ms;               /* before a silent stream gets a comment line; 15 s */

@@ -76,6 +76,7 @@ void files_create(void *context, struct http_request *request);
  * it is answered as one that is not there. Every route on a batch starts with this. */
 bool batches_find(struct api *api, struct http_request *request, struct store_batch *ret_batch);
 #define API_BATCHES_LIST_MAX 100
+#define API_RESULTS_LIST_MAX 1000000
 #define API_BATCHES_LIST_DEFAULT 20
 void batches_create(void *context, struct http_request *request);
 void batches_list(void *context, struct http_request *request);

@@ -152,6 +152,9 @@ static void write_schemas(struct buf *buf) {
     for (size_t i = 0; i < sizeof inference_bodies / sizeof *inference_bodies; i++)
         buf_printf(buf, ",\"%s\":%s", inference_bodies[i][0], inference_bodies[i][1]);
     write_forms(buf);
+    buf_add_text(buf, ",\"RetryBatch\":{\"type\":\"object\",\"properties\":{\"statuses\":{\"type\":"
+                      "\"array\",\"items\":{\"type\":\"integer\"}},\"codes\":{\"type\":\"array\","
+                      "\"items\":{\"type\":\"string\"}}}}");
     buf_add_text(buf, ",\"CreateUpload\":");
     api_fields_write_schema(buf, uploads_create_fields, UPLOADS_CREATE_FIELDS);
     buf_add_text(buf, ",\"CompleteUpload\":");
@@ -180,6 +183,12 @@ static void write_parameters(struct buf *buf) {
     write_limit(buf, "BatchesLimit", API_BATCHES_LIST_MAX, API_BATCHES_LIST_DEFAULT);
     write_parameter(buf, "After", "after", "query", TEXT,
                     "The id of the last object of the page before.");
+    write_parameter(buf, "ResultsAfter", "after", "query",
+                    "{\"type\":\"integer\",\"minimum\":0,\"default\":0}",
+                    "Lines taken already: what X-Last-Line said.");
+    write_limit(buf, "ResultsLimit", API_RESULTS_LIST_MAX, API_RESULTS_LIST_MAX);
+    write_parameter(buf, "Follow", "follow", "query", "{\"type\":\"boolean\",\"default\":false}",
+                    "Keeps the connection open for lines to come.");
     write_parameter(buf, "Order", "order", "query",
                     "{\"type\":\"string\",\"enum\":[\"asc\",\"desc\"],\"default\":\"desc\"}",
                     "By the time of creation.");

@@ -8,7 +8,6 @@
 #include <stdio.h>
 
 #define PAGE_BYTES ((size_t)4 << 20)
-#define LINES_MAX 1000000
 
 static bool read_after(struct http_request *request, uint64_t *ret_after) {
     struct str text = http_request_query(request, "after");
@@ -52,7 +51,7 @@ void results_get(void *context, struct http_request *request) {
     bool follow, more = true;
     struct store_batch batch;
     if (!read_after(request, &after) || !read_follow(request, &follow) ||
-        !api_read_limit(request, LINES_MAX, LINES_MAX, &limit) ||
+        !api_read_limit(request, API_RESULTS_LIST_MAX, API_RESULTS_LIST_MAX, &limit) ||
         !batches_find(api, request, &batch))
         return;
     store_batch_release(&batch);
