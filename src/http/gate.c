@@ -151,6 +151,10 @@ static void tell_gone(struct gate *gate, struct gate_connection *c) {
 static void connection_close(struct gate *gate, struct gate_connection *c) {
     if (c->refusal.bytes > 0) atomic_fetch_add(&gate->refused_total, 1);
     tell_gone(gate, c);
+    /* close alone does not end the interest while a child that was just forked, an engine, has the
+     * descriptors as well: its events would name memory that is free by then. */
+    set_interest(gate, c, c->client, &c->client_interest, 0);
+    set_interest(gate, c, c->inner, &c->inner_interest, 0);
     close(c->client);
     close(c->inner);
     if (c->previous)
