@@ -197,8 +197,8 @@ static void every_field_gives_in_a_stream_what_it_gives_whole(void **state) {
         "\"logit_bias\":{\"258\":100},\"min_tokens\":4,\"max_tokens\":8,\"seed\":6",
         "\"skip_special_tokens\":false,\"max_tokens\":40,\"seed\":7",
         "\"presence_penalty\":1,\"repetition_penalty\":1.5,\"max_tokens\":9,\"seed\":8",
-        "\"stream\":true,\"stream_options\":{\"include_usage\":true,"
-        "\"continuous_usage_stats\":true},\"max_tokens\":5,\"seed\":9"};
+        ("\"stream\":true,\"stream_options\":{\"include_usage\":true,"
+         "\"continuous_usage_stats\":true},\"max_tokens\":5,\"seed\":9")};
     static const char *const of_chats[] = {
         "\"logprobs\":true,\"top_logprobs\":3,\"max_tokens\":7,\"seed\":1",
         "\"logprobs\":true,\"logprob_token_ids\":[97,98],\"max_tokens\":4,\"n\":2,\"seed\":2",
