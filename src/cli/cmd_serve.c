@@ -63,102 +63,128 @@ static enum err apply_limits(const struct limits *limits, struct serve_options *
     return err;
 }
 
-/* Runs the command, or shows its table to `visit`. */
-static int run_or_visit(int argc, char **argv, settings_visit_fn visit, void *context) {
-    struct settings settings = {0};
-    struct serve_options serve = {.host = "127.0.0.1", .listening = print_listening};
-    struct engine_choice choice = ENGINE_CHOICE_DEFAULT;
-    int64_t port = 8080, drain_s = DRAIN_MS / 1000, lookahead = 0, hang_s = 0, stuck_s = 900;
-    struct limits limits = {.profile = "quern"};
-    bool done = false;
-    char state_dir[PATH_MAX];
-    struct error error = {0};
-    const struct option own[] = {
+#define OWN_OPTIONS 7
+#define SERVE_OPTIONS (OWN_OPTIONS + ENGINE_OPTION_COUNT + DOOR_OPTION_COUNT + LIMIT_OPTIONS)
+
+/* What the command line says, before it is checked. */
+struct asked {
+    struct serve_options serve;
+    struct engine_choice choice;
+    struct limits limits;
+    int64_t port, drain_s, lookahead, hang_s, stuck_s;
+};
+
+static void fill_own_options(struct option *ret_options, struct asked *asked) {
+    const struct option rows[OWN_OPTIONS] = {
         {.name = "host",
          .kind = OPTION_TEXT,
-         .target = &serve.host,
+         .target = &asked->serve.host,
          .value = "ADDRESS",
          .help = "to listen on; 127.0.0.1"},
         {.name = "port",
          .letter = 'p',
          .kind = OPTION_INTEGER,
-         .target = &port,
+         .target = &asked->port,
          .value = "N",
          .help = "8080; 0 takes any free one",
          .min = 0,
          .max = 65535},
         {.name = "state-dir",
          .kind = OPTION_TEXT,
-         .target = &serve.house.store.dir,
+         .target = &asked->serve.house.store.dir,
          .value = "DIR",
          .help = "everything that must last"},
         {.name = "drain-seconds",
          .kind = OPTION_INTEGER,
-         .target = &drain_s,
+         .target = &asked->drain_s,
          .value = "N",
          .help = "for what is in flight after SIGTERM; 30",
          .min = 0,
          .max = 86400},
         {.name = "lookahead-lines",
          .kind = OPTION_INTEGER,
-         .target = &lookahead,
+         .target = &asked->lookahead,
          .value = "N",
          .help = "lines in flight for each engine; 4096",
          .min = 0,
          .max = 65536},
         {.name = "hang-seconds",
          .kind = OPTION_INTEGER,
-         .target = &hang_s,
+         .target = &asked->hang_s,
          .value = "N",
          .help = "without a step until an engine is restarted; 0: by its longest step",
          .min = 0,
          .max = 86400},
         {.name = "stuck-seconds",
          .kind = OPTION_INTEGER,
-         .target = &stuck_s,
+         .target = &asked->stuck_s,
          .value = "N",
          .help = "without a result until a batch is reported as stuck; 900",
          .min = 1,
          .max = 86400 * 30},
     };
-    const size_t own_count = sizeof own / sizeof *own;
-    const size_t count = own_count + ENGINE_OPTION_COUNT + DOOR_OPTION_COUNT + LIMIT_OPTIONS;
-    struct option
-        options[sizeof own / sizeof *own + ENGINE_OPTION_COUNT + DOOR_OPTION_COUNT + LIMIT_OPTIONS];
-    memcpy(options, own, sizeof own);
-    engine_options_fill(options + own_count, &choice);
-    door_options_fill(options + own_count + ENGINE_OPTION_COUNT, &serve);
-    fill_limit_options(options + count - LIMIT_OPTIONS, &limits);
+    memcpy(ret_options, rows, sizeof rows);
+}
+
+static void fill_options(struct option ret_options[SERVE_OPTIONS], struct asked *asked) {
+    struct option *at = ret_options;
+    fill_own_options(at, asked);
+    engine_options_fill(at += OWN_OPTIONS, &asked->choice);
+    door_options_fill(at += ENGINE_OPTION_COUNT, &asked->serve);
+    fill_limit_options(at + DOOR_OPTION_COUNT, &asked->limits);
+}
+
+static enum err apply(struct asked *asked, struct error *error) {
+    struct serve_options *serve = &asked->serve;
+    enum err err = engine_options_apply(&asked->choice, &serve->house, error);
+    if (err == OK) err = apply_limits(&asked->limits, serve, error);
+    serve->port = (uint16_t)asked->port;
+    serve->drain_ms = asked->drain_s * 1000;
+    serve->house.runner.rules.webhook_http = serve->webhooks.allow_private;
+    serve->house.runner.lookahead_lines = (uint32_t)asked->lookahead;
+    serve->house.runner.stuck_ms = asked->stuck_s * 1000;
+    serve->house.engine.hang_ms = asked->hang_s * 1000;
+    return err;
+}
+
+/* Runs the command, or shows its table to `visit`. */
+static int run_or_visit(int argc, char **argv, settings_visit_fn visit, void *context) {
+    struct settings settings = {0};
+    struct asked asked = {.serve = {.host = "127.0.0.1", .listening = print_listening},
+                          .choice = ENGINE_CHOICE_DEFAULT,
+                          .limits = {.profile = "quern"},
+                          .port = 8080,
+                          .drain_s = DRAIN_MS / 1000,
+                          .stuck_s = 900};
+    struct serve_options *serve = &asked.serve;
+    bool done = false;
+    char state_dir[PATH_MAX];
+    struct error error = {0};
+    struct option options[SERVE_OPTIONS];
+    fill_options(options, &asked);
     const struct options_help help = {
         "serve --model [ALIAS=]M [--upstream NAME=URL] [options]",
         "Serves Files, Batches, chat completions, completions and models under /v1, and prints\n"
         "\"listening on http://HOST:PORT\" once it is ready. SIGTERM drains.\n"};
     if (visit) {
-        visit(context, options, count);
+        visit(context, options, SERVE_OPTIONS);
         return EXIT_GOOD;
     }
     enum err err =
-        settings_read(&settings, options, count, &help, argc, argv, NULL, 0, &done, &error);
+        settings_read(&settings, options, SERVE_OPTIONS, &help, argc, argv, NULL, 0, &done, &error);
     if (done && err == OK) return EXIT_GOOD;
-    if (err == OK) err = engine_options_apply(&choice, &serve.house, &error);
-    if (err == OK) err = apply_limits(&limits, &serve, &error);
+    if (err == OK) err = apply(&asked, &error);
     if (err != OK) {
         fprintf(stderr, "quern serve: %s\n", error.text);
-        free(serve.house.upstreams);
+        free(serve->house.upstreams);
         settings_release(&settings);
         return EXIT_WRONG_INPUT;
     }
     default_state_dir(state_dir);
-    if (!serve.house.store.dir) serve.house.store.dir = state_dir;
-    serve.port = (uint16_t)port;
-    serve.drain_ms = drain_s * 1000;
-    serve.house.runner.rules.webhook_http = serve.webhooks.allow_private;
-    serve.house.runner.lookahead_lines = (uint32_t)lookahead;
-    serve.house.runner.stuck_ms = stuck_s * 1000;
-    serve.house.engine.hang_ms = hang_s * 1000;
-    serve.stop = stop_on_signals();
-    err = serve_run(&serve, &error);
-    free(serve.house.upstreams);
+    if (!serve->house.store.dir) serve->house.store.dir = state_dir;
+    serve->stop = stop_on_signals();
+    err = serve_run(serve, &error);
+    free(serve->house.upstreams);
     if (err != OK) fprintf(stderr, "quern serve: %s\n", error.text);
     settings_release(&settings);
     return exit_of(err);

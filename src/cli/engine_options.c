@@ -4,8 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-void engine_options_fill(struct option *ret_options, struct engine_choice *choice) {
-    const struct option rows[ENGINE_OPTION_COUNT] = {
+#define MODEL_ROWS 7
+#define ENGINE_ROWS 10
+_Static_assert(MODEL_ROWS + ENGINE_ROWS == ENGINE_OPTION_COUNT, "room for every row");
+
+/* What is served, and under which names. */
+static void fill_model_rows(struct option *ret_options, struct engine_choice *choice) {
+    const struct option rows[MODEL_ROWS] = {
         {.name = "config",
          .kind = OPTION_TEXT,
          .target = &choice->config,
@@ -47,6 +52,13 @@ void engine_options_fill(struct option *ret_options, struct engine_choice *choic
          .help = "of a loaded model with work, before a request for another; 10",
          .min = 0,
          .max = 86400},
+    };
+    memcpy(ret_options, rows, sizeof rows);
+}
+
+/* How it is computed. */
+static void fill_engine_rows(struct option *ret_options, struct engine_choice *choice) {
+    const struct option rows[ENGINE_ROWS] = {
         {.name = "threads",
          .kind = OPTION_INTEGER,
          .target = &choice->threads,
@@ -108,6 +120,11 @@ void engine_options_fill(struct option *ret_options, struct engine_choice *choic
          .help = "requests may bring a chat_template"},
     };
     memcpy(ret_options, rows, sizeof rows);
+}
+
+void engine_options_fill(struct option *ret_options, struct engine_choice *choice) {
+    fill_model_rows(ret_options, choice);
+    fill_engine_rows(ret_options + MODEL_ROWS, choice);
 }
 
 static enum err read_upstreams(const struct engine_choice *choice, struct house_options *house,

@@ -41,6 +41,7 @@ static void insert_range(struct entry *entry, size_t at, struct range range) {
         entry->ranges = realloc(entry->ranges, entry->range_capacity * sizeof *entry->ranges);
         if (!entry->ranges) abort();
     }
+    assert(entry->ranges);
     memmove(&entry->ranges[at + 1], &entry->ranges[at],
             (entry->range_count - at) * sizeof *entry->ranges);
     entry->ranges[at] = range;
@@ -48,6 +49,7 @@ static void insert_range(struct entry *entry, size_t at, struct range range) {
 }
 
 static void remove_range(struct entry *entry, size_t at) {
+    assert(entry->ranges && at < entry->range_count);
     entry->range_count--;
     memmove(&entry->ranges[at], &entry->ranges[at + 1],
             (entry->range_count - at) * sizeof *entry->ranges);

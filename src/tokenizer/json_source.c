@@ -183,7 +183,7 @@ static enum err respell_words(struct reading *reading, struct error *error) {
         char *spaced = arena_alloc(&reading->arena, text.bytes + 3);
         if (!spaced) return err_set(error, ERR_LIMIT, "no memory for the tokens");
         memcpy(spaced, "\xE2\x96\x81", 3);
-        memcpy(spaced + 3, text.at, text.bytes);
+        for (size_t i = 0; i < text.bytes; i++) spaced[3 + i] = text.at[i];
         reading->tokens[id] = (struct str){spaced, text.bytes + 3};
     }
     return OK;

@@ -242,7 +242,7 @@ static enum stretch stretch_from(struct str text, size_t at) {
 }
 
 static size_t deepseek_end(struct str text, size_t at) {
-    uint32_t code_point;
+    uint32_t code_point = 0;
     size_t bytes;
     enum stretch stretch = stretch_from(text, at);
     size_t end = at;
