@@ -153,6 +153,7 @@ static bool write_inner(struct gate_connection *c) {
         ssize_t sent = transmit(c->inner, c->up + c->up_start, c->up_ready - c->up_start);
         if (sent < 0 && would_block()) return false;
         if (sent < 0) { /* the library has closed its end; what it said before is still there */
+            shutdown(c->inner, SHUT_WR); /* or there was no memory: then it closes on this */
             c->inner_shut = true;
             return true;
         }
