@@ -173,6 +173,7 @@ static enum err check_model(struct reading *reading, const json_t *model, struct
 
 /* "word" and "##piece" become U+2581 "word" and "piece", as a GGUF has them. */
 static enum err respell_words(struct reading *reading, struct error *error) {
+    static const char space[3] = {'\xE2', '\x96', '\x81'};
     for (size_t id = 0; id < reading->source.token_count; id++) {
         struct str text = reading->tokens[id];
         if (reading->kinds[id] != TOKEN_NORMAL || text.bytes == 0) continue;
@@ -182,7 +183,7 @@ static enum err respell_words(struct reading *reading, struct error *error) {
         }
         char *spaced = arena_alloc(&reading->arena, text.bytes + 3);
         if (!spaced) return err_set(error, ERR_LIMIT, "no memory for the tokens");
-        memcpy(spaced, "\xE2\x96\x81", 3);
+        memcpy(spaced, space, sizeof space);
         for (size_t i = 0; i < text.bytes; i++) spaced[3 + i] = text.at[i];
         reading->tokens[id] = (struct str){spaced, text.bytes + 3};
     }

@@ -52,7 +52,7 @@ static void put(struct seglog_writer *writer, struct seglog *log, uint64_t line)
     text_of(line, text);
     struct seglog_record record = {.line = line,
                                    .kind = line % 10 == 9 ? SEGLOG_ERROR : SEGLOG_SUCCESS,
-                                   .usage = {1, 2, 3, 4},
+                                   .usage = {1, 2, 3, 4, 0, 0},
                                    .text = str_from(text)};
     seglog_put(writer, log, &record, line + 1);
 }

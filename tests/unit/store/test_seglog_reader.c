@@ -42,7 +42,7 @@ static void put(struct seglog_writer *writer, struct seglog *log, uint64_t line)
     snprintf(text, sizeof text, "{\"line\":%llu,\"text\":\"%0200d\"}\n", (unsigned long long)line,
              1);
     struct seglog_record record = {
-        .line = line, .kind = SEGLOG_SUCCESS, .usage = {1, 0, 1, 0}, .text = str_from(text)};
+        .line = line, .kind = SEGLOG_SUCCESS, .usage = {1, 0, 1, 0, 0, 0}, .text = str_from(text)};
     seglog_put(writer, log, &record, line + 1);
 }
 
