@@ -105,7 +105,7 @@ static void gpt2_encode(struct encoding *encoding, struct str stretch) {
 
 static size_t gpt2_decode(struct str spelled, enum token_kind kind, char *ret_bytes) {
     if (kind == TOKEN_NORMAL) return bpe_decode_spelling(spelled, ret_bytes);
-    memcpy(ret_bytes, spelled.at, spelled.bytes);
+    if (spelled.bytes > 0) memcpy(ret_bytes, spelled.at, spelled.bytes);
     return spelled.bytes;
 }
 
