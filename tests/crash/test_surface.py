@@ -2,14 +2,16 @@
 """Everything a server does at once, killed at random moments and with calls of the system that fail: what was acknowledged
 stays, every line comes once, ends are told and told the same, and nothing that was durable runs again (surface.py).
 
-QUERN_KILLS scales the counts (1.0: 40 kills and 30 faults; 5: 200 and 150); QUERN_SEED repeats the choices of a failure."""
+QUERN_KILLS scales the counts (1.0: 40 kills and 30 faults; 5: 200 and 150); QUERN_SEED chooses other lives."""
 import os, random, resource, shutil, signal, subprocess, time
 
 import pytest
 
 import life, support, surface
 
-SEED = int(os.environ.get("QUERN_SEED", random.randrange(1 << 30)))
+# The choices are the same each time, so that what `make test` says of a change is about the change; QUERN_SEED=random explores.
+SEED = os.environ.get("QUERN_SEED", "7")
+SEED = random.randrange(1 << 30) if SEED == "random" else int(SEED)
 LIVES = 20  # of one state directory
 
 # quern's own calls, by QUERN_FAULT; how often one is made in a life is not known, so the number is drawn low.
