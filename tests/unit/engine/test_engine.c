@@ -599,8 +599,8 @@ static void tiers_and_then_lower_priorities_go_first(void **state) {
                 {WIRE_TIER_DEFAULT, 0, 3},       {WIRE_TIER_DEFAULT, 0, 4},
                 {WIRE_TIER_DEFAULT, -1, 2},      {WIRE_TIER_PRIORITY, INT32_MAX, 1}};
     for (uint32_t i = 0; i < 6; i++) {
-        const struct wire_job job = {CHAT, rows[i].tier, false, rows[i].priority,
-                                     str_from(chat("@abc", "")), STR("")};
+        const struct wire_job job = {
+            CHAT, rows[i].tier, false, rows[i].priority, str_from(chat("@abc", "")), STR("")};
         assert_true(engine_submit(h.engine, i + 1, &job));
         wait_for_waiting(i + 1);
     }
