@@ -94,18 +94,6 @@ static void next_record(struct check *check, struct jsonl_file *lines, bool is_o
     record->custom_id = json_span_get(line, "custom_id");
 }
 
-static bool same_id(struct str raw_a, struct str raw_b) {
-    if (!json_span_is_string(raw_a) || !json_span_is_string(raw_b)) return false;
-    if (str_equals(raw_a, raw_b)) return true;
-    struct buf a, b;
-    buf_init(&a, SIZE_MAX / 2);
-    buf_init(&b, SIZE_MAX / 2);
-    bool same = str_equals(batch_line_text(raw_a, &a), batch_line_text(raw_b, &b));
-    buf_release(&a);
-    buf_release(&b);
-    return same;
-}
-
 /* --- one batch --- */
 
 /* Both files are in input order, so one walk over the input meets every record at its turn. */
@@ -120,10 +108,10 @@ static void walk(struct check *check, struct jsonl_file *input, struct jsonl_fil
         struct batch_line parsed;
         requests++;
         if (batch_line_read(line, &parsed) != BATCH_LINE_READ) parsed.custom_id.at = NULL;
-        if (out.present && same_id(parsed.custom_id, out.custom_id)) {
+        if (out.present && batch_line_same_text(parsed.custom_id, out.custom_id)) {
             out_lines++;
             next_record(check, output, true, &out, &failed);
-        } else if (err.present && same_id(parsed.custom_id, err.custom_id)) {
+        } else if (err.present && batch_line_same_text(parsed.custom_id, err.custom_id)) {
             err_lines++;
             next_record(check, errors, false, &err, &failed);
         } else {

@@ -224,3 +224,15 @@ struct str batch_line_text(struct str string, struct buf *scratch) {
     json_span_decode(scratch, string);
     return buf_str(scratch);
 }
+
+bool batch_line_same_text(struct str raw_a, struct str raw_b) {
+    if (!json_span_is_string(raw_a) || !json_span_is_string(raw_b)) return false;
+    if (str_equals(raw_a, raw_b)) return true;
+    struct buf a, b;
+    buf_init(&a, SIZE_MAX / 2);
+    buf_init(&b, SIZE_MAX / 2);
+    bool same = str_equals(batch_line_text(raw_a, &a), batch_line_text(raw_b, &b));
+    buf_release(&a);
+    buf_release(&b);
+    return same;
+}

@@ -55,6 +55,8 @@ struct str batch_line_with_model(const struct batch_line *line, struct str model
 struct str batch_line_prompt(const struct batch_line *line);
 /* What a raw string means: a view of it when it has no escapes, else decoded into `scratch`. */
 struct str batch_line_text(struct str string, struct buf *scratch);
+/* True when two raw strings mean the same; false when one of them is no string. */
+bool batch_line_same_text(struct str raw_a, struct str raw_b);
 /* For lines that were validated before: the endpoint they run at. False when the url is not known,
  * which means that the file is no longer what was validated. */
 bool batch_line_endpoint(const struct batch_line *line, enum batch_endpoint *ret_endpoint);

@@ -160,18 +160,6 @@ static bool is_chosen(const struct batch_retry *retry, struct str record) {
     return json_span_is_object(error) && code_is_chosen(retry, json_span_get(error, "code"));
 }
 
-static bool same_id(struct str raw_a, struct str raw_b) {
-    if (!json_span_is_string(raw_a) || !json_span_is_string(raw_b)) return false;
-    if (str_equals(raw_a, raw_b)) return true;
-    struct buf a, b;
-    buf_init(&a, SIZE_MAX / 2);
-    buf_init(&b, SIZE_MAX / 2);
-    bool same = str_equals(batch_line_text(raw_a, &a), batch_line_text(raw_b, &b));
-    buf_release(&a);
-    buf_release(&b);
-    return same;
-}
-
 static enum err add_line(struct walk *walk, struct store *store, struct str line,
                          struct error *error) {
     walk->lines++;
@@ -192,7 +180,8 @@ static enum err copy_lines(struct walk *walk, struct store *store, struct error 
     while (err == OK && jsonl_file_next(&walk->errors, &record)) {
         bool found = false;
         while (!found && jsonl_file_next(&walk->input, &line))
-            found = same_id(json_span_get(line, "custom_id"), json_span_get(record, "custom_id"));
+            found = batch_line_same_text(json_span_get(line, "custom_id"),
+                                         json_span_get(record, "custom_id"));
         if (!found)
             return err_set(error, ERR_CORRUPT, "line %" PRIu64 " of %s answers no line of %s",
                            walk->errors.number, walk->original->error_file_id,

@@ -91,8 +91,9 @@ static void print_lengths(const struct preflight *is) {
 }
 
 static void print_sharing(const struct preflight *is) {
-    printf("Duplicates  %llu requests (%.1f %%) ask what another asks\n",
-           (unsigned long long)is->duplicates, percent(is->duplicates, is->requests));
+    printf(
+        "Duplicates  %llu requests (%.1f %%) need no run: an equal one, not sampled, is answered\n",
+        (unsigned long long)is->duplicates, percent(is->duplicates, is->requests));
     if (is->is_guess) return;
     printf(
         "Prefixes    %.1f %% of the prompt tokens repeat the beginning of another prompt; prefix "

@@ -395,26 +395,24 @@ static bool connection_added(void *context, struct gate_connection *connection, 
                               sizeof address) == MHD_YES;
 }
 
-static void connection_gone(void *context, struct gate_connection *connection) {
-    struct http_server *server = context;
+/* Tells the request that is on the connection, if there is one. */
+static void tell(struct http_server *server, struct gate_connection *connection,
+                 void (*news)(struct http_request *request)) {
     pthread_mutex_lock(&server->lock);
     struct http_request *request = gate_user(connection);
     if (request) http_request_hold(request);
     pthread_mutex_unlock(&server->lock);
     if (!request) return;
-    http_request_tell_gone(request);
+    news(request);
     http_request_drop(request);
 }
 
+static void connection_gone(void *context, struct gate_connection *connection) {
+    tell(context, connection, http_request_tell_gone);
+}
+
 static void connection_quiet(void *context, struct gate_connection *connection) {
-    struct http_server *server = context;
-    pthread_mutex_lock(&server->lock);
-    struct http_request *request = gate_user(connection);
-    if (request) http_request_hold(request);
-    pthread_mutex_unlock(&server->lock);
-    if (!request) return;
-    http_request_tell_quiet(request);
-    http_request_drop(request);
+    tell(context, connection, http_request_tell_quiet);
 }
 
 /* --- workers --- */

@@ -34,5 +34,5 @@ struct str json_member_str(const json_t *object, const char *key);
 struct str json_str(const json_t *string);
 
 /* Appends the canonical form of a value: keys sorted by bytes, shortest number forms, no spaces.
- * Equal requests have equal canonical forms; it is what the deduplication key hashes. */
+ * Equal values have equal canonical forms. */
 void json_write_canonical(struct buf *buf, const json_t *value);

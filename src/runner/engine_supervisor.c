@@ -35,13 +35,6 @@ static void set_phase(struct worker_engine *engine, enum worker_phase phase, con
     pthread_mutex_unlock(&engine->lock);
 }
 
-static bool is_closing(struct worker_engine *engine) {
-    pthread_mutex_lock(&engine->lock);
-    bool closing = engine->is_closing;
-    pthread_mutex_unlock(&engine->lock);
-    return closing;
-}
-
 static bool find_job(struct worker_engine *engine, uint64_t id, uint32_t *ret_at) {
     uint32_t at = 0;
     while (at < engine->job_count && engine->jobs[at].id != id) at++;
@@ -287,7 +280,7 @@ static void drain_wakes(const struct worker_engine *engine) {
  * over (ERR_CONFLICT). The error says why it ended. */
 static enum err serve_child(struct worker_engine *engine, struct error *error) {
     for (;;) {
-        if (is_closing(engine)) return err_set(error, ERR_CANCELLED, "closing");
+        if (worker_engine_is_closing(engine)) return err_set(error, ERR_CANCELLED, "closing");
         if (engine_turn_is_over(engine)) return err_set(error, ERR_CONFLICT, "its turn is over");
         bool is_left;
         enum err err = watch(engine, error);
@@ -404,7 +397,7 @@ static bool back_off(struct worker_engine *engine) {
     if (delay_ms > WORKER_ENGINE_RESTART_DELAY_MS_MAX)
         delay_ms = WORKER_ENGINE_RESTART_DELAY_MS_MAX;
     int64_t deadline_ns = clock_monotonic_ns() + delay_ms * NS_PER_MS;
-    while (!is_closing(engine)) {
+    while (!worker_engine_is_closing(engine)) {
         int64_t left_ms = (deadline_ns - clock_monotonic_ns()) / NS_PER_MS;
         if (left_ms <= 0) return true;
         struct pollfd fd = {.fd = engine->wake_fd, .events = POLLIN};
@@ -416,7 +409,7 @@ static bool back_off(struct worker_engine *engine) {
 void *worker_engine_supervise(void *user) {
     struct worker_engine *engine = user;
     struct error error;
-    while (!is_closing(engine) && engine_turn_wait(engine)) {
+    while (!worker_engine_is_closing(engine) && engine_turn_wait(engine)) {
         if (start_child(engine, &error) != OK) {
             log_error("event=engine_not_started reason=\"%s\"", error.text);
             set_phase(engine, PHASE_FAILED, error.text);

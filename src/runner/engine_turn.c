@@ -16,16 +16,9 @@ static void set_parked(struct worker_engine *engine) {
     pthread_mutex_unlock(&engine->lock);
 }
 
-static bool is_closing(struct worker_engine *engine) {
-    pthread_mutex_lock(&engine->lock);
-    bool closing = engine->is_closing;
-    pthread_mutex_unlock(&engine->lock);
-    return closing;
-}
-
 bool engine_turn_wait(struct worker_engine *engine) {
     if (!engine->device) return true;
-    while (!is_closing(engine)) {
+    while (!worker_engine_is_closing(engine)) {
         device_tend(engine->device);
         if (device_state(engine->device, engine->member) == DEVICE_LOADING) return true;
         struct pollfd fd = {.fd = engine->wake_fd, .events = POLLIN};

@@ -43,6 +43,13 @@ bool worker_engine_has_room(const struct worker_engine *engine) {
            engine->out.bytes < WORKER_ENGINE_OUT_BYTES_MAX / 2;
 }
 
+bool worker_engine_is_closing(struct worker_engine *engine) {
+    pthread_mutex_lock(&engine->lock);
+    bool closing = engine->is_closing;
+    pthread_mutex_unlock(&engine->lock);
+    return closing;
+}
+
 static void queue_job(struct worker_engine *engine, const struct worker_job *job) {
     const struct wire_job message = {(enum wire_endpoint)job->endpoint,
                                      (enum wire_tier)job->tier,

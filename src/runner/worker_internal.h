@@ -78,6 +78,8 @@ struct worker_engine {
 
 /* Whether a job can be taken; under the lock. */
 bool worker_engine_has_room(const struct worker_engine *engine);
+/* Whether close was called; takes the lock. */
+bool worker_engine_is_closing(struct worker_engine *engine);
 
 /* --- engine_turn.c: of an engine that shares its device; without the lock --- */
 /* Waits until it shall load; false when the worker closes. */

@@ -5,7 +5,7 @@
 #include "base/hash.h"
 #include "base/os.h"
 #include "batch/jsonl_file.h"
-#include "batch/line.h"
+#include "batch/request_key.h"
 #include "engine/prep.h"
 #include "server/seen.h"
 #include "json/span.h"
@@ -34,7 +34,7 @@ struct work {
     uint64_t requests_read;
     pthread_mutex_t adding; /* guards the survey and what follows */
     size_t capacity;
-    struct seen bodies, blocks;
+    struct seen keys, blocks;
     struct layout layout;
     uint64_t layout_stride; /* doubles when the sample is full */
 };
@@ -46,7 +46,8 @@ struct item {
     struct buf text;
     struct batch_line line;
     uint32_t prompt_tokens, answer_tokens;
-    uint64_t body_hash;
+    bool has_key; /* its answer is determined */
+    uint64_t key;
     struct request request; /* parsed, when the model is there */
     bool is_parsed;
     struct prompt *prompts;
@@ -67,27 +68,11 @@ static bool read_item(struct work *work, struct item *item) {
     return there;
 }
 
-static uint64_t hash_bytes(const void *bytes, size_t count) {
-    struct sha256 hash;
-    unsigned char digest[SHA256_BYTES];
-    uint64_t value;
-    sha256_init(&hash);
-    sha256_add(&hash, bytes, count);
-    sha256_end(&hash, digest);
-    memcpy(&value, digest, sizeof value);
-    return value;
-}
-
-static void hash_body(struct item *item) {
-    struct error error;
-    json_t *body;
-    struct buf canonical;
-    if (json_read(&body, item->line.body, &error) != OK) return;
-    buf_init(&canonical, SIZE_MAX / 2);
-    json_write_canonical(&canonical, body);
-    item->body_hash = hash_bytes(canonical.at, canonical.bytes);
-    buf_release(&canonical);
-    json_decref(body);
+/* What the runner answers once (batch/request_key.h); here all of it is for one and by one. */
+static void read_key(struct item *item) {
+    unsigned char key[SHA256_BYTES];
+    item->has_key = batch_request_key(&item->line, STR(""), key);
+    if (item->has_key) memcpy(&item->key, key, sizeof item->key);
 }
 
 static bool fault(struct item *item, const char *message) {
@@ -104,6 +89,7 @@ static bool read_line(struct item *item, enum wire_endpoint *ret_endpoint) {
     if (!batch_line_endpoint(&item->line, &endpoint) ||
         (endpoint != BATCH_ENDPOINT_CHAT && endpoint != BATCH_ENDPOINT_COMPLETIONS))
         return fault(item, "Its url is not /v1/chat/completions or /v1/completions.");
+    item->line.endpoint = endpoint;
     *ret_endpoint =
         endpoint == BATCH_ENDPOINT_CHAT ? WIRE_ENDPOINT_CHAT : WIRE_ENDPOINT_COMPLETIONS;
     return true;
@@ -207,7 +193,7 @@ static void add_item(struct work *work, const struct item *item, bool is_good) {
     survey->bytes += item->text.bytes + 1;
     if (is_good) {
         survey->prompt_tokens_sum += item->prompt_tokens;
-        if (!seen_add(&work->bodies, item->body_hash)) survey->duplicates++;
+        if (item->has_key && !seen_add(&work->keys, item->key)) survey->duplicates++;
         for (size_t i = 0; item->prompts && i < item->request.prompt_count; i++)
             survey->shared_tokens += share_prefix(work, &item->prompts[i].ids);
     } else {
@@ -232,7 +218,7 @@ static void *survey_main(void *context) {
     buf_init(&item.text, (size_t)BATCH_LINE_BYTES_MAX + 1);
     while (read_item(work, &item)) {
         bool is_good = read_line(&item, &endpoint);
-        if (is_good) hash_body(&item);
+        if (is_good) read_key(&item);
         if (is_good)
             is_good = work->options->model ? count_exactly(work, &item, endpoint) : guess(&item);
         add_item(work, &item, is_good);
@@ -279,7 +265,7 @@ enum err survey_file(const struct survey_options *options, struct survey *ret_su
     survey.advice = layout_look(&work.layout);
     survey.seconds = (double)(clock_monotonic_ns() - started_ns) / 1e9;
     jsonl_file_close(&work.file);
-    seen_release(&work.bodies);
+    seen_release(&work.keys);
     seen_release(&work.blocks);
     layout_release(&work.layout);
     if (err != OK)

@@ -36,7 +36,7 @@ struct survey {
     struct survey_fault faults[SURVEY_FAULTS_MAX];
     uint64_t bytes;
     uint64_t prompt_tokens_sum;
-    uint64_t duplicates;    /* requests whose body is that of another, in canonical form */
+    uint64_t duplicates;    /* requests that get the answer of an equal one: they need no run */
     uint64_t shared_tokens; /* of the prompts, that a prefix cache without end has already */
     struct layout_advice advice;
     double seconds;
