@@ -14,6 +14,7 @@ struct command {
 };
 
 extern const struct command cmd_config;
+extern const struct command cmd_embed;
 extern const struct command cmd_engine;
 extern const struct command cmd_fsck;
 extern const struct command cmd_key;

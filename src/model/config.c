@@ -13,11 +13,14 @@ static const struct architecture architectures[] = {
     {.name = "llama", .rope_is_interleaved = true},
     {.name = "qwen2", .has_qkv_bias = true},
     {.name = "qwen3", .has_qk_norm = true},
+    {.name = "phi3", .has_fused_gate_up = true, .has_long_rope = true, .may_have_window = true},
+    {.name = "bert", .is_encoder = true, .has_qkv_bias = true},
     {.name = "gemma3",
      .has_qk_norm = true,
      .has_post_norm = true,
      .embedding_is_scaled = true,
      .has_window = true,
+     .has_local_rope = true,
      .window_period = 6,
      .activation = ACTIVATION_GELU_TANH},
 };
@@ -79,9 +82,10 @@ static enum err read_architecture(struct model_config *config, const struct gguf
         bool printable = name.bytes <= 64;
         for (size_t i = 0; printable && i < name.bytes; i++)
             printable = name.at[i] >= 0x20 && name.at[i] < 0x7F;
-        return err_set(error, ERR_INVALID,
-                       "architecture '%.*s' is not supported (llama, qwen2, qwen3 and gemma3 are)",
-                       printable ? (int)name.bytes : 1, printable ? name.at : "?");
+        return err_set(
+            error, ERR_INVALID,
+            "architecture '%.*s' is not supported (llama, qwen2, qwen3, gemma3, phi3 and bert are)",
+            printable ? (int)name.bytes : 1, printable ? name.at : "?");
     }
     uint32_t split_count = 1, experts = 0;
     err = gguf_get_u32(gguf, "split.count", &split_count, error);
@@ -155,7 +159,8 @@ static enum err read_rope_scaling(struct model_config *config, const struct gguf
     enum err err = gguf_get_str(gguf, key.text, &type, error);
     if (err != OK) return err;
     bool is_linear = type.bytes == 0 || str_is(type, "linear");
-    if (!is_linear && !str_is(type, "none")) {
+    bool is_long = config->architecture->has_long_rope && str_is(type, "longrope");
+    if (!is_linear && !is_long && !str_is(type, "none")) {
         bool known = str_is(type, "yarn") || str_is(type, "longrope");
         return err_set(error, ERR_INVALID, "%s %s is not supported (none and linear are)", key.text,
                        !known                 ? "is unknown and"
@@ -175,23 +180,49 @@ static enum err read_rope_scaling(struct model_config *config, const struct gguf
     return OK;
 }
 
-/* rope_freqs.weight: the divisors by which Llama 3.1 and later stretch the low frequencies. */
+/* One tensor of divisors of the frequencies, when it is there. */
 static enum err read_rope_factors(struct model_config *config, const struct gguf *gguf,
-                                  struct error *error) {
-    const struct gguf_tensor *tensor = gguf_tensor_find(gguf, STR("rope_freqs.weight"));
+                                  const char *name, struct error *error) {
+    const struct gguf_tensor *tensor = gguf_tensor_find(gguf, str_from(name));
     if (!tensor) return OK;
     if (tensor->type != 0 || tensor->axis_count != 1 || tensor->axes[0] != config->head_dim / 2)
-        return err_set(error, ERR_INVALID, "tensor rope_freqs.weight is no F32 vector of %u",
+        return err_set(error, ERR_INVALID, "tensor %s is no F32 vector of %u", name,
                        config->head_dim / 2);
     for (uint32_t i = 0; i < config->head_dim / 2; i++) {
         float factor;
         memcpy(&factor, tensor->at + sizeof factor * i, sizeof factor);
         if (!(factor >= 1e-3f && factor <= 1e6f))
-            return err_set(error, ERR_INVALID,
-                           "tensor rope_freqs.weight: factor %u is not within 0.001..1000000", i);
+            return err_set(error, ERR_INVALID, "tensor %s: factor %u is not within 0.001..1000000",
+                           name, i);
     }
     config->rope_factors = tensor->at;
     return OK;
+}
+
+/* Long rope (Phi 3): up to the length of the first training one set of factors counts, beyond it
+ * another one for the whole text, keys in the cache included. Only the first is run, so the context
+ * ends there. The magnitude counts at all lengths. */
+static enum err read_long_rope(struct model_config *config, const struct gguf *gguf,
+                               struct error *error) {
+    config->rope_magnitude = 1.0f;
+    if (!config->architecture->has_long_rope) return OK;
+    enum err err = read_rope_factors(config, gguf, "rope_factors_short.weight", error);
+    if (err != OK || !config->rope_factors) return err;
+    uint32_t original = 0;
+    struct key key = key_of(config, "rope.scaling.original_context_length");
+    err = gguf_get_u32(gguf, key.text, &original, error);
+    if (err != OK) return err;
+    if (original < 2 || original > config->context_max)
+        return err_set(error, ERR_INVALID, "%s is %u, not 2..%u", key.text, original,
+                       config->context_max);
+    double ratio = (double)config->context_max / original;
+    config->rope_magnitude = (float)sqrt(1.0 + log(ratio) / log(original));
+    config->context_max = original;
+    key = key_of(config, "rope.scaling.attn_factor");
+    err = gguf_get_f32(gguf, key.text, &config->rope_magnitude, error);
+    if (err == OK && !(config->rope_magnitude >= 0.1f && config->rope_magnitude <= 10.0f))
+        err = err_set(error, ERR_INVALID, "%s is not within 0.1..10", key.text);
+    return err;
 }
 
 static enum err read_rope(struct model_config *config, const struct gguf *gguf,
@@ -215,40 +246,90 @@ static enum err read_rope(struct model_config *config, const struct gguf *gguf,
         return err_set(error, ERR_INVALID, "%s is %u: only whole heads of %u can be rotated",
                        key.text, dimensions, config->head_dim);
     err = read_rope_scaling(config, gguf, error);
-    if (err == OK) err = read_rope_factors(config, gguf, error);
+    if (err == OK) err = read_rope_factors(config, gguf, "rope_freqs.weight", error);
+    if (err == OK) err = read_long_rope(config, gguf, error);
     return err;
 }
 
-static enum err read_norm_and_attention(struct model_config *config, const struct gguf *gguf,
-                                        struct error *error) {
-    struct key key = key_of(config, "attention.layer_norm_rms_epsilon");
+static enum err read_norm(struct model_config *config, const struct gguf *gguf,
+                          struct error *error) {
+    struct key key =
+        key_of(config, config->architecture->is_encoder ? "attention.layer_norm_epsilon"
+                                                        : "attention.layer_norm_rms_epsilon");
     if (!gguf_find(gguf, key.text)) return err_set(error, ERR_INVALID, "%s is missing", key.text);
     enum err err = gguf_get_f32(gguf, key.text, &config->eps, error);
-    if (err != OK) return err;
-    if (!(config->eps > 0.0f && config->eps <= 0.1f))
-        return err_set(error, ERR_INVALID, "%s is %g, not above 0 and up to 0.1", key.text,
-                       (double)config->eps);
+    if (err == OK && !(config->eps > 0.0f && config->eps <= 0.1f))
+        err = err_set(error, ERR_INVALID, "%s is %g, not above 0 and up to 0.1", key.text,
+                      (double)config->eps);
+    return err;
+}
+
+static enum err read_window(struct model_config *config, const struct gguf *gguf,
+                            struct error *error) {
+    const struct architecture *architecture = config->architecture;
+    if (!architecture->has_window && !architecture->may_have_window) return OK;
+    struct key key = key_of(config, "attention.sliding_window");
+    config->window_period = architecture->window_period;
+    if (architecture->has_window && !gguf_find(gguf, key.text))
+        return err_set(error, ERR_INVALID, "%s is missing", key.text);
+    struct key pattern = key_of(config, "attention.sliding_window_pattern");
+    if (gguf_find(gguf, pattern.text))
+        return err_set(error, ERR_INVALID, "%s is not supported", pattern.text);
+    enum err err = gguf_get_u32(gguf, key.text, &config->window, error);
+    if (err != OK || (config->window == 0 && architecture->may_have_window)) return err;
+    return check_range(key.text, config->window, CONFIG_CONTEXT_MAX, error);
+}
+
+static enum err read_attention(struct model_config *config, const struct gguf *gguf,
+                               struct error *error) {
     /* Gemma-3-27B alone scales by another number, which GGUF has no key for: 62 layers is how
      * llama.cpp tells it. */
     bool is_27b = config->architecture->embedding_is_scaled && config->layers == 62;
     config->attention_scale =
         1.0f / sqrtf((float)(is_27b ? config->width / config->heads : config->head_dim));
-    key = key_of(config, "attention.scale");
-    err = gguf_get_f32(gguf, key.text, &config->attention_scale, error);
+    struct key key = key_of(config, "attention.scale");
+    enum err err = gguf_get_f32(gguf, key.text, &config->attention_scale, error);
     if (err == OK && !(config->attention_scale > 0.0f && config->attention_scale <= 1e3f))
         err = err_set(error, ERR_INVALID, "%s is not above 0 and up to 1000", key.text);
     key = key_of(config, "final_logit_softcapping");
     if (err == OK) err = gguf_get_f32(gguf, key.text, &config->softcap, error);
     if (err == OK && !(config->softcap >= 0.0f && config->softcap <= 1e6f))
         err = err_set(error, ERR_INVALID, "%s is not within 0..1000000", key.text);
-    if (err != OK || !config->architecture->has_window) return err;
-    key = key_of(config, "attention.sliding_window");
-    if (!gguf_find(gguf, key.text)) return err_set(error, ERR_INVALID, "%s is missing", key.text);
-    if (gguf_find(gguf, key_of(config, "attention.sliding_window_pattern").text))
-        return err_set(error, ERR_INVALID, "%s is not supported",
-                       key_of(config, "attention.sliding_window_pattern").text);
-    err = gguf_get_u32(gguf, key.text, &config->window, error);
-    return err == OK ? check_range(key.text, config->window, CONFIG_CONTEXT_MAX, error) : err;
+    return err == OK ? read_window(config, gguf, error) : err;
+}
+
+/* What the file says of embeddings. */
+static enum err read_pooling(struct model_config *config, const struct gguf *gguf,
+                             struct error *error) {
+    uint32_t pooling = POOLING_NONE;
+    bool is_causal = !config->architecture->is_encoder;
+    struct key key = key_of(config, "pooling_type");
+    enum err err = gguf_get_u32(gguf, key.text, &pooling, error);
+    if (err == OK)
+        err = gguf_get_bool(gguf, key_of(config, "attention.causal").text, &is_causal, error);
+    if (err != OK) return err;
+    if (pooling > POOLING_LAST)
+        return err_set(error, ERR_INVALID,
+                       "%s is %u: only 0 to 3 (none, mean, cls, last) are supported", key.text,
+                       pooling);
+    if (is_causal && config->architecture->is_encoder)
+        return err_set(error, ERR_INVALID, "%s is true, which no encoder is",
+                       key_of(config, "attention.causal").text);
+    config->pooling = (enum pooling)pooling;
+    config->is_bidirectional = !is_causal;
+    return OK;
+}
+
+/* An encoder's token types: only the first is ever used, for a text that is no pair. */
+static enum err read_token_types(struct model_config *config, const struct gguf *gguf,
+                                 struct error *error) {
+    if (!config->architecture->is_encoder) return OK;
+    const struct gguf_tensor *tensor = gguf_tensor_find(gguf, STR("token_types.weight"));
+    if (!tensor) return err_set(error, ERR_INVALID, "tensor token_types.weight is missing");
+    if (tensor->axes[1] > 1024)
+        return err_set(error, ERR_INVALID, "tensor token_types.weight has more than 1024 rows");
+    config->token_types = (uint32_t)tensor->axes[1];
+    return OK;
 }
 
 /* The embedding has the last word on the size of the vocabulary. */
@@ -276,15 +357,34 @@ enum err config_init(struct model_config *ret_config, const struct gguf *gguf, s
     enum err err = read_architecture(&config, gguf, error);
     if (err == OK) err = read_sizes(&config, gguf, error);
     if (err == OK) err = read_heads(&config, gguf, error);
-    if (err == OK) err = read_rope(&config, gguf, error);
-    if (err == OK) err = read_norm_and_attention(&config, gguf, error);
+    if (err == OK && !config.architecture->is_encoder) err = read_rope(&config, gguf, error);
+    if (err == OK) err = read_norm(&config, gguf, error);
+    if (err == OK) err = read_attention(&config, gguf, error);
+    if (err == OK) err = read_pooling(&config, gguf, error);
+    if (err == OK) err = read_token_types(&config, gguf, error);
     if (err == OK) err = read_vocab_rows(&config, gguf, token_count, error);
     if (err == OK) *ret_config = config;
     return err;
 }
 
+bool pooling_of_name(struct str name, enum pooling *ret_pooling) {
+    static const char *const names[] = {
+        [POOLING_MEAN] = "mean", [POOLING_CLS] = "cls", [POOLING_LAST] = "last"};
+    for (int i = POOLING_MEAN; i <= POOLING_LAST; i++) {
+        if (!str_is(name, names[i])) continue;
+        *ret_pooling = (enum pooling)i;
+        return true;
+    }
+    return false;
+}
+
 bool config_layer_is_local(const struct model_config *config, uint32_t layer) {
-    return config->window > 0 && (layer + 1) % config->architecture->window_period != 0;
+    if (config->window == 0) return false;
+    return config->window_period == 0 || (layer + 1) % config->window_period != 0;
+}
+
+bool config_has_local_rope(const struct model_config *config) {
+    return config->window > 0 && config->architecture->has_local_rope;
 }
 
 void config_rope_frequencies(const struct model_config *config, bool local,
@@ -304,7 +404,8 @@ void config_rope_frequencies(const struct model_config *config, bool local,
 
 uint64_t config_parameter_count(const struct model_config *config, bool head_is_tied) {
     uint64_t head_rows = (uint64_t)(config->heads * 2 + config->kv_heads * 2) * config->head_dim;
-    uint64_t layer = config->width * (head_rows + 3ull * config->ffn);
+    uint64_t ffn_matrices = config->architecture->is_encoder ? 2 : 3;
+    uint64_t layer = config->width * (head_rows + ffn_matrices * config->ffn);
     return layer * config->layers +
            (uint64_t)config->vocab_rows * config->width * (head_is_tied ? 1 : 2);
 }

@@ -24,17 +24,26 @@
 
 enum activation { ACTIVATION_SILU, ACTIVATION_GELU_TANH };
 
+/* How the hidden states of a text become one vector; the numbers of pooling_type. */
+enum pooling { POOLING_NONE, POOLING_MEAN, POOLING_CLS, POOLING_LAST };
+
 /* How a family differs from the common decoder (RMSNorm, rotary positions, grouped-query attention,
  * gated feed-forward). Zero is arch llama without its permutation. */
 struct architecture {
-    const char *name;         /* general.architecture, and the prefix of its keys */
+    const char *name; /* general.architecture, and the prefix of its keys */
+    bool is_encoder;  /* BERT: LayerNorm after each half layer, learned positions, biases, no
+                         causal mask, no gate (GELU), no head */
     bool rope_is_interleaved; /* q and k rows were permuted for pairs (2i, 2i+1) */
     bool has_qkv_bias;
     bool has_qk_norm;         /* RMSNorm of each head of q and k before the rotation */
     bool has_post_norm;       /* norms after attention and after the feed-forward, before the sum */
     bool embedding_is_scaled; /* by sqrt(width) */
-    bool has_window;          /* sliding_window on all but every window_period-th layer */
-    uint32_t window_period;
+    bool has_fused_gate_up;   /* one tensor with the rows of gate, then up */
+    bool has_long_rope;       /* may have one set of rope factors for short texts, one for long */
+    bool has_window;          /* must say sliding_window, on all but every window_period-th layer */
+    bool may_have_window;
+    bool has_local_rope;    /* layers with the window have a base of their own and no scaling */
+    uint32_t window_period; /* 0: on every layer */
     enum activation activation;
 };
 
@@ -55,17 +64,26 @@ struct model_config {
     float rope_scale; /* positions are multiplied by it: 1/factor of linear scaling */
     float rope_base_local;
     const unsigned char *rope_factors; /* (head_dim/2) f32, unaligned, divisors; NULL for none */
+    float rope_magnitude;              /* of cosines and sines: 1 but with long rope */
     float attention_scale;             /* of q.k before the softmax */
     float softcap;                     /* of the logits; 0 for none */
     uint32_t window;                   /* keys a local layer sees, itself included; 0 for none */
+    uint32_t window_period;            /* every such layer is not local; 0: all are */
+    uint32_t token_types;              /* rows of an encoder's token types; else 0 */
+    enum pooling pooling;              /* NONE: the file says nothing */
+    bool is_bidirectional;             /* made to see the whole text, not only what came before */
 };
 
 /* `token_count` is the length of the vocabulary. ERR_INVALID with one sentence naming the key or
  * tensor for what is missing, out of bounds, contradictory or not supported. */
 enum err config_init(struct model_config *ret_config, const struct gguf *gguf, size_t token_count,
                      struct error *error) MUST_CHECK;
+/* "mean", "cls" or "last"; false for any other name. */
+bool pooling_of_name(struct str name, enum pooling *ret_pooling);
 /* Whether layer `layer` sees only the last `window` keys. */
 bool config_layer_is_local(const struct model_config *config, uint32_t layer);
+/* Whether local layers rotate by frequencies of their own. */
+bool config_has_local_rope(const struct model_config *config);
 /* The inverse frequencies of a layer's rotation, (head_dim/2), with scaling and factors applied. */
 void config_rope_frequencies(const struct model_config *config, bool local, float *ret_frequencies);
 /* Weights the config implies, norms and biases left out: a bound for progress and memory. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "model/forward_state.h"
+#include "model/spread.h"
 
 #include <assert.h>
 #include <math.h>
@@ -7,22 +8,8 @@
 
 /* Queries of one attention task: enough to reuse the keys it reads, few enough to spread. */
 #define ATTENTION_ROWS 32u
-/* Activations of one matmul task stay in the second-level cache beside the weights' tile. */
-#define MATMUL_ACTIVATION_BYTES ((size_t)512 * 1024)
-#define MATMUL_ROWS_MIN 32u
-/* Tasks for each thread, so that one thread that is late costs a quarter of its share. */
-#define TASKS_PER_THREAD 4u
 
 /* ---- spreading work ---- */
-
-static uint32_t divide_up(uint32_t a, uint32_t b) {
-    return (a + b - 1) / b;
-}
-
-/* How many of `count` one task takes. */
-static uint32_t share_of(const struct forward *forward, uint32_t count) {
-    return divide_up(count, TASKS_PER_THREAD * pool_threads(forward->options.pool));
-}
 
 /* One stage of a layer over some rows; stages that are row-wise differ only in this function. */
 typedef void (*stage_fn)(struct forward *forward, uint32_t layer, uint32_t row, uint32_t count);
@@ -31,56 +18,22 @@ struct stage_job {
     struct forward *forward;
     stage_fn stage;
     uint32_t layer;
-    uint32_t rows_each;
 };
 
-static void stage_task(void *context, uint32_t task, uint32_t worker) {
-    (void)worker;
+static void stage_rows(void *context, uint32_t row, uint32_t count) {
     const struct stage_job *job = context;
-    uint32_t row = task * job->rows_each;
-    uint32_t left = job->forward->row_count - row;
-    job->stage(job->forward, job->layer, row, left < job->rows_each ? left : job->rows_each);
+    job->stage(job->forward, job->layer, row, count);
 }
 
 static void run_stage(struct forward *forward, stage_fn stage, uint32_t layer) {
     struct stage_job job = {.forward = forward, .stage = stage, .layer = layer};
-    job.rows_each = share_of(forward, forward->row_count);
-    pool_run(forward->options.pool, stage_task, &job, divide_up(forward->row_count, job.rows_each));
-}
-
-struct matmul_job {
-    const struct kernels *kernels;
-    struct matmul all;
-    uint32_t rows_each;
-    uint32_t tiles_each;
-    uint32_t tile_tasks;
-};
-
-static void matmul_task(void *context, uint32_t task, uint32_t worker) {
-    (void)worker;
-    const struct matmul_job *job = context;
-    struct matmul part = job->all;
-    size_t row = (size_t)(task / job->tile_tasks) * job->rows_each;
-    uint32_t tile = task % job->tile_tasks * job->tiles_each;
-    uint32_t tile_end = tile + job->tiles_each;
-    if (tile_end > part.matrix->tile_count) tile_end = part.matrix->tile_count;
-    part.activations =
-        (const unsigned char *)part.activations + row * part.matrix->activation_bytes;
-    part.y += row * part.y_stride;
-    part.rows = part.rows - row < job->rows_each ? part.rows - row : job->rows_each;
-    job->kernels->matmul(&part, tile, tile_end);
+    spread_rows(forward->options.pool, stage_rows, &job, forward->row_count);
 }
 
 /* y = or += x Wᵀ over all rows; x is what stands in forward->activations. */
 static void run_matmul(struct forward *forward, struct matmul call) {
     call.activations = forward->activations;
-    struct matmul_job job = {.kernels = forward->options.kernels, .all = call};
-    size_t rows_each = MATMUL_ACTIVATION_BYTES / call.matrix->activation_bytes;
-    job.rows_each = rows_each > MATMUL_ROWS_MIN ? (uint32_t)rows_each : MATMUL_ROWS_MIN;
-    job.tiles_each = share_of(forward, call.matrix->tile_count);
-    job.tile_tasks = divide_up(call.matrix->tile_count, job.tiles_each);
-    uint32_t row_tasks = divide_up((uint32_t)call.rows, job.rows_each);
-    pool_run(forward->options.pool, matmul_task, &job, row_tasks * job.tile_tasks);
+    spread_matmul(forward->options.pool, forward->options.kernels, &call);
 }
 
 /* ---- the stages of a layer ---- */
@@ -91,6 +44,12 @@ static const struct layer_weights *layer_of(const struct forward *forward, uint3
 
 static bool is_local(const struct forward *forward, uint32_t layer) {
     return config_layer_is_local(forward->options.config, layer);
+}
+
+/* Its rope, the base and scaling of the layer's positions. */
+static const struct rope_tables *rope_of(const struct forward *forward, uint32_t layer) {
+    bool own = is_local(forward, layer) && config_has_local_rope(forward->options.config);
+    return &forward->rope[own];
 }
 
 /* The rows' embeddings, and their lines of the rope tables. */
@@ -106,10 +65,15 @@ static void embed_stage(struct forward *forward, uint32_t layer, uint32_t row, u
             for (uint32_t j = 0; j < config->width; j++) x[j] *= scale;
         }
         uint32_t position = forward->step->positions[i];
-        for (int table = 0; table < (config->window > 0 ? 2 : 1); table++) {
+        for (int table = 0; table < (config_has_local_rope(config) ? 2 : 1); table++) {
             struct rope_tables *rope = &forward->rope[table];
-            rope_table(rope->frequencies, pairs, position, position + 1,
-                       rope->cosines + (size_t)i * pairs, rope->sines + (size_t)i * pairs);
+            float *cosines = rope->cosines + (size_t)i * pairs;
+            float *sines = rope->sines + (size_t)i * pairs;
+            rope_table(rope->frequencies, pairs, position, position + 1, cosines, sines);
+            for (uint32_t j = 0; config->rope_magnitude != 1.0f && j < pairs; j++) {
+                cosines[j] *= config->rope_magnitude;
+                sines[j] *= config->rope_magnitude;
+            }
         }
     }
 }
@@ -160,7 +124,7 @@ static void norm_heads(const struct forward *forward, float *x, uint32_t heads, 
 static void rotate_heads(const struct forward *forward, uint32_t layer, float *x, uint32_t heads,
                          uint32_t row, uint32_t count) {
     const struct model_config *config = forward->options.config;
-    const struct rope_tables *rope = &forward->rope[is_local(forward, layer)];
+    const struct rope_tables *rope = rope_of(forward, layer);
     forward->options.kernels->rope(&(struct rope){.x = x,
                                                   .x_stride = forward->qkv_width,
                                                   .positions = forward->row_numbers + row,
@@ -253,6 +217,8 @@ static void attention_task(void *context, uint32_t task, uint32_t worker) {
 
 static void run_attention(struct forward *forward, uint32_t layer) {
     const struct model_config *config = forward->options.config;
+    const bool is_causal = !forward->options.is_bidirectional;
+    const bool has_window = is_causal && is_local(forward, layer);
     struct attention_job job = {.forward = forward,
                                 .call = {.cache = &forward->caches[layer],
                                          .q = forward->wide,
@@ -261,8 +227,8 @@ static void run_attention(struct forward *forward, uint32_t layer) {
                                          .y_stride = forward->q_width,
                                          .head_count = config->heads,
                                          .scale = config->attention_scale,
-                                         .window = is_local(forward, layer) ? config->window : 0,
-                                         .causal = true},
+                                         .window = has_window ? config->window : 0,
+                                         .causal = is_causal},
                                 .head_tasks = config->kv_heads / forward->heads_each};
     pool_run(forward->options.pool, attention_task, &job, forward->group_count * job.head_tasks);
 }
@@ -278,7 +244,7 @@ static uint32_t common_blocks(const struct attention_item *a, const struct atten
 
 /* What an item costs: queries times keys. */
 static uint64_t cost_of(const struct attention_item *item) {
-    return (uint64_t)item->row_count * (item->position + item->row_count);
+    return (uint64_t)item->row_count * item->key_count;
 }
 
 /* Whether the group saves no fewer reads with one more item, which leaves it `shared` blocks. */
@@ -292,11 +258,11 @@ static bool saves_more_with(const struct attention_group *group, uint32_t shared
  * still be of several items. */
 static void group_items(struct forward *forward) {
     const uint32_t kv_heads = forward->options.config->kv_heads;
-    const uint32_t tasks = TASKS_PER_THREAD * pool_threads(forward->options.pool);
+    const uint32_t tasks = SPREAD_TASKS_PER_THREAD * pool_threads(forward->options.pool);
     const bool has_plenty = forward->item_count >= 2 * tasks;
     uint64_t cost = 0, cost_each = 0;
     for (uint32_t i = 0; i < forward->item_count; i++) cost_each += cost_of(&forward->items[i]);
-    cost_each /= has_plenty ? tasks : divide_up(tasks, kv_heads);
+    cost_each /= has_plenty ? tasks : (tasks + kv_heads - 1) / kv_heads;
     forward->heads_each = has_plenty ? kv_heads : 1;
     forward->group_count = 0;
     for (uint32_t i = 0; i < forward->item_count; i++) {
@@ -321,12 +287,25 @@ static void group_items(struct forward *forward) {
 
 /* ---- a step ---- */
 
+/* `count` rows of a sequence, from one at `position` on. */
+static struct attention_item item_of(const struct forward *forward,
+                                     const struct step_sequence *sequence, uint32_t row,
+                                     uint32_t position, uint32_t count) {
+    uint32_t key_count = forward->options.is_bidirectional ? sequence->row_count : position + count;
+    return (struct attention_item){.row = row,
+                                   .row_count = count,
+                                   .position = position,
+                                   .key_count = key_count,
+                                   .blocks = sequence->blocks};
+}
+
 /* Where each row's key and value go, and the attention work list: runs of up to ATTENTION_ROWS rows
  * of one sequence. */
 static void plan(struct forward *forward, const struct step *step) {
     forward->item_count = 0;
     for (uint32_t i = 0; i < step->sequence_count; i++) {
         const struct step_sequence *sequence = &step->sequences[i];
+        assert(!forward->options.is_one_pass || sequence->kv_tokens == 0);
         for (uint32_t j = 0; j < sequence->row_count; j++) {
             uint32_t position = sequence->kv_tokens + j, row = sequence->row_first + j;
             uint32_t block = sequence->blocks[position / KV_BLOCK_TOKENS];
@@ -334,11 +313,8 @@ static void plan(struct forward *forward, const struct step *step) {
             forward->slots[row] = block * KV_BLOCK_TOKENS + position % KV_BLOCK_TOKENS;
             if (j % ATTENTION_ROWS != 0) continue;
             uint32_t left = sequence->row_count - j;
-            forward->items[forward->item_count++] =
-                (struct attention_item){.row = row,
-                                        .row_count = left < ATTENTION_ROWS ? left : ATTENTION_ROWS,
-                                        .position = position,
-                                        .blocks = sequence->blocks};
+            forward->items[forward->item_count++] = item_of(
+                forward, sequence, row, position, left < ATTENTION_ROWS ? left : ATTENTION_ROWS);
         }
     }
     group_items(forward);
@@ -350,15 +326,14 @@ static void keep_wanted_rows(struct forward *forward, const uint32_t *wanted, ui
     const struct step *step = forward->step;
     size_t width = forward->options.config->width;
     uint32_t sequence = 0;
+    if (count == forward->row_count) return;
     for (uint32_t i = 0; i < count; i++) {
         uint32_t row = wanted[i];
         assert(row < forward->row_count && (i == 0 || row > wanted[i - 1]));
         while (row >= step->sequences[sequence].row_first + step->sequences[sequence].row_count)
             sequence++;
-        forward->items[i] = (struct attention_item){.row = i,
-                                                    .row_count = 1,
-                                                    .position = step->positions[row],
-                                                    .blocks = step->sequences[sequence].blocks};
+        forward->items[i] =
+            item_of(forward, &step->sequences[sequence], i, step->positions[row], 1);
         if (row == i) continue;
         memcpy(forward->x + i * width, forward->x + row * width, width * sizeof(float));
         memcpy(forward->wide + (size_t)i * forward->qkv_width,
@@ -452,13 +427,19 @@ void forward_run(struct forward *forward, const struct step *step, const uint32_
     while (!forward_advance(forward)) continue;
 }
 
+const float *forward_hidden(struct forward *forward, uint32_t first, uint32_t count) {
+    const struct model_config *config = forward->options.config;
+    assert(count >= 1 && first + count <= forward->row_count);
+    norm_rows(forward, forward->x + (size_t)first * config->width, forward->h,
+              forward->options.weights->output_norm, false, 0, count);
+    return forward->h;
+}
+
 const float *forward_logits(struct forward *forward, uint32_t first, uint32_t count) {
     const struct model_config *config = forward->options.config;
     const struct weights *weights = forward->options.weights;
-    assert(count >= 1 && count <= forward->options.logit_rows_max);
-    assert(first + count <= forward->row_count);
-    norm_rows(forward, forward->x + (size_t)first * config->width, forward->h, weights->output_norm,
-              false, 0, count);
+    assert(count <= forward->options.logit_rows_max);
+    (void)forward_hidden(forward, first, count);
     activate_rows(forward, weights->head, forward->h, config->width, 0, count);
     run_matmul(forward, (struct matmul){.matrix = weights->head,
                                         .rows = count,

@@ -29,6 +29,10 @@ struct forward_options {
     uint32_t rows_max;       /* of a step */
     uint32_t logit_rows_max; /* of one forward_logits */
     uint32_t block_count;    /* KV blocks of KV_BLOCK_TOKENS positions, all layers */
+    /* For embeddings. */
+    bool is_one_pass;      /* each step holds whole texts: the layers take turns in the KV blocks of
+                              one, and nothing is kept for later steps */
+    bool is_bidirectional; /* every row sees all rows of its sequence; only with is_one_pass */
 };
 
 /* Bytes of KV cache one position takes, over all layers. */
@@ -55,6 +59,9 @@ void forward_run(struct forward *forward, const struct step *step, const uint32_
 void forward_begin(struct forward *forward, const struct step *step, const uint32_t *wanted,
                    uint32_t wanted_count);
 bool forward_advance(struct forward *forward);
+/* Hidden states after the last norm of wanted[first..first+count). Returns (count, width) floats,
+ * valid until the next call. */
+const float *forward_hidden(struct forward *forward, uint32_t first, uint32_t count);
 /* Logits of wanted[first..first+count) of the step last run, count <= logit_rows_max. Returns
  * (count, vocab_rows) floats, valid until the next call. */
 const float *forward_logits(struct forward *forward, uint32_t first, uint32_t count);

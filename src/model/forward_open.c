@@ -52,7 +52,7 @@ static size_t lay_out(struct forward *forward, unsigned char *memory) {
     forward->activations = place(memory, &at, rows * activation_bytes(options->weights));
     forward->logits =
         place(memory, &at, (size_t)options->logit_rows_max * config->vocab_rows * sizeof(float));
-    for (int i = 0; i < (config->window > 0 ? 2 : 1); i++) {
+    for (int i = 0; i < (config_has_local_rope(config) ? 2 : 1); i++) {
         forward->rope[i].frequencies = place(memory, &at, pairs * sizeof(float));
         forward->rope[i].cosines = place(memory, &at, rows * pairs * sizeof(float));
         forward->rope[i].sines = place(memory, &at, rows * pairs * sizeof(float));
@@ -82,18 +82,20 @@ static enum err open_kv(struct forward *forward, struct error *error) {
                              .kv_heads = config->kv_heads,
                              .head_dim = config->head_dim};
     size_t plane; /* keys, or values, of one layer */
+    size_t planes = options->is_one_pass ? 2 : 2 * (size_t)config->layers;
     if (__builtin_mul_overflow(kv_block_bytes(&cache), (size_t)options->block_count, &plane) ||
-        __builtin_mul_overflow(plane, 2 * (size_t)config->layers, &forward->kv_bytes))
+        __builtin_mul_overflow(plane, planes, &forward->kv_bytes))
         return err_set(error, ERR_LIMIT, "a KV cache of %u blocks is too large",
                        options->block_count);
     unsigned char *at = forward->kv_memory = map_memory(forward->kv_bytes);
     if (!at)
         return err_set(error, ERR_LIMIT, "no memory for a KV cache of %zu bytes",
                        forward->kv_bytes);
-    for (uint32_t i = 0; i < config->layers; i++, at += 2 * plane) {
+    for (uint32_t i = 0; i < config->layers; i++) {
         forward->caches[i] = cache;
         forward->caches[i].k = at;
         forward->caches[i].v = at + plane;
+        if (!options->is_one_pass) at += 2 * plane;
     }
     return OK;
 }
@@ -105,15 +107,16 @@ static enum err open_workspace(struct forward *forward, struct error *error) {
     if (!forward->memory)
         return err_set(error, ERR_LIMIT, "no memory for a workspace of %zu bytes", forward->bytes);
     (void)lay_out(forward, forward->memory);
-    for (int i = 0; i < (config->window > 0 ? 2 : 1); i++)
+    for (int i = 0; i < (config_has_local_rope(config) ? 2 : 1); i++)
         config_rope_frequencies(config, i == 1, forward->rope[i].frequencies);
     for (uint32_t i = 0; i < forward->options.rows_max; i++) forward->row_numbers[i] = i;
     return OK;
 }
 
 static struct forward *new_forward(const struct forward_options *options) {
-    assert(options->rows_max > 0 && options->logit_rows_max > 0);
-    assert(options->logit_rows_max <= options->rows_max);
+    assert(options->rows_max > 0 && options->logit_rows_max <= options->rows_max);
+    assert(options->is_one_pass ? options->logit_rows_max == 0 : options->logit_rows_max > 0);
+    assert(options->is_one_pass || !options->is_bidirectional);
     struct forward *forward = calloc(1, sizeof *forward);
     if (!forward) abort();
     const struct model_config *config = options->config;

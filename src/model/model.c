@@ -2,6 +2,7 @@
 #include "model/model.h"
 
 #include "base/os.h"
+#include "model/embed.h"
 #include "model/forward.h"
 #include "model/sampler.h"
 
@@ -42,7 +43,9 @@ struct model {
     struct pool *pool;
     struct weights *weights;
     struct lane lanes[LANE_COUNT];
-    struct sampler *samplers; /* (threads) */
+    struct sampler
+        *samplers; /* (threads); NULL when it does not generate, as the lanes are empty */
+    struct embedder *embedder; /* NULL when it does not embed */
     uint64_t peak_rss_bytes;
     struct backend backend;
 };
@@ -215,8 +218,9 @@ static void open_lane(struct lane *lane, const struct backend_caps *caps, uint32
     if (!lane->wanted || !lane->samples) abort();
 }
 
-static enum err open_forward(struct model *model, const struct model_options *options,
-                             struct error *error) {
+/* What a scheduler needs to generate. */
+static enum err open_lanes(struct model *model, const struct model_options *options,
+                           struct error *error) {
     struct backend_caps *caps = &model->backend.caps;
     *caps = (struct backend_caps){
         .block_tokens = BACKEND_BLOCK_TOKENS,
@@ -243,6 +247,37 @@ static enum err open_forward(struct model *model, const struct model_options *op
         err = forward_open_beside(&urgent->forward, plain->forward, caps->urgent_rows_max,
                                   urgent->logit_rows_max, error);
     return err == OK ? open_samplers(model, error) : err;
+}
+
+static enum err open_embedder(struct model *model, const struct model_options *options,
+                              struct error *error) {
+    uint32_t context = or_default(options->context_max, model->config.context_max);
+    struct embedder_options embed = {.config = &model->config,
+                                     .weights = model->weights,
+                                     .kernels = model->kernels,
+                                     .pool = model->pool,
+                                     .pooling = embed_pooling(&model->config, options->pooling),
+                                     .rows_max = or_default(options->rows_max, ROWS_DEFAULT),
+                                     .tokens_max = embed_tokens_max(&model->config, context)};
+    if (embed.pooling == POOLING_NONE) return OK;
+    return embedder_open(&model->embedder, &embed, error);
+}
+
+static bool generates(const struct model *model) {
+    return !model->config.is_bidirectional;
+}
+
+static enum err open_forward(struct model *model, const struct model_options *options,
+                             struct error *error) {
+    enum err err = open_embedder(model, options, error);
+    if (err == OK && generates(model)) return open_lanes(model, options, error);
+    model->backend.caps = (struct backend_caps){
+        .context_tokens_max = or_default(options->context_max, model->config.context_max),
+        .vocab = model->config.token_count};
+    if (err == OK && !model->embedder)
+        err = err_set(error, ERR_INVALID,
+                      "the model is not causal, so it cannot generate, and says no pooling_type");
+    return err;
 }
 
 static enum err open_all(struct model *model, const char *path, const struct model_options *options,
@@ -283,6 +318,7 @@ void model_close(struct model *model) {
     for (uint32_t i = 0; model->samplers && i < pool_threads(model->pool); i++)
         sampler_close(&model->samplers[i]);
     free(model->samplers);
+    embedder_close(model->embedder);
     for (int i = LANE_COUNT; i-- > 0;) {
         free(model->lanes[i].samples);
         free(model->lanes[i].wanted);
@@ -313,7 +349,9 @@ static void copy_printable(char *ret_text, size_t text_bytes, struct str text) {
 }
 
 static uint64_t workspace_bytes(const struct model *model) {
-    uint64_t bytes = pool_threads(model->pool) * sampler_bytes(model->config.token_count);
+    uint64_t bytes = model->embedder ? embedder_bytes(model->embedder) : 0;
+    if (!generates(model)) return bytes;
+    bytes += pool_threads(model->pool) * sampler_bytes(model->config.token_count);
     for (int i = 0; i < LANE_COUNT; i++) bytes += forward_workspace_bytes(model->lanes[i].forward);
     const struct backend_caps *caps = &model->backend.caps;
     return bytes + (caps->rows_max + caps->urgent_rows_max) * sizeof(struct sample);
@@ -337,13 +375,26 @@ void model_describe(const struct model *model, struct model_description *ret_des
                                    .context_max = caps->context_tokens_max,
                                    .threads = threads,
                                    .kv_blocks = caps->block_count,
+                                   .embeds = model->embedder != NULL,
+                                   .generates = generates(model),
                                    .file_bytes = gguf_file_bytes(model->gguf),
                                    .weight_bytes = model->weights->bytes,
                                    .kv_bytes_per_token = token_bytes,
                                    .kv_bytes = token_bytes * KV_BLOCK_TOKENS * caps->block_count,
                                    .workspace_bytes = workspace_bytes(model),
                                    .peak_rss_bytes = model->peak_rss_bytes};
+    if (model->embedder) {
+        ret_description->embedding_width = config->width;
+        ret_description->embed_tokens_max = embed_tokens_max(config, caps->context_tokens_max);
+    }
     copy_printable(ret_description->name, sizeof ret_description->name, config->name);
+}
+
+enum err model_embed(struct model *model, const struct embed_sequence *sequences, uint32_t count,
+                     float *ret_vectors, struct error *error) {
+    if (model->embedder) return embedder_run(model->embedder, sequences, count, ret_vectors, error);
+    return err_set(error, ERR_INVALID,
+                   "the model does not embed: its file says no pooling, so --pooling must");
 }
 
 /* ---- logits of a prompt ---- */
@@ -351,6 +402,7 @@ void model_describe(const struct model *model, struct model_description *ret_des
 static enum err check_request(const struct model *model, const struct logits_request *request,
                               struct error *error) {
     const struct backend_caps *caps = &model->backend.caps;
+    if (!generates(model)) return err_set(error, ERR_INVALID, "an encoder has no logits");
     if (request->count == 0) return err_set(error, ERR_INVALID, "the prompt is empty");
     if (request->count > caps->context_tokens_max ||
         (request->count + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS > caps->block_count)

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* model: one GGUF file, ready to run on this machine's CPU: the scheduler's backend.
+/* model: one GGUF file, ready to run on this machine's CPU: the scheduler's backend, and a source
+ * of embeddings.
  *
- * It joins the reader, the weights, the forward program and the sampler. It knows no request, no
- * text and no tokenizer; the vocabulary's metadata is handed on as the file has it.
+ * It joins the reader, the weights, the forward programs, the sampler and the pooling. It knows no
+ * request, no text and no tokenizer; the vocabulary's metadata is handed on as the file has it.
  *
  * Thread: one at a time (the engine loop); it has a pool of threads of its own. A step is computed
  * slice by slice, in advance or in wait; an urgent one may pass it.
@@ -13,6 +14,7 @@
  * for the vocabulary's strings.
  * Invariant: the tokens of a sequence depend on its prompt, sampling and seed only. */
 
+#include "model/config.h"
 #include "model/vocab.h"
 #include "scheduler/backend.h"
 
@@ -30,6 +32,7 @@ struct model_options {
     uint32_t rows_max;      /* of a step: 512 */
     uint32_t sequences_max; /* of a step: 128 */
     uint32_t context_max;   /* positions of a sequence: as the file says */
+    enum pooling pooling;   /* of embeddings: as the file says; a decoder's may say nothing */
 };
 
 struct model_description {
@@ -46,6 +49,10 @@ struct model_description {
     uint32_t context_max;   /* what was opened */
     uint32_t threads;
     uint32_t kv_blocks;
+    bool embeds;               /* model_embed can be used */
+    bool generates;            /* model_backend and model_logits can be used */
+    uint32_t embedding_width;  /* of a vector; 0 when it does not embed */
+    uint32_t embed_tokens_max; /* of one text; 0 when it does not embed */
     /* The ledger. */
     uint64_t file_bytes;
     uint64_t weight_bytes;
@@ -63,7 +70,8 @@ enum err model_open(struct model **ret_model, const char *path, const struct mod
 /* NULL is allowed. ops->close of the backend is this same function. */
 void model_close(struct model *model);
 
-/* Both live as long as the model. */
+/* Both live as long as the model. No step may be submitted to the backend of a model that does not
+ * generate; of its caps, only context_tokens_max and vocab mean something then. */
 const struct backend *model_backend(const struct model *model);
 const struct gguf_vocab *model_vocab(const struct model *model);
 void model_describe(const struct model *model, struct model_description *ret_description);
@@ -79,3 +87,16 @@ struct logits_request {
  * model. ERR_INVALID for an id or position out of range, ERR_LIMIT when the prompt does not fit. */
 enum err model_logits(struct model *model, const struct logits_request *request, float *ret_logits,
                       struct error *error) MUST_CHECK;
+
+/* One text to embed. Tokens before pool_first are read but not pooled (GritLM's instruction). */
+struct embed_sequence {
+    const int32_t *ids; /* (count) */
+    uint32_t count;
+    uint32_t pool_first;
+};
+/* Embeds sequences: ret_vectors (count, embedding_width), each of length 1 and bitwise the same
+ * whatever else is in the call. ERR_INVALID for a model without pooling, a text without tokens or
+ * an id out of range, ERR_LIMIT when a text is longer than embed_tokens_max; nothing is to be read
+ * of ret_vectors then. Thread: as the backend's calls; steps may be under way. */
+enum err model_embed(struct model *model, const struct embed_sequence *sequences, uint32_t count,
+                     float *ret_vectors, struct error *error) MUST_CHECK;

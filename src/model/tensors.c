@@ -5,13 +5,27 @@
 
 #include <stdio.h>
 
-enum need { NEED_ALWAYS, NEED_OPTIONAL, NEED_QKV_BIAS, NEED_QK_NORM, NEED_POST_NORM };
+enum need {
+    NEED_ALWAYS,
+    NEED_DECODER,
+    NEED_ENCODER,
+    NEED_GATE,
+    NEED_QKV_BIAS,
+    NEED_QK_NORM,
+    NEED_POST_NORM,
+    /* From here on it may be absent. */
+    NEED_OPTIONAL,
+    NEED_LONG_ROPE,
+};
 
 /* Extents a shape is made of. */
 enum extent {
     EXTENT_NONE,
     EXTENT_WIDTH,
     EXTENT_FFN,
+    EXTENT_UP,
+    EXTENT_CONTEXT,
+    EXTENT_TYPES,
     EXTENT_VOCAB,
     EXTENT_Q,
     EXTENT_KV,
@@ -27,10 +41,18 @@ static const struct row {
     enum extent rows; /* axes[1]; EXTENT_NONE for a vector */
 } table[ROLE_COUNT] = {
     [ROLE_EMBEDDING] = {"token_embd.weight", NEED_ALWAYS, EXTENT_WIDTH, EXTENT_VOCAB},
-    [ROLE_OUTPUT_NORM] = {"output_norm.weight", NEED_ALWAYS, EXTENT_WIDTH, EXTENT_NONE},
+    [ROLE_OUTPUT_NORM] = {"output_norm.weight", NEED_DECODER, EXTENT_WIDTH, EXTENT_NONE},
     [ROLE_HEAD] = {"output.weight", NEED_OPTIONAL, EXTENT_WIDTH, EXTENT_VOCAB},
     [ROLE_ROPE_FACTORS] = {"rope_freqs.weight", NEED_OPTIONAL, EXTENT_PAIRS, EXTENT_NONE},
-    [ROLE_ATTENTION_NORM] = {"attn_norm.weight", NEED_ALWAYS, EXTENT_WIDTH, EXTENT_NONE},
+    [ROLE_ROPE_FACTORS_SHORT] = {"rope_factors_short.weight", NEED_LONG_ROPE, EXTENT_PAIRS,
+                                 EXTENT_NONE},
+    [ROLE_ROPE_FACTORS_LONG] = {"rope_factors_long.weight", NEED_LONG_ROPE, EXTENT_PAIRS,
+                                EXTENT_NONE},
+    [ROLE_POSITIONS] = {"position_embd.weight", NEED_ENCODER, EXTENT_WIDTH, EXTENT_CONTEXT},
+    [ROLE_TOKEN_TYPES] = {"token_types.weight", NEED_ENCODER, EXTENT_WIDTH, EXTENT_TYPES},
+    [ROLE_EMBEDDING_NORM] = {"token_embd_norm.weight", NEED_ENCODER, EXTENT_WIDTH, EXTENT_NONE},
+    [ROLE_EMBEDDING_NORM_BIAS] = {"token_embd_norm.bias", NEED_ENCODER, EXTENT_WIDTH, EXTENT_NONE},
+    [ROLE_ATTENTION_NORM] = {"attn_norm.weight", NEED_DECODER, EXTENT_WIDTH, EXTENT_NONE},
     [ROLE_Q] = {"attn_q.weight", NEED_ALWAYS, EXTENT_WIDTH, EXTENT_Q},
     [ROLE_K] = {"attn_k.weight", NEED_ALWAYS, EXTENT_WIDTH, EXTENT_KV},
     [ROLE_V] = {"attn_v.weight", NEED_ALWAYS, EXTENT_WIDTH, EXTENT_KV},
@@ -43,11 +65,22 @@ static const struct row {
     [ROLE_OUTPUT_PROJECTION] = {"attn_output.weight", NEED_ALWAYS, EXTENT_Q, EXTENT_WIDTH},
     [ROLE_POST_ATTENTION_NORM] = {"post_attention_norm.weight", NEED_POST_NORM, EXTENT_WIDTH,
                                   EXTENT_NONE},
-    [ROLE_FFN_NORM] = {"ffn_norm.weight", NEED_ALWAYS, EXTENT_WIDTH, EXTENT_NONE},
-    [ROLE_GATE] = {"ffn_gate.weight", NEED_ALWAYS, EXTENT_WIDTH, EXTENT_FFN},
-    [ROLE_UP] = {"ffn_up.weight", NEED_ALWAYS, EXTENT_WIDTH, EXTENT_FFN},
+    [ROLE_FFN_NORM] = {"ffn_norm.weight", NEED_DECODER, EXTENT_WIDTH, EXTENT_NONE},
+    [ROLE_GATE] = {"ffn_gate.weight", NEED_GATE, EXTENT_WIDTH, EXTENT_FFN},
+    [ROLE_UP] = {"ffn_up.weight", NEED_ALWAYS, EXTENT_WIDTH, EXTENT_UP},
     [ROLE_DOWN] = {"ffn_down.weight", NEED_ALWAYS, EXTENT_FFN, EXTENT_WIDTH},
     [ROLE_POST_FFN_NORM] = {"post_ffw_norm.weight", NEED_POST_NORM, EXTENT_WIDTH, EXTENT_NONE},
+    [ROLE_OUTPUT_BIAS] = {"attn_output.bias", NEED_ENCODER, EXTENT_WIDTH, EXTENT_NONE},
+    [ROLE_ATTENTION_OUTPUT_NORM] = {"attn_output_norm.weight", NEED_ENCODER, EXTENT_WIDTH,
+                                    EXTENT_NONE},
+    [ROLE_ATTENTION_OUTPUT_NORM_BIAS] = {"attn_output_norm.bias", NEED_ENCODER, EXTENT_WIDTH,
+                                         EXTENT_NONE},
+    [ROLE_UP_BIAS] = {"ffn_up.bias", NEED_ENCODER, EXTENT_FFN, EXTENT_NONE},
+    [ROLE_DOWN_BIAS] = {"ffn_down.bias", NEED_ENCODER, EXTENT_WIDTH, EXTENT_NONE},
+    [ROLE_LAYER_OUTPUT_NORM] = {"layer_output_norm.weight", NEED_ENCODER, EXTENT_WIDTH,
+                                EXTENT_NONE},
+    [ROLE_LAYER_OUTPUT_NORM_BIAS] = {"layer_output_norm.bias", NEED_ENCODER, EXTENT_WIDTH,
+                                     EXTENT_NONE},
 };
 
 static uint64_t extent_of(const struct model_config *config, enum extent extent) {
@@ -55,6 +88,9 @@ static uint64_t extent_of(const struct model_config *config, enum extent extent)
     case EXTENT_NONE: return 1;
     case EXTENT_WIDTH: return config->width;
     case EXTENT_FFN: return config->ffn;
+    case EXTENT_UP: return (config->architecture->has_fused_gate_up ? 2ull : 1ull) * config->ffn;
+    case EXTENT_CONTEXT: return config->context_max;
+    case EXTENT_TYPES: return config->token_types;
     case EXTENT_VOCAB: return config->vocab_rows;
     case EXTENT_Q: return (uint64_t)config->heads * config->head_dim;
     case EXTENT_KV: return (uint64_t)config->kv_heads * config->head_dim;
@@ -68,8 +104,12 @@ static uint64_t extent_of(const struct model_config *config, enum extent extent)
 /* Whether this architecture can have the tensor at all. */
 static bool is_known(const struct architecture *architecture, enum need need) {
     switch (need) {
-    case NEED_ALWAYS:
-    case NEED_OPTIONAL: return true;
+    case NEED_ALWAYS: return true;
+    case NEED_DECODER:
+    case NEED_OPTIONAL: return !architecture->is_encoder;
+    case NEED_ENCODER: return architecture->is_encoder;
+    case NEED_GATE: return !architecture->is_encoder && !architecture->has_fused_gate_up;
+    case NEED_LONG_ROPE: return architecture->has_long_rope;
     case NEED_QKV_BIAS: return architecture->has_qkv_bias;
     case NEED_QK_NORM: return architecture->has_qk_norm;
     case NEED_POST_NORM: return architecture->has_post_norm;
@@ -114,7 +154,7 @@ static enum err check_role(const struct gguf *gguf, const struct model_config *c
     struct tensor_name name = tensor_name_of(role, layer);
     const struct gguf_tensor *tensor = gguf_tensor_find(gguf, str_from(name.text));
     if (!tensor) {
-        if (row->need == NEED_OPTIONAL) return OK;
+        if (row->need >= NEED_OPTIONAL) return OK;
         return err_set(error, ERR_INVALID, "tensor %s is missing", name.text);
     }
     ++*count;
@@ -147,7 +187,9 @@ static bool layer_of(struct str name, uint32_t layers, uint32_t *ret_layer) {
 
 static bool is_part_of(const struct gguf_tensor *tensor, const struct model_config *config) {
     for (int role = 0; role < ROLE_ATTENTION_NORM; role++)
-        if (str_is(tensor->name, table[role].name)) return true;
+        if (is_known(config->architecture, table[role].need) &&
+            str_is(tensor->name, table[role].name))
+            return true;
     uint32_t layer;
     if (!layer_of(tensor->name, config->layers, &layer)) return false;
     for (int role = ROLE_ATTENTION_NORM; role < ROLE_COUNT; role++) {

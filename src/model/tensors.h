@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* tensors: which tensors a decoder has, what GGUF calls them and what shape each must have.
+/* tensors: which tensors a model has, what GGUF calls them and what shape each must have.
  *
  * One table says it all; checking and loading walk it. It reads no weights.
  *
@@ -16,6 +16,12 @@ enum tensor_role {
     ROLE_OUTPUT_NORM,
     ROLE_HEAD,
     ROLE_ROPE_FACTORS,
+    ROLE_ROPE_FACTORS_SHORT,
+    ROLE_ROPE_FACTORS_LONG,
+    ROLE_POSITIONS,
+    ROLE_TOKEN_TYPES,
+    ROLE_EMBEDDING_NORM,
+    ROLE_EMBEDDING_NORM_BIAS,
     /* From here on one for each layer. */
     ROLE_ATTENTION_NORM,
     ROLE_Q,
@@ -34,6 +40,14 @@ enum tensor_role {
     ROLE_UP,
     ROLE_DOWN,
     ROLE_POST_FFN_NORM,
+    /* An encoder's: after each half layer. */
+    ROLE_OUTPUT_BIAS,
+    ROLE_ATTENTION_OUTPUT_NORM,
+    ROLE_ATTENTION_OUTPUT_NORM_BIAS,
+    ROLE_UP_BIAS,
+    ROLE_DOWN_BIAS,
+    ROLE_LAYER_OUTPUT_NORM,
+    ROLE_LAYER_OUTPUT_NORM_BIAS,
     ROLE_COUNT,
 };
 

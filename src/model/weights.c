@@ -101,20 +101,58 @@ static struct matrix_part part_of(const struct gguf_tensor *tensor) {
                                 .rows = (uint32_t)tensor->axes[1]};
 }
 
+/* A part rounded to bf16, in memory that the caller frees once it is packed. */
+static enum err round_part(struct loader *loader, struct matrix_part *part, uint32_t cols,
+                           uint16_t **ret_memory) {
+    uint16_t *rounded = calloc((size_t)part->rows * cols, sizeof *rounded);
+    float *row = calloc(cols, sizeof *row);
+    if (!rounded || !row) {
+        free(rounded);
+        free(row);
+        return err_set(loader->error, ERR_LIMIT, "no memory to round %u rows of weights",
+                       part->rows);
+    }
+    size_t row_bytes = tensor_type_row_bytes(part->type, cols);
+    for (size_t i = 0; i < part->rows; i++) {
+        quant_row_to_f32(part->type, (const unsigned char *)part->blocks + i * row_bytes, cols,
+                         row);
+        for (uint32_t j = 0; j < cols; j++) rounded[i * cols + j] = bf16_from_f32(row[j]);
+    }
+    free(row);
+    *ret_memory = rounded;
+    part->type = TENSOR_BF16;
+    part->blocks = rounded;
+    return OK;
+}
+
+/* Encoders are served for their throughput: where the CPU multiplies bf16 at twice the speed of
+ * f32, their float weights are rounded to it. That moves the vectors of MiniLM by less than 1e-5 in
+ * cosine; docs/figures.md has the numbers. */
+static bool is_to_round(const struct loader *loader, enum tensor_type type) {
+    return loader->config->architecture->is_encoder && loader->kernels->packs_bf16_pairs &&
+           (type == TENSOR_F32 || type == TENSOR_F16);
+}
+
 static enum err load_matrix(struct loader *loader, uint32_t layer, const enum tensor_role *roles,
                             uint32_t role_count, struct matrix **ret_matrix) {
     struct matrix_part parts[3];
     const struct gguf_tensor *tensors[3];
+    uint16_t *rounded[3] = {NULL, NULL, NULL};
     assert(role_count <= 3);
+    enum err err = OK;
     for (uint32_t i = 0; i < role_count; i++) {
         tensors[i] = find(loader, layer, roles[i]);
         assert(tensors[i]);
         parts[i] = part_of(tensors[i]);
         if (roles[i] == ROLE_Q || roles[i] == ROLE_K) parts[i].row_order = loader->row_order;
+        if (err == OK && roles[i] != ROLE_EMBEDDING && is_to_round(loader, parts[i].type))
+            err = round_part(loader, &parts[i], (uint32_t)tensors[0]->axes[0], &rounded[i]);
     }
-    uint32_t cols = (uint32_t)tensors[0]->axes[0];
-    enum err err = pack(loader, parts, role_count, cols, ret_matrix);
-    for (uint32_t i = 0; i < role_count; i++) gguf_drop_pages(loader->gguf, tensors[i]);
+    if (err == OK) err = pack(loader, parts, role_count, (uint32_t)tensors[0]->axes[0], ret_matrix);
+    for (uint32_t i = 0; i < role_count; i++) {
+        gguf_drop_pages(loader->gguf, tensors[i]);
+        free(rounded[i]);
+    }
     return err;
 }
 
@@ -154,20 +192,8 @@ static enum err make_row_order(struct loader *loader) {
     return OK;
 }
 
-static enum err load_layer(struct loader *loader, uint32_t layer) {
-    static const enum tensor_role qkv[] = {ROLE_Q, ROLE_K, ROLE_V};
-    static const enum tensor_role qkv_bias[] = {ROLE_Q_BIAS, ROLE_K_BIAS, ROLE_V_BIAS};
-    static const enum tensor_role output[] = {ROLE_OUTPUT_PROJECTION};
-    static const enum tensor_role gate_up[] = {ROLE_GATE, ROLE_UP};
-    static const enum tensor_role down[] = {ROLE_DOWN};
-    struct layer_weights *to = &loader->weights->layers[layer];
-    enum err err = find(loader, layer, ROLE_QKV) ? load_fused_qkv(loader, layer, &to->qkv)
-                                                 : load_matrix(loader, layer, qkv, 3, &to->qkv);
-    if (err == OK) err = load_vector(loader, layer, qkv_bias, 3, &to->qkv_bias);
-    if (err == OK) err = load_matrix(loader, layer, output, 1, &to->output);
-    if (err == OK) err = load_matrix(loader, layer, gate_up, 2, &to->gate_up);
-    if (err == OK) err = load_matrix(loader, layer, down, 1, &to->down);
-    if (err == OK) err = load_norm(loader, layer, ROLE_ATTENTION_NORM, &to->attention_norm);
+static enum err load_norms(struct loader *loader, uint32_t layer, struct layer_weights *to) {
+    enum err err = load_norm(loader, layer, ROLE_ATTENTION_NORM, &to->attention_norm);
     if (err == OK) err = load_norm(loader, layer, ROLE_Q_NORM, &to->q_norm);
     if (err == OK) err = load_norm(loader, layer, ROLE_K_NORM, &to->k_norm);
     if (err == OK)
@@ -177,19 +203,93 @@ static enum err load_layer(struct loader *loader, uint32_t layer) {
     return err;
 }
 
-static enum err load_all(struct loader *loader) {
-    struct weights *weights = loader->weights;
-    static const enum tensor_role embedding[] = {ROLE_EMBEDDING}, head[] = {ROLE_HEAD};
-    enum err err = make_row_order(loader);
-    if (err == OK) err = load_matrix(loader, 0, embedding, 1, &weights->embedding);
+static enum err load_encoder_vectors(struct loader *loader, uint32_t layer,
+                                     struct encoder_layer *to) {
+    const struct {
+        enum tensor_role role;
+        float **vector;
+    } vectors[] = {
+        {ROLE_OUTPUT_BIAS, &to->output_bias},
+        {ROLE_ATTENTION_OUTPUT_NORM, &to->attention_norm},
+        {ROLE_ATTENTION_OUTPUT_NORM_BIAS, &to->attention_norm_bias},
+        {ROLE_UP_BIAS, &to->up_bias},
+        {ROLE_DOWN_BIAS, &to->down_bias},
+        {ROLE_LAYER_OUTPUT_NORM, &to->ffn_norm},
+        {ROLE_LAYER_OUTPUT_NORM_BIAS, &to->ffn_norm_bias},
+    };
+    enum err err = OK;
+    for (size_t i = 0; i < sizeof vectors / sizeof *vectors && err == OK; i++)
+        err = load_norm(loader, layer, vectors[i].role, vectors[i].vector);
+    return err;
+}
+
+static enum err load_layer(struct loader *loader, uint32_t layer) {
+    static const enum tensor_role qkv[] = {ROLE_Q, ROLE_K, ROLE_V};
+    static const enum tensor_role qkv_bias[] = {ROLE_Q_BIAS, ROLE_K_BIAS, ROLE_V_BIAS};
+    static const enum tensor_role output[] = {ROLE_OUTPUT_PROJECTION};
+    static const enum tensor_role gate_up[] = {ROLE_GATE, ROLE_UP};
+    static const enum tensor_role down[] = {ROLE_DOWN};
+    /* Without a gate, or with one in the same tensor, `up` is all there is. */
+    uint32_t ungated = find(loader, layer, ROLE_GATE) ? 0 : 1;
+    struct layer_weights *to = &loader->weights->layers[layer];
+    enum err err = find(loader, layer, ROLE_QKV) ? load_fused_qkv(loader, layer, &to->qkv)
+                                                 : load_matrix(loader, layer, qkv, 3, &to->qkv);
+    if (err == OK) err = load_vector(loader, layer, qkv_bias, 3, &to->qkv_bias);
+    if (err == OK) err = load_matrix(loader, layer, output, 1, &to->output);
+    if (err == OK) err = load_matrix(loader, layer, gate_up + ungated, 2 - ungated, &to->gate_up);
+    if (err == OK) err = load_matrix(loader, layer, down, 1, &to->down);
     if (err != OK) return err;
-    weights->head = weights->embedding;
-    if (find(loader, 0, ROLE_HEAD)) {
-        weights->head = NULL;
-        err = load_matrix(loader, 0, head, 1, &weights->head);
+    return loader->config->architecture->is_encoder
+               ? load_encoder_vectors(loader, layer, &to->encoder)
+               : load_norms(loader, layer, to);
+}
+
+/* Where each position begins: its own vector, and the first token type's. */
+static enum err load_positions(struct loader *loader) {
+    const struct gguf_tensor *positions = find(loader, 0, ROLE_POSITIONS);
+    const struct gguf_tensor *types = find(loader, 0, ROLE_TOKEN_TYPES);
+    size_t width = loader->config->width, count = loader->config->context_max;
+    float *at = loader->weights->positions = calloc(count * width, sizeof *at);
+    float *type = calloc(width, sizeof *type);
+    if (!at || !type) {
+        free(type);
+        return err_set(loader->error, ERR_LIMIT, "no memory for %zu positions", count);
     }
-    if (err == OK) err = load_norm(loader, 0, ROLE_OUTPUT_NORM, &weights->output_norm);
-    for (uint32_t i = 0; i < weights->layer_count && err == OK; i++) err = load_layer(loader, i);
+    loader->weights->bytes += count * width * sizeof *at;
+    quant_row_to_f32((enum tensor_type)types->type, types->at, width, type);
+    for (size_t i = 0; i < count; i++, at += width) {
+        quant_row_to_f32((enum tensor_type)positions->type,
+                         positions->at + i * positions->row_bytes, width, at);
+        for (size_t j = 0; j < width; j++) at[j] += type[j];
+    }
+    free(type);
+    return OK;
+}
+
+static enum err load_ends(struct loader *loader) {
+    static const enum tensor_role embedding[] = {ROLE_EMBEDDING}, head[] = {ROLE_HEAD};
+    struct weights *weights = loader->weights;
+    enum err err = load_matrix(loader, 0, embedding, 1, &weights->embedding);
+    if (err != OK) return err;
+    if (loader->config->architecture->is_encoder) {
+        err = load_positions(loader);
+        if (err == OK) err = load_norm(loader, 0, ROLE_EMBEDDING_NORM, &weights->embedding_norm);
+        if (err == OK)
+            err = load_norm(loader, 0, ROLE_EMBEDDING_NORM_BIAS, &weights->embedding_norm_bias);
+        return err;
+    }
+    if (find(loader, 0, ROLE_HEAD))
+        err = load_matrix(loader, 0, head, 1, &weights->head);
+    else
+        weights->head = weights->embedding;
+    return err == OK ? load_norm(loader, 0, ROLE_OUTPUT_NORM, &weights->output_norm) : err;
+}
+
+static enum err load_all(struct loader *loader) {
+    enum err err = make_row_order(loader);
+    if (err == OK) err = load_ends(loader);
+    for (uint32_t i = 0; i < loader->weights->layer_count && err == OK; i++)
+        err = load_layer(loader, i);
     return err;
 }
 
@@ -252,6 +352,13 @@ static void close_layer(struct layer_weights *layer) {
     free(layer->post_attention_norm);
     free(layer->ffn_norm);
     free(layer->post_ffn_norm);
+    free(layer->encoder.output_bias);
+    free(layer->encoder.attention_norm);
+    free(layer->encoder.attention_norm_bias);
+    free(layer->encoder.up_bias);
+    free(layer->encoder.down_bias);
+    free(layer->encoder.ffn_norm);
+    free(layer->encoder.ffn_norm_bias);
 }
 
 void weights_close(struct weights *weights) {
@@ -261,5 +368,8 @@ void weights_close(struct weights *weights) {
     if (weights->head != weights->embedding) matrix_close(weights->head);
     matrix_close(weights->embedding);
     free(weights->output_norm);
+    free(weights->positions);
+    free(weights->embedding_norm);
+    free(weights->embedding_norm_bias);
     free(weights);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* weights: the tensors of one decoder, checked by name and shape and packed for a table of kernels.
+/* weights: the tensors of one model, checked by name and shape and packed for a table of kernels.
  *
  * Matrices that read the same activations are fused (q|k|v, gate|up); the rows of q and k that the
  * llama converter permuted are put back, so that the forward program rotates halves for every
@@ -16,6 +16,17 @@
 #include "kernels/pool.h"
 #include "model/config.h"
 
+/* What an encoder has instead of a decoder's norms; its gate_up is up alone. */
+struct encoder_layer {
+    float *output_bias;         /* (width) */
+    float *attention_norm;      /* (width) LayerNorm after attention and its residual */
+    float *attention_norm_bias; /* (width) */
+    float *up_bias;             /* (ffn) */
+    float *down_bias;           /* (width) */
+    float *ffn_norm;            /* (width) LayerNorm after the feed-forward and its residual */
+    float *ffn_norm_bias;       /* (width) */
+};
+
 struct layer_weights {
     float *attention_norm;      /* (width) */
     float *q_norm;              /* (head_dim) or NULL */
@@ -28,17 +39,22 @@ struct layer_weights {
     struct matrix *gate_up;     /* (gate | up: 2 ffn, width) */
     struct matrix *down;        /* (width, ffn) */
     float *post_ffn_norm;       /* (width) or NULL */
+    struct encoder_layer encoder;
 };
 
 struct weights {
     uint32_t layer_count;
     struct layer_weights *layers; /* (layer_count) */
     struct matrix *embedding;     /* (vocab_rows, width) */
-    struct matrix *head;          /* (vocab_rows, width); the embedding itself when tied */
-    float *output_norm;           /* (width) */
-    size_t bytes;                 /* of all of it */
-    uint64_t parameters;          /* elements of all tensors in the file */
-    enum tensor_type type;        /* the one that holds most of them */
+    struct matrix *head;        /* (vocab_rows, width); the embedding itself when tied; NULL for an
+                                   encoder */
+    float *output_norm;         /* (width); NULL for an encoder */
+    float *positions;           /* an encoder's: (context_max, width), the first token type added */
+    float *embedding_norm;      /* (width) */
+    float *embedding_norm_bias; /* (width) */
+    size_t bytes;               /* of all of it */
+    uint64_t parameters;        /* elements of all tensors in the file */
+    enum tensor_type type;      /* the one that holds most of them */
 };
 
 /* Checks that exactly the tensors of the architecture are there, with the shapes the config says

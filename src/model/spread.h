@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* spread: cuts the rows of a stage and the tiles of a product into tasks for a pool.
+ *
+ * It knows kernels and pools, no model and no step.
+ *
+ * Thread: as pool_run.  Memory: none.
+ * Invariant: how work is cut never changes a result (batch invariance of kernels/). */
+
+#include "kernels/kernels.h"
+#include "kernels/pool.h"
+
+/* Tasks for each thread, so that one thread that is late costs a quarter of its share. */
+#define SPREAD_TASKS_PER_THREAD 4u
+
+/* How many of `count` one task takes; 1 for none. */
+uint32_t spread_share(const struct pool *pool, uint32_t count);
+
+typedef void (*spread_fn)(void *context, uint32_t row, uint32_t count);
+/* Calls work for rows 0..rows-1 in pieces. */
+void spread_rows(struct pool *pool, spread_fn work, void *context, uint32_t rows);
+
+/* kernels->matmul over all tiles and rows of the call. */
+void spread_matmul(struct pool *pool, const struct kernels *kernels, const struct matmul *call);
