@@ -1,10 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/err.h"
 
+#include "base/utf8.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+
+/* U+0080 to U+009F, which some terminals obey. */
+static bool is_late_control(const char *at) {
+    return (unsigned char)at[0] == 0xC2 && ((unsigned char)at[1] & 0xE0) == 0x80;
+}
+
+/* Sentences quote names out of strangers' files; such a name must not break a line of a log, nor
+ * command a terminal. */
+static void make_printable(char *text) {
+    for (char *at = text; *at; at++) {
+        if ((unsigned char)*at < 0x20 || *at == 0x7F) *at = ' ';
+        if (is_late_control(at)) at[0] = at[1] = '?';
+    }
+    struct str rest = str_from(text);
+    for (size_t valid; (valid = utf8_valid_prefix(rest)) < rest.bytes;) {
+        text += valid;
+        *text = '?';
+        rest = str_from(text);
+    }
+}
 
 enum err(err_set)(struct error *error, enum err code, const char *format, ...) {
     assert(code != OK);
@@ -14,6 +36,7 @@ enum err(err_set)(struct error *error, enum err code, const char *format, ...) {
     error->code = code;
     vsnprintf(error->text, sizeof error->text, format, args);
     va_end(args);
+    make_printable(error->text);
     return code;
 }
 
@@ -52,6 +75,7 @@ enum err(err_prefix)(struct error *error, const char *format, ...) {
     memcpy(old, error->text, sizeof old);
     snprintf(error->text, sizeof error->text, "%s: %.*s", prefix,
              (int)(sizeof error->text - sizeof prefix - 4), old);
+    make_printable(error->text);
     return error->code;
 }
 

@@ -33,8 +33,8 @@ enum err {
 /* Zero is a valid start: OK and an empty sentence. */
 struct error {
     enum err code;
-    char text[ERROR_TEXT_BYTES]; /* one sentence without a final full stop; never a secret or a
-                                    prompt */
+    char text[ERROR_TEXT_BYTES]; /* one sentence without a final full stop, printable UTF-8 on one
+                                    line whatever it quotes; never a secret or a prompt */
 };
 
 /* For functions that return a code and never OK: tells the compiler and the analyzer so where they

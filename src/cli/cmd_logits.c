@@ -2,6 +2,7 @@
 #include "cli/command.h"
 #include "cli/options.h"
 #include "cli/records.h"
+#include "engine/model_sandbox.h"
 #include "kernels/kernels.h"
 #include "model/model.h"
 #include "server/catalog.h"
@@ -144,6 +145,7 @@ static enum err open_model(struct logits *logits, struct error *error) {
     struct model_choice choice;
     enum err err = catalog_choose(logits->model_name, &choice, error);
     if (err != OK) return err;
+    model_sandbox_enter_for(choice.path);
     const struct model_options options = {.kernels = logits->kernels,
                                           .reference = logits->reference,
                                           .threads = (uint32_t)logits->threads,

@@ -4,6 +4,7 @@
 #include "cli/command.h"
 #include "cli/options.h"
 #include "cli/records.h"
+#include "engine/model_sandbox.h"
 #include "engine/vocabulary.h"
 #include "server/catalog.h"
 #include "json/json.h"
@@ -69,6 +70,7 @@ static enum err open_template(struct render *render, struct error *error) {
     if (render->template) {
         char *text;
         size_t bytes;
+        model_sandbox_enter_for(render->template);
         enum err err = os_read_file(render->template, TEMPLATE_BYTES_MAX, &text, &bytes, error);
         if (err != OK) return err;
         err = chat_template_open(&render->vocabulary.template, (struct str){text, bytes}, error);
@@ -77,7 +79,9 @@ static enum err open_template(struct render *render, struct error *error) {
     }
     struct model_choice choice;
     enum err err = catalog_choose(render->model, &choice, error);
-    if (err == OK) err = vocabulary_open_file(&render->vocabulary, choice.path, error);
+    if (err != OK) return err;
+    model_sandbox_enter_for(choice.path);
+    err = vocabulary_open_file(&render->vocabulary, choice.path, error);
     if (err == OK && !render->vocabulary.template)
         err = err_set(error, ERR_INVALID, "model '%s' has no chat template", render->model);
     return err;

@@ -2,6 +2,7 @@
 #include "cli/command.h"
 #include "cli/options.h"
 #include "cli/records.h"
+#include "engine/model_sandbox.h"
 #include "engine/vocabulary.h"
 #include "server/catalog.h"
 #include "json/json.h"
@@ -83,10 +84,14 @@ static enum err answer_record(void *context, struct str record, struct buf *answ
 
 static enum err open_vocabulary(struct tokenize *tokenize, struct error *error) {
     struct model_choice choice;
-    if (str_ends_with(str_from(tokenize->model), STR(".json")))
-        return vocabulary_open_file(&tokenize->vocabulary, tokenize->model, error);
-    enum err err = catalog_choose(tokenize->model, &choice, error);
-    return err == OK ? vocabulary_open_file(&tokenize->vocabulary, choice.path, error) : err;
+    const char *path = tokenize->model;
+    if (!str_ends_with(str_from(path), STR(".json"))) {
+        enum err err = catalog_choose(path, &choice, error);
+        if (err != OK) return err;
+        path = choice.path;
+    }
+    model_sandbox_enter_for(path);
+    return vocabulary_open_file(&tokenize->vocabulary, path, error);
 }
 
 static int run(int argc, char **argv) {

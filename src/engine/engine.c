@@ -99,7 +99,6 @@ static enum err start_thread(pthread_t *ret_thread, void *(*thread_main)(void *)
                              struct engine *engine, const char *name, struct error *error) {
     int number = pthread_create(ret_thread, NULL, thread_main, engine);
     if (number != 0) return err_from_errno(error, number, "engine: cannot start thread %s", name);
-    pthread_setname_np(*ret_thread, name);
     return OK;
 }
 

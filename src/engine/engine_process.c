@@ -5,10 +5,12 @@
 #include "base/os.h"
 #include "base/stacks.h"
 #include "engine/engine.h"
+#include "engine/model_sandbox.h"
 #include "engine/refusal.h"
 #include "wire/wire_messages.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -17,7 +19,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -68,6 +69,7 @@ static bool send_all(int fd, struct str bytes) {
 static void *writer_main(void *user) {
     struct out *out = user;
     struct buf sending;
+    pthread_setname_np(pthread_self(), "quern-write");
     buf_init(&sending, ENGINE_OUT_BYTES_MAX);
     pthread_mutex_lock(&out->lock);
     for (;;) {
@@ -97,8 +99,11 @@ static void out_open(struct out *out, int fd) {
     buf_init(&out->waiting, ENGINE_OUT_BYTES_MAX);
     pthread_mutex_init(&out->lock, NULL);
     pthread_cond_init(&out->changed, NULL);
+}
+
+/* Until then frames wait. */
+static void out_start(struct out *out) {
     if (pthread_create(&out->writer, NULL, writer_main, out) != 0) abort();
-    pthread_setname_np(out->writer, "quern-write");
 }
 
 static void out_close(struct out *out) {
@@ -222,8 +227,9 @@ static enum err serve(struct process *process, struct error *error) {
     return err;
 }
 
-static enum err open_engine(struct process *process, const struct engine_process_options *options,
-                            struct error *error) {
+/* Strings of *ret_hello lie in the reader until the next frame. */
+static enum err read_hello(struct process *process, struct wire_hello *ret_hello,
+                           struct error *error) {
     struct wire_frame frame;
     enum err err;
     if (!next_frame(process, &frame, &err, error))
@@ -231,15 +237,30 @@ static enum err open_engine(struct process *process, const struct engine_process
     if (frame.kind != WIRE_HELLO)
         return err_set(error, ERR_CORRUPT, "wire: a %s frame before HELLO",
                        wire_kind_name(frame.kind));
-    struct wire_hello hello;
-    err = wire_get_hello(frame.payload, &hello, error);
-    if (err != OK) return err;
-    err = (options->open_model ? options->open_model : served_model_open)(&process->model, &hello,
-                                                                          error);
+    return wire_get_hello(frame.payload, ret_hello, error);
+}
+
+/* Before the first thread, which would not be inside, and the first byte of a model. */
+static void enter_sandbox(const struct wire_hello *hello) {
+    char path[PATH_MAX];
+    struct sandbox_state state;
+    snprintf(path, sizeof path, "%.*s", STR_ARGS(hello->model_path));
+    model_sandbox_enter(&(struct model_sandbox){.model_path = path}, &state);
+    if (state.landlock_abi > 0 && state.has_seccomp)
+        log_info("event=sandbox landlock=%d seccomp=1", state.landlock_abi);
+    else
+        log_warn("event=sandbox landlock=%d seccomp=%d reason=\"this kernel has no more\"",
+                 state.landlock_abi, state.has_seccomp);
+}
+
+static enum err open_engine(struct process *process, const struct engine_process_options *options,
+                            const struct wire_hello *hello, struct error *error) {
+    enum err err = (options->open_model ? options->open_model : served_model_open)(&process->model,
+                                                                                   hello, error);
     if (err != OK) return err;
     process->has_model = true;
     const struct engine_events events = {process, on_delta, on_result, on_stats, on_fatal};
-    return engine_open(&process->engine, &process->model, &hello, &events, error);
+    return engine_open(&process->engine, &process->model, hello, &events, error);
 }
 
 static void send_ready(struct process *process) {
@@ -261,7 +282,11 @@ int engine_process_run(const struct engine_process_options *options) {
     wire_reader_init(&process.reader);
     out_open(&process.out, options->fd);
     struct error error = {0};
-    enum err err = open_engine(&process, options, &error);
+    struct wire_hello hello;
+    enum err err = read_hello(&process, &hello, &error);
+    if (err == OK && options->is_sandboxed) enter_sandbox(&hello);
+    out_start(&process.out);
+    if (err == OK) err = open_engine(&process, options, &hello, &error);
     if (err == OK) {
         send_ready(&process);
         err = serve(&process, &error);
@@ -296,6 +321,6 @@ int engine_main(int argc, char **argv) {
     signal(SIGPIPE, SIG_IGN);
     /* Should the server be killed while this process hangs, the socket's end is not read. */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0}); /* a core would hold prompts */
-    return engine_process_run(&(struct engine_process_options){.fd = (int)fd});
+    return engine_process_run(
+        &(struct engine_process_options){.fd = (int)fd, .is_sandboxed = true});
 }

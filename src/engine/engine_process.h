@@ -3,9 +3,9 @@
 
 /* engine_process: an engine behind one end of a socket: what `quern engine --fd N` is.
  *
- * It waits for HELLO, opens the model, answers READY (or FATAL with one sentence), then serves jobs
- * until DRAIN is done or the socket ends. Whatever kills the server ends the engine too. It opens
- * no file but the model's, listens nowhere and needs no secret.
+ * It waits for HELLO, shuts itself into a sandbox, opens the model, answers READY (or FATAL with
+ * one sentence), then serves jobs until DRAIN is done or the socket ends. Whatever kills the server
+ * ends the engine too. It opens no file but the model's, listens nowhere and needs no secret.
  *
  * Threads: the caller's reads the socket; one writes it; the engine has its own. Answers wait in
  * one buffer of at most ENGINE_OUT_BYTES_MAX; past that the engine waits for the server to read. */
@@ -29,6 +29,7 @@ struct engine_process_options {
     int fd;
     engine_open_model_fn open_model;
     void (*close_model)(struct served_model *model);
+    bool is_sandboxed; /* from HELLO on (model_sandbox.h): the process must have no other thread */
 };
 int engine_process_run(const struct engine_process_options *options);
 

@@ -342,6 +342,7 @@ static void step(struct engine *engine) {
 
 void *loop_main(void *user) {
     struct engine *engine = user;
+    pthread_setname_np(pthread_self(), "quern-loop");
     engine->stats_due_ns = clock_monotonic_ns() + STATS_PERIOD_NS;
     while (take_messages(engine)) {
         if (has_work(engine)) step(engine);

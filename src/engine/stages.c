@@ -108,6 +108,7 @@ static struct job *take_job(struct engine *engine) {
 void *prep_main(void *user) {
     struct engine *engine = user;
     char token;
+    pthread_setname_np(pthread_self(), "quern-prep");
     while (ring_take(engine->prep_ring, &token, -1)) {
         struct job *job = take_job(engine);
         job->is_refused = !prepare(engine, job);
@@ -144,6 +145,7 @@ static void write_result(const struct engine *engine, const struct job *job, str
 void *finish_main(void *user) {
     struct engine *engine = user;
     struct buf body;
+    pthread_setname_np(pthread_self(), "quern-finish");
     /* A result travels with its numbers in one frame. */
     buf_init(&body, WIRE_PAYLOAD_BYTES_MAX - 1024);
     struct job *job;
