@@ -25,6 +25,12 @@ static const struct architecture architectures[] = {
      .activation = ACTIVATION_GELU_TANH},
 };
 
+const struct architecture *config_architecture(struct str name) {
+    for (size_t i = 0; i < sizeof architectures / sizeof *architectures; i++)
+        if (str_is(name, architectures[i].name)) return &architectures[i];
+    return NULL;
+}
+
 /* "ARCHITECTURE.suffix" */
 struct key {
     char text[96];
@@ -76,8 +82,7 @@ static enum err read_architecture(struct model_config *config, const struct gguf
     enum err err = gguf_get_str(gguf, "general.architecture", &name, error);
     if (err != OK) return err;
     if (name.bytes == 0) return err_set(error, ERR_INVALID, "general.architecture is missing");
-    for (size_t i = 0; i < sizeof architectures / sizeof *architectures; i++)
-        if (str_is(name, architectures[i].name)) config->architecture = &architectures[i];
+    config->architecture = config_architecture(name);
     if (!config->architecture) {
         bool printable = name.bytes <= 64;
         for (size_t i = 0; printable && i < name.bytes; i++)
@@ -379,7 +384,7 @@ bool pooling_of_name(struct str name, enum pooling *ret_pooling) {
 }
 
 bool config_layer_is_local(const struct model_config *config, uint32_t layer) {
-    if (config->window == 0) return false;
+    if (config->window == 0 || layer < config->window_from) return false;
     return config->window_period == 0 || (layer + 1) % config->window_period != 0;
 }
 

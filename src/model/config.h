@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* config: the numbers of one model, read from GGUF metadata and checked against each other.
+/* config: the numbers of one model, read from GGUF metadata and checked against each other
+ * (config_json.h reads them from a config.json).
  *
  * An architecture is a row of a table: what differs between families is a flag here, and the
  * forward program reads the flags, never the name. What a flag cannot say is refused by name rather
  * than run wrongly.
  *
  * Thread: any; immutable after config_init.  Memory: none but the struct; name and rope_factors lie
- * in the gguf, which must outlive it.
+ * in the gguf, or whatever else it was read from, which must outlive it.
  * Invariant: every count is within the bounds below, so products of any four of them fit 64 bits.
  */
 
@@ -69,10 +70,14 @@ struct model_config {
     float softcap;                     /* of the logits; 0 for none */
     uint32_t window;                   /* keys a local layer sees, itself included; 0 for none */
     uint32_t window_period;            /* every such layer is not local; 0: all are */
+    uint32_t window_from;              /* layers before it are not local */
     uint32_t token_types;              /* rows of an encoder's token types; else 0 */
     enum pooling pooling;              /* NONE: the file says nothing */
     bool is_bidirectional;             /* made to see the whole text, not only what came before */
 };
+
+/* The row of the table; NULL when there is none of that name. */
+const struct architecture *config_architecture(struct str name);
 
 /* `token_count` is the length of the vocabulary. ERR_INVALID with one sentence naming the key or
  * tensor for what is missing, out of bounds, contradictory or not supported. */

@@ -2,6 +2,7 @@
 #include "model/model.h"
 
 #include "base/os.h"
+#include "model/checkpoint.h"
 #include "model/embed.h"
 #include "model/forward.h"
 #include "model/sampler.h"
@@ -36,8 +37,7 @@ struct lane {
 enum { LANE_PLAIN, LANE_URGENT, LANE_COUNT };
 
 struct model {
-    struct gguf *gguf;
-    struct gguf_vocab vocab;
+    struct checkpoint *checkpoint;
     struct model_config config;
     const struct kernels *kernels;
     struct pool *pool;
@@ -284,14 +284,16 @@ static enum err open_all(struct model *model, const char *path, const struct mod
                          struct error *error) {
     _Static_assert(BACKEND_BLOCK_TOKENS == KV_BLOCK_TOKENS, "one block size for both sides");
     enum err err = choose_kernels(model, options, error);
-    if (err == OK) err = gguf_open(&model->gguf, path, error);
-    if (err == OK) err = vocab_init(&model->vocab, model->gguf, error);
-    if (err == OK) err = config_init(&model->config, model->gguf, model->vocab.token_count, error);
-    if (err == OK) err = check_options(options, &model->config, error);
-    if (err == OK) err = weights_check(model->gguf, &model->config, error);
+    const struct checkpoint_options from = {.token_count = options->token_count,
+                                            .dummy_weights = options->dummy_weights};
+    if (err == OK) err = checkpoint_open(&model->checkpoint, path, &from, error);
+    if (err != OK) return err;
+    model->config = *checkpoint_config(model->checkpoint);
+    err = check_options(options, &model->config, error);
+    if (err == OK) err = weights_check(model->checkpoint, &model->config, error);
     if (err == OK) err = pool_open(&model->pool, options->threads, error);
     if (err == OK)
-        err = weights_open(&model->weights, model->gguf, &model->config, model->kernels,
+        err = weights_open(&model->weights, model->checkpoint, &model->config, model->kernels,
                            model->pool, error);
     if (err == OK) err = open_forward(model, options, error);
     return err;
@@ -326,8 +328,7 @@ void model_close(struct model *model) {
     }
     weights_close(model->weights);
     pool_close(model->pool);
-    vocab_release(&model->vocab);
-    gguf_close(model->gguf);
+    checkpoint_close(model->checkpoint);
     free(model);
 }
 
@@ -338,7 +339,7 @@ const struct backend *model_backend(const struct model *model) {
 }
 
 const struct gguf_vocab *model_vocab(const struct model *model) {
-    return &model->vocab;
+    return checkpoint_vocab(model->checkpoint);
 }
 
 static void copy_printable(char *ret_text, size_t text_bytes, struct str text) {
@@ -377,7 +378,7 @@ void model_describe(const struct model *model, struct model_description *ret_des
                                    .kv_blocks = caps->block_count,
                                    .embeds = model->embedder != NULL,
                                    .generates = generates(model),
-                                   .file_bytes = gguf_file_bytes(model->gguf),
+                                   .file_bytes = checkpoint_file_bytes(model->checkpoint),
                                    .weight_bytes = model->weights->bytes,
                                    .kv_bytes_per_token = token_bytes,
                                    .kv_bytes = token_bytes * KV_BLOCK_TOKENS * caps->block_count,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* model: one GGUF file, ready to run on this machine's CPU: the scheduler's backend, and a source
- * of embeddings.
+/* model: one GGUF file, or a folder with config.json and .safetensors, ready to run on this
+ * machine's CPU: the scheduler's backend, and a source of embeddings.
  *
  * It joins the reader, the weights, the forward programs, the sampler and the pooling. It knows no
  * request, no text and no tokenizer; the vocabulary's metadata is handed on as the file has it.
@@ -10,7 +10,7 @@
  * Thread: one at a time (the engine loop); it has a pool of threads of its own. A step is computed
  * slice by slice, in advance or in wait; an urgent one may pass it.
  * Memory: everything is sized and allocated in model_open and listed by model_describe; the KV
- * cache and the workspace are mapped and take memory as they are first used. The file stays mapped,
+ * cache and the workspace are mapped and take memory as they are first used. The files stay mapped,
  * for the vocabulary's strings.
  * Invariant: the tokens of a sequence depend on its prompt, sampling and seed only. */
 
@@ -33,6 +33,8 @@ struct model_options {
     uint32_t sequences_max; /* of a step: 128 */
     uint32_t context_max;   /* positions of a sequence: as the file says */
     enum pooling pooling;   /* of embeddings: as the file says; a decoder's may say nothing */
+    uint32_t token_count;   /* that a folder's tokenizer knows: as many as there are rows for */
+    bool dummy_weights;     /* made up, for a folder with a config.json alone */
 };
 
 struct model_description {
@@ -73,7 +75,7 @@ void model_close(struct model *model);
 /* Both live as long as the model. No step may be submitted to the backend of a model that does not
  * generate; of its caps, only context_tokens_max and vocab mean something then. */
 const struct backend *model_backend(const struct model *model);
-const struct gguf_vocab *model_vocab(const struct model *model);
+const struct gguf_vocab *model_vocab(const struct model *model); /* NULL: it was a folder */
 void model_describe(const struct model *model, struct model_description *ret_description);
 
 struct logits_request {

@@ -2,6 +2,7 @@
 #include "model/tensors.h"
 
 #include "kernels/quant.h"
+#include "model/checkpoint.h"
 
 #include <stdio.h>
 
@@ -126,50 +127,66 @@ struct tensor_name tensor_name_of(enum tensor_role role, uint32_t layer) {
     return name;
 }
 
-static enum err check_shape(const struct gguf_tensor *tensor, const struct model_config *config,
-                            const struct row *row, struct error *error) {
+bool tensor_shape(const struct model_config *config, enum tensor_role role,
+                  uint64_t ret_axes[GGUF_AXES_MAX], uint32_t *ret_axis_count) {
+    const struct row *row = &table[role];
+    if ((row->need >= NEED_OPTIONAL && role != ROLE_HEAD) ||
+        !is_known(config->architecture, row->need))
+        return false;
+    for (int i = 0; i < GGUF_AXES_MAX; i++) ret_axes[i] = 1;
+    ret_axes[0] = extent_of(config, row->cols);
+    ret_axes[1] = extent_of(config, row->rows);
+    *ret_axis_count = row->rows == EXTENT_NONE ? 1 : 2;
+    return true;
+}
+
+static enum err check_shape(const struct checkpoint_tensor *tensor,
+                            const struct model_config *config, const struct row *row,
+                            struct error *error) {
     bool is_vector = row->rows == EXTENT_NONE;
     uint64_t cols = extent_of(config, row->cols), rows = extent_of(config, row->rows);
     if (tensor->axis_count != (is_vector ? 1u : 2u) || tensor->axes[0] != cols ||
         tensor->axes[1] != rows)
         return err_set(error, ERR_INVALID,
                        "tensor %.*s has %u axes, %llu x %llu, instead of %llu x %llu",
-                       STR_ARGS(tensor->name), tensor->axis_count,
+                       STR_ARGS(tensor->spelled), tensor->axis_count,
                        (unsigned long long)tensor->axes[0], (unsigned long long)tensor->axes[1],
                        (unsigned long long)cols, (unsigned long long)rows);
     bool usable = tensor_type_is_known(tensor->type) &&
                   !(is_vector && tensor_type_is_quantised((enum tensor_type)tensor->type));
     if (!usable)
         return err_set(error, ERR_INVALID, "tensor %.*s: type %s is not supported here",
-                       STR_ARGS(tensor->name), gguf_type_find(tensor->type)->name);
+                       STR_ARGS(tensor->spelled), gguf_type_find(tensor->type)->name);
     return OK;
 }
 
 /* Checks one tensor of the table; *count grows when it is there. */
-static enum err check_role(const struct gguf *gguf, const struct model_config *config,
+static enum err check_role(const struct checkpoint *checkpoint, const struct model_config *config,
                            enum tensor_role role, uint32_t layer, size_t *count,
                            struct error *error) {
     const struct row *row = &table[role];
     if (!is_known(config->architecture, row->need)) return OK;
     struct tensor_name name = tensor_name_of(role, layer);
-    const struct gguf_tensor *tensor = gguf_tensor_find(gguf, str_from(name.text));
+    const struct checkpoint_tensor *tensor = checkpoint_find(checkpoint, str_from(name.text));
     if (!tensor) {
         if (row->need >= NEED_OPTIONAL) return OK;
-        return err_set(error, ERR_INVALID, "tensor %s is missing", name.text);
+        return err_set(error, ERR_INVALID, "tensor %s is missing",
+                       checkpoint_spell(checkpoint, name.text).text);
     }
     ++*count;
     return check_shape(tensor, config, row, error);
 }
 
-static enum err check_layer(const struct gguf *gguf, const struct model_config *config,
+static enum err check_layer(const struct checkpoint *checkpoint, const struct model_config *config,
                             uint32_t layer, size_t *count, struct error *error) {
     struct tensor_name fused = tensor_name_of(ROLE_QKV, layer);
-    bool is_fused = gguf_tensor_find(gguf, str_from(fused.text)) != NULL;
+    bool is_fused = checkpoint_find(checkpoint, str_from(fused.text)) != NULL;
     enum err err = OK;
     for (int i = ROLE_ATTENTION_NORM; i < ROLE_COUNT && err == OK; i++) {
         /* A layer with both forms keeps its q, k and v uncounted and is refused below. */
         bool stands_in = is_fused && i >= ROLE_Q && i <= ROLE_V;
-        if (!stands_in) err = check_role(gguf, config, (enum tensor_role)i, layer, count, error);
+        if (!stands_in)
+            err = check_role(checkpoint, config, (enum tensor_role)i, layer, count, error);
     }
     return err;
 }
@@ -185,7 +202,7 @@ static bool layer_of(struct str name, uint32_t layers, uint32_t *ret_layer) {
     return true;
 }
 
-static bool is_part_of(const struct gguf_tensor *tensor, const struct model_config *config) {
+static bool is_part_of(const struct checkpoint_tensor *tensor, const struct model_config *config) {
     for (int role = 0; role < ROLE_ATTENTION_NORM; role++)
         if (is_known(config->architecture, table[role].need) &&
             str_is(tensor->name, table[role].name))
@@ -201,25 +218,26 @@ static bool is_part_of(const struct gguf_tensor *tensor, const struct model_conf
 }
 
 /* Only reached for a file that is refused: names the tensor that nothing above has counted. */
-static enum err refuse_rest(const struct gguf *gguf, const struct model_config *config,
+static enum err refuse_rest(const struct checkpoint *checkpoint, const struct model_config *config,
                             struct error *error) {
-    for (size_t i = 0; i < gguf_tensor_count(gguf); i++) {
-        const struct gguf_tensor *tensor = gguf_tensor_at(gguf, i);
+    for (size_t i = 0; i < checkpoint_tensor_count(checkpoint); i++) {
+        const struct checkpoint_tensor *tensor = checkpoint_tensor_at(checkpoint, i);
         if (!is_part_of(tensor, config))
             return err_set(error, ERR_INVALID, "tensor %.*s is not part of architecture %s",
-                           STR_ARGS(tensor->name), config->architecture->name);
+                           STR_ARGS(tensor->spelled), config->architecture->name);
     }
     return err_set(error, ERR_INVALID, "a layer has both attn_qkv.weight and attn_q, k or v");
 }
 
-enum err tensors_check(const struct gguf *gguf, const struct model_config *config,
+enum err tensors_check(const struct checkpoint *checkpoint, const struct model_config *config,
                        struct error *error) {
     size_t count = 0;
     enum err err = OK;
     for (int i = 0; i < ROLE_ATTENTION_NORM && err == OK; i++)
-        err = check_role(gguf, config, (enum tensor_role)i, 0, &count, error);
+        err = check_role(checkpoint, config, (enum tensor_role)i, 0, &count, error);
     for (uint32_t layer = 0; layer < config->layers && err == OK; layer++)
-        err = check_layer(gguf, config, layer, &count, error);
-    if (err == OK && count != gguf_tensor_count(gguf)) err = refuse_rest(gguf, config, error);
+        err = check_layer(checkpoint, config, layer, &count, error);
+    if (err == OK && count != checkpoint_tensor_count(checkpoint))
+        err = refuse_rest(checkpoint, config, error);
     return err;
 }

@@ -52,13 +52,20 @@ enum tensor_role {
 };
 
 struct tensor_name {
-    char text[64];
+    char text[96];
 };
 
 /* "blk.3.attn_q.weight"; `layer` is ignored for what there is only one of. */
 struct tensor_name tensor_name_of(enum tensor_role role, uint32_t layer);
 
+/* The axes a model of this config must have; axes[0] runs fastest, those not used are 1. False when
+ * it needs no such tensor: optional ones, but for the head, are not needed. */
+bool tensor_shape(const struct model_config *config, enum tensor_role role,
+                  uint64_t ret_axes[GGUF_AXES_MAX], uint32_t *ret_axis_count);
+
+struct checkpoint;
+
 /* ERR_INVALID, naming the tensor, when one is missing, ill-shaped, of a type that cannot be used or
  * not part of the architecture. */
-enum err tensors_check(const struct gguf *gguf, const struct model_config *config,
+enum err tensors_check(const struct checkpoint *checkpoint, const struct model_config *config,
                        struct error *error) MUST_CHECK;

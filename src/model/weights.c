@@ -9,7 +9,7 @@
 
 /* What the helpers below share while one model is loaded. */
 struct loader {
-    const struct gguf *gguf;
+    const struct checkpoint *checkpoint;
     const struct model_config *config;
     const struct kernels *kernels;
     struct pool *pool;
@@ -19,10 +19,10 @@ struct loader {
 };
 
 /* A tensor that tensors_check has found, or NULL. */
-static const struct gguf_tensor *find(const struct loader *loader, uint32_t layer,
-                                      enum tensor_role role) {
+static const struct checkpoint_tensor *find(const struct loader *loader, uint32_t layer,
+                                            enum tensor_role role) {
     struct tensor_name name = tensor_name_of(role, layer);
-    return gguf_tensor_find(loader->gguf, str_from(name.text));
+    return checkpoint_find(loader->checkpoint, str_from(name.text));
 }
 
 /* ---- vectors ---- */
@@ -30,14 +30,18 @@ static const struct gguf_tensor *find(const struct loader *loader, uint32_t laye
 /* Appends the elements of a vector to *at. */
 static enum err read_vector(const struct loader *loader, uint32_t layer, enum tensor_role role,
                             float **at) {
-    const struct gguf_tensor *tensor = find(loader, layer, role);
+    const struct checkpoint_tensor *tensor = find(loader, layer, role);
     assert(tensor);
-    quant_row_to_f32((enum tensor_type)tensor->type, tensor->at, (size_t)tensor->axes[0], *at);
+    struct checkpoint_bytes bytes;
+    enum err err = checkpoint_read(tensor, loader->pool, &bytes, loader->error);
+    if (err != OK) return err;
+    quant_row_to_f32((enum tensor_type)tensor->type, bytes.at, (size_t)tensor->axes[0], *at);
+    checkpoint_done(loader->checkpoint, tensor, &bytes);
     for (uint64_t i = 0; i < tensor->axes[0]; i++)
         if (!isfinite((*at)[i]))
             return err_set(loader->error, ERR_INVALID,
-                           "tensor %.*s: element %llu is no finite number", STR_ARGS(tensor->name),
-                           (unsigned long long)i);
+                           "tensor %.*s: element %llu is no finite number",
+                           STR_ARGS(tensor->spelled), (unsigned long long)i);
     *at += tensor->axes[0];
     return OK;
 }
@@ -47,7 +51,7 @@ static enum err load_vector(struct loader *loader, uint32_t layer, const enum te
                             size_t role_count, float **ret_vector) {
     size_t count = 0;
     for (size_t i = 0; i < role_count; i++) {
-        const struct gguf_tensor *tensor = find(loader, layer, roles[i]);
+        const struct checkpoint_tensor *tensor = find(loader, layer, roles[i]);
         if (!tensor) return OK;
         count += (size_t)tensor->axes[0];
     }
@@ -65,7 +69,12 @@ static enum err load_vector(struct loader *loader, uint32_t layer, const enum te
 
 static enum err load_norm(struct loader *loader, uint32_t layer, enum tensor_role role,
                           float **ret_norm) {
-    return load_vector(loader, layer, &role, 1, ret_norm);
+    enum err err = load_vector(loader, layer, &role, 1, ret_norm);
+    float offset = checkpoint_norm_offset(loader->checkpoint);
+    if (err != OK || offset == 0.0f || !*ret_norm) return err;
+    uint64_t count = find(loader, layer, role)->axes[0];
+    for (uint64_t i = 0; i < count; i++) (*ret_norm)[i] += offset;
+    return OK;
 }
 
 /* ---- matrices ---- */
@@ -95,9 +104,10 @@ static enum err pack(struct loader *loader, const struct matrix_part *parts, uin
     return OK;
 }
 
-static struct matrix_part part_of(const struct gguf_tensor *tensor) {
+static struct matrix_part part_of(const struct checkpoint_tensor *tensor,
+                                  const struct checkpoint_bytes *bytes) {
     return (struct matrix_part){.type = (enum tensor_type)tensor->type,
-                                .blocks = tensor->at,
+                                .blocks = bytes->at,
                                 .rows = (uint32_t)tensor->axes[1]};
 }
 
@@ -136,21 +146,27 @@ static bool is_to_round(const struct loader *loader, enum tensor_type type) {
 static enum err load_matrix(struct loader *loader, uint32_t layer, const enum tensor_role *roles,
                             uint32_t role_count, struct matrix **ret_matrix) {
     struct matrix_part parts[3];
-    const struct gguf_tensor *tensors[3];
+    const struct checkpoint_tensor *tensors[3];
+    struct checkpoint_bytes bytes[3];
     uint16_t *rounded[3] = {NULL, NULL, NULL};
+    uint32_t count = 0;
     assert(role_count <= 3);
     enum err err = OK;
-    for (uint32_t i = 0; i < role_count; i++) {
+    while (err == OK && count < role_count) {
+        uint32_t i = count;
         tensors[i] = find(loader, layer, roles[i]);
         assert(tensors[i]);
-        parts[i] = part_of(tensors[i]);
+        err = checkpoint_read(tensors[i], loader->pool, &bytes[i], loader->error);
+        if (err != OK) break;
+        count++;
+        parts[i] = part_of(tensors[i], &bytes[i]);
         if (roles[i] == ROLE_Q || roles[i] == ROLE_K) parts[i].row_order = loader->row_order;
-        if (err == OK && roles[i] != ROLE_EMBEDDING && is_to_round(loader, parts[i].type))
+        if (roles[i] != ROLE_EMBEDDING && is_to_round(loader, parts[i].type))
             err = round_part(loader, &parts[i], (uint32_t)tensors[0]->axes[0], &rounded[i]);
     }
-    if (err == OK) err = pack(loader, parts, role_count, (uint32_t)tensors[0]->axes[0], ret_matrix);
-    for (uint32_t i = 0; i < role_count; i++) {
-        gguf_drop_pages(loader->gguf, tensors[i]);
+    if (err == OK) err = pack(loader, parts, count, (uint32_t)tensors[0]->axes[0], ret_matrix);
+    for (uint32_t i = 0; i < count; i++) {
+        checkpoint_done(loader->checkpoint, tensors[i], &bytes[i]);
         free(rounded[i]);
     }
     return err;
@@ -159,20 +175,23 @@ static enum err load_matrix(struct loader *loader, uint32_t layer, const enum te
 /* attn_qkv.weight: one tensor with the rows of q, then k, then v. */
 static enum err load_fused_qkv(struct loader *loader, uint32_t layer, struct matrix **ret_matrix) {
     const struct model_config *config = loader->config;
-    const struct gguf_tensor *tensor = find(loader, layer, ROLE_QKV);
+    const struct checkpoint_tensor *tensor = find(loader, layer, ROLE_QKV);
     uint32_t rows[3] = {config->heads * config->head_dim, config->kv_heads * config->head_dim,
                         config->kv_heads * config->head_dim};
     struct matrix_part parts[3];
-    const unsigned char *at = tensor->at;
+    struct checkpoint_bytes bytes;
+    enum err err = checkpoint_read(tensor, loader->pool, &bytes, loader->error);
+    if (err != OK) return err;
+    const unsigned char *at = bytes.at;
     for (int i = 0; i < 3; i++) {
-        parts[i] = part_of(tensor);
+        parts[i] = part_of(tensor, &bytes);
         parts[i].blocks = at;
         parts[i].rows = rows[i];
         parts[i].row_order = i < 2 ? loader->row_order : NULL;
         at += rows[i] * tensor->row_bytes;
     }
-    enum err err = pack(loader, parts, 3, (uint32_t)tensor->axes[0], ret_matrix);
-    gguf_drop_pages(loader->gguf, tensor);
+    err = pack(loader, parts, 3, (uint32_t)tensor->axes[0], ret_matrix);
+    checkpoint_done(loader->checkpoint, tensor, &bytes);
     return err;
 }
 
@@ -180,7 +199,8 @@ static enum err load_fused_qkv(struct loader *loader, uint32_t layer, struct mat
  * row r of what we pack is file row row_order[r]. NULL when nothing was permuted. */
 static enum err make_row_order(struct loader *loader) {
     const struct model_config *config = loader->config;
-    if (!config->architecture->rope_is_interleaved) return OK;
+    if (!config->architecture->rope_is_interleaved || !checkpoint_is_permuted(loader->checkpoint))
+        return OK;
     uint32_t half = config->head_dim / 2, rows = config->heads * config->head_dim;
     loader->row_order = calloc(rows, sizeof *loader->row_order);
     if (!loader->row_order)
@@ -244,10 +264,23 @@ static enum err load_layer(struct loader *loader, uint32_t layer) {
                : load_norms(loader, layer, to);
 }
 
+/* The first `count` rows of a matrix as floats: ret_rows (count, width). */
+static enum err read_rows(struct loader *loader, enum tensor_role role, size_t count,
+                          float *ret_rows) {
+    const struct checkpoint_tensor *tensor = find(loader, 0, role);
+    size_t width = loader->config->width;
+    struct checkpoint_bytes bytes;
+    enum err err = checkpoint_read(tensor, loader->pool, &bytes, loader->error);
+    if (err != OK) return err;
+    for (size_t i = 0; i < count; i++)
+        quant_row_to_f32((enum tensor_type)tensor->type, bytes.at + i * tensor->row_bytes, width,
+                         ret_rows + i * width);
+    checkpoint_done(loader->checkpoint, tensor, &bytes);
+    return OK;
+}
+
 /* Where each position begins: its own vector, and the first token type's. */
 static enum err load_positions(struct loader *loader) {
-    const struct gguf_tensor *positions = find(loader, 0, ROLE_POSITIONS);
-    const struct gguf_tensor *types = find(loader, 0, ROLE_TOKEN_TYPES);
     size_t width = loader->config->width, count = loader->config->context_max;
     float *at = loader->weights->positions = calloc(count * width, sizeof *at);
     float *type = calloc(width, sizeof *type);
@@ -256,14 +289,11 @@ static enum err load_positions(struct loader *loader) {
         return err_set(loader->error, ERR_LIMIT, "no memory for %zu positions", count);
     }
     loader->weights->bytes += count * width * sizeof *at;
-    quant_row_to_f32((enum tensor_type)types->type, types->at, width, type);
-    for (size_t i = 0; i < count; i++, at += width) {
-        quant_row_to_f32((enum tensor_type)positions->type,
-                         positions->at + i * positions->row_bytes, width, at);
-        for (size_t j = 0; j < width; j++) at[j] += type[j];
-    }
+    enum err err = read_rows(loader, ROLE_TOKEN_TYPES, 1, type);
+    if (err == OK) err = read_rows(loader, ROLE_POSITIONS, count, at);
+    for (size_t i = 0; i < count * width && err == OK; i++) at[i] += type[i % width];
     free(type);
-    return OK;
+    return err;
 }
 
 static enum err load_ends(struct loader *loader) {
@@ -294,10 +324,10 @@ static enum err load_all(struct loader *loader) {
 }
 
 /* Which type holds most parameters: what people call the quantisation of the file. */
-static void count_parameters(const struct gguf *gguf, struct weights *weights) {
+static void count_parameters(const struct checkpoint *checkpoint, struct weights *weights) {
     uint64_t by_type[64] = {0};
-    for (size_t i = 0; i < gguf_tensor_count(gguf); i++) {
-        const struct gguf_tensor *tensor = gguf_tensor_at(gguf, i);
+    for (size_t i = 0; i < checkpoint_tensor_count(checkpoint); i++) {
+        const struct checkpoint_tensor *tensor = checkpoint_tensor_at(checkpoint, i);
         uint64_t elements = 1;
         for (uint32_t axis = 0; axis < tensor->axis_count; axis++) elements *= tensor->axes[axis];
         weights->parameters += elements;
@@ -308,28 +338,28 @@ static void count_parameters(const struct gguf *gguf, struct weights *weights) {
     }
 }
 
-enum err weights_check(const struct gguf *gguf, const struct model_config *config,
+enum err weights_check(const struct checkpoint *checkpoint, const struct model_config *config,
                        struct error *error) {
-    return tensors_check(gguf, config, error);
+    return tensors_check(checkpoint, config, error);
 }
 
-enum err weights_open(struct weights **ret_weights, const struct gguf *gguf,
+enum err weights_open(struct weights **ret_weights, const struct checkpoint *checkpoint,
                       const struct model_config *config, const struct kernels *kernels,
                       struct pool *pool, struct error *error) {
-    enum err err = weights_check(gguf, config, error);
+    enum err err = weights_check(checkpoint, config, error);
     if (err != OK) return err;
     struct weights *weights = calloc(1, sizeof *weights);
     if (!weights) abort();
     weights->layer_count = config->layers;
     weights->layers = calloc(config->layers, sizeof *weights->layers);
     if (!weights->layers) abort();
-    struct loader loader = {.gguf = gguf,
+    struct loader loader = {.checkpoint = checkpoint,
                             .config = config,
                             .kernels = kernels,
                             .pool = pool,
                             .weights = weights,
                             .error = error};
-    count_parameters(gguf, weights);
+    count_parameters(checkpoint, weights);
     err = load_all(&loader);
     free(loader.row_order);
     if (err != OK) {

@@ -9,12 +9,12 @@
  * would run wrongly.
  *
  * Thread: opened by one, which spreads packing over a pool; read-only afterwards.
- * Memory: owns packed copies of everything; the gguf may be closed after weights_open.
+ * Memory: owns packed copies of everything; the checkpoint may be closed after weights_open.
  * Invariant: every matrix and vector has the shape that the config says. */
 
 #include "kernels/kernels.h"
 #include "kernels/pool.h"
-#include "model/config.h"
+#include "model/checkpoint.h"
 
 /* What an encoder has instead of a decoder's norms; its gate_up is up alone. */
 struct encoder_layer {
@@ -59,11 +59,11 @@ struct weights {
 
 /* Checks that exactly the tensors of the architecture are there, with the shapes the config says
  * and types that kernels/ knows. Reads no weights. ERR_INVALID names the tensor. */
-enum err weights_check(const struct gguf *gguf, const struct model_config *config,
+enum err weights_check(const struct checkpoint *checkpoint, const struct model_config *config,
                        struct error *error) MUST_CHECK;
 /* Checks, then packs. ERR_INVALID as above or for a norm or bias that is no finite number,
  * ERR_LIMIT when there is no memory. */
-enum err weights_open(struct weights **ret_weights, const struct gguf *gguf,
+enum err weights_open(struct weights **ret_weights, const struct checkpoint *checkpoint,
                       const struct model_config *config, const struct kernels *kernels,
                       struct pool *pool, struct error *error) MUST_CHECK;
 void weights_close(struct weights *weights); /* NULL is allowed */

@@ -34,6 +34,17 @@ static bool is_file(const char *path) {
     return stat(path, &status) == 0 && S_ISREG(status.st_mode);
 }
 
+/* A folder of Hugging Face's tools. Its weights may be elsewhere, or made up. */
+static bool is_model_folder(const char *path) {
+    char config[PATH_MAX];
+    return snprintf(config, sizeof config, "%s/config.json", path) < (int)sizeof config &&
+           is_file(config);
+}
+
+static bool is_model(const char *path) {
+    return is_file(path) || is_model_folder(path);
+}
+
 static void add_name(struct model_choice *choice, const char *name) {
     for (size_t i = 0; i < choice->name_count; i++)
         if (strcmp(choice->names[i], name) == 0) return;
@@ -59,6 +70,11 @@ static bool choose_known(const struct known_model *known, struct model_choice *c
     return true;
 }
 
+static void cut_slashes(char *path) {
+    for (size_t bytes = strlen(path); bytes > 1 && path[bytes - 1] == '/'; bytes--)
+        path[bytes - 1] = '\0';
+}
+
 /* The file name without folder and ".gguf" names a model that is given by its path. */
 static void add_stem(struct model_choice *choice) {
     const char *slash = strrchr(choice->path, '/');
@@ -76,7 +92,7 @@ static bool choose_in_folder(const char *name, struct model_choice *choice) {
     for (size_t i = 0; i < 2; i++) {
         int bytes =
             snprintf(choice->path, sizeof choice->path, "%s/%s%s", folder, name, endings[i]);
-        if (bytes < (int)sizeof choice->path && is_file(choice->path)) {
+        if (bytes < (int)sizeof choice->path && is_model(choice->path)) {
             add_stem(choice);
             return true;
         }
@@ -221,8 +237,9 @@ static enum err choose(const char *name, struct model_choice *choice, struct err
         return OK;
     }
     if (choose_known(known, choice)) return OK;
-    if (!known && is_file(name) && strlen(name) < PATH_MAX) {
+    if (!known && is_model(name) && strlen(name) < PATH_MAX) {
         snprintf(choice->path, sizeof choice->path, "%s", name);
+        cut_slashes(choice->path);
         add_stem(choice);
         return OK;
     }
@@ -241,7 +258,7 @@ enum err catalog_choose(const char *argument, struct model_choice *ret_choice,
                         struct error *error) {
     struct model_choice choice = {.name_count = 0};
     const char *equals = strchr(argument, '='), *name = argument;
-    if (equals && !is_file(argument)) {
+    if (equals && !is_model(argument)) {
         char alias[MODEL_NAME_BYTES];
         if (equals == argument || equals - argument >= MODEL_NAME_BYTES)
             return err_set(error, ERR_INVALID,

@@ -47,14 +47,14 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsi
     return size;
 }
 
-static void run(const struct gguf *gguf, const struct model_config *config) {
+static void run(const struct checkpoint *checkpoint, const struct model_config *config) {
     struct error error = {0};
     struct pool *pool;
     struct weights *weights;
     struct forward *forward;
     const struct kernels *kernels = kernels_choose("ref");
     if (pool_open(&pool, 1, &error) != OK) abort();
-    if (weights_open(&weights, gguf, config, kernels, pool, &error) == OK) {
+    if (weights_open(&weights, checkpoint, config, kernels, pool, &error) == OK) {
         struct forward_options options = {.config = config,
                                           .weights = weights,
                                           .kernels = kernels,
@@ -93,8 +93,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         err = vocab_init(&vocab, gguf, &error);
         if (err == OK) {
             err = config_init(&config, gguf, vocab.token_count, &error);
-            if (err == OK) err = weights_check(gguf, &config, &error);
-            if (err == OK && size <= RUN_BYTES_MAX) run(gguf, &config);
+            struct checkpoint *checkpoint = checkpoint_of_gguf(gguf);
+            if (err == OK) err = weights_check(checkpoint, &config, &error);
+            if (err == OK && size <= RUN_BYTES_MAX) run(checkpoint, &config);
+            checkpoint_close(checkpoint);
             vocab_release(&vocab);
         }
         gguf_close(gguf);

@@ -5,7 +5,6 @@
  * position, so that a test can compare how they were cut and mixed. */
 
 #include "model/forward.h"
-#include "model/vocab.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -14,8 +13,7 @@
 
 /* One model opened by its parts. */
 struct rig {
-    struct gguf *gguf;
-    struct gguf_vocab vocab;
+    struct checkpoint *checkpoint;
     struct model_config config;
     struct pool *pool;
     struct weights *weights;
@@ -43,19 +41,17 @@ static inline void rig_close(struct rig *rig) {
     forward_close(rig->forward);
     weights_close(rig->weights);
     pool_close(rig->pool);
-    vocab_release(&rig->vocab);
-    gguf_close(rig->gguf);
+    checkpoint_close(rig->checkpoint);
 }
 
 static inline enum err rig_open(struct rig *rig, const char *path, const struct kernels *kernels,
                                 uint32_t threads, struct error *error) {
     *rig = (struct rig){0};
-    enum err err = gguf_open(&rig->gguf, path, error);
-    if (err == OK) err = vocab_init(&rig->vocab, rig->gguf, error);
-    if (err == OK) err = config_init(&rig->config, rig->gguf, rig->vocab.token_count, error);
+    enum err err = checkpoint_open(&rig->checkpoint, path, &(struct checkpoint_options){0}, error);
+    if (err == OK) rig->config = *checkpoint_config(rig->checkpoint);
     if (err == OK) err = pool_open(&rig->pool, threads, error);
     if (err == OK)
-        err = weights_open(&rig->weights, rig->gguf, &rig->config, kernels, rig->pool, error);
+        err = weights_open(&rig->weights, rig->checkpoint, &rig->config, kernels, rig->pool, error);
     struct forward_options options = {.config = &rig->config,
                                       .weights = rig->weights,
                                       .kernels = kernels,

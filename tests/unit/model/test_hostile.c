@@ -24,7 +24,11 @@ static enum err check_bytes(const char *bytes, size_t count, struct error *error
     err = vocab_init(&vocab, gguf, error);
     if (err == OK) {
         err = config_init(&config, gguf, vocab.token_count, error);
-        if (err == OK) err = weights_check(gguf, &config, error);
+        if (err == OK) {
+            struct checkpoint *checkpoint = checkpoint_of_gguf(gguf);
+            err = weights_check(checkpoint, &config, error);
+            checkpoint_close(checkpoint);
+        }
         vocab_release(&vocab);
     }
     gguf_close(gguf);
@@ -48,8 +52,10 @@ static enum err load_bytes(const struct buf *file, struct error *error) {
         assert_int_equal(vocab_init(&vocab, gguf, error), OK);
         assert_int_equal(config_init(&config, gguf, vocab.token_count, error), OK);
         assert_int_equal(pool_open(&pool, 1, error), OK);
-        err = weights_open(&weights, gguf, &config, kernels_choose("ref"), pool, error);
+        struct checkpoint *checkpoint = checkpoint_of_gguf(gguf);
+        err = weights_open(&weights, checkpoint, &config, kernels_choose("ref"), pool, error);
         if (err == OK) weights_close(weights);
+        checkpoint_close(checkpoint);
         pool_close(pool);
         vocab_release(&vocab);
         gguf_close(gguf);

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "model/unpack.h"
+
+#include "base/rng.h"
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+#define TASK_ROWS 64 /* a multiple of what shares a word, and few enough lines to stay in L1 */
+
+static uint32_t word_at(const unsigned char *at, size_t index) {
+    uint32_t word;
+    memcpy(&word, at + index * sizeof word, sizeof word);
+    return word;
+}
+
+static float scale_at(const struct packed_weight *weight, size_t index) {
+    if (weight->scale_type == TENSOR_F32) {
+        float scale;
+        memcpy(&scale, weight->scales + index * sizeof scale, sizeof scale);
+        return scale;
+    }
+    uint16_t bits;
+    memcpy(&bits, weight->scales + index * sizeof bits, sizeof bits);
+    return weight->scale_type == TENSOR_F16 ? half_to_f32(bits) : bf16_to_f32(bits);
+}
+
+float unpack_e4m3(uint8_t byte) {
+    if ((byte & 0x7F) == 0x7F) return NAN;
+    /* Its bits are those of a float32 whose exponent is 120 too small. */
+    uint32_t bits = (uint32_t)(byte & 0x7F) << 20;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    value *= 0x1p120f;
+    return byte & 0x80 ? -value : value;
+}
+
+static void unpack_fp8(const struct packed_weight *weight, uint32_t begin, uint32_t end,
+                       uint16_t *to) {
+    for (size_t row = begin; row < end; row++) {
+        size_t scales = row / weight->block_rows * weight->scale_cols;
+        const unsigned char *values = weight->values + row * weight->cols;
+        for (size_t first = 0; first < weight->cols; first += weight->block_cols) {
+            float scale = scale_at(weight, scales + first / weight->block_cols);
+            size_t last = first + weight->block_cols;
+            if (last > weight->cols) last = weight->cols;
+            for (size_t col = first; col < last; col++)
+                to[row * weight->cols + col] = bf16_from_f32(unpack_e4m3(values[col]) * scale);
+        }
+    }
+}
+
+static void unpack_awq(const struct packed_weight *weight, uint32_t begin, uint32_t end,
+                       uint16_t *to) {
+    static const unsigned char place[8] = {0, 4, 1, 5, 2, 6, 3, 7}; /* of output j in its word */
+    size_t words = weight->rows / 8;
+    for (size_t col = 0; col < weight->cols; col++) {
+        size_t group = col / weight->block_cols;
+        for (size_t word = begin / 8; word < end / 8; word++) {
+            uint32_t values = word_at(weight->values, col * words + word);
+            uint32_t zeros = word_at(weight->zeros, group * words + word);
+            for (size_t j = 0; j < 8; j++) {
+                uint32_t shift = 4u * place[j];
+                int32_t q = (int32_t)(values >> shift & 15) - (int32_t)(zeros >> shift & 15);
+                float scale = scale_at(weight, group * weight->rows + word * 8 + j);
+                to[(word * 8 + j) * weight->cols + col] = bf16_from_f32((float)q * scale);
+            }
+        }
+    }
+}
+
+static void unpack_gptq(const struct packed_weight *weight, uint32_t begin, uint32_t end,
+                        uint16_t *to) {
+    uint32_t bits = weight->bits, each = 32 / bits, mask = (1u << bits) - 1;
+    for (size_t col = 0; col < weight->cols; col++) {
+        size_t group = weight->groups ? word_at(weight->groups, col) : col / weight->block_cols;
+        uint32_t shift = bits * (uint32_t)(col % each);
+        for (size_t row = begin; row < end; row++) {
+            uint32_t value = word_at(weight->values, col / each * weight->rows + row);
+            uint32_t zeros = word_at(weight->zeros, group * (weight->rows / each) + row / each);
+            uint32_t zero = (zeros >> bits * (uint32_t)(row % each) & mask) + weight->zero_add;
+            int32_t q = (int32_t)(value >> shift & mask) - (int32_t)zero;
+            float scale = scale_at(weight, group * weight->rows + row);
+            to[row * weight->cols + col] = bf16_from_f32((float)q * scale);
+        }
+    }
+}
+
+static void unpack_dummy(const struct packed_weight *weight, uint32_t begin, uint32_t end,
+                         uint16_t *to) {
+    size_t first = (size_t)begin * weight->cols, last = (size_t)end * weight->cols;
+    for (size_t i = first; i < last; i++) {
+        float unit = (float)(rng_at(weight->seed, i) >> 40) * 0x1p-24f;
+        to[i] = bf16_from_f32(weight->centre + weight->spread * (2.0f * unit - 1.0f));
+    }
+}
+
+struct unpack_job {
+    const struct packed_weight *weight;
+    uint16_t *to;
+};
+
+static void unpack_task(void *context, uint32_t task, uint32_t worker) {
+    (void)worker;
+    const struct unpack_job *job = context;
+    uint32_t begin = task * TASK_ROWS, end = begin + TASK_ROWS;
+    if (end > job->weight->rows) end = job->weight->rows;
+    switch (job->weight->packing) {
+    case PACKING_FP8: unpack_fp8(job->weight, begin, end, job->to); break;
+    case PACKING_AWQ: unpack_awq(job->weight, begin, end, job->to); break;
+    case PACKING_GPTQ: unpack_gptq(job->weight, begin, end, job->to); break;
+    case PACKING_DUMMY: unpack_dummy(job->weight, begin, end, job->to); break;
+    }
+}
+
+void unpack_weight(const struct packed_weight *weight, struct pool *pool, uint16_t *ret_values) {
+    assert(weight->packing != PACKING_AWQ || weight->rows % 8 == 0);
+    struct unpack_job job = {weight, ret_values};
+    pool_run(pool, unpack_task, &job, (weight->rows + TASK_ROWS - 1) / TASK_ROWS);
+}
