@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/command.h"
+#include "cli/engine_options.h"
 #include "cli/options.h"
 #include "cli/records.h"
 #include "engine/model_sandbox.h"
@@ -18,7 +19,7 @@
 #define KV_BYTES ((uint64_t)2 << 30)
 
 struct logits {
-    const char *model_name, *kernels;
+    const char *model_name, *kernels, *load_format;
     bool reference, batch;
     int64_t threads;
     struct model *model;
@@ -145,12 +146,16 @@ static enum err open_model(struct logits *logits, struct error *error) {
     struct model_choice choice;
     enum err err = catalog_choose(logits->model_name, &choice, error);
     if (err != OK) return err;
+    bool is_dummy;
+    err = engine_options_is_dummy(logits->load_format, &is_dummy, error);
+    if (err != OK) return err;
     model_sandbox_enter_for(choice.path);
     const struct model_options options = {.kernels = logits->kernels,
                                           .reference = logits->reference,
                                           .threads = (uint32_t)logits->threads,
                                           .kv_bytes = KV_BYTES,
-                                          .sequences_max = 1};
+                                          .sequences_max = 1,
+                                          .dummy_weights = is_dummy};
     err = model_open(&logits->model, choice.path, &options, error);
     if (err != OK) return err;
     struct model_description description;
@@ -166,7 +171,7 @@ static int run(int argc, char **argv) {
          .kind = OPTION_TEXT,
          .target = &logits.model_name,
          .value = "M",
-         .help = "a model or FILE.gguf"},
+         .help = "a model, FILE.gguf or a folder"},
         {.name = "reference",
          .kind = OPTION_SWITCH,
          .target = &logits.reference,
@@ -183,6 +188,11 @@ static int run(int argc, char **argv) {
          .help = "one for each core",
          .min = 0,
          .max = 1024},
+        {.name = "load-format",
+         .kind = OPTION_TEXT,
+         .target = &logits.load_format,
+         .value = "FORMAT",
+         .help = "auto, or dummy: made-up weights"},
         {.name = "batch",
          .kind = OPTION_SWITCH,
          .target = &logits.batch,

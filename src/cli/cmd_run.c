@@ -30,7 +30,6 @@ static const char *const ignored_values[] = {
     "pipeline-parallel-size",
     "data-parallel-size",
     "quantization",
-    "load-format",
     "kv-cache-dtype",
     "block-size",
     "swap-space",

@@ -101,7 +101,7 @@ static int run(int argc, char **argv) {
          .kind = OPTION_TEXT,
          .target = &tokenize.model,
          .value = "M",
-         .help = "a model, FILE.gguf or tokenizer.json"},
+         .help = "a model, FILE.gguf, a folder or tokenizer.json"},
         {.name = "special",
          .kind = OPTION_SWITCH,
          .target = &tokenize.special,

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #define MODEL_ROWS 7
-#define ENGINE_ROWS 10
+#define ENGINE_ROWS 11
 _Static_assert(MODEL_ROWS + ENGINE_ROWS == ENGINE_OPTION_COUNT, "room for every row");
 
 /* What is served, and under which names. */
@@ -22,7 +22,7 @@ static void fill_model_rows(struct option *ret_options, struct engine_choice *ch
          .kind = OPTION_LIST,
          .target = &choice->models,
          .value = "[ALIAS=]M",
-         .help = "a name or FILE.gguf; may be given several times"},
+         .help = "a name, FILE.gguf or a folder; may be given several times"},
         {.name = "upstream",
          .kind = OPTION_LIST,
          .target = &choice->upstreams,
@@ -118,6 +118,11 @@ static void fill_engine_rows(struct option *ret_options, struct engine_choice *c
          .kind = OPTION_SWITCH,
          .target = &choice->trust_request_chat_template,
          .help = "requests may bring a chat_template"},
+        {.name = "load-format",
+         .kind = OPTION_TEXT,
+         .target = &choice->load_format,
+         .value = "FORMAT",
+         .help = "auto, or dummy: made-up weights for a folder's config.json"},
     };
     memcpy(ret_options, rows, sizeof rows);
 }
@@ -191,6 +196,19 @@ static enum err apply_aliases(struct engine_choice *choice, struct house_options
     return OK;
 }
 
+enum err engine_options_is_dummy(const char *load_format, bool *ret_is_dummy, struct error *error) {
+    /* Those of vLLM that only say how files are read, or which of those that are read anyway. */
+    static const char *const ways[] = {"auto",    "safetensors",    "gguf",
+                                       "mistral", "runai_streamer", "fastsafetensors"};
+    *ret_is_dummy = load_format && strcmp(load_format, "dummy") == 0;
+    if (!load_format || *ret_is_dummy) return OK;
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
+        if (strcmp(load_format, ways[i]) == 0) return OK;
+    return err_set(error, ERR_INVALID,
+                   "--load-format '%.64s' is not supported (auto, safetensors, gguf and dummy are)",
+                   load_format);
+}
+
 enum err engine_options_apply(struct engine_choice *choice, struct house_options *house,
                               struct error *error) {
     if (choice->models.count == 0 && choice->upstreams.count == 0)
@@ -209,6 +227,9 @@ enum err engine_options_apply(struct engine_choice *choice, struct house_options
     if (err == OK) err = apply_served_names(choice, house, error);
     if (err == OK) err = apply_aliases(choice, house, error);
     if (err != OK) return err;
+    bool is_dummy;
+    err = engine_options_is_dummy(choice->load_format, &is_dummy, error);
+    if (err != OK) return err;
     house->model_stay_s = choice->model_stay_s;
     house->loaded_models_max = (uint32_t)choice->loaded_models_max;
     house->engine = (struct engine_settings){
@@ -221,6 +242,7 @@ enum err engine_options_apply(struct engine_choice *choice, struct house_options
         .reference = choice->reference,
         .kernels = choice->kernels,
         .trust_request_chat_template = choice->trust_request_chat_template,
+        .dummy_weights = is_dummy,
     };
     return OK;
 }

@@ -24,6 +24,7 @@ struct engine_choice {
     bool reference;
     const char *kernels;
     bool trust_request_chat_template;
+    const char *load_format;
     char alias_names[OPTION_LIST_MAX][MODEL_NAME_BYTES]; /* what the house borrows */
 };
 
@@ -33,9 +34,13 @@ struct engine_choice {
                             .model_stay_s = 10})
 
 /* Rows for an option table. */
-#define ENGINE_OPTION_COUNT 17
+#define ENGINE_OPTION_COUNT 18
 void engine_options_fill(struct option *ret_options, struct engine_choice *choice);
 
+/* Whether --load-format (NULL: it was not given) asks for made-up weights. ERR_INVALID for a format
+ * that is not read. */
+enum err engine_options_is_dummy(const char *load_format, bool *ret_is_dummy,
+                                 struct error *error) MUST_CHECK;
 /* Finds the models and fills the house's options. ERR_INVALID or ERR_NOT_FOUND with a sentence.
  * `house->upstreams` is the caller's to free, also after an error. */
 enum err engine_options_apply(struct engine_choice *choice, struct house_options *house,

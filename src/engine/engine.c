@@ -44,7 +44,7 @@ static void find_end_tokens(struct engine *engine) {
     size_t count = tokenizer_count(tokenizer);
     if (count > engine->model->backend->caps.vocab) count = engine->model->backend->caps.vocab;
     for (size_t id = 0; id < count && engine->end_token_count < SERVED_END_TOKENS_MAX; id++)
-        if (tokenizer_is_end(tokenizer, (int32_t)id))
+        if (vocabulary_is_end(&engine->model->vocabulary, (int32_t)id))
             engine->end_tokens[engine->end_token_count++] = (int32_t)id;
 }
 

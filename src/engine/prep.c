@@ -183,15 +183,26 @@ static bool prep_bad_words(struct request *request, const struct served_model *m
                              SAMPLING_BAD_WORD_INTS_MAX);
 }
 
+/* A tokenizer may know tokens that the model has no row for (Gemma's of images). */
+static bool check_ids(const struct ids *ids, const struct served_model *model, const char *param,
+                      struct refusal *refusal) {
+    if (!model->backend) return true;
+    for (size_t i = 0; i < ids->count; i++)
+        if ((uint32_t)ids->at[i] >= model->backend->caps.vocab)
+            return refuse(refusal, "invalid_value", param,
+                          "The prompt has a token (%d) that this model does not have.", ids->at[i]);
+    return true;
+}
+
 static bool encode(const struct request *request, const struct served_model *model, struct str text,
                    struct ids *ids, struct refusal *refusal) {
     struct encode_options options = {.parse_special = true, .add_bos = request->add_special_tokens};
+    const char *param = request->endpoint == WIRE_ENDPOINT_CHAT ? "messages" : "prompt";
     struct error error;
     if (tokenizer_encode(model->vocabulary.tokenizer, text, options, ids, &error) == OK)
-        return true;
-    return refuse(refusal, "invalid_value",
-                  request->endpoint == WIRE_ENDPOINT_CHAT ? "messages" : "prompt",
-                  "The prompt cannot be turned into tokens: %s.", error.text);
+        return check_ids(ids, model, param, refusal);
+    return refuse(refusal, "invalid_value", param, "The prompt cannot be turned into tokens: %s.",
+                  error.text);
 }
 
 static bool prep_chat(struct request *request, const struct served_model *model,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/served_model.h"
 
+#include "model/checkpoint.h"
 #include "model/model.h"
 
 #include <limits.h>
@@ -26,7 +27,10 @@ static enum err open_model(struct served_model *model, const char *path,
         .rows_max = options->max_num_batched_tokens,
         .sequences_max = options->max_num_seqs > 0 ? options->max_num_seqs : SERVED_SEQS_DEFAULT,
         .context_max = options->max_model_len,
+        .dummy_weights = options->dummy_weights,
     };
+    if (model->vocabulary.tokenizer)
+        wanted.token_count = (uint32_t)tokenizer_count(model->vocabulary.tokenizer);
     /* Beside those, room for urgent ones. */
     if (wanted.sequences_max <= MODEL_SEQUENCES_MAX - SERVED_URGENT_SEQS)
         wanted.sequences_max += SERVED_URGENT_SEQS;
@@ -35,8 +39,18 @@ static enum err open_model(struct served_model *model, const char *path,
     return err;
 }
 
-static enum err open_words(struct served_model *model, struct error *error) {
-    enum err err = vocabulary_open(&model->vocabulary, model_vocab(model->model), error);
+/* Of a folder the words are read first: they say how many tokens there are. */
+static enum err open_folder(struct served_model *model, const char *path,
+                            const struct wire_hello *options, struct error *error) {
+    enum err err = vocabulary_open_folder(&model->vocabulary, path, error);
+    return err == OK ? open_model(model, path, options, error) : err;
+}
+
+static enum err open_file(struct served_model *model, const char *path,
+                          const struct wire_hello *options, struct error *error) {
+    enum err err = open_model(model, path, options, error);
+    if (err != OK) return err;
+    err = vocabulary_open(&model->vocabulary, model_vocab(model->model), error);
     if (err != OK) return err;
     size_t count = tokenizer_count(model->vocabulary.tokenizer);
     if (count > model->backend->caps.vocab)
@@ -45,7 +59,7 @@ static enum err open_words(struct served_model *model, struct error *error) {
     return OK;
 }
 
-/* "SmolLM2" of "/models/SmolLM2.gguf". */
+/* "SmolLM2" of "/models/SmolLM2.gguf" and of the folder "/models/SmolLM2". */
 static struct str name_of(const char *path) {
     const char *slash = strrchr(path, '/');
     struct str name = str_from(slash ? slash + 1 : path);
@@ -84,8 +98,8 @@ enum err served_model_open(struct served_model *ret_model, const struct wire_hel
     memcpy(path, options->model_path.at, options->model_path.bytes);
     path[options->model_path.bytes] = '\0';
     struct served_model model = {.name = NULL};
-    enum err err = open_model(&model, path, options, error);
-    if (err == OK) err = open_words(&model, error);
+    enum err err = checkpoint_is_folder(path) ? open_folder(&model, path, options, error)
+                                              : open_file(&model, path, options, error);
     if (err == OK) {
         describe(&model, path);
         *ret_model = model;

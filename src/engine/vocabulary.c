@@ -2,6 +2,7 @@
 #include "engine/vocabulary.h"
 
 #include "base/os.h"
+#include "model/checkpoint.h"
 
 #include <stdlib.h>
 
@@ -65,6 +66,7 @@ static enum err open_json(struct vocabulary *ret_vocabulary, const char *path,
 
 enum err vocabulary_open_file(struct vocabulary *ret_vocabulary, const char *path,
                               struct error *error) {
+    if (checkpoint_is_folder(path)) return vocabulary_open_folder(ret_vocabulary, path, error);
     if (str_ends_with(str_from(path), STR(".json"))) return open_json(ret_vocabulary, path, error);
     struct gguf *gguf;
     struct gguf_vocab vocab;
@@ -85,6 +87,12 @@ void vocabulary_close(struct vocabulary *vocabulary) {
     *vocabulary = (struct vocabulary){.unknown = TOKEN_NONE, .padding = TOKEN_NONE};
 }
 
+bool vocabulary_is_end(const struct vocabulary *vocabulary, int32_t id) {
+    for (size_t i = 0; i < vocabulary->end_count; i++)
+        if (vocabulary->ends[i] == id) return true;
+    return tokenizer_is_end(vocabulary->tokenizer, id);
+}
+
 static void add_token(const struct vocabulary *vocabulary, json_t *context, const char *name,
                       int32_t id) {
     if (id == TOKEN_NONE || json_object_get(context, name)) return;
@@ -93,8 +101,10 @@ static void add_token(const struct vocabulary *vocabulary, json_t *context, cons
 }
 
 void vocabulary_add_tokens(const struct vocabulary *vocabulary, json_t *context) {
-    add_token(vocabulary, context, "bos_token", tokenizer_bos(vocabulary->tokenizer));
-    add_token(vocabulary, context, "eos_token", tokenizer_eos(vocabulary->tokenizer));
+    bool own = vocabulary->has_own_tokens;
+    const struct tokenizer *tokenizer = vocabulary->tokenizer;
+    add_token(vocabulary, context, "bos_token", own ? vocabulary->bos : tokenizer_bos(tokenizer));
+    add_token(vocabulary, context, "eos_token", own ? vocabulary->eos : tokenizer_eos(tokenizer));
     add_token(vocabulary, context, "unk_token", vocabulary->unknown);
     add_token(vocabulary, context, "pad_token", vocabulary->padding);
 }

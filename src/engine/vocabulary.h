@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* vocabulary: the words of a model file without its weights: tokenizer, chat template, special ids.
+/* vocabulary: the words of a model without its weights: tokenizer, chat template, special ids.
  *
  * What an engine and the tools of the command line share. It reads metadata only, so it is quick on
  * a large file.
@@ -12,20 +12,34 @@
 #include "model/vocab.h"
 #include "tokenizer/tokenizer.h"
 
+#define VOCABULARY_ENDS_MAX 64
+
 /* Zero is a valid start. */
 struct vocabulary {
     struct tokenizer *tokenizer;
     struct chat_template *template; /* NULL: the file has none */
     int32_t unknown, padding;       /* TOKEN_NONE when absent */
+    /* What a folder says beside its tokenizer.json. */
+    bool has_own_tokens; /* bos and eos of a template are these, not the tokenizer's */
+    int32_t bos, eos;    /* TOKEN_NONE when absent */
+    int32_t
+        ends[VOCABULARY_ENDS_MAX]; /* (end_count) that end a generation, beside the tokenizer's */
+    size_t end_count;
 };
 
 /* From metadata that was read already. ERR_INVALID with a sentence that names the part. */
 enum err vocabulary_open(struct vocabulary *ret_vocabulary, const struct gguf_vocab *vocab,
                          struct error *error) MUST_CHECK;
-/* From a .gguf, or a tokenizer.json (then without a template). */
+/* From a folder with a tokenizer.json. */
+enum err vocabulary_open_folder(struct vocabulary *ret_vocabulary, const char *folder,
+                                struct error *error) MUST_CHECK;
+/* From a .gguf, a folder, or a tokenizer.json (then without a template). */
 enum err vocabulary_open_file(struct vocabulary *ret_vocabulary, const char *path,
                               struct error *error) MUST_CHECK;
 void vocabulary_close(struct vocabulary *vocabulary);
+
+/* Whether a generation ends with this token. */
+bool vocabulary_is_end(const struct vocabulary *vocabulary, int32_t id);
 
 /* Puts the special tokens a template may name (bos_token, eos_token, unk_token, pad_token) into
  * `context` where it does not have them. */

@@ -49,6 +49,7 @@ struct wire_hello house_hello(const struct model_choice *choice,
         .reference = settings->reference,
         .kernels = str_from(settings->kernels),
         .trust_request_chat_template = settings->trust_request_chat_template,
+        .dummy_weights = settings->dummy_weights,
     };
     _Static_assert(MODEL_NAMES_MAX <= WIRE_NAMES_MAX, "all names of a model fit in HELLO");
     for (size_t i = 0; i < choice->name_count; i++) hello.names.at[i] = str_from(choice->names[i]);

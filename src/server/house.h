@@ -31,6 +31,7 @@ struct engine_settings {
     const char *kernels; /* NULL: the best of this CPU */
     int64_t hang_ms;     /* without a step until it is killed; 0: by the longest step seen */
     bool trust_request_chat_template;
+    bool dummy_weights; /* made up, for folders with a config.json alone */
 };
 
 struct house_options {

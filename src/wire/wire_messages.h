@@ -78,6 +78,7 @@ struct wire_hello {
     bool reference;     /* plain C kernels, exact and slow */
     struct str kernels; /* name of a kernel table; empty: the best this CPU runs */
     bool trust_request_chat_template;
+    bool dummy_weights; /* made up, for a folder with a config.json alone */
 };
 
 /* READY. */
