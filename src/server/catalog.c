@@ -273,15 +273,17 @@ enum err catalog_choose(const char *argument, struct model_choice *ret_choice,
     return err;
 }
 
-static int is_gguf(const struct dirent *entry) {
-    return str_ends_with(str_from(entry->d_name), STR(".gguf"));
+static int may_be_model(const struct dirent *entry) {
+    return entry->d_name[0] != '.' && (str_ends_with(str_from(entry->d_name), STR(".gguf")) ||
+                                       catalog_is_part(str_from(entry->d_name)));
 }
 
 static bool describe(const char *folder, const char *file_name, struct model_file *ret_file) {
-    struct stat status;
     int bytes = snprintf(ret_file->path, sizeof ret_file->path, "%s/%s", folder, file_name);
-    if (bytes >= (int)sizeof ret_file->path || stat(ret_file->path, &status) != 0) return false;
-    ret_file->bytes = (uint64_t)status.st_size;
+    if (bytes >= (int)sizeof ret_file->path) return false;
+    bool is_gguf = is_file(ret_file->path) && str_ends_with(str_from(file_name), STR(".gguf"));
+    if (!is_gguf && !is_model_folder(ret_file->path)) return false;
+    ret_file->bytes = catalog_bytes(ret_file->path);
     ret_file->source = SOURCE_FOLDER;
     snprintf(ret_file->name, sizeof ret_file->name, "%.*s", MODEL_NAME_BYTES - 1, file_name);
     for (size_t i = 0; i < KNOWN_COUNT; i++)
@@ -294,7 +296,7 @@ static enum err list_folder(model_file_fn found, void *context, struct error *er
     char folder[PATH_MAX];
     if (!catalog_folder(folder)) return OK;
     struct dirent **entries;
-    int count = scandir(folder, &entries, is_gguf, alphasort);
+    int count = scandir(folder, &entries, may_be_model, alphasort);
     if (count < 0)
         return errno == ENOENT ? OK : err_from_errno(error, errno, "cannot list %s", folder);
     for (int i = 0; i < count; i++) {

@@ -4,9 +4,10 @@
 /* catalog: from what a user calls a model to the file it lies in.
  *
  * A name is looked for, the first that has it winning:
- *   a path to a .gguf file;
- *   the model folder ${XDG_CACHE_HOME:-~/.cache}/quern/models, by file name with or without
- *   ".gguf", or by a name quern knows (smollm2);
+ *   a path to a .gguf file, or to a folder with a config.json;
+ *   the model folder ${XDG_CACHE_HOME:-~/.cache}/quern/models, by the name of a file, with or
+ * without
+ *   ".gguf", or of a folder, or by a name quern knows (smollm2);
  *   Ollama's store, by Ollama's name (gemma3:12b, or bare for the tag latest);
  *   the Hugging Face cache, by id (org/repo, org/repo:Q4_K_M);
  *   those two again by the other names of the same model (runner/names_table.c), and by a
@@ -30,7 +31,7 @@
  * main one). */
 struct model_choice {
     bool is_echo;
-    char path[PATH_MAX]; /* empty for echo */
+    char path[PATH_MAX]; /* of a file or a folder; empty for echo */
     char names[MODEL_NAMES_MAX][MODEL_NAME_BYTES];
     size_t name_count;
 };
@@ -39,6 +40,9 @@ struct model_choice {
  * there and cannot be served, with the reason. */
 enum err catalog_choose(const char *argument, struct model_choice *ret_choice,
                         struct error *error) MUST_CHECK;
+
+/* Bytes of the weights that lie there, in a file or in a folder; 0 when they do not. */
+uint64_t catalog_bytes(const char *path);
 
 /* The model folder; false when neither XDG_CACHE_HOME nor HOME is set. */
 bool catalog_folder(char ret_path[PATH_MAX]);

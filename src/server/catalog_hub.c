@@ -24,20 +24,23 @@ struct repository {
     char folder[PATH_MAX];       /* the snapshot, or a folder in it */
     bool is_below;               /* in a folder of the snapshot */
     uint64_t safetensors_bytes;
-    bool has_config, has_safetensors;
+    unsigned shards, shards_wanted; /* parts of a model in several .safetensors */
+    bool has_config, has_tokenizer, has_safetensors;
 };
 
 /* --- names of files --- */
 
-/* NAME-00002-of-00005.gguf; false when it is not one of several. */
-static bool read_part(struct str name, unsigned *ret_part, unsigned *ret_parts) {
+/* NAME-00002-of-00005.gguf, or another ending; false when it is not one of several. */
+static bool read_part(struct str name, const char *ending, unsigned *ret_part,
+                      unsigned *ret_parts) {
     unsigned part, parts;
     char tail[24];
-    const size_t bytes = strlen("-00001-of-00002.gguf");
+    const size_t bytes = strlen("-00001-of-00002");
+    if (!str_ends_with(name, str_from(ending))) return false;
+    name.bytes -= strlen(ending);
     if (name.bytes <= bytes || name.bytes - bytes > 4096) return false;
     snprintf(tail, sizeof tail, "%.*s", (int)bytes, name.at + name.bytes - bytes);
-    if (sscanf(tail, "-%5u-of-%5u.gguf", &part, &parts) != 2 || part == 0 || parts < part)
-        return false;
+    if (sscanf(tail, "-%5u-of-%5u", &part, &parts) != 2 || part == 0 || parts < part) return false;
     *ret_part = part;
     *ret_parts = parts;
     return true;
@@ -92,7 +95,7 @@ static void take_gguf(const struct repository *repository, const char *name, con
     struct str text = str_from(name), stem = {name, text.bytes - strlen(".gguf")};
     unsigned part, parts;
     if (strstr(name, "mmproj")) return; /* goes with a model, is none */
-    if (read_part(text, &part, &parts) && parts > 1) {
+    if (read_part(text, ".gguf", &part, &parts) && parts > 1) {
         if (part != 1) return;
         stem.bytes -= strlen("-00001-of-00002");
         snprintf(file.why_not, sizeof file.why_not, "%s",
@@ -105,6 +108,15 @@ static void take_gguf(const struct repository *repository, const char *name, con
     if (written >= (int)sizeof file.name) return;
     memcpy(file.path, real, strlen(real) + 1);
     repository->found(repository->context, &file);
+}
+
+static void take_shard(struct repository *repository, struct str name, uint64_t bytes) {
+    unsigned part, parts;
+    repository->has_safetensors = true;
+    repository->safetensors_bytes += bytes;
+    if (!read_part(name, ".safetensors", &part, &parts)) return;
+    repository->shards++;
+    repository->shards_wanted = parts;
 }
 
 static void take_file(void *context, const char *name) {
@@ -127,10 +139,8 @@ static void take_file(void *context, const char *name) {
     if (str_ends_with(text, STR(".gguf"))) take_gguf(repository, name, real, bytes);
     if (repository->is_below) return;
     if (strcmp(name, "config.json") == 0) repository->has_config = true;
-    if (str_ends_with(text, STR(".safetensors"))) {
-        repository->has_safetensors = true;
-        repository->safetensors_bytes += bytes;
-    }
+    if (strcmp(name, "tokenizer.json") == 0) repository->has_tokenizer = true;
+    if (str_ends_with(text, STR(".safetensors"))) take_shard(repository, text, bytes);
 }
 
 static void take_safetensors(const struct repository *repository) {
@@ -138,7 +148,11 @@ static void take_safetensors(const struct repository *repository) {
     struct model_file file = {.source = SOURCE_HUB, .bytes = repository->safetensors_bytes};
     memcpy(file.name, repository->name, sizeof file.name);
     memcpy(file.path, repository->snapshot, sizeof file.path);
-    snprintf(file.why_not, sizeof file.why_not, "safetensors: not yet");
+    const char *why_not = repository->shards < repository->shards_wanted
+                              ? "not all of its files are here"
+                          : !repository->has_tokenizer ? "it has no tokenizer.json"
+                                                       : "";
+    snprintf(file.why_not, sizeof file.why_not, "%s", why_not);
     repository->found(repository->context, &file);
 }
 
@@ -187,7 +201,8 @@ static void take_repository(void *context, const char *name) {
     if (!catalog_inside(repository->root, path, true, repository->snapshot, NULL)) return;
     memcpy(repository->folder, repository->snapshot, sizeof repository->folder);
     repository->is_below = repository->has_config = repository->has_safetensors = false;
-    repository->safetensors_bytes = 0;
+    repository->has_tokenizer = false;
+    repository->safetensors_bytes = repository->shards = repository->shards_wanted = 0;
     catalog_each(repository->snapshot, take_file, repository);
     take_safetensors(repository);
 }

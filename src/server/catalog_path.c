@@ -53,3 +53,28 @@ void catalog_each(const char *folder, void (*entry)(void *context, const char *n
     }
     free(entries);
 }
+
+/* Adds up the sizes of a folder's .safetensors. */
+struct weighing {
+    const char *folder;
+    uint64_t bytes;
+};
+
+static void weigh(void *context, const char *name) {
+    struct weighing *weighing = context;
+    char path[PATH_MAX];
+    struct stat status;
+    if (!str_ends_with(str_from(name), STR(".safetensors"))) return;
+    if (snprintf(path, sizeof path, "%s/%s", weighing->folder, name) < (int)sizeof path &&
+        stat(path, &status) == 0 && S_ISREG(status.st_mode))
+        weighing->bytes += (uint64_t)status.st_size;
+}
+
+uint64_t catalog_bytes(const char *path) {
+    struct stat status;
+    if (stat(path, &status) != 0) return 0;
+    if (!S_ISDIR(status.st_mode)) return (uint64_t)status.st_size;
+    struct weighing weighing = {path, 0};
+    catalog_each(path, weigh, &weighing);
+    return weighing.bytes;
+}

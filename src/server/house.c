@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define WAIT_SLICE_MS 100
@@ -163,10 +162,7 @@ static void open_device(struct house *house, const struct house_options *options
     uint64_t bytes[HOUSE_MODELS_MAX];
     size_t count = 0;
     for (size_t i = 0; i < options->model_count; i++) {
-        struct stat status;
-        if (house->models[i].is_echo) continue;
-        bool is_there = stat(house->models[i].path, &status) == 0;
-        bytes[count++] = is_there ? (uint64_t)status.st_size : 0;
+        if (!house->models[i].is_echo) bytes[count++] = catalog_bytes(house->models[i].path);
     }
     uint64_t kv_bytes = options->engine.kv_bytes ? options->engine.kv_bytes : KV_BYTES_USUAL;
     uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);

@@ -235,7 +235,7 @@ static void a_repository_that_holds_a_model_as_gguf_stands_for_it(void **state) 
     (void)state;
     put_hub("models--google--gemma-3-12b-it", "model.safetensors", "xxxx");
     put_hub("models--google--gemma-3-12b-it", "config.json", "{}");
-    assert_int_equal(choose("gemma3:12b", "safetensors: not yet"), ERR_INVALID);
+    assert_int_equal(choose("gemma3:12b", "it has no tokenizer.json"), ERR_INVALID);
     put_hub("models--someone--gemma-3-12b-it-GGUF", "gemma-3-12b-it-Q4_K_M.gguf", "GGUF");
     assert_int_equal(choose("gemma3:12b", ""), OK);
     assert_true(ends_with(chosen.path, "gemma-3-12b-it-Q4_K_M.gguf"));
@@ -256,6 +256,38 @@ static void what_is_incomplete_or_in_parts_is_not_served(void **state) {
     assert_int_equal(choose("org/half", "nor in Ollama"), ERR_NOT_FOUND);
 }
 
+static void a_repository_of_safetensors_is_a_folder_that_is_served(void **state) {
+    (void)state;
+    put_hub("models--org--whole", "config.json", "{}");
+    put_hub("models--org--whole", "tokenizer.json", "{}");
+    put_hub("models--org--whole", "model-00001-of-00002.safetensors", "xxxx");
+    put_hub("models--org--whole", "model.safetensors.index.json", "{}");
+    assert_int_equal(choose("org/whole", "not all of its files are here"), ERR_INVALID);
+    put_hub("models--org--whole", "model-00002-of-00002.safetensors", "xx");
+    assert_int_equal(choose("ORG/whole", ""), OK);
+    assert_true(ends_with(chosen.path, "/hub/models--org--whole/snapshots/" COMMIT));
+    assert_true(has_name("org/whole"));
+    assert_int_equal(catalog_bytes(chosen.path), 6);
+}
+
+static void a_folder_is_found_by_its_path_and_in_the_model_folder(void **state) {
+    (void)state;
+    char path[512];
+    put("cache/quern/models/mine/config.json", "{}");
+    put("cache/quern/models/mine/model.safetensors", "xxxx");
+    put("cache/quern/models/not-one/readme", "x");
+    assert_int_equal(choose("mine", ""), OK);
+    assert_true(ends_with(chosen.path, "/quern/models/mine"));
+    assert_string_equal(chosen.names[0], "mine");
+    path_of(path, "cache/quern/models/mine/");
+    assert_int_equal(choose(path, ""), OK);
+    assert_true(ends_with(chosen.path, "/quern/models/mine"));
+    assert_string_equal(chosen.names[0], "mine");
+    assert_int_equal(choose("not-one", "nor in Ollama"), ERR_NOT_FOUND);
+    path_of(path, "cache/quern/models/not-one");
+    assert_int_equal(choose(path, "nor in Ollama"), ERR_NOT_FOUND);
+}
+
 static void count_one(void *context, const struct model_file *file) {
     int *counts = context;
     counts[file->source]++;
@@ -267,13 +299,15 @@ static void all_stores_are_listed(void **state) {
     int counts[4] = {0};
     struct error error;
     put("cache/quern/models/mine.gguf", "GGUF");
+    put("cache/quern/models/folder/config.json", "{}");
+    put("cache/quern/models/notes/readme", "x");
     put_ollama("h/library/a/latest", WEIGHTS("sha256:" DIGEST, "8"));
     put("ollama/blobs/sha256-" DIGEST, "GGUFxxxx");
     put_hub("models--org--repo", "repo-Q8_0.gguf", "GGUF");
     put_hub("models--org--tensors", "model.safetensors", "xxxx");
     put_hub("models--org--tensors", "config.json", "{}");
     assert_int_equal(catalog_list(count_one, counts, &error), OK);
-    assert_int_equal(counts[SOURCE_FOLDER], 1);
+    assert_int_equal(counts[SOURCE_FOLDER], 2);
     assert_int_equal(counts[SOURCE_OLLAMA], 1);
     assert_int_equal(counts[SOURCE_HUB], 2);
     assert_int_equal(counts[3], 1);
@@ -290,6 +324,8 @@ int main(void) {
         STORE_TEST(a_blob_of_the_whole_cache_is_inside_it),
         STORE_TEST(a_repository_that_holds_a_model_as_gguf_stands_for_it),
         STORE_TEST(what_is_incomplete_or_in_parts_is_not_served),
+        STORE_TEST(a_repository_of_safetensors_is_a_folder_that_is_served),
+        STORE_TEST(a_folder_is_found_by_its_path_and_in_the_model_folder),
         STORE_TEST(all_stores_are_listed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
