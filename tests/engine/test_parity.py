@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The default model against the reference numbers of shared/vectors, and against itself: through the command line."""
-import json
+"""The default model against the reference numbers of shared/vectors, folders of every family against those of shared/tiny, and the
+engine against itself: through the command line."""
+import json, math
 
 import pytest
 
 import support
 
 VECTORS = support.SHARED / "vectors" / "smollm2.json"
+TINY = support.SHARED / "tiny"
 pytestmark = pytest.mark.skipif(not VECTORS.exists(), reason="shared/vectors is not here")
 
 # The largest |logit difference| allowed over the reference's top 20. The reference path is float32 throughout; the
@@ -101,3 +103,65 @@ def test_shared_prompts_are_computed_once_and_counted(model_server):
     second = model_server.json("POST", "/v1/chat/completions", body)["usage"]
     assert first["prompt_tokens_details"]["cached_tokens"] == 0
     assert 0 < second["prompt_tokens_details"]["cached_tokens"] < second["prompt_tokens"] == first["prompt_tokens"]
+
+
+def whole_rows(model, prompts, positions, *arguments):
+    """The logits of each prompt at its positions, all of the vocabulary, by token."""
+    vocab = json.loads((TINY / family_of(model) / "config.json").read_text())["vocab_size"]
+    lines = "".join(json.dumps({"ids": ids, "positions": at, "top": vocab}) + "\n" for ids, at in zip(prompts, positions))
+    done = support.quern("logits", "--model", model, "--batch", "--reference", *arguments, input=lines)
+    assert done.returncode == 0, done.stderr
+    for line in done.stdout.splitlines():
+        yield [dict(map(tuple, row["top"])) for row in json.loads(line)["positions"]]
+
+
+def family_of(model):
+    """The family of a tiny model's path."""
+    return next(part for part in reversed(model.parts) if (TINY / part).is_dir())
+
+
+def tiny_folder(tmp_path, family, config):
+    """The folder with one of its two configs as config.json, the rest linked as the Hugging Face cache does."""
+    folder = tmp_path / family
+    folder.mkdir()
+    for file in (TINY / family).iterdir():
+        if file.suffix != ".gguf" and not file.name.startswith("config"):
+            (folder / file.name).symlink_to(file)
+    (folder / "config.json").symlink_to(TINY / family / config)
+    return folder
+
+
+@pytest.mark.parametrize("config", ["config.json", "config.v5.json"])
+@pytest.mark.parametrize("family", ["llama3", "mistral", "qwen2", "qwen3", "gemma3"])
+def test_a_folder_of_every_family_gives_the_reference_s_numbers(tmp_path, family, config):
+    cases = json.loads((TINY / family / "reference.json").read_text())["cases"]
+    folder = tiny_folder(tmp_path, family, config)
+    prompts = [case["ids"] + case["greedy_ids"][:-1] for case in cases]
+    positions = [list(range(len(ids))) for ids in prompts]
+    worst = 0.0
+    for case, rows in zip(cases, whole_rows(folder, prompts, positions), strict=True):
+        last = len(case["ids"]) - 1
+        worst = max(worst, max(abs(rows[last][id] - logit) for id, logit in enumerate(case["last_logits"])))
+        for at, logprob in enumerate(case["prompt_logprobs"]):
+            top = max(rows[at].values())
+            sum_exp = math.log(sum(math.exp(logit - top) for logit in rows[at].values())) + top
+            worst = max(worst, abs(rows[at][case["ids"][at + 1]] - sum_exp - logprob))
+        for i, (token, margin) in enumerate(zip(case["greedy_ids"], case["greedy_margin"])):
+            if margin < MARGIN["reference"]:
+                break
+            assert max(rows[last + i], key=rows[last + i].get) == token
+    print(f"{family}, {config}: largest difference {worst:.2e}")
+    assert worst <= TOLERANCE["reference"]
+
+
+@pytest.mark.parametrize("family", ["llama3", "qwen2", "qwen3"])
+def test_a_folder_and_the_gguf_made_of_it_are_one_model(family):
+    cases = json.loads((TINY / family / "reference.json").read_text())["cases"]
+    prompts = [case["ids"] for case in cases]
+    positions = [list(range(len(ids))) for ids in prompts]
+    ours = whole_rows(TINY / family, prompts, positions)
+    theirs = whole_rows(TINY / family / "model-bf16.gguf", prompts, positions)
+    for mine, other in zip(ours, theirs, strict=True):
+        for row, expected in zip(mine, other, strict=True):
+            assert max(row, key=row.get) == max(expected, key=expected.get)
+            assert max(abs(row[id] - logit) for id, logit in expected.items()) <= 1e-4
