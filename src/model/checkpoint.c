@@ -91,6 +91,17 @@ enum err checkpoint_open(struct checkpoint **ret_checkpoint, const char *path,
     return err;
 }
 
+enum err checkpoint_open_bytes(struct checkpoint **ret_checkpoint, struct str config,
+                               const void *bytes, size_t count, struct error *error) {
+    struct checkpoint *checkpoint = new_checkpoint();
+    enum err err = folder_open_bytes(checkpoint, config, bytes, count, error);
+    if (err == OK)
+        *ret_checkpoint = checkpoint;
+    else
+        checkpoint_close(checkpoint);
+    return err;
+}
+
 void checkpoint_close(struct checkpoint *checkpoint) {
     if (!checkpoint) return;
     vocab_release(&checkpoint->vocab);

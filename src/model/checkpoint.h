@@ -50,6 +50,10 @@ enum err checkpoint_open(struct checkpoint **ret_checkpoint, const char *path,
                          const struct checkpoint_options *options, struct error *error) MUST_CHECK;
 /* The tensors of a GGUF that the caller has open and keeps open; without vocabulary and config. */
 struct checkpoint *checkpoint_of_gguf(const struct gguf *gguf);
+/* A folder that is in memory: the text of its config.json, and its one .safetensors, which the
+ * caller keeps. */
+enum err checkpoint_open_bytes(struct checkpoint **ret_checkpoint, struct str config,
+                               const void *bytes, size_t count, struct error *error) MUST_CHECK;
 void checkpoint_close(struct checkpoint *checkpoint); /* NULL is allowed */
 
 /* What a path means to checkpoint_open: a folder with a config.json in it. */

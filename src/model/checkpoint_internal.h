@@ -34,6 +34,8 @@ enum err checkpoint_add(struct checkpoint *checkpoint, const struct checkpoint_t
 /* folder.c: fills all of it from the folder. */
 enum err folder_open(struct checkpoint *checkpoint, const char *path,
                      const struct checkpoint_options *options, struct error *error) MUST_CHECK;
+enum err folder_open_bytes(struct checkpoint *checkpoint, struct str config, const void *bytes,
+                           size_t count, struct error *error) MUST_CHECK;
 
 /* folder_quant.c: a weight that is stored small, from the parts that lie around `module`
  * ("model.layers.0.mlp.up_proj"). Fills the tensor's axes, type, sources and packed. */

@@ -16,18 +16,9 @@
 
 /* ---- the config ---- */
 
-static enum err read_config(struct checkpoint *checkpoint, struct error *error) {
-    char path[PATH_MAX];
-    char *text;
-    size_t bytes;
+static enum err parse_config(struct checkpoint *checkpoint, struct str text, struct error *error) {
     json_t *root;
-    if (snprintf(path, sizeof path, "%s/config.json", checkpoint->path) >= (int)sizeof path)
-        return err_set(error, ERR_INVALID, "the path of the folder is too long");
-    enum err err = os_read_file(path, CONFIG_BYTES_MAX, &text, &bytes, error);
-    if (err == ERR_NOT_FOUND) return err_set(error, err, "the folder has no config.json");
-    if (err != OK) return err;
-    err = json_read(&root, (struct str){text, bytes}, error);
-    free(text);
+    enum err err = json_read(&root, text, error);
     checkpoint->json = calloc(1, sizeof *checkpoint->json);
     if (!checkpoint->json) abort();
     if (err == OK) {
@@ -37,6 +28,20 @@ static enum err read_config(struct checkpoint *checkpoint, struct error *error) 
     if (err != OK) return err_prefix(error, "config.json");
     checkpoint->config = checkpoint->json->config;
     return OK;
+}
+
+static enum err read_config(struct checkpoint *checkpoint, struct error *error) {
+    char path[PATH_MAX];
+    char *text;
+    size_t bytes;
+    if (snprintf(path, sizeof path, "%s/config.json", checkpoint->path) >= (int)sizeof path)
+        return err_set(error, ERR_INVALID, "the path of the folder is too long");
+    enum err err = os_read_file(path, CONFIG_BYTES_MAX, &text, &bytes, error);
+    if (err == ERR_NOT_FOUND) return err_set(error, err, "the folder has no config.json");
+    if (err != OK) return err;
+    err = parse_config(checkpoint, (struct str){text, bytes}, error);
+    free(text);
+    return err;
 }
 
 /* The last part of the path names the model. */
@@ -152,8 +157,7 @@ static enum err take_tensor(struct checkpoint *checkpoint, const struct shard_te
 }
 
 static enum err take_tensors(struct checkpoint *checkpoint, struct error *error) {
-    enum err err = shards_open(&checkpoint->shards, checkpoint->path, error);
-    if (err != OK) return err;
+    enum err err = OK;
     checkpoint->prefix = find_prefix(&checkpoint->shards);
     for (size_t i = 0; i < checkpoint->shards.tensor_count && err == OK; i++)
         err = take_tensor(checkpoint, &checkpoint->shards.tensors[i], error);
@@ -193,7 +197,20 @@ enum err folder_open(struct checkpoint *checkpoint, const char *path,
     enum err err = read_config(checkpoint, error);
     if (err != OK) return err;
     name_model(checkpoint);
-    err = options->dummy_weights ? folder_make_dummy(checkpoint, error)
-                                 : take_tensors(checkpoint, error);
+    if (options->dummy_weights) {
+        err = folder_make_dummy(checkpoint, error);
+    } else {
+        err = shards_open(&checkpoint->shards, checkpoint->path, error);
+        if (err == OK) err = take_tensors(checkpoint, error);
+    }
     return err == OK ? size_vocabulary(checkpoint, options->token_count, error) : err;
+}
+
+enum err folder_open_bytes(struct checkpoint *checkpoint, struct str config, const void *bytes,
+                           size_t count, struct error *error) {
+    checkpoint->prefix = "model.";
+    enum err err = parse_config(checkpoint, config, error);
+    if (err == OK) err = shards_open_bytes(&checkpoint->shards, bytes, count, error);
+    if (err == OK) err = take_tensors(checkpoint, error);
+    return err == OK ? size_vocabulary(checkpoint, 0, error) : err;
 }

@@ -30,10 +30,6 @@ static bool is_there(const char *folder, const char *name) {
     return join(&path, folder, name) && access(path.text, F_OK) == 0;
 }
 
-bool shards_are_there(const char *folder) {
-    return is_there(folder, SINGLE) || is_there(folder, INDEX);
-}
-
 /* Names of files that the index has named so far. */
 struct file_names {
     char at[SHARDS_MAX][FILE_NAME_BYTES_MAX + 1];
@@ -143,6 +139,16 @@ static enum err open_files(struct shards *shards, const struct file_names *names
         if (err != OK) return err_prefix(error, "%s", names->at[i]);
     }
     return OK;
+}
+
+enum err shards_open_bytes(struct shards *ret_shards, const void *bytes, size_t count,
+                           struct error *error) {
+    *ret_shards = (struct shards){.count = 0};
+    map_init(&ret_shards->by_name);
+    enum err err = safetensors_open_bytes(&ret_shards->files[0], bytes, count, error);
+    if (err != OK) return err;
+    ret_shards->count = 1;
+    return add_tensors(ret_shards, ret_shards->files[0], error);
 }
 
 enum err shards_open(struct shards *ret_shards, const char *folder, struct error *error) {

@@ -27,10 +27,12 @@ struct shards {
     struct map by_name;
 };
 
-/* Whether a folder has one of the two files that say where the weights are. */
-bool shards_are_there(const char *folder);
-/* ERR_NOT_FOUND when it has not; ERR_INVALID, naming the file, for what is no sound one. */
+/* ERR_NOT_FOUND when the folder has neither of the two files; ERR_INVALID, naming the file, for
+ * what is no sound one. */
 enum err shards_open(struct shards *ret_shards, const char *folder, struct error *error) MUST_CHECK;
+/* One file over bytes of the caller, which must outlive it. */
+enum err shards_open_bytes(struct shards *ret_shards, const void *bytes, size_t count,
+                           struct error *error) MUST_CHECK;
 void shards_close(struct shards *shards);
 
 struct shard_tensor shards_find(const struct shards *shards, struct str name);
