@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "model/config_json.h"
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -199,15 +200,15 @@ static enum err refuse_unknown(const json_t *text, const struct family *family,
 static enum err read_heads(struct model_config *config, const json_t *text,
                            const struct family *family, struct error *error) {
     config->heads = family->heads;
-    enum err err = family->heads == 0 && !json_member(text, "num_attention_heads")
-                       ? err_set(error, ERR_INVALID, "num_attention_heads is missing")
-                       : config_json_count(text, "num_attention_heads", CONFIG_HEADS_MAX,
-                                           &config->heads, error);
+    enum err err =
+        config_json_count(text, "num_attention_heads", CONFIG_HEADS_MAX, &config->heads, error);
     if (err != OK) return err;
+    if (config->heads == 0) return err_set(error, ERR_INVALID, "num_attention_heads is missing");
     config->kv_heads = family->kv_heads > 0 ? family->kv_heads : config->heads;
     err =
         config_json_count(text, "num_key_value_heads", CONFIG_HEADS_MAX, &config->kv_heads, error);
     if (err != OK) return err;
+    assert(config->kv_heads > 0);
     if (config->heads % config->kv_heads != 0)
         return err_set(error, ERR_INVALID, "%u attention heads cannot share %u key-value heads",
                        config->heads, config->kv_heads);
@@ -293,7 +294,7 @@ static enum err read_window_rule(struct model_config *config, const json_t *text
         *ret_has = false;
         err = config_json_bool(text, "use_sliding_window", ret_has, error);
         const json_t *from = json_member(text, "max_window_layers");
-        if (err == OK && from && json_is_integer(from) && json_integer_value(from) == 0)
+        if (err == OK && json_is_integer(from) && json_integer_value(from) == 0)
             config->window_from = 0;
         else if (err == OK)
             err = config_json_count(text, "max_window_layers", CONFIG_CONTEXT_MAX,
