@@ -209,7 +209,6 @@ static enum err read_rope_factors(struct model_config *config, const struct gguf
  * ends there. The magnitude counts at all lengths. */
 static enum err read_long_rope(struct model_config *config, const struct gguf *gguf,
                                struct error *error) {
-    config->rope_magnitude = 1.0f;
     if (!config->architecture->has_long_rope) return OK;
     enum err err = read_rope_factors(config, gguf, "rope_factors_short.weight", error);
     if (err != OK || !config->rope_factors) return err;

@@ -65,7 +65,7 @@ struct model_config {
     float rope_scale; /* positions are multiplied by it: 1/factor of linear scaling */
     float rope_base_local;
     const unsigned char *rope_factors; /* (head_dim/2) f32, unaligned, divisors; NULL for none */
-    float rope_magnitude;              /* of cosines and sines: 1 but with long rope */
+    float rope_magnitude;              /* of cosines and sines; 0 for 1 */
     float attention_scale;             /* of q.k before the softmax */
     float softcap;                     /* of the logits; 0 for none */
     uint32_t window;                   /* keys a local layer sees, itself included; 0 for none */

@@ -70,7 +70,7 @@ static void embed_stage(struct forward *forward, uint32_t layer, uint32_t row, u
             float *cosines = rope->cosines + (size_t)i * pairs;
             float *sines = rope->sines + (size_t)i * pairs;
             rope_table(rope->frequencies, pairs, position, position + 1, cosines, sines);
-            for (uint32_t j = 0; config->rope_magnitude != 1.0f && j < pairs; j++) {
+            for (uint32_t j = 0; config->rope_magnitude > 0 && j < pairs; j++) {
                 cosines[j] *= config->rope_magnitude;
                 sines[j] *= config->rope_magnitude;
             }
