@@ -182,6 +182,7 @@ struct attention {
     uint32_t head_count; /* a multiple of kv_heads; head h reads KV head h / (head_count/kv_heads)
                           */
     float scale;
+    float softcap;   /* 0: none; else scores become softcap · tanh(score / softcap) */
     uint32_t window; /* 0: none; else a query at p sees keys p - window < j <= p */
     bool causal;     /* else every query of an item sees keys 0 <= j < key_count; no window then */
 };

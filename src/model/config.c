@@ -15,6 +15,15 @@ static const struct architecture architectures[] = {
     {.name = "qwen3", .has_qk_norm = true},
     {.name = "phi3", .has_fused_gate_up = true, .has_long_rope = true, .may_have_window = true},
     {.name = "bert", .is_encoder = true, .has_qkv_bias = true},
+    {.name = "gemma2",
+     .has_post_norm = true,
+     .embedding_is_scaled = true,
+     .has_window = true,
+     .window_period = 2,
+     .wide_scale_layers = 46,
+     .attention_softcap = 50.0f,
+     .softcap = 30.0f,
+     .activation = ACTIVATION_GELU_TANH},
     {.name = "gemma3",
      .has_qk_norm = true,
      .has_post_norm = true,
@@ -22,6 +31,7 @@ static const struct architecture architectures[] = {
      .has_window = true,
      .has_local_rope = true,
      .window_period = 6,
+     .wide_scale_layers = 62,
      .activation = ACTIVATION_GELU_TANH},
 };
 
@@ -87,10 +97,10 @@ static enum err read_architecture(struct model_config *config, const struct gguf
         bool printable = name.bytes <= 64;
         for (size_t i = 0; printable && i < name.bytes; i++)
             printable = name.at[i] >= 0x20 && name.at[i] < 0x7F;
-        return err_set(
-            error, ERR_INVALID,
-            "architecture '%.*s' is not supported (llama, qwen2, qwen3, gemma3, phi3 and bert are)",
-            printable ? (int)name.bytes : 1, printable ? name.at : "?");
+        return err_set(error, ERR_INVALID,
+                       "architecture '%.*s' is not supported (llama, qwen2, qwen3, gemma2, gemma3, "
+                       "phi3 and bert are)",
+                       printable ? (int)name.bytes : 1, printable ? name.at : "?");
     }
     uint32_t split_count = 1, experts = 0;
     err = gguf_get_u32(gguf, "split.count", &split_count, error);
@@ -284,21 +294,33 @@ static enum err read_window(struct model_config *config, const struct gguf *gguf
     return check_range(key.text, config->window, CONFIG_CONTEXT_MAX, error);
 }
 
+static enum err read_softcap(const struct model_config *config, const struct gguf *gguf,
+                             const char *suffix, float fallback, float *ret_softcap,
+                             struct error *error) {
+    struct key key = key_of(config, suffix);
+    *ret_softcap = fallback;
+    enum err err = gguf_get_f32(gguf, key.text, ret_softcap, error);
+    if (err == OK && !(*ret_softcap >= 0.0f && *ret_softcap <= 1e6f))
+        err = err_set(error, ERR_INVALID, "%s is not within 0..1000000", key.text);
+    return err;
+}
+
 static enum err read_attention(struct model_config *config, const struct gguf *gguf,
                                struct error *error) {
-    /* Gemma-3-27B alone scales by another number, which GGUF has no key for: 62 layers is how
-     * llama.cpp tells it. */
-    bool is_27b = config->architecture->embedding_is_scaled && config->layers == 62;
+    bool is_wide = config->layers == config->architecture->wide_scale_layers;
     config->attention_scale =
-        1.0f / sqrtf((float)(is_27b ? config->width / config->heads : config->head_dim));
+        1.0f / sqrtf((float)(is_wide ? config->width / config->heads : config->head_dim));
     struct key key = key_of(config, "attention.scale");
     enum err err = gguf_get_f32(gguf, key.text, &config->attention_scale, error);
     if (err == OK && !(config->attention_scale > 0.0f && config->attention_scale <= 1e3f))
         err = err_set(error, ERR_INVALID, "%s is not above 0 and up to 1000", key.text);
-    key = key_of(config, "final_logit_softcapping");
-    if (err == OK) err = gguf_get_f32(gguf, key.text, &config->softcap, error);
-    if (err == OK && !(config->softcap >= 0.0f && config->softcap <= 1e6f))
-        err = err_set(error, ERR_INVALID, "%s is not within 0..1000000", key.text);
+    if (err == OK)
+        err = read_softcap(config, gguf, "attn_logit_softcapping",
+                           config->architecture->attention_softcap, &config->attention_softcap,
+                           error);
+    if (err == OK)
+        err = read_softcap(config, gguf, "final_logit_softcapping", config->architecture->softcap,
+                           &config->softcap, error);
     return err == OK ? read_window(config, gguf, error) : err;
 }
 

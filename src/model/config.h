@@ -45,6 +45,11 @@ struct architecture {
     bool may_have_window;
     bool has_local_rope;    /* layers with the window have a base of their own and no scaling */
     uint32_t window_period; /* 0: on every layer */
+    /* A model of so many layers scales attention by width / heads: GGUF has no key for it, and that
+     * is how llama.cpp tells. 0: none does. */
+    uint32_t wide_scale_layers;
+    float attention_softcap; /* when the file does not say; 0 for none */
+    float softcap;
     enum activation activation;
 };
 
@@ -67,6 +72,7 @@ struct model_config {
     const unsigned char *rope_factors; /* (head_dim/2) f32, unaligned, divisors; NULL for none */
     float rope_magnitude;              /* of cosines and sines; 0 for 1 */
     float attention_scale;             /* of q.k before the softmax */
+    float attention_softcap;           /* of the scores; 0 for none */
     float softcap;                     /* of the logits; 0 for none */
     uint32_t window;                   /* keys a local layer sees, itself included; 0 for none */
     uint32_t window_period;            /* every such layer is not local; 0: all are */

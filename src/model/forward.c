@@ -227,6 +227,7 @@ static void run_attention(struct forward *forward, uint32_t layer) {
                                          .y_stride = forward->q_width,
                                          .head_count = config->heads,
                                          .scale = config->attention_scale,
+                                         .softcap = config->attention_softcap,
                                          .window = has_window ? config->window : 0,
                                          .causal = is_causal},
                                 .head_tasks = config->kv_heads / forward->heads_each};

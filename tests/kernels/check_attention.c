@@ -18,6 +18,7 @@ struct shape {
     uint32_t kv_heads;
     uint32_t group;
     uint32_t head_dim;
+    float softcap;
 };
 
 /* One sequence of `length` tokens in a cache. */
@@ -118,6 +119,7 @@ static void attend(const struct kernels *kernels, const struct sequence *sequenc
                              .y_stride = sequence->q_stride,
                              .head_count = sequence->shape.kv_heads * sequence->shape.group,
                              .scale = 1 / sqrtf((float)sequence->shape.head_dim),
+                             .softcap = sequence->shape.softcap,
                              .window = window,
                              .causal = causal};
     struct attention_item item = {.row = first,
@@ -289,6 +291,7 @@ static void make_herd(struct rng *rng, const struct kernels *kernels, struct sha
     herd->call = (struct attention){.cache = &herd->cache,
                                     .head_count = shape.kv_heads * shape.group,
                                     .scale = 1 / sqrtf((float)shape.head_dim),
+                                    .softcap = shape.softcap,
                                     .window = window,
                                     .causal = causal};
     herd->call.q_stride = herd->call.y_stride = (size_t)herd->call.head_count * shape.head_dim + 5;
@@ -383,8 +386,9 @@ static void check_groups(struct rng *rng, const struct kernels *kernels, struct 
 }
 
 void check_attention(const struct kernels *kernels) {
-    static const struct shape shapes[] = {{3, 3, 64}, {1, 1, 32}, {1, 8, 128}, {1, 2, 256},
-                                          {2, 2, 80}, {1, 5, 24}, {4, 1, 8},   {1, 7, 64}};
+    static const struct shape shapes[] = {
+        {3, 3, 64, 0}, {1, 1, 32, 0}, {1, 8, 128, 0}, {1, 2, 256, 0},   {2, 2, 80, 0},
+        {1, 5, 24, 0}, {4, 1, 8, 0},  {1, 7, 64, 0},  {1, 2, 64, 0.7f}, {2, 1, 24, 50.0f}};
     static const uint32_t lengths[] = {1, 15, 16, 17, 64, 65, 255, 256, 257};
     static const uint32_t windows[] = {1, 15, 16, 17, 100};
     struct rng rng = {3};
@@ -396,8 +400,8 @@ void check_attention(const struct kernels *kernels) {
             bool is_ok = attention_is_right(&rng, kernels, shape, lengths[i], 0, true);
             if (lengths[i] % 16 == 1)
                 is_ok = attention_is_right(&rng, kernels, shape, lengths[i], 0, false) && is_ok;
-            report(is_ok, "%s attention %ux%u heads of %u, %u tokens", kernels->name,
-                   shape.kv_heads, shape.group, shape.head_dim, lengths[i]);
+            report(is_ok, "%s attention %ux%u heads of %u, %u tokens, softcap %g", kernels->name,
+                   shape.kv_heads, shape.group, shape.head_dim, lengths[i], (double)shape.softcap);
         }
         for (size_t i = 0; i < COUNT_OF(windows); i++)
             report(attention_is_right(&rng, kernels, shape, 200, windows[i], true),

@@ -66,6 +66,8 @@ static void score_block(const struct attention *call, const float *q, size_t beg
         for (size_t j = 0; j < KV_BLOCK_TOKENS; j++) sums[j] += q[i] * keys[j];
     }
     for (size_t j = 0; j < KV_BLOCK_TOKENS; j++) ret_scores[j] = sums[j] * call->scale;
+    for (size_t j = 0; call->softcap > 0 && j < KV_BLOCK_TOKENS; j++)
+        ret_scores[j] = call->softcap * tanhf(ret_scores[j] / call->softcap);
 }
 
 /* One query and head over keys key_begin..key_end-1: the largest score first, then the sums. */

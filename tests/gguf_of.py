@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""A small Hugging Face folder (bert, phi3, gemma2) as a GGUF file, by the rules of llama.cpp's converter: gguf_of.py FOLDER OUT.gguf
+
+Weights keep their type; only the standard library is needed. Without a vocab.txt the tokens are made up."""
+import json, pathlib, struct, sys
+
+U32, I32, F32, BOOL, STRING, ARRAY = 4, 5, 6, 7, 8, 9
+TYPES = {"F32": (0, 4), "F16": (1, 2), "BF16": (30, 2)}
+
+BERT = {"embeddings.word_embeddings": "token_embd", "embeddings.position_embeddings": "position_embd",
+        "embeddings.token_type_embeddings": "token_types", "embeddings.LayerNorm": "token_embd_norm",
+        "attention.self.query": "attn_q", "attention.self.key": "attn_k", "attention.self.value": "attn_v",
+        "attention.output.dense": "attn_output", "attention.output.LayerNorm": "attn_output_norm", "intermediate.dense": "ffn_up",
+        "output.dense": "ffn_down", "output.LayerNorm": "layer_output_norm"}
+DECODER = {"embed_tokens": "token_embd", "norm": "output_norm", "lm_head": "output", "input_layernorm": "attn_norm",
+           "self_attn.qkv_proj": "attn_qkv", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
+           "self_attn.o_proj": "attn_output", "mlp.gate_proj": "ffn_gate", "mlp.gate_up_proj": "ffn_up", "mlp.up_proj": "ffn_up",
+           "mlp.down_proj": "ffn_down"}
+NAMES = {"bert": BERT, "phi3": DECODER | {"post_attention_layernorm": "ffn_norm"},
+         "gemma2": DECODER | {"post_attention_layernorm": "post_attention_norm", "pre_feedforward_layernorm": "ffn_norm",
+                              "post_feedforward_layernorm": "post_ffw_norm"}}
+COUNTS = {"block_count": "num_hidden_layers", "context_length": "max_position_embeddings", "embedding_length": "hidden_size",
+          "feed_forward_length": "intermediate_size", "attention.head_count": "num_attention_heads",
+          "attention.head_count_kv": "num_key_value_heads", "attention.key_length": "head_dim", "attention.value_length": "head_dim",
+          "attention.sliding_window": "sliding_window"}
+FLOATS = {"attention.layer_norm_epsilon": "layer_norm_eps", "attention.layer_norm_rms_epsilon": "rms_norm_eps", "rope.freq_base": "rope_theta",
+          "attn_logit_softcapping": "attn_logit_softcapping", "final_logit_softcapping": "final_logit_softcapping"}
+
+
+def string(text):
+    data = text.encode()
+    return struct.pack("<Q", len(data)) + data
+
+
+def pair(key, kind, value):
+    head = string(key) + struct.pack("<I", kind)
+    if kind == STRING:
+        return head + string(value)
+    if kind == ARRAY:
+        element, values = value
+        body = b"".join(map(string, values)) if element == STRING else struct.pack(f"<{len(values)}{'i' if element == I32 else 'f'}", *values)
+        return head + struct.pack("<IQ", element, len(values)) + body
+    return head + struct.pack({U32: "<I", F32: "<f", BOOL: "<?"}[kind], value)
+
+
+def gguf_name(model_type, name):
+    """None for what is no weight: position_ids, a pooler."""
+    name = name.removeprefix("bert.").removeprefix("encoder.").removeprefix("model.").replace(".gamma", ".weight").replace(".beta", ".bias")
+    layer = ""
+    if name.startswith(("layer.", "layers.")):
+        _, number, name = name.split(".", 2)
+        layer = f"blk.{number}."
+    base, _, kind = name.rpartition(".")
+    return f"{layer}{NAMES[model_type][base]}.{kind}" if base in NAMES[model_type] else None
+
+
+def tensors_of(folder, config):
+    data = (folder / "model.safetensors").read_bytes()
+    header_bytes, = struct.unpack_from("<Q", data)
+    for name, entry in json.loads(data[8:8 + header_bytes]).items():
+        if name == "__metadata__" or not (to := gguf_name(config["model_type"], name)):
+            continue
+        begin, end = entry["data_offsets"]
+        kind, content = entry["dtype"], data[8 + header_bytes + begin:8 + header_bytes + end]
+        if len(entry["shape"]) == 1 and kind == "BF16":  # as converters do: vectors in f32
+            kind, content = "F32", b"".join(b"\0\0" + content[i:i + 2] for i in range(0, len(content), 2))
+        if config["model_type"] == "gemma2" and to.endswith("norm.weight"):
+            content = struct.pack(f"<{len(content) // 4}f", *(1 + value for value, in struct.iter_unpack("<f", content)))
+        yield to, TYPES[kind][0], entry["shape"], content
+    scaling = config.get("rope_scaling") or {}
+    for kind in ("short", "long"):
+        if factors := scaling.get(f"{kind}_factor"):
+            yield f"rope_factors_{kind}.weight", 0, [len(factors)], struct.pack(f"<{len(factors)}f", *factors)
+
+
+def vocabulary_of(folder, config):
+    if not (folder / "vocab.txt").exists():
+        yield pair("tokenizer.ggml.model", STRING, "gpt2")
+        yield pair("tokenizer.ggml.tokens", ARRAY, (STRING, [f"t{i}" for i in range(config["vocab_size"])]))
+        return
+    words = (folder / "vocab.txt").read_text().splitlines()
+    tokens = [w if w.startswith("[") and w.endswith("]") else w[2:] if w.startswith("##") else "\u2581" + w for w in words]
+    ids = {name: words.index(word) for name, word in
+           {"unknown": "[UNK]", "seperator": "[SEP]", "padding": "[PAD]", "cls": "[CLS]", "mask": "[MASK]"}.items()}
+    yield pair("tokenizer.ggml.model", STRING, "bert")
+    yield pair("tokenizer.ggml.pre", STRING, "default")
+    yield pair("tokenizer.ggml.token_type_count", U32, config["type_vocab_size"])
+    yield pair("tokenizer.ggml.tokens", ARRAY, (STRING, tokens))
+    yield pair("tokenizer.ggml.token_type", ARRAY, (I32, [3 if i in ids.values() else 1 for i in range(len(tokens))]))
+    for name, number in ids.items():
+        yield pair(f"tokenizer.ggml.{name}_token_id", U32, number)
+
+
+def pairs_of(folder, config):
+    kind = config["model_type"]
+    yield pair("general.architecture", STRING, kind)
+    yield pair("general.name", STRING, config.get("_name_or_path", folder.name).rsplit("/", 1)[-1])
+    for keys, form in ((COUNTS, U32), (FLOATS, F32)):
+        for key, field in keys.items():
+            if config.get(field) is not None:
+                yield pair(f"{kind}.{key}", form, config[field])
+    if config.get("original_max_position_embeddings"):
+        yield pair(f"{kind}.rope.scaling.original_context_length", U32, config["original_max_position_embeddings"])
+    if kind == "bert":
+        pooling_file = folder / "1_Pooling/config.json"
+        pooling = json.loads(pooling_file.read_text()) if pooling_file.exists() else {}
+        yield pair("bert.attention.causal", BOOL, False)
+        yield pair("bert.pooling_type", U32, 2 if pooling.get("pooling_mode_cls_token") else 1)
+    yield from vocabulary_of(folder, config)
+
+
+def convert(folder, path):
+    folder = pathlib.Path(folder)
+    config = json.loads((folder / "config.json").read_text())
+    pairs, tensors = list(pairs_of(folder, config)), list(tensors_of(folder, config))
+    infos, at = b"", 0
+    for name, kind, shape, data in tensors:
+        infos += string(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *reversed(shape), kind, at)
+        at += len(data) + -len(data) % 32
+    head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(pairs)) + b"".join(pairs) + infos
+    with open(path, "wb") as out:
+        out.write(head + bytes(-len(head) % 32))
+        for *_, data in tensors:
+            out.write(data + bytes(-len(data) % 32))
+
+
+if __name__ == "__main__":
+    convert(*sys.argv[1:])
