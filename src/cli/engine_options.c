@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/engine_options.h"
 
+#include "model/config.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -114,6 +116,11 @@ static void fill_engine_rows(struct option *ret_options, struct engine_choice *c
          .target = &choice->kernels,
          .value = "NAME",
          .help = "ref, avx2, avx512, avx512-bf16; the best this CPU has"},
+        {.name = "pooling",
+         .kind = OPTION_TEXT,
+         .target = &choice->pooling,
+         .value = "NAME",
+         .help = "of embeddings: mean, cls, last; as the model says"},
         {.name = "trust-request-chat-template",
          .kind = OPTION_SWITCH,
          .target = &choice->trust_request_chat_template,
@@ -226,6 +233,9 @@ enum err engine_options_apply(struct engine_choice *choice, struct house_options
     enum err err = read_upstreams(choice, house, error);
     if (err == OK) err = apply_served_names(choice, house, error);
     if (err == OK) err = apply_aliases(choice, house, error);
+    enum pooling pooling;
+    if (err == OK && choice->pooling && !pooling_of_name(str_from(choice->pooling), &pooling))
+        err = err_set(error, ERR_INVALID, "--pooling is not mean, cls or last");
     if (err != OK) return err;
     bool is_dummy;
     err = engine_options_is_dummy(choice->load_format, &is_dummy, error);
@@ -241,6 +251,7 @@ enum err engine_options_apply(struct engine_choice *choice, struct house_options
         .no_prefix_caching = !choice->prefix_caching,
         .reference = choice->reference,
         .kernels = choice->kernels,
+        .pooling = choice->pooling,
         .trust_request_chat_template = choice->trust_request_chat_template,
         .dummy_weights = is_dummy,
     };

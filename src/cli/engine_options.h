@@ -22,7 +22,7 @@ struct engine_choice {
     int64_t result_cache_bytes;
     bool prefix_caching;
     bool reference;
-    const char *kernels;
+    const char *kernels, *pooling;
     bool trust_request_chat_template;
     const char *load_format;
     char alias_names[OPTION_LIST_MAX][MODEL_NAME_BYTES]; /* what the house borrows */

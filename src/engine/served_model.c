@@ -31,6 +31,8 @@ static enum err open_model(struct served_model *model, const char *path,
     };
     if (model->vocabulary.tokenizer)
         wanted.token_count = (uint32_t)tokenizer_count(model->vocabulary.tokenizer);
+    if (options->pooling.bytes > 0 && !pooling_of_name(options->pooling, &wanted.pooling))
+        return err_set(error, ERR_INVALID, "pooling: not mean, cls or last");
     /* Beside those, room for urgent ones. */
     if (wanted.sequences_max <= MODEL_SEQUENCES_MAX - SERVED_URGENT_SEQS)
         wanted.sequences_max += SERVED_URGENT_SEQS;

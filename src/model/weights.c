@@ -135,9 +135,9 @@ static enum err round_part(struct loader *loader, struct matrix_part *part, uint
     return OK;
 }
 
-/* Encoders are served for their throughput: where the CPU multiplies bf16 at twice the speed of
- * f32, their float weights are rounded to it. That moves the vectors of MiniLM by less than 1e-5 in
- * cosine; docs/figures.md has the numbers. */
+/* Encoders are served for their throughput: where the CPU multiplies bf16, at nearly twice the
+ * speed of f32, their float weights are rounded to it. docs/internals/embeddings.md has what that
+ * costs and gains. */
 static bool is_to_round(const struct loader *loader, enum tensor_type type) {
     return loader->config->architecture->is_encoder && loader->kernels->packs_bf16_pairs &&
            (type == TENSOR_F32 || type == TENSOR_F16);

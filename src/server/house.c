@@ -47,6 +47,7 @@ struct wire_hello house_hello(const struct model_choice *choice,
         .prefix_caching = !settings->no_prefix_caching,
         .reference = settings->reference,
         .kernels = str_from(settings->kernels),
+        .pooling = str_from(settings->pooling),
         .trust_request_chat_template = settings->trust_request_chat_template,
         .dummy_weights = settings->dummy_weights,
     };

@@ -29,6 +29,7 @@ struct engine_settings {
     bool no_prefix_caching;
     bool reference;
     const char *kernels; /* NULL: the best of this CPU */
+    const char *pooling; /* NULL: as the model says */
     int64_t hang_ms;     /* without a step until it is killed; 0: by the longest step seen */
     bool trust_request_chat_template;
     bool dummy_weights; /* made up, for folders with a config.json alone */

@@ -139,6 +139,7 @@ void wire_put_hello(struct buf *out, const struct wire_hello *hello) {
     wire_put_u8(out, hello->prefix_caching);
     wire_put_u8(out, hello->reference);
     wire_put_str(out, hello->kernels);
+    wire_put_str(out, hello->pooling);
     wire_put_u8(out, hello->trust_request_chat_template);
     wire_put_u8(out, hello->dummy_weights);
 }
@@ -159,6 +160,7 @@ enum err wire_get_hello(struct str payload, struct wire_hello *ret_hello, struct
     hello.prefix_caching = wire_get_bool(&cursor);
     hello.reference = wire_get_bool(&cursor);
     hello.kernels = wire_get_str(&cursor);
+    hello.pooling = wire_get_str(&cursor);
     hello.trust_request_chat_template = wire_get_bool(&cursor);
     hello.dummy_weights = wire_get_bool(&cursor);
     err = end(&cursor, "hello", error);

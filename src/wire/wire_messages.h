@@ -77,6 +77,7 @@ struct wire_hello {
     bool prefix_caching;
     bool reference;     /* plain C kernels, exact and slow */
     struct str kernels; /* name of a kernel table; empty: the best this CPU runs */
+    struct str pooling; /* of embeddings: mean, cls or last; empty: as the model says */
     bool trust_request_chat_template;
     bool dummy_weights; /* made up, for a folder with a config.json alone */
 };

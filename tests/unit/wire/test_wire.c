@@ -160,6 +160,7 @@ static struct wire_hello a_hello(void) {
                                .max_model_len = 2048,
                                .kv_bytes = 1ull << 40,
                                .prefix_caching = true,
+                               .pooling = STR("last"),
                                .kernels = STR("avx2")};
     hello.names.at[0] = STR("m");
     hello.names.at[1] = STR("alias");
@@ -182,6 +183,7 @@ static void a_hello_comes_back(void **state) {
     assert_true(out.kv_bytes == 1ull << 40);
     assert_true(out.prefix_caching && !out.reference);
     assert_true(same(in.kernels, out.kernels));
+    assert_true(same(in.pooling, out.pooling));
     buf_release(&buf);
 }
 
