@@ -2,6 +2,7 @@
 #include "cli/command.h"
 #include "cli/options.h"
 #include "cli/records.h"
+#include "engine/model_sandbox.h"
 #include "model/model.h"
 #include "server/catalog.h"
 #include "json/json.h"
@@ -115,6 +116,7 @@ static enum err open_model(struct embed *embed, struct error *error) {
                                     .sequences_max = 1};
     if (embed->pooling && !pooling_of_name(str_from(embed->pooling), &options.pooling))
         return err_set(error, ERR_INVALID, "--pooling is not mean, cls or last");
+    model_sandbox_enter_for(choice.path);
     err = model_open(&embed->model, choice.path, &options, error);
     if (err != OK) return err;
     struct model_description description;
