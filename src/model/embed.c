@@ -191,7 +191,7 @@ static enum err pool_rows(const float *rows, uint32_t count, uint32_t width, uin
         return err_set(error, ERR_INVALID,
                        "text %u: its vector has no length, so the weights are unsound", index);
     double factor = 1.0 / sqrt(squares);
-    for (uint32_t j = 0; j < width; j++) ret_vector[j] = (float)(ret_vector[j] * factor);
+    for (uint32_t j = 0; j < width; j++) ret_vector[j] = (float)((double)ret_vector[j] * factor);
     return OK;
 }
 
