@@ -7,7 +7,7 @@
 #include <string.h>
 
 #define MODEL_ROWS 7
-#define ENGINE_ROWS 11
+#define ENGINE_ROWS 12
 _Static_assert(MODEL_ROWS + ENGINE_ROWS == ENGINE_OPTION_COUNT, "room for every row");
 
 /* What is served, and under which names. */

@@ -34,7 +34,7 @@ struct engine_choice {
                             .model_stay_s = 10})
 
 /* Rows for an option table. */
-#define ENGINE_OPTION_COUNT 18
+#define ENGINE_OPTION_COUNT 19
 void engine_options_fill(struct option *ret_options, struct engine_choice *choice);
 
 /* Whether --load-format (NULL: it was not given) asks for made-up weights. ERR_INVALID for a format
