@@ -79,6 +79,7 @@ struct model_config {
     uint32_t window_from;              /* layers before it are not local */
     uint32_t token_types;              /* rows of an encoder's token types; else 0 */
     enum pooling pooling;              /* NONE: the file says nothing */
+    uint32_t embed_tokens_max;         /* of one text; 0: as many as the context has */
     bool is_bidirectional;             /* made to see the whole text, not only what came before */
 };
 

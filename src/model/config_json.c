@@ -27,9 +27,11 @@ static const struct family {
     uint32_t context;
     enum window_rule window_rule;
     uint32_t window;
+    uint32_t window_period; /* WINDOW_PERIODIC */
     struct json_rope_defaults rope;
     bool head_is_tied;
     bool norms_lack_one;
+    float attention_softcap, softcap; /* 0: none */
     bool scales_by_scalar; /* query_pre_attn_scalar, by default 256, instead of head_dim */
     const char *activation_key;
     const char *activation;
@@ -66,6 +68,30 @@ static const struct family {
      .rope = {10000.0f, 10000.0f},
      .activation_key = "hidden_act",
      .activation = "silu"},
+    {.model_type = "phi3",
+     .architecture = "phi3",
+     .context = 4096,
+     .window_rule = WINDOW_EVERYWHERE,
+     .rope = {10000.0f, 10000.0f},
+     .activation_key = "hidden_act",
+     .activation = "silu"},
+    {.model_type = "gemma2",
+     .architecture = "gemma2",
+     .heads = 8,
+     .kv_heads = 4,
+     .head_dim = 256,
+     .context = 8192,
+     .window_rule = WINDOW_PERIODIC,
+     .window = 4096,
+     .window_period = 2,
+     .rope = {10000.0f, 10000.0f},
+     .head_is_tied = true,
+     .norms_lack_one = true,
+     .scales_by_scalar = true,
+     .attention_softcap = 50.0f,
+     .softcap = 30.0f,
+     .activation_key = "hidden_activation",
+     .activation = "gelu_pytorch_tanh"},
     {.model_type = "gemma3_text",
      .architecture = "gemma3",
      .heads = 8,
@@ -74,6 +100,7 @@ static const struct family {
      .context = 131072,
      .window_rule = WINDOW_PERIODIC,
      .window = 4096,
+     .window_period = 6,
      .rope = {1e6f, 10000.0f},
      .head_is_tied = true,
      .norms_lack_one = true,
@@ -168,10 +195,11 @@ static enum err choose_family(const json_t *root, const struct family **ret_fami
     }
     *ret_family = find_family(type);
     if (*ret_family) return OK;
-    return err_set(error, ERR_INVALID,
-                   "model_type '%.*s' is not supported (llama, mistral, qwen2, qwen3, gemma3 and "
-                   "gemma3_text are)",
-                   STR_ARGS(shown(type)));
+    return err_set(
+        error, ERR_INVALID,
+        "model_type '%.*s' is not supported (llama, mistral, qwen2, qwen3, gemma2, gemma3, "
+        "gemma3_text, phi3 and bert are)",
+        STR_ARGS(shown(type)));
 }
 
 /* What the families have in common and no flag can say. */
@@ -187,8 +215,7 @@ static enum err refuse_unknown(const json_t *text, const struct family *family,
         enum err err = refuse_when_true(text, flags[i], error);
         if (err != OK) return err;
     }
-    static const char *const fields[] = {"attn_logit_softcapping", "num_local_experts",
-                                         "num_experts", "kv_lora_rank"};
+    static const char *const fields[] = {"num_local_experts", "num_experts", "kv_lora_rank"};
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
         if (json_member(text, fields[i]))
             return err_set(error, ERR_INVALID, "%s is not supported", fields[i]);
@@ -283,7 +310,7 @@ static enum err read_window_rule(struct model_config *config, const json_t *text
     *ret_has = family->window_rule != WINDOW_NEVER;
     enum err err = OK;
     if (family->window_rule == WINDOW_PERIODIC) {
-        config->window_period = 6;
+        config->window_period = family->window_period;
         err = config_json_count(text, "_sliding_window_pattern", WINDOW_PERIOD_MAX,
                                 &config->window_period, error);
         if (err == OK)
@@ -320,6 +347,13 @@ static enum err read_window(struct model_config *config, const json_t *text,
     return OK;
 }
 
+/* null says that there is none. */
+static enum err read_softcap(const json_t *text, const char *key, float fallback,
+                             float *ret_softcap, struct error *error) {
+    *ret_softcap = json_is_null(json_object_get(text, key)) ? 0.0f : fallback;
+    return config_json_number(text, key, 1e-3, 1e6, ret_softcap, error);
+}
+
 static enum err read_attention(struct model_config *config, const json_t *text,
                                const struct family *family, struct error *error) {
     float scalar = family->scales_by_scalar ? 256.0f : (float)config->head_dim;
@@ -328,8 +362,11 @@ static enum err read_attention(struct model_config *config, const json_t *text,
     if (err == OK && family->scales_by_scalar)
         err = config_json_number(text, "query_pre_attn_scalar", 1e-6, 1e6, &scalar, error);
     if (err == OK)
+        err = read_softcap(text, "attn_logit_softcapping", family->attention_softcap,
+                           &config->attention_softcap, error);
+    if (err == OK)
         err =
-            config_json_number(text, "final_logit_softcapping", 1e-3, 1e6, &config->softcap, error);
+            read_softcap(text, "final_logit_softcapping", family->softcap, &config->softcap, error);
     config->attention_scale = 1.0f / sqrtf(scalar);
     return err == OK ? read_window(config, text, family, error) : err;
 }
@@ -347,6 +384,10 @@ enum err config_json_init(struct json_config *ret_config, const json_t *root, st
     const struct family *family;
     const json_t *text;
     *ret_config = (struct json_config){.vocab_size = 0};
+    if (json_is_object(root) && str_is(json_member_str(root, "model_type"), "bert")) {
+        ret_config->config.architecture = config_architecture(STR("bert"));
+        return config_json_read_encoder(ret_config, root, error);
+    }
     enum err err = choose_family(root, &family, &text, error);
     if (err == OK) err = refuse_unknown(text, family, error);
     if (err != OK) return err;

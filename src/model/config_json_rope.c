@@ -41,6 +41,37 @@ static enum err read_llama3(struct json_config *json, const json_t *scaling, str
     return OK;
 }
 
+/* Phi 3: as read_long_rope of config.c, from the two lists of divisors. */
+static enum err read_longrope(struct json_config *json, const json_t *text, const json_t *scaling,
+                              struct error *error) {
+    struct model_config *config = &json->config;
+    uint32_t original = config->context_max;
+    const json_t *factors = json_member(scaling, "short_factor");
+    enum err err = config_json_count(text, "original_max_position_embeddings", CONFIG_CONTEXT_MAX,
+                                     &original, error);
+    if (err == OK)
+        err = config_json_count(scaling, "original_max_position_embeddings", CONFIG_CONTEXT_MAX,
+                                &original, error);
+    if (err != OK) return err;
+    if (original < 2 || original > config->context_max)
+        return err_set(error, ERR_INVALID, "original_max_position_embeddings is %u, not 2..%u",
+                       original, config->context_max);
+    if (json_array_size(factors) != config->head_dim / 2)
+        return err_set(error, ERR_INVALID, "short_factor is no list of %u numbers",
+                       config->head_dim / 2);
+    for (uint32_t i = 0; i < config->head_dim / 2; i++) {
+        double factor = json_number_value(json_array_get(factors, i));
+        if (!(factor >= 1e-3 && factor <= 1e6))
+            return err_set(error, ERR_INVALID, "short_factor %u is not within 0.001..1000000", i);
+        json->rope_factors[i] = (float)factor;
+    }
+    config->rope_factors = (const unsigned char *)json->rope_factors;
+    double ratio = (double)config->context_max / original;
+    config->rope_magnitude = (float)sqrt(1.0 + log(ratio) / log(original));
+    config->context_max = original;
+    return config_json_number(scaling, "attention_factor", 0.1, 10, &config->rope_magnitude, error);
+}
+
 static struct str type_of(const json_t *scaling) {
     struct str type = json_member_str(scaling, "rope_type");
     return type.bytes > 0 ? type : json_member_str(scaling, "type");
@@ -51,11 +82,15 @@ static bool is_plain(const json_t *scaling) {
     return type.bytes == 0 || str_is(type, "default") || str_is(type, "none");
 }
 
-static enum err read_scaling(struct json_config *json, const json_t *scaling, struct error *error) {
+static enum err read_scaling(struct json_config *json, const json_t *text, const json_t *scaling,
+                             struct error *error) {
     struct str type = type_of(scaling);
     json->config.rope_scale = 1.0f;
     if (!scaling || is_plain(scaling)) return OK;
     if (str_is(type, "llama3")) return read_llama3(json, scaling, error);
+    if (json->config.architecture->has_long_rope &&
+        (str_is(type, "longrope") || str_is(type, "su")))
+        return read_longrope(json, text, scaling, error);
     if (str_is(type, "linear")) {
         float factor = 1.0f;
         enum err err = config_json_number(scaling, "factor", 1e-3, 1e6, &factor, error);
@@ -100,5 +135,5 @@ enum err config_json_read_rope(struct json_config *json, const json_t *text,
         return err_set(error, ERR_INVALID,
                        "rope_parameters: sliding_attention with a scaling is not supported");
     const json_t *scaling = json_member(text, "rope_scaling");
-    return read_scaling(json, parameters ? global : scaling, error);
+    return read_scaling(json, text, parameters ? global : scaling, error);
 }

@@ -43,8 +43,10 @@ enum pooling embed_pooling(const struct model_config *config, enum pooling asked
 }
 
 uint32_t embed_tokens_max(const struct model_config *config, uint32_t context_max) {
-    (void)config;
-    return context_max < TOKENS_MAX ? context_max : TOKENS_MAX;
+    uint32_t most = context_max < TOKENS_MAX ? context_max : TOKENS_MAX;
+    return config->embed_tokens_max > 0 && config->embed_tokens_max < most
+               ? config->embed_tokens_max
+               : most;
 }
 
 /* ---- opening ---- */

@@ -6,6 +6,7 @@
 #include "base/os.h"
 #include "model/checkpoint_internal.h"
 #include "model/folder_names.h"
+#include "model/folder_pooling.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -55,7 +56,10 @@ static void name_model(struct checkpoint *checkpoint) {
 
 /* ---- tensors ---- */
 
-static const char *find_prefix(const struct shards *shards) {
+static const char *find_prefix(const struct shards *shards, bool is_encoder) {
+    if (is_encoder)
+        return shards_find(shards, STR("bert.embeddings.word_embeddings.weight")).file ? "bert."
+                                                                                       : "";
     static const char *const prefixes[] = {"model.", "language_model.model.",
                                            "model.language_model.", ""};
     for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
@@ -137,7 +141,8 @@ static enum err take_tensor(struct checkpoint *checkpoint, const struct shard_te
                             struct error *error) {
     const struct json_config *json = checkpoint->json;
     struct str name = from->tensor->name, module;
-    if (is_companion(checkpoint, name) || folder_name_is_needless(name, json->is_part_of_another))
+    if (is_companion(checkpoint, name) ||
+        folder_name_is_needless(json->config.architecture, name, json->is_part_of_another))
         return OK;
     struct checkpoint_tensor tensor = {.name = name, .spelled = name};
     bool packed = is_packed(checkpoint, from->tensor, &module);
@@ -158,7 +163,8 @@ static enum err take_tensor(struct checkpoint *checkpoint, const struct shard_te
 
 static enum err take_tensors(struct checkpoint *checkpoint, struct error *error) {
     enum err err = OK;
-    checkpoint->prefix = find_prefix(&checkpoint->shards);
+    checkpoint->prefix =
+        find_prefix(&checkpoint->shards, checkpoint->config.architecture->is_encoder);
     for (size_t i = 0; i < checkpoint->shards.tensor_count && err == OK; i++)
         err = take_tensor(checkpoint, &checkpoint->shards.tensors[i], error);
     return err;
@@ -181,7 +187,8 @@ static enum err size_vocabulary(struct checkpoint *checkpoint, uint32_t token_co
     config->vocab_rows = (uint32_t)embedding->axes[1];
     config->token_count = config->vocab_rows;
     if (token_count > 0 && token_count < config->vocab_rows) config->token_count = token_count;
-    if (checkpoint->json->head_is_tied || checkpoint_find(checkpoint, STR("output.weight")))
+    if (config->architecture->is_encoder || checkpoint->json->head_is_tied ||
+        checkpoint_find(checkpoint, STR("output.weight")))
         return OK;
     name = checkpoint_spell(checkpoint, "output.weight");
     return err_set(error, ERR_INVALID,
@@ -197,9 +204,10 @@ enum err folder_open(struct checkpoint *checkpoint, const char *path,
     enum err err = read_config(checkpoint, error);
     if (err != OK) return err;
     name_model(checkpoint);
-    if (options->dummy_weights) {
+    err = folder_read_pooling(checkpoint->path, &checkpoint->config, error);
+    if (err == OK && options->dummy_weights) {
         err = folder_make_dummy(checkpoint, error);
-    } else {
+    } else if (err == OK) {
         err = shards_open(&checkpoint->shards, checkpoint->path, error);
         if (err == OK) err = take_tensors(checkpoint, error);
     }

@@ -3,7 +3,7 @@
 
 The models of shared/tiny and of families/ are random, so that each feature moves the logits: leaving out a window, a rope factor, a
 softcap or a norm moves them by a few tenths at least (sensitivity_… in the files of shared/tiny)."""
-import json, math, pathlib
+import json, math, os, pathlib, shutil
 
 import pytest
 
@@ -108,6 +108,12 @@ def test_a_long_rope_ends_where_its_second_set_of_factors_would_count(files):
     assert support.quern("logits", "--model", files("phi3-long"), input=json.dumps({"ids": ids[1:]})).returncode == 0
 
 
+@pytest.mark.parametrize("family", OURS)
+def test_a_folder_is_the_model_that_its_gguf_file_is(files, family):
+    prompt = cases_of(family)[-1]["ids"]
+    assert logits_of(HERE / family, [prompt], 64, "--reference") == logits_of(files(family), [prompt], 64, "--reference")
+
+
 # ---- embeddings ----
 
 
@@ -181,3 +187,79 @@ def test_texts_that_cannot_be_embedded_are_refused_by_one_sentence(files):
     assert done.returncode != 0 and "--pooling is not mean, cls or last" in done.stderr
     done = support.quern("logits", "--model", files("bert"), input='{"ids":[2,3]}')
     assert done.returncode == 2 and "no logits" in done.stderr
+
+
+def test_an_encoders_folder_pools_as_its_files_say(files, tmp_path):
+    cases = json.loads((HERE / "bert/reference.json").read_text())["cases"]
+    texts = [case["ids"] for case in cases[:4]]
+    assert vectors_of(HERE / "bert", texts) == vectors_of(files("bert"), texts)
+    folder = tmp_path / "bert"
+    shutil.copytree(HERE / "bert", folder)
+    modules = [{"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
+               for i, (path, kind) in enumerate([("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize")])]
+
+    def write(name, content):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(json.dumps(content))
+
+    def refusal(text=None):
+        done = support.quern("embed", "--model", folder, input=json.dumps({"ids": [text or texts[0]]}))
+        assert done.returncode and done.stderr.count("\n") == 1, done.stderr
+        return done.stderr
+
+    write("modules.json", modules)
+    assert "1_Pooling/config.json is missing" in refusal()
+    for pooling, key in {"mean": "pooling_mode_mean_tokens", "cls": "pooling_mode_cls_token", "last": "pooling_mode_lasttoken"}.items():
+        write("1_Pooling/config.json", {key: True, "pooling_mode_max_tokens": False})
+        for case, vector in zip(cases, vectors_of(folder, texts, "--reference")):
+            assert 1 - cosine(vector, case[pooling]) <= 1e-9
+    write("sentence_bert_config.json", {"max_seq_length": 20})
+    assert "33 tokens, more than the 20" in refusal(texts[3])
+    write("sentence_bert_config.json", {"max_seq_length": 0})
+    assert "max_seq_length is no integer" in refusal()
+    write("sentence_bert_config.json", {})
+    for config, sentence in {'{"pooling_mode_max_tokens": true}': "pooling_mode_max_tokens is not supported", "{}": "no mode of pooling",
+                             '{"pooling_mode_cls_token": true, "pooling_mode_mean_tokens": true}': "beside another", "[": "1_Pooling/config.json: "}.items():
+        (folder / "1_Pooling/config.json").write_text(config)
+        assert sentence in refusal()
+    for change, sentence in [({"type": "sentence_transformers.models.Dense"}, "module 2 is neither"), ]:
+        write("modules.json", [*modules[:2], {**modules[2], **change}])
+        write("1_Pooling/config.json", {"pooling_mode_cls_token": True})
+        assert sentence in refusal()
+    for path in ("../bert", "/etc", "", "a/b", "1_Pooling\0"):
+        write("modules.json", [modules[0], {**modules[1], "path": path}])
+        assert "no plain name" in refusal()
+    for content in ([], {}, [1], "x"):
+        write("modules.json", content)
+        assert "modules.json" in refusal()
+
+
+def test_the_first_names_of_berts_tensors_are_read(tmp_path):
+    """bert.… with gamma and beta, a pooler and heads behind it, as old files have them."""
+    folder = tmp_path / "old"
+    shutil.copytree(HERE / "bert", folder)
+    data = (folder / "model.safetensors").read_bytes()
+    count = int.from_bytes(data[:8], "little")
+    header, body = json.loads(data[8:8 + count]), data[8 + count:]
+    renamed = {}
+    for name, entry in header.items():
+        new = name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta")
+        renamed[name if name == "__metadata__" else "bert." + new] = entry
+    for name in ("bert.pooler.dense.bias", "cls.predictions.bias", "bert.embeddings.position_ids"):
+        renamed[name] = {"dtype": "F32", "shape": [2], "data_offsets": [len(body), len(body) + 8]}
+        body += bytes(8)
+    text = json.dumps(renamed).encode()
+    (folder / "model.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + body)
+    assert vectors_of(folder, [[2, 9, 8, 3]]) == vectors_of(HERE / "bert", [[2, 9, 8, 3]])
+
+
+MINILM = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache")) / "quern/models/all-MiniLM-L6-v2"
+
+
+@pytest.mark.skipif(not MINILM.exists() or not (support.SHARED / "vectors/minilm.json").exists(), reason="tools/fetch-model all-minilm fetches it")
+@pytest.mark.parametrize("path", PATHS)
+def test_minilm_gives_the_vectors_of_sentence_transformers(path):
+    flags, tolerance = PATHS[path]
+    cases = json.loads((support.SHARED / "vectors/minilm.json").read_text())["cases"]
+    for case, vector in zip(cases, vectors_of(MINILM, [case["ids"] for case in cases], *flags), strict=True):
+        assert 1 - cosine(vector, case["embedding"]) <= tolerance
