@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* A model file from a stranger: the container, the vocabulary, the config, the set of tensors, and,
- * for what passes all that, packing the weights and one step over two tokens.
+ * for what passes all that, packing the weights and one run over two tokens.
  *
  * The mutator spends its mutations on the descriptions, not on the weights behind them, and puts
  * the magic and a version back. */
 
-#include "model/forward.h"
 #include "model/vocab.h"
+#include "model_run.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -47,39 +47,6 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsi
     return size;
 }
 
-static void run(const struct checkpoint *checkpoint, const struct model_config *config) {
-    struct error error = {0};
-    struct pool *pool;
-    struct weights *weights;
-    struct forward *forward;
-    const struct kernels *kernels = kernels_choose("ref");
-    if (pool_open(&pool, 1, &error) != OK) abort();
-    if (weights_open(&weights, checkpoint, config, kernels, pool, &error) == OK) {
-        struct forward_options options = {.config = config,
-                                          .weights = weights,
-                                          .kernels = kernels,
-                                          .pool = pool,
-                                          .rows_max = 2,
-                                          .logit_rows_max = 1,
-                                          .block_count = 1};
-        if (forward_open(&forward, &options, &error) != OK) abort();
-        static const uint32_t block = 0, positions[2] = {0, 1}, last = 1;
-        int32_t tokens[2] = {0, (int32_t)config->token_count - 1};
-        struct step_sequence sequence = {.row_count = 2, .block_count = 1, .blocks = &block};
-        forward_run(forward,
-                    &(struct step){.row_count = 2,
-                                   .sequence_count = 1,
-                                   .tokens = tokens,
-                                   .positions = positions,
-                                   .sequences = &sequence},
-                    &last, 1);
-        (void)forward_logits(forward, 0, 1);
-        forward_close(forward);
-        weights_close(weights);
-    }
-    pool_close(pool);
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     uint8_t *copy = malloc(size > 0 ? size : 1);
     if (!copy) abort();
@@ -95,7 +62,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
             err = config_init(&config, gguf, vocab.token_count, &error);
             struct checkpoint *checkpoint = checkpoint_of_gguf(gguf);
             if (err == OK) err = weights_check(checkpoint, &config, &error);
-            if (err == OK && size <= RUN_BYTES_MAX) run(checkpoint, &config);
+            if (err == OK && size <= RUN_BYTES_MAX) model_run(checkpoint, &config);
             checkpoint_close(checkpoint);
             vocab_release(&vocab);
         }

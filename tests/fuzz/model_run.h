@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* model_run: packs the weights of a checkpoint from a stranger and runs it once over two tokens, as
+ * what generates, if it does, and as what embeds. */
+
+#include "model/embed.h"
+#include "model/forward.h"
+
+#include <stdlib.h>
+
+static inline void model_run_step(const struct forward_options *options) {
+    static const uint32_t block = 0, positions[2] = {0, 1}, last = 1;
+    struct error error = {0};
+    struct forward *forward;
+    if (forward_open(&forward, options, &error) != OK) abort();
+    int32_t tokens[2] = {0, (int32_t)options->config->token_count - 1};
+    struct step_sequence sequence = {.row_count = 2, .block_count = 1, .blocks = &block};
+    forward_run(forward,
+                &(struct step){.row_count = 2,
+                               .sequence_count = 1,
+                               .tokens = tokens,
+                               .positions = positions,
+                               .sequences = &sequence},
+                &last, 1);
+    (void)forward_logits(forward, 0, 1);
+    forward_close(forward);
+}
+
+static inline void model_run_embed(const struct forward_options *options) {
+    struct error error = {0};
+    struct embedder *embedder;
+    const struct model_config *config = options->config;
+    float *vector = calloc(config->width, sizeof *vector);
+    if (!vector) abort();
+    struct embedder_options embed = {.config = config,
+                                     .weights = options->weights,
+                                     .kernels = options->kernels,
+                                     .pool = options->pool,
+                                     .pooling = POOLING_MEAN,
+                                     .rows_max = 2,
+                                     .tokens_max = config->context_max < 2 ? 1 : 2};
+    if (embedder_open(&embedder, &embed, &error) != OK) abort();
+    int32_t tokens[2] = {0, (int32_t)config->token_count - 1};
+    struct embed_sequence text = {.ids = tokens, .count = embed.tokens_max};
+    /* What weights that are no numbers give is refused, and nothing else can be. */
+    if (embedder_run(embedder, &text, 1, vector, &error) != OK && error.code != ERR_INVALID)
+        abort();
+    embedder_close(embedder);
+    free(vector);
+}
+
+static inline void model_run(const struct checkpoint *checkpoint,
+                             const struct model_config *config) {
+    struct error error = {0};
+    struct pool *pool;
+    struct weights *weights;
+    const struct kernels *kernels = kernels_choose("ref");
+    if (pool_open(&pool, 1, &error) != OK) abort();
+    if (weights_open(&weights, checkpoint, config, kernels, pool, &error) == OK) {
+        struct forward_options options = {.config = config,
+                                          .weights = weights,
+                                          .kernels = kernels,
+                                          .pool = pool,
+                                          .rows_max = 2,
+                                          .logit_rows_max = 1,
+                                          .block_count = 1};
+        if (!config->architecture->is_encoder) model_run_step(&options);
+        model_run_embed(&options);
+        weights_close(weights);
+    }
+    pool_close(pool);
+}
