@@ -130,6 +130,15 @@ uint64_t checkpoint_file_bytes(const struct checkpoint *checkpoint) {
                             : shards_file_bytes(&checkpoint->shards);
 }
 
+const char *checkpoint_form(const struct checkpoint *checkpoint) {
+    static const char *const forms[] = {[QUANTISATION_NONE] = NULL,
+                                        [QUANTISATION_FP8] = "FP8",
+                                        [QUANTISATION_AWQ] = "AWQ",
+                                        [QUANTISATION_GPTQ] = "GPTQ"};
+    if (!checkpoint->json) return NULL;
+    return checkpoint->shards.count == 0 ? "dummy" : forms[checkpoint->json->quantisation.method];
+}
+
 bool checkpoint_is_permuted(const struct checkpoint *checkpoint) {
     return checkpoint->gguf != NULL;
 }

@@ -63,6 +63,8 @@ const struct model_config *checkpoint_config(const struct checkpoint *checkpoint
 /* A GGUF's vocabulary; NULL for a folder, whose tokenizer.json is another reader's. */
 const struct gguf_vocab *checkpoint_vocab(const struct checkpoint *checkpoint);
 uint64_t checkpoint_file_bytes(const struct checkpoint *checkpoint);
+/* How most weights are stored, when that is not the type they are read as: "GPTQ"; else NULL. */
+const char *checkpoint_form(const struct checkpoint *checkpoint);
 /* q and k stand in pairs (2i, 2i+1), as an interleaved family's converter to GGUF leaves them. */
 bool checkpoint_is_permuted(const struct checkpoint *checkpoint);
 /* What is to be added to the weight of every RMSNorm: 0 or 1. */

@@ -363,9 +363,10 @@ void model_describe(const struct model *model, struct model_description *ret_des
     const struct backend_caps *caps = &model->backend.caps;
     uint64_t token_bytes = forward_kv_bytes_per_token(config, model->kernels);
     uint32_t threads = pool_threads(model->pool);
+    const char *form = checkpoint_form(model->checkpoint);
     *ret_description =
         (struct model_description){.architecture = config->architecture->name,
-                                   .type = tensor_type_name(model->weights->type),
+                                   .type = form ? form : tensor_type_name(model->weights->type),
                                    .kernels = model->kernels->name,
                                    .kv_type = tensor_type_name(model->kernels->kv_type),
                                    .parameters = model->weights->parameters,

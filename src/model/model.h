@@ -40,7 +40,7 @@ struct model_options {
 struct model_description {
     char name[129];           /* general.name, printable; may be empty */
     const char *architecture; /* "llama" */
-    const char *type;         /* the one that holds most weights: "Q4_1" */
+    const char *type;         /* the one that holds most weights: "Q4_1", "GPTQ" */
     const char *kernels;      /* "avx512" */
     const char *kv_type;      /* "F16" */
     uint64_t parameters;

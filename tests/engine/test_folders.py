@@ -54,6 +54,23 @@ def test_a_quantised_folder_is_the_model_of_its_dequantised_weights(tmp_path, na
     assert logits(small) == logits(whole)
 
 
+def test_the_text_part_of_a_model_that_sees_is_a_model(tmp_path):
+    text = tmp_path / "text"
+    tensors = folders.write_plain(text)
+    config = {"model_type": "mistral3", "vision_config": {}, "text_config": {**folders.CONFIG, "model_type": "mistral", "sliding_window": None}}
+    for number, (prefix, head) in enumerate([("language_model.model.", "language_model.lm_head."), ("model.language_model.", "lm_head.")]):
+        whole = tmp_path / f"whole-{number}"
+        whole.mkdir()
+        renamed = {prefix + name.removeprefix("model."): value for name, value in tensors.items()}
+        seeing = {("model." if number else "") + name: folders.plain([1.0] * 6, (2, 3))
+                  for name in ("vision_tower.patch.weight", "multi_modal_projector.linear.weight")}
+        folders.write_safetensors(whole / "model.safetensors", {**renamed, **seeing, f"{head}weight": tensors["model.embed_tokens.weight"]})
+        (whole / "config.json").write_text(json.dumps(config))
+        assert logits(whole) == logits(text)
+        (whole / "config.json").write_text(json.dumps(config["text_config"]))
+        assert "vision_tower.patch.weight is not part of architecture llama" in refusal(whole)
+
+
 def change(folder, **fields):
     config = json.loads((folder / "config.json").read_text())
     config.update(fields)
