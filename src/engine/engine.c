@@ -68,7 +68,8 @@ static enum err open_scheduler(struct engine *engine, const struct wire_hello *o
     if (scheduler.max_model_len > caps->context_tokens_max) scheduler.max_model_len = 0;
     enum err err = scheduler_open(&engine->scheduler, &scheduler, error);
     if (err != OK) return err_prefix(error, "engine");
-    engine->kv_tokens = (uint64_t)caps->block_tokens * caps->block_count;
+    engine->kv_tokens =
+        (uint64_t)caps->page_count / (caps->full_pages + caps->window_pages) * caps->block_tokens;
     uint32_t context = scheduler.max_model_len ? scheduler.max_model_len : caps->context_tokens_max;
     if (context > engine->kv_tokens) context = (uint32_t)engine->kv_tokens;
     engine->limits.context_tokens_max = context;

@@ -261,7 +261,7 @@ static void read_stats(struct engine *engine) {
         .running = from.sequences_running,
         .waiting = from.sequences_waiting + from.sequences_preempted +
                    (uint32_t)ring_count(engine->prep_ring),
-        .kv_used = from.blocks_total ? (double)from.blocks_used / from.blocks_total : 0,
+        .kv_used = from.pages_total ? (double)from.pages_used / from.pages_total : 0,
     };
     read_ages(engine, &engine->stats);
 }

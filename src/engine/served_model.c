@@ -85,6 +85,10 @@ static void describe(struct served_model *model, const char *path) {
                is.threads, (double)is.weight_bytes / (1 << 20), is.kv_blocks,
                (double)is.kv_bytes_per_token * BACKEND_BLOCK_TOKENS / 1024, is.kv_type,
                (double)is.workspace_bytes / (1 << 20));
+    const struct backend_caps *caps = &model->backend->caps;
+    if (caps->window_pages > 0)
+        buf_printf(&text, ", %u of %u pages of a block given back after %u tokens",
+                   caps->window_pages, caps->full_pages + caps->window_pages, caps->window_tokens);
     model->text = text.at; /* owned from here */
     model->name = text.at;
     model->description = text.at + description_at;

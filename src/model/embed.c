@@ -68,7 +68,7 @@ static enum err open_program(struct embedder *embedder, struct error *error) {
                                       .kernels = options->kernels,
                                       .pool = options->pool,
                                       .rows_max = embedder->rows_max,
-                                      .block_count = embedder->rows_max,
+                                      .page_count = embedder->rows_max,
                                       .is_one_pass = true,
                                       .is_bidirectional = config->is_bidirectional ||
                                                           options->pooling != POOLING_LAST};
@@ -151,7 +151,8 @@ static uint32_t fill_step(struct embedder *embedder, const struct embed_sequence
         embedder->sequences[taken] = (struct step_sequence){.row_first = rows,
                                                             .row_count = from->count,
                                                             .block_count = block_count,
-                                                            .blocks = embedder->blocks + blocks};
+                                                            .page_stride = block_count,
+                                                            .pages = embedder->blocks + blocks};
         memcpy(embedder->tokens + rows, from->ids, from->count * sizeof *from->ids);
         for (uint32_t i = 0; i < from->count; i++) embedder->positions[rows + i] = i;
         rows += from->count;

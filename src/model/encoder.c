@@ -263,7 +263,7 @@ static void plan(struct encoder *encoder) {
         assert(sequence->kv_tokens == 0);
         for (uint32_t j = 0; j < sequence->row_count; j++) {
             uint32_t row = sequence->row_first + j, left = sequence->row_count - j;
-            uint32_t block = sequence->blocks[j / KV_BLOCK_TOKENS];
+            uint32_t block = sequence->pages[j / KV_BLOCK_TOKENS];
             assert(step->positions[row] == j && block < encoder->options.block_count);
             encoder->slots[row] = block * KV_BLOCK_TOKENS + j % KV_BLOCK_TOKENS;
             if (j % ATTENTION_ROWS != 0) continue;
@@ -272,7 +272,7 @@ static void plan(struct encoder *encoder) {
                                         .row_count = left < ATTENTION_ROWS ? left : ATTENTION_ROWS,
                                         .position = j,
                                         .key_count = sequence->row_count,
-                                        .blocks = sequence->blocks};
+                                        .blocks = sequence->pages};
         }
     }
 }

@@ -136,6 +136,10 @@ static void rotate_heads(const struct forward *forward, uint32_t layer, float *x
                                                   .sines = rope->sines});
 }
 
+static const struct group_plan *plan_of(const struct forward *forward, uint32_t layer) {
+    return &forward->plans[forward->layout.group[layer]];
+}
+
 /* Norms and rotates q and k, and stores k and v. */
 static void after_qkv_stage(struct forward *forward, uint32_t layer, uint32_t row, uint32_t count) {
     const struct layer_weights *weights = layer_of(forward, layer);
@@ -146,12 +150,12 @@ static void after_qkv_stage(struct forward *forward, uint32_t layer, uint32_t ro
     norm_heads(forward, k, config->kv_heads, weights->k_norm, count);
     rotate_heads(forward, layer, q, config->heads, row, count);
     rotate_heads(forward, layer, k, config->kv_heads, row, count);
-    struct kv_store store = {.cache = &forward->caches[layer],
+    struct kv_store store = {.cache = &forward->caches[forward->layout.place[layer]],
                              .k = k,
                              .k_stride = forward->qkv_width,
                              .v = k + forward->kv_width,
                              .v_stride = forward->qkv_width,
-                             .slots = forward->slots + row,
+                             .slots = plan_of(forward, layer)->slots + row,
                              .rows = count};
     forward->options.kernels->kv_store(&store, 0, config->kv_heads);
 }
@@ -202,6 +206,7 @@ static void after_down_stage(struct forward *forward, uint32_t layer, uint32_t r
 
 struct attention_job {
     struct forward *forward;
+    const struct group_plan *plan;
     struct attention call;
     uint32_t head_tasks;
 };
@@ -210,8 +215,9 @@ static void attention_task(void *context, uint32_t task, uint32_t worker) {
     (void)worker;
     const struct attention_job *job = context;
     const struct forward *forward = job->forward;
+    const struct attention_group *groups = job->plan->groups;
     uint32_t head = task % job->head_tasks * forward->heads_each;
-    forward->options.kernels->attention(&job->call, &forward->groups[task / job->head_tasks], head,
+    forward->options.kernels->attention(&job->call, &groups[task / job->head_tasks], head,
                                         head + forward->heads_each);
 }
 
@@ -220,7 +226,8 @@ static void run_attention(struct forward *forward, uint32_t layer) {
     const bool is_causal = !forward->options.is_bidirectional;
     const bool has_window = is_causal && is_local(forward, layer);
     struct attention_job job = {.forward = forward,
-                                .call = {.cache = &forward->caches[layer],
+                                .plan = plan_of(forward, layer),
+                                .call = {.cache = &forward->caches[forward->layout.place[layer]],
                                          .q = forward->wide,
                                          .q_stride = forward->qkv_width,
                                          .y = forward->attended,
@@ -231,14 +238,24 @@ static void run_attention(struct forward *forward, uint32_t layer) {
                                          .window = has_window ? config->window : 0,
                                          .causal = is_causal},
                                 .head_tasks = config->kv_heads / forward->heads_each};
-    pool_run(forward->options.pool, attention_task, &job, forward->group_count * job.head_tasks);
+    pool_run(forward->options.pool, attention_task, &job, job.plan->group_count * job.head_tasks);
 }
 
-/* Blocks full of keys that both items read, at the front of their tables. */
-static uint32_t common_blocks(const struct attention_item *a, const struct attention_item *b) {
+/* The first block the queries of an item see. */
+static uint32_t first_block(const struct attention_item *item, uint32_t window) {
+    if (window == 0 || item->position < window) return 0;
+    return (item->position - window + 1) / KV_BLOCK_TOKENS;
+}
+
+/* Blocks full of keys that both items read, at the front of their tables; what neither sees does
+ * not count. */
+static uint32_t common_blocks(const struct attention_item *a, const struct attention_item *b,
+                              uint32_t window) {
+    uint32_t a_first = first_block(a, window), b_first = first_block(b, window);
     uint32_t a_end = a->position + a->row_count, b_end = b->position + b->row_count;
     uint32_t most = (a_end < b_end ? a_end : b_end) / KV_BLOCK_TOKENS;
-    uint32_t count = a->blocks == b->blocks ? most : 0;
+    uint32_t count = a_first < b_first ? a_first : b_first;
+    if (a->blocks == b->blocks || count > most) return most;
     while (count < most && a->blocks[count] == b->blocks[count]) count++;
     return count;
 }
@@ -254,23 +271,17 @@ static bool saves_more_with(const struct attention_group *group, uint32_t shared
            (uint64_t)group->shared_blocks * (group->item_count - 1);
 }
 
-/* Neighbouring items become groups of about equal cost, one for each task; they share what is
- * common to their tables. With few items a task has one KV head instead of all, so that groups can
- * still be of several items. */
-static void group_items(struct forward *forward) {
-    const uint32_t kv_heads = forward->options.config->kv_heads;
-    const uint32_t tasks = SPREAD_TASKS_PER_THREAD * pool_threads(forward->options.pool);
-    const bool has_plenty = forward->item_count >= 2 * tasks;
-    uint64_t cost = 0, cost_each = 0;
-    for (uint32_t i = 0; i < forward->item_count; i++) cost_each += cost_of(&forward->items[i]);
-    cost_each /= has_plenty ? tasks : (tasks + kv_heads - 1) / kv_heads;
-    forward->heads_each = has_plenty ? kv_heads : 1;
-    forward->group_count = 0;
+/* Neighbouring items become groups of about equal cost; they share what is common to their tables.
+ */
+static void group_items(const struct forward *forward, struct group_plan *plan,
+                        uint64_t cost_each) {
+    uint64_t cost = 0;
+    plan->group_count = 0;
     for (uint32_t i = 0; i < forward->item_count; i++) {
-        const struct attention_item *item = &forward->items[i];
-        if (forward->group_count > 0 && cost + cost_of(item) / 2 <= cost_each) {
-            struct attention_group *group = &forward->groups[forward->group_count - 1];
-            uint32_t shared = common_blocks(group->items, item);
+        const struct attention_item *item = &plan->items[i];
+        if (plan->group_count > 0 && cost + cost_of(item) / 2 <= cost_each) {
+            struct attention_group *group = &plan->groups[plan->group_count - 1];
+            uint32_t shared = common_blocks(group->items, item, plan->window);
             if (group->item_count > 1 && shared > group->shared_blocks)
                 shared = group->shared_blocks;
             if (saves_more_with(group, shared)) {
@@ -280,24 +291,53 @@ static void group_items(struct forward *forward) {
                 continue;
             }
         }
-        forward->groups[forward->group_count++] =
+        plan->groups[plan->group_count++] =
             (struct attention_group){.items = item, .item_count = 1};
         cost = cost_of(item);
     }
 }
 
+/* A group of items for each task. With few items a task has one KV head instead of all, so that
+ * groups can still be of several items. */
+static void group_all_items(struct forward *forward) {
+    const uint32_t kv_heads = forward->options.config->kv_heads;
+    const uint32_t tasks = SPREAD_TASKS_PER_THREAD * pool_threads(forward->options.pool);
+    const bool has_plenty = forward->item_count >= 2 * tasks;
+    uint64_t cost_each = 0;
+    for (uint32_t i = 0; i < forward->item_count; i++)
+        cost_each += cost_of(&forward->plans[0].items[i]);
+    cost_each /= has_plenty ? tasks : (tasks + kv_heads - 1) / kv_heads;
+    forward->heads_each = has_plenty ? kv_heads : 1;
+    for (uint32_t i = 0; i < kv_layout_groups(&forward->layout); i++)
+        group_items(forward, &forward->plans[i], cost_each);
+}
+
 /* ---- a step ---- */
 
-/* `count` rows of a sequence, from one at `position` on. */
-static struct attention_item item_of(const struct forward *forward,
-                                     const struct step_sequence *sequence, uint32_t row,
-                                     uint32_t position, uint32_t count) {
+static const uint32_t *pages_of(const struct step_sequence *sequence, uint32_t group) {
+    return sequence->pages + (size_t)group * sequence->page_stride;
+}
+
+/* Item `index`: `count` rows of a sequence, from one at `position` on. */
+static void set_item(const struct forward *forward, uint32_t index,
+                     const struct step_sequence *sequence, uint32_t row, uint32_t position,
+                     uint32_t count) {
     uint32_t key_count = forward->options.is_bidirectional ? sequence->row_count : position + count;
-    return (struct attention_item){.row = row,
-                                   .row_count = count,
-                                   .position = position,
-                                   .key_count = key_count,
-                                   .blocks = sequence->blocks};
+    for (uint32_t i = 0; i < kv_layout_groups(&forward->layout); i++)
+        forward->plans[i].items[index] = (struct attention_item){.row = row,
+                                                                 .row_count = count,
+                                                                 .position = position,
+                                                                 .key_count = key_count,
+                                                                 .blocks = pages_of(sequence, i)};
+}
+
+static void set_slots(const struct forward *forward, const struct step_sequence *sequence,
+                      uint32_t row, uint32_t position) {
+    for (uint32_t i = 0; i < kv_layout_groups(&forward->layout); i++) {
+        uint32_t page = pages_of(sequence, i)[position / KV_BLOCK_TOKENS];
+        assert(page < forward->options.page_count);
+        forward->plans[i].slots[row] = page * KV_BLOCK_TOKENS + position % KV_BLOCK_TOKENS;
+    }
 }
 
 /* Where each row's key and value go, and the attention work list: runs of up to ATTENTION_ROWS rows
@@ -309,16 +349,15 @@ static void plan(struct forward *forward, const struct step *step) {
         assert(!forward->options.is_one_pass || sequence->kv_tokens == 0);
         for (uint32_t j = 0; j < sequence->row_count; j++) {
             uint32_t position = sequence->kv_tokens + j, row = sequence->row_first + j;
-            uint32_t block = sequence->blocks[position / KV_BLOCK_TOKENS];
-            assert(step->positions[row] == position && block < forward->options.block_count);
-            forward->slots[row] = block * KV_BLOCK_TOKENS + position % KV_BLOCK_TOKENS;
+            assert(step->positions[row] == position);
+            set_slots(forward, sequence, row, position);
             if (j % ATTENTION_ROWS != 0) continue;
             uint32_t left = sequence->row_count - j;
-            forward->items[forward->item_count++] = item_of(
-                forward, sequence, row, position, left < ATTENTION_ROWS ? left : ATTENTION_ROWS);
+            set_item(forward, forward->item_count++, sequence, row, position,
+                     left < ATTENTION_ROWS ? left : ATTENTION_ROWS);
         }
     }
-    group_items(forward);
+    group_all_items(forward);
 }
 
 /* The only rows whose last layer is of use are moved to the front, each with an attention item of
@@ -333,15 +372,14 @@ static void keep_wanted_rows(struct forward *forward, const uint32_t *wanted, ui
         assert(row < forward->row_count && (i == 0 || row > wanted[i - 1]));
         while (row >= step->sequences[sequence].row_first + step->sequences[sequence].row_count)
             sequence++;
-        forward->items[i] =
-            item_of(forward, &step->sequences[sequence], i, step->positions[row], 1);
+        set_item(forward, i, &step->sequences[sequence], i, step->positions[row], 1);
         if (row == i) continue;
         memcpy(forward->x + i * width, forward->x + row * width, width * sizeof(float));
         memcpy(forward->wide + (size_t)i * forward->qkv_width,
                forward->wide + (size_t)row * forward->qkv_width, forward->q_width * sizeof(float));
     }
     forward->item_count = forward->row_count = count;
-    group_items(forward);
+    group_all_items(forward);
 }
 
 /* Up to the point where all keys and values of the layer are stored. */

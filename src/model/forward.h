@@ -16,6 +16,7 @@
  * Invariant: a row's results are bitwise the same whatever stands beside it, however its prompt is
  * cut into steps and however many threads there are. */
 
+#include "model/kv_layout.h"
 #include "model/weights.h"
 #include "scheduler/backend.h"
 
@@ -26,18 +27,19 @@ struct forward_options {
     const struct weights *weights;
     const struct kernels *kernels;
     struct pool *pool;
-    uint32_t rows_max;       /* of a step */
-    uint32_t logit_rows_max; /* of one forward_logits */
-    uint32_t block_count;    /* KV blocks of KV_BLOCK_TOKENS positions, all layers */
+    uint32_t rows_max;              /* of a step */
+    uint32_t logit_rows_max;        /* of one forward_logits */
+    const struct kv_layout *layout; /* of the pages; NULL: a page has all layers */
+    uint32_t page_count;            /* of KV_BLOCK_TOKENS positions */
     /* For embeddings. */
     bool is_one_pass;      /* each step holds whole texts: the layers take turns in the KV blocks of
                               one, and nothing is kept for later steps */
     bool is_bidirectional; /* every row sees all rows of its sequence; only with is_one_pass */
 };
 
-/* Bytes of KV cache one position takes, over all layers. */
-uint64_t forward_kv_bytes_per_token(const struct model_config *config,
-                                    const struct kernels *kernels);
+/* Bytes of one page: keys and values of the layers of a group. */
+uint64_t forward_page_bytes(const struct model_config *config, const struct kv_layout *layout,
+                            const struct kernels *kernels);
 
 /* ERR_LIMIT when there is no memory. All that the options point to must outlive it. */
 enum err forward_open(struct forward **ret_forward, const struct forward_options *options,

@@ -7,11 +7,11 @@
 
 #define ALIGNMENT ((size_t)64)
 
-uint64_t forward_kv_bytes_per_token(const struct model_config *config,
-                                    const struct kernels *kernels) {
+uint64_t forward_page_bytes(const struct model_config *config, const struct kv_layout *layout,
+                            const struct kernels *kernels) {
     struct kv_cache cache = {
         .type = kernels->kv_type, .kv_heads = config->kv_heads, .head_dim = config->head_dim};
-    return 2 * (uint64_t)config->layers * kv_block_bytes(&cache) / KV_BLOCK_TOKENS;
+    return 2 * (uint64_t)layout->layers_each * kv_block_bytes(&cache);
 }
 
 static void *place(unsigned char *memory, size_t *at, size_t bytes) {
@@ -57,10 +57,14 @@ static size_t lay_out(struct forward *forward, unsigned char *memory) {
         forward->rope[i].cosines = place(memory, &at, rows * pairs * sizeof(float));
         forward->rope[i].sines = place(memory, &at, rows * pairs * sizeof(float));
     }
-    forward->slots = place(memory, &at, rows * sizeof *forward->slots);
     forward->row_numbers = place(memory, &at, rows * sizeof *forward->row_numbers);
-    forward->items = place(memory, &at, rows * sizeof *forward->items);
-    forward->groups = place(memory, &at, rows * sizeof *forward->groups);
+    for (uint32_t i = 0; i < kv_layout_groups(&forward->layout); i++) {
+        struct group_plan *plan = &forward->plans[i];
+        plan->window = i < forward->layout.full_groups ? 0 : forward->layout.window_tokens;
+        plan->slots = place(memory, &at, rows * sizeof *plan->slots);
+        plan->items = place(memory, &at, rows * sizeof *plan->items);
+        plan->groups = place(memory, &at, rows * sizeof *plan->groups);
+    }
     return at;
 }
 
@@ -76,22 +80,23 @@ static void *map_memory(size_t bytes) {
 static enum err open_kv(struct forward *forward, struct error *error) {
     const struct forward_options *options = &forward->options;
     const struct model_config *config = options->config;
-    forward->caches = calloc(config->layers, sizeof *forward->caches);
+    const uint32_t layers_each = forward->layout.layers_each;
+    forward->caches = calloc(layers_each, sizeof *forward->caches);
     if (!forward->caches) abort();
     struct kv_cache cache = {.type = options->kernels->kv_type,
                              .kv_heads = config->kv_heads,
                              .head_dim = config->head_dim};
-    size_t plane; /* keys, or values, of one layer */
-    size_t planes = options->is_one_pass ? 2 : 2 * (size_t)config->layers;
-    if (__builtin_mul_overflow(kv_block_bytes(&cache), (size_t)options->block_count, &plane) ||
+    size_t plane; /* keys, or values, of one layer of each group */
+    size_t planes = options->is_one_pass ? 2 : 2 * (size_t)layers_each;
+    if (__builtin_mul_overflow(kv_block_bytes(&cache), (size_t)options->page_count, &plane) ||
         __builtin_mul_overflow(plane, planes, &forward->kv_bytes))
-        return err_set(error, ERR_LIMIT, "a KV cache of %u blocks is too large",
-                       options->block_count);
+        return err_set(error, ERR_LIMIT, "a KV cache of %u pages is too large",
+                       options->page_count);
     unsigned char *at = forward->kv_memory = map_memory(forward->kv_bytes);
     if (!at)
         return err_set(error, ERR_LIMIT, "no memory for a KV cache of %zu bytes",
                        forward->kv_bytes);
-    for (uint32_t i = 0; i < config->layers; i++) {
+    for (uint32_t i = 0; i < layers_each; i++) {
         forward->caches[i] = cache;
         forward->caches[i].k = at;
         forward->caches[i].v = at + plane;
@@ -116,11 +121,13 @@ static enum err open_workspace(struct forward *forward, struct error *error) {
 static struct forward *new_forward(const struct forward_options *options) {
     assert(options->rows_max > 0 && options->logit_rows_max <= options->rows_max);
     assert(options->is_one_pass ? options->logit_rows_max == 0 : options->logit_rows_max > 0);
-    assert(options->is_one_pass || !options->is_bidirectional);
+    assert(options->is_one_pass ? !options->layout : !options->is_bidirectional);
     struct forward *forward = calloc(1, sizeof *forward);
     if (!forward) abort();
     const struct model_config *config = options->config;
     forward->options = *options;
+    forward->layout = options->layout ? *options->layout : kv_layout_plain(config);
+    forward->options.layout = &forward->layout;
     forward->q_width = config->heads * config->head_dim;
     forward->kv_width = config->kv_heads * config->head_dim;
     forward->qkv_width = forward->q_width + 2 * forward->kv_width;

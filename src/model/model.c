@@ -14,7 +14,7 @@
 #define ROWS_DEFAULT 512u
 #define ROWS_MAX 65536u
 #define SEQUENCES_DEFAULT 128u
-#define BLOCKS_MAX (1u << 24)
+#define PAGES_MAX (1u << 24)
 #define KV_BYTES_DEFAULT ((uint64_t)1 << 30)
 /* Rows of logits made at a time: enough to pay for reading the head once, and 134 MB at the
  * largest vocabulary. */
@@ -39,6 +39,7 @@ enum { LANE_PLAIN, LANE_URGENT, LANE_COUNT };
 struct model {
     struct checkpoint *checkpoint;
     struct model_config config;
+    struct kv_layout layout;
     const struct kernels *kernels;
     struct pool *pool;
     struct weights *weights;
@@ -160,9 +161,9 @@ static enum err check_options(const struct model_options *options,
     if (options->sequences_max > MODEL_SEQUENCES_MAX)
         return err_set(error, ERR_INVALID, "sequences_max is %u, more than %u",
                        options->sequences_max, MODEL_SEQUENCES_MAX);
-    if (options->block_count > BLOCKS_MAX)
+    if (options->block_count > PAGES_MAX)
         return err_set(error, ERR_INVALID, "block_count is %u, more than %u", options->block_count,
-                       BLOCKS_MAX);
+                       PAGES_MAX);
     if (options->context_max > config->context_max)
         return err_set(error, ERR_INVALID, "context_max is %u, but the model was made for %u",
                        options->context_max, config->context_max);
@@ -175,24 +176,27 @@ static uint32_t or_default(uint32_t value, uint32_t fallback) {
     return value > 0 ? value : fallback;
 }
 
-/* How many KV blocks the options ask for. */
-static enum err count_blocks(const struct model *model, const struct model_options *options,
-                             uint32_t *ret_count, struct error *error) {
-    *ret_count = options->block_count;
-    if (options->block_count > 0) return OK;
+static uint64_t page_bytes(const struct model *model) {
+    return forward_page_bytes(&model->config, &model->layout, model->kernels);
+}
+
+/* How many KV pages the options ask for. */
+static enum err count_pages(const struct model *model, const struct model_options *options,
+                            uint32_t *ret_count, struct error *error) {
     const struct backend_caps *caps = &model->backend.caps;
-    uint64_t block_bytes =
-        forward_kv_bytes_per_token(&model->config, model->kernels) * KV_BLOCK_TOKENS;
+    uint64_t groups = kv_layout_groups(&model->layout);
     uint64_t bytes = options->kv_bytes > 0 ? options->kv_bytes : KV_BYTES_DEFAULT;
-    uint64_t count = bytes / block_bytes;
+    uint64_t count = bytes / page_bytes(model);
     uint64_t useful = (uint64_t)caps->sequences_max *
-                      ((caps->context_tokens_max + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS);
+                      ((caps->context_tokens_max + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS) * groups;
     if (count > useful) count = useful;
-    if (count > BLOCKS_MAX) count = BLOCKS_MAX;
-    if (count == 0)
+    if (options->block_count > 0) count = options->block_count * groups;
+    if (count > PAGES_MAX) count = PAGES_MAX;
+    if (count < groups)
         return err_set(error, ERR_INVALID,
                        "kv_bytes is %llu, less than the %llu that one block of %d tokens takes",
-                       (unsigned long long)bytes, (unsigned long long)block_bytes, KV_BLOCK_TOKENS);
+                       (unsigned long long)bytes, (unsigned long long)(groups * page_bytes(model)),
+                       KV_BLOCK_TOKENS);
     *ret_count = (uint32_t)count;
     return OK;
 }
@@ -228,7 +232,10 @@ static enum err open_lanes(struct model *model, const struct model_options *opti
         .sequences_max = or_default(options->sequences_max, SEQUENCES_DEFAULT),
         .context_tokens_max = or_default(options->context_max, model->config.context_max),
         .vocab = model->config.token_count};
-    enum err err = count_blocks(model, options, &caps->block_count, error);
+    caps->full_pages = model->layout.full_groups;
+    caps->window_pages = model->layout.window_groups;
+    caps->window_tokens = model->layout.window_tokens;
+    enum err err = count_pages(model, options, &caps->page_count, error);
     if (err != OK) return err;
     caps->urgent_rows_max = least(caps->rows_max, URGENT_ROWS_MAX);
     struct lane *plain = &model->lanes[LANE_PLAIN];
@@ -241,7 +248,8 @@ static enum err open_lanes(struct model *model, const struct model_options *opti
                                       .pool = model->pool,
                                       .rows_max = caps->rows_max,
                                       .logit_rows_max = plain->logit_rows_max,
-                                      .block_count = caps->block_count};
+                                      .layout = &model->layout,
+                                      .page_count = caps->page_count};
     err = forward_open(&plain->forward, &forward, error);
     if (err == OK)
         err = forward_open_beside(&urgent->forward, plain->forward, caps->urgent_rows_max,
@@ -290,6 +298,8 @@ static enum err open_all(struct model *model, const char *path, const struct mod
     if (err != OK) return err;
     model->config = *checkpoint_config(model->checkpoint);
     err = check_options(options, &model->config, error);
+    model->layout =
+        kv_layout_of(&model->config, or_default(options->context_max, model->config.context_max));
     if (err == OK) err = weights_check(model->checkpoint, &model->config, error);
     if (err == OK) err = pool_open(&model->pool, options->threads, error);
     if (err == OK)
@@ -361,30 +371,30 @@ static uint64_t workspace_bytes(const struct model *model) {
 void model_describe(const struct model *model, struct model_description *ret_description) {
     const struct model_config *config = &model->config;
     const struct backend_caps *caps = &model->backend.caps;
-    uint64_t token_bytes = forward_kv_bytes_per_token(config, model->kernels);
+    uint32_t groups = kv_layout_groups(&model->layout);
     uint32_t threads = pool_threads(model->pool);
     const char *form = checkpoint_form(model->checkpoint);
-    *ret_description =
-        (struct model_description){.architecture = config->architecture->name,
-                                   .type = form ? form : tensor_type_name(model->weights->type),
-                                   .kernels = model->kernels->name,
-                                   .kv_type = tensor_type_name(model->kernels->kv_type),
-                                   .parameters = model->weights->parameters,
-                                   .layers = config->layers,
-                                   .width = config->width,
-                                   .vocab = config->token_count,
-                                   .context_model = config->context_max,
-                                   .context_max = caps->context_tokens_max,
-                                   .threads = threads,
-                                   .kv_blocks = caps->block_count,
-                                   .embeds = model->embedder != NULL,
-                                   .generates = generates(model),
-                                   .file_bytes = checkpoint_file_bytes(model->checkpoint),
-                                   .weight_bytes = model->weights->bytes,
-                                   .kv_bytes_per_token = token_bytes,
-                                   .kv_bytes = token_bytes * KV_BLOCK_TOKENS * caps->block_count,
-                                   .workspace_bytes = workspace_bytes(model),
-                                   .peak_rss_bytes = model->peak_rss_bytes};
+    *ret_description = (struct model_description){
+        .architecture = config->architecture->name,
+        .type = form ? form : tensor_type_name(model->weights->type),
+        .kernels = model->kernels->name,
+        .kv_type = tensor_type_name(model->kernels->kv_type),
+        .parameters = model->weights->parameters,
+        .layers = config->layers,
+        .width = config->width,
+        .vocab = config->token_count,
+        .context_model = config->context_max,
+        .context_max = caps->context_tokens_max,
+        .threads = threads,
+        .kv_blocks = caps->page_count / groups,
+        .embeds = model->embedder != NULL,
+        .generates = generates(model),
+        .file_bytes = checkpoint_file_bytes(model->checkpoint),
+        .weight_bytes = model->weights->bytes,
+        .kv_bytes_per_token = page_bytes(model) * groups / KV_BLOCK_TOKENS,
+        .kv_bytes = page_bytes(model) * caps->page_count,
+        .workspace_bytes = workspace_bytes(model),
+        .peak_rss_bytes = model->peak_rss_bytes};
     if (model->embedder) {
         ret_description->embedding_width = config->width;
         ret_description->embed_tokens_max = embed_tokens_max(config, caps->context_tokens_max);
@@ -405,12 +415,13 @@ static enum err check_request(const struct model *model, const struct logits_req
                               struct error *error) {
     const struct backend_caps *caps = &model->backend.caps;
     if (!generates(model)) return err_set(error, ERR_INVALID, "an encoder has no logits");
+    uint32_t block_count = caps->page_count / kv_layout_groups(&model->layout);
     if (request->count == 0) return err_set(error, ERR_INVALID, "the prompt is empty");
     if (request->count > caps->context_tokens_max ||
-        (request->count + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS > caps->block_count)
-        return err_set(
-            error, ERR_LIMIT, "%u tokens do not fit into a context of %u and %u blocks of %d",
-            request->count, caps->context_tokens_max, caps->block_count, KV_BLOCK_TOKENS);
+        (request->count + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS > block_count)
+        return err_set(error, ERR_LIMIT,
+                       "%u tokens do not fit into a context of %u and %u blocks of %d",
+                       request->count, caps->context_tokens_max, block_count, KV_BLOCK_TOKENS);
     for (uint32_t i = 0; i < request->count; i++)
         if (request->ids[i] < 0 || (uint32_t)request->ids[i] >= caps->vocab)
             return err_set(error, ERR_INVALID, "token %u is %d, not 0..%u", i, request->ids[i],
@@ -446,10 +457,11 @@ enum err model_logits(struct model *model, const struct logits_request *request,
     if (err != OK) return err;
     uint32_t block_count = (request->count + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS;
     uint32_t rows_max = model->backend.caps.rows_max;
-    uint32_t *blocks = calloc(block_count, sizeof *blocks);
+    uint32_t page_count = block_count * kv_layout_groups(&model->layout);
+    uint32_t *pages = calloc(page_count, sizeof *pages);
     uint32_t *positions = calloc(request->count, sizeof *positions);
-    if (!blocks || !positions) abort();
-    for (uint32_t i = 0; i < block_count; i++) blocks[i] = i;
+    if (!pages || !positions) abort();
+    for (uint32_t i = 0; i < page_count; i++) pages[i] = i;
     for (uint32_t i = 0; i < request->count; i++) positions[i] = i;
     uint32_t done = 0; /* of request->positions */
     for (uint32_t begin = 0; begin < request->count; begin += rows_max) {
@@ -457,7 +469,8 @@ enum err model_logits(struct model *model, const struct logits_request *request,
         struct step_sequence sequence = {.row_count = left < rows_max ? left : rows_max,
                                          .kv_tokens = begin,
                                          .block_count = block_count,
-                                         .blocks = blocks};
+                                         .page_stride = block_count,
+                                         .pages = pages};
         struct step step = {.row_count = sequence.row_count,
                             .sequence_count = 1,
                             .tokens = request->ids + begin,
@@ -471,7 +484,7 @@ enum err model_logits(struct model *model, const struct logits_request *request,
                  ret_logits + (size_t)done * model->config.token_count);
         done += count;
     }
-    free(blocks);
+    free(pages);
     free(positions);
     return OK;
 }

@@ -8,19 +8,23 @@
  * are consecutive in position and in the list; a sequence in decode has one row, one in prefill has
  * many, and both kinds share a step.
  *
- * KV cache: `block_count` blocks, each with room for `block_tokens` positions in every layer.
- * Position p of a sequence lives in slot p % block_tokens of block blocks[p / block_tokens]. A
- * backend that pads its rows keeps a spare block of its own for them; it is not counted here.
+ * KV cache: `page_count` pages, each with room for `block_tokens` positions in some of the layers.
+ * The layers are in groups with a page each: full_pages groups of layers that see all positions,
+ * then window_pages groups of layers that see the last window_tokens of them, a row's own included.
+ * Position p of a sequence lives, for group g, in slot p % block_tokens of page
+ * pages[g * page_stride + p / block_tokens]. In a window group the numbers of blocks that no row of
+ * the step sees mean nothing: what they name may be somebody else's, or nobody's.
+ * A backend that pads its rows keeps a spare page of its own for them; it is not counted here.
  *
  * THE PROMISE that sharing rests on: within a step, layer by layer, keys and values of ALL rows are
  * stored before the attention of ANY row reads. So a row may attend to positions that another
  * sequence of the same step is writing into a block both have in their tables, whichever of the two
  * comes first in the list.
- * The scheduler promises in turn: no two rows of a step write the same slot; a block that several
- * sequences have in their tables is written by one of them, and every position below
- * kv_tokens + row is already written, or is written in this step. The backend may take a sequence
- * with equal leading block numbers for one with equal leading tokens; sequences that share blocks
- * are neighbours in the list as far as possible.
+ * The scheduler promises in turn: no two rows of a step write the same slot; a page that several
+ * sequences have in their tables is written by one of them, and every position a row sees is
+ * already written, or is written in this step. The backend may take sequences with equal page
+ * numbers, from the first one that a row sees on, for ones with equal tokens there; sequences that
+ * share pages are neighbours in the list as far as possible.
  *
  * URGENT STEPS. A backend that computes a step in slices has `advance` and `interject`, and then an
  * urgent step may pass one that is under way: between two slices the scheduler has it run from its
@@ -44,10 +48,14 @@
 #include <string.h>
 
 #define BACKEND_BLOCK_TOKENS 16u
+#define BACKEND_GROUPS_MAX 64u
 
 struct backend_caps {
     uint32_t block_tokens;       /* BACKEND_BLOCK_TOKENS */
-    uint32_t block_count;        /* blocks 0..block_count-1; 1..2^24 */
+    uint32_t page_count;         /* pages 0..page_count-1; 1..2^24 */
+    uint32_t full_pages;         /* of a block; full_pages + window_pages is 1..64 */
+    uint32_t window_pages;       /* of a block */
+    uint32_t window_tokens;      /* at least 1 where window_pages is; else 0 */
     uint32_t rows_max;           /* rows of one step, at least 1 */
     uint32_t sequences_max;      /* sequences of one step; slots are 0..sequences_max-1 */
     uint32_t context_tokens_max; /* positions of one sequence, at least 2 */
@@ -57,14 +65,16 @@ struct backend_caps {
 
 /* One sequence's part of a step. */
 struct step_sequence {
-    uint32_t slot;        /* keeps its number from the step with slot_is_new on, until the sequence
-                             is finished or preempted: a place for per-sequence device state */
-    bool slot_is_new;     /* whatever the slot held is another sequence's */
-    uint32_t row_first;   /* its rows are row_first..row_first+row_count-1 */
-    uint32_t row_count;   /* at least 1 */
-    uint32_t kv_tokens;   /* positions in the cache before this step; the first row's position */
-    uint32_t block_count; /* enough for kv_tokens + row_count positions */
-    const uint32_t *blocks; /* (block_count) block numbers in order of position */
+    uint32_t slot;         /* keeps its number from the step with slot_is_new on, until the sequence
+                              is finished or preempted: a place for per-sequence device state */
+    bool slot_is_new;      /* whatever the slot held is another sequence's */
+    uint32_t row_first;    /* its rows are row_first..row_first+row_count-1 */
+    uint32_t row_count;    /* at least 1 */
+    uint32_t kv_tokens;    /* positions in the cache before this step; the first row's position */
+    uint32_t block_count;  /* enough for kv_tokens + row_count positions */
+    uint32_t page_stride;  /* at least block_count */
+    const uint32_t *pages; /* (full_pages + window_pages, block_count), rows page_stride apart: page
+                              numbers in order of position */
 };
 
 /* One row whose logits are wanted: the last row of its sequence, from which a token is sampled, or

@@ -4,6 +4,7 @@
  * requests.
  */
 
+#include "scheduler/kv_pages.h"
 #include "scheduler/kv_pool.h"
 #include "scheduler/prefix_tree.h"
 #include "scheduler/state.h"
@@ -11,15 +12,39 @@
 #include <assert.h>
 #include <stdlib.h>
 
+/* How many block tables a block is in, and how many of these want its window pages. */
+struct uses {
+    uint32_t blocks;
+    uint32_t windows;
+};
+
+/* Pages are where the tables say, as far as they are to be seen. */
+static void check_pages(const struct scheduler *scheduler, const struct sequence *sequence,
+                        uint32_t index) {
+    const struct backend_caps *caps = &scheduler->backend->caps;
+    uint32_t block = block_table(scheduler, sequence->slot)[index];
+    const uint32_t *pages = page_table(scheduler, sequence->slot) + index;
+    uint32_t groups = caps->full_pages + (index >= sequence->left_count ? caps->window_pages : 0);
+    for (uint32_t group = 0; group < groups; group++)
+        assert(pages[(size_t)group * scheduler->table_blocks_max] ==
+               kv_pages_of(scheduler->pages, block, group));
+}
+
 /* Blocks that are full and in the tree are shared; a block still being filled has one owner. */
 static void check_blocks(const struct scheduler *scheduler, const struct sequence *sequence,
-                         uint32_t *counts) {
+                         struct uses *uses) {
+    const struct backend_caps *caps = &scheduler->backend->caps;
     const uint32_t *table = block_table(scheduler, sequence->slot);
     assert(sequence->block_count <= scheduler->table_blocks_max);
     assert(sequence->node_count <= sequence->computed / BACKEND_BLOCK_TOKENS);
     assert(blocks_for(sequence->computed) <= sequence->block_count);
+    assert(sequence->left_count <= first_seen_block(scheduler, sequence->computed));
+    assert(sequence->is_in_step ||
+           sequence->left_count == first_seen_block(scheduler, sequence->computed));
     for (uint32_t i = 0; i < sequence->block_count; i++) {
-        counts[table[i]]++;
+        uses[table[i]].blocks++;
+        uses[table[i]].windows += caps->window_pages > 0 && i >= sequence->left_count;
+        check_pages(scheduler, sequence, i);
         if (i < sequence->node_count)
             assert(prefix_tree_has(scheduler->tree, table[i]));
         else
@@ -34,7 +59,7 @@ static void check_order(const struct sequence *a, const struct sequence *b) {
     assert(order < 0 || (order == 0 && a->started < b->started));
 }
 
-static void check_running(const struct scheduler *scheduler, uint32_t *counts) {
+static void check_running(const struct scheduler *scheduler, struct uses *uses) {
     assert(scheduler->running_count + scheduler->free_slot_count == scheduler->running_max);
     uint32_t urgent = 0;
     for (uint32_t i = 0; i < scheduler->running_count; i++) {
@@ -49,7 +74,7 @@ static void check_running(const struct scheduler *scheduler, uint32_t *counts) {
             assert(sequence->computed < sequence_token_count(sequence));
         }
         if (i > 0) check_order(scheduler->running[i - 1], sequence);
-        check_blocks(scheduler, sequence, counts);
+        check_blocks(scheduler, sequence, uses);
     }
     assert(urgent == scheduler->urgent_count && urgent <= scheduler->urgent_max);
     assert(scheduler->running_count - urgent <= scheduler->others_max);
@@ -93,15 +118,19 @@ void scheduler_check(const struct scheduler *scheduler) {
     uint64_t holds = kv_pool_check(scheduler->pool);
     prefix_tree_check(scheduler->tree);
     uint32_t block_count = kv_pool_block_count(scheduler->pool);
-    uint32_t *counts = calloc(block_count, sizeof *counts);
-    if (!counts) abort();
-    check_running(scheduler, counts);
-    uint64_t entries = 0;
+    uint64_t window_holds =
+        kv_pages_check(scheduler->pages, block_count - kv_pool_free_count(scheduler->pool));
+    struct uses *uses = calloc(block_count, sizeof *uses);
+    if (!uses) abort();
+    check_running(scheduler, uses);
+    uint64_t entries = 0, window_entries = 0;
     for (uint32_t i = 0; i < block_count; i++) {
-        assert(counts[i] == kv_pool_holds(scheduler->pool, i));
-        entries += counts[i];
+        assert(uses[i].blocks == kv_pool_holds(scheduler->pool, i));
+        assert(uses[i].windows == kv_pages_window_holds(scheduler->pages, i));
+        entries += uses[i].blocks;
+        window_entries += uses[i].windows;
     }
-    free(counts);
-    assert(entries == holds);
+    free(uses);
+    assert(entries == holds && window_entries == window_holds);
     check_requests(scheduler);
 }

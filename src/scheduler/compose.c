@@ -25,6 +25,7 @@
  * whatever admission expects; scheduler_submit made sure that it fits alone. */
 
 #include "base/rng.h"
+#include "scheduler/kv_pages.h"
 #include "scheduler/kv_pool.h"
 #include "scheduler/prefix_tree.h"
 #include "scheduler/state.h"
@@ -37,6 +38,26 @@ static uint32_t least(uint32_t a, uint32_t b) {
 
 static uint32_t most(uint32_t a, uint32_t b) {
     return a > b ? a : b;
+}
+
+/* Has `found` in place of a block with the same tokens, which is given back; its window pages stay
+ * where those of `found` are gone. */
+static void swap_block(struct scheduler *scheduler, struct sequence *sequence, uint32_t index,
+                       uint32_t found) {
+    uint32_t *table = block_table(scheduler, sequence->slot);
+    uint32_t own = table[index];
+    kv_pool_hold(scheduler->pool, found);
+    if (index >= sequence->left_count) {
+        if (kv_pages_has_window(scheduler->pages, found)) {
+            kv_pages_hold_window(scheduler->pages, found);
+            prefix_tree_drop_window(scheduler->tree, own);
+        } else {
+            kv_pages_move_window(scheduler->pages, own, found);
+        }
+    }
+    prefix_tree_drop(scheduler->tree, own);
+    table[index] = found;
+    map_block(scheduler, sequence, index);
 }
 
 void enter_blocks(struct scheduler *scheduler, struct sequence *sequence, bool may_swap) {
@@ -53,9 +74,7 @@ void enter_blocks(struct scheduler *scheduler, struct sequence *sequence, bool m
             prefix_tree_add(scheduler->tree, parent, salt, tokens, table[i]);
         } else {
             if (!may_swap) return;
-            kv_pool_hold(scheduler->pool, found);
-            prefix_tree_drop(scheduler->tree, table[i]);
-            table[i] = found;
+            swap_block(scheduler, sequence, i, found);
         }
         sequence->node_count = i + 1;
     }
@@ -121,7 +140,8 @@ static void add_rows(struct scheduler *scheduler, struct plan *plan, struct sequ
         .row_count = count,
         .kv_tokens = sequence->computed,
         .block_count = blocks_for(end),
-        .blocks = table,
+        .page_stride = scheduler->table_blocks_max,
+        .pages = page_table(scheduler, sequence->slot),
     };
     step->row_count += count;
     sequence->slot_is_new = false;

@@ -2,6 +2,7 @@
 #include "scheduler/prefix_tree.h"
 
 #include "base/id.h"
+#include "scheduler/kv_pages.h"
 #include "scheduler/kv_pool.h"
 
 #include <assert.h>
@@ -17,22 +18,25 @@ struct node {
     uint32_t next; /* in the same bucket, or NO_NODE */
     uint32_t bucket;
     bool is_member;
-    uint64_t salt; /* 0 but for first blocks */
+    uint64_t salt;  /* 0 but for first blocks */
+    uint64_t since; /* when it was last cached */
     int32_t tokens[BACKEND_BLOCK_TOKENS];
 };
 
 struct prefix_tree {
     struct kv_pool *pool;
+    struct kv_pages *pages;
     struct node *nodes; /* (block_count of the pool) */
     uint32_t *buckets;  /* (bucket_mask + 1) first node, or NO_NODE */
     uint32_t bucket_mask;
     uint32_t member_count;
     uint64_t hash_key; /* random, so that nobody can choose prompts that share a bucket */
+    uint64_t now;      /* counts what is dropped */
     uint64_t evictions;
 };
 
 enum err prefix_tree_open(struct prefix_tree **ret_tree, struct kv_pool *pool,
-                          struct error *error) {
+                          struct kv_pages *pages, struct error *error) {
     uint32_t block_count = kv_pool_block_count(pool);
     uint32_t bucket_count = 1;
     while (bucket_count < block_count) bucket_count *= 2;
@@ -44,6 +48,7 @@ enum err prefix_tree_open(struct prefix_tree **ret_tree, struct kv_pool *pool,
     if (!tree->nodes || !tree->buckets) goto out_of_memory;
     for (uint32_t i = 0; i < bucket_count; i++) tree->buckets[i] = NO_NODE;
     tree->pool = pool;
+    tree->pages = pages;
     tree->bucket_mask = bucket_count - 1;
     tree->hash_key = id_u64();
     *ret_tree = tree;
@@ -133,18 +138,54 @@ static void remove_leaf(struct prefix_tree *tree, uint32_t block) {
     tree->member_count--;
 }
 
-bool prefix_tree_take(struct prefix_tree *tree, uint32_t *ret_block) {
-    if (kv_pool_take(tree->pool, ret_block)) return true;
-    uint32_t oldest;
-    if (!kv_pool_oldest(tree->pool, &oldest)) return false;
-    remove_leaf(tree, oldest);
-    kv_pool_forget(tree->pool, oldest);
+/* Forgets what was used longest ago: window pages, or a node with all it has. A block is wanted,
+ * not only pages, when `must_be_node`. False when nothing is cached. */
+static bool forget_oldest(struct prefix_tree *tree, bool must_be_node) {
+    uint32_t node, windowed;
+    uint64_t since;
+    bool has_node = kv_pool_oldest(tree->pool, &node);
+    if (!must_be_node && kv_pages_oldest_window(tree->pages, &windowed, &since) &&
+        (!has_node || since < tree->nodes[node].since)) {
+        kv_pages_forget_window(tree->pages, windowed);
+        return true;
+    }
+    if (!has_node) return false;
+    remove_leaf(tree, node);
+    kv_pool_forget(tree->pool, node);
+    kv_pages_take_back(tree->pages, node);
     tree->evictions++;
-    return kv_pool_take(tree->pool, ret_block);
+    return true;
+}
+
+bool prefix_tree_take(struct prefix_tree *tree, uint32_t *ret_block) {
+    uint32_t wanted = kv_pages_per_block(tree->pages);
+    if (prefix_tree_available_pages(tree) < wanted) return false;
+    while (kv_pool_free_count(tree->pool) == 0 || kv_pages_free_count(tree->pages) < wanted)
+        if (!forget_oldest(tree, kv_pool_free_count(tree->pool) == 0)) return false;
+    bool taken = kv_pool_take(tree->pool, ret_block);
+    bool given = taken && kv_pages_give(tree->pages, *ret_block);
+    assert(given);
+    return given;
 }
 
 void prefix_tree_drop(struct prefix_tree *tree, uint32_t block) {
-    kv_pool_drop(tree->pool, block, tree->nodes[block].is_member);
+    bool keep = tree->nodes[block].is_member;
+    kv_pool_drop(tree->pool, block, keep);
+    if (kv_pool_holds(tree->pool, block) > 0) return;
+    if (keep)
+        tree->nodes[block].since = ++tree->now;
+    else
+        kv_pages_take_back(tree->pages, block);
+}
+
+void prefix_tree_drop_window(struct prefix_tree *tree, uint32_t block) {
+    kv_pages_drop_window(tree->pages, block, tree->nodes[block].is_member, ++tree->now);
+}
+
+uint32_t prefix_tree_available_pages(const struct prefix_tree *tree) {
+    uint32_t full_pages = kv_pages_full_per_block(tree->pages);
+    return kv_pages_free_count(tree->pages) + kv_pages_cached_count(tree->pages) +
+           kv_pool_cached_count(tree->pool) * full_pages;
 }
 
 uint64_t prefix_tree_evictions(const struct prefix_tree *tree) {

@@ -44,6 +44,7 @@ struct sequence {
     uint32_t computed;    /* positions in the cache, those of the step under way included */
     uint32_t block_count; /* of the slot's block table */
     uint32_t node_count;  /* leading blocks that are in the prefix tree */
+    uint32_t left_count;  /* leading blocks whose window pages it does not hold */
 
     bool is_leaving; /* will be DONE, when the step under way has ended at the latest */
     bool has_stop_token;

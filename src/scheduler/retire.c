@@ -147,11 +147,18 @@ static void take_samples(struct scheduler *scheduler, const struct plan *plan) {
     for (uint32_t i = 0; i < plan->step.sequence_count; i++) plan->members[i]->is_in_step = false;
 }
 
+/* After the blocks are in the tree, so that their window pages are kept for a while. */
+static void leave_windows(struct scheduler *scheduler, const struct plan *plan) {
+    for (uint32_t i = 0; i < plan->step.sequence_count; i++)
+        leave_window(scheduler, plan->members[i]);
+}
+
 void retire_step(struct scheduler *scheduler) {
     const struct plan *plan = &scheduler->plan;
     take_samples(scheduler, plan);
     for (uint32_t i = 0; i < plan->step.sequence_count; i++)
         enter_blocks(scheduler, plan->members[i], true);
+    leave_windows(scheduler, plan);
     /* From here on nothing is under way, and on_event may end others at once. */
     scheduler->is_under_way = false;
     let_go_leaving(scheduler);
@@ -161,5 +168,6 @@ void retire_step(struct scheduler *scheduler) {
  * have written them yet. That comes with the sequence's next step. */
 void retire_urgent(struct scheduler *scheduler) {
     take_samples(scheduler, &scheduler->urgent);
+    leave_windows(scheduler, &scheduler->urgent);
     let_go_leaving(scheduler);
 }

@@ -2,12 +2,16 @@
 #include "scheduler/scheduler.h"
 
 #include "base/rng.h"
+#include "scheduler/kv_pages.h"
 #include "scheduler/kv_pool.h"
 #include "scheduler/prefix_tree.h"
 #include "scheduler/state.h"
 
 #include <assert.h>
 #include <stdlib.h>
+
+/* In a cache of window pages only, blocks for each one that has its pages. */
+#define SEEN_SHARE 8u
 
 static uint32_t least(uint32_t a, uint32_t b) {
     return a < b ? a : b;
@@ -16,6 +20,20 @@ static uint32_t least(uint32_t a, uint32_t b) {
 /* An option of 0 is the backend's own limit. */
 static uint32_t option_or(uint32_t option, uint32_t limit) {
     return option == 0 ? limit : least(option, limit);
+}
+
+static enum err check_pages(const struct backend_caps *caps, struct error *error) {
+    uint64_t groups = (uint64_t)caps->full_pages + caps->window_pages;
+    if (groups == 0 || groups > BACKEND_GROUPS_MAX)
+        return err_set(error, ERR_INVALID, "backend: %llu pages to a block are outside 1..%u",
+                       (unsigned long long)groups, BACKEND_GROUPS_MAX);
+    if ((caps->window_pages > 0) != (caps->window_tokens > 0))
+        return err_set(error, ERR_INVALID, "backend: %u window pages and a window of %u tokens",
+                       caps->window_pages, caps->window_tokens);
+    if (caps->page_count < groups || caps->page_count > KV_BLOCKS_MAX)
+        return err_set(error, ERR_INVALID, "backend: %u pages are outside %u..%u", caps->page_count,
+                       (uint32_t)groups, KV_BLOCKS_MAX);
+    return OK;
 }
 
 static enum err check_options(const struct scheduler_options *options, struct error *error) {
@@ -28,6 +46,8 @@ static enum err check_options(const struct scheduler_options *options, struct er
                        "backend: rows_max %u, sequences_max %u or context_tokens_max %u is too "
                        "small",
                        caps->rows_max, caps->sequences_max, caps->context_tokens_max);
+    enum err err = check_pages(caps, error);
+    if (err) return err;
     if (caps->vocab == 0 || caps->vocab > INT32_MAX)
         return err_set(error, ERR_INVALID, "backend: a vocabulary of %u is outside 1..%d",
                        caps->vocab, INT32_MAX);
@@ -69,16 +89,31 @@ static bool allocate(struct scheduler *scheduler) {
     size_t sequences = scheduler->running_max;
     scheduler->running = calloc(sequences, sizeof *scheduler->running);
     scheduler->free_slots = calloc(sequences, sizeof *scheduler->free_slots);
-    scheduler->tables = calloc(sequences * scheduler->table_blocks_max, sizeof *scheduler->tables);
+    size_t entries = sequences * scheduler->table_blocks_max;
+    size_t groups = kv_pages_per_block(scheduler->pages);
+    scheduler->tables = calloc(entries, sizeof *scheduler->tables);
+    scheduler->page_tables = calloc(entries * groups, sizeof *scheduler->page_tables);
     scheduler->preempted_events = calloc(sequences, sizeof *scheduler->preempted_events);
-    size_t blocks = scheduler->backend->caps.block_count;
+    size_t blocks = kv_pool_block_count(scheduler->pool);
     scheduler->written_in = calloc(blocks, sizeof *scheduler->written_in);
     return scheduler->running && scheduler->free_slots && scheduler->tables &&
-           scheduler->preempted_events && scheduler->written_in &&
+           scheduler->page_tables && scheduler->preempted_events && scheduler->written_in &&
            open_plan(&scheduler->plan, scheduler->rows_max, sequences) &&
            open_plan(&scheduler->urgent,
                      least(scheduler->backend->caps.urgent_rows_max, scheduler->rows_max),
                      sequences);
+}
+
+/* Blocks there can be at a time: each has its full pages. Where there are none, a block that no row
+ * sees any more takes no memory but its number. */
+static uint32_t blocks_of(const struct backend_caps *caps) {
+    if (caps->full_pages > 0) return caps->page_count / caps->full_pages;
+    return least(caps->page_count, KV_BLOCKS_MAX / SEEN_SHARE) * SEEN_SHARE;
+}
+
+/* Blocks that a sequence alone can surely have, all of its window pages at hand. */
+static uint32_t blocks_alone(const struct backend_caps *caps) {
+    return caps->page_count / (caps->full_pages + caps->window_pages);
 }
 
 static void apply_options(struct scheduler *scheduler, const struct scheduler_options *options) {
@@ -100,11 +135,21 @@ static void apply_options(struct scheduler *scheduler, const struct scheduler_op
         scheduler->running_max - least(options->urgent_seqs, scheduler->running_max / 4);
     scheduler->urgent_max = scheduler->running_max -
                             (scheduler->running_max + URGENT_SLOTS_SHARE - 1) / URGENT_SLOTS_SHARE;
-    scheduler->urgent_blocks_max = caps->block_count - caps->block_count / URGENT_BLOCKS_SHARE;
+    scheduler->urgent_pages_max = caps->page_count - caps->page_count / URGENT_PAGES_SHARE;
     scheduler->context_tokens_max = option_or(options->max_model_len, caps->context_tokens_max);
     scheduler->requests_max = option_or(options->requests_max, SCHEDULER_REQUESTS_MAX);
     scheduler->table_blocks_max =
-        least(blocks_for(scheduler->context_tokens_max), caps->block_count);
+        least(blocks_for(scheduler->context_tokens_max), blocks_alone(caps));
+}
+
+static enum err open_cache(struct scheduler *scheduler, struct error *error) {
+    const struct backend_caps *caps = &scheduler->backend->caps;
+    struct kv_shape shape = {caps->page_count, caps->full_pages, caps->window_pages};
+    uint32_t blocks = blocks_of(caps);
+    enum err err = kv_pool_open(&scheduler->pool, blocks, error);
+    if (!err) err = kv_pages_open(&scheduler->pages, &shape, blocks, error);
+    if (!err) err = prefix_tree_open(&scheduler->tree, scheduler->pool, scheduler->pages, error);
+    return err;
 }
 
 enum err scheduler_open(struct scheduler **ret_scheduler, const struct scheduler_options *options,
@@ -116,8 +161,7 @@ enum err scheduler_open(struct scheduler **ret_scheduler, const struct scheduler
     if (!scheduler) return err_set(error, ERR_LIMIT, "scheduler: no memory");
     apply_options(scheduler, options);
     admission_init(&scheduler->admission);
-    err = kv_pool_open(&scheduler->pool, options->backend->caps.block_count, error);
-    if (!err) err = prefix_tree_open(&scheduler->tree, scheduler->pool, error);
+    err = open_cache(scheduler, error);
     if (!err && !allocate(scheduler))
         err = err_set(error, ERR_LIMIT, "scheduler: no memory for %u sequences of %u blocks",
                       scheduler->running_max, scheduler->table_blocks_max);
@@ -141,11 +185,13 @@ void scheduler_close(struct scheduler *scheduler) {
     }
     request_table_release(&scheduler->requests);
     prefix_tree_close(scheduler->tree);
+    kv_pages_close(scheduler->pages);
     kv_pool_close(scheduler->pool);
     free(scheduler->preempted_events);
     close_plan(&scheduler->urgent);
     close_plan(&scheduler->plan);
     free(scheduler->written_in);
+    free(scheduler->page_tables);
     free(scheduler->tables);
     free(scheduler->free_slots);
     free(scheduler->running);
@@ -167,13 +213,13 @@ static enum err find_tokens_max(const struct scheduler *scheduler,
                        "of %u tokens",
                        request->prompt_count, (uint32_t)output, scheduler->context_tokens_max);
     /* The last generated token needs no place in the cache. */
-    uint64_t pool = (uint64_t)kv_pool_block_count(scheduler->pool) * BACKEND_BLOCK_TOKENS + 1;
+    uint32_t blocks = blocks_alone(&scheduler->backend->caps);
+    uint64_t pool = (uint64_t)blocks * BACKEND_BLOCK_TOKENS + 1;
     if (prompt + output > pool)
         return err_set(error, ERR_LIMIT,
                        "a prompt of %u tokens and %u generated tokens need more than the whole KV "
                        "cache of %u blocks of %u tokens",
-                       request->prompt_count, (uint32_t)output,
-                       kv_pool_block_count(scheduler->pool), BACKEND_BLOCK_TOKENS);
+                       request->prompt_count, (uint32_t)output, blocks, BACKEND_BLOCK_TOKENS);
     uint64_t most = context < pool ? context : pool;
     *ret_tokens_max = (uint32_t)(request->sampling.max_tokens == 0 ? most : prompt + output);
     return OK;
@@ -213,8 +259,10 @@ enum err scheduler_submit(struct scheduler *scheduler, const struct scheduler_re
     uint32_t sequence_count = request->sequence_count > 0 ? request->sequence_count : 1;
     /* One that needs more than the share of all urgent ones would starve the others. */
     struct scheduler_request known = *request;
-    known.is_urgent = request->is_urgent && scheduler->urgent_max > 0 &&
-                      blocks_for(request->prompt_count) <= scheduler->urgent_blocks_max;
+    uint64_t pages =
+        (uint64_t)blocks_for(request->prompt_count) * kv_pages_per_block(scheduler->pages);
+    known.is_urgent =
+        request->is_urgent && scheduler->urgent_max > 0 && pages <= scheduler->urgent_pages_max;
     struct request *copy = request_open(&known, sequence_count, tokens_max, seed);
     request_table_add(&scheduler->requests, copy);
     scheduler->open_sequences += sequence_count;
@@ -318,10 +366,11 @@ void scheduler_stats(const struct scheduler *scheduler, struct scheduler_stats *
             stats.sequences_preempted++;
     stats.sequences_waiting =
         scheduler->open_sequences - scheduler->running_count - stats.sequences_preempted;
-    stats.blocks_total = kv_pool_block_count(scheduler->pool);
-    stats.blocks_free = kv_pool_free_count(scheduler->pool);
-    stats.blocks_cached = kv_pool_cached_count(scheduler->pool);
-    stats.blocks_used = kv_pool_used_count(scheduler->pool);
+    uint32_t available = prefix_tree_available_pages(scheduler->tree);
+    stats.pages_total = scheduler->backend->caps.page_count;
+    stats.pages_free = kv_pages_free_count(scheduler->pages);
+    stats.pages_cached = available - stats.pages_free;
+    stats.pages_used = stats.pages_total - available;
     stats.evictions = prefix_tree_evictions(scheduler->tree);
     *ret_stats = stats;
 }

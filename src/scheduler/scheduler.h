@@ -114,10 +114,10 @@ struct scheduler_stats {
     uint32_t sequences_waiting; /* never started */
     uint32_t sequences_running;
     uint32_t sequences_preempted; /* started, waiting to be continued */
-    uint32_t blocks_total;
-    uint32_t blocks_free;   /* hold nothing */
-    uint32_t blocks_cached; /* hold a prefix no running sequence uses; taken when blocks run out */
-    uint32_t blocks_used;
+    uint32_t pages_total;         /* of the KV cache: backend.h */
+    uint32_t pages_free;          /* hold nothing */
+    uint32_t pages_cached; /* hold a prefix no running sequence uses; taken when pages run out */
+    uint32_t pages_used;
     uint64_t steps;
     uint64_t rows;             /* over all steps */
     uint64_t prefill_rows;     /* of these, rows of prompts and of recomputed tokens */
@@ -128,7 +128,7 @@ struct scheduler_stats {
     uint64_t urgent_rows;           /* of the rows, those of such steps */
     uint64_t prefix_queried_tokens; /* prompt tokens of sequences when first started… */
     uint64_t prefix_hit_tokens;     /* …and how many of them were found in the cache */
-    uint64_t evictions;             /* cached blocks given away */
+    uint64_t evictions;             /* cached blocks forgotten */
 };
 
 /* ERR_INVALID when a number in options or in the backend's caps is outside its range; ERR_LIMIT

@@ -6,7 +6,7 @@
  * that never began. Nobody overtakes the first of his line, who so does not starve.
  *
  * When a sequence needs a block and none is left, one is preempted: one that is not urgent rather
- * than one that is, and then the one that loses the fewest generated tokens for each block it alone
+ * than one that is, and then the one that loses the fewest generated tokens for each page it alone
  * holds. Never the one that started first, which so always ends; never one that was preempted
  * PREEMPTIONS_MAX times, which holds all it needs. When nobody may be preempted the sequence sits
  * this step out: then one that may not be preempted is running, and it gives its blocks back in the
@@ -18,10 +18,15 @@
  * that would not do. While it waits nobody else starts.
  *
  * That the others are not starved: urgent sequences leave them one of URGENT_SLOTS_SHARE slots, and
- * start only while they hold no more than all but one of URGENT_BLOCKS_SHARE blocks. One that waits
+ * start only while they hold no more than all but one of URGENT_PAGES_SHARE pages. One that waits
  * for that does not hold up the others' line, the first of which starts whatever admission
- * expects. */
+ * expects.
+ *
+ * Window pages (kv_pages.h): a sequence starts with those of its whole prompt, and lets them go as
+ * its rows pass them; a prefix is of use to it only up to where the window pages before it are
+ * still there. */
 
+#include "scheduler/kv_pages.h"
 #include "scheduler/kv_pool.h"
 #include "scheduler/prefix_tree.h"
 #include "scheduler/state.h"
@@ -30,8 +35,8 @@
 #include <math.h>
 #include <string.h>
 
-static uint32_t available_blocks(const struct scheduler *scheduler) {
-    return kv_pool_free_count(scheduler->pool) + kv_pool_cached_count(scheduler->pool);
+static uint32_t available_pages(const struct scheduler *scheduler) {
+    return prefix_tree_available_pages(scheduler->tree);
 }
 
 uint32_t rows_missing(const struct sequence *sequence) {
@@ -83,22 +88,47 @@ static void remove_running(struct scheduler *scheduler, const struct sequence *s
     memmove(at, at + 1, (scheduler->running_count - index) * sizeof(struct sequence *));
 }
 
+void map_block(const struct scheduler *scheduler, const struct sequence *sequence, uint32_t index) {
+    uint32_t block = block_table(scheduler, sequence->slot)[index];
+    uint32_t *pages = page_table(scheduler, sequence->slot) + index;
+    for (uint32_t group = 0; group < kv_pages_per_block(scheduler->pages); group++)
+        pages[(size_t)group * scheduler->table_blocks_max] =
+            kv_pages_of(scheduler->pages, block, group);
+}
+
+void leave_window(struct scheduler *scheduler, struct sequence *sequence) {
+    const uint32_t *table = block_table(scheduler, sequence->slot);
+    uint32_t first = first_seen_block(scheduler, sequence->computed);
+    assert(!sequence->is_in_step);
+    for (; sequence->left_count < first; sequence->left_count++)
+        prefix_tree_drop_window(scheduler->tree, table[sequence->left_count]);
+}
+
 void stop_running(struct scheduler *scheduler, struct sequence *sequence) {
     assert(sequence->state == SEQUENCE_RUNNING && !sequence->is_in_step);
     remove_running(scheduler, sequence);
     const uint32_t *table = block_table(scheduler, sequence->slot);
-    for (uint32_t i = sequence->block_count; i-- > 0;) prefix_tree_drop(scheduler->tree, table[i]);
+    for (uint32_t i = sequence->block_count; i-- > 0;) {
+        if (i >= sequence->left_count) prefix_tree_drop_window(scheduler->tree, table[i]);
+        prefix_tree_drop(scheduler->tree, table[i]);
+    }
     scheduler->free_slots[scheduler->free_slot_count++] = sequence->slot;
-    sequence->computed = sequence->block_count = sequence->node_count = sequence->slot = 0;
+    sequence->computed = sequence->block_count = sequence->node_count = 0;
+    sequence->left_count = sequence->slot = 0;
 }
 
 /* Preemption. */
 
-static uint32_t private_blocks(const struct scheduler *scheduler, const struct sequence *sequence) {
+/* Pages that a running sequence alone holds. */
+static uint32_t private_pages(const struct scheduler *scheduler, const struct sequence *sequence) {
+    const struct backend_caps *caps = &scheduler->backend->caps;
     const uint32_t *table = block_table(scheduler, sequence->slot);
     uint32_t count = 0;
-    for (uint32_t i = 0; i < sequence->block_count; i++)
-        count += kv_pool_holds(scheduler->pool, table[i]) == 1;
+    for (uint32_t i = 0; i < sequence->block_count; i++) {
+        if (kv_pool_holds(scheduler->pool, table[i]) == 1) count += caps->full_pages;
+        if (i >= sequence->left_count && kv_pages_window_holds(scheduler->pages, table[i]) == 1)
+            count += caps->window_pages;
+    }
     return count;
 }
 
@@ -119,7 +149,7 @@ static struct sequence *find_victim(const struct scheduler *scheduler, bool may_
         bool is_urgent = sequence->request->is_urgent;
         if (sequence->started == oldest || is_reserved(sequence)) continue;
         if (is_urgent && (!may_be_urgent || (victim && !victim->request->is_urgent))) continue;
-        uint32_t gain = private_blocks(scheduler, sequence);
+        uint32_t gain = private_pages(scheduler, sequence);
         double loss = gain > 0 ? (double)sequence->generated_count / gain : INFINITY;
         bool is_first = !victim || (victim->request->is_urgent && !is_urgent);
         if (!is_first && loss > victim_loss) continue;
@@ -156,7 +186,7 @@ void grow_running(struct scheduler *scheduler) {
         if (has_block_for_next(sequence)) {
             i++;
         } else if (prefix_tree_take(scheduler->tree, &table[sequence->block_count])) {
-            sequence->block_count++;
+            map_block(scheduler, sequence, sequence->block_count++);
             i++;
         } else {
             struct sequence *victim = find_victim(scheduler, true);
@@ -170,9 +200,11 @@ void grow_running(struct scheduler *scheduler) {
     }
 }
 
-/* Adds what a running sequence is expected to take beyond the blocks it has. */
+/* Adds the pages a running sequence is expected to take beyond those of the `block_count` blocks it
+ * has, `left_count` of them without window pages. */
 static void add_expected(const struct scheduler *scheduler, const struct sequence *sequence,
-                         uint32_t block_count, struct admission_load *load) {
+                         uint32_t block_count, uint32_t left_count, struct admission_load *load) {
+    const struct backend_caps *caps = &scheduler->backend->caps;
     const struct request *request = sequence->request;
     double mean;
     double variance;
@@ -180,15 +212,20 @@ static void add_expected(const struct scheduler *scheduler, const struct sequenc
                      request->tokens_max - request->prompt_count, &mean, &variance);
     const double tokens = BACKEND_BLOCK_TOKENS;
     double blocks = (sequence_token_count(sequence) + mean) / tokens;
-    load->mean += fmax(0, blocks - block_count);
-    load->variance += variance / (tokens * tokens);
+    double seen = caps->window_tokens / tokens + 1;
+    double block_pages = caps->full_pages + (blocks <= seen ? caps->window_pages : 0.0);
+    load->mean += caps->full_pages * fmax(0, blocks - block_count) +
+                  caps->window_pages * fmax(0, fmin(blocks, seen) - (block_count - left_count));
+    load->variance += variance / (tokens * tokens) * block_pages * block_pages;
 }
 
 static struct admission_load running_load(const struct scheduler *scheduler) {
-    struct admission_load load = {.used = kv_pool_used_count(scheduler->pool)};
+    struct admission_load load = {.used = (double)scheduler->backend->caps.page_count -
+                                          available_pages(scheduler)};
     for (uint32_t i = 0; i < scheduler->running_count; i++) {
         const struct sequence *sequence = scheduler->running[i];
-        if (!is_reserved(sequence)) add_expected(scheduler, sequence, sequence->block_count, &load);
+        if (!is_reserved(sequence))
+            add_expected(scheduler, sequence, sequence->block_count, sequence->left_count, &load);
     }
     return load;
 }
@@ -201,6 +238,20 @@ static bool is_unwritten(const struct scheduler *scheduler, uint32_t block) {
 bool is_to_be_scored(const struct sequence *sequence) {
     const struct request *request = sequence->request;
     return request->sampling.prompt_logprobs && sequence->scored + 1 < request->prompt_count;
+}
+
+/* How many of `count` leading blocks a sequence can begin after: the window pages its next row sees
+ * must be there. */
+static uint32_t usable_blocks(const struct scheduler *scheduler, const uint32_t *blocks,
+                              uint32_t count) {
+    uint32_t usable = 0;
+    uint32_t run = 0; /* blocks up to this one that have their window pages */
+    for (uint32_t i = 0; i < count; i++) {
+        run = kv_pages_has_window(scheduler->pages, blocks[i]) ? run + 1 : 0;
+        uint32_t seen = i + 1 - first_seen_block(scheduler, (i + 1) * BACKEND_BLOCK_TOKENS);
+        if (run >= seen) usable = i + 1;
+    }
+    return usable;
 }
 
 /* Finds the blocks of the tree a sequence can begin with, not yet held. The last token is always
@@ -220,7 +271,7 @@ static uint32_t match_prefix(const struct scheduler *scheduler, const struct seq
         if (is_unwritten(scheduler, parent)) break;
         ret_blocks[count++] = parent;
     }
-    return count;
+    return usable_blocks(scheduler, ret_blocks, count);
 }
 
 struct sequence *first_in_line(const struct scheduler *scheduler, enum line_kind kind) {
@@ -256,27 +307,45 @@ static void leave_line(struct scheduler *scheduler, struct sequence *sequence,
 /* What a sequence would take if it started now. */
 struct demand {
     uint32_t matched; /* blocks of the tree it begins with */
+    uint32_t left;    /* of these, blocks whose window pages it needs not */
     uint32_t whole;   /* blocks it needs at once */
-    uint32_t taken;   /* of these, blocks that nobody uses yet */
+    uint32_t blocks;  /* of these, blocks that nobody uses yet */
+    uint32_t pages;   /* that nobody uses yet */
 };
 
 /* Writes the matched blocks into the table of the slot on top of the stack, which is free. */
 static struct demand demand_of(const struct scheduler *scheduler, const struct sequence *sequence) {
     uint32_t *table = block_table(scheduler, scheduler->free_slots[scheduler->free_slot_count - 1]);
+    const struct backend_caps *caps = &scheduler->backend->caps;
     struct demand demand = {.matched = match_prefix(scheduler, sequence, table)};
+    demand.left = first_seen_block(scheduler, demand.matched * BACKEND_BLOCK_TOKENS);
     demand.whole = is_reserved(sequence) ? blocks_at_most(sequence)
                                          : blocks_for(sequence_token_count(sequence));
-    demand.taken = demand.whole;
-    for (uint32_t i = 0; i < demand.matched; i++)
-        demand.taken -= kv_pool_holds(scheduler->pool, table[i]) > 0;
+    demand.blocks = demand.whole - demand.matched;
+    demand.pages = demand.blocks * kv_pages_per_block(scheduler->pages);
+    for (uint32_t i = 0; i < demand.matched; i++) {
+        bool is_used = kv_pool_holds(scheduler->pool, table[i]) > 0;
+        bool is_seen = kv_pages_window_holds(scheduler->pages, table[i]) > 0;
+        demand.blocks += !is_used;
+        demand.pages += is_used ? 0 : caps->full_pages;
+        demand.pages += is_seen || i < demand.left ? 0 : caps->window_pages;
+    }
     return demand;
+}
+
+static bool has_room(const struct scheduler *scheduler, struct demand demand) {
+    uint32_t blocks = kv_pool_free_count(scheduler->pool) + kv_pool_cached_count(scheduler->pool);
+    return demand.blocks <= blocks && demand.pages <= available_pages(scheduler);
 }
 
 static void start(struct scheduler *scheduler, struct sequence *sequence, struct demand demand) {
     leave_line(scheduler, sequence, demand.matched);
     uint32_t slot = scheduler->free_slots[--scheduler->free_slot_count];
     uint32_t *table = block_table(scheduler, slot);
-    for (uint32_t i = 0; i < demand.matched; i++) kv_pool_hold(scheduler->pool, table[i]);
+    for (uint32_t i = 0; i < demand.matched; i++) {
+        kv_pool_hold(scheduler->pool, table[i]);
+        if (i >= demand.left) kv_pages_hold_window(scheduler->pages, table[i]);
+    }
     for (uint32_t i = demand.matched; i < demand.whole; i++) {
         bool taken = prefix_tree_take(scheduler->tree, &table[i]);
         assert(taken); /* counted in demand_of */
@@ -286,7 +355,9 @@ static void start(struct scheduler *scheduler, struct sequence *sequence, struct
     sequence->slot_is_new = true;
     sequence->block_count = demand.whole;
     sequence->node_count = demand.matched;
+    sequence->left_count = demand.left;
     sequence->computed = demand.matched * BACKEND_BLOCK_TOKENS;
+    for (uint32_t i = 0; i < demand.whole; i++) map_block(scheduler, sequence, i);
     add_running(scheduler, sequence);
 }
 
@@ -296,27 +367,33 @@ static bool try_start(struct scheduler *scheduler, struct sequence *sequence,
                       struct admission_load *load) {
     struct demand demand = demand_of(scheduler, sequence);
     struct admission_load with = *load;
-    with.used += demand.taken;
-    if (!is_reserved(sequence)) add_expected(scheduler, sequence, demand.whole, &with);
+    with.used += demand.pages;
+    if (!is_reserved(sequence)) add_expected(scheduler, sequence, demand.whole, demand.left, &with);
     if (scheduler->running_count > 0) {
         bool is_bound =
             !sequence->request->is_urgent && scheduler->running_count > scheduler->urgent_count;
-        if (is_bound && !admission_fits(&with, kv_pool_block_count(scheduler->pool))) return false;
-        if (demand.taken > available_blocks(scheduler)) return false;
+        if (is_bound && !admission_fits(&with, scheduler->backend->caps.page_count)) return false;
+        if (!has_room(scheduler, demand)) return false;
     }
     start(scheduler, sequence, demand);
     *load = with;
     return true;
 }
 
-/* Whether urgent sequences would hold more than their share of the blocks with this one, so that it
+/* Whether urgent sequences would hold more than their share of the pages with this one, so that it
  * waits for one of them and not for the others, whose line it must not hold up. */
 static bool is_beyond_share(const struct scheduler *scheduler, const struct sequence *sequence) {
     if (scheduler->urgent_count == 0) return false;
-    uint64_t held = blocks_for(sequence_token_count(sequence));
-    for (uint32_t i = 0; i < scheduler->running_count; i++)
-        if (scheduler->running[i]->request->is_urgent) held += scheduler->running[i]->block_count;
-    return held > scheduler->urgent_blocks_max;
+    const struct backend_caps *caps = &scheduler->backend->caps;
+    uint64_t held =
+        (uint64_t)blocks_for(sequence_token_count(sequence)) * kv_pages_per_block(scheduler->pages);
+    for (uint32_t i = 0; i < scheduler->running_count; i++) {
+        const struct sequence *other = scheduler->running[i];
+        if (!other->request->is_urgent) continue;
+        held += (uint64_t)other->block_count * caps->full_pages;
+        held += (uint64_t)(other->block_count - other->left_count) * caps->window_pages;
+    }
+    return held > scheduler->urgent_pages_max;
 }
 
 /* Whether the first in line may start as far as slots and shares are concerned. */
@@ -334,8 +411,8 @@ bool start_line(struct scheduler *scheduler, enum line_kind kind, struct plan *p
         return true;
     if (kind == LINE_OTHERS) {
         if (scheduler->is_recovering && scheduler->running_count > 0 &&
-            (uint64_t)available_blocks(scheduler) * RECOVERED_SHARE <
-                kv_pool_block_count(scheduler->pool))
+            (uint64_t)available_pages(scheduler) * RECOVERED_SHARE <
+                scheduler->backend->caps.page_count)
             return true;
         scheduler->is_recovering = false;
     }
@@ -348,15 +425,15 @@ bool start_line(struct scheduler *scheduler, enum line_kind kind, struct plan *p
     return true;
 }
 
-/* Blocks that preempting all who may be preempted for an urgent sequence would bring. */
-static uint32_t blocks_to_gain(const struct scheduler *scheduler) {
+/* Pages that preempting all who may be preempted for an urgent sequence would bring. */
+static uint32_t pages_to_gain(const struct scheduler *scheduler) {
     uint64_t oldest = oldest_start(scheduler);
     uint32_t gain = 0;
     for (uint32_t i = 0; i < scheduler->running_count; i++) {
         const struct sequence *sequence = scheduler->running[i];
         if (sequence->request->is_urgent || sequence->started == oldest || is_reserved(sequence))
             continue;
-        gain += private_blocks(scheduler, sequence);
+        gain += private_pages(scheduler, sequence);
     }
     return gain;
 }
@@ -371,10 +448,9 @@ void make_room(struct scheduler *scheduler) {
         if (!victim) return;
         preempt(scheduler, victim);
     }
-    uint32_t needed = demand_of(scheduler, first).taken;
-    uint32_t available = available_blocks(scheduler);
-    if (needed <= available || needed > available + blocks_to_gain(scheduler)) return;
-    while (demand_of(scheduler, first).taken > available_blocks(scheduler)) {
+    uint32_t needed = demand_of(scheduler, first).pages;
+    if (needed > available_pages(scheduler) + pages_to_gain(scheduler)) return;
+    while (!has_room(scheduler, demand_of(scheduler, first))) {
         struct sequence *victim = find_victim(scheduler, false);
         if (!victim) return;
         preempt(scheduler, victim);

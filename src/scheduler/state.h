@@ -16,19 +16,20 @@
 
 #include <stddef.h>
 
+struct kv_pages;
 struct kv_pool;
 struct prefix_tree;
 
 /* After this many preemptions a sequence is given all the blocks it can ever need when it starts
  * again, and is left alone from then on. */
 #define PREEMPTIONS_MAX 2u
-/* After a preemption nobody starts before this share of the blocks is not in use. */
+/* After a preemption nobody starts before this share of the pages is not in use. */
 #define RECOVERED_SHARE 20u /* one in 20 */
 
 /* Urgent sequences are never all that runs: of every four slots one is left to the others. */
 #define URGENT_SLOTS_SHARE 4u
-/* Nor do they start beyond all blocks but this share. */
-#define URGENT_BLOCKS_SHARE 4u
+/* Nor do they start beyond all pages but this share. */
+#define URGENT_PAGES_SHARE 4u
 /* While urgent sequences run, a step has no more than this share of its rows, so that their tokens
  * come soon… */
 #define URGENT_ROWS_SHARE 2u
@@ -72,13 +73,14 @@ struct scheduler {
     uint32_t running_max;
     uint32_t others_max; /* of running_max, sequences that are not urgent */
     uint32_t urgent_max; /* of running_max; 0: nobody is urgent */
-    uint32_t urgent_blocks_max;
+    uint32_t urgent_pages_max;
     uint32_t rows_max;
     uint32_t context_tokens_max;
     uint32_t requests_max;
     uint32_t table_blocks_max; /* of one sequence */
 
     struct kv_pool *pool;
+    struct kv_pages *pages;
     struct prefix_tree *tree;
     struct request_table requests;
     struct line lines[LINE_COUNT];
@@ -95,7 +97,8 @@ struct scheduler {
 
     uint32_t *free_slots; /* (free_slot_count of running_max) a stack */
     uint32_t free_slot_count;
-    uint32_t *tables; /* (running_max, table_blocks_max) block numbers by slot */
+    uint32_t *tables;      /* (running_max, table_blocks_max) block numbers by slot */
+    uint32_t *page_tables; /* (running_max, pages of a block, table_blocks_max) where they lie */
 
     uint64_t step_number;
     bool is_under_way;    /* between begin and the end of retiring */
@@ -116,6 +119,19 @@ static inline uint32_t blocks_for(uint32_t tokens) {
 
 static inline uint32_t *block_table(const struct scheduler *scheduler, uint32_t slot) {
     return scheduler->tables + (size_t)slot * scheduler->table_blocks_max;
+}
+
+static inline uint32_t *page_table(const struct scheduler *scheduler, uint32_t slot) {
+    const struct backend_caps *caps = &scheduler->backend->caps;
+    size_t groups = caps->full_pages + caps->window_pages;
+    return scheduler->page_tables + slot * groups * scheduler->table_blocks_max;
+}
+
+/* The first block that a row at `position` sees in the window groups. */
+static inline uint32_t first_seen_block(const struct scheduler *scheduler, uint32_t position) {
+    uint32_t window = scheduler->backend->caps.window_tokens;
+    if (window == 0 || position < window) return 0;
+    return (position - window + 1) / BACKEND_BLOCK_TOKENS;
 }
 
 static inline enum line_kind line_of(const struct sequence *sequence) {
@@ -154,6 +170,10 @@ bool is_to_be_scored(const struct sequence *sequence);
 bool has_block_for_next(const struct sequence *sequence);
 /* Takes blocks and slot away from a running sequence, which is then in no list. */
 void stop_running(struct scheduler *scheduler, struct sequence *sequence);
+/* Enters block table[index] of a running sequence in its page tables. */
+void map_block(const struct scheduler *scheduler, const struct sequence *sequence, uint32_t index);
+/* Lets go the window pages that no row of a running sequence to come sees; it is in no step. */
+void leave_window(struct scheduler *scheduler, struct sequence *sequence);
 
 /* retire.c */
 

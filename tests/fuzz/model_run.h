@@ -15,7 +15,8 @@ static inline void model_run_step(const struct forward_options *options) {
     struct forward *forward;
     if (forward_open(&forward, options, &error) != OK) abort();
     int32_t tokens[2] = {0, (int32_t)options->config->token_count - 1};
-    struct step_sequence sequence = {.row_count = 2, .block_count = 1, .blocks = &block};
+    struct step_sequence sequence = {
+        .row_count = 2, .block_count = 1, .page_stride = 1, .pages = &block};
     forward_run(forward,
                 &(struct step){.row_count = 2,
                                .sequence_count = 1,
@@ -64,7 +65,7 @@ static inline void model_run(const struct checkpoint *checkpoint,
                                           .pool = pool,
                                           .rows_max = 2,
                                           .logit_rows_max = 1,
-                                          .block_count = 1};
+                                          .page_count = 1};
         if (!config->architecture->is_encoder) model_run_step(&options);
         model_run_embed(&options);
         weights_close(weights);

@@ -16,7 +16,7 @@ struct slot {
 
 struct fake {
     struct fake_options options;
-    struct slot *slots;       /* (block_count, BACKEND_BLOCK_TOKENS) */
+    struct slot *slots;       /* (page_count, BACKEND_BLOCK_TOKENS) */
     uint32_t *slot_positions; /* (sequences_max) where the sequence in the slot goes on */
     uint64_t *slot_seen;      /* (sequences_max) step in which the slot had rows last */
     const struct step *step;  /* between submit and wait */
@@ -45,13 +45,24 @@ int32_t fake_next_token(const struct fake_options *options, uint64_t hash,
     return (int32_t)token;
 }
 
-static struct slot *slot_at(struct fake *fake, const struct step_sequence *part,
+static uint32_t group_count(const struct fake *fake) {
+    return fake->options.caps.full_pages + fake->options.caps.window_pages;
+}
+
+static struct slot *slot_at(struct fake *fake, const struct step_sequence *part, uint32_t group,
                             uint32_t position) {
     uint32_t index = position / BACKEND_BLOCK_TOKENS;
-    assert(index < part->block_count);
-    uint32_t block = part->blocks[index];
-    assert(block < fake->options.caps.block_count);
-    return &fake->slots[(size_t)block * BACKEND_BLOCK_TOKENS + position % BACKEND_BLOCK_TOKENS];
+    assert(index < part->block_count && part->block_count <= part->page_stride);
+    uint32_t page = part->pages[(size_t)group * part->page_stride + index];
+    assert(page < fake->options.caps.page_count);
+    return &fake->slots[(size_t)page * BACKEND_BLOCK_TOKENS + position % BACKEND_BLOCK_TOKENS];
+}
+
+/* The first position a row sees in the pages of a group. */
+static uint32_t first_seen(const struct fake *fake, uint32_t group, uint32_t position) {
+    uint32_t window = fake->options.caps.window_tokens;
+    if (group < fake->options.caps.full_pages || position < window) return 0;
+    return position - window + 1;
 }
 
 /* The shape of a step, and that no slot is written twice. */
@@ -73,28 +84,42 @@ static void check_step(struct fake *fake, const struct step *step) {
         for (uint32_t k = 0; k < part->row_count; k++, row++) {
             assert(step->positions[row] == part->kv_tokens + k);
             assert(step->tokens[row] >= 0 && (uint32_t)step->tokens[row] < caps->vocab);
-            struct slot *slot = slot_at(fake, part, part->kv_tokens + k);
-            assert(slot->written_in != step->number && !slot->is_pending);
-            slot->written_in = step->number;
-            slot->is_pending = true;
+            for (uint32_t group = 0; group < group_count(fake); group++) {
+                struct slot *slot = slot_at(fake, part, group, part->kv_tokens + k);
+                assert(slot->written_in != step->number && !slot->is_pending);
+                slot->written_in = step->number;
+                slot->is_pending = true;
+            }
         }
     }
     assert(row == step->row_count);
 }
 
-/* False when a slot it reads is still to be written in this step. */
-static bool compute(struct fake *fake, const struct step *step, const struct step_sequence *part) {
-    uint64_t hash = FAKE_HASH_START;
-    if (part->kv_tokens > 0) {
-        const struct slot *before = slot_at(fake, part, part->kv_tokens - 1);
-        if (before->is_pending) return false;
-        hash = before->hash;
+/* The hash before the first row. False when a slot the row sees is still to be written. */
+static bool see_prefix(struct fake *fake, const struct step_sequence *part, uint64_t *ret_hash) {
+    *ret_hash = FAKE_HASH_START;
+    for (uint32_t group = 0; group < group_count(fake) && part->kv_tokens > 0; group++) {
+        uint32_t first = first_seen(fake, group, part->kv_tokens);
+        for (uint32_t i = first; i < part->kv_tokens; i++)
+            if (slot_at(fake, part, group, i)->is_pending) return false;
+        uint64_t hash = slot_at(fake, part, group, part->kv_tokens - 1)->hash;
+        assert(group == 0 || hash == *ret_hash);
+        *ret_hash = hash;
     }
+    return true;
+}
+
+/* False when it must be tried again, once others have computed. */
+static bool compute(struct fake *fake, const struct step *step, const struct step_sequence *part) {
+    uint64_t hash;
+    if (!see_prefix(fake, part, &hash)) return false;
     for (uint32_t k = 0; k < part->row_count; k++) {
-        struct slot *slot = slot_at(fake, part, part->kv_tokens + k);
         hash = fake_hash(hash, step->tokens[part->row_first + k]);
-        slot->hash = hash;
-        slot->is_pending = false;
+        for (uint32_t group = 0; group < group_count(fake); group++) {
+            struct slot *slot = slot_at(fake, part, group, part->kv_tokens + k);
+            slot->hash = hash;
+            slot->is_pending = false;
+        }
     }
     return true;
 }
@@ -106,13 +131,14 @@ static void compute_all(struct fake *fake, const struct step *step) {
         uint32_t before = done;
         for (uint32_t i = 0; i < step->sequence_count; i++) {
             const struct step_sequence *part = &step->sequences[i];
-            if (slot_at(fake, part, part->kv_tokens)->is_pending) done += compute(fake, step, part);
+            if (slot_at(fake, part, 0, part->kv_tokens)->is_pending)
+                done += compute(fake, step, part);
         }
         assert(done > before); /* else two sequences wait for each other */
     }
 }
 
-/* Reads a whole prefix back from the cache and returns its hash. */
+/* Reads back from the cache all that the rows of a sequence see, and returns the hash of it all. */
 static uint64_t read_prefix(struct fake *fake, const struct step_sequence *part,
                             const struct logit_row *row) {
     uint64_t hash = FAKE_HASH_START;
@@ -121,7 +147,9 @@ static uint64_t read_prefix(struct fake *fake, const struct step_sequence *part,
     for (uint32_t i = 0; i < count; i++) {
         hash = fake_hash(hash, i < row->prompt_count ? row->prompt[i]
                                                      : row->generated[i - row->prompt_count]);
-        assert(slot_at(fake, part, i)->hash == hash);
+        for (uint32_t group = 0; group < group_count(fake); group++)
+            if (i >= first_seen(fake, group, part->kv_tokens))
+                assert(slot_at(fake, part, group, i)->hash == hash);
     }
     return hash;
 }
@@ -219,7 +247,7 @@ void fake_backend_open(struct backend *ret_backend, const struct fake_options *o
     struct fake *fake = calloc(1, sizeof *fake);
     if (!fake) abort();
     fake->options = *options;
-    fake->slots = calloc((size_t)caps->block_count * BACKEND_BLOCK_TOKENS, sizeof *fake->slots);
+    fake->slots = calloc((size_t)caps->page_count * BACKEND_BLOCK_TOKENS, sizeof *fake->slots);
     fake->slot_positions = calloc(caps->sequences_max, sizeof *fake->slot_positions);
     fake->slot_seen = calloc(caps->sequences_max, sizeof *fake->slot_seen);
     if (!fake->slots || !fake->slot_positions || !fake->slot_seen) abort();

@@ -3,11 +3,12 @@
 
 /* fake_backend: a model that has no weights but remembers what its KV cache stands for.
  *
- * Each slot of a block holds the rolling hash of the whole token prefix up to it. A row computes
+ * Each slot of a page holds the rolling hash of the whole token prefix up to it. A row computes
  * its hash from the slot before it, as attention would from all of them, and every sampled row
- * reads its whole prefix back and compares. So a block that is reused too early, shared wrongly or
- * not filled shows at once. The next token is a function of that hash, the seed and the counter;
- * whoever knows prompt and seed can tell what every token must be (fake_next_token).
+ * reads back all that it sees, in the pages of every group, and compares. So a page that is reused
+ * too early, shared wrongly or not filled shows at once. The next token is a function of that hash,
+ * the seed and the counter; whoever knows prompt and seed can tell what every token must be
+ * (fake_next_token).
  *
  * It works in slices: a step needs `slices` calls of advance, and an urgent step may pass in
  * between. Rows of a step are computed when its last slice is, at the earliest, so that whoever

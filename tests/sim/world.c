@@ -81,6 +81,12 @@ static uint32_t between(struct world *world, uint32_t low, uint32_t high) {
     return low + below(world, high - low + 1);
 }
 
+/* Blocks of one sequence that has the cache to itself. */
+static uint32_t blocks_alone(const struct world *world) {
+    return world->fake.caps.page_count /
+           (world->fake.caps.full_pages + world->fake.caps.window_pages);
+}
+
 /* What is asked for. */
 
 static void make_prefixes(struct world *world) {
@@ -131,7 +137,7 @@ static struct sampling make_sampling(struct world *world) {
     sampling.stop_tokens = stop_tokens;
     sampling.stop_token_count = one_in(world, 8);
     if (world->is_reckless && one_in(world, 2)) {
-        uint32_t pool_tokens = 16 * world->fake.caps.block_count;
+        uint32_t pool_tokens = 16 * blocks_alone(world);
         sampling.max_tokens =
             between(world, 60, one_in(world, 4) ? pool_tokens - 60 : pool_tokens / 4);
         sampling.min_tokens = 0;
@@ -148,7 +154,7 @@ static struct sampling make_sampling(struct world *world) {
 /* What scheduler_submit must say to it. */
 static bool is_too_large(const struct world *world, struct expected_request *request) {
     uint64_t context = world->context_tokens_max;
-    uint64_t pool = (uint64_t)world->fake.caps.block_count * BACKEND_BLOCK_TOKENS + 1;
+    uint64_t pool = (uint64_t)blocks_alone(world) * BACKEND_BLOCK_TOKENS + 1;
     uint64_t most = context < pool ? context : pool;
     uint64_t wanted = request->sampling.max_tokens > 0 ? request->sampling.max_tokens : 1;
     if (request->prompt_count + wanted > most) return true;
@@ -196,7 +202,9 @@ static void submit_copies(struct world *world, const struct expected_request *mo
     request->is_constrained = one_in(world, 10);
     bool wants_haste = world->urgent_one_in > 0 && one_in(world, world->urgent_one_in);
     request->is_urgent = wants_haste && world->scheduler->urgent_max > 0 &&
-                         blocks_for(request->prompt_count) <= world->scheduler->urgent_blocks_max;
+                         blocks_for(request->prompt_count) *
+                                 (world->fake.caps.full_pages + world->fake.caps.window_pages) <=
+                             world->scheduler->urgent_pages_max;
     request->sequences = calloc(request->sequence_count, sizeof *request->sequences);
     if (!request->sequences) abort();
     struct scheduler_request ask = {
@@ -403,11 +411,23 @@ static void make_reckless(struct admission *ret_admission) {
     }
 }
 
+/* In every other world some layers, or all, see a window only. */
+static void make_windows(struct world *world) {
+    struct backend_caps *caps = &world->fake.caps;
+    caps->full_pages = 1;
+    if (one_in(world, 2)) return;
+    caps->full_pages = one_in(world, 4) ? 0 : between(world, 1, 2);
+    caps->window_pages = between(world, 1, 5);
+    caps->window_tokens = one_in(world, 4) ? between(world, 2, 20) : between(world, 2, 300);
+    caps->page_count *= caps->full_pages + caps->window_pages;
+    caps->page_count += below(world, 5);
+}
+
 static void world_open(struct world *world) {
     struct backend_caps *caps = &world->fake.caps;
     world->is_reckless = one_in(world, 3);
     caps->block_tokens = BACKEND_BLOCK_TOKENS;
-    caps->block_count = one_in(world, 3) ? between(world, 20, 60) : between(world, 20, 500);
+    caps->page_count = one_in(world, 3) ? between(world, 20, 60) : between(world, 20, 500);
     caps->rows_max = one_in(world, 3) ? between(world, 1, 40) : between(world, 20, 600);
     caps->sequences_max = one_in(world, 4) ? between(world, 1, 4) : between(world, 2, 48);
     caps->context_tokens_max = one_in(world, 3) ? between(world, 50, 400) : 10000;
@@ -419,12 +439,13 @@ static void world_open(struct world *world) {
     for (uint32_t i = 0; i < sizeof world->allowed / sizeof world->allowed[0]; i++)
         world->allowed[i] = (uint32_t)rng_next(&world->rng) | 2; /* token 1 at least */
     if (world->is_reckless) { /* many at a time, who want much more than there is */
-        caps->block_count = between(world, 20, 80);
+        caps->page_count = between(world, 20, 80);
         caps->rows_max = between(world, 40, 600);
         caps->sequences_max = between(world, 8, 48);
         caps->context_tokens_max = 10000;
         world->load = between(world, 60, 300);
     }
+    make_windows(world);
     world->urgent_one_in = one_in(world, 3) ? 0 : between(world, 1, 12);
     if (world->urgent_one_in > 0 && !one_in(world, 4)) {
         world->fake.slices = between(world, 1, 6);
@@ -458,8 +479,8 @@ static void world_open(struct world *world) {
 static void check_stats(struct world *world) {
     struct scheduler_stats stats;
     scheduler_stats(world->scheduler, &stats);
-    assert(stats.blocks_free + stats.blocks_cached + stats.blocks_used == stats.blocks_total);
-    assert(stats.blocks_total == world->fake.caps.block_count);
+    assert(stats.pages_free + stats.pages_cached + stats.pages_used == stats.pages_total);
+    assert(stats.pages_total == world->fake.caps.page_count);
     assert(stats.sequences_running <= world->running_max);
     assert(stats.sequences_waiting + stats.sequences_running + stats.sequences_preempted ==
            world->open_sequences);
@@ -519,7 +540,7 @@ static void world_close(struct world *world, bool must_be_empty) {
     struct scheduler_stats stats;
     scheduler_stats(world->scheduler, &stats);
     if (must_be_empty) {
-        assert(world->open_sequences == 0 && stats.requests == 0 && stats.blocks_used == 0);
+        assert(world->open_sequences == 0 && stats.requests == 0 && stats.pages_used == 0);
         for (uint32_t i = 0; i < world->request_count; i++) assert(!world->requests[i]);
     }
     world->totals->rows += stats.rows;

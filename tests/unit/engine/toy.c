@@ -62,7 +62,7 @@ static void open_tokenizer(struct toy *toy) {
 
 /* The token at a position of a sequence, out of the cache. */
 static int32_t token_at(const struct toy *toy, const struct step_sequence *sequence, uint32_t at) {
-    return toy->kv[sequence->blocks[at / BACKEND_BLOCK_TOKENS] * BACKEND_BLOCK_TOKENS +
+    return toy->kv[sequence->pages[at / BACKEND_BLOCK_TOKENS] * BACKEND_BLOCK_TOKENS +
                    at % BACKEND_BLOCK_TOKENS];
 }
 
@@ -211,7 +211,7 @@ static void store_tokens(struct toy *toy, const struct step *step) {
         for (uint32_t i = 0; i < sequence->row_count; i++) {
             uint32_t at = sequence->kv_tokens + i;
             assert(at / BACKEND_BLOCK_TOKENS < sequence->block_count);
-            toy->kv[sequence->blocks[at / BACKEND_BLOCK_TOKENS] * BACKEND_BLOCK_TOKENS +
+            toy->kv[sequence->pages[at / BACKEND_BLOCK_TOKENS] * BACKEND_BLOCK_TOKENS +
                     at % BACKEND_BLOCK_TOKENS] = step->tokens[sequence->row_first + i];
         }
     }
@@ -290,7 +290,8 @@ void toy_open(struct toy *toy, const struct toy_options *options) {
         &ops,
         toy,
         {.block_tokens = BACKEND_BLOCK_TOKENS,
-         .block_count = or_else(options->block_count, 256),
+         .page_count = or_else(options->block_count, 256),
+         .full_pages = 1,
          .rows_max = or_else(options->rows_max, 64),
          .sequences_max = or_else(options->sequences_max, 16),
          .context_tokens_max = or_else(options->context_tokens_max, 512),
@@ -298,7 +299,7 @@ void toy_open(struct toy *toy, const struct toy_options *options) {
          .urgent_rows_max = 32},
     };
     toy->model.backend = &toy->backend;
-    toy->kv = calloc((size_t)toy->backend.caps.block_count * BACKEND_BLOCK_TOKENS, sizeof *toy->kv);
+    toy->kv = calloc((size_t)toy->backend.caps.page_count * BACKEND_BLOCK_TOKENS, sizeof *toy->kv);
     assert(toy->kv);
 }
 

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #define DRIVER_RUNS_MAX 64
+#define DRIVER_BLOCKS_MAX 64u /* of a run */
 #define DRIVER_TOKENS_MAX 512u
 
 struct driver_run {
@@ -29,7 +30,7 @@ struct driver_run {
     /* Private. */
     uint32_t kv_tokens;
     bool done;
-    uint32_t blocks[64];
+    uint32_t pages[DRIVER_BLOCKS_MAX * BACKEND_GROUPS_MAX];
 };
 
 struct driver_step {
@@ -60,8 +61,9 @@ static inline bool add_rows(struct driver_step *to, struct driver_run *run, uint
                                                                  .row_first = step->row_count,
                                                                  .row_count = count,
                                                                  .kv_tokens = run->kv_tokens,
-                                                                 .block_count = 64,
-                                                                 .blocks = run->blocks};
+                                                                 .block_count = DRIVER_BLOCKS_MAX,
+                                                                 .page_stride = DRIVER_BLOCKS_MAX,
+                                                                 .pages = run->pages};
     for (uint32_t i = 0; i < count; i++) {
         to->tokens[step->row_count + i] = token_at(run, run->kv_tokens + i);
         to->positions[step->row_count + i] = run->kv_tokens + i;
@@ -93,13 +95,16 @@ static inline void take_sample(struct driver_run *run, const struct sample *samp
 /* Runs all to their end. Blocks: `blocks_each` for each run, from 0 on. */
 static inline enum err drive(const struct backend *backend, struct driver_run *runs, uint32_t count,
                              uint32_t blocks_each, struct error *error) {
-    assert(count <= DRIVER_RUNS_MAX && blocks_each <= 64);
-    assert(count * blocks_each <= backend->caps.block_count);
+    uint32_t groups = backend->caps.full_pages + backend->caps.window_pages;
+    assert(count <= DRIVER_RUNS_MAX && blocks_each <= DRIVER_BLOCKS_MAX);
+    assert(count * blocks_each * groups <= backend->caps.page_count);
     struct driver_step *to = calloc(1, sizeof *to);
     for (uint32_t i = 0; i < count; i++) {
         runs[i].generated_count = runs[i].kv_tokens = 0;
         runs[i].done = false;
-        for (uint32_t j = 0; j < blocks_each; j++) runs[i].blocks[j] = i * blocks_each + j;
+        for (uint32_t g = 0; g < groups; g++)
+            for (uint32_t j = 0; j < blocks_each; j++)
+                runs[i].pages[g * DRIVER_BLOCKS_MAX + j] = (g * count + i) * blocks_each + j;
     }
     uint32_t rows_max = backend->caps.rows_max < 4096 ? backend->caps.rows_max : 4096;
     enum err err = OK;

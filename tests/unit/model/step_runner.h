@@ -58,7 +58,7 @@ static inline enum err rig_open(struct rig *rig, const char *path, const struct 
                                       .pool = rig->pool,
                                       .rows_max = 512,
                                       .logit_rows_max = 128,
-                                      .block_count = 96};
+                                      .page_count = 96};
     if (err == OK) err = forward_open(&rig->forward, &options, error);
     if (err == OK) err = forward_open_beside(&rig->beside, rig->forward, 128, 16, error);
     if (err != OK) rig_close(rig);
@@ -111,7 +111,8 @@ static inline void run_sequences(struct rig *rig, struct runner_sequence *sequen
                                                       .row_count = take,
                                                       .kv_tokens = sequence->done,
                                                       .block_count = 64,
-                                                      .blocks = sequence->blocks};
+                                                      .page_stride = 64,
+                                                      .pages = sequence->blocks};
             want_rows(sequence, &parts[members - 1], wanted, &wanted_count);
             for (uint32_t j = 0; j < take; j++, rows++) {
                 tokens[rows] = sequence->tokens[sequence->done + j];

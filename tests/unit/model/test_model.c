@@ -51,7 +51,7 @@ static void the_caps_and_the_ledger_say_what_was_opened(void **state) {
     struct model *model = open_model(&(struct recipe){0}, &options);
     const struct backend_caps *caps = &model_backend(model)->caps;
     assert_int_equal(caps->block_tokens, 16);
-    assert_int_equal(caps->block_count, 9);
+    assert_int_equal(caps->page_count, 9);
     assert_int_equal(caps->rows_max, 24);
     assert_int_equal(caps->sequences_max, 5);
     assert_int_equal(caps->context_tokens_max, 48);
@@ -79,11 +79,11 @@ static void kv_bytes_are_turned_into_blocks_and_capped_at_what_can_be_used(void 
     struct model_options options = {.reference = true, .kv_bytes = 100000, .sequences_max = 64};
     struct model *model = open_model(&(struct recipe){0}, &options);
     /* 256 bytes a token, 4096 a block */
-    assert_int_equal(model_backend(model)->caps.block_count, 24);
+    assert_int_equal(model_backend(model)->caps.page_count, 24);
     model_close(model);
     options.kv_bytes = 0;
     model = open_model(&(struct recipe){0}, &options);
-    assert_int_equal(model_backend(model)->caps.block_count, 64 * 4);
+    assert_int_equal(model_backend(model)->caps.page_count, 64 * 4);
     model_close(model);
 }
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "scheduler/kv_pages.h"
 #include "scheduler/kv_pool.h"
 #include "scheduler/prefix_tree.h"
 
@@ -11,19 +12,26 @@
 
 struct fixture {
     struct kv_pool *pool;
+    struct kv_pages *pages;
     struct prefix_tree *tree;
 };
 
-static struct fixture open_tree(uint32_t block_count) {
+static struct fixture open_tree_over(uint32_t block_count, struct kv_shape shape) {
     struct fixture fixture = {0};
     assert_int_equal(kv_pool_open(&fixture.pool, block_count, NULL), OK);
-    assert_int_equal(prefix_tree_open(&fixture.tree, fixture.pool, NULL), OK);
+    assert_int_equal(kv_pages_open(&fixture.pages, &shape, block_count, NULL), OK);
+    assert_int_equal(prefix_tree_open(&fixture.tree, fixture.pool, fixture.pages, NULL), OK);
     return fixture;
+}
+
+static struct fixture open_tree(uint32_t block_count) {
+    return open_tree_over(block_count, (struct kv_shape){block_count, 1, 0});
 }
 
 static void close_tree(struct fixture fixture) {
     prefix_tree_check(fixture.tree);
     prefix_tree_close(fixture.tree);
+    kv_pages_close(fixture.pages);
     kv_pool_close(fixture.pool);
 }
 

@@ -88,7 +88,8 @@ static void open_fixture(struct fixture *fixture, uint32_t block_count, uint32_t
     fixture->backend = (struct backend){.ops = &ops,
                                         .self = fixture,
                                         .caps = {.block_tokens = BACKEND_BLOCK_TOKENS,
-                                                 .block_count = block_count,
+                                                 .page_count = block_count,
+                                                 .full_pages = 1,
                                                  .rows_max = rows_max,
                                                  .sequences_max = SEQUENCES_MAX,
                                                  .context_tokens_max = 2000,
@@ -179,7 +180,7 @@ static void a_request_brings_its_tokens_and_ends_by_length(void **state) {
     assert_int_equal(end->reason, FINISH_LENGTH);
     assert_int_equal(end->prompt_tokens, 20);
     assert_int_equal(end->generated_tokens, 3);
-    assert_int_equal(stats_of(&fixture).blocks_used, 0);
+    assert_int_equal(stats_of(&fixture).pages_used, 0);
     assert_int_equal(stats_of(&fixture).requests, 0);
     /* 20 rows of prompt and one for each token but the last. */
     assert_int_equal(stats_of(&fixture).rows, 22);
@@ -285,7 +286,7 @@ static void a_backend_or_options_out_of_range_do_not_open(void **state) {
     fixture.backend.caps.block_tokens = 32;
     assert_int_equal(scheduler_open(&none, &fixture.options, &error), ERR_INVALID);
     fixture.backend.caps = good;
-    fixture.backend.caps.block_count = 0;
+    fixture.backend.caps.page_count = 0;
     assert_int_equal(scheduler_open(&none, &fixture.options, &error), ERR_INVALID);
     fixture.backend.caps = good;
     fixture.backend.caps.rows_max = 0;
@@ -355,9 +356,9 @@ static void a_prefix_that_arrives_many_times_at_once_is_computed_once(void **sta
     step(&fixture);
     assert_int_equal(fixture.step->sequence_count, 8);
     assert_int_equal(fixture.step->row_count, 64 + 8 * 6);
-    assert_int_equal(stats_of(&fixture).blocks_used, 4 + 8);
+    assert_int_equal(stats_of(&fixture).pages_used, 4 + 8);
     for (uint32_t i = 1; i < 8; i++)
-        assert_memory_equal(fixture.step->sequences[i].blocks, fixture.step->sequences[0].blocks,
+        assert_memory_equal(fixture.step->sequences[i].pages, fixture.step->sequences[0].pages,
                             4 * sizeof(uint32_t));
     run(&fixture);
     scheduler_close(fixture.scheduler);
@@ -372,7 +373,7 @@ static void the_sequences_of_a_request_share_all_whole_blocks_of_its_prompt(void
     submit(&fixture, &request);
     assert_int_equal(stats_of(&fixture).sequences_waiting, 4);
     step(&fixture);
-    assert_int_equal(stats_of(&fixture).blocks_used, 2 + 4);
+    assert_int_equal(stats_of(&fixture).pages_used, 2 + 4);
     assert_int_equal(fixture.step->row_count, 40 + 3 * 8);
     run(&fixture);
     assert_int_equal(count_events(&fixture, SCHEDULER_TOKEN, 1), 12);
@@ -389,7 +390,7 @@ static void equal_outputs_come_to_share_their_blocks(void **state) {
     submit(&fixture, &request);
     for (uint32_t i = 0; i < 1 + 64 + 5; i++) step(&fixture);
     /* 16 + 69 positions: five whole blocks for all, one of its own for each. */
-    assert_int_equal(stats_of(&fixture).blocks_used, 5 + 3);
+    assert_int_equal(stats_of(&fixture).pages_used, 5 + 3);
     run(&fixture);
     scheduler_close(fixture.scheduler);
 }
@@ -404,10 +405,10 @@ static void without_caching_nothing_is_shared_or_kept(void **state) {
     request.sequence_count = 4;
     submit(&fixture, &request);
     step(&fixture);
-    assert_int_equal(stats_of(&fixture).blocks_used, 4 * 3);
+    assert_int_equal(stats_of(&fixture).pages_used, 4 * 3);
     run(&fixture);
-    assert_int_equal(stats_of(&fixture).blocks_cached, 0);
-    assert_int_equal(stats_of(&fixture).blocks_free, 100);
+    assert_int_equal(stats_of(&fixture).pages_cached, 0);
+    assert_int_equal(stats_of(&fixture).pages_free, 100);
     scheduler_close(fixture.scheduler);
 }
 
@@ -424,8 +425,8 @@ static void sequences_that_share_blocks_are_neighbours_whenever_they_came(void *
     assert_int_equal(fixture.step->sequence_count, 7);
     const uint32_t group[] = {0, 0, 1, 1, 2, 2, 2};
     for (uint32_t i = 1; i < 7; i++)
-        assert_true((fixture.step->sequences[i].blocks[0] ==
-                     fixture.step->sequences[i - 1].blocks[0]) == (group[i] == group[i - 1]));
+        assert_true((fixture.step->sequences[i].pages[0] ==
+                     fixture.step->sequences[i - 1].pages[0]) == (group[i] == group[i - 1]));
     run(&fixture);
     scheduler_close(fixture.scheduler);
 }
@@ -477,12 +478,12 @@ static void a_sequence_cancelled_under_way_keeps_its_blocks_until_the_step_ends(
     assert_true(started);
     scheduler_cancel(fixture.scheduler, 1);
     assert_int_equal(fixture.event_count, 1);
-    assert_int_equal(stats_of(&fixture).blocks_used, 2);
+    assert_int_equal(stats_of(&fixture).pages_used, 2);
     assert_int_equal(scheduler_end(fixture.scheduler, NULL), OK);
     assert_int_equal(fixture.event_count, 2);
     assert_int_equal(last_event(&fixture)->reason, FINISH_CANCELLED);
     assert_int_equal(last_event(&fixture)->generated_tokens, 1);
-    assert_int_equal(stats_of(&fixture).blocks_used, 0);
+    assert_int_equal(stats_of(&fixture).pages_used, 0);
     assert_false(scheduler_has_work(fixture.scheduler));
     scheduler_close(fixture.scheduler);
 }

@@ -91,7 +91,8 @@ static void open_fixture(struct fixture *fixture, struct shape shape) {
     fixture->backend = (struct backend){.ops = shape.is_whole ? &whole_ops : &sliced_ops,
                                         .self = fixture,
                                         .caps = {.block_tokens = BACKEND_BLOCK_TOKENS,
-                                                 .block_count = shape.blocks,
+                                                 .page_count = shape.blocks,
+                                                 .full_pages = 1,
                                                  .rows_max = shape.rows,
                                                  .sequences_max = shape.sequences,
                                                  .context_tokens_max = 2000,
@@ -293,7 +294,7 @@ static void an_urgent_request_takes_blocks_from_others_at_the_next_step(void **s
     fill_pool(&fixture, 20);
     struct scheduler_stats before = stats_of(&fixture);
     ask(&fixture, 30, true, 900, 600, 5);
-    assert_true(before.blocks_free + before.blocks_cached < 38);
+    assert_true(before.pages_free + before.pages_cached < 38);
     for (uint32_t i = 0; i < 20 && fixture.tokens[30] == 0; i++) step(&fixture);
     assert_int_equal(fixture.tokens[30], 1);
     assert_true(stats_of(&fixture).preemptions > before.preemptions);
@@ -357,13 +358,13 @@ static void one_cancelled_in_the_middle_of_a_step_gives_its_blocks_back(void **s
     open_fixture(&fixture, usual);
     ask(&fixture, 1, false, 0, 40, 5);
     begin(&fixture);
-    uint32_t used = stats_of(&fixture).blocks_used;
+    uint32_t used = stats_of(&fixture).pages_used;
     ask(&fixture, 2, true, 500, 20, 50);
     assert_false(advance_once(&fixture));
-    assert_int_equal(stats_of(&fixture).blocks_used, used + 2);
+    assert_int_equal(stats_of(&fixture).pages_used, used + 2);
     scheduler_cancel(fixture.scheduler, 2); /* at once: the step under way has no row of it */
     assert_true(fixture.is_finished[2]);
-    assert_int_equal(stats_of(&fixture).blocks_used, used);
+    assert_int_equal(stats_of(&fixture).pages_used, used);
     while (!advance_once(&fixture)) continue;
     end(&fixture);
     close_fixture(&fixture);
