@@ -237,7 +237,7 @@ enum err os_unlink(const char *path, struct error *error) {
     return OK;
 }
 
-enum err os_mkdirs(const char *path, struct error *error) {
+static enum err make_dirs(const char *path, mode_t mode, struct error *error) {
     char part[PATH_MAX];
     size_t bytes = strlen(path);
     if (bytes == 0 || bytes >= sizeof part)
@@ -246,10 +246,18 @@ enum err os_mkdirs(const char *path, struct error *error) {
         if (path[i] != '/' && path[i] != '\0') continue;
         memcpy(part, path, i);
         part[i] = '\0';
-        if (mkdir(part, 0700) != 0 && errno != EEXIST)
+        if (mkdir(part, mode) != 0 && errno != EEXIST)
             return err_from_errno(error, errno, "cannot make directory %s", part);
     }
     return OK;
+}
+
+enum err os_mkdirs(const char *path, struct error *error) {
+    return make_dirs(path, 0700, error);
+}
+
+enum err os_mkdirs_shared(const char *path, struct error *error) {
+    return make_dirs(path, 0777, error);
 }
 
 enum err os_file_bytes(int fd, uint64_t *ret_bytes, struct error *error) {

@@ -38,6 +38,8 @@ enum err os_rename(const char *from, const char *to, struct error *error) MUST_C
 enum err os_unlink(const char *path, struct error *error) MUST_CHECK;
 /* As mkdir -p, mode 0700 for what is made. */
 enum err os_mkdirs(const char *path, struct error *error) MUST_CHECK;
+/* As mkdir -p, with the mode that the umask leaves: for places that other programs share. */
+enum err os_mkdirs_shared(const char *path, struct error *error) MUST_CHECK;
 enum err os_file_bytes(int fd, uint64_t *ret_bytes, struct error *error) MUST_CHECK;
 /* Bytes an unprivileged writer can still put on the file system of `path`. */
 enum err os_free_bytes(const char *path, uint64_t *ret_bytes, struct error *error) MUST_CHECK;
