@@ -236,7 +236,7 @@ static int run(int argc, char **argv) {
         fprintf(stderr, "quern preflight: %s\n", error.text);
         free(asked.preflight.house.upstreams);
         settings_release(&settings);
-        return EXIT_WRONG_INPUT;
+        return engine_options_exit(err);
     }
     log_set_level(LOG_ERROR);
     asked.preflight.pilot_lines = (uint32_t)asked.pilot;

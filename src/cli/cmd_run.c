@@ -235,7 +235,7 @@ static int run(int argc, char **argv) {
         fprintf(stderr, "quern run: %s\n", error.text);
         free(offline.house.upstreams);
         settings_release(&settings);
-        return EXIT_WRONG_INPUT;
+        return engine_options_exit(err);
     }
     log_set_level(LOG_WARN);
     offline.stop = stop_on_signals();

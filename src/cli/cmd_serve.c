@@ -178,7 +178,7 @@ static int run_or_visit(int argc, char **argv, settings_visit_fn visit, void *co
         fprintf(stderr, "quern serve: %s\n", error.text);
         free(serve->house.upstreams);
         settings_release(&settings);
-        return EXIT_WRONG_INPUT;
+        return engine_options_exit(err);
     }
     default_state_dir(state_dir);
     if (!serve->house.store.dir) serve->house.store.dir = state_dir;

@@ -22,6 +22,7 @@ extern const struct command cmd_logits;
 extern const struct command cmd_models;
 extern const struct command cmd_preflight;
 extern const struct command cmd_openapi;
+extern const struct command cmd_pull;
 extern const struct command cmd_render;
 extern const struct command cmd_run;
 extern const struct command cmd_serve;

@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/engine_options.h"
 
+#include "cli/command.h"
+#include "cli/pull_show.h"
 #include "model/config.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-#define MODEL_ROWS 7
+#define MODEL_ROWS 8
 #define ENGINE_ROWS 12
 _Static_assert(MODEL_ROWS + ENGINE_ROWS == ENGINE_OPTION_COUNT, "room for every row");
 
@@ -25,6 +29,10 @@ static void fill_model_rows(struct option *ret_options, struct engine_choice *ch
          .target = &choice->models,
          .value = "[ALIAS=]M",
          .help = "a name, FILE.gguf or a folder; may be given several times"},
+        {.name = "pull",
+         .kind = OPTION_SWITCH,
+         .target = &choice->pull,
+         .help = "fetch from a Hugging Face hub what is not here yet, as `quern pull` does"},
         {.name = "upstream",
          .kind = OPTION_LIST,
          .target = &choice->upstreams,
@@ -216,6 +224,29 @@ enum err engine_options_is_dummy(const char *load_format, bool *ret_is_dummy, st
                    load_format);
 }
 
+/* Finds a model; with --pull it may come from a hub first. */
+static enum err choose_model(const struct engine_choice *choice, const char *argument,
+                             struct model_choice *ret_model, struct error *error) {
+    struct pull_show show = {.command = "--pull", .terminal = isatty(STDERR_FILENO)};
+    struct pull_summary summary;
+    const struct pull_options options = {.name = catalog_name_of(argument),
+                                         .context = &show,
+                                         .progress = pull_show_progress,
+                                         .note = pull_show_note};
+    enum err err = catalog_choose(argument, ret_model, error);
+    if (err != ERR_NOT_FOUND || !choice->pull) return err;
+    fprintf(stderr, "quern --pull: fetching %s\n", options.name);
+    err = pull_run(&options, &summary, error);
+    pull_show_end(&show);
+    if (err != OK) return err_prefix(error, "--pull");
+    return catalog_choose(argument, ret_model, error);
+}
+
+int engine_options_exit(enum err err) {
+    bool is_machine = err == ERR_IO || err == ERR_UNAVAILABLE || err == ERR_CORRUPT;
+    return is_machine ? EXIT_MACHINE : EXIT_WRONG_INPUT;
+}
+
 enum err engine_options_apply(struct engine_choice *choice, struct house_options *house,
                               struct error *error) {
     if (choice->models.count == 0 && choice->upstreams.count == 0)
@@ -225,7 +256,7 @@ enum err engine_options_apply(struct engine_choice *choice, struct house_options
         return err_set(error, ERR_INVALID, "--model: %zu models, at most %d", choice->models.count,
                        HOUSE_MODELS_MAX);
     for (size_t i = 0; i < choice->models.count; i++) {
-        enum err err = catalog_choose(choice->models.values[i], &house->models[i], error);
+        enum err err = choose_model(choice, choice->models.values[i], &house->models[i], error);
         if (err != OK) return err;
     }
     house->runner.result_cache_bytes = (uint64_t)choice->result_cache_bytes;

@@ -13,6 +13,7 @@
 /* What the command line says, before it is checked. */
 struct engine_choice {
     struct option_list models;    /* [ALIAS=]M */
+    bool pull;                    /* what is not here is fetched */
     struct option_list upstreams; /* NAME=URL[,KEY=VALUE]... */
     const char *config;           /* settings.h has read it */
     struct option_list served_names;
@@ -34,14 +35,17 @@ struct engine_choice {
                             .model_stay_s = 10})
 
 /* Rows for an option table. */
-#define ENGINE_OPTION_COUNT 19
+#define ENGINE_OPTION_COUNT 20
 void engine_options_fill(struct option *ret_options, struct engine_choice *choice);
 
 /* Whether --load-format (NULL: it was not given) asks for made-up weights. ERR_INVALID for a format
  * that is not read. */
 enum err engine_options_is_dummy(const char *load_format, bool *ret_is_dummy,
                                  struct error *error) MUST_CHECK;
-/* Finds the models and fills the house's options. ERR_INVALID or ERR_NOT_FOUND with a sentence.
- * `house->upstreams` is the caller's to free, also after an error. */
+/* Finds the models, fetching what is not here when that was asked for, and fills the house's
+ * options. ERR_INVALID or ERR_NOT_FOUND with a sentence. `house->upstreams` is the caller's to
+ * free, also after an error. */
 enum err engine_options_apply(struct engine_choice *choice, struct house_options *house,
                               struct error *error) MUST_CHECK;
+/* The exit status for what that returns. */
+int engine_options_exit(enum err err);

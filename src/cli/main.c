@@ -9,8 +9,8 @@
 #include <string.h>
 
 static const struct command *const commands[] = {
-    &cmd_run,      &cmd_serve,  &cmd_preflight, &cmd_models, &cmd_config,  &cmd_fsck,   &cmd_key,
-    &cmd_tokenize, &cmd_render, &cmd_logits,    &cmd_embed,  &cmd_openapi, &cmd_engine,
+    &cmd_run, &cmd_serve,    &cmd_preflight, &cmd_pull,   &cmd_models, &cmd_config,  &cmd_fsck,
+    &cmd_key, &cmd_tokenize, &cmd_render,    &cmd_logits, &cmd_embed,  &cmd_openapi, &cmd_engine,
 };
 
 static void print_usage(FILE *to) {

@@ -116,8 +116,7 @@ static bool is_same(struct str a, struct str b) {
     return a.bytes == b.bytes && strncasecmp(a.at, b.at, a.bytes) == 0;
 }
 
-/* Cuts a tag off: what stands behind a ':' of the last part. */
-static struct str cut_tag(struct str name, struct str *ret_tag) {
+struct str catalog_cut_tag(struct str name, struct str *ret_tag) {
     *ret_tag = (struct str){"", 0};
     for (size_t i = name.bytes; i > 0 && name.at[i - 1] != '/'; i--)
         if (name.at[i - 1] == ':') {
@@ -144,19 +143,18 @@ static bool is_repository(const struct match *match, struct str wanted, struct s
     return is_same(last_part(wanted), (struct str){name.at, name.bytes - ending});
 }
 
-/* What is taken when no quantisation is named, the most usual first. */
-static int rank_of(struct str quantisation) {
-    static const char *const usual[] = {"Q4_K_M", "Q8_0", "Q5_K_M", "Q6_K", "Q4_0", "F16", "BF16"};
-    const int count = (int)(sizeof usual / sizeof *usual);
-    for (int i = 0; i < count; i++)
+int catalog_rank(struct str quantisation) {
+    static const char *const usual[CATALOG_RANKS] = {"Q4_K_M", "Q4_0", "Q8_0", "Q5_K_M",
+                                                     "Q6_K",   "F16",  "BF16"};
+    for (int i = 0; i < CATALOG_RANKS; i++)
         if (is_same(quantisation, str_from(usual[i]))) return i;
-    return count;
+    return CATALOG_RANKS;
 }
 
 static void take_match(void *context, const struct model_file *file) {
     struct match *match = context;
-    struct str tag, wanted_tag, name = cut_tag(str_from(file->name), &tag);
-    struct str wanted = cut_tag(match->wanted, &wanted_tag);
+    struct str tag, wanted_tag, name = catalog_cut_tag(str_from(file->name), &tag);
+    struct str wanted = catalog_cut_tag(match->wanted, &wanted_tag);
     int rank = 0;
     if (file->source == SOURCE_OLLAMA) {
         if (wanted_tag.bytes == 0) wanted_tag = STR("latest");
@@ -169,7 +167,7 @@ static void take_match(void *context, const struct model_file *file) {
     } else {
         if (!is_repository(match, wanted, name)) return;
         if (wanted_tag.bytes > 0 && !is_same(tag, wanted_tag)) return;
-        if (wanted_tag.bytes == 0) rank = rank_of(tag);
+        if (wanted_tag.bytes == 0) rank = catalog_rank(tag);
     }
     if (*file->why_not) {
         if (!*match->refused.name) match->refused = *file;
@@ -188,7 +186,7 @@ static void search_stores(struct match *match, const char *wanted, bool gguf_too
 }
 
 static void take_file(const struct model_file *file, struct model_choice *choice) {
-    struct str tag, name = cut_tag(str_from(file->name), &tag);
+    struct str tag, name = catalog_cut_tag(str_from(file->name), &tag);
     char repository[MODEL_NAME_BYTES];
     memcpy(choice->path, file->path, sizeof choice->path);
     add_name(choice, file->name);
@@ -225,7 +223,8 @@ static enum err not_found(const char *name, const struct known_model *known,
                        known->how_to_get);
     return err_set(error, ERR_NOT_FOUND,
                    "model '%.100s' is neither a file, nor in %.200s, nor in Ollama's store or the "
-                   "Hugging Face cache; `quern models` lists what is there",
+                   "Hugging Face cache; `quern models` lists what is there, and `quern pull` "
+                   "fetches it from a hub",
                    name, folder);
 }
 
@@ -250,6 +249,42 @@ static enum err choose(const char *name, struct model_choice *choice, struct err
     if (!choose_in_stores(name, choice, match)) err = not_found(name, known, match, error);
     free(match);
     return err;
+}
+
+/* --- names of repositories --- */
+
+static bool copy_repository(char ret_repository[MODEL_NAME_BYTES], struct str name) {
+    if (name.bytes == 0 || name.bytes >= MODEL_NAME_BYTES) return false;
+    memcpy(ret_repository, name.at, name.bytes);
+    ret_repository[name.bytes] = '\0';
+    return true;
+}
+
+/* The one of quern's own names that a repository has. */
+static const char *repository_of(const struct known_model *known) {
+    for (size_t i = 0; known && i < MODEL_NAMES_MAX && known->names[i]; i++)
+        if (strchr(known->names[i], '/')) return known->names[i];
+    return NULL;
+}
+
+enum err catalog_repository(const char *name, char ret_repository[MODEL_NAME_BYTES],
+                            struct str *ret_quantisation, struct error *error) {
+    struct str text = str_from(name), tag, bare = catalog_cut_tag(text, &tag);
+    const char *own = repository_of(find_known(name));
+    const struct known_name *known = names_known(text);
+    *ret_quantisation = (struct str){"", 0};
+    if (!own && known) own = known->repository;
+    if (own && copy_repository(ret_repository, str_from(own))) return OK;
+    *ret_quantisation = tag;
+    if (str_find_byte(bare, '/', 0) != SIZE_MAX && copy_repository(ret_repository, bare)) return OK;
+    return err_set(error, ERR_NOT_FOUND,
+                   "no repository is known for '%.100s'; name one as ORG/NAME or ORG/NAME:Q4_K_M",
+                   name);
+}
+
+const char *catalog_name_of(const char *argument) {
+    const char *equals = is_model(argument) ? NULL : strchr(argument, '=');
+    return equals ? equals + 1 : argument;
 }
 
 /* --- the two calls --- */

@@ -30,12 +30,10 @@ struct repository {
 
 /* --- names of files --- */
 
-/* NAME-00002-of-00005.gguf, or another ending; false when it is not one of several. */
-static bool read_part(struct str name, const char *ending, unsigned *ret_part,
-                      unsigned *ret_parts) {
+bool catalog_part(struct str name, const char *ending, unsigned *ret_part, unsigned *ret_parts) {
     unsigned part, parts;
     char tail[24];
-    const size_t bytes = strlen("-00001-of-00002");
+    const size_t bytes = CATALOG_PART_BYTES;
     if (!str_ends_with(name, str_from(ending))) return false;
     name.bytes -= strlen(ending);
     if (name.bytes <= bytes || name.bytes - bytes > 4096) return false;
@@ -58,8 +56,7 @@ static bool is_quantisation(struct str word) {
     return (*at == 'q' || *at == 'Q') && at[1] >= '1' && at[1] <= '8';
 }
 
-/* The last part of a file name that names a quantisation; empty when none does. */
-static struct str quantisation_of(struct str stem) {
+struct str catalog_quantisation(struct str stem) {
     struct str found = {"", 0};
     for (size_t from = 0; from < stem.bytes;) {
         size_t to = from;
@@ -95,14 +92,14 @@ static void take_gguf(const struct repository *repository, const char *name, con
     struct str text = str_from(name), stem = {name, text.bytes - strlen(".gguf")};
     unsigned part, parts;
     if (strstr(name, "mmproj")) return; /* goes with a model, is none */
-    if (read_part(text, ".gguf", &part, &parts) && parts > 1) {
+    if (catalog_part(text, ".gguf", &part, &parts) && parts > 1) {
         if (part != 1) return;
-        stem.bytes -= strlen("-00001-of-00002");
+        stem.bytes -= CATALOG_PART_BYTES;
         snprintf(file.why_not, sizeof file.why_not, "%s",
                  sum_parts(repository, text, parts, &file.bytes) ? "in several files: not yet"
                                                                  : "not all of its files are here");
     }
-    struct str quantisation = quantisation_of(stem);
+    struct str quantisation = catalog_quantisation(stem);
     int written = snprintf(file.name, sizeof file.name, "%s%s%.*s", repository->name,
                            quantisation.bytes ? ":" : "", STR_ARGS(quantisation));
     if (written >= (int)sizeof file.name) return;
@@ -114,7 +111,7 @@ static void take_shard(struct repository *repository, struct str name, uint64_t 
     unsigned part, parts;
     repository->has_safetensors = true;
     repository->safetensors_bytes += bytes;
-    if (!read_part(name, ".safetensors", &part, &parts)) return;
+    if (!catalog_part(name, ".safetensors", &part, &parts)) return;
     repository->shards++;
     repository->shards_wanted = parts;
 }
@@ -207,7 +204,7 @@ static void take_repository(void *context, const char *name) {
     take_safetensors(repository);
 }
 
-static bool find_root(char ret_path[PATH_MAX]) {
+bool catalog_hub_root(char ret_path[PATH_MAX]) {
     const char *hub = getenv("HF_HUB_CACHE"), *home = getenv("HF_HOME");
     const char *cache = getenv("XDG_CACHE_HOME"), *user = getenv("HOME");
     int bytes = PATH_MAX;
@@ -224,7 +221,7 @@ static bool find_root(char ret_path[PATH_MAX]) {
 
 void catalog_hub(model_file_fn found, void *context) {
     char path[PATH_MAX], root[PATH_MAX];
-    if (!find_root(path) || !catalog_root(path, root)) return;
+    if (!catalog_hub_root(path) || !catalog_root(path, root)) return;
     struct repository *repository = calloc(1, sizeof *repository);
     if (!repository) abort();
     repository->found = found;

@@ -12,6 +12,26 @@
 void catalog_ollama(model_file_fn found, void *context);
 void catalog_hub(model_file_fn found, void *context);
 
+/* --- catalog.c --- */
+
+/* Cuts a tag off: what stands behind a ':' of the last part. */
+struct str catalog_cut_tag(struct str name, struct str *ret_tag);
+/* What is taken when no quantisation is named, the most usual first: 0 and up; CATALOG_RANKS for
+ * what is not usual. */
+#define CATALOG_RANKS 7
+int catalog_rank(struct str quantisation);
+
+/* --- catalog_hub.c --- */
+
+/* Where the cache is, if it is there; false when no variable says where. */
+bool catalog_hub_root(char ret_path[PATH_MAX]);
+/* The last part of a file name without its ending that names a quantisation; empty when none does.
+ */
+struct str catalog_quantisation(struct str stem);
+/* NAME-00002-of-00005 and an ending, such as ".gguf"; false when it is not one of several. */
+#define CATALOG_PART_BYTES 15
+bool catalog_part(struct str name, const char *ending, unsigned *ret_part, unsigned *ret_parts);
+
 /* --- catalog_path.c --- */
 
 /* Whether a name from a file or a user may be one part of a path: letters, digits, '-', '_', '.',

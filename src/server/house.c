@@ -139,7 +139,6 @@ static enum err open_upstream(struct house *house, const struct upstream_spec *s
 }
 
 #define KV_BYTES_USUAL ((uint64_t)1 << 30) /* what an engine takes when it is not told */
-#define OTHER_BYTES ((uint64_t)256 << 20)  /* activations, vocabulary, code */
 
 uint32_t house_models_that_fit(const uint64_t *model_bytes, size_t count, uint64_t extra_bytes,
                                uint64_t memory_bytes) {
@@ -168,7 +167,7 @@ static void open_device(struct house *house, const struct house_options *options
     uint64_t kv_bytes = options->engine.kv_bytes ? options->engine.kv_bytes : KV_BYTES_USUAL;
     uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
     uint32_t most = options->loaded_models_max;
-    if (most == 0) most = house_models_that_fit(bytes, count, kv_bytes + OTHER_BYTES, memory);
+    if (most == 0) most = house_models_that_fit(bytes, count, kv_bytes + HOUSE_OTHER_BYTES, memory);
     house->first_count = most < count ? most : count;
     if (most >= count) return;
     const struct device_options device = {most, options->model_stay_s * NS_PER_S};

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/models_show.h"
+
+#include "cli/pull_show.h"
+#include "json/json.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+void models_read_facts(struct model_facts *ret_facts, const struct model_file *file,
+                       uint32_t sequence_tokens) {
+    struct error error = {0};
+    *ret_facts = (struct model_facts){.file = file, .machine = inspect_machine()};
+    snprintf(ret_facts->why_not, sizeof ret_facts->why_not, "%s", file->why_not);
+    enum err err = inspect_path(&ret_facts->is, file->path, &error);
+    ret_facts->is_read = err == OK;
+    if (err == OK) {
+        ret_facts->fit = inspect_fit(&ret_facts->is, &ret_facts->machine, sequence_tokens);
+        if (!*ret_facts->why_not) err = inspect_verdict(file->path, &error);
+    }
+    if (err != OK && !*ret_facts->why_not)
+        snprintf(ret_facts->why_not, sizeof ret_facts->why_not, "%s", error.text);
+}
+
+/* --- text --- */
+
+void models_show_head(void) {
+    printf("%-40s %9s  %-11s %-12s %8s %9s %9s  %s\n", "model", "size", "store", "family",
+           "context", "KV/token", "sequences", "path");
+}
+
+void models_show_line(const struct model_facts *facts) {
+    const struct model_file *file = facts->file;
+    char context[24] = "-", kv[24] = "-", sequences[32] = "-";
+    if (facts->is_read && facts->is.context > 0)
+        snprintf(context, sizeof context, "%" PRIu32, facts->is.context);
+    if (facts->is_read && facts->is.kv_bytes_per_token > 0) {
+        snprintf(kv, sizeof kv, "%" PRIu64, facts->is.kv_bytes_per_token);
+        snprintf(sequences, sizeof sequences, "%" PRIu64, facts->fit.sequences);
+    }
+    printf("%-40s %9s  %-11s %-12s %8s %9s %9s  %s%s%s\n", file->name,
+           pull_show_bytes(file->bytes).text, model_source_name(file->source),
+           facts->is_read ? facts->is.family : "-", context, kv, sequences, file->path,
+           *facts->why_not ? "  cannot be served: " : "", facts->why_not);
+}
+
+static void show_types(const struct inspection *is) {
+    printf("types        ");
+    for (uint32_t i = 0; i < is->type_count; i++)
+        printf("%s%s %.1f%%", i ? ", " : "", is->types[i].name,
+               is->weight_bytes ? 100.0 * (double)is->types[i].bytes / (double)is->weight_bytes
+                                : 0);
+    putchar('\n');
+}
+
+static void show_fit(const struct model_facts *facts) {
+    const struct fit *fit = &facts->fit;
+    printf("this machine %s of %s memory are free; the model takes %s: ",
+           pull_show_bytes(facts->machine.free_bytes).text,
+           pull_show_bytes(facts->machine.memory_bytes).text,
+           pull_show_bytes(fit->needed_bytes).text);
+    if (!fit->is_in_memory)
+        printf("it does not fit\n");
+    else if (facts->is.kv_bytes_per_token == 0)
+        printf("it fits\n");
+    else
+        printf("it fits, with %" PRIu64 " sequences of %" PRIu32 " tokens\n", fit->sequences,
+               fit->sequence_tokens);
+}
+
+void models_show_page(const struct model_facts *facts) {
+    const struct inspection *is = &facts->is;
+    printf("model        %s\npath         %s\nsize         %s\n", facts->file->name,
+           facts->file->path,
+           pull_show_bytes(facts->is_read ? is->file_bytes : facts->file->bytes).text);
+    if (facts->is_read) {
+        printf("family       %s%s%s%s\n", is->family, *is->title ? " (" : "", is->title,
+               *is->title ? ")" : "");
+        printf("parameters   %.1f M\n", (double)is->parameters / 1e6);
+        show_types(is);
+        printf("context      %" PRIu32 " tokens\n", is->context);
+        if (is->window > 0) printf("window       %" PRIu32 " tokens\n", is->window);
+        printf("vocabulary   %" PRIu32 " tokens%s%s\n", is->vocabulary, *is->tokenizer ? ", " : "",
+               is->tokenizer);
+        printf("layers       %" PRIu32 " of width %" PRIu32 ", %" PRIu32 " heads, %" PRIu32
+               " for keys and values, of %" PRIu32 "\n",
+               is->layers, is->width, is->heads, is->kv_heads, is->head_dim);
+        printf("KV           %" PRIu64 " bytes a token\n", is->kv_bytes_per_token);
+        printf("template     %s\n", is->has_template ? "yes" : "no");
+        printf("licence      %s\n", *is->licence ? is->licence : "not said");
+        show_fit(facts);
+    }
+    printf("servable     %s%s\n", *facts->why_not ? "no: " : "yes", facts->why_not);
+}
+
+/* --- JSON --- */
+
+static void add_text(struct buf *line, const char *name, const char *text) {
+    buf_printf(line, ", \"%s\": ", name);
+    if (*text)
+        json_write_string(line, str_from(text));
+    else
+        buf_add_text(line, "null");
+}
+
+static void add_number(struct buf *line, const char *name, uint64_t number) {
+    buf_printf(line, ", \"%s\": %" PRIu64, name, number);
+}
+
+static void add_inspection(struct buf *line, const struct model_facts *facts) {
+    const struct inspection *is = &facts->is;
+    add_text(line, "family", is->family);
+    add_text(line, "title", is->title);
+    add_text(line, "licence", is->licence);
+    add_text(line, "tokenizer", is->tokenizer);
+    add_number(line, "parameters", is->parameters);
+    add_number(line, "weight_bytes", is->weight_bytes);
+    buf_add_text(line, ", \"types\": {");
+    for (uint32_t i = 0; i < is->type_count; i++)
+        buf_printf(line, "%s\"%s\": %" PRIu64, i ? ", " : "", is->types[i].name,
+                   is->types[i].bytes);
+    buf_add_text(line, "}");
+    add_number(line, "context", is->context);
+    add_number(line, "vocabulary", is->vocabulary);
+    add_number(line, "layers", is->layers);
+    add_number(line, "width", is->width);
+    add_number(line, "heads", is->heads);
+    add_number(line, "kv_heads", is->kv_heads);
+    add_number(line, "head_dim", is->head_dim);
+    add_number(line, "window", is->window);
+    add_number(line, "kv_bytes_per_token", is->kv_bytes_per_token);
+    buf_printf(line, ", \"chat_template\": %s, \"embeds\": %s", is->has_template ? "true" : "false",
+               is->embeds ? "true" : "false");
+    add_number(line, "memory_bytes", facts->machine.memory_bytes);
+    add_number(line, "memory_free_bytes", facts->machine.free_bytes);
+    add_number(line, "memory_needed_bytes", facts->fit.needed_bytes);
+    buf_printf(line, ", \"fits\": %s", facts->fit.is_in_memory ? "true" : "false");
+    add_number(line, "sequence_tokens", facts->fit.sequence_tokens);
+    add_number(line, "sequences", facts->fit.sequences);
+}
+
+void models_show_json(const struct model_facts *facts) {
+    const struct model_file *file = facts->file;
+    struct buf line;
+    buf_init(&line, 1 << 16);
+    buf_add_text(&line, "{\"model\": ");
+    json_write_string(&line, str_from(file->name));
+    add_text(&line, "source", model_source_name(file->source));
+    add_number(&line, "bytes", facts->is_read ? facts->is.file_bytes : file->bytes);
+    add_text(&line, "path", file->path);
+    buf_printf(&line, ", \"servable\": %s", *facts->why_not ? "false" : "true");
+    add_text(&line, "reason", facts->why_not);
+    if (facts->is_read) add_inspection(&line, facts);
+    buf_add_text(&line, "}");
+    puts(line.at);
+    buf_release(&line);
+}

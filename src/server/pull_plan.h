@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* pull_plan: what a hub says a repository has, and which of it a model needs.
+ *
+ * Every byte is foreign. A list that names a file that cannot be a plain path below a folder, or
+ * whose sums are no sums, is refused whole: an honest hub has none. Knows no network and no disk.
+ *
+ * Thread: any.  Memory: a listing owns its table and its texts; pull_listing_release frees both.
+ * Invariant: every path of a listing is relative, has no part "." or "..", no control characters
+ * and no backslash; every digest is 40 or 64 hex digits. */
+
+#include "base/arena.h"
+#include "base/err.h"
+
+#define PULL_FILES_MAX 50000
+#define PULL_PATH_BYTES_MAX 512
+#define PULL_DEPTH_MAX 8
+#define PULL_FILE_BYTES_MAX ((uint64_t)1 << 42)
+#define PULL_COMMIT_BYTES 41 /* with the final NUL */
+#define PULL_DIGEST_BYTES 65
+#define PULL_URL_BYTES 8192
+
+struct pull_file {
+    const char *path;
+    uint64_t bytes;
+    /* SHA-256 of what lies in LFS (64 digits), else git's SHA-1 of the blob (40): its name in the
+     * cache, too. */
+    char digest[PULL_DIGEST_BYTES];
+    bool is_wanted;
+};
+
+struct pull_listing {
+    struct pull_file *files;
+    size_t count, room;
+    struct arena texts;
+};
+
+void pull_listing_init(struct pull_listing *listing);
+void pull_listing_release(struct pull_listing *listing);
+/* Adds one page of /api/models/REPO/tree/COMMIT. ERR_INVALID when it is not one. */
+enum err pull_listing_read(struct pull_listing *listing, struct str page,
+                           struct error *error) MUST_CHECK;
+/* The commit that /api/models/REPO/revision/REVISION tells. */
+enum err pull_commit_read(struct str page, char ret_commit[PULL_COMMIT_BYTES],
+                          struct error *error) MUST_CHECK;
+/* The URL of rel="next" in the value of a Link header; false when it has none. */
+bool pull_next_read(struct str header, char ret_url[PULL_URL_BYTES]);
+/* Whether a name may become a path below a folder of ours. */
+bool pull_is_path(struct str path);
+/* Whether it is one or two names of letters, digits, '-', '_' and '.', as repositories have. */
+bool pull_is_repository(struct str name);
+/* As git names branches and tags: parts as above, between '/'. */
+bool pull_is_revision(struct str name);
+
+struct pull_wish {
+    struct str quantisation;     /* of a GGUF file; empty: the usual one */
+    const char *const *includes; /* patterns in the place of our choice */
+    size_t include_count;
+};
+
+/* Sets is_wanted: what the patterns name; or one GGUF file with all its parts; or a model of
+ * safetensors with its configuration and tokenizer. ERR_NOT_FOUND or ERR_INVALID with a sentence
+ * that says what is there. */
+enum err pull_choose(struct pull_listing *listing, const struct pull_wish *wish,
+                     struct error *error) MUST_CHECK;

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`quern models`: what is there and what it takes, whether it is whole, and what is added; `--pull` of the commands that run models."""
+import hashlib, json, os, pathlib
+
+import pytest
+
+import hub as fake
+import support
+
+
+@pytest.fixture(scope="module")
+def hub():
+    hub = fake.Hub()
+    folder = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "quern/models"
+    hub.repositories["org/smol-GGUF"] = {"smol-Q4_1.gguf": (folder / "SmolLM2-135M-Instruct.Q4_1.gguf").read_bytes()}
+    yield hub
+    hub.close()
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture(scope="module")
+def quern(hub, home):
+    return fake.Puller(hub, home)
+
+
+@pytest.fixture(scope="module")
+def served(hub, quern, home):
+    """A model that a server has pulled at its start, and what that server told."""
+    arguments = ("--model", "smol=org/smol-GGUF:Q4_1", "--max-model-len", "512")
+    refused = quern("serve", *arguments, "--port", "0", "--state-dir", home / "none")
+    assert refused.returncode == 2 and "quern pull" in refused.stderr
+    with support.serving(home / "state", *arguments, "--pull", environment=quern.environment) as server:
+        names = {m["id"] for m in server.json("GET", "/v1/models")["data"]}
+        answer = server.json("POST", "/v1/completions", {"model": "smol", "prompt": "Once", "max_tokens": 2, "temperature": 0})
+    blob, = (home / "huggingface/hub/models--org--smol-GGUF/blobs").iterdir()
+    return names, answer, blob
+
+
+def listed(quern, *arguments):
+    done = quern("models", *arguments, "--json")
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_a_server_pulls_what_is_missing_and_serves_it(served, hub, quern):
+    names, answer, _ = served
+    assert "smol" in names and answer["usage"]["completion_tokens"] == 2
+    assert hub.sent["smol-Q4_1.gguf"] == len(hub.repositories["org/smol-GGUF"]["smol-Q4_1.gguf"])
+    sent = hub.sent.total()
+    done = quern("run", "-i", "/dev/null", "-o", "/dev/null", "--model", "org/nothing", "--pull")
+    assert done.returncode == 2 and "no model org/nothing" in done.stderr
+    assert hub.sent.total() == sent
+
+
+def test_the_list_tells_what_a_model_is_and_takes(served, quern):
+    [model] = [model for model in listed(quern) if model["model"] == "org/smol-GGUF:Q4_1"]
+    assert model["source"] == "huggingface" and model["servable"]
+    assert (model["family"], model["context"], model["kv_bytes_per_token"]) == ("llama", 8192, 2 * 2 * 30 * 3 * 64)
+    assert model["fits"] == (model["sequences"] > 0)
+    assert model["sequences"] == max(0, model["memory_free_bytes"] - model["memory_needed_bytes"]) // (8192 * model["kv_bytes_per_token"])
+    text = quern("models").stdout
+    assert "org/smol-GGUF:Q4_1" in text and "llama" in text and "23040" in text
+
+
+def test_a_model_is_inspected_by_name_and_by_path(served, quern):
+    [by_name] = listed(quern, "inspect", "org/smol-GGUF", "--max-model-len", "100")
+    [by_path] = listed(quern, "inspect", str(served[2]), "--max-model-len", "1000000")
+    assert by_name["sequence_tokens"] == 100 and by_path["sequence_tokens"] == 8192
+    for key in ("parameters", "vocabulary", "layers", "types", "licence", "chat_template", "path", "bytes"):
+        assert by_name[key] == by_path[key], key
+    assert by_name["parameters"] == 134515008 and by_name["vocabulary"] == 49152 and by_name["chat_template"]
+    assert max(by_name["types"], key=by_name["types"].get) == "Q4_1"
+    page = quern("models", "inspect", "org/smol-GGUF").stdout
+    assert "134.5 M" in page and "apache-2.0" in page and "servable     yes" in page
+    assert quern("models", "inspect", "nowhere").returncode == 2
+    assert quern("models", "inspect", "/etc/hostname").returncode == 2
+
+
+def test_a_model_of_no_known_family_is_shown_and_not_served(quern, home, tmp_path):
+    def text(value):
+        return len(value).to_bytes(8, "little") + value
+
+    number = lambda key, value: text(b"mamba9." + key) + (4).to_bytes(4, "little") + value.to_bytes(4, "little")
+    strange = tmp_path / "strange.gguf"
+    strange.write_bytes(b"GGUF" + (3).to_bytes(4, "little") + (0).to_bytes(8, "little") + (4).to_bytes(8, "little")
+                        + text(b"general.architecture") + (8).to_bytes(4, "little") + text(b"mamba9")
+                        + number(b"block_count", 4) + number(b"embedding_length", 64) + number(b"context_length", 2048) + b"\0" * 64)
+    [model] = listed(quern, "inspect", str(strange))
+    assert (model["family"], model["layers"], model["context"], model["servable"]) == ("mamba9", 4, 2048, False)
+    assert model["reason"]
+
+
+def test_a_damaged_file_is_found(served, hub, quern):
+    blob = served[2]
+    good = blob.read_bytes()
+    done = quern("models", "verify", "org/smol-GGUF:Q4_1")
+    assert done.returncode == 0 and done.stdout.split() == ["good", str(blob)]
+    try:
+        with open(blob, "r+b") as file:
+            file.seek(len(good) // 2)
+            file.write(b"damage")
+        done = quern("models", "verify", "org/smol-GGUF")
+        assert done.returncode == 3 and "DAMAGED" in done.stdout and "1 of 1" in done.stderr
+        blob.unlink()
+        assert "UNREADABLE" in quern("models", "verify", "org/smol-GGUF").stdout
+    finally:
+        blob.write_bytes(good)
+
+
+def test_small_files_are_verified_by_gits_sum(hub, quern, home):
+    hub.repositories["org/folder"] = {"config.json": b"{}", "1_Pooling/config.json": b"[]", "modules.json": b"[1]", "model.safetensors": b"x" * 5000}
+    quern.pull("org/folder")
+    done = quern("models", "verify", "org/folder")
+    assert done.returncode == 0 and done.stdout.count("good") == 4
+    blob = home / "huggingface/hub/models--org--folder/blobs" / fake.digest(b"[]")
+    blob.write_bytes(b"()")
+    done = quern("models", "verify", "org/folder")
+    assert done.returncode == 3 and done.stdout.count("good") == 3 and f"DAMAGED    {blob}" in done.stdout
+
+
+def test_a_blob_of_ollamas_store_tells_its_sum(quern, home):
+    content = b"GGUF" + b"\0" * 60
+    digest = hashlib.sha256(content).hexdigest()
+    manifest = home / "ollama/manifests/registry/library/tiny/latest"
+    manifest.parent.mkdir(parents=True)
+    manifest.write_text(json.dumps({"layers": [{"mediaType": "application/vnd.ollama.image.model", "digest": f"sha256:{digest}",
+                                                "size": len(content)}]}))
+    (home / "ollama/blobs").mkdir()
+    blob = home / "ollama/blobs" / f"sha256-{digest}"
+    blob.write_bytes(content)
+    assert quern("models", "verify", "tiny").returncode == 0
+    blob.write_bytes(content[:-1] + b"x")
+    assert quern("models", "verify", "tiny").returncode == 3
+
+
+def test_a_file_is_added_under_a_name(served, quern, home, tmp_path):
+    file = tmp_path / "My Model.gguf"
+    file.symlink_to(served[2])
+    assert "say one with --name" in quern("models", "add", str(file)).stderr
+    assert quern("models", "add", str(file), "--name", "../up").returncode == 2
+    assert quern("models", "add", str(file), "--name", "mine").returncode == 0
+    again = quern("models", "add", str(file), "--name", "mine.gguf")
+    assert again.returncode == 2 and "there already" in again.stderr
+    assert "no GGUF" in quern("models", "add", "/etc/hostname", "--name", "other").stderr
+    assert {"mine.gguf", "org/smol-GGUF:Q4_1"} <= {m["model"] for m in listed(quern) if m["servable"]}
+    [model] = listed(quern, "inspect", "mine")
+    assert model["parameters"] == 134515008
+    os.unlink(home / "cache/quern/models/mine.gguf")
+
+
+def test_a_folder_of_safetensors_is_pulled_added_and_run(hub, quern, home, tmp_path):
+    tiny = support.SHARED / "tiny/llama3"
+    names = ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors")
+    hub.repositories["org/toy-llama"] = {name: (tiny / name).read_bytes() for name in names}
+    told = quern.pull("org/toy-llama")
+    assert told["servable"] and told["files"] == len(names)
+    [by_name] = listed(quern, "inspect", "org/toy-llama")
+    [by_path] = listed(quern, "inspect", str(tiny))
+    for model in (by_name, by_path):
+        assert (model["family"], model["context"], model["layers"], model["servable"]) == ("llama", 1024, 4, True)
+        assert model["types"] == {"BF16": model["weight_bytes"]} and model["parameters"] * 2 == model["weight_bytes"]
+    assert quern("models", "add", str(tiny) + "/", "--name", "little").returncode == 0
+    (tmp_path / "in.jsonl").write_bytes(support.jsonl([support.request("1", "hello", "little", max_tokens=3)]))
+    done = quern("run", "-i", tmp_path / "in.jsonl", "-o", tmp_path / "out.jsonl", "--model", "little")
+    assert done.returncode == 0, done.stderr
+    os.unlink(home / "cache/quern/models/little")
