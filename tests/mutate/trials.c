@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "trials.h"
+
+#include "base/os.h"
+#include "base/utf8.h"
+#include "engine/served_model.h"
+#include "model/model.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define KV_BYTES ((uint64_t)4 << 20)
+
+static const char sample[] = "Hello, world! \xC3\x9C"
+                             "ber 1234567 <|im_start|>\n\n   tabs\tand "
+                             "\xF0\x9F\x98\x80 <s>[INST] aaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+
+/* A failure of what did open, which is an answer to a request. */
+static void check_answer(enum err err, const struct error *error) {
+    if (err != OK && !*error->text) abort();
+}
+
+static void use_tokenizer(const struct tokenizer *tokenizer) {
+    struct error error = {0};
+    struct ids ids = {0};
+    struct buf text;
+    buf_init(&text, (size_t)64 << 20);
+    const struct encode_options options = {.parse_special = true, .add_bos = true};
+    check_answer(tokenizer_encode(tokenizer, str_from(sample), options, &ids, &error), &error);
+    for (size_t i = 0; i < ids.count; i++)
+        if (ids.at[i] < 0 || (size_t)ids.at[i] >= tokenizer_count(tokenizer)) abort();
+    tokenizer_decode_text(tokenizer, ids.at, ids.count, true, &text);
+    buf_release(&text);
+    ids_release(&ids);
+}
+
+static void use_template(const struct chat_template *template) {
+    struct error error = {0};
+    json_t *context = json_pack(
+        "{s:[{s:s, s:s}, {s:s, s:s}, {s:s, s:s}], s:s, s:s, s:b, s:[{s:s, s:{s:s}}]}", "messages",
+        "role", "system", "content", "Be brief.", "role", "user", "content", " Hello\n", "role",
+        "assistant", "content", "\xC3\xBC <&> text", "bos_token", "<s>", "eos_token", "</s>",
+        "add_generation_prompt", 1, "tools", "type", "function", "function", "name", "f");
+    struct buf out;
+    buf_init(&out, (size_t)64 << 20);
+    const struct chat_options options = {.now_unix_s = 1};
+    check_answer(chat_template_render(template, context, &options, &out, &error), &error);
+    buf_release(&out);
+    json_decref(context);
+}
+
+static void use_vocabulary(struct vocabulary *vocabulary) {
+    use_tokenizer(vocabulary->tokenizer);
+    if (vocabulary->template) use_template(vocabulary->template);
+    vocabulary_close(vocabulary);
+}
+
+static void use_model(struct served_model *model) {
+    const int32_t ids[2] = {0, 1};
+    const uint32_t last = 1;
+    const struct logits_request request = {
+        .ids = ids, .count = 2, .positions = &last, .position_count = 1};
+    struct error error = {0};
+    float *logits = calloc(model->backend->caps.vocab, sizeof *logits);
+    if (!logits) abort();
+    check_answer(model_logits(model->model, &request, logits, &error), &error);
+    free(logits);
+    served_model_close(model);
+}
+
+/* The words alone, as `quern tokenize` reads them, then all of it, as the engine does. */
+static enum err try_gguf(const char *path, struct error *error) {
+    struct vocabulary vocabulary;
+    struct served_model model;
+    const struct wire_hello hello = {.model_path = str_from(path),
+                                     .threads = 1,
+                                     .max_num_seqs = 4,
+                                     .max_num_batched_tokens = 64,
+                                     .kv_bytes = KV_BYTES};
+    if (vocabulary_open_file(&vocabulary, path, error) == OK) use_vocabulary(&vocabulary);
+    enum err err = served_model_open(&model, &hello, error);
+    if (err == OK) use_model(&model);
+    return err;
+}
+
+static enum err try_tokenizer(struct str bytes, struct error *error) {
+    struct tokenizer *tokenizer;
+    enum err err = tokenizer_open_json(&tokenizer, bytes, error);
+    if (err != OK) return err;
+    use_tokenizer(tokenizer);
+    tokenizer_close(tokenizer);
+    return err;
+}
+
+static enum err try_template(struct str bytes, struct error *error) {
+    struct chat_template *template;
+    enum err err = chat_template_open(&template, bytes, error);
+    if (err != OK) return err;
+    use_template(template);
+    chat_template_close(template);
+    return err;
+}
+
+/* A file in memory, since the reader of a model maps what it is given the path of. */
+static enum err try_file(struct str bytes, struct error *error) {
+    char path[32];
+    int fd = memfd_create("mutated", MFD_CLOEXEC);
+    if (fd < 0 || os_write_all(fd, bytes.at, bytes.bytes, error) != OK) abort();
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    enum err err = try_gguf(path, error);
+    close(fd);
+    return err;
+}
+
+static bool is_sentence(const char *text) {
+    for (const char *at = text; *at; at++)
+        if ((unsigned char)*at < 0x20 || *at == 0x7F) return false;
+    return *text && utf8_is_valid(str_from(text));
+}
+
+void trial_run(enum base_kind kind, struct str bytes, struct trial *ret_trial) {
+    struct error error = {0};
+    enum err err = OK;
+    switch (kind) {
+    case BASE_GGUF: err = try_file(bytes, &error); break;
+    case BASE_TOKENIZER: err = try_tokenizer(bytes, &error); break;
+    case BASE_TEMPLATE: err = try_template(bytes, &error); break;
+    case BASE_KIND_COUNT: abort();
+    }
+    ret_trial->is_refused = err != OK;
+    ret_trial->is_sentence = is_sentence(error.text);
+    memcpy(ret_trial->text, error.text, sizeof ret_trial->text);
+}
