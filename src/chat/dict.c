@@ -64,9 +64,12 @@ static enum err build_index(struct render *render, struct dict *dict) {
     uint32_t *index = render_array(render, dict->capacity, sizeof *index);
     uint32_t *spare = render_array(render, dict->capacity, sizeof *spare);
     if (!index || !spare) return ERR_LIMIT;
-    enum err err = render_charge(render, dict->count * 16);
+    enum err err = OK;
+    for (size_t i = 0; i < dict->count && !err; i++) {
+        index[i] = (uint32_t)i;
+        err = render_charge(render, 16 + key_of(dict, index[i]).bytes / 4);
+    }
     if (err) return err;
-    for (size_t i = 0; i < dict->count; i++) index[i] = (uint32_t)i;
     for (size_t width = 1; width < dict->count; width *= 2) {
         for (size_t at = 0; at < dict->count; at += 2 * width) {
             size_t left = dict->count - at;
@@ -110,7 +113,7 @@ enum err dict_add(struct render *render, struct dict *dict, struct value key, st
     if (dict->sorted) {
         bool found;
         size_t place = sorted_place(dict, dict->count, value_str(key), &found);
-        enum err err = render_charge(render, dict->count - place);
+        enum err err = render_charge(render, dict->count - place + key.text->bytes / 4);
         if (err) return err;
         memmove(dict->sorted + place + 1, dict->sorted + place,
                 (dict->count - place) * sizeof *dict->sorted);
@@ -141,7 +144,7 @@ enum err dict_find_str(struct render *render, struct dict *dict, struct str key,
                        struct entry **ret_entry) {
     *ret_entry = NULL;
     if (dict->count <= LINEAR_MAX || dict->other_keys) {
-        enum err err = render_charge(render, dict->count);
+        enum err err = render_charge(render, dict->count * (1 + key.bytes / 64));
         if (err) return err;
         for (size_t i = 0; i < dict->count; i++) {
             struct value at = dict->entries[i].key;
@@ -156,6 +159,8 @@ enum err dict_find_str(struct render *render, struct dict *dict, struct str key,
         if (err) return err;
     }
     bool found;
+    enum err err = render_charge(render, key.bytes / 4);
+    if (err) return err;
     size_t place = sorted_place(dict, dict->count, key, &found);
     if (found) *ret_entry = &dict->entries[dict->sorted[place]];
     return OK;

@@ -216,7 +216,7 @@ static enum err filter_wordcount(struct render *render, struct value self,
         inside = is_word;
     }
     *ret_value = value_int(words);
-    return render_charge(render, self.text->bytes);
+    return render_charge(render, 2 * self.text->bytes);
 }
 
 static enum err filter_center(struct render *render, struct value self,

@@ -17,7 +17,7 @@
             all = is_class;                                                                        \
         }                                                                                          \
         *ret_value = value_bool(all);                                                              \
-        return render_charge(render, self.text->bytes);                                            \
+        return render_charge(render, 2 * self.text->bytes);                                        \
     }
 
 CLASS_METHOD(method_isalpha, unicode_is_alpha(point), false)
@@ -39,7 +39,7 @@ static enum err method_isidentifier(struct render *render, struct value self,
         good = first ? unicode_is_name_start(point) : unicode_is_name(point);
     }
     *ret_value = value_bool(good);
-    return render_charge(render, self.text->bytes);
+    return render_charge(render, 2 * self.text->bytes);
 }
 
 static enum err method_isupper(struct render *render, struct value self,
@@ -66,7 +66,7 @@ static enum err method_istitle(struct render *render, struct value self,
         some |= inside;
     }
     *ret_value = value_bool(some && good);
-    return render_charge(render, self.text->bytes);
+    return render_charge(render, 2 * self.text->bytes);
 }
 
 static const struct builtin methods[] = {

@@ -196,8 +196,10 @@ static enum err method_replace(struct render *render, struct value self,
     return err ? err : text_replace(render, self, old, new, count, ret_value);
 }
 
-static bool affix_fits(struct str text, struct str affix, bool at_end) {
-    return at_end ? str_ends_with(text, affix) : str_starts_with(text, affix);
+static enum err affix_fits(struct render *render, struct str text, struct str affix, bool at_end,
+                           bool *ret_fits) {
+    *ret_fits = at_end ? str_ends_with(text, affix) : str_starts_with(text, affix);
+    return render_charge(render, 1 + affix.bytes / 8);
 }
 
 /* startswith and endswith: an affix or a tuple of them, within text[start:end]. */
@@ -205,26 +207,26 @@ static enum err has_affix(struct render *render, struct value self, const struct
                           bool at_end, struct value *ret_value) {
     struct value affix = args->values[0], part = self;
     bool fits = false;
+    enum err err = OK;
     if (args->values[1].kind != VALUE_ABSENT) {
-        enum err err =
-            access_slice(render, self, args->values[1], args->values[2], value_absent(), &part);
+        err = access_slice(render, self, args->values[1], args->values[2], value_absent(), &part);
         if (err) return err;
     }
     if (affix.kind == VALUE_UNDEFINED) return arith_fail_undefined(render, affix);
     if (value_is_text(affix)) {
-        fits = affix_fits(value_str(part), value_str(affix), at_end);
+        err = affix_fits(render, value_str(part), value_str(affix), at_end, &fits);
     } else if (affix.kind == VALUE_TUPLE) {
-        for (size_t i = 0; i < affix.list->count && !fits; i++) {
+        for (size_t i = 0; i < affix.list->count && !fits && !err; i++) {
             struct value item = affix.list->items[i];
             if (!value_is_text(item)) return render_fail(render, "an affix is not a str");
-            fits = affix_fits(value_str(part), value_str(item), at_end);
+            err = affix_fits(render, value_str(part), value_str(item), at_end, &fits);
         }
     } else {
         return render_fail(render, "an affix must be a str or a tuple of them, not %s",
                            value_type(affix));
     }
     *ret_value = value_bool(fits);
-    return OK;
+    return err;
 }
 
 static enum err method_startswith(struct render *render, struct value self,
@@ -240,18 +242,22 @@ static enum err method_endswith(struct render *render, struct value self,
 static enum err method_removeprefix(struct render *render, struct value self,
                                     const struct arguments *args, struct value *ret_value) {
     struct str affix;
+    bool fits = false;
     enum err err = arg_str(render, args, 0, "", &affix);
+    if (!err) err = affix_fits(render, value_str(self), affix, false, &fits);
     if (err) return err;
-    size_t from = str_starts_with(value_str(self), affix) ? affix.bytes : 0;
+    size_t from = fits ? affix.bytes : 0;
     return text_part(render, self, from, self.text->bytes - from, ret_value);
 }
 
 static enum err method_removesuffix(struct render *render, struct value self,
                                     const struct arguments *args, struct value *ret_value) {
     struct str affix;
+    bool fits = false;
     enum err err = arg_str(render, args, 0, "", &affix);
+    if (!err) err = affix_fits(render, value_str(self), affix, true, &fits);
     if (err) return err;
-    size_t less = str_ends_with(value_str(self), affix) ? affix.bytes : 0;
+    size_t less = fits ? affix.bytes : 0;
     return text_part(render, self, 0, self.text->bytes - less, ret_value);
 }
 

@@ -122,14 +122,14 @@ static enum err is_same(struct render *render, struct value self, const struct a
     if (same && self.kind == VALUE_FLOAT) {
         same = self.real == other.real;
     } else if (same && self.kind == VALUE_TEXT) {
-        same =
-            self.text->bytes == other.text->bytes && str_equals(value_str(self), value_str(other));
+        enum err err = render_charge(render, self.text->bytes / 8);
+        if (err) return err;
+        same = str_equals(value_str(self), value_str(other));
     } else if (same && (self.kind == VALUE_INT || self.kind == VALUE_BOOL)) {
         same = value_integer(self) == value_integer(other);
     } else if (same && self.kind != VALUE_NONE) {
         same = self.list == other.list;
     }
-    (void)render;
     *ret_value = value_bool(same);
     return OK;
 }
@@ -149,7 +149,7 @@ static enum err has_case(struct render *render, struct value self, bool upper,
             unicode_is_title(point) || (upper ? unicode_is_lower(point) : unicode_is_upper(point));
     }
     *ret_value = value_bool(some && !other);
-    return render_charge(render, text.text->bytes);
+    return render_charge(render, 2 * text.text->bytes);
 }
 
 static enum err is_upper(struct render *render, struct value self, const struct arguments *args,

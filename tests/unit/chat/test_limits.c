@@ -114,6 +114,34 @@ static void a_text_of_ten_million_bytes_is_within_the_limits(void **state) {
     assert_string_equal(text, "10000000");
 }
 
+/* Each question reads four million bytes, a hundred thousand times. */
+static void looking_at_long_texts_counts_as_steps(void **state) {
+    (void)state;
+    static const char *const questions[] = {
+        "a == c",
+        "a is sameas c",
+        "a.startswith(c)",
+        "a.endswith((c, c))",
+        "a.removeprefix(c)",
+        "a.removesuffix(c)",
+        "d[c]",
+        "c in d",
+        "a is upper",
+        "a.isalpha()",
+        "a|wordcount",
+        "('x', 1) in d or c in d",
+    };
+    for (size_t i = 0; i < sizeof questions / sizeof *questions; i++) {
+        char source[512];
+        snprintf(source, sizeof source,
+                 "{%% set a = 'a' * 4000000 %%}{%% set c = 'a' * 4000000 %%}{%% set d = {a: 1} %%}"
+                 "{%% for i in range(99999) %%}{%% if %s %%}{%% endif %%}{%% endfor %%}",
+                 questions[i]);
+        assert_int_equal(render(source), ERR_LIMIT);
+        assert_non_null(strstr(error.text, "steps"));
+    }
+}
+
 static void memory_stops_at_its_limit(void **state) {
     (void)state;
     struct chat_limits limits = {.memory_bytes_max = 4096};
@@ -344,6 +372,7 @@ int main(void) {
         cmocka_unit_test(output_is_counted_from_where_the_buf_stood),
         cmocka_unit_test(texts_that_multiply_stop_at_a_limit),
         cmocka_unit_test(a_text_of_ten_million_bytes_is_within_the_limits),
+        cmocka_unit_test(looking_at_long_texts_counts_as_steps),
         cmocka_unit_test(memory_stops_at_its_limit),
         cmocka_unit_test(building_a_text_piece_by_piece_takes_linear_memory),
         cmocka_unit_test(extending_a_text_twice_leaves_both_results_apart),
