@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-#define TOKENIZER_JSON_BYTES_MAX ((size_t)256 * 1024 * 1024)
+#define TOKENIZER_JSON_BYTES_MAX ((size_t)64 * 1024 * 1024)
 
 _Static_assert(VOCAB_NONE == TOKEN_NONE, "the ids of a vocabulary are handed on as they are");
 

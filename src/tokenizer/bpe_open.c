@@ -10,6 +10,8 @@
 
 #define MERGES_MAX (1u << 23)
 #define SCORED_BYTES_MAX 1024 /* of one token: the time is quadratic in it */
+/* The sum of those squares. A vocabulary of 262,144 tokens in use has 2^25. */
+#define SCORED_WORK_MAX ((uint64_t)1 << 30)
 
 /* GPT-2's alphabet: printable Latin-1 stands for itself, the other 68 bytes follow U+0100 in
  * order. Returns the byte, or -1 for a character outside. */
@@ -227,18 +229,27 @@ static enum err index_scores(struct bpe *bpe, const struct tokenizer_source *sou
                              struct error *error) {
     struct scored *order = calloc(source->token_count, sizeof *order);
     if (!order) return err_set(error, ERR_LIMIT, "no memory for %zu scores", source->token_count);
-    size_t count = 0;
+    size_t count = 0, pairs = 0;
+    uint64_t work = 0;
     enum err err = OK;
     for (size_t id = 0; id < source->token_count && err == OK; id++) {
-        if (bpe->vocab->kinds[id] != TOKEN_NORMAL || bpe->piece_texts[id].bytes == 0) continue;
-        if (bpe->piece_texts[id].bytes > SCORED_BYTES_MAX)
+        size_t bytes = bpe->piece_texts[id].bytes;
+        if (bpe->vocab->kinds[id] != TOKEN_NORMAL || bytes == 0) continue;
+        work += (uint64_t)bytes * bytes;
+        if (bytes > SCORED_BYTES_MAX)
             err = err_set(error, ERR_LIMIT, "token %zu has %zu bytes, over the limit of %d", id,
-                          bpe->piece_texts[id].bytes, SCORED_BYTES_MAX);
+                          bytes, SCORED_BYTES_MAX);
+        else if (work > SCORED_WORK_MAX)
+            err = err_set(error, ERR_LIMIT, "the tokens are too many and too long to be scored");
         order[count++] = (struct scored){source->scores[id], (int32_t)id};
     }
     if (err == OK) {
         qsort(order, count, sizeof *order, by_score);
-        err = open_merges(bpe, split_tokens(bpe, order, count), error);
+        pairs = split_tokens(bpe, order, count);
+        err = pairs > MERGES_MAX
+                  ? err_set(error, ERR_LIMIT, "the tokens have %zu merges, over the limit of %u",
+                            pairs, MERGES_MAX)
+                  : open_merges(bpe, pairs, error);
     }
     if (err == OK) split_tokens(bpe, order, count);
     free(order);

@@ -8,6 +8,8 @@
 
 #include "tokenizer/sentencepiece.h"
 
+#define JSON_MARKS_MAX (4u << 20)
+
 /* --- vocabulary ------------------------------------------------------------------------------ */
 
 static enum err check_id(const json_t *value, struct str text, int32_t *ret_id,
@@ -290,6 +292,17 @@ static enum err read_post_processor(struct reading *reading, struct error *error
     return OK;
 }
 
+/* A value takes a hundred times the bytes of its shortest text, and its time: what has more of them
+ * than any vocabulary is refused before it is read. The largest in use has 2 million marks. */
+static enum err check_values(struct str json, struct error *error) {
+    static const bool is_mark[256] = {[','] = true, [':'] = true, ['['] = true, ['{'] = true};
+    size_t marks = 0;
+    for (size_t i = 0; i < json.bytes; i++) marks += is_mark[(unsigned char)json.at[i]];
+    if (marks <= JSON_MARKS_MAX) return OK;
+    return err_set(error, ERR_LIMIT, "tokenizer.json: about %zu values, over the limit of %u",
+                   marks, JSON_MARKS_MAX);
+}
+
 enum err tokenizer_open_json(struct tokenizer **ret_tokenizer, struct str json,
                              struct error *error) {
     struct reading reading = {
@@ -300,7 +313,9 @@ enum err tokenizer_open_json(struct tokenizer **ret_tokenizer, struct str json,
                    .unknown = TOKEN_NONE,
                    .padding = TOKEN_NONE},
     };
-    enum err err = json_read(&reading.root, json, error);
+    enum err err = check_values(json, error);
+    if (err != OK) return err;
+    err = json_read(&reading.root, json, error);
     if (err != OK) {
         err_prefix(error, "tokenizer.json");
         return err;

@@ -24,9 +24,9 @@ void special_release(struct special_set *set) {
 static bool grow(struct special_set *set) {
     if (set->node_count < set->node_capacity) return true;
     size_t capacity = set->node_capacity ? set->node_capacity * 2 : 256;
-    if (capacity > UINT32_MAX) return false;
+    if (capacity > SPECIAL_NODES_MAX) return false;
     struct special_node *nodes = realloc(set->nodes, capacity * sizeof *nodes);
-    if (!nodes) return false;
+    if (!nodes) abort();
     set->nodes = nodes;
     set->node_capacity = capacity;
     return true;
@@ -38,7 +38,7 @@ static uint32_t child_of(const struct special_set *set, uint32_t node, unsigned 
     return child;
 }
 
-/* The child for `byte`, made when it is missing; parent 0 is the root. 0 when out of memory. */
+/* The child for `byte`, made when it is missing; parent 0 is the root. 0 when there is no room. */
 static uint32_t child_take(struct special_set *set, uint32_t parent, unsigned char byte) {
     uint32_t child = parent ? child_of(set, parent, byte) : set->first[byte];
     if (child) return child;
@@ -64,7 +64,9 @@ enum err special_add(struct special_set *set, struct str text, int32_t id, bool 
     uint32_t node = 0;
     for (size_t i = 0; i < text.bytes; i++) {
         node = child_take(set, node, (unsigned char)text.at[i]);
-        if (node == 0) return err_set(error, ERR_LIMIT, "no memory for the special tokens");
+        if (node == 0)
+            return err_set(error, ERR_LIMIT, "the special tokens have over %u bytes",
+                           SPECIAL_NODES_MAX);
     }
     if (set->nodes[node].id >= 0) return OK;
     set->nodes[node].id = id;

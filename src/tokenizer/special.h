@@ -12,6 +12,8 @@
 
 /* The longest in use are runs of 31 spaces or newlines. */
 #define SPECIAL_BYTES_MAX 1024
+/* Of all of them, but for the beginnings they share: a byte takes twenty of memory. */
+#define SPECIAL_NODES_MAX (1u << 22)
 
 struct special_node;
 
@@ -26,7 +28,8 @@ struct special_set {
 void special_init(struct special_set *set);
 void special_release(struct special_set *set);
 /* `always`: matched even when special tokens are not parsed. ERR_LIMIT when `text` is longer than
- * SPECIAL_BYTES_MAX or there is no memory. The first of two equal texts stands. */
+ * SPECIAL_BYTES_MAX, or all texts together than SPECIAL_NODES_MAX. The first of two equal texts
+ * stands. */
 enum err special_add(struct special_set *set, struct str text, int32_t id, bool always,
                      struct error *error) MUST_CHECK;
 
