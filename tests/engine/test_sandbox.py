@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The engine process from outside: no secrets in it, nothing open but what it needs, shut in, and still able to say
+where it stands. And a server whose engines get mutated model files: it stays up and says why."""
+import json, os, pathlib, random, re, shutil
+
+import pytest
+
+import support
+
+TINY = support.SHARED / "tiny/llama3/model-q8_0.gguf"
+SECRETS = {"OPENAI_API_KEY": "canary-one", "HF_TOKEN": "canary-two", "QUERN_WEBHOOK_SECRET": "canary-three-canary-three-canary", "LD_PRELOAD": ""}
+
+
+def engines(server):
+    """The process ids of all engine children."""
+    tasks = pathlib.Path(f"/proc/{server.process.pid}/task")
+    return {int(pid) for task in tasks.iterdir() for pid in (task / "children").read_text().split()}
+
+
+def read(path):
+    try:
+        return pathlib.Path(path).read_bytes()
+    except PermissionError:
+        pytest.skip("only root looks into a process that is closed to debuggers")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    tmp = tmp_path_factory.mktemp("sandbox")
+    with support.serving(tmp / "state", "--model", f"tiny={TINY}", environment=SECRETS) as server:
+        yield server
+    support.fsck(tmp / "state")
+
+
+def test_the_engine_has_no_secret_of_the_environment(server):
+    pid, = engines(server)
+    environment = read(f"/proc/{pid}/environ")
+    assert b"canary" not in environment
+    names = {pair.split(b"=")[0].decode() for pair in environment.split(b"\0") if pair}
+    assert names <= {"PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "LD_LIBRARY_PATH",
+                     "ASAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS", "LSAN_OPTIONS"}
+
+
+def test_the_engine_has_nothing_open_but_its_socket_its_log_and_its_stacks(server):
+    pid, = engines(server)
+    read(f"/proc/{pid}/environ")
+    opened = {int(fd): os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")}
+    rest = {fd: path for fd, path in opened.items() if fd > 2}
+    assert opened[0] == "/dev/null" and opened[1] == opened[2] == server.log.name
+    assert sorted(re.sub(r"\[\d+\]|/\d+/", "/N/", path) for path in rest.values()) == \
+        ["/memfd:quern-stacks (deleted)", "/proc/N/task", "socket:/N/"], rest
+    maps = read(f"/proc/{pid}/maps").decode()
+    assert str(server.state) not in maps
+
+
+def test_every_thread_of_the_engine_is_shut_in(server):
+    pid, = engines(server)
+    for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+        status = (task / "status").read_text()
+        assert re.search(r"^NoNewPrivs:\t1$", status, re.M) and re.search(r"^Seccomp:\t2$", status, re.M), status
+    assert re.search(r"^Max core file size +0 +0 ", pathlib.Path(f"/proc/{pid}/limits").read_text(), re.M)
+    assert re.search(r"engine info event=sandbox landlock=[1-9]\d* seccomp=1", server.log_text())
+    names = {(task / "comm").read_text().strip() for task in pathlib.Path(f"/proc/{pid}/task").iterdir()}
+    assert {"quern-write", "quern-loop", "quern-prep", "quern-finish"} <= names
+
+
+def mutated(content, rng):
+    """One to three bits of the descriptions flipped, the end cut off, or a number made huge."""
+    at = rng.randrange(8, 40000)
+    how = rng.randrange(4)
+    if how == 0:
+        return content[:rng.randrange(len(content))]
+    if how == 1:
+        return content[:at] + rng.choice([b"\xff" * 8, b"\0" * 8, b"\xff" * 4, b"\0\0\0\x80"]) + content[at + 8:]
+    changed = bytearray(content)
+    for _ in range(rng.randrange(1, 4)):
+        changed[rng.randrange(8, 40000)] ^= 1 << rng.randrange(8)
+    return bytes(changed)
+
+
+@pytest.mark.parametrize("seed", [5, 6])
+def test_a_server_whose_models_are_mutated_stays_up_and_says_why(tmp_path, seed):
+    rng, content, count = random.Random(seed), TINY.read_bytes(), 15
+    models = [tmp_path / f"m{i}.gguf" for i in range(count)]
+    for path in models:
+        shutil.copy(TINY, path)
+    arguments = [word for i, path in enumerate(models) for word in ("--model", f"m{i}={path}")]
+    with support.serving(tmp_path / "state", *arguments, "--threads", "1", "--max-loaded-models", "1") as server:
+        for path in models:
+            path.with_suffix(".new").write_bytes(mutated(content, rng))
+            path.with_suffix(".new").replace(path)
+        answers = []
+        for i in range(count):
+            body = {"model": f"m{i}", "prompt": "Hello", "max_tokens": 1}
+            answers.append(server.call("POST", "/v1/completions", body))
+        refused = [json.loads(data)["error"]["message"] for status, data in answers if status != 200]
+        print(refused)
+        assert len(refused) >= count // 3
+        for sentence in refused:
+            assert sentence.isprintable() and 10 < len(sentence) < 600 and "signal" not in sentence, sentence
+        status, _ = server.call("GET", "/health")
+        assert status == 200 and server.process.poll() is None
+    support.fsck(tmp_path / "state")
