@@ -37,9 +37,9 @@ enum err chat_template_open(struct chat_template **ret_template, struct str sour
 void chat_template_close(struct chat_template *template); /* NULL is allowed */
 
 /* Renders with the members of the JSON object `context` as variables and appends the text to `buf`.
- * ERR_INVALID: the template called raise_exception (the sentence is its message, verbatim) or made
- * an error of its own ("line N: …"); ERR_LIMIT: a limit was passed. `buf` may hold partial text
- * after an error. Needs up to 1 MiB of stack. The strings of `context` must stay as they are
+ * ERR_INVALID: the template called raise_exception (the sentence is its message, on one line) or
+ * made an error of its own ("line N: …"); ERR_LIMIT: a limit was passed. `buf` may hold partial
+ * text after an error. Needs up to 1 MiB of stack. The strings of `context` must stay as they are
  * meanwhile.
  */
 enum err chat_template_render(const struct chat_template *template, json_t *context,
