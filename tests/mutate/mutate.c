@@ -4,7 +4,7 @@
  * opens or is refused with one sentence, within 2 seconds of this process's time and 1 GiB; nothing
  * crashes.
  *
- *   mutate [--count N] [--seed S] [--keep FOLDER] FILE…
+ *   mutate [--first N] [--count N] [--seed S] [--keep FOLDER] FILE…
  *
  * What it makes depends on the seed and the number of the case alone. A child runs the cases; when
  * one kills it, the file is kept in FOLDER and the next child goes on behind it. TAP on standard
@@ -52,7 +52,7 @@ struct tally {
 struct run {
     struct base bases[BASES_MAX];
     size_t base_count;
-    unsigned long count;
+    unsigned long first, count; /* the number of the first case, and of the one after the last */
     uint64_t seed;
     const char *keep;
     struct tally *tally;
@@ -183,8 +183,8 @@ static bool report(const struct run *run, unsigned long deaths, double seconds) 
     const struct tally *tally = run->tally;
     static const char *const names[] = {"GGUF", "tokenizer.json", "template"};
     unsigned long opened = 0, refused = 0;
-    printf("# %lu files made from %zu, seed %llu, in %.0f s\n", run->count, run->base_count,
-           (unsigned long long)run->seed, seconds);
+    printf("# %lu files made from %zu, seed %llu, in %.0f s\n", run->count - run->first,
+           run->base_count, (unsigned long long)run->seed, seconds);
     for (int i = 0; i < BASE_KIND_COUNT; i++) {
         opened += tally->opened[i];
         refused += tally->refused[i];
@@ -203,7 +203,9 @@ static bool report(const struct run *run, unsigned long deaths, double seconds) 
 static void read_arguments(struct run *run, int argc, char **argv) {
     for (int i = 1; i < argc; i++) {
         bool has_value = i + 1 < argc;
-        if (has_value && strcmp(argv[i], "--count") == 0)
+        if (has_value && strcmp(argv[i], "--first") == 0)
+            run->first = strtoul(argv[++i], NULL, 10);
+        else if (has_value && strcmp(argv[i], "--count") == 0)
             run->count = strtoul(argv[++i], NULL, 10);
         else if (has_value && strcmp(argv[i], "--seed") == 0)
             run->seed = strtoull(argv[++i], NULL, 10);
@@ -225,6 +227,8 @@ int main(int argc, char **argv) {
     run.tally =
         mmap(NULL, sizeof *run.tally, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (run.tally == MAP_FAILED) abort();
+    run.count += run.first;
+    atomic_store(&run.tally->next, run.first);
     int64_t started_ns = clock_monotonic_ns();
     unsigned long deaths = run_all(&run);
     bool is_good = report(&run, deaths, (double)(clock_monotonic_ns() - started_ns) / 1e9);

@@ -137,7 +137,8 @@ static void looking_at_long_texts_counts_as_steps(void **state) {
                  "{%% set a = 'a' * 4000000 %%}{%% set c = 'a' * 4000000 %%}{%% set d = {a: 1} %%}"
                  "{%% for i in range(99999) %%}{%% if %s %%}{%% endif %%}{%% endfor %%}",
                  questions[i]);
-        assert_int_equal(render(source), ERR_LIMIT);
+        const struct chat_limits limits = {.steps_max = 1000000};
+        assert_int_equal(render_with(&limits, str_from(source), NULL), ERR_LIMIT);
         assert_non_null(strstr(error.text, "steps"));
     }
 }
