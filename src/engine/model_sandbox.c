@@ -2,6 +2,7 @@
 #include "engine/model_sandbox.h"
 
 #include "base/id.h"
+#include "base/str.h"
 
 #include <dirent.h>
 #include <jansson.h>
@@ -9,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #define PATHS_MAX 1024 /* the largest models come in some two hundred files */
 
@@ -30,14 +32,34 @@ static void add(struct paths *paths, char *path, bool is_writable) {
         free(path);
 }
 
-static void add_links(struct paths *paths, const char *folder) {
+/* Whoever made the folder made its links: one that says it is a template may lead to a key. Weights
+ * are read as numbers, and the hub's cache keeps all its files in one place. */
+static bool is_followed(int folder_fd, const char *name) {
+    char to[512];
+    ssize_t bytes = readlinkat(folder_fd, name, to, sizeof to);
+    if (bytes < 0) return false;
+    struct str target = {to, (size_t)bytes};
+    size_t ups = 0;
+    for (; str_starts_with(target, STR("../")); ups++) target = str_skip(target, 3);
+    bool is_blob = (ups == 2 || ups == 3) && str_starts_with(target, STR("blobs/")) &&
+                   str_find_byte(target, '/', sizeof "blobs/" - 1) == SIZE_MAX;
+    return is_blob || str_ends_with(str_from(name), STR(".safetensors"));
+}
+
+/* Of the folder, and of those in it: encoders have a 1_Pooling. */
+static void add_links(struct paths *paths, const char *folder, bool has_inner) {
     DIR *directory = opendir(folder);
     if (!directory) return;
     for (const struct dirent *at; (at = readdir(directory));) {
         char *path;
-        if (at->d_type != DT_LNK) continue;
         if (asprintf(&path, "%s/%s", folder, at->d_name) < 0) abort();
-        add(paths, path, false);
+        if (is_followed(dirfd(directory), at->d_name)) {
+            add(paths, path, false);
+            continue;
+        }
+        if (has_inner && at->d_type == DT_DIR && at->d_name[0] != '.')
+            add_links(paths, path, false);
+        free(path);
     }
     closedir(directory);
 }
@@ -53,7 +75,7 @@ void model_sandbox_enter(const struct model_sandbox *wanted, struct sandbox_stat
     struct paths paths = {.count = 0};
     open_what_stays();
     add(&paths, strdup(wanted->model_path), false);
-    add_links(&paths, wanted->model_path);
+    add_links(&paths, wanted->model_path, true);
     if (wanted->cache_dir) add(&paths, strdup(wanted->cache_dir), true);
     for (size_t i = 0; device_paths[i]; i++) add(&paths, strdup(device_paths[i]), true);
     sandbox_enter(paths.at, paths.count, ret_state);

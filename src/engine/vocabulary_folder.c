@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TOKENIZER_BYTES_MAX ((size_t)256 * 1024 * 1024)
+#define TOKENIZER_BYTES_MAX ((size_t)64 * 1024 * 1024)
 #define FILE_BYTES_MAX ((size_t)16 * 1024 * 1024)
 #define TEMPLATE_BYTES_MAX ((size_t)1024 * 1024)
 #define TOKEN_BYTES_MAX ((size_t)1024)
