@@ -90,6 +90,15 @@ static uint8_t log2_of(uint32_t power) {
     return power ? (uint8_t)__builtin_ctz(power) : 0;
 }
 
+/* Kernels of signed bytes take q - zero and the steps themselves; the others add 128 to steps. */
+static void set_zero(const struct matrix *matrix, const struct quant_form *form,
+                     struct matrix_tile *ret_tile) {
+    uint32_t zero = form->steps ? 128 : form->zero;
+    if (matrix->kernels->packs_signed && (form->bits == 8 || form->steps)) zero = 0;
+    ret_tile->zero = (uint8_t)zero;
+    ret_tile->zero_shift = log2_of(zero);
+}
+
 /* Cuts every part into tiles and gives each its place. */
 static void lay_tiles(struct matrix *matrix) {
     uint32_t column = 0;
@@ -97,7 +106,7 @@ static void lay_tiles(struct matrix *matrix) {
     size_t offset = 0;
     for (uint32_t p = 0; p < matrix->part_count; p++) {
         const struct matrix_part *part = &matrix->parts[p];
-        struct quant_form form = {0, 0, 0, false};
+        struct quant_form form = {0};
         if (matrix->layout == MATRIX_BYTES) form = quant_form_of(part->type);
         for (uint32_t row = 0; row < part->rows; row += MATRIX_TILE, at++) {
             struct matrix_tile *tile = &matrix->tiles[at];
@@ -108,11 +117,9 @@ static void lay_tiles(struct matrix *matrix) {
                                          .part = p,
                                          .part_row = row,
                                          .bits = (uint8_t)form.bits,
-                                         .zero = (uint8_t)form.zero,
-                                         .zero_shift = log2_of(form.zero),
-                                         .has_minimum = form.has_minimum};
-            /* Signed bytes hold q - zero itself. */
-            if (matrix->kernels->packs_signed && form.bits == 8) tile->zero = tile->zero_shift = 0;
+                                         .has_minimum = form.has_minimum,
+                                         .steps = form.steps};
+            set_zero(matrix, &form, tile);
             column += tile->count;
             offset += tile_bytes(matrix, tile);
         }
@@ -294,7 +301,7 @@ static void unpack_bytes(const struct matrix *matrix, const struct matrix_tile *
                 value = (int8_t)at[(i / 4 * MATRIX_TILE + column) * 4 + i % 4];
             else
                 value = at[(i / 4 * MATRIX_TILE + column) * 4 + i % 4];
-            float scaled = scale * (float)(value - tile->zero);
+            float scaled = scale * (float)(tile->steps ? tile->steps[value] : value - tile->zero);
             ret_row[begin + i] = tile->has_minimum ? scaled + minimum : scaled;
         }
     }

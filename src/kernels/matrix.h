@@ -10,7 +10,8 @@
  *   BF16_PAIRS  u16 [(cols + 1) / 2][32][2]
  *   BYTES       for each group of 32 or 16 inputs:
  *                 8 bits  u8 [group / 4][32][4]
- *                 4 bits  u8 [group / 4][16][4], column c low, column c + 16 high nibble
+ *                 4 bits  u8 [group / 4][16][4], column c low, column c + 16 high nibble: the
+ *                         integer itself, or the number of one of the type's 16 steps
  *                 f32 [32] scales, then f32 [32] minima when the type has them
  *   BLOCKS      the file's rows
  * A row of activations is f32 [cols]; bf16 [cols] for BF16_PAIRS. For BYTES an activation is
@@ -30,9 +31,11 @@ struct matrix_tile {
     uint32_t part;
     uint32_t part_row;  /* the first, before row_order */
     uint8_t bits;       /* BYTES: 4 or 8 */
-    uint8_t zero;       /* BYTES: what was added to make q unsigned; 0 or a power of two */
+    uint8_t zero;       /* BYTES: what was added to make q, or the steps as the kernels read them,
+                           unsigned; 0 or a power of two */
     uint8_t zero_shift; /* log2 of zero, when it is not 0 */
     bool has_minimum;
+    const int8_t *steps; /* BYTES of 4 bits: (16), what a nibble stands for, or NULL: itself */
 };
 
 static inline size_t round_up_64(size_t bytes) {

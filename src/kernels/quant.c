@@ -2,6 +2,7 @@
 #include "kernels/quant.h"
 
 #include <assert.h>
+#include <math.h>
 #include <string.h>
 
 #define BLOCK_ELEMENTS_MAX 256
@@ -129,13 +130,30 @@ static void split_q8_0(const uint8_t *block, struct split *ret_split) {
     for (size_t i = 0; i < 32; i++) ret_split->q[i] = block[2 + i] ^ 0x80u; /* int8 + 128 */
 }
 
+static const int8_t iq4_steps[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                     1,    13,   25,  38,  53,  69,  89,  113};
+/* Twice a float of two exponent and one mantissa bits. */
+static const int8_t mxfp4_steps[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+
 static void split_iq4_nl(const uint8_t *block, struct split *ret_split) {
-    /* The non-linear table of the format, plus 128. */
-    static const uint8_t values[16] = {1,   24,  45,  63,  79,  93,  106, 118,
-                                       129, 141, 153, 166, 181, 197, 217, 241};
     ret_split->scales[0] = load_half(block);
     split_nibbles(block + 2, ret_split->q);
-    for (size_t i = 0; i < 32; i++) ret_split->q[i] = values[ret_split->q[i]];
+}
+
+static void split_iq4_xs(const uint8_t *block, struct split *ret_split) {
+    float d = load_half(block);
+    uint32_t high = load_u16(block + 2);
+    for (size_t g = 0; g < 8; g++) {
+        uint32_t low = block[4 + g / 2] >> (4 * (g % 2)) & 15u;
+        uint32_t six = low | (high >> (2 * g) & 3u) << 4;
+        ret_split->scales[g] = d * (float)((int32_t)six - 32);
+        split_nibbles(block + 8 + 16 * g, ret_split->q + 32 * g);
+    }
+}
+
+static void split_mxfp4(const uint8_t *block, struct split *ret_split) {
+    ret_split->scales[0] = ldexpf(1.0f, (int)block[0] - 128);
+    split_nibbles(block + 1, ret_split->q);
 }
 
 static void split_q2_k(const uint8_t *block, struct split *ret_split) {
@@ -225,20 +243,22 @@ static void split_q6_k(const uint8_t *block, struct split *ret_split) {
 }
 
 static const struct type_facts facts_of_types[] = {
-    {TENSOR_F32, "F32", 1, 4, {0, 0, 0, false}, NULL},
-    {TENSOR_F16, "F16", 1, 2, {0, 0, 0, false}, NULL},
-    {TENSOR_Q4_0, "Q4_0", 32, 18, {4, 32, 8, false}, split_q4_0},
-    {TENSOR_Q4_1, "Q4_1", 32, 20, {4, 32, 0, true}, split_q4_1},
-    {TENSOR_Q5_0, "Q5_0", 32, 22, {8, 32, 16, false}, split_q5_0},
-    {TENSOR_Q5_1, "Q5_1", 32, 24, {8, 32, 0, true}, split_q5_1},
-    {TENSOR_Q8_0, "Q8_0", 32, 34, {8, 32, 128, false}, split_q8_0},
-    {TENSOR_Q2_K, "Q2_K", 256, 84, {4, 16, 0, true}, split_q2_k},
-    {TENSOR_Q3_K, "Q3_K", 256, 110, {4, 16, 4, false}, split_q3_k},
-    {TENSOR_Q4_K, "Q4_K", 256, 144, {4, 32, 0, true}, split_q4_k},
-    {TENSOR_Q5_K, "Q5_K", 256, 176, {8, 32, 0, true}, split_q5_k},
-    {TENSOR_Q6_K, "Q6_K", 256, 210, {8, 16, 32, false}, split_q6_k},
-    {TENSOR_IQ4_NL, "IQ4_NL", 32, 18, {8, 32, 128, false}, split_iq4_nl},
-    {TENSOR_BF16, "BF16", 1, 2, {0, 0, 0, false}, NULL},
+    {TENSOR_F32, "F32", 1, 4, {0, 0, 0, false, NULL}, NULL},
+    {TENSOR_F16, "F16", 1, 2, {0, 0, 0, false, NULL}, NULL},
+    {TENSOR_Q4_0, "Q4_0", 32, 18, {4, 32, 8, false, NULL}, split_q4_0},
+    {TENSOR_Q4_1, "Q4_1", 32, 20, {4, 32, 0, true, NULL}, split_q4_1},
+    {TENSOR_Q5_0, "Q5_0", 32, 22, {8, 32, 16, false, NULL}, split_q5_0},
+    {TENSOR_Q5_1, "Q5_1", 32, 24, {8, 32, 0, true, NULL}, split_q5_1},
+    {TENSOR_Q8_0, "Q8_0", 32, 34, {8, 32, 128, false, NULL}, split_q8_0},
+    {TENSOR_Q2_K, "Q2_K", 256, 84, {4, 16, 0, true, NULL}, split_q2_k},
+    {TENSOR_Q3_K, "Q3_K", 256, 110, {4, 16, 4, false, NULL}, split_q3_k},
+    {TENSOR_Q4_K, "Q4_K", 256, 144, {4, 32, 0, true, NULL}, split_q4_k},
+    {TENSOR_Q5_K, "Q5_K", 256, 176, {8, 32, 0, true, NULL}, split_q5_k},
+    {TENSOR_Q6_K, "Q6_K", 256, 210, {8, 16, 32, false, NULL}, split_q6_k},
+    {TENSOR_IQ4_NL, "IQ4_NL", 32, 18, {4, 32, 0, false, iq4_steps}, split_iq4_nl},
+    {TENSOR_IQ4_XS, "IQ4_XS", 256, 136, {4, 32, 0, false, iq4_steps}, split_iq4_xs},
+    {TENSOR_BF16, "BF16", 1, 2, {0, 0, 0, false, NULL}, NULL},
+    {TENSOR_MXFP4, "MXFP4", 32, 17, {4, 32, 0, false, mxfp4_steps}, split_mxfp4},
 };
 
 static const struct type_facts *find_type(uint32_t id) {
@@ -325,8 +345,9 @@ void quant_row_to_f32(enum tensor_type type, const void *row, size_t count, floa
         facts->split(block, &split);
         for (uint32_t i = 0; i < facts->elements; i++) {
             uint32_t g = i / facts->form.group;
-            float scaled =
-                split.scales[g] * (float)((int32_t)split.q[i] - (int32_t)facts->form.zero);
+            int32_t steps = facts->form.steps ? facts->form.steps[split.q[i]]
+                                              : (int32_t)split.q[i] - (int32_t)facts->form.zero;
+            float scaled = split.scales[g] * (float)steps;
             ret_values[at + i] = facts->form.has_minimum ? scaled + split.minima[g] : scaled;
         }
     }

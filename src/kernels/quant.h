@@ -25,7 +25,9 @@ enum tensor_type {
     TENSOR_Q5_K = 13,
     TENSOR_Q6_K = 14,
     TENSOR_IQ4_NL = 20,
+    TENSOR_IQ4_XS = 23,
     TENSOR_BF16 = 30,
+    TENSOR_MXFP4 = 39,
 };
 
 /* Whether `id` is one of the above; every other function here asserts it. */
@@ -43,12 +45,13 @@ size_t tensor_type_row_bytes(enum tensor_type type, size_t count);
 void quant_row_to_f32(enum tensor_type type, const void *row, size_t count, float *ret_values);
 
 /* How a type looks as unsigned integers: value = scale · (q - zero) for each group, or
- * scale · q + minimum when it has minima. */
+ * scale · q + minimum when it has minima, or scale · steps[q] when it has steps. */
 struct quant_form {
     uint32_t bits;  /* 4 or 8: q < 1 << bits */
     uint32_t group; /* elements that share a scale, 16 or 32 */
-    uint32_t zero;  /* 0 (with minima) or a power of two */
+    uint32_t zero;  /* 0 (with minima or steps) or a power of two */
     bool has_minimum;
+    const int8_t *steps; /* (16), of 4 bits without minimum; or NULL */
 };
 
 /* Only for quantised types. */

@@ -88,6 +88,7 @@ static void bench_matrices(const struct kernels *kernels) {
     static const size_t decode_counts[] = {1, 4, 8, 16, 32, 64, 256, 0};
     static const size_t head_counts[] = {1, 32, 64, 0};
     static const size_t other_counts[] = {64, 256, 0};
+    static const size_t low_counts[] = {1, 64, 256, 0};
     static const struct {
         enum tensor_type type;
         uint32_t rows;
@@ -99,6 +100,9 @@ static void bench_matrices(const struct kernels *kernels) {
         {TENSOR_Q4_1, 49152, 576, head_counts},  {TENSOR_Q8_0, 49152, 576, head_counts},
         {TENSOR_Q8_0, 3072, 576, other_counts},  {TENSOR_Q4_0, 3072, 576, other_counts},
         {TENSOR_Q4_K, 2048, 2048, other_counts}, {TENSOR_Q6_K, 2048, 2048, other_counts},
+        {TENSOR_Q2_K, 2048, 2048, low_counts},   {TENSOR_Q3_K, 2048, 2048, low_counts},
+        {TENSOR_Q4_0, 2048, 2048, low_counts},   {TENSOR_IQ4_NL, 2048, 2048, low_counts},
+        {TENSOR_IQ4_XS, 2048, 2048, low_counts}, {TENSOR_MXFP4, 2048, 2048, low_counts},
         {TENSOR_BF16, 2048, 2048, other_counts}, {TENSOR_F16, 384, 1536, other_counts},
         {TENSOR_F32, 384, 1536, other_counts},
     };

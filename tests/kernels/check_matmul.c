@@ -277,6 +277,11 @@ void check_matmul(const struct kernels *kernels) {
     check_one(&rng, kernels, "Q8_0+Q4_1+Q5_0",
               (enum tensor_type[]){TENSOR_Q8_0, TENSOR_Q4_1, TENSOR_Q5_0}, (uint32_t[]){32, 31, 33},
               3, 160);
+    check_one(&rng, kernels, "IQ4_XS+Q6_K", (enum tensor_type[]){TENSOR_IQ4_XS, TENSOR_Q6_K},
+              (uint32_t[]){50, 31}, 2, 512);
+    check_one(&rng, kernels, "IQ4_NL+MXFP4+Q5_1",
+              (enum tensor_type[]){TENSOR_IQ4_NL, TENSOR_MXFP4, TENSOR_Q5_1},
+              (uint32_t[]){33, 32, 5}, 3, 96);
     check_one(&rng, kernels, "F16+Q4_0", (enum tensor_type[]){TENSOR_F16, TENSOR_Q4_0},
               (uint32_t[]){15, 16}, 2, 96);
 }

@@ -63,21 +63,24 @@ void poison(float *at, size_t count) {
 }
 
 const enum tensor_type tensor_types[] = {
-    TENSOR_F32,  TENSOR_F16,  TENSOR_BF16, TENSOR_Q4_0, TENSOR_Q4_1, TENSOR_Q5_0,   TENSOR_Q5_1,
-    TENSOR_Q8_0, TENSOR_Q2_K, TENSOR_Q3_K, TENSOR_Q4_K, TENSOR_Q5_K, TENSOR_IQ4_NL, TENSOR_Q6_K,
+    TENSOR_F32,  TENSOR_F16,    TENSOR_BF16,   TENSOR_Q4_0,  TENSOR_Q4_1, TENSOR_Q5_0,
+    TENSOR_Q5_1, TENSOR_Q8_0,   TENSOR_Q2_K,   TENSOR_Q3_K,  TENSOR_Q4_K, TENSOR_Q5_K,
+    TENSOR_Q6_K, TENSOR_IQ4_NL, TENSOR_IQ4_XS, TENSOR_MXFP4,
 };
 const size_t tensor_type_count = COUNT_OF(tensor_types);
 
-/* Where the halves of a block are: one or two, from the first offset on. */
-static void set_halves(struct rng *rng, enum tensor_type type, unsigned char *block) {
+/* Gives a block of random bytes scales that weights have. Where the halves are: one or two, from
+ * the first offset on. */
+static void set_scales(struct rng *rng, enum tensor_type type, unsigned char *block) {
     static const struct {
         enum tensor_type type;
         uint32_t at;
         uint32_t count;
-    } places[] = {{TENSOR_Q4_0, 0, 1},   {TENSOR_Q4_1, 0, 2},  {TENSOR_Q5_0, 0, 1},
-                  {TENSOR_Q5_1, 0, 2},   {TENSOR_Q8_0, 0, 1},  {TENSOR_Q2_K, 80, 2},
-                  {TENSOR_Q3_K, 108, 1}, {TENSOR_Q4_K, 0, 2},  {TENSOR_Q5_K, 0, 2},
-                  {TENSOR_Q6_K, 208, 1}, {TENSOR_IQ4_NL, 0, 1}};
+    } places[] = {{TENSOR_Q4_0, 0, 1},   {TENSOR_Q4_1, 0, 2},   {TENSOR_Q5_0, 0, 1},
+                  {TENSOR_Q5_1, 0, 2},   {TENSOR_Q8_0, 0, 1},   {TENSOR_Q2_K, 80, 2},
+                  {TENSOR_Q3_K, 108, 1}, {TENSOR_Q4_K, 0, 2},   {TENSOR_Q5_K, 0, 2},
+                  {TENSOR_Q6_K, 208, 1}, {TENSOR_IQ4_NL, 0, 1}, {TENSOR_IQ4_XS, 0, 1}};
+    if (type == TENSOR_MXFP4) block[0] = (unsigned char)(118 + rng_below(rng, 6));
     for (size_t i = 0; i < COUNT_OF(places); i++) {
         if (places[i].type != type) continue;
         for (uint32_t h = 0; h < places[i].count; h++) {
@@ -102,7 +105,7 @@ unsigned char *make_weights(struct rng *rng, enum tensor_type type, uint32_t row
         } else {
             for (uint32_t i = 0; i < block_bytes; i++)
                 blocks[at + i] = (unsigned char)rng_next(rng);
-            set_halves(rng, type, blocks + at);
+            set_scales(rng, type, blocks + at);
         }
     }
     return blocks;

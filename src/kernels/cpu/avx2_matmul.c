@@ -5,8 +5,9 @@
  *
  * vpmaddubsw multiplies unsigned by signed bytes and adds two products in int16, saturating. With
  * 4-bit weights a pair is at most 2 · 15 · 127 and eight pairs, a group of 32, stay below 2^15:
- * they are added in int16. 8-bit weights lie in memory signed: |w| times the activation with the
- * sign of w, at most 2 · 128 · 127 < 2^15 a pair, and each pair goes on to int32. Either way the
+ * they are added in int16. 8-bit weights lie in memory signed, and so do steps: |w| times the
+ * activation with the sign of w, at most 2 · 128 · 127 < 2^15 a pair, and each pair goes on to
+ * int32. Either way the
  * sum of a group is exact, with its coarse part added as in the avx512 table, and becomes f32 as
  * there. */
 
@@ -65,30 +66,49 @@ ALWAYS_INLINE void store_row(const struct place *place, size_t r, uint32_t colum
 
 /* ---- quantised weights ---- */
 
-/* dots += the products of one quad of inputs, in int16 for 4 bits and in int32 for 8; weights: the
+/* The tile's steps in each 128-bit lane. */
+ALWAYS_INLINE __m256i load_steps(const struct matrix_tile *tile, const enum weight_kind kind) {
+    if (kind != STEPS) return _mm256_setzero_si256();
+    return _mm256_broadcastsi128_si256(_mm_loadu_si128((const void *)tile->steps));
+}
+
+/* The bytes of four inputs for the columns of this pass: `at` is of its first column. */
+ALWAYS_INLINE void load_quad(const unsigned char *at, const enum weight_kind kind, __m256i steps,
+                             __m256i *ret_weights) {
+    const __m256i nibble = _mm256_set1_epi8(15);
+    __m256i bytes = load_256(at);
+    if (kind == BYTES) {
+        ret_weights[0] = bytes;
+        ret_weights[1] = load_256(at + PASS_APART * 4);
+        return;
+    }
+    ret_weights[0] = _mm256_and_si256(bytes, nibble);
+    ret_weights[1] = _mm256_and_si256(_mm256_srli_epi16(bytes, 4), nibble);
+    if (kind == NIBBLES) return;
+    UNROLL for (int c = 0; c < 2; c++) ret_weights[c] = _mm256_shuffle_epi8(steps, ret_weights[c]);
+}
+
+/* dots += the products of one quad of inputs, in int16 for NIBBLES and else in int32; weights: the
  * quad's bytes from this pass's column on; a: the rows, offset: of the quad's activations in them.
  */
-ALWAYS_INLINE void dot_quad(const unsigned char *weights, const uint32_t bits,
-                            const unsigned char *const *a, size_t offset, const int rows,
-                            __m256i (*dots)[2]) {
-    const __m256i nibble = _mm256_set1_epi8(15);
+ALWAYS_INLINE void dot_quad(const unsigned char *weights, const enum weight_kind kind,
+                            __m256i steps, const unsigned char *const *a, size_t offset,
+                            const int rows, __m256i (*dots)[2]) {
     const __m256i ones = _mm256_set1_epi16(1);
-    if (bits == 4) {
-        __m256i both = load_256(weights);
-        __m256i low = _mm256_and_si256(both, nibble);
-        __m256i high = _mm256_and_si256(_mm256_srli_epi16(both, 4), nibble);
+    __m256i loaded[2];
+    load_quad(weights, kind, steps, loaded);
+    if (kind == NIBBLES) {
         UNROLL for (int r = 0; r < rows; r++) {
             __m256i activation = broadcast_i32(a[r] + offset);
-            dots[r][0] = _mm256_add_epi16(dots[r][0], _mm256_maddubs_epi16(low, activation));
-            dots[r][1] = _mm256_add_epi16(dots[r][1], _mm256_maddubs_epi16(high, activation));
+            UNROLL for (int c = 0; c < 2; c++) dots[r][c] =
+                _mm256_add_epi16(dots[r][c], _mm256_maddubs_epi16(loaded[c], activation));
         }
         return;
     }
     UNROLL for (int c = 0; c < 2; c++) {
-        __m256i weight = load_256(weights + c * PASS_APART * 4);
-        __m256i size = _mm256_abs_epi8(weight);
+        __m256i size = _mm256_abs_epi8(loaded[c]);
         UNROLL for (int r = 0; r < rows; r++) {
-            __m256i activation = _mm256_sign_epi8(broadcast_i32(a[r] + offset), weight);
+            __m256i activation = _mm256_sign_epi8(broadcast_i32(a[r] + offset), loaded[c]);
             __m256i pairs = _mm256_maddubs_epi16(size, activation);
             dots[r][c] = _mm256_add_epi32(dots[r][c], _mm256_madd_epi16(pairs, ones));
         }
@@ -100,41 +120,43 @@ ALWAYS_INLINE void clear(const int rows, __m256i (*ret_dots)[2]) {
 }
 
 /* What dot_quad gave, in int32. */
-ALWAYS_INLINE void widen(const uint32_t bits, const int rows, __m256i (*dots)[2]) {
-    if (bits != 4) return;
+ALWAYS_INLINE void widen(const enum weight_kind kind, const int rows, __m256i (*dots)[2]) {
+    if (kind != NIBBLES) return;
     UNROLL for (int r = 0; r < rows; r++) UNROLL for (int c = 0; c < 2; c++) dots[r][c] =
         _mm256_madd_epi16(dots[r][c], _mm256_set1_epi16(1));
 }
 
 /* The exact sums of products of one group; a: the rows, fine and coarse: offsets of the group's
  * activations in them, quads: those of four columns where any row has a coarse part. */
-ALWAYS_INLINE void dot_group(const unsigned char *weights, const uint32_t bits,
-                             const uint32_t group, const unsigned char *const *a, size_t fine,
-                             size_t coarse, uint32_t quads, const int rows,
+ALWAYS_INLINE void dot_group(const unsigned char *weights, const enum weight_kind kind,
+                             __m256i steps, const uint32_t group, const unsigned char *const *a,
+                             size_t fine, size_t coarse, uint32_t quads, const int rows,
                              __m256i (*ret_dots)[2]) {
-    const size_t quad_bytes = bits == 4 ? 64 : 128;
+    const size_t quad_bytes = kind == BYTES ? 128 : 64;
     clear(rows, ret_dots);
     UNROLL for (uint32_t k = 0; k < group; k += 4)
-        dot_quad(weights + k / 4 * quad_bytes, bits, a, fine + k, rows, ret_dots);
-    widen(bits, rows, ret_dots);
+        dot_quad(weights + k / 4 * quad_bytes, kind, steps, a, fine + k, rows, ret_dots);
+    widen(kind, rows, ret_dots);
     if (!quads) return;
     __m256i dots[TILE_ROWS][2];
     clear(rows, dots);
     for (; quads; quads &= quads - 1) {
         size_t quad = (size_t)__builtin_ctz(quads);
-        dot_quad(weights + quad * quad_bytes, bits, a, coarse + 4 * quad, rows, dots);
+        dot_quad(weights + quad * quad_bytes, kind, steps, a, coarse + 4 * quad, rows, dots);
     }
-    widen(bits, rows, dots);
+    widen(kind, rows, dots);
     UNROLL for (int r = 0; r < rows; r++) UNROLL for (int c = 0; c < 2; c++) ret_dots[r][c] =
         _mm256_add_epi32(ret_dots[r][c], _mm256_slli_epi32(dots[r][c], COARSE_SHIFT));
 }
 
 ALWAYS_INLINE void bytes_pass(const struct place *place, const uint32_t column, const int rows,
-                              const uint32_t bits, const uint32_t group, const bool has_minimum) {
+                              const enum weight_kind kind, const uint32_t group,
+                              const bool has_minimum) {
     const struct matrix *matrix = place->call->matrix;
     const struct byte_activations at = byte_activations_of(matrix->cols, group);
-    const size_t data_bytes = group / 4 * (bits == 4 ? 64 : 128);
-    const size_t group_bytes = tile_group_bytes(group, bits, has_minimum);
+    const size_t data_bytes = group / 4 * (kind == BYTES ? 128 : 64);
+    const size_t group_bytes = tile_group_bytes(group, kind == BYTES ? 8 : 4, has_minimum);
+    const __m256i steps = load_steps(place->tile, kind);
     const unsigned char *weights = place->weights + 4 * column;
     const unsigned char *a[TILE_ROWS];
     __m256 sums[TILE_ROWS][2];
@@ -147,7 +169,8 @@ ALWAYS_INLINE void bytes_pass(const struct place *place, const uint32_t column, 
         const unsigned char *numbers = weights + data_bytes;
         uint32_t quads = 0;
         UNROLL for (int r = 0; r < rows; r++) quads |= a[r][at.coarse_quads + g];
-        dot_group(weights, bits, group, a, g * group, at.coarse + g * group, quads, rows, dots);
+        dot_group(weights, kind, steps, group, a, g * group, at.coarse + g * group, quads, rows,
+                  dots);
         UNROLL for (int r = 0; r < rows; r++) {
             __m256 scale = broadcast_f32(a[r] + at.scales + 4 * g);
             __m256i zeros = _mm256_setzero_si256();
@@ -169,10 +192,11 @@ ALWAYS_INLINE void bytes_pass(const struct place *place, const uint32_t column, 
         store_row(place, (size_t)r, column, sums[r][0], sums[r][1]);
 }
 
-ALWAYS_INLINE void bytes_tile(const struct place *place, const int rows, const uint32_t bits,
-                              const uint32_t group, const bool has_minimum) {
+ALWAYS_INLINE void bytes_tile(const struct place *place, const int rows,
+                              const enum weight_kind kind, const uint32_t group,
+                              const bool has_minimum) {
     for (uint32_t column = 0; column < PASS_APART; column += 8)
-        bytes_pass(place, column, rows, bits, group, has_minimum);
+        bytes_pass(place, column, rows, kind, group, has_minimum);
 }
 
 /* ---- float weights ---- */
@@ -212,19 +236,22 @@ ALWAYS_INLINE void float_tile(const struct place *place, const int rows,
 
 /* ---- one function for each height ---- */
 
-TILE_HEIGHTS_4(bytes_4_32, bytes_tile, 4, 32, false)
-TILE_HEIGHTS_4(bytes_4_32_minimum, bytes_tile, 4, 32, true)
-TILE_HEIGHTS_4(bytes_8_32, bytes_tile, 8, 32, false)
-TILE_HEIGHTS_4(bytes_8_32_minimum, bytes_tile, 8, 32, true)
-TILE_HEIGHTS_4(bytes_4_16, bytes_tile, 4, 16, false)
-TILE_HEIGHTS_4(bytes_4_16_minimum, bytes_tile, 4, 16, true)
-TILE_HEIGHTS_4(bytes_8_16, bytes_tile, 8, 16, false)
-TILE_HEIGHTS_4(bytes_8_16_minimum, bytes_tile, 8, 16, true)
+TILE_HEIGHTS_4(bytes_4_32, bytes_tile, NIBBLES, 32, false)
+TILE_HEIGHTS_4(bytes_4_32_minimum, bytes_tile, NIBBLES, 32, true)
+TILE_HEIGHTS_4(bytes_steps_32, bytes_tile, STEPS, 32, false)
+TILE_HEIGHTS_4(bytes_8_32, bytes_tile, BYTES, 32, false)
+TILE_HEIGHTS_4(bytes_8_32_minimum, bytes_tile, BYTES, 32, true)
+TILE_HEIGHTS_4(bytes_4_16, bytes_tile, NIBBLES, 16, false)
+TILE_HEIGHTS_4(bytes_4_16_minimum, bytes_tile, NIBBLES, 16, true)
+TILE_HEIGHTS_4(bytes_steps_16, bytes_tile, STEPS, 16, false)
+TILE_HEIGHTS_4(bytes_8_16, bytes_tile, BYTES, 16, false)
+TILE_HEIGHTS_4(bytes_8_16_minimum, bytes_tile, BYTES, 16, true)
 TILE_HEIGHTS_4(floats_f32, float_tile, MATRIX_F32)
 TILE_HEIGHTS_4(floats_f16, float_tile, MATRIX_F16)
 TILE_HEIGHTS_4(floats_bf16, float_tile, MATRIX_BF16)
 
 static const tile_fn *byte_heights(const struct matrix *matrix, const struct matrix_tile *tile) {
+    if (tile->steps) return matrix->group == 32 ? bytes_steps_32 : bytes_steps_16;
     if (matrix->group == 32) {
         if (tile->bits == 4) return tile->has_minimum ? bytes_4_32_minimum : bytes_4_32;
         return tile->has_minimum ? bytes_8_32_minimum : bytes_8_32;

@@ -19,14 +19,24 @@
 
 /* ---- quantised weights ---- */
 
+/* The tile's steps plus 128, in each 128-bit lane. */
+ALWAYS_INLINE __m512i load_steps(const struct matrix_tile *tile, const enum weight_kind kind) {
+    if (kind != STEPS) return _mm512_setzero_si512();
+    __m512i steps = _mm512_broadcast_i32x4(_mm_loadu_si128((const void *)tile->steps));
+    return _mm512_xor_si512(steps, _mm512_set1_epi8(-128));
+}
+
 /* The bytes of four inputs for 32 columns. */
-ALWAYS_INLINE void load_quad(const unsigned char *at, const uint32_t bits, __m512i *ret_first,
-                             __m512i *ret_second) {
+ALWAYS_INLINE void load_quad(const unsigned char *at, const enum weight_kind kind, __m512i steps,
+                             __m512i *ret_first, __m512i *ret_second) {
     const __m512i nibble = _mm512_set1_epi8(15);
     __m512i bytes = load_512(at);
-    if (bits == 4) {
+    if (kind != BYTES) {
         *ret_first = _mm512_and_si512(bytes, nibble);
         *ret_second = _mm512_and_si512(_mm512_srli_epi16(bytes, 4), nibble);
+        if (kind == NIBBLES) return;
+        *ret_first = _mm512_shuffle_epi8(steps, *ret_first);
+        *ret_second = _mm512_shuffle_epi8(steps, *ret_second);
     } else {
         *ret_first = bytes;
         *ret_second = load_512(at + 64);
@@ -34,12 +44,12 @@ ALWAYS_INLINE void load_quad(const unsigned char *at, const uint32_t bits, __m51
 }
 
 /* dots += the products of one quad; a: the rows, offset: of the quad's activations in them. */
-ALWAYS_INLINE void dot_quad(const unsigned char *weights, const uint32_t bits,
-                            const unsigned char *const *a, size_t offset, const int rows,
-                            __m512i (*dots)[2]) {
+ALWAYS_INLINE void dot_quad(const unsigned char *weights, const enum weight_kind kind,
+                            __m512i steps, const unsigned char *const *a, size_t offset,
+                            const int rows, __m512i (*dots)[2]) {
     __m512i first;
     __m512i second;
-    load_quad(weights, bits, &first, &second);
+    load_quad(weights, kind, steps, &first, &second);
     UNROLL for (int r = 0; r < rows; r++) {
         __m512i activation = broadcast_i32(a[r] + offset);
         dots[r][0] = _mm512_dpbusd_epi32(dots[r][0], first, activation);
@@ -47,13 +57,15 @@ ALWAYS_INLINE void dot_quad(const unsigned char *weights, const uint32_t bits,
     }
 }
 
-ALWAYS_INLINE void bytes_tile(const struct place *place, const int rows, const uint32_t bits,
-                              const uint32_t group, const bool has_minimum) {
+ALWAYS_INLINE void bytes_tile(const struct place *place, const int rows,
+                              const enum weight_kind kind, const uint32_t group,
+                              const bool has_minimum) {
     const struct matrix *matrix = place->call->matrix;
     const struct byte_activations at = byte_activations_of(matrix->cols, group);
     const size_t stride = matrix->activation_bytes;
     const unsigned char *weights = place->weights;
-    const size_t quad_bytes = bits == 4 ? 64 : 128;
+    const size_t quad_bytes = kind == BYTES ? 128 : 64;
+    const __m512i steps = load_steps(place->tile, kind);
     const unsigned char *a[TILE_ROWS];
     __m512 sums[TILE_ROWS][2];
     UNROLL for (int r = 0; r < rows; r++) {
@@ -70,8 +82,8 @@ ALWAYS_INLINE void bytes_tile(const struct place *place, const int rows, const u
         if (quads) {
             for (; quads; quads &= quads - 1) {
                 size_t quad = (size_t)__builtin_ctz(quads);
-                dot_quad(weights + quad * quad_bytes, bits, a, at.coarse + g * group + 4 * quad,
-                         rows, dots);
+                dot_quad(weights + quad * quad_bytes, kind, steps, a,
+                         at.coarse + g * group + 4 * quad, rows, dots);
             }
             UNROLL for (int r = 0; r < rows; r++) UNROLL for (int c = 0; c < 2; c++) dots[r][c] =
                 _mm512_slli_epi32(dots[r][c], COARSE_SHIFT);
@@ -82,7 +94,7 @@ ALWAYS_INLINE void bytes_tile(const struct place *place, const int rows, const u
             UNROLL for (int c = 0; c < 2; c++) dots[r][c] = _mm512_add_epi32(dots[r][c], zeros);
         }
         UNROLL for (uint32_t k = 0; k < group; k += 4, weights += quad_bytes)
-            dot_quad(weights, bits, a, g * group + k, rows, dots);
+            dot_quad(weights, kind, steps, a, g * group + k, rows, dots);
         __m512 scales[2] = {load_f32(weights), load_f32(weights + 64)};
         weights += 128;
         UNROLL for (int r = 0; r < rows; r++) {
@@ -133,19 +145,22 @@ ALWAYS_INLINE void float_tile(const struct place *place, const int rows,
     UNROLL for (int r = 0; r < rows; r++) store_row(place, (size_t)r, sums[r][0], sums[r][1]);
 }
 
-TILE_HEIGHTS_6(bytes_4_32, bytes_tile, 4, 32, false)
-TILE_HEIGHTS_6(bytes_4_32_minimum, bytes_tile, 4, 32, true)
-TILE_HEIGHTS_6(bytes_8_32, bytes_tile, 8, 32, false)
-TILE_HEIGHTS_6(bytes_8_32_minimum, bytes_tile, 8, 32, true)
-TILE_HEIGHTS_6(bytes_4_16, bytes_tile, 4, 16, false)
-TILE_HEIGHTS_6(bytes_4_16_minimum, bytes_tile, 4, 16, true)
-TILE_HEIGHTS_6(bytes_8_16, bytes_tile, 8, 16, false)
-TILE_HEIGHTS_6(bytes_8_16_minimum, bytes_tile, 8, 16, true)
+TILE_HEIGHTS_6(bytes_4_32, bytes_tile, NIBBLES, 32, false)
+TILE_HEIGHTS_6(bytes_4_32_minimum, bytes_tile, NIBBLES, 32, true)
+TILE_HEIGHTS_6(bytes_steps_32, bytes_tile, STEPS, 32, false)
+TILE_HEIGHTS_6(bytes_8_32, bytes_tile, BYTES, 32, false)
+TILE_HEIGHTS_6(bytes_8_32_minimum, bytes_tile, BYTES, 32, true)
+TILE_HEIGHTS_6(bytes_4_16, bytes_tile, NIBBLES, 16, false)
+TILE_HEIGHTS_6(bytes_4_16_minimum, bytes_tile, NIBBLES, 16, true)
+TILE_HEIGHTS_6(bytes_steps_16, bytes_tile, STEPS, 16, false)
+TILE_HEIGHTS_6(bytes_8_16, bytes_tile, BYTES, 16, false)
+TILE_HEIGHTS_6(bytes_8_16_minimum, bytes_tile, BYTES, 16, true)
 TILE_HEIGHTS_6(floats_f32, float_tile, MATRIX_F32)
 TILE_HEIGHTS_6(floats_f16, float_tile, MATRIX_F16)
 TILE_HEIGHTS_6(floats_bf16, float_tile, MATRIX_BF16)
 
 static const tile_fn *byte_heights(const struct matrix *matrix, const struct matrix_tile *tile) {
+    if (tile->steps) return matrix->group == 32 ? bytes_steps_32 : bytes_steps_16;
     if (matrix->group == 32) {
         if (tile->bits == 4) return tile->has_minimum ? bytes_4_32_minimum : bytes_4_32;
         return tile->has_minimum ? bytes_8_32_minimum : bytes_8_32;

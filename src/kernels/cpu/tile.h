@@ -19,6 +19,13 @@
 #define UNROLL _Pragma("GCC unroll 32")
 #endif
 
+/* How the weights of a tile of a BYTES matrix lie there. */
+enum weight_kind {
+    NIBBLES, /* 4 bits: the integers */
+    STEPS,   /* 4 bits: numbers of the tile's steps */
+    BYTES,   /* 8 bits */
+};
+
 /* Where a register tile reads and writes. */
 struct place {
     const struct matmul *call;

@@ -4,10 +4,12 @@
 /* gguf_builder: a small sound llama model as GGUF bytes, with what a test wants wrong in it.
  *
  * The model has 2 layers, a width of 32, 4 heads of 8 over 2 key-value heads, a feed-forward of 64
- * and 8 tokens: every tensor there must be, and nothing more. */
+ * and 8 tokens: every tensor there must be, and nothing more. A recipe may have it wider and its
+ * matrices of another type. */
 
 #include "base/buf.h"
 #include "base/rng.h"
+#include "kernels/quant.h"
 #include "model/gguf.h"
 
 #include <stdio.h>
@@ -46,7 +48,15 @@ struct recipe {
     uint32_t version;            /* 0: 3 */
     const char *magic;           /* NULL: GGUF */
     uint64_t pair_count_add, tensor_count_add;
+
+    uint32_t times; /* 0 is 1: all widths so many times as large */
+    uint32_t type;  /* 0: Q8_0; of the matrices */
+    bool as_f32;    /* the values of those, in float32 */
 };
+
+static inline uint32_t times(const struct recipe *recipe, uint32_t width) {
+    return recipe->times ? recipe->times * width : width;
+}
 
 static inline void put(struct buf *buf, const void *value, size_t bytes) {
     buf_add(buf, value, bytes);
@@ -145,8 +155,8 @@ static inline void put_pairs(struct pairs *pairs) {
     pair_str(pairs, "general.name", "grain");
     pair_u32(pairs, "llama.block_count", 2);
     pair_u32(pairs, "llama.context_length", 64);
-    pair_u32(pairs, "llama.embedding_length", 32);
-    pair_u32(pairs, "llama.feed_forward_length", 64);
+    pair_u32(pairs, "llama.embedding_length", times(recipe, 32));
+    pair_u32(pairs, "llama.feed_forward_length", times(recipe, 64));
     pair_u32(pairs, "llama.attention.head_count", 4);
     pair_u32(pairs, "llama.attention.head_count_kv", 2);
     float eps = 1e-5f, base = 10000.0f;
@@ -167,6 +177,30 @@ struct tensors {
     struct rng rng;
 };
 
+/* Gives the bytes of a block of random bytes that say how large its weights are a small value. */
+static inline void calm_block(uint32_t type, unsigned char *block) {
+    static const struct {
+        unsigned char type, at, value;
+    } places[] = {{1, 1, 0x24},   {30, 1, 0x3C},   {2, 1, 0x20},  {3, 1, 0x20},  {3, 3, 0x20},
+                  {6, 1, 0x20},   {7, 1, 0x20},    {7, 3, 0x20},  {8, 1, 0x20},  {10, 81, 0x1C},
+                  {10, 83, 0x1C}, {11, 109, 0x1C}, {12, 1, 0x14}, {12, 3, 0x14}, {13, 1, 0x10},
+                  {13, 3, 0x10},  {14, 209, 0x0C}, {20, 1, 0x18}, {23, 1, 0x08}, {39, 0, 122}};
+    bool type_is_float = type == 1 || type == 30; /* which need both signs */
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++)
+        if (places[i].type == type)
+            block[places[i].at] =
+                (unsigned char)(places[i].value |
+                                (type_is_float ? block[places[i].at] & 0x80u : 0));
+}
+
+/* The same weights as another file has in a type of blocks. */
+static inline void put_values(struct tensors *tensors, uint32_t type, const unsigned char *block) {
+    float values[256];
+    uint32_t count = tensor_type_block_elements((enum tensor_type)type);
+    quant_row_to_f32((enum tensor_type)type, block, count, values);
+    buf_add(&tensors->data, (const char *)values, count * sizeof *values);
+}
+
 static inline void put_data(struct tensors *tensors, const struct recipe_tensor *tensor) {
     const struct gguf_type *type = gguf_type_find(tensor->type);
     uint64_t elements = 1;
@@ -174,12 +208,18 @@ static inline void put_data(struct tensors *tensors, const struct recipe_tensor 
     uint64_t bytes = type ? elements / type->block_elements * type->block_bytes : 0;
     if (bytes > 1 << 20) bytes = 1 << 20; /* what a lying description claims is not there */
     size_t begin = tensors->data.bytes;
-    for (uint64_t i = 0; i < bytes; i++) {
-        /* Random, but with every float and every half scale small. */
-        unsigned char byte = (unsigned char)rng_next(&tensors->rng);
-        if (tensor->type == 0) byte = i % 4 == 3 ? 0x3C : byte;
-        if (tensor->type == 8 && i % 34 == 1) byte = 0x20;
-        buf_add(&tensors->data, &byte, 1);
+    for (uint64_t i = 0; i < bytes;) {
+        /* Random, but with every float and every scale small. */
+        unsigned char block[256];
+        uint64_t part = type->block_bytes < bytes - i ? type->block_bytes : bytes - i;
+        for (uint64_t j = 0; j < part; j++) block[j] = (unsigned char)rng_next(&tensors->rng);
+        if (tensor->type == 0 && part == 4) block[3] = 0x3C;
+        if (part == type->block_bytes) calm_block(tensor->type, block);
+        if (tensors->recipe->as_f32 && tensor->axis_count == 2)
+            put_values(tensors, tensor->type, block);
+        else
+            buf_add(&tensors->data, (const char *)block, part);
+        i += part;
     }
     const char *poisoned = tensors->recipe->poison_tensor;
     if (poisoned && strcmp(poisoned, tensor->name) == 0)
@@ -205,7 +245,7 @@ static inline void put_tensor(struct tensors *tensors, struct recipe_tensor tens
     put_u32(&tensors->descriptions, tensor.axis_count);
     for (uint32_t i = 0; i < tensor.axis_count && i < 16; i++)
         put_u64(&tensors->descriptions, i < 4 ? tensor.axes[i] : 1);
-    put_u32(&tensors->descriptions, tensor.type);
+    put_u32(&tensors->descriptions, recipe->as_f32 ? 0 : tensor.type);
     put_u64(&tensors->descriptions, offset);
     tensors->count++;
     if (tensor.axis_count <= 4) put_data(tensors, &tensor);
@@ -214,24 +254,27 @@ static inline void put_tensor(struct tensors *tensors, struct recipe_tensor tens
 static inline void put_tensors(struct tensors *tensors) {
     static const struct {
         const char *name;
-        uint64_t cols, rows;
+        uint32_t cols, rows;
     } layer_tensors[] = {
         {"attn_norm.weight", 32, 0}, {"attn_q.weight", 32, 32},      {"attn_k.weight", 32, 16},
         {"attn_v.weight", 32, 16},   {"attn_output.weight", 32, 32}, {"ffn_norm.weight", 32, 0},
         {"ffn_gate.weight", 32, 64}, {"ffn_up.weight", 32, 64},      {"ffn_down.weight", 64, 32}};
-    put_tensor(tensors, (struct recipe_tensor){"token_embd.weight", 2, {32, 8}, 8});
+    const struct recipe *recipe = tensors->recipe;
+    uint32_t type = recipe->type ? recipe->type : 8;
+    put_tensor(tensors,
+               (struct recipe_tensor){"token_embd.weight", 2, {times(recipe, 32), 8}, type});
     for (int layer = 0; layer < 2; layer++)
         for (size_t i = 0; i < sizeof layer_tensors / sizeof *layer_tensors; i++) {
             char name[64];
             snprintf(name, sizeof name, "blk.%d.%s", layer, layer_tensors[i].name);
             bool is_vector = layer_tensors[i].rows == 0;
-            put_tensor(tensors,
-                       (struct recipe_tensor){name,
-                                              is_vector ? 1u : 2u,
-                                              {layer_tensors[i].cols, layer_tensors[i].rows},
-                                              is_vector ? 0u : 8u});
+            put_tensor(tensors, (struct recipe_tensor){name,
+                                                       is_vector ? 1u : 2u,
+                                                       {times(recipe, layer_tensors[i].cols),
+                                                        times(recipe, layer_tensors[i].rows)},
+                                                       is_vector ? 0u : type});
         }
-    put_tensor(tensors, (struct recipe_tensor){"output_norm.weight", 1, {32}, 0});
+    put_tensor(tensors, (struct recipe_tensor){"output_norm.weight", 1, {times(recipe, 32)}, 0});
     if (tensors->recipe->extra.name) put_tensor(tensors, tensors->recipe->extra);
 }
 
