@@ -16,8 +16,8 @@ void models_read_facts(struct model_facts *ret_facts, const struct model_file *f
     enum err err = inspect_path(&ret_facts->is, file->path, &error);
     ret_facts->is_read = err == OK;
     if (err == OK) {
+        err = inspect_verdict(&ret_facts->is, file->path, &error);
         ret_facts->fit = inspect_fit(&ret_facts->is, &ret_facts->machine, sequence_tokens);
-        if (!*ret_facts->why_not) err = inspect_verdict(file->path, &error);
     }
     if (err != OK && !*ret_facts->why_not)
         snprintf(ret_facts->why_not, sizeof ret_facts->why_not, "%s", error.text);
@@ -86,7 +86,10 @@ void models_show_page(const struct model_facts *facts) {
         printf("layers       %" PRIu32 " of width %" PRIu32 ", %" PRIu32 " heads, %" PRIu32
                " for keys and values, of %" PRIu32 "\n",
                is->layers, is->width, is->heads, is->kv_heads, is->head_dim);
-        printf("KV           %" PRIu64 " bytes a token\n", is->kv_bytes_per_token);
+        printf("KV           %" PRIu64 " bytes a token", is->kv_bytes_per_token);
+        if (is->kv_far_bytes_per_token != is->kv_bytes_per_token)
+            printf(", %" PRIu64 " beyond the window", is->kv_far_bytes_per_token);
+        putchar('\n');
         printf("template     %s\n", is->has_template ? "yes" : "no");
         printf("licence      %s\n", *is->licence ? is->licence : "not said");
         show_fit(facts);
@@ -130,6 +133,7 @@ static void add_inspection(struct buf *line, const struct model_facts *facts) {
     add_number(line, "head_dim", is->head_dim);
     add_number(line, "window", is->window);
     add_number(line, "kv_bytes_per_token", is->kv_bytes_per_token);
+    add_number(line, "kv_far_bytes_per_token", is->kv_far_bytes_per_token);
     buf_printf(line, ", \"chat_template\": %s, \"embeds\": %s", is->has_template ? "true" : "false",
                is->embeds ? "true" : "false");
     add_number(line, "memory_bytes", facts->machine.memory_bytes);

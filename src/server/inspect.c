@@ -50,6 +50,7 @@ enum err inspect_path(struct inspection *ret_inspection, const char *path, struc
                                         : inspect_gguf(&inspection, path, error);
     if (err != OK) return err;
     qsort(inspection.types, inspection.type_count, sizeof *inspection.types, compare_types);
+    inspection.kv_far_bytes_per_token = inspection.kv_bytes_per_token;
     *ret_inspection = inspection;
     return OK;
 }
@@ -77,13 +78,20 @@ struct machine inspect_machine(void) {
     return machine;
 }
 
+static uint64_t sequence_bytes(const struct inspection *inspection, uint32_t tokens) {
+    uint64_t near =
+        inspection->window > 0 && inspection->window < tokens ? inspection->window : tokens;
+    return inspection->kv_bytes_per_token * near +
+           inspection->kv_far_bytes_per_token * (tokens - near);
+}
+
 struct fit inspect_fit(const struct inspection *inspection, const struct machine *machine,
                        uint32_t sequence_tokens) {
     struct fit fit = {.needed_bytes = inspection->weight_bytes + HOUSE_OTHER_BYTES,
                       .sequence_tokens = sequence_tokens};
     if (sequence_tokens == 0 || (inspection->context > 0 && sequence_tokens > inspection->context))
         fit.sequence_tokens = inspection->context;
-    uint64_t each = inspection->kv_bytes_per_token * fit.sequence_tokens;
+    uint64_t each = sequence_bytes(inspection, fit.sequence_tokens);
     uint64_t left =
         machine->free_bytes > fit.needed_bytes ? machine->free_bytes - fit.needed_bytes : 0;
     if (each > 0) fit.sequences = left / each;

@@ -37,7 +37,10 @@ struct inspection {
     uint32_t vocabulary;
     uint32_t layers, width, heads, kv_heads, head_dim;
     uint32_t window;             /* keys that layers with a window see; 0: no layer has one */
-    uint64_t kv_bytes_per_token; /* in F16, without regard to windows; 0: it keeps none */
+    uint64_t kv_bytes_per_token; /* in F16; 0: it keeps none */
+    /* Beyond the window only the layers without one keep theirs. The same as the one above where
+     * there are no windows, or none that the engine knows. */
+    uint64_t kv_far_bytes_per_token;
     bool has_template;
     bool embeds; /* made for embeddings, by what it says of pooling */
 };
@@ -47,8 +50,9 @@ enum err inspect_path(struct inspection *ret_inspection, const char *path,
                       struct error *error) MUST_CHECK;
 
 /* Whether the engine runs it, as far as that shows without its weights: ERR_INVALID with a sentence
- * when it does not. */
-enum err inspect_verdict(const char *path, struct error *error) MUST_CHECK;
+ * when it does not. What the engine knows of its windows is added to what was read. */
+enum err inspect_verdict(struct inspection *inspection, const char *path,
+                         struct error *error) MUST_CHECK;
 
 struct machine {
     uint64_t memory_bytes;

@@ -163,6 +163,9 @@ def test_a_folder_of_safetensors_is_pulled_added_and_run(hub, quern, home, tmp_p
     for model in (by_name, by_path):
         assert (model["family"], model["context"], model["layers"], model["servable"]) == ("llama", 1024, 4, True)
         assert model["types"] == {"BF16": model["weight_bytes"]} and model["parameters"] * 2 == model["weight_bytes"]
+    [windows] = listed(quern, "inspect", str(support.SHARED / "tiny/gemma3"), "--max-model-len", "116")
+    assert (windows["window"], windows["layers"], windows["kv_bytes_per_token"], windows["kv_far_bytes_per_token"]) == (16, 7, 7 * 1024, 1024)
+    assert windows["sequences"] == (windows["memory_free_bytes"] - windows["memory_needed_bytes"]) // (16 * 7 * 1024 + 100 * 1024)
     assert quern("models", "add", str(tiny) + "/", "--name", "little").returncode == 0
     (tmp_path / "in.jsonl").write_bytes(support.jsonl([support.request("1", "hello", "little", max_tokens=3)]))
     done = quern("run", "-i", tmp_path / "in.jsonl", "-o", tmp_path / "out.jsonl", "--model", "little")
