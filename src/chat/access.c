@@ -193,11 +193,10 @@ static enum err slice_text(struct render *render, struct value object, const str
         enum err err =
             item_at(render, object, (size_t)(range->start + (int64_t)i * range->step), &point);
         if (err) return err;
-        buf_add_str(render->out, value_str(point));
+        err = text_write(render, point);
+        if (err) return err;
     }
-    enum err err = text_take(render, start, ret_value);
-    if (!err) ret_value->text->markup = object.text->markup;
-    return err;
+    return text_take_like(render, start, object, ret_value);
 }
 
 /* text[::-1] and its like: one walk backwards instead of one search for each code point. */
@@ -213,8 +212,10 @@ static enum err reverse_text(struct render *render, struct value object, struct 
         from = to;
     }
     enum err err = text_borrow(render, (struct str){at, object.text->bytes}, ret_value);
-    if (!err) ret_value->text->markup = object.text->markup;
-    return err;
+    if (err) return err;
+    ret_value->text->markup = object.text->markup;
+    if (text_is_given(object)) ret_value->text->origin = &origin_given;
+    return OK;
 }
 
 static enum err slice_list(struct render *render, struct value object, const struct range *range,

@@ -137,11 +137,11 @@ static enum err add_texts(struct render *render, struct value left, struct value
         struct value *plain = left.text->markup ? &right : &left;
         size_t start = render->out->bytes;
         text_add_escaped(render->out, value_str(*plain));
-        enum err err = text_take(render, start, plain);
+        enum err err = text_claim(render, start, *plain);
+        if (!err) err = text_take(render, start, plain);
         if (err) return err;
     }
-    enum err err =
-        text_concat(render, value_str(left), left.text->backing, value_str(right), ret_value);
+    enum err err = text_concat(render, left, right, ret_value);
     if (!err) ret_value->text->markup = markup;
     return err;
 }
@@ -157,8 +157,10 @@ static enum err repeat_text(struct render *render, struct value text, int64_t ti
     for (size_t i = 0; text.text->bytes > 0 && i < (size_t)times; i++)
         memcpy(at + i * text.text->bytes, text.text->at, text.text->bytes);
     enum err err = text_borrow(render, (struct str){at, bytes}, ret_value);
-    if (!err) ret_value->text->markup = text.text->markup;
-    return err;
+    if (err) return err;
+    ret_value->text->markup = text.text->markup;
+    if (text_is_given(text)) ret_value->text->origin = &origin_given;
+    return OK;
 }
 
 static enum err repeat_list(struct render *render, struct value value, int64_t times,
@@ -221,7 +223,7 @@ enum err arith_join(struct render *render, struct value left, struct value right
     enum err err = text_of(render, left, &left);
     if (!err) err = text_of(render, right, &right);
     if (err) return err;
-    return text_concat(render, value_str(left), left.text->backing, value_str(right), ret_text);
+    return text_concat(render, left, right, ret_text);
 }
 
 enum err arith_sign(struct render *render, struct value value, bool negate,

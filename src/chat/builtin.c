@@ -128,29 +128,35 @@ bool arg_true(const struct arguments *args, size_t index, bool fallback) {
     return value.kind == VALUE_ABSENT ? fallback : value_is_true(value);
 }
 
-enum err arg_str(struct render *render, const struct arguments *args, size_t index,
-                 const char *fallback, struct str *ret_text) {
+enum err arg_text(struct render *render, const struct arguments *args, size_t index,
+                  const char *fallback, struct value *ret_text) {
     struct value value = args->values[index];
-    if (value.kind == VALUE_ABSENT) {
-        *ret_text = str_from(fallback);
-        return OK;
-    }
+    if (value.kind == VALUE_ABSENT) return text_borrow(render, str_from(fallback), ret_text);
     if (value.kind == VALUE_UNDEFINED) return arith_fail_undefined(render, value);
     if (!value_is_text(value))
         return render_fail(render, "argument %zu must be a str, not %s", index + 1,
                            value_type(value));
-    *ret_text = value_str(value);
+    *ret_text = value;
     return OK;
 }
 
-enum err arg_str_of(struct render *render, const struct arguments *args, size_t index,
-                    const char *fallback, struct str *ret_text) {
-    struct value value = args->values[index];
-    if (value.kind == VALUE_ABSENT) {
-        *ret_text = str_from(fallback);
-        return OK;
-    }
-    enum err err = text_of(render, value, &value);
+enum err arg_str(struct render *render, const struct arguments *args, size_t index,
+                 const char *fallback, struct str *ret_text) {
+    struct value value;
+    enum err err = arg_text(render, args, index, fallback, &value);
     if (!err) *ret_text = value_str(value);
+    return err;
+}
+
+enum err arg_text_of(struct render *render, const struct arguments *args, size_t index,
+                     const char *fallback, struct value *ret_text) {
+    struct value value = args->values[index];
+    if (value.kind == VALUE_ABSENT) return text_borrow(render, str_from(fallback), ret_text);
+    return text_of(render, value, ret_text);
+}
+
+enum err arg_name(struct render *render, const struct named *named, struct value *ret_text) {
+    enum err err = text_borrow(render, named->name, ret_text);
+    if (!err && named->given) ret_text->text->origin = &origin_given;
     return err;
 }

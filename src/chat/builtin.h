@@ -14,6 +14,7 @@
 struct named {
     struct str name;
     struct value value;
+    bool given; /* the name came with the request */
 };
 
 struct arguments {
@@ -69,6 +70,11 @@ bool arg_true(const struct arguments *args, size_t index, bool fallback);
 /* Argument number `index` as the bytes of a text. ERR_INVALID for another type. */
 enum err arg_str(struct render *render, const struct arguments *args, size_t index,
                  const char *fallback, struct str *ret_text);
+/* The same, with all that is known of the text. */
+enum err arg_text(struct render *render, const struct arguments *args, size_t index,
+                  const char *fallback, struct value *ret_text);
 /* str() of argument number `index`. */
-enum err arg_str_of(struct render *render, const struct arguments *args, size_t index,
-                    const char *fallback, struct str *ret_text);
+enum err arg_text_of(struct render *render, const struct arguments *args, size_t index,
+                     const char *fallback, struct value *ret_text);
+/* The name of a keyword argument as a text. */
+enum err arg_name(struct render *render, const struct named *named, struct value *ret_text);

@@ -63,7 +63,7 @@ static size_t or_default(size_t limit, size_t fallback) {
 
 enum err chat_template_render(const struct chat_template *template, json_t *context,
                               const struct chat_options *options, struct buf *buf,
-                              struct error *error) {
+                              struct spans *given, struct error *error) {
     const struct chat_limits *limits = &options->limits;
     size_t steps = or_default(limits->steps_max, STEPS_DEFAULT);
     size_t output_max = or_default(limits->output_bytes_max, OUTPUT_BYTES_DEFAULT);
@@ -72,6 +72,7 @@ enum err chat_template_render(const struct chat_template *template, json_t *cont
     struct render render = {
         .template = template,
         .context = context,
+        .model_context = options->model_context,
         .now_unix_s = options->now_unix_s,
         .utc_offset_s = options->utc_offset_s,
         .out = buf,
@@ -83,6 +84,8 @@ enum err chat_template_render(const struct chat_template *template, json_t *cont
     render.top = render_array(&render, template->symbol_count + 1, sizeof *render.top);
     enum err err = render.top ? eval_body(&render, NULL, template->body) : ERR_LIMIT;
     if (!err) err = render_check(&render);
+    for (size_t i = 0; !err && given && i < render.origin.count; i++)
+        spans_add(given, render.origin.at[i].start, render.origin.at[i].end);
     arena_release(&render.arena);
     buf->bytes_max = buf_max;
     return err;

@@ -12,6 +12,7 @@
  * once. Invariant: output bytes, steps and depth of a rendering stay within struct chat_limits. */
 
 #include "base/buf.h"
+#include "base/span.h"
 
 #include <jansson.h>
 
@@ -28,6 +29,9 @@ struct chat_options {
     /* The clock of strftime_now, in Unix seconds; local time is UTC plus `utc_offset_s`. */
     int64_t now_unix_s;
     int32_t utc_offset_s;
+    /* Variables that are the model's own and not the request's (bos_token, …), for the names that
+     * the context has no member of; NULL: none. */
+    json_t *model_context;
 };
 
 /* Compiles a copy of `source`. ERR_INVALID with the line number for a syntax error or a construct
@@ -36,7 +40,10 @@ enum err chat_template_open(struct chat_template **ret_template, struct str sour
                             struct error *error) MUST_CHECK;
 void chat_template_close(struct chat_template *template); /* NULL is allowed */
 
-/* Renders with the members of the JSON object `context` as variables and appends the text to `buf`.
+/* Renders with the members of the JSON object `context` as variables and appends the text to `buf`,
+ * and to `given`, unless that is NULL, which bytes of `buf` are the context's words: all texts of
+ * the context, keys too, are, but for the roles of messages. Spelled-out control tokens are to be
+ * taken from the other bytes only.
  * ERR_INVALID: the template called raise_exception (the sentence is its message, on one line) or
  * made an error of its own ("line N: …"); ERR_LIMIT: a limit was passed. `buf` may hold partial
  * text after an error. Needs up to 1 MiB of stack. The strings of `context` must stay as they are
@@ -44,7 +51,7 @@ void chat_template_close(struct chat_template *template); /* NULL is allowed */
  */
 enum err chat_template_render(const struct chat_template *template, json_t *context,
                               const struct chat_options *options, struct buf *buf,
-                              struct error *error) MUST_CHECK;
+                              struct spans *given, struct error *error) MUST_CHECK;
 
 /* True when the template looks at the parts of message content itself (iterates it), so that the
  * caller must pass lists of parts through instead of joining them. */

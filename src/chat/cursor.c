@@ -26,7 +26,8 @@ static enum err next_of_text(struct render *render, struct cursor *cursor, bool 
     size_t bytes = utf8_decode((struct str){text->at, text->bytes}, at, &point);
     cursor->position += bytes;
     /* The characters of markup are plain texts, as in Python. */
-    return text_borrow(render, (struct str){text->at + at, bytes}, ret_item);
+    enum err err = text_part(render, cursor->over, at, bytes, ret_item);
+    return err ? err : text_mark(render, *ret_item, false, ret_item);
 }
 
 static enum err next_of_dict(struct render *render, struct cursor *cursor, bool *ret_more,

@@ -24,7 +24,8 @@ static enum err add_star_star(struct render *render, const struct dict *dict,
     for (size_t i = 0; i < dict->count; i++) {
         struct value key = dict->entries[i].key;
         if (!value_is_text(key)) return render_fail(render, "keywords must be strings");
-        args->named[args->named_count++] = (struct named){value_str(key), dict->entries[i].value};
+        args->named[args->named_count++] =
+            (struct named){value_str(key), dict->entries[i].value, text_is_given(key)};
     }
     return OK;
 }
@@ -64,7 +65,7 @@ enum err eval_arguments(struct render *render, struct scope *scope, const struct
     }
     if (caller.kind != VALUE_ABSENT) {
         assert(args.named_count < named_room);
-        args.named[args.named_count++] = (struct named){STR("caller"), caller};
+        args.named[args.named_count++] = (struct named){.name = STR("caller"), .value = caller};
     }
     if (star_star.kind == VALUE_DICT) err = add_star_star(render, star_star.dict, &args);
     if (!err) *ret_args = args;
@@ -117,7 +118,7 @@ static enum err bind_rest(struct render *render, struct scope *inner, const stru
         err = dict_new(render, args->named_count, &dict);
         for (size_t i = 0; !err && i < args->named_count; i++) {
             struct value key;
-            err = text_borrow(render, args->named[i].name, &key);
+            err = arg_name(render, &args->named[i], &key);
             if (!err) err = dict_put(render, dict, key, args->named[i].value);
         }
         if (!err) err = scope_set(render, inner, def->kwargs_symbol, value_of_dict(dict));

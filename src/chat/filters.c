@@ -30,9 +30,10 @@ static enum err filter_length(struct render *render, struct value self,
 
 static enum err filter_attr(struct render *render, struct value self, const struct arguments *args,
                             struct value *ret_value) {
-    struct str name;
-    enum err err = arg_str_of(render, args, 0, "", &name);
+    struct value text;
+    enum err err = arg_text_of(render, args, 0, "", &text);
     if (err) return err;
+    struct str name = value_str(text);
     if (self.kind == VALUE_UNDEFINED) return arith_fail_undefined(render, self);
     if (self.kind == VALUE_DICT) { /* attributes only, which items are not */
         const struct builtin *method = method_find(VALUE_DICT, name);
@@ -99,7 +100,9 @@ static enum err filter_from_json(struct render *render, struct value self,
         return render_fail(render, "from_json needs a str, not %s", value_type(self));
     enum err err = json_read(&json, value_str(self), &error);
     if (err) return render_fail(render, "from_json: the text is not JSON");
-    err = value_from_json(render, json, true, ret_value);
+    err = value_from_json(render, json,
+                          (struct json_origin){.copies = true, .given = text_is_given(self)},
+                          ret_value);
     json_decref(json);
     return err;
 }
@@ -113,12 +116,15 @@ static enum err add_attribute(struct render *render, const struct entry *entry) 
     for (size_t i = 0; i < name.text->bytes; i++)
         if (strchr(" \t\n\f\r/>=", name.text->at[i]))
             return render_fail(render, "an attribute has a name that XML does not allow");
+    size_t start = render->out->bytes;
     buf_add_byte(render->out, ' ');
     text_add_escaped(render->out, value_str(name));
     buf_add_text(render->out, "=\"");
+    err = text_claim(render, start, name);
+    start = render->out->bytes;
     text_add_escaped(render->out, value_str(value));
     buf_add_byte(render->out, '"');
-    return OK;
+    return err ? err : text_claim(render, start, value);
 }
 
 static enum err filter_xmlattr(struct render *render, struct value self,

@@ -81,8 +81,8 @@ static enum err filter_reverse(struct render *render, struct value self,
 
 static enum err filter_join(struct render *render, struct value self, const struct arguments *args,
                             struct value *ret_value) {
-    struct str separator;
-    enum err err = arg_str_of(render, args, 0, "", &separator);
+    struct value separator;
+    enum err err = arg_text_of(render, args, 0, "", &separator);
     if (err || args->values[1].kind == VALUE_ABSENT || args->values[1].kind == VALUE_NONE)
         return err ? err : text_join(render, separator, self, true, ret_value);
     struct list *items, *parts;

@@ -11,12 +11,11 @@
 
 #include <string.h>
 
-/* Takes what was written since `start` off, as markup when the input was. */
-static enum err take_like(struct render *render, size_t start, struct value like,
+/* Takes off what was made of `like` and written since `start`, as markup when that was. */
+static enum err take_made(struct render *render, size_t start, struct value like,
                           struct value *ret_text) {
-    enum err err = text_take(render, start, ret_text);
-    if (!err) ret_text->text->markup = like.text->markup;
-    return err;
+    enum err err = text_claim(render, start, like);
+    return err ? err : text_take_like(render, start, like, ret_text);
 }
 
 static enum err change_case(struct render *render, struct value self, enum letter_case to,
@@ -25,7 +24,7 @@ static enum err change_case(struct render *render, struct value self, enum lette
     if (err) return err;
     size_t start = render->out->bytes;
     unicode_add_text(render->out, value_str(self), to);
-    return take_like(render, start, self, ret_text);
+    return take_made(render, start, self, ret_text);
 }
 
 static enum err filter_upper(struct render *render, struct value self, const struct arguments *args,
@@ -63,7 +62,7 @@ static enum err filter_title(struct render *render, struct value self, const str
         unicode_add_cased(render->out, point, begins ? CASE_UPPER : CASE_LOWER);
         begins = separates;
     }
-    return take_like(render, start, self, ret_value);
+    return take_made(render, start, self, ret_value);
 }
 
 static enum err filter_string(struct render *render, struct value self,
@@ -80,13 +79,13 @@ static enum err filter_trim(struct render *render, struct value self, const stru
 
 static enum err filter_replace(struct render *render, struct value self,
                                const struct arguments *args, struct value *ret_value) {
-    struct str old, new;
+    struct value old, new;
     int64_t count;
     enum err err = text_of(render, self, &self);
-    if (!err) err = arg_str_of(render, args, 0, "", &old);
-    if (!err) err = arg_str_of(render, args, 1, "", &new);
+    if (!err) err = arg_text_of(render, args, 0, "", &old);
+    if (!err) err = arg_text_of(render, args, 1, "", &new);
     if (!err) err = arg_int_or_none(render, args, 2, -1, &count);
-    if (!err) err = text_replace(render, self, old, new, count, ret_value);
+    if (!err) err = text_replace(render, self, value_str(old), new, count, ret_value);
     return err ? err : text_mark(render, *ret_value, false, ret_value);
 }
 
@@ -100,7 +99,7 @@ static enum err filter_escape(struct render *render, struct value self,
     }
     size_t start = render->out->bytes;
     text_add_escaped(render->out, value_str(self));
-    err = text_take(render, start, ret_value);
+    err = take_made(render, start, self, ret_value);
     if (!err) ret_value->text->markup = true;
     return err;
 }
@@ -165,40 +164,42 @@ static enum err filter_indent(struct render *render, struct value self,
         struct str here = next_line(text, &at);
         if (line > 0) buf_add_byte(render->out, '\n');
         if (line == 0 ? first : (blank || here.bytes > 0)) buf_add_str(render->out, indent);
-        buf_add_str(render->out, here);
+        err = text_write_part(render, self, begin, here.bytes);
+        if (err) return err;
         /* A text that ends in a break has one more line, an empty one. */
         ended = at == text.bytes && here.bytes == at - begin;
     }
     if (text.bytes == 0 && first) buf_add_str(render->out, indent);
-    return take_like(render, start, self, ret_value);
+    return text_take_like(render, start, self, ret_value);
 }
 
 static enum err filter_truncate(struct render *render, struct value self,
                                 const struct arguments *args, struct value *ret_value) {
     int64_t length, leeway;
-    struct str end;
+    struct value end, kept;
     if (!value_is_text(self) && self.kind != VALUE_UNDEFINED)
         return render_fail(render, "truncate needs a str, not %s", value_type(self));
     enum err err = text_of(render, self, &self);
     if (!err) err = arg_int(render, args, 0, 255, &length);
-    if (!err) err = arg_str(render, args, 2, "...", &end);
+    if (!err) err = arg_text(render, args, 2, "...", &end);
     if (!err) err = arg_int_or_none(render, args, 3, 5, &leeway);
     if (err) return err;
-    int64_t end_points = (int64_t)utf8_count(end);
+    int64_t end_points = (int64_t)text_points(end.text);
     if (length < end_points || leeway < 0)
         return render_fail(render, "truncate: the length is smaller than the end");
     if ((int64_t)text_points(self.text) - leeway <= length) {
         *ret_value = self;
         return OK;
     }
-    struct str kept = value_str(self);
-    kept.bytes = text_offset(self.text, (size_t)(length - end_points));
+    size_t bytes = text_offset(self.text, (size_t)(length - end_points));
     if (!arg_true(args, 1, false)) {
-        size_t blank = kept.bytes;
-        while (blank > 0 && kept.at[blank - 1] != ' ') blank--;
-        if (blank > 0) kept.bytes = blank - 1;
+        size_t blank = bytes;
+        while (blank > 0 && self.text->at[blank - 1] != ' ') blank--;
+        if (blank > 0) bytes = blank - 1;
     }
-    return text_concat(render, kept, NULL, end, ret_value);
+    err = text_part(render, self, 0, bytes, &kept);
+    if (!err) err = text_mark(render, kept, false, &kept);
+    return err ? err : text_concat(render, kept, end, ret_value);
 }
 
 static enum err filter_wordcount(struct render *render, struct value self,
@@ -224,7 +225,9 @@ static enum err filter_center(struct render *render, struct value self,
     int64_t width;
     enum err err = text_of(render, self, &self);
     if (!err) err = arg_int(render, args, 0, 80, &width);
-    return err ? err : text_pad(render, self, width, STR(" "), '^', ret_value);
+    struct value fill;
+    if (!err) err = text_borrow(render, STR(" "), &fill);
+    return err ? err : text_pad(render, self, width, fill, '^', ret_value);
 }
 
 /* "…%s…"|format(values) or |format(name=value) */
@@ -266,9 +269,10 @@ static void add_quoted(struct buf *buf, struct str text, bool query) {
 
 static enum err add_query_part(struct render *render, struct value value) {
     struct value text;
+    size_t start = render->out->bytes;
     enum err err = text_of(render, value, &text);
     if (!err) add_quoted(render->out, value_str(text), true);
-    return err;
+    return err ? err : text_claim(render, start, text);
 }
 
 static enum err filter_urlencode(struct render *render, struct value self,
@@ -280,7 +284,8 @@ static enum err filter_urlencode(struct render *render, struct value self,
         enum err err = text_of(render, self, &self);
         if (err) return err;
         add_quoted(render->out, value_str(self), false);
-        return text_take(render, start, ret_value);
+        err = text_claim(render, start, self);
+        return err ? err : text_take(render, start, ret_value);
     }
     if (self.kind == VALUE_DICT) self.kind = VALUE_ITEMS;
     enum err err = cursor_list(render, self, &pairs);
@@ -325,7 +330,8 @@ static enum err filter_striptags(struct render *render, struct value self,
         blank = space || (blank && space);
         at += bytes;
     }
-    return text_take(render, start, ret_value);
+    err = text_claim(render, start, self);
+    return err ? err : text_take(render, start, ret_value);
 }
 
 static const struct builtin filters[] = {

@@ -133,13 +133,15 @@ static enum err format_float(struct render *render, double real, const struct fo
 static enum err format_text(struct render *render, struct value value,
                             const struct format_spec *spec) {
     struct value text;
+    size_t start = render->out->bytes;
     enum err err = text_of(render, value, &text);
     if (err) return err;
     struct str body = value_str(text);
     if (spec->has_precision && spec->precision < text_points(text.text))
         body.bytes = text_offset(text.text, spec->precision);
     format_padded(render->out, spec, body, 0, '<');
-    return render_check(render);
+    err = text_claim(render, start, text);
+    return err ? err : render_check(render);
 }
 
 enum err format_value(struct render *render, struct value value, const struct format_spec *spec) {
@@ -319,5 +321,6 @@ enum err format_braces(struct render *render, struct value template, const struc
             at = end;
         }
     }
-    return text_take(render, start, ret_text);
+    enum err err = text_claim(render, start, template);
+    return err ? err : text_take(render, start, ret_text);
 }

@@ -51,7 +51,7 @@ static enum err dict_from_args(struct render *render, const struct arguments *ar
     }
     for (size_t i = 0; !err && i < args->named_count; i++) {
         struct value key;
-        err = text_borrow(render, args->named[i].name, &key);
+        err = arg_name(render, &args->named[i], &key);
         if (!err) err = dict_put(render, dict, key, args->named[i].value);
     }
     if (!err) *ret_dict = dict;
@@ -108,9 +108,10 @@ static enum err call_raise_exception(struct render *render, struct value self,
                                      const struct arguments *args, struct value *ret_value) {
     (void)self;
     (void)ret_value;
-    struct str message;
-    enum err err = arg_str_of(render, args, 0, "", &message);
+    struct value text;
+    enum err err = arg_text_of(render, args, 0, "", &text);
     if (err) return err;
+    struct str message = value_str(text);
     if (message.bytes > ERROR_TEXT_BYTES - 1) {
         message.bytes = ERROR_TEXT_BYTES - 1;
         while (message.bytes > 0 && ((unsigned char)message.at[message.bytes] & 0xC0) == 0x80)
@@ -122,10 +123,12 @@ static enum err call_raise_exception(struct render *render, struct value self,
 static enum err call_strftime_now(struct render *render, struct value self,
                                   const struct arguments *args, struct value *ret_value) {
     (void)self;
-    struct str format;
+    struct value format;
     size_t start = render->out->bytes;
-    enum err err = arg_str(render, args, 0, "", &format);
-    if (!err) err = print_time(render, format, render->now_unix_s + render->utc_offset_s);
+    enum err err = arg_text(render, args, 0, "", &format);
+    if (!err)
+        err = print_time(render, value_str(format), render->now_unix_s + render->utc_offset_s);
+    if (!err) err = text_claim(render, start, format);
     return err ? err : text_take(render, start, ret_value);
 }
 

@@ -11,12 +11,11 @@
 
 #include <string.h>
 
-/* Takes what was written since `start` off, as markup when the input was. */
-static enum err take_like(struct render *render, size_t start, struct value like,
+/* Takes off what was made of `like` and written since `start`, as markup when that was. */
+static enum err take_made(struct render *render, size_t start, struct value like,
                           struct value *ret_text) {
-    enum err err = text_take(render, start, ret_text);
-    if (!err) ret_text->text->markup = like.text->markup;
-    return err;
+    enum err err = text_claim(render, start, like);
+    return err ? err : text_take_like(render, start, like, ret_text);
 }
 
 enum err text_capitalize(struct render *render, struct value text, struct value *ret_text) {
@@ -28,7 +27,7 @@ enum err text_capitalize(struct render *render, struct value text, struct value 
         at += utf8_decode(whole, at, &point);
         unicode_add_cased(render->out, point, first ? CASE_TITLE : CASE_LOWER);
     }
-    return take_like(render, start, text, ret_text);
+    return take_made(render, start, text, ret_text);
 }
 
 /* Whether the character at text[at] is one of `chars`; its length goes to *ret_bytes. */
@@ -65,40 +64,43 @@ enum err text_strip(struct render *render, struct value text, struct value chars
 }
 
 /* str.replace with an empty `old`: `new` goes before every character and at the end. */
-static void interleave(struct buf *out, struct str text, struct str new, int64_t count) {
-    for (size_t at = 0; at < text.bytes;) {
+static enum err interleave(struct render *render, struct value text, struct value new,
+                           int64_t count) {
+    enum err err = OK;
+    for (size_t at = 0; !err && at < text.text->bytes;) {
         uint32_t point;
-        size_t bytes = utf8_decode(text, at, &point);
-        if (count != 0) buf_add_str(out, new);
+        size_t bytes = utf8_decode(value_str(text), at, &point);
+        if (count != 0) err = text_write(render, new);
         if (count > 0) count--;
-        buf_add(out, text.at + at, bytes);
+        if (!err) err = text_write_part(render, text, at, bytes);
         at += bytes;
     }
-    if (count != 0) buf_add_str(out, new);
+    return err || count == 0 ? err : text_write(render, new);
 }
 
-enum err text_replace(struct render *render, struct value text, struct str old, struct str new,
+enum err text_replace(struct render *render, struct value text, struct str old, struct value new,
                       int64_t count, struct value *ret_text) {
     struct str whole = value_str(text);
     size_t start = render->out->bytes, at = 0;
+    enum err err = OK;
     if (old.bytes == 0) {
-        interleave(render->out, whole, new, count);
-        return take_like(render, start, text, ret_text);
+        err = interleave(render, text, new, count);
+        return err ? err : text_take_like(render, start, text, ret_text);
     }
-    while (count != 0) {
+    while (!err && count != 0) {
         size_t found = str_find(whole, old, at);
         if (found == SIZE_MAX) break;
-        buf_add(render->out, whole.at + at, found - at);
-        buf_add_str(render->out, new);
+        err = text_write_part(render, text, at, found - at);
+        if (!err) err = text_write(render, new);
         at = found + old.bytes;
         if (count > 0) count--;
     }
-    if (at < whole.bytes) buf_add(render->out, whole.at + at, whole.bytes - at);
-    enum err err = render_charge(render, whole.bytes);
-    return err ? err : take_like(render, start, text, ret_text);
+    if (!err) err = text_write_part(render, text, at, whole.bytes - at);
+    if (!err) err = render_charge(render, whole.bytes);
+    return err ? err : text_take_like(render, start, text, ret_text);
 }
 
-enum err text_pad(struct render *render, struct value text, int64_t width, struct str fill,
+enum err text_pad(struct render *render, struct value text, int64_t width, struct value fill,
                   char align, struct value *ret_text) {
     int64_t missing = width - (int64_t)text_points(text.text);
     if (missing <= 0) {
@@ -112,13 +114,13 @@ enum err text_pad(struct render *render, struct value text, int64_t width, struc
     size_t start = render->out->bytes;
     enum err err = render_charge(render, (size_t)missing);
     if (err) return err;
-    for (int64_t i = 0; i < before; i++) buf_add_str(render->out, fill);
-    buf_add_str(render->out, value_str(text));
-    for (int64_t i = before; i < missing; i++) buf_add_str(render->out, fill);
-    return take_like(render, start, text, ret_text);
+    for (int64_t i = 0; !err && i < before; i++) err = text_write(render, fill);
+    if (!err) err = text_write(render, text);
+    for (int64_t i = before; !err && i < missing; i++) err = text_write(render, fill);
+    return err ? err : text_take_like(render, start, text, ret_text);
 }
 
-enum err text_join(struct render *render, struct str separator, struct value items, bool convert,
+enum err text_join(struct render *render, struct value separator, struct value items, bool convert,
                    struct value *ret_text) {
     struct cursor cursor;
     size_t start = render->out->bytes;
@@ -127,10 +129,10 @@ enum err text_join(struct render *render, struct str separator, struct value ite
         struct value item = value_absent();
         err = cursor_next(render, &cursor, &more, &item);
         if (err || !more) break;
-        if (!first) buf_add_str(render->out, separator);
         if (!convert && !value_is_text(item))
             return render_fail(render, "join needs strings, not %s", value_type(item));
-        err = print_value(render, item);
+        if (!first) err = text_write(render, separator);
+        if (!err) err = print_value(render, item);
     }
     return err ? err : text_take(render, start, ret_text);
 }
@@ -143,7 +145,7 @@ enum err text_join(struct render *render, struct str separator, struct value ite
         (void)args;                                                                                \
         size_t start = render->out->bytes;                                                         \
         unicode_add_text(render->out, value_str(self), to);                                        \
-        return take_like(render, start, self, ret_value);                                          \
+        return take_made(render, start, self, ret_value);                                          \
     }
 
 CASE_METHOD(method_upper, CASE_UPPER)
@@ -168,7 +170,7 @@ static enum err method_title(struct render *render, struct value self, const str
         unicode_add_cased(render->out, point, inside ? CASE_LOWER : CASE_TITLE);
         inside = unicode_is_upper(point) || unicode_is_lower(point) || unicode_is_title(point);
     }
-    return take_like(render, start, self, ret_value);
+    return take_made(render, start, self, ret_value);
 }
 
 static enum err method_strip(struct render *render, struct value self, const struct arguments *args,
@@ -188,10 +190,11 @@ static enum err method_rstrip(struct render *render, struct value self,
 
 static enum err method_replace(struct render *render, struct value self,
                                const struct arguments *args, struct value *ret_value) {
-    struct str old, new;
+    struct str old;
+    struct value new;
     int64_t count;
     enum err err = arg_str(render, args, 0, "", &old);
-    if (!err) err = arg_str(render, args, 1, "", &new);
+    if (!err) err = arg_text(render, args, 1, "", &new);
     if (!err) err = arg_int(render, args, 2, -1, &count);
     return err ? err : text_replace(render, self, old, new, count, ret_value);
 }
@@ -502,7 +505,7 @@ static enum err method_count(struct render *render, struct value self, const str
 
 static enum err method_join(struct render *render, struct value self, const struct arguments *args,
                             struct value *ret_value) {
-    return text_join(render, value_str(self), args->values[0], false, ret_value);
+    return text_join(render, self, args->values[0], false, ret_value);
 }
 
 static enum err method_format(struct render *render, struct value self,
@@ -513,11 +516,11 @@ static enum err method_format(struct render *render, struct value self,
 static enum err pad(struct render *render, struct value self, const struct arguments *args,
                     char align, struct value *ret_value) {
     int64_t width;
-    struct str fill;
+    struct value fill;
     enum err err = arg_int(render, args, 0, 0, &width);
-    if (!err) err = arg_str(render, args, 1, " ", &fill);
+    if (!err) err = arg_text(render, args, 1, " ", &fill);
     if (err) return err;
-    if (utf8_count(fill) != 1) return render_fail(render, "the fill must be one character");
+    if (text_points(fill.text) != 1) return render_fail(render, "the fill must be one character");
     return text_pad(render, self, width, fill, align, ret_value);
 }
 
@@ -554,7 +557,7 @@ static enum err method_zfill(struct render *render, struct value self, const str
     buf_add(render->out, text.at, sign);
     for (int64_t i = (int64_t)points; i < width; i++) buf_add_byte(render->out, '0');
     buf_add_str(render->out, str_skip(text, sign));
-    return take_like(render, start, self, ret_value);
+    return take_made(render, start, self, ret_value);
 }
 
 static enum err method_expandtabs(struct render *render, struct value self,
@@ -578,7 +581,7 @@ static enum err method_expandtabs(struct render *render, struct value self,
             if (byte == '\n' || byte == '\r') column = 0;
         }
     }
-    return take_like(render, start, self, ret_value);
+    return take_made(render, start, self, ret_value);
 }
 
 static const struct builtin methods[] = {

@@ -11,11 +11,11 @@ enum err text_capitalize(struct render *render, struct value text, struct value 
 enum err text_strip(struct render *render, struct value text, struct value chars, bool at_start,
                     bool at_end, struct value *ret_text);
 /* The first `count` occurrences; all when it is negative. */
-enum err text_replace(struct render *render, struct value text, struct str old, struct str new,
+enum err text_replace(struct render *render, struct value text, struct str old, struct value new,
                       int64_t count, struct value *ret_text);
 /* Pads to `width` code points: '<' keeps the text left, '>' right, '^' in the middle. */
-enum err text_pad(struct render *render, struct value text, int64_t width, struct str fill,
+enum err text_pad(struct render *render, struct value text, int64_t width, struct value fill,
                   char align, struct value *ret_text);
 /* The texts of a walk with `separator` between them; other values are an error unless `convert`. */
-enum err text_join(struct render *render, struct str separator, struct value items, bool convert,
+enum err text_join(struct render *render, struct value separator, struct value items, bool convert,
                    struct value *ret_text);

@@ -171,5 +171,6 @@ enum err format_percent(struct render *render, struct value template, struct val
     size_t count = values.kind == VALUE_TUPLE ? values.list->count : !subscripted;
     if (operands.taken < count)
         return render_fail(render, "not all arguments were converted by the format");
-    return text_take(render, start, ret_text);
+    enum err err = text_claim(render, start, template);
+    return err ? err : text_take(render, start, ret_text);
 }

@@ -132,6 +132,7 @@ static void repr_plain(struct buf *out, struct value value) {
 
 static enum err repr_at(struct render *render, struct value value, unsigned depth) {
     if (depth > CHAT_VALUE_DEPTH_MAX) return render_limit(render, "the nesting of a value");
+    size_t start = render->out->bytes;
     enum err err = render_charge(render, 16);
     if (!err) err = render_check(render);
     if (err) return err;
@@ -139,8 +140,9 @@ static enum err repr_at(struct render *render, struct value value, unsigned dept
     case VALUE_TEXT:
         if (value.text->markup) buf_add_text(render->out, "Markup(");
         repr_text(render->out, value_str(value));
+        err = text_claim(render, start, value);
         if (value.text->markup) buf_add_byte(render->out, ')');
-        return render_charge(render, value.text->bytes);
+        return err ? err : render_charge(render, value.text->bytes);
     case VALUE_LIST:
     case VALUE_TUPLE: return repr_list(render, value, depth);
     case VALUE_DICT:
@@ -160,7 +162,7 @@ enum err print_repr(struct render *render, struct value value) {
 enum err print_value(struct render *render, struct value value) {
     if (value.kind == VALUE_UNDEFINED) return OK;
     if (value.kind != VALUE_TEXT) return print_repr(render, value);
-    buf_add_str(render->out, value_str(value));
-    enum err err = render_charge(render, value.text->bytes / 4);
+    enum err err = text_write(render, value);
+    if (!err) err = render_charge(render, value.text->bytes / 4);
     return err ? err : render_check(render);
 }

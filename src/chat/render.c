@@ -114,9 +114,11 @@ enum err scope_get(struct render *render, const struct scope *scope, uint32_t sy
     if (top->kind == VALUE_ABSENT) {
         struct str name = render->template->symbols[symbol];
         const json_t *member = json_object_getn(render->context, name.at, name.bytes);
+        struct json_origin origin = {.given = member, .messages = str_is(name, "messages")};
+        if (!member) member = json_object_getn(render->model_context, name.at, name.bytes);
         const struct builtin *function = member ? NULL : function_find(name);
         if (member) {
-            enum err err = value_from_json(render, member, false, top);
+            enum err err = value_from_json(render, member, origin, top);
             if (err) return err;
         } else if (function) {
             *top = (struct value){.kind = VALUE_FUNCTION, .function = function};

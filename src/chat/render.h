@@ -41,10 +41,12 @@ struct scope {
 struct render {
     const struct chat_template *template;
     json_t *context;
+    json_t *model_context; /* what is not in `context`, and the model's own; may be NULL */
     int64_t now_unix_s;
     int32_t utc_offset_s;
     struct arena arena;
     struct buf *out;
+    struct origin origin; /* of the bytes in `out` */
     struct error *error;
     struct value *top;  /* by symbol; absent until it is set or first asked for */
     struct value input; /* what a filter block feeds its filters */

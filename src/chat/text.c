@@ -33,8 +33,11 @@ enum err text_part(struct render *render, struct value whole, size_t from, size_
     }
     struct str part = {whole.text->at + from, bytes};
     enum err err = text_new(render, part, ret_text);
-    if (!err) ret_text->text->markup = whole.text->markup;
-    return err;
+    if (err) return err;
+    ret_text->text->markup = whole.text->markup;
+    ret_text->text->origin = whole.text->origin;
+    ret_text->text->origin_from = whole.text->origin_from + from;
+    return OK;
 }
 
 enum err text_take(struct render *render, size_t start, struct value *ret_text) {
@@ -42,14 +45,52 @@ enum err text_take(struct render *render, size_t start, struct value *ret_text) 
     if (err) return err;
     struct str written = str_skip(buf_str(render->out), start);
     err = text_copy(render, written, ret_text);
+    if (!err && origin_has(&render->origin, start, written.bytes)) {
+        struct origin *origin = render_alloc(render, sizeof *origin);
+        if (!origin) return ERR_LIMIT;
+        err = origin_add_part(render, origin, 0, &render->origin, start, written.bytes);
+        ret_text->text->origin = origin;
+    }
+    origin_truncate(&render->origin, start);
     if (!err) buf_truncate(render->out, start);
     return err;
 }
 
-enum err text_concat(struct render *render, struct str left, struct backing *left_backing,
-                     struct str right, struct value *ret_text) {
+enum err text_take_like(struct render *render, size_t start, struct value like,
+                        struct value *ret_text) {
+    enum err err = text_take(render, start, ret_text);
+    if (!err) ret_text->text->markup = like.text->markup;
+    return err;
+}
+
+/* The origin of left and right together; that of `left` grows when its memory does. */
+static enum err origin_concat(struct render *render, const struct text *left,
+                              const struct text *right, bool grows, const struct origin **ret) {
+    bool right_given = origin_has(right->origin, right->origin_from, right->bytes);
+    *ret = grows ? left->origin : NULL;
+    if (!right_given && (grows || !origin_has(left->origin, left->origin_from, left->bytes)))
+        return OK;
+    /* An origin beside a backing was made here, and begins where the text does. */
+    struct origin *origin = grows ? (struct origin *)(uintptr_t)left->origin : NULL;
+    if (!origin) origin = render_alloc(render, sizeof *origin);
+    if (!origin) return ERR_LIMIT;
+    enum err err =
+        grows ? OK
+              : origin_add_part(render, origin, 0, left->origin, left->origin_from, left->bytes);
+    if (!err)
+        err = origin_add_part(render, origin, left->bytes, right->origin, right->origin_from,
+                              right->bytes);
+    *ret = origin;
+    return err;
+}
+
+enum err text_concat(struct render *render, struct value left_text, struct value right_text,
+                     struct value *ret_text) {
+    struct str left = value_str(left_text), right = value_str(right_text);
+    struct backing *left_backing = left_text.text->backing;
     size_t bytes = left.bytes + right.bytes;
     struct backing *backing = left_backing;
+    const struct origin *origin;
     char *at = NULL;
     if (backing && backing->used == left.bytes && backing->capacity >= bytes) {
         /* Nobody sees the bytes after `used`, and a backing is only ever made below, over memory
@@ -66,10 +107,37 @@ enum err text_concat(struct render *render, struct str left, struct backing *lef
         if (left.bytes > 0) memcpy(at, left.at, left.bytes);
     }
     if (right.bytes > 0) memcpy(at + left.bytes, right.at, right.bytes);
+    enum err err =
+        origin_concat(render, left_text.text, right_text.text, backing == left_backing, &origin);
+    if (!err) err = text_new(render, (struct str){at, bytes}, ret_text);
+    if (err) return err;
     backing->used = bytes;
-    enum err err = text_new(render, (struct str){at, bytes}, ret_text);
-    if (!err) ret_text->text->backing = backing;
-    return err;
+    ret_text->text->backing = backing;
+    ret_text->text->origin = origin;
+    return OK;
+}
+
+bool text_is_given(struct value text) {
+    return origin_has(text.text->origin, text.text->origin_from, text.text->bytes);
+}
+
+enum err text_write_part(struct render *render, struct value text, size_t from, size_t bytes) {
+    size_t start = render->out->bytes;
+    if (bytes > 0) buf_add(render->out, text.text->at + from, bytes);
+    if (render->out->overflowed) return render_check(render);
+    return origin_add_part(render, &render->origin, start, text.text->origin,
+                           text.text->origin_from + from, bytes);
+}
+
+enum err text_write(struct render *render, struct value text) {
+    return text_write_part(render, text, 0, text.text->bytes);
+}
+
+enum err text_claim(struct render *render, size_t start, struct value text) {
+    if (!text_is_given(text)) return OK;
+    if (render->out->overflowed) return render_check(render);
+    origin_truncate(&render->origin, start);
+    return origin_add(render, &render->origin, start, render->out->bytes);
 }
 
 enum err text_from_point(struct render *render, uint32_t point, struct value *ret_text) {

@@ -3,6 +3,7 @@
 #include "chat/compare.h"
 #include "chat/number.h"
 #include "chat/print.h"
+#include "chat/text.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -84,8 +85,9 @@ static enum err add_list(struct render *render, const struct list *list,
 static enum err add_key(struct render *render, struct value key, const struct json_style *style) {
     struct buf *out = render->out;
     if (value_is_text(key)) {
+        size_t start = out->bytes;
         add_string(out, value_str(key), style->ensure_ascii);
-        return OK;
+        return text_claim(render, start, key);
     }
     if (!value_is_number(key) && key.kind != VALUE_NONE)
         return render_fail(render, "JSON has no keys of type %s", value_type(key));
@@ -137,6 +139,7 @@ static enum err json_at(struct render *render, struct value value, const struct 
                         unsigned depth) {
     char text[NUMBER_TEXT_BYTES];
     struct buf *out = render->out;
+    size_t start = out->bytes;
     if (depth > CHAT_VALUE_DEPTH_MAX) return render_limit(render, "the nesting of a value");
     enum err err = render_charge(render, 16);
     if (!err) err = render_check(render);
@@ -148,7 +151,8 @@ static enum err json_at(struct render *render, struct value value, const struct 
     case VALUE_FLOAT: add_float(out, value.real); return OK;
     case VALUE_TEXT:
         add_string(out, value_str(value), style->ensure_ascii);
-        return render_charge(render, value.text->bytes);
+        err = text_claim(render, start, value);
+        return err ? err : render_charge(render, value.text->bytes);
     case VALUE_LIST:
     case VALUE_TUPLE: return add_list(render, value.list, style, depth);
     case VALUE_DICT: return add_dict(render, value.dict, style, depth);

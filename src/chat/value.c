@@ -168,22 +168,31 @@ enum err list_pair(struct render *render, struct value first, struct value secon
     return OK;
 }
 
-static enum err from_json(struct render *render, const json_t *json, bool copy, unsigned depth,
-                          struct value *ret_value);
+static enum err from_json(struct render *render, const json_t *json, struct json_origin origin,
+                          unsigned depth, struct value *ret_value);
 
-static enum err text_from_json(struct render *render, struct str text, bool copy,
+static enum err text_from_json(struct render *render, struct str text, struct json_origin origin,
                                struct value *ret_value) {
-    return copy ? text_copy(render, text, ret_value) : text_borrow(render, text, ret_value);
+    enum err err =
+        origin.copies ? text_copy(render, text, ret_value) : text_borrow(render, text, ret_value);
+    if (!err && origin.given) ret_value->text->origin = &origin_given;
+    return err;
 }
 
-static enum err list_from_json(struct render *render, const json_t *json, bool copy, unsigned depth,
-                               struct value *ret_value) {
+static bool is_word(struct str text) {
+    for (size_t i = 0; i < text.bytes; i++)
+        if ((text.at[i] < 'a' || text.at[i] > 'z') && text.at[i] != '_') return false;
+    return text.bytes > 0;
+}
+
+static enum err list_from_json(struct render *render, const json_t *json, struct json_origin origin,
+                               unsigned depth, struct value *ret_value) {
     struct list *list;
     enum err err = list_new(render, json_array_size(json), &list);
     if (err) return err;
     for (size_t i = 0; i < json_array_size(json); i++) {
         struct value item;
-        err = from_json(render, json_array_get(json, i), copy, depth + 1, &item);
+        err = from_json(render, json_array_get(json, i), origin, depth + 1, &item);
         if (err) return err;
         err = list_add(render, list, item);
         if (err) return err;
@@ -192,18 +201,21 @@ static enum err list_from_json(struct render *render, const json_t *json, bool c
     return OK;
 }
 
-static enum err dict_from_json(struct render *render, json_t *json, bool copy, unsigned depth,
-                               struct value *ret_value) {
+static enum err dict_from_json(struct render *render, json_t *json, struct json_origin origin,
+                               unsigned depth, struct value *ret_value) {
     struct dict *dict;
     enum err err = dict_new(render, json_object_size(json), &dict);
     if (err) return err;
     for (void *at = json_object_iter(json); at; at = json_object_iter_next(json, at)) {
         struct str name = {json_object_iter_key(at), json_object_iter_key_len(at)};
         struct value key, value;
-        err = text_from_json(render, name, copy, &key);
+        err = text_from_json(render, name, origin, &key);
         if (err) return err;
-        err = from_json(render, json_object_iter_value(at), copy, depth + 1, &value);
+        err = from_json(render, json_object_iter_value(at), origin, depth + 1, &value);
         if (err) return err;
+        if (origin.messages && depth == 1 && value_is_text(value) && str_is(name, "role") &&
+            is_word(value_str(value)))
+            value.text->origin = NULL;
         err = dict_add(render, dict, key, value);
         if (err) return err;
     }
@@ -211,8 +223,8 @@ static enum err dict_from_json(struct render *render, json_t *json, bool copy, u
     return OK;
 }
 
-static enum err from_json(struct render *render, const json_t *json, bool copy, unsigned depth,
-                          struct value *ret_value) {
+static enum err from_json(struct render *render, const json_t *json, struct json_origin origin,
+                          unsigned depth, struct value *ret_value) {
     if (depth > CHAT_VALUE_DEPTH_MAX) return render_limit(render, "the nesting of a value");
     switch (json_typeof(json)) {
     case JSON_NULL: *ret_value = value_none(); return OK;
@@ -222,17 +234,17 @@ static enum err from_json(struct render *render, const json_t *json, bool copy, 
     case JSON_REAL: *ret_value = value_float(json_real_value(json)); return OK;
     case JSON_STRING:
         return text_from_json(render,
-                              (struct str){json_string_value(json), json_string_length(json)}, copy,
-                              ret_value);
-    case JSON_ARRAY: return list_from_json(render, json, copy, depth, ret_value);
+                              (struct str){json_string_value(json), json_string_length(json)},
+                              origin, ret_value);
+    case JSON_ARRAY: return list_from_json(render, json, origin, depth, ret_value);
     case JSON_OBJECT:
         /* jansson's iteration takes no const object, and does not change it. */
-        return dict_from_json(render, (json_t *)(uintptr_t)json, copy, depth, ret_value);
+        return dict_from_json(render, (json_t *)(uintptr_t)json, origin, depth, ret_value);
     }
     return render_fail(render, "a value of the context is of no known type");
 }
 
-enum err value_from_json(struct render *render, const json_t *json, bool copy,
+enum err value_from_json(struct render *render, const json_t *json, struct json_origin origin,
                          struct value *ret_value) {
-    return from_json(render, json, copy, 0, ret_value);
+    return from_json(render, json, origin, 0, ret_value);
 }

@@ -12,6 +12,7 @@
 
 #include "base/arena.h"
 #include "base/err.h"
+#include "chat/origin.h"
 
 #include <jansson.h>
 
@@ -82,6 +83,8 @@ struct text {
     size_t bytes;
     size_t points; /* code points, or POINTS_UNKNOWN until somebody asks */
     struct backing *backing;
+    const struct origin *origin; /* NULL: all is the template's */
+    size_t origin_from;          /* where the text begins in it */
     bool markup; /* the result of `escape` or `safe`: what is added to it gets escaped */
 };
 
@@ -210,8 +213,16 @@ enum err value_method(struct render *render, const struct builtin *builtin, stru
                       struct value *ret_value);
 /* An iterator over the items of a list that nobody changes any more. */
 enum err value_iterator(struct render *render, const struct list *list, struct value *ret_value);
-/* With `copy`, the value does not refer to `json` any more; else `json` must outlive it. */
-enum err value_from_json(struct render *render, const json_t *json, bool copy,
+
+/* What a value that comes from JSON is to the rendering. */
+struct json_origin {
+    bool copies; /* the value does not refer to `json` any more; else that must outlive it */
+    bool given;  /* its texts came with the request */
+    /* It is the list of messages: their roles, where they are plain words, are not counted as
+     * given, because templates build control tokens of them ("<|" + role + "|>"). */
+    bool messages;
+};
+enum err value_from_json(struct render *render, const json_t *json, struct json_origin origin,
                          struct value *ret_value);
 
 /* A list with room for `capacity` items and none in it. */

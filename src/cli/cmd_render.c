@@ -34,9 +34,8 @@ static enum err answer_record(void *context, struct str record, struct buf *answ
     if (!json_is_object(variables)) {
         err = err_set(error, ERR_INVALID, "the variables are not a JSON object");
     } else {
-        if (render->vocabulary.tokenizer) vocabulary_add_tokens(&render->vocabulary, variables);
         err = chat_template_render(render->vocabulary.template, variables, &render->options, &text,
-                                   error);
+                                   NULL, error);
     }
     if (err == OK && render->batch)
         json_write_string(answer, buf_str(&text));
@@ -132,7 +131,10 @@ static int run(int argc, char **argv) {
         fprintf(stderr, "quern render: %s\n", error.text);
         return render.template ? EXIT_WRONG_INPUT : EXIT_MACHINE;
     }
+    json_t *words = render.vocabulary.tokenizer ? vocabulary_context(&render.vocabulary) : NULL;
+    render.options.model_context = words;
     int status = records_answer(render.batch, answer_record, &render);
+    json_decref(words);
     vocabulary_close(&render.vocabulary);
     return status;
 }

@@ -22,8 +22,14 @@ static void set_text(json_t *object, const char *key, struct str text) {
     if (value) json_object_set_new(object, key, value); /* NULL: not UTF-8 */
 }
 
+/* A prompt as text. */
+struct rendering {
+    struct buf text;
+    struct spans given; /* what of it the messages and tools wrote, not the template */
+};
+
 /* The variables of the template; a tools that is absent is none, not undefined. */
-static json_t *template_context(const struct request *request, const struct served_model *model) {
+static json_t *template_context(const struct request *request) {
     json_t *context = json_object();
     if (request->reasoning_effort.bytes > 0)
         set_text(context, "reasoning_effort", request->reasoning_effort);
@@ -34,7 +40,6 @@ static json_t *template_context(const struct request *request, const struct serv
     json_object_set_new(context, "documents", json_null());
     json_object_set_new(context, "add_generation_prompt",
                         json_boolean(request->add_generation_prompt));
-    vocabulary_add_tokens(&model->vocabulary, context);
     return context;
 }
 
@@ -54,7 +59,8 @@ static size_t find_last(struct str whole, struct str part) {
 
 /* Cuts what the template wrote after the text of the last message, as transformers does: its
  * trailing space stays only where the template kept it. */
-static bool cut_after(struct buf *text, struct str last, struct refusal *refusal) {
+static bool cut_after(struct rendering *rendering, struct str last, struct refusal *refusal) {
+    struct buf *text = &rendering->text;
     struct str trimmed = str_trim(last);
     if (trimmed.bytes == 0)
         return refuse(
@@ -70,6 +76,7 @@ static bool cut_after(struct buf *text, struct str last, struct refusal *refusal
     bool keeps_space =
         leading == 0 && bytes <= text->bytes - at && memcmp(text->at + at, last.at, bytes) == 0;
     buf_truncate(text, at + (keeps_space ? bytes : trimmed.bytes));
+    spans_truncate(&rendering->given, text->bytes);
     return true;
 }
 
@@ -92,25 +99,28 @@ static bool prep_tools(struct request *request, const struct served_model *model
 
 static bool render_with(struct request *request, const struct served_model *model,
                         const struct chat_template *template, const struct prep_options *options,
-                        struct buf *text, struct refusal *refusal) {
+                        struct rendering *rendering, struct refusal *refusal) {
     if (!prep_tools(request, model, template, refusal)) return false;
     messages_clean(request->messages, (struct messages_options){
                                           chat_template_takes_parts(template),
                                           chat_template_knows_role(template, "developer"),
                                       });
+    json_t *context = template_context(request), *words = vocabulary_context(&model->vocabulary);
     const struct chat_options chat = {.now_unix_s = options->now_unix_s,
-                                      .utc_offset_s = options->utc_offset_s};
-    json_t *context = template_context(request, model);
+                                      .utc_offset_s = options->utc_offset_s,
+                                      .model_context = words};
     struct error error;
-    enum err err = chat_template_render(template, context, &chat, text, &error);
+    enum err err =
+        chat_template_render(template, context, &chat, &rendering->text, &rendering->given, &error);
     json_decref(context);
+    json_decref(words);
     if (err == ERR_LIMIT)
         return refuse(refusal, "invalid_value", "messages",
                       "The chat template of this model did not come to an end: %s.", error.text);
     if (err != OK)
         return refuse(refusal, "invalid_value", "messages",
                       "The chat template of this model refuses these messages: %s", error.text);
-    if (text->overflowed)
+    if (rendering->text.overflowed)
         return refuse(refusal, "context_length_exceeded", "messages",
                       "The rendered prompt is longer than %zu bytes.", PROMPT_TEXT_BYTES_MAX);
     return true;
@@ -118,11 +128,12 @@ static bool render_with(struct request *request, const struct served_model *mode
 
 /* With the template of the request, or else that of the model. */
 static bool render_chat(struct request *request, const struct served_model *model,
-                        const struct prep_options *options, struct buf *text,
+                        const struct prep_options *options, struct rendering *rendering,
                         struct refusal *refusal) {
     if (!request->chat_template.at) {
         if (model->vocabulary.template)
-            return render_with(request, model, model->vocabulary.template, options, text, refusal);
+            return render_with(request, model, model->vocabulary.template, options, rendering,
+                               refusal);
         return refuse(refusal, "unsupported_endpoint", "messages",
                       "This model has no chat template; use /v1/completions.");
     }
@@ -135,7 +146,7 @@ static bool render_chat(struct request *request, const struct served_model *mode
     if (chat_template_open(&template, request->chat_template, &error) != OK)
         return refuse(refusal, "invalid_value", "chat_template", "Invalid 'chat_template': %s.",
                       error.text);
-    bool is_good = render_with(request, model, template, options, text, refusal);
+    bool is_good = render_with(request, model, template, options, rendering, refusal);
     chat_template_close(template);
     return is_good;
 }
@@ -194,9 +205,13 @@ static bool check_ids(const struct ids *ids, const struct served_model *model, c
     return true;
 }
 
+/* `given`: what no control token may come from; NULL: the whole text is as request->parse_special
+ * says. */
 static bool encode(const struct request *request, const struct served_model *model, struct str text,
-                   struct ids *ids, struct refusal *refusal) {
-    struct encode_options options = {.parse_special = true, .add_bos = request->add_special_tokens};
+                   const struct spans *given, struct ids *ids, struct refusal *refusal) {
+    struct encode_options options = {.parse_special = given || request->parse_special,
+                                     .add_bos = request->add_special_tokens,
+                                     .plain = request->parse_special ? NULL : given};
     const char *param = request->endpoint == WIRE_ENDPOINT_CHAT ? "messages" : "prompt";
     struct error error;
     if (tokenizer_encode(model->vocabulary.tokenizer, text, options, ids, &error) == OK)
@@ -208,13 +223,16 @@ static bool encode(const struct request *request, const struct served_model *mod
 static bool prep_chat(struct request *request, const struct served_model *model,
                       const struct prep_options *options, struct prompt *prompt,
                       struct refusal *refusal) {
-    struct buf text;
-    buf_init(&text, PROMPT_TEXT_BYTES_MAX);
-    bool is_good = render_chat(request, model, options, &text, refusal);
+    struct rendering rendering = {.given = {0}};
+    buf_init(&rendering.text, PROMPT_TEXT_BYTES_MAX);
+    bool is_good = render_chat(request, model, options, &rendering, refusal);
     struct str last = is_good ? messages_last_text(request->messages) : (struct str){NULL, 0};
-    if (is_good && request->continue_final_message) is_good = cut_after(&text, last, refusal);
-    if (is_good) is_good = encode(request, model, buf_str(&text), &prompt->ids, refusal);
-    buf_release(&text);
+    if (is_good && request->continue_final_message) is_good = cut_after(&rendering, last, refusal);
+    if (is_good)
+        is_good = encode(request, model, buf_str(&rendering.text), &rendering.given, &prompt->ids,
+                         refusal);
+    spans_release(&rendering.given);
+    buf_release(&rendering.text);
     const json_t *messages = request->messages;
     const json_t *final = json_array_get(messages, json_array_size(messages) - 1);
     if (is_good && request->echo && str_is(json_member_str(final, "role"), "assistant"))
@@ -227,7 +245,7 @@ static bool prep_text(const struct request *request, const struct served_model *
                       const json_t *value, struct prompt *prompt, struct refusal *refusal) {
     if (json_is_string(value)) {
         if (request->echo) buf_add_str(&prompt->echo, json_str(value));
-        return encode(request, model, json_str(value), &prompt->ids, refusal);
+        return encode(request, model, json_str(value), NULL, &prompt->ids, refusal);
     }
     for (size_t i = 0; i < json_array_size(value); i++) {
         int32_t id = (int32_t)json_integer_value(json_array_get(value, i));

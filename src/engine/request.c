@@ -410,6 +410,8 @@ bool request_parse(struct request *ret_request, enum wire_endpoint endpoint, str
         .add_generation_prompt = true,
         /* A chat template writes the BOS itself. */
         .add_special_tokens = endpoint == WIRE_ENDPOINT_COMPLETIONS,
+        /* The prompt of a completion is written for the model; messages may be anybody's. */
+        .parse_special = endpoint == WIRE_ENDPOINT_COMPLETIONS,
     };
     struct error error;
     if (json_read(&request.body, body, &error) != OK)

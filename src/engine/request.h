@@ -57,6 +57,7 @@ struct request {
     struct str service_tier; /* empty: none */
     struct str cache_salt;   /* empty: none */
     bool add_special_tokens;
+    bool parse_special; /* control tokens in the client's own text become their ids */
     bool echo;
     bool is_echo_only;     /* max_tokens 0: nothing is answered but the prompt and its logprobs */
     bool stream;           /* what the body says; the job decides */

@@ -36,6 +36,7 @@ static const struct request_field fields[] = {
     {"return_token_ids", FIELD_BOOL, REQUEST_BOTH, 0, 0, false, AT(return_token_ids)},
     {"return_tokens_as_token_ids", FIELD_BOOL, REQUEST_BOTH, 0, 0, false, AT(tokens_as_ids)},
     {"add_special_tokens", FIELD_BOOL, REQUEST_BOTH, 0, 0, false, AT(add_special_tokens)},
+    {"parse_special", FIELD_BOOL, REQUEST_BOTH, 0, 0, false, AT(parse_special)},
     {"add_generation_prompt", FIELD_BOOL, REQUEST_CHAT, 0, 0, false, AT(add_generation_prompt)},
     {"continue_final_message", FIELD_BOOL, REQUEST_CHAT, 0, 0, false, AT(continue_final_message)},
 };

@@ -95,16 +95,18 @@ bool vocabulary_is_end(const struct vocabulary *vocabulary, int32_t id) {
 
 static void add_token(const struct vocabulary *vocabulary, json_t *context, const char *name,
                       int32_t id) {
-    if (id == TOKEN_NONE || json_object_get(context, name)) return;
+    if (id == TOKEN_NONE) return;
     struct str text = tokenizer_bytes(vocabulary->tokenizer, id);
     json_object_set_new(context, name, json_stringn(text.at, text.bytes));
 }
 
-void vocabulary_add_tokens(const struct vocabulary *vocabulary, json_t *context) {
+json_t *vocabulary_context(const struct vocabulary *vocabulary) {
+    json_t *context = json_object();
     bool own = vocabulary->has_own_tokens;
     const struct tokenizer *tokenizer = vocabulary->tokenizer;
     add_token(vocabulary, context, "bos_token", own ? vocabulary->bos : tokenizer_bos(tokenizer));
     add_token(vocabulary, context, "eos_token", own ? vocabulary->eos : tokenizer_eos(tokenizer));
     add_token(vocabulary, context, "unk_token", vocabulary->unknown);
     add_token(vocabulary, context, "pad_token", vocabulary->padding);
+    return context;
 }

@@ -41,6 +41,6 @@ void vocabulary_close(struct vocabulary *vocabulary);
 /* Whether a generation ends with this token. */
 bool vocabulary_is_end(const struct vocabulary *vocabulary, int32_t id);
 
-/* Puts the special tokens a template may name (bos_token, eos_token, unk_token, pad_token) into
- * `context` where it does not have them. */
-void vocabulary_add_tokens(const struct vocabulary *vocabulary, json_t *context);
+/* The special tokens a template may name (bos_token, eos_token, unk_token, pad_token), as a new JSON
+ * object: the model_context of struct chat_options. */
+json_t *vocabulary_context(const struct vocabulary *vocabulary);

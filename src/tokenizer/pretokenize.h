@@ -31,7 +31,6 @@ struct pre_rules {
     bool signs_apart;     /* [\p{P}$+<=>^~|`]+ is cut out first, and [0-9][0-9][0-9] last */
     bool marks_as_letter; /* [\p{L}\p{M}] where the shape says \p{L} */
     bool ignore_merges;   /* a piece that is a token is that token, whatever the merges say */
-    bool add_bos;         /* when the file does not say */
 };
 
 /* NULL for a name that is not known. */

@@ -9,7 +9,7 @@ struct special_node {
     uint32_t next_sibling;
     int32_t id; /* of the token that ends here, or -1 */
     unsigned char byte;
-    bool always;
+    uint8_t rule; /* enum special_rule */
 };
 
 void special_init(struct special_set *set) {
@@ -54,7 +54,7 @@ static uint32_t child_take(struct special_set *set, uint32_t parent, unsigned ch
     return child;
 }
 
-enum err special_add(struct special_set *set, struct str text, int32_t id, bool always,
+enum err special_add(struct special_set *set, struct str text, int32_t id, enum special_rule rule,
                      struct error *error) {
     if (text.bytes > SPECIAL_BYTES_MAX)
         return err_set(error, ERR_LIMIT,
@@ -70,19 +70,32 @@ enum err special_add(struct special_set *set, struct str text, int32_t id, bool 
     }
     if (set->nodes[node].id >= 0) return OK;
     set->nodes[node].id = id;
-    set->nodes[node].always = always;
+    set->nodes[node].rule = (uint8_t)rule;
     set->count++;
     return OK;
 }
 
+/* From `start` on, how far bytes are not plain. */
+static size_t free_end(struct special_search *search, size_t start) {
+    const struct spans *plain = &search->plain;
+    while (search->plain_at < plain->count && plain->at[search->plain_at].end <= start)
+        search->plain_at++;
+    return search->plain_at < plain->count ? plain->at[search->plain_at].start : SIZE_MAX;
+}
+
 /* The longest token at text[start], its end in *ret_end; -1 when there is none. */
-static int32_t longest_at(const struct special_set *set, struct str text, size_t start,
-                          bool parse_special, size_t *ret_end) {
+static int32_t longest_at(const struct special_set *set, struct special_search *search,
+                          size_t start, size_t *ret_end) {
+    struct str text = search->text;
+    size_t end_free = free_end(search, start);
     int32_t id = -1;
     uint32_t node = set->first[(unsigned char)text.at[start]];
     for (size_t at = start + 1; node; at++) {
         const struct special_node *here = &set->nodes[node];
-        if (here->id >= 0 && (here->always || parse_special)) {
+        bool fits =
+            here->rule == SPECIAL_ALWAYS ||
+            (at <= end_free && (here->rule == SPECIAL_UNLESS_PLAIN || search->parse_special));
+        if (here->id >= 0 && fits) {
             id = here->id;
             *ret_end = at;
         }
@@ -91,13 +104,14 @@ static int32_t longest_at(const struct special_set *set, struct str text, size_t
     return id;
 }
 
-bool special_find(const struct special_set *set, struct str text, size_t from, bool parse_special,
+bool special_find(const struct special_set *set, struct special_search *search,
                   struct special_match *ret_match) {
+    struct str text = search->text;
     if (set->count == 0) return false;
-    for (size_t start = from; start < text.bytes; start++) {
+    for (size_t start = search->from; start < text.bytes; start++) {
         if (!set->first[(unsigned char)text.at[start]]) continue;
         size_t end = start;
-        int32_t id = longest_at(set, text, start, parse_special, &end);
+        int32_t id = longest_at(set, search, start, &end);
         if (id < 0) continue;
         *ret_match = (struct special_match){start, end, id};
         return true;

@@ -8,6 +8,7 @@
  * the length of the longest token, which is bounded. */
 
 #include "base/err.h"
+#include "base/span.h"
 #include "base/str.h"
 
 /* The longest in use are runs of 31 spaces or newlines. */
@@ -27,11 +28,26 @@ struct special_set {
 
 void special_init(struct special_set *set);
 void special_release(struct special_set *set);
-/* `always`: matched even when special tokens are not parsed. ERR_LIMIT when `text` is longer than
- * SPECIAL_BYTES_MAX, or all texts together than SPECIAL_NODES_MAX. The first of two equal texts
- * stands. */
-enum err special_add(struct special_set *set, struct str text, int32_t id, bool always,
+/* When a token is matched. Plain bytes are those that a special_search says are. */
+enum special_rule {
+    SPECIAL_ON_REQUEST,   /* where special tokens are parsed, and no byte is plain */
+    SPECIAL_UNLESS_PLAIN, /* where no byte is plain */
+    SPECIAL_ALWAYS,
+};
+
+/* ERR_LIMIT when `text` is longer than SPECIAL_BYTES_MAX or all texts together than SPECIAL_NODES_MAX.
+ * The first of two equal texts stands. */
+enum err special_add(struct special_set *set, struct str text, int32_t id, enum special_rule rule,
                      struct error *error) MUST_CHECK;
+
+/* A walk over the matches of one text. */
+struct special_search {
+    struct str text;
+    bool parse_special;
+    struct spans plain; /* of text: borrowed */
+    size_t plain_at;    /* those before it are over */
+    size_t from;        /* where to go on; it never goes back */
+};
 
 struct special_match {
     size_t start;
@@ -39,6 +55,6 @@ struct special_match {
     int32_t id;
 };
 
-/* The leftmost match that begins at or after `from`, the longest there. */
-bool special_find(const struct special_set *set, struct str text, size_t from, bool parse_special,
+/* The leftmost match that begins at or after search->from, the longest there. */
+bool special_find(const struct special_set *set, struct special_search *search,
                   struct special_match *ret_match);

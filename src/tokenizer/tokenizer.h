@@ -13,6 +13,7 @@
  * and every byte of it has a token. */
 
 #include "base/buf.h"
+#include "base/span.h"
 
 struct tokenizer;
 
@@ -92,9 +93,6 @@ struct tokenizer_source {
 /* The rules of a GGUF's "bert", which says none. */
 struct bert_rules tokenizer_bert_uncased(void);
 
-/* What add_bos is when the file has no such key. */
-bool tokenizer_adds_bos_by_default(struct str model, struct str pre);
-
 /* A growing list of ids. Zero is a valid start; ids_release frees. */
 struct ids {
     int32_t *at;
@@ -120,6 +118,10 @@ void tokenizer_close(struct tokenizer *tokenizer); /* NULL is allowed */
 
 struct encode_options {
     bool parse_special; /* control tokens written in the text become their ids */
+    /* Bytes of the text that no control token may have a part of, such as what users wrote in a
+     * prompt; neither may a token that a file lists as ordinary (TOKEN_USER_DEFINED) when it ends a
+     * generation or is spelled "<|…|>". NULL: none. */
+    const struct spans *plain;
     bool add_bos; /* put the BOS (and EOS) that the vocabulary says it adds; never a second BOS */
 };
 

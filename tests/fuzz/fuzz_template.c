@@ -27,7 +27,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     };
     struct buf out;
     buf_init(&out, 1 << 17);
-    err = chat_template_render(template, context, &options, &out, &error);
+    err = chat_template_render(template, context, &options, &out, NULL, &error);
     if (!err && out.bytes > options.limits.output_bytes_max) abort();
     if (chat_template_takes_parts(template) && size == 0) abort();
     buf_release(&out);

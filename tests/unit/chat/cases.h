@@ -31,7 +31,7 @@ static inline bool case_holds(const json_t *item, struct str source, json_t *con
     buf_init(&out, (size_t)64 << 20);
     enum err err = chat_template_open(&template, source, &error);
     bool opened = err == OK;
-    if (opened) err = chat_template_render(template, context, &options, &out, &error);
+    if (opened) err = chat_template_render(template, context, &options, &out, NULL, &error);
     chat_template_close(template);
     bool holds = true;
     if (expected) {

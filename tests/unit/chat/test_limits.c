@@ -25,7 +25,7 @@ static enum err render_with(const struct chat_limits *limits, struct str source,
     struct chat_options options = {.limits = limits ? *limits : (struct chat_limits){0}};
     struct buf out;
     buf_init(&out, SIZE_MAX / 2);
-    err = chat_template_render(template, context, &options, &out, &error);
+    err = chat_template_render(template, context, &options, &out, NULL, &error);
     if (ret_text) snprintf(ret_text, 64, "%s", out.at ? out.at : "");
     buf_release(&out);
     json_decref(context);
@@ -79,7 +79,7 @@ static void output_is_counted_from_where_the_buf_stood(void **state) {
     buf_init(&out, 100);
     buf_add_text(&out, "before ");
     assert_int_equal(chat_template_open(&template, STR("{{ 'text' }}"), &error), OK);
-    assert_int_equal(chat_template_render(template, context, &options, &out, &error), OK);
+    assert_int_equal(chat_template_render(template, context, &options, &out, NULL, &error), OK);
     assert_string_equal(out.at, "before text");
     assert_int_equal(out.bytes_max, 100);
     chat_template_close(template);
@@ -301,7 +301,7 @@ static void *render_often(void *argument) {
         struct buf out;
         struct error mine;
         buf_init(&out, 4096);
-        if (chat_template_render(template, context, &options, &out, &mine)) problem = "failed";
+        if (chat_template_render(template, context, &options, &out, NULL, &mine)) problem = "failed";
         if (!problem && strcmp(out.at, "\xC3\xA9:1,b:2,c:3,\xC3\xBC\xC3\xB1") != 0)
             problem = "differs";
         buf_release(&out);

@@ -376,12 +376,58 @@ static void a_special_token_of_half_a_character_matches_nowhere(void **state) {
     tokenizer_close(tokenizer);
 }
 
-static void llama_bpe_adds_bos_by_default(void **state) {
+/* The ids of a text with start..end plain. */
+static void assert_encodes_plain(const struct tokenizer *tokenizer, struct str text, size_t start,
+                                 size_t end, const int32_t *expected) {
+    struct spans spans = {0};
+    spans_add(&spans, start, end);
+    struct encode_options options = {.parse_special = true, .plain = &spans};
+    assert_encodes(tokenizer, text, options, expected);
+    spans_release(&spans);
+}
+
+static void no_control_token_has_a_plain_byte(void **state) {
     (void)state;
-    assert_true(tokenizer_adds_bos_by_default(STR("gpt2"), STR("llama-bpe")));
-    assert_false(tokenizer_adds_bos_by_default(STR("gpt2"), STR("qwen2")));
-    assert_true(tokenizer_adds_bos_by_default(STR("llama"), STR("default")));
-    assert_false(tokenizer_adds_bos_by_default(STR("t5"), STR("llama-bpe")));
+    struct small_vocab vocab;
+    small_vocab_init(&vocab, "gpt-2");
+    struct tokenizer *tokenizer = open_source(&vocab.source);
+    struct str text = STR("<s><u><s>");
+    assert_encodes_plain(tokenizer, text, 0, 0, IDS(SMALL_BOS, SMALL_USER, SMALL_BOS));
+    assert_encodes_plain(tokenizer, text, 0, 9, IDS('<', 's', '>', SMALL_USER, '<', 's', '>'));
+    assert_encodes_plain(tokenizer, text, 2, 3, IDS('<', 's', '>', SMALL_USER, SMALL_BOS));
+    assert_encodes_plain(tokenizer, text, 3, 6, IDS(SMALL_BOS, SMALL_USER, SMALL_BOS));
+    assert_encodes_plain(tokenizer, text, 6, 7, IDS(SMALL_BOS, SMALL_USER, '<', 's', '>'));
+    tokenizer_close(tokenizer);
+    /* Nor has one that the file calls ordinary, if it ends a turn. */
+    vocab.kinds[SMALL_IM_END] = vocab.kinds[SMALL_EOS] = TOKEN_USER_DEFINED;
+    tokenizer = open_source(&vocab.source);
+    assert_encodes(tokenizer, STR("</s>"), plain, IDS(SMALL_EOS));
+    assert_encodes_plain(tokenizer, STR("</s>"), 0, 1, IDS('<', '/', 's', '>'));
+    assert_encodes_plain(tokenizer, STR("ab<|im_end|>"), 0, 2, IDS(SMALL_AB, SMALL_IM_END));
+    assert_encodes_plain(tokenizer, STR("<|im_end|>"), 9, 10,
+                         IDS('<', '|', 'i', 'm', '_', 'e', 'n', 'd', '|', '>'));
+    tokenizer_close(tokenizer);
+}
+
+static void plain_bytes_are_followed_through_normalisation(void **state) {
+    (void)state;
+    struct small_vocab vocab;
+    small_vocab_init(&vocab, "gpt-2");
+    uint8_t flags[SMALL_COUNT] = {[SMALL_BOS] = TOKEN_IN_NORMALIZED};
+    vocab.source.flags = flags;
+    vocab.source.normalize_nfc = true;
+    struct tokenizer *tokenizer = open_source(&vocab.source);
+    /* e and an accent become one character of two bytes: what follows lies a byte further left. */
+    struct str text = STR("e\xCC\x81<s>e\xCC\x81<s>");
+    assert_encodes_plain(tokenizer, text, 0, 3, IDS(0xC3, 0xA9, SMALL_BOS, 0xC3, 0xA9, SMALL_BOS));
+    assert_encodes_plain(tokenizer, text, 5, 9,
+                         IDS(0xC3, 0xA9, '<', 's', '>', 0xC3, 0xA9, SMALL_BOS));
+    assert_encodes_plain(tokenizer, text, 6, 10,
+                         IDS(0xC3, 0xA9, SMALL_BOS, 0xC3, 0xA9, '<', 's', '>'));
+    /* Composed over the border: nothing is told apart any more. */
+    assert_encodes_plain(tokenizer, text, 0, 1,
+                         IDS(0xC3, 0xA9, '<', 's', '>', 0xC3, 0xA9, '<', 's', '>'));
+    tokenizer_close(tokenizer);
 }
 
 int main(void) {
@@ -404,7 +450,8 @@ int main(void) {
         cmocka_unit_test(merges_that_name_no_token_are_skipped_unless_strict),
         cmocka_unit_test(special_tokens_without_end_are_refused),
         cmocka_unit_test(a_special_token_of_half_a_character_matches_nowhere),
-        cmocka_unit_test(llama_bpe_adds_bos_by_default),
+        cmocka_unit_test(no_control_token_has_a_plain_byte),
+        cmocka_unit_test(plain_bytes_are_followed_through_normalisation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

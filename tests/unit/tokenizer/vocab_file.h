@@ -161,7 +161,8 @@ static inline struct vocab_file vocab_file_open(const char *name) {
             vocab_file_scalar(source, key, gguf_number(&cursor, gguf_type_bytes(type)));
         }
     }
-    if (!says_bos) source->add_bos = tokenizer_adds_bos_by_default(source->model, source->pre);
+    if (!says_bos) /* what the format means then */
+        source->add_bos = !str_is(source->model, "gpt2") || str_is(source->pre, "llama-bpe");
     return vocab;
 }
 

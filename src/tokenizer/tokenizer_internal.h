@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* tokenizer_internal: what a tokenizer is made of, for tokenizer.c, which opens it, models.c, which
+ * knows the kinds of models, and encode.c, which turns text into ids. */
+
+#include "tokenizer/bpe.h"
+#include "tokenizer/pretokenize.h"
+#include "tokenizer/special.h"
+#include "tokenizer/tokenizer.h"
+
+#define TOKENIZER_ENDS_MAX 16
+
+struct encoding;
+
+/* Where a stretch that is normalised stands. */
+enum stretch_place {
+    STRETCH_FIRST,  /* at the beginning of the text */
+    STRETCH_LATER,  /* after a special token */
+    STRETCH_INSIDE, /* it continues the one before it */
+};
+
+/* One kind of model (tokenizer.ggml.model). */
+struct model_kind {
+    const char *name;
+    vocab_decode_fn decode; /* spelling of an ordinary token → bytes */
+    enum err (*open)(struct tokenizer *tokenizer, const struct tokenizer_source *source,
+                     struct error *error);
+    /* Whether normalising changes more than the form C that any model may ask for; NULL: never. */
+    bool (*normalizes)(const struct tokenizer *tokenizer);
+    /* Appends the stretch as the model wants it. */
+    void (*normalize)(const struct tokenizer *tokenizer, struct str stretch,
+                      enum stretch_place place, struct buf *text);
+    /* Ids of a stretch without special tokens, normalised. */
+    void (*encode)(struct encoding *encoding, struct str stretch);
+};
+
+struct tokenizer {
+    const struct model_kind *model;
+    struct vocab vocab;
+    struct special_set specials;            /* looked for in the raw text */
+    struct special_set normalized_specials; /* looked for in normalised text */
+    const struct pre_rules *pre;
+    struct bpe bpe;
+    enum space_prefix space_prefix;
+    bool spaces_late, cuts_words;
+    struct bert_rules bert;
+    int32_t bos, eos, unknown;
+    bool add_bos, add_eos, normalize_nfc;
+    int32_t ends[TOKENIZER_ENDS_MAX]; /* tokens that end a generation */
+    size_t end_count;
+};
+
+/* One call of tokenizer_encode. */
+struct encoding {
+    const struct tokenizer *tokenizer;
+    struct ids *ids;
+    bool parse_special;
+    struct spans plain; /* of the text: borrowed */
+    size_t plain_at;    /* those before it are over */
+    const char *start;  /* of the text */
+    struct bpe_scratch scratch;
+    struct buf spaced; /* scratch of the models that write spaces their own way */
+};
+
+/* NULL for a name that is not known. */
+const struct model_kind *model_kind_find(struct str name);
+
+/* Whether tokenizer_normalize changes any text at all, beyond the form C. */
+bool tokenizer_normalizes(const struct tokenizer *tokenizer);
+/* Appends `text` (valid UTF-8) as the model wants it. */
+void tokenizer_normalize(const struct tokenizer *tokenizer, struct str text,
+                         enum stretch_place place, struct buf *normalized);
