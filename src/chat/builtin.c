@@ -34,6 +34,7 @@ const struct builtin *method_find(enum value_kind kind, struct str name) {
     switch (kind) {
     case VALUE_TEXT: {
         const struct builtin *found = builtin_find(&method_table_text, name);
+        if (!found) found = builtin_find(&method_table_search, name);
         return found ? found : builtin_find(&method_table_class, name);
     }
     case VALUE_LIST:

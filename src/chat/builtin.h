@@ -41,8 +41,9 @@ struct builtin_table {
 };
 
 extern const struct builtin_table filter_table_text, filter_table_list, filter_table_number,
-    filter_table_other, test_table, method_table_text, method_table_class, method_table_list,
-    method_table_dict, method_table_number, method_table_loop, method_table_cycler, function_table;
+    filter_table_other, test_table, method_table_text, method_table_search, method_table_class,
+    method_table_list, method_table_dict, method_table_number, method_table_loop,
+    method_table_cycler, function_table;
 
 const struct builtin *builtin_find(const struct builtin_table *table, struct str name);
 /* NULL when there is no such filter, test or global function. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* parser: tokens to ast, by recursive descent; shared by parser.c, parse_expr.c and parse_stmt.c.
+/* parser: tokens to ast, by recursive descent; shared by parser.c, parse_expr.c,
+ * parse_operand.c and parse_stmt.c.
  *
  * Memory: nodes lie in the arena of the template; the parser itself lives for one
  * template_parse. Invariant: depth counts every function that calls itself. */
@@ -53,6 +54,8 @@ enum err parse_expr_new(struct parser *parser, enum expr_kind kind, struct expr 
 /* With or without `… if … else …`. */
 enum err parse_expression(struct parser *parser, bool conditions,
                           struct expr **ret_expr) MUST_CHECK;
+/* One operand with its signs and all that follows it; with `filters`, those and tests too. */
+enum err parse_unary(struct parser *parser, bool filters, struct expr **ret_expr) MUST_CHECK;
 /* One expression, or several with commas between them: a tuple. */
 enum err parse_tuple(struct parser *parser, bool conditions, struct expr **ret_expr) MUST_CHECK;
 /* `|filter|filter…` over `input`, the first one without its bar when `inline_first`. */
