@@ -6,8 +6,9 @@ code points that form C leaves alone.
 usage: unicode_tables.py > src/tokenizer/unicode_tables.c
 
 Hugging Face tokenizers, which quern must agree with, matches with the classes of Unicode 16.0 but
-normalises with the tables of Unicode 9.0. The classes come from a release of PyPI `regex` with the
-tables of 16.0; what NFC leaves alone is found by asking `tokenizers` about every code point:
+normalises with the tables of Unicode 9.0, and BERT's rules have older ones still. The classes come
+from a release of PyPI `regex` with the tables of 16.0; what NFC leaves alone and what BERT drops,
+strips and cuts at is found by asking `tokenizers` about every code point:
 
     pip install regex==2024.11.6 unicodedata2==18.0.0 tokenizers==0.23.3
 """
@@ -15,7 +16,7 @@ import sys
 
 import regex
 import unicodedata2
-from tokenizers import normalizers
+from tokenizers import normalizers, pre_tokenizers
 
 REGEX_RELEASE = "2.5.148"  # what regex 2024.11.6 calls itself
 UNICODE = "16.0.0"
@@ -23,6 +24,7 @@ COLUMNS = 100
 
 # The numbers of src/tokenizer/unicode.h.
 LETTER, NUMBER, MARK, SPACE, WORD = 1, 2, 3, 4, 8
+BERT_DROPPED, BERT_MARK, BERT_PUNCTUATION = 16, 32, 64
 CLASSES = [(LETTER, r"\p{L}"), (NUMBER, r"\p{N}"), (MARK, r"\p{M}"), (SPACE, r"\p{White_Space}")]
 # \w of UTS 18, which is what "single word" means for an added token.
 WORD_PATTERN = r"[\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\p{Join_Control}]"
@@ -43,6 +45,27 @@ def code_point_classes():
         if word.match(char):
             classes[code_point] |= WORD
     return bytes(classes)
+
+
+def bert_bits():
+    def normalizer(**rule):
+        none = dict(clean_text=False, handle_chinese_chars=False, strip_accents=False, lowercase=False)
+        return normalizers.BertNormalizer(**{**none, **rule}).normalize_str
+
+    clean, strip = normalizer(clean_text=True), normalizer(strip_accents=True)
+    cut = pre_tokenizers.BertPreTokenizer().pre_tokenize_str
+    bits = bytearray(0x110000)
+    for code_point in range(0x110000):
+        if 0xD800 <= code_point <= 0xDFFF:
+            continue
+        text = "a" + chr(code_point) + "b"
+        if clean(text) == "ab":
+            bits[code_point] |= BERT_DROPPED
+        if strip(text) == "ab":
+            bits[code_point] |= BERT_MARK
+        if len(cut(text)) == 3:
+            bits[code_point] |= BERT_PUNCTUATION
+    return bits
 
 
 def two_stages(classes, shift):
@@ -90,7 +113,7 @@ def c_array(declaration, values):
 def main():
     if regex.__version__ != REGEX_RELEASE:
         sys.exit(f"regex {regex.__version__} is not the release with Unicode {UNICODE} tables")
-    classes = code_point_classes()
+    classes = bytes(a | b for a, b in zip(code_point_classes(), bert_bits()))
     fits = [s for s in range(5, 9) if len(two_stages(classes, s)[1]) >> s <= 256]
     shift = min(fits, key=lambda s: sum(len(part) for part in two_stages(classes, s)))
     index, blocks = two_stages(classes, shift)

@@ -18,6 +18,11 @@ enum char_class {
 };
 #define CHAR_CLASS_MASK 7u
 #define CHAR_WORD 8u /* set beside the class when \w of UTS 18 matches */
+/* What BertNormalizer drops, strips with the accents, and where BertPreTokenizer cuts: by older
+ * tables than the class. */
+#define CHAR_BERT_DROPPED 16u
+#define CHAR_BERT_MARK 32u
+#define CHAR_BERT_PUNCTUATION 64u
 
 #define UNICODE_BLOCK_SHIFT 7
 extern const uint8_t unicode_block_of[0x110000 >> UNICODE_BLOCK_SHIFT];
@@ -29,7 +34,7 @@ extern const uint8_t unicode_blocks[];
 extern const size_t unicode_nfc_inert_count;
 extern const uint32_t unicode_nfc_inert[][2];
 
-/* Class and CHAR_WORD bit of a code point up to U+10FFFF. */
+/* Class and CHAR_ bits of a code point up to U+10FFFF. */
 static inline uint8_t unicode_bits(uint32_t code_point) {
     size_t block = unicode_block_of[code_point >> UNICODE_BLOCK_SHIFT];
     size_t within = code_point & ((1u << UNICODE_BLOCK_SHIFT) - 1);

@@ -16,14 +16,6 @@ static void add_point(struct buf *buf, uint32_t code_point) {
 
 /* --- making text plain --- */
 
-static bool is_dropped(uint32_t code_point) {
-    if (code_point == 0 || code_point == UTF8_REPLACEMENT) return true;
-    if (code_point == '\t' || code_point == '\n' || code_point == '\r') return false;
-    utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)code_point);
-    return category == UTF8PROC_CATEGORY_CC || category == UTF8PROC_CATEGORY_CF ||
-           category == UTF8PROC_CATEGORY_CO;
-}
-
 /* The blocks that BERT calls Chinese; the start of the sixth is what its authors wrote. */
 static bool is_chinese(uint32_t code_point) {
     static const uint32_t blocks[][2] = {
@@ -57,7 +49,7 @@ static void add_stripped(struct buf *buf, uint32_t code_point, const struct bert
         utf8proc_decompose_char((utf8proc_int32_t)code_point, points, DECOMPOSED_MAX,
                                 UTF8PROC_STABLE | UTF8PROC_DECOMPOSE, &last_class);
     for (utf8proc_ssize_t i = 0; i < count && i < DECOMPOSED_MAX; i++)
-        if (utf8proc_category(points[i]) != UTF8PROC_CATEGORY_MN)
+        if (!(unicode_bits((uint32_t)points[i]) & CHAR_BERT_MARK))
             add_lower(buf, (uint32_t)points[i], rules);
 }
 
@@ -65,7 +57,7 @@ void wordpiece_normalize(struct buf *buf, struct str text, const struct bert_rul
     for (size_t at = 0; at < text.bytes;) {
         uint32_t code_point;
         at += utf8_decode(text, at, &code_point);
-        if (rules->cleans && is_dropped(code_point)) continue;
+        if (rules->cleans && (unicode_bits(code_point) & CHAR_BERT_DROPPED)) continue;
         if (rules->cleans && unicode_class(code_point) == CHAR_SPACE) code_point = ' ';
         bool alone = rules->spaces_chinese && is_chinese(code_point);
         if (alone) buf_add_byte(buf, ' ');
@@ -76,14 +68,6 @@ void wordpiece_normalize(struct buf *buf, struct str text, const struct bert_rul
 
 /* --- words --- */
 
-static bool is_punctuation(uint32_t code_point) {
-    if (code_point < 128)
-        return (code_point >= 33 && code_point <= 47) || (code_point >= 58 && code_point <= 64) ||
-               (code_point >= 91 && code_point <= 96) || (code_point >= 123 && code_point <= 126);
-    utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)code_point);
-    return category >= UTF8PROC_CATEGORY_PC && category <= UTF8PROC_CATEGORY_PO;
-}
-
 /* The end of the word that begins at `at`, which is no white space. */
 static size_t word_end(struct str text, size_t at) {
     size_t start = at;
@@ -91,7 +75,7 @@ static size_t word_end(struct str text, size_t at) {
         uint32_t code_point;
         size_t bytes = utf8_decode(text, at, &code_point);
         if (unicode_class(code_point) == CHAR_SPACE) return at;
-        if (is_punctuation(code_point)) return at == start ? at + bytes : at;
+        if (unicode_bits(code_point) & CHAR_BERT_PUNCTUATION) return at == start ? at + bytes : at;
         at += bytes;
     }
     return at;
