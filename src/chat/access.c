@@ -137,8 +137,9 @@ enum err access_item(struct render *render, struct value object, struct value ke
     *ret_value = value_absent();
     if (object.kind == VALUE_DICT) {
         struct entry *entry = NULL;
-        enum err err = OK;
-        if (dict_key_is_hashable(key)) err = dict_find(render, object.dict, key, &entry);
+        bool hashable;
+        enum err err = dict_key_is_hashable(render, key, &hashable);
+        if (!err && hashable) err = dict_find(render, object.dict, key, &entry);
         if (err) return err;
         if (entry) {
             *ret_value = entry->value;

@@ -20,8 +20,19 @@ enum err dict_new(struct render *render, size_t capacity, struct dict **ret_dict
     return OK;
 }
 
-bool dict_key_is_hashable(struct value key) {
-    return key.kind != VALUE_LIST && key.kind != VALUE_DICT;
+static enum err check_key(struct render *render, struct value key, unsigned depth,
+                          bool *ret_hashable) {
+    *ret_hashable = key.kind != VALUE_LIST && key.kind != VALUE_DICT;
+    if (key.kind != VALUE_TUPLE) return OK;
+    if (depth > CHAT_VALUE_DEPTH_MAX) return render_limit(render, "the nesting of a value");
+    enum err err = render_charge(render, key.list->count);
+    for (size_t i = 0; !err && *ret_hashable && i < key.list->count; i++)
+        err = check_key(render, key.list->items[i], depth + 1, ret_hashable);
+    return err;
+}
+
+enum err dict_key_is_hashable(struct render *render, struct value key, bool *ret_hashable) {
+    return check_key(render, key, 0, ret_hashable);
 }
 
 static struct str key_of(const struct dict *dict, uint32_t entry) {
@@ -168,7 +179,10 @@ enum err dict_find_str(struct render *render, struct dict *dict, struct str key,
 
 enum err dict_find(struct render *render, struct dict *dict, struct value key,
                    struct entry **ret_entry) {
-    if (!dict_key_is_hashable(key))
+    bool hashable;
+    enum err err = dict_key_is_hashable(render, key, &hashable);
+    if (err) return err;
+    if (!hashable)
         return render_fail(render, "a value of type %s cannot be a key", value_type(key));
     if (value_is_text(key)) return dict_find_str(render, dict, value_str(key), ret_entry);
     return find_any(render, dict, key, ret_entry);

@@ -21,4 +21,5 @@ enum err dict_find(struct render *render, struct dict *dict, struct value key,
 /* The entry with this text as key, or NULL. */
 enum err dict_find_str(struct render *render, struct dict *dict, struct str key,
                        struct entry **ret_entry);
-bool dict_key_is_hashable(struct value key);
+/* Whether Python would take it as a key: no list, no dict, no tuple with one inside. */
+enum err dict_key_is_hashable(struct render *render, struct value key, bool *ret_hashable);

@@ -2,7 +2,23 @@
 #include "chat/eval.h"
 #include "chat/text.h"
 
-/* The next item that the loop's condition lets pass; absent at the end. */
+/* What the names of a target hold now, as a tuple. */
+static enum err regroup(struct render *render, struct scope *scope, const struct target *target,
+                        struct value *ret_value) {
+    struct list *list;
+    if (target->kind == TARGET_NAME) return scope_get(render, scope, target->symbol, ret_value);
+    enum err err = list_new(render, target->item_count, &list);
+    for (const struct target *at = target->items; !err && at; at = at->next) {
+        struct value item;
+        err = regroup(render, scope, at, &item);
+        if (!err) err = list_add(render, list, item);
+    }
+    if (!err) *ret_value = value_of_list(list, true);
+    return err;
+}
+
+/* The next item that the loop's condition lets pass; absent at the end. As in Jinja, such a loop
+ * goes over the names of its target, so an item that was taken apart becomes a tuple. */
 static enum err fetch(struct render *render, struct loop *loop, struct value *ret_item) {
     for (;;) {
         bool more = false;
@@ -18,6 +34,8 @@ static enum err fetch(struct render *render, struct loop *loop, struct value *re
         if (!err) err = eval_assign(render, scope, loop->stmt->target, item);
         if (!err) err = eval_expr(render, scope, loop->stmt->condition, &passes);
         if (err) return err;
+        if (value_is_true(passes) && loop->stmt->target->kind == TARGET_TUPLE)
+            return regroup(render, scope, loop->stmt->target, ret_item);
         if (value_is_true(passes)) {
             *ret_item = item;
             return OK;

@@ -206,8 +206,9 @@ static enum err filter_unique(struct render *render, struct value self,
         keyed_items(render, self, args->values[1], arg_true(args, 0, false), &items, &count);
     if (!err) err = list_new(render, 0, &list);
     for (size_t i = 0; !err && i < count; i++) {
-        bool seen = false;
-        if (!dict_key_is_hashable(items[i].key))
+        bool seen = false, hashable;
+        err = dict_key_is_hashable(render, items[i].key, &hashable);
+        if (!err && !hashable)
             return render_fail(render, "unique does not take values of type %s",
                                value_type(items[i].key));
         for (size_t j = 0; !err && !seen && j < kept; j++)
