@@ -23,17 +23,21 @@ static enum err filter_int(struct render *render, struct value self, const struc
     if (err) return err;
     if (base != 0 && (base < 2 || base > 36))
         return render_fail(render, "the base of a number is not from 2 to 36");
-    bool good = false;
+    bool good = false, large = false;
     if (value_is_integer(self)) {
         integer = value_integer(self);
         good = true;
     } else if (self.kind == VALUE_FLOAT) {
         good = number_truncate(self.real, &integer);
+        large = !good && !isnan(self.real);
     } else if (value_is_text(self)) {
         good = number_read_int(value_str(self), (unsigned)base, &integer);
-        if (!good && number_read_float(value_str(self), &real))
+        if (!good && number_read_float(value_str(self), &real)) {
             good = number_truncate(real, &integer);
+            large = !good && isfinite(real);
+        }
     }
+    if (large) return render_fail(render, "int: the number does not fit 64 bits");
     if (good) {
         *ret_value = value_int(integer);
     } else {

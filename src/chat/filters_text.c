@@ -300,7 +300,36 @@ static enum err filter_urlencode(struct render *render, struct value self,
     return err ? err : text_take(render, start, ret_value);
 }
 
-/* Drops comments and tags and joins what is left with single blanks. */
+/* The character reference at text[at], of those that escape writes and numbered ones: how many
+ * bytes it has, 0 when there is none. */
+static size_t read_reference(struct str text, size_t at, uint32_t *ret_point) {
+    static const struct {
+        struct str name;
+        char character;
+    } names[] = {{{"&amp;", 5}, '&'},
+                 {{"&lt;", 4}, '<'},
+                 {{"&gt;", 4}, '>'},
+                 {{"&quot;", 6}, '"'},
+                 {{"&apos;", 6}, '\''}};
+    struct str rest = str_skip(text, at);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (str_starts_with(rest, names[i].name)) {
+            *ret_point = (uint32_t)names[i].character;
+            return names[i].name.bytes;
+        }
+    uint64_t number;
+    size_t end = rest.bytes < 12 ? str_find_byte(rest, ';', 0)
+                                 : str_find_byte((struct str){rest.at, 12}, ';', 0);
+    if (end == SIZE_MAX || end < 3 || !str_starts_with(rest, STR("&#")) ||
+        !str_to_u64((struct str){rest.at + 2, end - 2}, &number) || number < 0x20 ||
+        (number >= 0x7F && number < 0xA0) || number > 0x10FFFF ||
+        (number >= 0xD800 && number < 0xE000))
+        return 0;
+    *ret_point = (uint32_t)number;
+    return end + 1;
+}
+
+/* Drops comments and tags, joins what is left with single blanks, and reads references. */
 static enum err filter_striptags(struct render *render, struct value self,
                                  const struct arguments *args, struct value *ret_value) {
     (void)args;
@@ -323,10 +352,15 @@ static enum err filter_striptags(struct render *render, struct value self,
             if (err) return err;
         }
         uint32_t point;
-        size_t bytes = utf8_decode(text, at, &point);
-        bool space = unicode_is_space(point);
+        char character[4];
+        size_t bytes = text.at[at] == '&' ? read_reference(text, at, &point) : 0;
+        bool space = false;
+        if (bytes == 0) {
+            bytes = utf8_decode(text, at, &point);
+            space = unicode_is_space(point);
+        }
         if (!space && blank && render->out->bytes > start) buf_add_byte(render->out, ' ');
-        if (!space) buf_add(render->out, text.at + at, bytes);
+        if (!space) buf_add(render->out, character, utf8_encode(point, character));
         blank = space || (blank && space);
         at += bytes;
     }

@@ -50,6 +50,14 @@ static enum err render_nested(const char *before, const char *middle, const char
     return err;
 }
 
+static void numbers_over_64_bits_are_an_error_not_another_number(void **state) {
+    (void)state;
+    assert_int_equal(render("{{ 1e20|int }}"), ERR_INVALID);
+    assert_int_equal(render("{{ '99999999999999999999'|int }}"), ERR_INVALID);
+    assert_int_equal(render("{{ 9223372036854775807 + 1 }}"), ERR_INVALID);
+    assert_int_equal(render("{{ 'x'|int + '1e400'|int }}"), OK);
+}
+
 static void loops_within_loops_stop_at_the_limit_on_steps(void **state) {
     (void)state;
     assert_int_equal(render("{% for a in range(99999) %}{% for b in range(99999) %}"
@@ -368,6 +376,7 @@ static void a_template_knows_the_roles_it_names_in_quotes(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(numbers_over_64_bits_are_an_error_not_another_number),
         cmocka_unit_test(loops_within_loops_stop_at_the_limit_on_steps),
         cmocka_unit_test(output_stops_at_its_limit),
         cmocka_unit_test(output_is_counted_from_where_the_buf_stood),
