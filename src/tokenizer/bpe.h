@@ -16,6 +16,13 @@
 
 struct merge_slot;
 
+/* Which tokens a piece that is one becomes at once. */
+enum bpe_whole {
+    BPE_WHOLE_MERGED,   /* those that its merges make of it anyway, found out when opening */
+    BPE_WHOLE_ALL,      /* all of them, whatever the merges say */
+    BPE_WHOLE_UNMARKED, /* none: pieces are not words, finding out would be in vain */
+};
+
 enum bpe_alphabet { BPE_BYTES, BPE_CHARACTERS };
 
 struct bpe {
@@ -53,7 +60,7 @@ size_t bpe_decode_spelling(struct str spelled, char *ret_bytes);
  * something that is no token is skipped, unless the source says strict_merges: then it is
  * ERR_INVALID, as is a merge that is not two parts. */
 enum err bpe_open(struct bpe *bpe, const struct vocab *vocab, const struct tokenizer_source *source,
-                  enum bpe_alphabet alphabet, bool ignore_merges, struct error *error) MUST_CHECK;
+                  enum bpe_alphabet alphabet, enum bpe_whole whole, struct error *error) MUST_CHECK;
 void bpe_close(struct bpe *bpe);
 
 /* Appends the ids of a piece; piece.bytes > 0. */

@@ -114,10 +114,9 @@ static enum err index_pieces(struct bpe *bpe, const struct tokenizer_source *sou
     return OK;
 }
 
-static void add_pair(struct bpe *bpe, int32_t left, int32_t right, uint32_t rank, int32_t result) {
-    uint64_t pair = (uint64_t)left << 32 | (uint32_t)right;
-    struct merge_slot *slot = merge_slot(bpe, pair);
-    if (slot->pair == NO_PAIR) *slot = (struct merge_slot){pair, rank, result};
+static void add_slot(struct bpe *bpe, struct merge_slot pair) {
+    struct merge_slot *slot = merge_slot(bpe, pair.pair);
+    if (slot->pair == NO_PAIR) *slot = pair;
 }
 
 static size_t decode_part(const struct bpe *bpe, struct str spelled, char *ret_bytes) {
@@ -146,7 +145,8 @@ static enum err add_merge(struct bpe *bpe, const struct tokenizer_source *source
         if (!source->strict_merges) return OK;
         return err_set(error, ERR_INVALID, "merge %zu names something that is no token", rank);
     }
-    add_pair(bpe, left, right, (uint32_t)rank, result);
+    uint64_t pair = (uint64_t)left << 32 | (uint32_t)right;
+    add_slot(bpe, (struct merge_slot){pair, (uint32_t)rank, result});
     return OK;
 }
 
@@ -198,29 +198,57 @@ static size_t next_character(struct str text, size_t at) {
     return at;
 }
 
-/* Every way to make the token of two tokens: adds the pairs when there is a table, and counts. */
-static size_t split_token(struct bpe *bpe, int32_t id, uint32_t rank) {
+/* Pairs to be merged, while it is not known yet how many there are. */
+struct pairs {
+    struct merge_slot *at;
+    size_t count, capacity;
+};
+
+static enum err pairs_add(struct pairs *pairs, struct merge_slot pair, struct error *error) {
+    if (pairs->count == MERGES_MAX)
+        return err_set(error, ERR_LIMIT, "the tokens have over %u merges, which is the limit",
+                       MERGES_MAX);
+    if (pairs->count == pairs->capacity) {
+        size_t capacity = pairs->capacity ? pairs->capacity * 2 : 4096;
+        struct merge_slot *at = realloc(pairs->at, capacity * sizeof *at);
+        if (!at) return err_set(error, ERR_LIMIT, "no memory for %zu merges", capacity);
+        pairs->at = at;
+        pairs->capacity = capacity;
+    }
+    pairs->at[pairs->count++] = pair;
+    return OK;
+}
+
+/* Every way to make the token of two tokens. */
+static enum err split_token(const struct bpe *bpe, int32_t id, uint32_t rank, struct pairs *pairs,
+                            struct error *error) {
     struct str text = bpe->piece_texts[id];
-    size_t count = 0;
-    for (size_t at = next_character(text, 0); at < text.bytes; at = next_character(text, at)) {
+    enum err err = OK;
+    for (size_t at = next_character(text, 0); err == OK && at < text.bytes;
+         at = next_character(text, at)) {
         int32_t left = table_find(&bpe->pieces, bpe->piece_texts, (struct str){text.at, at});
         if (left < 0) continue;
         int32_t right = table_find(&bpe->pieces, bpe->piece_texts, str_skip(text, at));
         if (right < 0) continue;
-        if (bpe->merges) add_pair(bpe, left, right, rank, id);
-        count++;
+        uint64_t pair = (uint64_t)left << 32 | (uint32_t)right;
+        err = pairs_add(pairs, (struct merge_slot){pair, rank, id}, error);
     }
-    return count;
+    return err;
 }
 
-static size_t split_tokens(struct bpe *bpe, const struct scored *order, size_t count) {
-    size_t pairs = 0;
+static enum err split_tokens(struct bpe *bpe, const struct scored *order, size_t count,
+                             struct error *error) {
+    struct pairs pairs = {.at = NULL};
     uint32_t rank = 0;
-    for (size_t i = 0; i < count; i++) {
+    enum err err = OK;
+    for (size_t i = 0; err == OK && i < count; i++) {
         if (i > 0 && order[i].score != order[i - 1].score) rank++;
-        pairs += split_token(bpe, order[i].id, rank);
+        err = split_token(bpe, order[i].id, rank, &pairs, error);
     }
-    return pairs;
+    if (err == OK) err = open_merges(bpe, pairs.count, error);
+    for (size_t i = 0; err == OK && i < pairs.count; i++) add_slot(bpe, pairs.at[i]);
+    free(pairs.at);
+    return err;
 }
 
 /* SentencePiece merges the adjacent pair whose text is the token of the highest score, the leftmost
@@ -229,7 +257,7 @@ static enum err index_scores(struct bpe *bpe, const struct tokenizer_source *sou
                              struct error *error) {
     struct scored *order = calloc(source->token_count, sizeof *order);
     if (!order) return err_set(error, ERR_LIMIT, "no memory for %zu scores", source->token_count);
-    size_t count = 0, pairs = 0;
+    size_t count = 0;
     uint64_t work = 0;
     enum err err = OK;
     for (size_t id = 0; id < source->token_count && err == OK; id++) {
@@ -245,13 +273,8 @@ static enum err index_scores(struct bpe *bpe, const struct tokenizer_source *sou
     }
     if (err == OK) {
         qsort(order, count, sizeof *order, by_score);
-        pairs = split_tokens(bpe, order, count);
-        err = pairs > MERGES_MAX
-                  ? err_set(error, ERR_LIMIT, "the tokens have %zu merges, over the limit of %u",
-                            pairs, MERGES_MAX)
-                  : open_merges(bpe, pairs, error);
+        err = split_tokens(bpe, order, count, error);
     }
-    if (err == OK) split_tokens(bpe, order, count);
     free(order);
     return err;
 }
@@ -275,7 +298,7 @@ static void mark_whole(struct bpe *bpe, bool ignore_merges) {
 }
 
 enum err bpe_open(struct bpe *bpe, const struct vocab *vocab, const struct tokenizer_source *source,
-                  enum bpe_alphabet alphabet, bool ignore_merges, struct error *error) {
+                  enum bpe_alphabet alphabet, enum bpe_whole whole, struct error *error) {
     struct bpe opened = {.vocab = vocab, .alphabet = alphabet, .missing = TOKEN_NONE};
     if (source->missing != MISSING_DROPPED) opened.missing = source->unknown;
     opened.fuse_missing = source->missing == MISSING_UNKNOWN_FUSED;
@@ -287,7 +310,7 @@ enum err bpe_open(struct bpe *bpe, const struct vocab *vocab, const struct token
         bpe_close(&opened);
         return err;
     }
-    mark_whole(&opened, ignore_merges);
+    if (whole != BPE_WHOLE_UNMARKED) mark_whole(&opened, whole == BPE_WHOLE_ALL);
     *bpe = opened;
     return OK;
 }

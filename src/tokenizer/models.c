@@ -19,7 +19,8 @@ static enum err gpt2_open(struct tokenizer *tokenizer, const struct tokenizer_so
     bool ignore_merges = tokenizer->pre->ignore_merges;
     if (source->merge_policy != MERGE_AS_PRE_SAYS)
         ignore_merges = source->merge_policy == MERGE_UNLESS_WHOLE;
-    return bpe_open(&tokenizer->bpe, &tokenizer->vocab, source, BPE_BYTES, ignore_merges, error);
+    return bpe_open(&tokenizer->bpe, &tokenizer->vocab, source, BPE_BYTES,
+                    ignore_merges ? BPE_WHOLE_ALL : BPE_WHOLE_MERGED, error);
 }
 
 static void gpt2_encode(struct encoding *encoding, struct str stretch) {
@@ -46,8 +47,9 @@ static enum err llama_open(struct tokenizer *tokenizer, const struct tokenizer_s
     if (!source->scores && source->merge_count == 0)
         return err_set(error, ERR_INVALID, "the vocabulary has neither scores nor merges");
     tokenizer->cuts_words = sentencepiece_cuts_words(source);
-    return bpe_open(&tokenizer->bpe, &tokenizer->vocab, source, BPE_CHARACTERS,
-                    source->merge_policy == MERGE_UNLESS_WHOLE, error);
+    enum bpe_whole whole = tokenizer->cuts_words ? BPE_WHOLE_MERGED : BPE_WHOLE_UNMARKED;
+    if (source->merge_policy == MERGE_UNLESS_WHOLE) whole = BPE_WHOLE_ALL;
+    return bpe_open(&tokenizer->bpe, &tokenizer->vocab, source, BPE_CHARACTERS, whole, error);
 }
 
 static bool llama_normalizes(const struct tokenizer *tokenizer) {

@@ -50,18 +50,22 @@ static bool is_sign(uint32_t code_point) {
     return is_punctuation(code_point);
 }
 
-/* The character at `at`, its length in *ret_bytes (0 at the end). With digits_apart a number ends
- * the stretch, and with signs_apart a sign, so lookaheads stop there as they do in a text of its
- * own. */
-static inline enum sight look(const struct view *view, size_t at, size_t *ret_bytes) {
-    if (at >= view->text.bytes) {
-        *ret_bytes = 0;
-        return END;
-    }
-    unsigned char lead = (unsigned char)view->text.at[at];
-    uint32_t code_point = lead;
-    *ret_bytes = 1;
-    if (lead >= 0x80) *ret_bytes = utf8_decode(view->text, at, &code_point);
+/* What most texts are made of, told without a table. */
+static inline bool is_ascii_letter(unsigned char byte) {
+    return (unsigned char)((byte | 0x20) - 'a') < 26;
+}
+
+static inline bool is_ascii_digit(unsigned char byte) {
+    return (unsigned char)(byte - '0') < 10;
+}
+
+static inline bool is_ascii_space(unsigned char byte) {
+    return byte == ' ' || (unsigned char)(byte - '\t') < 5;
+}
+
+static enum sight look_by_table(const struct view *view, size_t at, size_t *ret_bytes) {
+    uint32_t code_point;
+    *ret_bytes = utf8_decode(view->text, at, &code_point);
     if (view->rules->signs_apart && is_sign(code_point)) return END;
     switch (unicode_class(code_point)) {
     case CHAR_LETTER: return LETTER;
@@ -71,6 +75,35 @@ static inline enum sight look(const struct view *view, size_t at, size_t *ret_by
     case CHAR_OTHER: break;
     }
     return OTHER;
+}
+
+/* The character at `at`, its length in *ret_bytes (0 at the end). With digits_apart a number ends
+ * the stretch, and with signs_apart a sign, so lookaheads stop there as they do in a text of its
+ * own. */
+static inline enum sight look(const struct view *view, size_t at, size_t *ret_bytes) {
+    if (at >= view->text.bytes) {
+        *ret_bytes = 0;
+        return END;
+    }
+    unsigned char lead = (unsigned char)view->text.at[at];
+    if (lead >= 0x80 || view->rules->signs_apart) return look_by_table(view, at, ret_bytes);
+    *ret_bytes = 1;
+    if (is_ascii_letter(lead)) return LETTER;
+    if (is_ascii_space(lead)) return SPACE;
+    if (is_ascii_digit(lead)) return view->rules->digits_apart ? END : NUMBER;
+    return OTHER;
+}
+
+/* The end of the run of letters that begins at `at`. */
+static size_t letters_end(const struct view *view, size_t at) {
+    struct str text = view->text;
+    size_t bytes;
+    do {
+        while (at < text.bytes && is_ascii_letter((unsigned char)text.at[at])) at++;
+        if (at == text.bytes || (unsigned char)text.at[at] < 0x80) return at;
+        if (look_by_table(view, at, &bytes) != LETTER) return at;
+        at += bytes;
+    } while (true);
 }
 
 /* The end of the run of `wanted` that begins at `at`, of at most `count_max` characters. */
@@ -130,8 +163,8 @@ static size_t gpt2_end(const struct view *view, size_t at) {
         start = at + 1;
         sight = look(view, start, &bytes);
     }
-    if (sight == LETTER || sight == NUMBER || sight == OTHER)
-        return run_end(view, start + bytes, sight, SIZE_MAX);
+    if (sight == LETTER) return letters_end(view, start + bytes);
+    if (sight == NUMBER || sight == OTHER) return run_end(view, start + bytes, sight, SIZE_MAX);
     return space_end(view, at);
 }
 
@@ -152,13 +185,13 @@ static size_t llama3_end(const struct view *view, size_t at) {
     if (end > 0) return end;
     size_t bytes;
     enum sight sight = look(view, at, &bytes);
-    if (sight == LETTER) return run_end(view, at + bytes, LETTER, SIZE_MAX);
+    if (sight == LETTER) return letters_end(view, at + bytes);
     if (sight == NUMBER)
         return run_end(view, at + bytes, NUMBER, (size_t)view->rules->digits_max - 1);
     size_t next_bytes;
     enum sight next = look(view, at + bytes, &next_bytes);
     if (next == LETTER && !is_newline(text.at[at]))
-        return run_end(view, at + bytes + next_bytes, LETTER, SIZE_MAX);
+        return letters_end(view, at + bytes + next_bytes);
     if (sight == OTHER || (text.at[at] == ' ' && next == OTHER))
         return newlines_end(text, run_end(view, at + bytes, OTHER, SIZE_MAX));
     end = line_end(view, at);

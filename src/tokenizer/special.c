@@ -50,6 +50,8 @@ static uint32_t child_take(struct special_set *set, uint32_t parent, unsigned ch
         set->nodes[parent].first_child = child;
     } else {
         set->first[byte] = child;
+        set->first_count++;
+        set->last_first = (char)byte;
     }
     return child;
 }
@@ -104,12 +106,23 @@ static int32_t longest_at(const struct special_set *set, struct special_search *
     return id;
 }
 
+/* The next place where a token may begin; text.bytes for none. */
+static size_t next_start(const struct special_set *set, struct str text, size_t from) {
+    if (set->first_count == 1) { /* '<' in many vocabularies */
+        size_t at = str_find_byte(text, set->last_first, from);
+        return at == SIZE_MAX ? text.bytes : at;
+    }
+    while (from < text.bytes && !set->first[(unsigned char)text.at[from]]) from++;
+    return from;
+}
+
 bool special_find(const struct special_set *set, struct special_search *search,
                   struct special_match *ret_match) {
     struct str text = search->text;
     if (set->count == 0) return false;
     for (size_t start = search->from; start < text.bytes; start++) {
-        if (!set->first[(unsigned char)text.at[start]]) continue;
+        start = next_start(set, text, start);
+        if (start == text.bytes) break;
         size_t end = start;
         int32_t id = longest_at(set, search, start, &end);
         if (id < 0) continue;

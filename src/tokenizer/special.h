@@ -24,6 +24,8 @@ struct special_set {
     size_t node_capacity;
     size_t count;
     uint32_t first[256]; /* the node of each first byte; 0 when nothing begins with it */
+    size_t first_count;  /* how many bytes something begins with */
+    char last_first;     /* the newest of them */
 };
 
 void special_init(struct special_set *set);
