@@ -107,6 +107,14 @@ static enum err filter_from_json(struct render *render, struct value self,
     return err;
 }
 
+/* Writes a text escaped, unless it is markup already. */
+static enum err write_escaped(struct render *render, struct value text) {
+    size_t start = render->out->bytes;
+    if (text.text->markup) return text_write(render, text);
+    text_add_escaped(render->out, value_str(text));
+    return text_claim(render, start, text);
+}
+
 static enum err add_attribute(struct render *render, const struct entry *entry) {
     struct value name, value;
     if (entry->value.kind == VALUE_NONE || entry->value.kind == VALUE_UNDEFINED) return OK;
@@ -116,15 +124,12 @@ static enum err add_attribute(struct render *render, const struct entry *entry) 
     for (size_t i = 0; i < name.text->bytes; i++)
         if (strchr(" \t\n\f\r/>=", name.text->at[i]))
             return render_fail(render, "an attribute has a name that XML does not allow");
-    size_t start = render->out->bytes;
     buf_add_byte(render->out, ' ');
-    text_add_escaped(render->out, value_str(name));
+    err = write_escaped(render, name);
     buf_add_text(render->out, "=\"");
-    err = text_claim(render, start, name);
-    start = render->out->bytes;
-    text_add_escaped(render->out, value_str(value));
+    if (!err) err = write_escaped(render, value);
     buf_add_byte(render->out, '"');
-    return err ? err : text_claim(render, start, value);
+    return err;
 }
 
 static enum err filter_xmlattr(struct render *render, struct value self,
