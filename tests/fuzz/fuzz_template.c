@@ -6,8 +6,25 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+#define GIVEN_MARK "\xEE\x80\x80" /* U+E000, which no template has and no filter changes */
+
+/* Every mark of the output lies in bytes that are said to have come with the context. */
+static void check_given(struct str out, const struct spans *given) {
+    size_t span = 0;
+    for (size_t i = 0; i < given->count; i++) {
+        if (given->at[i].start >= given->at[i].end || given->at[i].end > out.bytes) abort();
+        if (i > 0 && given->at[i].start <= given->at[i - 1].end) abort();
+    }
+    for (size_t at = 0; (at = str_find(out, STR(GIVEN_MARK), at)) != SIZE_MAX; at += 3) {
+        while (span < given->count && given->at[span].end <= at) span++;
+        if (span == given->count || given->at[span].start > at || given->at[span].end < at + 3)
+            abort();
+    }
+}
+
 /* The input is the source of a template. Whatever it is, it is refused or rendered over a small
- * context within small limits; nothing crashes, leaks or takes long. */
+ * context within small limits; nothing crashes, leaks or takes long, and what came with the context
+ * is told from what the template wrote. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     char *source = malloc(size > 0 ? size : 1);
     if (!source) abort();
@@ -15,19 +32,28 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct chat_template *template = NULL;
     struct error error = {0};
     enum err err = chat_template_open(&template, (struct str){source, size}, &error);
+    /* A template can spell the mark, too, or the number of it. */
+    struct str whole = {source, size};
+    bool writes_marks = str_find(whole, STR(GIVEN_MARK), 0) != SIZE_MAX ||
+                        str_find_byte(whole, '\\', 0) != SIZE_MAX ||
+                        str_find(whole, STR("57344"), 0) != SIZE_MAX;
     free(source); /* the template must not refer to it */
     if (err) return 0;
-    json_t *context = json_pack(
-        "{s:[{s:s, s:s}, {s:s, s:[{s:s}]}], s:s, s:i, s:f, s:b, s:n, s:{s:[i, n]}}", "messages",
-        "role", "user", "content", " Hello\n", "role", "assistant", "content", "type", "text", "s",
-        "\xC3\xBC <&> text", "n", 3, "f", 2.5, "t", 1, "z", "d", "k", 1);
+    json_t *context =
+        json_pack("{s:[{s:s, s:s}, {s:s, s:[{s:s}]}], s:s, s:i, s:f, s:b, s:n, s:{s:[i, n]}}",
+                  "messages", "role", "user", "content", " He" GIVEN_MARK "llo\n", "role",
+                  "assistant", "content", "type", "te" GIVEN_MARK "xt", "s",
+                  "\xC3\xBC <&> te" GIVEN_MARK "xt", "n", 3, "f", 2.5, "t", 1, "z", "d", "k", 1);
     struct chat_options options = {
         .limits = {.output_bytes_max = 1 << 16, .steps_max = 50000, .memory_bytes_max = 1 << 22},
         .now_unix_s = 1768480496,
     };
     struct buf out;
     buf_init(&out, 1 << 17);
-    err = chat_template_render(template, context, &options, &out, NULL, &error);
+    struct spans given = {0};
+    err = chat_template_render(template, context, &options, &out, &given, &error);
+    if (!err && !writes_marks) check_given(buf_str(&out), &given);
+    spans_release(&given);
     if (!err && out.bytes > options.limits.output_bytes_max) abort();
     if (chat_template_takes_parts(template) && size == 0) abort();
     buf_release(&out);
