@@ -35,6 +35,7 @@ const struct http_route api_routes[] = {
     {"POST", "/v1/batches", HTTP_SCOPE_BATCHES, batches_create, NULL, "createBatch"},
     {"GET", "/v1/batches", HTTP_SCOPE_BATCHES, batches_list, NULL, "listBatches"},
     {"GET", "/v1/batches/{id}", HTTP_SCOPE_BATCHES, batches_get, NULL, "retrieveBatch"},
+    {"POST", "/v1/batches/preflight", HTTP_SCOPE_BATCHES, preflight_create, NULL, "preflightBatch"},
     {"POST", "/v1/batches/{id}/cancel", HTTP_SCOPE_BATCHES, batches_cancel, NULL, "cancelBatch"},
     {"POST", "/v1/batches/{id}/pause", HTTP_SCOPE_BATCHES, batches_pause, NULL, "pauseBatch"},
     {"POST", "/v1/batches/{id}/resume", HTTP_SCOPE_BATCHES, batches_resume, NULL, "resumeBatch"},
@@ -156,12 +157,15 @@ enum err api_open(struct api **ret_api, const struct api_options *options, uint1
         .upload_bytes_max = api->options.file_bytes_max + MULTIPART_ROOM_BYTES,
     };
     enum err err = followers_open(api, error);
+    if (err == OK) err = preflights_open(api, error);
     if (err == OK) err = http_open(&api->server, &http, ret_port, error);
     if (err == OK) err = http_start(api->server, error);
     if (err != OK) {
         followers_stop(api);
+        preflights_stop(api);
         http_close(api->server);
         followers_close(api);
+        preflights_close(api);
         pthread_mutex_destroy(&api->lock);
         free(api);
         return err;
@@ -189,8 +193,10 @@ void api_close(struct api *api, int64_t deadline_ms) {
     while (is_running(api) && clock_monotonic_ns() < until_ns) clock_sleep_ms(10);
     inference_cancel_all(api);
     followers_stop(api);
+    preflights_stop(api);
     http_close(api->server);
     followers_close(api);
+    preflights_close(api);
     pthread_mutex_destroy(&api->lock);
     free(api);
 }

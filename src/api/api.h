@@ -17,6 +17,23 @@
 
 struct api;
 
+#define API_PREFLIGHT_LINES_MAX 1000 /* of a pilot */
+
+/* What running a file would take: the question of a client. */
+struct api_preflight {
+    int fd;            /* the file, open for reading; borrowed */
+    const char *model; /* as a worker serves it; empty: the only one */
+    uint32_t pilot_lines;
+    double watts, price_per_kwh, input_price, output_price, batch_discount; /* 0: not known */
+    void *context;
+    bool (*stopped)(void *context); /* to be asked often: nobody waits for the answer any more */
+};
+
+/* Appends the answer, one JSON object. ERR_INVALID: a sentence for the client; ERR_CANCELLED when
+ * stopped. Called by one thread at a time, always the same one. */
+typedef enum err (*api_preflight_fn)(void *context, const struct api_preflight *preflight,
+                                     struct buf *ret_json, struct error *error);
+
 /* Zero means the default behind it, except where a comment says otherwise. */
 struct api_options {
     const char *host;              /* "127.0.0.1" */
@@ -31,6 +48,9 @@ struct api_options {
     int64_t ping_ms;               /* before a silent stream gets a comment line; 15 s */
     uint32_t connections_max;
     uint32_t worker_threads;
+    api_preflight_fn preflight; /* NULL: there are no preflights */
+    void *preflight_context;
+    int64_t preflight_ms; /* for one of them; 10 minutes */
 };
 
 enum err api_open(struct api **ret_api, const struct api_options *options, uint16_t *ret_port,

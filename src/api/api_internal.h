@@ -7,6 +7,7 @@
 
 #include "api/api.h"
 #include "api/errors.h"
+#include "api/fields.h"
 #include "api/metrics.h"
 
 #include <pthread.h>
@@ -16,6 +17,7 @@
 
 struct inference;
 struct followers;
+struct preflights;
 
 struct api {
     struct api_options options;
@@ -26,6 +28,7 @@ struct api {
     pthread_mutex_t lock;      /* guards running */
     struct inference *running; /* requests with the runner, for api_close */
     struct followers *followers;
+    struct preflights *preflights;
 };
 
 /* The table of all routes; default deny. */
@@ -93,6 +96,13 @@ void followers_stop(struct api *api); /* ends their streams, and takes no more *
 void followers_close(struct api *api);
 /* Takes the request over, or answers it with 429 when there are too many. */
 void followers_add(struct api *api, struct http_request *request, uint64_t after, uint64_t lines);
+/* preflight.c: what running a file would take, one question at a time on a thread of its own. */
+#define PREFLIGHT_FIELDS 9
+extern const struct api_field preflight_fields[PREFLIGHT_FIELDS];
+enum err preflights_open(struct api *api, struct error *error) MUST_CHECK;
+void preflights_stop(struct api *api); /* answers those that wait with 503, and takes no more */
+void preflights_close(struct api *api);
+void preflight_create(void *context, struct http_request *request);
 /* inference.c */
 void inference_chat(void *context, struct http_request *request);
 void inference_completions(void *context, struct http_request *request);

@@ -129,6 +129,20 @@ static bool read_expiry(struct http_request *request, const struct api_field *fi
     return false;
 }
 
+static bool read_number(struct http_request *request, const struct api_field *field,
+                        const json_t *value, double *ret_number) {
+    if (!json_is_number(value)) return fail_type(request, field->name, "a number");
+    double number = json_number_value(value);
+    *ret_number = number;
+    if (number >= (double)field->min && number <= (double)field->max) return true;
+    api_fail_param(
+        request,
+        number < (double)field->min ? "decimal_below_min_value" : "decimal_above_max_value",
+        field->name, "Invalid '%s': expected a value from %" PRId64 " to %" PRId64 ", got %g.",
+        field->name, field->min, field->max, number);
+    return false;
+}
+
 static bool read_one(struct http_request *request, const struct api_field *field,
                      const json_t *value, struct api_value *ret_value) {
     ret_value->given = true;
@@ -138,6 +152,7 @@ static bool read_one(struct http_request *request, const struct api_field *field
     case API_FIELD_MD5: return read_md5(request, field, value, &ret_value->text);
     case API_FIELD_TEXTS: ret_value->array = value; return read_texts(request, field, value);
     case API_FIELD_EXPIRY: return read_expiry(request, field, value, &ret_value->integer);
+    case API_FIELD_NUMBER: return read_number(request, field, value, &ret_value->number);
     case API_FIELD_INTEGER: break;
     }
     if (!json_is_integer(value)) return fail_type(request, field->name, "an integer");
@@ -170,6 +185,7 @@ static void write_kind(struct buf *buf, const struct api_field *field) {
         buf_printf(buf, "\"minLength\":%" PRId64 ",\"maxLength\":%" PRId64, field->min, field->max);
         break;
     case API_FIELD_INTEGER:
+    case API_FIELD_NUMBER:
         buf_printf(buf, "\"minimum\":%" PRId64 ",\"maximum\":%" PRId64, field->min, field->max);
         break;
     case API_FIELD_CHOICE:
@@ -195,7 +211,8 @@ static void write_kind(struct buf *buf, const struct api_field *field) {
 }
 
 void api_fields_write_schema(struct buf *buf, const struct api_field *fields, size_t field_count) {
-    static const char *const types[] = {"string", "integer", "string", "string", "array", "object"};
+    static const char *const types[] = {"string", "integer", "string", "string",
+                                        "array",  "object",  "number"};
     const char *comma = "";
     buf_add_text(buf, "{\"type\":\"object\",\"required\":[");
     for (size_t i = 0; i < field_count; i++) {

@@ -18,6 +18,7 @@ enum api_field_kind {
     API_FIELD_MD5,     /* 32 hexadecimal digits */
     API_FIELD_TEXTS,   /* min..max texts, see api_texts */
     API_FIELD_EXPIRY,  /* {"anchor":"created_at","seconds":min..max}; the value is the seconds */
+    API_FIELD_NUMBER,  /* min..max, whole or not */
 };
 
 struct api_field {
@@ -33,6 +34,7 @@ struct api_value {
     bool given;
     struct str text;
     int64_t integer;
+    double number;
     const json_t *array;
 };
 

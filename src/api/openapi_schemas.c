@@ -13,6 +13,8 @@
 #define INTEGER "{\"type\":\"integer\"}"
 #define COUNT "{\"type\":\"integer\",\"minimum\":0}"
 #define INTEGER_OR_NULL "{\"type\":[\"integer\",\"null\"]}"
+#define NUMBER "{\"type\":\"number\"}"
+#define NUMBER_OR_NULL "{\"type\":[\"number\",\"null\"]}"
 #define BOOLEAN "{\"type\":\"boolean\"}"
 #define REF(name) "{\"$ref\":\"#/components/schemas/" name "\"}"
 #define CONST(text) "{\"const\":\"" text "\"}"
@@ -107,6 +109,22 @@ static const char *const answers[][2] = {
                                            ",\"metadata\":{\"type\":[\"object\",\"null\"],"
                                            "\"additionalProperties\":" TEXT "}")},
     {"BatchList", LIST("Batch")},
+    {"Interval",
+     "{\"type\":[\"object\",\"null\"],\"required\":[\"mean\",\"low\",\"high\"],\"properties\":{"
+     "\"mean\":" NUMBER ",\"low\":" NUMBER_OR_NULL ",\"high\":" NUMBER_OR_NULL "}}"},
+    {"Preflight",
+     WHOLE("\"object\",\"model\",\"token_counts\",\"requests\",\"faulty\",\"faults\","
+           "\"prompt_tokens\",\"prompt_lengths\",\"duplicates\",\"pilot\",\"seconds\","
+           "\"output_tokens\",\"kwh\",\"energy_cost\",\"api_cost\"",
+           "\"object\":" CONST(
+               "preflight") ",\"model\":" TEXT
+                            ",\"token_counts\":{\"enum\":[\"exact\",\"estimated\"]}"
+                            ",\"requests\":" COUNT ",\"faulty\":" COUNT ",\"prompt_tokens\":" COUNT
+                            ",\"duplicates\":" COUNT
+                            ",\"pilot\":{\"type\":[\"object\",\"null\"]},\"seconds\":" REF(
+                                "Interval") ",\"output_tokens\":" REF("Interval") //
+           ",\"kwh\":" REF("Interval") ",\"energy_cost\":" REF("Interval") ",\"api_cost\":" REF(
+               "Interval"))},
     {"Model", WHOLE("\"id\",\"object\",\"created\",\"owned_by\"",
                     "\"id\":" TEXT ",\"object\":" CONST("model") ",\"created\":" INTEGER
                                                                  ",\"owned_by\":" TEXT)},
@@ -159,6 +177,8 @@ static void write_schemas(struct buf *buf) {
     api_fields_write_schema(buf, uploads_create_fields, UPLOADS_CREATE_FIELDS);
     buf_add_text(buf, ",\"CompleteUpload\":");
     api_fields_write_schema(buf, uploads_complete_fields, UPLOADS_COMPLETE_FIELDS);
+    buf_add_text(buf, ",\"PreflightBatch\":");
+    api_fields_write_schema(buf, preflight_fields, PREFLIGHT_FIELDS);
     buf_add_text(buf, ",\"CreateBatch\":");
     batch_parameters_write_schema(buf);
     buf_add_byte(buf, '}');

@@ -8,16 +8,19 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #define BAR_WIDTH 36
 #define PILOT_DEFAULT 48
+#define OWN_OPTIONS 8
 
 struct asked {
     struct preflight_options preflight;
     struct engine_choice choice;
     int64_t pilot;
     bool json;
+    bool ends_with_parent;
 };
 
 static void show_what(void *context, const char *what) {
@@ -118,7 +121,7 @@ static void print_money(const char *label, const struct interval *is) {
 static void print_pilot(const struct preflight *is) {
     if (!is->has_pilot) {
         printf("Time        not measured%s\n",
-               is->is_guess ? ": the model does not run here" : " (--pilot 0)");
+               is->is_guess ? ": the model does not run here" : " (--pilot 0, or no request fits)");
     } else {
         print_time("Time        ", is->seconds.mean);
         if (is->seconds.is_known) {
@@ -156,7 +159,7 @@ static void print_all(const struct preflight *is, const struct asked *asked) {
 
 static size_t fill_options(struct option *options, struct asked *asked) {
     struct preflight_options *is = &asked->preflight;
-    const struct option own[] = {
+    const struct option own[OWN_OPTIONS] = {
         {.name = "json",
          .kind = OPTION_SWITCH,
          .target = &asked->json,
@@ -198,11 +201,15 @@ static size_t fill_options(struct option *options, struct asked *asked) {
          .value = "S",
          .help = "share of its price that it takes off for batches; 0.5 is usual",
          .max = 1},
+        {.name = "end-with-parent",
+         .kind = OPTION_SWITCH,
+         .target = &asked->ends_with_parent,
+         .help = "stops when the process that started it ends",
+         .only_flag = true},
     };
-    size_t count = 0;
-    for (size_t i = 0; i < sizeof own / sizeof *own; i++) options[count++] = own[i];
-    engine_options_fill(options + count, &asked->choice);
-    return count + ENGINE_OPTION_COUNT;
+    memcpy(options, own, sizeof own);
+    engine_options_fill(options + OWN_OPTIONS, &asked->choice);
+    return OWN_OPTIONS + ENGINE_OPTION_COUNT;
 }
 
 static int exit_of(enum err err, const struct preflight *is) {
@@ -213,7 +220,7 @@ static int exit_of(enum err err, const struct preflight *is) {
 
 static int run(int argc, char **argv) {
     struct asked asked = {.choice = ENGINE_CHOICE_DEFAULT, .pilot = PILOT_DEFAULT};
-    struct option options[7 + ENGINE_OPTION_COUNT];
+    struct option options[OWN_OPTIONS + ENGINE_OPTION_COUNT];
     const struct options_help help = {"preflight FILE --model M [options]",
                                       "Reads a file of requests as the engine would and says what "
                                       "running it takes: exact tokens,\n"
@@ -241,6 +248,7 @@ static int run(int argc, char **argv) {
     log_set_level(LOG_ERROR);
     asked.preflight.pilot_lines = (uint32_t)asked.pilot;
     asked.preflight.stop = stop_on_signals();
+    if (asked.ends_with_parent) stop_with_parent();
     asked.preflight.say = show_what;
     err = preflight_run(&asked.preflight, &preflight, &error);
     if (isatty(STDERR_FILENO)) fputs("\r\033[K", stderr);

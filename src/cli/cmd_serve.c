@@ -63,7 +63,7 @@ static enum err apply_limits(const struct limits *limits, struct serve_options *
     return err;
 }
 
-#define OWN_OPTIONS 7
+#define OWN_OPTIONS 8
 #define SERVE_OPTIONS (OWN_OPTIONS + ENGINE_OPTION_COUNT + DOOR_OPTION_COUNT + LIMIT_OPTIONS)
 
 /* What the command line says, before it is checked. */
@@ -71,7 +71,7 @@ struct asked {
     struct serve_options serve;
     struct engine_choice choice;
     struct limits limits;
-    int64_t port, drain_s, lookahead, hang_s, stuck_s;
+    int64_t port, drain_s, lookahead, hang_s, stuck_s, preflight_s;
 };
 
 static void fill_own_options(struct option *ret_options, struct asked *asked) {
@@ -122,6 +122,13 @@ static void fill_own_options(struct option *ret_options, struct asked *asked) {
          .help = "without a result until a batch is reported as stuck; 900",
          .min = 1,
          .max = 86400 * 30},
+        {.name = "preflight-seconds",
+         .kind = OPTION_INTEGER,
+         .target = &asked->preflight_s,
+         .value = "N",
+         .help = "for a preflight that a client asks for; 600",
+         .min = 1,
+         .max = 86400},
     };
     memcpy(ret_options, rows, sizeof rows);
 }
@@ -140,6 +147,7 @@ static enum err apply(struct asked *asked, struct error *error) {
     if (err == OK) err = apply_limits(&asked->limits, serve, error);
     serve->port = (uint16_t)asked->port;
     serve->drain_ms = asked->drain_s * 1000;
+    serve->preflight_ms = asked->preflight_s * 1000;
     serve->house.runner.rules.webhook_http = serve->webhooks.allow_private;
     serve->house.runner.lookahead_lines = (uint32_t)asked->lookahead;
     serve->house.runner.stuck_ms = asked->stuck_s * 1000;
@@ -155,7 +163,8 @@ static int run_or_visit(int argc, char **argv, settings_visit_fn visit, void *co
                           .limits = {.profile = "quern"},
                           .port = 8080,
                           .drain_s = DRAIN_MS / 1000,
-                          .stuck_s = 900};
+                          .stuck_s = 900,
+                          .preflight_s = 600};
     struct serve_options *serve = &asked.serve;
     bool done = false;
     char state_dir[PATH_MAX];

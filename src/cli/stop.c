@@ -3,6 +3,7 @@
 
 #include <signal.h>
 #include <stddef.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #define EXIT_INTERRUPTED 130
@@ -21,4 +22,16 @@ const volatile bool *stop_on_signals(void) {
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     return &stopping;
+}
+
+/* The system may tell it once for each thread of the parent: the second time is no hurry. */
+static void on_orphaned(int number) {
+    (void)number;
+    stopping = true;
+}
+
+void stop_with_parent(void) {
+    struct sigaction action = {.sa_handler = on_orphaned};
+    sigaction(SIGHUP, &action, NULL);
+    prctl(PR_SET_PDEATHSIG, SIGHUP);
 }

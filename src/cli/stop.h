@@ -10,3 +10,5 @@
 
 /* The flag the signals set. */
 const volatile bool *stop_on_signals(void);
+/* And when the process that started this one ends. */
+void stop_with_parent(void);

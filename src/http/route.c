@@ -80,13 +80,22 @@ static void allow(struct route_match *match, const char *method) {
     snprintf(match->allow + used, sizeof match->allow - used, "%s%s", used ? ", " : "", method);
 }
 
+/* A path that a pattern spells out is not a parameter of another one. */
+static bool is_spelled_out(const struct http_route *routes, size_t route_count, struct str path) {
+    for (size_t i = 0; i < route_count; i++)
+        if (str_is(path, routes[i].pattern)) return true;
+    return false;
+}
+
 enum route_found route_find(const struct http_route *routes, size_t route_count, const char *method,
                             struct str path, struct arena *arena, struct route_match *ret_match) {
     enum route_found found = ROUTE_NO_PATH;
     memset(ret_match, 0, sizeof *ret_match);
     if (path.bytes > 1 && path.at[path.bytes - 1] == '/') path.bytes--;
     if (strcmp(method, "HEAD") == 0) method = "GET";
+    bool is_own = is_spelled_out(routes, route_count, path);
     for (size_t i = 0; i < route_count; i++) {
+        if (is_own && strchr(routes[i].pattern, '{')) continue;
         enum fit fit = fit_pattern(str_from(routes[i].pattern), path, arena, ret_match);
         if (fit == FIT_NOT) continue;
         if (strcmp(routes[i].method, method) != 0) {

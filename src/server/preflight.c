@@ -109,6 +109,13 @@ static enum err count(const struct preflight_options *options, struct preflight 
     return err;
 }
 
+/* A pilot of nothing but requests that are refused would measure nothing. */
+static bool has_any_that_fits(const struct survey *survey, uint32_t context_tokens) {
+    for (uint64_t i = 0; i < survey->requests; i++)
+        if (survey->prompt_tokens[i] > 0 && survey->prompt_tokens[i] < context_tokens) return true;
+    return false;
+}
+
 static enum err measure(const struct preflight_options *options, struct preflight *is,
                         const struct survey *survey, struct error *error) {
     struct pilot_options pilot = {.house = options->house,
@@ -155,9 +162,8 @@ enum err preflight_run(const struct preflight_options *options, struct preflight
     enum err err = count(options, &is, &survey, error);
     if (err != OK) return err;
     fill_survey(&is, &survey);
-    uint64_t runnable = is.requests - is.faulty;
     is.output_tokens.mean = is.output_tokens.high = (double)is.answers_asked;
-    if (runnable > 0 && options->pilot_lines > 0 && !is.is_guess)
+    if (options->pilot_lines > 0 && !is.is_guess && has_any_that_fits(&survey, is.context_tokens))
         err = measure(options, &is, &survey, error);
     survey_release(&survey);
     if (err != OK) return err;

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "server/keys.h"
+#include "server/preflight_child.h"
 
 #include <string.h>
 #include <sys/prctl.h>
@@ -21,6 +22,7 @@
 struct door {
     struct key_set *keys;
     struct notify *notify;
+    struct preflight_child preflight;
     struct api *api;
     uint16_t port;
 };
@@ -33,6 +35,7 @@ static enum err open_with(const struct serve_options *options, struct house *hou
         keys_open(&door->keys, options->api_key_file, store_dir(store), variables, error);
     if (err == OK) err = webhooks_open(&door->notify, &options->webhooks, store, variables, error);
     if (err != OK) return err;
+    door->preflight.house = &options->house;
     struct api_options api = {.host = options->host,
                               .port = options->port,
                               .store = store,
@@ -41,7 +44,10 @@ static enum err open_with(const struct serve_options *options, struct house *hou
                               .keys = door->keys,
                               .rules = options->house.runner.rules,
                               .file_bytes_max = options->file_bytes_max,
-                              .batch_file_bytes_max = options->batch_file_bytes_max};
+                              .batch_file_bytes_max = options->batch_file_bytes_max,
+                              .preflight = preflight_child_run,
+                              .preflight_context = &door->preflight,
+                              .preflight_ms = options->preflight_ms};
     return api_open(&door->api, &api, &door->port, error);
 }
 

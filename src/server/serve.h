@@ -17,6 +17,7 @@ struct serve_options {
     struct webhook_settings webhooks;
     uint64_t file_bytes_max;       /* 0: the API's default */
     uint64_t batch_file_bytes_max; /* 0: as other files */
+    int64_t preflight_ms;          /* for one that a client asks for; 0: the API's default */
     int64_t drain_ms;              /* for what is in flight, after SIGTERM */
     const volatile bool *stop;
     void *context;

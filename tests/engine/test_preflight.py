@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """quern preflight: what it says about a file is what running the file shows."""
-import json
+import http.client, json, os, pathlib, threading
 
 import pytest
 
@@ -112,3 +112,84 @@ def test_wrong_calls_are_answered_with_a_sentence(tmp_path):
     empty = tmp_path / "empty.jsonl"
     empty.write_bytes(b"\n\n")
     assert preflight(empty)["requests"] == 0
+
+
+# --- the same, asked of a server ---
+
+PATH = "/v1/batches/preflight"
+
+
+def children(server):
+    """The processes of the server's preflights."""
+    found = []
+    for children in pathlib.Path(f"/proc/{server.process.pid}/task").glob("*/children"):
+        for pid in children.read_text().split():
+            if b"\0preflight\0" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes():
+                found.append(int(pid))
+    return found
+
+
+def is_there(pid):
+    try:
+        return "\nState:\tZ" not in pathlib.Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
+
+
+def ask_a_long_one(server):
+    file = server.upload(support.jsonl(profiles(40, max_tokens=4000, ignore_eos=True)))
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=600)
+    connection.request("POST", PATH, json.dumps({"input_file_id": file["id"], "pilot_lines": 40}), {"Content-Type": "application/json"})
+    return connection
+
+
+def begin_a_long_one(server):
+    """The connection that waits for it, and the child that works on it with its own engine."""
+    connection = ask_a_long_one(server)
+    support.until(lambda: len(children(server)) == 1)
+    pid, = children(server)
+    engine = []
+    support.until(lambda: engine.extend(pid for task in pathlib.Path(f"/proc/{pid}/task").glob("*/children") for pid in task.read_text().split()) or engine)
+    return connection, pid, int(engine[0])
+
+
+def test_a_server_answers_what_the_command_says(tmp_path):
+    requests = profiles(12) + [support.request("bad", "x", top_p=7)]
+    path = write(tmp_path, requests)
+    with support.serving(tmp_path / "state", "--model", "mine=smollm2", "--model", "far=echo", "--max-model-len", "512") as server:
+        file = server.upload(path.read_bytes())
+        said = server.json("POST", PATH, {"input_file_id": file["id"], "model": "mine", "pilot_lines": 0, "input_price": 1, "output_price": 2})
+        wanted = preflight(path, "--pilot", "0", "--max-model-len", "512", "--input-price", "1", "--output-price", "2", status=1)
+        assert said == {**wanted, "model": "mine"} and (said["faulty"], said["context_tokens"]) == (1, 512)
+        timed = server.json("POST", PATH, {"input_file_id": file["id"], "model": "mine", "pilot_lines": 4, "watts": 100})
+        assert timed["pilot"]["lines"] == 4 and timed["seconds"]["mean"] > 0 and timed["kwh"]["mean"] > 0
+
+
+def test_a_preflight_ends_with_its_client_its_time_and_its_server(tmp_path):
+    secrets = {"QUERN_SECRET_WORD": "open sesame", "OPENAI_API_KEY": "sk-1", "TMPDIR": str(tmp_path)}
+    with support.serving(tmp_path / "state", "--model", "smollm2", environment=secrets) as server:
+        connection, pid, engine = begin_a_long_one(server)
+        environment = pathlib.Path(f"/proc/{pid}/environ").read_text()
+        assert "sesame" not in environment and "sk-1" not in environment
+        opened = [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in (0, 3)]
+        assert opened[0] == "/dev/null" and opened[1].startswith(str(tmp_path / "state" / "files"))
+        connection.close()
+        support.until(lambda: not is_there(pid) and not is_there(engine))
+        assert not list(tmp_path.glob("quern-pilot-*")), "a pilot that is stopped puts its things away"
+        connection, pid, engine = begin_a_long_one(server)
+        answers = []
+        waiting = threading.Thread(target=lambda: answers.append(connection.getresponse().status))
+        waiting.start()
+        server.stop()
+        waiting.join()
+        assert answers == [503] and not is_there(pid) and not is_there(engine)
+        server.start()
+        connection, pid, engine = begin_a_long_one(server)
+        server.kill()
+        support.until(lambda: not is_there(pid) and not is_there(engine))
+        assert not list(tmp_path.glob("quern-pilot-*"))
+    with support.serving(tmp_path / "state", "--model", "smollm2", "--preflight-seconds", "1", environment=secrets) as server:
+        answer = ask_a_long_one(server).getresponse()
+        assert answer.status == 504 and answer.getheader("x-should-retry") == "false" and json.load(answer)["error"]["code"] == "preflight_timeout"
+        assert not children(server)
+    support.fsck(tmp_path / "state")

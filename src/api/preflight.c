@@ -1,0 +1,435 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* POST /v1/batches/preflight (an extension): what running a file would take. One thread takes the
+ * questions one after another, since a pilot wants the machine to itself; a few may wait. The
+ * answer is one JSON object, so the connection is silent until it is there. */
+
+#include "api/api_internal.h"
+
+#include "base/clock.h"
+#include "base/os.h"
+#include "batch/jsonl_file.h"
+#include "batch/line.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ASKS_MAX 5 /* one that is worked on, and those that wait */
+#define PREFLIGHT_MS ((int64_t)600000)
+#define PILOT_LINES_DEFAULT 48
+#define NAMES_KNOWN 8    /* of a file's models, before they are looked up again */
+#define LINES_A_LOOK 256 /* read between two looks at whether anybody waits */
+#define ANSWER_BYTES_MAX ((size_t)1 << 20)
+#define PRICE_MAX 1000000
+
+enum {
+    FILE_ID,
+    ENDPOINT,
+    MODEL,
+    PILOT_LINES,
+    WATTS,
+    KWH_PRICE,
+    INPUT_PRICE,
+    OUTPUT_PRICE,
+    DISCOUNT
+};
+
+static const char *const endpoints[] = {"/v1/chat/completions", "/v1/completions", "/v1/embeddings",
+                                        "/v1/score", NULL};
+
+const struct api_field preflight_fields[PREFLIGHT_FIELDS] = {
+    {"input_file_id", API_FIELD_TEXT, true, 1, STORE_ID_BYTES - 1, NULL,
+     "A file with the purpose batch."},
+    {"endpoint", API_FIELD_CHOICE, false, 0, 0, endpoints,
+     "As in the create call; each line is counted for the one its url names."},
+    {"model", API_FIELD_TEXT, false, 1, MODEL_NAME_BYTES - 1, NULL,
+     "To count with, whatever the lines name; without it they must name one."},
+    {"pilot_lines", API_FIELD_INTEGER, false, 0, API_PREFLIGHT_LINES_MAX, NULL,
+     "Requests to run for the time it takes; 48 without it, and 0 runs none."},
+    {"watts", API_FIELD_NUMBER, false, 0, PRICE_MAX, NULL, "What the machine draws at work."},
+    {"price_per_kwh", API_FIELD_NUMBER, false, 0, PRICE_MAX, NULL, "Of electricity."},
+    {"input_price", API_FIELD_NUMBER, false, 0, PRICE_MAX, NULL,
+     "Of a million input tokens at a managed API."},
+    {"output_price", API_FIELD_NUMBER, false, 0, PRICE_MAX, NULL,
+     "Of a million output tokens there."},
+    {"batch_discount", API_FIELD_NUMBER, false, 0, 1, NULL,
+     "Share of its price that it takes off for batches."},
+};
+
+/* A question; it lives as long as its request. */
+struct ask {
+    struct ask *next;
+    struct api *api;
+    struct http_request *request;
+    struct api_preflight preflight;
+    char model[MODEL_NAME_BYTES]; /* as the client names it, then as its worker does */
+    int64_t deadline_ns;
+    bool is_waiting; /* guarded by the lock, as is the next */
+    bool is_gone;
+};
+
+struct preflights {
+    pthread_t thread;
+    pthread_mutex_t lock; /* guards what follows */
+    pthread_cond_t work;
+    struct ask *first, **last; /* that wait */
+    uint32_t count;            /* with the one that is worked on */
+    bool is_stopping;
+};
+
+/* --- whether anybody waits --- */
+
+static bool is_stopping(struct api *api) {
+    struct preflights *preflights = api->preflights;
+    pthread_mutex_lock(&preflights->lock);
+    bool stops = preflights->is_stopping;
+    pthread_mutex_unlock(&preflights->lock);
+    return stops || atomic_load(&api->draining);
+}
+
+static bool is_gone(struct ask *ask) {
+    pthread_mutex_lock(&ask->api->preflights->lock);
+    bool gone = ask->is_gone;
+    pthread_mutex_unlock(&ask->api->preflights->lock);
+    return gone;
+}
+
+static bool is_stopped(void *context) {
+    struct ask *ask = context;
+    return clock_monotonic_ns() >= ask->deadline_ns || is_gone(ask) || is_stopping(ask->api);
+}
+
+static void release(void *context) {
+    struct ask *ask = context;
+    os_close(ask->preflight.fd);
+    free(ask);
+}
+
+/* Nobody reads this answer. */
+static void answer_gone(struct ask *ask) {
+    api_fail(ask->request, &(struct api_error){499, "The client has gone.", NULL, NULL});
+}
+
+static void take_gone(void *context) {
+    struct ask *ask = context;
+    struct preflights *preflights = ask->api->preflights;
+    pthread_mutex_lock(&preflights->lock);
+    ask->is_gone = true;
+    bool was_waiting = ask->is_waiting;
+    if (was_waiting) {
+        struct ask **at = &preflights->first;
+        while (*at != ask) at = &(*at)->next;
+        *at = ask->next;
+        if (preflights->last == &ask->next) preflights->last = at;
+        preflights->count--;
+        ask->is_waiting = false;
+    }
+    pthread_mutex_unlock(&preflights->lock);
+    if (was_waiting) answer_gone(ask);
+}
+
+/* --- the model --- */
+
+struct found_model {
+    char served[MODEL_NAME_BYTES];
+    bool has_failed;
+    char why[160];
+};
+
+static void keep_model(void *context, const struct runner_model *model) {
+    struct found_model *found = context;
+    snprintf(found->served, sizeof found->served, "%.*s", STR_ARGS(model->served.name));
+    found->has_failed = model->state == MODEL_FAILED;
+    snprintf(found->why, sizeof found->why, "%s", model->text ? model->text : "");
+}
+
+/* False, and answered, when it cannot be counted with. */
+static bool find_model(struct ask *ask, struct str name, const char *whose,
+                       char ret_served[MODEL_NAME_BYTES]) {
+    struct found_model found = {0};
+    char message[600];
+    if (!runner_model_find(ask->api->options.runner, name, keep_model, &found)) {
+        snprintf(message, sizeof message, "The model '%.*s'%s does not exist.",
+                 (int)(name.bytes < 300 ? name.bytes : 300), name.at, whose);
+        api_fail(ask->request, &(struct api_error){404, message, "model", "model_not_found"});
+        return false;
+    }
+    if (found.has_failed) {
+        snprintf(message, sizeof message, "The model '%.255s' cannot be loaded: %s", found.served,
+                 found.why);
+        api_fail(ask->request, &(struct api_error){503, message, "model", "model_unavailable"});
+        return false;
+    }
+    memcpy(ret_served, found.served, MODEL_NAME_BYTES);
+    return true;
+}
+
+/* The names that a file's lines have given so far. */
+struct names_seen {
+    char at[NAMES_KNOWN][MODEL_NAME_BYTES];
+    size_t count;
+};
+
+static bool was_seen(const struct names_seen *seen, struct str name) {
+    for (size_t i = 0; i < seen->count; i++)
+        if (str_is(name, seen->at[i])) return true;
+    return false;
+}
+
+/* One line's model; false, and answered, when it is not the one of the lines before. */
+static bool take_name(struct ask *ask, struct names_seen *seen, struct str name) {
+    char served[MODEL_NAME_BYTES], message[700];
+    if (was_seen(seen, name)) return true;
+    if (!find_model(ask, name, ", which the file names,", served)) return false;
+    if (*ask->model && strcmp(ask->model, served) != 0) {
+        snprintf(message, sizeof message,
+                 "The file names several models, '%.255s' and '%.255s': say in 'model' which one "
+                 "to count with.",
+                 ask->model, served);
+        api_fail(ask->request,
+                 &(struct api_error){400, message, "model", "missing_required_parameter"});
+        return false;
+    }
+    memcpy(ask->model, served, sizeof ask->model);
+    if (seen->count < NAMES_KNOWN && name.bytes < MODEL_NAME_BYTES) {
+        memcpy(seen->at[seen->count], name.at, name.bytes);
+        seen->at[seen->count++][name.bytes] = '\0';
+    }
+    return true;
+}
+
+/* The model that all lines name; none when no line does. False when it has been answered; *error is
+ * not OK when the file could not be read, or nobody waits. */
+static bool read_models(struct ask *ask, struct error *error) {
+    struct names_seen seen = {.count = 0};
+    struct jsonl_file file;
+    struct str text;
+    struct buf scratch;
+    bool good = true;
+    jsonl_file_init(&file);
+    buf_init(&scratch, BATCH_LINE_BYTES_MAX + 1);
+    file.fd = fcntl(ask->preflight.fd, F_DUPFD_CLOEXEC, 0);
+    enum err err = file.fd < 0 ? err_from_errno(error, errno, "cannot read the file")
+                               : os_file_bytes(file.fd, &file.bytes, error);
+    for (uint64_t i = 0; err == OK && good && jsonl_file_next(&file, &text); i++) {
+        struct batch_line line;
+        if (i % LINES_A_LOOK == 0 && is_stopped(ask))
+            err = err_set(error, ERR_CANCELLED, "stopped");
+        bool names_one = batch_line_read(text, &line) == BATCH_LINE_READ && line.model.at &&
+                         *line.model.at == '"';
+        if (err == OK && names_one)
+            good = take_name(ask, &seen, batch_line_text(line.model, &scratch));
+    }
+    if (err == OK && file.failed) err = err_set(error, ERR_IO, "the file could not be read");
+    jsonl_file_close(&file);
+    buf_release(&scratch);
+    return good;
+}
+
+/* --- answering --- */
+
+/* Asked again at once, it would take as long again: clients must not do that by themselves. */
+static void answer_late(struct ask *ask, int64_t limit_ms) {
+    struct buf body;
+    char message[200];
+    const struct http_header header = {"x-should-retry", "false"};
+    snprintf(
+        message, sizeof message,
+        "The preflight was not done within %lld s; with fewer pilot_lines, or 0, it takes less.",
+        (long long)(limit_ms / 1000));
+    buf_init(&body, 65536);
+    http_error_body(&body, api_error_type(504), message, NULL, "preflight_timeout");
+    http_answer(ask->request,
+                &(struct http_answer){
+                    .status = 504, .body = buf_str(&body), .headers = &header, .header_count = 1});
+    buf_release(&body);
+}
+
+static void answer(struct ask *ask, enum err err, const struct error *error, struct buf *json) {
+    if (err == OK)
+        http_answer(ask->request, &(struct http_answer){.status = 200, .body = buf_str(json)});
+    else if (err == ERR_CANCELLED && is_gone(ask))
+        answer_gone(ask);
+    else if (err == ERR_CANCELLED && is_stopping(ask->api))
+        api_fail(ask->request,
+                 &(struct api_error){503, "The server is draining; try again later", NULL, NULL});
+    else if (err == ERR_CANCELLED)
+        answer_late(ask, ask->api->options.preflight_ms);
+    else
+        api_fail_err(ask->request, err, error, NULL);
+}
+
+/* The request, and with it the question, may be gone after this. */
+static void work_on(struct ask *ask) {
+    const struct api_options *options = &ask->api->options;
+    struct error error = {0};
+    struct buf json;
+    ask->deadline_ns = clock_monotonic_ns() + options->preflight_ms * 1000000;
+    if (*ask->model) {
+        if (!find_model(ask, str_from(ask->model), "", ask->model)) return;
+    } else if (!read_models(ask, &error)) {
+        return;
+    }
+    buf_init(&json, ANSWER_BYTES_MAX);
+    ask->preflight.model = ask->model;
+    ask->preflight.context = ask;
+    ask->preflight.stopped = is_stopped;
+    enum err err = error.code;
+    if (err == OK)
+        err = options->preflight(options->preflight_context, &ask->preflight, &json, &error);
+    answer(ask, err, &error, &json);
+    buf_release(&json);
+}
+
+/* --- the thread --- */
+
+/* NULL at the end. */
+static struct ask *take(struct preflights *preflights) {
+    pthread_mutex_lock(&preflights->lock);
+    while (!preflights->first && !preflights->is_stopping)
+        pthread_cond_wait(&preflights->work, &preflights->lock);
+    struct ask *ask = preflights->first;
+    if (ask) {
+        preflights->first = ask->next;
+        if (!preflights->first) preflights->last = &preflights->first;
+        ask->is_waiting = false;
+    }
+    pthread_mutex_unlock(&preflights->lock);
+    return ask;
+}
+
+static void *preflights_main(void *context) {
+    struct preflights *preflights = context;
+    for (struct ask *ask; (ask = take(preflights));) {
+        work_on(ask);
+        pthread_mutex_lock(&preflights->lock);
+        preflights->count--;
+        pthread_mutex_unlock(&preflights->lock);
+    }
+    return NULL;
+}
+
+/* False when too many wait already. */
+static bool add(struct preflights *preflights, struct ask *ask) {
+    pthread_mutex_lock(&preflights->lock);
+    bool has_room = preflights->count < ASKS_MAX && !preflights->is_stopping;
+    if (has_room) {
+        preflights->count++;
+        ask->is_waiting = true;
+        *preflights->last = ask;
+        preflights->last = &ask->next;
+        pthread_cond_signal(&preflights->work);
+    }
+    pthread_mutex_unlock(&preflights->lock);
+    return has_room;
+}
+
+/* --- the route --- */
+
+/* The file, if the caller may see it. */
+static bool open_file(struct api *api, struct http_request *request, struct str id, int *ret_fd) {
+    struct store_file file;
+    struct error error;
+    char message[200];
+    int fd = -1;
+    enum err err = store_file_open(api->options.store, id, clock_unix_s(), &fd, &file, &error);
+    if (err == OK && !api_may_see(request, file.owner)) err = ERR_NOT_FOUND;
+    if (err == ERR_NOT_FOUND)
+        err_set(&error, err, "No such File object: %.80s", api_text(request, id));
+    if (err == OK && strcmp(file.purpose, "batch") != 0) {
+        snprintf(message, sizeof message,
+                 "The file '%s' has the purpose '%s'; a batch needs one with the purpose 'batch'.",
+                 file.id, file.purpose);
+        err = err_set(&error, ERR_INVALID, "%s", message);
+    }
+    if (err == OK) {
+        *ret_fd = fd;
+        return true;
+    }
+    os_close(fd);
+    api_fail_err(request, err, &error, "input_file_id");
+    return false;
+}
+
+static void put_question(struct api *api, struct http_request *request,
+                         const struct api_value *values) {
+    int fd;
+    if (!open_file(api, request, values[FILE_ID].text, &fd)) return;
+    struct ask *ask = calloc(1, sizeof *ask);
+    if (!ask) abort();
+    ask->api = api;
+    ask->request = request;
+    ask->preflight = (struct api_preflight){
+        .fd = fd,
+        .pilot_lines =
+            values[PILOT_LINES].given ? (uint32_t)values[PILOT_LINES].integer : PILOT_LINES_DEFAULT,
+        .watts = values[WATTS].number,
+        .price_per_kwh = values[KWH_PRICE].number,
+        .input_price = values[INPUT_PRICE].number,
+        .output_price = values[OUTPUT_PRICE].number,
+        .batch_discount = values[DISCOUNT].number};
+    if (values[MODEL].given) memcpy(ask->model, values[MODEL].text.at, values[MODEL].text.bytes);
+    http_request_on_gone(request, take_gone, release, ask);
+    if (add(api->preflights, ask)) return;
+    api_fail(request, &(struct api_error){429, "Other preflights wait already; try again later",
+                                          NULL, "rate_limit_exceeded"});
+}
+
+void preflight_create(void *context, struct http_request *request) {
+    struct api *api = context;
+    struct api_value values[PREFLIGHT_FIELDS];
+    json_t *body;
+    if (!api->options.preflight) {
+        inference_unsupported(api, request);
+        return;
+    }
+    if (api_refuses_new_work(api, request) || !api_read_object(request, &body)) return;
+    if (api_fields_read(request, body, preflight_fields, PREFLIGHT_FIELDS, values))
+        put_question(api, request, values);
+    json_decref(body);
+}
+
+/* --- opening and closing --- */
+
+enum err preflights_open(struct api *api, struct error *error) {
+    struct preflights *preflights = calloc(1, sizeof *preflights);
+    if (!preflights) abort();
+    if (!api->options.preflight_ms) api->options.preflight_ms = PREFLIGHT_MS;
+    preflights->last = &preflights->first;
+    pthread_mutex_init(&preflights->lock, NULL);
+    pthread_cond_init(&preflights->work, NULL);
+    int failed = pthread_create(&preflights->thread, NULL, preflights_main, preflights);
+    if (failed) {
+        pthread_cond_destroy(&preflights->work);
+        pthread_mutex_destroy(&preflights->lock);
+        free(preflights);
+        return err_from_errno(error, failed, "cannot start a thread for preflights");
+    }
+    pthread_setname_np(preflights->thread, "api-preflight");
+    api->preflights = preflights;
+    return OK;
+}
+
+void preflights_stop(struct api *api) {
+    struct preflights *preflights = api->preflights;
+    if (!preflights) return;
+    pthread_mutex_lock(&preflights->lock);
+    preflights->is_stopping = true;
+    pthread_cond_signal(&preflights->work);
+    pthread_mutex_unlock(&preflights->lock);
+    pthread_join(preflights->thread, NULL);
+}
+
+void preflights_close(struct api *api) {
+    struct preflights *preflights = api->preflights;
+    if (!preflights) return;
+    assert(!preflights->first);
+    pthread_cond_destroy(&preflights->work);
+    pthread_mutex_destroy(&preflights->lock);
+    free(preflights);
+    api->preflights = NULL;
+}
