@@ -22,6 +22,33 @@ def test_a_batch_from_its_upload_to_its_results(client):
     assert bad["custom_id"] == "error" and bad["response"]["body"]["error"]["message"] and bad["error"] is None
 
 
+def test_result_files_can_be_deleted_and_the_input_before_the_batch_has_run(client):
+    batch = run(client, support.jsonl([line("success"), line("error", echo={"status": 400})]))
+    for file_id in (batch.output_file_id, batch.error_file_id):
+        deleted = client.files.delete(file_id)
+        assert deleted.deleted and deleted.id == file_id
+    assert refused(409, client.batches.cancel, batch.id).body["message"] == "Cannot cancel a batch with status 'completed'."
+    made = []
+    for i in range(2):
+        file = upload(client, lines(1))
+        made.append(client.batches.create(input_file_id=file.id, endpoint=CHAT, completion_window="24h").id)
+        client.files.delete(file.id)
+    listed = client.batches.list()
+    assert isinstance(listed.data, list) and set(made) <= {batch.id for batch in listed.data}
+    assert all(wait(client, batch).status in ("completed", "failed") for batch in made)
+
+
+def test_lines_without_model_and_without_messages_are_two_errors(client):
+    bare = line("no-model")
+    del bare["body"]["model"]
+    mute = line("no-messages")
+    del mute["body"]["messages"]
+    batch = run(client, support.jsonl([bare, mute]))
+    assert batch.status == "failed" and batch.failed_at
+    assert [(error.line, error.param) for error in batch.errors.data] == [(1, "body.model"), (2, "body.messages")]
+    assert "model" in batch.errors.data[0].message.lower() and "messages" in batch.errors.data[1].message.lower()
+
+
 def test_a_batch_of_completions_and_one_of_embeddings(client):
     for url, body in (("/v1/completions", {"prompt": "hello"}), ("/v1/embeddings", {"input": "hello"})):
         content = support.jsonl([{"custom_id": f"r{i}", "method": "POST", "url": url, "body": {"model": "smollm2", **body}} for i in range(3)])
@@ -56,6 +83,10 @@ def test_an_idempotency_key_in_the_body(client):
     made = {"input_file_id": file.id, "endpoint": CHAT, "completion_window": "24h", "metadata": {"a": "b"}}
     first = client.batches.create(**made, extra_body={"idempotency_key": "flow-1"})
     assert client.batches.create(**made, extra_body={"idempotency_key": "flow-1"}).id == first.id
+    bogus = {"input_file_id": "bogus-id", "endpoint": CHAT, "completion_window": "24h", "extra_body": {"idempotency_key": "flow-bogus"}}
+    one = client.batches.create(**bogus, metadata={"a": "1", "b": "2"})
+    two = client.batches.create(**bogus, metadata={"b": "2", "a": "1"})
+    assert (one.id, one.created_at, one.metadata, one.input_file_id) == (two.id, two.created_at, two.metadata, "bogus-id")
     for change in ({"metadata": {"a": "c"}}, {"endpoint": "/v1/completions"}, {"input_file_id": upload(client, lines(2)).id}):
         error = refused(409, client.batches.create, **{**made, **change}, extra_body={"idempotency_key": "flow-1"})
         assert isinstance(error, openai.ConflictError) and "conflict" in str(error).lower()
