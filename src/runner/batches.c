@@ -76,6 +76,7 @@ void live_free(struct live *live) {
     seglog_close(live->log);
     os_close(live->input_fd);
     runs_release(&live->runs);
+    held_close(live->held);
     free(live->retries);
     store_batch_release(&live->row);
     free(live);
@@ -88,6 +89,7 @@ static void leave_order(struct runner *runner, struct live *live) {
     if (runner->current == live) runner->current = NULL;
     live->lease = (struct queue_lease){0};
     live->lease_at = 0;
+    held_clear(live->held);
 }
 
 void live_remove(struct runner *runner, struct live *live) {

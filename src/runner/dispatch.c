@@ -58,6 +58,8 @@ static bool take_retry(struct runner *runner, struct live *live, int64_t now_ns,
     for (size_t i = 0; i < live->retry_count; i++) {
         struct retry *retry = &live->retries[i];
         if (retry->due_ns > now_ns || (only_suspects && !retry->is_suspect)) continue;
+        if (retry->model && held_is_blocked(live->held, retry->model - 1u, runner->progress))
+            continue;
         if (retry->is_suspect) {
             const struct place *home = &runner->places[retry->home];
             if (!is_home_lost(home, now_ns) && !has_room(runner, home, retry)) continue;
@@ -67,6 +69,14 @@ static bool take_retry(struct runner *runner, struct live *live, int64_t now_ns,
         return true;
     }
     return false;
+}
+
+/* A line that was read before, and whose model may have room now. */
+static bool take_held(struct runner *runner, struct live *live, struct retry *ret_line) {
+    uint32_t line;
+    if (!held_take(live->held, runner->progress, &line)) return false;
+    *ret_line = (struct retry){.line = line, .was_held = true};
+    return true;
 }
 
 /* Leases places of one run, or of none (runs.h). */
@@ -89,7 +99,7 @@ static bool take_lease(struct runner *runner, struct live *live) {
 }
 
 static bool take_leased(struct runner *runner, struct live *live, struct retry *ret_line) {
-    for (;;) {
+    while (!held_is_full(live->held)) {
         while (live->lease_at < live->lease.count) {
             uint32_t line = index_line_at(live->index, live->lease.first + live->lease_at++);
             if (seglog_has(live->log, line)) continue;
@@ -98,6 +108,7 @@ static bool take_leased(struct runner *runner, struct live *live, struct retry *
         }
         if (!take_lease(runner, live)) return false;
     }
+    return false;
 }
 
 static bool gives_lines(void *context, const struct order_entry *entry) {
@@ -128,7 +139,8 @@ static struct live *take_line(struct runner *runner, struct retry *ret_line) {
             live = choose_batch(runner);
         if (!live) return NULL;
         if (take_retry(runner, live, now_ns, only_suspects, ret_line) ||
-            (!only_suspects && take_leased(runner, live, ret_line))) {
+            (!only_suspects &&
+             (take_held(runner, live, ret_line) || take_leased(runner, live, ret_line)))) {
             runner->current_left--;
             return live;
         }
@@ -138,7 +150,7 @@ static struct live *take_line(struct runner *runner, struct retry *ret_line) {
 
 /* --- placing it --- */
 
-enum placing { PLACED, FOLLOWS, NO_ROOM, MODEL_GONE, UNREADABLE, DAMAGED };
+enum placing { PLACED, FOLLOWS, NO_ROOM, MODEL_FULL, MODEL_GONE, UNREADABLE, DAMAGED };
 
 /* Before a line is read again that the disk did not give. */
 #define UNREADABLE_NS 1000000000
@@ -274,6 +286,35 @@ static enum serving default_model(struct runner *runner, const struct live *live
     return SERVED;
 }
 
+/* Notes which of the batch's models the line is for. False when that one was found full just now: a
+ * batch of one model waits with all its lines, one of several holds this line and goes on. */
+static bool model_may_have_room(struct runner *runner, struct slot *slot, struct str model) {
+    struct live *live = slot->live;
+    uint32_t number;
+    if (*live->row.model || slot->line.is_suspect) return true;
+    pthread_mutex_lock(&runner->lock);
+    if (!live->held) live->held = held_open();
+    bool is_known = held_model(live->held, model, &number);
+    slot->line.model = is_known ? (uint8_t)(number + 1) : 0;
+    bool is_blocked = is_known && held_is_blocked(live->held, number, runner->progress);
+    pthread_mutex_unlock(&runner->lock);
+    return !is_blocked;
+}
+
+/* To the worker that has room for it. */
+static enum placing place_at_worker(struct runner *runner, struct slot *slot,
+                                    const struct batch_line *line, struct str model) {
+    char served[MODEL_NAME_BYTES];
+    enum placing full = slot->line.model ? MODEL_FULL : NO_ROOM;
+    struct place *place = choose_place(runner, slot, model, served);
+    if (place) {
+        enum placing placing = submit(runner, slot, place, line, served);
+        return placing == NO_ROOM ? full : placing;
+    }
+    runner_want(runner, model, TIER_BATCH, slot->live->row.expires_unix_s);
+    return runner_serving(runner, model) == NOT_SERVED ? MODEL_GONE : full;
+}
+
 static enum placing place_line(struct dispatch *dispatch, struct slot *slot) {
     struct runner *runner = dispatch->runner;
     struct batch_line line;
@@ -290,17 +331,25 @@ static enum placing place_line(struct dispatch *dispatch, struct slot *slot) {
         model = str_from(own_model);
         line.body = batch_line_with_model(&line, model, &dispatch->body);
     }
+    if (!model_may_have_room(runner, slot, model)) return MODEL_FULL;
     switch (reuse_line(runner, slot, &line, model)) {
     case REUSE_RUN: break;
     case REUSE_COMMITTED: return PLACED;
     case REUSE_FOLLOWS: return FOLLOWS;
     case REUSE_FULL: return NO_ROOM;
     }
-    char served[MODEL_NAME_BYTES];
-    struct place *place = choose_place(runner, slot, model, served);
-    if (place) return submit(runner, slot, place, &line, served);
-    runner_want(runner, model, TIER_BATCH, slot->live->row.expires_unix_s);
-    return runner_serving(runner, model) == NOT_SERVED ? MODEL_GONE : NO_ROOM;
+    return place_at_worker(runner, slot, &line, model);
+}
+
+/* Its model has no room: the line waits with its like, and the batch goes on. The lock is held. */
+static void hold(struct runner *runner, struct live *live, const struct retry *line) {
+    uint32_t model = line->model - 1u;
+    bool is_new = line->attempts == 0 && line->downs == 0 && line->refusals == 0;
+    held_block(live->held, model, runner->progress);
+    if (is_new && !held_is_full(live->held))
+        held_put(live->held, model, line->line, line->was_held);
+    else
+        live_push_retry(live, line);
 }
 
 /* The line was not given to anybody. The lock is held. */
@@ -310,7 +359,9 @@ static void take_back(struct runner *runner, struct slot *slot, enum placing pla
     bool runs = live->phase == PHASE_RUN;
     if (placing == UNREADABLE) slot->line.due_ns = clock_monotonic_ns() + UNREADABLE_NS;
     if (placing == NO_ROOM) live->blocked_at = runner->progress;
-    if (runs && placing != DAMAGED)
+    if (runs && placing == MODEL_FULL)
+        hold(runner, live, &slot->line);
+    else if (runs && placing != DAMAGED)
         live_push_retry(live, &slot->line);
     else
         retry_clear_suspect(runner, &slot->line);
@@ -342,7 +393,7 @@ static bool dispatch_line(struct dispatch *dispatch) {
     pthread_mutex_lock(&runner->lock);
     if (placing == FOLLOWS)
         slot_free(runner, slot);
-    else if (placing == NO_ROOM || placing == UNREADABLE || placing == DAMAGED)
+    else if (placing != PLACED && placing != MODEL_GONE)
         take_back(runner, slot, placing, &cancel);
     pthread_mutex_unlock(&runner->lock);
     cancel_list_send(&cancel);

@@ -18,6 +18,7 @@
 #include "batch/validate.h"
 #include "queue/order.h"
 #include "queue/queue.h"
+#include "runner/held.h"
 #include "runner/reuse.h"
 #include "runner/runner.h"
 #include "runner/runs.h"
@@ -45,6 +46,8 @@ struct retry {
     uint16_t alone;    /* of those, times nothing else was */
     uint16_t refusals; /* times a worker gave it back without having run it */
     bool is_suspect;   /* one of these took worker `home` down: they run apart, in halves */
+    bool was_held;     /* it comes from live->held */
+    uint8_t model;     /* in a batch of several: 1 + its number in live->held; 0: not known */
     uint32_t home;
     int64_t due_ns;
 };
@@ -82,6 +85,7 @@ struct live {
     struct retry *retries;
     size_t retry_count;
     size_t retry_capacity;
+    struct held *held;        /* of a batch of several models; NULL until one has no room */
     struct queue_lease lease; /* its places from lease_at on have not run */
     uint32_t lease_at;
     struct runs runs;

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Batches of several models: what waits for one of them holds up no line of another. */
+
+#include "pipeline.h"
+
+#include "runner/held.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+static void lines_wait_by_model_in_their_order(void **state) {
+    struct held *held = held_open();
+    uint32_t a, b, again, line;
+    (void)state;
+    assert_true(held_model(held, STR("a"), &a));
+    assert_true(held_model(held, STR("b"), &b));
+    assert_true(held_model(held, STR("a"), &again));
+    assert_int_equal(a, again);
+    assert_int_not_equal(a, b);
+    for (uint32_t i = 0; i < 1000; i++) held_put(held, i % 2 ? b : a, i, false);
+    held_block(held, a, 7);
+    assert_true(held_is_blocked(held, a, 7));
+    for (uint32_t i = 1; i < 1000; i += 2) {
+        assert_true(held_take(held, 7, &line));
+        assert_int_equal(line, i);
+    }
+    assert_false(held_take(held, 7, &line));
+    assert_true(held_take(held, 8, &line));
+    assert_int_equal(line, 0);
+    /* It found no room once more. */
+    held_put(held, a, line, true);
+    for (uint32_t i = 0; i < 1000; i += 2) {
+        assert_true(held_take(held, 8, &line));
+        assert_int_equal(line, i);
+    }
+    assert_false(held_take(held, 8, &line));
+    held_close(held);
+}
+
+static void it_is_bounded_in_lines_and_models(void **state) {
+    struct held *held = held_open();
+    uint32_t model, line;
+    char name[16];
+    (void)state;
+    assert_false(held_is_full(NULL));
+    for (int i = 0; i < HELD_MODELS_MAX; i++) {
+        snprintf(name, sizeof name, "m%d", i);
+        assert_true(held_model(held, str_from(name), &model));
+    }
+    assert_false(held_model(held, STR("one more"), &model));
+    assert_true(held_model(held, STR("m3"), &model));
+    for (uint32_t i = 0; i < HELD_LINES_MAX; i++) {
+        assert_false(held_is_full(held));
+        held_put(held, model, i, false);
+    }
+    assert_true(held_is_full(held));
+    held_clear(held);
+    assert_false(held_is_full(held) || held_take(held, 0, &line));
+    assert_true(held_model(held, STR("m3"), &line));
+    assert_int_equal(line, model);
+    held_close(held);
+}
+
+/* --- in a runner --- */
+
+#define EACH 2000
+#define AT_A_TIME 2 /* lines with a worker */
+
+static void add_line(struct buf *buf, const char *model, unsigned number, const char *wish) {
+    buf_printf(buf,
+               "{\"custom_id\":\"%s-%u\",\"method\":\"POST\",\"url\":\"/v1/chat/completions\","
+               "\"body\":{\"model\":\"%s\",\"messages\":[{\"role\":\"user\",\"content\":\"%u\"}],"
+               "\"echo\":{%s}}}\n",
+               model, number, model, number, wish);
+}
+
+static void open_two(struct pipeline *p, bool is_loading) {
+    static const char *const quick[] = {"quick", NULL}, *const stuck[] = {"stuck", NULL};
+    const struct worker_echo_options echo[] = {{.models = stuck, .loading = is_loading},
+                                               {.models = quick}};
+    pipeline_dir(p);
+    pipeline_open(p, &(struct runner_options){.lookahead_lines = AT_A_TIME}, echo, 2);
+}
+
+static void create(struct pipeline *p, struct buf *text, char ret_id[STORE_ID_BYTES]) {
+    char file_id[STORE_ID_BYTES];
+    pipeline_upload(p, buf_str(text), "batch", file_id);
+    pipeline_create(p, file_id, 0, ret_id);
+    buf_release(text);
+}
+
+static bool has_all_quick_ones(const struct store_batch *batch) {
+    return batch->completed >= EACH;
+}
+
+static void close_two(struct pipeline *p, const char *id) {
+    struct error error;
+    struct store_batch batch;
+    assert_int_equal(runner_batch_cancel(p->runner, str_from(id), &batch, &error), OK);
+    store_batch_release(&batch);
+    batch = pipeline_wait(p, id, is_over);
+    assert_int_equal(batch.status, BATCH_CANCELLED);
+    assert_int_equal(batch.completed, EACH);
+    store_batch_release(&batch);
+    pipeline_close(p);
+    pipeline_remove(p);
+}
+
+/* None of the lines of one model ever ends, and all of the other's are behind them. */
+static void a_model_that_is_full_holds_up_no_other(void **state) {
+    struct pipeline p;
+    struct buf text;
+    char id[STORE_ID_BYTES];
+    (void)state;
+    open_two(&p, false);
+    buf_init(&text, SIZE_MAX / 2);
+    for (unsigned i = 0; i < EACH; i++) add_line(&text, "stuck", i, "\"hang\":true");
+    for (unsigned i = 0; i < EACH; i++) add_line(&text, "quick", i, "");
+    create(&p, &text, id);
+    struct store_batch batch = pipeline_wait(&p, id, has_all_quick_ones);
+    assert_int_equal(batch.status, BATCH_IN_PROGRESS);
+    store_batch_release(&batch);
+    assert_int_equal(worker_echo_answered(p.workers[0]), 0);
+    close_two(&p, id);
+}
+
+/* Lines that are tried again wait like the others. */
+static void a_line_that_is_tried_again_at_a_full_model_holds_up_no_other(void **state) {
+    struct pipeline p;
+    struct buf text;
+    char id[STORE_ID_BYTES];
+    (void)state;
+    open_two(&p, false);
+    buf_init(&text, SIZE_MAX / 2);
+    for (unsigned i = 0; i < 2 * AT_A_TIME; i++)
+        add_line(&text, "stuck", i, i < AT_A_TIME ? "\"status\":503" : "\"hang\":true");
+    for (unsigned i = 0; i < EACH; i++) add_line(&text, "quick", i, "");
+    create(&p, &text, id);
+    struct store_batch batch = pipeline_wait(&p, id, has_all_quick_ones);
+    store_batch_release(&batch);
+    close_two(&p, id);
+}
+
+/* And all of them run once there is room, each once. */
+static void what_was_held_runs_when_there_is_room(void **state) {
+    struct pipeline p;
+    struct buf text;
+    char id[STORE_ID_BYTES];
+    (void)state;
+    open_two(&p, true);
+    buf_init(&text, SIZE_MAX / 2);
+    for (unsigned i = 0; i < 2 * EACH; i++) add_line(&text, i % 2 ? "quick" : "stuck", i, "");
+    create(&p, &text, id);
+    struct store_batch batch = pipeline_wait(&p, id, has_all_quick_ones);
+    assert_int_equal(batch.completed, EACH);
+    store_batch_release(&batch);
+    worker_echo_set_ready(p.workers[0]);
+    batch = pipeline_wait(&p, id, is_over);
+    assert_int_equal(batch.status, BATCH_COMPLETED);
+    assert_int_equal(batch.completed, 2 * EACH);
+    store_batch_release(&batch);
+    assert_int_equal(worker_echo_answered(p.workers[0]), EACH);
+    assert_int_equal(worker_echo_answered(p.workers[1]), EACH);
+    pipeline_close(&p);
+    pipeline_remove(&p);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(lines_wait_by_model_in_their_order),
+        cmocka_unit_test(it_is_bounded_in_lines_and_models),
+        cmocka_unit_test(a_model_that_is_full_holds_up_no_other),
+        cmocka_unit_test(a_line_that_is_tried_again_at_a_full_model_holds_up_no_other),
+        cmocka_unit_test(what_was_held_runs_when_there_is_room),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
