@@ -40,10 +40,11 @@ static bool has_room(const struct runner *runner, const struct place *place,
            (place->bytes < options->lookahead_bytes || place->lines == 0);
 }
 
-/* NULL: for a line of any kind. */
+/* NULL: for a line of any kind. Lines for a worker that has failed are to be taken too: they end
+ * with an error. */
 static bool anyone_has_room(const struct runner *runner, const struct retry *line) {
     for (uint32_t i = 0; i < runner->place_count; i++)
-        if (has_room(runner, &runner->places[i], line)) return true;
+        if (runner->places[i].has_failed || has_room(runner, &runner->places[i], line)) return true;
     return false;
 }
 
@@ -150,7 +151,7 @@ static struct live *take_line(struct runner *runner, struct retry *ret_line) {
 
 /* --- placing it --- */
 
-enum placing { PLACED, FOLLOWS, NO_ROOM, MODEL_FULL, MODEL_GONE, UNREADABLE, DAMAGED };
+enum placing { PLACED, FOLLOWS, NO_ROOM, MODEL_FULL, MODEL_GONE, REFUSED, UNREADABLE, DAMAGED };
 
 /* Before a line is read again that the disk did not give. */
 #define UNREADABLE_NS 1000000000
@@ -265,6 +266,11 @@ static enum placing submit(struct runner *runner, struct slot *slot, struct plac
         if (cancelled) place->worker->ops->cancel(place->worker, job.id);
         return PLACED;
     }
+    pthread_mutex_unlock(&runner->lock);
+    struct worker_status status = {0};
+    place->worker->ops->status(place->worker, &status);
+    pthread_mutex_lock(&runner->lock);
+    place->has_failed = status.is_failed;
     /* The worker may have gone down in between, which took the slot back already. */
     enum placing placing = PLACED;
     if (slot_find(runner, job.id) == slot && slot->state == SLOT_RUNNING) {
@@ -301,6 +307,18 @@ static bool model_may_have_room(struct runner *runner, struct slot *slot, struct
     return !is_blocked;
 }
 
+/* Whether the line ends because nobody can load its model any more; it has then. */
+static bool refuse_failed(struct runner *runner, struct slot *slot, struct str model) {
+    struct error error;
+    bool has_any = false;
+    pthread_mutex_lock(&runner->lock);
+    for (uint32_t i = 0; i < runner->place_count; i++) has_any |= runner->places[i].has_failed;
+    pthread_mutex_unlock(&runner->lock);
+    if (!has_any || runner_check_model(runner, model, &error) == OK) return false;
+    line_refuse(runner, slot, 503, "model_unavailable", error.text);
+    return true;
+}
+
 /* To the worker that has room for it. */
 static enum placing place_at_worker(struct runner *runner, struct slot *slot,
                                     const struct batch_line *line, struct str model) {
@@ -311,6 +329,7 @@ static enum placing place_at_worker(struct runner *runner, struct slot *slot,
         enum placing placing = submit(runner, slot, place, line, served);
         return placing == NO_ROOM ? full : placing;
     }
+    if (refuse_failed(runner, slot, model)) return REFUSED;
     runner_want(runner, model, TIER_BATCH, slot->live->row.expires_unix_s);
     return runner_serving(runner, model) == NOT_SERVED ? MODEL_GONE : full;
 }
@@ -393,7 +412,7 @@ static bool dispatch_line(struct dispatch *dispatch) {
     pthread_mutex_lock(&runner->lock);
     if (placing == FOLLOWS)
         slot_free(runner, slot);
-    else if (placing != PLACED && placing != MODEL_GONE)
+    else if (placing != PLACED && placing != MODEL_GONE && placing != REFUSED)
         take_back(runner, slot, placing, &cancel);
     pthread_mutex_unlock(&runner->lock);
     cancel_list_send(&cancel);

@@ -11,6 +11,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -117,6 +118,7 @@ static enum err take_ready(struct worker_engine *engine, const struct wire_frame
     log_info("event=engine_ready pid=%d description=\"%.*s\"", engine->child.pid,
              STR_ARGS(ready.description));
     if (engine->device) device_report(engine->device, engine->member, DEVICE_LOADED);
+    engine->same_failures = 0;
     set_phase(engine, PHASE_READY, NULL);
     return OK;
 }
@@ -342,11 +344,16 @@ static void close_child(struct worker_engine *engine) {
     log_info("event=engine_closed end=\"%s\"", text);
 }
 
-/* A FATAL before READY will come again; so will the third death of one that never was ready. */
-static bool is_hopeless(const struct worker_engine *engine, bool was_ready) {
+/* A FATAL before the first READY will come again; so will the third death of one that never was
+ * ready. What loaded once may have met a moment's trouble, or a file that is being replaced: it is
+ * given up when it has failed again and again with the same sentence. */
+static bool is_hopeless(struct worker_engine *engine, bool was_ready, const char *reason) {
+    /* Only this thread writes `reason`. */
+    bool is_same = !was_ready && strcmp(engine->reason, reason) == 0;
+    engine->same_failures = was_ready ? 0 : is_same ? engine->same_failures + 1 : 1;
     if (was_ready) return false;
-    return engine->has_told_fatal ||
-           (!engine->has_ready && engine->failures >= WORKER_ENGINE_LOADS_MAX);
+    if (engine->has_ready) return engine->same_failures >= WORKER_ENGINE_RELOADS_MAX;
+    return engine->has_told_fatal || engine->failures >= WORKER_ENGINE_LOADS_MAX;
 }
 
 static void bury_child(struct worker_engine *engine, const struct error *why) {
@@ -362,7 +369,7 @@ static void bury_child(struct worker_engine *engine, const struct error *why) {
         snprintf(reason, sizeof reason, "%s", why->text);
     else
         snprintf(reason, sizeof reason, "%.400s; it %s", why->text, end);
-    bool is_final = is_hopeless(engine, was_ready);
+    bool is_final = is_hopeless(engine, was_ready, reason);
     /* Whoever waits for the model to load gets the engine's own sentence, and says it once. */
     log_write(engine->has_told_fatal && !was_ready ? LOG_INFO : LOG_ERROR,
               "event=engine_down will_restart=%s reason=\"%s\"", is_final ? "no" : "yes", reason);
@@ -414,6 +421,7 @@ void *worker_engine_supervise(void *user) {
             log_error("event=engine_not_started reason=\"%s\"", error.text);
             set_phase(engine, PHASE_FAILED, error.text);
             engine_turn_lost(engine);
+            if (engine->events.down) engine->events.down(engine->events.context, error.text);
             break;
         }
         enum err err = serve_child(engine, &error);

@@ -237,6 +237,21 @@ void runner_on_result(void *context, const struct worker_result *result) {
     if (!is_done) commit_result(runner, slot, result);
 }
 
+void line_refuse(struct runner *runner, struct slot *slot, int32_t status, const char *code,
+                 const char *message) {
+    struct buf body;
+    buf_init(&body, 4096);
+    batch_error_body_write(&body, status < 500 ? "invalid_request_error" : "server_error", code,
+                           message);
+    const struct worker_result result = {.id = slot->id, .status = status, .body = buf_str(&body)};
+    pthread_mutex_lock(&runner->lock);
+    bool is_done = put_aside(runner, slot, &result);
+    if (!is_done) slot->state = SLOT_COMMITTING;
+    pthread_mutex_unlock(&runner->lock);
+    if (!is_done) commit_result(runner, slot, &result);
+    buf_release(&body);
+}
+
 void runner_on_durable(void *context, const struct seglog_done *done, size_t count) {
     struct runner *runner = context;
     pthread_mutex_lock(&runner->lock);
@@ -259,6 +274,7 @@ void runner_on_room(void *context) {
     struct runner *runner = place->runner;
     pthread_mutex_lock(&runner->lock);
     place->is_full = false;
+    place->has_failed = false;
     place->rooms++;
     runner->progress++;
     pthread_cond_signal(&runner->work);

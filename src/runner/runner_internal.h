@@ -146,6 +146,7 @@ struct place {
     uint32_t weight;       /* of the lines, where several serve a model */
     uint32_t lines_max;    /* in flight */
     bool is_full;          /* submit answered false; until its `room` */
+    bool has_failed;       /* and it never will again: its model cannot be loaded */
     uint64_t rooms;        /* `room` events so far */
     uint32_t lines;        /* in flight */
     uint32_t requests;
@@ -269,6 +270,10 @@ void slot_leave_worker(struct runner *runner, struct slot *slot);
 /* Commits the answer of an equal request; without the lock. */
 void commit_reused(struct runner *runner, struct slot *slot, struct str body,
                    const struct store_usage *usage);
+/* What a line came to that no worker could be given: as a worker's own answer, with the batch's
+ * policy for trying again. Its slot is placing; without the lock. */
+void line_refuse(struct runner *runner, struct slot *slot, int32_t status, const char *code,
+                 const char *message);
 /* Commits an error of quern's own for a line whose slot is committing; without the lock. */
 void commit_error(struct runner *runner, struct slot *slot, int32_t status, const char *type,
                   const char *code, const char *message);

@@ -8,7 +8,8 @@
  *        │ ▲               │
  *        │ └──back-off── DOWN ◀── death, garbage on the socket, or no progress with work inside
  *        ▼
- *     FAILED: a FATAL before READY, or three deaths while loading; the reason is kept
+ *     FAILED: a FATAL before the first READY, three deaths before it, or, later, five loads in a
+ * row that end with the same sentence; the reason is kept
  *
  * With a device that it shares (device.h) it begins PARKED, without a child, and loads when the
  * device says so. To make room it takes nothing more, gives lines that nobody waits for back to the
@@ -49,6 +50,7 @@ struct worker_engine_options {
 #define WORKER_ENGINE_JOBS_MAX 8192
 #define WORKER_ENGINE_RESTART_DELAY_MS_MAX 30000
 #define WORKER_ENGINE_LOADS_MAX 3
+#define WORKER_ENGINE_RELOADS_MAX 5 /* once it was ready, with the same sentence */
 
 /* Starts the worker; the model loads behind it. Events may come before this returns. */
 enum err worker_engine_open(struct worker **ret_worker, const struct worker_engine_options *options,

@@ -74,6 +74,7 @@ struct worker_engine {
     int64_t load_deadline_ns;
     uint32_t failures; /* deaths since it last did something useful */
     bool has_told_fatal;
+    uint32_t same_failures; /* loads in a row that ended with the sentence in `reason` */
 };
 
 /* Whether a job can be taken; under the lock. */

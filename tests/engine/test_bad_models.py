@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A model file that is truncated, bit-flipped or lying: one clear sentence, exit 3, and nothing else happens."""
-import os, pathlib, random
+import os, pathlib, random, signal
 
 import pytest
 
@@ -60,3 +60,29 @@ def test_the_server_says_why_it_does_not_start(tmp_path, whole):
     (tmp_path / "cut.gguf").write_bytes(whole[:5000])
     done = support.quern("serve", "--port", "0", "--state-dir", tmp_path / "state", "--model", tmp_path / "cut.gguf", timeout=60)
     assert done.returncode == 3 and "quern serve: " in done.stderr and "listening" not in done.stdout
+
+
+def test_a_model_that_cannot_be_loaded_again_ends_its_lines_and_no_others(tmp_path, whole):
+    model, cut = tmp_path / "mine.gguf", tmp_path / "cut"
+    model.write_bytes(whole)
+    cut.write_bytes(whole[:5000])
+    with support.serving(tmp_path / "state", "--model", f"mine={model}", "--model", "far=echo") as server:
+        assert server.wait(server.create(support.jsonl([support.request("a", "Hello", model="mine", max_tokens=2)]))["id"])["request_counts"]["completed"] == 1
+        os.replace(cut, model)
+        os.kill(server.engine_pid(), signal.SIGKILL)
+        both = [support.request(f"{name}{i}", f"Hello {i}", model=name, max_tokens=2) for i in range(20) for name in ("mine", "far")]
+        batches = [server.wait(server.create(content, **extra)["id"], seconds=120) for content, extra in
+                   ((support.jsonl(both), {}), (support.jsonl(both[:2]), {"retry": {"attempts": 2, "statuses": [503]}}), (support.jsonl(both[:1]), {}))]
+        assert [batch["request_counts"] for batch in batches] == [{"total": 40, "completed": 20, "failed": 20}, {"total": 2, "completed": 1, "failed": 1}, {"total": 1, "completed": 0, "failed": 1}]
+        for batch in batches:
+            good, bad = server.results(batch)
+            assert all(line["custom_id"].startswith("far") for line in good)
+            for line in bad:
+                error = line["response"]["body"]["error"]
+                assert line["custom_id"].startswith("mine") and line["response"]["status_code"] == 503 and line["error"] is None
+                assert error["code"] == "model_unavailable" and "'mine' cannot be loaded" in error["message"]
+        assert server.json("GET", "/health")["models"] == {"unloaded": 0, "loading": 0, "loaded": 1, "failed": 1}
+        status, data = server.call("POST", "/v1/chat/completions", {"model": "mine", "messages": [{"role": "user", "content": "Hello"}]})
+        assert status == 503 and b"cannot be loaded" in data
+        assert server.log_text().count("event=engine_down will_restart=no") == 1
+    support.fsck(tmp_path / "state")

@@ -116,6 +116,14 @@ static void fake_job(struct fake *fake, const struct wire_frame *frame) {
     fake_result(fake, frame->id, 200, job.body);
 }
 
+/* The model's path is a mark that the first load leaves. */
+static bool is_first_load(const struct wire_hello *hello) {
+    char path[256];
+    snprintf(path, sizeof path, "%.*s", STR_ARGS(hello->model_path));
+    int fd = open(path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
+    return fd >= 0 && close(fd) == 0;
+}
+
 static int fake_main(const char *mode) {
     struct fake fake = {.fd = 3};
     stacks_open(4);
@@ -128,6 +136,10 @@ static int fake_main(const char *mode) {
     if (frame.kind != WIRE_HELLO || wire_get_hello(frame.payload, &hello, NULL) != OK) return 6;
     if (strcmp(mode, "fatal") == 0) {
         fake_send(&fake, WIRE_FATAL, 0, STR("model.gguf: the file ends inside tensor 'x'"));
+        return 3;
+    }
+    if (strcmp(mode, "once") == 0 && !is_first_load(&hello)) {
+        fake_send(&fake, WIRE_FATAL, 0, STR("model.gguf: it was cut off"));
         return 3;
     }
     if (strcmp(mode, "slow") == 0) clock_sleep_ms(300);
@@ -219,7 +231,7 @@ static enum err bench_open(struct bench *bench, const char *mode,
     pthread_mutex_init(&bench->lock, NULL);
     pthread_cond_init(&bench->changed, NULL);
     const char *const arguments[] = {"fake-engine", mode, NULL};
-    options.hello.model_path = STR("fake.gguf");
+    if (!options.hello.model_path.at) options.hello.model_path = STR("fake.gguf");
     options.arguments = arguments;
     options.restart_delay_ms = 1;
     const struct worker_events events = {bench, on_delta, on_result, on_down, on_room};
@@ -550,6 +562,27 @@ static void an_engine_that_dies_while_loading_is_given_up(void **state) {
     bench_close(&bench);
 }
 
+/* Not at once: the file may be in the middle of being replaced. */
+static void a_model_that_cannot_be_loaded_again_is_given_up_after_some_tries(void **state) {
+    (void)state;
+    struct bench bench;
+    struct error error;
+    char mark[64];
+    snprintf(mark, sizeof mark, "/tmp/quern-once-%d", (int)getpid());
+    const struct worker_engine_options options = {.hello.model_path = str_from(mark)};
+    assert_int_equal(bench_open(&bench, "once", options, &error), OK);
+    give_job(&bench, 1, "x");
+    wait_for(&bench, &bench.results, 1);
+    give_job(&bench, 2, "crash");
+    while (load_of(&bench) != FAILED) clock_sleep_ms(1);
+    wait_for(&bench, &bench.downs, 1 + WORKER_ENGINE_RELOADS_MAX);
+    assert_int_equal(bench.downs, 1 + WORKER_ENGINE_RELOADS_MAX);
+    assert_string_equal(bench.reason, "model.gguf: it was cut off");
+    assert_false(try_job(&bench, 3, false, "x"));
+    bench_close(&bench);
+    assert_int_equal(unlink(mark), 0);
+}
+
 /* The only file in the directory of stacks. */
 static char *read_stacks(const char *dir) {
     char path[400] = "", *text;
@@ -687,6 +720,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_killed_engine_comes_back),
         cmocka_unit_test(a_model_that_cannot_load_is_not_tried_again),
         cmocka_unit_test(an_engine_that_dies_while_loading_is_given_up),
+        cmocka_unit_test(a_model_that_cannot_be_loaded_again_is_given_up_after_some_tries),
         cmocka_unit_test(a_program_that_is_not_there_is_an_error_of_the_worker),
         cmocka_unit_test(a_slow_start_is_seen_as_loading),
         cmocka_unit_test(a_load_without_an_end_is_given_up),
