@@ -206,6 +206,9 @@ static void write_upstreams(struct buf *buf, const struct worker_status *statuse
     } while (0)
     PER_UPSTREAM("quern_upstream_up", "gauge", "1 when the upstream takes requests.", "%d",
                  statuses[i].ready);
+    PER_UPSTREAM("quern_upstream_key_refused", "gauge",
+                 "1 while it answers 401, 402 or 403 to everything.", "%d",
+                 statuses[i].is_key_refused);
     PER_UPSTREAM("quern_upstream_limit", "gauge", "Requests that may be in flight now.", "%" PRIu32,
                  statuses[i].limit);
     PER_UPSTREAM("quern_upstream_inflight", "gauge", "Requests in flight.", "%" PRIu32,

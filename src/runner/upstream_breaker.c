@@ -39,6 +39,11 @@ bool upstream_breaker_failed(struct upstream_breaker *breaker, int64_t sent_ns, 
     return true;
 }
 
+void upstream_breaker_delay(struct upstream_breaker *breaker, uint32_t times, int64_t now_ns,
+                            double jitter) {
+    breaker->probe_ns = now_ns + delay_ns(times, PROBE_MS_MAX, jitter);
+}
+
 bool upstream_breaker_answered(struct upstream_breaker *breaker, int64_t sent_ns) {
     breaker->failures = 0;
     if (breaker->state != UPSTREAM_BREAKER_HALF_OPEN || sent_ns < breaker->changed_ns) return false;

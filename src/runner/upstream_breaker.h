@@ -39,6 +39,10 @@ bool upstream_breaker_failed(struct upstream_breaker *breaker, int64_t sent_ns, 
                              double jitter);
 /* A request was answered. True when it closes. */
 bool upstream_breaker_answered(struct upstream_breaker *breaker, int64_t sent_ns);
+/* It has just opened for a reason that does not pass soon: the next probe comes after a time that
+ * doubles with `times`, up to half a minute. */
+void upstream_breaker_delay(struct upstream_breaker *breaker, uint32_t times, int64_t now_ns,
+                            double jitter);
 bool upstream_breaker_wants_probe(const struct upstream_breaker *breaker, int64_t now_ns);
 void upstream_breaker_probed(struct upstream_breaker *breaker, bool is_good, int64_t now_ns,
                              double jitter);

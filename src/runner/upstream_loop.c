@@ -70,7 +70,8 @@ static bool take_models(struct worker_upstream *upstream, const struct upstream_
 void upstream_probe_done(struct worker_upstream *upstream, const struct upstream_answer *answer) {
     int64_t now_ns = answer->ended_ns;
     bool is_whole = answer->end == UPSTREAM_END_WHOLE;
-    bool is_good = is_whole && answer->status < 500;
+    bool is_good = is_whole && answer->status < 500 &&
+                   !(upstream->is_key_refused && upstream_is_key_status(answer->status));
     bool was_health = upstream->probe == PROBE_HEALTH;
     upstream->probe = PROBE_NONE;
     /* A gateway's /health may take long, since it asks others; that alone says nothing. */

@@ -87,20 +87,74 @@ static void read_failure(struct worker_upstream *upstream, const struct upstream
 
 /* --- what is learnt --- */
 
-/* Addresses stay in the log: `reason` is told to everybody. */
-static void learn_bad(struct worker_upstream *upstream, const struct upstream_answer *answer,
+/* Addresses stay in the log: `reason` is told to everybody. True when the breaker opens. */
+static bool learn_bad(struct worker_upstream *upstream, const struct upstream_answer *answer,
                       const char *reason) {
     /* What was never sent is as new as its end. */
     int64_t sent_ns = answer->sent_ns ? answer->sent_ns : answer->ended_ns;
     if (!upstream_breaker_failed(&upstream->breaker, sent_ns, answer->ended_ns,
                                  rng_unit(&upstream->rng)))
-        return;
+        return false;
     log_warn("upstream=%s event=breaker_open reason=\"%s%s%s\", retrying", upstream->spec.name,
              reason, *answer->why ? ": " : "", answer->why);
     pthread_mutex_lock(&upstream->lock);
     snprintf(upstream->reason, sizeof upstream->reason, "%s", reason);
     upstream->figures.openings++;
     pthread_mutex_unlock(&upstream->lock);
+    return true;
+}
+
+/* --- a key that is refused --- */
+
+bool upstream_is_key_status(int status) {
+    return status == 401 || status == 402 || status == 403;
+}
+
+static void set_key_refused(struct worker_upstream *upstream, bool is_refused) {
+    upstream->is_key_refused = is_refused;
+    pthread_mutex_lock(&upstream->lock);
+    upstream->figures.is_key_refused = is_refused;
+    pthread_mutex_unlock(&upstream->lock);
+}
+
+/* Notes that the request met such an answer (FNV-1a of its body). */
+static void note_refusal(struct worker_upstream *upstream, struct str body) {
+    uint64_t sum = 0xCBF29CE484222325u;
+    for (size_t i = 0; i < body.bytes; i++)
+        sum = (sum ^ (unsigned char)body.at[i]) * 0x100000001B3u;
+    if (upstream->key_requests == 0 || upstream->key_body != sum) upstream->key_requests++;
+    upstream->key_body = sum;
+}
+
+/* Such an answer is about the key and not the request when it comes for all: then lines wait, as
+ * for an upstream that is away. A 403 of one that has answered others is the request's own, as from
+ * a moderation; else it is tried again, and one request alone proves nothing. */
+static void judge_key(struct worker_upstream *upstream, const struct upstream_answer *answer,
+                      struct upstream_reading *reading) {
+    const struct upstream_job *job = answer->owner;
+    char reason[UPSTREAM_REASON_BYTES];
+    if (answer->status == 403 && upstream->has_answered && !upstream->is_key_refused) return;
+    note_refusal(upstream, job->job.body);
+    snprintf(reason, sizeof reason, "it refuses its key (status %d)", answer->status);
+    bool is_open = learn_bad(upstream, answer, reason);
+    if (is_open && (upstream->is_key_refused || upstream->key_requests > 1)) {
+        if (!upstream->is_key_refused)
+            log_error("upstream=%s event=key_refused status=%d, lines wait until it is accepted",
+                      upstream->spec.name, answer->status);
+        set_key_refused(upstream, true);
+        upstream_breaker_delay(&upstream->breaker, upstream->key_trials++, answer->ended_ns,
+                               rng_unit(&upstream->rng));
+    }
+    reading->verdict = upstream->is_key_refused ? UPSTREAM_AWAY : UPSTREAM_FAULTED;
+}
+
+/* Something else came, so that the key is good. */
+static void accept_key(struct worker_upstream *upstream) {
+    upstream->has_answered = true;
+    upstream->key_requests = upstream->key_trials = 0;
+    if (!upstream->is_key_refused) return;
+    set_key_refused(upstream, false);
+    log_info("upstream=%s event=key_accepted", upstream->spec.name);
 }
 
 static void learn_good(struct worker_upstream *upstream, const struct upstream_answer *answer,
@@ -117,9 +171,15 @@ static void learn_good(struct worker_upstream *upstream, const struct upstream_a
 }
 
 static void learn(struct worker_upstream *upstream, const struct upstream_answer *answer,
-                  const struct upstream_reading *reading) {
+                  struct upstream_reading *reading) {
     char reason[UPSTREAM_REASON_BYTES];
     bool is_whole = answer->end == UPSTREAM_END_WHOLE;
+    if (is_whole && upstream_is_key_status(answer->status)) {
+        judge_key(upstream, answer, reading);
+        if (reading->verdict != UPSTREAM_OWN) return;
+    } else if (is_whole && answer->status < 500 && answer->status != 429) {
+        accept_key(upstream);
+    }
     if (is_whole)
         snprintf(reason, sizeof reason, "status %d", answer->status);
     else

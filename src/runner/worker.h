@@ -111,6 +111,7 @@ struct worker_status {
     uint32_t limit;       /* requests that may be in flight now */
     uint64_t openings;    /* of the breaker */
     uint64_t refusals;    /* requests it did not run */
+    bool is_key_refused;  /* it answers nothing but 401, 402 or 403 */
     uint64_t faults;      /* requests that failed and were given back to be tried again */
 };
 

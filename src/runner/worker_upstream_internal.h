@@ -72,6 +72,13 @@ struct worker_upstream {
     struct rng rng;
     struct buf answer; /* scratch of results */
     bool has_trial;
+    /* Of a key that is refused: 401, 402 and 403 in a row, of how many requests, the last of which.
+     */
+    uint32_t key_requests;
+    uint64_t key_body;
+    uint32_t key_trials; /* since it is known */
+    bool is_key_refused; /* which opened the breaker */
+    bool has_answered;   /* anything else, ever */
     enum upstream_probe probe;
     bool is_probe_of_breaker; /* else it only asks for models */
     int64_t models_due_ns;
@@ -89,4 +96,6 @@ void upstream_give_back(struct worker_upstream *upstream, struct upstream_job *j
 void upstream_job_free(struct upstream_job *job);
 /* Takes the job off the list of those in flight; without the lock. */
 void upstream_unlink_running(struct worker_upstream *upstream, struct upstream_job *job);
+/* 401, 402 and 403: the key is wrong, not paid for, or not for this. */
+bool upstream_is_key_status(int status);
 void upstream_probe_done(struct worker_upstream *upstream, const struct upstream_answer *answer);

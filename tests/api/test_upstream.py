@@ -76,17 +76,39 @@ def test_what_always_misbehaves_ends_in_an_error_of_its_own(tmp_path, fake):
 
 
 def test_an_error_of_the_request_is_its_result_at_once(tmp_path, fake):
-    texts = ["mode=400 x", "mode=401 x", "mode=404 x", "mode=422 x", "mode=413 x", "mode=ollama x", "mode=detail x"]
+    texts = ["mode=400 x", "mode=403 x", "mode=404 x", "mode=422 x", "mode=413 x", "mode=ollama x", "mode=detail x"]
     with serving(tmp_path, f"fake={fake.url},{QUICK}") as server:
         good, bad = run(server, texts)
         assert not good and all(fake.behaviour.seen[text] == 1 for text in texts)
-        for i, status in enumerate((400, 401, 404, 422, 413, 404, 422)):
+        for i, status in enumerate((400, 403, 404, 422, 413, 404, 422)):
             error = bad[f"c{i}"]["response"]["body"]["error"]
             assert bad[f"c{i}"]["response"]["status_code"] == status
             assert set(error) == {"message", "type", "param", "code"} and error["code"] is None
         assert bad["c0"]["response"]["body"]["error"]["message"] == "told to say 400"
         assert bad["c5"]["response"]["body"]["error"]["message"] == "model is no good"
         assert bad["c6"]["response"]["body"]["error"]["message"] == "body.messages: Field required"
+
+
+@pytest.mark.parametrize("status", ["401", "402", "403"])
+def test_while_the_key_is_refused_lines_wait_and_none_is_lost(tmp_path, fake, status):
+    texts = [f"line {i}" for i in range(100)] + ["mode=401 times=2 x"]
+    fake.control(status)
+    with serving(tmp_path, f"fake={fake.url},{QUICK}") as server:
+        batch = server.create(lines(texts))
+        upstream_of = lambda: server.json("GET", "/ready", status=503)["upstreams"][0]
+        support.until(lambda: "its key" in server.call("GET", "/health")[1].decode())
+        assert upstream_of()["text"] == f"waiting: it refuses its key (status {status})" and upstream_of()["breaker"] != "closed"
+        assert 'quern_upstream_key_refused{upstream="fake"} 1' in server.call("GET", "/metrics")[1].decode()
+        support.until(lambda: f"key (status {status})" in (server.batch(batch["id"])["waiting_for"] or ""))
+        assert server.batch(batch["id"])["request_counts"] == {"total": len(texts), "completed": 0, "failed": 0}
+        # Some were tried before it was known, and then one after the other, ever more rarely.
+        assert sum(fake.behaviour.seen.values()) < 40
+        fake.control(None)
+        done = server.wait(batch["id"])
+        assert done["request_counts"] == {"total": len(texts), "completed": len(texts), "failed": 0}
+        assert 'quern_upstream_key_refused{upstream="fake"} 0' in server.call("GET", "/metrics")[1].decode()
+        assert server.log_text().count("event=key_refused") == server.log_text().count("event=key_accepted") == 1
+    support.fsck(tmp_path / "state")
 
 
 @pytest.mark.parametrize("mode,after", [("429", ""), ("429", "1"), ("429", "700ms"), ("429", "date"), ("503", ""), ("503", "1"), ("500", "")])
