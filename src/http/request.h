@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* request: the inside of struct http_request, shared by server.c (the connection thread),
- * request.c (reading) and answer.c (answering). For these three only.
+/* request: the inside of struct http_request, shared by server.c and intake.c (the connection
+ * thread), request.c (reading) and answer.c (answering). For these only.
  *
  * Life: made by the connection thread when the request line is read, filled with headers and body,
  * dispatched to a worker thread while libmicrohttpd has the connection suspended, answered from any

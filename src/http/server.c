@@ -1,318 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "http/http.h"
+#include "http/server.h"
 
 #include "base/clock.h"
-#include "base/ring.h"
-#include "http/request.h"
 
 #include <assert.h>
-#include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <time.h>
-#include <unistd.h>
 
-#define WORKERS_MAX 64
 #define CONNECTION_MEMORY_BYTES ((size_t)128 << 10)
-#define DISCARD_BYTES_MAX ((uint64_t)64 << 10)
 #define CLOSE_WAIT_MS 10000
-
-struct http_server {
-    struct http_options options;
-    struct gate *gate;
-    struct MHD_Daemon *daemon;
-    struct ring *work; /* of struct http_request *: whole requests for handlers */
-    pthread_t workers[WORKERS_MAX];
-    uint32_t worker_count;
-    pthread_mutex_t lock; /* guards requests, and connection → request */
-    pthread_cond_t idle;
-    uint32_t requests;
-    atomic_uint_fast64_t body_bytes; /* of all bodies kept in memory */
-    atomic_uint_fast64_t keys_missing_total;
-    atomic_uint_fast64_t keys_wrong_total;
-    atomic_uint_fast64_t keys_scope_total;
-    atomic_uint_fast64_t keys_rate_total;
-};
-
-/* --- the beginning of a request, on the connection thread --- */
-
-static enum MHD_Result keep_header(void *context, enum MHD_ValueKind kind, const char *name,
-                                   size_t name_bytes, const char *value, size_t value_bytes) {
-    struct http_request *request = context;
-    (void)kind;
-    if (request->header_count == REQUEST_HEADERS_MAX) return MHD_NO;
-    struct route_pair *pair = &request->headers[request->header_count];
-    pair->name = arena_copy(&request->arena, (struct str){name, name_bytes});
-    pair->value = arena_copy(&request->arena, (struct str){value, value_bytes});
-    if (pair->name.at && pair->value.at) request->header_count++;
-    return MHD_YES;
-}
-
-/* A proxy's or a client's own id goes through to the logs and the answer when it is harmless
- * there. */
-static void take_client_id(struct http_request *request) {
-    struct str id = http_request_header(request, "x-request-id");
-    if (id.bytes == 0 || id.bytes > 64) return;
-    for (size_t i = 0; i < id.bytes; i++) {
-        char c = id.at[i];
-        bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-        if (!plain && c != '.' && c != '_' && c != '-') return;
-    }
-    memcpy(request->id, id.at, id.bytes);
-    request->id[id.bytes] = '\0';
-}
-
-/* OPTIONS asks what may be done with a path; only a path that is there has an answer. */
-static void answer_options(struct http_request *request) {
-    char allow[sizeof request->match.allow + 16];
-    bool reads = strstr(request->match.allow, "GET") != NULL;
-    snprintf(allow, sizeof allow, "%s%s, OPTIONS", request->match.allow, reads ? ", HEAD" : "");
-    const struct http_header header = {"Allow", allow};
-    http_answer(request,
-                &(struct http_answer){.status = 204, .headers = &header, .header_count = 1});
-}
-
-/* True when the request names a row its client may use; else it has been answered. */
-static bool find_route(struct http_request *request) {
-    struct http_server *server = request->server;
-    size_t question = str_find_byte(request->target, '?', 0);
-    struct str path = {request->target.at, question == SIZE_MAX ? request->target.bytes : question};
-    enum route_found found = route_find(server->options.routes, server->options.route_count,
-                                        request->method, path, &request->arena, &request->match);
-    request->has_route = found == ROUTE_FOUND;
-    if (found == ROUTE_FOUND) {
-        if (question != SIZE_MAX)
-            request->query_count = route_query(str_skip(request->target, question + 1),
-                                               &request->arena, request->query);
-        return true;
-    }
-    if (found == ROUTE_NO_METHOD && strcmp(request->method, "OPTIONS") == 0) {
-        answer_options(request);
-        return false;
-    }
-    char text[400];
-    snprintf(text, sizeof text, "Unknown request URL: %s %.*s. Check the URL for typos",
-             request->method, (int)(path.bytes < 200 ? path.bytes : 200), path.at);
-    if (found == ROUTE_NO_METHOD)
-        snprintf(text, sizeof text, "Method %s is not allowed for %.*s; allowed: %s",
-                 request->method, (int)(path.bytes < 200 ? path.bytes : 200), path.at,
-                 request->match.allow);
-    if (found == ROUTE_MALFORMED)
-        snprintf(text, sizeof text, "The request path is not properly percent-encoded UTF-8");
-    http_request_fail(request,
-                      found == ROUTE_NO_PATH     ? 404
-                      : found == ROUTE_NO_METHOD ? 405
-                                                 : 400,
-                      text, NULL);
-    return false;
-}
-
-/* Nobody needs the key after it has been checked: neither a handler nor a core file. */
-static void forget_key(struct http_request *request) {
-    struct str key = http_request_header(request, "authorization");
-    if (key.bytes > 0) explicit_bzero((char *)(uintptr_t)key.at, key.bytes);
-}
-
-static bool check_scope(struct http_request *request) {
-    enum http_scope scope = request->match.route->scope;
-    char text[120];
-    if (key_caller_has(&request->caller, scope)) return true;
-    atomic_fetch_add(&request->server->keys_scope_total, 1);
-    snprintf(text, sizeof text, "This API key may not do that: it lacks the scope '%s'",
-             key_scope_name(scope));
-    http_request_fail(request, 403, text, "missing_scope");
-    return false;
-}
-
-static bool check_key(struct http_request *request) {
-    struct http_server *server = request->server;
-    uint32_t retry_s = 1;
-    if (request->match.route->scope == HTTP_SCOPE_OPEN) return true;
-    enum key_answer answer =
-        key_check(server->options.keys, http_request_header(request, "authorization"),
-                  &request->caller, &retry_s);
-    forget_key(request);
-    switch (answer) {
-    case KEY_GOOD: return check_scope(request);
-    case KEY_MISSING:
-        atomic_fetch_add(&server->keys_missing_total, 1);
-        http_request_fail(request, 401,
-                          "No API key was given: send it as 'Authorization: Bearer KEY'", NULL);
-        return false;
-    case KEY_LATER:
-        atomic_fetch_add(&server->keys_rate_total, 1);
-        http_request_fail_later(request, "This API key has used up its requests per minute",
-                                retry_s);
-        return false;
-    case KEY_WRONG: break;
-    }
-    atomic_fetch_add(&server->keys_wrong_total, 1);
-    http_request_fail(request, 401, "The API key given is not a valid one", "invalid_api_key");
-    return false;
-}
-
-static void fail_too_large(struct http_request *request) {
-    char text[120];
-    snprintf(text, sizeof text, "The request body is larger than the limit of %" PRIu64 " bytes",
-             request->body_bytes_max);
-    http_request_fail(request, 413, text, NULL);
-}
-
-static bool part_begin(void *context, const struct multipart_part *part) {
-    struct http_request *request = context;
-    request->match.route->upload->part(request->upload, request, part);
-    return !http_request_is_answered(request);
-}
-
-static bool part_data(void *context, struct str bytes) {
-    struct http_request *request = context;
-    request->match.route->upload->data(request->upload, request, bytes);
-    return !http_request_is_answered(request);
-}
-
-static bool part_end(void *context) {
-    struct http_request *request = context;
-    request->match.route->upload->part_end(request->upload, request);
-    return !http_request_is_answered(request);
-}
-
-static void begin_upload(struct http_request *request) {
-    struct error error = {0};
-    struct multipart_events events = {request, part_begin, part_data, part_end};
-    request->multipart = calloc(1, sizeof *request->multipart);
-    if (!request->multipart) abort();
-    if (multipart_init(request->multipart, http_request_header(request, "content-type"), &events,
-                       &error) != OK) {
-        http_request_fail(request, 400, error.text, NULL);
-        return;
-    }
-    const struct http_upload *upload = request->match.route->upload;
-    request->upload = upload->begin(request->server->options.context, request);
-    request->upload_begun = true;
-}
-
-/* Everything that is known once the headers are. May answer. */
-static void begin_request(struct http_request *request, struct MHD_Connection *mhd,
-                          const char *method) {
-    const struct http_options *options = &request->server->options;
-    request->mhd = mhd;
-    request->stage = REQUEST_BODY;
-    request->method = arena_copy(&request->arena, str_from(method)).at;
-    request->body_bytes_max = options->body_bytes_max;
-    buf_init(&request->body, (size_t)options->body_bytes_max);
-    buf_init(&request->stream, (size_t)options->stream_bytes_max);
-    MHD_get_connection_values_n(mhd, MHD_HEADER_KIND, keep_header, request);
-    take_client_id(request);
-    if (!find_route(request) || !check_key(request)) return;
-    if (request->match.route->upload) request->body_bytes_max = options->upload_bytes_max;
-    uint64_t bytes;
-    if (str_to_u64(http_request_header(request, "content-length"), &bytes) &&
-        bytes > request->body_bytes_max)
-        fail_too_large(request);
-    else if (request->match.route->upload)
-        begin_upload(request);
-}
-
-/* --- its body --- */
-
-/* Many large bodies at once must not fill the memory: the one that would pass the sum is refused.
- */
-static void keep_body(struct http_request *request, struct str bytes) {
-    struct http_server *server = request->server;
-    request->body_kept += bytes.bytes;
-    uint64_t before = atomic_fetch_add(&server->body_bytes, bytes.bytes);
-    if (before + bytes.bytes > server->options.body_bytes_total_max)
-        http_request_fail(request, 503, "Too many large request bodies are being received", NULL);
-    else
-        buf_add_str(&request->body, bytes);
-}
-
-static void take_body(struct http_request *request, struct str bytes) {
-    struct error error = {0};
-    request->body_seen += bytes.bytes;
-    if (request->stage == REQUEST_DISCARD) return;
-    if (request->body_seen > request->body_bytes_max) {
-        fail_too_large(request);
-    } else if (!request->multipart) {
-        keep_body(request, bytes);
-    } else {
-        enum err err = multipart_feed(request->multipart, bytes, &error);
-        if (err != OK && err != ERR_CANCELLED) http_request_fail(request, 400, error.text, NULL);
-    }
-}
-
-/* The body that is still to come is small and sure to come: reading it keeps the connection. */
-static bool is_cheap_to_discard(const struct http_request *request) {
-    uint64_t bytes = 0;
-    if (http_request_header(request, "transfer-encoding").bytes > 0 ||
-        http_request_header(request, "expect").bytes > 0)
-        return false;
-    str_to_u64(http_request_header(request, "content-length"), &bytes);
-    return bytes <= DISCARD_BYTES_MAX && request->body_seen == 0;
-}
-
-/* After a step that may have answered before the body was complete. libmicrohttpd can answer only
- * at the end of a body, so what cannot wait for it goes through the gate, which cuts the
- * connection. */
-static enum MHD_Result settle_early_answer(struct http_request *request) {
-    if (request->stage == REQUEST_DISCARD || !http_request_is_answered(request)) return MHD_YES;
-    if (is_cheap_to_discard(request)) {
-        request->stage = REQUEST_DISCARD;
-        return MHD_YES;
-    }
-    struct buf message;
-    buf_init(&message, 65536);
-    http_answer_write_message(request, &message);
-    gate_refuse(request->connection, buf_str(&message));
-    buf_release(&message);
-    return MHD_NO;
-}
-
-/* The body is complete: the request goes to a worker thread, the connection sleeps. */
-static void dispatch(struct http_request *request) {
-    request->stage = REQUEST_WHOLE;
-    http_request_hold(request);
-    pthread_mutex_lock(&request->lock);
-    request->dispatched = true;
-    request->suspended = true;
-    MHD_suspend_connection(request->mhd);
-    pthread_mutex_unlock(&request->lock);
-    /* A connection has one request at a time and the ring has room for every connection. */
-    bool put = ring_try_put(request->server->work, &request);
-    assert(put);
-    (void)put;
-}
-
-/* libmicrohttpd calls this once when the headers are there, for each piece of the body, at its end,
- * and once more after a resume. */
-static enum MHD_Result handle(void *context, struct MHD_Connection *mhd, const char *url,
-                              const char *method, const char *version, const char *bytes,
-                              size_t *byte_count, void **request_context) {
-    struct http_request *request = *request_context;
-    (void)context, (void)url, (void)version;
-    if (!request) return MHD_NO;
-    if (request->stage == REQUEST_NEW) {
-        begin_request(request, mhd, method);
-        return settle_early_answer(request);
-    }
-    if (*byte_count > 0) {
-        take_body(request, (struct str){bytes, *byte_count});
-        *byte_count = 0;
-        return settle_early_answer(request);
-    }
-    if (request->stage == REQUEST_BODY) {
-        struct error error = {0};
-        if (request->multipart && multipart_end(request->multipart, &error) != OK)
-            http_request_fail(request, 400, error.text, NULL);
-        else
-            dispatch(request);
-    }
-    return http_request_is_answered(request) ? http_answer_queue(request) : MHD_YES;
-}
 
 /* --- the ends of requests and connections --- */
 
@@ -448,7 +147,7 @@ static void fill_defaults(struct http_options *options) {
     options->connections_per_peer_max =
         (uint32_t)or_default(options->connections_per_peer_max, 256);
     options->worker_threads = (uint32_t)or_default(options->worker_threads, 4);
-    if (options->worker_threads > WORKERS_MAX) options->worker_threads = WORKERS_MAX;
+    if (options->worker_threads > HTTP_WORKERS_MAX) options->worker_threads = HTTP_WORKERS_MAX;
     options->body_bytes_max = or_default(options->body_bytes_max, (uint64_t)32 << 20);
     options->body_bytes_total_max = or_default(options->body_bytes_total_max, (uint64_t)256 << 20);
     options->upload_bytes_max =
@@ -475,7 +174,7 @@ static enum err start_daemon(struct http_server *server, unsigned connections_ma
     unsigned flags = MHD_USE_POLL_INTERNAL_THREAD | MHD_USE_NO_LISTEN_SOCKET | MHD_USE_ITC |
                      MHD_ALLOW_SUSPEND_RESUME;
     server->daemon = MHD_start_daemon(
-        flags, 0, NULL, NULL, handle, server, MHD_OPTION_CONNECTION_LIMIT, connections_max,
+        flags, 0, NULL, NULL, http_intake, server, MHD_OPTION_CONNECTION_LIMIT, connections_max,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, CONNECTION_MEMORY_BYTES, MHD_OPTION_CONNECTION_TIMEOUT,
         0u, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_URI_LOG_CALLBACK, request_started, server,
         MHD_OPTION_NOTIFY_COMPLETED, request_completed, server, MHD_OPTION_NOTIFY_CONNECTION,

@@ -57,10 +57,6 @@ void json_write(struct buf *buf, const json_t *value) {
     json_dump_callback(value, add_piece, buf, JSON_COMPACT | JSON_ENSURE_ASCII | JSON_ENCODE_ANY);
 }
 
-void json_write_utf8(struct buf *buf, const json_t *value) {
-    json_dump_callback(value, add_piece, buf, JSON_COMPACT | JSON_ENCODE_ANY);
-}
-
 static void write_escape(struct buf *buf, uint32_t code_point) {
     static const char short_from[] = "\"\\\b\f\n\r\t";
     static const char short_to[] = "\"\\bfnrt";

@@ -21,8 +21,6 @@ enum err json_read(json_t **ret_value, struct str text, struct error *error) MUS
 /* Appends compact JSON. Pure ASCII (everything else as \uXXXX), so that no reader splits a record
  * at U+2028. */
 void json_write(struct buf *buf, const json_t *value);
-/* Appends compact JSON with UTF-8 kept raw. */
-void json_write_utf8(struct buf *buf, const json_t *value);
 /* Appends `text` as a JSON string with its quotes, pure ASCII. Invalid UTF-8 becomes U+FFFD. */
 void json_write_string(struct buf *buf, struct str text);
 

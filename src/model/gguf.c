@@ -422,10 +422,6 @@ uint64_t gguf_file_bytes(const struct gguf *gguf) {
     return gguf->byte_count;
 }
 
-uint32_t gguf_version(const struct gguf *gguf) {
-    return gguf->version;
-}
-
 size_t gguf_pair_count(const struct gguf *gguf) {
     return gguf->pair_count;
 }

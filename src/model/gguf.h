@@ -87,7 +87,6 @@ enum err gguf_open_bytes(struct gguf **ret_gguf, const void *bytes, size_t count
 void gguf_close(struct gguf *gguf); /* NULL is allowed */
 
 uint64_t gguf_file_bytes(const struct gguf *gguf);
-uint32_t gguf_version(const struct gguf *gguf);
 size_t gguf_pair_count(const struct gguf *gguf);
 const struct gguf_pair *gguf_pair_at(const struct gguf *gguf, size_t index);
 size_t gguf_tensor_count(const struct gguf *gguf);

@@ -103,11 +103,6 @@ static double lines_left(const struct order_entry *entry) {
                                                   : 0;
 }
 
-double order_seconds_left(const struct order_entry *entry) {
-    if (entry->rate.seconds < JUDGED_SECONDS || !(entry->rate.amount > 0)) return -1;
-    return rate_seconds(&entry->rate, lines_left(entry));
-}
-
 /* True when `is_hurried` or `is_late` has changed. */
 static bool judge(const struct order *order, struct order_entry *entry, int64_t now_unix_s) {
     const struct order_pool *pool = &order->pools[entry->pool_index];

@@ -86,5 +86,3 @@ void order_charge(struct order_entry *entry, double cost);
 /* Measures what was done since the last call and says who is hurried; about once a second. True
  * when that has changed. */
 bool order_tend(struct order *order, int64_t now_ns, int64_t now_unix_s);
-/* Seconds the batch needs at its own measured rate; negative when that is not known. */
-double order_seconds_left(const struct order_entry *entry);

@@ -339,18 +339,3 @@ enum err worker_engine_wait_ready(struct worker *worker, int64_t timeout_ms, str
     pthread_mutex_unlock(&engine->lock);
     return err;
 }
-
-enum err worker_engine_open_ready(struct worker **ret_worker,
-                                  const struct worker_engine_options *options,
-                                  const struct worker_events *events, int64_t timeout_ms,
-                                  struct error *error) {
-    struct worker *worker;
-    enum err err = worker_engine_open(&worker, options, events, error);
-    if (err != OK) return err;
-    err = worker_engine_wait_ready(worker, timeout_ms, error);
-    if (err == OK)
-        *ret_worker = worker;
-    else
-        worker->ops->close(worker);
-    return err;
-}

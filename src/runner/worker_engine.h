@@ -61,11 +61,5 @@ enum err worker_engine_open(struct worker **ret_worker, const struct worker_engi
 enum err worker_engine_wait_ready(struct worker *worker, int64_t timeout_ms,
                                   struct error *error) MUST_CHECK;
 
-/* Both in one, for a command that has nothing to do before: on an error there is no worker. */
-enum err worker_engine_open_ready(struct worker **ret_worker,
-                                  const struct worker_engine_options *options,
-                                  const struct worker_events *events, int64_t timeout_ms,
-                                  struct error *error) MUST_CHECK;
-
 /* The process id of the engine, or 0 while there is none: for tests and for the log. */
 int worker_engine_pid(struct worker *worker);

@@ -38,8 +38,6 @@ static void a_version_2_file_reads_as_a_version_3_file_does(void **state) {
     struct opened two, three;
     open_recipe(&two, &(struct recipe){.version = 2});
     open_recipe(&three, &(struct recipe){0});
-    assert_int_equal(gguf_version(two.gguf), 2);
-    assert_int_equal(gguf_version(three.gguf), 3);
     assert_int_equal(gguf_pair_count(two.gguf), gguf_pair_count(three.gguf));
     assert_int_equal(gguf_tensor_count(two.gguf), 20);
     close_recipe(&two);

@@ -631,9 +631,10 @@ static void a_program_that_is_not_there_is_an_error_of_the_worker(void **state) 
     struct worker_engine_options options = {.program = "/nonexistent/quern"};
     const struct worker_events events = {.context = NULL};
     struct error error;
-    assert_int_equal(worker_engine_open_ready(&worker, &options, &events, 60000, &error),
-                     ERR_INVALID);
+    assert_int_equal(worker_engine_open(&worker, &options, &events, &error), OK);
+    assert_int_equal(worker_engine_wait_ready(worker, 60000, &error), ERR_INVALID);
     assert_non_null(strstr(error.text, "/nonexistent/quern"));
+    worker->ops->close(worker);
 }
 
 static void a_slow_start_is_seen_as_loading(void **state) {
