@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cases 117 to 140: chat completions, completions and models, on the default model."""
-import concurrent.futures, json, math, socket
+import concurrent.futures, contextlib, json, math, socket
 
 import openai
 import pydantic
@@ -179,10 +179,21 @@ def test_case_133_cached_tokens(model):
     assert first.prompt_tokens // 2 < second.prompt_tokens_details.cached_tokens <= second.prompt_tokens
 
 
-def test_case_134_service_tiers(model):
-    """service_tier flex is echoed, and default where none is asked for."""
+def test_case_134_service_tiers(model, echo, client):
+    """service_tier flex is echoed, and default where none is asked for; under overload flex gets 429 resource_unavailable, others go on."""
     assert ask(model, service_tier="flex", max_tokens=2).service_tier == "flex"
     assert ask(model, max_tokens=2).service_tier == "default"
+    body = json.dumps({"model": "smollm2", "messages": [{"role": "user", "content": "x"}], "echo": {"hang": True}}).encode()
+    with contextlib.ExitStack() as stack:
+        for _ in range(512):
+            held = stack.enter_context(socket.create_connection(("127.0.0.1", echo.port)))
+            held.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        poll(lambda: metric(echo, "quern_requests_inflight") >= 512)
+        error = refused(429, ask, client, service_tier="flex")
+        assert (error.code, error.type) == ("resource_unavailable", "rate_limit_exceeded") and error.response.headers["retry-after"]
+        assert ask(client).service_tier == "default"
+    poll(lambda: metric(echo, "quern_requests_inflight") == 0)
+    assert ask(client, service_tier="flex").service_tier == "flex"
 
 
 def test_case_135_priorities(tmp_path):

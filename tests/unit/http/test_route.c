@@ -13,6 +13,7 @@ static const struct http_route routes[] = {
     {.method = "GET", .pattern = "/v1/files", .operation = "listFiles"},
     {.method = "POST", .pattern = "/v1/files", .operation = "createFile"},
     {.method = "GET", .pattern = "/v1/files/{id}", .operation = "retrieveFile"},
+    {.method = "POST", .pattern = "/v1/files/all", .operation = "askForAll"},
     {.method = "GET", .pattern = "/v1/files/{id}/content", .operation = "downloadFile"},
     {.method = "GET", .pattern = "/v1/models", .operation = "listModels"},
     {.method = "GET", .pattern = "/v1/models/{id...}", .operation = "retrieveModel"},
@@ -93,6 +94,20 @@ static void another_method_is_told_which_are_allowed(void **state) {
     arena_release(&arena);
 }
 
+static void a_path_that_a_pattern_spells_out_is_no_parameter(void **state) {
+    (void)state;
+    struct arena arena;
+    struct route_match match;
+    arena_init(&arena, 65536);
+    assert_int_equal(find("GET", "/v1/files/all", &arena, &match), ROUTE_NO_METHOD);
+    assert_string_equal(match.allow, "POST");
+    assert_int_equal(find("POST", "/v1/files/all", &arena, &match), ROUTE_FOUND);
+    assert_string_equal(match.route->operation, "askForAll");
+    check("/v1/files/all-of-them", "retrieveFile", "all-of-them");
+    check("/v1/files/all/content", "downloadFile", "all");
+    arena_release(&arena);
+}
+
 static void broken_encoding_is_malformed(void **state) {
     (void)state;
     static const char *const paths[] = {
@@ -134,6 +149,7 @@ int main(void) {
         cmocka_unit_test(an_id_may_hold_an_encoded_slash),
         cmocka_unit_test(what_no_row_names_does_not_exist),
         cmocka_unit_test(another_method_is_told_which_are_allowed),
+        cmocka_unit_test(a_path_that_a_pattern_spells_out_is_no_parameter),
         cmocka_unit_test(broken_encoding_is_malformed),
         cmocka_unit_test(queries_are_split_and_decoded),
     };
