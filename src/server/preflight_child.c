@@ -71,7 +71,9 @@ static void add_engine(struct arguments *arguments, const struct engine_settings
     if (engine->no_prefix_caching) add(arguments, "--no-enable-prefix-caching");
     if (engine->reference) add(arguments, "--reference");
     if (engine->kernels) add_text(arguments, "--kernels", engine->kernels);
+    if (engine->pooling) add_text(arguments, "--pooling", engine->pooling);
     if (engine->trust_request_chat_template) add(arguments, "--trust-request-chat-template");
+    if (engine->dummy_weights) add_text(arguments, "--load-format", "dummy");
 }
 
 static const struct model_choice *find_choice(const struct house_options *house,
