@@ -45,7 +45,7 @@ const struct http_route api_routes[] = {
     {"POST", "/v1/chat/completions", HTTP_SCOPE_INFER, inference_chat, NULL,
      "createChatCompletion"},
     {"POST", "/v1/completions", HTTP_SCOPE_INFER, inference_completions, NULL, "createCompletion"},
-    {"POST", "/v1/embeddings", HTTP_SCOPE_INFER, inference_unsupported, NULL, "createEmbedding"},
+    {"POST", "/v1/embeddings", HTTP_SCOPE_INFER, inference_embeddings, NULL, "createEmbedding"},
     {"POST", "/v1/score", HTTP_SCOPE_INFER, inference_unsupported, NULL, "createScore"},
     {"POST", "/v1/responses", HTTP_SCOPE_INFER, inference_unsupported, NULL, "createResponse"},
     {"GET", "/v1/models", HTTP_SCOPE_KEY, models_list, NULL, "listModels"},

@@ -106,6 +106,7 @@ void preflight_create(void *context, struct http_request *request);
 /* inference.c */
 void inference_chat(void *context, struct http_request *request);
 void inference_completions(void *context, struct http_request *request);
+void inference_embeddings(void *context, struct http_request *request);
 void inference_unsupported(void *context, struct http_request *request);
 void inference_cancel_all(struct api *api);
 /* models.c */

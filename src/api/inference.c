@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Chat completions and completions for single clients: the request goes to the runner as it is, the
- * client waits for the result, or reads the deltas as they come. */
+/* Chat completions, completions and embeddings for single clients: the request goes to the runner
+ * as it is, the client waits for the result, or reads the deltas as they come. */
 
 /* One request with the runner. Held by the HTTP request until that is over, and by the handler
  * while it submits. */
@@ -218,13 +218,17 @@ static bool read_model(struct http_request *request, const json_t *body, struct 
     return false;
 }
 
-static bool read_stream(struct http_request *request, const json_t *body, bool *ret_stream) {
+static bool read_stream(struct http_request *request, enum endpoint endpoint, const json_t *body,
+                        bool *ret_stream) {
     json_t *stream = json_member(body, "stream");
     json_t *options = json_member(body, "stream_options");
     *ret_stream = json_is_true(stream);
     if (stream && !json_is_boolean(stream))
         api_fail_param(request, "invalid_type", "stream",
                        "Invalid type for 'stream': expected a boolean.");
+    else if (*ret_stream && endpoint == ENDPOINT_EMBEDDINGS)
+        api_fail_param(request, "unsupported_parameter", "stream",
+                       "Unsupported parameter: 'stream': embeddings come all at once.");
     else if (options && !*ret_stream)
         api_fail_param(request, "invalid_value", "stream_options",
                        "The 'stream_options' parameter is only allowed when 'stream' is true.");
@@ -247,7 +251,8 @@ static void infer(struct api *api, struct http_request *request, enum endpoint e
     struct runner_request job = {.endpoint = endpoint, .body = http_request_body(request)};
     memcpy(job.tenant, http_request_caller(request)->owner, sizeof job.tenant);
     if (api_refuses_new_work(api, request) || !api_read_object(request, &body)) return;
-    if (read_model(request, body, &job.model) && read_stream(request, body, &job.stream)) {
+    if (read_model(request, body, &job.model) &&
+        read_stream(request, endpoint, body, &job.stream)) {
         job.tier = tier_of(json_member_str(body, "service_tier"));
         job.priority = read_priority(body);
         submit(api, request, &job);
@@ -261,6 +266,10 @@ void inference_chat(void *context, struct http_request *request) {
 
 void inference_completions(void *context, struct http_request *request) {
     infer(context, request, ENDPOINT_COMPLETIONS);
+}
+
+void inference_embeddings(void *context, struct http_request *request) {
+    infer(context, request, ENDPOINT_EMBEDDINGS);
 }
 
 void inference_unsupported(void *context, struct http_request *request) {

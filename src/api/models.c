@@ -25,6 +25,11 @@ static void add_model(void *context, const struct runner_model *model) {
         buf_printf(body, "%" PRIu32, model->served.context_tokens_max);
     else
         buf_add_text(body, "null");
+    if (model->served.generates || model->served.embeds)
+        buf_printf(body, ",\"capabilities\":[%s%s%s]",
+                   model->served.generates ? "\"completion\"" : "",
+                   model->served.generates && model->served.embeds ? "," : "",
+                   model->served.embeds ? "\"embedding\"" : "");
     buf_printf(body, ",\"status\":{\"value\":\"%s\"", model_state_name(model->state));
     if (model->text) {
         buf_add_text(body, ",\"reason\":");

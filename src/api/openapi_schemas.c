@@ -134,6 +134,18 @@ static const char *const answers[][2] = {
      WHOLE("\"id\",\"object\",\"created\",\"model\",\"choices\"",
            "\"id\":" TEXT ",\"object\":" TEXT ",\"created\":" INTEGER ",\"model\":" TEXT
            ",\"choices\":{\"type\":\"array\",\"items\":{\"type\":\"object\"}}")},
+    {"Embedding",
+     WHOLE("\"object\",\"index\",\"embedding\"",
+           "\"object\":" CONST("embedding") ",\"index\":" COUNT
+                                            ",\"embedding\":{\"type\":[\"array\",\"string\"],"
+                                            "\"items\":{\"type\":\"number\"}}")},
+    {"EmbeddingList",
+     WHOLE("\"object\",\"data\",\"model\",\"usage\"",
+           "\"object\":" CONST("list") ",\"data\":{\"type\":\"array\",\"items\":" REF(
+               "Embedding") "},\"model\":" TEXT
+                            ",\"usage\":" WHOLE("\"prompt_tokens\",\"total_tokens\"",
+                                                "\"prompt_tokens\":" COUNT
+                                                ",\"total_tokens\":" COUNT))},
 };
 
 /* The engine checks the rest of these bodies, and says what is wrong with them. */
@@ -145,6 +157,14 @@ static const char *const inference_bodies[][2] = {
     {"CreateCompletion",
      "{\"type\":\"object\",\"required\":[\"model\"],\"properties\":{\"model\":" TEXT
      ",\"prompt\":{},\"stream\":{\"type\":[\"boolean\",\"null\"]}}}"},
+    {"CreateEmbedding",
+     "{\"type\":\"object\",\"required\":[\"model\",\"input\"],\"properties\":{\"model\":" TEXT
+     ",\"input\":{\"anyOf\":[{\"type\":\"string\",\"minLength\":1},{\"type\":\"array\","
+     "\"minItems\":1}]},\"encoding_format\":{\"enum\":[\"float\",\"base64\",null]},"
+     "\"dimensions\":" INTEGER_OR_NULL ",\"truncate_prompt_tokens\":" INTEGER_OR_NULL
+     ",\"add_special_tokens\":{\"type\":[\"boolean\",\"null\"]},\"instruction\":" TEXT_OR_NULL
+     ",\"user\":" TEXT_OR_NULL ",\"priority\":" INTEGER_OR_NULL ",\"service_tier\":" TEXT_OR_NULL
+     "}}"},
 };
 
 static void write_forms(struct buf *buf) {

@@ -40,6 +40,7 @@ static void make_fingerprint(struct engine *engine) {
 }
 
 static void find_end_tokens(struct engine *engine) {
+    if (!engine->model->backend) return;
     const struct tokenizer *tokenizer = engine->model->vocabulary.tokenizer;
     size_t count = tokenizer_count(tokenizer);
     if (count > engine->model->backend->caps.vocab) count = engine->model->backend->caps.vocab;
@@ -74,6 +75,19 @@ static enum err open_scheduler(struct engine *engine, const struct wire_hello *o
     if (context > engine->kv_tokens) context = (uint32_t)engine->kv_tokens;
     engine->limits.context_tokens_max = context;
     return OK;
+}
+
+static void open_embed_queue(struct engine *engine, const struct wire_hello *options) {
+    const struct served_embedder *model = &engine->model->embedder;
+    struct embed_queue_options queue = {.model = model,
+                                        .step_tokens = model->step_tokens,
+                                        .held_bytes = &engine->vector_bytes,
+                                        .on_done = loop_on_embedded,
+                                        .user = engine};
+    engine->embed_queue = embed_queue_open(&queue);
+    engine->text_tokens_max = model->text_tokens_max;
+    if (options->max_model_len > 0 && options->max_model_len < engine->text_tokens_max)
+        engine->text_tokens_max = options->max_model_len;
 }
 
 static enum err open_rings(struct engine *engine, struct error *error) {
@@ -143,7 +157,9 @@ enum err engine_open(struct engine **ret_engine, const struct served_model *mode
     open_table(engine);
     size_t prep_threads = options->prep_threads ? options->prep_threads : 1;
     if (prep_threads > ENGINE_PREP_THREADS_MAX) prep_threads = ENGINE_PREP_THREADS_MAX;
-    enum err err = open_scheduler(engine, options, error);
+    assert(model->backend || model->embedder.embed);
+    enum err err = model->backend ? open_scheduler(engine, options, error) : OK;
+    if (model->embedder.embed) open_embed_queue(engine, options);
     if (err == OK) err = open_rings(engine, error);
     if (err == OK) err = start_threads(engine, prep_threads, error);
     if (err == OK)
@@ -157,9 +173,14 @@ void engine_ready(const struct engine *engine, struct wire_ready *ret_ready) {
     *ret_ready = (struct wire_ready){
         .version = WIRE_VERSION,
         .created_unix_s = engine->model->created_unix_s,
-        .context_tokens_max = engine->limits.context_tokens_max,
-        .vocabulary_count = engine->model->backend->caps.vocab,
+        .context_tokens_max =
+            engine->scheduler ? engine->limits.context_tokens_max : engine->text_tokens_max,
+        .vocabulary_count = engine->model->backend
+                                ? engine->model->backend->caps.vocab
+                                : (uint32_t)tokenizer_count(engine->model->vocabulary.tokenizer),
         .kv_tokens = engine->kv_tokens,
+        .generates = engine->scheduler != NULL,
+        .embeds = engine->embed_queue != NULL,
         .description = str_from(engine->model->description),
     };
     ret_ready->names.count = engine->name_count;
@@ -282,6 +303,7 @@ void engine_close(struct engine *engine) {
     }
     stop_threads(engine);
     scheduler_close(engine->scheduler);
+    embed_queue_close(engine->embed_queue);
     ring_close(engine->prep_ring);
     ring_close(engine->prep_queues[0]);
     ring_close(engine->prep_queues[1]);

@@ -29,6 +29,7 @@ void job_close(struct job *job) {
         for (size_t i = 0; i < job->request.prompt_count; i++) prompt_release(&job->prompts[i]);
     free(job->prompts);
     request_release(&job->request);
+    embedding_release(&job->embedding);
     buf_release(&job->body);
     free(job);
 }
@@ -36,6 +37,8 @@ void job_close(struct job *job) {
 void job_usage(const struct job *job, struct wire_result *ret_usage) {
     ret_usage->prompt_tokens = ret_usage->cached_tokens = ret_usage->completion_tokens = 0;
     ret_usage->reasoning_tokens = 0;
+    if (job->endpoint == WIRE_ENDPOINT_EMBEDDINGS)
+        ret_usage->prompt_tokens = (uint32_t)job->embedding.ids.count;
     uint32_t choices = (uint32_t)job->request.candidates;
     for (uint32_t i = 0; i < job->choice_count; i += choices) {
         uint32_t prompt_tokens = 0, cached_tokens = UINT32_MAX;

@@ -8,6 +8,7 @@
  * Invariant: id and slot stay the same from job_open to job_close. */
 
 #include "engine/choice.h"
+#include "engine/embedding.h"
 #include "engine/prep.h"
 
 #include <stdatomic.h>
@@ -27,6 +28,8 @@ struct job {
 
     bool is_refused;
     struct refusal refusal;
+
+    struct embedding embedding; /* of WIRE_ENDPOINT_EMBEDDINGS; the others: */
 
     struct request request; /* when not refused in prep */
     struct prompt *prompts; /* (request.prompt_count) */

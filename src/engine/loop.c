@@ -87,7 +87,14 @@ static void refuse_job(struct job *job, const struct error *error) {
 
 /* The last FINISHED may come out of this and take the job away; an id that is done is unknown to
  * the scheduler, which ignores it. */
-static void cancel_job(struct engine *engine, const struct job *job) {
+static void cancel_job(struct engine *engine, struct job *job) {
+    if (job->endpoint == WIRE_ENDPOINT_EMBEDDINGS) {
+        embed_queue_remove(engine->embed_queue, job);
+        job->is_refused = true;
+        refuse_cancelled(&job->refusal);
+        hand_to_finish(engine, job);
+        return;
+    }
     uint64_t first = choice_id(job, 0);
     uint32_t count = job->choice_count;
     for (uint32_t i = 0; i < count; i++) scheduler_cancel(engine->scheduler, first + i);
@@ -136,6 +143,10 @@ static void admit(struct engine *engine, struct job *job) {
         return;
     }
     engine->running[job->slot] = job;
+    if (job->endpoint == WIRE_ENDPOINT_EMBEDDINGS) {
+        embed_queue_add(engine->embed_queue, job, priority_of(job));
+        return;
+    }
     for (uint32_t i = 0; i < job->choice_count; i++) {
         struct error error;
         if (submit_choice(engine, job, i, &error) == OK) continue;
@@ -229,6 +240,16 @@ void loop_on_event(void *user, const struct scheduler_event *event) {
     }
 }
 
+void loop_on_embedded(void *user, struct job *job) {
+    hand_to_finish(user, job);
+}
+
+static bool has_work(const struct engine *engine) {
+    return !engine->has_failed &&
+           ((engine->scheduler && scheduler_has_work(engine->scheduler)) ||
+            (engine->embed_queue && embed_queue_has_work(engine->embed_queue)));
+}
+
 static uint32_t ms_since(int64_t then_ns, int64_t now_ns) {
     int64_t ms = (now_ns - then_ns) / 1000000;
     if (then_ns == 0 || ms < 0) return 0;
@@ -239,7 +260,7 @@ static uint32_t ms_since(int64_t then_ns, int64_t now_ns) {
 static void read_ages(const struct engine *engine, struct wire_stats *stats) {
     int64_t now_ns = clock_monotonic_ns(), oldest_ns = 0;
     stats->step_ms_max = (uint32_t)(engine->step_ns_max / 1000000);
-    if (!scheduler_has_work(engine->scheduler)) return;
+    if (!has_work(engine)) return;
     for (uint32_t slot = 0; slot < ENGINE_JOBS_MAX; slot++) {
         const struct job *job = engine->running[slot];
         if (!job || job->token_ns == 0) continue;
@@ -250,16 +271,18 @@ static void read_ages(const struct engine *engine, struct wire_stats *stats) {
 }
 
 static void read_stats(struct engine *engine) {
-    struct scheduler_stats from;
-    scheduler_stats(engine->scheduler, &from);
+    struct scheduler_stats from = {0};
+    struct embed_queue_stats embedded = {0};
+    if (engine->scheduler) scheduler_stats(engine->scheduler, &from);
+    if (engine->embed_queue) embed_queue_stats(engine->embed_queue, &embedded);
     engine->stats = (struct wire_stats){
-        .steps = from.steps,
-        .prompt_tokens = from.prefix_queried_tokens,
+        .steps = from.steps + embedded.steps,
+        .prompt_tokens = from.prefix_queried_tokens + embedded.tokens,
         .cached_tokens = from.prefix_hit_tokens,
         .completion_tokens = from.generated_tokens,
         .preemptions = from.preemptions,
-        .running = from.sequences_running,
-        .waiting = from.sequences_waiting + from.sequences_preempted +
+        .running = from.sequences_running + embedded.running,
+        .waiting = from.sequences_waiting + from.sequences_preempted + embedded.waiting +
                    (uint32_t)ring_count(engine->prep_ring),
         .kv_used = from.pages_total ? (double)from.pages_used / from.pages_total : 0,
     };
@@ -282,6 +305,7 @@ static void take_message(struct engine *engine, const struct loop_message *messa
         if (job && job->id == message->id) cancel_job(engine, job);
         break;
     case LOOP_PING: report_stats(engine, message->id); break;
+    case LOOP_WAKE: break;
     }
 }
 
@@ -303,10 +327,6 @@ static void fail(struct engine *engine, const struct error *error) {
     }
 }
 
-static bool has_work(const struct engine *engine) {
-    return !engine->has_failed && scheduler_has_work(engine->scheduler);
-}
-
 /* Takes what is there; waits for it only when there is nothing to compute. */
 static bool take_messages(struct engine *engine) {
     struct loop_message message;
@@ -322,18 +342,27 @@ static bool take_messages(struct engine *engine) {
     return !ring_is_stopped(engine->loop_ring);
 }
 
-static void step(struct engine *engine) {
-    struct error error;
+static enum err generate(struct engine *engine, struct error *error) {
     bool is_started = false;
-    engine->step_begun_ns = clock_monotonic_ns();
-    enum err err = scheduler_begin(engine->scheduler, &is_started, &error);
+    enum err err = scheduler_begin(engine->scheduler, &is_started, error);
     bool is_done = !is_started;
     while (err == OK && !is_done) {
         struct loop_message message;
         while (ring_take(engine->loop_ring, &message, 0)) take_message(engine, &message);
-        err = scheduler_advance(engine->scheduler, &is_done, &error);
+        err = scheduler_advance(engine->scheduler, &is_done, error);
     }
-    if (err == OK && is_started) err = scheduler_end(engine->scheduler, &error);
+    if (err == OK && is_started) err = scheduler_end(engine->scheduler, error);
+    return err;
+}
+
+/* A model that does both does them by turns. */
+static void step(struct engine *engine) {
+    struct error error;
+    enum err err = OK;
+    engine->step_begun_ns = clock_monotonic_ns();
+    if (engine->scheduler && scheduler_has_work(engine->scheduler)) err = generate(engine, &error);
+    if (err == OK && engine->embed_queue && embed_queue_has_work(engine->embed_queue))
+        err = embed_queue_step(engine->embed_queue, &error);
     engine->step_ended_ns = clock_monotonic_ns();
     int64_t step_ns = engine->step_ended_ns - engine->step_begun_ns;
     if (step_ns > engine->step_ns_max) engine->step_ns_max = step_ns;

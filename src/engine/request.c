@@ -162,22 +162,26 @@ static bool parse_template_variables(struct request *request, struct refusal *re
     return true;
 }
 
-static bool check_accepted(const json_t *body, struct refusal *refusal) {
+bool request_check_caller(const json_t *body, struct refusal *refusal) {
     static const char *const tiers[] = {"auto",     "default", "flex",  "scale",
                                         "priority", "fast",    "batch", NULL};
-    static const char *const efforts[] = {"none", "minimal", "low", "medium",
-                                          "high", "xhigh",   "max", NULL};
     const json_t *priority = json_member(body, "priority");
     int64_t ignored;
     if (priority && !request_get_integer(priority, &ignored))
         return refuse_type(refusal, "priority", "an integer", priority);
+    const json_t *user = json_member(body, "user");
+    if (user && !json_is_string(user)) return refuse_type(refusal, "user", "a string", user);
+    return check_enum(body, "service_tier", tiers, refusal);
+}
+
+static bool check_accepted(const json_t *body, struct refusal *refusal) {
+    static const char *const efforts[] = {"none", "minimal", "low", "medium",
+                                          "high", "xhigh",   "max", NULL};
     /* Only tokenizers that join tokens by spaces act on it, and none here does. */
     const json_t *spaces = json_member(body, "spaces_between_special_tokens");
     if (spaces && !json_is_boolean(spaces))
         return refuse_type(refusal, "spaces_between_special_tokens", "a boolean", spaces);
-    const json_t *user = json_member(body, "user");
-    if (user && !json_is_string(user)) return refuse_type(refusal, "user", "a string", user);
-    return check_enum(body, "service_tier", tiers, refusal) &&
+    return request_check_caller(body, refusal) &&
            check_enum(body, "reasoning_effort", efforts, refusal) &&
            check_response_format(body, refusal) && check_modalities(body, refusal);
 }

@@ -2,7 +2,7 @@
 #pragma once
 
 /* request_fields: the plain fields of a request, one row each: name, type, range and where it goes;
- * and the rows of what is not supported. Internal to request.c.
+ * and the rows of what is not supported. For the readers of requests.
  *
  * Thread: any.  Memory: none kept. */
 
@@ -26,6 +26,9 @@ struct request_field {
     bool above_min;
     size_t offset; /* in struct request, of a bool, int64_t or double */
 };
+
+/* The fields of any request that say who asks and how urgently: priority, user, service_tier. */
+bool request_check_caller(const json_t *body, struct refusal *ret_refusal) MUST_CHECK;
 
 /* Fills all plain fields of request->body, and refuses what is not supported. */
 bool request_parse_fields(struct request *request, struct refusal *ret_refusal) MUST_CHECK;

@@ -36,9 +36,45 @@ static enum err open_model(struct served_model *model, const char *path,
     /* Beside those, room for urgent ones. */
     if (wanted.sequences_max <= MODEL_SEQUENCES_MAX - SERVED_URGENT_SEQS)
         wanted.sequences_max += SERVED_URGENT_SEQS;
-    enum err err = model_open(&model->model, path, &wanted, error);
-    if (err == OK) model->backend = model_backend(model->model);
-    return err;
+    return model_open(&model->model, path, &wanted, error);
+}
+
+static bool has_word(const char *text, const char *word) {
+    return strcasestr(text, word) != NULL;
+}
+
+/* Models that were trained so that the beginning of a vector is a vector, by what their names
+ * have in common; no file says it. */
+static bool is_matryoshka(const char *name) {
+    static const char *const names[] = {
+        "embeddinggemma",      "qwen3-embedding",   "nomic-embed-text-v1.5", "mxbai-embed-large-v1",
+        "arctic-embed-m-v1.5", "arctic-embed-m-v2", "arctic-embed-l-v2"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (has_word(name, names[i])) return true;
+    return false;
+}
+
+static enum err embed(void *self, const struct embed_sequence *sequences, uint32_t count,
+                      float *ret_vectors, struct error *error) {
+    return model_embed(self, sequences, count, ret_vectors, error);
+}
+
+/* What the model does. */
+static void fill_uses(struct served_model *model, const struct model_description *is,
+                      const struct wire_hello *options) {
+    if (is->generates) model->backend = model_backend(model->model);
+    if (!is->embeds) return;
+    model->embedder = (struct served_embedder){
+        .embed = embed,
+        .self = model->model,
+        .width = is->embedding_width,
+        .text_tokens_max = is->embed_tokens_max,
+        .step_tokens = options->max_num_batched_tokens ? options->max_num_batched_tokens
+                                                       : SERVED_EMBED_TOKENS_DEFAULT,
+        .takes_instruction =
+            is->generates && (has_word(is->name, "gritlm") || has_word(model->name, "gritlm")),
+        .is_matryoshka = is_matryoshka(is->name) || is_matryoshka(model->name),
+    };
 }
 
 /* Of a folder the words are read first: they say how many tokens there are. */
@@ -55,9 +91,10 @@ static enum err open_file(struct served_model *model, const char *path,
     err = vocabulary_open(&model->vocabulary, model_vocab(model->model), error);
     if (err != OK) return err;
     size_t count = tokenizer_count(model->vocabulary.tokenizer);
-    if (count > model->backend->caps.vocab)
+    uint32_t vocab = model_backend(model->model)->caps.vocab;
+    if (count > vocab)
         return err_set(error, ERR_INVALID, "the vocabulary has %zu tokens, the model only %u",
-                       count, model->backend->caps.vocab);
+                       count, vocab);
     return OK;
 }
 
@@ -69,9 +106,8 @@ static struct str name_of(const char *path) {
     return name;
 }
 
-static void describe(struct served_model *model, const char *path) {
-    struct model_description is;
-    model_describe(model->model, &is);
+static void describe(struct served_model *model, const struct model_description *is,
+                     const char *path) {
     struct buf text;
     buf_init(&text, 64 * 1024);
     buf_add_str(&text, name_of(path));
@@ -80,12 +116,12 @@ static void describe(struct served_model *model, const char *path) {
     buf_printf(&text,
                "%s %s, %.0fM parameters, %s; %u layers of %u; context %u of %u; kernels %s, "
                "threads %u; weights %.0f MiB, KV %u blocks of %.1f KiB (%s), workspace %.0f MiB",
-               is.architecture, is.name[0] ? is.name : "(unnamed)", (double)is.parameters / 1e6,
-               is.type, is.layers, is.width, is.context_max, is.context_model, is.kernels,
-               is.threads, (double)is.weight_bytes / (1 << 20), is.kv_blocks,
-               (double)is.kv_bytes_per_token * BACKEND_BLOCK_TOKENS / 1024, is.kv_type,
-               (double)is.workspace_bytes / (1 << 20));
-    const struct backend_caps *caps = &model->backend->caps;
+               is->architecture, is->name[0] ? is->name : "(unnamed)", (double)is->parameters / 1e6,
+               is->type, is->layers, is->width, is->context_max, is->context_model, is->kernels,
+               is->threads, (double)is->weight_bytes / (1 << 20), is->kv_blocks,
+               (double)is->kv_bytes_per_token * BACKEND_BLOCK_TOKENS / 1024, is->kv_type,
+               (double)is->workspace_bytes / (1 << 20));
+    const struct backend_caps *caps = &model_backend(model->model)->caps;
     if (caps->window_pages > 0)
         buf_printf(&text, ", %u of %u pages of a block given back after %u tokens",
                    caps->window_pages, caps->full_pages + caps->window_pages, caps->window_tokens);
@@ -107,7 +143,10 @@ enum err served_model_open(struct served_model *ret_model, const struct wire_hel
     enum err err = checkpoint_is_folder(path) ? open_folder(&model, path, options, error)
                                               : open_file(&model, path, options, error);
     if (err == OK) {
-        describe(&model, path);
+        struct model_description is;
+        model_describe(model.model, &is);
+        describe(&model, &is, path);
+        fill_uses(&model, &is, options);
         *ret_model = model;
     } else {
         served_model_close(&model);

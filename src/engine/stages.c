@@ -65,13 +65,32 @@ static void drop_documents(struct request *request) {
     request->chat_template = (struct str){NULL, 0};
 }
 
+/* Whether the model does what the endpoint is for. */
+static bool serves(const struct served_model *model, enum wire_endpoint endpoint,
+                   struct refusal *refusal) {
+    bool generates = model->backend, embeds = model->embedder.embed;
+    if (endpoint == WIRE_ENDPOINT_EMBEDDINGS && embeds) return true;
+    if ((endpoint == WIRE_ENDPOINT_CHAT || endpoint == WIRE_ENDPOINT_COMPLETIONS) && generates)
+        return true;
+    if (!generates)
+        return refuse(refusal, "unsupported_endpoint", NULL,
+                      "This model makes embeddings; it serves /v1/embeddings only.");
+    return refuse(refusal, "unsupported_endpoint", NULL,
+                  "This model generates text; it serves /v1/chat/completions and /v1/completions%s "
+                  "only.",
+                  embeds ? " and /v1/embeddings" : "");
+}
+
 static bool prepare(const struct engine *engine, struct job *job) {
     struct refusal *refusal = &job->refusal;
     if (atomic_load(&job->is_cancelled)) return refuse_cancelled(refusal);
-    if (job->endpoint != WIRE_ENDPOINT_CHAT && job->endpoint != WIRE_ENDPOINT_COMPLETIONS)
-        return refuse(refusal, "unsupported_endpoint", NULL,
-                      "This model generates text; it serves /v1/chat/completions and "
-                      "/v1/completions only.");
+    if (!serves(engine->model, job->endpoint, refusal)) return false;
+    if (job->endpoint == WIRE_ENDPOINT_EMBEDDINGS) {
+        bool is_good = embedding_prepare(&job->embedding, buf_str(&job->body), engine->model,
+                                         engine->text_tokens_max, refusal);
+        buf_release(&job->body);
+        return is_good;
+    }
     if (!request_parse(&job->request, job->endpoint, buf_str(&job->body),
                        engine->model->backend->caps.vocab, refusal))
         return false;
@@ -123,22 +142,32 @@ void *prep_main(void *user) {
     return NULL;
 }
 
+static void write_body(const struct engine *engine, const struct job *job, struct buf *body) {
+    if (job->endpoint == WIRE_ENDPOINT_EMBEDDINGS)
+        embedding_write_body(body, engine->source.model_name, engine->model->embedder.width,
+                             &job->embedding);
+    else
+        answer_write_body(body, &engine->source, job);
+}
+
 static void write_result(const struct engine *engine, const struct job *job, struct buf *body,
                          struct wire_result *ret_result) {
     *ret_result = (struct wire_result){.status = 200};
-    if (!job->is_refused) answer_write_body(body, &engine->source, job);
     struct refusal refusal = job->refusal;
-    bool is_too_big = body->overflowed;
-    if (is_too_big) {
+    bool is_refused = job->is_refused;
+    if (!is_refused) write_body(engine, job, body);
+    if (body->overflowed) {
+        is_refused = true;
         buf_clear(body);
         refuse_fault(&refusal, "The response is larger than %zu bytes.", body->bytes_max);
     }
-    if (job->is_refused || is_too_big) {
+    if (is_refused) {
         refusal_write(body, &refusal);
         ret_result->status = refusal.status;
         ret_result->retryable = refusal.retryable;
     }
-    if (job->choice_count > 0) job_usage(job, ret_result);
+    bool has_run = job->choice_count > 0 || job->embedding.vectors;
+    if (has_run) job_usage(job, ret_result);
     ret_result->body = buf_str(body);
 }
 
@@ -155,8 +184,14 @@ void *finish_main(void *user) {
         if (engine->events.result) engine->events.result(engine->events.context, job->id, &result);
         buf_clear(&body);
         if (body.capacity > 1024 * 1024) buf_release(&body);
+        size_t vector_bytes = job->embedding.vector_bytes;
         engine_forget(engine, job);
         job_close(job);
+        if (vector_bytes > 0) {
+            /* The queue may have waited for the room. */
+            atomic_fetch_sub(&engine->vector_bytes, vector_bytes);
+            ring_try_put(engine->loop_ring, &(struct loop_message){.kind = LOOP_WAKE});
+        }
     }
     buf_release(&body);
     return NULL;

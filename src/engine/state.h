@@ -11,6 +11,7 @@
 
 #include "base/ring.h"
 #include "engine/answer.h"
+#include "engine/embed_queue.h"
 #include "engine/engine.h"
 
 #include <pthread.h>
@@ -19,9 +20,10 @@
 #define ENGINE_PROBES_MAX 256 /* cancels and pings under way */
 #define ENGINE_FINGERPRINT_BYTES 24
 
-/* A message to the loop: a job that is ready to run, or the number of one to cancel, or a ping. */
+/* A message to the loop: a job that is ready to run, or the number of one to cancel, or a ping, or
+ * only that it look again. */
 struct loop_message {
-    enum { LOOP_JOB, LOOP_CANCEL, LOOP_PING } kind;
+    enum { LOOP_JOB, LOOP_CANCEL, LOOP_PING, LOOP_WAKE } kind;
     struct job *job;
     uint32_t slot;
     uint64_t id;
@@ -37,6 +39,7 @@ struct engine {
     struct answer_source source;
     struct prep_options limits; /* without the clock */
     uint64_t kv_tokens;
+    uint32_t text_tokens_max; /* of one text to embed */
     int32_t end_tokens[SERVED_END_TOKENS_MAX];
     uint32_t end_token_count;
     uint64_t salt_key[2]; /* random */
@@ -60,9 +63,12 @@ struct engine {
     uint32_t job_count;
     bool is_refusing; /* draining, closing or failed */
 
+    atomic_size_t vector_bytes; /* of all embeddings inside */
+
     /* The loop's alone. */
-    struct scheduler *scheduler;
-    struct job **running; /* (ENGINE_JOBS_MAX) by slot: jobs in the scheduler */
+    struct scheduler *scheduler;     /* NULL: the model generates nothing */
+    struct embed_queue *embed_queue; /* NULL: it makes no embeddings */
+    struct job **running;            /* (ENGINE_JOBS_MAX) by slot: jobs in one of the two */
     struct buf chunk;
     int64_t stats_due_ns;
     int64_t step_begun_ns;
@@ -77,9 +83,10 @@ void *prep_main(void *user);
 void *loop_main(void *user);
 void *finish_main(void *user);
 
-/* Loop: called by the scheduler; `user` is the engine. */
+/* Loop: called by the scheduler and by the embed_queue; `user` is the engine. */
 struct scheduler_event;
 void loop_on_event(void *user, const struct scheduler_event *event);
+void loop_on_embedded(void *user, struct job *job);
 
 /* Finish: takes the job out of the table. */
 void engine_forget(struct engine *engine, struct job *job);

@@ -23,6 +23,9 @@ enum err json_read(json_t **ret_value, struct str text, struct error *error) MUS
 void json_write(struct buf *buf, const json_t *value);
 /* Appends `text` as a JSON string with its quotes, pure ASCII. Invalid UTF-8 becomes U+FFFD. */
 void json_write_string(struct buf *buf, struct str text);
+/* Appends a finite float as a number with a point or an exponent, of the fewest digits that read
+ * back as the same float. */
+void json_write_float(struct buf *buf, float value);
 
 /* A member of an object, or NULL when it is absent or null: for every optional field null means
  * absent. */

@@ -52,7 +52,7 @@ static void add_plain(struct buf *buf, struct str text) {
         if (buf->at[i] == '\n' || buf->at[i] == '\r') buf->at[i] = ' ';
 }
 
-/* vLLM leaves the details out or null, and clients look into them. */
+/* vLLM leaves the details out or null, and clients look into them; not those of embeddings. */
 static void add_usage(struct buf *buf, struct str usage, uint32_t cached) {
     struct json_span_iter iter;
     struct str key, value;
@@ -77,7 +77,7 @@ static void add_body(struct buf *buf, struct str body, const char *model,
     struct str key, value;
     const char *comma = "";
     struct str counts = json_span_get(body, "usage");
-    bool has_details = !json_span_is_object(counts) ||
+    bool has_details = !json_span_is_object(counts) || json_span_get(body, "data").at ||
                        json_span_is_object(json_span_get(counts, "prompt_tokens_details"));
     if (!model && has_details) {
         add_plain(buf, body);

@@ -87,6 +87,7 @@ struct worker_model {
     struct str name;
     int64_t created_unix_s;
     uint32_t context_tokens_max; /* 0 when not known */
+    bool generates, embeds;      /* both false when not known */
 };
 
 struct worker_status {

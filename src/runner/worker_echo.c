@@ -3,6 +3,7 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "runner/echo_vectors.h"
 #include "runner/names.h"
 #include "json/json.h"
 #include "json/span.h"
@@ -145,13 +146,14 @@ static void answer_completion(struct buf *buf, struct str text, struct str model
     buf_add_byte(buf, '}');
 }
 
-static void answer_numbers(struct buf *buf, enum endpoint endpoint, struct str model,
-                           const struct worker_usage *usage) {
+static void answer_numbers(struct buf *buf, enum endpoint endpoint, struct str body,
+                           struct str model, const struct worker_usage *usage) {
     if (endpoint == ENDPOINT_EMBEDDINGS) {
         buf_add_text(buf, "{\"object\":\"list\",\"model\":");
         json_span_add_ascii(buf, json_span_is_string(model) ? model : STR("null"));
-        buf_add_text(buf,
-                     ",\"data\":[{\"object\":\"embedding\",\"index\":0,\"embedding\":[0.0,1.0]}],");
+        buf_add_text(buf, ",\"data\":");
+        echo_write_vectors(buf, body);
+        buf_add_byte(buf, ',');
     } else {
         add_head(buf, "score", "list", model);
         buf_add_text(buf, ",\"data\":[{\"index\":0,\"object\":\"score\",\"score\":0.5}],");
@@ -205,7 +207,7 @@ static void answer(struct echo *echo, const struct job *job) {
     case ENDPOINT_EMBEDDINGS:
     case ENDPOINT_SCORE:
     case ENDPOINT_COUNT:
-        answer_numbers(&echo->answer, job->job.endpoint, model, &result.usage);
+        answer_numbers(&echo->answer, job->job.endpoint, body, model, &result.usage);
         break;
     }
     result.body = buf_str(&echo->answer);
@@ -431,7 +433,9 @@ static size_t echo_models(struct worker *worker, struct worker_model *ret_models
     size_t count = 0;
     for (; models[count] && count < models_max; count++)
         ret_models[count] = (struct worker_model){.name = str_from(models[count]),
-                                                  .created_unix_s = MODEL_CREATED_UNIX_S};
+                                                  .created_unix_s = MODEL_CREATED_UNIX_S,
+                                                  .generates = true,
+                                                  .embeds = true};
     return count;
 }
 

@@ -136,6 +136,8 @@ static size_t models(struct worker *worker, struct worker_model *ret_models, siz
             .name = names->at[i],
             .created_unix_s = engine->ready.created_unix_s,
             .context_tokens_max = engine->ready.context_tokens_max,
+            .generates = engine->ready.generates,
+            .embeds = engine->ready.embeds,
         };
     pthread_mutex_unlock(&engine->lock);
     return count;

@@ -16,7 +16,7 @@
 #include "runner/upstream_spec.h"
 #include "runner/worker.h"
 
-#define WORKER_UPSTREAM_ANSWER_BYTES_MAX ((uint64_t)32 << 20)
+#define WORKER_UPSTREAM_ANSWER_BYTES_MAX ((uint64_t)64 << 20)
 
 /* Opens it; whether it can be reached shows later. `key` (NULL: none) is what its key file holds,
  * checked, and kept only as a header. Events may come before this returns. */

@@ -175,6 +175,8 @@ void wire_put_ready(struct buf *out, const struct wire_ready *ready) {
     wire_put_u32(out, ready->context_tokens_max);
     wire_put_u32(out, ready->vocabulary_count);
     wire_put_u64(out, ready->kv_tokens);
+    wire_put_u8(out, ready->generates);
+    wire_put_u8(out, ready->embeds);
     wire_put_str(out, ready->description);
 }
 
@@ -188,8 +190,11 @@ enum err wire_get_ready(struct str payload, struct wire_ready *ret_ready, struct
     ready.context_tokens_max = wire_get_u32(&cursor);
     ready.vocabulary_count = wire_get_u32(&cursor);
     ready.kv_tokens = wire_get_u64(&cursor);
+    ready.generates = wire_get_bool(&cursor);
+    ready.embeds = wire_get_bool(&cursor);
     ready.description = wire_get_str(&cursor);
-    if (ready.names.count == 0) cursor.bad = true; /* a model nobody could ask for */
+    /* A model nobody could ask for, or for nothing. */
+    if (ready.names.count == 0 || (!ready.generates && !ready.embeds)) cursor.bad = true;
     err = end(&cursor, "ready", error);
     if (err == OK) *ret_ready = ready;
     return err;

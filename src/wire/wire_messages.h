@@ -90,6 +90,7 @@ struct wire_ready {
     uint32_t context_tokens_max;
     uint32_t vocabulary_count;
     uint64_t kv_tokens;
+    bool generates, embeds; /* what the model does; at least one of them */
     struct str description; /* one line for the log */
 };
 

@@ -265,6 +265,43 @@ static void toy_close_backend(void *self) {
     (void)self;
 }
 
+static bool is_refused(const struct embed_sequence *sequence) {
+    for (uint32_t i = 0; i < sequence->count; i++)
+        if (sequence->ids[i] == '!') return true;
+    return false;
+}
+
+static void embed_text(const struct embed_sequence *sequence, float *ret_vector) {
+    double sum[TOY_WIDTH] = {0}, squares = 0;
+    for (uint32_t i = sequence->pool_first; i < sequence->count; i++)
+        for (uint32_t j = 0; j < TOY_WIDTH; j++)
+            sum[j] += rng_unit_at((uint64_t)sequence->ids[i], j) - 0.5;
+    for (uint32_t j = 0; j < TOY_WIDTH; j++) squares += sum[j] * sum[j];
+    for (uint32_t j = 0; j < TOY_WIDTH; j++) ret_vector[j] = (float)(sum[j] / sqrt(squares));
+}
+
+static void note_most(atomic_uint *most, unsigned value) {
+    if (value > atomic_load(most)) atomic_store(most, value);
+}
+
+static enum err toy_embed(void *self, const struct embed_sequence *sequences, uint32_t count,
+                          float *ret_vectors, struct error *error) {
+    struct toy *toy = self;
+    unsigned tokens = 0;
+    atomic_fetch_add(&toy->embed_calls, 1);
+    while (atomic_load(&toy->is_held)) clock_sleep_ms(1);
+    if (atomic_load(&toy->is_embed_broken)) return err_set(error, ERR_IO, "toy: no device");
+    for (uint32_t i = 0; i < count; i++) {
+        assert(sequences[i].count > sequences[i].pool_first);
+        if (is_refused(&sequences[i])) return err_set(error, ERR_INVALID, "text %u is refused", i);
+        embed_text(&sequences[i], ret_vectors + (size_t)i * TOY_WIDTH);
+        tokens += sequences[i].count;
+    }
+    note_most(&toy->embed_texts_max, count);
+    note_most(&toy->embed_tokens_max, tokens);
+    return OK;
+}
+
 static uint32_t or_else(uint32_t value, uint32_t otherwise) {
     return value ? value : otherwise;
 }
@@ -298,7 +335,14 @@ void toy_open(struct toy *toy, const struct toy_options *options) {
          .vocab = TOY_VOCAB,
          .urgent_rows_max = 32},
     };
-    toy->model.backend = &toy->backend;
+    if (!options->generates_nothing) toy->model.backend = &toy->backend;
+    if (options->embeds)
+        toy->model.embedder =
+            (struct served_embedder){.embed = toy_embed,
+                                     .self = toy,
+                                     .width = TOY_WIDTH,
+                                     .text_tokens_max = toy->backend.caps.context_tokens_max,
+                                     .step_tokens = toy->backend.caps.rows_max};
     toy->kv = calloc((size_t)toy->backend.caps.page_count * BACKEND_BLOCK_TOKENS, sizeof *toy->kv);
     assert(toy->kv);
 }

@@ -11,6 +11,10 @@
  * A prompt without '@' brings logits that are a hash of the last four tokens, over letters, spaces
  * and TOY_END, so that sampling has something to choose from.
  *
+ * Its vectors have TOY_WIDTH numbers and are those of a bag: the mean of the vectors of the pooled
+ * tokens, one for each token id, so that equal texts have equal vectors whatever stands beside
+ * them. A text that holds '!' cannot be embedded.
+ *
  * The backend keeps the tokens in its KV blocks and reads them back from there, so that a block
  * that is shared or reused wrongly changes the answer.
  *
@@ -21,6 +25,8 @@
 #include <stdatomic.h>
 
 enum { TOY_USER = 256, TOY_ASSISTANT, TOY_END, TOY_HE, TOY_LL, TOY_HELL, TOY_VOCAB };
+
+#define TOY_WIDTH 8
 
 struct toy {
     struct served_model model;
@@ -33,6 +39,10 @@ struct toy {
     atomic_int fail_at_step; /* submit fails at this one; 0: never */
     atomic_bool is_held;     /* a step does not end while this is set; urgent ones pass it */
     _Atomic uint64_t step_count;
+    atomic_uint embed_calls;
+    atomic_uint embed_texts_max; /* of one call */
+    atomic_uint embed_tokens_max;
+    atomic_bool is_embed_broken; /* a call fails as a device does */
 };
 
 struct toy_options {
@@ -41,6 +51,8 @@ struct toy_options {
     uint32_t rows_max;           /* 0: 64 */
     uint32_t context_tokens_max; /* 0: 512 */
     const char *chat_template;   /* NULL: "<|user|>…<|assistant|>" turns; "": none */
+    bool embeds;
+    bool generates_nothing;
 };
 
 void toy_open(struct toy *toy, const struct toy_options *options);

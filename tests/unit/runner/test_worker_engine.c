@@ -64,6 +64,7 @@ static void fake_ready(struct fake *fake, const struct wire_hello *hello) {
                                .names = hello->names,
                                .context_tokens_max = 4096,
                                .created_unix_s = 17,
+                               .generates = true,
                                .description = STR("fake")};
     if (ready.names.count == 0) ready.names = (struct wire_names){{STR("fake")}, 1};
     struct buf payload;

@@ -207,6 +207,7 @@ static void a_ready_comes_back(void **state) {
                             .context_tokens_max = 8192,
                             .vocabulary_count = 49152,
                             .kv_tokens = 1ull << 33,
+                            .embeds = true,
                             .description = STR("135M")};
     in.names.at[0] = STR("m");
     in.names.count = 1;
@@ -217,6 +218,7 @@ static void a_ready_comes_back(void **state) {
     assert_int_equal(wire_get_ready(buf_str(&buf), &out, NULL), OK);
     assert_true(out.created_unix_s == -5 && out.context_tokens_max == 8192);
     assert_true(out.vocabulary_count == 49152 && out.kv_tokens == 1ull << 33);
+    assert_true(out.embeds && !out.generates);
     assert_true(same(in.description, out.description) && same(in.names.at[0], out.names.at[0]));
     buf_release(&buf);
 }
@@ -265,7 +267,7 @@ static void a_message_that_is_cut_or_too_long_is_refused(void **state) {
     for (size_t i = 0; i < 5; i++) buf_init(&messages[i], 4096);
     struct wire_hello hello = a_hello();
     wire_put_hello(&messages[0], &hello);
-    struct wire_ready ready = {.version = WIRE_VERSION, .description = STR("d")};
+    struct wire_ready ready = {.version = WIRE_VERSION, .generates = true, .description = STR("d")};
     ready.names.at[0] = STR("m");
     ready.names.count = 1;
     wire_put_ready(&messages[1], &ready);
