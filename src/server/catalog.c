@@ -9,7 +9,8 @@
 #include <strings.h>
 #include <sys/stat.h>
 
-/* Models quern knows by name: the file in the model folder, and all names it answers to. */
+/* Models quern knows by name: the file or folder in the model folder, and all names it answers to.
+ */
 static const struct known_model {
     const char *file;
     const char *names[MODEL_NAMES_MAX];
@@ -18,6 +19,9 @@ static const struct known_model {
     {"SmolLM2-135M-Instruct.Q4_1.gguf",
      {"smollm2", "smollm2:135m", "HuggingFaceTB/SmolLM2-135M-Instruct"},
      "tools/fetch-model fetches it once"},
+    {"all-MiniLM-L6-v2",
+     {"all-minilm", "all-minilm:22m", "sentence-transformers/all-MiniLM-L6-v2", "all-MiniLM-L6-v2"},
+     "tools/fetch-model all-minilm fetches it once"},
 };
 #define KNOWN_COUNT (sizeof known_models / sizeof *known_models)
 
