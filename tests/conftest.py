@@ -22,6 +22,13 @@ def model_server(tmp_path_factory):
         yield server
 
 
+@pytest.fixture(scope="session")
+def minilm_server(tmp_path_factory):
+    """One server with the real embeddings model."""
+    with support.serving(tmp_path_factory.mktemp("minilm") / "state", "--model", support.MINILM) as server:
+        yield server
+
+
 @pytest.fixture(scope="session", autouse=False)
 def base_url(echo_server):
     return echo_server.url
