@@ -158,13 +158,9 @@ static const char *const inference_bodies[][2] = {
      "{\"type\":\"object\",\"required\":[\"model\"],\"properties\":{\"model\":" TEXT
      ",\"prompt\":{},\"stream\":{\"type\":[\"boolean\",\"null\"]}}}"},
     {"CreateEmbedding",
-     "{\"type\":\"object\",\"required\":[\"model\",\"input\"],\"properties\":{\"model\":" TEXT
-     ",\"input\":{\"anyOf\":[{\"type\":\"string\",\"minLength\":1},{\"type\":\"array\","
-     "\"minItems\":1}]},\"encoding_format\":{\"enum\":[\"float\",\"base64\",null]},"
-     "\"dimensions\":" INTEGER_OR_NULL ",\"truncate_prompt_tokens\":" INTEGER_OR_NULL
-     ",\"add_special_tokens\":{\"type\":[\"boolean\",\"null\"]},\"instruction\":" TEXT_OR_NULL
-     ",\"user\":" TEXT_OR_NULL ",\"priority\":" INTEGER_OR_NULL ",\"service_tier\":" TEXT_OR_NULL
-     "}}"},
+     "{\"type\":\"object\",\"required\":[\"model\"],\"properties\":{\"model\":" TEXT
+     ",\"input\":{},\"encoding_format\":{},\"dimensions\":{},\"truncate_prompt_tokens\":{},"
+     "\"add_special_tokens\":{},\"instruction\":{},\"user\":{}}}"},
 };
 
 static void write_forms(struct buf *buf) {

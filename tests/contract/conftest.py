@@ -50,6 +50,17 @@ def real(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def embedding_server(tmp_path_factory):
+    """The embeddings model."""
+    yield from one(tmp_path_factory, "embedding", "--model", support.MINILM)
+
+
+@pytest.fixture(scope="session")
+def embedder(embedding_server):
+    return openai.OpenAI(base_url=embedding_server.url, api_key="none", max_retries=0, timeout=300)
+
+
+@pytest.fixture(scope="session")
 def client(echo):
     return openai.OpenAI(base_url=echo.url, api_key="none", max_retries=0, timeout=120)
 

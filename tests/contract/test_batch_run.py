@@ -130,13 +130,19 @@ def test_case_093_two_models_in_a_file(client, strict):
     assert [error["code"] for error in batch["errors"]["data"]] == ["model_mismatch"]
 
 
-@pytest.mark.not_there_yet("no engine makes embeddings; the lines run and say so")
-def test_case_094_embeddings_lines(model, client):
-    """Embeddings lines: floats without encoding_format; without an embeddings model each line is a clear 400."""
-    wanted = support.jsonl([{"custom_id": "e", "method": "POST", "url": "/v1/embeddings", "body": {"model": "smollm2", "input": "hello"}}])
-    body = results(client, run(client, wanted, endpoint="/v1/embeddings").output_file_id)[0]["response"]["body"]
-    assert all(isinstance(value, float) for value in body["data"][0]["embedding"])  # the echo worker's shape
-    batch = run(model, wanted, endpoint="/v1/embeddings")
+def test_case_094_embeddings_lines(model, embedder):
+    """Embeddings lines: floats without encoding_format, with base64 a text of 4·dim bytes; without an embeddings model a clear 400."""
+    def embed(who, model_name):
+        bodies = [{"model": model_name, "input": "hello", **more} for more in ({}, {"encoding_format": "base64"})]
+        lines = [{"custom_id": str(i), "method": "POST", "url": "/v1/embeddings", "body": body} for i, body in enumerate(bodies)]
+        return run(who, support.jsonl(lines), endpoint="/v1/embeddings")
+
+    output = sorted(results(embedder, embed(embedder, "all-minilm").output_file_id), key=lambda entry: entry["custom_id"])
+    floats, text = (entry["response"]["body"]["data"][0]["embedding"] for entry in output)
+    assert len(floats) == 384 and all(isinstance(value, float) for value in floats)
+    assert base64.b64decode(text) == struct.pack("<384f", *floats)
+    batch = embed(model, "smollm2")
+    assert batch.output_file_id is None and batch.request_counts.failed == 2
     entry = results(model, batch.error_file_id)[0]
     assert entry["response"]["status_code"] == 400 and entry["response"]["body"]["error"]["message"]
 
