@@ -85,6 +85,7 @@ static void print_lengths(const struct preflight *is) {
         printf("Context     %u tokens; %llu requests (%.1f %%) do not fit with their max_tokens\n",
                is->context_tokens, (unsigned long long)is->over_context,
                percent(is->over_context, is->requests));
+    if (is->only_embeds) return;
     printf("            --max-model-len %u serves 95 of 100, %u all of them\n",
            is->recommended_length, is->whole_length);
     if (is->kv_tokens > 0)
@@ -97,7 +98,7 @@ static void print_sharing(const struct preflight *is) {
     printf(
         "Duplicates  %llu requests (%.1f %%) need no run: an equal one, not sampled, is answered\n",
         (unsigned long long)is->duplicates, percent(is->duplicates, is->requests));
-    if (is->is_guess) return;
+    if (is->is_guess || is->only_embeds) return;
     printf(
         "Prefixes    %.1f %% of the prompt tokens repeat the beginning of another prompt; prefix "
         "caching saves\n            computing %llu of %llu\n",

@@ -160,3 +160,21 @@ void served_model_close(struct served_model *model) {
     free(model->text);
     *model = (struct served_model){.name = NULL};
 }
+
+bool served_model_does(const struct served_model *model, enum wire_endpoint endpoint,
+                       struct refusal *ret_refusal) {
+    bool generates = model->backend, embeds = model->embedder.embed;
+    if (endpoint == WIRE_ENDPOINT_EMBEDDINGS && embeds) return true;
+    if ((endpoint == WIRE_ENDPOINT_CHAT || endpoint == WIRE_ENDPOINT_COMPLETIONS) && generates)
+        return true;
+    if (!generates)
+        return refuse(ret_refusal, "unsupported_endpoint", NULL,
+                      "This model makes embeddings; it serves /v1/embeddings only.");
+    if (embeds)
+        return refuse(ret_refusal, "unsupported_endpoint", NULL,
+                      "This model generates text and makes embeddings; it serves "
+                      "/v1/chat/completions, /v1/completions and /v1/embeddings only.");
+    return refuse(ret_refusal, "unsupported_endpoint", NULL,
+                  "This model generates text; it serves /v1/chat/completions and /v1/completions "
+                  "only.");
+}

@@ -9,6 +9,7 @@
  * Thread: immutable while an engine uses it (the backend belongs to the engine's loop).
  * Memory: one that served_model_open filled owns all that is in it; served_model_close frees. */
 
+#include "engine/refusal.h"
 #include "engine/vocabulary.h"
 #include "model/model.h"
 #include "scheduler/backend.h"
@@ -51,3 +52,7 @@ struct served_model {
 enum err served_model_open(struct served_model *ret_model, const struct wire_hello *options,
                            struct error *error) MUST_CHECK;
 void served_model_close(struct served_model *model);
+
+/* Whether the model does what the endpoint is for; if not, *ret_refusal says what it does. */
+bool served_model_does(const struct served_model *model, enum wire_endpoint endpoint,
+                       struct refusal *ret_refusal);

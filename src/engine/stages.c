@@ -65,26 +65,10 @@ static void drop_documents(struct request *request) {
     request->chat_template = (struct str){NULL, 0};
 }
 
-/* Whether the model does what the endpoint is for. */
-static bool serves(const struct served_model *model, enum wire_endpoint endpoint,
-                   struct refusal *refusal) {
-    bool generates = model->backend, embeds = model->embedder.embed;
-    if (endpoint == WIRE_ENDPOINT_EMBEDDINGS && embeds) return true;
-    if ((endpoint == WIRE_ENDPOINT_CHAT || endpoint == WIRE_ENDPOINT_COMPLETIONS) && generates)
-        return true;
-    if (!generates)
-        return refuse(refusal, "unsupported_endpoint", NULL,
-                      "This model makes embeddings; it serves /v1/embeddings only.");
-    return refuse(refusal, "unsupported_endpoint", NULL,
-                  "This model generates text; it serves /v1/chat/completions and /v1/completions%s "
-                  "only.",
-                  embeds ? " and /v1/embeddings" : "");
-}
-
 static bool prepare(const struct engine *engine, struct job *job) {
     struct refusal *refusal = &job->refusal;
     if (atomic_load(&job->is_cancelled)) return refuse_cancelled(refusal);
-    if (!serves(engine->model, job->endpoint, refusal)) return false;
+    if (!served_model_does(engine->model, job->endpoint, refusal)) return false;
     if (job->endpoint == WIRE_ENDPOINT_EMBEDDINGS) {
         bool is_good = embedding_prepare(&job->embedding, buf_str(&job->body), engine->model,
                                          engine->text_tokens_max, refusal);

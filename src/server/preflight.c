@@ -43,7 +43,7 @@ static void fill_lengths(struct preflight *is, const struct survey *survey, uint
     for (uint64_t i = 0; i < survey->requests; i++) {
         if (survey->prompt_tokens[i] == 0) continue;
         is->answers_asked += survey->answer_tokens[i];
-        if (survey->answer_tokens[i] == 0) is->answers_open++;
+        if (survey->answer_tokens[i] == 0 && !is->only_embeds) is->answers_open++;
     }
     /* A request needs room for its prompt and the longest answer it allows, or a token of one. */
     count = sorted_lengths(survey, true, scratch);
@@ -99,7 +99,9 @@ static enum err count(const struct preflight_options *options, struct preflight 
         err = served_model_open(&model, &hello, error);
         if (err != OK) return err;
         model_describe(model.model, &about);
-        is->context_tokens = about.context_max;
+        /* Each text of an embeddings request has a context of its own, and was counted in it. */
+        is->only_embeds = !model.backend;
+        is->context_tokens = is->only_embeds ? 0 : about.context_max;
         is->kv_tokens = (uint64_t)about.kv_blocks * BACKEND_BLOCK_TOKENS;
         survey.model = &model;
     }
@@ -244,7 +246,7 @@ void preflight_write_json(struct buf *buf, const struct preflight *is) {
     add_lengths_json(buf, &is->prompts);
     add_count(buf, "max_tokens_sum", is->answers_asked);
     add_count(buf, "without_max_tokens", is->answers_open);
-    add_known(buf, "context_tokens", is->context_tokens, has_model);
+    add_known(buf, "context_tokens", is->context_tokens, is->context_tokens > 0);
     add_known(buf, "over_context", is->over_context, has_model);
     add_count(buf, "recommended_max_model_len", is->recommended_length);
     add_count(buf, "no_truncation_max_model_len", is->whole_length);

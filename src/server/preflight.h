@@ -31,6 +31,7 @@ struct lengths {
 
 struct preflight {
     bool is_guess; /* bytes over four, for want of a tokenizer */
+    bool only_embeds;
     char model[MODEL_NAME_BYTES];
     /* of the survey */
     uint64_t requests, faulty, bytes;
@@ -44,7 +45,7 @@ struct preflight {
     double late_share;       /* of the requests: shared text behind private text */
     double late_tokens_mean; /* about, over all requests */
     /* of the context; 0 when the model is not known */
-    uint32_t context_tokens;     /* as opened */
+    uint32_t context_tokens;     /* as opened; 0 when it only embeds */
     uint64_t over_context;       /* requests that would be refused */
     uint32_t recommended_length; /* for --max-model-len */
     uint32_t whole_length;       /* that refuses nobody */

@@ -6,6 +6,7 @@
 #include "base/os.h"
 #include "batch/jsonl_file.h"
 #include "batch/request_key.h"
+#include "engine/embedding.h"
 #include "engine/prep.h"
 #include "server/seen.h"
 #include "json/span.h"
@@ -86,12 +87,11 @@ static bool read_line(struct item *item, enum wire_endpoint *ret_endpoint) {
         batch_line_read(buf_str(&item->text), &item->line) != BATCH_LINE_READ)
         return fault(item, "This line is not a JSON object.");
     if (!json_span_is_object(item->line.body)) return fault(item, "It has no body.");
-    if (!batch_line_endpoint(&item->line, &endpoint) ||
-        (endpoint != BATCH_ENDPOINT_CHAT && endpoint != BATCH_ENDPOINT_COMPLETIONS))
-        return fault(item, "Its url is not /v1/chat/completions or /v1/completions.");
+    if (!batch_line_endpoint(&item->line, &endpoint) || endpoint == BATCH_ENDPOINT_SCORE)
+        return fault(item,
+                     "Its url is not /v1/chat/completions, /v1/completions or /v1/embeddings.");
     item->line.endpoint = endpoint;
-    *ret_endpoint =
-        endpoint == BATCH_ENDPOINT_CHAT ? WIRE_ENDPOINT_CHAT : WIRE_ENDPOINT_COMPLETIONS;
+    *ret_endpoint = (enum wire_endpoint)endpoint;
     return true;
 }
 
@@ -115,10 +115,23 @@ static void sample_layout(struct work *work, struct item *item) {
     pthread_mutex_unlock(&work->adding);
 }
 
+static bool count_texts(const struct served_model *model, struct item *item) {
+    struct embedding embedding = {.given = 0};
+    struct refusal refusal;
+    bool is_good = embedding_prepare(&embedding, item->line.body, model,
+                                     model->embedder.text_tokens_max, &refusal);
+    item->prompt_tokens = (uint32_t)embedding.ids.count;
+    item->answer_tokens = 0;
+    embedding_release(&embedding);
+    return is_good || fault(item, refusal.message);
+}
+
 static bool count_exactly(struct work *work, struct item *item, enum wire_endpoint endpoint) {
     const struct served_model *model = work->options->model;
     struct refusal refusal;
     uint32_t room;
+    if (!served_model_does(model, endpoint, &refusal)) return fault(item, refusal.message);
+    if (endpoint == WIRE_ENDPOINT_EMBEDDINGS) return count_texts(model, item);
     if (!request_parse(&item->request, endpoint, item->line.body,
                        (uint32_t)tokenizer_count(model->vocabulary.tokenizer), &refusal))
         return fault(item, refusal.message);

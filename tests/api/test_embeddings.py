@@ -131,6 +131,20 @@ def test_what_a_client_may_not_ask_is_named(minilm_server):
     assert tokens == [3, 1, 3]
 
 
+def test_preflight_and_run_agree(tmp_path):
+    """The tokens that are announced are those of the answers, and so are the lines that will be refused."""
+    requests = [line(f"e{i}", [f"text {i}", "lantern " * (i % 9 + 1)]) for i in range(40)] + [line("bad", ""), line("long", "word " * 600)]
+    (tmp_path / "in.jsonl").write_bytes(support.jsonl(requests))
+    told = support.quern("preflight", tmp_path / "in.jsonl", "--model", support.MINILM, "--json", "--pilot", "0")
+    told = json.loads(told.stdout)
+    done = support.quern("run", "-i", tmp_path / "in.jsonl", "-o", tmp_path / "out.jsonl", "--model", support.MINILM)
+    assert done.returncode == 1, done.stderr
+    bodies = [json.loads(text)["response"]["body"] for text in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert told["prompt_tokens"] == sum(body["usage"]["prompt_tokens"] for body in bodies if "usage" in body)
+    assert told["requests"] == 42 and told["faulty"] == sum("error" in body for body in bodies) == 2
+    assert told["context_tokens"] is None and "input" in told["faults"][0]["message"]
+
+
 # --- without a model ---
 
 def test_an_upstream_embeds_live_and_in_batches(tmp_path):
