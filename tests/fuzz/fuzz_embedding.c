@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/embedding.h"
+#include "json/json.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+#define TEXT_TOKENS 16
+
+/* WordPiece with two letters. */
+static struct tokenizer *open_words(void) {
+    const struct str tokens[] = {STR("[CLS]"), STR("[SEP]"), STR("[UNK]"),
+                                 STR("\xE2\x96\x81"
+                                     "a"),
+                                 STR("b")};
+    const uint8_t kinds[] = {TOKEN_CONTROL, TOKEN_CONTROL, TOKEN_UNKNOWN, TOKEN_NORMAL,
+                             TOKEN_NORMAL};
+    const struct tokenizer_source source = {.model = STR("bert"),
+                                            .tokens = tokens,
+                                            .kinds = kinds,
+                                            .token_count = 5,
+                                            .bos = 0,
+                                            .eos = 1,
+                                            .eot = TOKEN_NONE,
+                                            .unknown = 2,
+                                            .padding = TOKEN_NONE,
+                                            .add_bos = true,
+                                            .add_eos = true,
+                                            .bert = tokenizer_bert_uncased()};
+    struct tokenizer *tokenizer = NULL;
+    struct error error;
+    enum err err = tokenizer_open(&tokenizer, &source, &error);
+    assert(err == OK);
+    return tokenizer;
+}
+
+/* What embedding.h and embed_request.h promise of an accepted request. */
+static void check(const struct embedding *embedding, const struct served_embedder *model) {
+    const struct embed_request *request = &embedding->request;
+    assert(request->count >= 1 && request->count <= EMBED_INPUTS_MAX);
+    assert(request->dimensions >= 1 && request->dimensions <= model->width);
+    assert(request->dimensions == model->width || model->is_matryoshka);
+    assert(embedding->ids.count <= EMBED_TOKENS_MAX);
+    size_t tokens = 0;
+    for (uint32_t i = 0; i < request->count; i++) {
+        const struct embed_sequence *text = &embedding->sequences[i];
+        assert(text->ids == embedding->ids.at + tokens);
+        assert(text->count > text->pool_first && text->count <= TEXT_TOKENS);
+        for (uint32_t k = 0; k < text->count; k++) assert(text->ids[k] >= 0 && text->ids[k] < 5);
+        tokens += text->count;
+    }
+    assert(tokens == embedding->ids.count);
+}
+
+/* The first byte chooses the kind of model, the rest is the body. */
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    static struct tokenizer *words; /* for all inputs */
+    if (size == 0) return 0;
+    if (!words) words = open_words();
+    char *body = malloc(size);
+    if (!body) abort();
+    memcpy(body, data + 1, size - 1);
+    const struct served_model model = {
+        .vocabulary.tokenizer = words,
+        .embedder = {.width = 8, .takes_instruction = data[0] & 1, .is_matryoshka = data[0] & 2}};
+    struct embedding embedding = {.given = 0};
+    struct refusal refusal;
+    if (embedding_prepare(&embedding, (struct str){body, size - 1}, &model, TEXT_TOKENS,
+                          &refusal)) {
+        check(&embedding, &model.embedder);
+    } else {
+        struct buf text;
+        buf_init(&text, 1 << 20);
+        refusal_write(&text, &refusal);
+        json_t *value;
+        enum err err = json_read(&value, buf_str(&text), NULL);
+        assert(err == OK); /* an answer is JSON whatever the question */
+        json_decref(value);
+        buf_release(&text);
+    }
+    embedding_release(&embedding);
+    free(body);
+    return 0;
+}
