@@ -68,7 +68,7 @@ static bool choose_known(const struct known_model *known, struct model_choice *c
     char folder[PATH_MAX];
     if (!known || !catalog_folder(folder)) return false;
     int bytes = snprintf(choice->path, sizeof choice->path, "%s/%s", folder, known->file);
-    if (bytes >= (int)sizeof choice->path || !is_file(choice->path)) return false;
+    if (bytes >= (int)sizeof choice->path || !is_model(choice->path)) return false;
     for (size_t j = 0; j < MODEL_NAMES_MAX && known->names[j]; j++)
         add_name(choice, known->names[j]);
     return true;
