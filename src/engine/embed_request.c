@@ -207,8 +207,8 @@ static bool parse_members(struct embed_request *request, const struct served_mod
     if (special && !json_is_boolean(special))
         return refuse_type(refusal, "add_special_tokens", "a boolean", special);
     request->add_special_tokens = !json_is_false(special);
-    return parse_input(request, tokenizer_count(model->vocabulary.tokenizer), refusal) &&
-           parse_format(request, refusal) && parse_dimensions(request, embedder, refusal) &&
+    return parse_input(request, embedder->vocab, refusal) && parse_format(request, refusal) &&
+           parse_dimensions(request, embedder, refusal) &&
            parse_truncation(request, text_tokens_max, refusal) &&
            parse_instruction(request, embedder, refusal) && request_check_caller(body, refusal) &&
            check_unsupported(body, refusal) && check_size(request, refusal);

@@ -15,6 +15,7 @@
 struct preparation {
     struct embedding *embedding;
     const struct tokenizer *tokenizer;
+    uint32_t vocab;
     uint32_t text_tokens_max;
     struct buf text;     /* scratch */
     struct str head;     /* what goes before every text; empty: nothing */
@@ -26,9 +27,16 @@ static bool encode(const struct preparation *is, const char *param, struct str t
                    bool with_special, struct ids *ids) {
     const struct encode_options options = {.parse_special = true, .add_bos = with_special};
     struct error error;
-    return tokenizer_encode(is->tokenizer, text, options, ids, &error) == OK ||
-           refuse(is->refusal, "invalid_value", param,
-                  "Invalid '%s': it cannot be turned into tokens: %s.", param, error.text);
+    size_t first = ids->count;
+    if (tokenizer_encode(is->tokenizer, text, options, ids, &error) != OK)
+        return refuse(is->refusal, "invalid_value", param,
+                      "Invalid '%s': it cannot be turned into tokens: %s.", param, error.text);
+    for (size_t i = first; i < ids->count; i++)
+        if ((uint32_t)ids->at[i] >= is->vocab)
+            return refuse(is->refusal, "invalid_value", param,
+                          "Invalid '%s': it has a token (%d) that this model does not have.", param,
+                          ids->at[i]);
+    return true;
 }
 
 /* The special token that ends a text; TOKEN_NONE without one. It is no part of the vocabulary's
@@ -145,6 +153,7 @@ bool embedding_prepare(struct embedding *embedding, struct str body,
         return false;
     struct preparation is = {.embedding = embedding,
                              .tokenizer = model->vocabulary.tokenizer,
+                             .vocab = model->embedder.vocab,
                              .text_tokens_max = text_tokens_max,
                              .refusal = ret_refusal};
     struct buf head;

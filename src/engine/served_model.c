@@ -68,6 +68,7 @@ static void fill_uses(struct served_model *model, const struct model_description
         .embed = embed,
         .self = model->model,
         .width = is->embedding_width,
+        .vocab = is->vocab,
         .text_tokens_max = is->embed_tokens_max,
         .step_tokens = options->max_num_batched_tokens ? options->max_num_batched_tokens
                                                        : SERVED_EMBED_TOKENS_DEFAULT,
@@ -115,16 +116,21 @@ static void describe(struct served_model *model, const struct model_description 
     size_t description_at = text.bytes;
     buf_printf(&text,
                "%s %s, %.0fM parameters, %s; %u layers of %u; context %u of %u; kernels %s, "
-               "threads %u; weights %.0f MiB, KV %u blocks of %.1f KiB (%s), workspace %.0f MiB",
+               "threads %u; weights %.0f MiB, workspace %.0f MiB",
                is->architecture, is->name[0] ? is->name : "(unnamed)", (double)is->parameters / 1e6,
                is->type, is->layers, is->width, is->context_max, is->context_model, is->kernels,
-               is->threads, (double)is->weight_bytes / (1 << 20), is->kv_blocks,
-               (double)is->kv_bytes_per_token * BACKEND_BLOCK_TOKENS / 1024, is->kv_type,
+               is->threads, (double)is->weight_bytes / (1 << 20),
                (double)is->workspace_bytes / (1 << 20));
+    if (is->generates)
+        buf_printf(&text, ", KV %u blocks of %.1f KiB (%s)", is->kv_blocks,
+                   (double)is->kv_bytes_per_token * BACKEND_BLOCK_TOKENS / 1024, is->kv_type);
     const struct backend_caps *caps = &model_backend(model->model)->caps;
     if (caps->window_pages > 0)
         buf_printf(&text, ", %u of %u pages of a block given back after %u tokens",
                    caps->window_pages, caps->full_pages + caps->window_pages, caps->window_tokens);
+    if (is->embeds)
+        buf_printf(&text, "; vectors of %u of texts up to %u tokens", is->embedding_width,
+                   is->embed_tokens_max);
     model->text = text.at; /* owned from here */
     model->name = text.at;
     model->description = text.at + description_at;

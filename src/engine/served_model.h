@@ -28,6 +28,7 @@ struct served_embedder {
                       float *ret_vectors, struct error *error);
     void *self;
     uint32_t width;           /* numbers of a vector */
+    uint32_t vocab;           /* ids are below; a tokenizer may know more */
     uint32_t text_tokens_max; /* of one text */
     uint32_t step_tokens;     /* of one call that fills the machine */
     bool takes_instruction;   /* texts are wrapped as GritLM has it */

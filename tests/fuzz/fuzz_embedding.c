@@ -63,9 +63,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     char *body = malloc(size);
     if (!body) abort();
     memcpy(body, data + 1, size - 1);
-    const struct served_model model = {
-        .vocabulary.tokenizer = words,
-        .embedder = {.width = 8, .takes_instruction = data[0] & 1, .is_matryoshka = data[0] & 2}};
+    const struct served_model model = {.vocabulary.tokenizer = words,
+                                       .embedder = {.width = 8,
+                                                    .vocab = 5,
+                                                    .takes_instruction = data[0] & 1,
+                                                    .is_matryoshka = data[0] & 2}};
     struct embedding embedding = {.given = 0};
     struct refusal refusal;
     if (embedding_prepare(&embedding, (struct str){body, size - 1}, &model, TEXT_TOKENS,

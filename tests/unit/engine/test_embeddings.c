@@ -420,6 +420,17 @@ static void a_model_that_does_both_does_both_at_once(void **state) {
     harness_close(&h);
 }
 
+/* As of a model that saw pictures, too, whose text part has fewer rows. */
+static void a_token_that_the_model_does_not_have_is_refused(void **state) {
+    (void)state;
+    h.toy.model.embedder.vocab = 'x';
+    assert_int_equal(ask(1, "[\"abc\",\"xyz\"]", ""), 400);
+    assert_string_equal(error_member(1, "param"), "input[1]");
+    assert_int_equal(ask(2, "[[97],[120]]", ""), 400);
+    assert_string_equal(error_member(2, "param"), "input[1]");
+    assert_int_equal(ask(3, "\"abc\"", ""), 200);
+}
+
 /* What an answer cannot hold is refused before it is computed. */
 static void an_answer_is_never_larger_than_a_frame(void **state) {
     (void)state;
@@ -456,6 +467,7 @@ int main(void) {
         SPEC(a_device_that_is_gone_ends_all_as_the_machines_fault),
         SPEC(a_ping_is_answered_with_the_steps_and_tokens),
         SPEC(a_model_that_only_embeds_says_so),
+        SPEC(a_token_that_the_model_does_not_have_is_refused),
         SPEC(an_answer_is_never_larger_than_a_frame),
         cmocka_unit_test(a_model_that_does_both_does_both_at_once),
     };

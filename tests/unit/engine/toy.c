@@ -341,6 +341,7 @@ void toy_open(struct toy *toy, const struct toy_options *options) {
             (struct served_embedder){.embed = toy_embed,
                                      .self = toy,
                                      .width = TOY_WIDTH,
+                                     .vocab = TOY_VOCAB,
                                      .text_tokens_max = toy->backend.caps.context_tokens_max,
                                      .step_tokens = toy->backend.caps.rows_max};
     toy->kv = calloc((size_t)toy->backend.caps.page_count * BACKEND_BLOCK_TOKENS, sizeof *toy->kv);
