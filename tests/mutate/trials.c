@@ -47,7 +47,7 @@ static void use_template(const struct chat_template *template) {
     struct buf out;
     buf_init(&out, (size_t)64 << 20);
     const struct chat_options options = {.now_unix_s = 1};
-    check_answer(chat_template_render(template, context, &options, &out, &error), &error);
+    check_answer(chat_template_render(template, context, &options, &out, NULL, &error), &error);
     buf_release(&out);
     json_decref(context);
 }
