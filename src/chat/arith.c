@@ -135,10 +135,7 @@ static enum err add_texts(struct render *render, struct value left, struct value
     bool markup = left.text->markup || right.text->markup;
     if (left.text->markup != right.text->markup) {
         struct value *plain = left.text->markup ? &right : &left;
-        size_t start = render->out->bytes;
-        text_add_escaped(render->out, value_str(*plain));
-        enum err err = text_claim(render, start, *plain);
-        if (!err) err = text_take(render, start, plain);
+        enum err err = text_escape(render, *plain, plain);
         if (err) return err;
     }
     enum err err = text_concat(render, left, right, ret_value);

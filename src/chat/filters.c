@@ -107,12 +107,9 @@ static enum err filter_from_json(struct render *render, struct value self,
     return err;
 }
 
-/* Writes a text escaped, unless it is markup already. */
 static enum err write_escaped(struct render *render, struct value text) {
-    size_t start = render->out->bytes;
-    if (text.text->markup) return text_write(render, text);
-    text_add_escaped(render->out, value_str(text));
-    return text_claim(render, start, text);
+    enum err err = text_escape(render, text, &text);
+    return err ? err : text_write(render, text);
 }
 
 static enum err add_attribute(struct render *render, const struct entry *entry) {

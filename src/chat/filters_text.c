@@ -93,15 +93,7 @@ static enum err filter_escape(struct render *render, struct value self,
                               const struct arguments *args, struct value *ret_value) {
     (void)args;
     enum err err = text_of(render, self, &self);
-    if (err || self.text->markup) {
-        *ret_value = self;
-        return err;
-    }
-    size_t start = render->out->bytes;
-    text_add_escaped(render->out, value_str(self));
-    err = take_made(render, start, self, ret_value);
-    if (!err) ret_value->text->markup = true;
-    return err;
+    return err ? err : text_escape(render, self, ret_value);
 }
 
 static enum err filter_forceescape(struct render *render, struct value self,

@@ -151,6 +151,7 @@ enum err text_join(struct render *render, struct value separator, struct value i
 CASE_METHOD(method_upper, CASE_UPPER)
 CASE_METHOD(method_lower, CASE_LOWER)
 CASE_METHOD(method_swapcase, CASE_SWAP)
+CASE_METHOD(method_casefold, CASE_FOLD)
 
 static enum err method_capitalize(struct render *render, struct value self,
                                   const struct arguments *args, struct value *ret_value) {
@@ -201,7 +202,18 @@ static enum err method_replace(struct render *render, struct value self,
 
 static enum err method_join(struct render *render, struct value self, const struct arguments *args,
                             struct value *ret_value) {
-    return text_join(render, self, args->values[0], false, ret_value);
+    if (!self.text->markup) return text_join(render, self, args->values[0], false, ret_value);
+    /* Markup escapes what it joins. */
+    struct list *items, *escaped;
+    enum err err = cursor_list(render, args->values[0], &items);
+    if (!err) err = list_new(render, items->count, &escaped);
+    for (size_t i = 0; !err && i < items->count; i++) {
+        struct value item = items->items[i];
+        if (value_is_text(item)) err = text_escape(render, item, &item);
+        if (!err) err = list_add(render, escaped, item);
+    }
+    if (!err) err = text_join(render, self, value_of_list(escaped, false), false, ret_value);
+    return err ? err : text_mark(render, *ret_value, true, ret_value);
 }
 
 static enum err method_format(struct render *render, struct value self,
@@ -287,7 +299,7 @@ static const struct builtin methods[] = {
     {"replace", method_replace, 2, false, {"old", "new", "count"}},
     {"upper", method_upper, 0, false, {NULL}},
     {"lower", method_lower, 0, false, {NULL}},
-    {"casefold", method_lower, 0, false, {NULL}},
+    {"casefold", method_casefold, 0, false, {NULL}},
     {"title", method_title, 0, false, {NULL}},
     {"capitalize", method_capitalize, 0, false, {NULL}},
     {"swapcase", method_swapcase, 0, false, {NULL}},

@@ -212,3 +212,16 @@ void text_add_escaped(struct buf *buf, struct str text) {
         }
     }
 }
+
+enum err text_escape(struct render *render, struct value text, struct value *ret_text) {
+    if (text.text->markup) {
+        *ret_text = text;
+        return OK;
+    }
+    size_t start = render->out->bytes;
+    text_add_escaped(render->out, value_str(text));
+    enum err err = text_claim(render, start, text);
+    if (!err) err = text_take(render, start, ret_text);
+    if (!err) ret_text->text->markup = true;
+    return err;
+}

@@ -42,5 +42,7 @@ size_t text_points(struct text *text);
 size_t text_offset(struct text *text, size_t index);
 /* How many code points the first `bytes` bytes hold. */
 size_t text_index(struct text *text, size_t bytes);
+/* The text with & < > ' " as HTML character references, as markup; itself when it is markup. */
+enum err text_escape(struct render *render, struct value text, struct value *ret_text);
 /* Appends with & < > ' " as HTML character references. */
 void text_add_escaped(struct buf *buf, struct str text);

@@ -2,6 +2,7 @@
 #include "chat/unicode.h"
 
 #include "base/utf8.h"
+#include "chat/casing.h"
 
 #include <utf8proc.h>
 
@@ -39,12 +40,12 @@ bool unicode_is_printable(uint32_t point) {
 
 bool unicode_is_upper(uint32_t point) {
     if (point < 0x80) return point >= 'A' && point <= 'Z';
-    return category(point) == UTF8PROC_CATEGORY_LU;
+    return category(point) == UTF8PROC_CATEGORY_LU || casing_is_other_upper(point);
 }
 
 bool unicode_is_lower(uint32_t point) {
     if (point < 0x80) return point >= 'a' && point <= 'z';
-    return category(point) == UTF8PROC_CATEGORY_LL || point == 0xAA || point == 0xBA;
+    return category(point) == UTF8PROC_CATEGORY_LL || casing_is_other_lower(point);
 }
 
 bool unicode_is_title(uint32_t point) {
@@ -93,30 +94,37 @@ static void add_point(struct buf *buf, uint32_t point) {
     buf_add(buf, bytes, utf8_encode(point, bytes));
 }
 
-/* The letters of SpecialCasing.txt whose upper case is several letters long, as far as they are
- * still in use. */
-static const char *upper_expansion(uint32_t point) {
-    static const char *const ligatures[] = {"FF", "FI", "FL", "FFI", "FFL", "ST", "ST"};
-    if (point == 0xDF) return "SS";
-    if (point == 0x149) return "\xCA\xBCN";
-    if (point >= 0xFB00 && point <= 0xFB06) return ligatures[point - 0xFB00];
-    return NULL;
+#define FOLDED_MAX 4 /* code points in the longest folding */
+
+static void add_folded(struct buf *buf, uint32_t point) {
+    utf8proc_int32_t folded[FOLDED_MAX];
+    int last_class = 0;
+    utf8proc_ssize_t count = utf8proc_decompose_char((utf8proc_int32_t)point, folded, FOLDED_MAX,
+                                                     UTF8PROC_CASEFOLD, &last_class);
+    for (utf8proc_ssize_t i = 0; i < count && i < FOLDED_MAX; i++)
+        add_point(buf, (uint32_t)folded[i]);
 }
 
 void unicode_add_cased(struct buf *buf, uint32_t point, enum letter_case to) {
-    if (to == CASE_SWAP) to = unicode_is_upper(point) ? CASE_LOWER : CASE_UPPER;
+    if (to == CASE_FOLD && point >= 0x80) {
+        add_folded(buf, point);
+        return;
+    }
+    if (to == CASE_FOLD) to = CASE_LOWER;
+    if (to == CASE_SWAP)
+        to = unicode_is_upper(point)   ? CASE_LOWER
+             : unicode_is_lower(point) ? CASE_UPPER
+                                       : CASE_KEEP;
     if (point < 0x80) {
-        bool change = to == CASE_LOWER ? unicode_is_upper(point) : unicode_is_lower(point);
+        bool change =
+            to == CASE_LOWER ? unicode_is_upper(point) : to != CASE_KEEP && unicode_is_lower(point);
         buf_add_byte(buf, (char)(change ? point ^ 0x20 : point));
         return;
     }
-    const char *expansion = to == CASE_LOWER ? NULL : upper_expansion(point);
-    if (expansion && to == CASE_UPPER) {
-        buf_add_text(buf, expansion);
-    } else if (expansion && point != 0x149) {
-        buf_add_byte(buf, expansion[0]);
-        for (const char *rest = expansion + 1; *rest; rest++)
-            buf_add_byte(buf, (char)(*rest ^ 0x20));
+    bool rises = to == CASE_UPPER || to == CASE_TITLE;
+    const struct casing *casing = rises ? casing_find(point) : NULL;
+    if (casing) {
+        buf_add_text(buf, to == CASE_UPPER ? casing->upper : casing->title);
     } else if (to == CASE_LOWER && point == 0x130) {
         buf_add_text(buf, "i\xCC\x87");
     } else {

@@ -19,7 +19,7 @@ bool unicode_is_line_break(uint32_t point);
 bool unicode_is_name_start(uint32_t point);
 bool unicode_is_name(uint32_t point);
 
-enum letter_case { CASE_UPPER, CASE_LOWER, CASE_TITLE, CASE_SWAP };
+enum letter_case { CASE_UPPER, CASE_LOWER, CASE_TITLE, CASE_SWAP, CASE_FOLD, CASE_KEEP };
 /* Appends one code point in the other case (several, for ß and the ligatures). */
 void unicode_add_cased(struct buf *buf, uint32_t point, enum letter_case to);
 /* Appends the whole text in upper or lower case. */
