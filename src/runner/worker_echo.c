@@ -1,242 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "runner/worker_echo.h"
+#include "runner/echo.h"
 
-#include "base/buf.h"
 #include "base/clock.h"
-#include "runner/echo_vectors.h"
-#include "runner/names.h"
-#include "json/json.h"
 #include "json/span.h"
 
-#include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#define ANSWER_BYTES_MAX ((size_t)64 << 20)
-#define CREATED_UNIX_S 1700000000 /* fixed, so that equal requests have equal answers */
-#define MODEL_CREATED_UNIX_S CREATED_UNIX_S
-
-struct job {
-    struct job *next;
-    struct worker_job job;
-    int64_t due_ns;
-    int64_t each_ms;
-    int64_t told_status; /* 0: none */
-    bool cancelled;
-    bool hangs;
-    bool goes_down;
-    char model[MODEL_NAME_BYTES]; /* empty: what the body says */
-    size_t bytes;
-    char body[];
-};
-
-struct echo {
-    struct worker worker;
-    struct worker_echo_options options;
-    struct worker_events events;
-    pthread_t thread;
-    pthread_mutex_t lock;
-    pthread_cond_t work;
-    struct job *first, **last;
-    struct job *hanging; /* that are not answered until they are cancelled */
-    uint32_t waiting;
-    int64_t last_due_ns; /* of the jobs that wait */
-    bool was_full;       /* a submit was refused */
-    bool ready;
-    bool stopping;
-    int64_t down_until_ns;
-    uint64_t seen; /* jobs taken up, for the n-th */
-    uint64_t answered;
-    uint64_t restarts;
-    uint64_t tokens_in, tokens_out;
-    struct buf answer;
-    struct buf text;
-    struct buf model;
-};
-
 static struct echo *echo_of(struct worker *worker) {
     return (struct echo *)worker;
-}
-
-/* The member `echo` of a body; empty when there is none. */
-static struct str wishes_of(struct str body) {
-    /* Most have none, and a search is cheaper than reading the object. */
-    if (!memmem(body.at, body.bytes, "\"echo\"", 6)) return (struct str){NULL, 0};
-    struct str echo = json_span_get(body, "echo");
-    return json_span_is_object(echo) ? echo : (struct str){NULL, 0};
-}
-
-/* --- answers --- */
-
-/* Appends what a message's content says, as the inside of a JSON string. */
-static void add_content(struct buf *buf, struct str content) {
-    if (json_span_is_string(content)) {
-        json_span_add_ascii(buf, (struct str){content.at + 1, content.bytes - 2});
-        return;
-    }
-    struct json_span_iter iter;
-    struct str part;
-    if (content.bytes == 0 || *content.at != '[' || !json_span_enter(&iter, content)) return;
-    while (json_span_element(&iter, &part)) {
-        struct str text = json_span_is_string(part) ? part : json_span_get(part, "text");
-        if (json_span_is_string(text))
-            json_span_add_ascii(buf, (struct str){text.at + 1, text.bytes - 2});
-    }
-}
-
-/* The content of the last message of a user. */
-static struct str last_user(struct str body) {
-    struct json_span_iter iter;
-    struct str message, found = {NULL, 0}, messages = json_span_get(body, "messages");
-    if (messages.bytes == 0 || *messages.at != '[' || !json_span_enter(&iter, messages))
-        return found;
-    while (json_span_element(&iter, &message))
-        if (json_span_string_is(json_span_get(message, "role"), "user"))
-            found = json_span_get(message, "content");
-    return found;
-}
-
-static void add_usage(struct buf *buf, const struct worker_usage *usage) {
-    buf_printf(buf,
-               "\"usage\":{\"prompt_tokens\":%u,\"completion_tokens\":%u,\"total_tokens\":%u,"
-               "\"prompt_tokens_details\":{\"cached_tokens\":0},"
-               "\"completion_tokens_details\":{\"reasoning_tokens\":0}}",
-               usage->prompt_tokens, usage->completion_tokens,
-               usage->prompt_tokens + usage->completion_tokens);
-}
-
-static void add_head(struct buf *buf, const char *id, const char *object, struct str model) {
-    buf_printf(buf, "{\"id\":\"%s-echo\",\"object\":\"%s\",\"created\":%d,\"model\":", id, object,
-               CREATED_UNIX_S);
-    if (json_span_is_string(model))
-        json_span_add_ascii(buf, model);
-    else
-        buf_add_text(buf, "null");
-}
-
-/* As the engine says it: lines of batches report the default tier. */
-static const char *tier_name(enum tier tier) {
-    if (tier == TIER_PRIORITY) return "priority";
-    return tier == TIER_FLEX ? "flex" : "default";
-}
-
-static void answer_chat(struct buf *buf, struct str text, struct str model, enum tier tier,
-                        struct str finish_reason, const struct worker_usage *usage) {
-    add_head(buf, "chatcmpl", "chat.completion", model);
-    buf_printf(buf, ",\"system_fingerprint\":null,\"service_tier\":\"%s\"", tier_name(tier));
-    buf_add_text(buf, ",\"choices\":[{"
-                      "\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":\"");
-    buf_add_str(buf, text);
-    buf_add_text(buf, "\",\"refusal\":null},\"logprobs\":null,\"finish_reason\":");
-    buf_add_str(buf, json_span_is_string(finish_reason) ? finish_reason : STR("\"stop\""));
-    buf_add_text(buf, "}],");
-    add_usage(buf, usage);
-    buf_add_byte(buf, '}');
-}
-
-static void answer_completion(struct buf *buf, struct str text, struct str model,
-                              const struct worker_usage *usage) {
-    add_head(buf, "cmpl", "text_completion", model);
-    buf_add_text(buf, ",\"choices\":[{\"text\":\"");
-    buf_add_str(buf, text);
-    buf_add_text(buf, "\",\"index\":0,\"logprobs\":null,\"finish_reason\":\"stop\"}],");
-    add_usage(buf, usage);
-    buf_add_byte(buf, '}');
-}
-
-static void answer_numbers(struct buf *buf, enum endpoint endpoint, struct str body,
-                           struct str model, const struct worker_usage *usage) {
-    if (endpoint == ENDPOINT_EMBEDDINGS) {
-        buf_add_text(buf, "{\"object\":\"list\",\"model\":");
-        json_span_add_ascii(buf, json_span_is_string(model) ? model : STR("null"));
-        buf_add_text(buf, ",\"data\":");
-        echo_write_vectors(buf, body);
-        buf_add_byte(buf, ',');
-    } else {
-        add_head(buf, "score", "list", model);
-        buf_add_text(buf, ",\"data\":[{\"index\":0,\"object\":\"score\",\"score\":0.5}],");
-    }
-    buf_printf(buf, "\"usage\":{\"prompt_tokens\":%u,\"total_tokens\":%u}}", usage->prompt_tokens,
-               usage->prompt_tokens);
-}
-
-/* What a stream says: the whole of echo->text at once. */
-static void send_delta(struct echo *echo, const struct job *job, struct str model) {
-    if (!job->job.stream || !echo->events.delta) return;
-    struct buf chunk;
-    buf_init(&chunk, ANSWER_BYTES_MAX);
-    add_head(&chunk, "chatcmpl", "chat.completion.chunk", model);
-    buf_add_text(&chunk, ",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\","
-                         "\"content\":\"");
-    buf_add(&chunk, echo->text.at, echo->text.bytes);
-    buf_add_text(&chunk, "\"},\"logprobs\":null,\"finish_reason\":\"stop\"}]}");
-    struct worker_delta delta = {.id = job->job.id, .chunk = buf_str(&chunk)};
-    echo->events.delta(echo->events.context, &delta);
-    buf_release(&chunk);
-}
-
-/* The name of the served model as JSON. */
-static struct str model_of(struct echo *echo, const struct job *job) {
-    if (!*job->model) return json_span_get((struct str){job->body, job->bytes}, "model");
-    buf_clear(&echo->model);
-    json_write_string(&echo->model, str_from(job->model));
-    return buf_str(&echo->model);
-}
-
-static void answer(struct echo *echo, const struct job *job) {
-    struct worker_result result = {.id = job->job.id, .status = 200};
-    struct str body = {job->body, job->bytes}, model = model_of(echo, job);
-    buf_clear(&echo->answer);
-    buf_clear(&echo->text);
-    result.usage.prompt_tokens = (uint32_t)job->bytes;
-    switch (job->job.endpoint) {
-    case ENDPOINT_CHAT:
-    case ENDPOINT_COMPLETIONS:
-        add_content(&echo->text, job->job.endpoint == ENDPOINT_CHAT
-                                     ? last_user(body)
-                                     : json_span_get(body, "prompt"));
-        result.usage.completion_tokens = (uint32_t)echo->text.bytes;
-        if (job->job.endpoint == ENDPOINT_CHAT)
-            answer_chat(&echo->answer, buf_str(&echo->text), model, job->job.tier,
-                        json_span_get(wishes_of(body), "finish_reason"), &result.usage);
-        else
-            answer_completion(&echo->answer, buf_str(&echo->text), model, &result.usage);
-        break;
-    case ENDPOINT_EMBEDDINGS:
-    case ENDPOINT_SCORE:
-    case ENDPOINT_COUNT:
-        answer_numbers(&echo->answer, job->job.endpoint, body, model, &result.usage);
-        break;
-    }
-    result.body = buf_str(&echo->answer);
-    send_delta(echo, job, model);
-    echo->events.result(echo->events.context, &result);
-}
-
-static void answer_error(struct echo *echo, const struct job *job, int32_t status, bool retryable,
-                         const char *message) {
-    buf_clear(&echo->answer);
-    buf_printf(&echo->answer,
-               "{\"error\":{\"message\":\"%s\",\"type\":\"server_error\",\"param\":null,"
-               "\"code\":null}}",
-               message);
-    struct worker_result result = {.id = job->job.id,
-                                   .status = status,
-                                   .body = buf_str(&echo->answer),
-                                   .retryable = retryable};
-    echo->events.result(echo->events.context, &result);
-}
-
-/* A stream has said its text by then. */
-static void fail_as_told(struct echo *echo, const struct job *job) {
-    struct str body = {job->body, job->bytes};
-    buf_clear(&echo->text);
-    add_content(&echo->text, last_user(body));
-    send_delta(echo, job, json_span_get(body, "model"));
-    answer_error(echo, job, (int32_t)job->told_status, job->told_status == 503,
-                 "told to by the request");
 }
 
 /* --- the thread --- */
@@ -245,9 +19,9 @@ static bool is_nth(uint64_t seen, uint64_t every) {
     return every > 0 && seen % every == 0;
 }
 
-static void free_jobs(struct job **list) {
+static void free_jobs(struct echo_job **list) {
     while (*list) {
-        struct job *job = *list;
+        struct echo_job *job = *list;
         *list = job->next;
         free(job);
     }
@@ -268,7 +42,7 @@ static void go_down(struct echo *echo, const char *reason) {
 }
 
 /* Waits for the next job that is due. The lock is held. NULL when stopping. */
-static struct job *take(struct echo *echo) {
+static struct echo_job *take(struct echo *echo) {
     while (!echo->stopping) {
         int64_t now_ns = clock_monotonic_ns();
         int64_t due_ns = now_ns + 100000000;
@@ -280,7 +54,7 @@ static struct job *take(struct echo *echo) {
             pthread_mutex_lock(&echo->lock);
             continue;
         }
-        struct job *job = echo->first;
+        struct echo_job *job = echo->first;
         if (job && (job->due_ns <= now_ns || job->cancelled)) {
             echo->first = job->next;
             if (!echo->first) echo->last = &echo->first;
@@ -296,7 +70,7 @@ static struct job *take(struct echo *echo) {
 }
 
 /* Answers one job. The lock is held, and let go for the event. */
-static void run(struct echo *echo, struct job *job) {
+static void run(struct echo *echo, struct echo_job *job) {
     const struct worker_echo_options *options = &echo->options;
     uint64_t seen = ++echo->seen;
     bool is_poison =
@@ -314,15 +88,15 @@ static void run(struct echo *echo, struct job *job) {
     }
     pthread_mutex_unlock(&echo->lock);
     if (job->cancelled)
-        answer_error(echo, job, 499, false, "cancelled");
+        echo_answer_error(echo, job, 499, false, "cancelled");
     else if (job->told_status)
-        fail_as_told(echo, job);
+        echo_fail_as_told(echo, job);
     else if (is_nth(seen, options->retryable_every))
-        answer_error(echo, job, 503, true, "busy");
+        echo_answer_error(echo, job, 503, true, "busy");
     else if (is_nth(seen, options->fail_every))
-        answer_error(echo, job, 500, false, "told to fail");
+        echo_answer_error(echo, job, 500, false, "told to fail");
     else
-        answer(echo, job);
+        echo_answer(echo, job);
     pthread_mutex_lock(&echo->lock);
     echo->answered++;
     echo->tokens_in += job->bytes;
@@ -332,7 +106,7 @@ static void run(struct echo *echo, struct job *job) {
 static void *echo_main(void *context) {
     struct echo *echo = context;
     pthread_mutex_lock(&echo->lock);
-    for (struct job *job; (job = take(echo));) run(echo, job);
+    for (struct echo_job *job; (job = take(echo));) run(echo, job);
     pthread_mutex_unlock(&echo->lock);
     return NULL;
 }
@@ -340,8 +114,8 @@ static void *echo_main(void *context) {
 /* --- the interface --- */
 
 /* What the body itself asks for. */
-static void read_wishes(struct job *job) {
-    struct str echo = wishes_of((struct str){job->body, job->bytes});
+static void read_wishes(struct echo_job *job) {
+    struct str echo = echo_wishes((struct str){job->body, job->bytes});
     int64_t delay_ms = 0;
     if (str_to_i64(json_span_get(echo, "delay_ms"), &delay_ms) && delay_ms > 0)
         job->due_ns += delay_ms * 1000000;
@@ -357,9 +131,9 @@ static void read_wishes(struct job *job) {
 static bool echo_submit(struct worker *worker, const struct worker_job *from) {
     struct echo *echo = echo_of(worker);
     int64_t now_ns = clock_monotonic_ns();
-    struct job *job = malloc(sizeof *job + from->body.bytes);
+    struct echo_job *job = malloc(sizeof *job + from->body.bytes);
     if (!job) abort();
-    *job = (struct job){.job = *from, .bytes = from->body.bytes};
+    *job = (struct echo_job){.job = *from, .bytes = from->body.bytes};
     memcpy(job->body, from->body.at, from->body.bytes);
     if (from->model.bytes > 0 && from->model.bytes < sizeof job->model)
         memcpy(job->model, from->model.at, from->model.bytes);
@@ -397,14 +171,14 @@ static bool echo_submit(struct worker *worker, const struct worker_job *from) {
 static void echo_cancel(struct worker *worker, uint64_t job_id) {
     struct echo *echo = echo_of(worker);
     pthread_mutex_lock(&echo->lock);
-    struct job **at = &echo->first;
+    struct echo_job **at = &echo->first;
     while (*at && (*at)->job.id != job_id) at = &(*at)->next;
     if (!*at) {
         at = &echo->hanging;
         while (*at && (*at)->job.id != job_id) at = &(*at)->next;
         if (*at) echo->waiting++;
     }
-    struct job *job = *at;
+    struct echo_job *job = *at;
     if (job) {
         *at = job->next;
         if (echo->last == &job->next) echo->last = at;
@@ -433,7 +207,7 @@ static size_t echo_models(struct worker *worker, struct worker_model *ret_models
     size_t count = 0;
     for (; models[count] && count < models_max; count++)
         ret_models[count] = (struct worker_model){.name = str_from(models[count]),
-                                                  .created_unix_s = MODEL_CREATED_UNIX_S,
+                                                  .created_unix_s = ECHO_CREATED_UNIX_S,
                                                   .generates = true,
                                                   .embeds = true};
     return count;
@@ -497,8 +271,8 @@ enum err worker_echo_open(struct worker **ret_worker, const struct worker_echo_o
     echo->events = *events;
     echo->ready = !options->loading;
     echo->last = &echo->first;
-    buf_init(&echo->answer, ANSWER_BYTES_MAX);
-    buf_init(&echo->text, ANSWER_BYTES_MAX);
+    buf_init(&echo->answer, ECHO_ANSWER_BYTES_MAX);
+    buf_init(&echo->text, ECHO_ANSWER_BYTES_MAX);
     buf_init(&echo->model, (size_t)MODEL_NAME_BYTES * 8);
     pthread_mutex_init(&echo->lock, NULL);
     pthread_condattr_t monotonic;
