@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """/v1/embeddings, live and as lines of batches: the numbers of a real model (all-MiniLM-L6-v2 against torch's), the forms of the
 contract through the `openai` client, and what an upstream and the echo worker make of them."""
-import base64, concurrent.futures, json, math, struct
+import base64, concurrent.futures, json, math, shutil, struct
 
 import openai
 import pytest
@@ -143,6 +143,42 @@ def test_preflight_and_run_agree(tmp_path):
     assert told["prompt_tokens"] == sum(body["usage"]["prompt_tokens"] for body in bodies if "usage" in body)
     assert told["requests"] == 42 and told["faulty"] == sum("error" in body for body in bodies) == 2
     assert told["context_tokens"] is None and "input" in told["faults"][0]["message"]
+
+
+def test_texts_that_mean_the_same_are_neighbours(tmp_path):
+    """The example in the README: twenty questions in pairs, of which nearly all find their partner."""
+    done = support.quern("run", "-i", support.ROOT / "examples/embeddings-20.jsonl", "-o", tmp_path / "out.jsonl", "--model", support.MINILM)
+    assert done.returncode == 0, done.stderr
+    vectors = [json.loads(text)["response"]["body"]["data"][0]["embedding"] for text in (tmp_path / "out.jsonl").read_text().splitlines()]
+    nearest = [max((j for j in range(20) if j != i), key=lambda j: cosine(vectors[i], vectors[j])) for i in range(20)]
+    assert len(vectors) == 20 and sum(other == i ^ 1 for i, other in enumerate(nearest)) >= 18
+
+
+def test_a_model_that_generates_and_embeds_takes_instructions(tmp_path):
+    """A folder of that name is run as GritLM: an instruction is wrapped, read and not pooled; completions go on beside it."""
+    model = tmp_path / "GritLM-tiny"
+    shutil.copytree(support.SHARED / "tiny/mistral", model, ignore=shutil.ignore_patterns("*.gguf"))
+    text, head = "a lantern of stone", "<|user|>\nFind the place\n<|embed|>\n"
+    ids = [json.loads(support.quern("tokenize", "--model", model, "--special", "--bos", input=part).stdout) for part in (head + text, head)]
+    query = json.dumps({"ids": [ids[0]], "pool_first": [len(ids[1])]})
+    wanted = json.loads(support.quern("embed", "--model", model, input=query).stdout)
+    with support.serving(tmp_path / "state", "--model", model) as server:
+        assert server.json("GET", "/v1/models/GritLM-tiny")["capabilities"] == ["completion", "embedding"]
+        client = client_of(server)
+
+        def ask(**extra):
+            return client.embeddings.create(model="GritLM-tiny", input=text, encoding_format="float", extra_body=extra)
+
+        answer = ask(instruction="Find the place")
+        assert cosine(answer.data[0].embedding, wanted["embeddings"][0]) > 0.999999 and answer.usage.prompt_tokens == len(ids[0])
+        assert cosine(ask().data[0].embedding, answer.data[0].embedding) < 0.9999
+        requests = [line(f"e{i}", f"{text} {i}", "GritLM-tiny") for i in range(30)]
+        requests += [{"custom_id": f"c{i}", "method": "POST", "url": "/v1/completions",
+                      "body": {"model": "GritLM-tiny", "prompt": f"{i}", "max_tokens": 4}} for i in range(30)]
+        batch, output, errors = run(server, requests)
+        assert batch["request_counts"]["completed"] == 60 and not errors
+        assert all(output[f"c{i}"]["choices"] and len(output[f"e{i}"]["data"]) == 1 for i in range(30))
+    support.fsck(tmp_path / "state")
 
 
 # --- without a model ---
