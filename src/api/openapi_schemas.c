@@ -160,7 +160,7 @@ static const char *const inference_bodies[][2] = {
     {"CreateEmbedding",
      "{\"type\":\"object\",\"required\":[\"model\"],\"properties\":{\"model\":" TEXT
      ",\"input\":{},\"encoding_format\":{},\"dimensions\":{},\"truncate_prompt_tokens\":{},"
-     "\"add_special_tokens\":{},\"instruction\":{},\"user\":{}}}"},
+     "\"add_special_tokens\":{},\"parse_special\":{},\"instruction\":{},\"user\":{}}}"},
 };
 
 static void write_forms(struct buf *buf) {

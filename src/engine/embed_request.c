@@ -114,6 +114,14 @@ static bool parse_count(const json_t *body, const char *param, int64_t least, in
     return request_refuse_range(refusal, &field, value, *ret_value > most);
 }
 
+static bool parse_bool(const json_t *body, const char *param, bool *ret_value,
+                       struct refusal *refusal) {
+    const json_t *value = json_member(body, param);
+    if (value && !json_is_boolean(value)) return refuse_type(refusal, param, "a boolean", value);
+    if (value) *ret_value = json_is_true(value);
+    return true;
+}
+
 /* Part of a vector means something only where the model was trained for it, as vLLM has it. */
 static bool parse_dimensions(struct embed_request *request, const struct served_embedder *embedder,
                              struct refusal *refusal) {
@@ -203,11 +211,9 @@ static bool parse_members(struct embed_request *request, const struct served_mod
     const json_t *body = request->body, *name = json_member(body, "model");
     if (!name) return refuse_missing(refusal, "model");
     if (!json_is_string(name)) return refuse_type(refusal, "model", "a string", name);
-    const json_t *special = json_member(body, "add_special_tokens");
-    if (special && !json_is_boolean(special))
-        return refuse_type(refusal, "add_special_tokens", "a boolean", special);
-    request->add_special_tokens = !json_is_false(special);
-    return parse_input(request, embedder->vocab, refusal) && parse_format(request, refusal) &&
+    return parse_bool(body, "add_special_tokens", &request->add_special_tokens, refusal) &&
+           parse_bool(body, "parse_special", &request->parse_special, refusal) &&
+           parse_input(request, embedder->vocab, refusal) && parse_format(request, refusal) &&
            parse_dimensions(request, embedder, refusal) &&
            parse_truncation(request, text_tokens_max, refusal) &&
            parse_instruction(request, embedder, refusal) && request_check_caller(body, refusal) &&
@@ -217,7 +223,8 @@ static bool parse_members(struct embed_request *request, const struct served_mod
 bool embed_request_parse(struct embed_request *ret_request, struct str body,
                          const struct served_model *model, uint32_t text_tokens_max,
                          struct refusal *ret_refusal) {
-    struct embed_request request = {0};
+    /* As sentence-transformers has both. */
+    struct embed_request request = {.add_special_tokens = true, .parse_special = true};
     struct error error;
     if (json_read(&request.body, body, &error) != OK)
         return refuse(ret_refusal, NULL, NULL, "The request body is not valid JSON: %s.",

@@ -28,6 +28,7 @@ struct embed_request {
     bool is_base64;
     uint32_t dimensions; /* 1..width */
     bool add_special_tokens;
+    bool parse_special;     /* special tokens written in a text become their ids */
     uint32_t cut_tokens;    /* longer texts are cut to so many; 0: refused */
     struct str instruction; /* at is NULL: none */
 };

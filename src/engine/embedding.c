@@ -25,7 +25,8 @@ struct preparation {
 
 static bool encode(const struct preparation *is, const char *param, struct str text,
                    bool with_special, struct ids *ids) {
-    const struct encode_options options = {.parse_special = true, .add_bos = with_special};
+    const struct encode_options options = {.parse_special = is->embedding->request.parse_special,
+                                           .add_bos = with_special};
     struct error error;
     size_t first = ids->count;
     if (tokenizer_encode(is->tokenizer, text, options, ids, &error) != OK)

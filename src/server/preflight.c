@@ -111,11 +111,17 @@ static enum err count(const struct preflight_options *options, struct preflight 
     return err;
 }
 
-/* A pilot of nothing but requests that are refused would measure nothing. */
-static bool has_any_that_fits(const struct survey *survey, uint32_t context_tokens) {
+/* A pilot of nothing but requests that are refused would measure nothing. `tokens_max` of a
+ * prompt. */
+static bool has_any_that_fits(const struct survey *survey, uint32_t tokens_max) {
     for (uint64_t i = 0; i < survey->requests; i++)
-        if (survey->prompt_tokens[i] > 0 && survey->prompt_tokens[i] < context_tokens) return true;
+        if (survey->prompt_tokens[i] > 0 && survey->prompt_tokens[i] <= tokens_max) return true;
     return false;
+}
+
+/* With room for a token of the answer; texts to embed are bounded one by one, when counted. */
+static uint32_t prompt_tokens_max(const struct preflight *is) {
+    return is->only_embeds ? UINT32_MAX : is->context_tokens - 1;
 }
 
 static enum err measure(const struct preflight_options *options, struct preflight *is,
@@ -124,7 +130,7 @@ static enum err measure(const struct preflight_options *options, struct prefligh
                                   .path = options->path,
                                   .prompt_tokens = survey->prompt_tokens,
                                   .requests = survey->requests,
-                                  .prompt_tokens_max = is->context_tokens - 1,
+                                  .prompt_tokens_max = prompt_tokens_max(is),
                                   .lines = options->pilot_lines,
                                   .stop = options->stop};
     double runnable = (double)(survey->requests - survey->faulty);
@@ -165,7 +171,8 @@ enum err preflight_run(const struct preflight_options *options, struct preflight
     if (err != OK) return err;
     fill_survey(&is, &survey);
     is.output_tokens.mean = is.output_tokens.high = (double)is.answers_asked;
-    if (options->pilot_lines > 0 && !is.is_guess && has_any_that_fits(&survey, is.context_tokens))
+    if (options->pilot_lines > 0 && !is.is_guess &&
+        has_any_that_fits(&survey, prompt_tokens_max(&is)))
         err = measure(options, &is, &survey, error);
     survey_release(&survey);
     if (err != OK) return err;

@@ -135,7 +135,7 @@ def test_preflight_and_run_agree(tmp_path):
     """The tokens that are announced are those of the answers, and so are the lines that will be refused."""
     requests = [line(f"e{i}", [f"text {i}", "lantern " * (i % 9 + 1)]) for i in range(40)] + [line("bad", ""), line("long", "word " * 600)]
     (tmp_path / "in.jsonl").write_bytes(support.jsonl(requests))
-    told = support.quern("preflight", tmp_path / "in.jsonl", "--model", support.MINILM, "--json", "--pilot", "0")
+    told = support.quern("preflight", tmp_path / "in.jsonl", "--model", support.MINILM, "--json", "--pilot", "20")
     told = json.loads(told.stdout)
     done = support.quern("run", "-i", tmp_path / "in.jsonl", "-o", tmp_path / "out.jsonl", "--model", support.MINILM)
     assert done.returncode == 1, done.stderr
@@ -143,6 +143,7 @@ def test_preflight_and_run_agree(tmp_path):
     assert told["prompt_tokens"] == sum(body["usage"]["prompt_tokens"] for body in bodies if "usage" in body)
     assert told["requests"] == 42 and told["faulty"] == sum("error" in body for body in bodies) == 2
     assert told["context_tokens"] is None and "input" in told["faults"][0]["message"]
+    assert told["pilot"]["failed"] == 0 and told["seconds"]["mean"] > 0 and told["output_tokens"]["mean"] == 0
 
 
 def test_texts_that_mean_the_same_are_neighbours(tmp_path):

@@ -200,6 +200,16 @@ static void what_asks_for_what_is_done_anyway_is_taken(void **state) {
     assert_text(vector(1, 0), "abc");
 }
 
+static void special_tokens_in_a_text_are_tokens_unless_that_is_switched_off(void **state) {
+    (void)state;
+    assert_int_equal(ask(1, "\"<|user|>a\"", ""), 200);
+    assert_int_equal(usage(1, "prompt_tokens"), 2);
+    assert_int_equal(ask(2, "\"<|user|>a\"", "\"parse_special\":false"), 200);
+    assert_text(vector(2, 0), "<|user|>a");
+    assert_int_equal(ask(3, "\"a\"", "\"parse_special\":1"), 400);
+    assert_string_equal(error_member(3, "param"), "parse_special");
+}
+
 /* The body of a request with a text so many times. The caller frees it. */
 static char *list_of(const char *text, size_t count) {
     struct buf list;
@@ -453,6 +463,7 @@ int main(void) {
         SPEC(vectors_come_in_the_order_of_the_texts),
         SPEC(base64_is_of_the_same_floats),
         SPEC(what_is_wrong_is_named),
+        SPEC(special_tokens_in_a_text_are_tokens_unless_that_is_switched_off),
         SPEC(what_asks_for_what_is_done_anyway_is_taken),
         SPEC(two_thousand_and_forty_eight_texts_are_taken_and_one_more_is_not),
         SPEC(a_text_that_is_too_long_is_refused_with_its_place_and_its_length),
