@@ -155,7 +155,8 @@ static void hand_out(struct embed_queue *queue) {
     }
 }
 
-/* Lets go of the jobs that are done, and puts those that are not behind the others. */
+/* Lets go of the jobs that are done, and puts those that are not, and that people wait for, behind
+ * the others. */
 static void take_turns(struct embed_queue *queue) {
     for (uint32_t i = 0; i < queue->count; i++) {
         struct job *job = queue->owners[i];
@@ -163,7 +164,7 @@ static void take_turns(struct embed_queue *queue) {
         if (job->embedding.done == job->embedding.request.count) {
             leave(queue, job);
             queue->options.on_done(queue->options.user, job);
-        } else {
+        } else if (wire_tier_is_interactive(job->tier)) {
             unlink_job(queue, job);
             link_job(queue, job);
         }

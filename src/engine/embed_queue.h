@@ -5,9 +5,10 @@
  * is for requests that generate, without a cache and without state between steps.
  *
  * A step is one call of the model with whole texts of one or many requests, as many as fill the
- * machine; a text that is longer than that goes alone. Requests go by tier and priority, those of
- * one level in turns: one that has had a part of a step and is not done stands behind the others,
- * so that a request of 2048 texts holds nobody up for longer than a step.
+ * machine; a text that is longer than that goes alone. Requests go by tier and priority. Where
+ * people wait, those of one level take turns: one that has had a part of a step and is not done
+ * stands behind the others, so that 2048 texts hold nobody up for longer than a step. Lines of
+ * batches are finished one after the other, so that their results are there as soon as can be.
  *
  * Thread: the engine's loop.  Memory: the jobs are lent to it from embed_queue_add until `on_done`
  * or embed_queue_remove. It allocates the vectors of a job when its turn comes, and none while

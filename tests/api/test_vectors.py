@@ -105,6 +105,22 @@ def test_2048_texts_come_back_in_order(minilm_server):
     assert answer.data[2047].embedding == last.embedding
 
 
+def test_a_person_passes_a_batch_and_a_cancel_ends_it(minilm_server):
+    """While a batch of long requests runs a single one is answered; cancelled, the batch accounts for every line."""
+    requests = [line(f"e{i}", [f"{i} {j} " + "lantern stone market " * 12 for j in range(30)]) for i in range(120)]
+    batch = minilm_server.create(support.jsonl(requests), endpoint=URL)
+    support.until(lambda: minilm_server.batch(batch["id"])["request_counts"]["completed"] > 0)
+    assert len(client_of(minilm_server).embeddings.create(model="all-minilm", input="hello").data) == 1
+    assert minilm_server.batch(batch["id"])["status"] == "in_progress", "the answer came before the batch was done"
+    minilm_server.json("POST", f"/v1/batches/{batch['id']}/cancel")
+    batch = minilm_server.wait(batch["id"])
+    output, errors = minilm_server.results(batch)
+    assert batch["status"] == "cancelled" and 0 < len(output) < 120
+    assert sorted(entry["custom_id"] for entry in output + errors) == sorted(r["custom_id"] for r in requests)
+    assert all(entry["error"]["code"] == "batch_cancelled" for entry in errors)
+    assert len(client_of(minilm_server).embeddings.create(model="all-minilm", input="hello").data) == 1
+
+
 def test_models_say_what_they_do_and_refuse_the_rest(minilm_server, model_server):
     assert minilm_server.json("GET", "/v1/models/all-minilm")["capabilities"] == ["embedding"]
     assert model_server.json("GET", "/v1/models/smollm2")["capabilities"] == ["completion"]

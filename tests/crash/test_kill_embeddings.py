@@ -88,3 +88,15 @@ def test_the_engine_killed_in_a_batch_of_embeddings_is_started_again(tmp_path, u
                 os.kill(pid, signal.SIGKILL)
         assert outcome(server, server.wait(batch_id)) == undisturbed, f"seed {SEED}"
     support.fsck(tmp_path / "state")
+
+
+def test_an_engine_that_stands_still_in_a_batch_of_embeddings_is_replaced(tmp_path, undisturbed):
+    arguments = ("--model", support.MINILM, "--result-cache-bytes", "0", "--hang-seconds", "2")
+    with support.serving(tmp_path / "state", *arguments) as server:
+        batch_id = server.create(support.jsonl(requests()), endpoint=URL)["id"]
+        wait_for(server, batch_id, 1)
+        if pid := server.engine_pid():
+            os.kill(pid, signal.SIGSTOP)
+        assert outcome(server, server.wait(batch_id)) == undisturbed
+        assert "no progress" in server.log_text()
+    support.fsck(tmp_path / "state")

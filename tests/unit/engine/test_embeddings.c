@@ -346,6 +346,31 @@ static void a_long_request_lets_a_short_one_pass(void **state) {
     free(big);
 }
 
+static void submit_line(uint64_t id, const char *text) {
+    const struct wire_job job = {EMBED, WIRE_TIER_BATCH, false, 0, str_from(text), STR("")};
+    assert_true(engine_submit(h.engine, id, &job));
+}
+
+static void lines_of_a_batch_are_finished_one_after_the_other(void **state) {
+    (void)state;
+    char *big = list_of("abcdefgh", 300), *small = list_of("abcdefgh", 20);
+    atomic_store(&h.toy.is_held, true);
+    submit_line(1, big);
+    wait_for_calls(1);
+    submit_line(2, small);
+    submit_line(3, small);
+    harness_submit(&h, 4, EMBED, false, body("\"xyz\"", ""));
+    submit_line(5, "[]"); /* refused by the one thread that prepares, after all the others */
+    assert_int_equal(harness_wait(&h, 5), 400);
+    atomic_store(&h.toy.is_held, false);
+    for (uint64_t id = 1; id <= 4; id++) assert_int_equal(harness_wait(&h, id), 200);
+    assert_true(h.jobs[4].done_rank < h.jobs[1].done_rank);
+    assert_true(h.jobs[1].done_rank < h.jobs[2].done_rank);
+    assert_true(h.jobs[2].done_rank < h.jobs[3].done_rank);
+    free(big);
+    free(small);
+}
+
 static void a_cancelled_request_ends_with_499(void **state) {
     (void)state;
     char *big = list_of("abcdefgh", 2048);
@@ -473,6 +498,7 @@ int main(void) {
         SPEC(many_short_texts_share_a_step),
         SPEC(a_text_longer_than_a_step_goes_alone),
         SPEC(a_long_request_lets_a_short_one_pass),
+        SPEC(lines_of_a_batch_are_finished_one_after_the_other),
         SPEC(a_cancelled_request_ends_with_499),
         SPEC(a_text_the_model_cannot_do_spoils_its_own_request_only),
         SPEC(a_device_that_is_gone_ends_all_as_the_machines_fault),
