@@ -76,11 +76,11 @@ static const struct base *base_of_case(const struct run *run, unsigned long numb
     return choose(run, number % 2 == 0 ? BASE_GGUF : (enum base_kind)other, rng);
 }
 
-static enum base_kind make_case(const struct run *run, unsigned long number, struct buf *out) {
+static const struct base *make_case(const struct run *run, unsigned long number, struct buf *out) {
     struct rng rng;
     const struct base *base = base_of_case(run, number, &rng);
     mutate(base, choose(run, base->kind, &rng), &rng, out);
-    return base->kind;
+    return base;
 }
 
 static void keep_case(const struct run *run, unsigned long number, const char *why) {
@@ -88,18 +88,17 @@ static void keep_case(const struct run *run, unsigned long number, const char *w
     char path[4096] = "not kept";
     int fd = -1;
     buf_init(&bytes, SIZE_MAX / 2);
-    enum base_kind kind = make_case(run, number, &bytes);
-    static const char *const endings[] = {"gguf", "json", "jinja"};
+    const struct base *base = make_case(run, number, &bytes);
+    const char *name = strrchr(base->path, '/');
     if (run->keep) {
-        snprintf(path, sizeof path, "%s/case-%lu.%s", run->keep, number, endings[kind]);
+        snprintf(path, sizeof path, "%s/case-%lu-%s", run->keep, number,
+                 name ? name + 1 : base->path);
         if (os_open(&fd, path, O_WRONLY | O_CREAT | O_TRUNC, 0600, NULL) != OK ||
             os_write_all(fd, bytes.at, bytes.bytes, NULL) != OK)
             perror(path);
         os_close(fd);
     }
-    struct rng ignored;
-    printf("# case %lu of %s: %s (%s)\n", number, base_of_case(run, number, &ignored)->path, why,
-           path);
+    printf("# case %lu of %s: %s (%s)\n", number, base->path, why, path);
     buf_release(&bytes);
 }
 
@@ -137,11 +136,11 @@ static void run_cases(const struct run *run) {
     buf_init(&bytes, SIZE_MAX / 2);
     for (unsigned long number; (number = atomic_load(&run->tally->next)) < run->count;) {
         struct trial trial;
-        enum base_kind kind = make_case(run, number, &bytes);
+        const struct base *base = make_case(run, number, &bytes);
         setitimer(ITIMER_PROF, &hang, NULL);
         double started = cpu_seconds();
-        trial_run(kind, buf_str(&bytes), &trial);
-        judge(run, number, kind, &trial, cpu_seconds() - started);
+        trial_run(base->kind, base->path, buf_str(&bytes), &trial);
+        judge(run, number, base->kind, &trial, cpu_seconds() - started);
         atomic_store(&run->tally->next, number + 1);
     }
     buf_release(&bytes);
@@ -181,7 +180,7 @@ static bool say(unsigned number, bool is_good, const char *what) {
 
 static bool report(const struct run *run, unsigned long deaths, double seconds) {
     const struct tally *tally = run->tally;
-    static const char *const names[] = {"GGUF", "tokenizer.json", "template"};
+    static const char *const names[] = {"GGUF", "folder", "tokenizer.json", "template"};
     unsigned long opened = 0, refused = 0;
     printf("# %lu files made from %zu, seed %llu, in %.0f s\n", run->count - run->first,
            run->base_count, (unsigned long long)run->seed, seconds);

@@ -82,6 +82,29 @@ static bool find_fields(struct base *base) {
     return true;
 }
 
+static bool is_safetensors(const struct base *base) {
+    return str_ends_with(str_from(base->path), STR(".safetensors"));
+}
+
+/* A file of a folder but for its tokenizer.json, which has a kind of its own. */
+static bool is_of_folder(const char *path) {
+    const char *slash = strrchr(path, '/');
+    const char *name = slash ? slash + 1 : path;
+    return strncmp(name, "config", 6) == 0 || strstr(name, "_config.json") ||
+           strstr(name, ".index.json");
+}
+
+/* Eight bytes of length, then JSON, then the weights. */
+static bool find_header(struct base *base) {
+    uint64_t bytes;
+    if (base->count < sizeof bytes) return false;
+    memcpy(&bytes, base->bytes, sizeof bytes);
+    if (bytes > base->count - sizeof bytes) return false;
+    base->head_bytes = sizeof bytes + (size_t)bytes;
+    add_field(base, base->bytes, 0, sizeof bytes);
+    return true;
+}
+
 bool base_open(struct base *ret_base, const char *path) {
     struct base base = {.path = path};
     if (os_read_file(path, BASE_BYTES_MAX, &base.bytes, &base.count, NULL) != OK) return false;
@@ -91,6 +114,11 @@ bool base_open(struct base *ret_base, const char *path) {
     if (str_starts_with(text, STR("GGUF"))) {
         base.kind = BASE_GGUF;
         (void)find_fields(&base);
+    } else if (is_safetensors(&base)) {
+        base.kind = BASE_FOLDER;
+        is_known = find_header(&base);
+    } else if (is_of_folder(path)) {
+        base.kind = BASE_FOLDER;
     } else if (strstr(path, ".jinja")) {
         base.kind = BASE_TEMPLATE;
     } else {
@@ -265,6 +293,54 @@ static void set_number(const struct base *base, struct buf *out, struct rng *rng
     replace(out, at, end - at, str_from(digits));
 }
 
+/* A quoted text from `at` on, with its quotes; empty when there is none. */
+static struct str quoted_after(struct str text, size_t at) {
+    size_t start = at < text.bytes ? str_find_byte(text, '"', at) : SIZE_MAX;
+    size_t end = start < text.bytes - 1 ? str_find_byte(text, '"', start + 1) : SIZE_MAX;
+    return end == SIZE_MAX ? (struct str){text.at, 0}
+                           : (struct str){text.at + start, end - start + 1};
+}
+
+/* One of its texts becomes another, or one that means something somewhere. */
+static void set_string(const struct base *base, const struct base *other, struct buf *out,
+                       struct rng *rng) {
+    static const char *const words[] = {"\"\"",
+                                        "\"F32\"",
+                                        "\"BF16\"",
+                                        "\"F8_E4M3\"",
+                                        "\"I32\"",
+                                        "\"U8\"",
+                                        "\"BPE\"",
+                                        "\"WordPiece\"",
+                                        "\"ByteLevel\"",
+                                        "\"Metaspace\"",
+                                        "\"llama\"",
+                                        "\"qwen3\"",
+                                        "\"gemma3_text\"",
+                                        "\"bert\"",
+                                        "\"mistral\"",
+                                        "\"type\"",
+                                        "\"shape\"",
+                                        "\"__metadata__\"",
+                                        "\"yarn\"",
+                                        "\"fp8\"",
+                                        "\"../../x\"",
+                                        "\"\\u0000\"",
+                                        "\"\\ud800\"",
+                                        "\"model\"",
+                                        "[]",
+                                        "{}",
+                                        "null",
+                                        "1e308",
+                                        "\"quantization_config\""};
+    struct str old = quoted_after(buf_str(out), place(base, out, rng));
+    struct str new = str_from(words[rng_below(rng, sizeof words / sizeof *words)]);
+    if (rng_below(rng, 2) == 0)
+        new = quoted_after((struct str){other->bytes, other->head_bytes},
+                           rng_below(rng, other->head_bytes));
+    if (old.bytes > 0) replace(out, (size_t)(old.at - out->at), old.bytes, new);
+}
+
 static void nest(const struct base *base, struct buf *out, struct rng *rng) {
     static const char *const openings[] = {
         "[",          "{\"a\":",          "(",        "{{ (",  "-",           "not ",
@@ -284,7 +360,7 @@ static void loop_often(const struct base *base, struct buf *out, struct rng *rng
         "{% set n = namespace(x='x') %}{% for a in range(99) %}{% set n.x = n.x + n.x %}{% endfor "
         "%}",
         "{% macro m(a) %}{{ m(a) }}{{ m(a) }}{% endmacro %}{{ m(1) }}",
-        "{{ ('x' * 9999999)|replace('x', 'yy')|list|join(',')|length }}",
+        "{{ ('x' * 200000)|replace('x', 'yy')|list|join(',')|length }}",
         "{% for m in messages %}{% for n in messages %}{{ m|tojson }}{% endfor %}{% endfor %}",
         "{{ range(99999)|list|sort|unique|list|tojson }}",
     };
@@ -301,7 +377,7 @@ static void mutate_numbers(const struct base *base, struct buf *out, struct rng 
         flip_bits(base, out, rng);
     else if (is_binary && how == 0)
         swap_fields(base, out, rng);
-    else if (is_binary)
+    else if (is_binary || (how == 0 && base->field_count > 0))
         set_field(base, out, rng);
     else if (base->kind == BASE_TEMPLATE && how == 0)
         loop_often(base, out, rng);
@@ -313,6 +389,14 @@ static void mutate_numbers(const struct base *base, struct buf *out, struct rng 
 
 static void mutate_once(const struct base *base, const struct base *other, struct rng *rng,
                         struct buf *out) {
+    bool is_json = base->kind == BASE_FOLDER || base->kind == BASE_TOKENIZER;
+    if (is_json && rng_below(rng, 2) == 0) {
+        if (rng_below(rng, 2) == 0)
+            set_string(base, other, out, rng);
+        else
+            set_number(base, out, rng);
+        return;
+    }
     switch (rng_below(rng, 12)) {
     case 0:
     case 1: flip_bits(base, out, rng); break;
@@ -331,4 +415,10 @@ void mutate(const struct base *base, const struct base *other, struct rng *rng, 
     buf_add(out, base->bytes, base->count);
     uint64_t count = rng_below(rng, 4) > 0 ? 1 : 2 + rng_below(rng, 3);
     for (; count > 0; count--) mutate_once(base, other, rng, out);
+    /* What a header says is looked at only when its length fits. */
+    uint64_t header_bytes;
+    if (base->kind != BASE_FOLDER || base->field_count == 0 || rng_below(rng, 4) == 0) return;
+    if (out->bytes < sizeof header_bytes) return;
+    header_bytes = base->head_bytes + out->bytes - base->count - sizeof header_bytes;
+    memcpy(out->at, &header_bytes, sizeof header_bytes);
 }

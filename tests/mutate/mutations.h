@@ -11,7 +11,13 @@
 #include "base/buf.h"
 #include "base/rng.h"
 
-enum base_kind { BASE_GGUF, BASE_TOKENIZER, BASE_TEMPLATE, BASE_KIND_COUNT };
+enum base_kind {
+    BASE_GGUF,
+    BASE_FOLDER, /* one file of a folder: its .safetensors, its config.json, … */
+    BASE_TOKENIZER,
+    BASE_TEMPLATE,
+    BASE_KIND_COUNT
+};
 
 /* A place where the file keeps a number, of 1 to 8 bytes, or a text. */
 struct field {
@@ -26,7 +32,7 @@ struct base {
     char *bytes;
     size_t count;
     size_t head_bytes;    /* the part worth breaking: all but the weights */
-    struct field *fields; /* (field_count) of a GGUF */
+    struct field *fields; /* (field_count) of a GGUF, and the length of a header of safetensors */
     size_t field_count;
 };
 

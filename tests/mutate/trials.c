@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "trials.h"
 
+#include "../unit/tree.h"
+
 #include "base/os.h"
 #include "base/utf8.h"
 #include "engine/served_model.h"
 #include "model/model.h"
 
+#include <dirent.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,7 +77,7 @@ static void use_model(struct served_model *model) {
 }
 
 /* The words alone, as `quern tokenize` reads them, then all of it, as the engine does. */
-static enum err try_gguf(const char *path, struct error *error) {
+static enum err try_model(const char *path, struct error *error) {
     struct vocabulary vocabulary;
     struct served_model model;
     const struct wire_hello hello = {.model_path = str_from(path),
@@ -83,6 +88,45 @@ static enum err try_gguf(const char *path, struct error *error) {
     if (vocabulary_open_file(&vocabulary, path, error) == OK) use_vocabulary(&vocabulary);
     enum err err = served_model_open(&model, &hello, error);
     if (err == OK) use_model(&model);
+    return err;
+}
+
+/* "config.v5.json" stands in for config.json. */
+static const char *name_in_folder(const char *path) {
+    const char *slash = strrchr(path, '/');
+    const char *name = slash ? slash + 1 : path;
+    return strncmp(name, "config", 6) == 0 ? "config.json" : name;
+}
+
+/* Links to all files beside `path` but the one it stands in for, which gets `bytes`. */
+static void make_folder(const char *folder, const char *path, struct str bytes) {
+    char source[PATH_MAX], from[2 * PATH_MAX], to[2 * PATH_MAX];
+    int fd = -1;
+    struct error error;
+    snprintf(source, sizeof source, "%s", path);
+    *strrchr(source, '/') = '\0';
+    DIR *directory = opendir(source);
+    if (!directory) abort();
+    for (const struct dirent *at; (at = readdir(directory));) {
+        if (at->d_name[0] == '.' || strcmp(at->d_name, name_in_folder(path)) == 0) continue;
+        snprintf(from, sizeof from, "%s/%s", source, at->d_name);
+        snprintf(to, sizeof to, "%s/%s", folder, at->d_name);
+        if (symlink(from, to) != 0) abort();
+    }
+    closedir(directory);
+    snprintf(to, sizeof to, "%s/%s", folder, name_in_folder(path));
+    if (os_open(&fd, to, O_WRONLY | O_CREAT, 0600, &error) != OK ||
+        os_write_all(fd, bytes.at, bytes.bytes, &error) != OK)
+        abort();
+    os_close(fd);
+}
+
+static enum err try_folder(const char *path, struct str bytes, struct error *error) {
+    char full[PATH_MAX], folder[] = "/tmp/quern-mutate-XXXXXX";
+    if (!realpath(path, full) || !mkdtemp(folder)) abort();
+    make_folder(folder, full, bytes);
+    enum err err = try_model(folder, error);
+    tree_remove(folder);
     return err;
 }
 
@@ -110,7 +154,7 @@ static enum err try_file(struct str bytes, struct error *error) {
     int fd = memfd_create("mutated", MFD_CLOEXEC);
     if (fd < 0 || os_write_all(fd, bytes.at, bytes.bytes, error) != OK) abort();
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-    enum err err = try_gguf(path, error);
+    enum err err = try_model(path, error);
     close(fd);
     return err;
 }
@@ -121,11 +165,12 @@ static bool is_sentence(const char *text) {
     return *text && utf8_is_valid(str_from(text));
 }
 
-void trial_run(enum base_kind kind, struct str bytes, struct trial *ret_trial) {
+void trial_run(enum base_kind kind, const char *path, struct str bytes, struct trial *ret_trial) {
     struct error error = {0};
     enum err err = OK;
     switch (kind) {
     case BASE_GGUF: err = try_file(bytes, &error); break;
+    case BASE_FOLDER: err = try_folder(path, bytes, &error); break;
     case BASE_TOKENIZER: err = try_tokenizer(bytes, &error); break;
     case BASE_TEMPLATE: err = try_template(bytes, &error); break;
     case BASE_KIND_COUNT: abort();

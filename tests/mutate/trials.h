@@ -14,4 +14,5 @@ struct trial {
     char text[ERROR_TEXT_BYTES];
 };
 
-void trial_run(enum base_kind kind, struct str bytes, struct trial *ret_trial);
+/* `path` is where the sound file is: of a folder the others are taken from there. */
+void trial_run(enum base_kind kind, const char *path, struct str bytes, struct trial *ret_trial);
