@@ -76,6 +76,7 @@ void model_sandbox_enter(const struct model_sandbox *wanted, struct sandbox_stat
     open_what_stays();
     add(&paths, strdup(wanted->model_path), false);
     add_links(&paths, wanted->model_path, true);
+    if (wanted->input_path) add(&paths, strdup(wanted->input_path), false);
     if (wanted->cache_dir) add(&paths, strdup(wanted->cache_dir), true);
     for (size_t i = 0; device_paths[i]; i++) add(&paths, strdup(device_paths[i]), true);
     sandbox_enter(paths.at, paths.count, ret_state);

@@ -14,6 +14,7 @@
 struct model_sandbox {
     const char *model_path; /* of a folder also what its links to weights, and those of the cache
                                of Hugging Face's hub, lead to */
+    const char *input_path; /* a file that is read beside it; NULL: none */
     const char *cache_dir;  /* that may be written to; NULL: none */
 };
 

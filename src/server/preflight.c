@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "server/preflight.h"
 
+#include "engine/model_sandbox.h"
 #include "engine/served_model.h"
 #include "model/model.h"
 
@@ -80,6 +81,14 @@ static void fill_survey(struct preflight *is, const struct survey *survey) {
     free(scratch);
 }
 
+/* A model is read in this process too; one that will start an engine needs the machine for that. */
+static void enter_sandbox(const struct preflight_options *options, const char *model_path) {
+    struct sandbox_state ignored;
+    if (options->pilot_lines > 0) return;
+    model_sandbox_enter(
+        &(struct model_sandbox){.model_path = model_path, .input_path = options->path}, &ignored);
+}
+
 /* Counts with the model open, which is closed before an engine opens it for the pilot. */
 static enum err count(const struct preflight_options *options, struct preflight *is,
                       struct survey *ret_survey, struct error *error) {
@@ -96,6 +105,7 @@ static enum err count(const struct preflight_options *options, struct preflight 
         struct wire_hello hello = house_hello(choice, &options->house.engine);
         struct model_description about;
         say(options, "opening the model");
+        enter_sandbox(options, choice->path);
         err = served_model_open(&model, &hello, error);
         if (err != OK) return err;
         model_describe(model.model, &about);
