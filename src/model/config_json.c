@@ -397,6 +397,9 @@ enum err config_json_init(struct json_config *ret_config, const json_t *root, st
     ret_config->is_part_of_another = text != root;
     err = read_sizes(ret_config, text, family, error);
     if (err == OK) err = read_attention(config, text, family, error);
+    bool is_causal = true;
+    if (err == OK) err = config_json_bool(text, "is_causal", &is_causal, error);
+    config->is_bidirectional = !is_causal;
     if (err == OK) err = config_json_read_rope(ret_config, text, &family->rope, error);
     if (err == OK) err = read_tie(ret_config, root, text, family, error);
     if (err == OK) err = config_json_read_quantisation(ret_config, root, error);

@@ -45,13 +45,22 @@ static enum err read_config(struct checkpoint *checkpoint, struct error *error) 
     return err;
 }
 
-/* The last part of the path names the model. */
+/* The last part of the path names the model; in Hugging Face's cache, where that is a commit, the
+ * part "models--OWNER--NAME" does. */
 static void name_model(struct checkpoint *checkpoint) {
+    static const char stored[] = "/models--";
     size_t bytes = strlen(checkpoint->path);
     while (bytes > 1 && checkpoint->path[bytes - 1] == '/') checkpoint->path[--bytes] = '\0';
-    const char *slash = strrchr(checkpoint->path, '/');
-    checkpoint->config.name = str_from(slash && slash[1] ? slash + 1 : checkpoint->path);
-    if (checkpoint->config.name.bytes > 128) checkpoint->config.name.bytes = 128;
+    const char *slash = strrchr(checkpoint->path, '/'), *repository = NULL;
+    struct str name = str_from(slash && slash[1] ? slash + 1 : checkpoint->path);
+    for (const char *at = checkpoint->path; (at = strstr(at, stored)); at++) repository = at;
+    if (repository) {
+        const char *begin = repository + strlen(stored), *owner_end = strstr(begin, "--");
+        if (owner_end) begin = owner_end + 2;
+        name = (struct str){begin, strcspn(begin, "/")};
+    }
+    if (name.bytes > 128) name.bytes = 128;
+    checkpoint->config.name = name;
 }
 
 /* ---- tensors ---- */

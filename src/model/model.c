@@ -414,7 +414,8 @@ enum err model_embed(struct model *model, const struct embed_sequence *sequences
 static enum err check_request(const struct model *model, const struct logits_request *request,
                               struct error *error) {
     const struct backend_caps *caps = &model->backend.caps;
-    if (!generates(model)) return err_set(error, ERR_INVALID, "an encoder has no logits");
+    if (!generates(model))
+        return err_set(error, ERR_INVALID, "the model does not generate, so it has no logits");
     uint32_t block_count = caps->page_count / kv_layout_groups(&model->layout);
     if (request->count == 0) return err_set(error, ERR_INVALID, "the prompt is empty");
     if (request->count > caps->context_tokens_max ||

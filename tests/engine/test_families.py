@@ -175,6 +175,25 @@ def test_the_last_token_of_a_decoder_sees_what_came_before_alone(files):
             assert abs(got * last["l2"] - expected) <= 1e-3
 
 
+@pytest.mark.skipif(not SHARED, reason="shared/tiny is not here")
+def test_a_folder_embeds_by_its_name_and_by_its_config(files, tmp_path):
+    """GritLM from the cache of Hugging Face's tools needs no option; what is_causal false says counts whatever is pooled."""
+    text = [1, 4, 5, 99, 7]
+    folder = tmp_path / "models--GritLM--GritLM-7B/snapshots/0123"
+    folder.mkdir(parents=True)
+    for name in ("config.json", "model.safetensors"):
+        shutil.copyfile(TINY / "mistral" / name, folder / name)
+    mean = vectors_of(files("mistral"), [text], "--pooling", "mean")
+    last = vectors_of(files("mistral"), [text], "--pooling", "last")
+    assert vectors_of(folder, [text]) == mean
+    assert vectors_of(folder, [text], "--pooling", "last") == last
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"is_causal": False}))
+    assert vectors_of(folder, [text]) == mean
+    assert vectors_of(folder, [text], "--pooling", "last") != last
+    assert "no logits" in support.quern("logits", "--model", folder, input=json.dumps({"ids": text})).stderr
+
+
 def test_texts_that_cannot_be_embedded_are_refused_by_one_sentence(files):
     for query, sentence in {'{"ids":[[]]}': "ids[0]: not an array", '{"ids":[[2,80]]}': "token 1 is 80, not 0..79",
                             '{"ids":[[2],[%s]]}' % ",".join(["5"] * 49): "text 1 has 49 tokens, more than the 48",

@@ -205,6 +205,25 @@ static void run_norm(void *context) {
     work->kernels->rms_norm(&call);
 }
 
+static void run_layer_norm(void *context) {
+    struct row_work *work = context;
+    struct norm call = {.x = work->x,
+                        .x_stride = work->width,
+                        .y = work->y,
+                        .y_stride = work->width,
+                        .weight = work->x,
+                        .bias = work->x,
+                        .width = work->width,
+                        .rows = work->rows,
+                        .epsilon = 1e-12f};
+    work->kernels->layer_norm(&call);
+}
+
+static void run_gelu(void *context) {
+    struct row_work *work = context;
+    work->kernels->gelu_erf(work->x, work->width, work->width, work->rows);
+}
+
 static void run_gate(void *context) {
     struct row_work *work = context;
     struct gate call = {.gate = work->x,
@@ -245,6 +264,8 @@ static void bench_rows(const struct kernels *kernels) {
         double bytes; /* read and written for an element of `width` */
     } works[] = {
         {"rms_norm", run_norm, 64, 576, 8},
+        {"layer_norm", run_layer_norm, 64, 384, 8},
+        {"gelu_erf", run_gelu, 64, 1536, 8},
         {"silu_mul", run_gate, 64, 1536, 12},
         {"argmax", run_argmax, 8, 49152, 4},
         {"top_k(64)", run_top_k, 8, 49152, 4},
