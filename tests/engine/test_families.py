@@ -165,11 +165,11 @@ def test_a_decoder_embeds_as_gritlm_does(files, path):
         assert 1 - cosine(vector, case["embedding"]) <= tolerance
 
 
-@pytest.mark.skipif(not SHARED, reason="shared/tiny is not here")
-def test_the_last_token_of_a_decoder_sees_what_came_before_alone(files):
-    """Pooled so, a text is causal: its vector is that of the hidden state the head would read."""
-    reference = json.loads((TINY / "qwen3/reference.json").read_text())["cases"]
-    for case, vector in zip(reference, vectors_of(files("qwen3"), [case["ids"] for case in reference], "--pooling", "last", "--reference"), strict=True):
+@pytest.mark.parametrize("family", SHARED)
+def test_the_last_token_of_a_decoder_sees_what_came_before_alone(family):
+    """Pooled so, a text is causal, windows count, and its vector is that of the hidden state the head would read."""
+    reference = json.loads((TINY / family / "reference.json").read_text())["cases"]
+    for case, vector in zip(reference, vectors_of(TINY / family, [case["ids"] for case in reference], "--pooling", "last", "--reference"), strict=True):
         last = case["hidden_last_token"][-1]
         for got, expected in zip(vector, last["first8"]):
             assert abs(got * last["l2"] - expected) <= 1e-3
