@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A small Hugging Face folder (bert, phi3, gemma2) as a GGUF file, by the rules of llama.cpp's converter: gguf_of.py FOLDER OUT.gguf
+"""A small Hugging Face folder (bert, nomic_bert, phi3, gemma2) as a GGUF file, by the rules of llama.cpp's converter: gguf_of.py FOLDER OUT.gguf
 
 Weights keep their type; only the standard library is needed. Without a vocab.txt the tokens are made up."""
 import json, pathlib, struct, sys
@@ -17,7 +17,10 @@ DECODER = {"embed_tokens": "token_embd", "norm": "output_norm", "lm_head": "outp
            "self_attn.qkv_proj": "attn_qkv", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
            "self_attn.o_proj": "attn_output", "mlp.gate_proj": "ffn_gate", "mlp.gate_up_proj": "ffn_up", "mlp.up_proj": "ffn_up",
            "mlp.down_proj": "ffn_down"}
-NAMES = {"bert": BERT, "phi3": DECODER | {"post_attention_layernorm": "ffn_norm"},
+NOMIC = {"embeddings.word_embeddings": "token_embd", "embeddings.token_type_embeddings": "token_types", "embeddings.LayerNorm": "token_embd_norm",
+         "self_attn.qkv": "attn_qkv", "self_attn.o_proj": "attn_output", "post_attention_layernorm": "attn_output_norm", "mlp.gate_proj": "ffn_gate",
+         "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down", "post_mlp_layernorm": "layer_output_norm"}
+NAMES = {"bert": BERT, "nomic_bert": NOMIC, "phi3": DECODER | {"post_attention_layernorm": "ffn_norm"},
          "gemma2": DECODER | {"post_attention_layernorm": "post_attention_norm", "pre_feedforward_layernorm": "ffn_norm",
                               "post_feedforward_layernorm": "post_ffw_norm"}}
 COUNTS = {"block_count": "num_hidden_layers", "context_length": "max_position_embeddings", "embedding_length": "hidden_size",
@@ -58,16 +61,23 @@ def gguf_name(model_type, name):
 def tensors_of(folder, config):
     data = (folder / "model.safetensors").read_bytes()
     header_bytes, = struct.unpack_from("<Q", data)
+    entries = {}
     for name, entry in json.loads(data[8:8 + header_bytes]).items():
-        if name == "__metadata__" or not (to := gguf_name(config["model_type"], name)):
+        if name != "__metadata__":
+            begin, end = entry["data_offsets"]
+            entries[name] = (entry["dtype"], entry["shape"], data[8 + header_bytes + begin:8 + header_bytes + end])
+    if config["model_type"] == "nomic_bert":  # its files have q, k and v as one
+        for name in [name for name in entries if ".q_proj." in name]:
+            parts = [entries.pop(name.replace("q_proj", part)) for part in ("q_proj", "k_proj", "v_proj")]
+            entries[name.replace("q_proj", "qkv")] = (parts[0][0], [3 * parts[0][1][0], parts[0][1][1]], b"".join(part[2] for part in parts))
+    for name, (kind, shape, content) in entries.items():
+        if not (to := gguf_name(config["model_type"], name)):
             continue
-        begin, end = entry["data_offsets"]
-        kind, content = entry["dtype"], data[8 + header_bytes + begin:8 + header_bytes + end]
-        if len(entry["shape"]) == 1 and kind == "BF16":  # as converters do: vectors in f32
+        if len(shape) == 1 and kind == "BF16":  # as converters do: vectors in f32
             kind, content = "F32", b"".join(b"\0\0" + content[i:i + 2] for i in range(0, len(content), 2))
         if config["model_type"] == "gemma2" and to.endswith("norm.weight"):
             content = struct.pack(f"<{len(content) // 4}f", *(1 + value for value, in struct.iter_unpack("<f", content)))
-        yield to, TYPES[kind][0], entry["shape"], content
+        yield to, TYPES[kind][0], shape, content
     scaling = config.get("rope_scaling") or {}
     for kind in ("short", "long"):
         if factors := scaling.get(f"{kind}_factor"):
@@ -93,7 +103,7 @@ def vocabulary_of(folder, config):
 
 
 def pairs_of(folder, config):
-    kind = config["model_type"]
+    kind = config["model_type"].replace("_", "-")
     yield pair("general.architecture", STRING, kind)
     yield pair("general.name", STRING, config.get("_name_or_path", folder.name).rsplit("/", 1)[-1])
     for keys, form in ((COUNTS, U32), (FLOATS, F32)):
@@ -102,11 +112,11 @@ def pairs_of(folder, config):
                 yield pair(f"{kind}.{key}", form, config[field])
     if config.get("original_max_position_embeddings"):
         yield pair(f"{kind}.rope.scaling.original_context_length", U32, config["original_max_position_embeddings"])
-    if kind == "bert":
+    if kind in ("bert", "nomic-bert"):
         pooling_file = folder / "1_Pooling/config.json"
         pooling = json.loads(pooling_file.read_text()) if pooling_file.exists() else {}
-        yield pair("bert.attention.causal", BOOL, False)
-        yield pair("bert.pooling_type", U32, 2 if pooling.get("pooling_mode_cls_token") else 1)
+        yield pair(f"{kind}.attention.causal", BOOL, False)
+        yield pair(f"{kind}.pooling_type", U32, 2 if pooling.get("pooling_mode_cls_token") else 1)
     yield from vocabulary_of(folder, config)
 
 

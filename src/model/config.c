@@ -15,6 +15,7 @@ static const struct architecture architectures[] = {
     {.name = "qwen3", .has_qk_norm = true},
     {.name = "phi3", .has_fused_gate_up = true, .has_long_rope = true, .may_have_window = true},
     {.name = "bert", .is_encoder = true, .has_qkv_bias = true},
+    {.name = "nomic-bert", .is_encoder = true, .is_rotary_encoder = true},
     {.name = "gemma2",
      .has_post_norm = true,
      .embedding_is_scaled = true,
@@ -99,7 +100,7 @@ static enum err read_architecture(struct model_config *config, const struct gguf
             printable = name.at[i] >= 0x20 && name.at[i] < 0x7F;
         return err_set(error, ERR_INVALID,
                        "architecture '%.*s' is not supported (llama, qwen2, qwen3, gemma2, gemma3, "
-                       "phi3 and bert are)",
+                       "phi3, bert and nomic-bert are)",
                        printable ? (int)name.bytes : 1, printable ? name.at : "?");
     }
     uint32_t split_count = 1, experts = 0;
@@ -383,7 +384,8 @@ enum err config_init(struct model_config *ret_config, const struct gguf *gguf, s
     enum err err = read_architecture(&config, gguf, error);
     if (err == OK) err = read_sizes(&config, gguf, error);
     if (err == OK) err = read_heads(&config, gguf, error);
-    if (err == OK && !config.architecture->is_encoder) err = read_rope(&config, gguf, error);
+    if (err == OK && (!config.architecture->is_encoder || config.architecture->is_rotary_encoder))
+        err = read_rope(&config, gguf, error);
     if (err == OK) err = read_norm(&config, gguf, error);
     if (err == OK) err = read_attention(&config, gguf, error);
     if (err == OK) err = read_pooling(&config, gguf, error);
@@ -430,7 +432,8 @@ void config_rope_frequencies(const struct model_config *config, bool local,
 
 uint64_t config_parameter_count(const struct model_config *config, bool head_is_tied) {
     uint64_t head_rows = (uint64_t)(config->heads * 2 + config->kv_heads * 2) * config->head_dim;
-    uint64_t ffn_matrices = config->architecture->is_encoder ? 2 : 3;
+    bool is_gated = !config->architecture->is_encoder || config->architecture->is_rotary_encoder;
+    uint64_t ffn_matrices = is_gated ? 3 : 2;
     uint64_t layer = config->width * (head_rows + ffn_matrices * config->ffn);
     return layer * config->layers +
            (uint64_t)config->vocab_rows * config->width * (head_is_tied ? 1 : 2);

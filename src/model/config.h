@@ -31,9 +31,11 @@ enum pooling { POOLING_NONE, POOLING_MEAN, POOLING_CLS, POOLING_LAST };
 /* How a family differs from the common decoder (RMSNorm, rotary positions, grouped-query attention,
  * gated feed-forward). Zero is arch llama without its permutation. */
 struct architecture {
-    const char *name; /* general.architecture, and the prefix of its keys */
-    bool is_encoder;  /* BERT: LayerNorm after each half layer, learned positions, biases, no
-                         causal mask, no gate (GELU), no head */
+    const char *name;       /* general.architecture, and the prefix of its keys */
+    bool is_encoder;        /* BERT: LayerNorm after each half layer, learned positions, biases, no
+                               causal mask, no gate (GELU), no head */
+    bool is_rotary_encoder; /* an encoder with rotary positions, a gate (SiLU), and no biases but
+                               those of its norms */
     bool rope_is_interleaved; /* q and k rows were permuted for pairs (2i, 2i+1) */
     bool has_qkv_bias;
     bool has_qk_norm;         /* RMSNorm of each head of q and k before the rotation */

@@ -49,12 +49,12 @@ enum err config_json_init(struct json_config *ret_config, const json_t *root,
 
 /* The same for the parts of it; see config_json_rope.c and config_json_quant.c. `text` is the
  * object with the fields of the text model. */
-enum err config_json_read_encoder(struct json_config *config, const json_t *root,
+enum err config_json_read_encoder(struct json_config *json, const json_t *root,
                                   struct error *error) MUST_CHECK;
 struct json_rope_defaults {
     float base, base_local;
 };
-enum err config_json_read_rope(struct json_config *config, const json_t *text,
+enum err config_json_read_rope(struct json_config *json, const json_t *text,
                                const struct json_rope_defaults *defaults,
                                struct error *error) MUST_CHECK;
 enum err config_json_read_quantisation(struct json_config *config, const json_t *root,

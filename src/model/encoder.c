@@ -17,9 +17,13 @@ struct encoder {
     struct kv_cache cache; /* the layers' in turn */
     unsigned char *memory; /* everything below */
     size_t bytes;
-    float *x;        /* (rows_max, width): the residual stream */
-    float *wide;     /* (rows_max, qkv_width) and (rows_max, width), or (rows_max, ffn) */
-    float *attended; /* the second part of wide */
+    float *x;           /* (rows_max, width): the residual stream */
+    float *wide;        /* (rows_max, qkv_width) and (rows_max, width), or (rows_max, ffn) */
+    float *attended;    /* the second part of wide */
+    float *frequencies; /* (head_dim/2) of a rotary encoder, as the next two */
+    float *cosines;     /* (rows_max, head_dim/2): of the rows of this step */
+    float *sines;
+    uint32_t *row_numbers;        /* (rows_max) 0, 1, 2, …: a row's line in these tables */
     unsigned char *activations;   /* (rows_max, most bytes any matrix needs) */
     uint32_t *slots;              /* (rows_max) */
     struct attention_item *items; /* (rows_max) */
@@ -52,16 +56,29 @@ static size_t activation_bytes(const struct weights *weights) {
     return most;
 }
 
+/* What the feed-forward's first product gives: up, or gate and up. */
+static size_t ffn_width(const struct encoder *encoder) {
+    const struct model_config *config = encoder->options.config;
+    return (config->architecture->is_rotary_encoder ? 2 : 1) * (size_t)config->ffn;
+}
+
 /* The formula of the workspace: hands out `memory`, or only adds up when it is NULL. No product
  * here can overflow, see the bounds of config.h. */
 static size_t lay_out(struct encoder *encoder, unsigned char *memory) {
     const struct encoder_options *options = &encoder->options;
     size_t at = 0, rows = options->rows_max, width = options->config->width;
-    size_t widest = max_of(encoder->qkv_width + width, options->config->ffn);
+    size_t widest = max_of(encoder->qkv_width + width, ffn_width(encoder));
+    size_t pairs = options->config->head_dim / 2;
     size_t plane = kv_block_bytes(&encoder->cache) * options->block_count;
     encoder->x = place(memory, &at, rows * width * sizeof(float));
     encoder->wide = place(memory, &at, rows * widest * sizeof(float));
     encoder->attended = memory ? encoder->wide + rows * encoder->qkv_width : NULL;
+    if (options->config->architecture->is_rotary_encoder) {
+        encoder->frequencies = place(memory, &at, pairs * sizeof(float));
+        encoder->cosines = place(memory, &at, rows * pairs * sizeof(float));
+        encoder->sines = place(memory, &at, rows * pairs * sizeof(float));
+        encoder->row_numbers = place(memory, &at, rows * sizeof *encoder->row_numbers);
+    }
     encoder->activations = place(memory, &at, rows * activation_bytes(options->weights));
     encoder->slots = place(memory, &at, rows * sizeof *encoder->slots);
     encoder->items = place(memory, &at, rows * sizeof *encoder->items);
@@ -93,6 +110,10 @@ enum err encoder_open(struct encoder **ret_encoder, const struct encoder_options
     (void)madvise(memory, encoder->bytes, MADV_HUGEPAGE); /* as forward_open does */
     encoder->memory = memory;
     (void)lay_out(encoder, encoder->memory);
+    if (config->architecture->is_rotary_encoder) {
+        config_rope_frequencies(config, false, encoder->frequencies);
+        for (uint32_t i = 0; i < options->rows_max; i++) encoder->row_numbers[i] = i;
+    }
     *ret_encoder = encoder;
     return OK;
 }
@@ -161,10 +182,16 @@ static void activate_for_qkv(const struct encoder *encoder, uint32_t layer, uint
 static void embed_stage(struct encoder *encoder, uint32_t layer, uint32_t row, uint32_t count) {
     const struct weights *weights = encoder->options.weights;
     const struct step *step = encoder->step;
-    size_t width = encoder->options.config->width;
+    const struct model_config *config = encoder->options.config;
+    size_t width = config->width, pairs = config->head_dim / 2;
+    bool is_rotary = config->architecture->is_rotary_encoder;
     for (uint32_t i = row; i < row + count; i++) {
         float *x = encoder->x + i * width;
-        const float *position = weights->positions + step->positions[i] * width;
+        const float *position = weights->positions + (is_rotary ? 0 : step->positions[i] * width);
+        if (is_rotary)
+            rope_table(encoder->frequencies, (uint32_t)pairs, step->positions[i],
+                       step->positions[i] + 1, encoder->cosines + i * pairs,
+                       encoder->sines + i * pairs);
         matrix_row(weights->embedding, (uint32_t)step->tokens[i], x);
         for (size_t j = 0; j < width; j++) x[j] += position[j];
     }
@@ -172,9 +199,21 @@ static void embed_stage(struct encoder *encoder, uint32_t layer, uint32_t row, u
     activate_for_qkv(encoder, layer, row, count);
 }
 
+/* Rotates q and k of a rotary encoder, and stores k and v. */
 static void store_stage(struct encoder *encoder, uint32_t layer, uint32_t row, uint32_t count) {
     (void)layer;
     const struct model_config *config = encoder->options.config;
+    if (config->architecture->is_rotary_encoder)
+        encoder->options.kernels->rope(
+            &(struct rope){.x = encoder->wide + (size_t)row * encoder->qkv_width,
+                           .x_stride = encoder->qkv_width,
+                           .positions = encoder->row_numbers + row,
+                           .rows = count,
+                           .head_count = 2 * config->heads, /* k follows q */
+                           .head_dim = config->head_dim,
+                           .rotary_dim = config->head_dim,
+                           .cosines = encoder->cosines,
+                           .sines = encoder->sines});
     const float *k = encoder->wide + (size_t)row * encoder->qkv_width + config->width;
     struct kv_store store = {.cache = &encoder->cache,
                              .k = k,
@@ -202,9 +241,20 @@ static void before_up_stage(struct encoder *encoder, uint32_t layer, uint32_t ro
 
 static void before_down_stage(struct encoder *encoder, uint32_t layer, uint32_t row,
                               uint32_t count) {
-    size_t ffn = encoder->options.config->ffn;
-    encoder->options.kernels->gelu_erf(encoder->wide + row * ffn, ffn, ffn, count);
-    activate_rows(encoder, layer_of(encoder, layer)->down, encoder->wide, ffn, row, count);
+    const struct kernels *kernels = encoder->options.kernels;
+    size_t ffn = encoder->options.config->ffn, stride = ffn_width(encoder);
+    float *x = encoder->wide + row * stride;
+    if (stride > ffn)
+        kernels->silu_mul(&(struct gate){.gate = x,
+                                         .up = x + ffn,
+                                         .in_stride = stride,
+                                         .y = x,
+                                         .y_stride = stride,
+                                         .width = ffn,
+                                         .rows = count});
+    else
+        kernels->gelu_erf(x, stride, ffn, count);
+    activate_rows(encoder, layer_of(encoder, layer)->down, encoder->wide, stride, row, count);
 }
 
 static void after_down_stage(struct encoder *encoder, uint32_t layer, uint32_t row,
@@ -303,7 +353,7 @@ static void run_layer(struct encoder *encoder, uint32_t layer) {
     run_stage(encoder, before_up_stage, layer);
     run_matmul(encoder, (struct matmul){.matrix = weights->gate_up,
                                         .y = encoder->wide,
-                                        .y_stride = config->ffn,
+                                        .y_stride = ffn_width(encoder),
                                         .bias = weights->encoder.up_bias});
     run_stage(encoder, before_down_stage, layer);
     run_matmul(encoder, (struct matmul){.matrix = weights->down,

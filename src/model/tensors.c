@@ -10,12 +10,15 @@ enum need {
     NEED_ALWAYS,
     NEED_DECODER,
     NEED_ENCODER,
+    NEED_ENCODER_BIAS,
+    NEED_POSITIONS,
     NEED_GATE,
     NEED_QKV_BIAS,
     NEED_QK_NORM,
     NEED_POST_NORM,
     /* From here on it may be absent. */
     NEED_OPTIONAL,
+    NEED_FUSED_QKV,
     NEED_LONG_ROPE,
 };
 
@@ -49,7 +52,7 @@ static const struct row {
                                  EXTENT_NONE},
     [ROLE_ROPE_FACTORS_LONG] = {"rope_factors_long.weight", NEED_LONG_ROPE, EXTENT_PAIRS,
                                 EXTENT_NONE},
-    [ROLE_POSITIONS] = {"position_embd.weight", NEED_ENCODER, EXTENT_WIDTH, EXTENT_CONTEXT},
+    [ROLE_POSITIONS] = {"position_embd.weight", NEED_POSITIONS, EXTENT_WIDTH, EXTENT_CONTEXT},
     [ROLE_TOKEN_TYPES] = {"token_types.weight", NEED_ENCODER, EXTENT_WIDTH, EXTENT_TYPES},
     [ROLE_EMBEDDING_NORM] = {"token_embd_norm.weight", NEED_ENCODER, EXTENT_WIDTH, EXTENT_NONE},
     [ROLE_EMBEDDING_NORM_BIAS] = {"token_embd_norm.bias", NEED_ENCODER, EXTENT_WIDTH, EXTENT_NONE},
@@ -57,7 +60,7 @@ static const struct row {
     [ROLE_Q] = {"attn_q.weight", NEED_ALWAYS, EXTENT_WIDTH, EXTENT_Q},
     [ROLE_K] = {"attn_k.weight", NEED_ALWAYS, EXTENT_WIDTH, EXTENT_KV},
     [ROLE_V] = {"attn_v.weight", NEED_ALWAYS, EXTENT_WIDTH, EXTENT_KV},
-    [ROLE_QKV] = {"attn_qkv.weight", NEED_OPTIONAL, EXTENT_WIDTH, EXTENT_QKV},
+    [ROLE_QKV] = {"attn_qkv.weight", NEED_FUSED_QKV, EXTENT_WIDTH, EXTENT_QKV},
     [ROLE_Q_BIAS] = {"attn_q.bias", NEED_QKV_BIAS, EXTENT_Q, EXTENT_NONE},
     [ROLE_K_BIAS] = {"attn_k.bias", NEED_QKV_BIAS, EXTENT_KV, EXTENT_NONE},
     [ROLE_V_BIAS] = {"attn_v.bias", NEED_QKV_BIAS, EXTENT_KV, EXTENT_NONE},
@@ -71,13 +74,13 @@ static const struct row {
     [ROLE_UP] = {"ffn_up.weight", NEED_ALWAYS, EXTENT_WIDTH, EXTENT_UP},
     [ROLE_DOWN] = {"ffn_down.weight", NEED_ALWAYS, EXTENT_FFN, EXTENT_WIDTH},
     [ROLE_POST_FFN_NORM] = {"post_ffw_norm.weight", NEED_POST_NORM, EXTENT_WIDTH, EXTENT_NONE},
-    [ROLE_OUTPUT_BIAS] = {"attn_output.bias", NEED_ENCODER, EXTENT_WIDTH, EXTENT_NONE},
+    [ROLE_OUTPUT_BIAS] = {"attn_output.bias", NEED_ENCODER_BIAS, EXTENT_WIDTH, EXTENT_NONE},
     [ROLE_ATTENTION_OUTPUT_NORM] = {"attn_output_norm.weight", NEED_ENCODER, EXTENT_WIDTH,
                                     EXTENT_NONE},
     [ROLE_ATTENTION_OUTPUT_NORM_BIAS] = {"attn_output_norm.bias", NEED_ENCODER, EXTENT_WIDTH,
                                          EXTENT_NONE},
-    [ROLE_UP_BIAS] = {"ffn_up.bias", NEED_ENCODER, EXTENT_FFN, EXTENT_NONE},
-    [ROLE_DOWN_BIAS] = {"ffn_down.bias", NEED_ENCODER, EXTENT_WIDTH, EXTENT_NONE},
+    [ROLE_UP_BIAS] = {"ffn_up.bias", NEED_ENCODER_BIAS, EXTENT_FFN, EXTENT_NONE},
+    [ROLE_DOWN_BIAS] = {"ffn_down.bias", NEED_ENCODER_BIAS, EXTENT_WIDTH, EXTENT_NONE},
     [ROLE_LAYER_OUTPUT_NORM] = {"layer_output_norm.weight", NEED_ENCODER, EXTENT_WIDTH,
                                 EXTENT_NONE},
     [ROLE_LAYER_OUTPUT_NORM_BIAS] = {"layer_output_norm.bias", NEED_ENCODER, EXTENT_WIDTH,
@@ -109,7 +112,12 @@ static bool is_known(const struct architecture *architecture, enum need need) {
     case NEED_DECODER:
     case NEED_OPTIONAL: return !architecture->is_encoder;
     case NEED_ENCODER: return architecture->is_encoder;
-    case NEED_GATE: return !architecture->is_encoder && !architecture->has_fused_gate_up;
+    case NEED_ENCODER_BIAS:
+    case NEED_POSITIONS: return architecture->is_encoder && !architecture->is_rotary_encoder;
+    case NEED_FUSED_QKV: return !architecture->is_encoder || architecture->is_rotary_encoder;
+    case NEED_GATE:
+        return (!architecture->is_encoder || architecture->is_rotary_encoder) &&
+               !architecture->has_fused_gate_up;
     case NEED_LONG_ROPE: return architecture->has_long_rope;
     case NEED_QKV_BIAS: return architecture->has_qkv_bias;
     case NEED_QK_NORM: return architecture->has_qk_norm;

@@ -104,43 +104,53 @@ static enum err pack(struct loader *loader, const struct matrix_part *parts, uin
     return OK;
 }
 
-static struct matrix_part part_of(const struct checkpoint_tensor *tensor,
-                                  const struct checkpoint_bytes *bytes) {
-    return (struct matrix_part){.type = (enum tensor_type)tensor->type,
-                                .blocks = bytes->at,
-                                .rows = (uint32_t)tensor->axes[1]};
+/* Encoders are served for their throughput: where the CPU multiplies bf16, at nearly twice the
+ * speed of f32, their float weights are rounded to it. docs/internals/embeddings.md has what that
+ * costs and gains. */
+static bool is_to_round(const struct loader *loader, enum tensor_role role,
+                        const struct checkpoint_tensor *tensor) {
+    return loader->config->architecture->is_encoder && loader->kernels->packs_bf16_pairs &&
+           role != ROLE_EMBEDDING && (tensor->type == TENSOR_F32 || tensor->type == TENSOR_F16);
 }
 
-/* A part rounded to bf16, in memory that the caller frees once it is packed. */
-static enum err round_part(struct loader *loader, struct matrix_part *part, uint32_t cols,
-                           uint16_t **ret_memory) {
-    uint16_t *rounded = calloc((size_t)part->rows * cols, sizeof *rounded);
+/* What was read of a tensor becomes bf16. */
+static enum err round_bytes(const struct loader *loader, const struct checkpoint_tensor *tensor,
+                            struct checkpoint_bytes *bytes) {
+    size_t rows = (size_t)tensor->axes[1], cols = (size_t)tensor->axes[0];
+    uint16_t *rounded = calloc(rows * cols, sizeof *rounded);
     float *row = calloc(cols, sizeof *row);
     if (!rounded || !row) {
         free(rounded);
         free(row);
-        return err_set(loader->error, ERR_LIMIT, "no memory to round %u rows of weights",
-                       part->rows);
+        return err_set(loader->error, ERR_LIMIT, "no memory to round %zu rows of weights", rows);
     }
-    size_t row_bytes = tensor_type_row_bytes(part->type, cols);
-    for (size_t i = 0; i < part->rows; i++) {
-        quant_row_to_f32(part->type, (const unsigned char *)part->blocks + i * row_bytes, cols,
+    for (size_t i = 0; i < rows; i++) {
+        quant_row_to_f32((enum tensor_type)tensor->type, bytes->at + i * tensor->row_bytes, cols,
                          row);
-        for (uint32_t j = 0; j < cols; j++) rounded[i * cols + j] = bf16_from_f32(row[j]);
+        for (size_t j = 0; j < cols; j++) rounded[i * cols + j] = bf16_from_f32(row[j]);
     }
     free(row);
-    *ret_memory = rounded;
-    part->type = TENSOR_BF16;
-    part->blocks = rounded;
+    free(bytes->owned);
+    *bytes = (struct checkpoint_bytes){.at = (const unsigned char *)rounded, .owned = rounded};
     return OK;
 }
 
-/* Encoders are served for their throughput: where the CPU multiplies bf16, at nearly twice the
- * speed of f32, their float weights are rounded to it. docs/internals/embeddings.md has what that
- * costs and gains. */
-static bool is_to_round(const struct loader *loader, enum tensor_type type) {
-    return loader->config->architecture->is_encoder && loader->kernels->packs_bf16_pairs &&
-           (type == TENSOR_F32 || type == TENSOR_F16);
+/* All of a tensor as a part of a matrix, in `bytes` that checkpoint_done is to have in the end. */
+static enum err read_part(const struct loader *loader, const struct checkpoint_tensor *tensor,
+                          enum tensor_role role, struct checkpoint_bytes *ret_bytes,
+                          struct matrix_part *ret_part) {
+    bool rounds = is_to_round(loader, role, tensor);
+    enum err err = checkpoint_read(tensor, loader->pool, ret_bytes, loader->error);
+    if (err != OK) return err;
+    if (rounds) err = round_bytes(loader, tensor, ret_bytes);
+    if (err != OK) {
+        checkpoint_done(loader->checkpoint, tensor, ret_bytes);
+        return err;
+    }
+    *ret_part = (struct matrix_part){.type = rounds ? TENSOR_BF16 : (enum tensor_type)tensor->type,
+                                     .blocks = ret_bytes->at,
+                                     .rows = (uint32_t)tensor->axes[1]};
+    return OK;
 }
 
 static enum err load_matrix(struct loader *loader, uint32_t layer, const enum tensor_role *roles,
@@ -148,7 +158,6 @@ static enum err load_matrix(struct loader *loader, uint32_t layer, const enum te
     struct matrix_part parts[3];
     const struct checkpoint_tensor *tensors[3];
     struct checkpoint_bytes bytes[3];
-    uint16_t *rounded[3] = {NULL, NULL, NULL};
     uint32_t count = 0;
     assert(role_count <= 3);
     enum err err = OK;
@@ -156,19 +165,13 @@ static enum err load_matrix(struct loader *loader, uint32_t layer, const enum te
         uint32_t i = count;
         tensors[i] = find(loader, layer, roles[i]);
         assert(tensors[i]);
-        err = checkpoint_read(tensors[i], loader->pool, &bytes[i], loader->error);
+        err = read_part(loader, tensors[i], roles[i], &bytes[i], &parts[i]);
         if (err != OK) break;
         count++;
-        parts[i] = part_of(tensors[i], &bytes[i]);
         if (roles[i] == ROLE_Q || roles[i] == ROLE_K) parts[i].row_order = loader->row_order;
-        if (roles[i] != ROLE_EMBEDDING && is_to_round(loader, parts[i].type))
-            err = round_part(loader, &parts[i], (uint32_t)tensors[0]->axes[0], &rounded[i]);
     }
     if (err == OK) err = pack(loader, parts, count, (uint32_t)tensors[0]->axes[0], ret_matrix);
-    for (uint32_t i = 0; i < count; i++) {
-        checkpoint_done(loader->checkpoint, tensors[i], &bytes[i]);
-        free(rounded[i]);
-    }
+    for (uint32_t i = 0; i < count; i++) checkpoint_done(loader->checkpoint, tensors[i], &bytes[i]);
     return err;
 }
 
@@ -178,17 +181,18 @@ static enum err load_fused_qkv(struct loader *loader, uint32_t layer, struct mat
     const struct checkpoint_tensor *tensor = find(loader, layer, ROLE_QKV);
     uint32_t rows[3] = {config->heads * config->head_dim, config->kv_heads * config->head_dim,
                         config->kv_heads * config->head_dim};
-    struct matrix_part parts[3];
+    struct matrix_part whole, parts[3];
     struct checkpoint_bytes bytes;
-    enum err err = checkpoint_read(tensor, loader->pool, &bytes, loader->error);
+    enum err err = read_part(loader, tensor, ROLE_QKV, &bytes, &whole);
     if (err != OK) return err;
-    const unsigned char *at = bytes.at;
+    size_t row_bytes = tensor_type_row_bytes(whole.type, (size_t)tensor->axes[0]);
+    const unsigned char *at = whole.blocks;
     for (int i = 0; i < 3; i++) {
-        parts[i] = part_of(tensor, &bytes);
+        parts[i] = whole;
         parts[i].blocks = at;
         parts[i].rows = rows[i];
         parts[i].row_order = i < 2 ? loader->row_order : NULL;
-        at += rows[i] * tensor->row_bytes;
+        at += rows[i] * row_bytes;
     }
     err = pack(loader, parts, 3, (uint32_t)tensor->axes[0], ret_matrix);
     checkpoint_done(loader->checkpoint, tensor, &bytes);
@@ -281,7 +285,8 @@ static enum err read_rows(struct loader *loader, enum tensor_role role, size_t c
 
 /* Where each position begins: its own vector, and the first token type's. */
 static enum err load_positions(struct loader *loader) {
-    size_t width = loader->config->width, count = loader->config->context_max;
+    bool is_rotary = loader->config->architecture->is_rotary_encoder;
+    size_t width = loader->config->width, count = is_rotary ? 1 : loader->config->context_max;
     float *at = loader->weights->positions = calloc(count * width, sizeof *at);
     float *type = calloc(width, sizeof *type);
     if (!at || !type) {
@@ -290,7 +295,7 @@ static enum err load_positions(struct loader *loader) {
     }
     loader->weights->bytes += count * width * sizeof *at;
     enum err err = read_rows(loader, ROLE_TOKEN_TYPES, 1, type);
-    if (err == OK) err = read_rows(loader, ROLE_POSITIONS, count, at);
+    if (err == OK && !is_rotary) err = read_rows(loader, ROLE_POSITIONS, count, at);
     for (size_t i = 0; i < count * width && err == OK; i++) at[i] += type[i % width];
     free(type);
     return err;

@@ -16,9 +16,10 @@
 #include "kernels/pool.h"
 #include "model/checkpoint.h"
 
-/* What an encoder has instead of a decoder's norms; its gate_up is up alone. */
+/* What an encoder has instead of a decoder's norms; its gate_up is up alone, unless it is rotary:
+ * then there are no biases but the norms'. */
 struct encoder_layer {
-    float *output_bias;         /* (width) */
+    float *output_bias;         /* (width) or NULL, as up_bias and down_bias */
     float *attention_norm;      /* (width) LayerNorm after attention and its residual */
     float *attention_norm_bias; /* (width) */
     float *up_bias;             /* (ffn) */
@@ -49,7 +50,8 @@ struct weights {
     struct matrix *head;        /* (vocab_rows, width); the embedding itself when tied; NULL for an
                                    encoder */
     float *output_norm;         /* (width); NULL for an encoder */
-    float *positions;           /* an encoder's: (context_max, width), the first token type added */
+    float *positions;           /* an encoder's: (context_max, width), the first token type added;
+                                   of a rotary one (width), that type alone */
     float *embedding_norm;      /* (width) */
     float *embedding_norm_bias; /* (width) */
     size_t bytes;               /* of all of it */

@@ -12,6 +12,7 @@ import gguf_of, support
 HERE = pathlib.Path(__file__).resolve().parent / "families"
 TINY = support.SHARED / "tiny"
 OURS = ["gemma2", "phi3", "phi3-long"]
+ENCODERS = ["bert", "nomic-bert"]
 SHARED = ["gemma3", "llama3", "mistral", "qwen2", "qwen3"] if TINY.exists() else []
 MODELS = [(family, "bf16") for family in OURS] + [(family, weights) for family in SHARED for weights in ("bf16", "q8_0")]
 # Largest difference of a logit from HF in float32. Weights in q8_0 are other weights: the numpy reader of shared/tiny/gen, which
@@ -28,7 +29,7 @@ MARGIN = {"bf16": 2e-3, "q8_0": 0.5}
 def files(tmp_path_factory):
     """(family, weights) → the GGUF file."""
     folder = tmp_path_factory.mktemp("families")
-    for family in (*OURS, "bert"):
+    for family in (*OURS, *ENCODERS):
         gguf_of.convert(HERE / family, folder / f"{family}.gguf")
     return lambda family, weights="bf16": TINY / family / f"model-{weights}.gguf" if family in SHARED else folder / f"{family}.gguf"
 
@@ -136,21 +137,23 @@ PATHS = {"reference": (["--reference"], 1e-9), "avx2": (["--kernels", "avx2"], 1
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("pooling", ["mean", "cls", "last"])
-def test_an_encoder_gives_the_references_vectors(files, path, pooling):
+@pytest.mark.parametrize("family", ENCODERS)
+def test_an_encoder_gives_the_references_vectors(files, family, path, pooling):
     flags, tolerance = PATHS[path]
-    cases = json.loads((HERE / "bert/reference.json").read_text())["cases"]
+    cases = json.loads((HERE / family / "reference.json").read_text())["cases"]
     pooled = [] if pooling == "mean" else ["--pooling", pooling]  # mean is what the file says
-    for case, vector in zip(cases, vectors_of(files("bert"), [case["ids"] for case in cases], *pooled, *flags), strict=True):
+    for case, vector in zip(cases, vectors_of(files(family), [case["ids"] for case in cases], *pooled, *flags), strict=True):
         assert 1 - cosine(vector, case[pooling]) <= tolerance
         assert abs(math.hypot(*vector) - 1) <= 1e-6
 
 
-def test_a_text_has_the_same_vector_whatever_is_beside_it(files):
-    texts = [case["ids"] for case in json.loads((HERE / "bert/reference.json").read_text())["cases"]]
+@pytest.mark.parametrize("family", ENCODERS)
+def test_a_text_has_the_same_vector_whatever_is_beside_it(files, family):
+    texts = [case["ids"] for case in json.loads((HERE / family / "reference.json").read_text())["cases"]]
     many = [texts[i % len(texts)] for i in range(100)]
-    together = vectors_of(files("bert"), many, "--threads", "2")
+    together = vectors_of(files(family), many, "--threads", "2")
     for text, vector in zip(texts, together):
-        assert vectors_of(files("bert"), [text], "--threads", "1") == [vector]
+        assert vectors_of(files(family), [text], "--threads", "1") == [vector]
     assert together == [together[i % len(texts)] for i in range(100)]
 
 

@@ -21,6 +21,8 @@ CONFIGS = {
     "gemma2": DECODER | {"model_type": "gemma2", "num_hidden_layers": 4, "max_position_embeddings": 256, "head_dim": 16, "rope_theta": 10000.0,
                          "query_pre_attn_scalar": 16, "sliding_window": 12, "attn_logit_softcapping": 2.0, "final_logit_softcapping": 6.0,
                          "hidden_activation": "gelu_pytorch_tanh", "tie_word_embeddings": True},
+    "nomic-bert": SIZES | {"model_type": "nomic_bert", "num_hidden_layers": 2, "max_position_embeddings": 64, "type_vocab_size": 2,
+                           "layer_norm_eps": 1e-12, "hidden_act": "silu", "rope_theta": 1000.0, "torch_dtype": "float32"},
     "bert": SIZES | {"model_type": "bert", "num_hidden_layers": 3, "max_position_embeddings": 48, "type_vocab_size": 2, "layer_norm_eps": 1e-12,
                      "hidden_act": "gelu", "intermediate_size": 64, "vocab_size": 80, "torch_dtype": "float32"},
 }
@@ -73,24 +75,25 @@ def make(name):
     folder = HERE / name
     folder.mkdir(exist_ok=True)
     settings = {key: value for key, value in given.items() if key not in ("model_type", "torch_dtype")}
-    settings |= {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2} if name != "bert" else {"pad_token_id": 0}
+    is_encoder = "bert" in name
+    settings |= {"pad_token_id": 0} if is_encoder else {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
     given = given | {key: settings[key] for key in ("pad_token_id", "bos_token_id", "eos_token_id") if key in settings}
     config = transformers.AutoConfig.for_model(given["model_type"], **settings)
     config._attn_implementation = "eager"
-    kind = transformers.AutoModel if name == "bert" else transformers.AutoModelForCausalLM
-    model = kind.from_config(config, dtype=torch.float32, attn_implementation="eager", **({"add_pooling_layer": False} if name == "bert" else {})).eval()
+    kind = transformers.AutoModel if is_encoder else transformers.AutoModelForCausalLM
+    model = kind.from_config(config, dtype=torch.float32, attn_implementation="eager", **({"add_pooling_layer": False} if is_encoder else {})).eval()
     fill(model, 7, name == "gemma2")
     model.tie_weights()
     random = numpy.random.default_rng(3)
-    if name == "bert":
-        cases = [bert_case(model, [2, *map(int, random.integers(5, 80, length - 2)), 3]) for length in (2, 5, 17, 33, 48)]
-        given = given | {"architectures": ["BertModel"]}
+    if is_encoder:
+        cases = [bert_case(model, [2, *map(int, random.integers(5, given["vocab_size"], length - 2)), 3]) for length in (2, 5, 17, 33, 48)]
+        given = given | {"architectures": [type(model).__name__]}
     else:
         lengths = (4, 23, 45) if name == "phi3-long" else (4, 23, 70)  # with the greedy ids still below the original length of 64
         cases = [decoder_case(model, [1, *map(int, random.integers(3, 64, length - 1))]) for length in lengths]
         given = given | {"architectures": [type(model).__name__]}
-    dtype = torch.float32 if name == "bert" else torch.bfloat16
-    weights = {key: value.to(dtype).contiguous() for key, value in model.state_dict().items() if key != "lm_head.weight" or not given["tie_word_embeddings"]}
+    dtype = torch.float32 if is_encoder else torch.bfloat16
+    weights = {key: value.to(dtype).contiguous() for key, value in model.state_dict().items() if key != "lm_head.weight" or not given.get("tie_word_embeddings")}
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     (folder / "config.json").write_text(json.dumps(given, indent=1) + "\n")
     (folder / "reference.json").write_text(json.dumps({"transformers": transformers.__version__, "torch": torch.__version__.split("+")[0], "cases": cases}) + "\n")
