@@ -158,6 +158,14 @@ static enum err read_heads(struct model_config *config, const struct gguf *gguf,
     if (config->head_dim % 8 != 0)
         return err_set(error, ERR_INVALID, "heads of %u are not supported: no multiple of 8",
                        config->head_dim);
+    bool is_whole =
+        config->kv_heads == config->heads && config->heads * config->head_dim == config->width;
+    if (config->architecture->is_encoder && !is_whole)
+        return err_set(
+            error, ERR_INVALID,
+            "an encoder of %u heads and %u key-value heads of %u in a width of %u is not "
+            "supported",
+            config->heads, config->kv_heads, config->head_dim, config->width);
     uint32_t value_length = config->head_dim;
     key = key_of(config, "attention.value_length");
     err = gguf_get_u32(gguf, key.text, &value_length, error);

@@ -115,6 +115,26 @@ def test_a_folder_is_the_model_that_its_gguf_file_is(files, family):
     assert logits_of(HERE / family, [prompt], 64, "--reference") == logits_of(files(family), [prompt], 64, "--reference")
 
 
+@pytest.mark.parametrize("family,change,sentence", [
+    ("bert", {"num_key_value_heads": 1}, "an encoder of 2 heads and 1 key-value heads"), ("bert", {"head_dim": 8}, "an encoder of 2 heads"),
+    ("bert", {"layer_norm_eps": 0}, "layer_norm_epsilon is 0"), ("bert", {"layer_norm_eps": None}, "layer_norm_epsilon is missing"),
+    ("bert", {"max_position_embeddings": 47}, "position_embd.weight has 2 axes, 32 x 48, instead of 32 x 47"),
+    ("bert", {"model_type": "nomic_bert"}, "is missing"), ("nomic-bert", {"rope_theta": 0}, "rope.freq_base is 0"),
+    ("nomic-bert", {"num_key_value_heads": 1}, "an encoder of 2 heads"),
+    ("phi3", {"sliding_window": 1 << 30}, "sliding_window is 1073741824"), ("phi3-long", {"original_max_position_embeddings": 513}, "is 513, not 2..512"),
+    ("phi3-long", {"original_max_position_embeddings": None}, "original_context_length is 0"), ("gemma2", {"sliding_window": None}, "sliding_window is missing"),
+    ("gemma2", {"attn_logit_softcapping": -1}, "attn_logit_softcapping is not within"),
+])
+def test_what_a_file_cannot_mean_is_refused_by_one_sentence(tmp_path, family, change, sentence):
+    folder = tmp_path / family
+    shutil.copytree(HERE / family, folder)
+    config = json.loads((folder / "config.json").read_text()) | change
+    (folder / "config.json").write_text(json.dumps(config))
+    gguf_of.convert(folder, tmp_path / "model.gguf")
+    done = support.quern("embed", "--model", tmp_path / "model.gguf", "--pooling", "mean", input='{"ids":[[2]]}')
+    assert done.returncode == 3 and sentence in done.stderr and done.stderr.count("\n") == 1, done.stderr
+
+
 # ---- embeddings ----
 
 
