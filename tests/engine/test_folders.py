@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Folders of Hugging Face's tools: how weights are stored, what is refused and why, which tokens end, which template counts."""
-import json, random, shutil, subprocess, sys
+import json, os, random, shutil, subprocess, sys
 
 import pytest
 
@@ -213,6 +213,35 @@ def test_the_chat_template_is_the_nearest_of_those_a_folder_has(tmp_path):
     assert rendered() == "first x"
     (folder / "chat_template.jinja").write_text("{% if %}")
     assert "chat_template.jinja: " in rendered()
+
+
+def test_a_snapshot_of_the_hugging_face_cache_is_served_by_its_id(tmp_path):
+    """Its files are links into another folder of the cache, where the sandbox of the engine lets it read."""
+    commit, repository = "0123456789abcdef" * 2 + "01234567", tmp_path / "hub/models--org--name"
+    snapshot = repository / "snapshots" / commit
+    snapshot.mkdir(parents=True)
+    (repository / "blobs").mkdir()
+    (repository / "refs").mkdir()
+    (repository / "refs/main").write_text(commit)
+    for number, file in enumerate(sorted(copy_of(tmp_path, "qwen3").iterdir())):
+        shutil.copy(file, repository / f"blobs/{number}")
+        (snapshot / file.name).symlink_to(f"../../blobs/{number}")
+    environment = {**os.environ, "HF_HUB_CACHE": str(tmp_path / "hub")}
+    listed = [json.loads(line) for line in support.quern("models", "--json", env=environment).stdout.splitlines()]
+    assert [(m["servable"], m["path"]) for m in listed if m["model"] == "org/name"] == [(True, str(snapshot.resolve()))]
+    (tmp_path / "in.jsonl").write_text(json.dumps(support.request("a", "Hello", model="org/name", max_tokens=3)) + "\n")
+    done = support.quern("run", "-i", tmp_path / "in.jsonl", "-o", tmp_path / "out.jsonl", "--model", "org/name", "--quiet", env=environment)
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "out.jsonl").read_text())["response"]["body"]["usage"]["completion_tokens"] == 3
+
+
+def test_preflight_counts_the_tokens_of_a_folder(tmp_path):
+    folder = copy_of(tmp_path, "llama3")
+    (tmp_path / "in.jsonl").write_text(json.dumps(support.request("a", "Hello", model="llama3", max_tokens=3)) + "\n")
+    done = support.quern("preflight", tmp_path / "in.jsonl", "--model", folder, "--json")
+    assert done.returncode == 0, done.stderr
+    body = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 3}
+    assert json.loads(done.stdout)["prompt_tokens"] == run(folder, tmp_path, body)[0]["usage"]["prompt_tokens"]
 
 
 def test_a_token_without_a_row_is_refused_and_never_sampled(tmp_path):

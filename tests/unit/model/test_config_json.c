@@ -96,6 +96,42 @@ static void gemma_3_has_its_own_norms_scale_window_and_two_bases(void **state) {
     assert_true(json.config.attention_scale == 0.125f);
 }
 
+static void gemma_2_caps_scores_and_logits_unless_a_null_says_no(void **state) {
+    (void)state;
+    struct json_config json;
+    open_good("{\"model_type\":\"gemma2\"}", &json);
+    assert_true(json.config.attention_softcap == 50.0f && json.config.softcap == 30.0f);
+    assert_true(json.norms_lack_one && json.head_is_tied);
+    assert_true(config_layer_is_local(&json.config, 0));
+    assert_false(config_layer_is_local(&json.config, 1));
+    assert_false(config_has_local_rope(&json.config));
+    open_good("{\"model_type\":\"gemma2\",\"attn_logit_softcapping\":null,"
+              "\"final_logit_softcapping\":8}",
+              &json);
+    assert_true(json.config.attention_softcap == 0.0f && json.config.softcap == 8.0f);
+}
+
+#define LONG_ROPE(rest)                                                                            \
+    "{\"model_type\":\"phi3\",\"max_position_embeddings\":4096,\"rope_scaling\":{\"type\":"        \
+    "\"longrope\","                                                                                \
+    "\"long_factor\":[]," rest "}}"
+
+static void the_context_of_a_long_rope_is_that_of_its_first_training(void **state) {
+    (void)state;
+    struct json_config json;
+    open_good(LONG_ROPE("\"short_factor\":[1,1,1,1,1,1,2,4],"
+                        "\"original_max_position_embeddings\":64"),
+              &json);
+    assert_int_equal(json.config.context_max, 64);
+    assert_true(json.config.rope_magnitude == (float)sqrt(2.0)); /* 4096 is 64 times 64 */
+    assert_ptr_equal(json.config.rope_factors, json.rope_factors);
+    assert_true(json.rope_factors[7] == 4.0f);
+    open_good("{\"model_type\":\"phi3\"}", &json);
+    assert_int_equal(json.config.window, 0);
+    assert_int_equal(json.config.kv_heads, 4);
+    assert_true(json.config.rope_magnitude == 1.0f);
+}
+
 static void a_window_counts_for_qwen_only_when_it_is_asked_for(void **state) {
     (void)state;
     struct json_config json;
@@ -286,6 +322,10 @@ static const struct {
     {"high_freq_factor 1 is not above low_freq_factor 2",
      "{\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8,\"low_freq_factor\":2,"
      "\"high_freq_factor\":1}}"},
+    {"short_factor is no list of 8 numbers", LONG_ROPE("\"short_factor\":[1],"
+                                                       "\"original_max_position_embeddings\":64")},
+    {"short_factor 7 is not within", LONG_ROPE("\"short_factor\":[1,1,1,1,1,1,1,\"1\"],"
+                                                       "\"original_max_position_embeddings\":64")},
     {"partial_rotary_factor is 0.5", "{\"partial_rotary_factor\":0.5}"},
     {"sliding_attention with a scaling",
      "{\"model_type\":\"gemma3_text\",\"rope_parameters\":{\"full_attention\":{},"
@@ -334,6 +374,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_not_said_is_what_the_family_s_class_says),
         cmocka_unit_test(gemma_3_has_its_own_norms_scale_window_and_two_bases),
+        cmocka_unit_test(gemma_2_caps_scores_and_logits_unless_a_null_says_no),
+        cmocka_unit_test(the_context_of_a_long_rope_is_that_of_its_first_training),
         cmocka_unit_test(a_window_counts_for_qwen_only_when_it_is_asked_for),
         cmocka_unit_test(a_list_of_layer_types_has_the_last_word),
         cmocka_unit_test(llama_3_stretches_low_frequencies_only),
