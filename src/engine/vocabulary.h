@@ -36,6 +36,21 @@ enum err vocabulary_open_folder(struct vocabulary *ret_vocabulary, const char *f
 /* From a .gguf, a folder, or a tokenizer.json (then without a template). */
 enum err vocabulary_open_file(struct vocabulary *ret_vocabulary, const char *path,
                               struct error *error) MUST_CHECK;
+/* What stands beside a tokenizer.json. */
+enum vocabulary_part {
+    PART_TEMPLATE, /* chat_template.jinja */
+    PART_TOKENIZER_CONFIG,
+    PART_TEMPLATE_JSON, /* chat_template.json */
+    PART_GENERATION_CONFIG,
+    PART_CONFIG,
+    VOCABULARY_PART_COUNT,
+};
+/* Adds what the texts of a folder say to a vocabulary with a tokenizer; `at` is NULL for those that
+ * are not there. ERR_INVALID with a sentence that names the file; the vocabulary is the caller's to
+ * close, also then. */
+enum err vocabulary_add_parts(struct vocabulary *vocabulary,
+                              const struct str parts[VOCABULARY_PART_COUNT],
+                              struct error *error) MUST_CHECK;
 void vocabulary_close(struct vocabulary *vocabulary);
 
 /* Whether a generation ends with this token. */

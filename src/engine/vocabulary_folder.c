@@ -21,35 +21,27 @@
 #define TEMPLATE_BYTES_MAX ((size_t)1024 * 1024)
 #define TOKEN_BYTES_MAX ((size_t)1024)
 
-/* A file of the folder in memory; `at` is NULL when it is not there. */
-struct text_file {
-    char *at;
-    size_t bytes;
+static const struct {
+    const char *name;
+    size_t bytes_max;
+} files[VOCABULARY_PART_COUNT] = {
+    [PART_TEMPLATE] = {"chat_template.jinja", TEMPLATE_BYTES_MAX},
+    [PART_TOKENIZER_CONFIG] = {"tokenizer_config.json", FILE_BYTES_MAX},
+    [PART_TEMPLATE_JSON] = {"chat_template.json", FILE_BYTES_MAX},
+    [PART_GENERATION_CONFIG] = {"generation_config.json", FILE_BYTES_MAX},
+    [PART_CONFIG] = {"config.json", FILE_BYTES_MAX},
 };
 
-static enum err read_file(const char *folder, const char *name, size_t bytes_max,
-                          struct text_file *ret_file, struct error *error) {
-    char path[PATH_MAX];
-    *ret_file = (struct text_file){NULL, 0};
-    if (snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path)
-        return err_set(error, ERR_INVALID, "the path of the folder is too long");
-    enum err err = os_read_file(path, bytes_max, &ret_file->at, &ret_file->bytes, error);
-    return err == ERR_NOT_FOUND ? OK : err;
-}
-
-/* One object of JSON, or none when the file is not there. */
-static enum err read_object(const char *folder, const char *name, struct text_file *ret_file,
+/* The object of a part; none, and OK, when the part is not there. */
+static enum err read_object(const struct str *parts, enum vocabulary_part part,
                             struct str *ret_object, struct error *error) {
+    struct str text = parts[part];
     *ret_object = (struct str){NULL, 0};
-    enum err err = read_file(folder, name, FILE_BYTES_MAX, ret_file, error);
-    if (err != OK || !ret_file->at) return err;
-    struct str text = {ret_file->at, ret_file->bytes};
+    if (!text.at) return OK;
     if (json_span_is_utf8(text) && json_span_read(text, ret_object) &&
         json_span_is_object(*ret_object))
         return OK;
-    free(ret_file->at);
-    *ret_file = (struct text_file){NULL, 0};
-    return err_set(error, ERR_INVALID, "%s is no JSON object", name);
+    return err_set(error, ERR_INVALID, "%s is no JSON object", files[part].name);
 }
 
 /* ---- tokens ---- */
@@ -90,17 +82,15 @@ static bool add_ends(struct vocabulary *vocabulary, struct str object) {
     return true;
 }
 
-static enum err read_ends(struct vocabulary *vocabulary, const char *folder, struct error *error) {
-    static const char *const files[] = {"generation_config.json", "config.json"};
+static enum err read_ends(struct vocabulary *vocabulary, const struct str *parts,
+                          struct error *error) {
     bool found = false;
-    for (size_t i = 0; i < 2 && !found; i++) {
-        struct text_file file;
+    for (int part = PART_GENERATION_CONFIG; part <= PART_CONFIG && !found; part++) {
         struct str object;
-        enum err err = read_object(folder, files[i], &file, &object, error);
+        enum err err = read_object(parts, (enum vocabulary_part)part, &object, error);
         if (err != OK) return err;
         found = add_ends(vocabulary, object) ||
                 add_ends(vocabulary, json_span_get(object, "text_config"));
-        free(file.at);
     }
     return OK;
 }
@@ -144,63 +134,73 @@ static struct str choose_template(struct str value) {
     return count == 1 ? only : (struct str){NULL, 0};
 }
 
-static enum err read_template_of(struct vocabulary *vocabulary, const char *file, struct str object,
-                                 struct error *error) {
+static enum err read_template_of(struct vocabulary *vocabulary, enum vocabulary_part part,
+                                 struct str object, struct error *error) {
     struct str raw = choose_template(json_span_get(object, "chat_template"));
-    return raw.at && !vocabulary->template ? open_raw(vocabulary, file, raw, error) : OK;
-}
-
-static enum err read_jinja(struct vocabulary *vocabulary, const char *folder, struct error *error) {
-    static const char name[] = "chat_template.jinja";
-    struct text_file file;
-    enum err err = read_file(folder, name, TEMPLATE_BYTES_MAX, &file, error);
-    if (err != OK || !file.at) return err;
-    err = open_template(vocabulary, name, (struct str){file.at, file.bytes}, error);
-    free(file.at);
-    return err;
+    return raw.at && !vocabulary->template ? open_raw(vocabulary, files[part].name, raw, error)
+                                           : OK;
 }
 
 /* ---- all of it ---- */
 
-static enum err read_tokenizer(struct vocabulary *vocabulary, const char *folder,
-                               struct error *error) {
-    struct text_file file;
-    enum err err = read_file(folder, "tokenizer.json", TOKENIZER_BYTES_MAX, &file, error);
-    if (err != OK) return err;
-    if (!file.at) return err_set(error, ERR_NOT_FOUND, "the folder has no tokenizer.json");
-    err = tokenizer_open_json(&vocabulary->tokenizer, (struct str){file.at, file.bytes}, error);
-    free(file.at);
-    return err;
-}
-
-static enum err read_tokenizer_config(struct vocabulary *vocabulary, const char *folder,
+static enum err read_tokenizer_config(struct vocabulary *vocabulary, const struct str *parts,
                                       struct error *error) {
-    static const char name[] = "tokenizer_config.json";
-    struct text_file file;
     struct str object;
-    enum err err = read_object(folder, name, &file, &object, error);
-    if (err != OK || !file.at) return err;
+    enum err err = read_object(parts, PART_TOKENIZER_CONFIG, &object, error);
+    if (err != OK || !object.at) return err;
     vocabulary->has_own_tokens = true;
     vocabulary->bos = find_token(vocabulary, object, "bos_token");
     vocabulary->eos = find_token(vocabulary, object, "eos_token");
     vocabulary->unknown = find_token(vocabulary, object, "unk_token");
     vocabulary->padding = find_token(vocabulary, object, "pad_token");
     add_end(vocabulary, vocabulary->eos);
-    err = read_template_of(vocabulary, name, object, error);
-    free(file.at);
+    return read_template_of(vocabulary, PART_TOKENIZER_CONFIG, object, error);
+}
+
+enum err vocabulary_add_parts(struct vocabulary *vocabulary,
+                              const struct str parts[VOCABULARY_PART_COUNT], struct error *error) {
+    enum err err = OK;
+    struct str object;
+    if (parts[PART_TEMPLATE].at)
+        err = open_template(vocabulary, files[PART_TEMPLATE].name, parts[PART_TEMPLATE], error);
+    if (err == OK) err = read_tokenizer_config(vocabulary, parts, error);
+    if (err == OK) err = read_object(parts, PART_TEMPLATE_JSON, &object, error);
+    if (err == OK) err = read_template_of(vocabulary, PART_TEMPLATE_JSON, object, error);
+    return err == OK ? read_ends(vocabulary, parts, error) : err;
+}
+
+/* A whole file, which the caller frees; an empty str, and OK, when it is not there. */
+static enum err read_file(const char *folder, const char *name, size_t bytes_max, char **ret_bytes,
+                          struct str *ret_text, struct error *error) {
+    char path[PATH_MAX];
+    if (snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path)
+        return err_set(error, ERR_INVALID, "the path of the folder is too long");
+    size_t bytes;
+    enum err err = os_read_file(path, bytes_max, ret_bytes, &bytes, error);
+    if (err == OK) *ret_text = (struct str){*ret_bytes, bytes};
+    return err == ERR_NOT_FOUND ? OK : err;
+}
+
+static enum err read_tokenizer(struct vocabulary *vocabulary, const char *folder,
+                               struct error *error) {
+    char *bytes = NULL;
+    struct str text = {NULL, 0};
+    enum err err = read_file(folder, "tokenizer.json", TOKENIZER_BYTES_MAX, &bytes, &text, error);
+    if (err != OK) return err;
+    if (!bytes) return err_set(error, ERR_NOT_FOUND, "the folder has no tokenizer.json");
+    err = tokenizer_open_json(&vocabulary->tokenizer, text, error);
+    free(bytes);
     return err;
 }
 
-static enum err read_template_file(struct vocabulary *vocabulary, const char *folder,
-                                   struct error *error) {
-    static const char name[] = "chat_template.json";
-    struct text_file file;
-    struct str object;
-    if (vocabulary->template) return OK;
-    enum err err = read_object(folder, name, &file, &object, error);
-    if (err != OK || !file.at) return err;
-    err = read_template_of(vocabulary, name, object, error);
-    free(file.at);
+static enum err read_parts(struct vocabulary *vocabulary, const char *folder, struct error *error) {
+    char *bytes[VOCABULARY_PART_COUNT] = {NULL};
+    struct str parts[VOCABULARY_PART_COUNT] = {{NULL, 0}};
+    enum err err = OK;
+    for (int i = 0; i < VOCABULARY_PART_COUNT && err == OK; i++)
+        err = read_file(folder, files[i].name, files[i].bytes_max, &bytes[i], &parts[i], error);
+    if (err == OK) err = vocabulary_add_parts(vocabulary, parts, error);
+    for (int i = 0; i < VOCABULARY_PART_COUNT; i++) free(bytes[i]);
     return err;
 }
 
@@ -208,10 +208,7 @@ enum err vocabulary_open_folder(struct vocabulary *ret_vocabulary, const char *f
                                 struct error *error) {
     struct vocabulary vocabulary = {.unknown = TOKEN_NONE, .padding = TOKEN_NONE};
     enum err err = read_tokenizer(&vocabulary, folder, error);
-    if (err == OK) err = read_jinja(&vocabulary, folder, error);
-    if (err == OK) err = read_tokenizer_config(&vocabulary, folder, error);
-    if (err == OK) err = read_template_file(&vocabulary, folder, error);
-    if (err == OK) err = read_ends(&vocabulary, folder, error);
+    if (err == OK) err = read_parts(&vocabulary, folder, error);
     if (err == OK)
         *ret_vocabulary = vocabulary;
     else
