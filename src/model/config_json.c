@@ -215,6 +215,9 @@ static enum err refuse_unknown(const json_t *text, const struct family *family,
         enum err err = refuse_when_true(text, flags[i], error);
         if (err != OK) return err;
     }
+    /* A family whose class has no such cap would pass over the field. */
+    if (family->attention_softcap == 0.0f && json_member(text, "attn_logit_softcapping"))
+        return err_set(error, ERR_INVALID, "attn_logit_softcapping is not supported here");
     static const char *const fields[] = {"num_local_experts", "num_experts", "kv_lora_rank"};
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
         if (json_member(text, fields[i]))
