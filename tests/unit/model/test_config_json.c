@@ -325,7 +325,7 @@ static const struct {
     {"short_factor is no list of 8 numbers", LONG_ROPE("\"short_factor\":[1],"
                                                        "\"original_max_position_embeddings\":64")},
     {"short_factor 7 is not within", LONG_ROPE("\"short_factor\":[1,1,1,1,1,1,1,\"1\"],"
-                                                       "\"original_max_position_embeddings\":64")},
+                                               "\"original_max_position_embeddings\":64")},
     {"partial_rotary_factor is 0.5", "{\"partial_rotary_factor\":0.5}"},
     {"sliding_attention with a scaling",
      "{\"model_type\":\"gemma3_text\",\"rope_parameters\":{\"full_attention\":{},"
