@@ -4,6 +4,7 @@ import contextlib, http.client, json, os, pathlib, re, signal, subprocess, sys, 
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BINARY = os.environ.get("QUERN_BINARY", str(ROOT / "build/src/quern"))
+os.environ.setdefault("QUERN_PACKED_CACHE_DIR", str(ROOT / "build/packed"))  # and not the user's
 SHARED = pathlib.Path(os.environ.get("QUERN_SHARED", ROOT.parent / "shared"))
 MINILM = os.environ.get("QUERN_MINILM", "all-minilm")
 TERMINAL = ("completed", "failed", "expired", "cancelled")

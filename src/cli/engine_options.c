@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #define MODEL_ROWS 8
-#define ENGINE_ROWS 12
+#define ENGINE_ROWS 15
 _Static_assert(MODEL_ROWS + ENGINE_ROWS == ENGINE_OPTION_COUNT, "room for every row");
 
 /* What is served, and under which names. */
@@ -129,6 +129,22 @@ static void fill_engine_rows(struct option *ret_options, struct engine_choice *c
          .target = &choice->pooling,
          .value = "NAME",
          .help = "of embeddings: mean, cls, last; as the model says"},
+        {.name = "packed-cache",
+         .kind = OPTION_SWITCH,
+         .target = &choice->packed_cache,
+         .help = "keep packed weights for the next load; --no-packed-cache does not"},
+        {.name = "packed-cache-dir",
+         .kind = OPTION_TEXT,
+         .target = &choice->packed_dir,
+         .value = "D",
+         .help = "for them; ${XDG_CACHE_HOME:-~/.cache}/quern/packed"},
+        {.name = "packed-cache-bytes",
+         .kind = OPTION_INTEGER,
+         .target = &choice->packed_bytes_max,
+         .value = "N",
+         .help = "of all in there, the longest unused go first; 64 GiB",
+         .min = 0,
+         .max = 1e15},
         {.name = "trust-request-chat-template",
          .kind = OPTION_SWITCH,
          .target = &choice->trust_request_chat_template,
@@ -247,6 +263,13 @@ int engine_options_exit(enum err err) {
     return is_machine ? EXIT_MACHINE : EXIT_WRONG_INPUT;
 }
 
+/* NULL: none. */
+static const char *packed_dir_of(struct engine_choice *choice) {
+    if (!choice->packed_cache || choice->packed_bytes_max == 0) return NULL;
+    if (choice->packed_dir) return *choice->packed_dir ? choice->packed_dir : NULL;
+    return packed_folder_usual(choice->packed_dir_usual) ? choice->packed_dir_usual : NULL;
+}
+
 enum err engine_options_apply(struct engine_choice *choice, struct house_options *house,
                               struct error *error) {
     if (choice->models.count == 0 && choice->upstreams.count == 0)
@@ -285,6 +308,8 @@ enum err engine_options_apply(struct engine_choice *choice, struct house_options
         .pooling = choice->pooling,
         .trust_request_chat_template = choice->trust_request_chat_template,
         .dummy_weights = is_dummy,
+        .packed_dir = packed_dir_of(choice),
+        .packed_bytes_max = (uint64_t)choice->packed_bytes_max,
     };
     return OK;
 }

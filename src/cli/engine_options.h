@@ -8,6 +8,7 @@
 
 #include "cli/options.h"
 #include "server/house.h"
+#include "server/packed_folder.h"
 #include "store/result_cache.h"
 
 /* What the command line says, before it is checked. */
@@ -26,16 +27,22 @@ struct engine_choice {
     const char *kernels, *pooling;
     bool trust_request_chat_template;
     const char *load_format;
+    bool packed_cache;
+    const char *packed_dir;
+    int64_t packed_bytes_max;
+    char packed_dir_usual[PATH_MAX];
     char alias_names[OPTION_LIST_MAX][MODEL_NAME_BYTES]; /* what the house borrows */
 };
 
 #define ENGINE_CHOICE_DEFAULT                                                                      \
     ((struct engine_choice){.prefix_caching = true,                                                \
                             .result_cache_bytes = RESULT_CACHE_BYTES_DEFAULT,                      \
+                            .packed_cache = true,                                                  \
+                            .packed_bytes_max = PACKED_FOLDER_BYTES_DEFAULT,                       \
                             .model_stay_s = 10})
 
 /* Rows for an option table. */
-#define ENGINE_OPTION_COUNT 20
+#define ENGINE_OPTION_COUNT 23
 void engine_options_fill(struct option *ret_options, struct engine_choice *choice);
 
 /* Whether --load-format (NULL: it was not given) asks for made-up weights. ERR_INVALID for a format

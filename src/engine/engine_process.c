@@ -242,10 +242,13 @@ static enum err read_hello(struct process *process, struct wire_hello *ret_hello
 
 /* Before the first thread, which would not be inside, and the first byte of a model. */
 static void enter_sandbox(const struct wire_hello *hello) {
-    char path[PATH_MAX];
+    char path[PATH_MAX], packed_dir[PATH_MAX];
     struct sandbox_state state;
     snprintf(path, sizeof path, "%.*s", STR_ARGS(hello->model_path));
-    model_sandbox_enter(&(struct model_sandbox){.model_path = path}, &state);
+    snprintf(packed_dir, sizeof packed_dir, "%.*s", STR_ARGS(hello->packed_dir));
+    model_sandbox_enter(
+        &(struct model_sandbox){.model_path = path, .cache_dir = *packed_dir ? packed_dir : NULL},
+        &state);
     if (state.landlock_abi > 0 && state.has_seccomp)
         log_info("event=sandbox landlock=%d seccomp=1", state.landlock_abi);
     else

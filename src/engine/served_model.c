@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/served_model.h"
 
+#include "base/clock.h"
+#include "base/log.h"
 #include "model/checkpoint.h"
 #include "model/model.h"
 
@@ -12,13 +14,27 @@
 
 #define KERNELS_NAME_BYTES 64
 
+static double seconds_since(int64_t begin_ns) {
+    return (double)(clock_monotonic_ns() - begin_ns) * 1e-9;
+}
+
+/* With a NUL behind it. `what` it is, is for the error. */
+static enum err copy_text(char *ret_text, size_t text_bytes, struct str text, const char *what,
+                          struct error *error) {
+    if (text.bytes >= text_bytes)
+        return err_set(error, ERR_INVALID, "%s: a name of %zu bytes", what, text.bytes);
+    memcpy(ret_text, text.bytes ? text.at : "", text.bytes);
+    ret_text[text.bytes] = '\0';
+    return OK;
+}
+
 static enum err open_model(struct served_model *model, const char *path,
                            const struct wire_hello *options, struct error *error) {
-    char kernels[KERNELS_NAME_BYTES];
-    if (options->kernels.bytes >= sizeof kernels)
-        return err_set(error, ERR_INVALID, "kernels: a name of %zu bytes", options->kernels.bytes);
-    memcpy(kernels, options->kernels.bytes ? options->kernels.at : "", options->kernels.bytes);
-    kernels[options->kernels.bytes] = '\0';
+    char kernels[KERNELS_NAME_BYTES], packed_dir[PATH_MAX];
+    enum err err = copy_text(kernels, sizeof kernels, options->kernels, "kernels", error);
+    if (err == OK)
+        err = copy_text(packed_dir, sizeof packed_dir, options->packed_dir, "packed_dir", error);
+    if (err != OK) return err;
     struct model_options wanted = {
         .kernels = kernels[0] ? kernels : NULL,
         .reference = options->reference,
@@ -28,6 +44,8 @@ static enum err open_model(struct served_model *model, const char *path,
         .sequences_max = options->max_num_seqs > 0 ? options->max_num_seqs : SERVED_SEQS_DEFAULT,
         .context_max = options->max_model_len,
         .dummy_weights = options->dummy_weights,
+        .packed_dir = packed_dir[0] ? packed_dir : NULL,
+        .packed_bytes_max = options->packed_bytes_max,
     };
     if (model->vocabulary.tokenizer)
         wanted.token_count = (uint32_t)tokenizer_count(model->vocabulary.tokenizer);
@@ -36,7 +54,14 @@ static enum err open_model(struct served_model *model, const char *path,
     /* Beside those, room for urgent ones. */
     if (wanted.sequences_max <= MODEL_SEQUENCES_MAX - SERVED_URGENT_SEQS)
         wanted.sequences_max += SERVED_URGENT_SEQS;
-    return model_open(&model->model, path, &wanted, error);
+    int64_t begin_ns = clock_monotonic_ns();
+    err = model_open(&model->model, path, &wanted, error);
+    if (err != OK) return err;
+    struct model_description is;
+    model_describe(model->model, &is);
+    log_info("event=model_loaded seconds=%.3f weights=%s", seconds_since(begin_ns),
+             is.is_from_packed ? "mapped" : "packed");
+    return OK;
 }
 
 static bool has_word(const char *text, const char *word) {
@@ -146,6 +171,7 @@ enum err served_model_open(struct served_model *ret_model, const struct wire_hel
     memcpy(path, options->model_path.at, options->model_path.bytes);
     path[options->model_path.bytes] = '\0';
     struct served_model model = {.name = NULL};
+    int64_t begin_ns = clock_monotonic_ns();
     enum err err = checkpoint_is_folder(path) ? open_folder(&model, path, options, error)
                                               : open_file(&model, path, options, error);
     if (err == OK) {
@@ -153,6 +179,7 @@ enum err served_model_open(struct served_model *ret_model, const struct wire_hel
         model_describe(model.model, &is);
         describe(&model, &is, path);
         fill_uses(&model, &is, options);
+        log_info("event=loaded seconds=%.3f", seconds_since(begin_ns));
         *ret_model = model;
     } else {
         served_model_close(&model);

@@ -25,6 +25,7 @@
 #include <stdint.h>
 
 #define MATRIX_TILE 32     /* output columns of one tile */
+#define MATRIX_PACKING 1   /* another number whenever packed bytes come to mean something else */
 #define KV_BLOCK_TOKENS 16 /* tokens of one KV block */
 #define HEAD_DIM_MAX 256   /* and a multiple of 8 */
 
@@ -75,6 +76,7 @@ struct matrix {
     struct matrix_tile *tiles; /* private */
     struct matrix_part *parts; /* private */
     uint32_t part_count;
+    bool is_borrowed; /* `memory` is another's, and read-only */
 };
 
 /* Opens a matrix whose rows are those of `parts` one after another (as q|k|v or gate|up), all of
@@ -84,6 +86,13 @@ struct matrix {
 enum err matrix_open(struct matrix **ret_matrix, const struct kernels *kernels,
                      const struct matrix_part *parts, uint32_t part_count, uint32_t cols,
                      struct error *error) MUST_CHECK;
+/* The same over what a matrix of the same table, parts and columns had in `memory` when all of it
+ * was packed, also in another process of the same MATRIX_PACKING. The parts' blocks are not looked
+ * at and may be NULL. `packed`, at a multiple of 64, must outlive the matrix. ERR_CORRUPT when
+ * `bytes` are not as many as it has. */
+enum err matrix_open_packed(struct matrix **ret_matrix, const struct kernels *kernels,
+                            const struct matrix_part *parts, uint32_t part_count, uint32_t cols,
+                            const void *packed, size_t bytes, struct error *error) MUST_CHECK;
 void matrix_close(struct matrix *matrix); /* NULL is allowed */
 /* Packs tiles tile_begin..tile_end-1 from the parts. Different tiles may be packed at once. */
 void matrix_pack(struct matrix *matrix, uint32_t tile_begin, uint32_t tile_end);

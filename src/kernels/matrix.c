@@ -137,9 +137,14 @@ void *kernels_memory(size_t bytes) {
     return memory;
 }
 
-enum err matrix_open(struct matrix **ret_matrix, const struct kernels *kernels,
-                     const struct matrix_part *parts, uint32_t part_count, uint32_t cols,
-                     struct error *error) {
+static enum err no_memory(uint32_t cols, struct error *error) {
+    return err_set(error, ERR_LIMIT, "matrix: no memory for its weights of %u columns", cols);
+}
+
+/* All but its memory. */
+static enum err open_bare(struct matrix **ret_matrix, const struct kernels *kernels,
+                          const struct matrix_part *parts, uint32_t part_count, uint32_t cols,
+                          struct error *error) {
     enum err err = check_parts(parts, part_count, cols, error);
     if (err) return err;
 
@@ -160,19 +165,52 @@ enum err matrix_open(struct matrix **ret_matrix, const struct kernels *kernels,
     matrix->tiles = calloc(matrix->tile_count, sizeof *matrix->tiles);
     if (!matrix->tiles) goto out_of_memory;
     lay_tiles(matrix);
-    matrix->memory = kernels_memory(matrix->bytes);
-    if (!matrix->memory) goto out_of_memory;
     *ret_matrix = matrix;
     return OK;
 
 out_of_memory:
     matrix_close(matrix);
-    return err_set(error, ERR_LIMIT, "matrix: no memory for its weights of %u columns", cols);
+    return no_memory(cols, error);
+}
+
+enum err matrix_open(struct matrix **ret_matrix, const struct kernels *kernels,
+                     const struct matrix_part *parts, uint32_t part_count, uint32_t cols,
+                     struct error *error) {
+    struct matrix *matrix;
+    enum err err = open_bare(&matrix, kernels, parts, part_count, cols, error);
+    if (err) return err;
+    matrix->memory = kernels_memory(matrix->bytes);
+    if (!matrix->memory) {
+        matrix_close(matrix);
+        return no_memory(cols, error);
+    }
+    *ret_matrix = matrix;
+    return OK;
+}
+
+enum err matrix_open_packed(struct matrix **ret_matrix, const struct kernels *kernels,
+                            const struct matrix_part *parts, uint32_t part_count, uint32_t cols,
+                            const void *packed, size_t bytes, struct error *error) {
+    struct matrix *matrix;
+    assert((uintptr_t)packed % 64 == 0);
+    enum err err = open_bare(&matrix, kernels, parts, part_count, cols, error);
+    if (err) return err;
+    matrix->is_borrowed = true;
+    if (bytes != matrix->bytes) {
+        err =
+            err_set(error, ERR_CORRUPT, "matrix: %zu packed bytes, not %zu", bytes, matrix->bytes);
+        matrix_close(matrix);
+        return err;
+    }
+    /* Nothing but matrix_pack writes to it. */
+    matrix->memory = (unsigned char *)(uintptr_t)packed;
+    *ret_matrix = matrix;
+    return OK;
 }
 
 void matrix_close(struct matrix *matrix) {
     if (!matrix) return;
-    free(matrix->memory);
+    if (!matrix->is_borrowed) free(matrix->memory);
     free(matrix->tiles);
     free(matrix->parts);
     free(matrix);
@@ -260,6 +298,7 @@ static void pack_row(const struct matrix *matrix, const struct matrix_tile *tile
 }
 
 void matrix_pack(struct matrix *matrix, uint32_t tile_begin, uint32_t tile_end) {
+    assert(!matrix->is_borrowed);
     assert(tile_begin <= tile_end && tile_end <= matrix->tile_count);
     for (uint32_t t = tile_begin; t < tile_end; t++) {
         const struct matrix_tile *tile = &matrix->tiles[t];

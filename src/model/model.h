@@ -35,6 +35,8 @@ struct model_options {
     enum pooling pooling;   /* of embeddings: as the file says; a decoder's may say nothing */
     uint32_t token_count;   /* that a folder's tokenizer knows: as many as there are rows for */
     bool dummy_weights;     /* made up, for a folder with a config.json alone */
+    const char *packed_dir; /* where packed weights are kept (packed_cache.h); NULL: nowhere */
+    uint64_t packed_bytes_max; /* of them; 0: what is there is used, nothing is added */
 };
 
 struct model_description {
@@ -58,6 +60,7 @@ struct model_description {
     /* The ledger. */
     uint64_t file_bytes;
     uint64_t weight_bytes;
+    bool is_from_packed; /* the weights lie in a file of packed_dir, mapped */
     uint64_t kv_bytes_per_token;
     uint64_t kv_bytes;        /* when every block is in use */
     uint64_t workspace_bytes; /* of a step of rows_max rows, and of sampling */

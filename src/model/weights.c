@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "model/weights.h"
 
+#include "base/hash.h"
 #include "model/tensors.h"
 
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* What the helpers below share while one model is loaded. */
 struct loader {
@@ -93,14 +95,29 @@ static void pack_task(void *context, uint32_t task, uint32_t worker) {
     matrix_pack(job->matrix, begin, end);
 }
 
-static enum err pack(struct loader *loader, const struct matrix_part *parts, uint32_t part_count,
-                     uint32_t cols, struct matrix **ret_matrix) {
+/* Takes a matrix that the cache has, named by its first tensor. False: it is to be packed. */
+static bool reuse(struct loader *loader, const char *name, const struct matrix_part *parts,
+                  uint32_t part_count, uint32_t cols, struct matrix **ret_matrix) {
+    struct packed_cache *cache = loader->weights->cache;
+    const struct packed_section *section = packed_cache_find(cache, name);
+    struct error ignored;
+    if (!section || matrix_open_packed(ret_matrix, loader->kernels, parts, part_count, cols,
+                                       section->at, section->bytes, &ignored) != OK)
+        return false;
+    loader->weights->bytes += (*ret_matrix)->bytes;
+    packed_cache_add(cache, name, (*ret_matrix)->memory, (*ret_matrix)->bytes);
+    return true;
+}
+
+static enum err pack(struct loader *loader, const char *name, const struct matrix_part *parts,
+                     uint32_t part_count, uint32_t cols, struct matrix **ret_matrix) {
     enum err err = matrix_open(ret_matrix, loader->kernels, parts, part_count, cols, loader->error);
     if (err != OK) return err;
     struct pack_job job = {.matrix = *ret_matrix, .tiles_each = 4};
     uint32_t tasks = ((*ret_matrix)->tile_count + job.tiles_each - 1) / job.tiles_each;
     pool_run(loader->pool, pack_task, &job, tasks);
     loader->weights->bytes += (*ret_matrix)->bytes;
+    packed_cache_add(loader->weights->cache, name, (*ret_matrix)->memory, (*ret_matrix)->bytes);
     return OK;
 }
 
@@ -135,22 +152,26 @@ static enum err round_bytes(const struct loader *loader, const struct checkpoint
     return OK;
 }
 
-/* All of a tensor as a part of a matrix, in `bytes` that checkpoint_done is to have in the end. */
-static enum err read_part(const struct loader *loader, const struct checkpoint_tensor *tensor,
-                          enum tensor_role role, struct checkpoint_bytes *ret_bytes,
-                          struct matrix_part *ret_part) {
+/* All of a tensor as a part of a matrix; its bytes are yet to be read. */
+static struct matrix_part part_of(const struct loader *loader, enum tensor_role role,
+                                  const struct checkpoint_tensor *tensor) {
     bool rounds = is_to_round(loader, role, tensor);
+    return (struct matrix_part){.type = rounds ? TENSOR_BF16 : (enum tensor_type)tensor->type,
+                                .rows = (uint32_t)tensor->axes[1]};
+}
+
+/* Reads them into `bytes` that checkpoint_done is to have in the end. */
+static enum err read_part(const struct loader *loader, enum tensor_role role,
+                          const struct checkpoint_tensor *tensor,
+                          struct checkpoint_bytes *ret_bytes, struct matrix_part *part) {
     enum err err = checkpoint_read(tensor, loader->pool, ret_bytes, loader->error);
     if (err != OK) return err;
-    if (rounds) err = round_bytes(loader, tensor, ret_bytes);
-    if (err != OK) {
+    if (is_to_round(loader, role, tensor)) err = round_bytes(loader, tensor, ret_bytes);
+    if (err != OK)
         checkpoint_done(loader->checkpoint, tensor, ret_bytes);
-        return err;
-    }
-    *ret_part = (struct matrix_part){.type = rounds ? TENSOR_BF16 : (enum tensor_type)tensor->type,
-                                     .blocks = ret_bytes->at,
-                                     .rows = (uint32_t)tensor->axes[1]};
-    return OK;
+    else
+        part->blocks = ret_bytes->at;
+    return err;
 }
 
 static enum err load_matrix(struct loader *loader, uint32_t layer, const enum tensor_role *roles,
@@ -160,17 +181,22 @@ static enum err load_matrix(struct loader *loader, uint32_t layer, const enum te
     struct checkpoint_bytes bytes[3];
     uint32_t count = 0;
     assert(role_count <= 3);
+    for (uint32_t i = 0; i < role_count; i++) {
+        tensors[i] = find(loader, layer, roles[i]);
+        assert(tensors[i]);
+        parts[i] = part_of(loader, roles[i], tensors[i]);
+        if (roles[i] == ROLE_Q || roles[i] == ROLE_K) parts[i].row_order = loader->row_order;
+    }
+    struct tensor_name name = tensor_name_of(roles[0], layer);
+    uint32_t cols = (uint32_t)tensors[0]->axes[0];
+    if (reuse(loader, name.text, parts, role_count, cols, ret_matrix)) return OK;
     enum err err = OK;
     while (err == OK && count < role_count) {
         uint32_t i = count;
-        tensors[i] = find(loader, layer, roles[i]);
-        assert(tensors[i]);
-        err = read_part(loader, tensors[i], roles[i], &bytes[i], &parts[i]);
-        if (err != OK) break;
-        count++;
-        if (roles[i] == ROLE_Q || roles[i] == ROLE_K) parts[i].row_order = loader->row_order;
+        err = read_part(loader, roles[i], tensors[i], &bytes[i], &parts[i]);
+        if (err == OK) count++;
     }
-    if (err == OK) err = pack(loader, parts, count, (uint32_t)tensors[0]->axes[0], ret_matrix);
+    if (err == OK) err = pack(loader, name.text, parts, count, cols, ret_matrix);
     for (uint32_t i = 0; i < count; i++) checkpoint_done(loader->checkpoint, tensors[i], &bytes[i]);
     return err;
 }
@@ -181,20 +207,25 @@ static enum err load_fused_qkv(struct loader *loader, uint32_t layer, struct mat
     const struct checkpoint_tensor *tensor = find(loader, layer, ROLE_QKV);
     uint32_t rows[3] = {config->heads * config->head_dim, config->kv_heads * config->head_dim,
                         config->kv_heads * config->head_dim};
-    struct matrix_part whole, parts[3];
+    struct matrix_part whole = part_of(loader, ROLE_QKV, tensor), parts[3];
     struct checkpoint_bytes bytes;
-    enum err err = read_part(loader, tensor, ROLE_QKV, &bytes, &whole);
+    for (int i = 0; i < 3; i++) {
+        parts[i] = whole;
+        parts[i].rows = rows[i];
+        parts[i].row_order = i < 2 ? loader->row_order : NULL;
+    }
+    struct tensor_name name = tensor_name_of(ROLE_QKV, layer);
+    uint32_t cols = (uint32_t)tensor->axes[0];
+    if (reuse(loader, name.text, parts, 3, cols, ret_matrix)) return OK;
+    enum err err = read_part(loader, ROLE_QKV, tensor, &bytes, &whole);
     if (err != OK) return err;
     size_t row_bytes = tensor_type_row_bytes(whole.type, (size_t)tensor->axes[0]);
     const unsigned char *at = whole.blocks;
     for (int i = 0; i < 3; i++) {
-        parts[i] = whole;
         parts[i].blocks = at;
-        parts[i].rows = rows[i];
-        parts[i].row_order = i < 2 ? loader->row_order : NULL;
         at += rows[i] * row_bytes;
     }
-    err = pack(loader, parts, 3, (uint32_t)tensor->axes[0], ret_matrix);
+    err = pack(loader, name.text, parts, 3, cols, ret_matrix);
     checkpoint_done(loader->checkpoint, tensor, &bytes);
     return err;
 }
@@ -348,9 +379,40 @@ enum err weights_check(const struct checkpoint *checkpoint, const struct model_c
     return tensors_check(checkpoint, config, error);
 }
 
+/* All that packed bytes follow from, but for the weights themselves, which the stamp is of. */
+static void make_key(const struct loader *loader, const struct packed_key *stamp,
+                     struct packed_key *ret_key) {
+    const struct model_config *config = loader->config;
+    const uint32_t numbers[] = {PACKED_VERSION, MATRIX_PACKING, config->heads, config->kv_heads,
+                                config->head_dim};
+    const char *const names[] = {QUERN_VERSION, loader->kernels->name, config->architecture->name};
+    struct sha256 hash;
+    sha256_init(&hash);
+    sha256_add(&hash, stamp->bytes, sizeof stamp->bytes);
+    sha256_add(&hash, numbers, sizeof numbers);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        sha256_add(&hash, names[i], strlen(names[i]) + 1);
+    for (size_t i = 0; i < checkpoint_tensor_count(loader->checkpoint); i++) {
+        const struct checkpoint_tensor *tensor = checkpoint_tensor_at(loader->checkpoint, i);
+        sha256_add(&hash, tensor->name.at, tensor->name.bytes);
+        sha256_add(&hash, &tensor->type, sizeof tensor->type);
+        sha256_add(&hash, tensor->axes, sizeof tensor->axes);
+    }
+    sha256_end(&hash, ret_key->bytes);
+}
+
+/* The reference keeps the file's own rows: there is nothing to save. */
+static void open_cache(struct loader *loader, const struct packed_cache_options *options) {
+    struct packed_key key;
+    if (!options || !options->dir || loader->kernels->packs_blocks) return;
+    make_key(loader, &options->stamp, &key);
+    loader->weights->cache = packed_cache_open(options, &key, loader->pool);
+}
+
 enum err weights_open(struct weights **ret_weights, const struct checkpoint *checkpoint,
                       const struct model_config *config, const struct kernels *kernels,
-                      struct pool *pool, struct error *error) {
+                      struct pool *pool, const struct packed_cache_options *cache,
+                      struct error *error) {
     enum err err = weights_check(checkpoint, config, error);
     if (err != OK) return err;
     struct weights *weights = calloc(1, sizeof *weights);
@@ -365,12 +427,14 @@ enum err weights_open(struct weights **ret_weights, const struct checkpoint *che
                             .weights = weights,
                             .error = error};
     count_parameters(checkpoint, weights);
+    open_cache(&loader, cache);
     err = load_all(&loader);
     free(loader.row_order);
     if (err != OK) {
         weights_close(weights);
         return err;
     }
+    packed_cache_store(weights->cache);
     *ret_weights = weights;
     return OK;
 }
@@ -398,6 +462,7 @@ static void close_layer(struct layer_weights *layer) {
 
 void weights_close(struct weights *weights) {
     if (!weights) return;
+    packed_cache_close(weights->cache); /* which may be reading the matrices */
     for (uint32_t i = 0; i < weights->layer_count; i++) close_layer(&weights->layers[i]);
     free(weights->layers);
     if (weights->head != weights->embedding) matrix_close(weights->head);

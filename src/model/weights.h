@@ -9,12 +9,14 @@
  * would run wrongly.
  *
  * Thread: opened by one, which spreads packing over a pool; read-only afterwards.
- * Memory: owns packed copies of everything; the checkpoint may be closed after weights_open.
- * Invariant: every matrix and vector has the shape that the config says. */
+ * Memory: owns packed copies of everything, or the mapping that they lie in; the checkpoint may be
+ * closed after weights_open. Invariant: every matrix and vector has the shape that the config says.
+ */
 
 #include "kernels/kernels.h"
 #include "kernels/pool.h"
 #include "model/checkpoint.h"
+#include "model/packed_cache.h"
 
 /* What an encoder has instead of a decoder's norms; its gate_up is up alone, unless it is rotary:
  * then there are no biases but the norms'. */
@@ -57,15 +59,17 @@ struct weights {
     size_t bytes;               /* of all of it */
     uint64_t parameters;        /* elements of all tensors in the file */
     enum tensor_type type;      /* the one that holds most of them */
+    struct packed_cache *cache; /* where matrices may lie; NULL: none */
 };
 
 /* Checks that exactly the tensors of the architecture are there, with the shapes the config says
  * and types that kernels/ knows. Reads no weights. ERR_INVALID names the tensor. */
 enum err weights_check(const struct checkpoint *checkpoint, const struct model_config *config,
                        struct error *error) MUST_CHECK;
-/* Checks, then packs. ERR_INVALID as above or for a norm or bias that is no finite number,
- * ERR_LIMIT when there is no memory. */
+/* Checks, then packs, or takes what an earlier load has left in the cache (NULL: none). ERR_INVALID
+ * as above or for a norm or bias that is no finite number, ERR_LIMIT when there is no memory. */
 enum err weights_open(struct weights **ret_weights, const struct checkpoint *checkpoint,
                       const struct model_config *config, const struct kernels *kernels,
-                      struct pool *pool, struct error *error) MUST_CHECK;
+                      struct pool *pool, const struct packed_cache_options *cache,
+                      struct error *error) MUST_CHECK;
 void weights_close(struct weights *weights); /* NULL is allowed */

@@ -6,6 +6,7 @@
 #include "runner/worker_echo.h"
 #include "runner/worker_engine.h"
 #include "runner/worker_upstream.h"
+#include "server/packed_folder.h"
 #include "server/secret.h"
 #include "store/outbox.h"
 
@@ -73,7 +74,13 @@ static enum err open_worker(struct house *house, size_t index,
     } else {
         const char *const arguments[] = {"engine", "--log-level", log_level_name(log_level()),
                                          NULL};
-        const struct worker_engine_options options = {.hello = house_hello(choice, settings),
+        char packed_dir[PATH_MAX];
+        struct wire_hello hello = house_hello(choice, settings);
+        if (packed_folder_of(settings->packed_dir, choice->path, packed_dir)) {
+            hello.packed_dir = str_from(packed_dir);
+            hello.packed_bytes_max = settings->packed_bytes_max;
+        }
+        const struct worker_engine_options options = {.hello = hello,
                                                       .arguments = arguments,
                                                       .hang_ms = settings->hang_ms,
                                                       .dump_dir = house->dump_dir,
@@ -175,6 +182,22 @@ static void open_device(struct house *house, const struct house_options *options
     log_info("event=models_take_turns models=%zu loaded_max=%u", count, most);
 }
 
+/* Room for what the engines will add: about as much as their models have. */
+static void sweep_packed(const struct house *house, const struct house_options *options) {
+    uint64_t wanted = 0, most = options->engine.packed_bytes_max;
+    for (size_t i = 0; i < options->model_count; i++) {
+        char packed_dir[PATH_MAX];
+        const struct model_choice *model = &house->models[i];
+        if (model->is_echo ||
+            !packed_folder_of(options->engine.packed_dir, model->path, packed_dir) ||
+            packed_folder_has(packed_dir))
+            continue;
+        uint64_t bytes = catalog_bytes(model->path);
+        if (bytes <= most - wanted) wanted += bytes; /* the others cannot be kept anyway */
+    }
+    packed_folder_sweep(options->engine.packed_dir, most - wanted);
+}
+
 static void want_first(struct house *house) {
     for (size_t i = 0; house->device && i < house->first_count; i++)
         house->workers[i]->ops->want(house->workers[i], TIER_BATCH, 0);
@@ -215,6 +238,7 @@ enum err house_open(struct house **ret_house, const struct house_options *option
         snprintf(house->dump_dir, sizeof house->dump_dir, "%s/dumps", store_dir(house->store));
     if (err == OK) err = runner_open(&house->runner, house->store, &runner, error);
     if (err == OK) open_device(house, options);
+    if (err == OK && options->engine.packed_dir) sweep_packed(house, options);
     for (size_t i = 0; i < options->model_count && err == OK; i++)
         err = open_worker(house, i, &options->engine, error);
     for (size_t i = 0; i < options->upstream_count && err == OK; i++)

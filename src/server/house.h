@@ -33,7 +33,9 @@ struct engine_settings {
     const char *pooling; /* NULL: as the model says */
     int64_t hang_ms;     /* without a step until it is killed; 0: by the longest step seen */
     bool trust_request_chat_template;
-    bool dummy_weights; /* made up, for folders with a config.json alone */
+    bool dummy_weights;     /* made up, for folders with a config.json alone */
+    const char *packed_dir; /* the folder of packed weights (server/packed_folder.h); NULL: none */
+    uint64_t packed_bytes_max; /* of all in it */
 };
 
 struct house_options {

@@ -142,6 +142,8 @@ void wire_put_hello(struct buf *out, const struct wire_hello *hello) {
     wire_put_str(out, hello->pooling);
     wire_put_u8(out, hello->trust_request_chat_template);
     wire_put_u8(out, hello->dummy_weights);
+    wire_put_str(out, hello->packed_dir);
+    wire_put_u64(out, hello->packed_bytes_max);
 }
 
 enum err wire_get_hello(struct str payload, struct wire_hello *ret_hello, struct error *error) {
@@ -163,6 +165,8 @@ enum err wire_get_hello(struct str payload, struct wire_hello *ret_hello, struct
     hello.pooling = wire_get_str(&cursor);
     hello.trust_request_chat_template = wire_get_bool(&cursor);
     hello.dummy_weights = wire_get_bool(&cursor);
+    hello.packed_dir = wire_get_str(&cursor);
+    hello.packed_bytes_max = wire_get_u64(&cursor);
     err = end(&cursor, "hello", error);
     if (err == OK) *ret_hello = hello;
     return err;

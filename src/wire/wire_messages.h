@@ -79,7 +79,9 @@ struct wire_hello {
     struct str kernels; /* name of a kernel table; empty: the best this CPU runs */
     struct str pooling; /* of embeddings: mean, cls or last; empty: as the model says */
     bool trust_request_chat_template;
-    bool dummy_weights; /* made up, for a folder with a config.json alone */
+    bool dummy_weights;        /* made up, for a folder with a config.json alone */
+    struct str packed_dir;     /* where packed weights are kept; empty: nowhere */
+    uint64_t packed_bytes_max; /* of them */
 };
 
 /* READY. */

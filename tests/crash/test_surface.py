@@ -32,6 +32,14 @@ def no_core_dumps():
     resource.setrlimit(resource.RLIMIT_CORE, before)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def calls_are_the_servers():
+    """A plan reaches the engines as well, and one that kills must not kill each of them where it writes packed weights."""
+    os.environ["QUERN_PACKED_CACHE"] = "false"
+    yield
+    del os.environ["QUERN_PACKED_CACHE"]
+
+
 def worlds(tmp_path, count, seed):
     """`count` lives, LIVES for each world; each world is settled behind its last one."""
     rng, number = random.Random(seed), 0

@@ -58,7 +58,7 @@ static inline void model_run(const struct checkpoint *checkpoint,
     struct weights *weights;
     const struct kernels *kernels = kernels_choose("ref");
     if (pool_open(&pool, 1, &error) != OK) abort();
-    if (weights_open(&weights, checkpoint, config, kernels, pool, &error) == OK) {
+    if (weights_open(&weights, checkpoint, config, kernels, pool, NULL, &error) == OK) {
         struct forward_options options = {.config = config,
                                           .weights = weights,
                                           .kernels = kernels,

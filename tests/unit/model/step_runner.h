@@ -51,7 +51,8 @@ static inline enum err rig_open(struct rig *rig, const char *path, const struct 
     if (err == OK) rig->config = *checkpoint_config(rig->checkpoint);
     if (err == OK) err = pool_open(&rig->pool, threads, error);
     if (err == OK)
-        err = weights_open(&rig->weights, rig->checkpoint, &rig->config, kernels, rig->pool, error);
+        err = weights_open(&rig->weights, rig->checkpoint, &rig->config, kernels, rig->pool, NULL,
+                           error);
     struct forward_options options = {.config = &rig->config,
                                       .weights = rig->weights,
                                       .kernels = kernels,

@@ -53,7 +53,7 @@ static enum err load_bytes(const struct buf *file, struct error *error) {
         assert_int_equal(config_init(&config, gguf, vocab.token_count, error), OK);
         assert_int_equal(pool_open(&pool, 1, error), OK);
         struct checkpoint *checkpoint = checkpoint_of_gguf(gguf);
-        err = weights_open(&weights, checkpoint, &config, kernels_choose("ref"), pool, error);
+        err = weights_open(&weights, checkpoint, &config, kernels_choose("ref"), pool, NULL, error);
         if (err == OK) weights_close(weights);
         checkpoint_close(checkpoint);
         pool_close(pool);

@@ -161,7 +161,9 @@ static struct wire_hello a_hello(void) {
                                .kv_bytes = 1ull << 40,
                                .prefix_caching = true,
                                .pooling = STR("last"),
-                               .kernels = STR("avx2")};
+                               .kernels = STR("avx2"),
+                               .packed_dir = STR("/cache/packed"),
+                               .packed_bytes_max = 1ull << 41};
     hello.names.at[0] = STR("m");
     hello.names.at[1] = STR("alias");
     hello.names.count = 2;
@@ -184,6 +186,7 @@ static void a_hello_comes_back(void **state) {
     assert_true(out.prefix_caching && !out.reference);
     assert_true(same(in.kernels, out.kernels));
     assert_true(same(in.pooling, out.pooling));
+    assert_true(same(in.packed_dir, out.packed_dir) && out.packed_bytes_max == 1ull << 41);
     buf_release(&buf);
 }
 
