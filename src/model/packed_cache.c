@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "model/packed_cache.h"
 
+#include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/os.h"
@@ -14,10 +15,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 
-#define FREE_TIMES 2    /* the disk must have room for so many such files */
-#define CLOSE_SECONDS 1 /* that the writing may still take */
+#define FREE_TIMES 2  /* the disk must have room for so many such files */
+#define CLOSE_MS 1000 /* that the writing may still take */
+#define CLOSE_LOOK_MS 10
 #define FOLDER_FILES_MAX 4096
 
 struct packed_cache {
@@ -34,6 +35,7 @@ struct packed_cache {
     pthread_t thread;
     bool is_storing;
     atomic_bool stop;
+    atomic_bool is_stored; /* or will not be */
 };
 
 /* ---- who the model is ---- */
@@ -183,6 +185,7 @@ static void *store(void *context) {
         log_info("event=packed_weights_kept file=%s", cache->path);
     else if (err != ERR_CANCELLED)
         log_warn("event=packed_weights_not_kept file=%s error=\"%s\"", cache->path, error.text);
+    atomic_store(&cache->is_stored, true);
     return NULL;
 }
 
@@ -193,10 +196,8 @@ void packed_cache_store(struct packed_cache *cache) {
 }
 
 static void end_storing(struct packed_cache *cache) {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += CLOSE_SECONDS;
-    if (pthread_clockjoin_np(cache->thread, NULL, CLOCK_MONOTONIC, &until) == 0) return;
+    for (int i = 0; i < CLOSE_MS / CLOSE_LOOK_MS && !atomic_load(&cache->is_stored); i++)
+        clock_sleep_ms(CLOSE_LOOK_MS);
     atomic_store(&cache->stop, true);
     pthread_join(cache->thread, NULL);
 }
