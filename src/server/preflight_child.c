@@ -24,7 +24,7 @@
 #define TERM_PATIENCE_MS 5000 /* for a pilot to put its things away */
 #define EXIT_LINES_FAILED 1   /* as the command line has them */
 #define EXIT_WRONG_INPUT 2
-#define ARGUMENTS_MAX 48
+#define ARGUMENTS_MAX 64
 #define TEXTS_BYTES_MAX ((size_t)64 << 10)
 
 _Static_assert(API_PREFLIGHT_LINES_MAX <= PILOT_LINES_MAX, "the child takes so many");
@@ -74,6 +74,11 @@ static void add_engine(struct arguments *arguments, const struct engine_settings
     if (engine->pooling) add_text(arguments, "--pooling", engine->pooling);
     if (engine->trust_request_chat_template) add(arguments, "--trust-request-chat-template");
     if (engine->dummy_weights) add_text(arguments, "--load-format", "dummy");
+    if (engine->packed_dir)
+        add_text(arguments, "--packed-cache-dir", engine->packed_dir);
+    else
+        add(arguments, "--no-packed-cache");
+    add_integer(arguments, "--packed-cache-bytes", engine->packed_bytes_max);
 }
 
 static const struct model_choice *find_choice(const struct house_options *house,

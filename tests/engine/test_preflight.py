@@ -167,8 +167,9 @@ def test_a_server_answers_what_the_command_says(tmp_path):
 
 def test_a_preflight_ends_with_its_client_its_time_and_its_server(tmp_path):
     secrets = {"QUERN_SECRET_WORD": "open sesame", "OPENAI_API_KEY": "sk-1", "TMPDIR": str(tmp_path)}
-    with support.serving(tmp_path / "state", "--model", "smollm2", environment=secrets) as server:
+    with support.serving(tmp_path / "state", "--model", "smollm2", "--packed-cache-dir", tmp_path / "packed", environment=secrets) as server:
         connection, pid, engine = begin_a_long_one(server)
+        assert str(tmp_path / "packed").encode() in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
         environment = pathlib.Path(f"/proc/{pid}/environ").read_text()
         assert "sesame" not in environment and "sk-1" not in environment
         opened = [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in (0, 3)]
