@@ -169,20 +169,22 @@ static enum err filter_truncate(struct render *render, struct value self,
                                 const struct arguments *args, struct value *ret_value) {
     int64_t length, leeway;
     struct value end, kept;
-    if (!value_is_text(self) && self.kind != VALUE_UNDEFINED)
+    size_t count;
+    if (!value_length(self, &count))
         return render_fail(render, "truncate needs a str, not %s", value_type(self));
-    enum err err = text_of(render, self, &self);
-    if (!err) err = arg_int(render, args, 0, 255, &length);
+    enum err err = arg_int(render, args, 0, 255, &length);
     if (!err) err = arg_text(render, args, 2, "...", &end);
     if (!err) err = arg_int_or_none(render, args, 3, 5, &leeway);
     if (err) return err;
     int64_t end_points = (int64_t)text_points(end.text);
     if (length < end_points || leeway < 0)
         return render_fail(render, "truncate: the length is smaller than the end");
-    if ((int64_t)text_points(self.text) - leeway <= length) {
+    if ((int64_t)count - leeway <= length) {
         *ret_value = self;
         return OK;
     }
+    if (!value_is_text(self))
+        return render_fail(render, "truncate cannot cut a value of type %s", value_type(self));
     size_t bytes = text_offset(self.text, (size_t)(length - end_points));
     if (!arg_true(args, 1, false)) {
         size_t blank = bytes;
