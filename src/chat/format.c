@@ -136,10 +136,14 @@ static enum err format_text(struct render *render, struct value value,
     size_t start = render->out->bytes;
     enum err err = text_of(render, value, &text);
     if (err) return err;
+    struct format_spec own = *spec;
+    if (spec->group || spec->sign || spec->alternate || (spec->align == '=' && !spec->zeros))
+        return render_fail(render, "a str takes no sign, '#', '=' or grouping in its format");
+    if (spec->zeros) own.align = '<';
     struct str body = value_str(text);
     if (spec->has_precision && spec->precision < text_points(text.text))
         body.bytes = text_offset(text.text, spec->precision);
-    format_padded(render->out, spec, body, 0, '<');
+    format_padded(render->out, &own, body, 0, '<');
     err = text_claim(render, start, text);
     return err ? err : render_check(render);
 }
@@ -191,9 +195,10 @@ static enum err read_spec(struct render *render, struct str text, struct format_
         spec.alternate = true;
         at++;
     }
-    if (at < text.bytes && text.at[at] == '0' && !spec.align) {
+    if (at < text.bytes && text.at[at] == '0' && spec.fill.bytes == 0) {
         spec.fill = STR("0");
-        spec.align = '=';
+        spec.zeros = !spec.align;
+        if (spec.zeros) spec.align = '=';
         at++;
     }
     enum err err = format_read_count(render, text, &at, &spec.width);

@@ -16,6 +16,7 @@ struct format_spec {
     char type; /* 0: by type */
     size_t width;
     size_t precision;
+    bool zeros; /* a 0 before the width: the fill of numbers, behind their sign */
 };
 
 /* Appends format(value, spec) to the output. */
