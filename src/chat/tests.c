@@ -3,6 +3,7 @@
 #include "chat/builtin.h"
 #include "chat/compare.h"
 #include "chat/cursor.h"
+#include "chat/dict.h"
 #include "chat/text.h"
 #include "chat/unicode.h"
 
@@ -36,8 +37,22 @@ SIMPLE_TEST(is_sequence, self.kind == VALUE_UNDEFINED || value_is_text(self) ||
                              value_is_list(self) || self.kind == VALUE_DICT ||
                              self.kind == VALUE_RANGE)
 SIMPLE_TEST(is_escaped, value_is_text(self) && self.text->markup)
-SIMPLE_TEST(is_filter, value_is_text(self) && filter_find(value_str(self)))
-SIMPLE_TEST(is_test, value_is_text(self) && test_find(value_str(self)))
+
+/* The name of a filter, a test: looked up in a dict of them, so that what is no key is an error. */
+#define NAME_TEST(name, find)                                                                      \
+    static enum err name(struct render *render, struct value self, const struct arguments *args,   \
+                         struct value *ret_value) {                                                \
+        (void)args;                                                                                \
+        bool hashable;                                                                             \
+        enum err err = dict_key_is_hashable(render, self, &hashable);                              \
+        if (!err && !hashable)                                                                     \
+            return render_fail(render, "a value of type %s is no name", value_type(self));         \
+        *ret_value = value_bool(value_is_text(self) && find(value_str(self)));                     \
+        return err;                                                                                \
+    }
+
+NAME_TEST(is_filter, filter_find)
+NAME_TEST(is_test, test_find)
 SIMPLE_TEST(is_callable, self.kind == VALUE_UNDEFINED || self.kind == VALUE_MACRO ||
                              self.kind == VALUE_METHOD || self.kind == VALUE_FUNCTION ||
                              self.kind == VALUE_JOINER || self.kind == VALUE_LOOP)
