@@ -7,9 +7,9 @@
  *
  * Of a chat, only what the template and the model's own variables wrote is searched for control
  * tokens; what messages, tools and the other fields brought into the prompt is text, whatever it
- * spells, unless the request says parse_special. The prompt of a text completion is all the client's
- * own, and is searched unless the request says not to. A template writes the BOS itself, so none is
- * added after it.
+ * spells, unless the request says parse_special. The prompt of a text completion is all the
+ * client's own, and is searched unless the request says not to. A template writes the BOS itself,
+ * so none is added after it.
  *
  * Thread: any, one request each.  Memory: fills buffers of the caller. */
 

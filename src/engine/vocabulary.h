@@ -56,6 +56,6 @@ void vocabulary_close(struct vocabulary *vocabulary);
 /* Whether a generation ends with this token. */
 bool vocabulary_is_end(const struct vocabulary *vocabulary, int32_t id);
 
-/* The special tokens a template may name (bos_token, eos_token, unk_token, pad_token), as a new JSON
- * object: the model_context of struct chat_options. */
+/* The special tokens a template may name (bos_token, eos_token, unk_token, pad_token), as a new
+ * JSON object: the model_context of struct chat_options. */
 json_t *vocabulary_context(const struct vocabulary *vocabulary);

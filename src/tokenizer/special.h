@@ -37,8 +37,8 @@ enum special_rule {
     SPECIAL_ALWAYS,
 };
 
-/* ERR_LIMIT when `text` is longer than SPECIAL_BYTES_MAX or all texts together than SPECIAL_NODES_MAX.
- * The first of two equal texts stands. */
+/* ERR_LIMIT when `text` is longer than SPECIAL_BYTES_MAX or all texts together than
+ * SPECIAL_NODES_MAX. The first of two equal texts stands. */
 enum err special_add(struct special_set *set, struct str text, int32_t id, enum special_rule rule,
                      struct error *error) MUST_CHECK;
 

@@ -309,7 +309,8 @@ static void *render_often(void *argument) {
         struct buf out;
         struct error mine;
         buf_init(&out, 4096);
-        if (chat_template_render(template, context, &options, &out, NULL, &mine)) problem = "failed";
+        if (chat_template_render(template, context, &options, &out, NULL, &mine))
+            problem = "failed";
         if (!problem && strcmp(out.at, "\xC3\xA9:1,b:2,c:3,\xC3\xBC\xC3\xB1") != 0)
             problem = "differs";
         buf_release(&out);
