@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "model/model.h"
+#include "model/model_state.h"
 
 #include "base/os.h"
-#include "model/checkpoint.h"
-#include "model/embed.h"
-#include "model/forward.h"
-#include "model/sampler.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -22,34 +18,6 @@
 
 /* Rows of an urgent step: a long prompt comes in several, between which a short one may start. */
 #define URGENT_ROWS_MAX 256u
-
-/* Where a step is computed; one that passes another has a lane of its own. */
-struct lane {
-    struct forward *forward;
-    uint32_t logit_rows_max;
-    uint32_t *wanted;       /* (rows_max) rows of the step that have logits */
-    struct sample *samples; /* (rows_max) of the step under way */
-    const struct step *step;
-    bool is_computed; /* all layers; the head is left */
-    uint32_t sampled; /* of step.logit_rows */
-};
-
-enum { LANE_PLAIN, LANE_URGENT, LANE_COUNT };
-
-struct model {
-    struct checkpoint *checkpoint;
-    struct model_config config;
-    struct kv_layout layout;
-    const struct kernels *kernels;
-    struct pool *pool;
-    struct weights *weights;
-    struct lane lanes[LANE_COUNT];
-    struct sampler
-        *samplers; /* (threads); NULL when it does not generate, as the lanes are empty */
-    struct embedder *embedder; /* NULL when it does not embed */
-    uint64_t peak_rss_bytes;
-    struct backend backend;
-};
 
 /* ---- the backend ---- */
 
@@ -271,14 +239,10 @@ static enum err open_embedder(struct model *model, const struct model_options *o
     return embedder_open(&model->embedder, &embed, error);
 }
 
-static bool generates(const struct model *model) {
-    return !model->config.is_bidirectional;
-}
-
 static enum err open_forward(struct model *model, const struct model_options *options,
                              struct error *error) {
     enum err err = open_embedder(model, options, error);
-    if (err == OK && generates(model)) return open_lanes(model, options, error);
+    if (err == OK && model_generates(model)) return open_lanes(model, options, error);
     model->backend.caps = (struct backend_caps){
         .context_tokens_max = or_default(options->context_max, model->config.context_max),
         .vocab = model->config.token_count};
@@ -373,7 +337,7 @@ static void copy_printable(char *ret_text, size_t text_bytes, struct str text) {
 
 static uint64_t workspace_bytes(const struct model *model) {
     uint64_t bytes = model->embedder ? embedder_bytes(model->embedder) : 0;
-    if (!generates(model)) return bytes;
+    if (!model_generates(model)) return bytes;
     bytes += pool_threads(model->pool) * sampler_bytes(model->config.token_count);
     for (int i = 0; i < LANE_COUNT; i++) bytes += forward_workspace_bytes(model->lanes[i].forward);
     const struct backend_caps *caps = &model->backend.caps;
@@ -400,7 +364,7 @@ void model_describe(const struct model *model, struct model_description *ret_des
         .threads = threads,
         .kv_blocks = caps->page_count / groups,
         .embeds = model->embedder != NULL,
-        .generates = generates(model),
+        .generates = model_generates(model),
         .file_bytes = checkpoint_file_bytes(model->checkpoint),
         .weight_bytes = model->weights->bytes,
         .is_from_packed = packed_cache_has_all(model->weights->cache),
@@ -420,85 +384,4 @@ enum err model_embed(struct model *model, const struct embed_sequence *sequences
     if (model->embedder) return embedder_run(model->embedder, sequences, count, ret_vectors, error);
     return err_set(error, ERR_INVALID,
                    "the model does not embed: its file says no pooling, so --pooling must");
-}
-
-/* ---- logits of a prompt ---- */
-
-static enum err check_request(const struct model *model, const struct logits_request *request,
-                              struct error *error) {
-    const struct backend_caps *caps = &model->backend.caps;
-    if (!generates(model))
-        return err_set(error, ERR_INVALID, "the model does not generate, so it has no logits");
-    uint32_t block_count = caps->page_count / kv_layout_groups(&model->layout);
-    if (request->count == 0) return err_set(error, ERR_INVALID, "the prompt is empty");
-    if (request->count > caps->context_tokens_max ||
-        (request->count + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS > block_count)
-        return err_set(error, ERR_LIMIT,
-                       "%u tokens do not fit into a context of %u and %u blocks of %d",
-                       request->count, caps->context_tokens_max, block_count, KV_BLOCK_TOKENS);
-    for (uint32_t i = 0; i < request->count; i++)
-        if (request->ids[i] < 0 || (uint32_t)request->ids[i] >= caps->vocab)
-            return err_set(error, ERR_INVALID, "token %u is %d, not 0..%u", i, request->ids[i],
-                           caps->vocab - 1);
-    for (uint32_t i = 0; i < request->position_count; i++)
-        if (request->positions[i] >= request->count ||
-            (i > 0 && request->positions[i] <= request->positions[i - 1]))
-            return err_set(error, ERR_INVALID,
-                           "position %u does not ascend or is not below the %u of the prompt",
-                           request->positions[i], request->count);
-    return OK;
-}
-
-/* Runs the rows of one step of a lone sequence and copies the logits of positions[0..count). */
-static void run_part(struct model *model, const struct step *step, const uint32_t *positions,
-                     uint32_t count, float *ret_logits) {
-    size_t vocab = model->config.token_count, rows = model->config.vocab_rows;
-    struct lane *lane = &model->lanes[LANE_PLAIN];
-    for (uint32_t i = 0; i < count; i++) lane->wanted[i] = positions[i] - step->positions[0];
-    forward_run(lane->forward, step, lane->wanted, count);
-    for (uint32_t done = 0; done < count;) {
-        uint32_t part = least(count - done, lane->logit_rows_max);
-        const float *logits = forward_logits(lane->forward, done, part);
-        for (uint32_t i = 0; i < part; i++, ret_logits += vocab)
-            memcpy(ret_logits, logits + i * rows, vocab * sizeof *ret_logits);
-        done += part;
-    }
-}
-
-enum err model_logits(struct model *model, const struct logits_request *request, float *ret_logits,
-                      struct error *error) {
-    enum err err = check_request(model, request, error);
-    if (err != OK) return err;
-    uint32_t block_count = (request->count + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS;
-    uint32_t rows_max = model->backend.caps.rows_max;
-    uint32_t page_count = block_count * kv_layout_groups(&model->layout);
-    uint32_t *pages = calloc(page_count, sizeof *pages);
-    uint32_t *positions = calloc(request->count, sizeof *positions);
-    if (!pages || !positions) abort();
-    for (uint32_t i = 0; i < page_count; i++) pages[i] = i;
-    for (uint32_t i = 0; i < request->count; i++) positions[i] = i;
-    uint32_t done = 0; /* of request->positions */
-    for (uint32_t begin = 0; begin < request->count; begin += rows_max) {
-        uint32_t left = request->count - begin;
-        struct step_sequence sequence = {.row_count = left < rows_max ? left : rows_max,
-                                         .kv_tokens = begin,
-                                         .block_count = block_count,
-                                         .page_stride = block_count,
-                                         .pages = pages};
-        struct step step = {.row_count = sequence.row_count,
-                            .sequence_count = 1,
-                            .tokens = request->ids + begin,
-                            .positions = positions + begin,
-                            .sequences = &sequence};
-        uint32_t count = 0;
-        while (done + count < request->position_count &&
-               request->positions[done + count] < begin + sequence.row_count)
-            count++;
-        run_part(model, &step, request->positions + done, count,
-                 ret_logits + (size_t)done * model->config.token_count);
-        done += count;
-    }
-    free(pages);
-    free(positions);
-    return OK;
 }
