@@ -13,6 +13,7 @@
 #include "trials.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/os.h"
 
 #include <fcntl.h>
@@ -218,6 +219,7 @@ static void read_arguments(struct run *run, int argc, char **argv) {
 int main(int argc, char **argv) {
     static struct run run = {.count = 1000, .seed = 1};
     read_arguments(&run, argc, argv);
+    log_set_level(LOG_ERROR);
     printf("1..5\n");
     if (run.base_count == 0) {
         printf("Bail out! no files to mutate\n");
