@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -32,8 +33,9 @@ static void add(struct paths *paths, char *path, bool is_writable) {
         free(path);
 }
 
-/* Whoever made the folder made its links: one that says it is a template may lead to a key. Weights
- * are read as numbers, and the hub's cache keeps all its files in one place. */
+/* Whoever made the folder made its links: one that says it is a template may lead to a key. But
+ * what everybody may read is no secret, weights are read as numbers, and the hub's cache keeps all
+ * its files in one place. */
 static bool is_followed(int folder_fd, const char *name) {
     char to[512];
     ssize_t bytes = readlinkat(folder_fd, name, to, sizeof to);
@@ -43,7 +45,10 @@ static bool is_followed(int folder_fd, const char *name) {
     for (; str_starts_with(target, STR("../")); ups++) target = str_skip(target, 3);
     bool is_blob = (ups == 2 || ups == 3) && str_starts_with(target, STR("blobs/")) &&
                    str_find_byte(target, '/', sizeof "blobs/" - 1) == SIZE_MAX;
-    return is_blob || str_ends_with(str_from(name), STR(".safetensors"));
+    if (is_blob || str_ends_with(str_from(name), STR(".safetensors"))) return true;
+    struct stat file;
+    return fstatat(folder_fd, name, &file, 0) == 0 && S_ISREG(file.st_mode) &&
+           (file.st_mode & S_IROTH);
 }
 
 /* Of the folder, and of those in it: encoders have a 1_Pooling. */

@@ -12,8 +12,8 @@
 
 /* Zero but for the model is a valid start. */
 struct model_sandbox {
-    const char *model_path; /* of a folder also what its links to weights, and those of the cache
-                               of Hugging Face's hub, lead to */
+    const char *model_path; /* of a folder also what its links lead to, when it is weights, a file
+                               that everybody may read, or in the cache of Hugging Face's hub */
     const char *input_path; /* a file that is read beside it; NULL: none */
     const char *cache_dir;  /* that may be written to; NULL: none */
 };

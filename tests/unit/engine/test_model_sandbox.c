@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include <cmocka.h>
@@ -21,8 +22,9 @@ static const char *in_root(const char *name) {
     return path;
 }
 
-static void make_file(const char *name) {
+static void make_file(const char *name, mode_t mode) {
     int fd = open(in_root(name), O_WRONLY | O_CREAT, 0600);
+    assert_int_equal(fchmod(fd, mode), 0);
     assert_true(fd >= 0);
     assert_int_equal(write(fd, "x", 1), 1);
     close(fd);
@@ -35,18 +37,21 @@ static int make_cache(void **state) {
     static const char *const folders[] = {"repo", "repo/blobs", "repo/snapshots",
                                           "repo/snapshots/1", "repo/snapshots/1/1_Pooling"};
     for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) mkdir(in_root(folders[i]), 0700);
-    make_file("repo/blobs/a");
-    make_file("repo/blobs/b");
-    make_file("repo/blobs/unnamed");
-    make_file("big");
-    make_file("key");
-    make_file("repo/snapshots/1/config.json");
+    make_file("repo/blobs/a", 0600);
+    make_file("repo/blobs/b", 0600);
+    make_file("repo/blobs/unnamed", 0644);
+    make_file("big", 0600);
+    make_file("key", 0640);
+    make_file("shared", 0644);
+    make_file("repo/snapshots/1/config.json", 0600);
     static const char *const links[][2] = {
         {"../../blobs/a", "repo/snapshots/1/tokenizer.json"},
         {"../../../blobs/b", "repo/snapshots/1/1_Pooling/config.json"},
         {"../../../big", "repo/snapshots/1/model.safetensors"},
         {"../../../key", "repo/snapshots/1/chat_template.jinja"},
         {"../../blobs/../../key", "repo/snapshots/1/tokenizer_config.json"},
+        {"../../../shared", "repo/snapshots/1/generation_config.json"},
+        {"../../..", "repo/snapshots/1/folder"},
     };
     for (size_t i = 0; i < sizeof links / sizeof *links; i++)
         if (symlink(links[i][0], in_root(links[i][1])) != 0) return -1;
@@ -66,15 +71,20 @@ static bool can_open(const char *name) {
 }
 
 static bool sees_the_model_alone(void) {
-    static const char *const seen[] = {
-        "repo/snapshots/1", "repo/snapshots/1/config.json", "repo/snapshots/1/tokenizer.json",
-        "repo/snapshots/1/1_Pooling/config.json", "repo/snapshots/1/model.safetensors"};
+    static const char *const seen[] = {"repo/snapshots/1",
+                                       "repo/snapshots/1/config.json",
+                                       "repo/snapshots/1/tokenizer.json",
+                                       "repo/snapshots/1/1_Pooling/config.json",
+                                       "repo/snapshots/1/model.safetensors",
+                                       "repo/snapshots/1/generation_config.json"};
     static const char *const hidden[] = {"key",
                                          "repo/blobs/unnamed",
                                          "repo/blobs",
                                          ".",
                                          "repo/snapshots/1/chat_template.jinja",
-                                         "repo/snapshots/1/tokenizer_config.json"};
+                                         "repo/snapshots/1/tokenizer_config.json",
+                                         "repo/snapshots/1/folder",
+                                         "repo/snapshots/1/folder/key"};
     for (size_t i = 0; i < sizeof seen / sizeof *seen; i++)
         if (!can_open(seen[i])) return false;
     for (size_t i = 0; i < sizeof hidden / sizeof *hidden; i++)
