@@ -357,8 +357,7 @@ static void nest(const struct base *base, struct buf *out, struct rng *rng) {
 static void loop_often(const struct base *base, struct buf *out, struct rng *rng) {
     static const char *const loops[] = {
         "{% for a in range(99999) %}{% for b in range(99999) %}{{ a ~ b }}{% endfor %}{% endfor %}",
-        "{% set n = namespace(x='x') %}{% for a in range(99) %}{% set n.x = n.x + n.x %}{% endfor "
-        "%}",
+        "{% set n = namespace(x='x') %}{% for a in range(99) %}{% set n.x = n.x~n.x %}{% endfor %}",
         "{% macro m(a) %}{{ m(a) }}{{ m(a) }}{% endmacro %}{{ m(1) }}",
         "{{ ('x' * 200000)|replace('x', 'yy')|list|join(',')|length }}",
         "{% for m in messages %}{% for n in messages %}{{ m|tojson }}{% endfor %}{% endfor %}",
