@@ -241,17 +241,12 @@ static void run_attention(struct forward *forward, uint32_t layer) {
     pool_run(forward->options.pool, attention_task, &job, job.plan->group_count * job.head_tasks);
 }
 
-/* The first block the queries of an item see. */
-static uint32_t first_block(const struct attention_item *item, uint32_t window) {
-    if (window == 0 || item->position < window) return 0;
-    return (item->position - window + 1) / KV_BLOCK_TOKENS;
-}
-
 /* Blocks full of keys that both items read, at the front of their tables; what neither sees does
  * not count. */
 static uint32_t common_blocks(const struct attention_item *a, const struct attention_item *b,
                               uint32_t window) {
-    uint32_t a_first = first_block(a, window), b_first = first_block(b, window);
+    uint32_t a_first = backend_first_seen_block(window, a->position);
+    uint32_t b_first = backend_first_seen_block(window, b->position);
     uint32_t a_end = a->position + a->row_count, b_end = b->position + b->row_count;
     uint32_t most = (a_end < b_end ? a_end : b_end) / KV_BLOCK_TOKENS;
     uint32_t count = a_first < b_first ? a_first : b_first;

@@ -2,15 +2,12 @@
 #include "model/gguf.h"
 
 #include "base/map.h"
-#include "base/os.h"
 #include "base/utf8.h"
+#include "model/mapped.h"
 
 #include <assert.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 
 #define ALIGNMENT_DEFAULT 32
 /* The least bytes a pair (a key of one byte, a value of one) and a tensor (a name of one byte, one
@@ -390,21 +387,9 @@ enum err gguf_open_bytes(struct gguf **ret_gguf, const void *bytes, size_t count
 }
 
 enum err gguf_open(struct gguf **ret_gguf, const char *path, struct error *error) {
-    int fd;
-    /* O_NONBLOCK, so that a FIFO is refused below and does not wait for a writer here. */
-    enum err err = os_open(&fd, path, O_RDONLY | O_NONBLOCK, 0, error);
-    if (err != OK) return err;
-    struct stat stat;
-    if (fstat(fd, &stat) != 0 || !S_ISREG(stat.st_mode) || stat.st_size <= 0) {
-        os_close(fd);
-        return err_set(error, ERR_INVALID, "this is no GGUF file: it is empty or no regular file");
-    }
-    void *bytes = mmap(NULL, (size_t)stat.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-    os_close(fd);
-    if (bytes == MAP_FAILED)
-        return err_set(error, ERR_IO, "cannot map the %lld bytes of the model file",
-                       (long long)stat.st_size);
-    return open_over(ret_gguf, bytes, (uint64_t)stat.st_size, true, error);
+    struct mapped mapped;
+    enum err err = mapped_open(&mapped, path, "GGUF", error);
+    return err == OK ? open_over(ret_gguf, mapped.bytes, mapped.count, true, error) : err;
 }
 
 void gguf_close(struct gguf *gguf) {
@@ -413,8 +398,7 @@ void gguf_close(struct gguf *gguf) {
     map_release(&gguf->tensor_by_name);
     free(gguf->pairs);
     free(gguf->tensors);
-    /* munmap takes no const pointer, and the mapping was never written to. */
-    if (gguf->is_mapped) munmap((void *)(uintptr_t)gguf->bytes, (size_t)gguf->byte_count);
+    if (gguf->is_mapped) mapped_close(&(struct mapped){gguf->bytes, gguf->byte_count});
     free(gguf);
 }
 
@@ -447,10 +431,7 @@ const struct gguf_tensor *gguf_tensor_find(const struct gguf *gguf, struct str n
 
 void gguf_drop_pages(const struct gguf *gguf, const struct gguf_tensor *tensor) {
     if (!gguf->is_mapped) return;
-    const uintptr_t page = 4096;
-    uintptr_t from = ((uintptr_t)tensor->at + page - 1) & ~(page - 1);
-    uintptr_t to = ((uintptr_t)tensor->at + tensor->bytes) & ~(page - 1);
-    if (from < to) (void)madvise((void *)from, to - from, MADV_DONTNEED); /* advice only */
+    mapped_drop_pages(tensor->at, tensor->bytes);
 }
 
 const struct gguf_value *gguf_find(const struct gguf *gguf, const char *key) {

@@ -2,15 +2,12 @@
 #include "model/safetensors.h"
 
 #include "base/map.h"
-#include "base/os.h"
+#include "model/mapped.h"
 #include "json/span.h"
 
 #include <assert.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 
 #define LENGTH_BYTES 8 /* of the header's length, which the file starts with */
 #define NAME_SHOWN_BYTES 80
@@ -345,22 +342,9 @@ enum err safetensors_open_bytes(struct safetensors **ret_file, const void *bytes
 }
 
 enum err safetensors_open(struct safetensors **ret_file, const char *path, struct error *error) {
-    int fd;
-    /* O_NONBLOCK, so that a FIFO is refused below and does not wait for a writer here. */
-    enum err err = os_open(&fd, path, O_RDONLY | O_NONBLOCK, 0, error);
-    if (err != OK) return err;
-    struct stat stat;
-    if (fstat(fd, &stat) != 0 || !S_ISREG(stat.st_mode) || stat.st_size <= 0) {
-        os_close(fd);
-        return err_set(error, ERR_INVALID,
-                       "this is no safetensors file: it is empty or no regular file");
-    }
-    void *bytes = mmap(NULL, (size_t)stat.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-    os_close(fd);
-    if (bytes == MAP_FAILED)
-        return err_set(error, ERR_IO, "cannot map the %lld bytes of the model file",
-                       (long long)stat.st_size);
-    return open_over(ret_file, bytes, (uint64_t)stat.st_size, true, error);
+    struct mapped mapped;
+    enum err err = mapped_open(&mapped, path, "safetensors", error);
+    return err == OK ? open_over(ret_file, mapped.bytes, mapped.count, true, error) : err;
 }
 
 void safetensors_close(struct safetensors *file) {
@@ -368,8 +352,7 @@ void safetensors_close(struct safetensors *file) {
     map_release(&file->tensor_by_name);
     arena_release(&file->names);
     free(file->tensors);
-    /* munmap takes no const pointer, and the mapping was never written to. */
-    if (file->is_mapped) munmap((void *)(uintptr_t)file->bytes, (size_t)file->byte_count);
+    if (file->is_mapped) mapped_close(&(struct mapped){file->bytes, file->byte_count});
     free(file);
 }
 
@@ -396,8 +379,5 @@ const struct safetensors_tensor *safetensors_tensor_find(const struct safetensor
 void safetensors_drop_pages(const struct safetensors *file,
                             const struct safetensors_tensor *tensor) {
     if (!file->is_mapped) return;
-    const uintptr_t page = 4096;
-    uintptr_t from = ((uintptr_t)tensor->at + page - 1) & ~(page - 1);
-    uintptr_t to = ((uintptr_t)tensor->at + tensor->bytes) & ~(page - 1);
-    if (from < to) (void)madvise((void *)from, to - from, MADV_DONTNEED); /* advice only */
+    mapped_drop_pages(tensor->at, tensor->bytes);
 }

@@ -150,6 +150,13 @@ struct backend_ops {
                           struct error *error);
 };
 
+/* The first block that a row at `position` sees in a group whose layers see the last `window`
+ * positions; 0: all. */
+static inline uint32_t backend_first_seen_block(uint32_t window, uint32_t position) {
+    if (window == 0 || position < window) return 0;
+    return (position - window + 1) / BACKEND_BLOCK_TOKENS;
+}
+
 /* Owned by whoever opened it, who calls ops->close after scheduler_close. */
 struct backend {
     const struct backend_ops *ops;

@@ -24,7 +24,7 @@ static void check_pages(const struct scheduler *scheduler, const struct sequence
     const struct backend_caps *caps = &scheduler->backend->caps;
     uint32_t block = block_table(scheduler, sequence->slot)[index];
     const uint32_t *pages = page_table(scheduler, sequence->slot) + index;
-    uint32_t groups = caps->full_pages + (index >= sequence->left_count ? caps->window_pages : 0);
+    uint32_t groups = caps->full_pages + (index >= sequence->passed_count ? caps->window_pages : 0);
     for (uint32_t group = 0; group < groups; group++)
         assert(pages[(size_t)group * scheduler->table_blocks_max] ==
                kv_pages_of(scheduler->pages, block, group));
@@ -38,12 +38,12 @@ static void check_blocks(const struct scheduler *scheduler, const struct sequenc
     assert(sequence->block_count <= scheduler->table_blocks_max);
     assert(sequence->node_count <= sequence->computed / BACKEND_BLOCK_TOKENS);
     assert(blocks_for(sequence->computed) <= sequence->block_count);
-    assert(sequence->left_count <= first_seen_block(scheduler, sequence->computed));
+    assert(sequence->passed_count <= first_seen_block(scheduler, sequence->computed));
     assert(sequence->is_in_step ||
-           sequence->left_count == first_seen_block(scheduler, sequence->computed));
+           sequence->passed_count == first_seen_block(scheduler, sequence->computed));
     for (uint32_t i = 0; i < sequence->block_count; i++) {
         uses[table[i]].blocks++;
-        uses[table[i]].windows += caps->window_pages > 0 && i >= sequence->left_count;
+        uses[table[i]].windows += caps->window_pages > 0 && i >= sequence->passed_count;
         check_pages(scheduler, sequence, i);
         if (i < sequence->node_count)
             assert(prefix_tree_has(scheduler->tree, table[i]));

@@ -47,7 +47,7 @@ static void swap_block(struct scheduler *scheduler, struct sequence *sequence, u
     uint32_t *table = block_table(scheduler, sequence->slot);
     uint32_t own = table[index];
     kv_pool_hold(scheduler->pool, found);
-    if (index >= sequence->left_count) {
+    if (index >= sequence->passed_count) {
         if (kv_pages_has_window(scheduler->pages, found)) {
             kv_pages_hold_window(scheduler->pages, found);
             prefix_tree_drop_window(scheduler->tree, own);

@@ -40,11 +40,11 @@ struct sequence {
     /* While running; else 0. */
     uint32_t slot;
     bool slot_is_new;
-    bool is_in_step;      /* has rows in the step under way */
-    uint32_t computed;    /* positions in the cache, those of the step under way included */
-    uint32_t block_count; /* of the slot's block table */
-    uint32_t node_count;  /* leading blocks that are in the prefix tree */
-    uint32_t left_count;  /* leading blocks whose window pages it does not hold */
+    bool is_in_step;       /* has rows in the step under way */
+    uint32_t computed;     /* positions in the cache, those of the step under way included */
+    uint32_t block_count;  /* of the slot's block table */
+    uint32_t node_count;   /* leading blocks that are in the prefix tree */
+    uint32_t passed_count; /* leading blocks whose window pages it does not hold */
 
     bool is_leaving; /* will be DONE, when the step under way has ended at the latest */
     bool has_stop_token;

@@ -100,8 +100,8 @@ void leave_window(struct scheduler *scheduler, struct sequence *sequence) {
     const uint32_t *table = block_table(scheduler, sequence->slot);
     uint32_t first = first_seen_block(scheduler, sequence->computed);
     assert(!sequence->is_in_step);
-    for (; sequence->left_count < first; sequence->left_count++)
-        prefix_tree_drop_window(scheduler->tree, table[sequence->left_count]);
+    for (; sequence->passed_count < first; sequence->passed_count++)
+        prefix_tree_drop_window(scheduler->tree, table[sequence->passed_count]);
 }
 
 void stop_running(struct scheduler *scheduler, struct sequence *sequence) {
@@ -109,12 +109,12 @@ void stop_running(struct scheduler *scheduler, struct sequence *sequence) {
     remove_running(scheduler, sequence);
     const uint32_t *table = block_table(scheduler, sequence->slot);
     for (uint32_t i = sequence->block_count; i-- > 0;) {
-        if (i >= sequence->left_count) prefix_tree_drop_window(scheduler->tree, table[i]);
+        if (i >= sequence->passed_count) prefix_tree_drop_window(scheduler->tree, table[i]);
         prefix_tree_drop(scheduler->tree, table[i]);
     }
     scheduler->free_slots[scheduler->free_slot_count++] = sequence->slot;
     sequence->computed = sequence->block_count = sequence->node_count = 0;
-    sequence->left_count = sequence->slot = 0;
+    sequence->passed_count = sequence->slot = 0;
 }
 
 /* Preemption. */
@@ -126,7 +126,7 @@ static uint32_t private_pages(const struct scheduler *scheduler, const struct se
     uint32_t count = 0;
     for (uint32_t i = 0; i < sequence->block_count; i++) {
         if (kv_pool_holds(scheduler->pool, table[i]) == 1) count += caps->full_pages;
-        if (i >= sequence->left_count && kv_pages_window_holds(scheduler->pages, table[i]) == 1)
+        if (i >= sequence->passed_count && kv_pages_window_holds(scheduler->pages, table[i]) == 1)
             count += caps->window_pages;
     }
     return count;
@@ -201,9 +201,9 @@ void grow_running(struct scheduler *scheduler) {
 }
 
 /* Adds the pages a running sequence is expected to take beyond those of the `block_count` blocks it
- * has, `left_count` of them without window pages. */
+ * has, `passed_count` of them without window pages. */
 static void add_expected(const struct scheduler *scheduler, const struct sequence *sequence,
-                         uint32_t block_count, uint32_t left_count, struct admission_load *load) {
+                         uint32_t block_count, uint32_t passed_count, struct admission_load *load) {
     const struct backend_caps *caps = &scheduler->backend->caps;
     const struct request *request = sequence->request;
     double mean;
@@ -215,7 +215,7 @@ static void add_expected(const struct scheduler *scheduler, const struct sequenc
     double seen = caps->window_tokens / tokens + 1;
     double block_pages = caps->full_pages + (blocks <= seen ? caps->window_pages : 0.0);
     load->mean += caps->full_pages * fmax(0, blocks - block_count) +
-                  caps->window_pages * fmax(0, fmin(blocks, seen) - (block_count - left_count));
+                  caps->window_pages * fmax(0, fmin(blocks, seen) - (block_count - passed_count));
     load->variance += variance / (tokens * tokens) * block_pages * block_pages;
 }
 
@@ -225,7 +225,7 @@ static struct admission_load running_load(const struct scheduler *scheduler) {
     for (uint32_t i = 0; i < scheduler->running_count; i++) {
         const struct sequence *sequence = scheduler->running[i];
         if (!is_reserved(sequence))
-            add_expected(scheduler, sequence, sequence->block_count, sequence->left_count, &load);
+            add_expected(scheduler, sequence, sequence->block_count, sequence->passed_count, &load);
     }
     return load;
 }
@@ -307,7 +307,7 @@ static void leave_line(struct scheduler *scheduler, struct sequence *sequence,
 /* What a sequence would take if it started now. */
 struct demand {
     uint32_t matched; /* blocks of the tree it begins with */
-    uint32_t left;    /* of these, blocks whose window pages it needs not */
+    uint32_t passed;  /* of these, blocks whose window pages it needs not */
     uint32_t whole;   /* blocks it needs at once */
     uint32_t blocks;  /* of these, blocks that nobody uses yet */
     uint32_t pages;   /* that nobody uses yet */
@@ -318,7 +318,7 @@ static struct demand demand_of(const struct scheduler *scheduler, const struct s
     uint32_t *table = block_table(scheduler, scheduler->free_slots[scheduler->free_slot_count - 1]);
     const struct backend_caps *caps = &scheduler->backend->caps;
     struct demand demand = {.matched = match_prefix(scheduler, sequence, table)};
-    demand.left = first_seen_block(scheduler, demand.matched * BACKEND_BLOCK_TOKENS);
+    demand.passed = first_seen_block(scheduler, demand.matched * BACKEND_BLOCK_TOKENS);
     demand.whole = is_reserved(sequence) ? blocks_at_most(sequence)
                                          : blocks_for(sequence_token_count(sequence));
     demand.blocks = demand.whole - demand.matched;
@@ -328,7 +328,7 @@ static struct demand demand_of(const struct scheduler *scheduler, const struct s
         bool is_seen = kv_pages_window_holds(scheduler->pages, table[i]) > 0;
         demand.blocks += !is_used;
         demand.pages += is_used ? 0 : caps->full_pages;
-        demand.pages += is_seen || i < demand.left ? 0 : caps->window_pages;
+        demand.pages += is_seen || i < demand.passed ? 0 : caps->window_pages;
     }
     return demand;
 }
@@ -344,7 +344,7 @@ static void start(struct scheduler *scheduler, struct sequence *sequence, struct
     uint32_t *table = block_table(scheduler, slot);
     for (uint32_t i = 0; i < demand.matched; i++) {
         kv_pool_hold(scheduler->pool, table[i]);
-        if (i >= demand.left) kv_pages_hold_window(scheduler->pages, table[i]);
+        if (i >= demand.passed) kv_pages_hold_window(scheduler->pages, table[i]);
     }
     for (uint32_t i = demand.matched; i < demand.whole; i++) {
         bool taken = prefix_tree_take(scheduler->tree, &table[i]);
@@ -355,7 +355,7 @@ static void start(struct scheduler *scheduler, struct sequence *sequence, struct
     sequence->slot_is_new = true;
     sequence->block_count = demand.whole;
     sequence->node_count = demand.matched;
-    sequence->left_count = demand.left;
+    sequence->passed_count = demand.passed;
     sequence->computed = demand.matched * BACKEND_BLOCK_TOKENS;
     for (uint32_t i = 0; i < demand.whole; i++) map_block(scheduler, sequence, i);
     add_running(scheduler, sequence);
@@ -368,7 +368,8 @@ static bool try_start(struct scheduler *scheduler, struct sequence *sequence,
     struct demand demand = demand_of(scheduler, sequence);
     struct admission_load with = *load;
     with.used += demand.pages;
-    if (!is_reserved(sequence)) add_expected(scheduler, sequence, demand.whole, demand.left, &with);
+    if (!is_reserved(sequence))
+        add_expected(scheduler, sequence, demand.whole, demand.passed, &with);
     if (scheduler->running_count > 0) {
         bool is_bound =
             !sequence->request->is_urgent && scheduler->running_count > scheduler->urgent_count;
@@ -391,7 +392,7 @@ static bool is_beyond_share(const struct scheduler *scheduler, const struct sequ
         const struct sequence *other = scheduler->running[i];
         if (!other->request->is_urgent) continue;
         held += (uint64_t)other->block_count * caps->full_pages;
-        held += (uint64_t)(other->block_count - other->left_count) * caps->window_pages;
+        held += (uint64_t)(other->block_count - other->passed_count) * caps->window_pages;
     }
     return held > scheduler->urgent_pages_max;
 }

@@ -129,9 +129,7 @@ static inline uint32_t *page_table(const struct scheduler *scheduler, uint32_t s
 
 /* The first block that a row at `position` sees in the window groups. */
 static inline uint32_t first_seen_block(const struct scheduler *scheduler, uint32_t position) {
-    uint32_t window = scheduler->backend->caps.window_tokens;
-    if (window == 0 || position < window) return 0;
-    return (position - window + 1) / BACKEND_BLOCK_TOKENS;
+    return backend_first_seen_block(scheduler->backend->caps.window_tokens, position);
 }
 
 static inline enum line_kind line_of(const struct sequence *sequence) {
