@@ -10,6 +10,10 @@
 #define ALIGNMENT ((size_t)64)
 /* Queries of one attention task: enough to reuse the keys it reads, few enough to spread. */
 #define ATTENTION_ROWS 32u
+/* Rows of a chunk. At most, so that what its stages leave stays in the second-level cache; at
+ * least, so that reading the weights once for each chunk costs little. */
+#define CHUNK_ROWS_MAX 48u
+#define CHUNK_ROWS_MIN 24u
 
 struct encoder {
     struct encoder_options options;
@@ -18,13 +22,15 @@ struct encoder {
     unsigned char *memory; /* everything below */
     size_t bytes;
     float *x;           /* (rows_max, width): the residual stream */
-    float *wide;        /* (rows_max, qkv_width) and (rows_max, width), or (rows_max, ffn) */
-    float *attended;    /* the second part of wide */
+    float *qkv;         /* (rows_max, qkv_width) */
+    float *attended;    /* (rows_max, width) */
+    float *wide;        /* (threads · CHUNK_ROWS_MAX, ffn_width) */
     float *frequencies; /* (head_dim/2) of a rotary encoder, as the next two */
     float *cosines;     /* (rows_max, head_dim/2): of the rows of this step */
     float *sines;
     uint32_t *row_numbers;        /* (rows_max) 0, 1, 2, …: a row's line in these tables */
-    unsigned char *activations;   /* (rows_max, most bytes any matrix needs) */
+    size_t activation_bytes;      /* of a row, the most that any matrix needs */
+    unsigned char *activations;   /* (threads · CHUNK_ROWS_MAX, activation_bytes) */
     uint32_t *slots;              /* (rows_max) */
     struct attention_item *items; /* (rows_max) */
     uint32_t item_count;
@@ -37,6 +43,10 @@ static void *place(unsigned char *memory, size_t *at, size_t bytes) {
     void *here = memory ? memory + *at : NULL;
     *at += (bytes + ALIGNMENT - 1) & ~(ALIGNMENT - 1);
     return here;
+}
+
+static uint32_t divide_up(uint32_t a, uint32_t b) {
+    return (a + b - 1) / b;
 }
 
 static size_t max_of(size_t a, size_t b) {
@@ -67,19 +77,20 @@ static size_t ffn_width(const struct encoder *encoder) {
 static size_t lay_out(struct encoder *encoder, unsigned char *memory) {
     const struct encoder_options *options = &encoder->options;
     size_t at = 0, rows = options->rows_max, width = options->config->width;
-    size_t widest = max_of(encoder->qkv_width + width, ffn_width(encoder));
+    size_t chunk_rows = (size_t)pool_threads(options->pool) * CHUNK_ROWS_MAX;
     size_t pairs = options->config->head_dim / 2;
     size_t plane = kv_block_bytes(&encoder->cache) * options->block_count;
     encoder->x = place(memory, &at, rows * width * sizeof(float));
-    encoder->wide = place(memory, &at, rows * widest * sizeof(float));
-    encoder->attended = memory ? encoder->wide + rows * encoder->qkv_width : NULL;
+    encoder->qkv = place(memory, &at, rows * encoder->qkv_width * sizeof(float));
+    encoder->attended = place(memory, &at, rows * width * sizeof(float));
+    encoder->wide = place(memory, &at, chunk_rows * ffn_width(encoder) * sizeof(float));
     if (options->config->architecture->is_rotary_encoder) {
         encoder->frequencies = place(memory, &at, pairs * sizeof(float));
         encoder->cosines = place(memory, &at, rows * pairs * sizeof(float));
         encoder->sines = place(memory, &at, rows * pairs * sizeof(float));
         encoder->row_numbers = place(memory, &at, rows * sizeof *encoder->row_numbers);
     }
-    encoder->activations = place(memory, &at, rows * activation_bytes(options->weights));
+    encoder->activations = place(memory, &at, chunk_rows * encoder->activation_bytes);
     encoder->slots = place(memory, &at, rows * sizeof *encoder->slots);
     encoder->items = place(memory, &at, rows * sizeof *encoder->items);
     encoder->cache.k = place(memory, &at, plane);
@@ -96,6 +107,7 @@ enum err encoder_open(struct encoder **ret_encoder, const struct encoder_options
     if (!encoder) abort();
     encoder->options = *options;
     encoder->qkv_width = 3 * config->width;
+    encoder->activation_bytes = activation_bytes(options->weights);
     encoder->cache = (struct kv_cache){
         .type = options->kernels->kv_type, .kv_heads = config->heads, .head_dim = config->head_dim};
     encoder->bytes = lay_out(encoder, NULL);
@@ -130,62 +142,66 @@ uint64_t encoder_workspace_bytes(const struct encoder *encoder) {
 
 /* ---- the stages of a layer ---- */
 
-/* One stage of a layer over some rows; stages that are row-wise differ only in this function. */
-typedef void (*stage_fn)(struct encoder *encoder, uint32_t layer, uint32_t row, uint32_t count);
-
-struct stage_job {
-    struct encoder *encoder;
-    stage_fn stage;
-    uint32_t layer;
+/* Some rows on their way through the stages between two attentions. */
+struct chunk {
+    uint32_t row; /* of the step: the first */
+    uint32_t count;
+    uint32_t place; /* of the first in the arrays below */
+    float *wide;    /* (place + count, ffn_width) */
+    unsigned char *activations;
 };
 
-static void stage_rows(void *context, uint32_t row, uint32_t count) {
-    const struct stage_job *job = context;
-    job->stage(job->encoder, job->layer, row, count);
-}
-
-static void run_stage(struct encoder *encoder, stage_fn stage, uint32_t layer) {
-    struct stage_job job = {.encoder = encoder, .stage = stage, .layer = layer};
-    spread_rows(encoder->options.pool, stage_rows, &job, encoder->step->row_count);
-}
+/* A stage is row-wise work, or a product of the chunk's activations with a matrix. */
+struct stage {
+    void (*rows)(struct encoder *encoder, const struct chunk *chunk, uint32_t layer);
+    struct matmul (*product)(struct encoder *encoder, const struct chunk *chunk, uint32_t layer);
+};
 
 static const struct layer_weights *layer_of(const struct encoder *encoder, uint32_t layer) {
     return &encoder->options.weights->layers[layer];
 }
 
-static void norm_rows(const struct encoder *encoder, const float *weight, const float *bias,
-                      uint32_t row, uint32_t count) {
+static float *x_of(const struct encoder *encoder, const struct chunk *chunk) {
+    return encoder->x + (size_t)chunk->row * encoder->options.config->width;
+}
+
+static float *qkv_of(const struct encoder *encoder, const struct chunk *chunk) {
+    return encoder->qkv + (size_t)chunk->row * encoder->qkv_width;
+}
+
+static float *wide_of(const struct encoder *encoder, const struct chunk *chunk) {
+    return chunk->wide + chunk->place * ffn_width(encoder);
+}
+
+static void norm(const struct encoder *encoder, const struct chunk *chunk, const float *weight,
+                 const float *bias) {
     size_t width = encoder->options.config->width;
-    encoder->options.kernels->layer_norm(&(struct norm){.x = encoder->x + row * width,
+    encoder->options.kernels->layer_norm(&(struct norm){.x = x_of(encoder, chunk),
                                                         .x_stride = width,
-                                                        .y = encoder->x + row * width,
+                                                        .y = x_of(encoder, chunk),
                                                         .y_stride = width,
                                                         .weight = weight,
                                                         .bias = bias,
                                                         .width = width,
-                                                        .rows = count,
+                                                        .rows = chunk->count,
                                                         .epsilon = encoder->options.config->eps});
 }
 
-static void activate_rows(const struct encoder *encoder, const struct matrix *matrix,
-                          const float *x, size_t x_stride, uint32_t row, uint32_t count) {
-    encoder->options.kernels->activate(matrix, x + row * x_stride, x_stride, count,
-                                       encoder->activations + row * matrix->activation_bytes);
+static void activate(const struct encoder *encoder, const struct chunk *chunk,
+                     const struct matrix *matrix, const float *x, size_t x_stride) {
+    encoder->options.kernels->activate(matrix, x, x_stride, chunk->count,
+                                       chunk->activations +
+                                           chunk->place * matrix->activation_bytes);
 }
 
-static void activate_for_qkv(const struct encoder *encoder, uint32_t layer, uint32_t row,
-                             uint32_t count) {
-    activate_rows(encoder, layer_of(encoder, layer)->qkv, encoder->x,
-                  encoder->options.config->width, row, count);
-}
-
-static void embed_stage(struct encoder *encoder, uint32_t layer, uint32_t row, uint32_t count) {
+static void embed(struct encoder *encoder, const struct chunk *chunk, uint32_t layer) {
+    (void)layer;
     const struct weights *weights = encoder->options.weights;
     const struct step *step = encoder->step;
     const struct model_config *config = encoder->options.config;
     size_t width = config->width, pairs = config->head_dim / 2;
     bool is_rotary = config->architecture->is_rotary_encoder;
-    for (uint32_t i = row; i < row + count; i++) {
+    for (uint32_t i = chunk->row; i < chunk->row + chunk->count; i++) {
         float *x = encoder->x + i * width;
         const float *position = weights->positions + (is_rotary ? 0 : step->positions[i] * width);
         if (is_rotary)
@@ -195,55 +211,82 @@ static void embed_stage(struct encoder *encoder, uint32_t layer, uint32_t row, u
         matrix_row(weights->embedding, (uint32_t)step->tokens[i], x);
         for (size_t j = 0; j < width; j++) x[j] += position[j];
     }
-    norm_rows(encoder, weights->embedding_norm, weights->embedding_norm_bias, row, count);
-    activate_for_qkv(encoder, layer, row, count);
+    norm(encoder, chunk, weights->embedding_norm, weights->embedding_norm_bias);
+}
+
+static void before_qkv(struct encoder *encoder, const struct chunk *chunk, uint32_t layer) {
+    activate(encoder, chunk, layer_of(encoder, layer)->qkv, x_of(encoder, chunk),
+             encoder->options.config->width);
+}
+
+static struct matmul qkv_product(struct encoder *encoder, const struct chunk *chunk,
+                                 uint32_t layer) {
+    return (struct matmul){.matrix = layer_of(encoder, layer)->qkv,
+                           .y = qkv_of(encoder, chunk),
+                           .y_stride = encoder->qkv_width,
+                           .bias = layer_of(encoder, layer)->qkv_bias};
 }
 
 /* Rotates q and k of a rotary encoder, and stores k and v. */
-static void store_stage(struct encoder *encoder, uint32_t layer, uint32_t row, uint32_t count) {
+static void store(struct encoder *encoder, const struct chunk *chunk, uint32_t layer) {
     (void)layer;
     const struct model_config *config = encoder->options.config;
     if (config->architecture->is_rotary_encoder)
         encoder->options.kernels->rope(
-            &(struct rope){.x = encoder->wide + (size_t)row * encoder->qkv_width,
+            &(struct rope){.x = qkv_of(encoder, chunk),
                            .x_stride = encoder->qkv_width,
-                           .positions = encoder->row_numbers + row,
-                           .rows = count,
+                           .positions = encoder->row_numbers + chunk->row,
+                           .rows = chunk->count,
                            .head_count = 2 * config->heads, /* k follows q */
                            .head_dim = config->head_dim,
                            .rotary_dim = config->head_dim,
                            .cosines = encoder->cosines,
                            .sines = encoder->sines});
-    const float *k = encoder->wide + (size_t)row * encoder->qkv_width + config->width;
-    struct kv_store store = {.cache = &encoder->cache,
-                             .k = k,
-                             .k_stride = encoder->qkv_width,
-                             .v = k + config->width,
-                             .v_stride = encoder->qkv_width,
-                             .slots = encoder->slots + row,
-                             .rows = count};
-    encoder->options.kernels->kv_store(&store, 0, config->heads);
+    const float *k = qkv_of(encoder, chunk) + config->width;
+    struct kv_store call = {.cache = &encoder->cache,
+                            .k = k,
+                            .k_stride = encoder->qkv_width,
+                            .v = k + config->width,
+                            .v_stride = encoder->qkv_width,
+                            .slots = encoder->slots + chunk->row,
+                            .rows = chunk->count};
+    encoder->options.kernels->kv_store(&call, 0, config->heads);
 }
 
-static void before_output_stage(struct encoder *encoder, uint32_t layer, uint32_t row,
-                                uint32_t count) {
-    activate_rows(encoder, layer_of(encoder, layer)->output, encoder->attended,
-                  encoder->options.config->width, row, count);
+static void before_output(struct encoder *encoder, const struct chunk *chunk, uint32_t layer) {
+    size_t width = encoder->options.config->width;
+    activate(encoder, chunk, layer_of(encoder, layer)->output,
+             encoder->attended + chunk->row * width, width);
 }
 
-static void before_up_stage(struct encoder *encoder, uint32_t layer, uint32_t row, uint32_t count) {
+static struct matmul output_product(struct encoder *encoder, const struct chunk *chunk,
+                                    uint32_t layer) {
+    return (struct matmul){.matrix = layer_of(encoder, layer)->output,
+                           .y = x_of(encoder, chunk),
+                           .y_stride = encoder->options.config->width,
+                           .bias = layer_of(encoder, layer)->encoder.output_bias,
+                           .add = true};
+}
+
+static void before_up(struct encoder *encoder, const struct chunk *chunk, uint32_t layer) {
     const struct layer_weights *weights = layer_of(encoder, layer);
-    norm_rows(encoder, weights->encoder.attention_norm, weights->encoder.attention_norm_bias, row,
-              count);
-    activate_rows(encoder, weights->gate_up, encoder->x, encoder->options.config->width, row,
-                  count);
+    norm(encoder, chunk, weights->encoder.attention_norm, weights->encoder.attention_norm_bias);
+    activate(encoder, chunk, weights->gate_up, x_of(encoder, chunk),
+             encoder->options.config->width);
 }
 
-static void before_down_stage(struct encoder *encoder, uint32_t layer, uint32_t row,
-                              uint32_t count) {
+static struct matmul up_product(struct encoder *encoder, const struct chunk *chunk,
+                                uint32_t layer) {
+    return (struct matmul){.matrix = layer_of(encoder, layer)->gate_up,
+                           .y = wide_of(encoder, chunk),
+                           .y_stride = ffn_width(encoder),
+                           .bias = layer_of(encoder, layer)->encoder.up_bias};
+}
+
+static void before_down(struct encoder *encoder, const struct chunk *chunk, uint32_t layer) {
     const struct kernels *kernels = encoder->options.kernels;
     size_t ffn = encoder->options.config->ffn, stride = ffn_width(encoder);
-    float *x = encoder->wide + row * stride;
+    float *x = wide_of(encoder, chunk);
     if (stride > ffn)
         kernels->silu_mul(&(struct gate){.gate = x,
                                          .up = x + ffn,
@@ -251,18 +294,109 @@ static void before_down_stage(struct encoder *encoder, uint32_t layer, uint32_t 
                                          .y = x,
                                          .y_stride = stride,
                                          .width = ffn,
-                                         .rows = count});
+                                         .rows = chunk->count});
     else
-        kernels->gelu_erf(x, stride, ffn, count);
-    activate_rows(encoder, layer_of(encoder, layer)->down, encoder->wide, stride, row, count);
+        kernels->gelu_erf(x, stride, ffn, chunk->count);
+    activate(encoder, chunk, layer_of(encoder, layer)->down, x, stride);
 }
 
-static void after_down_stage(struct encoder *encoder, uint32_t layer, uint32_t row,
-                             uint32_t count) {
+static struct matmul down_product(struct encoder *encoder, const struct chunk *chunk,
+                                  uint32_t layer) {
+    return (struct matmul){.matrix = layer_of(encoder, layer)->down,
+                           .y = x_of(encoder, chunk),
+                           .y_stride = encoder->options.config->width,
+                           .bias = layer_of(encoder, layer)->encoder.down_bias,
+                           .add = true};
+}
+
+static void after_down(struct encoder *encoder, const struct chunk *chunk, uint32_t layer) {
     const struct encoder_layer *weights = &layer_of(encoder, layer)->encoder;
-    norm_rows(encoder, weights->ffn_norm, weights->ffn_norm_bias, row, count);
-    if (layer + 1 < encoder->options.config->layers)
-        activate_for_qkv(encoder, layer + 1, row, count);
+    norm(encoder, chunk, weights->ffn_norm, weights->ffn_norm_bias);
+}
+
+static const struct stage to_begin[] = {{.rows = embed}, {0}};
+static const struct stage before_attention[] = {
+    {.rows = before_qkv}, {.product = qkv_product}, {.rows = store}, {0}};
+static const struct stage after_attention[] = {{.rows = before_output}, {.product = output_product},
+                                               {.rows = before_up},     {.product = up_product},
+                                               {.rows = before_down},   {.product = down_product},
+                                               {.rows = after_down},    {0}};
+
+/* ---- spreading stages ---- */
+
+/* Nothing but attention looks at another row. So a thread takes a chunk of rows from one attention
+ * to the next: what a stage leaves is in its caches for the next one, and nobody waits. With too
+ * few rows for that, the threads share each stage. */
+
+struct phase {
+    struct encoder *encoder;
+    const struct stage *stages;
+    uint32_t layer;
+    uint32_t rows_each;
+    struct chunk chunk; /* that threads share */
+};
+
+static struct matmul product_of(struct encoder *encoder, const struct stage *stage,
+                                const struct chunk *chunk, uint32_t layer) {
+    struct matmul call = stage->product(encoder, chunk, layer);
+    call.activations = chunk->activations + chunk->place * call.matrix->activation_bytes;
+    call.rows = chunk->count;
+    return call;
+}
+
+static void chunk_task(void *context, uint32_t task, uint32_t worker) {
+    const struct phase *phase = context;
+    struct encoder *encoder = phase->encoder;
+    uint32_t row = task * phase->rows_each, left = encoder->step->row_count - row;
+    struct chunk chunk = {.row = row,
+                          .count = left < phase->rows_each ? left : phase->rows_each,
+                          .place = 0,
+                          .wide = encoder->wide + worker * CHUNK_ROWS_MAX * ffn_width(encoder),
+                          .activations = encoder->activations +
+                                         worker * CHUNK_ROWS_MAX * encoder->activation_bytes};
+    for (const struct stage *stage = phase->stages; stage->rows || stage->product; stage++) {
+        if (stage->rows) {
+            stage->rows(encoder, &chunk, phase->layer);
+            continue;
+        }
+        struct matmul call = product_of(encoder, stage, &chunk, phase->layer);
+        encoder->options.kernels->matmul(&call, 0, call.matrix->tile_count);
+    }
+}
+
+static void shared_rows(void *context, uint32_t row, uint32_t count) {
+    const struct phase *phase = context;
+    struct chunk part = phase->chunk;
+    part.row = part.place = row;
+    part.count = count;
+    phase->stages->rows(phase->encoder, &part, phase->layer);
+}
+
+static void share_stages(struct phase *phase) {
+    struct encoder *encoder = phase->encoder;
+    uint32_t rows = encoder->step->row_count;
+    phase->chunk =
+        (struct chunk){.count = rows, .wide = encoder->wide, .activations = encoder->activations};
+    for (; phase->stages->rows || phase->stages->product; phase->stages++) {
+        if (phase->stages->rows) {
+            spread_rows(encoder->options.pool, shared_rows, phase, rows);
+            continue;
+        }
+        struct matmul call = product_of(encoder, phase->stages, &phase->chunk, phase->layer);
+        spread_matmul(encoder->options.pool, encoder->options.kernels, &call);
+    }
+}
+
+static void run_stages(struct encoder *encoder, const struct stage *stages, uint32_t layer) {
+    struct phase phase = {.encoder = encoder, .stages = stages, .layer = layer};
+    uint32_t rows = encoder->step->row_count, threads = pool_threads(encoder->options.pool);
+    if (rows < threads * CHUNK_ROWS_MIN) {
+        share_stages(&phase);
+        return;
+    }
+    uint32_t chunks = divide_up(divide_up(rows, CHUNK_ROWS_MAX), threads) * threads;
+    phase.rows_each = divide_up(rows, chunks);
+    pool_run(encoder->options.pool, chunk_task, &phase, divide_up(rows, phase.rows_each));
 }
 
 /* ---- attention ---- */
@@ -289,7 +423,7 @@ static void run_attention(struct encoder *encoder) {
     const struct model_config *config = encoder->options.config;
     struct attention_job job = {.encoder = encoder,
                                 .call = {.cache = &encoder->cache,
-                                         .q = encoder->wide,
+                                         .q = encoder->qkv,
                                          .q_stride = encoder->qkv_width,
                                          .y = encoder->attended,
                                          .y_stride = config->width,
@@ -329,47 +463,15 @@ static void plan(struct encoder *encoder) {
 
 /* ---- a step ---- */
 
-static void run_matmul(struct encoder *encoder, struct matmul call) {
-    call.activations = encoder->activations;
-    call.rows = encoder->step->row_count;
-    spread_matmul(encoder->options.pool, encoder->options.kernels, &call);
-}
-
-static void run_layer(struct encoder *encoder, uint32_t layer) {
-    const struct layer_weights *weights = layer_of(encoder, layer);
-    const struct model_config *config = encoder->options.config;
-    run_matmul(encoder, (struct matmul){.matrix = weights->qkv,
-                                        .y = encoder->wide,
-                                        .y_stride = encoder->qkv_width,
-                                        .bias = weights->qkv_bias});
-    run_stage(encoder, store_stage, layer);
-    run_attention(encoder);
-    run_stage(encoder, before_output_stage, layer);
-    run_matmul(encoder, (struct matmul){.matrix = weights->output,
-                                        .y = encoder->x,
-                                        .y_stride = config->width,
-                                        .bias = weights->encoder.output_bias,
-                                        .add = true});
-    run_stage(encoder, before_up_stage, layer);
-    run_matmul(encoder, (struct matmul){.matrix = weights->gate_up,
-                                        .y = encoder->wide,
-                                        .y_stride = ffn_width(encoder),
-                                        .bias = weights->encoder.up_bias});
-    run_stage(encoder, before_down_stage, layer);
-    run_matmul(encoder, (struct matmul){.matrix = weights->down,
-                                        .y = encoder->x,
-                                        .y_stride = config->width,
-                                        .bias = weights->encoder.down_bias,
-                                        .add = true});
-    run_stage(encoder, after_down_stage, layer);
-}
-
 const float *encoder_run(struct encoder *encoder, const struct step *step) {
     assert(step->row_count >= 1 && step->row_count <= encoder->options.rows_max);
     encoder->step = step;
     plan(encoder);
-    run_stage(encoder, embed_stage, 0);
-    for (uint32_t layer = 0; layer < encoder->options.config->layers; layer++)
-        run_layer(encoder, layer);
+    run_stages(encoder, to_begin, 0);
+    for (uint32_t layer = 0; layer < encoder->options.config->layers; layer++) {
+        run_stages(encoder, before_attention, layer);
+        run_attention(encoder);
+        run_stages(encoder, after_attention, layer);
+    }
     return encoder->x;
 }

@@ -27,7 +27,7 @@
 #include <stdatomic.h>
 #include <stddef.h>
 
-#define PACKED_VERSION 1
+#define PACKED_VERSION 2     /* another number too when other tables pack a model's matrices */
 #define PACKED_NAME_BYTES 64 /* with the final NUL */
 #define PACKED_KEY_BYTES 32
 #define PACKED_SECTIONS_MAX 65536

@@ -96,22 +96,24 @@ static void pack_task(void *context, uint32_t task, uint32_t worker) {
 }
 
 /* Takes a matrix that the cache has, named by its first tensor. False: it is to be packed. */
-static bool reuse(struct loader *loader, const char *name, const struct matrix_part *parts,
-                  uint32_t part_count, uint32_t cols, struct matrix **ret_matrix) {
+static bool reuse(struct loader *loader, const struct kernels *kernels, const char *name,
+                  const struct matrix_part *parts, uint32_t part_count, uint32_t cols,
+                  struct matrix **ret_matrix) {
     struct packed_cache *cache = loader->weights->cache;
     const struct packed_section *section = packed_cache_find(cache, name);
     struct error ignored;
-    if (!section || matrix_open_packed(ret_matrix, loader->kernels, parts, part_count, cols,
-                                       section->at, section->bytes, &ignored) != OK)
+    if (!section || matrix_open_packed(ret_matrix, kernels, parts, part_count, cols, section->at,
+                                       section->bytes, &ignored) != OK)
         return false;
     loader->weights->bytes += (*ret_matrix)->bytes;
     packed_cache_add(cache, name, (*ret_matrix)->memory, (*ret_matrix)->bytes);
     return true;
 }
 
-static enum err pack(struct loader *loader, const char *name, const struct matrix_part *parts,
-                     uint32_t part_count, uint32_t cols, struct matrix **ret_matrix) {
-    enum err err = matrix_open(ret_matrix, loader->kernels, parts, part_count, cols, loader->error);
+static enum err pack(struct loader *loader, const struct kernels *kernels, const char *name,
+                     const struct matrix_part *parts, uint32_t part_count, uint32_t cols,
+                     struct matrix **ret_matrix) {
+    enum err err = matrix_open(ret_matrix, kernels, parts, part_count, cols, loader->error);
     if (err != OK) return err;
     struct pack_job job = {.matrix = *ret_matrix, .tiles_each = 4};
     uint32_t tasks = ((*ret_matrix)->tile_count + job.tiles_each - 1) / job.tiles_each;
@@ -119,6 +121,13 @@ static enum err pack(struct loader *loader, const char *name, const struct matri
     loader->weights->bytes += (*ret_matrix)->bytes;
     packed_cache_add(loader->weights->cache, name, (*ret_matrix)->memory, (*ret_matrix)->bytes);
     return OK;
+}
+
+/* An embedding that no head is tied to is looked up alone. `ref` keeps a row of it in one piece;
+ * where a table multiplies it, its elements lie a cache line apart. */
+static const struct kernels *table_for(const struct loader *loader, enum tensor_role role) {
+    bool is_tied = !loader->config->architecture->is_encoder && !find(loader, 0, ROLE_HEAD);
+    return role == ROLE_EMBEDDING && !is_tied ? kernels_choose("ref") : loader->kernels;
 }
 
 /* Encoders are served for their throughput: where the CPU multiplies bf16, at nearly twice the
@@ -188,15 +197,16 @@ static enum err load_matrix(struct loader *loader, uint32_t layer, const enum te
         if (roles[i] == ROLE_Q || roles[i] == ROLE_K) parts[i].row_order = loader->row_order;
     }
     struct tensor_name name = tensor_name_of(roles[0], layer);
+    const struct kernels *kernels = table_for(loader, roles[0]);
     uint32_t cols = (uint32_t)tensors[0]->axes[0];
-    if (reuse(loader, name.text, parts, role_count, cols, ret_matrix)) return OK;
+    if (reuse(loader, kernels, name.text, parts, role_count, cols, ret_matrix)) return OK;
     enum err err = OK;
     while (err == OK && count < role_count) {
         uint32_t i = count;
         err = read_part(loader, roles[i], tensors[i], &bytes[i], &parts[i]);
         if (err == OK) count++;
     }
-    if (err == OK) err = pack(loader, name.text, parts, count, cols, ret_matrix);
+    if (err == OK) err = pack(loader, kernels, name.text, parts, count, cols, ret_matrix);
     for (uint32_t i = 0; i < count; i++) checkpoint_done(loader->checkpoint, tensors[i], &bytes[i]);
     return err;
 }
@@ -216,7 +226,7 @@ static enum err load_fused_qkv(struct loader *loader, uint32_t layer, struct mat
     }
     struct tensor_name name = tensor_name_of(ROLE_QKV, layer);
     uint32_t cols = (uint32_t)tensor->axes[0];
-    if (reuse(loader, name.text, parts, 3, cols, ret_matrix)) return OK;
+    if (reuse(loader, loader->kernels, name.text, parts, 3, cols, ret_matrix)) return OK;
     enum err err = read_part(loader, ROLE_QKV, tensor, &bytes, &whole);
     if (err != OK) return err;
     size_t row_bytes = tensor_type_row_bytes(whole.type, (size_t)tensor->axes[0]);
@@ -225,7 +235,7 @@ static enum err load_fused_qkv(struct loader *loader, uint32_t layer, struct mat
         parts[i].blocks = at;
         at += rows[i] * row_bytes;
     }
-    err = pack(loader, name.text, parts, 3, cols, ret_matrix);
+    err = pack(loader, loader->kernels, name.text, parts, 3, cols, ret_matrix);
     checkpoint_done(loader->checkpoint, tensor, &bytes);
     return err;
 }
