@@ -531,16 +531,17 @@ static void stats_come_by_themselves_while_nothing_runs(void **state) {
 static void a_failing_model_ends_every_job_as_the_machines_fault(void **state) {
     (void)state;
     atomic_store(&h.toy.fail_at_step, 5);
-    atomic_store(&h.toy.is_held, true);
-    for (uint64_t id = 1; id < 20; id++)
-        harness_submit(&h, id, CHAT, false, chat("free", "\"ignore_eos\":true"));
-    atomic_store(&h.toy.is_held, false);
-    for (uint64_t id = 1; id < 20; id++) {
+    struct wire_job job = {CHAT, WIRE_TIER_DEFAULT, false, 0, STR(""), STR("")};
+    job.body = str_from(chat("free", "\"ignore_eos\":true"));
+    /* The fifth step may come before the last of them, which are then not taken. */
+    uint64_t taken = 0;
+    while (taken < 20 && engine_submit(h.engine, taken, &job)) taken++;
+    assert_true(taken > 0);
+    for (uint64_t id = 0; id < taken; id++) {
         assert_int_equal(harness_wait(&h, id), 500);
         assert_true(h.jobs[id].result.retryable);
     }
     assert_non_null(strstr(h.fatal, "the device is gone"));
-    const struct wire_job job = {CHAT, WIRE_TIER_DEFAULT, false, 0, STR("{}"), STR("")};
     assert_false(engine_submit(h.engine, 99, &job));
 }
 
@@ -602,12 +603,15 @@ static void tiers_and_then_lower_priorities_go_first(void **state) {
         const struct wire_job job = {
             CHAT, rows[i].tier, false, rows[i].priority, str_from(chat("@abc", "")), STR("")};
         assert_true(engine_submit(h.engine, i + 1, &job));
-        wait_for_waiting(i + 1);
     }
+    /* The thread that reads bodies has read them all once it has refused this one. */
+    assert_int_equal(harness_ask(&h, 7, CHAT, "{"), 400);
+    assert_false(h.jobs[0].is_done);
     atomic_store(&h.toy.delay_us, 0);
     engine_cancel(h.engine, 0);
     for (uint64_t id = 0; id < 7; id++) harness_wait(&h, id);
-    for (uint32_t i = 0; i < 6; i++) assert_int_equal(h.jobs[i + 1].done_rank, rows[i].rank);
+    assert_int_equal(h.jobs[0].done_rank, 1);
+    for (uint32_t i = 0; i < 6; i++) assert_int_equal(h.jobs[i + 1].done_rank, rows[i].rank + 1);
 }
 
 /* Leaves a line of a batch, job 0, in a step that does not end. */

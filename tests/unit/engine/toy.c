@@ -90,7 +90,7 @@ static void compute_logits(struct toy *toy, const struct step *step, const struc
         toy->logits[wanted] = 10;
         return;
     }
-    uint32_t length = toy->step->positions[row->row] + 1;
+    uint32_t length = step->positions[row->row] + 1;
     uint64_t hash = 1;
     for (uint32_t at = length > 4 ? length - 4 : 0; at < length; at++)
         hash = rng_at(hash, (uint64_t)token_at(toy, sequence, at));

@@ -72,7 +72,7 @@ static void an_unknown_name_and_an_empty_alias_are_refused(void **state) {
     assert_int_equal(catalog_choose("nobody", &choice, &error), ERR_NOT_FOUND);
     assert_non_null(strstr(error.text, "nobody"));
     assert_int_equal(catalog_choose("=mine", &choice, &error), ERR_INVALID);
-    assert_int_equal(catalog_choose("../../etc/passwd", &choice, &error), ERR_NOT_FOUND);
+    assert_int_equal(catalog_choose("../../nobody/there", &choice, &error), ERR_NOT_FOUND);
 }
 
 static void count_file(void *context, const struct model_file *file) {
