@@ -208,15 +208,8 @@ static void encode_long(const struct bpe *bpe, struct str text, struct bpe_scrat
     for (uint32_t i = 0; i < piece.count; i = piece.next[i]) ids_add(ids, piece.symbols[i]);
 }
 
-void bpe_encode(const struct bpe *bpe, struct str piece, struct bpe_scratch *scratch,
-                struct ids *ids) {
-    if (piece.bytes <= WHOLE_BYTES_MAX) {
-        int32_t id = table_find(&bpe->pieces, bpe->piece_texts, piece);
-        if (id >= 0 && bpe->whole[id]) {
-            ids_add(ids, id);
-            return;
-        }
-    }
+static void encode_merged(const struct bpe *bpe, struct str piece, struct bpe_scratch *scratch,
+                          struct ids *ids) {
     if (piece.bytes > SHORT_PIECE_BYTES) {
         encode_long(bpe, piece, scratch, ids);
         return;
@@ -224,4 +217,21 @@ void bpe_encode(const struct bpe *bpe, struct str piece, struct bpe_scratch *scr
     int32_t symbols[SHORT_PIECE_BYTES];
     size_t count = merge_short(bpe, symbols, first_symbols(bpe, piece, symbols));
     for (size_t i = 0; i < count; i++) ids_add(ids, symbols[i]);
+}
+
+void bpe_encode(const struct bpe *bpe, struct str piece, struct bpe_scratch *scratch,
+                struct ids *ids) {
+    int32_t id = piece.bytes <= WHOLE_BYTES_MAX ? table_find(&bpe->pieces, bpe->piece_texts, piece)
+                                                : TOKEN_NONE;
+    unsigned char is_whole =
+        id >= 0 ? atomic_load_explicit(&bpe->whole[id], memory_order_relaxed) : IS_NOT_WHOLE;
+    if (is_whole == IS_WHOLE) {
+        ids_add(ids, id);
+        return;
+    }
+    size_t before = ids->count;
+    encode_merged(bpe, piece, scratch, ids);
+    if (is_whole != IS_WHOLE_UNKNOWN) return;
+    bool is_one = ids->count == before + 1 && ids->at[before] == id;
+    atomic_store_explicit(&bpe->whole[id], is_one ? IS_WHOLE : IS_NOT_WHOLE, memory_order_relaxed);
 }

@@ -9,16 +9,20 @@
  * pieces scan for the lowest pair; long ones keep a heap over a linked list, so that the time is n
  * log n for every text.
  *
- * Thread: immutable once open; a struct bpe_scratch belongs to one call.
+ * Thread: any, once open: nothing changes but `whole`; a struct bpe_scratch belongs to one call.
  * Memory: owns its tables, borrows the vocab, which must stay where it is. */
 
 #include "tokenizer/vocab.h"
 
+#include <stdatomic.h>
+
 struct merge_slot;
+
+enum bpe_is_whole { IS_NOT_WHOLE, IS_WHOLE, IS_WHOLE_UNKNOWN };
 
 /* Which tokens a piece that is one becomes at once. */
 enum bpe_whole {
-    BPE_WHOLE_MERGED,   /* those that its merges make of it anyway, found out when opening */
+    BPE_WHOLE_MERGED,   /* those that its merges make of it anyway */
     BPE_WHOLE_ALL,      /* all of them, whatever the merges say */
     BPE_WHOLE_UNMARKED, /* none: pieces are not words, finding out would be in vain */
 };
@@ -38,7 +42,10 @@ struct bpe {
     struct table pieces;
     struct str *piece_texts; /* (token_count) keys of `pieces`; empty for the others */
     char *own_texts;         /* memory for the keys that are not the token's own bytes */
-    uint8_t *whole;          /* (token_count) 1: a piece of exactly this text is this token */
+    /* (token_count) enum bpe_is_whole: whether a piece of exactly this text is this token. What is
+     * not known is found out, by whoever first meets it, when the text is encoded: to do it for all
+     * tokens takes as long as all the rest of opening. */
+    atomic_uchar *whole;
     struct merge_slot *merges;
     size_t merge_mask;
     uint64_t merge_key;

@@ -88,7 +88,7 @@ static enum err index_pieces(struct bpe *bpe, const struct tokenizer_source *sou
             own_bytes += source->tokens[id].bytes;
     bpe->own_texts = malloc(own_bytes);
     bpe->piece_texts = calloc(source->token_count, sizeof *bpe->piece_texts);
-    bpe->whole = calloc(source->token_count, 1);
+    bpe->whole = calloc(source->token_count, sizeof *bpe->whole);
     if (!bpe->own_texts || !bpe->piece_texts || !bpe->whole ||
         !table_open(&bpe->pieces, source->token_count))
         return err_set(error, ERR_LIMIT, "no memory for %zu tokens", source->token_count);
@@ -279,22 +279,16 @@ static enum err index_scores(struct bpe *bpe, const struct tokenizer_source *sou
     return err;
 }
 
-/* Finds the tokens that a piece of their text becomes anyway, so that encoding finds most pieces
- * with one look. With ignore_merges that is every ordinary token by definition. */
-static void mark_whole(struct bpe *bpe, bool ignore_merges) {
-    struct bpe_scratch scratch = {0};
-    struct ids ids = {0};
+/* The tokens that a piece of their text may become with one look. With BPE_WHOLE_ALL that is every
+ * ordinary token by definition. */
+static void mark_whole(struct bpe *bpe, enum bpe_whole whole) {
     for (size_t id = 0; id < bpe->vocab->count; id++) {
-        struct str token = bpe->piece_texts[id];
+        size_t bytes = bpe->piece_texts[id].bytes;
         uint8_t kind = bpe->vocab->kinds[id];
         if (kind != TOKEN_NORMAL && kind != TOKEN_USER_DEFINED) continue;
-        if (token.bytes == 0 || token.bytes > WHOLE_BYTES_MAX) continue;
-        ids.count = 0;
-        if (!ignore_merges) bpe_encode(bpe, token, &scratch, &ids);
-        bpe->whole[id] = ignore_merges || (ids.count == 1 && ids.at[0] == (int32_t)id);
+        if (bytes == 0 || bytes > WHOLE_BYTES_MAX) continue;
+        atomic_init(&bpe->whole[id], whole == BPE_WHOLE_ALL ? IS_WHOLE : IS_WHOLE_UNKNOWN);
     }
-    ids_release(&ids);
-    bpe_scratch_release(&scratch);
 }
 
 enum err bpe_open(struct bpe *bpe, const struct vocab *vocab, const struct tokenizer_source *source,
@@ -310,7 +304,7 @@ enum err bpe_open(struct bpe *bpe, const struct vocab *vocab, const struct token
         bpe_close(&opened);
         return err;
     }
-    if (whole != BPE_WHOLE_UNMARKED) mark_whole(&opened, whole == BPE_WHOLE_ALL);
+    if (whole != BPE_WHOLE_UNMARKED) mark_whole(&opened, whole);
     *bpe = opened;
     return OK;
 }
