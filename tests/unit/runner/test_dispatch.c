@@ -258,8 +258,8 @@ static void a_small_batch_beside_a_big_one_ends_soon(void **state) {
     create_lines(&p, "small", 100, 0, "", small);
     size_t before = count_of(&r);
     end(&p, &r, small);
-    size_t others = 0;
-    for (size_t i = before; i < r.count; i++) others += strcmp(r.jobs[i].mark, "big") == 0;
+    size_t others = 0, until = count_of(&r);
+    for (size_t i = before; i < until; i++) others += strcmp(r.jobs[i].mark, "big") == 0;
     assert_true(others < 1500);
     end(&p, &r, big);
     close_with(&p);
