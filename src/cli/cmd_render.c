@@ -34,8 +34,10 @@ static enum err answer_record(void *context, struct str record, struct buf *answ
     if (!json_is_object(variables)) {
         err = err_set(error, ERR_INVALID, "the variables are not a JSON object");
     } else {
-        err = chat_template_render(render->vocabulary.template, variables, &render->options, &text,
-                                   NULL, error);
+        const json_t *tools = json_object_get(variables, "tools");
+        err = chat_template_render(
+            vocabulary_template(&render->vocabulary, tools && !json_is_null(tools)), variables,
+            &render->options, &text, NULL, error);
     }
     if (err == OK && render->batch)
         json_write_string(answer, buf_str(&text));

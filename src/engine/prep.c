@@ -131,9 +131,9 @@ static bool render_chat(struct request *request, const struct served_model *mode
                         const struct prep_options *options, struct rendering *rendering,
                         struct refusal *refusal) {
     if (!request->chat_template.at) {
-        if (model->vocabulary.template)
-            return render_with(request, model, model->vocabulary.template, options, rendering,
-                               refusal);
+        const struct chat_template *template =
+            vocabulary_template(&model->vocabulary, request->tools != NULL);
+        if (template) return render_with(request, model, template, options, rendering, refusal);
         return refuse(refusal, "unsupported_endpoint", "messages",
                       "This model has no chat template; use /v1/completions.");
     }

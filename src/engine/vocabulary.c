@@ -37,6 +37,9 @@ static enum err open_parts(struct vocabulary *vocabulary, const struct gguf_voca
     if (vocab->chat_template.bytes > 0 &&
         chat_template_open(&vocabulary->template, vocab->chat_template, error) != OK)
         return err_prefix(error, "tokenizer.chat_template");
+    if (vocab->tool_template.bytes > 0 &&
+        chat_template_open(&vocabulary->tool_template, vocab->tool_template, error) != OK)
+        return err_prefix(error, "tokenizer.chat_template.tool_use");
     return OK;
 }
 
@@ -83,8 +86,15 @@ enum err vocabulary_open_file(struct vocabulary *ret_vocabulary, const char *pat
 
 void vocabulary_close(struct vocabulary *vocabulary) {
     chat_template_close(vocabulary->template);
+    chat_template_close(vocabulary->tool_template);
     tokenizer_close(vocabulary->tokenizer);
     *vocabulary = (struct vocabulary){.unknown = TOKEN_NONE, .padding = TOKEN_NONE};
+}
+
+const struct chat_template *vocabulary_template(const struct vocabulary *vocabulary,
+                                                bool has_tools) {
+    return has_tools && vocabulary->tool_template ? vocabulary->tool_template
+                                                  : vocabulary->template;
 }
 
 bool vocabulary_is_end(const struct vocabulary *vocabulary, int32_t id) {

@@ -17,8 +17,9 @@
 /* Zero is a valid start. */
 struct vocabulary {
     struct tokenizer *tokenizer;
-    struct chat_template *template; /* NULL: the file has none */
-    int32_t unknown, padding;       /* TOKEN_NONE when absent */
+    struct chat_template *template;      /* NULL: the file has none */
+    struct chat_template *tool_template; /* that named "tool_use"; NULL: there is no other */
+    int32_t unknown, padding;            /* TOKEN_NONE when absent */
     /* What a folder says beside its tokenizer.json. */
     bool has_own_tokens; /* bos and eos of a template are these, not the tokenizer's */
     int32_t bos, eos;    /* TOKEN_NONE when absent */
@@ -52,6 +53,10 @@ enum err vocabulary_add_parts(struct vocabulary *vocabulary,
                               const struct str parts[VOCABULARY_PART_COUNT],
                               struct error *error) MUST_CHECK;
 void vocabulary_close(struct vocabulary *vocabulary);
+
+/* The template of a request with tools, or without; NULL when there is none. As transformers. */
+const struct chat_template *vocabulary_template(const struct vocabulary *vocabulary,
+                                                bool has_tools);
 
 /* Whether a generation ends with this token. */
 bool vocabulary_is_end(const struct vocabulary *vocabulary, int32_t id);

@@ -97,48 +97,59 @@ static enum err read_ends(struct vocabulary *vocabulary, const struct str *parts
 
 /* ---- the chat template ---- */
 
-static enum err open_template(struct vocabulary *vocabulary, const char *file, struct str text,
-                              struct error *error) {
-    if (chat_template_open(&vocabulary->template, text, error) == OK) return OK;
+static enum err open_template(struct chat_template **ret_template, const char *file,
+                              struct str text, struct error *error) {
+    if (chat_template_open(ret_template, text, error) == OK) return OK;
     return err_prefix(error, "%s", file);
 }
 
-/* A raw string of JSON as the template. */
-static enum err open_raw(struct vocabulary *vocabulary, const char *file, struct str raw,
+/* A raw string of JSON as a template, unless there is one or the string is none. */
+static enum err open_raw(struct chat_template **template, const char *file, struct str raw,
                          struct error *error) {
+    if (*template || !raw.at) return OK;
     struct buf text;
     buf_init(&text, TEMPLATE_BYTES_MAX);
     json_span_decode(&text, raw);
     enum err err = text.overflowed
                        ? err_set(error, ERR_LIMIT, "%s: a chat_template of more than %zu bytes",
                                  file, TEMPLATE_BYTES_MAX)
-                       : open_template(vocabulary, file, buf_str(&text), error);
+                       : open_template(template, file, buf_str(&text), error);
     buf_release(&text);
     return err;
 }
 
-/* A string, or a list of {name, template}: that named "default", else the only one. */
-static struct str choose_template(struct str value) {
+/* What a "chat_template" says: a string, or a list of {name, template}, of which one may be for
+ * requests with tools and one for the others: that named "default", else the only one. */
+struct raw_templates {
+    struct str others, tools;
+};
+
+static struct raw_templates choose_templates(struct str value) {
+    struct raw_templates raw = {.others = {NULL, 0}};
     struct json_span_iter iter;
-    struct str element, only = {NULL, 0};
+    struct str element, last = {NULL, 0};
     size_t count = 0;
-    if (json_span_is_string(value)) return value;
-    if (value.bytes == 0 || *value.at != '[' || !json_span_enter(&iter, value)) return only;
+    if (json_span_is_string(value)) raw.others = value;
+    if (value.bytes == 0 || *value.at != '[' || !json_span_enter(&iter, value)) return raw;
     for (; json_span_element(&iter, &element); count++) {
         struct str text = json_span_get(element, "template");
         if (!json_span_is_string(text)) continue;
         struct str name = json_span_get(element, "name");
-        if (json_span_is_string(name) && json_span_string_is(name, "default")) return text;
-        only = text;
+        if (json_span_is_string(name) && json_span_string_is(name, "default")) raw.others = text;
+        if (json_span_is_string(name) && json_span_string_is(name, "tool_use")) raw.tools = text;
+        last = text;
     }
-    return count == 1 ? only : (struct str){NULL, 0};
+    if (count == 1) raw.others = last;
+    return raw;
 }
 
-static enum err read_template_of(struct vocabulary *vocabulary, enum vocabulary_part part,
-                                 struct str object, struct error *error) {
-    struct str raw = choose_template(json_span_get(object, "chat_template"));
-    return raw.at && !vocabulary->template ? open_raw(vocabulary, files[part].name, raw, error)
-                                           : OK;
+static enum err read_templates_of(struct vocabulary *vocabulary, enum vocabulary_part part,
+                                  struct str object, struct error *error) {
+    struct raw_templates raw = choose_templates(json_span_get(object, "chat_template"));
+    if (vocabulary->template) return OK;
+    enum err err = open_raw(&vocabulary->template, files[part].name, raw.others, error);
+    return err == OK ? open_raw(&vocabulary->tool_template, files[part].name, raw.tools, error)
+                     : err;
 }
 
 /* ---- all of it ---- */
@@ -154,7 +165,7 @@ static enum err read_tokenizer_config(struct vocabulary *vocabulary, const struc
     vocabulary->unknown = find_token(vocabulary, object, "unk_token");
     vocabulary->padding = find_token(vocabulary, object, "pad_token");
     add_end(vocabulary, vocabulary->eos);
-    return read_template_of(vocabulary, PART_TOKENIZER_CONFIG, object, error);
+    return read_templates_of(vocabulary, PART_TOKENIZER_CONFIG, object, error);
 }
 
 enum err vocabulary_add_parts(struct vocabulary *vocabulary,
@@ -162,10 +173,11 @@ enum err vocabulary_add_parts(struct vocabulary *vocabulary,
     enum err err = OK;
     struct str object;
     if (parts[PART_TEMPLATE].at)
-        err = open_template(vocabulary, files[PART_TEMPLATE].name, parts[PART_TEMPLATE], error);
+        err = open_template(&vocabulary->template, files[PART_TEMPLATE].name, parts[PART_TEMPLATE],
+                            error);
     if (err == OK) err = read_tokenizer_config(vocabulary, parts, error);
     if (err == OK) err = read_object(parts, PART_TEMPLATE_JSON, &object, error);
-    if (err == OK) err = read_template_of(vocabulary, PART_TEMPLATE_JSON, object, error);
+    if (err == OK) err = read_templates_of(vocabulary, PART_TEMPLATE_JSON, object, error);
     return err == OK ? read_ends(vocabulary, parts, error) : err;
 }
 

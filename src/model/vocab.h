@@ -29,6 +29,7 @@ struct gguf_vocab {
     int32_t bos, eos, eot, eom, unknown, padding, separator, cls, mask;
     bool add_bos, add_eos, add_space_prefix; /* with the default of the model when absent */
     struct str chat_template;                /* Jinja; empty when absent */
+    struct str tool_template;                /* for requests with tools, likewise */
 };
 
 /* ERR_INVALID, naming the key, when the tokens are missing, the tables disagree in length, a kind

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Folders of Hugging Face's tools: how weights are stored, what is refused and why, which tokens end, which template counts."""
-import json, os, random, shutil, subprocess, sys
+import json, os, pathlib, random, shutil, subprocess, sys
 
 import pytest
 
-import folders, support
+import folders, gguf_of, support
 
 TINY = support.SHARED / "tiny"
 QUERY = json.dumps({"ids": [5, 17, 3, 88, 42, 9, 0, 61], "positions": [0, 3, 7], "top": 96})
@@ -191,8 +191,8 @@ def test_the_chat_template_is_the_nearest_of_those_a_folder_has(tmp_path):
     folder = copy_of(tmp_path, "qwen2")
     config = json.loads((folder / "tokenizer_config.json").read_text())
 
-    def rendered():
-        done = support.quern("render", "--model", folder, input=json.dumps({"messages": [{"role": "user", "content": "x"}]}))
+    def rendered(**variables):
+        done = support.quern("render", "--model", folder, input=json.dumps({"messages": [{"role": "user", "content": "x"}]} | variables))
         return done.stdout.rstrip("\n") if done.returncode == 0 else done.stderr
 
     def write(**fields):
@@ -200,7 +200,8 @@ def test_the_chat_template_is_the_nearest_of_those_a_folder_has(tmp_path):
 
     assert rendered() == "user: x"
     write(chat_template=[{"name": "tool_use", "template": "no"}, {"name": "default", "template": "yes {{ eos_token }}"}])
-    assert rendered() == "yes <|im_end|>"
+    assert rendered() == rendered(tools=None) == "yes <|im_end|>"
+    assert rendered(tools=[{"type": "function", "function": {"name": "f"}}]) == "no"
     write(chat_template=[{"name": "rag", "template": "one of one"}])
     assert rendered() == "one of one"
     write(chat_template=[{"name": "rag", "template": "a"}, {"name": "tool_use", "template": "b"}])
@@ -213,6 +214,21 @@ def test_the_chat_template_is_the_nearest_of_those_a_folder_has(tmp_path):
     assert rendered() == "first x"
     (folder / "chat_template.jinja").write_text("{% if %}")
     assert "chat_template.jinja: " in rendered()
+
+
+def test_a_gguf_file_may_have_a_template_of_its_own_for_tools(tmp_path, monkeypatch):
+    plain = gguf_of.vocabulary_of
+
+    def with_templates(folder, config):
+        yield from plain(folder, config)
+        yield gguf_of.pair("tokenizer.ggml.pre", gguf_of.STRING, "gpt-2")
+        yield gguf_of.pair("tokenizer.chat_template", gguf_of.STRING, "plain")
+        yield gguf_of.pair("tokenizer.chat_template.tool_use", gguf_of.STRING, "{{ tools[0].function.name }}")
+    monkeypatch.setattr(gguf_of, "vocabulary_of", with_templates)
+    gguf_of.convert(pathlib.Path(__file__).parent / "families/phi3", tmp_path / "model.gguf")
+    asked = {"messages": [{"role": "user", "content": "x"}]}
+    for tools, text in ((None, "plain"), ([{"type": "function", "function": {"name": "f"}}], "f")):
+        assert support.quern("render", "--model", tmp_path / "model.gguf", input=json.dumps(asked | {"tools": tools})).stdout.rstrip("\n") == text
 
 
 def test_a_snapshot_of_the_hugging_face_cache_is_served_by_its_id(tmp_path):
