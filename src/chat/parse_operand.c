@@ -320,7 +320,7 @@ static enum err parse_bare_argument(struct parser *parser, struct call **ret_cal
     struct call *call = parser_alloc(parser, sizeof *call);
     if (!call) return ERR_LIMIT;
     struct expr_item **end = &call->values;
-    struct expr *argument;
+    struct expr *argument = NULL;
     enum err err = parse_primary(parser, &argument);
     if (!err) err = parse_postfix(parser, argument, &argument);
     if (!err) err = add_item(parser, argument, &end, &call->value_count);

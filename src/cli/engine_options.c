@@ -11,8 +11,10 @@
 #include <unistd.h>
 
 #define MODEL_ROWS 8
-#define ENGINE_ROWS 15
-_Static_assert(MODEL_ROWS + ENGINE_ROWS == ENGINE_OPTION_COUNT, "room for every row");
+#define ENGINE_ROWS 10
+#define LOADING_ROWS 5
+_Static_assert(MODEL_ROWS + ENGINE_ROWS + LOADING_ROWS == ENGINE_OPTION_COUNT,
+               "room for every row");
 
 /* What is served, and under which names. */
 static void fill_model_rows(struct option *ret_options, struct engine_choice *choice) {
@@ -129,6 +131,13 @@ static void fill_engine_rows(struct option *ret_options, struct engine_choice *c
          .target = &choice->pooling,
          .value = "NAME",
          .help = "of embeddings: mean, cls, last; as the model says"},
+    };
+    memcpy(ret_options, rows, sizeof rows);
+}
+
+/* What of a model's files is read, kept and overridden. */
+static void fill_loading_rows(struct option *ret_options, struct engine_choice *choice) {
+    const struct option rows[LOADING_ROWS] = {
         {.name = "packed-cache",
          .kind = OPTION_SWITCH,
          .target = &choice->packed_cache,
@@ -161,6 +170,7 @@ static void fill_engine_rows(struct option *ret_options, struct engine_choice *c
 void engine_options_fill(struct option *ret_options, struct engine_choice *choice) {
     fill_model_rows(ret_options, choice);
     fill_engine_rows(ret_options + MODEL_ROWS, choice);
+    fill_loading_rows(ret_options + MODEL_ROWS + ENGINE_ROWS, choice);
 }
 
 static enum err read_upstreams(const struct engine_choice *choice, struct house_options *house,

@@ -429,6 +429,7 @@ static void run_attention(struct encoder *encoder) {
                                          .y_stride = config->width,
                                          .head_count = config->heads,
                                          .scale = config->attention_scale}};
+    assert(encoder->item_count > 0);
     /* With few items a task has some of the heads. */
     uint32_t tasks = SPREAD_TASKS_PER_THREAD * pool_threads(encoder->options.pool);
     uint32_t wanted = (tasks + encoder->item_count - 1) / encoder->item_count;

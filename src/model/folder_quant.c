@@ -4,6 +4,7 @@
 
 #include "model/checkpoint_internal.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +32,8 @@ static struct shard_tensor find(const struct packing_job *job, const char *endin
 /* Takes a part of two axes (a scalar or a vector counts as one with axes of 1). */
 static enum err take(struct packing_job *job, const char *ending, struct shard_tensor *ret_part,
                      uint64_t ret_axes[2]) {
-    struct shard_tensor part = find(job, ending);
+    struct shard_tensor part = *ret_part = find(job, ending);
+    ret_axes[0] = ret_axes[1] = 0;
     if (!part.file)
         return err_set(job->error, ERR_INVALID, "tensor %.*s%s is missing", STR_ARGS(job->module),
                        ending);
@@ -41,14 +43,15 @@ static enum err take(struct packing_job *job, const char *ending, struct shard_t
     ret_axes[0] = tensor->axes[0];
     ret_axes[1] = tensor->axes[1];
     job->tensor->sources[job->source_count++] = part;
-    *ret_part = part;
     return OK;
 }
 
 static enum err take_typed(struct packing_job *job, const char *ending, enum safetensors_type type,
                            struct shard_tensor *ret_part, uint64_t ret_axes[2]) {
     enum err err = take(job, ending, ret_part, ret_axes);
-    if (err != OK || ret_part->tensor->type == type) return err;
+    if (err != OK) return err;
+    assert(ret_part->tensor);
+    if (ret_part->tensor->type == type) return OK;
     return err_set(job->error, ERR_INVALID, "tensor %.*s: dtype %s instead of %s",
                    STR_ARGS(ret_part->tensor->name), safetensors_type_name(ret_part->tensor->type),
                    safetensors_type_name(type));
@@ -58,6 +61,7 @@ static enum err take_scales(struct packing_job *job, const char *ending, uint64_
     struct shard_tensor part;
     enum err err = take(job, ending, &part, ret_axes);
     if (err != OK) return err;
+    assert(part.tensor);
     switch (part.tensor->type) {
     case SAFETENSORS_F32: job->weight->scale_type = TENSOR_F32; break;
     case SAFETENSORS_F16: job->weight->scale_type = TENSOR_F16; break;

@@ -217,6 +217,7 @@ static void check_list(const struct kv_pages *pages, uint32_t cached) {
     uint32_t listed = 0, older = NO_BLOCK;
     uint64_t since = 0;
     for (uint32_t at = pages->oldest; at != NO_BLOCK; at = pages->windows[at].younger) {
+        assert(pages->windows);
         const struct window *window = &pages->windows[at];
         assert(window->is_cached && window->older == older && window->since >= since);
         assert(listed < pages->cached_count); /* else the list has a loop */
