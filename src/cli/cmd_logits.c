@@ -1,30 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/command.h"
 #include "cli/engine_options.h"
-#include "cli/options.h"
-#include "cli/records.h"
-#include "engine/model_sandbox.h"
+#include "cli/model_query.h"
 #include "kernels/kernels.h"
-#include "model/model.h"
-#include "server/catalog.h"
-#include "json/json.h"
 
 #include <assert.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define POSITIONS_MAX 1024
 #define TOP_DEFAULT 8
 #define KV_BYTES ((uint64_t)2 << 30)
-
-struct logits {
-    const char *model_name, *kernels, *load_format;
-    bool reference, batch;
-    int64_t threads;
-    struct model *model;
-    uint32_t vocab;
-};
 
 /* One query: what the request says, with room for what the model answers. */
 struct query {
@@ -102,123 +88,62 @@ static void write_position(const struct query *query, size_t index, uint32_t voc
     buf_add_text(answer, "]}");
 }
 
-static enum err answer_query(struct logits *logits, struct query *query, const json_t *record,
-                             struct buf *answer, struct error *error) {
-    const json_t *top = json_member(record, "top");
-    int64_t wanted = top ? json_integer_value(top) : TOP_DEFAULT;
-    if (!json_is_object(record))
-        return err_set(error, ERR_INVALID, "the query is not a JSON object");
-    if (wanted < 1 || wanted > logits->vocab)
-        return err_set(error, ERR_INVALID, "top: not a number from 1 to %u", logits->vocab);
-    query->top = (size_t)wanted;
-    enum err err = read_ids(query, json_member(record, "ids"), error);
-    if (err == OK) err = read_positions(query, json_member(record, "positions"), error);
-    if (err != OK) return err;
-    query->logits =
-        calloc((size_t)query->request.position_count * logits->vocab, sizeof *query->logits);
+static enum err write_logits(struct model_query *logits, struct query *query, struct buf *answer,
+                             struct error *error) {
+    const uint32_t vocab = logits->is.vocab;
+    query->logits = calloc((size_t)query->request.position_count * vocab, sizeof *query->logits);
     struct scored *best = calloc(query->top, sizeof *best);
     if (!query->logits || !best) abort();
-    err = model_logits(logits->model, &query->request, query->logits, error);
+    enum err err = model_logits(logits->model, &query->request, query->logits, error);
     if (err == OK) {
         buf_add_text(answer, "{\"positions\":[");
         for (size_t i = 0; i < query->asked_count; i++)
-            write_position(query, i, logits->vocab, best, answer);
-        buf_add_text(answer, logits->batch ? "]}" : "]}\n");
+            write_position(query, i, vocab, best, answer);
+        buf_add_text(answer, "]}");
     }
     free(best);
     return err;
 }
 
-static enum err answer_record(void *context, struct str record, struct buf *answer,
-                              struct error *error) {
-    json_t *value;
-    struct query query = {0};
-    enum err err = json_read(&value, record, error);
-    if (err != OK) return err;
-    err = answer_query(context, &query, value, answer, error);
+static enum err answer_query(struct model_query *logits, const json_t *object, struct buf *answer,
+                             struct error *error) {
+    const json_t *top = json_member(object, "top");
+    int64_t wanted = top ? json_integer_value(top) : TOP_DEFAULT;
+    if (wanted < 1 || wanted > logits->is.vocab)
+        return err_set(error, ERR_INVALID, "top: not a number from 1 to %u", logits->is.vocab);
+    struct query query = {.top = (size_t)wanted};
+    enum err err = read_ids(&query, json_member(object, "ids"), error);
+    if (err == OK) err = read_positions(&query, json_member(object, "positions"), error);
+    if (err == OK) err = write_logits(logits, &query, answer, error);
     free(query.ids);
     free(query.logits);
-    json_decref(value);
     return err;
 }
 
-static enum err open_model(struct logits *logits, struct error *error) {
-    struct model_choice choice;
-    enum err err = catalog_choose(logits->model_name, &choice, error);
-    if (err != OK) return err;
-    bool is_dummy;
-    err = engine_options_is_dummy(logits->load_format, &is_dummy, error);
-    if (err != OK) return err;
-    model_sandbox_enter_for(choice.path);
-    const struct model_options options = {.kernels = logits->kernels,
-                                          .reference = logits->reference,
-                                          .threads = (uint32_t)logits->threads,
-                                          .kv_bytes = KV_BYTES,
-                                          .sequences_max = 1,
-                                          .dummy_weights = is_dummy};
-    err = model_open(&logits->model, choice.path, &options, error);
-    if (err != OK) return err;
-    struct model_description description;
-    model_describe(logits->model, &description);
-    logits->vocab = description.vocab;
-    return OK;
+static enum err prepare(struct model_query *logits, struct model_options *options,
+                        struct error *error) {
+    options->kv_bytes = KV_BYTES;
+    return engine_options_is_dummy(*(const char **)logits->own.target, &options->dummy_weights,
+                                   error);
 }
 
 static int run(int argc, char **argv) {
-    struct logits logits = {0};
-    const struct option options[] = {
-        {.name = "model",
-         .kind = OPTION_TEXT,
-         .target = &logits.model_name,
-         .value = "M",
-         .help = "a model, FILE.gguf or a folder"},
-        {.name = "reference",
-         .kind = OPTION_SWITCH,
-         .target = &logits.reference,
-         .help = "plain C in float32: the definition"},
-        {.name = "kernels",
-         .kind = OPTION_TEXT,
-         .target = &logits.kernels,
-         .value = "NAME",
-         .help = "ref, avx2, avx512 or avx512-bf16 instead of the best"},
-        {.name = "threads",
-         .kind = OPTION_INTEGER,
-         .target = &logits.threads,
-         .value = "N",
-         .help = "one for each core",
-         .min = 0,
-         .max = 1024},
-        {.name = "load-format",
-         .kind = OPTION_TEXT,
-         .target = &logits.load_format,
-         .value = "FORMAT",
-         .help = "auto, or dummy: made-up weights"},
-        {.name = "batch",
-         .kind = OPTION_SWITCH,
-         .target = &logits.batch,
-         .help = "one JSON value a line"},
+    const char *load_format = NULL;
+    struct model_query logits = {
+        .name = "logits",
+        .help =
+            {"logits --model M [options] < query.json",
+             "Reads {\"ids\":[…],\"positions\":[-1],\"top\":8} and prints the largest logits at "
+             "these positions.\n"},
+        .own = {.name = "load-format",
+                .kind = OPTION_TEXT,
+                .target = &load_format,
+                .value = "FORMAT",
+                .help = "auto, or dummy: made-up weights"},
+        .prepare = prepare,
+        .answer = answer_query,
     };
-    const struct options_help help = {"logits --model M [options] < query.json",
-                                      "Reads {\"ids\":[…],\"positions\":[-1],\"top\":8} and prints "
-                                      "the largest logits at these positions.\n"};
-    struct error error = {0};
-    bool done;
-    enum err err = options_read(options, sizeof options / sizeof *options, &help, argc, argv, NULL,
-                                0, &done, &error);
-    if (err == OK && !done && !logits.model_name)
-        err = err_set(&error, ERR_INVALID, "--model is missing");
-    if (err != OK) {
-        fprintf(stderr, "quern logits: %s\n", error.text);
-        return EXIT_WRONG_INPUT;
-    }
-    if (done) return EXIT_GOOD;
-    if (open_model(&logits, &error) != OK) {
-        fprintf(stderr, "quern logits: %s\n", error.text);
-        return EXIT_MACHINE;
-    }
-    int status = records_answer(logits.batch, answer_record, &logits);
-    model_close(logits.model);
-    return status;
+    return model_query_run(&logits, argc, argv);
 }
 
 const struct command cmd_logits = {"logits", "token ids to logits, for checking an engine", false,
