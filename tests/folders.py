@@ -117,8 +117,8 @@ def gptq(rng, module, rows, cols, bits=4, group=128, symmetric=False, ordered=Tr
             f"{module}.g_idx": ("I32", (cols,), i32(order))}, weight
 
 
-def write_pair(folder, quantise, quantization_config):
-    """Two folders of one model: its weights as `quantise` stores them, and what these mean in BF16."""
+def write_pair(folder, quantise, quantization_config, dtype):
+    """Two folders of one model: its weights as `quantise` stores them, and what these mean, as `dtype`."""
     rng = random.Random(7)
     small, whole = others(rng), None
     whole = dict(small)
@@ -126,7 +126,7 @@ def write_pair(folder, quantise, quantization_config):
         module = f"model.layers.0.{name}"
         parts, weight = quantise(rng, module, rows, cols)
         small.update(parts)
-        whole[f"{module}.weight"] = plain(weight, (rows, cols))
+        whole[f"{module}.weight"] = plain(weight, (rows, cols), dtype)
     for name, tensors, config in (("small", small, {**CONFIG, "quantization_config": quantization_config}), ("whole", whole, CONFIG)):
         (folder / name).mkdir()
         write_safetensors(folder / name / "model.safetensors", tensors)

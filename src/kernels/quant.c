@@ -106,6 +106,12 @@ static void split_q4_0(const uint8_t *block, struct split *ret_split) {
     split_nibbles(block + 2, ret_split->q);
 }
 
+static void split_int4(const uint8_t *block, struct split *ret_split) {
+    memcpy(&ret_split->scales[0], block, sizeof(float));
+    memcpy(&ret_split->minima[0], block + sizeof(float), sizeof(float));
+    split_nibbles(block + 8, ret_split->q);
+}
+
 static void split_q4_1(const uint8_t *block, struct split *ret_split) {
     ret_split->scales[0] = load_half(block);
     ret_split->minima[0] = load_half(block + 2);
@@ -259,6 +265,7 @@ static const struct type_facts facts_of_types[] = {
     {TENSOR_IQ4_XS, "IQ4_XS", 256, 136, {4, 32, 0, false, iq4_steps}, split_iq4_xs},
     {TENSOR_BF16, "BF16", 1, 2, {0, 0, 0, false, NULL}, NULL},
     {TENSOR_MXFP4, "MXFP4", 32, 17, {4, 32, 0, false, mxfp4_steps}, split_mxfp4},
+    {TENSOR_INT4, "INT4", 32, 24, {4, 32, 0, true, NULL}, split_int4},
 };
 
 static const struct type_facts *find_type(uint32_t id) {

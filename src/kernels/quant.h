@@ -3,7 +3,8 @@
 
 /* quant: the element types of GGUF tensors and what their blocks of quantised weights mean.
  *
- * Ids are those of the file format. It knows single rows and blocks, no files and no matrices.
+ * Ids are those of the file format; a type that no file has comes after its last. It knows single
+ * rows and blocks, no files and no matrices.
  *
  * Thread: any.  Memory: the caller's; rows need no alignment. */
 
@@ -28,7 +29,10 @@ enum tensor_type {
     TENSOR_IQ4_XS = 23,
     TENSOR_BF16 = 30,
     TENSOR_MXFP4 = 39,
+    /* What AWQ and GPTQ store becomes this: as Q4_1, with the scale and the minimum in f32. */
+    TENSOR_INT4 = 256,
 };
+#define TENSOR_TYPE_END 257u /* above every one of them */
 
 /* Whether `id` is one of the above; every other function here asserts it. */
 bool tensor_type_is_known(uint32_t id);

@@ -28,6 +28,7 @@ static enum err add(struct checkpoint *checkpoint, enum tensor_role role, uint32
     struct packed_weight *weight = arena_alloc(&checkpoint->arena, sizeof *weight);
     if (!weight || !tensor.name.at) abort();
     *weight = (struct packed_weight){.packing = PACKING_DUMMY,
+                                     .type = TENSOR_BF16,
                                      .rows = (uint32_t)tensor.axes[1],
                                      .cols = (uint32_t)tensor.axes[0],
                                      .seed = seed_of(tensor.name)};

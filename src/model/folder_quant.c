@@ -81,6 +81,13 @@ static enum err wrong_shape(const struct packing_job *job, const char *ending,
                    (unsigned long long)axes[1], (unsigned long long)rows, (unsigned long long)cols);
 }
 
+static void type_weight(struct packing_job *job, enum tensor_type type) {
+    job->weight->type = type;
+    job->tensor->type = type;
+    job->tensor->row_bytes = tensor_type_row_bytes(type, job->weight->cols);
+    job->tensor->bytes = job->weight->rows * job->tensor->row_bytes;
+}
+
 /* The shape of the weight that comes out. */
 static enum err size_weight(struct packing_job *job, uint64_t rows, uint64_t cols) {
     if (rows > ROWS_MAX || cols > COLS_MAX)
@@ -89,15 +96,23 @@ static enum err size_weight(struct packing_job *job, uint64_t rows, uint64_t col
     struct checkpoint_tensor *tensor = job->tensor;
     job->weight->rows = (uint32_t)rows;
     job->weight->cols = (uint32_t)cols;
-    tensor->type = TENSOR_BF16;
     tensor->axis_count = 2;
     for (int i = 0; i < GGUF_AXES_MAX; i++) tensor->axes[i] = 1;
     tensor->axes[0] = cols;
     tensor->axes[1] = rows;
-    tensor->row_bytes = cols * sizeof(uint16_t);
-    tensor->bytes = rows * tensor->row_bytes;
     tensor->packed = job->weight;
+    type_weight(job, TENSOR_BF16);
     return OK;
+}
+
+/* Four bits stay four bits where blocks of INT4 can hold them: unless a group ends inside a block,
+ * or inputs are in no order of groups. */
+static void keep_integers(struct packing_job *job) {
+    const struct packed_weight *weight = job->weight;
+    uint32_t block = tensor_type_block_elements(TENSOR_INT4);
+    if (weight->bits == 4 && weight->cols % block == 0 && weight->block_cols % block == 0 &&
+        !weight->groups)
+        type_weight(job, TENSOR_INT4);
 }
 
 static uint64_t groups_of(uint64_t count, uint64_t group) {
@@ -165,7 +180,9 @@ static enum err pack_awq(struct packing_job *job) {
     if (err != OK) return err;
     job->weight->packing = PACKING_AWQ;
     job->weight->values = values.tensor->at;
-    return take_groups(job);
+    err = take_groups(job);
+    if (err == OK) keep_integers(job);
+    return err;
 }
 
 /* g_idx: each input's group; in order unless the inputs were sorted by their activations. */
@@ -179,14 +196,16 @@ static enum err take_order(struct packing_job *job) {
     if (axes[0] != weight->cols || axes[1] != 1)
         return wrong_shape(job, ".g_idx", axes, weight->cols, 1);
     uint64_t groups = groups_of(weight->cols, weight->block_cols);
+    bool is_in_order = true;
     for (size_t i = 0; i < weight->cols; i++) {
         uint32_t group;
         memcpy(&group, part.tensor->at + i * sizeof group, sizeof group);
         if (group >= groups)
             return err_set(job->error, ERR_INVALID, "tensor %.*s: element %zu is not below %llu",
                            STR_ARGS(part.tensor->name), i, (unsigned long long)groups);
+        is_in_order = is_in_order && group == i / weight->block_cols;
     }
-    weight->groups = part.tensor->at;
+    if (!is_in_order) weight->groups = part.tensor->at;
     return OK;
 }
 
@@ -200,7 +219,9 @@ static enum err pack_gptq(struct packing_job *job) {
     job->weight->packing = PACKING_GPTQ;
     job->weight->values = values.tensor->at;
     err = take_groups(job);
-    return err == OK ? take_order(job) : err;
+    if (err == OK) err = take_order(job);
+    if (err == OK) keep_integers(job);
+    return err;
 }
 
 enum err folder_pack(struct checkpoint *checkpoint, struct str module,

@@ -51,9 +51,10 @@ static void unpack_fp8(const struct packed_weight *weight, uint32_t begin, uint3
     }
 }
 
+static const unsigned char awq_place[8] = {0, 4, 1, 5, 2, 6, 3, 7}; /* of output j in its word */
+
 static void unpack_awq(const struct packed_weight *weight, uint32_t begin, uint32_t end,
                        uint16_t *to) {
-    static const unsigned char place[8] = {0, 4, 1, 5, 2, 6, 3, 7}; /* of output j in its word */
     size_t words = weight->rows / 8;
     for (size_t col = 0; col < weight->cols; col++) {
         size_t group = col / weight->block_cols;
@@ -61,7 +62,7 @@ static void unpack_awq(const struct packed_weight *weight, uint32_t begin, uint3
             uint32_t values = word_at(weight->values, col * words + word);
             uint32_t zeros = word_at(weight->zeros, group * words + word);
             for (size_t j = 0; j < 8; j++) {
-                uint32_t shift = 4u * place[j];
+                uint32_t shift = 4u * awq_place[j];
                 int32_t q = (int32_t)(values >> shift & 15) - (int32_t)(zeros >> shift & 15);
                 float scale = scale_at(weight, group * weight->rows + word * 8 + j);
                 to[(word * 8 + j) * weight->cols + col] = bf16_from_f32((float)q * scale);
@@ -87,6 +88,57 @@ static void unpack_gptq(const struct packed_weight *weight, uint32_t begin, uint
     }
 }
 
+/* ---- rows of integers ---- */
+
+#define BLOCK 32 /* elements of a block of INT4 */
+
+/* A block of row `row`, whose inputs are of one group: value = scale · q - scale · zero. */
+static void put_block(const struct packed_weight *weight, size_t row, size_t first_col,
+                      const uint8_t q[BLOCK], uint32_t zero, unsigned char *to) {
+    float scale = scale_at(weight, first_col / weight->block_cols * weight->rows + row);
+    float minimum = -(float)zero * scale;
+    unsigned char *at = to + row * tensor_type_row_bytes(weight->type, weight->cols) +
+                        first_col / BLOCK * tensor_type_block_bytes(weight->type);
+    memcpy(at, &scale, sizeof scale);
+    memcpy(at + sizeof scale, &minimum, sizeof minimum);
+    at += sizeof scale + sizeof minimum;
+    for (size_t i = 0; i < BLOCK / 2; i++) at[i] = (unsigned char)(q[i] | q[i + BLOCK / 2] << 4);
+}
+
+static void keep_awq(const struct packed_weight *weight, uint32_t begin, uint32_t end,
+                     unsigned char *to) {
+    size_t words = weight->rows / 8;
+    for (size_t col = 0; col < weight->cols; col += BLOCK) {
+        for (size_t word = begin / 8; word < end / 8; word++) {
+            uint32_t zeros = word_at(weight->zeros, col / weight->block_cols * words + word);
+            uint8_t q[8][BLOCK];
+            for (size_t i = 0; i < BLOCK; i++) {
+                uint32_t values = word_at(weight->values, (col + i) * words + word);
+                for (size_t j = 0; j < 8; j++)
+                    q[j][i] = (uint8_t)(values >> 4u * awq_place[j] & 15);
+            }
+            for (size_t j = 0; j < 8; j++)
+                put_block(weight, word * 8 + j, col, q[j], zeros >> 4u * awq_place[j] & 15, to);
+        }
+    }
+}
+
+static void keep_gptq(const struct packed_weight *weight, uint32_t begin, uint32_t end,
+                      unsigned char *to) {
+    for (size_t col = 0; col < weight->cols; col += BLOCK) {
+        size_t group = col / weight->block_cols;
+        for (size_t row = begin; row < end; row++) {
+            uint32_t zeros = word_at(weight->zeros, group * (weight->rows / 8) + row / 8);
+            uint8_t q[BLOCK];
+            for (size_t i = 0; i < BLOCK; i += 8) {
+                uint32_t values = word_at(weight->values, (col + i) / 8 * weight->rows + row);
+                for (uint32_t j = 0; j < 8; j++) q[i + j] = (uint8_t)(values >> 4 * j & 15);
+            }
+            put_block(weight, row, col, q, (zeros >> 4 * (row % 8) & 15) + weight->zero_add, to);
+        }
+    }
+}
+
 static void unpack_dummy(const struct packed_weight *weight, uint32_t begin, uint32_t end,
                          uint16_t *to) {
     size_t first = (size_t)begin * weight->cols, last = (size_t)end * weight->cols;
@@ -96,9 +148,11 @@ static void unpack_dummy(const struct packed_weight *weight, uint32_t begin, uin
     }
 }
 
+/* ---- spreading ---- */
+
 struct unpack_job {
     const struct packed_weight *weight;
-    uint16_t *to;
+    void *to;
 };
 
 static void unpack_task(void *context, uint32_t task, uint32_t worker) {
@@ -106,16 +160,29 @@ static void unpack_task(void *context, uint32_t task, uint32_t worker) {
     const struct unpack_job *job = context;
     uint32_t begin = task * TASK_ROWS, end = begin + TASK_ROWS;
     if (end > job->weight->rows) end = job->weight->rows;
+    bool keeps = job->weight->type != TENSOR_BF16;
     switch (job->weight->packing) {
     case PACKING_FP8: unpack_fp8(job->weight, begin, end, job->to); break;
-    case PACKING_AWQ: unpack_awq(job->weight, begin, end, job->to); break;
-    case PACKING_GPTQ: unpack_gptq(job->weight, begin, end, job->to); break;
+    case PACKING_AWQ:
+        if (keeps)
+            keep_awq(job->weight, begin, end, job->to);
+        else
+            unpack_awq(job->weight, begin, end, job->to);
+        break;
+    case PACKING_GPTQ:
+        if (keeps)
+            keep_gptq(job->weight, begin, end, job->to);
+        else
+            unpack_gptq(job->weight, begin, end, job->to);
+        break;
     case PACKING_DUMMY: unpack_dummy(job->weight, begin, end, job->to); break;
     }
 }
 
-void unpack_weight(const struct packed_weight *weight, struct pool *pool, uint16_t *ret_values) {
+void unpack_weight(const struct packed_weight *weight, struct pool *pool, void *ret_rows) {
     assert(weight->packing != PACKING_AWQ || weight->rows % 8 == 0);
-    struct unpack_job job = {weight, ret_values};
+    assert(weight->type == TENSOR_BF16 ||
+           (!weight->groups && weight->cols % BLOCK == 0 && weight->block_cols % BLOCK == 0));
+    struct unpack_job job = {weight, ret_rows};
     pool_run(pool, unpack_task, &job, (weight->rows + TASK_ROWS - 1) / TASK_ROWS);
 }

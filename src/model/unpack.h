@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* unpack: weights that a file stores in another form than kernels/ reads, as bf16 rows.
+/* unpack: weights that a file stores in another form than kernels/ reads, as rows of bf16, or of
+ * INT4, which keeps the integers of AWQ and GPTQ exactly.
  *
  * It knows the layouts, no names and no files: whoever fills a struct packed_weight has checked
  * that its runs of bytes are as long as the shapes say and that `groups` are in range.
@@ -23,6 +24,8 @@ enum packing {
 /* A weight of `rows` outputs and `cols` inputs. All bytes are borrowed and unaligned. */
 struct packed_weight {
     enum packing packing;
+    enum tensor_type type; /* of what comes out: BF16; AWQ, GPTQ of 4 bits: also INT4, with cols and
+                              block_cols multiples of 32 and without `groups` */
     uint32_t rows;
     uint32_t cols;
     const unsigned char *values; /* FP8: u8 (rows, cols). AWQ: u32 (cols, rows / 8). GPTQ: u32
@@ -42,5 +45,6 @@ struct packed_weight {
 
 float unpack_e4m3(uint8_t byte);
 
-/* Writes all values, rounded to bf16 from (float) q, zero and scale: ret_values (rows, cols). */
-void unpack_weight(const struct packed_weight *weight, struct pool *pool, uint16_t *ret_values);
+/* Writes all rows of the type. BF16 is rounded from (float) q, zero and scale. ret_rows: (rows,
+ * tensor_type_row_bytes), aligned to 2. */
+void unpack_weight(const struct packed_weight *weight, struct pool *pool, void *ret_rows);

@@ -371,13 +371,13 @@ static enum err load_all(struct loader *loader) {
 
 /* Which type holds most parameters: what people call the quantisation of the file. */
 static void count_parameters(const struct checkpoint *checkpoint, struct weights *weights) {
-    uint64_t by_type[64] = {0};
+    uint64_t by_type[TENSOR_TYPE_END] = {0};
     for (size_t i = 0; i < checkpoint_tensor_count(checkpoint); i++) {
         const struct checkpoint_tensor *tensor = checkpoint_tensor_at(checkpoint, i);
         uint64_t elements = 1;
         for (uint32_t axis = 0; axis < tensor->axis_count; axis++) elements *= tensor->axes[axis];
         weights->parameters += elements;
-        assert(tensor->type < 64);
+        assert(tensor->type < TENSOR_TYPE_END);
         by_type[tensor->type] += elements;
         if (by_type[tensor->type] > by_type[weights->type])
             weights->type = (enum tensor_type)tensor->type;

@@ -282,6 +282,8 @@ void check_matmul(const struct kernels *kernels) {
     check_one(&rng, kernels, "IQ4_NL+MXFP4+Q5_1",
               (enum tensor_type[]){TENSOR_IQ4_NL, TENSOR_MXFP4, TENSOR_Q5_1},
               (uint32_t[]){33, 32, 5}, 3, 96);
+    check_one(&rng, kernels, "INT4+Q8_0", (enum tensor_type[]){TENSOR_INT4, TENSOR_Q8_0},
+              (uint32_t[]){33, 40}, 2, 160);
     check_one(&rng, kernels, "F16+Q4_0", (enum tensor_type[]){TENSOR_F16, TENSOR_Q4_0},
               (uint32_t[]){15, 16}, 2, 96);
 }

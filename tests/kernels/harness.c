@@ -65,7 +65,7 @@ void poison(float *at, size_t count) {
 const enum tensor_type tensor_types[] = {
     TENSOR_F32,  TENSOR_F16,    TENSOR_BF16,   TENSOR_Q4_0,  TENSOR_Q4_1, TENSOR_Q5_0,
     TENSOR_Q5_1, TENSOR_Q8_0,   TENSOR_Q2_K,   TENSOR_Q3_K,  TENSOR_Q4_K, TENSOR_Q5_K,
-    TENSOR_Q6_K, TENSOR_IQ4_NL, TENSOR_IQ4_XS, TENSOR_MXFP4,
+    TENSOR_Q6_K, TENSOR_IQ4_NL, TENSOR_IQ4_XS, TENSOR_MXFP4, TENSOR_INT4,
 };
 const size_t tensor_type_count = COUNT_OF(tensor_types);
 
@@ -81,6 +81,12 @@ static void set_scales(struct rng *rng, enum tensor_type type, unsigned char *bl
                   {TENSOR_Q3_K, 108, 1}, {TENSOR_Q4_K, 0, 2},   {TENSOR_Q5_K, 0, 2},
                   {TENSOR_Q6_K, 208, 1}, {TENSOR_IQ4_NL, 0, 1}, {TENSOR_IQ4_XS, 0, 1}};
     if (type == TENSOR_MXFP4) block[0] = (unsigned char)(118 + rng_below(rng, 6));
+    if (type == TENSOR_INT4) {
+        float scale = (float)(rng_unit(rng) + 0.1) * 0.02f;
+        float minimum = -scale * (float)rng_below(rng, 17);
+        memcpy(block, &scale, sizeof scale);
+        memcpy(block + sizeof scale, &minimum, sizeof minimum);
+    }
     for (size_t i = 0; i < COUNT_OF(places); i++) {
         if (places[i].type != type) continue;
         for (uint32_t h = 0; h < places[i].count; h++) {
