@@ -45,10 +45,6 @@ static void *place(unsigned char *memory, size_t *at, size_t bytes) {
     return here;
 }
 
-static uint32_t divide_up(uint32_t a, uint32_t b) {
-    return (a + b - 1) / b;
-}
-
 static size_t max_of(size_t a, size_t b) {
     return a > b ? a : b;
 }
@@ -394,9 +390,9 @@ static void run_stages(struct encoder *encoder, const struct stage *stages, uint
         share_stages(&phase);
         return;
     }
-    uint32_t chunks = divide_up(divide_up(rows, CHUNK_ROWS_MAX), threads) * threads;
-    phase.rows_each = divide_up(rows, chunks);
-    pool_run(encoder->options.pool, chunk_task, &phase, divide_up(rows, phase.rows_each));
+    uint32_t chunks = spread_divide_up(spread_divide_up(rows, CHUNK_ROWS_MAX), threads) * threads;
+    phase.rows_each = spread_divide_up(rows, chunks);
+    pool_run(encoder->options.pool, chunk_task, &phase, spread_divide_up(rows, phase.rows_each));
 }
 
 /* ---- attention ---- */
@@ -432,9 +428,9 @@ static void run_attention(struct encoder *encoder) {
     assert(encoder->item_count > 0);
     /* With few items a task has some of the heads. */
     uint32_t tasks = SPREAD_TASKS_PER_THREAD * pool_threads(encoder->options.pool);
-    uint32_t wanted = (tasks + encoder->item_count - 1) / encoder->item_count;
-    job.heads_each = (config->heads + wanted - 1) / wanted;
-    job.head_tasks = (config->heads + job.heads_each - 1) / job.heads_each;
+    uint32_t wanted = spread_divide_up(tasks, encoder->item_count);
+    job.heads_each = spread_divide_up(config->heads, wanted);
+    job.head_tasks = spread_divide_up(config->heads, job.heads_each);
     pool_run(encoder->options.pool, attention_task, &job, encoder->item_count * job.head_tasks);
 }
 

@@ -14,6 +14,11 @@
 /* Tasks for each thread, so that one thread that is late costs a quarter of its share. */
 #define SPREAD_TASKS_PER_THREAD 4u
 
+/* Pieces of `each` that `count` makes, the last of which may be smaller. each > 0 */
+static inline uint32_t spread_divide_up(uint32_t count, uint32_t each) {
+    return (count + each - 1) / each;
+}
+
 /* How many of `count` one task takes; 1 for none. */
 uint32_t spread_share(const struct pool *pool, uint32_t count);
 

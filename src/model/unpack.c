@@ -37,7 +37,8 @@ float unpack_e4m3(uint8_t byte) {
 }
 
 static void unpack_fp8(const struct packed_weight *weight, uint32_t begin, uint32_t end,
-                       uint16_t *to) {
+                       void *ret_rows) {
+    uint16_t *to = ret_rows;
     for (size_t row = begin; row < end; row++) {
         size_t scales = row / weight->block_rows * weight->scale_cols;
         const unsigned char *values = weight->values + row * weight->cols;
@@ -54,7 +55,8 @@ static void unpack_fp8(const struct packed_weight *weight, uint32_t begin, uint3
 static const unsigned char awq_place[8] = {0, 4, 1, 5, 2, 6, 3, 7}; /* of output j in its word */
 
 static void unpack_awq(const struct packed_weight *weight, uint32_t begin, uint32_t end,
-                       uint16_t *to) {
+                       void *ret_rows) {
+    uint16_t *to = ret_rows;
     size_t words = weight->rows / 8;
     for (size_t col = 0; col < weight->cols; col++) {
         size_t group = col / weight->block_cols;
@@ -72,7 +74,8 @@ static void unpack_awq(const struct packed_weight *weight, uint32_t begin, uint3
 }
 
 static void unpack_gptq(const struct packed_weight *weight, uint32_t begin, uint32_t end,
-                        uint16_t *to) {
+                        void *ret_rows) {
+    uint16_t *to = ret_rows;
     uint32_t bits = weight->bits, each = 32 / bits, mask = (1u << bits) - 1;
     for (size_t col = 0; col < weight->cols; col++) {
         size_t group = weight->groups ? word_at(weight->groups, col) : col / weight->block_cols;
@@ -94,10 +97,11 @@ static void unpack_gptq(const struct packed_weight *weight, uint32_t begin, uint
 
 /* A block of row `row`, whose inputs are of one group: value = scale · q - scale · zero. */
 static void put_block(const struct packed_weight *weight, size_t row, size_t first_col,
-                      const uint8_t q[BLOCK], uint32_t zero, unsigned char *to) {
+                      const uint8_t q[BLOCK], uint32_t zero, void *to) {
     float scale = scale_at(weight, first_col / weight->block_cols * weight->rows + row);
     float minimum = -(float)zero * scale;
-    unsigned char *at = to + row * tensor_type_row_bytes(weight->type, weight->cols) +
+    unsigned char *at = (unsigned char *)to +
+                        row * tensor_type_row_bytes(weight->type, weight->cols) +
                         first_col / BLOCK * tensor_type_block_bytes(weight->type);
     memcpy(at, &scale, sizeof scale);
     memcpy(at + sizeof scale, &minimum, sizeof minimum);
@@ -105,8 +109,7 @@ static void put_block(const struct packed_weight *weight, size_t row, size_t fir
     for (size_t i = 0; i < BLOCK / 2; i++) at[i] = (unsigned char)(q[i] | q[i + BLOCK / 2] << 4);
 }
 
-static void keep_awq(const struct packed_weight *weight, uint32_t begin, uint32_t end,
-                     unsigned char *to) {
+static void keep_awq(const struct packed_weight *weight, uint32_t begin, uint32_t end, void *to) {
     size_t words = weight->rows / 8;
     for (size_t col = 0; col < weight->cols; col += BLOCK) {
         for (size_t word = begin / 8; word < end / 8; word++) {
@@ -123,8 +126,7 @@ static void keep_awq(const struct packed_weight *weight, uint32_t begin, uint32_
     }
 }
 
-static void keep_gptq(const struct packed_weight *weight, uint32_t begin, uint32_t end,
-                      unsigned char *to) {
+static void keep_gptq(const struct packed_weight *weight, uint32_t begin, uint32_t end, void *to) {
     for (size_t col = 0; col < weight->cols; col += BLOCK) {
         size_t group = col / weight->block_cols;
         for (size_t row = begin; row < end; row++) {
@@ -140,7 +142,8 @@ static void keep_gptq(const struct packed_weight *weight, uint32_t begin, uint32
 }
 
 static void unpack_dummy(const struct packed_weight *weight, uint32_t begin, uint32_t end,
-                         uint16_t *to) {
+                         void *ret_rows) {
+    uint16_t *to = ret_rows;
     size_t first = (size_t)begin * weight->cols, last = (size_t)end * weight->cols;
     for (size_t i = first; i < last; i++) {
         float unit = (float)(rng_at(weight->seed, i) >> 40) * 0x1p-24f;
@@ -150,9 +153,25 @@ static void unpack_dummy(const struct packed_weight *weight, uint32_t begin, uin
 
 /* ---- spreading ---- */
 
+/* Rows begin..end-1 of a weight, to where row 0 begins. */
+typedef void (*unpack_fn)(const struct packed_weight *weight, uint32_t begin, uint32_t end,
+                          void *ret_rows);
+
+static unpack_fn choose(const struct packed_weight *weight) {
+    const bool keeps = weight->type == TENSOR_INT4;
+    switch (weight->packing) {
+    case PACKING_FP8: return unpack_fp8;
+    case PACKING_AWQ: return keeps ? keep_awq : unpack_awq;
+    case PACKING_GPTQ: return keeps ? keep_gptq : unpack_gptq;
+    case PACKING_DUMMY: break;
+    }
+    return unpack_dummy;
+}
+
 struct unpack_job {
     const struct packed_weight *weight;
-    void *to;
+    unpack_fn unpack;
+    void *rows;
 };
 
 static void unpack_task(void *context, uint32_t task, uint32_t worker) {
@@ -160,29 +179,13 @@ static void unpack_task(void *context, uint32_t task, uint32_t worker) {
     const struct unpack_job *job = context;
     uint32_t begin = task * TASK_ROWS, end = begin + TASK_ROWS;
     if (end > job->weight->rows) end = job->weight->rows;
-    bool keeps = job->weight->type != TENSOR_BF16;
-    switch (job->weight->packing) {
-    case PACKING_FP8: unpack_fp8(job->weight, begin, end, job->to); break;
-    case PACKING_AWQ:
-        if (keeps)
-            keep_awq(job->weight, begin, end, job->to);
-        else
-            unpack_awq(job->weight, begin, end, job->to);
-        break;
-    case PACKING_GPTQ:
-        if (keeps)
-            keep_gptq(job->weight, begin, end, job->to);
-        else
-            unpack_gptq(job->weight, begin, end, job->to);
-        break;
-    case PACKING_DUMMY: unpack_dummy(job->weight, begin, end, job->to); break;
-    }
+    job->unpack(job->weight, begin, end, job->rows);
 }
 
 void unpack_weight(const struct packed_weight *weight, struct pool *pool, void *ret_rows) {
     assert(weight->packing != PACKING_AWQ || weight->rows % 8 == 0);
     assert(weight->type == TENSOR_BF16 ||
            (!weight->groups && weight->cols % BLOCK == 0 && weight->block_cols % BLOCK == 0));
-    struct unpack_job job = {weight, ret_rows};
+    struct unpack_job job = {weight, choose(weight), ret_rows};
     pool_run(pool, unpack_task, &job, (weight->rows + TASK_ROWS - 1) / TASK_ROWS);
 }

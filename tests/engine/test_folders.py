@@ -43,6 +43,7 @@ def test_a_weight_is_the_same_in_every_dtype_that_holds_it(tmp_path, dtype):
     ("fp8-block", lambda *at: folders.fp8(*at, "block"), {"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [64, 64]}),
     ("awq", folders.awq, {"quant_method": "awq", "bits": 4, "group_size": 128, "version": "gemm", "zero_point": True}),
     ("awq-64", lambda *at: folders.awq(*at, group=64), {"quant_method": "awq", "bits": 4, "group_size": 64}),
+    ("awq-16", lambda *at: folders.awq(*at, group=16), {"quant_method": "awq", "bits": 4, "group_size": 16}),
     ("gptq", folders.gptq, {"quant_method": "gptq", "bits": 4, "group_size": 128, "sym": False, "desc_act": False}),
     ("gptq-sym", lambda *at: folders.gptq(*at, symmetric=True), {"quant_method": "gptq", "bits": 4, "group_size": 128, "sym": True}),
     ("gptq-act", lambda *at: folders.gptq(*at, group=32, ordered=False), {"quant_method": "gptq", "bits": 4, "group_size": 32, "desc_act": True}),
@@ -50,8 +51,8 @@ def test_a_weight_is_the_same_in_every_dtype_that_holds_it(tmp_path, dtype):
     ("gptq-v2", lambda *at: folders.gptq(*at, version=2), {"quant_method": "gptq", "bits": 4, "checkpoint_format": "gptq_v2"}),
 ])
 def test_a_quantised_folder_is_the_model_of_its_dequantised_weights(tmp_path, name, quantise, config):
-    """Integers of four bits keep their values; 8 bits, groups that are not in order and FP8 are rounded to BF16."""
-    small, whole = folders.write_pair(tmp_path, quantise, config, "BF16" if name in ("gptq-act", "gptq-8") or name.startswith("fp8") else "F32")
+    """Integers of four bits keep their values; 8 bits, groups of 16, those that are not in order and FP8 are rounded to BF16."""
+    small, whole = folders.write_pair(tmp_path, quantise, config, "BF16" if name in ("awq-16", "gptq-act", "gptq-8") or name.startswith("fp8") else "F32")
     assert logits(small) == logits(whole)
 
 
