@@ -125,9 +125,9 @@ static void count_result(struct inference *inference, const struct worker_result
     if (result->status == 200) outcome = OUTCOME_SUCCEEDED;
     if (result->status == 499) outcome = OUTCOME_CANCELLED;
     atomic_fetch_add(&metrics->requests[inference->endpoint][outcome], 1);
-    atomic_fetch_add(&metrics->tokens[TOKENS_INPUT], result->usage.prompt_tokens);
+    atomic_fetch_add(&metrics->tokens[TOKENS_INPUT], result->usage.input_tokens);
     atomic_fetch_add(&metrics->tokens[TOKENS_CACHED], result->usage.cached_tokens);
-    atomic_fetch_add(&metrics->tokens[TOKENS_OUTPUT], result->usage.completion_tokens);
+    atomic_fetch_add(&metrics->tokens[TOKENS_OUTPUT], result->usage.output_tokens);
 }
 
 /* After this the request, and with it the inference, may be gone. */
@@ -249,7 +249,7 @@ static int32_t read_priority(const json_t *body) {
 static void infer(struct api *api, struct http_request *request, enum endpoint endpoint) {
     json_t *body;
     struct runner_request job = {.endpoint = endpoint, .body = http_request_body(request)};
-    memcpy(job.tenant, http_request_caller(request)->owner, sizeof job.tenant);
+    memcpy(job.owner, http_request_caller(request)->owner, sizeof job.owner);
     if (api_refuses_new_work(api, request) || !api_read_object(request, &body)) return;
     if (read_model(request, body, &job.model) &&
         read_stream(request, endpoint, body, &job.stream)) {

@@ -13,27 +13,6 @@
 #include "store/batches.h"
 #include "json/json.h"
 
-/* The order is that of runner/worker.h's enum endpoint. */
-enum batch_endpoint {
-    BATCH_ENDPOINT_CHAT,
-    BATCH_ENDPOINT_COMPLETIONS,
-    BATCH_ENDPOINT_EMBEDDINGS,
-    BATCH_ENDPOINT_SCORE,
-    BATCH_ENDPOINT_COUNT
-};
-
-/* "/v1/chat/completions", … */
-const char *batch_endpoint_path(enum batch_endpoint endpoint);
-/* With and without "/v1" in front. */
-bool batch_endpoint_find(struct str path, enum batch_endpoint *ret_endpoint);
-
-/* Soonest first; the order is that of runner/worker.h's enum tier. */
-enum batch_tier { BATCH_TIER_PRIORITY, BATCH_TIER_DEFAULT, BATCH_TIER_FLEX, BATCH_TIER_BATCH };
-/* The tier in which a batch created with this `service_tier` runs: "auto", and none, is that of
- * batches. */
-enum batch_tier batch_tier_of(const char *service_tier);
-const char *batch_tier_name(enum batch_tier tier);
-
 /* What the operator allows; batch_rules_default gives quern's own. */
 struct batch_rules {
     uint64_t lines_max;       /* at most BATCH_LINES_MAX */
@@ -45,7 +24,6 @@ struct batch_rules {
     bool needs_model;         /* else lines may leave the model out when only one is served */
     bool extended_windows;    /* 1m … 30d instead of 24h only */
 };
-#define BATCH_MODEL_BYTES 256 /* of a name, with its NUL */
 #define BATCH_LINES_MAX 1000000u
 #define BATCH_LINE_BYTES_MAX ((uint64_t)16 << 20)
 #define BATCH_ERRORS_MAX 1000u
@@ -61,7 +39,7 @@ struct batch_refusal {
 /* Checked parameters of a create call. */
 struct batch_parameters {
     char input_file_id[STORE_ID_BYTES];
-    enum batch_endpoint endpoint;
+    enum endpoint endpoint;
     char completion_window[16];
     int64_t window_s;
     char *metadata;    /* JSON text, or NULL; owned */
@@ -72,7 +50,7 @@ struct batch_parameters {
     char *extras;                       /* JSON text of batch/extras.h, or NULL; owned */
     char retry_of[STORE_ID_BYTES];      /* empty: not a retry */
     char idempotency_key[256];          /* from the body; a header's is put here by the caller */
-    char owner[STORE_OWNER_BYTES];      /* put here by the caller, as the next two; 0: no limit */
+    char owner[OWNER_BYTES];            /* put here by the caller, as the next two; 0: no limit */
     uint64_t batches_max;               /* of this owner that are not terminal */
     uint64_t queued_tokens_max;         /* in their inputs, estimated */
     unsigned char sha256[SHA256_BYTES]; /* of the parameters' canonical form, without the key */

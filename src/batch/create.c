@@ -46,8 +46,7 @@ static struct store_batch new_batch(const struct batch_parameters *parameters, i
         .final_status = BATCH_COMPLETED,
     };
     id_hex(batch.id, sizeof batch.id, "batch_", 32);
-    snprintf(batch.endpoint, sizeof batch.endpoint, "%s",
-             batch_endpoint_path(parameters->endpoint));
+    snprintf(batch.endpoint, sizeof batch.endpoint, "%s", endpoint_path(parameters->endpoint));
     memcpy(batch.input_file_id, parameters->input_file_id, sizeof batch.input_file_id);
     memcpy(batch.retry_of, parameters->retry_of, sizeof batch.retry_of);
     memcpy(batch.completion_window, parameters->completion_window, sizeof batch.completion_window);

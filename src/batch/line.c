@@ -108,23 +108,23 @@ bool batch_line_check_form(const struct batch_line *line, struct batch_line_erro
     return true;
 }
 
-static bool has_required(const struct batch_line *line, enum batch_endpoint endpoint) {
+static bool has_required(const struct batch_line *line, enum endpoint endpoint) {
     switch (endpoint) {
-    case BATCH_ENDPOINT_CHAT: return line->messages.at;
-    case BATCH_ENDPOINT_COMPLETIONS: return line->prompt.at;
-    case BATCH_ENDPOINT_EMBEDDINGS: return line->input.at;
-    case BATCH_ENDPOINT_SCORE:
+    case ENDPOINT_CHAT: return line->messages.at;
+    case ENDPOINT_COMPLETIONS: return line->prompt.at;
+    case ENDPOINT_EMBEDDINGS: return line->input.at;
+    case ENDPOINT_SCORE:
         return (line->text_1.at && line->text_2.at) || (line->query.at && line->documents.at);
-    case BATCH_ENDPOINT_COUNT: break;
+    case ENDPOINT_COUNT: break;
     }
     return false;
 }
 
-bool batch_line_endpoint(const struct batch_line *line, enum batch_endpoint *ret_endpoint) {
+bool batch_line_endpoint(const struct batch_line *line, enum endpoint *ret_endpoint) {
     if (!json_span_is_string(line->url)) return false;
     struct buf scratch;
     buf_init(&scratch, SIZE_MAX / 2);
-    bool known = batch_endpoint_find(batch_line_text(line->url, &scratch), ret_endpoint);
+    bool known = endpoint_find(batch_line_text(line->url, &scratch), ret_endpoint);
     buf_release(&scratch);
     return known;
 }
@@ -141,8 +141,8 @@ static void show(struct str string, char ret_text[SHOWN_BYTES + 1]) {
     buf_release(&scratch);
 }
 
-bool batch_line_check_target(struct batch_line *line, enum batch_endpoint batch_endpoint,
-                             bool strict_url, struct batch_line_error *ret_error) {
+bool batch_line_check_target(struct batch_line *line, enum endpoint batch_endpoint, bool strict_url,
+                             struct batch_line_error *ret_error) {
     char text[SHOWN_BYTES + 1];
     if (!json_span_string_is(line->method, "POST")) {
         show(line->method, text);
@@ -157,7 +157,7 @@ bool batch_line_check_target(struct batch_line *line, enum batch_endpoint batch_
         batch_line_fail(ret_error, "invalid_url", "url",
                         "The URL provided for this request does not match the batch endpoint. "
                         "Expected '%s', got '%s'.",
-                        batch_endpoint_path(batch_endpoint), text);
+                        endpoint_path(batch_endpoint), text);
         return false;
     }
     return true;
@@ -188,7 +188,7 @@ struct str batch_line_with_model(const struct batch_line *line, struct str model
 bool batch_line_check_body(const struct batch_line *line, struct batch_line_error *ret_error) {
     static const struct {
         const char *param, *message;
-    } required[BATCH_ENDPOINT_COUNT] = {
+    } required[ENDPOINT_COUNT] = {
         {"body.messages", "Messages parameter is required."},
         {"body.prompt", "Prompt parameter is required."},
         {"body.input", "Input parameter is required."},
@@ -208,11 +208,11 @@ bool batch_line_check_body(const struct batch_line *line, struct batch_line_erro
 
 struct str batch_line_prompt(const struct batch_line *line) {
     switch (line->endpoint) {
-    case BATCH_ENDPOINT_CHAT: return line->messages;
-    case BATCH_ENDPOINT_COMPLETIONS: return line->prompt;
-    case BATCH_ENDPOINT_EMBEDDINGS: return line->input;
-    case BATCH_ENDPOINT_SCORE: return line->text_1.at ? line->text_1 : line->query;
-    case BATCH_ENDPOINT_COUNT: break;
+    case ENDPOINT_CHAT: return line->messages;
+    case ENDPOINT_COMPLETIONS: return line->prompt;
+    case ENDPOINT_EMBEDDINGS: return line->input;
+    case ENDPOINT_SCORE: return line->text_1.at ? line->text_1 : line->query;
+    case ENDPOINT_COUNT: break;
     }
     return (struct str){NULL, 0};
 }

@@ -22,7 +22,7 @@ struct batch_line {
     struct str input;
     struct str text_1, text_2, query, documents;
     /* set by batch_line_check */
-    enum batch_endpoint endpoint; /* where the line runs */
+    enum endpoint endpoint; /* where the line runs */
 };
 
 /* One error of the batch's list. */
@@ -41,8 +41,8 @@ enum batch_line_reading batch_line_read(struct str text, struct batch_line *ret_
  * that fails. */
 bool batch_line_check_form(const struct batch_line *line, struct batch_line_error *ret_error);
 /* The checks behind it: method, url (sets line->endpoint). */
-bool batch_line_check_target(struct batch_line *line, enum batch_endpoint batch_endpoint,
-                             bool strict_url, struct batch_line_error *ret_error);
+bool batch_line_check_target(struct batch_line *line, enum endpoint batch_endpoint, bool strict_url,
+                             struct batch_line_error *ret_error);
 /* Then: the model is a string, or left out when `may_lack`. */
 bool batch_line_check_model(const struct batch_line *line, bool may_lack,
                             struct batch_line_error *ret_error);
@@ -59,7 +59,7 @@ struct str batch_line_text(struct str string, struct buf *scratch);
 bool batch_line_same_text(struct str raw_a, struct str raw_b);
 /* For lines that were validated before: the endpoint they run at. False when the url is not known,
  * which means that the file is no longer what was validated. */
-bool batch_line_endpoint(const struct batch_line *line, enum batch_endpoint *ret_endpoint);
+bool batch_line_endpoint(const struct batch_line *line, enum endpoint *ret_endpoint);
 
 /* Fills an error in. */
 void batch_line_fail(struct batch_line_error *ret_error, const char *code, const char *param,

@@ -36,7 +36,7 @@ static void add_times(struct buf *buf, const struct store_batch *batch) {
 }
 
 static void add_usage(struct buf *buf, const struct store_batch *batch) {
-    const struct store_usage *usage = &batch->usage;
+    const struct usage *usage = &batch->usage;
     if (!batch->has_usage) {
         buf_add_text(buf, ",\"usage\":null");
         return;
@@ -91,7 +91,7 @@ void batch_write_json(struct buf *buf, const struct store_batch *batch) {
     add_usage(buf, batch);
     buf_printf(buf, ",\"metadata\":%s", batch->metadata ? batch->metadata : "null");
     /* Extensions: where it stands in the order of work, and what for it stands there. */
-    add_text(buf, "service_tier", batch_tier_name(batch_tier_of(batch->service_tier)));
+    add_text(buf, "service_tier", tier_name(tier_of_batch(batch->service_tier)));
     buf_printf(buf, ",\"priority\":%" PRId32, batch->priority);
     add_text(buf, "waiting_for", batch->waiting_for);
     add_extras(buf, batch);

@@ -23,35 +23,6 @@
 
 static const char *const tiers[] = {"auto",     "default", "flex", "scale",
                                     "priority", "fast",    "batch"};
-static const char *const endpoint_paths[BATCH_ENDPOINT_COUNT] = {
-    "/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/score"};
-
-const char *batch_endpoint_path(enum batch_endpoint endpoint) {
-    return endpoint_paths[endpoint];
-}
-
-bool batch_endpoint_find(struct str path, enum batch_endpoint *ret_endpoint) {
-    for (int i = 0; i < BATCH_ENDPOINT_COUNT; i++) {
-        if (!str_is(path, endpoint_paths[i]) && !str_is(path, endpoint_paths[i] + strlen("/v1")))
-            continue;
-        *ret_endpoint = (enum batch_endpoint)i;
-        return true;
-    }
-    return false;
-}
-
-enum batch_tier batch_tier_of(const char *service_tier) {
-    struct str tier = str_from(service_tier);
-    if (str_is(tier, "priority") || str_is(tier, "fast")) return BATCH_TIER_PRIORITY;
-    if (str_is(tier, "default") || str_is(tier, "scale")) return BATCH_TIER_DEFAULT;
-    return str_is(tier, "flex") ? BATCH_TIER_FLEX : BATCH_TIER_BATCH;
-}
-
-const char *batch_tier_name(enum batch_tier tier) {
-    static const char *const names[] = {"priority", "default", "flex", "batch"};
-    return names[tier];
-}
-
 struct batch_rules batch_rules_default(void) {
     return (struct batch_rules){.lines_max = BATCH_LINES_MAX,
                                 .line_bytes_max = BATCH_LINE_BYTES_MAX,
@@ -134,16 +105,17 @@ static bool read_endpoint(struct batch_parameters *parameters, const json_t *bod
                           struct batch_refusal *refusal) {
     struct str path = {0};
     if (!read_required(body, "endpoint", &path, refusal)) return false;
-    for (int i = 0; i < BATCH_ENDPOINT_COUNT; i++) {
-        if (!str_is(path, endpoint_paths[i])) continue;
-        parameters->endpoint = (enum batch_endpoint)i;
+    for (int i = 0; i < ENDPOINT_COUNT; i++) {
+        if (!str_is(path, endpoint_path((enum endpoint)i))) continue;
+        parameters->endpoint = (enum endpoint)i;
         return true;
     }
     return refuse(refusal, "invalid_value", "endpoint",
                   "Invalid value for 'endpoint': '%.*s'. Supported values are: '%s', '%s', '%s', "
                   "and '%s'.",
-                  STR_ARGS(shown(path)), endpoint_paths[0], endpoint_paths[1], endpoint_paths[2],
-                  endpoint_paths[3]);
+                  STR_ARGS(shown(path)), endpoint_path(ENDPOINT_CHAT),
+                  endpoint_path(ENDPOINT_COMPLETIONS), endpoint_path(ENDPOINT_EMBEDDINGS),
+                  endpoint_path(ENDPOINT_SCORE));
 }
 
 /* "90m", "24h", "7d" as seconds; 0 for anything else. */
@@ -369,12 +341,14 @@ static void write_choices(struct buf *buf, const char *const *texts, size_t coun
 
 /* What depends on the operator's rules is left out: the windows. */
 void batch_parameters_write_schema(struct buf *buf) {
+    const char *paths[ENDPOINT_COUNT];
+    for (int i = 0; i < ENDPOINT_COUNT; i++) paths[i] = endpoint_path((enum endpoint)i);
     buf_printf(buf,
                "{\"type\":\"object\",\"required\":[\"input_file_id\",\"endpoint\","
                "\"completion_window\"],\"properties\":{\"input_file_id\":{\"type\":\"string\","
                "\"minLength\":1,\"maxLength\":%d},\"endpoint\":{\"type\":\"string\",\"enum\":[",
                STORE_ID_BYTES - 1);
-    write_choices(buf, endpoint_paths, BATCH_ENDPOINT_COUNT);
+    write_choices(buf, paths, ENDPOINT_COUNT);
     buf_printf(buf,
                "]},\"completion_window\":{\"type\":\"string\",\"examples\":[\"24h\"]},"
                "\"metadata\":{\"type\":[\"object\",\"null\"],\"maxProperties\":%d,"

@@ -29,7 +29,7 @@ struct work {
     struct buf custom_id;
     struct arrival_builder order;
     uint64_t failed; /* requests that ran and failed */
-    struct store_usage usage;
+    struct usage usage;
     uint64_t missing;
     uint64_t spooled_bytes; /* asked to be written so far */
 };
@@ -110,7 +110,7 @@ static enum err add_request(struct work *work, uint32_t line, enum batch_status 
     buf_clear(&work->line);
     enum err err = seglog_read_record(publish->log, line, &work->line, &found, error);
     if (err == OK && found.kind == SEGLOG_SUCCESS) {
-        store_usage_add(&work->usage, &found.usage);
+        usage_add(&work->usage, &found.usage);
         return add_line(work, &work->output, buf_str(&work->line), found.sequence, error);
     }
     if (err == OK) {

@@ -78,8 +78,7 @@ static struct str find(const struct member *members, size_t count, const char *n
 
 static bool is_determined(const struct batch_line *line, const struct member *members,
                           size_t count) {
-    if (line->endpoint != BATCH_ENDPOINT_CHAT && line->endpoint != BATCH_ENDPOINT_COMPLETIONS)
-        return true;
+    if (line->endpoint != ENDPOINT_CHAT && line->endpoint != ENDPOINT_COMPLETIONS) return true;
     struct str temperature = find(members, count, "temperature");
     struct str seed = find(members, count, "seed");
     if (temperature.at && is_number(temperature) && is_zero(temperature)) return true;
@@ -131,7 +130,7 @@ bool batch_request_key(const struct batch_line *line, struct str identity,
     if (count == SIZE_MAX || !is_determined(line, members, count)) return false;
     struct sha256 hash;
     sha256_init(&hash);
-    add_part(&hash, str_from(batch_endpoint_path(line->endpoint)));
+    add_part(&hash, str_from(endpoint_path(line->endpoint)));
     add_part(&hash, identity);
     for (size_t i = 0; i < count; i++) {
         bool is_last = i + 1 == count || !str_equals(members[i].name, members[i + 1].name);

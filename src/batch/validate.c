@@ -29,9 +29,9 @@ struct validation {
     struct buf errors; /* items of the array */
     size_t error_count;
     bool too_many;
-    bool done;                     /* nothing further needs to be looked at */
-    char model[BATCH_MODEL_BYTES]; /* of the line before; it is served */
-    char default_model[BATCH_MODEL_BYTES];
+    bool done;                    /* nothing further needs to be looked at */
+    char model[MODEL_NAME_BYTES]; /* of the line before; it is served */
+    char default_model[MODEL_NAME_BYTES];
     bool asked_default;
     bool models_differ;
     struct buf scratch; /* a custom_id */

@@ -14,14 +14,14 @@ struct batch_validate_options {
     uint64_t input_bytes;
     const unsigned char *input_sha256; /* of the row; bytes that differ are ERR_CORRUPT */
     const char *index_path;
-    enum batch_endpoint endpoint;
+    enum endpoint endpoint;
     struct batch_rules rules;
     void *context;
     /* True when requests for the model can be run. */
     bool (*serves)(void *context, struct str model);
     /* The model of lines that name none, when exactly one is served; else false. NULL: there is
      * none. */
-    bool (*default_model)(void *context, char ret_model[BATCH_MODEL_BYTES]);
+    bool (*default_model)(void *context, char ret_model[MODEL_NAME_BYTES]);
     /* Asked now and then; true ends with ERR_CANCELLED. NULL allowed. */
     bool (*stopped)(void *context);
 };
@@ -30,7 +30,7 @@ struct batch_validation {
     uint64_t total; /* requests; 0 when the file is refused */
     char *errors;   /* JSON text of the array, or NULL when the file is good */
     size_t error_count;
-    char model[BATCH_MODEL_BYTES]; /* empty when lines name several */
+    char model[MODEL_NAME_BYTES]; /* empty when lines name several */
 };
 
 /* OK both for good files and refused ones: see errors. ERR_UNAVAILABLE when the disk is full. */

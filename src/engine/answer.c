@@ -9,16 +9,16 @@
 #include <inttypes.h>
 
 static bool is_chat(const struct job *job) {
-    return job->endpoint == WIRE_ENDPOINT_CHAT;
+    return job->endpoint == ENDPOINT_CHAT;
 }
 
 /* The tier that was used. A batch line reports the default tier, which is all that clients know,
  * unless it names its own. */
-static const char *tier_name(const struct job *job) {
+static const char *shown_tier(const struct job *job) {
     switch (job->tier) {
-    case WIRE_TIER_PRIORITY: return "priority";
-    case WIRE_TIER_FLEX: return "flex";
-    case WIRE_TIER_BATCH: return str_is(job->request.service_tier, "batch") ? "batch" : "default";
+    case TIER_PRIORITY: return "priority";
+    case TIER_FLEX: return "flex";
+    case TIER_BATCH: return str_is(job->request.service_tier, "batch") ? "batch" : "default";
     default: return "default";
     }
 }
@@ -42,19 +42,17 @@ static void write_head(struct buf *out, const struct answer_source *source, cons
     json_write_string(out, source->model_name);
     write_key(out, "system_fingerprint");
     json_write_string(out, str_from(source->fingerprint));
-    buf_printf(out, ",\"service_tier\":\"%s\"", tier_name(job));
+    buf_printf(out, ",\"service_tier\":\"%s\"", shown_tier(job));
 }
 
 static void write_usage(struct buf *out, const struct job *job) {
-    struct wire_result usage;
-    job_usage(job, &usage);
+    struct usage usage = job_usage(job);
     buf_printf(out,
-               "\"usage\":{\"prompt_tokens\":%u,\"completion_tokens\":%u,\"total_tokens\":%u,"
-               "\"prompt_tokens_details\":{\"cached_tokens\":%u},"
-               "\"completion_tokens_details\":{\"reasoning_tokens\":%u}}",
-               usage.prompt_tokens, usage.completion_tokens,
-               usage.prompt_tokens + usage.completion_tokens, usage.cached_tokens,
-               usage.reasoning_tokens);
+               "\"usage\":{\"prompt_tokens\":%" PRIu64 ",\"completion_tokens\":%" PRIu64
+               ",\"total_tokens\":%" PRIu64 ",\"prompt_tokens_details\":{\"cached_tokens\":%" PRIu64
+               "},\"completion_tokens_details\":{\"reasoning_tokens\":%" PRIu64 "}}",
+               usage.input_tokens, usage.output_tokens, usage.input_tokens + usage.output_tokens,
+               usage.cached_tokens, usage.reasoning_tokens);
 }
 
 /* In the middle of a stream: what is known then. */

@@ -164,7 +164,7 @@ static void take_turns(struct embed_queue *queue) {
         if (job->embedding.done == job->embedding.request.count) {
             leave(queue, job);
             queue->options.on_done(queue->options.user, job);
-        } else if (wire_tier_is_interactive(job->tier)) {
+        } else if (tier_is_interactive(job->tier)) {
             unlink_job(queue, job);
             link_job(queue, job);
         }

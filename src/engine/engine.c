@@ -202,7 +202,7 @@ bool engine_submit(struct engine *engine, uint64_t id, const struct wire_job *fr
         job_close(job);
         return false;
     }
-    bool can_wait = !wire_tier_is_interactive(job->tier);
+    bool can_wait = !tier_is_interactive(job->tier);
     bool was_put = ring_try_put(engine->prep_queues[can_wait], &job) &&
                    ring_try_put(engine->prep_ring, &(char){0});
     assert(was_put);

@@ -13,8 +13,8 @@ struct job *job_open(uint64_t id, const struct wire_job *from) {
     job->tier = from->tier;
     job->stream = from->stream;
     job->priority = from->priority;
-    assert(from->tenant.bytes < sizeof job->tenant); /* the frame's reader has seen to it */
-    if (from->tenant.bytes > 0) memcpy(job->tenant, from->tenant.at, from->tenant.bytes);
+    assert(from->owner.bytes < sizeof job->owner); /* the frame's reader has seen to it */
+    if (from->owner.bytes > 0) memcpy(job->owner, from->owner.at, from->owner.bytes);
     buf_init(&job->body, WIRE_PAYLOAD_BYTES_MAX);
     buf_add_str(&job->body, from->body);
     atomic_init(&job->is_cancelled, false);
@@ -34,11 +34,9 @@ void job_close(struct job *job) {
     free(job);
 }
 
-void job_usage(const struct job *job, struct wire_result *ret_usage) {
-    ret_usage->prompt_tokens = ret_usage->cached_tokens = ret_usage->completion_tokens = 0;
-    ret_usage->reasoning_tokens = 0;
-    if (job->endpoint == WIRE_ENDPOINT_EMBEDDINGS)
-        ret_usage->prompt_tokens = (uint32_t)job->embedding.ids.count;
+struct usage job_usage(const struct job *job) {
+    struct usage usage = {0};
+    if (job->endpoint == ENDPOINT_EMBEDDINGS) usage.input_tokens = job->embedding.ids.count;
     uint32_t choices = (uint32_t)job->request.candidates;
     for (uint32_t i = 0; i < job->choice_count; i += choices) {
         uint32_t prompt_tokens = 0, cached_tokens = UINT32_MAX;
@@ -49,9 +47,10 @@ void job_usage(const struct job *job, struct wire_result *ret_usage) {
             /* The later choices find what the first one computed; only what the first found was
              * there before this request. */
             if (choice->cached_tokens < cached_tokens) cached_tokens = choice->cached_tokens;
-            ret_usage->completion_tokens += choice->token_count;
+            usage.output_tokens += choice->token_count;
         }
-        ret_usage->prompt_tokens += prompt_tokens;
-        ret_usage->cached_tokens += cached_tokens < prompt_tokens ? cached_tokens : prompt_tokens;
+        usage.input_tokens += prompt_tokens;
+        usage.cached_tokens += cached_tokens < prompt_tokens ? cached_tokens : prompt_tokens;
     }
+    return usage;
 }

@@ -18,18 +18,18 @@
 struct job {
     uint64_t id;   /* the caller's */
     uint32_t slot; /* in the engine's table */
-    enum wire_endpoint endpoint;
-    enum wire_tier tier;
+    enum endpoint endpoint;
+    enum tier tier;
     bool stream;
     int32_t priority;
-    char tenant[WIRE_TENANT_BYTES]; /* empty: the default one */
-    struct buf body;                /* until prep has read it */
+    char owner[OWNER_BYTES]; /* empty: the default one */
+    struct buf body;         /* until prep has read it */
     atomic_bool is_cancelled;
 
     bool is_refused;
     struct refusal refusal;
 
-    struct embedding embedding; /* of WIRE_ENDPOINT_EMBEDDINGS; the others: */
+    struct embedding embedding; /* of ENDPOINT_EMBEDDINGS; the others: */
 
     struct request request; /* when not refused in prep */
     struct prompt *prompts; /* (request.prompt_count) */
@@ -48,5 +48,5 @@ struct job {
 struct job *job_open(uint64_t id, const struct wire_job *from);
 void job_close(struct job *job); /* NULL is allowed */
 
-/* What the request needed and brought, over all choices; a prompt counts once. */
-void job_usage(const struct job *job, struct wire_result *ret_usage);
+/* Tokens of the request over all choices; a prompt counts once. */
+struct usage job_usage(const struct job *job);

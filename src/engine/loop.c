@@ -77,7 +77,7 @@ static void refuse_job(struct job *job, const struct error *error) {
     job->is_refused = true;
     if (error->code == ERR_LIMIT) {
         refuse(&job->refusal, "context_length_exceeded",
-               job->endpoint == WIRE_ENDPOINT_CHAT ? "messages" : "prompt",
+               job->endpoint == ENDPOINT_CHAT ? "messages" : "prompt",
                "The request does not fit: %s.", error->text);
     } else {
         refuse_fault(&job->refusal, "The request could not be queued: %s.", error->text);
@@ -88,7 +88,7 @@ static void refuse_job(struct job *job, const struct error *error) {
 /* The last FINISHED may come out of this and take the job away; an id that is done is unknown to
  * the scheduler, which ignores it. */
 static void cancel_job(struct engine *engine, struct job *job) {
-    if (job->endpoint == WIRE_ENDPOINT_EMBEDDINGS) {
+    if (job->endpoint == ENDPOINT_EMBEDDINGS) {
         embed_queue_remove(engine->embed_queue, job);
         job->is_refused = true;
         refuse_cancelled(&job->refusal);
@@ -118,7 +118,7 @@ static enum err submit_choice(struct engine *engine, struct job *job, uint32_t i
         .prompt = prompt->ids.at,
         .prompt_count = (uint32_t)prompt->ids.count,
         .sampling = sampling_of(engine, job),
-        .is_urgent = wire_tier_is_interactive(job->tier),
+        .is_urgent = tier_is_interactive(job->tier),
         .cache_salt = job->cache_salt,
     };
     request.sampling.seed = job->seed + index % candidates;
@@ -143,7 +143,7 @@ static void admit(struct engine *engine, struct job *job) {
         return;
     }
     engine->running[job->slot] = job;
-    if (job->endpoint == WIRE_ENDPOINT_EMBEDDINGS) {
+    if (job->endpoint == ENDPOINT_EMBEDDINGS) {
         embed_queue_add(engine->embed_queue, job, priority_of(job));
         return;
     }

@@ -212,7 +212,7 @@ static bool encode(const struct request *request, const struct served_model *mod
     struct encode_options options = {.parse_special = given || request->parse_special,
                                      .add_bos = request->add_special_tokens,
                                      .plain = request->parse_special ? NULL : given};
-    const char *param = request->endpoint == WIRE_ENDPOINT_CHAT ? "messages" : "prompt";
+    const char *param = request->endpoint == ENDPOINT_CHAT ? "messages" : "prompt";
     struct error error;
     if (tokenizer_encode(model->vocabulary.tokenizer, text, options, ids, &error) == OK)
         return check_ids(ids, model, param, refusal);
@@ -271,7 +271,7 @@ static void truncate(const struct request *request, const struct served_model *m
         if (ids->count <= keep) continue;
         memmove(ids->at, ids->at + ids->count - keep, keep * sizeof *ids->at);
         ids->count = keep;
-        if (!request->echo || request->endpoint == WIRE_ENDPOINT_CHAT) continue;
+        if (!request->echo || request->endpoint == ENDPOINT_CHAT) continue;
         buf_clear(&prompts[i].echo);
         for (size_t k = 0; k < ids->count; k++)
             tokenizer_decode(model->vocabulary.tokenizer, ids->at[k], !request->skip_special_tokens,
@@ -282,7 +282,7 @@ static void truncate(const struct request *request, const struct served_model *m
 static bool check_lengths(const struct request *request, uint32_t context_tokens_max,
                           const struct prompt *prompts, uint32_t *ret_max_tokens,
                           struct refusal *refusal) {
-    bool is_chat = request->endpoint == WIRE_ENDPOINT_CHAT;
+    bool is_chat = request->endpoint == ENDPOINT_CHAT;
     const char *param = is_chat ? "messages" : "prompt";
     size_t longest = 0;
     for (size_t i = 0; i < request->prompt_count; i++) {
@@ -342,7 +342,7 @@ bool prep_prompts(struct request *request, const struct served_model *model,
                   uint32_t *ret_max_tokens, struct refusal *ret_refusal) {
     for (size_t i = 0; i < request->prompt_count; i++)
         buf_init(&prompts[i].echo, PROMPT_TEXT_BYTES_MAX);
-    if (request->endpoint == WIRE_ENDPOINT_CHAT) {
+    if (request->endpoint == ENDPOINT_CHAT) {
         if (!prep_chat(request, model, options, prompts, ret_refusal)) return false;
     } else if (request->prompt_count == 1 && !json_is_array(json_array_get(request->prompt, 0)) &&
                !json_is_string(json_array_get(request->prompt, 0))) {

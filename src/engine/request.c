@@ -207,7 +207,7 @@ static bool parse_text_member(const json_t *body, const char *param, size_t byte
 static bool parse_texts(struct request *request, struct refusal *refusal) {
     const json_t *body = request->body;
     request->service_tier = json_member_str(body, "service_tier");
-    if (request->endpoint == WIRE_ENDPOINT_CHAT &&
+    if (request->endpoint == ENDPOINT_CHAT &&
         !parse_text_member(body, "chat_template", REQUEST_TEMPLATE_BYTES_MAX,
                            &request->chat_template, refusal))
         return false;
@@ -234,7 +234,7 @@ static bool parse_prompt_logprobs(struct request *request, struct refusal *refus
 
 bool request_scores_prompt(const struct request *request) {
     return request->has_prompt_logprobs ||
-           (request->echo && request->logprobs && request->endpoint == WIRE_ENDPOINT_COMPLETIONS);
+           (request->echo && request->logprobs && request->endpoint == ENDPOINT_COMPLETIONS);
 }
 
 static bool parse_truncation(struct request *request, struct refusal *refusal) {
@@ -389,8 +389,8 @@ static bool parse_members(struct request *request, uint32_t vocabulary_count,
         !check_accepted(request->body, refusal) || !parse_texts(request, refusal) ||
         !parse_prompt_logprobs(request, refusal) || !parse_best_of(request, refusal))
         return false;
-    if (request->endpoint == WIRE_ENDPOINT_CHAT ? !parse_chat(request, refusal)
-                                                : !parse_text(request, vocabulary_count, refusal))
+    if (request->endpoint == ENDPOINT_CHAT ? !parse_chat(request, refusal)
+                                           : !parse_text(request, vocabulary_count, refusal))
         return false;
     if (request->max_tokens > 0 && request->min_tokens > request->max_tokens)
         return refuse(refusal, "integer_above_max_value", "min_tokens",
@@ -399,9 +399,9 @@ static bool parse_members(struct request *request, uint32_t vocabulary_count,
     return true;
 }
 
-bool request_parse(struct request *ret_request, enum wire_endpoint endpoint, struct str body,
+bool request_parse(struct request *ret_request, enum endpoint endpoint, struct str body,
                    uint32_t vocabulary_count, struct refusal *ret_refusal) {
-    assert(endpoint == WIRE_ENDPOINT_CHAT || endpoint == WIRE_ENDPOINT_COMPLETIONS);
+    assert(endpoint == ENDPOINT_CHAT || endpoint == ENDPOINT_COMPLETIONS);
     struct request request = {
         .endpoint = endpoint,
         .choices = 1,
@@ -413,9 +413,9 @@ bool request_parse(struct request *ret_request, enum wire_endpoint endpoint, str
         .skip_special_tokens = true,
         .add_generation_prompt = true,
         /* A chat template writes the BOS itself. */
-        .add_special_tokens = endpoint == WIRE_ENDPOINT_COMPLETIONS,
+        .add_special_tokens = endpoint == ENDPOINT_COMPLETIONS,
         /* The prompt of a completion is written for the model; messages may be anybody's. */
-        .parse_special = endpoint == WIRE_ENDPOINT_COMPLETIONS,
+        .parse_special = endpoint == ENDPOINT_COMPLETIONS,
     };
     struct error error;
     if (json_read(&request.body, body, &error) != OK)

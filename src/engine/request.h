@@ -33,8 +33,8 @@ struct token_list {
 
 /* Zero is a valid start. */
 struct request {
-    enum wire_endpoint endpoint; /* CHAT or COMPLETIONS */
-    json_t *body;                /* owned */
+    enum endpoint endpoint; /* CHAT or COMPLETIONS */
+    json_t *body;           /* owned */
     struct str model;
 
     /* CHAT */
@@ -108,6 +108,6 @@ bool request_scores_prompt(const struct request *request);
 
 /* Parses and checks. False and *ret_refusal (status 400) when something is wrong; nothing is to be
  * released then. `vocabulary_count` bounds token ids. */
-bool request_parse(struct request *ret_request, enum wire_endpoint endpoint, struct str body,
+bool request_parse(struct request *ret_request, enum endpoint endpoint, struct str body,
                    uint32_t vocabulary_count, struct refusal *ret_refusal) MUST_CHECK;
 void request_release(struct request *request);

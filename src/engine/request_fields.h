@@ -8,8 +8,8 @@
 
 #include "engine/request.h"
 
-#define REQUEST_CHAT (1u << WIRE_ENDPOINT_CHAT)
-#define REQUEST_TEXT (1u << WIRE_ENDPOINT_COMPLETIONS)
+#define REQUEST_CHAT (1u << ENDPOINT_CHAT)
+#define REQUEST_TEXT (1u << ENDPOINT_COMPLETIONS)
 #define REQUEST_BOTH (REQUEST_CHAT | REQUEST_TEXT)
 
 #define REQUEST_NO_GRAMMAR "this build does not constrain output by a grammar"

@@ -194,12 +194,11 @@ void served_model_close(struct served_model *model) {
     *model = (struct served_model){.name = NULL};
 }
 
-bool served_model_does(const struct served_model *model, enum wire_endpoint endpoint,
+bool served_model_does(const struct served_model *model, enum endpoint endpoint,
                        struct refusal *ret_refusal) {
     bool generates = model->backend, embeds = model->embedder.embed;
-    if (endpoint == WIRE_ENDPOINT_EMBEDDINGS && embeds) return true;
-    if ((endpoint == WIRE_ENDPOINT_CHAT || endpoint == WIRE_ENDPOINT_COMPLETIONS) && generates)
-        return true;
+    if (endpoint == ENDPOINT_EMBEDDINGS && embeds) return true;
+    if ((endpoint == ENDPOINT_CHAT || endpoint == ENDPOINT_COMPLETIONS) && generates) return true;
     if (!generates)
         return refuse(ret_refusal, "unsupported_endpoint", NULL,
                       "This model makes embeddings; it serves /v1/embeddings only.");

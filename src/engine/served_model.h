@@ -55,5 +55,5 @@ enum err served_model_open(struct served_model *ret_model, const struct wire_hel
 void served_model_close(struct served_model *model);
 
 /* Whether the model does what the endpoint is for; if not, *ret_refusal says what it does. */
-bool served_model_does(const struct served_model *model, enum wire_endpoint endpoint,
+bool served_model_does(const struct served_model *model, enum endpoint endpoint,
                        struct refusal *ret_refusal);

@@ -19,7 +19,7 @@ static int32_t local_offset_s(int64_t now_unix_s) {
 }
 
 static void name_response(struct job *job) {
-    const char *prefix = job->endpoint == WIRE_ENDPOINT_CHAT ? "chatcmpl-" : "cmpl-";
+    const char *prefix = job->endpoint == ENDPOINT_CHAT ? "chatcmpl-" : "cmpl-";
     struct str own = job->request.request_id;
     if (own.bytes > 0)
         snprintf(job->response_id, sizeof job->response_id, "%s%.*s", prefix, STR_ARGS(own));
@@ -28,16 +28,16 @@ static void name_response(struct job *job) {
 }
 
 /* The first half of a hash with a key that nobody knows, so that nobody can look for a salt that
- * gives the number of another's; of whose it is, too, with its length, so that no tenant has a salt
+ * gives the number of another's; of whose it is, too, with its length, so that no owner has a salt
  * that runs into another's name. Never 0. */
-static uint64_t salt_number(const struct engine *engine, const char *tenant, struct str salt) {
-    uint64_t tenant_bytes = strlen(tenant);
+static uint64_t salt_number(const struct engine *engine, const char *owner, struct str salt) {
+    uint64_t owner_bytes = strlen(owner);
     struct sha256 hash;
     unsigned char digest[SHA256_BYTES];
     sha256_init(&hash);
     sha256_add(&hash, engine->salt_key, sizeof engine->salt_key);
-    sha256_add(&hash, &tenant_bytes, sizeof tenant_bytes);
-    sha256_add(&hash, tenant, tenant_bytes);
+    sha256_add(&hash, &owner_bytes, sizeof owner_bytes);
+    sha256_add(&hash, owner, owner_bytes);
     sha256_add(&hash, salt.at, salt.bytes);
     sha256_end(&hash, digest);
     uint64_t number;
@@ -69,7 +69,7 @@ static bool prepare(const struct engine *engine, struct job *job) {
     struct refusal *refusal = &job->refusal;
     if (atomic_load(&job->is_cancelled)) return refuse_cancelled(refusal);
     if (!served_model_does(engine->model, job->endpoint, refusal)) return false;
-    if (job->endpoint == WIRE_ENDPOINT_EMBEDDINGS) {
+    if (job->endpoint == ENDPOINT_EMBEDDINGS) {
         bool is_good = embedding_prepare(&job->embedding, buf_str(&job->body), engine->model,
                                          engine->text_tokens_max, refusal);
         buf_release(&job->body);
@@ -89,8 +89,8 @@ static bool prepare(const struct engine *engine, struct job *job) {
         return false;
     drop_documents(&job->request);
     name_response(job);
-    if (*job->tenant || job->request.cache_salt.bytes > 0)
-        job->cache_salt = salt_number(engine, job->tenant, job->request.cache_salt);
+    if (*job->owner || job->request.cache_salt.bytes > 0)
+        job->cache_salt = salt_number(engine, job->owner, job->request.cache_salt);
     open_choices(job);
     return true;
 }
@@ -127,7 +127,7 @@ void *prep_main(void *user) {
 }
 
 static void write_body(const struct engine *engine, const struct job *job, struct buf *body) {
-    if (job->endpoint == WIRE_ENDPOINT_EMBEDDINGS)
+    if (job->endpoint == ENDPOINT_EMBEDDINGS)
         embedding_write_body(body, engine->source.model_name, engine->model->embedder.width,
                              &job->embedding);
     else
@@ -151,7 +151,7 @@ static void write_result(const struct engine *engine, const struct job *job, str
         ret_result->retryable = refusal.retryable;
     }
     bool has_run = job->choice_count > 0 || job->embedding.vectors;
-    if (has_run) job_usage(job, ret_result);
+    if (has_run) ret_result->usage = job_usage(job);
     ret_result->body = buf_str(body);
 }
 

@@ -34,7 +34,7 @@ void key_set_close(struct key_set *keys); /* NULL is allowed */
 /* Who asks. Zero is nobody. */
 struct key_caller {
     char id[KEY_ID_CHARACTERS + 1]; /* public; empty for a fixed key and where none is asked for */
-    char owner[KEY_OWNER_BYTES];
+    char owner[OWNER_BYTES];
     uint32_t scopes;
     uint64_t queued_tokens_max; /* 0: no limit */
     uint64_t batches_max;

@@ -54,7 +54,7 @@ enum err key_scopes_read(struct str list, uint32_t *ret_scopes, struct error *er
 }
 
 bool key_owner_is_sane(struct str owner) {
-    if (owner.bytes == 0 || owner.bytes >= KEY_OWNER_BYTES) return false;
+    if (owner.bytes == 0 || owner.bytes >= OWNER_BYTES) return false;
     for (size_t i = 0; i < owner.bytes; i++) {
         char c = owner.at[i];
         bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');

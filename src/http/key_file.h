@@ -13,13 +13,13 @@
 
 #include "base/err.h"
 #include "base/hash.h"
+#include "wire/request.h"
 
 #include <stdint.h>
 
 #define KEY_FILE_NAME "keys.jsonl"
 #define KEY_ID_CHARACTERS 8
 #define KEY_TEXT_BYTES 56 /* "sk-", the id, '_', 43 characters of the secret, NUL */
-#define KEY_OWNER_BYTES 64
 #define KEYS_PER_FILE_MAX 10000
 
 /* What a route asks of a key; bit i of a row's scopes: it has scope i. */
@@ -42,7 +42,7 @@ struct key_row {
     char id[KEY_ID_CHARACTERS + 1];
     unsigned char sha256[SHA256_BYTES]; /* of the whole key */
     char name[128];
-    char owner[KEY_OWNER_BYTES]; /* empty: the default owner */
+    char owner[OWNER_BYTES]; /* empty: the default owner */
     uint32_t scopes;
     int64_t created_unix_s;
     int64_t expires_unix_s;       /* 0: never */

@@ -62,8 +62,7 @@ void live_adopt(struct runner *runner, struct store_batch *row) {
     live->input_fd = -1;
     live->blocked_at = UINT64_MAX;
     live->progress.since_ns = clock_monotonic_ns();
-    if (!batch_endpoint_find(str_from(row->endpoint), &live->endpoint))
-        live->endpoint = BATCH_ENDPOINT_CHAT;
+    if (!endpoint_find(str_from(row->endpoint), &live->endpoint)) live->endpoint = ENDPOINT_CHAT;
     insert(runner, live);
     take_up(runner, live);
     pthread_cond_broadcast(&runner->helpers);
@@ -119,7 +118,7 @@ static bool serves_all(void *context, struct str model) {
     return true;
 }
 
-static bool any_model(void *context, char ret_model[BATCH_MODEL_BYTES]) {
+static bool any_model(void *context, char ret_model[MODEL_NAME_BYTES]) {
     (void)context;
     memcpy(ret_model, "any", sizeof "any");
     return true;
@@ -224,7 +223,7 @@ static void join_order(struct runner *runner, struct live *live) {
     runner->queue->ops->add(runner->queue, &work);
     live->order = (struct order_entry){.owner = live,
                                        .age = live->row.sequence,
-                                       .tier = batch_tier_of(live->row.service_tier),
+                                       .tier = tier_of_batch(live->row.service_tier),
                                        .priority = live->row.priority,
                                        .pool = pool_of(live->row.model),
                                        .deadline_unix_s = live->row.expires_unix_s,

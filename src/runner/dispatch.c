@@ -237,7 +237,7 @@ static struct place *choose_place(struct runner *runner, struct slot *slot, stru
 /* Hands the job over. The result may be there before this returns. */
 static enum placing submit(struct runner *runner, struct slot *slot, struct place *place,
                            const struct batch_line *line, const char *served) {
-    struct worker_job job = {.endpoint = (enum endpoint)line->endpoint,
+    struct worker_job job = {.endpoint = line->endpoint,
                              .is_line = true,
                              .model = str_from(served),
                              .body = line->body,
@@ -245,10 +245,10 @@ static enum placing submit(struct runner *runner, struct slot *slot, struct plac
     pthread_mutex_lock(&runner->lock);
     uint64_t rooms = place->rooms;
     job.id = slot->id;
-    job.tier = (enum tier)slot->live->order.tier;
+    job.tier = slot->live->order.tier;
     job.priority = slot->live->row.priority;
     job.deadline_unix_s = slot->live->row.expires_unix_s;
-    memcpy(job.tenant, slot->live->row.owner, sizeof job.tenant);
+    memcpy(job.owner, slot->live->row.owner, sizeof job.owner);
     slot->place = place->index;
     slot->bytes = line->body.bytes;
     slot->state = SLOT_RUNNING;
@@ -285,10 +285,10 @@ static enum placing submit(struct runner *runner, struct slot *slot, struct plac
 
 /* The model of a line that names none: what validation found, unless other lines named others. */
 static enum serving default_model(struct runner *runner, const struct live *live,
-                                  char ret_model[BATCH_MODEL_BYTES]) {
-    _Static_assert(sizeof live->row.model == BATCH_MODEL_BYTES, "a name fits in the row");
+                                  char ret_model[MODEL_NAME_BYTES]) {
+    _Static_assert(sizeof live->row.model == MODEL_NAME_BYTES, "a name fits in the row");
     if (!*live->row.model) return runner_default_model(runner, ret_model);
-    memcpy(ret_model, live->row.model, BATCH_MODEL_BYTES);
+    memcpy(ret_model, live->row.model, MODEL_NAME_BYTES);
     return SERVED;
 }
 
@@ -340,7 +340,7 @@ static enum placing place_line(struct dispatch *dispatch, struct slot *slot) {
     enum placing read = read_line(dispatch, slot->live, slot->line.line, &line);
     if (read != PLACED) return read;
     slot_set_custom_id(slot, line.custom_id);
-    char own_model[BATCH_MODEL_BYTES];
+    char own_model[MODEL_NAME_BYTES];
     struct str model;
     if (line.model.at) {
         model = batch_line_text(line.model, &dispatch->scratch);
@@ -443,7 +443,7 @@ void *dispatch_main(void *context) {
     int64_t tend_ns = 0;
     buf_init(&dispatch.line, (size_t)BATCH_LINE_BYTES_MAX + 1);
     buf_init(&dispatch.scratch, (size_t)BATCH_LINE_BYTES_MAX + 1);
-    buf_init(&dispatch.body, (size_t)BATCH_LINE_BYTES_MAX + 8 * BATCH_MODEL_BYTES);
+    buf_init(&dispatch.body, (size_t)BATCH_LINE_BYTES_MAX + 8 * MODEL_NAME_BYTES);
     pthread_mutex_lock(&runner->lock);
     bool went_idle = true;
     while (!runner->is_stopping) {

@@ -8,6 +8,7 @@
 #include "json/json.h"
 #include "json/span.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 struct str echo_wishes(struct str body) {
@@ -45,13 +46,14 @@ static struct str last_user(struct str body) {
     return found;
 }
 
-static void add_usage(struct buf *buf, const struct worker_usage *usage) {
+static void add_usage(struct buf *buf, const struct usage *usage) {
     buf_printf(buf,
-               "\"usage\":{\"prompt_tokens\":%u,\"completion_tokens\":%u,\"total_tokens\":%u,"
+               "\"usage\":{\"prompt_tokens\":%" PRIu64 ",\"completion_tokens\":%" PRIu64
+               ",\"total_tokens\":%" PRIu64 ","
                "\"prompt_tokens_details\":{\"cached_tokens\":0},"
                "\"completion_tokens_details\":{\"reasoning_tokens\":0}}",
-               usage->prompt_tokens, usage->completion_tokens,
-               usage->prompt_tokens + usage->completion_tokens);
+               usage->input_tokens, usage->output_tokens,
+               usage->input_tokens + usage->output_tokens);
 }
 
 static void add_head(struct buf *buf, const char *id, const char *object, struct str model) {
@@ -64,15 +66,15 @@ static void add_head(struct buf *buf, const char *id, const char *object, struct
 }
 
 /* As the engine says it: lines of batches report the default tier. */
-static const char *tier_name(enum tier tier) {
+static const char *shown_tier(enum tier tier) {
     if (tier == TIER_PRIORITY) return "priority";
     return tier == TIER_FLEX ? "flex" : "default";
 }
 
 static void answer_chat(struct buf *buf, struct str text, struct str model, enum tier tier,
-                        struct str finish_reason, const struct worker_usage *usage) {
+                        struct str finish_reason, const struct usage *usage) {
     add_head(buf, "chatcmpl", "chat.completion", model);
-    buf_printf(buf, ",\"system_fingerprint\":null,\"service_tier\":\"%s\"", tier_name(tier));
+    buf_printf(buf, ",\"system_fingerprint\":null,\"service_tier\":\"%s\"", shown_tier(tier));
     buf_add_text(buf, ",\"choices\":[{"
                       "\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":\"");
     buf_add_str(buf, text);
@@ -84,7 +86,7 @@ static void answer_chat(struct buf *buf, struct str text, struct str model, enum
 }
 
 static void answer_completion(struct buf *buf, struct str text, struct str model,
-                              const struct worker_usage *usage) {
+                              const struct usage *usage) {
     add_head(buf, "cmpl", "text_completion", model);
     buf_add_text(buf, ",\"choices\":[{\"text\":\"");
     buf_add_str(buf, text);
@@ -94,7 +96,7 @@ static void answer_completion(struct buf *buf, struct str text, struct str model
 }
 
 static void answer_numbers(struct buf *buf, enum endpoint endpoint, struct str body,
-                           struct str model, const struct worker_usage *usage) {
+                           struct str model, const struct usage *usage) {
     if (endpoint == ENDPOINT_EMBEDDINGS) {
         buf_add_text(buf, "{\"object\":\"list\",\"model\":");
         json_span_add_ascii(buf, json_span_is_string(model) ? model : STR("null"));
@@ -105,8 +107,8 @@ static void answer_numbers(struct buf *buf, enum endpoint endpoint, struct str b
         add_head(buf, "score", "list", model);
         buf_add_text(buf, ",\"data\":[{\"index\":0,\"object\":\"score\",\"score\":0.5}],");
     }
-    buf_printf(buf, "\"usage\":{\"prompt_tokens\":%u,\"total_tokens\":%u}}", usage->prompt_tokens,
-               usage->prompt_tokens);
+    buf_printf(buf, "\"usage\":{\"prompt_tokens\":%" PRIu64 ",\"total_tokens\":%" PRIu64 "}}",
+               usage->input_tokens, usage->input_tokens);
 }
 
 /* What a stream says: the whole of echo->text at once. */
@@ -137,14 +139,14 @@ void echo_answer(struct echo *echo, const struct echo_job *job) {
     struct str body = {job->body, job->bytes}, model = model_of(echo, job);
     buf_clear(&echo->answer);
     buf_clear(&echo->text);
-    result.usage.prompt_tokens = (uint32_t)job->bytes;
+    result.usage.input_tokens = job->bytes;
     switch (job->job.endpoint) {
     case ENDPOINT_CHAT:
     case ENDPOINT_COMPLETIONS:
         add_content(&echo->text, job->job.endpoint == ENDPOINT_CHAT
                                      ? last_user(body)
                                      : json_span_get(body, "prompt"));
-        result.usage.completion_tokens = (uint32_t)echo->text.bytes;
+        result.usage.output_tokens = echo->text.bytes;
         if (job->job.endpoint == ENDPOINT_CHAT)
             answer_chat(&echo->answer, buf_str(&echo->text), model, job->job.tier,
                         json_span_get(echo_wishes(body), "finish_reason"), &result.usage);

@@ -152,8 +152,7 @@ static enum err take_result(struct worker_engine *engine, const struct wire_fram
         .id = frame->id,
         .status = from.status,
         .body = from.body,
-        .usage = {from.prompt_tokens, from.cached_tokens, from.completion_tokens,
-                  from.reasoning_tokens},
+        .usage = from.usage,
         .retryable = from.retryable,
         .is_returned = job.is_recalled && from.status == STATUS_CANCELLED,
     };

@@ -75,7 +75,7 @@ void runner_want(struct runner *runner, struct str model, enum tier tier, int64_
             workers[i]->ops->want(workers[i], tier, deadline_unix_s);
 }
 
-enum serving runner_default_model(struct runner *runner, char ret_model[BATCH_MODEL_BYTES]) {
+enum serving runner_default_model(struct runner *runner, char ret_model[MODEL_NAME_BYTES]) {
     struct worker *workers[RUNNER_WORKERS_MAX];
     struct worker_model model;
     struct worker_status status;
@@ -83,7 +83,7 @@ enum serving runner_default_model(struct runner *runner, char ret_model[BATCH_MO
     workers[0]->ops->status(workers[0], &status);
     if (workers[0]->ops->models(workers[0], &model, 1) == 0)
         return status.ready ? NOT_SERVED : SERVING_UNKNOWN;
-    if (model.name.bytes >= BATCH_MODEL_BYTES) return NOT_SERVED;
+    if (model.name.bytes >= MODEL_NAME_BYTES) return NOT_SERVED;
     memcpy(ret_model, model.name.at, model.name.bytes);
     ret_model[model.name.bytes] = '\0';
     return SERVED;

@@ -15,8 +15,6 @@
 
 #include "runner/worker.h"
 
-#define MODEL_NAME_BYTES 256 /* with its NUL */
-
 struct name_alias {
     const char *name;
     const char *model; /* may be an alias itself */

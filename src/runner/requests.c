@@ -207,7 +207,7 @@ static bool submit(struct runner *runner, struct request *request, struct place 
                              .stream = request->call.stream,
                              .model = str_from(served),
                              .body = request->call.body};
-    memcpy(job.tenant, request->call.tenant, sizeof job.tenant);
+    memcpy(job.owner, request->call.owner, sizeof job.owner);
     uint64_t rooms = place->rooms;
     slot->request = request;
     slot->place = place->index;

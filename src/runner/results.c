@@ -98,11 +98,7 @@ static void commit_result(struct runner *runner, struct slot *slot,
                      "The worker's answer was not a JSON object.");
     } else {
         enum seglog_kind kind = batch_result_kind(from->status);
-        if (kind == SEGLOG_SUCCESS)
-            slot->usage = (struct store_usage){.input_tokens = from->usage.prompt_tokens,
-                                               .cached_tokens = from->usage.cached_tokens,
-                                               .output_tokens = from->usage.completion_tokens,
-                                               .reasoning_tokens = from->usage.reasoning_tokens};
+        if (kind == SEGLOG_SUCCESS) slot->usage = from->usage;
         if (kind == SEGLOG_SUCCESS) reuse_keep(runner, slot, result.body);
         put_record(runner, slot, &result, kind);
     }
@@ -110,7 +106,7 @@ static void commit_result(struct runner *runner, struct slot *slot,
 }
 
 void commit_reused(struct runner *runner, struct slot *slot, struct str body,
-                   const struct store_usage *usage) {
+                   const struct usage *usage) {
     char request_id[64];
     struct batch_result result = result_of(runner, slot, request_id);
     result.status = 200;
@@ -262,7 +258,7 @@ void runner_on_durable(void *context, const struct seglog_done *done, size_t cou
         runner->counters.lines_done++;
         if (slot->usage.reused_input_tokens + slot->usage.reused_output_tokens > 0)
             runner->counters.lines_reused++;
-        store_usage_add(&runner->counters.usage, &slot->usage);
+        usage_add(&runner->counters.usage, &slot->usage);
         slot_free(runner, slot);
         if (live->in_flight == 0) pthread_cond_signal(&runner->work);
     }

@@ -122,7 +122,7 @@ void reuse_forget(struct runner *runner, struct live *live) {
 
 static bool commit_cached(struct runner *runner, struct slot *slot, const unsigned char *key) {
     struct reuse *reuse = &runner->reuse;
-    struct store_usage usage;
+    struct usage usage;
     buf_clear(&reuse->body);
     if (!result_cache_get(reuse->cache, key, &reuse->body, &usage)) return false;
     usage.reused_input_tokens = usage.input_tokens;
@@ -140,7 +140,7 @@ enum reuse_outcome reuse_line(struct runner *runner, struct slot *slot,
     /* A line that may have taken an engine down runs by itself. */
     if (!reuse->cache || slot->line.is_suspect || !know_identity(runner, model)) return REUSE_RUN;
     /* Answers are shared inside one owner only: a hit tells that somebody asked before. */
-    char who[sizeof reuse->identity + STORE_OWNER_BYTES];
+    char who[sizeof reuse->identity + OWNER_BYTES];
     size_t owner_bytes = strlen(slot->live->row.owner);
     memcpy(who, reuse->identity, sizeof reuse->identity);
     memcpy(who + sizeof reuse->identity, slot->live->row.owner, owner_bytes);

@@ -12,17 +12,6 @@
 #include <string.h>
 #include <time.h>
 
-static_assert((int)BATCH_ENDPOINT_CHAT == (int)ENDPOINT_CHAT &&
-                  (int)BATCH_ENDPOINT_COMPLETIONS == (int)ENDPOINT_COMPLETIONS &&
-                  (int)BATCH_ENDPOINT_EMBEDDINGS == (int)ENDPOINT_EMBEDDINGS &&
-                  (int)BATCH_ENDPOINT_SCORE == (int)ENDPOINT_SCORE,
-              "batch/ and workers count endpoints alike");
-static_assert((int)BATCH_TIER_PRIORITY == (int)TIER_PRIORITY &&
-                  (int)BATCH_TIER_DEFAULT == (int)TIER_DEFAULT &&
-                  (int)BATCH_TIER_FLEX == (int)TIER_FLEX &&
-                  (int)BATCH_TIER_BATCH == (int)TIER_BATCH,
-              "and tiers");
-
 static void set_defaults(struct runner_options *options) {
     if (options->rules.lines_max == 0) options->rules = batch_rules_default();
     if (options->lookahead_lines == 0) options->lookahead_lines = 4096;

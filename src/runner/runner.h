@@ -123,9 +123,9 @@ struct runner_request {
     enum tier tier;
     int32_t priority;
     bool stream;
-    struct str model;               /* the body's `model` */
-    struct str body;                /* copied */
-    char tenant[STORE_OWNER_BYTES]; /* as worker_job's */
+    struct str model;        /* the body's `model` */
+    struct str body;         /* copied */
+    char owner[OWNER_BYTES]; /* as worker_job's */
 };
 
 /* Called on threads of the worker, without locks; must not block for long. */
@@ -166,7 +166,7 @@ struct runner_status {
     uint64_t lines_reused; /* of lines_done: with the answer of an equal request */
     uint64_t batches_live;
     uint64_t recovered_lines;   /* results found on the disk at start */
-    struct store_usage usage;   /* of durable batch lines since start */
+    struct usage usage;         /* of durable batch lines since start */
     uint64_t quality_alarms[4]; /* raised since start, in the order of batch/extras.h's shares */
     uint64_t batches_paused;
     char text[160]; /* "ready", or why not */

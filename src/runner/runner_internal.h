@@ -71,7 +71,7 @@ struct live {
     bool stop;           /* the thread that has it shall let go */
     int64_t due_ns;      /* not to be taken up before */
     int64_t deadline_ns; /* PHASE_END: when jobs in flight are given up */
-    enum batch_endpoint endpoint;
+    enum endpoint endpoint;
     struct batch_extras extras;
     uint32_t alarms; /* bits of enum quality_share that were told */
     int input_fd;
@@ -107,7 +107,7 @@ struct slot {
     struct request *request; /* or a line: */
     struct live *live;
     struct retry line;
-    struct store_usage usage; /* of its record */
+    struct usage usage; /* of its record */
     /* A line that others wait for (runner/reuse.h). */
     bool is_leader;
     unsigned char key[RESULT_CACHE_KEY_BYTES];
@@ -269,7 +269,7 @@ void runner_on_durable(void *context, const struct seglog_done *done, size_t cou
 void slot_leave_worker(struct runner *runner, struct slot *slot);
 /* Commits the answer of an equal request; without the lock. */
 void commit_reused(struct runner *runner, struct slot *slot, struct str body,
-                   const struct store_usage *usage);
+                   const struct usage *usage);
 /* What a line came to that no worker could be given: as a worker's own answer, with the batch's
  * policy for trying again. Its slot is placing; without the lock. */
 void line_refuse(struct runner *runner, struct slot *slot, int32_t status, const char *code,
@@ -306,7 +306,7 @@ void requests_fail_all(struct runner *runner);
 enum serving { SERVED, NOT_SERVED, SERVING_UNKNOWN };
 enum serving runner_serving(struct runner *runner, struct str model);
 /* The model of requests that name none: the first name of the only worker. */
-enum serving runner_default_model(struct runner *runner, char ret_model[BATCH_MODEL_BYTES]);
+enum serving runner_default_model(struct runner *runner, char ret_model[MODEL_NAME_BYTES]);
 /* ERR_UNAVAILABLE, with the reason, when every worker that serves the model has failed. */
 enum err runner_check_model(struct runner *runner, struct str model,
                             struct error *error) MUST_CHECK;

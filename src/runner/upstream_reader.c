@@ -6,6 +6,7 @@
 #include "json/json.h"
 #include "json/span.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -18,7 +19,7 @@ static uint32_t read_count(struct str object, const char *key) {
     return value < UINT32_MAX ? (uint32_t)value : UINT32_MAX;
 }
 
-static uint32_t at_most(uint32_t value, uint32_t max) {
+static uint64_t at_most(uint64_t value, uint64_t max) {
     return value < max ? value : max;
 }
 
@@ -30,15 +31,15 @@ static uint32_t read_cached(struct str body, struct str usage) {
     return cached ? cached : read_count(json_span_get(body, "timings"), "cache_n");
 }
 
-static void read_usage(struct str body, struct worker_usage *ret_usage) {
+static void read_usage(struct str body, struct usage *ret_usage) {
     struct str usage = json_span_get(body, "usage");
     if (!json_span_is_object(usage)) return;
-    struct worker_usage found = {.prompt_tokens = read_count(usage, "prompt_tokens"),
-                                 .completion_tokens = read_count(usage, "completion_tokens")};
-    found.cached_tokens = at_most(read_cached(body, usage), found.prompt_tokens);
+    struct usage found = {.input_tokens = read_count(usage, "prompt_tokens"),
+                          .output_tokens = read_count(usage, "completion_tokens")};
+    found.cached_tokens = at_most(read_cached(body, usage), found.input_tokens);
     found.reasoning_tokens =
         at_most(read_count(json_span_get(usage, "completion_tokens_details"), "reasoning_tokens"),
-                found.completion_tokens);
+                found.output_tokens);
     *ret_usage = found;
 }
 
@@ -53,7 +54,7 @@ static void add_plain(struct buf *buf, struct str text) {
 }
 
 /* vLLM leaves the details out or null, and clients look into them; not those of embeddings. */
-static void add_usage(struct buf *buf, struct str usage, uint32_t cached) {
+static void add_usage(struct buf *buf, struct str usage, uint64_t cached) {
     struct json_span_iter iter;
     struct str key, value;
     const char *comma = "";
@@ -67,12 +68,12 @@ static void add_usage(struct buf *buf, struct str usage, uint32_t cached) {
         add_plain(buf, value);
         comma = ",";
     }
-    buf_printf(buf, "%s\"prompt_tokens_details\":{\"cached_tokens\":%u}}", comma, cached);
+    buf_printf(buf, "%s\"prompt_tokens_details\":{\"cached_tokens\":%" PRIu64 "}}", comma, cached);
 }
 
 /* The object with its model's and its usage's members as clients know them. */
 static void add_body(struct buf *buf, struct str body, const char *model,
-                     const struct worker_usage *usage) {
+                     const struct usage *usage) {
     struct json_span_iter iter;
     struct str key, value;
     const char *comma = "";
@@ -208,7 +209,7 @@ static bool is_empty_array(struct str value) {
 }
 
 enum upstream_event upstream_read_event(struct buf *buf, struct str data, const char *model,
-                                        struct worker_usage *usage, bool *is_finished) {
+                                        struct usage *usage, bool *is_finished) {
     struct str value;
     buf_clear(buf);
     if (str_is(str_trim(data), "[DONE]")) return UPSTREAM_EVENT_DONE;

@@ -23,7 +23,7 @@ struct upstream_reading {
     enum upstream_verdict verdict;
     int32_t status; /* of the result */
     struct str body;
-    struct worker_usage usage;
+    struct usage usage;
 };
 
 /* Reads a whole answer. `model`, when not NULL, is what the client calls the model and stands in
@@ -59,4 +59,4 @@ enum upstream_event {
 /* Reads the data of one event. Usage, when it tells some, is put into *usage; *is_finished becomes
  * true when a choice has its finish_reason. */
 enum upstream_event upstream_read_event(struct buf *buf, struct str data, const char *model,
-                                        struct worker_usage *usage, bool *is_finished);
+                                        struct usage *usage, bool *is_finished);

@@ -158,13 +158,13 @@ static void accept_key(struct worker_upstream *upstream) {
 }
 
 static void learn_good(struct worker_upstream *upstream, const struct upstream_answer *answer,
-                       const struct worker_usage *usage) {
+                       const struct usage *usage) {
     pthread_mutex_lock(&upstream->lock);
     bool is_full =
         upstream->waiting > 0 || upstream->running_count >= upstream_limit_level(&upstream->limit);
     pthread_mutex_unlock(&upstream->lock);
     upstream_limit_answered(&upstream->limit, answer->sent_ns, answer->ended_ns,
-                            1 + usage->completion_tokens, is_full);
+                            1 + (double)usage->output_tokens, is_full);
     if (!upstream_breaker_answered(&upstream->breaker, answer->sent_ns)) return;
     log_info("upstream=%s event=breaker_closed", upstream->spec.name);
     upstream_limit_init(&upstream->limit, upstream->spec.concurrency);
@@ -236,9 +236,9 @@ static void count(struct worker_upstream *upstream, const struct worker_result *
     figures->steps++;
     figures->refusals += result->not_run;
     figures->faults += result->retryable && !result->not_run;
-    figures->prompt_tokens += result->usage.prompt_tokens;
+    figures->prompt_tokens += result->usage.input_tokens;
     figures->cached_tokens += result->usage.cached_tokens;
-    figures->completion_tokens += result->usage.completion_tokens;
+    figures->completion_tokens += result->usage.output_tokens;
     pthread_mutex_unlock(&upstream->lock);
 }
 

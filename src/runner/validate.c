@@ -56,7 +56,7 @@ static bool serves(void *context, struct str model) {
     }
 }
 
-static bool default_model(void *context, char ret_model[BATCH_MODEL_BYTES]) {
+static bool default_model(void *context, char ret_model[MODEL_NAME_BYTES]) {
     struct asker *asker = context;
     struct runner *runner = asker->runner;
     for (;;) {

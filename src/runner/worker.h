@@ -14,20 +14,7 @@
  * submit and cancel. Memory: all strings are borrowed for the duration of the call. */
 
 #include "base/err.h"
-#include "base/str.h"
-#include "store/store.h"
-
-enum endpoint {
-    ENDPOINT_CHAT,        /* /v1/chat/completions */
-    ENDPOINT_COMPLETIONS, /* /v1/completions */
-    ENDPOINT_EMBEDDINGS,  /* /v1/embeddings */
-    ENDPOINT_SCORE,       /* /v1/score */
-    ENDPOINT_COUNT
-};
-
-/* Order of admission, soonest first (contract.md §3.5); inside a tier the lower `priority` first.
- */
-enum tier { TIER_PRIORITY, TIER_DEFAULT, TIER_FLEX, TIER_BATCH };
+#include "wire/request.h"
 
 struct worker_job {
     uint64_t id;
@@ -38,24 +25,16 @@ struct worker_job {
     bool is_line;     /* of a batch: nobody waits for this one answer */
     struct str model; /* the name under which this worker serves it; the body may say another */
     struct str body;  /* the request body as JSON text, as the client wrote it */
-    /* Who asks: cached prefixes are shared inside one tenant only. Empty: the default one. */
-    char tenant[STORE_OWNER_BYTES];
+    /* Who asks: cached prefixes are shared inside one owner only. Empty: the default one. */
+    char owner[OWNER_BYTES];
     int64_t deadline_unix_s; /* when nobody waits for it any more; 0: never */
-};
-
-/* Tokens of one request, summed over its choices. */
-struct worker_usage {
-    uint32_t prompt_tokens;
-    uint32_t cached_tokens; /* of prompt_tokens */
-    uint32_t completion_tokens;
-    uint32_t reasoning_tokens; /* of completion_tokens */
 };
 
 struct worker_result {
     uint64_t id;
     int32_t status;  /* HTTP status; 200 or an error the line or the client gets as it is */
     struct str body; /* the OpenAI response body, or {"error":{…}}; pure ASCII JSON on one line */
-    struct worker_usage usage;
+    struct usage usage;
     /* Trouble of the machine, not of the request: the runner may try again elsewhere. */
     bool retryable;
     bool not_run;           /* and nobody ran it, so that it does not count as a try */

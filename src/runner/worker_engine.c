@@ -17,16 +17,6 @@
 #include <time.h>
 #include <unistd.h>
 
-_Static_assert((int)ENDPOINT_CHAT == WIRE_ENDPOINT_CHAT &&
-                   (int)ENDPOINT_SCORE == WIRE_ENDPOINT_SCORE &&
-                   (int)ENDPOINT_COMPLETIONS == WIRE_ENDPOINT_COMPLETIONS &&
-                   (int)ENDPOINT_EMBEDDINGS == WIRE_ENDPOINT_EMBEDDINGS &&
-                   (int)ENDPOINT_COUNT == WIRE_ENDPOINT_COUNT,
-               "endpoints travel as their numbers");
-_Static_assert((int)TIER_PRIORITY == WIRE_TIER_PRIORITY && (int)TIER_DEFAULT == WIRE_TIER_DEFAULT &&
-                   (int)TIER_FLEX == WIRE_TIER_FLEX && (int)TIER_BATCH == WIRE_TIER_BATCH,
-               "tiers travel as their numbers");
-
 static struct worker_engine *engine_of(struct worker *worker) {
     return (struct worker_engine *)(void *)worker;
 }
@@ -51,12 +41,8 @@ bool worker_engine_is_closing(struct worker_engine *engine) {
 }
 
 static void queue_job(struct worker_engine *engine, const struct worker_job *job) {
-    const struct wire_job message = {(enum wire_endpoint)job->endpoint,
-                                     (enum wire_tier)job->tier,
-                                     job->stream,
-                                     job->priority,
-                                     job->body,
-                                     str_from(job->tenant)};
+    const struct wire_job message = {job->endpoint, job->tier, job->stream,
+                                     job->priority, job->body, str_from(job->owner)};
     struct buf payload;
     buf_init(&payload, WIRE_PAYLOAD_BYTES_MAX);
     wire_put_job(&payload, &message);

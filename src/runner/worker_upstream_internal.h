@@ -31,7 +31,7 @@ struct upstream_job {
     bool is_trial;     /* the one request of a half-open breaker */
     /* Of a stream. */
     struct upstream_sse sse;
-    struct worker_usage usage;
+    struct usage usage;
     bool wants_usage, has_streamed, is_finished, is_done, has_failed;
     struct buf error;              /* the envelope of an error event */
     char served[MODEL_NAME_BYTES]; /* the name of its model here; the body may say another */

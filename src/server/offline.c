@@ -71,8 +71,7 @@ static enum err create(struct offline *offline, struct error *error) {
     enum err err = store_input(offline, &file, error);
     if (err != OK) return err;
     /* The window is a year: nothing expires while its owner is away. */
-    struct batch_parameters parameters = {.endpoint = BATCH_ENDPOINT_CHAT,
-                                          .window_s = 366ll * 86400};
+    struct batch_parameters parameters = {.endpoint = ENDPOINT_CHAT, .window_s = 366ll * 86400};
     snprintf(parameters.input_file_id, sizeof parameters.input_file_id, "%s", file.id);
     snprintf(parameters.completion_window, sizeof parameters.completion_window, "366d");
     bool existing;

@@ -36,7 +36,7 @@ struct offline_summary {
     uint64_t requests, completed, failed;
     double seconds;      /* from the first request to the last result, in this call */
     double load_seconds; /* until the model was ready */
-    struct store_usage usage;
+    struct usage usage;
 };
 
 /* ERR_INVALID: the file is refused; ERR_NOT_FOUND: no such input; ERR_CONFLICT: OUT.quern belongs

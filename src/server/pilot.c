@@ -121,7 +121,7 @@ static enum err create(struct work *work, uint32_t group, struct store_batch *re
         return err;
     }
     err = store_spool_commit(spool, &file, error);
-    struct batch_parameters parameters = {.endpoint = BATCH_ENDPOINT_CHAT, .window_s = 86400};
+    struct batch_parameters parameters = {.endpoint = ENDPOINT_CHAT, .window_s = 86400};
     snprintf(parameters.input_file_id, sizeof parameters.input_file_id, "%s", file.id);
     snprintf(parameters.completion_window, sizeof parameters.completion_window, "24h");
     bool existing;

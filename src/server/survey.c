@@ -81,17 +81,17 @@ static bool fault(struct item *item, const char *message) {
     return false;
 }
 
-static bool read_line(struct item *item, enum wire_endpoint *ret_endpoint) {
-    enum batch_endpoint endpoint;
+static bool read_line(struct item *item, enum endpoint *ret_endpoint) {
+    enum endpoint endpoint;
     if (!json_span_is_utf8(buf_str(&item->text)) ||
         batch_line_read(buf_str(&item->text), &item->line) != BATCH_LINE_READ)
         return fault(item, "This line is not a JSON object.");
     if (!json_span_is_object(item->line.body)) return fault(item, "It has no body.");
-    if (!batch_line_endpoint(&item->line, &endpoint) || endpoint == BATCH_ENDPOINT_SCORE)
+    if (!batch_line_endpoint(&item->line, &endpoint) || endpoint == ENDPOINT_SCORE)
         return fault(item,
                      "Its url is not /v1/chat/completions, /v1/completions or /v1/embeddings.");
     item->line.endpoint = endpoint;
-    *ret_endpoint = (enum wire_endpoint)endpoint;
+    *ret_endpoint = endpoint;
     return true;
 }
 
@@ -126,12 +126,12 @@ static bool count_texts(const struct served_model *model, struct item *item) {
     return is_good || fault(item, refusal.message);
 }
 
-static bool count_exactly(struct work *work, struct item *item, enum wire_endpoint endpoint) {
+static bool count_exactly(struct work *work, struct item *item, enum endpoint endpoint) {
     const struct served_model *model = work->options->model;
     struct refusal refusal;
     uint32_t room;
     if (!served_model_does(model, endpoint, &refusal)) return fault(item, refusal.message);
-    if (endpoint == WIRE_ENDPOINT_EMBEDDINGS) return count_texts(model, item);
+    if (endpoint == ENDPOINT_EMBEDDINGS) return count_texts(model, item);
     if (!request_parse(&item->request, endpoint, item->line.body,
                        (uint32_t)tokenizer_count(model->vocabulary.tokenizer), &refusal))
         return fault(item, refusal.message);
@@ -227,7 +227,7 @@ static void clear_item(struct item *item) {
 static void *survey_main(void *context) {
     struct work *work = context;
     struct item item = {0};
-    enum wire_endpoint endpoint = WIRE_ENDPOINT_CHAT;
+    enum endpoint endpoint = ENDPOINT_CHAT;
     buf_init(&item.text, (size_t)BATCH_LINE_BYTES_MAX + 1);
     while (read_item(work, &item)) {
         bool is_good = read_line(&item, &endpoint);

@@ -19,15 +19,6 @@
     " epoch, reused_input_tokens, reused_output_tokens, owner,"                                    \
     " retry_of, extras, paused, quality"
 
-void store_usage_add(struct store_usage *sum, const struct store_usage *more) {
-    sum->input_tokens += more->input_tokens;
-    sum->cached_tokens += more->cached_tokens;
-    sum->output_tokens += more->output_tokens;
-    sum->reasoning_tokens += more->reasoning_tokens;
-    sum->reused_input_tokens += more->reused_input_tokens;
-    sum->reused_output_tokens += more->reused_output_tokens;
-}
-
 void store_batch_release(struct store_batch *batch) {
     free(batch->metadata);
     free(batch->webhook_url);
@@ -52,7 +43,7 @@ static uint64_t column_u64(sqlite3_stmt *statement, int at) {
 
 /* The column is unique over all owners, so it holds "owner US key", and the key alone for the
  * default owner, whose keys hold no US (unit separator). */
-#define KEY_COLUMN_BYTES (STORE_OWNER_BYTES + 256)
+#define KEY_COLUMN_BYTES (OWNER_BYTES + 256)
 
 static const char *write_key(char ret_column[KEY_COLUMN_BYTES], const char *owner,
                              const char *key) {
@@ -110,9 +101,9 @@ static void read_row(sqlite3_stmt *statement, struct store_batch *ret_batch) {
     batch.completed = column_u64(statement, 28);
     batch.failed = column_u64(statement, 29);
     batch.has_usage = sqlite3_column_int(statement, 30) != 0;
-    batch.usage = (struct store_usage){column_u64(statement, 31), column_u64(statement, 32),
-                                       column_u64(statement, 33), column_u64(statement, 34),
-                                       column_u64(statement, 36), column_u64(statement, 37)};
+    batch.usage = (struct usage){column_u64(statement, 31), column_u64(statement, 32),
+                                 column_u64(statement, 33), column_u64(statement, 34),
+                                 column_u64(statement, 36), column_u64(statement, 37)};
     batch.epoch = (uint32_t)sqlite3_column_int64(statement, 35);
     database_column(statement, 39, batch.retry_of, sizeof batch.retry_of);
     batch.extras = column_copy(statement, 40);

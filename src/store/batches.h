@@ -22,20 +22,6 @@ enum batch_status {
     BATCH_STATUS_COUNT
 };
 
-/* Sums over the lines with a 2xx body. */
-struct store_usage {
-    uint64_t input_tokens;
-    uint64_t cached_tokens; /* of input_tokens */
-    uint64_t output_tokens;
-    uint64_t reasoning_tokens; /* of output_tokens */
-    /* Of these, what was not computed: the answer of an equal request was used again. */
-    uint64_t reused_input_tokens;
-    uint64_t reused_output_tokens;
-};
-
-/* Adds `more` to `sum`. */
-void store_usage_add(struct store_usage *sum, const struct store_usage *more);
-
 /* Its lines wait until somebody lets it go on. */
 enum batch_paused {
     BATCH_NOT_PAUSED,
@@ -49,7 +35,7 @@ struct store_batch {
     uint64_t sequence;
     /* fixed at creation */
     char id[STORE_ID_BYTES];
-    char owner[STORE_OWNER_BYTES];
+    char owner[OWNER_BYTES];
     char endpoint[64];
     char input_file_id[STORE_ID_BYTES];
     char completion_window[16];
@@ -82,7 +68,7 @@ struct store_batch {
     uint64_t completed;
     uint64_t failed;
     bool has_usage;
-    struct store_usage usage;
+    struct usage usage;
     uint32_t epoch; /* grows with every start that runs the batch */
     enum batch_paused paused;
     char *quality; /* JSON text of what its answers look like, or NULL */

@@ -18,7 +18,7 @@
 struct store_file {
     uint64_t sequence; /* order of creation; unique */
     char id[STORE_ID_BYTES];
-    char owner[STORE_OWNER_BYTES];
+    char owner[OWNER_BYTES];
     char purpose[32];
     char
         filename[STORE_FILENAME_BYTES]; /* UTF-8, cut at a character when the client's was longer */

@@ -245,7 +245,7 @@ void result_cache_close(struct result_cache *cache) {
 
 /* Fills cache->record. */
 static void write_record(struct result_cache *cache, const unsigned char *key, struct str body,
-                         const struct store_usage *usage) {
+                         const struct usage *usage) {
     struct record record = {.magic = MAGIC,
                             .bytes = (uint32_t)body.bytes,
                             .usage = {(uint32_t)usage->input_tokens, (uint32_t)usage->cached_tokens,
@@ -277,7 +277,7 @@ static enum err append(struct result_cache *cache, const unsigned char *key, str
 }
 
 void result_cache_put(struct result_cache *cache, const unsigned char key[RESULT_CACHE_KEY_BYTES],
-                      struct str body, const struct store_usage *usage) {
+                      struct str body, const struct usage *usage) {
     struct error error;
     if (body.bytes > BODY_BYTES_MAX) return;
     pthread_mutex_lock(&cache->lock);
@@ -293,7 +293,7 @@ void result_cache_put(struct result_cache *cache, const unsigned char key[RESULT
 
 /* Reads the record at the place when it is the key's; false for any other. */
 static bool read_place(struct result_cache *cache, uint64_t place, const unsigned char *key,
-                       struct buf *ret_body, struct store_usage *ret_usage) {
+                       struct buf *ret_body, struct usage *ret_usage) {
     struct record record;
     struct error error;
     int fd = *fd_of(cache, segment_of(place));
@@ -313,13 +313,13 @@ static bool read_place(struct result_cache *cache, uint64_t place, const unsigne
         return false;
     }
     buf_commit(ret_body, record.bytes);
-    *ret_usage = (struct store_usage){
-        record.usage[0], record.usage[1], record.usage[2], record.usage[3], 0, 0};
+    *ret_usage =
+        (struct usage){record.usage[0], record.usage[1], record.usage[2], record.usage[3], 0, 0};
     return true;
 }
 
 bool result_cache_get(struct result_cache *cache, const unsigned char key[RESULT_CACHE_KEY_BYTES],
-                      struct buf *ret_body, struct store_usage *ret_usage) {
+                      struct buf *ret_body, struct usage *ret_usage) {
     uint64_t word = word_of(key), tag = word >> (64 - 20);
     bool found = false;
     pthread_mutex_lock(&cache->lock);

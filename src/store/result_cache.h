@@ -32,8 +32,8 @@ void result_cache_close(struct result_cache *cache); /* NULL is allowed */
 
 /* Keeps a copy of the body (at most 1 MiB; a larger one is left out). */
 void result_cache_put(struct result_cache *cache, const unsigned char key[RESULT_CACHE_KEY_BYTES],
-                      struct str body, const struct store_usage *usage);
+                      struct str body, const struct usage *usage);
 /* Appends the body; false when there is none. */
 bool result_cache_get(struct result_cache *cache, const unsigned char key[RESULT_CACHE_KEY_BYTES],
-                      struct buf *ret_body, struct store_usage *ret_usage);
+                      struct buf *ret_body, struct usage *ret_usage);
 struct result_cache_counts result_cache_counts(struct result_cache *cache);

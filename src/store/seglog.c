@@ -75,7 +75,7 @@ bool seglog_note(struct seglog *log, const struct seglog_found *found, uint64_t 
     case SEGLOG_SUCCESS:
         log->counts.successes++;
         note_marks(log, found);
-        store_usage_add(&log->counts.usage, &found->usage);
+        usage_add(&log->counts.usage, &found->usage);
         break;
     case SEGLOG_ERROR: log->counts.errors++; break;
     case SEGLOG_CANCELLED:
@@ -244,7 +244,7 @@ enum err seglog_read_record(struct seglog *log, uint64_t line, struct buf *buf,
 }
 
 enum err seglog_read(struct seglog *log, uint64_t line, struct buf *buf, enum seglog_kind *ret_kind,
-                     struct store_usage *ret_usage, struct error *error) {
+                     struct usage *ret_usage, struct error *error) {
     struct seglog_found found;
     enum err err = seglog_read_record(log, line, buf, &found, error);
     if (err != OK) return err;

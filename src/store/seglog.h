@@ -44,10 +44,10 @@ struct seglog_record {
     enum seglog_kind kind;
     uint16_t attempt;
     uint32_t epoch;
-    struct store_usage usage; /* each below 2^32; reused as a whole or not at all */
-    uint8_t marks;            /* bits of enum seglog_mark; of successes */
-    uint32_t answer;          /* a hash of its text; 0: none */
-    struct str text;          /* one line with its LF */
+    struct usage usage; /* each below 2^32; reused as a whole or not at all */
+    uint8_t marks;      /* bits of enum seglog_mark; of successes */
+    uint32_t answer;    /* a hash of its text; 0: none */
+    struct str text;    /* one line with its LF */
 };
 
 struct seglog_options {
@@ -64,8 +64,8 @@ struct seglog_options {
 struct seglog_counts {
     uint64_t successes;
     uint64_t errors;
-    uint64_t others;          /* cancelled and expired */
-    struct store_usage usage; /* of successes */
+    uint64_t others;    /* cancelled and expired */
+    struct usage usage; /* of successes */
     uint64_t duplicates;
     uint64_t corrupt;
     uint64_t recovered;           /* of all, found when the log was opened */
@@ -84,13 +84,13 @@ struct seglog_counts seglog_counts(struct seglog *log);
 /* Appends the text of a line's record to `buf`. ERR_NOT_FOUND when the line has none; ERR_CORRUPT
  * when it is not what was written: seglog_forget then makes the line run again. */
 enum err seglog_read(struct seglog *log, uint64_t line, struct buf *buf, enum seglog_kind *ret_kind,
-                     struct store_usage *ret_usage, struct error *error) MUST_CHECK;
+                     struct usage *ret_usage, struct error *error) MUST_CHECK;
 /* As seglog_read, with everything that is known about the record but its text. */
 struct seglog_found {
     uint64_t line;
     uint64_t sequence; /* from 1 on, in the order in which records were written */
     enum seglog_kind kind;
-    struct store_usage usage;
+    struct usage usage;
     uint8_t marks;
     uint32_t answer;
 };

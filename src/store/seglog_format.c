@@ -118,12 +118,11 @@ bool record_header_read(const unsigned char bytes[SEGLOG_RECORD_BYTES],
     return true;
 }
 
-struct store_usage record_usage_read(const unsigned char bytes[SEGLOG_USAGE_BYTES],
-                                     bool is_reused) {
-    struct store_usage usage = {.input_tokens = get_u32(bytes),
-                                .cached_tokens = get_u32(bytes + 4),
-                                .output_tokens = get_u32(bytes + 8),
-                                .reasoning_tokens = get_u32(bytes + 12)};
+struct usage record_usage_read(const unsigned char bytes[SEGLOG_USAGE_BYTES], bool is_reused) {
+    struct usage usage = {.input_tokens = get_u32(bytes),
+                          .cached_tokens = get_u32(bytes + 4),
+                          .output_tokens = get_u32(bytes + 8),
+                          .reasoning_tokens = get_u32(bytes + 12)};
     if (is_reused) {
         usage.reused_input_tokens = usage.input_tokens;
         usage.reused_output_tokens = usage.output_tokens;

@@ -61,4 +61,4 @@ void record_seal(char *record, size_t bytes, uint64_t sequence);
 /* False for what cannot be a record's header, whatever follows it. */
 bool record_header_read(const unsigned char bytes[SEGLOG_RECORD_BYTES],
                         struct record_header *ret_header);
-struct store_usage record_usage_read(const unsigned char bytes[SEGLOG_USAGE_BYTES], bool is_reused);
+struct usage record_usage_read(const unsigned char bytes[SEGLOG_USAGE_BYTES], bool is_reused);

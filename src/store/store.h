@@ -22,15 +22,14 @@
  * Invariant: a function that returned OK has made its effect durable. */
 
 #include "base/err.h"
-#include "base/str.h"
+#include "wire/request.h"
 
 #include <stdatomic.h>
 #include <stdint.h>
 
 #define STORE_BALLAST_BYTES ((uint64_t)64 << 20)
 #define STORE_SEGMENT_BYTES ((uint64_t)64 << 20)
-#define STORE_ID_BYTES 64    /* room for any id quern makes, with its NUL */
-#define STORE_OWNER_BYTES 64 /* who a row belongs to; empty: the default owner */
+#define STORE_ID_BYTES 64 /* room for any id quern makes, with its NUL */
 
 struct store;
 

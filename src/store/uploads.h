@@ -27,7 +27,7 @@ enum upload_status {
 
 struct store_upload {
     char id[STORE_ID_BYTES];
-    char owner[STORE_OWNER_BYTES];
+    char owner[OWNER_BYTES];
     char purpose[32];
     char filename[STORE_FILENAME_BYTES];
     uint64_t bytes; /* of the whole file, as announced */

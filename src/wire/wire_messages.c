@@ -210,7 +210,7 @@ void wire_put_job(struct buf *out, const struct wire_job *job) {
     wire_put_u8(out, job->stream);
     wire_put_u32(out, (uint32_t)job->priority);
     wire_put_str(out, job->body);
-    wire_put_str(out, job->tenant);
+    wire_put_str(out, job->owner);
 }
 
 enum err wire_get_job(struct str payload, struct wire_job *ret_job, struct error *error) {
@@ -220,11 +220,11 @@ enum err wire_get_job(struct str payload, struct wire_job *ret_job, struct error
     struct wire_job job = {.stream = wire_get_bool(&cursor)};
     job.priority = (int32_t)wire_get_u32(&cursor);
     job.body = wire_get_str(&cursor);
-    job.tenant = wire_get_str(&cursor);
-    if (endpoint >= WIRE_ENDPOINT_COUNT || tier >= WIRE_TIER_COUNT) cursor.bad = true;
-    if (job.tenant.bytes >= WIRE_TENANT_BYTES) cursor.bad = true;
-    job.endpoint = (enum wire_endpoint)endpoint;
-    job.tier = (enum wire_tier)tier;
+    job.owner = wire_get_str(&cursor);
+    if (endpoint >= ENDPOINT_COUNT || tier >= TIER_COUNT) cursor.bad = true;
+    if (job.owner.bytes >= OWNER_BYTES) cursor.bad = true;
+    job.endpoint = (enum endpoint)endpoint;
+    job.tier = (enum tier)tier;
     enum err err = end(&cursor, "job", error);
     if (err == OK) *ret_job = job;
     return err;
@@ -233,10 +233,10 @@ enum err wire_get_job(struct str payload, struct wire_job *ret_job, struct error
 void wire_put_result(struct buf *out, const struct wire_result *result) {
     wire_put_u32(out, (uint32_t)result->status);
     wire_put_u8(out, result->retryable);
-    wire_put_u32(out, result->prompt_tokens);
-    wire_put_u32(out, result->cached_tokens);
-    wire_put_u32(out, result->completion_tokens);
-    wire_put_u32(out, result->reasoning_tokens);
+    wire_put_u32(out, (uint32_t)result->usage.input_tokens);
+    wire_put_u32(out, (uint32_t)result->usage.cached_tokens);
+    wire_put_u32(out, (uint32_t)result->usage.output_tokens);
+    wire_put_u32(out, (uint32_t)result->usage.reasoning_tokens);
     wire_put_str(out, result->body);
 }
 
@@ -244,10 +244,10 @@ enum err wire_get_result(struct str payload, struct wire_result *ret_result, str
     struct wire_cursor cursor = {.bytes = payload};
     struct wire_result result = {.status = (int32_t)wire_get_u32(&cursor)};
     result.retryable = wire_get_bool(&cursor);
-    result.prompt_tokens = wire_get_u32(&cursor);
-    result.cached_tokens = wire_get_u32(&cursor);
-    result.completion_tokens = wire_get_u32(&cursor);
-    result.reasoning_tokens = wire_get_u32(&cursor);
+    result.usage.input_tokens = wire_get_u32(&cursor);
+    result.usage.cached_tokens = wire_get_u32(&cursor);
+    result.usage.output_tokens = wire_get_u32(&cursor);
+    result.usage.reasoning_tokens = wire_get_u32(&cursor);
     result.body = wire_get_str(&cursor);
     /* An HTTP status, for the server will write it into a status line. */
     if (result.status < 200 || result.status > 599) cursor.bad = true;

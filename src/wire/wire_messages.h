@@ -10,6 +10,7 @@
  * Thread: any.  Memory: decoded strings are borrowed from the payload; encoders append to the
  * caller's buf. */
 
+#include "wire/request.h"
 #include "wire/wire.h"
 
 #define WIRE_NAMES_MAX 16
@@ -36,27 +37,6 @@ void wire_put_u32(struct buf *out, uint32_t value);
 void wire_put_u64(struct buf *out, uint64_t value);
 void wire_put_f64(struct buf *out, double value);
 void wire_put_str(struct buf *out, struct str text);
-
-/* The numbers are those of runner/worker.h. */
-enum wire_endpoint {
-    WIRE_ENDPOINT_CHAT = 0,
-    WIRE_ENDPOINT_COMPLETIONS = 1,
-    WIRE_ENDPOINT_EMBEDDINGS = 2,
-    WIRE_ENDPOINT_SCORE = 3,
-    WIRE_ENDPOINT_COUNT
-};
-enum wire_tier {
-    WIRE_TIER_PRIORITY = 0,
-    WIRE_TIER_DEFAULT = 1,
-    WIRE_TIER_FLEX = 2,
-    WIRE_TIER_BATCH = 3,
-    WIRE_TIER_COUNT
-};
-
-/* Whether somebody waits for the answer. */
-static inline bool wire_tier_is_interactive(enum wire_tier tier) {
-    return tier == WIRE_TIER_PRIORITY || tier == WIRE_TIER_DEFAULT;
-}
 
 struct wire_names {
     struct str at[WIRE_NAMES_MAX];
@@ -96,26 +76,21 @@ struct wire_ready {
     struct str description; /* one line for the log */
 };
 
-#define WIRE_TENANT_BYTES 64 /* with room for a NUL */
-
 /* JOB. */
 struct wire_job {
-    enum wire_endpoint endpoint;
-    enum wire_tier tier;
+    enum endpoint endpoint;
+    enum tier tier;
     bool stream;
     int32_t priority;
     struct str body;
-    struct str tenant; /* prefixes are shared inside one tenant only; empty: the default one */
+    struct str owner; /* prefixes are shared inside one owner only; empty: the default one */
 };
 
 /* RESULT. */
 struct wire_result {
     int32_t status;
     bool retryable;
-    uint32_t prompt_tokens;
-    uint32_t cached_tokens;
-    uint32_t completion_tokens;
-    uint32_t reasoning_tokens;
+    struct usage usage; /* each count below 2^32; the reused counts do not travel */
     struct str body;
 };
 

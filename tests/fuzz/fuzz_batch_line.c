@@ -53,7 +53,7 @@ static void check_good(struct str text, const char *index_path, const unsigned c
     for (uint32_t i = 0; i < total; i++) {
         struct index_entry entry = index_entry(index, i);
         struct batch_line line;
-        enum batch_endpoint endpoint;
+        enum endpoint endpoint;
         assert(entry.offset + entry.bytes <= text.bytes);
         struct str part = {text.at + entry.offset, entry.bytes};
         assert(batch_line_read(part, &line) == BATCH_LINE_READ);
@@ -92,7 +92,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                                              .input_bytes = size,
                                              .input_sha256 = digest,
                                              .index_path = path,
-                                             .endpoint = BATCH_ENDPOINT_CHAT,
+                                             .endpoint = ENDPOINT_CHAT,
                                              .rules = batch_rules_default(),
                                              .serves = serves};
     if (batch_validate(&options, &result, &error) != OK) abort();

@@ -46,12 +46,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     char *body = malloc(size);
     if (!body) abort();
     memcpy(body, data + 1, size - 1);
-    enum wire_endpoint endpoint = data[0] & 1 ? WIRE_ENDPOINT_COMPLETIONS : WIRE_ENDPOINT_CHAT;
+    enum endpoint endpoint = data[0] & 1 ? ENDPOINT_COMPLETIONS : ENDPOINT_CHAT;
     struct request request;
     struct refusal refusal;
     if (request_parse(&request, endpoint, (struct str){body, size - 1}, VOCABULARY, &refusal)) {
         check(&request);
-        if (endpoint == WIRE_ENDPOINT_CHAT) {
+        if (endpoint == ENDPOINT_CHAT) {
             messages_clean(request.messages, (struct messages_options){data[0] & 2, data[0] & 4});
             (void)messages_last_text(request.messages);
         }

@@ -50,7 +50,7 @@ static uint64_t read_all(struct store *store, bool read_only) {
     buf_init(&buf, SEGLOG_TEXT_BYTES_MAX);
     for (uint64_t line = 0; line < LINES; line++) {
         enum seglog_kind kind;
-        struct store_usage usage;
+        struct usage usage;
         enum err err = seglog_read(log, line, &buf, &kind, &usage, &error);
         assert(err == (seglog_has(log, line) ? OK : ERR_NOT_FOUND));
         readable += err == OK;

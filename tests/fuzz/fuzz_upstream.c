@@ -31,7 +31,7 @@ static void check_object(struct str text) {
 struct listener {
     struct buf chunk;
     struct buf all;
-    struct worker_usage usage;
+    struct usage usage;
     bool is_finished;
 };
 
@@ -76,7 +76,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     buf_init(&buf, 1 << 20);
     upstream_read_answer(&buf, status, text, data[0] & 0x80 ? "ours" : NULL, "up", &reading);
     check_object(reading.body);
-    assert(reading.usage.cached_tokens <= reading.usage.prompt_tokens);
+    assert(reading.usage.cached_tokens <= reading.usage.input_tokens);
     buf_release(&buf);
 
     struct listener whole, parts;

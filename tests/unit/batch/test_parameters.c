@@ -117,7 +117,7 @@ static void good_parameters_come_through_with_metadata_in_order(void **state) {
                   "\"output_expires_after\":{\"anchor\":\"created_at\",\"seconds\":3600}}",
                   &rules, &p, &refusal));
     assert_string_equal(p.input_file_id, "file-1");
-    assert_int_equal(p.endpoint, BATCH_ENDPOINT_CHAT);
+    assert_int_equal(p.endpoint, ENDPOINT_CHAT);
     assert_int_equal(p.window_s, 86400);
     assert_string_equal(p.metadata, "{\"z\":\"1\",\"a\":\"\\u00E9\"}");
     assert_int_equal(p.priority, -5);
@@ -218,7 +218,7 @@ static void the_object_has_every_key_with_explicit_nulls(void **state) {
     json_decref(object);
     batch.errors = batch.metadata = NULL;
     batch.has_usage = true;
-    batch.usage = (struct store_usage){9, 2, 3, 1, 5, 2};
+    batch.usage = (struct usage){9, 2, 3, 1, 5, 2};
     buf_clear(&text);
     batch_write_json(&text, &batch);
     assert_non_null(strstr(text.at,

@@ -14,7 +14,7 @@ struct key {
     unsigned char at[SHA256_BYTES];
 };
 
-static bool key_at(enum batch_endpoint endpoint, const char *body, const char *identity,
+static bool key_at(enum endpoint endpoint, const char *body, const char *identity,
                    struct key *ret_key) {
     struct batch_line line = {.body = str_from(body), .endpoint = endpoint};
     return batch_request_key(&line, str_from(identity), ret_key->at);
@@ -22,7 +22,7 @@ static bool key_at(enum batch_endpoint endpoint, const char *body, const char *i
 
 static struct key key_of(const char *body) {
     struct key key;
-    if (!key_at(BATCH_ENDPOINT_CHAT, body, "id", &key)) fail_msg("no key: %s", body);
+    if (!key_at(ENDPOINT_CHAT, body, "id", &key)) fail_msg("no key: %s", body);
     return key;
 }
 
@@ -85,9 +85,9 @@ static void another_endpoint_or_identity_is_another_request(void **state) {
     (void)state;
     const char *body = "{\"temperature\":0,\"prompt\":\"a\"}";
     struct key chat, completion, other;
-    assert_true(key_at(BATCH_ENDPOINT_CHAT, body, "id", &chat));
-    assert_true(key_at(BATCH_ENDPOINT_COMPLETIONS, body, "id", &completion));
-    assert_true(key_at(BATCH_ENDPOINT_CHAT, body, "id2", &other));
+    assert_true(key_at(ENDPOINT_CHAT, body, "id", &chat));
+    assert_true(key_at(ENDPOINT_COMPLETIONS, body, "id", &completion));
+    assert_true(key_at(ENDPOINT_CHAT, body, "id2", &other));
     assert_memory_not_equal(&chat, &completion, sizeof chat);
     assert_memory_not_equal(&chat, &other, sizeof chat);
 }
@@ -107,11 +107,10 @@ static void what_is_sampled_has_no_key(void **state) {
     };
     struct key key;
     for (size_t i = 0; i < sizeof sampled / sizeof *sampled; i++)
-        if (key_at(BATCH_ENDPOINT_CHAT, sampled[i], "id", &key))
-            fail_msg("has a key: %s", sampled[i]);
-    assert_true(key_at(BATCH_ENDPOINT_CHAT, "{\"temperature\":0.0}", "id", &key));
-    assert_true(key_at(BATCH_ENDPOINT_CHAT, "{\"seed\":-7}", "id", &key));
-    assert_true(key_at(BATCH_ENDPOINT_EMBEDDINGS, "{\"input\":\"a\"}", "id", &key));
+        if (key_at(ENDPOINT_CHAT, sampled[i], "id", &key)) fail_msg("has a key: %s", sampled[i]);
+    assert_true(key_at(ENDPOINT_CHAT, "{\"temperature\":0.0}", "id", &key));
+    assert_true(key_at(ENDPOINT_CHAT, "{\"seed\":-7}", "id", &key));
+    assert_true(key_at(ENDPOINT_EMBEDDINGS, "{\"input\":\"a\"}", "id", &key));
 }
 
 int main(void) {

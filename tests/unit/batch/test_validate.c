@@ -29,7 +29,7 @@ static bool serves_m(void *context, struct str model) {
 }
 
 /* The only model there is. */
-static bool default_m(void *context, char ret_model[BATCH_MODEL_BYTES]) {
+static bool default_m(void *context, char ret_model[MODEL_NAME_BYTES]) {
     (void)context;
     memcpy(ret_model, "m", sizeof "m");
     return true;
@@ -44,7 +44,7 @@ struct outcome {
     struct error error;
 };
 
-static bool (*wanted_default)(void *context, char ret_model[BATCH_MODEL_BYTES]);
+static bool (*wanted_default)(void *context, char ret_model[MODEL_NAME_BYTES]);
 
 static struct outcome validate_with(struct str text, struct batch_rules rules) {
     struct outcome outcome = {.index_path = "/tmp/quern-lines-XXXXXX"};
@@ -60,7 +60,7 @@ static struct outcome validate_with(struct str text, struct batch_rules rules) {
                                              .input_bytes = text.bytes,
                                              .input_sha256 = outcome.sha256,
                                              .index_path = outcome.index_path,
-                                             .endpoint = BATCH_ENDPOINT_CHAT,
+                                             .endpoint = ENDPOINT_CHAT,
                                              .rules = rules,
                                              .serves = serves_m,
                                              .default_model = wanted_default};

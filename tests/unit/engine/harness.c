@@ -101,10 +101,10 @@ void harness_close(struct harness *harness) {
     pthread_mutex_destroy(&harness->lock);
 }
 
-void harness_submit(struct harness *harness, uint64_t id, enum wire_endpoint endpoint, bool stream,
+void harness_submit(struct harness *harness, uint64_t id, enum endpoint endpoint, bool stream,
                     const char *body) {
     assert_true(id < HARNESS_JOBS_MAX);
-    const struct wire_job job = {endpoint, WIRE_TIER_DEFAULT, stream, 0, str_from(body), STR("")};
+    const struct wire_job job = {endpoint, TIER_DEFAULT, stream, 0, str_from(body), STR("")};
     assert_true(engine_submit(harness->engine, id, &job));
 }
 
@@ -122,8 +122,7 @@ int harness_wait(struct harness *harness, uint64_t id) {
     return status;
 }
 
-int harness_ask(struct harness *harness, uint64_t id, enum wire_endpoint endpoint,
-                const char *body) {
+int harness_ask(struct harness *harness, uint64_t id, enum endpoint endpoint, const char *body) {
     harness_submit(harness, id, endpoint, false, body);
     return harness_wait(harness, id);
 }

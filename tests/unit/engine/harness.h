@@ -44,13 +44,12 @@ void harness_open_model(struct harness *harness, const struct served_model *mode
 void harness_close(struct harness *harness);
 
 /* Submits body number `id`, which the engine must take. */
-void harness_submit(struct harness *harness, uint64_t id, enum wire_endpoint endpoint, bool stream,
+void harness_submit(struct harness *harness, uint64_t id, enum endpoint endpoint, bool stream,
                     const char *body);
 /* Waits for the result and returns its status. The test fails after a minute. */
 int harness_wait(struct harness *harness, uint64_t id);
 /* Both at once; not streamed. */
-int harness_ask(struct harness *harness, uint64_t id, enum wire_endpoint endpoint,
-                const char *body);
+int harness_ask(struct harness *harness, uint64_t id, enum endpoint endpoint, const char *body);
 /* The text of a choice of a result, of either kind; NULL when there is none. */
 const char *harness_text(const struct harness *harness, uint64_t id, size_t choice);
 const char *harness_reason(const struct harness *harness, uint64_t id, size_t choice);

@@ -52,7 +52,7 @@ static size_t read_bodies(struct str file, struct buf **ret_bodies) {
 static size_t prepare(struct str body, const struct served_model *model) {
     struct request request;
     struct refusal refusal;
-    if (!request_parse(&request, WIRE_ENDPOINT_CHAT, body, VOCABULARY_MAX, &refusal))
+    if (!request_parse(&request, ENDPOINT_CHAT, body, VOCABULARY_MAX, &refusal))
         stop(refusal.message);
     struct prompt prompt = {.ids = {0}};
     const struct prep_options options = {.context_tokens_max = UINT32_MAX};

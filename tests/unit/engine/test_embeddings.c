@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-#define EMBED WIRE_ENDPOINT_EMBEDDINGS
+#define EMBED ENDPOINT_EMBEDDINGS
 
 static struct harness h;
 
@@ -99,8 +99,8 @@ static void a_text_has_the_vector_of_its_tokens_to_the_last_bit(void **state) {
     assert_text(vector(1, 0), "abc");
     assert_int_equal(usage(1, "prompt_tokens"), 3);
     assert_int_equal(usage(1, "total_tokens"), 3);
-    assert_int_equal(h.jobs[1].result.prompt_tokens, 3);
-    assert_int_equal(h.jobs[1].result.completion_tokens, 0);
+    assert_int_equal(h.jobs[1].result.usage.input_tokens, 3);
+    assert_int_equal(h.jobs[1].result.usage.output_tokens, 0);
 }
 
 static void a_text_its_tokens_and_lists_of_them_are_the_same(void **state) {
@@ -347,7 +347,7 @@ static void a_long_request_lets_a_short_one_pass(void **state) {
 }
 
 static void submit_line(uint64_t id, const char *text) {
-    const struct wire_job job = {EMBED, WIRE_TIER_BATCH, false, 0, str_from(text), STR("")};
+    const struct wire_job job = {EMBED, TIER_BATCH, false, 0, str_from(text), STR("")};
     assert_true(engine_submit(h.engine, id, &job));
 }
 
@@ -426,10 +426,10 @@ static void a_model_that_only_embeds_says_so(void **state) {
     engine_ready(h.engine, &ready);
     assert_true(ready.embeds && !ready.generates);
     assert_int_equal(ready.context_tokens_max, 96);
-    assert_int_equal(harness_ask(&h, 1, WIRE_ENDPOINT_CHAT, "{}"), 400);
+    assert_int_equal(harness_ask(&h, 1, ENDPOINT_CHAT, "{}"), 400);
     assert_string_equal(error_member(1, "code"), "unsupported_endpoint");
     assert_non_null(strstr(error_member(1, "message"), "/v1/embeddings only"));
-    assert_int_equal(harness_ask(&h, 2, WIRE_ENDPOINT_SCORE, "{}"), 400);
+    assert_int_equal(harness_ask(&h, 2, ENDPOINT_SCORE, "{}"), 400);
 }
 
 static void a_model_that_does_both_does_both_at_once(void **state) {
@@ -440,7 +440,7 @@ static void a_model_that_does_both_does_both_at_once(void **state) {
     char *texts = list_of("abcd", 300);
     for (uint64_t id = 1; id <= 20; id++) {
         harness_submit(&h, id, EMBED, false, texts);
-        harness_submit(&h, id + 20, WIRE_ENDPOINT_CHAT, false, chat);
+        harness_submit(&h, id + 20, ENDPOINT_CHAT, false, chat);
     }
     for (uint64_t id = 1; id <= 20; id++) {
         assert_int_equal(harness_wait(&h, id), 200);

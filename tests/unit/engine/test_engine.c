@@ -12,8 +12,8 @@
 
 #include <cmocka.h>
 
-#define CHAT WIRE_ENDPOINT_CHAT
-#define TEXT WIRE_ENDPOINT_COMPLETIONS
+#define CHAT ENDPOINT_CHAT
+#define TEXT ENDPOINT_COMPLETIONS
 
 static struct harness h;
 
@@ -86,8 +86,8 @@ static void usage_counts_the_prompt_and_every_generated_token(void **state) {
     assert_int_equal(usage(1, "completion_tokens"), 3);
     assert_int_equal(usage(1, "total_tokens"), 12);
     assert_int_equal(cached(1), 0);
-    assert_int_equal(h.jobs[1].result.prompt_tokens, 9);
-    assert_int_equal(h.jobs[1].result.completion_tokens, 3);
+    assert_int_equal(h.jobs[1].result.usage.input_tokens, 9);
+    assert_int_equal(h.jobs[1].result.usage.output_tokens, 3);
 }
 
 static void one_token_ends_with_length(void **state) {
@@ -416,9 +416,9 @@ static void a_prompt_can_be_cut_to_its_last_tokens(void **state) {
 
 static void other_endpoints_are_refused(void **state) {
     (void)state;
-    assert_int_equal(harness_ask(&h, 1, WIRE_ENDPOINT_EMBEDDINGS, "{}"), 400);
+    assert_int_equal(harness_ask(&h, 1, ENDPOINT_EMBEDDINGS, "{}"), 400);
     assert_string_equal(error_code(1), "unsupported_endpoint");
-    assert_int_equal(harness_ask(&h, 2, WIRE_ENDPOINT_SCORE, "{}"), 400);
+    assert_int_equal(harness_ask(&h, 2, ENDPOINT_SCORE, "{}"), 400);
 }
 
 static void a_bad_body_is_a_result_and_harms_nobody(void **state) {
@@ -531,7 +531,7 @@ static void stats_come_by_themselves_while_nothing_runs(void **state) {
 static void a_failing_model_ends_every_job_as_the_machines_fault(void **state) {
     (void)state;
     atomic_store(&h.toy.fail_at_step, 5);
-    struct wire_job job = {CHAT, WIRE_TIER_DEFAULT, false, 0, STR(""), STR("")};
+    struct wire_job job = {CHAT, TIER_DEFAULT, false, 0, STR(""), STR("")};
     job.body = str_from(chat("free", "\"ignore_eos\":true"));
     /* The fifth step may come before the last of them, which are then not taken. */
     uint64_t taken = 0;
@@ -549,7 +549,7 @@ static void a_draining_engine_takes_nothing_and_finishes_what_it_has(void **stat
     (void)state;
     harness_submit(&h, 1, CHAT, false, chat("@hello", ""));
     engine_drain(h.engine, 0);
-    const struct wire_job job = {CHAT, WIRE_TIER_DEFAULT, false, 0, STR("{}"), STR("")};
+    const struct wire_job job = {CHAT, TIER_DEFAULT, false, 0, STR("{}"), STR("")};
     assert_false(engine_submit(h.engine, 2, &job));
     assert_true(engine_drain(h.engine, 60000));
     assert_true(h.jobs[1].is_done);
@@ -593,12 +593,12 @@ static void tiers_and_then_lower_priorities_go_first(void **state) {
     harness_submit(&h, 0, CHAT, false, chat("free", "\"ignore_eos\":true"));
     wait_for_waiting(0);
     static const struct {
-        enum wire_tier tier;
+        enum tier tier;
         int32_t priority;
         uint32_t rank;
-    } rows[] = {{WIRE_TIER_BATCH, INT32_MIN, 6}, {WIRE_TIER_FLEX, INT32_MAX, 5},
-                {WIRE_TIER_DEFAULT, 0, 3},       {WIRE_TIER_DEFAULT, 0, 4},
-                {WIRE_TIER_DEFAULT, -1, 2},      {WIRE_TIER_PRIORITY, INT32_MAX, 1}};
+    } rows[] = {{TIER_BATCH, INT32_MIN, 6}, {TIER_FLEX, INT32_MAX, 5},
+                {TIER_DEFAULT, 0, 3},       {TIER_DEFAULT, 0, 4},
+                {TIER_DEFAULT, -1, 2},      {TIER_PRIORITY, INT32_MAX, 1}};
     for (uint32_t i = 0; i < 6; i++) {
         const struct wire_job job = {
             CHAT, rows[i].tier, false, rows[i].priority, str_from(chat("@abc", "")), STR("")};
@@ -618,7 +618,7 @@ static void tiers_and_then_lower_priorities_go_first(void **state) {
 static void hold_a_batch_step(void) {
     atomic_store(&h.toy.is_held, true);
     const struct wire_job job = {CHAT,
-                                 WIRE_TIER_BATCH,
+                                 TIER_BATCH,
                                  false,
                                  0,
                                  str_from(chat("free", "\"ignore_eos\":true,\"max_tokens\":9")),
@@ -641,8 +641,7 @@ static void a_chat_is_answered_while_a_step_of_a_batch_is_under_way(void **state
 static void a_batch_line_waits_for_the_step_under_way(void **state) {
     (void)state;
     hold_a_batch_step();
-    const struct wire_job job = {CHAT,   WIRE_TIER_FLEX, false, 0, str_from(chat("@hello", "")),
-                                 STR("")};
+    const struct wire_job job = {CHAT, TIER_FLEX, false, 0, str_from(chat("@hello", "")), STR("")};
     assert_true(engine_submit(h.engine, 1, &job));
     wait_for_waiting(1);
     atomic_store(&h.toy.is_held, false);

@@ -15,8 +15,8 @@
 
 #include <cmocka.h>
 
-#define CHAT WIRE_ENDPOINT_CHAT
-#define TEXT WIRE_ENDPOINT_COMPLETIONS
+#define CHAT ENDPOINT_CHAT
+#define TEXT ENDPOINT_COMPLETIONS
 
 /* The toy's turns, for a model that was shown tools in the form of Hermes. */
 #define TOOL_TEMPLATE                                                                              \
@@ -413,7 +413,7 @@ static void the_best_of_many_are_the_most_likely_ones(void **state) {
     }
 }
 
-/* ---- names and tenants ---- */
+/* ---- names and owners ---- */
 
 static void a_request_names_its_answer(void **state) {
     (void)state;
@@ -451,13 +451,13 @@ static void a_salt_divides_the_cache(void **state) {
 static void the_tier_is_echoed(void **state) {
     (void)state;
     static const struct {
-        enum wire_tier tier;
+        enum tier tier;
         const char *asked, *answered;
-    } rows[] = {{WIRE_TIER_PRIORITY, "fast", "priority"},
-                {WIRE_TIER_DEFAULT, "auto", "default"},
-                {WIRE_TIER_FLEX, "flex", "flex"},
-                {WIRE_TIER_BATCH, "batch", "batch"},
-                {WIRE_TIER_BATCH, "priority", "default"}};
+    } rows[] = {{TIER_PRIORITY, "fast", "priority"},
+                {TIER_DEFAULT, "auto", "default"},
+                {TIER_FLEX, "flex", "flex"},
+                {TIER_BATCH, "batch", "batch"},
+                {TIER_BATCH, "priority", "default"}};
     for (uint64_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char members[64];
         snprintf(members, sizeof members, "\"service_tier\":\"%s\"", rows[i].asked);
@@ -703,8 +703,7 @@ static void ten_thousand_bodies_are_answered_or_refused_clearly(void **state) {
         for (uint64_t id = 0; id < EACH; id++) {
             bool is_chat = rng_below(&rng, 2);
             size_t bytes = random_body(&rng, bodies[id], sizeof bodies[id], is_chat);
-            const struct wire_job job = {is_chat ? CHAT : TEXT, WIRE_TIER_DEFAULT,
-                                         rng_below(&rng, 2),    0,
+            const struct wire_job job = {is_chat ? CHAT : TEXT, TIER_DEFAULT, rng_below(&rng, 2), 0,
                                          {bodies[id], bytes},   STR("")};
             assert_true(engine_submit(h.engine, id, &job));
         }

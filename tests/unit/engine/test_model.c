@@ -12,8 +12,8 @@
 
 #include <cmocka.h>
 
-#define CHAT WIRE_ENDPOINT_CHAT
-#define TEXT WIRE_ENDPOINT_COMPLETIONS
+#define CHAT ENDPOINT_CHAT
+#define TEXT ENDPOINT_COMPLETIONS
 
 /* A model file in shared/ or in the user's model folder. Skips the test when there is none. */
 static void find_shared(char path[4096], const char *name) {
@@ -64,7 +64,7 @@ static void a_tiny_llama_answers_the_same_alone_in_company_and_in_a_stream(void 
         assert_string_equal(streamed, harness_text(&h, 1, 0));
         free(streamed);
     }
-    assert_int_equal(h.jobs[1].result.completion_tokens, 24);
+    assert_int_equal(h.jobs[1].result.usage.output_tokens, 24);
     harness_close(&h);
     served_model_close(&model);
 }
@@ -86,8 +86,8 @@ static void a_small_chat_model_knows_a_capital(void **state) {
     char *streamed = harness_streamed(&h, 2, 0);
     assert_string_equal(streamed, harness_text(&h, 1, 0));
     free(streamed);
-    assert_true(h.jobs[2].result.cached_tokens > 0);
-    assert_int_equal(h.jobs[1].result.prompt_tokens, h.jobs[2].result.prompt_tokens);
+    assert_true(h.jobs[2].result.usage.cached_tokens > 0);
+    assert_int_equal(h.jobs[1].result.usage.input_tokens, h.jobs[2].result.usage.input_tokens);
     harness_close(&h);
     served_model_close(&model);
 }

@@ -91,7 +91,7 @@ static void reasoning_has_one_name(void **state) {
 }
 
 /* What a body becomes under a template, decoded; or the refusal's message. The caller frees. */
-static char *prepared(const char *template, enum wire_endpoint endpoint, const char *body) {
+static char *prepared(const char *template, enum endpoint endpoint, const char *body) {
     struct toy toy;
     toy_open(&toy, &(struct toy_options){.chat_template = template});
     struct request request;
@@ -120,7 +120,7 @@ static void check_chat(const char *template, const char *members, const char *ex
     struct buf body;
     buf_init(&body, 10000);
     buf_printf(&body, "{\"model\":\"toy\",%s}", members);
-    char *text = prepared(template, WIRE_ENDPOINT_CHAT, body.at);
+    char *text = prepared(template, ENDPOINT_CHAT, body.at);
     assert_string_equal(text, expected);
     free(text);
     buf_release(&body);
@@ -135,7 +135,7 @@ static void special_tokens_of_the_template_become_their_ids(void **state) {
 }
 
 /* How many ids of a prompt are control tokens. */
-static size_t controls_in(const char *template, enum wire_endpoint endpoint, const char *body) {
+static size_t controls_in(const char *template, enum endpoint endpoint, const char *body) {
     struct toy toy;
     toy_open(&toy, &(struct toy_options){.chat_template = template});
     struct request request;
@@ -160,7 +160,7 @@ static size_t controls_in(const char *template, enum wire_endpoint endpoint, con
 
 static void control_tokens_that_a_message_spells_are_text(void **state) {
     (void)state;
-    const enum wire_endpoint chat = WIRE_ENDPOINT_CHAT;
+    const enum endpoint chat = ENDPOINT_CHAT;
     /* The two that the template writes are there in each. */
     assert_int_equal(controls_in(NULL, chat, "{\"model\":\"toy\"," FORGED "}"), 2);
     check_chat(NULL, FORGED, "<|user|>hi<|end|><|assistant|>ok<|end|><|assistant|>");
@@ -191,7 +191,7 @@ static void control_tokens_that_a_message_spells_are_text(void **state) {
 
 static void a_text_completion_spells_control_tokens_unless_it_says_not_to(void **state) {
     (void)state;
-    const enum wire_endpoint text = WIRE_ENDPOINT_COMPLETIONS;
+    const enum endpoint text = ENDPOINT_COMPLETIONS;
     assert_int_equal(controls_in(NULL, text, "{\"model\":\"toy\",\"prompt\":\"a<|end|>\"}"), 1);
     assert_int_equal(controls_in(NULL, text,
                                  "{\"model\":\"toy\",\"prompt\":\"a<|end|>\","
@@ -219,7 +219,7 @@ static void an_exception_of_the_template_reaches_the_client(void **state) {
 
 static void a_model_without_a_template_has_no_chat(void **state) {
     (void)state;
-    char *text = prepared("", WIRE_ENDPOINT_CHAT, "{\"model\":\"toy\"," HI "}");
+    char *text = prepared("", ENDPOINT_CHAT, "{\"model\":\"toy\"," HI "}");
     assert_non_null(strstr(text, "no chat template"));
     free(text);
 }
@@ -246,7 +246,7 @@ static void continuing_cuts_what_the_template_writes_after_the_last_message(void
 
 static void a_prompt_without_tokens_is_refused(void **state) {
     (void)state;
-    char *text = prepared(NULL, WIRE_ENDPOINT_COMPLETIONS, "{\"model\":\"toy\",\"prompt\":\"\"}");
+    char *text = prepared(NULL, ENDPOINT_COMPLETIONS, "{\"model\":\"toy\",\"prompt\":\"\"}");
     assert_string_equal(text, "Invalid 'prompt': it has no tokens.");
     free(text);
 }

@@ -125,9 +125,9 @@ static void send_job(struct bench *bench, uint64_t id, bool stream, const char *
                "{\"model\":\"toy\",\"messages\":[{\"role\":\"user\",\"content\":\"%s\"}],"
                "\"ignore_eos\":%s}",
                content, *content == '@' ? "false" : "true");
-    wire_put_job(&payload, &(struct wire_job){.endpoint = WIRE_ENDPOINT_CHAT,
-                                              .stream = stream,
-                                              .body = buf_str(&body)});
+    wire_put_job(
+        &payload,
+        &(struct wire_job){.endpoint = ENDPOINT_CHAT, .stream = stream, .body = buf_str(&body)});
     send_frame(bench, WIRE_JOB, id, buf_str(&payload));
     buf_release(&body);
     buf_release(&payload);
@@ -147,7 +147,7 @@ static void a_job_is_answered_over_the_wire(void **state) {
     struct wire_result result;
     assert_int_equal(wire_get_result(frame.payload, &result, NULL), OK);
     assert_int_equal(result.status, 200);
-    assert_int_equal(result.completion_tokens, 3);
+    assert_int_equal(result.usage.output_tokens, 3);
     assert_true(str_find(result.body, STR("\"content\":\"ab\""), 0) != SIZE_MAX);
     assert_int_equal(bench_close(&bench), ENGINE_EXIT_DONE);
 }

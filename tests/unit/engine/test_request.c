@@ -25,7 +25,7 @@ struct row {
     const char *says; /* a part of the message */
 };
 
-static void check_rows(enum wire_endpoint endpoint, const char *base, const struct row *rows,
+static void check_rows(enum endpoint endpoint, const char *base, const struct row *rows,
                        size_t count) {
     for (size_t i = 0; i < count; i++) {
         char body[4096];
@@ -312,22 +312,22 @@ static const struct row prompts[] = {
 
 static void fields_of_both_endpoints_keep_their_types_and_ranges(void **state) {
     (void)state;
-    check_rows(WIRE_ENDPOINT_CHAT, CHAT_BASE, both, COUNT(both));
-    check_rows(WIRE_ENDPOINT_COMPLETIONS, TEXT_BASE, both, COUNT(both));
+    check_rows(ENDPOINT_CHAT, CHAT_BASE, both, COUNT(both));
+    check_rows(ENDPOINT_COMPLETIONS, TEXT_BASE, both, COUNT(both));
 }
 
 static void fields_of_a_chat_keep_their_types_and_ranges(void **state) {
     (void)state;
-    check_rows(WIRE_ENDPOINT_CHAT, CHAT_BASE, chat, COUNT(chat));
+    check_rows(ENDPOINT_CHAT, CHAT_BASE, chat, COUNT(chat));
 }
 
 static void fields_of_a_completion_keep_their_types_and_ranges(void **state) {
     (void)state;
-    check_rows(WIRE_ENDPOINT_COMPLETIONS, TEXT_BASE, text, COUNT(text));
+    check_rows(ENDPOINT_COMPLETIONS, TEXT_BASE, text, COUNT(text));
 }
 
 /* Each row's value behind `key`. */
-static void check_values(enum wire_endpoint endpoint, const char *key, const struct row *rows,
+static void check_values(enum endpoint endpoint, const char *key, const struct row *rows,
                          size_t count) {
     for (size_t i = 0; i < count; i++) {
         char base[2048];
@@ -339,19 +339,18 @@ static void check_values(enum wire_endpoint endpoint, const char *key, const str
 
 static void messages_keep_their_shape(void **state) {
     (void)state;
-    check_values(WIRE_ENDPOINT_CHAT, "messages", messages, COUNT(messages));
+    check_values(ENDPOINT_CHAT, "messages", messages, COUNT(messages));
 }
 
 static void prompts_keep_their_shape(void **state) {
     (void)state;
-    check_values(WIRE_ENDPOINT_COMPLETIONS, "prompt", prompts, COUNT(prompts));
+    check_values(ENDPOINT_COMPLETIONS, "prompt", prompts, COUNT(prompts));
 }
 
 static void a_request_names_its_model(void **state) {
     (void)state;
     const struct row rows[] = {{"", MISSING, "model", NULL}, {"\"model\":7", TYPE, "model", NULL}};
-    check_rows(WIRE_ENDPOINT_CHAT, "\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]", rows,
-               2);
+    check_rows(ENDPOINT_CHAT, "\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]", rows, 2);
 }
 
 static void what_is_no_object_of_json_is_refused_without_a_code(void **state) {
@@ -361,13 +360,13 @@ static void what_is_no_object_of_json_is_refused_without_a_code(void **state) {
         struct request request;
         struct refusal refusal;
         assert_false(
-            request_parse(&request, WIRE_ENDPOINT_CHAT, str_from(bodies[i]), VOCABULARY, &refusal));
+            request_parse(&request, ENDPOINT_CHAT, str_from(bodies[i]), VOCABULARY, &refusal));
         assert_int_equal(refusal.status, 400);
         assert_null(refusal.code);
     }
 }
 
-static struct request parsed(enum wire_endpoint endpoint, const char *base, const char *members) {
+static struct request parsed(enum endpoint endpoint, const char *base, const char *members) {
     char body[1024];
     snprintf(body, sizeof body, "{%s,%s}", base, members);
     struct request request;
@@ -382,7 +381,7 @@ static void max_completion_tokens_wins_over_max_tokens_in_any_order(void **state
     static const char *const orders[] = {"\"max_tokens\":7,\"max_completion_tokens\":3",
                                          "\"max_completion_tokens\":3,\"max_tokens\":7"};
     for (size_t i = 0; i < 2; i++) {
-        struct request request = parsed(WIRE_ENDPOINT_CHAT, CHAT_BASE, orders[i]);
+        struct request request = parsed(ENDPOINT_CHAT, CHAT_BASE, orders[i]);
         assert_int_equal(request.max_tokens, 3);
         request_release(&request);
     }
@@ -391,20 +390,20 @@ static void max_completion_tokens_wins_over_max_tokens_in_any_order(void **state
 static void the_last_of_equal_keys_counts(void **state) {
     (void)state;
     struct request request =
-        parsed(WIRE_ENDPOINT_CHAT, CHAT_BASE, "\"temperature\":9,\"temperature\":0.5");
+        parsed(ENDPOINT_CHAT, CHAT_BASE, "\"temperature\":9,\"temperature\":0.5");
     assert_true(request.temperature == 0.5);
     request_release(&request);
 }
 
 static void defaults_are_those_of_the_api(void **state) {
     (void)state;
-    struct request request = parsed(WIRE_ENDPOINT_CHAT, CHAT_BASE, "\"x\":1");
+    struct request request = parsed(ENDPOINT_CHAT, CHAT_BASE, "\"x\":1");
     assert_true(request.temperature == 1 && request.top_p == 1 && request.choices == 1);
     assert_true(request.max_tokens == 0 && !request.has_seed && !request.logprobs);
     assert_true(request.skip_special_tokens && request.add_generation_prompt);
     assert_false(request.add_special_tokens);
     request_release(&request);
-    request = parsed(WIRE_ENDPOINT_COMPLETIONS, TEXT_BASE, "\"x\":1");
+    request = parsed(ENDPOINT_COMPLETIONS, TEXT_BASE, "\"x\":1");
     assert_int_equal(request.max_tokens, 16);
     assert_true(request.add_special_tokens);
     request_release(&request);
@@ -413,7 +412,7 @@ static void defaults_are_those_of_the_api(void **state) {
 static void values_arrive_where_they_belong(void **state) {
     (void)state;
     struct request request = parsed(
-        WIRE_ENDPOINT_COMPLETIONS, TEXT_BASE,
+        ENDPOINT_COMPLETIONS, TEXT_BASE,
         "\"seed\":-5,\"stop\":[\"ab\",\"c\"],\"stop_token_ids\":[9,8],\"logit_bias\":{\"7\":-1.5},"
         "\"n\":3,\"logprobs\":2,\"stream\":true,\"stream_options\":{\"include_usage\":true}");
     assert_true(request.has_seed && request.seed == -5);
@@ -434,7 +433,7 @@ static void a_long_value_is_cut_in_the_message(void **state) {
     buf_add_text(&body, "\",\"content\":\"\"}]}");
     struct request request;
     struct refusal refusal;
-    assert_false(request_parse(&request, WIRE_ENDPOINT_CHAT, buf_str(&body), VOCABULARY, &refusal));
+    assert_false(request_parse(&request, ENDPOINT_CHAT, buf_str(&body), VOCABULARY, &refusal));
     assert_true(strlen(refusal.message) < 400);
     assert_non_null(strstr(refusal.message, "…"));
     buf_clear(&body);

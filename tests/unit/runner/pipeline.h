@@ -100,7 +100,7 @@ static inline void pipeline_upload(struct pipeline *pipeline, struct str text, c
 static inline void pipeline_create(struct pipeline *pipeline, const char *file_id, int32_t priority,
                                    char ret_id[STORE_ID_BYTES]) {
     struct error error;
-    struct batch_parameters parameters = {.endpoint = BATCH_ENDPOINT_CHAT,
+    struct batch_parameters parameters = {.endpoint = ENDPOINT_CHAT,
                                           .completion_window = "24h",
                                           .window_s = 86400,
                                           .priority = priority};

@@ -105,7 +105,7 @@ int main(int argc, char **argv) {
     printf("upload    %7.2f s  %.0f MB, CPU %.2f s\n", seconds_since(from_ns),
            (double)file.bytes / 1e6, cpu_s());
     struct batch_parameters parameters = {
-        .endpoint = BATCH_ENDPOINT_CHAT, .completion_window = "24h", .window_s = 86400};
+        .endpoint = ENDPOINT_CHAT, .completion_window = "24h", .window_s = 86400};
     memcpy(parameters.input_file_id, file.id, sizeof file.id);
     struct store_batch batch;
     bool existing;

@@ -33,7 +33,7 @@ static void make_template(struct pipeline *p, char ret_id[STORE_ID_BYTES]) {
     pipeline_upload(p, buf_str(&text), "batch", file_id);
     buf_release(&text);
     struct batch_parameters parameters = {
-        .endpoint = BATCH_ENDPOINT_CHAT, .completion_window = "24h", .window_s = 86400};
+        .endpoint = ENDPOINT_CHAT, .completion_window = "24h", .window_s = 86400};
     memcpy(parameters.input_file_id, file_id, sizeof file_id);
     struct store_batch batch;
     bool existing;

@@ -61,7 +61,7 @@ static void recorder_answer_one(struct recorder *recorder, size_t at, int32_t st
     const struct worker_result result = {.id = recorder->jobs[at].id,
                                          .status = status,
                                          .body = STR("{}"),
-                                         .usage = {.prompt_tokens = 10}};
+                                         .usage = {.input_tokens = 10}};
     recorder->events.result(recorder->events.context, &result);
 }
 
@@ -168,7 +168,7 @@ static void create(struct pipeline *p, struct str text, int32_t priority, const 
     struct error error;
     char file_id[STORE_ID_BYTES];
     pipeline_upload(p, text, "batch", file_id);
-    struct batch_parameters parameters = {.endpoint = BATCH_ENDPOINT_CHAT,
+    struct batch_parameters parameters = {.endpoint = ENDPOINT_CHAT,
                                           .completion_window = "24h",
                                           .window_s = 86400,
                                           .priority = priority};

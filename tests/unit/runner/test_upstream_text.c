@@ -158,9 +158,9 @@ static void usage_is_read_wherever_it_stands(void **state) {
         struct upstream_reading reading;
         upstream_read_answer(&buf, 200, str_from(cases[i].body), NULL, "up", &reading);
         assert_int_equal(reading.verdict, UPSTREAM_OWN);
-        assert_int_equal(reading.usage.prompt_tokens, cases[i].prompt);
+        assert_int_equal(reading.usage.input_tokens, cases[i].prompt);
         assert_int_equal(reading.usage.cached_tokens, cases[i].cached);
-        assert_int_equal(reading.usage.completion_tokens, cases[i].completion);
+        assert_int_equal(reading.usage.output_tokens, cases[i].completion);
         assert_int_equal(reading.usage.reasoning_tokens, cases[i].reasoning);
     }
     buf_release(&buf);
@@ -293,7 +293,7 @@ static void a_stream_without_line_ends_is_given_up(void **state) {
 
 static void an_event_is_read(struct buf *buf, const char *data, enum upstream_event expected,
                              bool finishes, const char *text) {
-    struct worker_usage usage = {0};
+    struct usage usage = {0};
     bool is_finished = false;
     assert_int_equal(upstream_read_event(buf, str_from(data), "m", &usage, &is_finished), expected);
     assert_int_equal(is_finished, finishes);

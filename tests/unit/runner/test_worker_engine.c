@@ -86,7 +86,7 @@ static void fake_result(struct fake *fake, uint64_t id, int32_t status, struct s
     struct buf payload;
     buf_init(&payload, WIRE_PAYLOAD_BYTES_MAX);
     const struct wire_result result = {
-        .status = status, .prompt_tokens = 5, .completion_tokens = 7, .body = body};
+        .status = status, .usage = {.input_tokens = 5, .output_tokens = 7}, .body = body};
     wire_put_result(&payload, &result);
     fake_send(fake, WIRE_RESULT, id, buf_str(&payload));
     buf_release(&payload);
@@ -169,7 +169,7 @@ struct bench {
     uint32_t results, deltas, downs, rooms, returned;
     uint64_t last_id;
     int32_t last_status;
-    struct worker_usage last_usage;
+    struct usage last_usage;
     char body[256], chunks[256], reason[512];
 };
 
@@ -403,8 +403,8 @@ static void a_job_goes_there_and_its_result_comes_back(void **state) {
     assert_int_equal(bench.last_id, 7);
     assert_int_equal(bench.last_status, 200);
     assert_string_equal(bench.body, "hello");
-    assert_int_equal(bench.last_usage.prompt_tokens, 5);
-    assert_int_equal(bench.last_usage.completion_tokens, 7);
+    assert_int_equal(bench.last_usage.input_tokens, 5);
+    assert_int_equal(bench.last_usage.output_tokens, 7);
     bench_close(&bench);
     assert_int_equal(bench.downs, 0);
 }

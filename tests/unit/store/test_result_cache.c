@@ -12,7 +12,7 @@ struct cached {
     char dir[64];
     struct result_cache *cache;
     struct buf body;
-    struct store_usage usage;
+    struct usage usage;
 };
 
 static void open_cache(struct cached *c, uint64_t bytes_max) {
@@ -43,7 +43,7 @@ static void key_of(uint64_t number, unsigned char ret_key[RESULT_CACHE_KEY_BYTES
 
 static void put(struct cached *c, uint64_t number, struct str body) {
     unsigned char key[RESULT_CACHE_KEY_BYTES];
-    struct store_usage usage = {.input_tokens = number, .output_tokens = 7};
+    struct usage usage = {.input_tokens = number, .output_tokens = 7};
     key_of(number, key);
     result_cache_put(c->cache, key, body, &usage);
 }

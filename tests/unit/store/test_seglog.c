@@ -75,7 +75,7 @@ static size_t count_readable(struct scratch *s, struct seglog *log) {
     for (uint64_t line = 0; line < LINES; line++) {
         char text[512];
         enum seglog_kind kind;
-        struct store_usage usage;
+        struct usage usage;
         if (!seglog_has(log, line)) continue;
         buf_clear(&buf);
         if (seglog_read(log, line, &buf, &kind, &usage, &s->error) != OK) continue;
@@ -242,7 +242,7 @@ static void a_record_that_rots_after_opening_is_found_when_it_is_read(void **sta
     struct scratch s;
     struct buf buf;
     enum seglog_kind kind;
-    struct store_usage usage;
+    struct usage usage;
     scratch_open(&s);
     struct seglog *log = open_log(&s, "batch_one", 1);
     write_lines(&s, log, 0, 2);

@@ -228,28 +228,28 @@ static void a_ready_comes_back(void **state) {
 
 static void a_job_comes_back(void **state) {
     (void)state;
-    struct wire_job in = {WIRE_ENDPOINT_SCORE, WIRE_TIER_BATCH,  true,
-                          INT32_MIN,           STR("{\"a\":1}"), STR("team")};
+    struct wire_job in = {ENDPOINT_SCORE, TIER_BATCH,       true,
+                          INT32_MIN,      STR("{\"a\":1}"), STR("team")};
     struct wire_job out;
     struct buf buf;
     buf_init(&buf, 1000);
     wire_put_job(&buf, &in);
     assert_int_equal(wire_get_job(buf_str(&buf), &out, NULL), OK);
     assert_true(out.endpoint == in.endpoint && out.tier == in.tier && out.stream);
-    assert_true(out.priority == INT32_MIN && same(in.body, out.body) &&
-                same(in.tenant, out.tenant));
+    assert_true(out.priority == INT32_MIN && same(in.body, out.body) && same(in.owner, out.owner));
     buf_release(&buf);
 }
 
 static void a_result_and_stats_come_back(void **state) {
     (void)state;
-    struct wire_result in = {400, true, 1, 2, 3, 4, STR("{}")}, out;
+    struct wire_result in = {400, true, {1, 2, 3, 4, 0, 0}, STR("{}")}, out;
     struct buf buf;
     buf_init(&buf, 1000);
     wire_put_result(&buf, &in);
     assert_int_equal(wire_get_result(buf_str(&buf), &out, NULL), OK);
-    assert_true(out.status == 400 && out.retryable && out.prompt_tokens == 1);
-    assert_true(out.cached_tokens == 2 && out.completion_tokens == 3 && out.reasoning_tokens == 4);
+    assert_true(out.status == 400 && out.retryable && out.usage.input_tokens == 1);
+    assert_true(out.usage.cached_tokens == 2 && out.usage.output_tokens == 3);
+    assert_true(out.usage.reasoning_tokens == 4);
     assert_true(same(in.body, out.body));
     buf_clear(&buf);
 
@@ -315,10 +315,10 @@ static void values_outside_their_range_are_refused(void **state) {
     buf_init(&buf, 1000);
     wire_put_job(&buf, &(struct wire_job){.body = STR("x")});
     struct wire_job job;
-    buf.at[0] = WIRE_ENDPOINT_COUNT;
+    buf.at[0] = ENDPOINT_COUNT;
     assert_int_equal(wire_get_job(buf_str(&buf), &job, NULL), ERR_CORRUPT);
     buf.at[0] = 0;
-    buf.at[1] = WIRE_TIER_COUNT;
+    buf.at[1] = TIER_COUNT;
     assert_int_equal(wire_get_job(buf_str(&buf), &job, NULL), ERR_CORRUPT);
     buf.at[1] = 0;
     buf.at[2] = 2; /* a bool */

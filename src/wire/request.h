@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* request: the words for one request that every part of quern shares, from the HTTP route to the
+ * engine process: where it is sent, how urgent it is, whose it is, and how many tokens it took.
+ *
+ * Knows no JSON, no batch and no worker.
+ *
+ * Thread: any; pure.
+ * Memory: texts are constants.
+ * Invariant: the numbers of both enums travel between processes; new values go to the end. */
+
+#include "base/str.h"
+
+/* The owner of a request, a file or a batch: the name that its API key was made for. An empty name
+ * is the default owner. Cached prefixes and results are shared inside one owner only. */
+#define OWNER_BYTES 64 /* with its NUL */
+
+#define MODEL_NAME_BYTES 256 /* with its NUL */
+
+enum endpoint {
+    ENDPOINT_CHAT,        /* /v1/chat/completions */
+    ENDPOINT_COMPLETIONS, /* /v1/completions */
+    ENDPOINT_EMBEDDINGS,  /* /v1/embeddings */
+    ENDPOINT_SCORE,       /* /v1/score */
+    ENDPOINT_COUNT
+};
+
+/* "/v1/chat/completions", … */
+const char *endpoint_path(enum endpoint endpoint);
+/* Finds the endpoint of a path with or without "/v1" in front; false for any other path. */
+bool endpoint_find(struct str path, enum endpoint *ret_endpoint);
+
+/* Order of admission, soonest first (contract.md §3.5). Inside a tier the lower `priority` goes
+ * first. */
+enum tier { TIER_PRIORITY, TIER_DEFAULT, TIER_FLEX, TIER_BATCH, TIER_COUNT };
+
+/* The tier of a batch that was created with this `service_tier`. "auto", an empty text and an
+ * unknown one give TIER_BATCH. */
+enum tier tier_of_batch(const char *service_tier);
+/* "priority", "default", "flex" or "batch". */
+const char *tier_name(enum tier tier);
+
+/* True if a client waits for the answer. */
+static inline bool tier_is_interactive(enum tier tier) {
+    return tier == TIER_PRIORITY || tier == TIER_DEFAULT;
+}
+
+/* Tokens of one request summed over its choices, or of many requests. */
+struct usage {
+    uint64_t input_tokens;
+    uint64_t cached_tokens; /* of input_tokens: keys and values were already in the cache */
+    uint64_t output_tokens;
+    uint64_t reasoning_tokens; /* of output_tokens */
+    /* Tokens of the counts above that were not computed: an equal request's answer was reused. */
+    uint64_t reused_input_tokens, reused_output_tokens;
+};
+
+void usage_add(struct usage *sum, const struct usage *more);
