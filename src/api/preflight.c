@@ -10,6 +10,7 @@
 #include "base/os.h"
 #include "batch/jsonl_file.h"
 #include "batch/line.h"
+#include "json/span.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -222,7 +223,7 @@ static bool read_models(struct ask *ask, struct error *error) {
         bool names_one = batch_line_read(text, &line) == BATCH_LINE_READ && line.model.at &&
                          *line.model.at == '"';
         if (err == OK && names_one)
-            good = take_name(ask, &seen, batch_line_text(line.model, &scratch));
+            good = take_name(ask, &seen, json_span_text(line.model, &scratch));
     }
     if (err == OK && file.failed) (void)err_set(error, ERR_IO, "the file could not be read");
     jsonl_file_close(&file);

@@ -124,7 +124,7 @@ bool batch_line_endpoint(const struct batch_line *line, enum endpoint *ret_endpo
     if (!json_span_is_string(line->url)) return false;
     struct buf scratch;
     buf_init(&scratch, SIZE_MAX / 2);
-    bool known = endpoint_find(batch_line_text(line->url, &scratch), ret_endpoint);
+    bool known = endpoint_find(json_span_text(line->url, &scratch), ret_endpoint);
     buf_release(&scratch);
     return known;
 }
@@ -133,7 +133,7 @@ bool batch_line_endpoint(const struct batch_line *line, enum endpoint *ret_endpo
 static void show(struct str string, char ret_text[SHOWN_BYTES + 1]) {
     struct buf scratch;
     buf_init(&scratch, SIZE_MAX / 2);
-    struct str text = batch_line_text(string, &scratch);
+    struct str text = json_span_text(string, &scratch);
     if (text.bytes > SHOWN_BYTES) text.bytes = SHOWN_BYTES;
     text.bytes = utf8_valid_prefix(text);
     memcpy(ret_text, text.bytes ? text.at : "", text.bytes);
@@ -217,21 +217,13 @@ struct str batch_line_prompt(const struct batch_line *line) {
     return (struct str){NULL, 0};
 }
 
-struct str batch_line_text(struct str string, struct buf *scratch) {
-    struct str inside = {string.at + 1, string.bytes - 2};
-    if (str_find_byte(inside, '\\', 0) == SIZE_MAX) return inside;
-    buf_clear(scratch);
-    json_span_decode(scratch, string);
-    return buf_str(scratch);
-}
-
 bool batch_line_same_text(struct str raw_a, struct str raw_b) {
     if (!json_span_is_string(raw_a) || !json_span_is_string(raw_b)) return false;
     if (str_equals(raw_a, raw_b)) return true;
     struct buf a, b;
     buf_init(&a, SIZE_MAX / 2);
     buf_init(&b, SIZE_MAX / 2);
-    bool same = str_equals(batch_line_text(raw_a, &a), batch_line_text(raw_b, &b));
+    bool same = str_equals(json_span_text(raw_a, &a), json_span_text(raw_b, &b));
     buf_release(&a);
     buf_release(&b);
     return same;

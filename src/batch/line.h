@@ -53,8 +53,6 @@ bool batch_line_check_body(const struct batch_line *line, struct batch_line_erro
 struct str batch_line_with_model(const struct batch_line *line, struct str model, struct buf *room);
 /* What the line's prefix is taken from: messages, prompt or input; may be empty. */
 struct str batch_line_prompt(const struct batch_line *line);
-/* What a raw string means: a view of it when it has no escapes, else decoded into `scratch`. */
-struct str batch_line_text(struct str string, struct buf *scratch);
 /* True when two raw strings mean the same; false when one of them is no string. */
 bool batch_line_same_text(struct str raw_a, struct str raw_b);
 /* For lines that were validated before: the endpoint they run at. False when the url is not known,

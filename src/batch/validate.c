@@ -100,14 +100,14 @@ static bool has_same_id(void *context, uint32_t line) {
         return false;
     struct buf decoded;
     buf_init(&decoded, SIZE_MAX / 2);
-    bool same = str_equals(batch_line_text(parsed.custom_id, &decoded), question->id);
+    bool same = str_equals(json_span_text(parsed.custom_id, &decoded), question->id);
     buf_release(&decoded);
     return same;
 }
 
 static bool check_id(struct validation *v, const struct batch_line *parsed,
                      struct batch_line_error *ret_error) {
-    struct str id = batch_line_text(parsed->custom_id, &v->scratch);
+    struct str id = json_span_text(parsed->custom_id, &v->scratch);
     struct same_question question = {v, id};
     uint32_t first;
     struct index_entry entry = {0};
@@ -136,7 +136,7 @@ static bool check_model(struct validation *v, const struct batch_line *parsed,
                         struct batch_line_error *ret_error) {
     bool may_lack = !parsed->model.at && has_default_model(v);
     if (!batch_line_check_model(parsed, may_lack, ret_error)) return false;
-    struct str model = parsed->model.at ? batch_line_text(parsed->model, &v->model_scratch)
+    struct str model = parsed->model.at ? json_span_text(parsed->model, &v->model_scratch)
                                         : str_from(v->default_model);
     if (*v->model && str_is(model, v->model)) return true;
     struct str shown = {model.at, model.bytes < 100 ? model.bytes : 100};

@@ -308,6 +308,14 @@ void json_span_decode(struct buf *buf, struct str string) {
     }
 }
 
+struct str json_span_text(struct str string, struct buf *scratch) {
+    struct str inside = {string.at + 1, string.bytes - 2};
+    if (str_find_byte(inside, '\\', 0) == SIZE_MAX) return inside;
+    buf_clear(scratch);
+    json_span_decode(scratch, string);
+    return buf_str(scratch);
+}
+
 void json_span_add_ascii(struct buf *buf, struct str text) {
     size_t plain = 0, at = 0;
     while (at < text.bytes) {

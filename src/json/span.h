@@ -44,5 +44,7 @@ bool json_span_is_object(struct str value);
 bool json_span_string_is(struct str string, const char *text);
 /* Appends what the raw string, with its quotes, means, as UTF-8. */
 void json_span_decode(struct buf *buf, struct str string);
+/* The text of a raw string: a view of it if it has no escapes, else decoded into `scratch`. */
+struct str json_span_text(struct str string, struct buf *scratch);
 /* Appends raw JSON text, valid UTF-8, with everything that is not ASCII as \uXXXX. */
 void json_span_add_ascii(struct buf *buf, struct str text);

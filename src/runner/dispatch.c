@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "runner/runner_internal.h"
+#include "json/span.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -343,7 +344,7 @@ static enum placing place_line(struct dispatch *dispatch, struct slot *slot) {
     char own_model[MODEL_NAME_BYTES];
     struct str model;
     if (line.model.at) {
-        model = batch_line_text(line.model, &dispatch->scratch);
+        model = json_span_text(line.model, &dispatch->scratch);
     } else {
         enum serving serving = default_model(runner, slot->live, own_model);
         if (serving != SERVED) return serving == NOT_SERVED ? MODEL_GONE : NO_ROOM;

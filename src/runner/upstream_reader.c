@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runner/upstream_reader.h"
 
-#include "batch/result.h"
 #include "runner/upstream_error.h"
 #include "json/json.h"
 #include "json/span.h"

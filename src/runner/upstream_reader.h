@@ -35,20 +35,6 @@ void upstream_write_error(struct buf *buf, const char *type, const char *code, s
 
 /* --- streams --- */
 
-/* Splits an event stream (WHATWG, "Server-sent events") into the data of its events. Zero but for
- * `data` and `line`, which are made with buf_init, is a valid start. */
-struct upstream_sse {
-    struct buf line, data;
-    bool has_data;
-    bool ended_with_cr;
-    bool has_started;
-};
-/* False from `data` ends the reading. */
-typedef bool (*upstream_sse_fn)(void *context, struct str data);
-/* False when `data` said so, or an event is over the maximum of the bufs. */
-bool upstream_sse_feed(struct upstream_sse *sse, struct str bytes, upstream_sse_fn data,
-                       void *context);
-
 enum upstream_event {
     UPSTREAM_EVENT_CHUNK, /* to be passed on: in the buf */
     UPSTREAM_EVENT_USAGE, /* the last chunk, which only tells usage */

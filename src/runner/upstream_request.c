@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runner/upstream_request.h"
 
-#include "batch/line.h"
 #include "json/json.h"
 #include "json/span.h"
 
 struct str upstream_request_model(struct str body, struct buf *scratch) {
     struct str value, model = {NULL, 0};
     if (json_span_read(body, &value)) model = json_span_get(value, "model");
-    return json_span_is_string(model) ? batch_line_text(model, scratch) : (struct str){NULL, 0};
+    return json_span_is_string(model) ? json_span_text(model, scratch) : (struct str){NULL, 0};
 }
 
 static void add_member(struct buf *buf, const char **comma, struct str key, struct str value) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "runner/upstream_reader.h"
+#include "runner/upstream_sse.h"
 
 /* A line has ended. False when the reading shall end. */
 static bool take_line(struct upstream_sse *sse, upstream_sse_fn data, void *context) {

@@ -14,6 +14,7 @@
 #include "runner/upstream_limit.h"
 #include "runner/upstream_models.h"
 #include "runner/upstream_reader.h"
+#include "runner/upstream_sse.h"
 #include "runner/worker_upstream.h"
 
 #include <pthread.h>

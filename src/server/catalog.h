@@ -5,8 +5,7 @@
  *
  * A name is looked for, the first that has it winning:
  *   a path to a .gguf file, or to a folder with a config.json;
- *   the model folder ${XDG_CACHE_HOME:-~/.cache}/quern/models, by the name of a file, with or
- * without
+ *   the model folder ${XDG_CACHE_HOME:-~/.cache}/quern/models, by the name of a file, with or without
  *   ".gguf", or of a folder, or by a name quern knows (smollm2);
  *   Ollama's store, by Ollama's name (gemma3:12b, or bare for the tag latest);
  *   the Hugging Face cache, by id (org/repo, org/repo:Q4_K_M);
@@ -26,6 +25,9 @@
 #include <limits.h>
 
 #define MODEL_NAMES_MAX 8
+
+/* Memory of an engine process besides its weights and KV cache: activations, vocabulary, code. */
+#define ENGINE_OTHER_BYTES ((uint64_t)256 << 20)
 
 /* What `[ALIAS=]M` means: where the file is, and under which names it is served (the first is the
  * main one). */

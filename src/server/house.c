@@ -174,7 +174,8 @@ static void open_device(struct house *house, const struct house_options *options
     uint64_t kv_bytes = options->engine.kv_bytes ? options->engine.kv_bytes : KV_BYTES_USUAL;
     uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
     uint32_t most = options->loaded_models_max;
-    if (most == 0) most = house_models_that_fit(bytes, count, kv_bytes + HOUSE_OTHER_BYTES, memory);
+    if (most == 0)
+        most = house_models_that_fit(bytes, count, kv_bytes + ENGINE_OTHER_BYTES, memory);
     house->first_count = most < count ? most : count;
     if (most >= count) return;
     const struct device_options device = {most, options->model_stay_s * NS_PER_S};

@@ -16,7 +16,6 @@
 #define HOUSE_MODELS_MAX 16
 #define HOUSE_UPSTREAMS_MAX 32
 #define HOUSE_ALIASES_MAX 64
-#define HOUSE_OTHER_BYTES ((uint64_t)256 << 20) /* of an engine: activations, vocabulary, code */
 
 struct house;
 

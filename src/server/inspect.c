@@ -2,7 +2,7 @@
 #include "server/inspect.h"
 
 #include "base/os.h"
-#include "server/house.h"
+#include "server/catalog.h"
 #include "server/inspect_internal.h"
 
 #include <inttypes.h>
@@ -87,7 +87,7 @@ static uint64_t sequence_bytes(const struct inspection *inspection, uint32_t tok
 
 struct fit inspect_fit(const struct inspection *inspection, const struct machine *machine,
                        uint32_t sequence_tokens) {
-    struct fit fit = {.needed_bytes = inspection->weight_bytes + HOUSE_OTHER_BYTES,
+    struct fit fit = {.needed_bytes = inspection->weight_bytes + ENGINE_OTHER_BYTES,
                       .sequence_tokens = sequence_tokens};
     if (sequence_tokens == 0 || (inspection->context > 0 && sequence_tokens > inspection->context))
         fit.sequence_tokens = inspection->context;

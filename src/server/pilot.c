@@ -7,6 +7,7 @@
 #include "batch/line.h"
 #include "batch/state.h"
 #include "server/folder.h"
+#include "json/span.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -71,7 +72,7 @@ static enum err choose(struct work *work, struct error *error) {
 static void add_name(struct model_choice *choice, struct str raw) {
     struct buf name;
     buf_init(&name, MODEL_NAME_BYTES);
-    struct str text = batch_line_text(raw, &name);
+    struct str text = json_span_text(raw, &name);
     bool known =
         text.bytes == 0 || text.bytes >= MODEL_NAME_BYTES || choice->name_count == MODEL_NAMES_MAX;
     for (size_t i = 0; i < choice->name_count; i++) known = known || str_is(text, choice->names[i]);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runner/upstream_models.h"
 #include "runner/upstream_reader.h"
+#include "runner/upstream_sse.h"
 #include "json/json.h"
 
 #include <assert.h>

@@ -6,6 +6,7 @@
 #include "runner/upstream_reader.h"
 #include "runner/upstream_request.h"
 #include "runner/upstream_spec.h"
+#include "runner/upstream_sse.h"
 #include "json/json.h"
 
 #include <setjmp.h>
