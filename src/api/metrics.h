@@ -9,7 +9,7 @@
 
 #include "base/buf.h"
 #include "http/http.h"
-#include "runner/worker.h"
+#include "protocol/worker.h"
 
 #include <stdatomic.h>
 #include <stdint.h>

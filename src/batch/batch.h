@@ -10,6 +10,7 @@
  * Thread: any; a struct belongs to one.  Memory: as each function says. */
 
 #include "base/buf.h"
+#include "protocol/request.h"
 #include "store/batches.h"
 #include "json/json.h"
 

@@ -3,7 +3,7 @@
 
 #include "base/id.h"
 #include "base/utf8.h"
-#include "chat/template.h"
+#include "jinja/template.h"
 #include "json/span.h"
 
 #include <assert.h>

@@ -4,7 +4,7 @@
 #include "cli/models_show.h"
 #include "cli/options.h"
 #include "cli/stop.h"
-#include "server/verify.h"
+#include "hub/verify.h"
 
 #include <stdio.h>
 #include <stdlib.h>

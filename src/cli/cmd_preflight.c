@@ -4,7 +4,7 @@
 #include "cli/engine_options.h"
 #include "cli/settings.h"
 #include "cli/stop.h"
-#include "server/preflight.h"
+#include "preflight/preflight.h"
 
 #include <stdio.h>
 #include <stdlib.h>

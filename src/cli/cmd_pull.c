@@ -3,7 +3,7 @@
 #include "cli/options.h"
 #include "cli/pull_show.h"
 #include "cli/stop.h"
-#include "server/catalog.h"
+#include "hub/catalog.h"
 #include "json/json.h"
 
 #include <stdio.h>

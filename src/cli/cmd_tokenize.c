@@ -4,7 +4,7 @@
 #include "cli/records.h"
 #include "engine/model_sandbox.h"
 #include "engine/vocabulary.h"
-#include "server/catalog.h"
+#include "hub/catalog.h"
 #include "json/json.h"
 
 #include <stdio.h>

@@ -3,7 +3,7 @@
 
 #include "cli/command.h"
 #include "cli/pull_show.h"
-#include "model/config.h"
+#include "checkpoint/config.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -7,8 +7,8 @@
  * Thread: main.  Memory: the caller's struct. */
 
 #include "cli/options.h"
-#include "server/house.h"
-#include "server/packed_folder.h"
+#include "node/node.h"
+#include "node/packed_folder.h"
 #include "store/result_cache.h"
 
 /* What the command line says, before it is checked. */

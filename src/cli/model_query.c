@@ -4,7 +4,7 @@
 #include "cli/command.h"
 #include "cli/records.h"
 #include "engine/model_sandbox.h"
-#include "server/catalog.h"
+#include "hub/catalog.h"
 
 #include <stdio.h>
 

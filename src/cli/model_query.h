@@ -10,7 +10,7 @@
 
 #include "base/buf.h"
 #include "cli/options.h"
-#include "model/model.h"
+#include "cpu/model.h"
 #include "json/json.h"
 
 struct model_query {

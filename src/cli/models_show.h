@@ -5,8 +5,8 @@
  *
  * Thread: main.  Memory: none. */
 
-#include "server/catalog.h"
-#include "server/inspect.h"
+#include "hub/catalog.h"
+#include "hub/inspect.h"
 
 struct model_facts {
     const struct model_file *file;

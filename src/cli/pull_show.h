@@ -6,7 +6,7 @@
  *
  * Thread: main.  Memory: the caller's struct. */
 
-#include "server/pull.h"
+#include "hub/pull.h"
 
 /* "93.2 MB" or "4.71 GB". */
 struct shown_bytes {

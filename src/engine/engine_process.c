@@ -7,7 +7,7 @@
 #include "engine/engine.h"
 #include "engine/model_sandbox.h"
 #include "engine/refusal.h"
-#include "wire/wire_messages.h"
+#include "protocol/wire_messages.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -14,7 +14,7 @@
 #include "chat/tool_calls.h"
 #include "engine/refusal.h"
 #include "scheduler/sampling.h"
-#include "wire/wire_messages.h"
+#include "protocol/wire_messages.h"
 
 #define REQUEST_STOPS_MAX 4
 #define REQUEST_STOP_BYTES_MAX 1024

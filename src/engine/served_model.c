@@ -3,8 +3,8 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "model/checkpoint.h"
-#include "model/model.h"
+#include "checkpoint/checkpoint.h"
+#include "cpu/model.h"
 
 #include <limits.h>
 #include <stdio.h>

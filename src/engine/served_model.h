@@ -11,9 +11,9 @@
 
 #include "engine/refusal.h"
 #include "engine/vocabulary.h"
-#include "model/model.h"
+#include "cpu/model.h"
 #include "scheduler/backend.h"
-#include "wire/wire_messages.h"
+#include "protocol/wire_messages.h"
 
 #define SERVED_END_TOKENS_MAX 64
 #define SERVED_EMBED_TOKENS_DEFAULT 512u /* of a step, as of one that generates */

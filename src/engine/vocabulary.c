@@ -2,7 +2,7 @@
 #include "engine/vocabulary.h"
 
 #include "base/os.h"
-#include "model/checkpoint.h"
+#include "checkpoint/checkpoint.h"
 
 #include <stdlib.h>
 

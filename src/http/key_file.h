@@ -13,7 +13,7 @@
 
 #include "base/err.h"
 #include "base/hash.h"
-#include "wire/request.h"
+#include "protocol/request.h"
 
 #include <stdint.h>
 

@@ -14,8 +14,8 @@
  * it; borrows the store.  Invariant: only durable results count. */
 
 #include "batch/batch.h"
-#include "runner/names.h"
-#include "runner/worker.h"
+#include "protocol/names.h"
+#include "protocol/worker.h"
 
 struct runner;
 

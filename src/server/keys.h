@@ -6,7 +6,7 @@
  * Thread: main.  Memory: the caller closes the set. */
 
 #include "http/key.h"
-#include "server/secret.h"
+#include "node/secret.h"
 
 /* The fixed keys of `key_file` (NULL: QUERN_API_KEYS_FILE, QUERN_API_KEYS or the credential
  * api-keys, where there is one), and those of `quern key` in `state_dir`. ERR_INVALID for a key

@@ -5,7 +5,7 @@
 #include "base/hash.h"
 #include "base/os.h"
 #include "batch/state.h"
-#include "server/folder.h"
+#include "node/folder.h"
 #include "server/merge.h"
 #include "json/json.h"
 

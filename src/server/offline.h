@@ -9,7 +9,7 @@
  *
  * Thread: main.  Memory: none kept. */
 
-#include "server/house.h"
+#include "node/node.h"
 
 struct offline_progress {
     const struct store_batch *batch;          /* with live counters */

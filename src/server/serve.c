@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "server/keys.h"
-#include "server/preflight_child.h"
+#include "preflight/preflight_child.h"
 
 #include <string.h>
 #include <sys/prctl.h>

@@ -5,7 +5,7 @@
  *
  * Thread: main.  Memory: none kept. */
 
-#include "server/house.h"
+#include "node/node.h"
 #include "server/webhooks.h"
 
 struct serve_options {

@@ -6,7 +6,7 @@
  * Thread: main.  Memory: none kept. */
 
 #include "notify/notify.h"
-#include "server/secret.h"
+#include "node/secret.h"
 
 /* Zero: no webhooks, unless the environment has a secret. */
 struct webhook_settings {

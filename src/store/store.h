@@ -13,7 +13,7 @@
  *   batches/<id>/seg-000001.log   results as they come in; lines.idx beside them, order.idx later
  *   tmp/                          same file system; emptied at start
  *   ballast                       room for bookkeeping, given back when the disk is full
- *   dumps/engine-….txt            stacks of engines that hung or crashed (runner/engine_dump.h)
+ *   dumps/engine-….txt            stacks of engines that hung or crashed (workers/engine/dump.h)
  *
  * Knows no JSON, no validation and no meaning of a state. A failed fsync ends the process (see
  * docs/internals/store.md): the next start resumes from what is on the disk.
@@ -22,7 +22,7 @@
  * Invariant: a function that returned OK has made its effect durable. */
 
 #include "base/err.h"
-#include "wire/request.h"
+#include "protocol/request.h"
 
 #include <stdatomic.h>
 #include <stdint.h>

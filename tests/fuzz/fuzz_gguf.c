@@ -6,7 +6,7 @@
  * The mutator spends its mutations on the descriptions, not on the weights behind them, and puts
  * the magic and a version back. */
 
-#include "model/vocab.h"
+#include "checkpoint/vocab.h"
 #include "model_run.h"
 
 #include <assert.h>

@@ -6,7 +6,7 @@
  * The first byte says what is put right first, so that more than the magic and the checksums is
  * reached: the head's fixed fields, its checksum, those of the body. */
 
-#include "model/packed_format.h"
+#include "cpu/packed_format.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
  *
  * The mutator spends its mutations on the header and puts the length before it right. */
 
-#include "model/safetensors.h"
+#include "checkpoint/safetensors.h"
 
 #include <assert.h>
 #include <stdlib.h>

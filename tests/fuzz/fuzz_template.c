@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "chat/chat.h"
+#include "jinja/jinja.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "runner/upstream_models.h"
-#include "runner/upstream_reader.h"
-#include "runner/upstream_sse.h"
+#include "workers/upstream/models.h"
+#include "workers/upstream/reader.h"
+#include "net/sse.h"
 #include "json/json.h"
 
 #include <assert.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "wire/wire_messages.h"
+#include "protocol/wire_messages.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,8 +4,8 @@
 /* model_run: packs the weights of a checkpoint from a stranger and runs it once over two tokens, as
  * what generates, if it does, and as what embeds. */
 
-#include "model/embed.h"
-#include "model/forward.h"
+#include "cpu/embed.h"
+#include "cpu/forward.h"
 
 #include <stdlib.h>
 

@@ -2,7 +2,7 @@
 #include "mutations.h"
 
 #include "base/os.h"
-#include "model/gguf.h"
+#include "checkpoint/gguf.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
 #include "base/os.h"
 #include "base/utf8.h"
 #include "engine/served_model.h"
-#include "model/model.h"
+#include "cpu/model.h"
 
 #include <dirent.h>
 #include <fcntl.h>

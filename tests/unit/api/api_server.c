@@ -10,7 +10,7 @@
 
 #include "api/api.h"
 #include "base/log.h"
-#include "runner/worker_echo.h"
+#include "workers/echo/worker_echo.h"
 
 #include <pthread.h>
 #include <signal.h>

@@ -11,7 +11,7 @@
 #include "api/openapi.h"
 #include "base/clock.h"
 #include "base/os.h"
-#include "runner/worker_echo.h"
+#include "workers/echo/worker_echo.h"
 
 #include <arpa/inet.h>
 #include <dirent.h>

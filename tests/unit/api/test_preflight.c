@@ -9,7 +9,7 @@
 #include "../tree.h"
 #include "api/api.h"
 #include "base/clock.h"
-#include "runner/worker_echo.h"
+#include "workers/echo/worker_echo.h"
 #include "store/files.h"
 
 #include <arpa/inet.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/rng.h"
-#include "chat/chat.h"
+#include "jinja/jinja.h"
 #include "chat/tool_calls.h"
 
 #include <setjmp.h>

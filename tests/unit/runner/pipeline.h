@@ -11,7 +11,7 @@
 #include "batch/fsck.h"
 #include "batch/state.h"
 #include "runner/runner.h"
-#include "runner/worker_echo.h"
+#include "workers/echo/worker_echo.h"
 
 #include <fcntl.h>
 #include <stdatomic.h>

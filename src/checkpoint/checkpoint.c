@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "checkpoint/checkpoint_internal.h"
+
+#include "kernels/kernels.h"
+#include "checkpoint/folder_names.h"
+
+#include <assert.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum err checkpoint_add(struct checkpoint *checkpoint, const struct checkpoint_tensor *tensor,
+                        struct error *error) {
+    if (!map_put_new(&checkpoint->by_name, tensor->name, checkpoint->tensor_count, NULL))
+        return err_set(error, ERR_INVALID, "tensor %.*s is there in two forms",
+                       STR_ARGS(tensor->spelled));
+    if (checkpoint->tensor_count == checkpoint->tensor_capacity) {
+        checkpoint->tensor_capacity = checkpoint->tensor_capacity * 2 + 64;
+        checkpoint->tensors =
+            realloc(checkpoint->tensors, checkpoint->tensor_capacity * sizeof *checkpoint->tensors);
+        if (!checkpoint->tensors) abort();
+    }
+    checkpoint->tensors[checkpoint->tensor_count++] = *tensor;
+    return OK;
+}
+
+static void add_gguf_tensors(struct checkpoint *checkpoint) {
+    for (size_t i = 0; i < gguf_tensor_count(checkpoint->gguf); i++) {
+        const struct gguf_tensor *from = gguf_tensor_at(checkpoint->gguf, i);
+        struct checkpoint_tensor tensor = {.name = from->name,
+                                           .spelled = from->name,
+                                           .type = from->type,
+                                           .axis_count = from->axis_count,
+                                           .row_bytes = from->row_bytes,
+                                           .bytes = from->bytes,
+                                           .at = from->at,
+                                           .in_gguf = from};
+        memcpy(tensor.axes, from->axes, sizeof tensor.axes);
+        enum err err = checkpoint_add(checkpoint, &tensor, NULL);
+        assert(err == OK); /* a gguf has no name twice */
+    }
+}
+
+static struct checkpoint *new_checkpoint(void) {
+    struct checkpoint *checkpoint = calloc(1, sizeof *checkpoint);
+    if (!checkpoint) abort();
+    map_init(&checkpoint->by_name);
+    arena_init(&checkpoint->arena, SIZE_MAX / 2); /* what the tables of the files bound */
+    return checkpoint;
+}
+
+struct checkpoint *checkpoint_of_gguf(const struct gguf *gguf) {
+    struct checkpoint *checkpoint = new_checkpoint();
+    checkpoint->gguf = gguf;
+    add_gguf_tensors(checkpoint);
+    return checkpoint;
+}
+
+static enum err open_gguf(struct checkpoint *checkpoint, const char *path,
+                          const struct checkpoint_options *options, struct error *error) {
+    if (options->dummy_weights)
+        return err_set(error, ERR_INVALID,
+                       "dummy weights need a folder with a config.json, not a file");
+    enum err err = gguf_open(&checkpoint->own_gguf, path, error);
+    if (err != OK) return err;
+    checkpoint->gguf = checkpoint->own_gguf;
+    err = vocab_init(&checkpoint->vocab, checkpoint->gguf, error);
+    if (err == OK)
+        err = config_init(&checkpoint->config, checkpoint->gguf, checkpoint->vocab.token_count,
+                          error);
+    if (err == OK) add_gguf_tensors(checkpoint);
+    return err;
+}
+
+bool checkpoint_is_folder(const char *path) {
+    struct stat status;
+    return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+enum err checkpoint_open(struct checkpoint **ret_checkpoint, const char *path,
+                         const struct checkpoint_options *options, struct error *error) {
+    struct checkpoint *checkpoint = new_checkpoint();
+    enum err err = checkpoint_is_folder(path) ? folder_open(checkpoint, path, options, error)
+                                              : open_gguf(checkpoint, path, options, error);
+    if (err == OK)
+        *ret_checkpoint = checkpoint;
+    else
+        checkpoint_close(checkpoint);
+    return err;
+}
+
+enum err checkpoint_open_bytes(struct checkpoint **ret_checkpoint, struct str config,
+                               const void *bytes, size_t count, struct error *error) {
+    struct checkpoint *checkpoint = new_checkpoint();
+    enum err err = folder_open_bytes(checkpoint, config, bytes, count, error);
+    if (err == OK)
+        *ret_checkpoint = checkpoint;
+    else
+        checkpoint_close(checkpoint);
+    return err;
+}
+
+void checkpoint_close(struct checkpoint *checkpoint) {
+    if (!checkpoint) return;
+    vocab_release(&checkpoint->vocab);
+    gguf_close(checkpoint->own_gguf);
+    shards_close(&checkpoint->shards);
+    map_release(&checkpoint->by_name);
+    arena_release(&checkpoint->arena);
+    free(checkpoint->tensors);
+    free(checkpoint->json);
+    free(checkpoint->path);
+    free(checkpoint);
+}
+
+/* ---- looking at it ---- */
+
+const struct model_config *checkpoint_config(const struct checkpoint *checkpoint) {
+    return &checkpoint->config;
+}
+
+const struct gguf_vocab *checkpoint_vocab(const struct checkpoint *checkpoint) {
+    return checkpoint->gguf ? &checkpoint->vocab : NULL;
+}
+
+uint64_t checkpoint_file_bytes(const struct checkpoint *checkpoint) {
+    return checkpoint->gguf ? gguf_file_bytes(checkpoint->gguf)
+                            : shards_file_bytes(&checkpoint->shards);
+}
+
+const char *checkpoint_form(const struct checkpoint *checkpoint) {
+    static const char *const forms[] = {[QUANTISATION_NONE] = NULL,
+                                        [QUANTISATION_FP8] = "FP8",
+                                        [QUANTISATION_AWQ] = "AWQ",
+                                        [QUANTISATION_GPTQ] = "GPTQ"};
+    if (!checkpoint->json) return NULL;
+    return checkpoint->shards.count == 0 ? "dummy" : forms[checkpoint->json->quantisation.method];
+}
+
+bool checkpoint_is_permuted(const struct checkpoint *checkpoint) {
+    return checkpoint->gguf != NULL;
+}
+
+float checkpoint_norm_offset(const struct checkpoint *checkpoint) {
+    return checkpoint->json && checkpoint->json->norms_lack_one ? 1.0f : 0.0f;
+}
+
+size_t checkpoint_tensor_count(const struct checkpoint *checkpoint) {
+    return checkpoint->tensor_count;
+}
+
+const struct checkpoint_tensor *checkpoint_tensor_at(const struct checkpoint *checkpoint,
+                                                     size_t index) {
+    assert(index < checkpoint->tensor_count);
+    return &checkpoint->tensors[index];
+}
+
+const struct checkpoint_tensor *checkpoint_find(const struct checkpoint *checkpoint,
+                                                struct str name) {
+    uint64_t index;
+    return map_get(&checkpoint->by_name, name, &index) ? &checkpoint->tensors[index] : NULL;
+}
+
+struct tensor_name checkpoint_spell(const struct checkpoint *checkpoint, const char *name) {
+    struct tensor_name same;
+    snprintf(same.text, sizeof same.text, "%s", name);
+    if (checkpoint->gguf) return same;
+    return folder_name_of(checkpoint->config.architecture, checkpoint->prefix, name);
+}
+
+/* ---- the bytes ---- */
+
+enum err checkpoint_read(const struct checkpoint_tensor *tensor, struct pool *pool,
+                         struct checkpoint_bytes *ret_bytes, struct error *error) {
+    *ret_bytes = (struct checkpoint_bytes){.at = tensor->at};
+    if (!tensor->packed) return OK;
+    ret_bytes->owned = kernels_memory((size_t)tensor->bytes);
+    if (!ret_bytes->owned)
+        return err_set(error, ERR_LIMIT, "tensor %.*s: no memory to unpack its %llu bytes",
+                       STR_ARGS(tensor->spelled), (unsigned long long)tensor->bytes);
+    unpack_weight(tensor->packed, pool, ret_bytes->owned);
+    ret_bytes->at = ret_bytes->owned;
+    return OK;
+}
+
+void checkpoint_done(const struct checkpoint *checkpoint, const struct checkpoint_tensor *tensor,
+                     struct checkpoint_bytes *bytes) {
+    free(bytes->owned);
+    *bytes = (struct checkpoint_bytes){NULL, NULL};
+    if (tensor->in_gguf) gguf_drop_pages(checkpoint->gguf, tensor->in_gguf);
+    for (size_t i = 0; i < CHECKPOINT_SOURCES_MAX; i++)
+        if (tensor->sources[i].file)
+            safetensors_drop_pages(tensor->sources[i].file, tensor->sources[i].tensor);
+}

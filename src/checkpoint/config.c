@@ -1,0 +1,448 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "checkpoint/config.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define NAME_BYTES_MAX 128
+
+/* Sources of the flags: the families' reference implementations, as their GGUF converters store
+ * them. Arch llama is also Mistral and SmolLM2. */
+static const struct architecture architectures[] = {
+    {.name = "llama", .rope_is_interleaved = true},
+    {.name = "qwen2", .has_qkv_bias = true},
+    {.name = "qwen3", .has_qk_norm = true},
+    {.name = "phi3", .has_fused_gate_up = true, .has_long_rope = true, .may_have_window = true},
+    {.name = "bert", .is_encoder = true, .has_qkv_bias = true},
+    {.name = "nomic-bert", .is_encoder = true, .is_rotary_encoder = true},
+    {.name = "gemma2",
+     .has_post_norm = true,
+     .embedding_is_scaled = true,
+     .has_window = true,
+     .window_period = 2,
+     .wide_scale_layers = 46,
+     .attention_softcap = 50.0f,
+     .softcap = 30.0f,
+     .activation = ACTIVATION_GELU_TANH},
+    {.name = "gemma3",
+     .has_qk_norm = true,
+     .has_post_norm = true,
+     .embedding_is_scaled = true,
+     .has_window = true,
+     .has_local_rope = true,
+     .window_period = 6,
+     .wide_scale_layers = 62,
+     .activation = ACTIVATION_GELU_TANH},
+};
+
+const struct architecture *config_architecture(struct str name) {
+    for (size_t i = 0; i < sizeof architectures / sizeof *architectures; i++)
+        if (str_is(name, architectures[i].name)) return &architectures[i];
+    return NULL;
+}
+
+/* "ARCHITECTURE.suffix" */
+struct key {
+    char text[96];
+};
+
+static struct key key_of(const struct model_config *config, const char *suffix) {
+    struct key key;
+    snprintf(key.text, sizeof key.text, "%s.%s", config->architecture->name, suffix);
+    return key;
+}
+
+static enum err check_range(const char *key, uint64_t value, uint64_t max, struct error *error) {
+    if (value >= 1 && value <= max) return OK;
+    return err_set(error, ERR_INVALID, "%s is %llu, not 1..%llu", key, (unsigned long long)value,
+                   (unsigned long long)max);
+}
+
+/* A required count in 1..max. An array, one element a layer, is accepted when all are equal. */
+static enum err read_count(const struct model_config *config, const struct gguf *gguf,
+                           const char *suffix, uint32_t max, uint32_t *ret_count,
+                           struct error *error) {
+    struct key key = key_of(config, suffix);
+    const struct gguf_value *value = gguf_find(gguf, key.text);
+    if (!value) return err_set(error, ERR_INVALID, "%s is missing", key.text);
+    int64_t first = 0;
+    if (value->kind == GGUF_ARRAY) {
+        for (uint64_t i = 0; i < value->count; i++) {
+            int64_t count;
+            if (!gguf_element_i64(value, i, &count))
+                return err_set(error, ERR_INVALID, "%s is no array of integers", key.text);
+            if (i == 0) first = count;
+            if (count != first)
+                return err_set(error, ERR_INVALID, "%s differs between layers: not supported",
+                               key.text);
+        }
+    } else if (!gguf_element_i64(value, 0, &first)) {
+        return err_set(error, ERR_INVALID, "%s is no integer that fits", key.text);
+    }
+    if (first < 1 || first > max)
+        return err_set(error, ERR_INVALID, "%s is %lld, not 1..%u", key.text, (long long)first,
+                       max);
+    *ret_count = (uint32_t)first;
+    return OK;
+}
+
+static enum err read_architecture(struct model_config *config, const struct gguf *gguf,
+                                  struct error *error) {
+    struct str name = {0};
+    enum err err = gguf_get_str(gguf, "general.architecture", &name, error);
+    if (err != OK) return err;
+    if (name.bytes == 0) return err_set(error, ERR_INVALID, "general.architecture is missing");
+    config->architecture = config_architecture(name);
+    if (!config->architecture) {
+        bool printable = name.bytes <= 64;
+        for (size_t i = 0; printable && i < name.bytes; i++)
+            printable = name.at[i] >= 0x20 && name.at[i] < 0x7F;
+        return err_set(error, ERR_INVALID,
+                       "architecture '%.*s' is not supported (llama, qwen2, qwen3, gemma2, gemma3, "
+                       "phi3, bert and nomic-bert are)",
+                       printable ? (int)name.bytes : 1, printable ? name.at : "?");
+    }
+    uint32_t split_count = 1, experts = 0;
+    err = gguf_get_u32(gguf, "split.count", &split_count, error);
+    if (err == OK) err = gguf_get_u32(gguf, key_of(config, "expert_count").text, &experts, error);
+    if (err != OK) return err;
+    if (split_count > 1)
+        return err_set(error, ERR_INVALID,
+                       "split.count is %u: a model split over several files is not supported",
+                       split_count);
+    if (experts > 0)
+        return err_set(error, ERR_INVALID, "a mixture of %u experts is not supported", experts);
+    err = gguf_get_str(gguf, "general.name", &config->name, error);
+    if (config->name.bytes > NAME_BYTES_MAX) config->name.bytes = NAME_BYTES_MAX;
+    return err;
+}
+
+static enum err read_sizes(struct model_config *config, const struct gguf *gguf,
+                           struct error *error) {
+    enum err err =
+        read_count(config, gguf, "block_count", CONFIG_LAYERS_MAX, &config->layers, error);
+    if (err == OK)
+        err = read_count(config, gguf, "embedding_length", CONFIG_WIDTH_MAX, &config->width, error);
+    if (err == OK)
+        err = read_count(config, gguf, "feed_forward_length", CONFIG_FFN_MAX, &config->ffn, error);
+    if (err == OK)
+        err = read_count(config, gguf, "context_length", CONFIG_CONTEXT_MAX, &config->context_max,
+                         error);
+    return err;
+}
+
+static enum err read_heads(struct model_config *config, const struct gguf *gguf,
+                           struct error *error) {
+    enum err err =
+        read_count(config, gguf, "attention.head_count", CONFIG_HEADS_MAX, &config->heads, error);
+    if (err != OK) return err;
+    config->kv_heads = config->heads;
+    struct key kv_key = key_of(config, "attention.head_count_kv");
+    if (gguf_find(gguf, kv_key.text))
+        err = read_count(config, gguf, "attention.head_count_kv", CONFIG_HEADS_MAX,
+                         &config->kv_heads, error);
+    if (err != OK) return err;
+    if (config->heads % config->kv_heads != 0)
+        return err_set(error, ERR_INVALID, "%u attention heads cannot share %u key-value heads",
+                       config->heads, config->kv_heads);
+
+    struct key key = key_of(config, "attention.key_length");
+    config->head_dim = config->width / config->heads;
+    if (!gguf_find(gguf, key.text) && config->width % config->heads != 0)
+        return err_set(error, ERR_INVALID, "a width of %u cannot be cut into %u heads",
+                       config->width, config->heads);
+    err = gguf_get_u32(gguf, key.text, &config->head_dim, error);
+    if (err == OK) err = check_range(key.text, config->head_dim, CONFIG_HEAD_DIM_MAX, error);
+    if (err != OK) return err;
+    if (config->head_dim % 8 != 0)
+        return err_set(error, ERR_INVALID, "heads of %u are not supported: no multiple of 8",
+                       config->head_dim);
+    bool is_whole =
+        config->kv_heads == config->heads && config->heads * config->head_dim == config->width;
+    if (config->architecture->is_encoder && !is_whole)
+        return err_set(
+            error, ERR_INVALID,
+            "an encoder of %u heads and %u key-value heads of %u in a width of %u is not "
+            "supported",
+            config->heads, config->kv_heads, config->head_dim, config->width);
+    uint32_t value_length = config->head_dim;
+    key = key_of(config, "attention.value_length");
+    err = gguf_get_u32(gguf, key.text, &value_length, error);
+    if (err == OK && value_length != config->head_dim)
+        err = err_set(error, ERR_INVALID, "%s is %u, not the key length %u", key.text, value_length,
+                      config->head_dim);
+    return err;
+}
+
+/* The scaling of positions: none or linear. */
+static enum err read_rope_scaling(struct model_config *config, const struct gguf *gguf,
+                                  struct error *error) {
+    struct str type = {0};
+    struct key key = key_of(config, "rope.scaling.type");
+    enum err err = gguf_get_str(gguf, key.text, &type, error);
+    if (err != OK) return err;
+    bool is_linear = type.bytes == 0 || str_is(type, "linear");
+    bool is_long = config->architecture->has_long_rope && str_is(type, "longrope");
+    if (!is_linear && !is_long && !str_is(type, "none")) {
+        bool known = str_is(type, "yarn") || str_is(type, "longrope");
+        return err_set(error, ERR_INVALID, "%s %s is not supported (none and linear are)", key.text,
+                       !known                 ? "is unknown and"
+                       : str_is(type, "yarn") ? "yarn"
+                                              : "longrope");
+    }
+    float factor = 1.0f;
+    err = gguf_get_f32(gguf, key_of(config, "rope.scale_linear").text, &factor, error);
+    key = key_of(config, "rope.scaling.factor");
+    if (err == OK) err = gguf_get_f32(gguf, key.text, &factor, error);
+    if (err != OK) return err;
+    if (factor == 0.0f) factor = 1.0f; /* what writers put for "none" */
+    if (factor < 1e-3f || factor > 1e6f)
+        return err_set(error, ERR_INVALID, "%s is %g, not 0.001..1000000", key.text,
+                       (double)factor);
+    config->rope_scale = is_linear ? 1.0f / factor : 1.0f;
+    return OK;
+}
+
+/* One tensor of divisors of the frequencies, when it is there. */
+static enum err read_rope_factors(struct model_config *config, const struct gguf *gguf,
+                                  const char *name, struct error *error) {
+    const struct gguf_tensor *tensor = gguf_tensor_find(gguf, str_from(name));
+    if (!tensor) return OK;
+    if (tensor->type != 0 || tensor->axis_count != 1 || tensor->axes[0] != config->head_dim / 2)
+        return err_set(error, ERR_INVALID, "tensor %s is no F32 vector of %u", name,
+                       config->head_dim / 2);
+    for (uint32_t i = 0; i < config->head_dim / 2; i++) {
+        float factor;
+        memcpy(&factor, tensor->at + sizeof factor * i, sizeof factor);
+        if (!(factor >= 1e-3f && factor <= 1e6f))
+            return err_set(error, ERR_INVALID, "tensor %s: factor %u is not within 0.001..1000000",
+                           name, i);
+    }
+    config->rope_factors = tensor->at;
+    return OK;
+}
+
+/* Long rope (Phi 3): up to the length of the first training one set of factors counts, beyond it
+ * another one for the whole text, keys in the cache included. Only the first is run, so the context
+ * ends there. The magnitude counts at all lengths. */
+static enum err read_long_rope(struct model_config *config, const struct gguf *gguf,
+                               struct error *error) {
+    if (!config->architecture->has_long_rope) return OK;
+    enum err err = read_rope_factors(config, gguf, "rope_factors_short.weight", error);
+    if (err != OK || !config->rope_factors) return err;
+    uint32_t original = 0;
+    struct key key = key_of(config, "rope.scaling.original_context_length");
+    err = gguf_get_u32(gguf, key.text, &original, error);
+    if (err != OK) return err;
+    if (original < 2 || original > config->context_max)
+        return err_set(error, ERR_INVALID, "%s is %u, not 2..%u", key.text, original,
+                       config->context_max);
+    double ratio = (double)config->context_max / original;
+    config->rope_magnitude = (float)sqrt(1.0 + log(ratio) / log(original));
+    config->context_max = original;
+    key = key_of(config, "rope.scaling.attn_factor");
+    err = gguf_get_f32(gguf, key.text, &config->rope_magnitude, error);
+    if (err == OK && !(config->rope_magnitude >= 0.1f && config->rope_magnitude <= 10.0f))
+        err = err_set(error, ERR_INVALID, "%s is not within 0.1..10", key.text);
+    return err;
+}
+
+static enum err read_rope(struct model_config *config, const struct gguf *gguf,
+                          struct error *error) {
+    config->rope_base = config->rope_base_local = 10000.0f;
+    struct key key = key_of(config, "rope.freq_base");
+    enum err err = gguf_get_f32(gguf, key.text, &config->rope_base, error);
+    if (err == OK)
+        err = gguf_get_f32(gguf, key_of(config, "rope.freq_base_swa").text,
+                           &config->rope_base_local, error);
+    if (err != OK) return err;
+    if (!(config->rope_base >= 1.0f && config->rope_base <= 1e12f) ||
+        !(config->rope_base_local >= 1.0f && config->rope_base_local <= 1e12f))
+        return err_set(error, ERR_INVALID, "%s is %g, not 1..1e12", key.text,
+                       (double)config->rope_base);
+    uint32_t dimensions = config->head_dim;
+    key = key_of(config, "rope.dimension_count");
+    err = gguf_get_u32(gguf, key.text, &dimensions, error);
+    if (err != OK) return err;
+    if (dimensions != config->head_dim)
+        return err_set(error, ERR_INVALID, "%s is %u: only whole heads of %u can be rotated",
+                       key.text, dimensions, config->head_dim);
+    err = read_rope_scaling(config, gguf, error);
+    if (err == OK) err = read_rope_factors(config, gguf, "rope_freqs.weight", error);
+    if (err == OK) err = read_long_rope(config, gguf, error);
+    return err;
+}
+
+static enum err read_norm(struct model_config *config, const struct gguf *gguf,
+                          struct error *error) {
+    struct key key =
+        key_of(config, config->architecture->is_encoder ? "attention.layer_norm_epsilon"
+                                                        : "attention.layer_norm_rms_epsilon");
+    if (!gguf_find(gguf, key.text)) return err_set(error, ERR_INVALID, "%s is missing", key.text);
+    enum err err = gguf_get_f32(gguf, key.text, &config->eps, error);
+    if (err == OK && !(config->eps > 0.0f && config->eps <= 0.1f))
+        err = err_set(error, ERR_INVALID, "%s is %g, not above 0 and up to 0.1", key.text,
+                      (double)config->eps);
+    return err;
+}
+
+static enum err read_window(struct model_config *config, const struct gguf *gguf,
+                            struct error *error) {
+    const struct architecture *architecture = config->architecture;
+    if (!architecture->has_window && !architecture->may_have_window) return OK;
+    struct key key = key_of(config, "attention.sliding_window");
+    config->window_period = architecture->window_period;
+    if (architecture->has_window && !gguf_find(gguf, key.text))
+        return err_set(error, ERR_INVALID, "%s is missing", key.text);
+    struct key pattern = key_of(config, "attention.sliding_window_pattern");
+    if (gguf_find(gguf, pattern.text))
+        return err_set(error, ERR_INVALID, "%s is not supported", pattern.text);
+    enum err err = gguf_get_u32(gguf, key.text, &config->window, error);
+    if (err != OK || (config->window == 0 && architecture->may_have_window)) return err;
+    return check_range(key.text, config->window, CONFIG_CONTEXT_MAX, error);
+}
+
+static enum err read_softcap(const struct model_config *config, const struct gguf *gguf,
+                             const char *suffix, float fallback, float *ret_softcap,
+                             struct error *error) {
+    struct key key = key_of(config, suffix);
+    *ret_softcap = fallback;
+    enum err err = gguf_get_f32(gguf, key.text, ret_softcap, error);
+    if (err == OK && !(*ret_softcap >= 0.0f && *ret_softcap <= 1e6f))
+        err = err_set(error, ERR_INVALID, "%s is not within 0..1000000", key.text);
+    return err;
+}
+
+static enum err read_attention(struct model_config *config, const struct gguf *gguf,
+                               struct error *error) {
+    bool is_wide = config->layers == config->architecture->wide_scale_layers;
+    config->attention_scale =
+        1.0f / sqrtf((float)(is_wide ? config->width / config->heads : config->head_dim));
+    struct key key = key_of(config, "attention.scale");
+    enum err err = gguf_get_f32(gguf, key.text, &config->attention_scale, error);
+    if (err == OK && !(config->attention_scale > 0.0f && config->attention_scale <= 1e3f))
+        err = err_set(error, ERR_INVALID, "%s is not above 0 and up to 1000", key.text);
+    if (err == OK)
+        err = read_softcap(config, gguf, "attn_logit_softcapping",
+                           config->architecture->attention_softcap, &config->attention_softcap,
+                           error);
+    if (err == OK)
+        err = read_softcap(config, gguf, "final_logit_softcapping", config->architecture->softcap,
+                           &config->softcap, error);
+    return err == OK ? read_window(config, gguf, error) : err;
+}
+
+/* What the file says of embeddings. */
+static enum err read_pooling(struct model_config *config, const struct gguf *gguf,
+                             struct error *error) {
+    uint32_t pooling = POOLING_NONE;
+    bool is_causal = !config->architecture->is_encoder;
+    struct key key = key_of(config, "pooling_type");
+    enum err err = gguf_get_u32(gguf, key.text, &pooling, error);
+    if (err == OK)
+        err = gguf_get_bool(gguf, key_of(config, "attention.causal").text, &is_causal, error);
+    if (err != OK) return err;
+    if (pooling > POOLING_LAST)
+        return err_set(error, ERR_INVALID,
+                       "%s is %u: only 0 to 3 (none, mean, cls, last) are supported", key.text,
+                       pooling);
+    if (is_causal && config->architecture->is_encoder)
+        return err_set(error, ERR_INVALID, "%s is true, which no encoder is",
+                       key_of(config, "attention.causal").text);
+    config->pooling = (enum pooling)pooling;
+    config->is_bidirectional = !is_causal;
+    return OK;
+}
+
+/* An encoder's token types: only the first is ever used, for a text that is no pair. */
+static enum err read_token_types(struct model_config *config, const struct gguf *gguf,
+                                 struct error *error) {
+    if (!config->architecture->is_encoder) return OK;
+    const struct gguf_tensor *tensor = gguf_tensor_find(gguf, STR("token_types.weight"));
+    if (!tensor) return err_set(error, ERR_INVALID, "tensor token_types.weight is missing");
+    if (tensor->axes[1] > 1024)
+        return err_set(error, ERR_INVALID, "tensor token_types.weight has more than 1024 rows");
+    config->token_types = (uint32_t)tensor->axes[1];
+    return OK;
+}
+
+/* The embedding has the last word on the size of the vocabulary. */
+static enum err read_vocab_rows(struct model_config *config, const struct gguf *gguf,
+                                size_t token_count, struct error *error) {
+    const struct gguf_tensor *tensor = gguf_tensor_find(gguf, STR("token_embd.weight"));
+    if (!tensor) return err_set(error, ERR_INVALID, "tensor token_embd.weight is missing");
+    if (tensor->axis_count != 2 || tensor->axes[0] != config->width ||
+        tensor->axes[1] > CONFIG_VOCAB_MAX)
+        return err_set(error, ERR_INVALID,
+                       "tensor token_embd.weight is %llu x %llu, not %u x (up to %u tokens)",
+                       (unsigned long long)tensor->axes[0], (unsigned long long)tensor->axes[1],
+                       config->width, CONFIG_VOCAB_MAX);
+    if (tensor->axes[1] < token_count)
+        return err_set(error, ERR_INVALID, "tensor token_embd.weight has %llu rows for %zu tokens",
+                       (unsigned long long)tensor->axes[1], token_count);
+    config->vocab_rows = (uint32_t)tensor->axes[1];
+    config->token_count = (uint32_t)token_count;
+    return OK;
+}
+
+enum err config_init(struct model_config *ret_config, const struct gguf *gguf, size_t token_count,
+                     struct error *error) {
+    struct model_config config = {0};
+    enum err err = read_architecture(&config, gguf, error);
+    if (err == OK) err = read_sizes(&config, gguf, error);
+    if (err == OK) err = read_heads(&config, gguf, error);
+    if (err == OK && (!config.architecture->is_encoder || config.architecture->is_rotary_encoder))
+        err = read_rope(&config, gguf, error);
+    if (err == OK) err = read_norm(&config, gguf, error);
+    if (err == OK) err = read_attention(&config, gguf, error);
+    if (err == OK) err = read_pooling(&config, gguf, error);
+    if (err == OK) err = read_token_types(&config, gguf, error);
+    if (err == OK) err = read_vocab_rows(&config, gguf, token_count, error);
+    if (err == OK) *ret_config = config;
+    return err;
+}
+
+bool pooling_of_name(struct str name, enum pooling *ret_pooling) {
+    static const char *const names[] = {
+        [POOLING_MEAN] = "mean", [POOLING_CLS] = "cls", [POOLING_LAST] = "last"};
+    for (int i = POOLING_MEAN; i <= POOLING_LAST; i++) {
+        if (!str_is(name, names[i])) continue;
+        *ret_pooling = (enum pooling)i;
+        return true;
+    }
+    return false;
+}
+
+bool config_layer_is_local(const struct model_config *config, uint32_t layer) {
+    if (config->window == 0 || layer < config->window_from) return false;
+    return config->window_period == 0 || (layer + 1) % config->window_period != 0;
+}
+
+bool config_has_local_rope(const struct model_config *config) {
+    return config->window > 0 && config->architecture->has_local_rope;
+}
+
+void config_rope_frequencies(const struct model_config *config, bool local,
+                             float *ret_frequencies) {
+    double base = (double)(local ? config->rope_base_local : config->rope_base);
+    for (uint32_t i = 0; i < config->head_dim / 2; i++) {
+        double frequency = pow(base, -2.0 * i / config->head_dim);
+        if (!local) frequency *= (double)config->rope_scale;
+        if (config->rope_factors) {
+            float factor;
+            memcpy(&factor, config->rope_factors + sizeof factor * i, sizeof factor);
+            frequency /= (double)factor;
+        }
+        ret_frequencies[i] = (float)frequency;
+    }
+}
+
+uint64_t config_parameter_count(const struct model_config *config, bool head_is_tied) {
+    uint64_t head_rows = (uint64_t)(config->heads * 2 + config->kv_heads * 2) * config->head_dim;
+    bool is_gated = !config->architecture->is_encoder || config->architecture->is_rotary_encoder;
+    uint64_t ffn_matrices = is_gated ? 3 : 2;
+    uint64_t layer = config->width * (head_rows + ffn_matrices * config->ffn);
+    return layer * config->layers +
+           (uint64_t)config->vocab_rows * config->width * (head_is_tied ? 1 : 2);
+}

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* config: the numbers of one model, read from GGUF metadata and checked against each other
+ * (config_json.h reads them from a config.json).
+ *
+ * An architecture is a row of a table: what differs between families is a flag here, and the
+ * forward program reads the flags, never the name. What a flag cannot say is refused by name rather
+ * than run wrongly.
+ *
+ * Thread: any; immutable after config_init.  Memory: none but the struct; name and rope_factors lie
+ * in the gguf, or whatever else it was read from, which must outlive it.
+ * Invariant: every count is within the bounds below, so products of any four of them fit 64 bits.
+ */
+
+#include "checkpoint/gguf.h"
+
+#define CONFIG_LAYERS_MAX 512u
+#define CONFIG_WIDTH_MAX 65536u
+#define CONFIG_FFN_MAX 262144u
+#define CONFIG_HEADS_MAX 512u
+#define CONFIG_HEAD_DIM_MAX 256u /* as kernels/ */
+#define CONFIG_CONTEXT_MAX (1u << 24)
+#define CONFIG_VOCAB_MAX (1u << 21)
+
+enum activation { ACTIVATION_SILU, ACTIVATION_GELU_TANH };
+
+/* How the hidden states of a text become one vector; the numbers of pooling_type. */
+enum pooling { POOLING_NONE, POOLING_MEAN, POOLING_CLS, POOLING_LAST };
+
+/* How a family differs from the common decoder (RMSNorm, rotary positions, grouped-query attention,
+ * gated feed-forward). Zero is arch llama without its permutation. */
+struct architecture {
+    const char *name;       /* general.architecture, and the prefix of its keys */
+    bool is_encoder;        /* BERT: LayerNorm after each half layer, learned positions, biases, no
+                               causal mask, no gate (GELU), no head */
+    bool is_rotary_encoder; /* an encoder with rotary positions, a gate (SiLU), and no biases but
+                               those of its norms */
+    bool rope_is_interleaved; /* q and k rows were permuted for pairs (2i, 2i+1) */
+    bool has_qkv_bias;
+    bool has_qk_norm;         /* RMSNorm of each head of q and k before the rotation */
+    bool has_post_norm;       /* norms after attention and after the feed-forward, before the sum */
+    bool embedding_is_scaled; /* by sqrt(width) */
+    bool has_fused_gate_up;   /* one tensor with the rows of gate, then up */
+    bool has_long_rope;       /* may have one set of rope factors for short texts, one for long */
+    bool has_window;          /* must say sliding_window, on all but every window_period-th layer */
+    bool may_have_window;
+    bool has_local_rope;    /* layers with the window have a base of their own and no scaling */
+    uint32_t window_period; /* 0: on every layer */
+    /* A model of so many layers scales attention by width / heads: GGUF has no key for it, and that
+     * is how llama.cpp tells. 0: none does. */
+    uint32_t wide_scale_layers;
+    float attention_softcap; /* when the file does not say; 0 for none */
+    float softcap;
+    enum activation activation;
+};
+
+struct model_config {
+    const struct architecture *architecture;
+    struct str name; /* general.name, cut to what can be shown; may be empty */
+    uint32_t layers;
+    uint32_t width; /* of the residual stream */
+    uint32_t ffn;
+    uint32_t heads;
+    uint32_t kv_heads;
+    uint32_t head_dim;
+    uint32_t context_max;
+    uint32_t vocab_rows;  /* rows of the embedding; at least token_count */
+    uint32_t token_count; /* tokens the tokenizer knows: ids from here on are never sampled */
+    float eps;
+    float rope_base;
+    float rope_scale; /* positions are multiplied by it: 1/factor of linear scaling */
+    float rope_base_local;
+    const unsigned char *rope_factors; /* (head_dim/2) f32, unaligned, divisors; NULL for none */
+    float rope_magnitude;              /* of cosines and sines; 0 for 1 */
+    float attention_scale;             /* of q.k before the softmax */
+    float attention_softcap;           /* of the scores; 0 for none */
+    float softcap;                     /* of the logits; 0 for none */
+    uint32_t window;                   /* keys a local layer sees, itself included; 0 for none */
+    uint32_t window_period;            /* every such layer is not local; 0: all are */
+    uint32_t window_from;              /* layers before it are not local */
+    uint32_t token_types;              /* rows of an encoder's token types; else 0 */
+    enum pooling pooling;              /* NONE: the file says nothing */
+    uint32_t embed_tokens_max;         /* of one text; 0: as many as the context has */
+    bool is_bidirectional;             /* made to see the whole text, not only what came before */
+};
+
+/* The row of the table; NULL when there is none of that name. */
+const struct architecture *config_architecture(struct str name);
+
+/* `token_count` is the length of the vocabulary. ERR_INVALID with one sentence naming the key or
+ * tensor for what is missing, out of bounds, contradictory or not supported. */
+enum err config_init(struct model_config *ret_config, const struct gguf *gguf, size_t token_count,
+                     struct error *error) MUST_CHECK;
+/* "mean", "cls" or "last"; false for any other name. */
+bool pooling_of_name(struct str name, enum pooling *ret_pooling);
+/* Whether layer `layer` sees only the last `window` keys. */
+bool config_layer_is_local(const struct model_config *config, uint32_t layer);
+/* Whether local layers rotate by frequencies of their own. */
+bool config_has_local_rope(const struct model_config *config);
+/* The inverse frequencies of a layer's rotation, (head_dim/2), with scaling and factors applied. */
+void config_rope_frequencies(const struct model_config *config, bool local, float *ret_frequencies);
+/* Weights the config implies, norms and biases left out: a bound for progress and memory. */
+uint64_t config_parameter_count(const struct model_config *config, bool head_is_tied);

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* config_json: the numbers of one model from a config.json, as Hugging Face's tools write it.
+ *
+ * A family is a row of a table: the model_type, the architecture of config.h it is run as, and what
+ * its class says when a field is absent. Both spellings of positions are read, rope_theta beside
+ * rope_scaling and rope_parameters. What cannot be run is refused by the field's name.
+ *
+ * Thread: any.  Memory: none but the struct, which must stay where it is while its config is used:
+ * the rope factors of the config lie in it.
+ * Invariant: the config is within the bounds of config.h; vocab_rows and token_count are the
+ * caller's to fill, from the embedding. */
+
+#include "checkpoint/config.h"
+#include "json/json.h"
+
+enum quantisation_method {
+    QUANTISATION_NONE,
+    QUANTISATION_FP8,  /* F8_E4M3 weights with scales: compressed-tensors, fp8 */
+    QUANTISATION_AWQ,  /* 4 bits, "gemm" order */
+    QUANTISATION_GPTQ, /* 4 or 8 bits */
+};
+
+/* What quantization_config says that the tensors do not. */
+struct quantisation {
+    enum quantisation_method method;
+    uint32_t bits;       /* AWQ, GPTQ */
+    uint32_t group;      /* AWQ, GPTQ: inputs that share a scale; 0: all of them */
+    uint32_t zero_add;   /* GPTQ: the first format stores one less than the zero point */
+    uint32_t block_rows; /* FP8 with weight_block_size; else 0 */
+    uint32_t block_cols;
+};
+
+struct json_config {
+    struct model_config config;
+    uint32_t vocab_size; /* rows of the embedding */
+    bool head_is_tied;
+    bool norms_lack_one;     /* the weight of an RMSNorm is stored less one (Gemma) */
+    bool is_part_of_another; /* the text model of one that sees or hears too */
+    struct quantisation quantisation;
+    float rope_factors[CONFIG_HEAD_DIM_MAX / 2]; /* where config.rope_factors points, if it does */
+};
+
+/* ERR_INVALID with one sentence naming the field for what is missing, out of bounds, contradictory
+ * or not supported. */
+enum err config_json_init(struct json_config *ret_config, const json_t *root,
+                          struct error *error) MUST_CHECK;
+
+/* The same for the parts of it; see config_json_rope.c and config_json_quant.c. `text` is the
+ * object with the fields of the text model. */
+enum err config_json_read_encoder(struct json_config *json, const json_t *root,
+                                  struct error *error) MUST_CHECK;
+struct json_rope_defaults {
+    float base, base_local;
+};
+enum err config_json_read_rope(struct json_config *json, const json_t *text,
+                               const struct json_rope_defaults *defaults,
+                               struct error *error) MUST_CHECK;
+enum err config_json_read_quantisation(struct json_config *config, const json_t *root,
+                                       struct error *error) MUST_CHECK;
+
+/* Fields with defaults: *value stays as it is when the field is absent or null. ERR_INVALID for
+ * another kind or a value out of range. */
+enum err config_json_count(const json_t *object, const char *key, uint32_t max, uint32_t *value,
+                           struct error *error) MUST_CHECK;
+enum err config_json_number(const json_t *object, const char *key, double min, double max,
+                            float *value, struct error *error) MUST_CHECK;
+enum err config_json_bool(const json_t *object, const char *key, bool *value,
+                          struct error *error) MUST_CHECK;

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The config.json of an encoder of BERT's kind. */
+
+#include "checkpoint/config_json.h"
+
+#include <math.h>
+
+static enum err refuse_unless(const json_t *root, const char *key, const char *value,
+                              struct error *error) {
+    struct str text = json_member_str(root, key);
+    if (text.bytes == 0 || str_is(text, value)) return OK;
+    return err_set(error, ERR_INVALID, "%s: only %s is supported", key, value);
+}
+
+static enum err required(const json_t *root, const char *key, uint32_t max, uint32_t *ret_value,
+                         struct error *error) {
+    if (!json_member(root, key)) return err_set(error, ERR_INVALID, "%s is missing", key);
+    return config_json_count(root, key, max, ret_value, error);
+}
+
+static enum err read_counts(struct json_config *json, const json_t *root, struct error *error) {
+    struct model_config *config = &json->config;
+    const struct {
+        const char *key;
+        uint32_t max;
+        uint32_t *value;
+    } counts[] = {
+        {"num_hidden_layers", CONFIG_LAYERS_MAX, &config->layers},
+        {"hidden_size", CONFIG_WIDTH_MAX, &config->width},
+        {"intermediate_size", CONFIG_FFN_MAX, &config->ffn},
+        {"num_attention_heads", CONFIG_HEADS_MAX, &config->heads},
+        {"max_position_embeddings", CONFIG_CONTEXT_MAX, &config->context_max},
+        {"vocab_size", CONFIG_VOCAB_MAX, &json->vocab_size},
+    };
+    enum err err = OK;
+    for (size_t i = 0; i < sizeof counts / sizeof *counts && err == OK; i++)
+        err = required(root, counts[i].key, counts[i].max, counts[i].value, error);
+    config->token_types = 2;
+    if (err == OK)
+        err = config_json_count(root, "type_vocab_size", 1024, &config->token_types, error);
+    return err;
+}
+
+enum err config_json_read_encoder(struct json_config *json, const json_t *root,
+                                  struct error *error) {
+    struct model_config *config = &json->config;
+    enum err err = refuse_unless(root, "hidden_act", "gelu", error);
+    if (err == OK) err = refuse_unless(root, "position_embedding_type", "absolute", error);
+    if (err == OK) err = read_counts(json, root, error);
+    if (err != OK) return err;
+    config->kv_heads = config->heads;
+    config->head_dim = config->width / config->heads;
+    if (config->width % config->heads != 0 || config->head_dim % 8 != 0 ||
+        config->head_dim > CONFIG_HEAD_DIM_MAX || config->head_dim == 0)
+        return err_set(error, ERR_INVALID,
+                       "a hidden_size of %u in %u heads is not supported: heads are a multiple of "
+                       "8 up to %u",
+                       config->width, config->heads, CONFIG_HEAD_DIM_MAX);
+    config->attention_scale = 1.0f / sqrtf((float)config->head_dim);
+    config->is_bidirectional = true;
+    config->eps = 1e-12f;
+    return config_json_number(root, "layer_norm_eps", 1e-20, 0.1, &config->eps, error);
+}

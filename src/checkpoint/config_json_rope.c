@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* How positions turn: rope_parameters (transformers 5), for all layers or for each kind of layer,
+ * or the older rope_theta, rope_scaling and rope_local_base_freq. */
+
+#include "checkpoint/config_json.h"
+
+#include <math.h>
+#include <string.h>
+
+#define BASE_MAX 1e12
+#define PI 3.14159265358979323846
+
+/* Llama 3.1: low frequencies are stretched by `factor`, high ones left, those between blended. The
+ * config holds divisors, as rope_freqs.weight of a GGUF does. */
+static enum err read_llama3(struct json_config *json, const json_t *scaling, struct error *error) {
+    float factor = 0, low = 1, high = 4;
+    uint32_t original = 8192;
+    struct model_config *config = &json->config;
+    if (!json_member(scaling, "factor"))
+        return err_set(error, ERR_INVALID, "the factor of rope_type llama3 is missing");
+    enum err err = config_json_number(scaling, "factor", 1, 1e6, &factor, error);
+    if (err == OK) err = config_json_number(scaling, "low_freq_factor", 1e-3, 1e3, &low, error);
+    if (err == OK) err = config_json_number(scaling, "high_freq_factor", 1e-3, 1e3, &high, error);
+    if (err == OK)
+        err = config_json_count(scaling, "original_max_position_embeddings", CONFIG_CONTEXT_MAX,
+                                &original, error);
+    if (err != OK) return err;
+    if (!(high > low))
+        return err_set(error, ERR_INVALID, "high_freq_factor %g is not above low_freq_factor %g",
+                       (double)high, (double)low);
+    for (uint32_t i = 0; i < config->head_dim / 2; i++) {
+        double frequency = pow((double)config->rope_base, -2.0 * i / config->head_dim);
+        double waves = original * frequency / (2.0 * PI); /* that fit into the original length */
+        double blend = (waves - (double)low) / ((double)high - (double)low);
+        if (blend < 0) blend = 0;
+        if (blend > 1) blend = 1;
+        json->rope_factors[i] = (float)(1.0 / ((1.0 - blend) / (double)factor + blend));
+    }
+    config->rope_factors = (const unsigned char *)json->rope_factors;
+    return OK;
+}
+
+/* Phi 3: as read_long_rope of config.c, from the two lists of divisors. */
+static enum err read_longrope(struct json_config *json, const json_t *text, const json_t *scaling,
+                              struct error *error) {
+    struct model_config *config = &json->config;
+    uint32_t original = config->context_max;
+    const json_t *factors = json_member(scaling, "short_factor");
+    enum err err = config_json_count(text, "original_max_position_embeddings", CONFIG_CONTEXT_MAX,
+                                     &original, error);
+    if (err == OK)
+        err = config_json_count(scaling, "original_max_position_embeddings", CONFIG_CONTEXT_MAX,
+                                &original, error);
+    if (err != OK) return err;
+    if (original < 2 || original > config->context_max)
+        return err_set(error, ERR_INVALID, "original_max_position_embeddings is %u, not 2..%u",
+                       original, config->context_max);
+    if (json_array_size(factors) != config->head_dim / 2)
+        return err_set(error, ERR_INVALID, "short_factor is no list of %u numbers",
+                       config->head_dim / 2);
+    for (uint32_t i = 0; i < config->head_dim / 2; i++) {
+        double factor = json_number_value(json_array_get(factors, i));
+        if (!(factor >= 1e-3 && factor <= 1e6))
+            return err_set(error, ERR_INVALID, "short_factor %u is not within 0.001..1000000", i);
+        json->rope_factors[i] = (float)factor;
+    }
+    config->rope_factors = (const unsigned char *)json->rope_factors;
+    double ratio = (double)config->context_max / original;
+    config->rope_magnitude = (float)sqrt(1.0 + log(ratio) / log(original));
+    config->context_max = original;
+    return config_json_number(scaling, "attention_factor", 0.1, 10, &config->rope_magnitude, error);
+}
+
+static struct str type_of(const json_t *scaling) {
+    struct str type = json_member_str(scaling, "rope_type");
+    return type.bytes > 0 ? type : json_member_str(scaling, "type");
+}
+
+static bool is_plain(const json_t *scaling) {
+    struct str type = type_of(scaling);
+    return type.bytes == 0 || str_is(type, "default") || str_is(type, "none");
+}
+
+static enum err read_scaling(struct json_config *json, const json_t *text, const json_t *scaling,
+                             struct error *error) {
+    struct str type = type_of(scaling);
+    json->config.rope_scale = 1.0f;
+    if (!scaling || is_plain(scaling)) return OK;
+    if (str_is(type, "llama3")) return read_llama3(json, scaling, error);
+    if (json->config.architecture->has_long_rope &&
+        (str_is(type, "longrope") || str_is(type, "su")))
+        return read_longrope(json, text, scaling, error);
+    if (str_is(type, "linear")) {
+        float factor = 1.0f;
+        enum err err = config_json_number(scaling, "factor", 1e-3, 1e6, &factor, error);
+        json->config.rope_scale = 1.0f / factor;
+        return err;
+    }
+    static const char *const known[] = {"dynamic", "yarn", "longrope", "su", "mrope"};
+    const char *name = "unknown, it";
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (str_is(type, known[i])) name = known[i];
+    return err_set(error, ERR_INVALID,
+                   "rope_type %s is not supported (default, linear and llama3 are)", name);
+}
+
+static enum err read_base(const json_t *object, const char *key, float *base, struct error *error) {
+    return config_json_number(object, key, 1, BASE_MAX, base, error);
+}
+
+enum err config_json_read_rope(struct json_config *json, const json_t *text,
+                               const struct json_rope_defaults *defaults, struct error *error) {
+    struct model_config *config = &json->config;
+    const json_t *parameters = json_member(text, "rope_parameters");
+    const json_t *global = json_member(parameters, "full_attention");
+    const json_t *local = json_member(parameters, "sliding_attention");
+    float share = 1.0f;
+    config->rope_base = defaults->base;
+    config->rope_base_local = defaults->base_local;
+    config->rope_magnitude = 1.0f;
+    if (!json_is_object(global)) global = parameters;
+    enum err err = read_base(text, "rope_theta", &config->rope_base, error);
+    if (err == OK) err = read_base(global, "rope_theta", &config->rope_base, error);
+    if (err == OK) err = read_base(text, "rope_local_base_freq", &config->rope_base_local, error);
+    if (err == OK) err = read_base(local, "rope_theta", &config->rope_base_local, error);
+    if (err == OK) err = config_json_number(text, "partial_rotary_factor", 0, 1, &share, error);
+    if (err == OK) err = config_json_number(global, "partial_rotary_factor", 0, 1, &share, error);
+    if (err != OK) return err;
+    if (share != 1.0f)
+        return err_set(error, ERR_INVALID,
+                       "partial_rotary_factor is %g: only whole heads can be rotated",
+                       (double)share);
+    if (local && !is_plain(local))
+        return err_set(error, ERR_INVALID,
+                       "rope_parameters: sliding_attention with a scaling is not supported");
+    const json_t *scaling = json_member(text, "rope_scaling");
+    return read_scaling(json, text, parameters ? global : scaling, error);
+}

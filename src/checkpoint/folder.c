@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* A folder of Hugging Face's tools as a checkpoint: config.json, then the tensors of its
+ * .safetensors files under GGUF's names. */
+
+#include "base/os.h"
+#include "checkpoint/checkpoint_internal.h"
+#include "checkpoint/folder_names.h"
+#include "checkpoint/folder_pooling.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CONFIG_BYTES_MAX ((size_t)1 << 20)
+
+/* ---- the config ---- */
+
+static enum err parse_config(struct checkpoint *checkpoint, struct str text, struct error *error) {
+    json_t *root;
+    enum err err = json_read(&root, text, error);
+    checkpoint->json = calloc(1, sizeof *checkpoint->json);
+    if (!checkpoint->json) abort();
+    if (err == OK) {
+        err = config_json_init(checkpoint->json, root, error);
+        json_decref(root);
+    }
+    if (err != OK) return err_prefix(error, "config.json");
+    checkpoint->config = checkpoint->json->config;
+    return OK;
+}
+
+static enum err read_config(struct checkpoint *checkpoint, struct error *error) {
+    char path[PATH_MAX];
+    char *text;
+    size_t bytes;
+    if (snprintf(path, sizeof path, "%s/config.json", checkpoint->path) >= (int)sizeof path)
+        return err_set(error, ERR_INVALID, "the path of the folder is too long");
+    enum err err = os_read_file(path, CONFIG_BYTES_MAX, &text, &bytes, error);
+    if (err == ERR_NOT_FOUND) return err_set(error, err, "the folder has no config.json");
+    if (err != OK) return err;
+    err = parse_config(checkpoint, (struct str){text, bytes}, error);
+    free(text);
+    return err;
+}
+
+/* The last part of the path names the model; in Hugging Face's cache, where that is a commit, the
+ * part "models--OWNER--NAME" does. */
+static void name_model(struct checkpoint *checkpoint) {
+    static const char stored[] = "/models--";
+    size_t bytes = strlen(checkpoint->path);
+    while (bytes > 1 && checkpoint->path[bytes - 1] == '/') checkpoint->path[--bytes] = '\0';
+    const char *slash = strrchr(checkpoint->path, '/'), *repository = NULL;
+    struct str name = str_from(slash && slash[1] ? slash + 1 : checkpoint->path);
+    for (const char *at = checkpoint->path; (at = strstr(at, stored)); at++) repository = at;
+    if (repository) {
+        const char *begin = repository + strlen(stored), *owner_end = strstr(begin, "--");
+        if (owner_end) begin = owner_end + 2;
+        name = (struct str){begin, strcspn(begin, "/")};
+    }
+    if (name.bytes > 128) name.bytes = 128;
+    checkpoint->config.name = name;
+}
+
+/* ---- tensors ---- */
+
+static const char *find_prefix(const struct shards *shards, bool is_encoder) {
+    if (is_encoder)
+        return shards_find(shards, STR("bert.embeddings.word_embeddings.weight")).file ? "bert."
+                                                                                       : "";
+    static const char *const prefixes[] = {"model.", "language_model.model.",
+                                           "model.language_model.", ""};
+    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "%sembed_tokens.weight", prefixes[i]);
+        if (shards_find(shards, str_from(name)).file) return prefixes[i];
+    }
+    return prefixes[0];
+}
+
+/* What stands beside a weight that is stored small, and is read with it. */
+static bool is_companion(const struct checkpoint *checkpoint, struct str name) {
+    static const char *const fp8[] = {".weight_scale", ".weight_scale_inv", ".input_scale",
+                                      ".k_scale", ".v_scale"};
+    static const char *const words[] = {".qzeros", ".scales", ".g_idx"};
+    enum quantisation_method method = checkpoint->json->quantisation.method;
+    if (method == QUANTISATION_FP8)
+        for (size_t i = 0; i < sizeof fp8 / sizeof *fp8; i++)
+            if (str_ends_with(name, str_from(fp8[i]))) return true;
+    if (method == QUANTISATION_AWQ || method == QUANTISATION_GPTQ)
+        for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+            if (str_ends_with(name, str_from(words[i]))) return true;
+    return false;
+}
+
+/* The numbers of GGUF for what kernels/ reads as it stands. */
+static bool plain_type(enum safetensors_type type, uint32_t *ret_type) {
+    if (type == SAFETENSORS_F32)
+        *ret_type = TENSOR_F32;
+    else if (type == SAFETENSORS_F16)
+        *ret_type = TENSOR_F16;
+    else if (type == SAFETENSORS_BF16)
+        *ret_type = TENSOR_BF16;
+    else
+        return false;
+    return true;
+}
+
+static enum err take_plain(const struct shard_tensor *from, struct checkpoint_tensor *tensor,
+                           struct error *error) {
+    const struct safetensors_tensor *source = from->tensor;
+    if (!plain_type(source->type, &tensor->type))
+        return err_set(error, ERR_INVALID, "tensor %.*s: dtype %s is not supported here",
+                       STR_ARGS(source->name), safetensors_type_name(source->type));
+    if (source->axis_count > GGUF_AXES_MAX)
+        return err_set(error, ERR_INVALID, "tensor %.*s has %u axes, more than %d",
+                       STR_ARGS(source->name), source->axis_count, GGUF_AXES_MAX);
+    tensor->axis_count = source->axis_count;
+    for (uint32_t i = 0; i < GGUF_AXES_MAX; i++)
+        tensor->axes[i] = i < source->axis_count ? source->axes[source->axis_count - 1 - i] : 1;
+    tensor->bytes = source->bytes;
+    /* The product of all axes was checked, unless one is 0; then nobody will read a row. */
+    if (source->bytes > 0)
+        tensor->row_bytes =
+            tensor_type_row_bytes((enum tensor_type)tensor->type, (size_t)tensor->axes[0]);
+    tensor->at = source->at;
+    tensor->sources[0] = *from;
+    return OK;
+}
+
+/* "X.qweight" is the weight of X in parts; so is one of 8-bit floats. */
+static bool is_packed(const struct checkpoint *checkpoint, const struct safetensors_tensor *source,
+                      struct str *ret_module) {
+    enum quantisation_method method = checkpoint->json->quantisation.method;
+    const char *ending = method == QUANTISATION_FP8 ? ".weight" : ".qweight";
+    if (method == QUANTISATION_NONE || !str_ends_with(source->name, str_from(ending))) return false;
+    if (method == QUANTISATION_FP8 && source->type != SAFETENSORS_F8_E4M3) return false;
+    *ret_module = (struct str){source->name.at, source->name.bytes - strlen(ending)};
+    return true;
+}
+
+static struct str copy(struct checkpoint *checkpoint, struct str text) {
+    struct str kept = arena_copy(&checkpoint->arena, text);
+    if (!kept.at) abort();
+    return kept;
+}
+
+static enum err take_tensor(struct checkpoint *checkpoint, const struct shard_tensor *from,
+                            struct error *error) {
+    const struct json_config *json = checkpoint->json;
+    struct str name = from->tensor->name, module;
+    if (is_companion(checkpoint, name) ||
+        folder_name_is_needless(json->config.architecture, name, json->is_part_of_another))
+        return OK;
+    struct checkpoint_tensor tensor = {.name = name, .spelled = name};
+    bool packed = is_packed(checkpoint, from->tensor, &module);
+    char whole[SAFETENSORS_NAME_BYTES_MAX + 8];
+    if (packed) {
+        int bytes = snprintf(whole, sizeof whole, "%.*s.weight", STR_ARGS(module));
+        name = (struct str){whole, (size_t)bytes};
+    }
+    struct tensor_name known;
+    if (folder_name_read(json->config.architecture, checkpoint->prefix, name, &known))
+        tensor.name = copy(checkpoint, str_from(known.text));
+    /* A tied head may be stored all the same; the embedding is what counts. */
+    if (json->head_is_tied && str_is(tensor.name, "output.weight")) return OK;
+    enum err err =
+        packed ? folder_pack(checkpoint, module, &tensor, error) : take_plain(from, &tensor, error);
+    return err == OK ? checkpoint_add(checkpoint, &tensor, error) : err;
+}
+
+static enum err take_tensors(struct checkpoint *checkpoint, struct error *error) {
+    enum err err = OK;
+    checkpoint->prefix =
+        find_prefix(&checkpoint->shards, checkpoint->config.architecture->is_encoder);
+    for (size_t i = 0; i < checkpoint->shards.tensor_count && err == OK; i++)
+        err = take_tensor(checkpoint, &checkpoint->shards.tensors[i], error);
+    return err;
+}
+
+/* The embedding has the last word on the size of the vocabulary; ids that the tokenizer has beyond
+ * it, or it beyond the tokenizer, are never sampled. */
+static enum err size_vocabulary(struct checkpoint *checkpoint, uint32_t token_count,
+                                struct error *error) {
+    struct model_config *config = &checkpoint->config;
+    const struct checkpoint_tensor *embedding =
+        checkpoint_find(checkpoint, STR("token_embd.weight"));
+    struct tensor_name name = checkpoint_spell(checkpoint, "token_embd.weight");
+    if (!embedding) return err_set(error, ERR_INVALID, "tensor %s is missing", name.text);
+    if (embedding->axis_count != 2 || embedding->axes[0] != config->width ||
+        embedding->axes[1] < 1 || embedding->axes[1] > CONFIG_VOCAB_MAX)
+        return err_set(error, ERR_INVALID, "tensor %s is %llu x %llu, not (up to %u tokens) x %u",
+                       name.text, (unsigned long long)embedding->axes[1],
+                       (unsigned long long)embedding->axes[0], CONFIG_VOCAB_MAX, config->width);
+    config->vocab_rows = (uint32_t)embedding->axes[1];
+    config->token_count = config->vocab_rows;
+    if (token_count > 0 && token_count < config->vocab_rows) config->token_count = token_count;
+    if (config->architecture->is_encoder || checkpoint->json->head_is_tied ||
+        checkpoint_find(checkpoint, STR("output.weight")))
+        return OK;
+    name = checkpoint_spell(checkpoint, "output.weight");
+    return err_set(error, ERR_INVALID,
+                   "tensor %s is missing, and tie_word_embeddings is not true in config.json",
+                   name.text);
+}
+
+enum err folder_open(struct checkpoint *checkpoint, const char *path,
+                     const struct checkpoint_options *options, struct error *error) {
+    checkpoint->path = strdup(path);
+    if (!checkpoint->path) abort();
+    checkpoint->prefix = "model.";
+    enum err err = read_config(checkpoint, error);
+    if (err != OK) return err;
+    name_model(checkpoint);
+    err = folder_read_pooling(checkpoint->path, &checkpoint->config, error);
+    if (err == OK && options->dummy_weights) {
+        err = folder_make_dummy(checkpoint, error);
+    } else if (err == OK) {
+        err = shards_open(&checkpoint->shards, checkpoint->path, error);
+        if (err == OK) err = take_tensors(checkpoint, error);
+    }
+    return err == OK ? size_vocabulary(checkpoint, options->token_count, error) : err;
+}
+
+enum err folder_open_bytes(struct checkpoint *checkpoint, struct str config, const void *bytes,
+                           size_t count, struct error *error) {
+    checkpoint->prefix = "model.";
+    enum err err = parse_config(checkpoint, config, error);
+    if (err == OK) err = shards_open_bytes(&checkpoint->shards, bytes, count, error);
+    if (err == OK) err = take_tensors(checkpoint, error);
+    return err == OK ? size_vocabulary(checkpoint, 0, error) : err;
+}

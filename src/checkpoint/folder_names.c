@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "checkpoint/folder_names.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Families differ in what stands before and after the feed-forward. */
+enum norms { NORMS_ANY, NORMS_TWO, NORMS_FOUR, NORMS_OF_ENCODER };
+
+static const struct name_pair {
+    const char *gguf;   /* behind "blk.N." */
+    const char *folder; /* behind "PREFIXlayers.N.", or "PREFIXencoder.layer.N." of an encoder */
+    enum norms norms;
+} layer_names[] = {
+    {"attn_norm.weight", "input_layernorm.weight", NORMS_ANY},
+    {"attn_q.weight", "self_attn.q_proj.weight", NORMS_ANY},
+    {"attn_k.weight", "self_attn.k_proj.weight", NORMS_ANY},
+    {"attn_v.weight", "self_attn.v_proj.weight", NORMS_ANY},
+    {"attn_qkv.weight", "self_attn.qkv_proj.weight", NORMS_ANY},
+    {"attn_q.bias", "self_attn.q_proj.bias", NORMS_ANY},
+    {"attn_k.bias", "self_attn.k_proj.bias", NORMS_ANY},
+    {"attn_v.bias", "self_attn.v_proj.bias", NORMS_ANY},
+    {"attn_q_norm.weight", "self_attn.q_norm.weight", NORMS_ANY},
+    {"attn_k_norm.weight", "self_attn.k_norm.weight", NORMS_ANY},
+    {"attn_output.weight", "self_attn.o_proj.weight", NORMS_ANY},
+    {"ffn_gate.weight", "mlp.gate_proj.weight", NORMS_ANY},
+    {"ffn_up.weight", "mlp.up_proj.weight", NORMS_ANY},
+    {"ffn_up.weight", "mlp.gate_up_proj.weight", NORMS_ANY},
+    {"ffn_down.weight", "mlp.down_proj.weight", NORMS_ANY},
+    {"ffn_norm.weight", "post_attention_layernorm.weight", NORMS_TWO},
+    {"post_attention_norm.weight", "post_attention_layernorm.weight", NORMS_FOUR},
+    {"ffn_norm.weight", "pre_feedforward_layernorm.weight", NORMS_FOUR},
+    {"post_ffw_norm.weight", "post_feedforward_layernorm.weight", NORMS_FOUR},
+    {"attn_q.weight", "attention.self.query.weight", NORMS_OF_ENCODER},
+    {"attn_q.bias", "attention.self.query.bias", NORMS_OF_ENCODER},
+    {"attn_k.weight", "attention.self.key.weight", NORMS_OF_ENCODER},
+    {"attn_k.bias", "attention.self.key.bias", NORMS_OF_ENCODER},
+    {"attn_v.weight", "attention.self.value.weight", NORMS_OF_ENCODER},
+    {"attn_v.bias", "attention.self.value.bias", NORMS_OF_ENCODER},
+    {"attn_output.weight", "attention.output.dense.weight", NORMS_OF_ENCODER},
+    {"attn_output.bias", "attention.output.dense.bias", NORMS_OF_ENCODER},
+    {"attn_output_norm.weight", "attention.output.LayerNorm.weight", NORMS_OF_ENCODER},
+    {"attn_output_norm.bias", "attention.output.LayerNorm.bias", NORMS_OF_ENCODER},
+    {"ffn_up.weight", "intermediate.dense.weight", NORMS_OF_ENCODER},
+    {"ffn_up.bias", "intermediate.dense.bias", NORMS_OF_ENCODER},
+    {"ffn_down.weight", "output.dense.weight", NORMS_OF_ENCODER},
+    {"ffn_down.bias", "output.dense.bias", NORMS_OF_ENCODER},
+    {"layer_output_norm.weight", "output.LayerNorm.weight", NORMS_OF_ENCODER},
+    {"layer_output_norm.bias", "output.LayerNorm.bias", NORMS_OF_ENCODER},
+};
+#define LAYER_NAME_COUNT (sizeof layer_names / sizeof *layer_names)
+
+static const char head[] = "lm_head.weight";
+static const char fused_gate_up[] = "mlp.gate_up_proj.weight";
+
+/* Those there is one of, behind the prefix. */
+static const struct name_pair single_names[] = {
+    {"token_embd.weight", "embed_tokens.weight", NORMS_ANY},
+    {"output_norm.weight", "norm.weight", NORMS_ANY},
+    {"token_embd.weight", "embeddings.word_embeddings.weight", NORMS_OF_ENCODER},
+    {"position_embd.weight", "embeddings.position_embeddings.weight", NORMS_OF_ENCODER},
+    {"token_types.weight", "embeddings.token_type_embeddings.weight", NORMS_OF_ENCODER},
+    {"token_embd_norm.weight", "embeddings.LayerNorm.weight", NORMS_OF_ENCODER},
+    {"token_embd_norm.bias", "embeddings.LayerNorm.bias", NORMS_OF_ENCODER},
+};
+#define SINGLE_NAME_COUNT (sizeof single_names / sizeof *single_names)
+
+static bool is_of(const struct name_pair *pair, const struct architecture *architecture) {
+    if (architecture->is_encoder || pair->norms == NORMS_OF_ENCODER)
+        return architecture->is_encoder && pair->norms == NORMS_OF_ENCODER;
+    if (pair->norms == NORMS_ANY)
+        return architecture->has_fused_gate_up || !str_is(str_from(pair->folder), fused_gate_up);
+    return architecture->has_post_norm == (pair->norms == NORMS_FOUR);
+}
+
+static const char *layers_of(const struct architecture *architecture) {
+    return architecture->is_encoder ? "encoder.layer." : "layers.";
+}
+
+/* Whether `rest` is the pair's; the first files of BERT called the two vectors of a norm otherwise.
+ */
+static bool is_spelled(const struct name_pair *pair, struct str rest) {
+    struct str name = str_from(pair->folder);
+    if (str_equals(rest, name)) return true;
+    bool is_weight = str_ends_with(name, STR("LayerNorm.weight"));
+    if (!is_weight && !str_ends_with(name, STR("LayerNorm.bias"))) return false;
+    name.bytes -= is_weight ? strlen("weight") : strlen("bias");
+    return str_starts_with(rest, name) &&
+           str_is(str_skip(rest, name.bytes), is_weight ? "gamma" : "beta");
+}
+
+/* "12.rest"; false when no number of a layer stands there as it is written. */
+static bool cut_layer(struct str text, uint64_t *ret_layer, struct str *ret_rest) {
+    size_t dot = str_find_byte(text, '.', 0);
+    if (dot == SIZE_MAX || dot > 6 || (dot > 1 && text.at[0] == '0')) return false;
+    *ret_rest = str_skip(text, dot + 1);
+    return str_to_u64((struct str){text.at, dot}, ret_layer);
+}
+
+bool folder_name_read(const struct architecture *architecture, const char *prefix, struct str name,
+                      struct tensor_name *ret_name) {
+    if (!architecture->is_encoder &&
+        (str_is(name, head) || str_is(name, "language_model.lm_head.weight"))) {
+        snprintf(ret_name->text, sizeof ret_name->text, "output.weight");
+        return true;
+    }
+    if (!str_starts_with(name, str_from(prefix))) return false;
+    struct str rest = str_skip(name, strlen(prefix));
+    for (size_t i = 0; i < SINGLE_NAME_COUNT; i++) {
+        if (!is_of(&single_names[i], architecture) || !is_spelled(&single_names[i], rest)) continue;
+        snprintf(ret_name->text, sizeof ret_name->text, "%s", single_names[i].gguf);
+        return true;
+    }
+    uint64_t layer;
+    const char *layers = layers_of(architecture);
+    if (!str_starts_with(rest, str_from(layers)) ||
+        !cut_layer(str_skip(rest, strlen(layers)), &layer, &rest))
+        return false;
+    for (size_t i = 0; i < LAYER_NAME_COUNT; i++) {
+        if (!is_of(&layer_names[i], architecture) || !is_spelled(&layer_names[i], rest)) continue;
+        snprintf(ret_name->text, sizeof ret_name->text, "blk.%u.%s", (unsigned)layer,
+                 layer_names[i].gguf);
+        return true;
+    }
+    return false;
+}
+
+struct tensor_name folder_name_of(const struct architecture *architecture, const char *prefix,
+                                  const char *gguf_name) {
+    struct tensor_name name;
+    struct str text = str_from(gguf_name), rest;
+    uint64_t layer;
+    snprintf(name.text, sizeof name.text, "%s", gguf_name);
+    if (str_is(text, "output.weight")) snprintf(name.text, sizeof name.text, "%s", head);
+    for (size_t i = 0; i < SINGLE_NAME_COUNT; i++)
+        if (is_of(&single_names[i], architecture) && str_is(text, single_names[i].gguf))
+            snprintf(name.text, sizeof name.text, "%s%s", prefix, single_names[i].folder);
+    if (!str_starts_with(text, STR("blk.")) || !cut_layer(str_skip(text, 4), &layer, &rest))
+        return name;
+    for (size_t i = 0; i < LAYER_NAME_COUNT; i++)
+        if (str_is(rest, layer_names[i].gguf) && is_of(&layer_names[i], architecture))
+            snprintf(name.text, sizeof name.text, "%s%s%u.%s", prefix, layers_of(architecture),
+                     (unsigned)layer, layer_names[i].folder);
+    return name;
+}
+
+bool folder_name_is_needless(const struct architecture *architecture, struct str name,
+                             bool is_part_of_another) {
+    static const char *const behind[] = {"pooler.", "bert.pooler.", "cls."};
+    static const char *const endings[] = {"rotary_emb.inv_freq", ".position_ids",
+                                          "self_attn.masked_bias"};
+    static const char *const parts[] = {"vision_tower.",          "vision_model.",
+                                        "multi_modal_projector.", "model.vision_tower.",
+                                        "model.vision_model.",    "model.multi_modal_projector.",
+                                        "audio_tower.",           "model.audio_tower."};
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
+        if (str_ends_with(name, str_from(endings[i]))) return true;
+    for (size_t i = 0; architecture->is_encoder && i < sizeof behind / sizeof *behind; i++)
+        if (str_starts_with(name, str_from(behind[i]))) return true;
+    for (size_t i = 0; is_part_of_another && i < sizeof parts / sizeof *parts; i++)
+        if (str_starts_with(name, str_from(parts[i]))) return true;
+    return false;
+}

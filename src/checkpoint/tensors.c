@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "checkpoint/tensors.h"
+
+#include "kernels/quant.h"
+#include "checkpoint/checkpoint.h"
+
+#include <stdio.h>
+
+enum need {
+    NEED_ALWAYS,
+    NEED_DECODER,
+    NEED_ENCODER,
+    NEED_ENCODER_BIAS,
+    NEED_POSITIONS,
+    NEED_GATE,
+    NEED_QKV_BIAS,
+    NEED_QK_NORM,
+    NEED_POST_NORM,
+    /* From here on it may be absent. */
+    NEED_OPTIONAL,
+    NEED_FUSED_QKV,
+    NEED_LONG_ROPE,
+};
+
+/* Extents a shape is made of. */
+enum extent {
+    EXTENT_NONE,
+    EXTENT_WIDTH,
+    EXTENT_FFN,
+    EXTENT_UP,
+    EXTENT_CONTEXT,
+    EXTENT_TYPES,
+    EXTENT_VOCAB,
+    EXTENT_Q,
+    EXTENT_KV,
+    EXTENT_QKV,
+    EXTENT_HEAD,
+    EXTENT_PAIRS
+};
+
+static const struct row {
+    const char *name; /* without "blk.N." */
+    enum need need;
+    enum extent cols; /* axes[0] */
+    enum extent rows; /* axes[1]; EXTENT_NONE for a vector */
+} table[ROLE_COUNT] = {
+    [ROLE_EMBEDDING] = {"token_embd.weight", NEED_ALWAYS, EXTENT_WIDTH, EXTENT_VOCAB},
+    [ROLE_OUTPUT_NORM] = {"output_norm.weight", NEED_DECODER, EXTENT_WIDTH, EXTENT_NONE},
+    [ROLE_HEAD] = {"output.weight", NEED_OPTIONAL, EXTENT_WIDTH, EXTENT_VOCAB},
+    [ROLE_ROPE_FACTORS] = {"rope_freqs.weight", NEED_OPTIONAL, EXTENT_PAIRS, EXTENT_NONE},
+    [ROLE_ROPE_FACTORS_SHORT] = {"rope_factors_short.weight", NEED_LONG_ROPE, EXTENT_PAIRS,
+                                 EXTENT_NONE},
+    [ROLE_ROPE_FACTORS_LONG] = {"rope_factors_long.weight", NEED_LONG_ROPE, EXTENT_PAIRS,
+                                EXTENT_NONE},
+    [ROLE_POSITIONS] = {"position_embd.weight", NEED_POSITIONS, EXTENT_WIDTH, EXTENT_CONTEXT},
+    [ROLE_TOKEN_TYPES] = {"token_types.weight", NEED_ENCODER, EXTENT_WIDTH, EXTENT_TYPES},
+    [ROLE_EMBEDDING_NORM] = {"token_embd_norm.weight", NEED_ENCODER, EXTENT_WIDTH, EXTENT_NONE},
+    [ROLE_EMBEDDING_NORM_BIAS] = {"token_embd_norm.bias", NEED_ENCODER, EXTENT_WIDTH, EXTENT_NONE},
+    [ROLE_ATTENTION_NORM] = {"attn_norm.weight", NEED_DECODER, EXTENT_WIDTH, EXTENT_NONE},
+    [ROLE_Q] = {"attn_q.weight", NEED_ALWAYS, EXTENT_WIDTH, EXTENT_Q},
+    [ROLE_K] = {"attn_k.weight", NEED_ALWAYS, EXTENT_WIDTH, EXTENT_KV},
+    [ROLE_V] = {"attn_v.weight", NEED_ALWAYS, EXTENT_WIDTH, EXTENT_KV},
+    [ROLE_QKV] = {"attn_qkv.weight", NEED_FUSED_QKV, EXTENT_WIDTH, EXTENT_QKV},
+    [ROLE_Q_BIAS] = {"attn_q.bias", NEED_QKV_BIAS, EXTENT_Q, EXTENT_NONE},
+    [ROLE_K_BIAS] = {"attn_k.bias", NEED_QKV_BIAS, EXTENT_KV, EXTENT_NONE},
+    [ROLE_V_BIAS] = {"attn_v.bias", NEED_QKV_BIAS, EXTENT_KV, EXTENT_NONE},
+    [ROLE_Q_NORM] = {"attn_q_norm.weight", NEED_QK_NORM, EXTENT_HEAD, EXTENT_NONE},
+    [ROLE_K_NORM] = {"attn_k_norm.weight", NEED_QK_NORM, EXTENT_HEAD, EXTENT_NONE},
+    [ROLE_OUTPUT_PROJECTION] = {"attn_output.weight", NEED_ALWAYS, EXTENT_Q, EXTENT_WIDTH},
+    [ROLE_POST_ATTENTION_NORM] = {"post_attention_norm.weight", NEED_POST_NORM, EXTENT_WIDTH,
+                                  EXTENT_NONE},
+    [ROLE_FFN_NORM] = {"ffn_norm.weight", NEED_DECODER, EXTENT_WIDTH, EXTENT_NONE},
+    [ROLE_GATE] = {"ffn_gate.weight", NEED_GATE, EXTENT_WIDTH, EXTENT_FFN},
+    [ROLE_UP] = {"ffn_up.weight", NEED_ALWAYS, EXTENT_WIDTH, EXTENT_UP},
+    [ROLE_DOWN] = {"ffn_down.weight", NEED_ALWAYS, EXTENT_FFN, EXTENT_WIDTH},
+    [ROLE_POST_FFN_NORM] = {"post_ffw_norm.weight", NEED_POST_NORM, EXTENT_WIDTH, EXTENT_NONE},
+    [ROLE_OUTPUT_BIAS] = {"attn_output.bias", NEED_ENCODER_BIAS, EXTENT_WIDTH, EXTENT_NONE},
+    [ROLE_ATTENTION_OUTPUT_NORM] = {"attn_output_norm.weight", NEED_ENCODER, EXTENT_WIDTH,
+                                    EXTENT_NONE},
+    [ROLE_ATTENTION_OUTPUT_NORM_BIAS] = {"attn_output_norm.bias", NEED_ENCODER, EXTENT_WIDTH,
+                                         EXTENT_NONE},
+    [ROLE_UP_BIAS] = {"ffn_up.bias", NEED_ENCODER_BIAS, EXTENT_FFN, EXTENT_NONE},
+    [ROLE_DOWN_BIAS] = {"ffn_down.bias", NEED_ENCODER_BIAS, EXTENT_WIDTH, EXTENT_NONE},
+    [ROLE_LAYER_OUTPUT_NORM] = {"layer_output_norm.weight", NEED_ENCODER, EXTENT_WIDTH,
+                                EXTENT_NONE},
+    [ROLE_LAYER_OUTPUT_NORM_BIAS] = {"layer_output_norm.bias", NEED_ENCODER, EXTENT_WIDTH,
+                                     EXTENT_NONE},
+};
+
+static uint64_t extent_of(const struct model_config *config, enum extent extent) {
+    switch (extent) {
+    case EXTENT_NONE: return 1;
+    case EXTENT_WIDTH: return config->width;
+    case EXTENT_FFN: return config->ffn;
+    case EXTENT_UP: return (config->architecture->has_fused_gate_up ? 2ull : 1ull) * config->ffn;
+    case EXTENT_CONTEXT: return config->context_max;
+    case EXTENT_TYPES: return config->token_types;
+    case EXTENT_VOCAB: return config->vocab_rows;
+    case EXTENT_Q: return (uint64_t)config->heads * config->head_dim;
+    case EXTENT_KV: return (uint64_t)config->kv_heads * config->head_dim;
+    case EXTENT_QKV: return (uint64_t)(config->heads + 2 * config->kv_heads) * config->head_dim;
+    case EXTENT_HEAD: return config->head_dim;
+    case EXTENT_PAIRS: return config->head_dim / 2;
+    }
+    return 0;
+}
+
+/* Whether this architecture can have the tensor at all. */
+static bool is_known(const struct architecture *architecture, enum need need) {
+    switch (need) {
+    case NEED_ALWAYS: return true;
+    case NEED_DECODER:
+    case NEED_OPTIONAL: return !architecture->is_encoder;
+    case NEED_ENCODER: return architecture->is_encoder;
+    case NEED_ENCODER_BIAS:
+    case NEED_POSITIONS: return architecture->is_encoder && !architecture->is_rotary_encoder;
+    case NEED_FUSED_QKV: return !architecture->is_encoder || architecture->is_rotary_encoder;
+    case NEED_GATE:
+        return (!architecture->is_encoder || architecture->is_rotary_encoder) &&
+               !architecture->has_fused_gate_up;
+    case NEED_LONG_ROPE: return architecture->has_long_rope;
+    case NEED_QKV_BIAS: return architecture->has_qkv_bias;
+    case NEED_QK_NORM: return architecture->has_qk_norm;
+    case NEED_POST_NORM: return architecture->has_post_norm;
+    }
+    return false;
+}
+
+struct tensor_name tensor_name_of(enum tensor_role role, uint32_t layer) {
+    struct tensor_name name;
+    if (role < ROLE_ATTENTION_NORM)
+        snprintf(name.text, sizeof name.text, "%s", table[role].name);
+    else
+        snprintf(name.text, sizeof name.text, "blk.%u.%s", layer, table[role].name);
+    return name;
+}
+
+bool tensor_shape(const struct model_config *config, enum tensor_role role,
+                  uint64_t ret_axes[GGUF_AXES_MAX], uint32_t *ret_axis_count) {
+    const struct row *row = &table[role];
+    if ((row->need >= NEED_OPTIONAL && role != ROLE_HEAD) ||
+        !is_known(config->architecture, row->need))
+        return false;
+    for (int i = 0; i < GGUF_AXES_MAX; i++) ret_axes[i] = 1;
+    ret_axes[0] = extent_of(config, row->cols);
+    ret_axes[1] = extent_of(config, row->rows);
+    *ret_axis_count = row->rows == EXTENT_NONE ? 1 : 2;
+    return true;
+}
+
+static enum err check_shape(const struct checkpoint_tensor *tensor,
+                            const struct model_config *config, const struct row *row,
+                            struct error *error) {
+    bool is_vector = row->rows == EXTENT_NONE;
+    uint64_t cols = extent_of(config, row->cols), rows = extent_of(config, row->rows);
+    if (tensor->axis_count != (is_vector ? 1u : 2u) || tensor->axes[0] != cols ||
+        tensor->axes[1] != rows)
+        return err_set(error, ERR_INVALID,
+                       "tensor %.*s has %u axes, %llu x %llu, instead of %llu x %llu",
+                       STR_ARGS(tensor->spelled), tensor->axis_count,
+                       (unsigned long long)tensor->axes[0], (unsigned long long)tensor->axes[1],
+                       (unsigned long long)cols, (unsigned long long)rows);
+    bool usable = tensor_type_is_known(tensor->type) &&
+                  !(is_vector && tensor_type_is_quantised((enum tensor_type)tensor->type));
+    if (!usable)
+        return err_set(error, ERR_INVALID, "tensor %.*s: type %s is not supported here",
+                       STR_ARGS(tensor->spelled), gguf_type_find(tensor->type)->name);
+    return OK;
+}
+
+/* Checks one tensor of the table; *count grows when it is there. */
+static enum err check_role(const struct checkpoint *checkpoint, const struct model_config *config,
+                           enum tensor_role role, uint32_t layer, size_t *count,
+                           struct error *error) {
+    const struct row *row = &table[role];
+    if (!is_known(config->architecture, row->need)) return OK;
+    struct tensor_name name = tensor_name_of(role, layer);
+    const struct checkpoint_tensor *tensor = checkpoint_find(checkpoint, str_from(name.text));
+    if (!tensor) {
+        if (row->need >= NEED_OPTIONAL) return OK;
+        return err_set(error, ERR_INVALID, "tensor %s is missing",
+                       checkpoint_spell(checkpoint, name.text).text);
+    }
+    ++*count;
+    return check_shape(tensor, config, row, error);
+}
+
+static enum err check_layer(const struct checkpoint *checkpoint, const struct model_config *config,
+                            uint32_t layer, size_t *count, struct error *error) {
+    struct tensor_name fused = tensor_name_of(ROLE_QKV, layer);
+    bool is_fused = checkpoint_find(checkpoint, str_from(fused.text)) != NULL;
+    enum err err = OK;
+    for (int i = ROLE_ATTENTION_NORM; i < ROLE_COUNT && err == OK; i++) {
+        /* A layer with both forms keeps its q, k and v uncounted and is refused below. */
+        bool stands_in = is_fused && i >= ROLE_Q && i <= ROLE_V;
+        if (!stands_in)
+            err = check_role(checkpoint, config, (enum tensor_role)i, layer, count, error);
+    }
+    return err;
+}
+
+/* The layer of a name "blk.N.…"; false for any other. */
+static bool layer_of(struct str name, uint32_t layers, uint32_t *ret_layer) {
+    if (!str_starts_with(name, STR("blk."))) return false;
+    size_t dot = str_find_byte(name, '.', 4);
+    uint64_t layer;
+    if (dot == SIZE_MAX || !str_to_u64((struct str){name.at + 4, dot - 4}, &layer)) return false;
+    if (layer >= layers) return false;
+    *ret_layer = (uint32_t)layer;
+    return true;
+}
+
+static bool is_part_of(const struct checkpoint_tensor *tensor, const struct model_config *config) {
+    for (int role = 0; role < ROLE_ATTENTION_NORM; role++)
+        if (is_known(config->architecture, table[role].need) &&
+            str_is(tensor->name, table[role].name))
+            return true;
+    uint32_t layer;
+    if (!layer_of(tensor->name, config->layers, &layer)) return false;
+    for (int role = ROLE_ATTENTION_NORM; role < ROLE_COUNT; role++) {
+        struct tensor_name name = tensor_name_of((enum tensor_role)role, layer);
+        if (is_known(config->architecture, table[role].need) && str_is(tensor->name, name.text))
+            return true;
+    }
+    return false;
+}
+
+/* Only reached for a file that is refused: names the tensor that nothing above has counted. */
+static enum err refuse_rest(const struct checkpoint *checkpoint, const struct model_config *config,
+                            struct error *error) {
+    for (size_t i = 0; i < checkpoint_tensor_count(checkpoint); i++) {
+        const struct checkpoint_tensor *tensor = checkpoint_tensor_at(checkpoint, i);
+        if (!is_part_of(tensor, config))
+            return err_set(error, ERR_INVALID, "tensor %.*s is not part of architecture %s",
+                           STR_ARGS(tensor->spelled), config->architecture->name);
+    }
+    return err_set(error, ERR_INVALID, "a layer has both attn_qkv.weight and attn_q, k or v");
+}
+
+enum err tensors_check(const struct checkpoint *checkpoint, const struct model_config *config,
+                       struct error *error) {
+    size_t count = 0;
+    enum err err = OK;
+    for (int i = 0; i < ROLE_ATTENTION_NORM && err == OK; i++)
+        err = check_role(checkpoint, config, (enum tensor_role)i, 0, &count, error);
+    for (uint32_t layer = 0; layer < config->layers && err == OK; layer++)
+        err = check_layer(checkpoint, config, layer, &count, error);
+    if (err == OK && count != checkpoint_tensor_count(checkpoint))
+        err = refuse_rest(checkpoint, config, error);
+    return err;
+}

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "checkpoint/vocab.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* Finds an array of `element`s; *ret_array is NULL when the key is not there. */
+static enum err find_array(const struct gguf *gguf, const char *key, enum gguf_kind element,
+                           const struct gguf_value **ret_array, struct error *error) {
+    *ret_array = gguf_find(gguf, key);
+    if (!*ret_array) return OK;
+    bool is_integer = element == GGUF_I32;
+    enum gguf_kind found = (*ret_array)->element;
+    bool matches = is_integer ? found != GGUF_STRING && found != GGUF_F32 && found != GGUF_F64 &&
+                                    found != GGUF_BOOL
+                              : found == element;
+    if ((*ret_array)->kind != GGUF_ARRAY || !matches)
+        return err_set(error, ERR_INVALID, "%s is no array of %s", key,
+                       is_integer            ? "integers"
+                       : element == GGUF_F32 ? "f32"
+                                             : "strings");
+    return OK;
+}
+
+static enum err read_strings(const struct gguf *gguf, const char *key, size_t count_max,
+                             struct str **ret_strings, size_t *ret_count, struct error *error) {
+    const struct gguf_value *array;
+    enum err err = find_array(gguf, key, GGUF_STRING, &array, error);
+    if (err != OK || !array) return err;
+    if (array->count > count_max)
+        return err_set(error, ERR_LIMIT, "%s has %llu elements, more than %zu", key,
+                       (unsigned long long)array->count, count_max);
+    struct str *strings = calloc((size_t)array->count + 1, sizeof *strings);
+    if (!strings) abort();
+    const unsigned char *at = array->at;
+    for (size_t i = 0; i < array->count; i++) strings[i] = gguf_next_str(&at);
+    *ret_strings = strings;
+    *ret_count = (size_t)array->count;
+    return OK;
+}
+
+static enum err check_length(const char *key, const struct gguf_value *array, size_t token_count,
+                             struct error *error) {
+    if (array->count == token_count) return OK;
+    return err_set(error, ERR_INVALID, "%s has %llu elements for %zu tokens", key,
+                   (unsigned long long)array->count, token_count);
+}
+
+static enum err read_kinds(struct gguf_vocab *vocab, const struct gguf *gguf, struct error *error) {
+    static const char key[] = "tokenizer.ggml.token_type";
+    const struct gguf_value *array;
+    enum err err = find_array(gguf, key, GGUF_I32, &array, error);
+    if (err != OK || !array) return err;
+    err = check_length(key, array, vocab->token_count, error);
+    if (err != OK) return err;
+    vocab->kinds = calloc(vocab->token_count + 1, sizeof *vocab->kinds);
+    if (!vocab->kinds) abort();
+    for (size_t i = 0; i < vocab->token_count; i++) {
+        int64_t kind;
+        if (!gguf_element_i64(array, i, &kind) || kind < 1 || kind > 6)
+            return err_set(error, ERR_INVALID, "%s: token %zu has no kind of 1..6", key, i);
+        vocab->kinds[i] = (uint8_t)kind;
+    }
+    return OK;
+}
+
+static enum err read_scores(struct gguf_vocab *vocab, const struct gguf *gguf,
+                            struct error *error) {
+    static const char key[] = "tokenizer.ggml.scores";
+    const struct gguf_value *array;
+    enum err err = find_array(gguf, key, GGUF_F32, &array, error);
+    if (err != OK || !array) return err;
+    err = check_length(key, array, vocab->token_count, error);
+    if (err != OK) return err;
+    vocab->scores = calloc(vocab->token_count + 1, sizeof *vocab->scores);
+    if (!vocab->scores) abort();
+    for (size_t i = 0; i < vocab->token_count; i++) {
+        vocab->scores[i] = gguf_element_f32(array, i);
+        if (!isfinite(vocab->scores[i]))
+            return err_set(error, ERR_INVALID, "%s: the score of token %zu is no finite number",
+                           key, i);
+    }
+    return OK;
+}
+
+static enum err read_id(const struct gguf_vocab *vocab, const struct gguf *gguf, const char *key,
+                        int32_t *ret_id, struct error *error) {
+    *ret_id = VOCAB_NONE;
+    const struct gguf_value *value = gguf_find(gguf, key);
+    if (!value) return OK;
+    int64_t id;
+    if (value->kind == GGUF_ARRAY || !gguf_element_i64(value, 0, &id))
+        return err_set(error, ERR_INVALID, "%s is no integer", key);
+    /* Writers say "none" as -1, or as that in 32 unsigned bits. */
+    if (id == -1 || id == UINT32_MAX) return OK;
+    if (id < 0 || (uint64_t)id >= vocab->token_count)
+        return err_set(error, ERR_INVALID, "%s is %lld, but there are %zu tokens", key,
+                       (long long)id, vocab->token_count);
+    *ret_id = (int32_t)id;
+    return OK;
+}
+
+static enum err read_ids(struct gguf_vocab *vocab, const struct gguf *gguf, struct error *error) {
+    const struct {
+        const char *key;
+        int32_t *id;
+    } ids[] = {
+        {"tokenizer.ggml.bos_token_id", &vocab->bos},
+        {"tokenizer.ggml.eos_token_id", &vocab->eos},
+        {"tokenizer.ggml.eot_token_id", &vocab->eot},
+        {"tokenizer.ggml.eom_token_id", &vocab->eom},
+        {"tokenizer.ggml.unknown_token_id", &vocab->unknown},
+        {"tokenizer.ggml.padding_token_id", &vocab->padding},
+        {"tokenizer.ggml.seperator_token_id", &vocab->separator}, /* the format spells it so */
+        {"tokenizer.ggml.cls_token_id", &vocab->cls},
+        {"tokenizer.ggml.mask_token_id", &vocab->mask},
+    };
+    for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {
+        enum err err = read_id(vocab, gguf, ids[i].key, ids[i].id, error);
+        if (err != OK) return err;
+    }
+    return OK;
+}
+
+/* The flags, from the defaults that the format leaves to each tokenizer model. */
+static enum err read_flags(struct gguf_vocab *vocab, const struct gguf *gguf, struct error *error) {
+    bool is_sentencepiece = str_is(vocab->model, "llama");
+    vocab->add_bos = is_sentencepiece || str_is(vocab->model, "bert") ||
+                     (str_is(vocab->model, "gpt2") &&
+                      (str_is(vocab->pre, "llama-bpe") || str_is(vocab->pre, "llama3") ||
+                       str_is(vocab->pre, "llama-v3")));
+    vocab->add_space_prefix = is_sentencepiece;
+    enum err err = gguf_get_bool(gguf, "tokenizer.ggml.add_bos_token", &vocab->add_bos, error);
+    if (err == OK)
+        err = gguf_get_bool(gguf, "tokenizer.ggml.add_eos_token", &vocab->add_eos, error);
+    if (err == OK)
+        err =
+            gguf_get_bool(gguf, "tokenizer.ggml.add_space_prefix", &vocab->add_space_prefix, error);
+    return err;
+}
+
+static enum err read_all(struct gguf_vocab *vocab, const struct gguf *gguf, struct error *error) {
+    enum err err = gguf_get_str(gguf, "tokenizer.ggml.model", &vocab->model, error);
+    if (err == OK) err = gguf_get_str(gguf, "tokenizer.ggml.pre", &vocab->pre, error);
+    if (err == OK)
+        err = gguf_get_str(gguf, "tokenizer.chat_template", &vocab->chat_template, error);
+    if (err == OK)
+        err = gguf_get_str(gguf, "tokenizer.chat_template.tool_use", &vocab->tool_template, error);
+    if (err != OK) return err;
+    if (vocab->model.bytes == 0)
+        return err_set(error, ERR_INVALID, "tokenizer.ggml.model is missing");
+    err = read_strings(gguf, "tokenizer.ggml.tokens", VOCAB_TOKENS_MAX, &vocab->tokens,
+                       &vocab->token_count, error);
+    if (err != OK) return err;
+    if (vocab->token_count == 0)
+        return err_set(error, ERR_INVALID, "tokenizer.ggml.tokens is missing or empty");
+    err = read_strings(gguf, "tokenizer.ggml.merges", VOCAB_MERGES_MAX, &vocab->merges,
+                       &vocab->merge_count, error);
+    if (err == OK) err = read_kinds(vocab, gguf, error);
+    if (err == OK) err = read_scores(vocab, gguf, error);
+    if (err == OK) err = read_ids(vocab, gguf, error);
+    if (err == OK) err = read_flags(vocab, gguf, error);
+    return err;
+}
+
+enum err vocab_init(struct gguf_vocab *ret_vocab, const struct gguf *gguf, struct error *error) {
+    struct gguf_vocab vocab = {0};
+    enum err err = read_all(&vocab, gguf, error);
+    if (err != OK) {
+        vocab_release(&vocab);
+        return err;
+    }
+    *ret_vocab = vocab;
+    return OK;
+}
+
+void vocab_release(struct gguf_vocab *vocab) {
+    free(vocab->tokens);
+    free(vocab->kinds);
+    free(vocab->scores);
+    free(vocab->merges);
+    *vocab = (struct gguf_vocab){0};
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* vocab: what a GGUF file says about its tokenizer, as plain views.
+ *
+ * It reads and checks the metadata; it builds no tokenizer and knows none of their rules but the
+ * defaults that the format leaves to the reader.
+ *
+ * Thread: any.  Memory: owns the tables; all strings lie in the gguf, which must outlive it.
+ * Invariant: kinds and scores are token_count long or NULL; every id is VOCAB_NONE or below
+ * token_count. */
+
+#include "checkpoint/gguf.h"
+
+enum { VOCAB_NONE = -1 };
+#define VOCAB_TOKENS_MAX (1u << 21)
+#define VOCAB_MERGES_MAX (1u << 22)
+
+/* Zero is a valid start. */
+struct gguf_vocab {
+    struct str model;   /* tokenizer.ggml.model: "gpt2", "llama", … */
+    struct str pre;     /* tokenizer.ggml.pre; empty when absent */
+    struct str *tokens; /* (token_count) as the file spells them */
+    uint8_t *kinds;     /* (token_count) 1..6, tokenizer.ggml.token_type; or NULL */
+    float *scores;      /* (token_count) or NULL */
+    size_t token_count;
+    struct str *merges; /* (merge_count) "left right", best first */
+    size_t merge_count;
+    int32_t bos, eos, eot, eom, unknown, padding, separator, cls, mask;
+    bool add_bos, add_eos, add_space_prefix; /* with the default of the model when absent */
+    struct str chat_template;                /* Jinja; empty when absent */
+    struct str tool_template;                /* for requests with tools, likewise */
+};
+
+/* ERR_INVALID, naming the key, when the tokens are missing, the tables disagree in length, a kind
+ * is unknown, a score is no number or an id has no token. */
+enum err vocab_init(struct gguf_vocab *ret_vocab, const struct gguf *gguf,
+                    struct error *error) MUST_CHECK;
+void vocab_release(struct gguf_vocab *vocab);

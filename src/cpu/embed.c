@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cpu/embed.h"
+
+#include "cpu/encoder.h"
+#include "cpu/forward.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+/* Texts go through in one step, and a step's workspace grows with its rows: about 70 MB for each
+ * thousand in a model of 7B. */
+#define TOKENS_MAX 8192u
+
+struct embedder {
+    struct embedder_options options;
+    struct encoder *encoder; /* one of the two */
+    struct forward *forward;
+    uint32_t rows_max; /* rows_max and tokens_max of the options */
+    int32_t *tokens;   /* (rows_max), as all of these */
+    uint32_t *positions;
+    uint32_t *blocks;
+    uint32_t *wanted;
+    struct step_sequence *sequences;
+};
+
+/* ---- how a model pools ---- */
+
+static bool has_word(struct str text, const char *word) {
+    size_t bytes = strlen(word);
+    for (size_t i = 0; i + bytes <= text.bytes; i++)
+        if (strncasecmp(text.at + i, word, bytes) == 0) return true;
+    return false;
+}
+
+enum pooling embed_pooling(const struct model_config *config, enum pooling asked) {
+    if (asked != POOLING_NONE) return asked;
+    if (config->pooling != POOLING_NONE) return config->pooling;
+    bool is_mean = config->architecture->is_encoder || has_word(config->name, "gritlm");
+    return is_mean ? POOLING_MEAN : POOLING_NONE;
+}
+
+uint32_t embed_tokens_max(const struct model_config *config, uint32_t context_max) {
+    uint32_t most = context_max < TOKENS_MAX ? context_max : TOKENS_MAX;
+    return config->embed_tokens_max > 0 && config->embed_tokens_max < most
+               ? config->embed_tokens_max
+               : most;
+}
+
+/* ---- opening ---- */
+
+static enum err open_program(struct embedder *embedder, struct error *error) {
+    const struct embedder_options *options = &embedder->options;
+    const struct model_config *config = options->config;
+    if (config->architecture->is_encoder) {
+        struct encoder_options encoder = {.config = config,
+                                          .weights = options->weights,
+                                          .kernels = options->kernels,
+                                          .pool = options->pool,
+                                          .rows_max = embedder->rows_max,
+                                          .block_count = embedder->rows_max};
+        return encoder_open(&embedder->encoder, &encoder, error);
+    }
+    struct forward_options forward = {.config = config,
+                                      .weights = options->weights,
+                                      .kernels = options->kernels,
+                                      .pool = options->pool,
+                                      .rows_max = embedder->rows_max,
+                                      .page_count = embedder->rows_max,
+                                      .is_one_pass = true,
+                                      .is_bidirectional = config->is_bidirectional ||
+                                                          options->pooling != POOLING_LAST};
+    return forward_open(&embedder->forward, &forward, error);
+}
+
+enum err embedder_open(struct embedder **ret_embedder, const struct embedder_options *options,
+                       struct error *error) {
+    assert(options->pooling != POOLING_NONE && options->rows_max > 0 && options->tokens_max > 0);
+    struct embedder *embedder = calloc(1, sizeof *embedder);
+    if (!embedder) abort();
+    embedder->options = *options;
+    uint32_t rows =
+        options->rows_max > options->tokens_max ? options->rows_max : options->tokens_max;
+    embedder->rows_max = rows;
+    embedder->tokens = calloc(rows, sizeof *embedder->tokens);
+    embedder->positions = calloc(rows, sizeof *embedder->positions);
+    embedder->blocks = calloc(rows, sizeof *embedder->blocks);
+    embedder->wanted = calloc(rows, sizeof *embedder->wanted);
+    embedder->sequences = calloc(rows, sizeof *embedder->sequences);
+    if (!embedder->tokens || !embedder->positions || !embedder->blocks || !embedder->wanted ||
+        !embedder->sequences)
+        abort();
+    for (uint32_t i = 0; i < rows; i++) embedder->blocks[i] = i;
+    enum err err = open_program(embedder, error);
+    if (err == OK)
+        *ret_embedder = embedder;
+    else
+        embedder_close(embedder);
+    return err;
+}
+
+void embedder_close(struct embedder *embedder) {
+    if (!embedder) return;
+    encoder_close(embedder->encoder);
+    forward_close(embedder->forward);
+    free(embedder->tokens);
+    free(embedder->positions);
+    free(embedder->blocks);
+    free(embedder->wanted);
+    free(embedder->sequences);
+    free(embedder);
+}
+
+uint64_t embedder_bytes(const struct embedder *embedder) {
+    return embedder->encoder ? encoder_workspace_bytes(embedder->encoder)
+                             : forward_workspace_bytes(embedder->forward);
+}
+
+/* ---- running ---- */
+
+static enum err check_sequence(const struct embedder *embedder,
+                               const struct embed_sequence *sequence, uint32_t index,
+                               struct error *error) {
+    uint32_t vocab = embedder->options.config->token_count;
+    if (sequence->count == 0) return err_set(error, ERR_INVALID, "text %u has no tokens", index);
+    if (sequence->count > embedder->options.tokens_max)
+        return err_set(error, ERR_LIMIT, "text %u has %u tokens, more than the %u of the model",
+                       index, sequence->count, embedder->options.tokens_max);
+    if (sequence->pool_first >= sequence->count)
+        return err_set(error, ERR_INVALID, "text %u has no token to pool: %u of %u are left out",
+                       index, sequence->pool_first, sequence->count);
+    for (uint32_t i = 0; i < sequence->count; i++)
+        if (sequence->ids[i] < 0 || (uint32_t)sequence->ids[i] >= vocab)
+            return err_set(error, ERR_INVALID, "text %u: token %u is %d, not 0..%u", index, i,
+                           sequence->ids[i], vocab - 1);
+    return OK;
+}
+
+/* As many texts as fit into a step, at least one. */
+static uint32_t fill_step(struct embedder *embedder, const struct embed_sequence *sequences,
+                          uint32_t count, struct step *ret_step) {
+    uint32_t rows = 0, blocks = 0, taken = 0;
+    for (; taken < count; taken++) {
+        const struct embed_sequence *from = &sequences[taken];
+        if (taken > 0 && (from->count > embedder->options.rows_max ||
+                          rows > embedder->options.rows_max - from->count))
+            break;
+        uint32_t block_count = (from->count + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS;
+        embedder->sequences[taken] = (struct step_sequence){.row_first = rows,
+                                                            .row_count = from->count,
+                                                            .block_count = block_count,
+                                                            .page_stride = block_count,
+                                                            .pages = embedder->blocks + blocks};
+        memcpy(embedder->tokens + rows, from->ids, from->count * sizeof *from->ids);
+        for (uint32_t i = 0; i < from->count; i++) embedder->positions[rows + i] = i;
+        rows += from->count;
+        blocks += block_count;
+    }
+    *ret_step = (struct step){.row_count = rows,
+                              .sequence_count = taken,
+                              .tokens = embedder->tokens,
+                              .positions = embedder->positions,
+                              .sequences = embedder->sequences};
+    return taken;
+}
+
+/* The hidden states of the step's rows, or with POOLING_LAST of the last row of each text alone. */
+static const float *run_step(struct embedder *embedder, const struct step *step) {
+    if (embedder->encoder) return encoder_run(embedder->encoder, step);
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < step->sequence_count; i++) {
+        const struct step_sequence *sequence = &step->sequences[i];
+        uint32_t end = sequence->row_first + sequence->row_count;
+        bool is_last = embedder->options.pooling == POOLING_LAST;
+        for (uint32_t row = is_last ? end - 1 : sequence->row_first; row < end; row++)
+            embedder->wanted[count++] = row;
+    }
+    forward_run(embedder->forward, step, embedder->wanted, count);
+    return forward_hidden(embedder->forward, 0, count);
+}
+
+/* Sums rows of hidden states and divides by the length of the sum: the mean's own divisor would
+ * cancel. */
+static enum err pool_rows(const float *rows, uint32_t count, uint32_t width, uint32_t index,
+                          float *ret_vector, struct error *error) {
+    memset(ret_vector, 0, width * sizeof *ret_vector);
+    for (uint32_t i = 0; i < count; i++, rows += width)
+        for (uint32_t j = 0; j < width; j++) ret_vector[j] += rows[j];
+    double squares = 0;
+    for (uint32_t j = 0; j < width; j++) squares += (double)ret_vector[j] * (double)ret_vector[j];
+    if (!(squares > 0 && isfinite(squares)))
+        return err_set(error, ERR_INVALID,
+                       "text %u: its vector has no length, so the weights are unsound", index);
+    double factor = 1.0 / sqrt(squares);
+    for (uint32_t j = 0; j < width; j++) ret_vector[j] = (float)((double)ret_vector[j] * factor);
+    return OK;
+}
+
+static enum err pool_text(const struct embedder *embedder, const struct embed_sequence *sequence,
+                          const float *rows, uint32_t index, float *ret_vector,
+                          struct error *error) {
+    uint32_t width = embedder->options.config->width;
+    switch (embedder->options.pooling) {
+    case POOLING_MEAN:
+        return pool_rows(rows + (size_t)sequence->pool_first * width,
+                         sequence->count - sequence->pool_first, width, index, ret_vector, error);
+    case POOLING_LAST:
+        if (embedder->encoder) rows += (size_t)(sequence->count - 1) * width;
+        return pool_rows(rows, 1, width, index, ret_vector, error);
+    case POOLING_CLS:
+    case POOLING_NONE: break;
+    }
+    return pool_rows(rows, 1, width, index, ret_vector, error);
+}
+
+enum err embedder_run(struct embedder *embedder, const struct embed_sequence *sequences,
+                      uint32_t count, float *ret_vectors, struct error *error) {
+    enum err err = OK;
+    const bool is_last_row = !embedder->encoder && embedder->options.pooling == POOLING_LAST;
+    for (uint32_t i = 0; i < count && err == OK; i++)
+        err = check_sequence(embedder, &sequences[i], i, error);
+    for (uint32_t done = 0; done < count && err == OK;) {
+        struct step step;
+        uint32_t taken = fill_step(embedder, sequences + done, count - done, &step);
+        const float *rows = run_step(embedder, &step);
+        size_t width = embedder->options.config->width;
+        for (uint32_t i = 0; i < taken && err == OK; i++) {
+            size_t row = is_last_row ? i : step.sequences[i].row_first;
+            err = pool_text(embedder, &sequences[done + i], rows + row * width, done + i,
+                            ret_vectors + (done + i) * width, error);
+        }
+        done += taken;
+    }
+    return err;
+}

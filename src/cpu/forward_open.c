@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cpu/forward_state.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#define ALIGNMENT ((size_t)64)
+
+uint64_t forward_page_bytes(const struct model_config *config, const struct kv_layout *layout,
+                            const struct kernels *kernels) {
+    struct kv_cache cache = {
+        .type = kernels->kv_type, .kv_heads = config->kv_heads, .head_dim = config->head_dim};
+    return 2 * (uint64_t)layout->layers_each * kv_block_bytes(&cache);
+}
+
+static void *place(unsigned char *memory, size_t *at, size_t bytes) {
+    void *here = memory ? memory + *at : NULL;
+    *at += (bytes + ALIGNMENT - 1) & ~(ALIGNMENT - 1);
+    return here;
+}
+
+static size_t max_of(size_t a, size_t b) {
+    return a > b ? a : b;
+}
+
+/* The widest row of activations any matrix reads. */
+static size_t activation_bytes(const struct weights *weights) {
+    size_t most = weights->head->activation_bytes;
+    for (uint32_t i = 0; i < weights->layer_count; i++) {
+        const struct layer_weights *layer = &weights->layers[i];
+        most = max_of(most, layer->qkv->activation_bytes);
+        most = max_of(most, layer->output->activation_bytes);
+        most = max_of(most, layer->gate_up->activation_bytes);
+        most = max_of(most, layer->down->activation_bytes);
+    }
+    return most;
+}
+
+/* The formula of the workspace: hands out `memory`, or only adds up when it is NULL. No product
+ * here can overflow, see the bounds of config.h. */
+static size_t lay_out(struct forward *forward, unsigned char *memory) {
+    const struct forward_options *options = &forward->options;
+    const struct model_config *config = options->config;
+    size_t at = 0, rows = options->rows_max, pairs = config->head_dim / 2;
+    size_t attention_width = (size_t)forward->qkv_width + forward->q_width;
+    forward->x = place(memory, &at, rows * config->width * sizeof(float));
+    forward->h = place(memory, &at, rows * config->width * sizeof(float));
+    forward->wide =
+        place(memory, &at, rows * max_of(attention_width, 2 * (size_t)config->ffn) * sizeof(float));
+    forward->attended = memory ? forward->wide + rows * forward->qkv_width : NULL;
+    forward->activations = place(memory, &at, rows * activation_bytes(options->weights));
+    forward->logits =
+        place(memory, &at, (size_t)options->logit_rows_max * config->vocab_rows * sizeof(float));
+    for (int i = 0; i < (config_has_local_rope(config) ? 2 : 1); i++) {
+        forward->rope[i].frequencies = place(memory, &at, pairs * sizeof(float));
+        forward->rope[i].cosines = place(memory, &at, rows * pairs * sizeof(float));
+        forward->rope[i].sines = place(memory, &at, rows * pairs * sizeof(float));
+    }
+    forward->row_numbers = place(memory, &at, rows * sizeof *forward->row_numbers);
+    for (uint32_t i = 0; i < kv_layout_groups(&forward->layout); i++) {
+        struct group_plan *plan = &forward->plans[i];
+        plan->window = i < forward->layout.full_groups ? 0 : forward->layout.window_tokens;
+        plan->slots = place(memory, &at, rows * sizeof *plan->slots);
+        plan->items = place(memory, &at, rows * sizeof *plan->items);
+        plan->groups = place(memory, &at, rows * sizeof *plan->groups);
+    }
+    return at;
+}
+
+static void *map_memory(size_t bytes) {
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) return NULL;
+    /* Attention walks scattered blocks: with small pages it waits for address translation. */
+    (void)madvise(memory, bytes, MADV_HUGEPAGE);
+    return memory;
+}
+
+static enum err open_kv(struct forward *forward, struct error *error) {
+    const struct forward_options *options = &forward->options;
+    const struct model_config *config = options->config;
+    const uint32_t layers_each = forward->layout.layers_each;
+    forward->caches = calloc(layers_each, sizeof *forward->caches);
+    if (!forward->caches) abort();
+    struct kv_cache cache = {.type = options->kernels->kv_type,
+                             .kv_heads = config->kv_heads,
+                             .head_dim = config->head_dim};
+    size_t plane; /* keys, or values, of one layer of each group */
+    size_t planes = options->is_one_pass ? 2 : 2 * (size_t)layers_each;
+    if (__builtin_mul_overflow(kv_block_bytes(&cache), (size_t)options->page_count, &plane) ||
+        __builtin_mul_overflow(plane, planes, &forward->kv_bytes))
+        return err_set(error, ERR_LIMIT, "a KV cache of %u pages is too large",
+                       options->page_count);
+    unsigned char *at = forward->kv_memory = map_memory(forward->kv_bytes);
+    if (!at)
+        return err_set(error, ERR_LIMIT, "no memory for a KV cache of %zu bytes",
+                       forward->kv_bytes);
+    for (uint32_t i = 0; i < layers_each; i++) {
+        forward->caches[i] = cache;
+        forward->caches[i].k = at;
+        forward->caches[i].v = at + plane;
+        if (!options->is_one_pass) at += 2 * plane;
+    }
+    return OK;
+}
+
+static enum err open_workspace(struct forward *forward, struct error *error) {
+    const struct model_config *config = forward->options.config;
+    forward->bytes = lay_out(forward, NULL);
+    forward->memory = map_memory(forward->bytes);
+    if (!forward->memory)
+        return err_set(error, ERR_LIMIT, "no memory for a workspace of %zu bytes", forward->bytes);
+    (void)lay_out(forward, forward->memory);
+    for (int i = 0; i < (config_has_local_rope(config) ? 2 : 1); i++)
+        config_rope_frequencies(config, i == 1, forward->rope[i].frequencies);
+    for (uint32_t i = 0; i < forward->options.rows_max; i++) forward->row_numbers[i] = i;
+    return OK;
+}
+
+static struct forward *new_forward(const struct forward_options *options) {
+    assert(options->rows_max > 0 && options->logit_rows_max <= options->rows_max);
+    assert(options->is_one_pass ? options->logit_rows_max == 0 : options->logit_rows_max > 0);
+    assert(options->is_one_pass ? !options->layout : !options->is_bidirectional);
+    struct forward *forward = calloc(1, sizeof *forward);
+    if (!forward) abort();
+    const struct model_config *config = options->config;
+    forward->options = *options;
+    forward->layout = options->layout ? *options->layout : kv_layout_plain(config);
+    forward->options.layout = &forward->layout;
+    forward->q_width = config->heads * config->head_dim;
+    forward->kv_width = config->kv_heads * config->head_dim;
+    forward->qkv_width = forward->q_width + 2 * forward->kv_width;
+    return forward;
+}
+
+enum err forward_open(struct forward **ret_forward, const struct forward_options *options,
+                      struct error *error) {
+    struct forward *forward = new_forward(options);
+    enum err err = open_kv(forward, error);
+    if (err == OK) err = open_workspace(forward, error);
+    if (err == OK)
+        *ret_forward = forward;
+    else
+        forward_close(forward);
+    return err;
+}
+
+enum err forward_open_beside(struct forward **ret_forward, const struct forward *of,
+                             uint32_t rows_max, uint32_t logit_rows_max, struct error *error) {
+    struct forward_options options = of->options;
+    options.rows_max = rows_max;
+    options.logit_rows_max = logit_rows_max;
+    struct forward *forward = new_forward(&options);
+    forward->beside = of;
+    forward->caches = of->caches;
+    enum err err = open_workspace(forward, error);
+    if (err == OK)
+        *ret_forward = forward;
+    else
+        forward_close(forward);
+    return err;
+}
+
+void forward_close(struct forward *forward) {
+    if (!forward) return;
+    if (forward->memory) munmap(forward->memory, forward->bytes);
+    if (forward->kv_memory) munmap(forward->kv_memory, forward->kv_bytes);
+    if (!forward->beside) free(forward->caches);
+    free(forward);
+}
+
+uint64_t forward_workspace_bytes(const struct forward *forward) {
+    return forward->bytes;
+}

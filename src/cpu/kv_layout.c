@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cpu/kv_layout.h"
+
+#include "scheduler/backend.h"
+
+#include <assert.h>
+
+/* Of the layers' own memory, at most one part in so many is wasted by groups that are not full,
+ * where such a size can be found. */
+#define WASTE_SHARE 20u
+
+static uint32_t divide_up(uint32_t a, uint32_t b) {
+    return (a + b - 1) / b;
+}
+
+uint32_t kv_layout_groups(const struct kv_layout *layout) {
+    return layout->full_groups + layout->window_groups;
+}
+
+struct kv_layout kv_layout_plain(const struct model_config *config) {
+    struct kv_layout layout = {.layers_each = config->layers, .full_groups = 1};
+    for (uint32_t i = 0; i < config->layers; i++) layout.place[i] = (uint16_t)i;
+    return layout;
+}
+
+/* The largest size that wastes little: the fewer groups, the fewer tables. */
+static uint32_t choose_layers_each(uint32_t full, uint32_t local) {
+    uint32_t most = full == 0 ? local : full < local ? full : local;
+    for (uint32_t each = most; each > 0; each--) {
+        uint32_t groups = divide_up(full, each) + divide_up(local, each);
+        if (groups > BACKEND_GROUPS_MAX) break;
+        if ((groups * each - full - local) * WASTE_SHARE <= full + local) return each;
+    }
+    return 0;
+}
+
+struct kv_layout kv_layout_of(const struct model_config *config, uint32_t context_max) {
+    uint32_t local = 0;
+    for (uint32_t i = 0; i < config->layers; i++) local += config_layer_is_local(config, i);
+    uint32_t full = config->layers - local;
+    uint32_t each = choose_layers_each(full, local);
+    /* A sequence that ends within a block of the window has nothing to give back. */
+    bool is_short = context_max <= config->window + BACKEND_BLOCK_TOKENS;
+    if (local == 0 || is_short || each == 0) return kv_layout_plain(config);
+    struct kv_layout layout = {.layers_each = each,
+                               .full_groups = divide_up(full, each),
+                               .window_groups = divide_up(local, each),
+                               .window_tokens = config->window};
+    uint32_t counts[2] = {0, layout.full_groups * each};
+    for (uint32_t i = 0; i < config->layers; i++) {
+        uint32_t number = counts[config_layer_is_local(config, i)]++;
+        layout.group[i] = (uint16_t)(number / each);
+        layout.place[i] = (uint16_t)(number % each);
+    }
+    assert(kv_layout_groups(&layout) <= BACKEND_GROUPS_MAX);
+    return layout;
+}

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cpu/model_state.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static enum err check_request(const struct model *model, const struct logits_request *request,
+                              struct error *error) {
+    const struct backend_caps *caps = &model->backend.caps;
+    if (!model_generates(model))
+        return err_set(error, ERR_INVALID, "the model does not generate, so it has no logits");
+    uint32_t block_count = caps->page_count / kv_layout_groups(&model->layout);
+    if (request->count == 0) return err_set(error, ERR_INVALID, "the prompt is empty");
+    if (request->count > caps->context_tokens_max ||
+        (request->count + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS > block_count)
+        return err_set(error, ERR_LIMIT,
+                       "%u tokens do not fit into a context of %u and %u blocks of %d",
+                       request->count, caps->context_tokens_max, block_count, KV_BLOCK_TOKENS);
+    for (uint32_t i = 0; i < request->count; i++)
+        if (request->ids[i] < 0 || (uint32_t)request->ids[i] >= caps->vocab)
+            return err_set(error, ERR_INVALID, "token %u is %d, not 0..%u", i, request->ids[i],
+                           caps->vocab - 1);
+    for (uint32_t i = 0; i < request->position_count; i++)
+        if (request->positions[i] >= request->count ||
+            (i > 0 && request->positions[i] <= request->positions[i - 1]))
+            return err_set(error, ERR_INVALID,
+                           "position %u does not ascend or is not below the %u of the prompt",
+                           request->positions[i], request->count);
+    return OK;
+}
+
+/* Runs the rows of one step of a lone sequence and copies the logits of positions[0..count). */
+static void run_part(struct model *model, const struct step *step, const uint32_t *positions,
+                     uint32_t count, float *ret_logits) {
+    size_t vocab = model->config.token_count, rows = model->config.vocab_rows;
+    struct lane *lane = &model->lanes[LANE_PLAIN];
+    for (uint32_t i = 0; i < count; i++) lane->wanted[i] = positions[i] - step->positions[0];
+    forward_run(lane->forward, step, lane->wanted, count);
+    for (uint32_t done = 0; done < count;) {
+        uint32_t part = count - done;
+        if (part > lane->logit_rows_max) part = lane->logit_rows_max;
+        const float *logits = forward_logits(lane->forward, done, part);
+        for (uint32_t i = 0; i < part; i++, ret_logits += vocab)
+            memcpy(ret_logits, logits + i * rows, vocab * sizeof *ret_logits);
+        done += part;
+    }
+}
+
+enum err model_logits(struct model *model, const struct logits_request *request, float *ret_logits,
+                      struct error *error) {
+    enum err err = check_request(model, request, error);
+    if (err != OK) return err;
+    uint32_t block_count = (request->count + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS;
+    uint32_t rows_max = model->backend.caps.rows_max;
+    uint32_t page_count = block_count * kv_layout_groups(&model->layout);
+    uint32_t *pages = calloc(page_count, sizeof *pages);
+    uint32_t *positions = calloc(request->count, sizeof *positions);
+    if (!pages || !positions) abort();
+    for (uint32_t i = 0; i < page_count; i++) pages[i] = i;
+    for (uint32_t i = 0; i < request->count; i++) positions[i] = i;
+    uint32_t done = 0; /* of request->positions */
+    for (uint32_t begin = 0; begin < request->count; begin += rows_max) {
+        uint32_t left = request->count - begin;
+        struct step_sequence sequence = {.row_count = left < rows_max ? left : rows_max,
+                                         .kv_tokens = begin,
+                                         .block_count = block_count,
+                                         .page_stride = block_count,
+                                         .pages = pages};
+        struct step step = {.row_count = sequence.row_count,
+                            .sequence_count = 1,
+                            .tokens = request->ids + begin,
+                            .positions = positions + begin,
+                            .sequences = &sequence};
+        uint32_t count = 0;
+        while (done + count < request->position_count &&
+               request->positions[done + count] < begin + sequence.row_count)
+            count++;
+        run_part(model, &step, request->positions + done, count,
+                 ret_logits + (size_t)done * model->config.token_count);
+        done += count;
+    }
+    free(pages);
+    free(positions);
+    return OK;
+}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* weights: the tensors of one model, checked by name and shape and packed for a table of kernels.
+ *
+ * Matrices that read the same activations are fused (q|k|v, gate|up); the rows of q and k that the
+ * llama converter permuted are put back, so that the forward program rotates halves for every
+ * family. A tensor the architecture does not have is refused: a model that is only nearly known
+ * would run wrongly.
+ *
+ * Thread: opened by one, which spreads packing over a pool; read-only afterwards.
+ * Memory: owns packed copies of everything, or the mapping that they lie in; the checkpoint may be
+ * closed after weights_open. Invariant: every matrix and vector has the shape that the config says.
+ */
+
+#include "kernels/kernels.h"
+#include "kernels/pool.h"
+#include "checkpoint/checkpoint.h"
+#include "cpu/packed_cache.h"
+
+/* What an encoder has instead of a decoder's norms; its gate_up is up alone, unless it is rotary:
+ * then there are no biases but the norms'. */
+struct encoder_layer {
+    float *output_bias;         /* (width) or NULL, as up_bias and down_bias */
+    float *attention_norm;      /* (width) LayerNorm after attention and its residual */
+    float *attention_norm_bias; /* (width) */
+    float *up_bias;             /* (ffn) */
+    float *down_bias;           /* (width) */
+    float *ffn_norm;            /* (width) LayerNorm after the feed-forward and its residual */
+    float *ffn_norm_bias;       /* (width) */
+};
+
+struct layer_weights {
+    float *attention_norm;      /* (width) */
+    float *q_norm;              /* (head_dim) or NULL */
+    float *k_norm;              /* (head_dim) or NULL */
+    struct matrix *qkv;         /* (q | k | v, width): (heads + 2 kv_heads) · head_dim outputs */
+    float *qkv_bias;            /* (q | k | v) or NULL */
+    struct matrix *output;      /* (width, heads · head_dim) */
+    float *post_attention_norm; /* (width) or NULL */
+    float *ffn_norm;            /* (width) */
+    struct matrix *gate_up;     /* (gate | up: 2 ffn, width) */
+    struct matrix *down;        /* (width, ffn) */
+    float *post_ffn_norm;       /* (width) or NULL */
+    struct encoder_layer encoder;
+};
+
+struct weights {
+    uint32_t layer_count;
+    struct layer_weights *layers; /* (layer_count) */
+    struct matrix *embedding;     /* (vocab_rows, width) */
+    struct matrix *head;        /* (vocab_rows, width); the embedding itself when tied; NULL for an
+                                   encoder */
+    float *output_norm;         /* (width); NULL for an encoder */
+    float *positions;           /* an encoder's: (context_max, width), the first token type added;
+                                   of a rotary one (width), that type alone */
+    float *embedding_norm;      /* (width) */
+    float *embedding_norm_bias; /* (width) */
+    size_t bytes;               /* of all of it */
+    uint64_t parameters;        /* elements of all tensors in the file */
+    enum tensor_type type;      /* the one that holds most of them */
+    struct packed_cache *cache; /* where matrices may lie; NULL: none */
+};
+
+/* Checks that exactly the tensors of the architecture are there, with the shapes the config says
+ * and types that kernels/ knows. Reads no weights. ERR_INVALID names the tensor. */
+enum err weights_check(const struct checkpoint *checkpoint, const struct model_config *config,
+                       struct error *error) MUST_CHECK;
+/* Checks, then packs, or takes what an earlier load has left in the cache (NULL: none). ERR_INVALID
+ * as above or for a norm or bias that is no finite number, ERR_LIMIT when there is no memory. */
+enum err weights_open(struct weights **ret_weights, const struct checkpoint *checkpoint,
+                      const struct model_config *config, const struct kernels *kernels,
+                      struct pool *pool, const struct packed_cache_options *cache,
+                      struct error *error) MUST_CHECK;
+void weights_close(struct weights *weights); /* NULL is allowed */

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Ollama's store: manifests/HOST/NAMESPACE/MODEL/TAG, a JSON text whose layers name the blobs by
+ * their SHA-256, and blobs/sha256-HEX. The host is the one a model was pulled from, whichever it
+ * was: a name without one means any. */
+
+#include "base/os.h"
+#include "hub/catalog_internal.h"
+#include "json/json.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MANIFEST_BYTES_MAX ((size_t)1 << 20)
+#define LAYERS_MAX 4096
+#define SYSTEM_ROOT "/usr/share/ollama/.ollama/models"
+
+/* --- one manifest --- */
+
+static bool read_digest(struct str text, char ret_digest[64 + 1]) {
+    if (text.bytes != 71 ||
+        (!str_starts_with(text, STR("sha256:")) && !str_starts_with(text, STR("sha256-"))))
+        return false;
+    for (size_t i = 7; i < text.bytes; i++) {
+        char c = text.at[i];
+        if (!((c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'))) return false;
+    }
+    memcpy(ret_digest, text.at + 7, 64);
+    ret_digest[64] = '\0';
+    return true;
+}
+
+static enum err read_layer(const json_t *layer, struct ollama_manifest *manifest,
+                           struct error *error) {
+    struct str type = json_member_str(layer, "mediaType");
+    if (str_ends_with(type, STR(".image.adapter"))) manifest->has_adapter = true;
+    if (str_ends_with(type, STR(".image.tensor"))) manifest->has_tensors = true;
+    if (!str_ends_with(type, STR(".image.model"))) return OK;
+    json_int_t bytes = json_integer_value(json_member(layer, "size"));
+    if (*manifest->digest) return err_set(error, ERR_INVALID, "it names two files with weights");
+    if (bytes <= 0 || !read_digest(json_member_str(layer, "digest"), manifest->digest))
+        return err_set(error, ERR_INVALID, "the digest or the size of its weights is none");
+    manifest->bytes = (uint64_t)bytes;
+    return OK;
+}
+
+enum err ollama_manifest_read(struct str text, struct ollama_manifest *ret_manifest,
+                              struct error *error) {
+    struct ollama_manifest manifest = {.bytes = 0};
+    json_t *value;
+    enum err err = json_read(&value, text, error);
+    if (err != OK) return err;
+    const json_t *layers = json_is_object(value) ? json_member(value, "layers") : NULL;
+    size_t count = json_is_array(layers) ? json_array_size(layers) : 0;
+    if (count == 0 || count > LAYERS_MAX)
+        err = err_set(error, ERR_INVALID, "it has no layers, or too many");
+    for (size_t i = 0; i < count && err == OK; i++) {
+        const json_t *layer = json_array_get(layers, i);
+        err = json_is_object(layer) ? read_layer(layer, &manifest, error)
+                                    : err_set(error, ERR_INVALID, "a layer is no object");
+    }
+    json_decref(value);
+    if (err == OK) *ret_manifest = manifest;
+    return err;
+}
+
+/* --- the store --- */
+
+/* The walk down to a manifest: one name for each level. */
+struct walk {
+    model_file_fn found;
+    void *context;
+    char root[PATH_MAX];
+    char folder[4][PATH_MAX]; /* manifests, then the folders below it */
+    char names[4][130];       /* host, namespace, model, tag */
+    int depth;
+};
+
+static void say(struct model_file *file, const char *why) {
+    snprintf(file->why_not, sizeof file->why_not, "%s", why);
+}
+
+/* The blob of the weights, checked as far as it can be without reading it. */
+static void find_blob(const struct walk *walk, const struct ollama_manifest *manifest,
+                      struct model_file *file) {
+    char path[PATH_MAX + 80], magic[4];
+    uint64_t bytes;
+    int fd;
+    struct error error;
+    snprintf(path, sizeof path, "%s/blobs/sha256-%s", walk->root, manifest->digest);
+    if (!catalog_inside(walk->root, path, false, file->path, &bytes)) {
+        say(file, "its file is not in the store");
+        return;
+    }
+    file->bytes = bytes;
+    if (bytes != manifest->bytes) {
+        say(file, "its file is not complete");
+        return;
+    }
+    if (os_open(&fd, file->path, O_RDONLY | O_NOFOLLOW, 0, &error) != OK) {
+        say(file, "its file cannot be read");
+        return;
+    }
+    if (os_pread_all(fd, magic, sizeof magic, 0, &error) != OK || memcmp(magic, "GGUF", 4) != 0)
+        say(file, "its file is not GGUF");
+    os_close(fd);
+}
+
+static void take_manifest(const struct walk *walk, const char *path) {
+    struct model_file file = {.source = SOURCE_OLLAMA};
+    struct ollama_manifest manifest;
+    struct error error;
+    char *text;
+    size_t bytes;
+    bool is_plain = strcmp(walk->names[1], "library") == 0;
+    int written = snprintf(file.name, sizeof file.name, "%s%s%s:%s", is_plain ? "" : walk->names[1],
+                           is_plain ? "" : "/", walk->names[2], walk->names[3]);
+    if (written >= (int)sizeof file.name) return;
+    memcpy(file.path, path, strlen(path) + 1);
+    if (os_read_file(path, MANIFEST_BYTES_MAX, &text, &bytes, &error) != OK) return;
+    if (ollama_manifest_read((struct str){text, bytes}, &manifest, &error) != OK)
+        snprintf(file.why_not, sizeof file.why_not, "its manifest is damaged: %.100s", error.text);
+    else if (manifest.has_tensors)
+        say(&file, "not a GGUF model: not yet");
+    else if (manifest.has_adapter)
+        say(&file, "with an adapter: not yet");
+    else if (!*manifest.digest)
+        say(&file, "it has no weights");
+    else
+        find_blob(walk, &manifest, &file);
+    free(text);
+    walk->found(walk->context, &file);
+}
+
+/* An entry of the folder at the walk's depth: a folder again, or at the end a manifest. */
+static void take_entry(void *context, const char *name) {
+    struct walk *walk = context;
+    char path[PATH_MAX + 140], real[PATH_MAX];
+    int depth = walk->depth;
+    bool is_last = depth == 3;
+    snprintf(path, sizeof path, "%s/%s", walk->folder[depth], name);
+    if (!catalog_inside(walk->root, path, !is_last, real, NULL)) return;
+    snprintf(walk->names[depth], sizeof walk->names[depth], "%s", name);
+    if (is_last) {
+        take_manifest(walk, real);
+        return;
+    }
+    memcpy(walk->folder[depth + 1], real, strlen(real) + 1);
+    walk->depth++;
+    catalog_each(real, take_entry, walk); /* four levels deep at most */
+    walk->depth--;
+}
+
+static void walk_root(const char *root, model_file_fn found, void *context) {
+    char path[PATH_MAX + 16];
+    struct walk *walk = calloc(1, sizeof *walk);
+    if (!walk) abort();
+    walk->found = found;
+    walk->context = context;
+    if (catalog_root(root, walk->root)) {
+        snprintf(path, sizeof path, "%s/manifests", walk->root);
+        if (catalog_inside(walk->root, path, true, walk->folder[0], NULL))
+            catalog_each(walk->folder[0], take_entry, walk);
+    }
+    free(walk);
+}
+
+void catalog_ollama(model_file_fn found, void *context) {
+    const char *models = getenv("OLLAMA_MODELS"), *home = getenv("HOME");
+    char path[PATH_MAX];
+    if (models && *models) {
+        walk_root(models, found, context);
+        return;
+    }
+    if (home && *home && snprintf(path, sizeof path, "%s/.ollama/models", home) < PATH_MAX)
+        walk_root(path, found, context);
+    walk_root(SYSTEM_ROOT, found, context);
+}

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "hub/inspect.h"
+
+#include "base/os.h"
+#include "hub/catalog.h"
+#include "hub/inspect_internal.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+void inspect_copy(char *ret_text, size_t room, struct str text) {
+    size_t count = text.bytes < room ? text.bytes : room - 1;
+    for (size_t i = 0; i < count; i++)
+        ret_text[i] = text.at[i] >= ' ' && text.at[i] < 0x7F ? text.at[i] : '?';
+    ret_text[count] = '\0';
+}
+
+/* Types over the bound count for the bytes only. */
+void inspect_add_tensor(struct inspection *inspection, const char *type, uint64_t elements,
+                        uint64_t bytes) {
+    uint32_t i = 0;
+    inspection->parameters += elements;
+    inspection->weight_bytes += bytes;
+    while (i < inspection->type_count && strcmp(inspection->types[i].name, type) != 0) i++;
+    if (i == INSPECT_TYPES_MAX) return;
+    if (i == inspection->type_count) {
+        inspection->type_count++;
+        snprintf(inspection->types[i].name, sizeof inspection->types[i].name, "%s", type);
+    }
+    inspection->types[i].tensors++;
+    inspection->types[i].bytes += bytes;
+}
+
+static int compare_types(const void *a, const void *b) {
+    const struct inspect_type *left = a, *right = b;
+    if (left->bytes != right->bytes) return left->bytes > right->bytes ? -1 : 1;
+    return strcmp(left->name, right->name);
+}
+
+enum err inspect_path(struct inspection *ret_inspection, const char *path, struct error *error) {
+    struct inspection inspection = {.is_folder = false};
+    struct stat status;
+    if (stat(path, &status) != 0) return err_set(error, ERR_NOT_FOUND, "no file %.300s", path);
+    inspection.is_folder = S_ISDIR(status.st_mode);
+    enum err err = inspection.is_folder ? inspect_folder(&inspection, path, error)
+                                        : inspect_gguf(&inspection, path, error);
+    if (err != OK) return err;
+    qsort(inspection.types, inspection.type_count, sizeof *inspection.types, compare_types);
+    inspection.kv_far_bytes_per_token = inspection.kv_bytes_per_token;
+    *ret_inspection = inspection;
+    return OK;
+}
+
+/* --- the machine --- */
+
+/* A line of /proc/meminfo, "MemAvailable:   123 kB", in bytes; 0 when there is none. */
+static uint64_t read_meminfo(const char *name) {
+    FILE *file = fopen("/proc/meminfo", "re");
+    char line[128];
+    uint64_t kilobytes = 0;
+    while (file && fgets(line, sizeof line, file)) {
+        size_t bytes = strlen(name);
+        if (strncmp(line, name, bytes) != 0 || line[bytes] != ':') continue;
+        if (sscanf(line + bytes + 1, "%" SCNu64, &kilobytes) == 1) break;
+    }
+    if (file) fclose(file);
+    return kilobytes * 1024;
+}
+
+struct machine inspect_machine(void) {
+    struct machine machine = {.memory_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) *
+                                              (uint64_t)sysconf(_SC_PAGESIZE),
+                              .free_bytes = read_meminfo("MemAvailable")};
+    return machine;
+}
+
+static uint64_t sequence_bytes(const struct inspection *inspection, uint32_t tokens) {
+    uint64_t near =
+        inspection->window > 0 && inspection->window < tokens ? inspection->window : tokens;
+    return inspection->kv_bytes_per_token * near +
+           inspection->kv_far_bytes_per_token * (tokens - near);
+}
+
+struct fit inspect_fit(const struct inspection *inspection, const struct machine *machine,
+                       uint32_t sequence_tokens) {
+    struct fit fit = {.needed_bytes = inspection->weight_bytes + ENGINE_OTHER_BYTES,
+                      .sequence_tokens = sequence_tokens};
+    if (sequence_tokens == 0 || (inspection->context > 0 && sequence_tokens > inspection->context))
+        fit.sequence_tokens = inspection->context;
+    uint64_t each = sequence_bytes(inspection, fit.sequence_tokens);
+    uint64_t left =
+        machine->free_bytes > fit.needed_bytes ? machine->free_bytes - fit.needed_bytes : 0;
+    if (each > 0) fit.sequences = left / each;
+    fit.is_in_memory = left > 0 && (each == 0 || fit.sequences > 0);
+    return fit;
+}

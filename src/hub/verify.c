@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "hub/verify.h"
+
+#include "base/os.h"
+#include "hub/catalog_internal.h"
+#include "hub/pull_plan.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define DEPTH_MAX 8
+
+struct verify {
+    const struct verify_options *options;
+    size_t count, bad;
+    bool is_stopped;
+};
+
+static bool is_hex(const char *text, size_t bytes) {
+    return strlen(text) == bytes && strspn(text, "0123456789abcdef") == bytes;
+}
+
+/* The sum that the name of a blob tells; empty when it tells none. */
+static void read_wanted(const char *blob, char ret_wanted[PULL_SUM_BYTES]) {
+    const char *slash = strrchr(blob, '/'), *name = slash ? slash + 1 : blob;
+    if (strncmp(name, "sha256-", 7) == 0) name += 7;
+    ret_wanted[0] = '\0';
+    if (is_hex(name, 64) || is_hex(name, 40)) snprintf(ret_wanted, PULL_SUM_BYTES, "%s", name);
+}
+
+/* `blob` is where the name with the sum stands: the file itself, or the target of its link. */
+static void check_file(struct verify *verify, const char *path, const char *blob) {
+    const struct verify_options *options = verify->options;
+    struct verified file = {.path = path};
+    struct error error = {0};
+    read_wanted(blob, file.wanted);
+    file.err = pull_sum_file(path, strlen(file.wanted) == 40, file.sum, options->progress,
+                             options->context, &error);
+    if (file.err == ERR_CANCELLED) verify->is_stopped = true;
+    if (verify->is_stopped) return;
+    file.is_good = file.err == OK && (!*file.wanted || strcmp(file.sum, file.wanted) == 0);
+    file.why = error.text;
+    verify->count++;
+    if (!file.is_good) verify->bad++;
+    options->file(options->context, &file);
+}
+
+static int is_no_dot(const struct dirent *entry) {
+    return strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
+}
+
+/* All links below a folder of a snapshot. */
+static void check_folder(struct verify *verify, const char *folder, int depth) {
+    struct dirent **entries;
+    int count = depth < DEPTH_MAX ? scandir(folder, &entries, is_no_dot, alphasort) : -1;
+    if (count < 0) return;
+    for (int i = 0; i < count; i++) {
+        char path[PATH_MAX], target[PATH_MAX];
+        int bytes = snprintf(path, sizeof path, "%s/%s", folder, entries[i]->d_name);
+        struct stat status;
+        free(entries[i]);
+        if (verify->is_stopped || bytes >= (int)sizeof path || lstat(path, &status) != 0) continue;
+        ssize_t target_bytes = readlink(path, target, sizeof target - 1);
+        target[target_bytes > 0 ? target_bytes : 0] = '\0';
+        if (S_ISDIR(status.st_mode))
+            check_folder(verify, path, depth + 1);
+        else if (S_ISREG(status.st_mode) || S_ISLNK(status.st_mode))
+            check_file(verify, path, target);
+    }
+    free(entries);
+}
+
+static void check_path(struct verify *verify, const char *path) {
+    char real[PATH_MAX], target[PATH_MAX];
+    if (catalog_root(path, real)) {
+        check_folder(verify, path, 0);
+        return;
+    }
+    ssize_t bytes = readlink(path, target, sizeof target - 1);
+    target[bytes > 0 ? bytes : 0] = '\0';
+    check_file(verify, path, bytes > 0 ? target : path);
+}
+
+/* The snapshot of a repository that main is at; false when the cache has none. */
+static bool find_snapshot(const char *name, char ret_path[PATH_MAX]) {
+    char repository[MODEL_NAME_BYTES], root[PATH_MAX], path[2 * PATH_MAX], *text;
+    struct str quantisation;
+    struct error error;
+    size_t bytes;
+    if (catalog_repository(name, repository, &quantisation, &error) != OK ||
+        !pull_is_repository(str_from(repository)) || !catalog_hub_root(root))
+        return false;
+    const char *slash = strchr(repository, '/');
+    int used = slash ? snprintf(ret_path, PATH_MAX, "%s/models--%.*s--%s", root,
+                                (int)(slash - repository), repository, slash + 1)
+                     : snprintf(ret_path, PATH_MAX, "%s/models--%s", root, repository);
+    if (used >= PATH_MAX) return false;
+    snprintf(path, sizeof path, "%s/refs/main", ret_path);
+    if (os_read_file(path, 256, &text, &bytes, &error) != OK) return false;
+    struct str commit = str_trim((struct str){text, bytes});
+    bool is_good = commit.bytes == 40 && strspn(commit.at, "0123456789abcdef") >= 40;
+    if (is_good)
+        used += snprintf(ret_path + used, (size_t)(PATH_MAX - used), "/snapshots/%.*s",
+                         STR_ARGS(commit));
+    free(text);
+    return is_good && used < PATH_MAX && access(ret_path, F_OK) == 0;
+}
+
+enum err verify_model(const struct verify_options *options, struct error *error) {
+    struct verify verify = {.options = options};
+    struct model_choice choice;
+    char path[PATH_MAX];
+    if (catalog_is_model_path(options->name)) {
+        check_path(&verify, options->name);
+    } else if (find_snapshot(options->name, path)) {
+        check_folder(&verify, path, 0);
+    } else {
+        enum err err = catalog_choose(options->name, &choice, error);
+        if (err != OK) return err;
+        if (choice.is_echo) return err_set(error, ERR_INVALID, "echo is no file");
+        check_path(&verify, choice.path);
+    }
+    if (verify.is_stopped) return err_set(error, ERR_CANCELLED, "stopped");
+    if (verify.bad > 0)
+        return err_set(error, ERR_CORRUPT,
+                       "%zu of %zu files are not what was fetched: remove them "
+                       "and pull again",
+                       verify.bad, verify.count);
+    return OK;
+}

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* builtin: the tables of filters, tests, methods and functions, and how their arguments are bound.
+ *
+ * Thread: any; the tables are constant.
+ * Invariant: a function that is not variadic finds args->values[i] for each of its parameters,
+ * absent where the caller gave none, and never one of the required ones absent. */
+
+#include "jinja/render.h"
+
+#define BUILTIN_PARAMS_MAX 5
+
+struct named {
+    struct str name;
+    struct value value;
+    bool given; /* the name came with the request */
+};
+
+struct arguments {
+    struct value *values;
+    size_t count;
+    struct named *named;
+    size_t named_count;
+};
+
+typedef enum err (*builtin_fn)(struct render *render, struct value self,
+                               const struct arguments *args, struct value *ret_value);
+
+struct builtin {
+    const char *name;
+    builtin_fn call;
+    uint8_t required;
+    bool variadic; /* takes its arguments as they come */
+    const char *params[BUILTIN_PARAMS_MAX];
+};
+
+struct builtin_table {
+    const struct builtin *items;
+    size_t count;
+};
+
+extern const struct builtin_table filter_table_text, filter_table_list, filter_table_number,
+    filter_table_other, test_table, method_table_text, method_table_search, method_table_class,
+    method_table_list, method_table_dict, method_table_number, method_table_loop,
+    method_table_cycler, function_table;
+
+const struct builtin *builtin_find(const struct builtin_table *table, struct str name);
+/* NULL when there is no such filter, test or global function. */
+const struct builtin *filter_find(struct str name);
+const struct builtin *test_find(struct str name);
+const struct builtin *function_find(struct str name);
+/* The method of that name which values of this kind have, or NULL. */
+const struct builtin *method_find(enum value_kind kind, struct str name);
+
+/* Binds and calls. ERR_INVALID for missing, surplus and unknown arguments. */
+enum err builtin_call(struct render *render, const struct builtin *builtin, struct value self,
+                      const struct arguments *args, struct value *ret_value);
+/* Calls with up to two positional arguments. */
+enum err builtin_call_plain(struct render *render, const struct builtin *builtin, struct value self,
+                            struct value *values, size_t count, struct value *ret_value);
+
+/* Argument number `index` as an int; `fallback` when absent. ERR_INVALID for another type. */
+enum err arg_int(struct render *render, const struct arguments *args, size_t index,
+                 int64_t fallback, int64_t *ret_value);
+/* As arg_int; none counts as absent. */
+enum err arg_int_or_none(struct render *render, const struct arguments *args, size_t index,
+                         int64_t fallback, int64_t *ret_value);
+/* Its truth; `fallback` when absent. */
+bool arg_true(const struct arguments *args, size_t index, bool fallback);
+/* Argument number `index` as the bytes of a text. ERR_INVALID for another type. */
+enum err arg_str(struct render *render, const struct arguments *args, size_t index,
+                 const char *fallback, struct str *ret_text);
+/* The same, with all that is known of the text. */
+enum err arg_text(struct render *render, const struct arguments *args, size_t index,
+                  const char *fallback, struct value *ret_text);
+/* str() of argument number `index`. */
+enum err arg_text_of(struct render *render, const struct arguments *args, size_t index,
+                     const char *fallback, struct value *ret_text);
+/* The name of a keyword argument as a text. */
+enum err arg_name(struct render *render, const struct named *named, struct value *ret_text);

@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "preflight/count.h"
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/os.h"
+#include "batch/jsonl_file.h"
+#include "batch/request_key.h"
+#include "engine/embedding.h"
+#include "engine/prep.h"
+#include "preflight/prefix_counter.h"
+#include "json/span.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define BLOCK_TOKENS 16              /* as the engine's blocks */
+#define BLOCKS_MAX ((size_t)1 << 20) /* after so many, only beginnings are remembered */
+#define BLOCKS_GROWTH 8
+#define LAYOUT_REQUESTS 2000
+#define BYTES_PER_TOKEN 4 /* of a guess */
+#define THREADS_MAX 64
+
+struct work {
+    const struct survey_options *options;
+    struct survey *survey;
+    struct prep_options prep;
+    pthread_mutex_t reading; /* guards file */
+    struct jsonl_file file;
+    uint64_t requests_read;
+    pthread_mutex_t adding; /* guards the survey and what follows */
+    size_t capacity;
+    struct seen keys, blocks;
+    struct layout layout;
+    uint64_t layout_stride; /* doubles when the sample is full */
+};
+
+/* One request as a thread has it. */
+struct item {
+    uint64_t index;  /* of the request */
+    uint64_t number; /* of its line */
+    struct buf text;
+    struct batch_line line;
+    uint32_t prompt_tokens, answer_tokens;
+    bool has_key; /* its answer is determined */
+    uint64_t key;
+    struct request request; /* parsed, when the model is there */
+    bool is_parsed;
+    struct prompt *prompts;
+    char fault[200];
+};
+
+static bool read_item(struct work *work, struct item *item) {
+    struct str line;
+    pthread_mutex_lock(&work->reading);
+    bool there = jsonl_file_next(&work->file, &line);
+    if (there) {
+        item->index = work->requests_read++;
+        item->number = work->file.number;
+        buf_clear(&item->text);
+        buf_add_str(&item->text, line);
+    }
+    pthread_mutex_unlock(&work->reading);
+    return there;
+}
+
+/* What the runner answers once (batch/request_key.h); here all of it is for one and by one. */
+static void read_key(struct item *item) {
+    unsigned char key[SHA256_BYTES];
+    item->has_key = batch_request_key(&item->line, STR(""), key);
+    if (item->has_key) memcpy(&item->key, key, sizeof item->key);
+}
+
+static bool fault(struct item *item, const char *message) {
+    snprintf(item->fault, sizeof item->fault, "%.199s", message);
+    return false;
+}
+
+static bool read_line(struct item *item, enum endpoint *ret_endpoint) {
+    enum endpoint endpoint;
+    if (!json_span_is_utf8(buf_str(&item->text)) ||
+        batch_line_read(buf_str(&item->text), &item->line) != BATCH_LINE_READ)
+        return fault(item, "This line is not a JSON object.");
+    if (!json_span_is_object(item->line.body)) return fault(item, "It has no body.");
+    if (!batch_line_endpoint(&item->line, &endpoint) || endpoint == ENDPOINT_SCORE)
+        return fault(item,
+                     "Its url is not /v1/chat/completions, /v1/completions or /v1/embeddings.");
+    item->line.endpoint = endpoint;
+    *ret_endpoint = endpoint;
+    return true;
+}
+
+static bool guess(struct item *item) {
+    struct str max = json_span_get(item->line.body, "max_completion_tokens");
+    uint64_t tokens = 0;
+    if (!max.at) max = json_span_get(item->line.body, "max_tokens");
+    if (!str_to_u64(max, &tokens) || tokens > UINT32_MAX) tokens = 0;
+    item->prompt_tokens = (uint32_t)(batch_line_prompt(&item->line).bytes / BYTES_PER_TOKEN);
+    item->answer_tokens = (uint32_t)tokens;
+    return true;
+}
+
+/* The sample wants the messages as they are, before prep changes them. */
+static void sample_layout(struct work *work, struct item *item) {
+    pthread_mutex_lock(&work->adding);
+    if (item->index % work->layout_stride == 0) {
+        layout_add(&work->layout, item->request.messages, item->request.prompt);
+        if (work->layout.requests % LAYOUT_REQUESTS == 0) work->layout_stride *= 2;
+    }
+    pthread_mutex_unlock(&work->adding);
+}
+
+static bool count_texts(const struct served_model *model, struct item *item) {
+    struct embedding embedding = {.given = 0};
+    struct refusal refusal;
+    bool is_good = embedding_prepare(&embedding, item->line.body, model,
+                                     model->embedder.text_tokens_max, &refusal);
+    item->prompt_tokens = (uint32_t)embedding.ids.count;
+    item->answer_tokens = 0;
+    embedding_release(&embedding);
+    return is_good || fault(item, refusal.message);
+}
+
+static bool count_exactly(struct work *work, struct item *item, enum endpoint endpoint) {
+    const struct served_model *model = work->options->model;
+    struct refusal refusal;
+    uint32_t room;
+    if (!served_model_does(model, endpoint, &refusal)) return fault(item, refusal.message);
+    if (endpoint == ENDPOINT_EMBEDDINGS) return count_texts(model, item);
+    if (!request_parse(&item->request, endpoint, item->line.body,
+                       (uint32_t)tokenizer_count(model->vocabulary.tokenizer), &refusal))
+        return fault(item, refusal.message);
+    item->is_parsed = true;
+    sample_layout(work, item);
+    item->prompts = calloc(item->request.prompt_count, sizeof *item->prompts);
+    if (!item->prompts) abort();
+    if (!prep_prompts(&item->request, model, &work->prep, item->prompts, &room, &refusal))
+        return fault(item, refusal.message);
+    uint64_t tokens = 0, answers = (uint64_t)item->request.max_tokens *
+                                   (uint64_t)item->request.choices * item->request.prompt_count;
+    for (size_t i = 0; i < item->request.prompt_count; i++) tokens += item->prompts[i].ids.count;
+    item->prompt_tokens = tokens < UINT32_MAX ? (uint32_t)tokens : UINT32_MAX;
+    item->answer_tokens = answers < UINT32_MAX ? (uint32_t)answers : UINT32_MAX;
+    return true;
+}
+
+/* Tokens at the start of a prompt that stood there before. A block's hash is over all before it, so
+ * what is known of a prompt is always its beginning. */
+static uint64_t share_prefix(struct work *work, const struct ids *ids) {
+    uint64_t hash = 1, shared = 0;
+    size_t fresh = 0, blocks = ids->count / BLOCK_TOKENS;
+    for (size_t i = 0; i < blocks; i++) {
+        for (size_t j = 0; j < BLOCK_TOKENS; j++) {
+            hash = (hash ^ (uint32_t)ids->at[i * BLOCK_TOKENS + j]) * 0xD6E8FEB86659FD93u;
+            hash ^= hash >> 32;
+        }
+        if (fresh == 0 && seen_has(&work->blocks, hash)) {
+            shared += BLOCK_TOKENS;
+            continue;
+        }
+        fresh++;
+        if (work->blocks.count >= BLOCKS_MAX && fresh > BLOCKS_GROWTH) break;
+        seen_add(&work->blocks, hash);
+    }
+    return shared;
+}
+
+static void grow(struct work *work, uint64_t index) {
+    struct survey *survey = work->survey;
+    if (index < work->capacity) return;
+    size_t capacity = work->capacity ? work->capacity : 1024;
+    while (capacity <= index) capacity *= 2;
+    survey->prompt_tokens =
+        realloc(survey->prompt_tokens, capacity * sizeof *survey->prompt_tokens);
+    survey->answer_tokens =
+        realloc(survey->answer_tokens, capacity * sizeof *survey->answer_tokens);
+    if (!survey->prompt_tokens || !survey->answer_tokens) abort();
+    work->capacity = capacity;
+}
+
+/* The first of the file are kept, in its order. */
+static void keep_fault(struct survey *survey, const struct item *item) {
+    size_t at = survey->faulty < SURVEY_FAULTS_MAX ? (size_t)survey->faulty : SURVEY_FAULTS_MAX;
+    survey->faulty++;
+    while (at > 0 && survey->faults[at - 1].number > item->number) {
+        if (at < SURVEY_FAULTS_MAX) survey->faults[at] = survey->faults[at - 1];
+        at--;
+    }
+    if (at == SURVEY_FAULTS_MAX) return;
+    survey->faults[at].number = item->number;
+    memcpy(survey->faults[at].message, item->fault, sizeof item->fault);
+}
+
+static void add_item(struct work *work, const struct item *item, bool is_good) {
+    struct survey *survey = work->survey;
+    pthread_mutex_lock(&work->adding);
+    grow(work, item->index);
+    survey->prompt_tokens[item->index] = is_good ? item->prompt_tokens : 0;
+    survey->answer_tokens[item->index] = is_good ? item->answer_tokens : 0;
+    survey->requests++;
+    survey->bytes += item->text.bytes + 1;
+    if (is_good) {
+        survey->prompt_tokens_sum += item->prompt_tokens;
+        if (item->has_key && !seen_add(&work->keys, item->key)) survey->duplicates++;
+        for (size_t i = 0; item->prompts && i < item->request.prompt_count; i++)
+            survey->shared_tokens += share_prefix(work, &item->prompts[i].ids);
+    } else {
+        keep_fault(survey, item);
+    }
+    pthread_mutex_unlock(&work->adding);
+}
+
+static void clear_item(struct item *item) {
+    for (size_t i = 0; item->prompts && i < item->request.prompt_count; i++)
+        prompt_release(&item->prompts[i]);
+    free(item->prompts);
+    if (item->is_parsed) request_release(&item->request);
+    item->prompts = NULL;
+    item->is_parsed = false;
+}
+
+static void *survey_main(void *context) {
+    struct work *work = context;
+    struct item item = {0};
+    enum endpoint endpoint = ENDPOINT_CHAT;
+    buf_init(&item.text, (size_t)BATCH_LINE_BYTES_MAX + 1);
+    while (read_item(work, &item)) {
+        bool is_good = read_line(&item, &endpoint);
+        if (is_good) read_key(&item);
+        if (is_good)
+            is_good = work->options->model ? count_exactly(work, &item, endpoint) : guess(&item);
+        add_item(work, &item, is_good);
+        clear_item(&item);
+    }
+    buf_release(&item.text);
+    return NULL;
+}
+
+static void run_threads(struct work *work) {
+    pthread_t threads[THREADS_MAX];
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    uint32_t wanted = work->options->threads, count = 0;
+    if (wanted == 0) wanted = cores > 0 ? (uint32_t)cores : 1;
+    if (wanted > THREADS_MAX) wanted = THREADS_MAX;
+    while (count + 1 < wanted && pthread_create(&threads[count], NULL, survey_main, work) == 0)
+        count++;
+    survey_main(work);
+    while (count > 0) pthread_join(threads[--count], NULL);
+}
+
+enum err survey_file(const struct survey_options *options, struct survey *ret_survey,
+                     struct error *error) {
+    struct survey survey = {0};
+    struct work work = {.options = options, .survey = &survey, .layout_stride = 1};
+    int64_t started_ns = clock_monotonic_ns();
+    time_t now = (time_t)clock_unix_s();
+    struct tm local;
+    work.prep = (struct prep_options){.context_tokens_max = UINT32_MAX, .now_unix_s = now};
+    if (localtime_r(&now, &local)) work.prep.utc_offset_s = (int32_t)local.tm_gmtoff;
+    jsonl_file_init(&work.file);
+    enum err err = os_open(&work.file.fd, options->path, O_RDONLY, 0, error);
+    if (err != OK) work.file.fd = -1;
+    if (err == OK) err = os_file_bytes(work.file.fd, &work.file.bytes, error);
+    if (err == OK) {
+        pthread_mutex_init(&work.reading, NULL);
+        pthread_mutex_init(&work.adding, NULL);
+        run_threads(&work);
+        pthread_mutex_destroy(&work.reading);
+        pthread_mutex_destroy(&work.adding);
+        if (work.file.failed)
+            err = err_set(error, ERR_IO, "%s could not be read to its end", options->path);
+    }
+    survey.advice = layout_look(&work.layout);
+    survey.seconds = (double)(clock_monotonic_ns() - started_ns) / 1e9;
+    jsonl_file_close(&work.file);
+    seen_release(&work.keys);
+    seen_release(&work.blocks);
+    layout_release(&work.layout);
+    if (err != OK)
+        survey_release(&survey);
+    else
+        *ret_survey = survey;
+    return err;
+}
+
+void survey_release(struct survey *survey) {
+    free(survey->prompt_tokens);
+    free(survey->answer_tokens);
+    *survey = (struct survey){0};
+}

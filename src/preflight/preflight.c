@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "preflight/preflight.h"
+
+#include "engine/model_sandbox.h"
+#include "engine/served_model.h"
+#include "cpu/model.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void say(const struct preflight_options *options, const char *what) {
+    if (options->say) options->say(options->context, what);
+}
+
+static int compare_u32(const void *a, const void *b) {
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+static uint32_t add_lengths(uint32_t a, uint32_t b) {
+    return a > UINT32_MAX - b ? UINT32_MAX : a + b;
+}
+
+/* The lengths of requests that can run, sorted; with the answer's, when asked. Returns how many. */
+static size_t sorted_lengths(const struct survey *survey, bool with_answers, uint32_t *ret_sorted) {
+    size_t count = 0;
+    for (uint64_t i = 0; i < survey->requests; i++) {
+        uint32_t prompt = survey->prompt_tokens[i];
+        if (prompt == 0) continue;
+        ret_sorted[count++] = with_answers ? add_lengths(prompt, survey->answer_tokens[i]) : prompt;
+    }
+    if (count > 0) qsort(ret_sorted, count, sizeof *ret_sorted, compare_u32);
+    return count;
+}
+
+static void fill_lengths(struct preflight *is, const struct survey *survey, uint32_t *scratch) {
+    size_t count = sorted_lengths(survey, false, scratch);
+    is->prompts = (struct lengths){.p50 = estimate_quantile(scratch, count, 0.5),
+                                   .p95 = estimate_quantile(scratch, count, 0.95),
+                                   .p99 = estimate_quantile(scratch, count, 0.99),
+                                   .max = estimate_quantile(scratch, count, 1)};
+    estimate_histogram(scratch, count, is->prompts.bins);
+    for (uint64_t i = 0; i < survey->requests; i++) {
+        if (survey->prompt_tokens[i] == 0) continue;
+        is->answers_asked += survey->answer_tokens[i];
+        if (survey->answer_tokens[i] == 0 && !is->only_embeds) is->answers_open++;
+    }
+    /* A request needs room for its prompt and the longest answer it allows, or a token of one. */
+    count = sorted_lengths(survey, true, scratch);
+    uint32_t p95 = estimate_quantile(scratch, count, 0.95);
+    uint32_t longest = estimate_quantile(scratch, count, 1);
+    is->recommended_length = estimate_roomy(p95);
+    is->whole_length = estimate_roomy(longest);
+    for (size_t i = 0; is->context_tokens > 0 && i < count; i++)
+        if (scratch[i] > is->context_tokens) is->over_context++;
+    uint64_t runnable = survey->requests - survey->faulty;
+    if (is->kv_tokens > 0 && runnable > 0 && p95 > 0) {
+        double mean = ((double)is->prompt_tokens + (double)is->answers_asked) / (double)runnable;
+        is->fit_mean = (uint64_t)((double)is->kv_tokens / mean);
+        is->fit_p95 = is->kv_tokens / p95;
+    }
+}
+
+static void fill_survey(struct preflight *is, const struct survey *survey) {
+    is->requests = survey->requests;
+    is->faulty = survey->faulty;
+    is->bytes = survey->bytes;
+    is->survey_seconds = survey->seconds;
+    is->prompt_tokens = survey->prompt_tokens_sum;
+    is->duplicates = survey->duplicates;
+    is->shared_tokens = survey->shared_tokens;
+    memcpy(is->faults, survey->faults, sizeof is->faults);
+    is->late_share = survey->advice.late_share;
+    if (survey->bytes > 0)
+        is->late_tokens_mean = survey->advice.late_bytes_mean * (double)survey->prompt_tokens_sum /
+                               (double)survey->bytes;
+    uint32_t *scratch = calloc((size_t)survey->requests + 1, sizeof *scratch);
+    if (!scratch) abort();
+    fill_lengths(is, survey, scratch);
+    free(scratch);
+}
+
+/* A model is read in this process too; one that will start an engine needs the machine for that. */
+static void enter_sandbox(const struct preflight_options *options, const char *model_path) {
+    struct sandbox_state ignored;
+    if (options->pilot_lines > 0) return;
+    model_sandbox_enter(
+        &(struct model_sandbox){.model_path = model_path, .input_path = options->path}, &ignored);
+}
+
+/* Counts with the model open, which is closed before an engine opens it for the pilot. */
+static enum err count(const struct preflight_options *options, struct preflight *is,
+                      struct survey *ret_survey, struct error *error) {
+    const struct model_choice *choice = &options->house.models[0];
+    struct survey_options survey = {.path = options->path,
+                                    .threads = options->house.engine.threads};
+    struct served_model model;
+    enum err err = OK;
+    bool has_model = options->house.model_count > 0;
+    is->is_guess = !has_model || choice->is_echo;
+    snprintf(is->model, sizeof is->model, "%.127s",
+             has_model ? choice->names[0] : options->house.upstreams[0].name);
+    if (!is->is_guess) {
+        struct wire_hello hello = house_hello(choice, &options->house.engine);
+        struct model_description about;
+        say(options, "opening the model");
+        enter_sandbox(options, choice->path);
+        err = served_model_open(&model, &hello, error);
+        if (err != OK) return err;
+        model_describe(model.model, &about);
+        /* Each text of an embeddings request has a context of its own, and was counted in it. */
+        is->only_embeds = !model.backend;
+        is->context_tokens = is->only_embeds ? 0 : about.context_max;
+        is->kv_tokens = (uint64_t)about.kv_blocks * BACKEND_BLOCK_TOKENS;
+        survey.model = &model;
+    }
+    say(options, "counting tokens");
+    err = survey_file(&survey, ret_survey, error);
+    if (survey.model) served_model_close(&model);
+    return err;
+}
+
+/* A pilot of nothing but requests that are refused would measure nothing. `tokens_max` of a
+ * prompt. */
+static bool has_any_that_fits(const struct survey *survey, uint32_t tokens_max) {
+    for (uint64_t i = 0; i < survey->requests; i++)
+        if (survey->prompt_tokens[i] > 0 && survey->prompt_tokens[i] <= tokens_max) return true;
+    return false;
+}
+
+/* With room for a token of the answer; texts to embed are bounded one by one, when counted. */
+static uint32_t prompt_tokens_max(const struct preflight *is) {
+    return is->only_embeds ? UINT32_MAX : is->context_tokens - 1;
+}
+
+static enum err measure(const struct preflight_options *options, struct preflight *is,
+                        const struct survey *survey, struct error *error) {
+    struct pilot_options pilot = {.house = options->house,
+                                  .path = options->path,
+                                  .prompt_tokens = survey->prompt_tokens,
+                                  .requests = survey->requests,
+                                  .prompt_tokens_max = prompt_tokens_max(is),
+                                  .lines = options->pilot_lines,
+                                  .stop = options->stop};
+    double runnable = (double)(survey->requests - survey->faulty);
+    pilot.house.upstream_count = 0;
+    say(options, "running a sample");
+    enum err err = pilot_run(&pilot, &is->pilot, error);
+    if (err != OK) return err;
+    is->has_pilot = true;
+    is->seconds =
+        estimate_scaled(estimate_mean(is->pilot.seconds_per_line, is->pilot.groups), runnable);
+    is->seconds.low += is->pilot.load_seconds;
+    is->seconds.mean += is->pilot.load_seconds;
+    is->seconds.high += is->pilot.load_seconds;
+    is->output_tokens = estimate_scaled(
+        estimate_mean(is->pilot.output_tokens_per_line, is->pilot.groups), runnable);
+    return OK;
+}
+
+static void fill_cost(const struct preflight_options *options, struct preflight *is) {
+    if (is->has_pilot && options->watts > 0) {
+        is->kwh = estimate_scaled(is->seconds, options->watts / 3.6e6);
+        is->energy_cost = estimate_scaled(is->kwh, options->price_per_kwh);
+    }
+    if (options->input_price <= 0 && options->output_price <= 0) return;
+    double pay = (1 - options->batch_discount) / 1e6;
+    double input = (double)is->prompt_tokens * options->input_price * pay;
+    is->api_cost = estimate_scaled(is->output_tokens, options->output_price * pay);
+    is->api_cost.low += input;
+    is->api_cost.mean += input;
+    is->api_cost.high += input;
+}
+
+enum err preflight_run(const struct preflight_options *options, struct preflight *ret_preflight,
+                       struct error *error) {
+    struct preflight is = {0};
+    struct survey survey = {0};
+    enum err err = count(options, &is, &survey, error);
+    if (err != OK) return err;
+    fill_survey(&is, &survey);
+    is.output_tokens.mean = is.output_tokens.high = (double)is.answers_asked;
+    if (options->pilot_lines > 0 && !is.is_guess &&
+        has_any_that_fits(&survey, prompt_tokens_max(&is)))
+        err = measure(options, &is, &survey, error);
+    survey_release(&survey);
+    if (err != OK) return err;
+    fill_cost(options, &is);
+    *ret_preflight = is;
+    return OK;
+}
+
+/* --- as JSON --- */
+
+static void add_interval(struct buf *buf, const char *name, const struct interval *is, bool there) {
+    buf_printf(buf, ",\"%s\":", name);
+    if (!there)
+        buf_add_text(buf, "null");
+    else if (is->is_known)
+        buf_printf(buf, "{\"low\":%.6g,\"mean\":%.6g,\"high\":%.6g}", is->low, is->mean, is->high);
+    else
+        buf_printf(buf, "{\"low\":null,\"mean\":%.6g,\"high\":null}", is->mean);
+}
+
+static double share(uint64_t part, uint64_t whole) {
+    return whole ? (double)part / (double)whole : 0;
+}
+
+static void add_count(struct buf *buf, const char *name, uint64_t value) {
+    buf_printf(buf, ",\"%s\":%llu", name, (unsigned long long)value);
+}
+
+static void add_known(struct buf *buf, const char *name, uint64_t value, bool is_known) {
+    if (is_known)
+        add_count(buf, name, value);
+    else
+        buf_printf(buf, ",\"%s\":null", name);
+}
+
+static void add_faults(struct buf *buf, const struct preflight *is) {
+    buf_add_text(buf, ",\"faults\":[");
+    for (size_t i = 0; i < SURVEY_FAULTS_MAX && i < is->faulty; i++) {
+        buf_printf(buf, "%s{\"line\":%llu,\"message\":", i ? "," : "",
+                   (unsigned long long)is->faults[i].number);
+        json_write_string(buf, str_from(is->faults[i].message));
+        buf_add_byte(buf, '}');
+    }
+    buf_add_byte(buf, ']');
+}
+
+static void add_lengths_json(struct buf *buf, const struct lengths *is) {
+    buf_printf(buf, ",\"prompt_lengths\":{\"p50\":%u,\"p95\":%u,\"p99\":%u,\"max\":%u,\"bins\":[",
+               is->p50, is->p95, is->p99, is->max);
+    for (size_t i = 0; i < ESTIMATE_BINS; i++)
+        buf_printf(buf, "%s{\"from\":%u,\"count\":%llu}", i ? "," : "", estimate_bin_start(i),
+                   (unsigned long long)is->bins[i]);
+    buf_add_text(buf, "]}");
+}
+
+static void add_pilot(struct buf *buf, const struct preflight *is) {
+    if (!is->has_pilot) {
+        buf_add_text(buf, ",\"pilot\":null");
+        return;
+    }
+    buf_printf(buf,
+               ",\"pilot\":{\"lines\":%u,\"failed\":%u,\"groups\":%zu,\"load_seconds\":%.3f,"
+               "\"prompt_tokens\":%llu,\"cached_tokens\":%llu}",
+               is->pilot.lines, is->pilot.failed, is->pilot.groups, is->pilot.load_seconds,
+               (unsigned long long)is->pilot.prompt_tokens,
+               (unsigned long long)is->pilot.cached_tokens);
+}
+
+void preflight_write_json(struct buf *buf, const struct preflight *is) {
+    bool has_model = !is->is_guess;
+    buf_add_text(buf, "{\"object\":\"preflight\",\"model\":");
+    json_write_string(buf, str_from(is->model));
+    buf_printf(buf, ",\"token_counts\":\"%s\"", is->is_guess ? "estimated" : "exact");
+    add_count(buf, "requests", is->requests);
+    add_count(buf, "faulty", is->faulty);
+    add_faults(buf, is);
+    add_count(buf, "prompt_tokens", is->prompt_tokens);
+    add_lengths_json(buf, &is->prompts);
+    add_count(buf, "max_tokens_sum", is->answers_asked);
+    add_count(buf, "without_max_tokens", is->answers_open);
+    add_known(buf, "context_tokens", is->context_tokens, is->context_tokens > 0);
+    add_known(buf, "over_context", is->over_context, has_model);
+    add_count(buf, "recommended_max_model_len", is->recommended_length);
+    add_count(buf, "no_truncation_max_model_len", is->whole_length);
+    add_count(buf, "duplicates", is->duplicates);
+    buf_printf(buf, ",\"duplicate_share\":%.4f", share(is->duplicates, is->requests));
+    add_known(buf, "shared_prefix_tokens", is->shared_tokens, has_model);
+    if (has_model)
+        buf_printf(buf,
+                   ",\"shared_prefix_share\":%.4f,\"late_shared\":{\"requests_share\":%.4f,"
+                   "\"tokens_per_request\":%.1f}",
+                   share(is->shared_tokens, is->prompt_tokens), is->late_share,
+                   is->late_tokens_mean);
+    else
+        buf_add_text(buf, ",\"shared_prefix_share\":null,\"late_shared\":null");
+    add_known(buf, "kv_cache_tokens", is->kv_tokens, has_model);
+    add_known(buf, "sequences_fit_mean", is->fit_mean, has_model);
+    add_known(buf, "sequences_fit_p95", is->fit_p95, has_model);
+    add_pilot(buf, is);
+    add_interval(buf, "seconds", &is->seconds, is->has_pilot);
+    add_interval(buf, "output_tokens", &is->output_tokens, is->has_pilot);
+    add_interval(buf, "kwh", &is->kwh, is->kwh.mean > 0);
+    add_interval(buf, "energy_cost", &is->energy_cost, is->energy_cost.mean > 0);
+    add_interval(buf, "api_cost", &is->api_cost, is->api_cost.mean > 0);
+    buf_add_byte(buf, '}');
+}

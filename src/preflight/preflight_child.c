@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "preflight/preflight_child.h"
+
+#include "base/arena.h"
+#include "base/os.h"
+#include "base/spawn.h"
+#include "preflight/sample_run.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define FILE_FD 3
+#define FILE_PATH "/proc/self/fd/3"
+#define SAID_BYTES_MAX ((size_t)1 << 20)
+#define READ_BYTES 65536
+#define LOOK_MS 50
+#define TERM_PATIENCE_MS 5000 /* for a pilot to put its things away */
+#define EXIT_LINES_FAILED 1   /* as the command line has them */
+#define EXIT_WRONG_INPUT 2
+#define ARGUMENTS_MAX 64
+#define TEXTS_BYTES_MAX ((size_t)64 << 10)
+
+_Static_assert(API_PREFLIGHT_LINES_MAX <= PILOT_LINES_MAX, "the child takes so many");
+
+/* --- what the child is told --- */
+
+struct arguments {
+    const char *at[ARGUMENTS_MAX + 1]; /* the last stays NULL */
+    size_t count;
+    struct arena texts;
+};
+
+static void add(struct arguments *arguments, const char *text) {
+    if (arguments->count == ARGUMENTS_MAX) abort();
+    arguments->at[arguments->count++] = text;
+}
+
+static void add_text(struct arguments *arguments, const char *name, const char *text) {
+    struct str copy = arena_copy(&arguments->texts, str_from(text));
+    if (!copy.at) abort();
+    add(arguments, name);
+    add(arguments, copy.at);
+}
+
+/* 0 is what the child would do without it. */
+static void add_integer(struct arguments *arguments, const char *name, uint64_t value) {
+    char text[32];
+    snprintf(text, sizeof text, "%" PRIu64, value);
+    if (value > 0) add_text(arguments, name, text);
+}
+
+static void add_number(struct arguments *arguments, const char *name, double value) {
+    char text[40];
+    snprintf(text, sizeof text, "%.17g", value);
+    if (value > 0) add_text(arguments, name, text);
+}
+
+static void add_engine(struct arguments *arguments, const struct engine_settings *engine) {
+    add_integer(arguments, "--threads", engine->threads);
+    add_integer(arguments, "--max-num-seqs", engine->max_num_seqs);
+    add_integer(arguments, "--max-num-batched-tokens", engine->max_num_batched_tokens);
+    add_integer(arguments, "--max-model-len", engine->max_model_len);
+    add_integer(arguments, "--kv-cache-memory-bytes", engine->kv_bytes);
+    if (engine->no_prefix_caching) add(arguments, "--no-enable-prefix-caching");
+    if (engine->reference) add(arguments, "--reference");
+    if (engine->kernels) add_text(arguments, "--kernels", engine->kernels);
+    if (engine->pooling) add_text(arguments, "--pooling", engine->pooling);
+    if (engine->trust_request_chat_template) add(arguments, "--trust-request-chat-template");
+    if (engine->dummy_weights) add_text(arguments, "--load-format", "dummy");
+    if (engine->packed_dir)
+        add_text(arguments, "--packed-cache-dir", engine->packed_dir);
+    else
+        add(arguments, "--no-packed-cache");
+    add_integer(arguments, "--packed-cache-bytes", engine->packed_bytes_max);
+}
+
+static const struct model_choice *find_choice(const struct house_options *house,
+                                              const char *model) {
+    for (size_t i = 0; i < house->model_count; i++)
+        for (size_t j = 0; j < house->models[i].name_count; j++)
+            if (strcmp(house->models[i].names[j], model) == 0) return &house->models[i];
+    return NULL;
+}
+
+/* NAME=PATH, or NAME=echo, which guesses, for what no engine here runs. */
+static enum err add_model(struct arguments *arguments, const struct house_options *house,
+                          const char *model, struct error *error) {
+    char text[MODEL_NAME_BYTES + PATH_MAX + 8];
+    bool is_only = house->model_count + house->upstream_count == 1;
+    if (!*model && !is_only)
+        return err_set(error, ERR_INVALID,
+                       "The file names no model and several are served: say in 'model' which one "
+                       "to count with.");
+    if (!*model) model = house->model_count ? house->models[0].names[0] : house->upstreams[0].name;
+    const struct model_choice *choice = find_choice(house, model);
+    /* The first '=' ends the name. */
+    snprintf(text, sizeof text, "%s=%s", strchr(model, '=') ? "model" : model,
+             choice && !choice->is_echo ? choice->path : "echo");
+    add_text(arguments, "--model", text);
+    return OK;
+}
+
+static enum err fill(struct arguments *arguments, const struct house_options *house,
+                     const struct api_preflight *preflight, struct error *error) {
+    char pilot[16];
+    snprintf(pilot, sizeof pilot, "%u", preflight->pilot_lines);
+    add(arguments, "quern");
+    add(arguments, "preflight");
+    add(arguments, FILE_PATH);
+    add(arguments, "--json");
+    add(arguments, "--end-with-parent");
+    /* Everything is said here: what the files of settings say is for the server. */
+    add_text(arguments, "--config", "/dev/null");
+    enum err err = add_model(arguments, house, preflight->model, error);
+    if (err != OK) return err;
+    add_engine(arguments, &house->engine);
+    add_text(arguments, "--pilot", pilot);
+    add_number(arguments, "--watts", preflight->watts);
+    add_number(arguments, "--price-per-kwh", preflight->price_per_kwh);
+    add_number(arguments, "--input-price", preflight->input_price);
+    add_number(arguments, "--output-price", preflight->output_price);
+    add_number(arguments, "--batch-discount", preflight->batch_discount);
+    return OK;
+}
+
+/* --- the child --- */
+
+struct child {
+    pid_t pid;
+    int out_fd, err_fd; /* what it says; -1 at the end */
+    struct buf out, err;
+};
+
+static enum err start(struct child *child, const struct arguments *arguments, int file_fd,
+                      struct error *error) {
+    int out[2] = {-1, -1}, err_pipe[2] = {-1, -1};
+    enum err err = OK;
+    if (pipe2(out, O_CLOEXEC) != 0 || pipe2(err_pipe, O_CLOEXEC) != 0)
+        err = err_from_errno(error, errno, "cannot make a pipe for a preflight");
+    const struct spawn_options options = {.program = "/proc/self/exe",
+                                          .arguments = arguments->at,
+                                          .fds = {SPAWN_NULL, out[1], err_pipe[1], file_fd},
+                                          .fd_count = FILE_FD + 1};
+    if (err == OK) err = spawn_start(&child->pid, &options, error);
+    os_close(out[1]);
+    os_close(err_pipe[1]);
+    child->out_fd = out[0];
+    child->err_fd = err_pipe[0];
+    return err;
+}
+
+/* One read of what is there. */
+static void read_some(int *fd, struct buf *buf) {
+    char bytes[READ_BYTES];
+    ssize_t count = read(*fd, bytes, sizeof bytes);
+    if (count > 0) buf_add(buf, bytes, (size_t)count);
+    if (count > 0 || (count < 0 && errno == EINTR)) return;
+    os_close(*fd);
+    *fd = -1;
+}
+
+/* Until it has said all; false when it was stopped. Its own children may keep standard error open,
+ * so only the end of standard output counts. */
+static bool listen_to(struct child *child, const struct api_preflight *preflight) {
+    while (child->out_fd >= 0) {
+        if (preflight->stopped(preflight->context)) return false;
+        struct pollfd fds[2] = {{.fd = child->out_fd, .events = POLLIN},
+                                {.fd = child->err_fd, .events = POLLIN}};
+        if (poll(fds, 2, LOOK_MS) <= 0) continue;
+        if (fds[0].revents) read_some(&child->out_fd, &child->out);
+        if (fds[1].revents) read_some(&child->err_fd, &child->err);
+    }
+    return true;
+}
+
+/* The sentence with which the command ends, or how it ended. */
+static void find_sentence(const struct child *child, const char *end, char ret_text[300]) {
+    struct str said = buf_str(&child->err), mark = STR("quern preflight: ");
+    size_t at = str_find(said, mark, 0);
+    struct str sentence = str_skip(said, at == SIZE_MAX ? said.bytes : at + mark.bytes);
+    size_t line_end = str_find_byte(sentence, '\n', 0);
+    if (line_end != SIZE_MAX) sentence.bytes = line_end;
+    if (sentence.bytes > 0)
+        snprintf(ret_text, 300, "%.*s", (int)(sentence.bytes < 299 ? sentence.bytes : 299),
+                 sentence.at);
+    else
+        snprintf(ret_text, 300, "the preflight %s", end);
+}
+
+static enum err run(struct child *child, const struct api_preflight *preflight,
+                    struct buf *ret_json, struct error *error) {
+    char end[96], sentence[300];
+    bool has_ended = listen_to(child, preflight);
+    if (!has_ended) kill(child->pid, SIGTERM);
+    int status = spawn_wait(child->pid, TERM_PATIENCE_MS, end, sizeof end);
+    if (!has_ended) return err_set(error, ERR_CANCELLED, "stopped");
+    struct str json = str_trim(buf_str(&child->out));
+    bool is_done = status == 0 || status == EXIT_LINES_FAILED;
+    if (is_done && !child->out.overflowed && str_starts_with(json, STR("{"))) {
+        buf_add_str(ret_json, json);
+        return OK;
+    }
+    find_sentence(child, end, sentence);
+    return err_set(error, status == EXIT_WRONG_INPUT ? ERR_INVALID : ERR_IO, "%s", sentence);
+}
+
+enum err preflight_child_run(void *context, const struct api_preflight *preflight,
+                             struct buf *ret_json, struct error *error) {
+    const struct preflight_child *self = context;
+    struct arguments arguments = {.count = 0};
+    struct child child = {.out_fd = -1, .err_fd = -1};
+    if (preflight->stopped(preflight->context)) return err_set(error, ERR_CANCELLED, "stopped");
+    arena_init(&arguments.texts, TEXTS_BYTES_MAX);
+    buf_init(&child.out, SAID_BYTES_MAX);
+    buf_init(&child.err, SAID_BYTES_MAX);
+    enum err err = fill(&arguments, self->house, preflight, error);
+    if (err == OK) err = start(&child, &arguments, preflight->fd, error);
+    if (err == OK) err = run(&child, preflight, ret_json, error);
+    os_close(child.out_fd);
+    os_close(child.err_fd);
+    buf_release(&child.out);
+    buf_release(&child.err);
+    arena_release(&arguments.texts);
+    return err;
+}

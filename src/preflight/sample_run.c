@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "preflight/sample_run.h"
+
+#include "base/clock.h"
+#include "base/os.h"
+#include "batch/jsonl_file.h"
+#include "batch/line.h"
+#include "batch/state.h"
+#include "node/folder.h"
+#include "json/span.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define POLL_MS 5
+#define DRAIN_MS 1000
+
+/* A chosen request. */
+struct pick {
+    uint64_t index;
+    uint32_t group;
+};
+
+struct work {
+    const struct pilot_options *options;
+    struct pick *picks; /* by index */
+    uint32_t count;
+    struct buf inputs[PILOT_GROUPS];
+    uint32_t lines[PILOT_GROUPS];
+    struct model_choice *choice;
+    struct house *house;
+};
+
+static int compare_u64(const void *a, const void *b) {
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static int compare_picks(const void *a, const void *b) {
+    const struct pick *x = a, *y = b;
+    return (x->index > y->index) - (x->index < y->index);
+}
+
+/* Evenly over the lengths, dealt to the groups in turn. */
+static enum err choose(struct work *work, struct error *error) {
+    const struct pilot_options *options = work->options;
+    uint64_t *sorted = calloc((size_t)options->requests + 1, sizeof *sorted), count = 0;
+    if (!sorted) abort();
+    for (uint64_t i = 0; i < options->requests; i++) {
+        uint32_t tokens = options->prompt_tokens[i];
+        if (tokens > 0 && tokens <= options->prompt_tokens_max)
+            sorted[count++] = (uint64_t)tokens << 32 | i;
+    }
+    qsort(sorted, (size_t)count, sizeof *sorted, compare_u64);
+    work->count = count < options->lines ? (uint32_t)count : options->lines;
+    work->picks = calloc((size_t)work->count + 1, sizeof *work->picks);
+    if (!work->picks) abort();
+    for (uint32_t i = 0; i < work->count; i++) {
+        uint64_t rank = (2 * (uint64_t)i + 1) * count / (2 * (uint64_t)work->count);
+        work->picks[i] = (struct pick){sorted[rank] & UINT32_MAX, i % PILOT_GROUPS};
+    }
+    free(sorted);
+    qsort(work->picks, work->count, sizeof *work->picks, compare_picks);
+    if (work->count > 0) return OK;
+    return err_set(error, ERR_INVALID, "%s has no request that could be run", options->path);
+}
+
+/* The engine of the pilot answers to every model that a sampled line names. */
+static void add_name(struct model_choice *choice, struct str raw) {
+    struct buf name;
+    buf_init(&name, MODEL_NAME_BYTES);
+    struct str text = json_span_text(raw, &name);
+    bool known =
+        text.bytes == 0 || text.bytes >= MODEL_NAME_BYTES || choice->name_count == MODEL_NAMES_MAX;
+    for (size_t i = 0; i < choice->name_count; i++) known = known || str_is(text, choice->names[i]);
+    if (!known) {
+        char *at = choice->names[choice->name_count++];
+        memset(at, 0, MODEL_NAME_BYTES);
+        memcpy(at, text.at, text.bytes);
+    }
+    buf_release(&name);
+}
+
+static enum err copy_lines(struct work *work, struct error *error) {
+    struct jsonl_file file;
+    struct str line;
+    struct batch_line parsed;
+    uint32_t at = 0;
+    jsonl_file_init(&file);
+    enum err err = os_open(&file.fd, work->options->path, O_RDONLY, 0, error);
+    if (err != OK) file.fd = -1;
+    if (err == OK) err = os_file_bytes(file.fd, &file.bytes, error);
+    for (uint64_t index = 0; err == OK && at < work->count && jsonl_file_next(&file, &line);
+         index++) {
+        if (index != work->picks[at].index) continue;
+        uint32_t group = work->picks[at++].group;
+        buf_add_str(&work->inputs[group], line);
+        buf_add_byte(&work->inputs[group], '\n');
+        work->lines[group]++;
+        if (batch_line_read(line, &parsed) == BATCH_LINE_READ) add_name(work->choice, parsed.model);
+    }
+    if (err == OK && at < work->count)
+        err = err_set(error, ERR_CONFLICT, "%s changed while it was read", work->options->path);
+    jsonl_file_close(&file);
+    return err;
+}
+
+static enum err create(struct work *work, uint32_t group, struct store_batch *ret_batch,
+                       struct error *error) {
+    struct store *store = house_store(work->house);
+    struct store_spool *spool;
+    struct store_file file = {.purpose = "batch", .filename = "pilot.jsonl"};
+    file.created_unix_s = clock_unix_s();
+    enum err err = store_spool_open(&spool, store, error);
+    if (err != OK) return err;
+    err = store_spool_write(spool, work->inputs[group].at, work->inputs[group].bytes, error);
+    if (err != OK) {
+        store_spool_abort(spool);
+        return err;
+    }
+    err = store_spool_commit(spool, &file, error);
+    struct batch_parameters parameters = {.endpoint = ENDPOINT_CHAT, .window_s = 86400};
+    snprintf(parameters.input_file_id, sizeof parameters.input_file_id, "%s", file.id);
+    snprintf(parameters.completion_window, sizeof parameters.completion_window, "24h");
+    bool existing;
+    if (err == OK)
+        err = batch_create(store, &parameters, file.created_unix_s, ret_batch, &existing, error);
+    return err;
+}
+
+static enum err run_group(struct work *work, uint32_t group, struct pilot *pilot,
+                          struct error *error) {
+    struct store_batch batch;
+    struct runner *runner = house_runner(work->house);
+    enum err err = create(work, group, &batch, error);
+    if (err != OK) return err;
+    int64_t started_ns = clock_monotonic_ns();
+    runner_kick(runner, batch.id);
+    while (err == OK && !batch_status_is_terminal(batch.status)) {
+        char id[STORE_ID_BYTES];
+        memcpy(id, batch.id, sizeof id);
+        clock_sleep_ms(POLL_MS);
+        if (*work->options->stop) err = err_set(error, ERR_CANCELLED, "stopped");
+        store_batch_release(&batch);
+        batch = (struct store_batch){0};
+        if (err == OK) err = runner_batch_get(runner, str_from(id), &batch, error);
+    }
+    if (err == OK && batch.status != BATCH_COMPLETED)
+        err = err_set(error, ERR_INVALID, "the sample was refused: %.300s",
+                      batch.errors ? batch.errors : "");
+    if (err == OK) {
+        double lines = work->lines[group];
+        pilot->seconds_per_line[pilot->groups] =
+            (double)(clock_monotonic_ns() - started_ns) / 1e9 / lines;
+        pilot->output_tokens_per_line[pilot->groups++] = (double)batch.usage.output_tokens / lines;
+        pilot->lines += work->lines[group];
+        pilot->failed += (uint32_t)batch.failed;
+        pilot->prompt_tokens += batch.usage.input_tokens;
+        pilot->cached_tokens += batch.usage.cached_tokens;
+    }
+    store_batch_release(&batch);
+    return err;
+}
+
+static enum err run_groups(struct work *work, const struct house_options *house,
+                           struct pilot *pilot, struct error *error) {
+    int64_t started_ns = clock_monotonic_ns();
+    enum err err = house_open(&work->house, house, error);
+    if (err != OK) return err;
+    err = house_wait_ready(work->house, work->options->stop, error);
+    pilot->load_seconds = (double)(clock_monotonic_ns() - started_ns) / 1e9;
+    if (err == OK) err = house_start(work->house, error);
+    for (uint32_t group = 0; err == OK && group < PILOT_GROUPS; group++)
+        if (work->lines[group] > 0) err = run_group(work, group, pilot, error);
+    house_close(work->house, err == OK ? 0 : DRAIN_MS);
+    return err;
+}
+
+enum err pilot_run(const struct pilot_options *options, struct pilot *ret_pilot,
+                   struct error *error) {
+    struct pilot pilot = {0};
+    struct house_options house = options->house;
+    struct work work = {.options = options, .choice = &house.models[0]};
+    char folder[PATH_MAX];
+    const char *parent = getenv("TMPDIR");
+    for (size_t i = 0; i < PILOT_GROUPS; i++) buf_init(&work.inputs[i], SIZE_MAX / 2);
+    snprintf(folder, sizeof folder, "%.2000s/quern-pilot-XXXXXX", parent ? parent : "/tmp");
+    enum err err = choose(&work, error);
+    if (err == OK) err = copy_lines(&work, error);
+    if (err == OK && !mkdtemp(folder)) err = err_set(error, ERR_IO, "cannot make %s", folder);
+    if (err == OK) {
+        house.store.dir = folder;
+        house.store.ballast_bytes = 1 << 20;
+        err = run_groups(&work, &house, &pilot, error);
+        folder_remove(folder);
+    }
+    for (size_t i = 0; i < PILOT_GROUPS; i++) buf_release(&work.inputs[i]);
+    free(work.picks);
+    if (err == OK) *ret_pilot = pilot;
+    return err;
+}

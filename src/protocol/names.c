@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "protocol/names.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#define ALIAS_HOPS_MAX 8
+
+static const struct str latest = {":latest", 7};
+
+static bool equals_in_any_case(struct str a, const char *b) {
+    return strlen(b) == a.bytes && strncasecmp(a.at, b, a.bytes) == 0;
+}
+
+/* Without Ollama's default tag, and without its default namespace and what stands before that. */
+static struct str plain(struct str name) {
+    if (str_ends_with(name, latest)) name.bytes -= latest.bytes;
+    size_t at = str_find(name, STR("library/"), 0);
+    if (at == 0 || (at != SIZE_MAX && name.at[at - 1] == '/'))
+        name = str_skip(name, at + strlen("library/"));
+    return name;
+}
+
+struct str names_alias(const struct names *names, struct str name) {
+    struct str now = name;
+    for (int hops = 0; names && hops <= ALIAS_HOPS_MAX; hops++) {
+        size_t i = 0;
+        while (i < names->alias_count && !str_is(now, names->aliases[i].name)) i++;
+        if (i == names->alias_count) return now;
+        now = str_from(names->aliases[i].model);
+    }
+    return name;
+}
+
+const char *names_of_known(const struct known_name *known, size_t index) {
+    const size_t others = sizeof known->ollama / sizeof *known->ollama;
+    if (index == 0) return known->repository;
+    return index <= others ? known->ollama[index - 1] : NULL;
+}
+
+const struct known_name *names_known(struct str name) {
+    struct str wanted = plain(name);
+    for (size_t i = 0; i < names_table_count; i++) {
+        const char *one;
+        for (size_t j = 0; (one = names_of_known(&names_table[i], j)); j++)
+            if (equals_in_any_case(wanted, one)) return &names_table[i];
+    }
+    return NULL;
+}
+
+/* Whether the worker serves this very name; it is then what it serves. */
+static bool serves(struct worker *worker, struct str name, char ret_served[MODEL_NAME_BYTES]) {
+    if (name.bytes == 0 || name.bytes >= MODEL_NAME_BYTES || memchr(name.at, '\0', name.bytes))
+        return false;
+    if (!worker->ops->serves(worker, name)) return false;
+    memcpy(ret_served, name.at, name.bytes);
+    ret_served[name.bytes] = '\0';
+    return true;
+}
+
+/* With and without the default tag. */
+static bool serves_either(struct worker *worker, struct str name,
+                          char ret_served[MODEL_NAME_BYTES]) {
+    char longer[MODEL_NAME_BYTES];
+    if (serves(worker, name, ret_served)) return true;
+    if (str_ends_with(name, latest))
+        return serves(worker, (struct str){name.at, name.bytes - latest.bytes}, ret_served);
+    if (str_find_byte(name, ':', 0) != SIZE_MAX || name.bytes + latest.bytes >= sizeof longer)
+        return false;
+    snprintf(longer, sizeof longer, "%.*s:latest", STR_ARGS(name));
+    return serves(worker, str_from(longer), ret_served);
+}
+
+bool names_find(const struct names *names, struct worker *worker, struct str name,
+                char ret_served[MODEL_NAME_BYTES]) {
+    struct str wanted = names_alias(names, name);
+    if (serves_either(worker, wanted, ret_served)) return true;
+    const struct known_name *known = names_known(wanted);
+    const char *one;
+    for (size_t i = 0; known && (one = names_of_known(known, i)); i++)
+        if (serves_either(worker, str_from(one), ret_served)) return true;
+    return false;
+}

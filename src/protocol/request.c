@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "protocol/request.h"
+
+#include <assert.h>
+#include <string.h>
+
+static const char *const endpoint_paths[ENDPOINT_COUNT] = {
+    "/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/score"};
+
+const char *endpoint_path(enum endpoint endpoint) {
+    assert(endpoint < ENDPOINT_COUNT);
+    return endpoint_paths[endpoint];
+}
+
+bool endpoint_find(struct str path, enum endpoint *ret_endpoint) {
+    for (int i = 0; i < ENDPOINT_COUNT; i++) {
+        if (!str_is(path, endpoint_paths[i]) && !str_is(path, endpoint_paths[i] + strlen("/v1")))
+            continue;
+        *ret_endpoint = (enum endpoint)i;
+        return true;
+    }
+    return false;
+}
+
+enum tier tier_of_batch(const char *service_tier) {
+    struct str tier = str_from(service_tier);
+    if (str_is(tier, "priority") || str_is(tier, "fast")) return TIER_PRIORITY;
+    if (str_is(tier, "default") || str_is(tier, "scale")) return TIER_DEFAULT;
+    return str_is(tier, "flex") ? TIER_FLEX : TIER_BATCH;
+}
+
+const char *tier_name(enum tier tier) {
+    static const char *const names[TIER_COUNT] = {"priority", "default", "flex", "batch"};
+    assert(tier < TIER_COUNT);
+    return names[tier];
+}
+
+void usage_add(struct usage *sum, const struct usage *more) {
+    sum->input_tokens += more->input_tokens;
+    sum->cached_tokens += more->cached_tokens;
+    sum->output_tokens += more->output_tokens;
+    sum->reasoning_tokens += more->reasoning_tokens;
+    sum->reused_input_tokens += more->reused_input_tokens;
+    sum->reused_output_tokens += more->reused_output_tokens;
+}

@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "protocol/wire_messages.h"
+
+#include <assert.h>
+#include <string.h>
+
+/* The next `count` bytes, or NULL when there are fewer. */
+static const unsigned char *take(struct wire_cursor *cursor, size_t count) {
+    if (cursor->bad || count > cursor->bytes.bytes - cursor->at) {
+        cursor->bad = true;
+        return NULL;
+    }
+    const char *at = cursor->bytes.at + cursor->at;
+    cursor->at += count;
+    return (const unsigned char *)at;
+}
+
+static uint64_t get_integer(struct wire_cursor *cursor, size_t bytes) {
+    const unsigned char *at = take(cursor, bytes);
+    if (!at) return 0;
+    uint64_t value = 0;
+    for (size_t i = bytes; i-- > 0;) value = value << 8 | at[i];
+    return value;
+}
+
+uint8_t wire_get_u8(struct wire_cursor *cursor) {
+    return (uint8_t)get_integer(cursor, 1);
+}
+
+uint16_t wire_get_u16(struct wire_cursor *cursor) {
+    return (uint16_t)get_integer(cursor, 2);
+}
+
+uint32_t wire_get_u32(struct wire_cursor *cursor) {
+    return (uint32_t)get_integer(cursor, 4);
+}
+
+uint64_t wire_get_u64(struct wire_cursor *cursor) {
+    return get_integer(cursor, 8);
+}
+
+double wire_get_f64(struct wire_cursor *cursor) {
+    uint64_t bits = wire_get_u64(cursor);
+    double value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+bool wire_get_bool(struct wire_cursor *cursor) {
+    uint8_t value = wire_get_u8(cursor);
+    if (value > 1) cursor->bad = true;
+    return value == 1;
+}
+
+struct str wire_get_str(struct wire_cursor *cursor) {
+    uint32_t bytes = wire_get_u32(cursor);
+    const unsigned char *at = take(cursor, bytes);
+    if (!at) return (struct str){NULL, 0};
+    return (struct str){(const char *)at, bytes};
+}
+
+static void put_integer(struct buf *out, uint64_t value, size_t bytes) {
+    char at[8];
+    for (size_t i = 0; i < bytes; i++) at[i] = (char)(unsigned char)(value >> (8 * i) & 0xFF);
+    buf_add(out, at, bytes);
+}
+
+void wire_put_u8(struct buf *out, uint8_t value) {
+    put_integer(out, value, 1);
+}
+
+void wire_put_u16(struct buf *out, uint16_t value) {
+    put_integer(out, value, 2);
+}
+
+void wire_put_u32(struct buf *out, uint32_t value) {
+    put_integer(out, value, 4);
+}
+
+void wire_put_u64(struct buf *out, uint64_t value) {
+    put_integer(out, value, 8);
+}
+
+void wire_put_f64(struct buf *out, double value) {
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    wire_put_u64(out, bits);
+}
+
+void wire_put_str(struct buf *out, struct str text) {
+    assert(text.bytes <= UINT32_MAX);
+    wire_put_u32(out, (uint32_t)text.bytes);
+    buf_add_str(out, text);
+}
+
+static void put_names(struct buf *out, const struct wire_names *names) {
+    assert(names->count <= WIRE_NAMES_MAX);
+    wire_put_u8(out, (uint8_t)names->count);
+    for (size_t i = 0; i < names->count; i++) wire_put_str(out, names->at[i]);
+}
+
+static void get_names(struct wire_cursor *cursor, struct wire_names *ret_names) {
+    size_t count = wire_get_u8(cursor);
+    if (count > WIRE_NAMES_MAX) {
+        cursor->bad = true;
+        return;
+    }
+    ret_names->count = count;
+    for (size_t i = 0; i < count; i++) ret_names->at[i] = wire_get_str(cursor);
+}
+
+static enum err end(const struct wire_cursor *cursor, const char *name, struct error *error) {
+    if (cursor->bad)
+        return err_set(error, ERR_CORRUPT, "wire: a %s of %zu bytes is malformed", name,
+                       cursor->bytes.bytes);
+    if (cursor->at != cursor->bytes.bytes)
+        return err_set(error, ERR_CORRUPT, "wire: %zu bytes after the end of a %s",
+                       cursor->bytes.bytes - cursor->at, name);
+    return OK;
+}
+
+static enum err check_version(const struct wire_cursor *cursor, uint32_t version, const char *name,
+                              struct error *error) {
+    if (cursor->bad || version == WIRE_VERSION) return OK;
+    return err_set(error, ERR_INVALID, "wire: a %s of version %u, this build speaks %d", name,
+                   version, WIRE_VERSION);
+}
+
+void wire_put_hello(struct buf *out, const struct wire_hello *hello) {
+    wire_put_u32(out, hello->version);
+    wire_put_str(out, hello->model_path);
+    put_names(out, &hello->names);
+    wire_put_u32(out, hello->threads);
+    wire_put_u32(out, hello->prep_threads);
+    wire_put_u32(out, hello->max_num_seqs);
+    wire_put_u32(out, hello->max_num_batched_tokens);
+    wire_put_u32(out, hello->max_model_len);
+    wire_put_u64(out, hello->kv_bytes);
+    wire_put_u8(out, hello->prefix_caching);
+    wire_put_u8(out, hello->reference);
+    wire_put_str(out, hello->kernels);
+    wire_put_str(out, hello->pooling);
+    wire_put_u8(out, hello->trust_request_chat_template);
+    wire_put_u8(out, hello->dummy_weights);
+    wire_put_str(out, hello->packed_dir);
+    wire_put_u64(out, hello->packed_bytes_max);
+}
+
+enum err wire_get_hello(struct str payload, struct wire_hello *ret_hello, struct error *error) {
+    struct wire_cursor cursor = {.bytes = payload};
+    struct wire_hello hello = {.version = wire_get_u32(&cursor)};
+    enum err err = check_version(&cursor, hello.version, "hello", error);
+    if (err != OK) return err;
+    hello.model_path = wire_get_str(&cursor);
+    get_names(&cursor, &hello.names);
+    hello.threads = wire_get_u32(&cursor);
+    hello.prep_threads = wire_get_u32(&cursor);
+    hello.max_num_seqs = wire_get_u32(&cursor);
+    hello.max_num_batched_tokens = wire_get_u32(&cursor);
+    hello.max_model_len = wire_get_u32(&cursor);
+    hello.kv_bytes = wire_get_u64(&cursor);
+    hello.prefix_caching = wire_get_bool(&cursor);
+    hello.reference = wire_get_bool(&cursor);
+    hello.kernels = wire_get_str(&cursor);
+    hello.pooling = wire_get_str(&cursor);
+    hello.trust_request_chat_template = wire_get_bool(&cursor);
+    hello.dummy_weights = wire_get_bool(&cursor);
+    hello.packed_dir = wire_get_str(&cursor);
+    hello.packed_bytes_max = wire_get_u64(&cursor);
+    err = end(&cursor, "hello", error);
+    if (err == OK) *ret_hello = hello;
+    return err;
+}
+
+void wire_put_ready(struct buf *out, const struct wire_ready *ready) {
+    wire_put_u32(out, ready->version);
+    put_names(out, &ready->names);
+    wire_put_u64(out, (uint64_t)ready->created_unix_s);
+    wire_put_u32(out, ready->context_tokens_max);
+    wire_put_u32(out, ready->vocabulary_count);
+    wire_put_u64(out, ready->kv_tokens);
+    wire_put_u8(out, ready->generates);
+    wire_put_u8(out, ready->embeds);
+    wire_put_str(out, ready->description);
+}
+
+enum err wire_get_ready(struct str payload, struct wire_ready *ret_ready, struct error *error) {
+    struct wire_cursor cursor = {.bytes = payload};
+    struct wire_ready ready = {.version = wire_get_u32(&cursor)};
+    enum err err = check_version(&cursor, ready.version, "ready", error);
+    if (err != OK) return err;
+    get_names(&cursor, &ready.names);
+    ready.created_unix_s = (int64_t)wire_get_u64(&cursor);
+    ready.context_tokens_max = wire_get_u32(&cursor);
+    ready.vocabulary_count = wire_get_u32(&cursor);
+    ready.kv_tokens = wire_get_u64(&cursor);
+    ready.generates = wire_get_bool(&cursor);
+    ready.embeds = wire_get_bool(&cursor);
+    ready.description = wire_get_str(&cursor);
+    /* A model nobody could ask for, or for nothing. */
+    if (ready.names.count == 0 || (!ready.generates && !ready.embeds)) cursor.bad = true;
+    err = end(&cursor, "ready", error);
+    if (err == OK) *ret_ready = ready;
+    return err;
+}
+
+void wire_put_job(struct buf *out, const struct wire_job *job) {
+    wire_put_u8(out, (uint8_t)job->endpoint);
+    wire_put_u8(out, (uint8_t)job->tier);
+    wire_put_u8(out, job->stream);
+    wire_put_u32(out, (uint32_t)job->priority);
+    wire_put_str(out, job->body);
+    wire_put_str(out, job->owner);
+}
+
+enum err wire_get_job(struct str payload, struct wire_job *ret_job, struct error *error) {
+    struct wire_cursor cursor = {.bytes = payload};
+    uint8_t endpoint = wire_get_u8(&cursor);
+    uint8_t tier = wire_get_u8(&cursor);
+    struct wire_job job = {.stream = wire_get_bool(&cursor)};
+    job.priority = (int32_t)wire_get_u32(&cursor);
+    job.body = wire_get_str(&cursor);
+    job.owner = wire_get_str(&cursor);
+    if (endpoint >= ENDPOINT_COUNT || tier >= TIER_COUNT) cursor.bad = true;
+    if (job.owner.bytes >= OWNER_BYTES) cursor.bad = true;
+    job.endpoint = (enum endpoint)endpoint;
+    job.tier = (enum tier)tier;
+    enum err err = end(&cursor, "job", error);
+    if (err == OK) *ret_job = job;
+    return err;
+}
+
+void wire_put_result(struct buf *out, const struct wire_result *result) {
+    wire_put_u32(out, (uint32_t)result->status);
+    wire_put_u8(out, result->retryable);
+    wire_put_u32(out, (uint32_t)result->usage.input_tokens);
+    wire_put_u32(out, (uint32_t)result->usage.cached_tokens);
+    wire_put_u32(out, (uint32_t)result->usage.output_tokens);
+    wire_put_u32(out, (uint32_t)result->usage.reasoning_tokens);
+    wire_put_str(out, result->body);
+}
+
+enum err wire_get_result(struct str payload, struct wire_result *ret_result, struct error *error) {
+    struct wire_cursor cursor = {.bytes = payload};
+    struct wire_result result = {.status = (int32_t)wire_get_u32(&cursor)};
+    result.retryable = wire_get_bool(&cursor);
+    result.usage.input_tokens = wire_get_u32(&cursor);
+    result.usage.cached_tokens = wire_get_u32(&cursor);
+    result.usage.output_tokens = wire_get_u32(&cursor);
+    result.usage.reasoning_tokens = wire_get_u32(&cursor);
+    result.body = wire_get_str(&cursor);
+    /* An HTTP status, for the server will write it into a status line. */
+    if (result.status < 200 || result.status > 599) cursor.bad = true;
+    enum err err = end(&cursor, "result", error);
+    if (err == OK) *ret_result = result;
+    return err;
+}
+
+void wire_put_stats(struct buf *out, const struct wire_stats *stats) {
+    wire_put_u64(out, stats->steps);
+    wire_put_u64(out, stats->prompt_tokens);
+    wire_put_u64(out, stats->cached_tokens);
+    wire_put_u64(out, stats->completion_tokens);
+    wire_put_u64(out, stats->preemptions);
+    wire_put_u32(out, stats->running);
+    wire_put_u32(out, stats->waiting);
+    wire_put_f64(out, stats->kv_used);
+    wire_put_u32(out, stats->step_age_ms);
+    wire_put_u32(out, stats->step_ms_max);
+    wire_put_u32(out, stats->token_age_ms);
+}
+
+enum err wire_get_stats(struct str payload, struct wire_stats *ret_stats, struct error *error) {
+    struct wire_cursor cursor = {.bytes = payload};
+    struct wire_stats stats = {.steps = wire_get_u64(&cursor)};
+    stats.prompt_tokens = wire_get_u64(&cursor);
+    stats.cached_tokens = wire_get_u64(&cursor);
+    stats.completion_tokens = wire_get_u64(&cursor);
+    stats.preemptions = wire_get_u64(&cursor);
+    stats.running = wire_get_u32(&cursor);
+    stats.waiting = wire_get_u32(&cursor);
+    stats.kv_used = wire_get_f64(&cursor);
+    stats.step_age_ms = wire_get_u32(&cursor);
+    stats.step_ms_max = wire_get_u32(&cursor);
+    stats.token_age_ms = wire_get_u32(&cursor);
+    if (!(stats.kv_used >= 0 && stats.kv_used <= 1)) cursor.bad = true;
+    enum err err = end(&cursor, "stats", error);
+    if (err == OK) *ret_stats = stats;
+    return err;
+}

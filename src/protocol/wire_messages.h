@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* wire_messages: what the payloads of wire.h hold. Integers are little-endian; a string is a u32
+ * length and its bytes; a real is the u64 of its IEEE-754 bits; a bool is one byte, 0 or 1.
+ *
+ * Every decoder takes the payload for hostile: it checks every bound, refuses bytes that are left
+ * over, and answers ERR_CORRUPT with a sentence that names the message.
+ *
+ * Thread: any.  Memory: decoded strings are borrowed from the payload; encoders append to the
+ * caller's buf. */
+
+#include "protocol/request.h"
+#include "protocol/wire.h"
+
+#define WIRE_NAMES_MAX 16
+
+/* A place in a payload. Reading past the end sets `bad` and gives zeros, so that a decoder checks
+ * once. */
+struct wire_cursor {
+    struct str bytes;
+    size_t at;
+    bool bad;
+};
+
+uint8_t wire_get_u8(struct wire_cursor *cursor);
+uint16_t wire_get_u16(struct wire_cursor *cursor);
+uint32_t wire_get_u32(struct wire_cursor *cursor);
+uint64_t wire_get_u64(struct wire_cursor *cursor);
+double wire_get_f64(struct wire_cursor *cursor);
+bool wire_get_bool(struct wire_cursor *cursor); /* bad unless 0 or 1 */
+struct str wire_get_str(struct wire_cursor *cursor);
+
+void wire_put_u8(struct buf *out, uint8_t value);
+void wire_put_u16(struct buf *out, uint16_t value);
+void wire_put_u32(struct buf *out, uint32_t value);
+void wire_put_u64(struct buf *out, uint64_t value);
+void wire_put_f64(struct buf *out, double value);
+void wire_put_str(struct buf *out, struct str text);
+
+struct wire_names {
+    struct str at[WIRE_NAMES_MAX];
+    size_t count;
+};
+
+/* HELLO. For every number 0 means: choose. */
+struct wire_hello {
+    uint32_t version;
+    struct str model_path;
+    struct wire_names names; /* the first is the served name; none: made from the file's name */
+    uint32_t threads;        /* of the model */
+    uint32_t prep_threads;
+    uint32_t max_num_seqs;
+    uint32_t max_num_batched_tokens;
+    uint32_t max_model_len;
+    uint64_t kv_bytes;
+    bool prefix_caching;
+    bool reference;     /* plain C kernels, exact and slow */
+    struct str kernels; /* name of a kernel table; empty: the best this CPU runs */
+    struct str pooling; /* of embeddings: mean, cls or last; empty: as the model says */
+    bool trust_request_chat_template;
+    bool dummy_weights;        /* made up, for a folder with a config.json alone */
+    struct str packed_dir;     /* where packed weights are kept; empty: nowhere */
+    uint64_t packed_bytes_max; /* of them */
+};
+
+/* READY. */
+struct wire_ready {
+    uint32_t version;
+    struct wire_names names;
+    int64_t created_unix_s;
+    uint32_t context_tokens_max;
+    uint32_t vocabulary_count;
+    uint64_t kv_tokens;
+    bool generates, embeds; /* what the model does; at least one of them */
+    struct str description; /* one line for the log */
+};
+
+/* JOB. */
+struct wire_job {
+    enum endpoint endpoint;
+    enum tier tier;
+    bool stream;
+    int32_t priority;
+    struct str body;
+    struct str owner; /* prefixes are shared inside one owner only; empty: the default one */
+};
+
+/* RESULT. */
+struct wire_result {
+    int32_t status;
+    bool retryable;
+    struct usage usage; /* each count below 2^32; the reused counts do not travel */
+    struct str body;
+};
+
+/* STATS. The counters only ever grow. */
+struct wire_stats {
+    uint64_t steps;
+    uint64_t prompt_tokens;
+    uint64_t cached_tokens;
+    uint64_t completion_tokens;
+    uint64_t preemptions;
+    uint32_t running;
+    uint32_t waiting;
+    double kv_used; /* 0..1 */
+    /* In milliseconds; ages are 0 without jobs. */
+    uint32_t step_age_ms;  /* since a step ended */
+    uint32_t step_ms_max;  /* the longest step so far */
+    uint32_t token_age_ms; /* of the running request whose last token is the oldest */
+};
+
+void wire_put_hello(struct buf *out, const struct wire_hello *hello);
+void wire_put_ready(struct buf *out, const struct wire_ready *ready);
+void wire_put_job(struct buf *out, const struct wire_job *job);
+void wire_put_result(struct buf *out, const struct wire_result *result);
+void wire_put_stats(struct buf *out, const struct wire_stats *stats);
+
+/* ERR_CORRUPT for what is no such message, ERR_INVALID for another version than WIRE_VERSION (the
+ * other members are then not set). */
+enum err wire_get_hello(struct str payload, struct wire_hello *ret_hello,
+                        struct error *error) MUST_CHECK;
+enum err wire_get_ready(struct str payload, struct wire_ready *ret_ready,
+                        struct error *error) MUST_CHECK;
+enum err wire_get_job(struct str payload, struct wire_job *ret_job, struct error *error) MUST_CHECK;
+enum err wire_get_result(struct str payload, struct wire_result *ret_result,
+                         struct error *error) MUST_CHECK;
+enum err wire_get_stats(struct str payload, struct wire_stats *ret_stats,
+                        struct error *error) MUST_CHECK;
+/* DELTA and FATAL: the payload is the chunk, or the sentence, itself. CANCEL, PING and DRAIN: none.
+ */

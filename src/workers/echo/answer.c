@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* What the echo worker says: a request's own text in the shape of its endpoint. */
+
+#include "workers/echo/echo_internal.h"
+
+#include "workers/echo/vectors.h"
+#include "json/json.h"
+#include "json/span.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+struct str echo_wishes(struct str body) {
+    /* Most have none, and a search is cheaper than reading the object. */
+    if (!memmem(body.at, body.bytes, "\"echo\"", 6)) return (struct str){NULL, 0};
+    struct str echo = json_span_get(body, "echo");
+    return json_span_is_object(echo) ? echo : (struct str){NULL, 0};
+}
+
+/* Appends what a message's content says, as the inside of a JSON string. */
+static void add_content(struct buf *buf, struct str content) {
+    if (json_span_is_string(content)) {
+        json_span_add_ascii(buf, (struct str){content.at + 1, content.bytes - 2});
+        return;
+    }
+    struct json_span_iter iter;
+    struct str part;
+    if (content.bytes == 0 || *content.at != '[' || !json_span_enter(&iter, content)) return;
+    while (json_span_element(&iter, &part)) {
+        struct str text = json_span_is_string(part) ? part : json_span_get(part, "text");
+        if (json_span_is_string(text))
+            json_span_add_ascii(buf, (struct str){text.at + 1, text.bytes - 2});
+    }
+}
+
+/* The content of the last message of a user. */
+static struct str last_user(struct str body) {
+    struct json_span_iter iter;
+    struct str message, found = {NULL, 0}, messages = json_span_get(body, "messages");
+    if (messages.bytes == 0 || *messages.at != '[' || !json_span_enter(&iter, messages))
+        return found;
+    while (json_span_element(&iter, &message))
+        if (json_span_string_is(json_span_get(message, "role"), "user"))
+            found = json_span_get(message, "content");
+    return found;
+}
+
+static void add_usage(struct buf *buf, const struct usage *usage) {
+    buf_printf(buf,
+               "\"usage\":{\"prompt_tokens\":%" PRIu64 ",\"completion_tokens\":%" PRIu64
+               ",\"total_tokens\":%" PRIu64 ","
+               "\"prompt_tokens_details\":{\"cached_tokens\":0},"
+               "\"completion_tokens_details\":{\"reasoning_tokens\":0}}",
+               usage->input_tokens, usage->output_tokens,
+               usage->input_tokens + usage->output_tokens);
+}
+
+static void add_head(struct buf *buf, const char *id, const char *object, struct str model) {
+    buf_printf(buf, "{\"id\":\"%s-echo\",\"object\":\"%s\",\"created\":%d,\"model\":", id, object,
+               ECHO_CREATED_UNIX_S);
+    if (json_span_is_string(model))
+        json_span_add_ascii(buf, model);
+    else
+        buf_add_text(buf, "null");
+}
+
+/* As the engine says it: lines of batches report the default tier. */
+static const char *shown_tier(enum tier tier) {
+    if (tier == TIER_PRIORITY) return "priority";
+    return tier == TIER_FLEX ? "flex" : "default";
+}
+
+static void answer_chat(struct buf *buf, struct str text, struct str model, enum tier tier,
+                        struct str finish_reason, const struct usage *usage) {
+    add_head(buf, "chatcmpl", "chat.completion", model);
+    buf_printf(buf, ",\"system_fingerprint\":null,\"service_tier\":\"%s\"", shown_tier(tier));
+    buf_add_text(buf, ",\"choices\":[{"
+                      "\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":\"");
+    buf_add_str(buf, text);
+    buf_add_text(buf, "\",\"refusal\":null},\"logprobs\":null,\"finish_reason\":");
+    buf_add_str(buf, json_span_is_string(finish_reason) ? finish_reason : STR("\"stop\""));
+    buf_add_text(buf, "}],");
+    add_usage(buf, usage);
+    buf_add_byte(buf, '}');
+}
+
+static void answer_completion(struct buf *buf, struct str text, struct str model,
+                              const struct usage *usage) {
+    add_head(buf, "cmpl", "text_completion", model);
+    buf_add_text(buf, ",\"choices\":[{\"text\":\"");
+    buf_add_str(buf, text);
+    buf_add_text(buf, "\",\"index\":0,\"logprobs\":null,\"finish_reason\":\"stop\"}],");
+    add_usage(buf, usage);
+    buf_add_byte(buf, '}');
+}
+
+static void answer_numbers(struct buf *buf, enum endpoint endpoint, struct str body,
+                           struct str model, const struct usage *usage) {
+    if (endpoint == ENDPOINT_EMBEDDINGS) {
+        buf_add_text(buf, "{\"object\":\"list\",\"model\":");
+        json_span_add_ascii(buf, json_span_is_string(model) ? model : STR("null"));
+        buf_add_text(buf, ",\"data\":");
+        echo_write_vectors(buf, body);
+        buf_add_byte(buf, ',');
+    } else {
+        add_head(buf, "score", "list", model);
+        buf_add_text(buf, ",\"data\":[{\"index\":0,\"object\":\"score\",\"score\":0.5}],");
+    }
+    buf_printf(buf, "\"usage\":{\"prompt_tokens\":%" PRIu64 ",\"total_tokens\":%" PRIu64 "}}",
+               usage->input_tokens, usage->input_tokens);
+}
+
+/* What a stream says: the whole of echo->text at once. */
+static void send_delta(struct echo *echo, const struct echo_job *job, struct str model) {
+    if (!job->job.stream || !echo->events.delta) return;
+    struct buf chunk;
+    buf_init(&chunk, ECHO_ANSWER_BYTES_MAX);
+    add_head(&chunk, "chatcmpl", "chat.completion.chunk", model);
+    buf_add_text(&chunk, ",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\","
+                         "\"content\":\"");
+    buf_add(&chunk, echo->text.at, echo->text.bytes);
+    buf_add_text(&chunk, "\"},\"logprobs\":null,\"finish_reason\":\"stop\"}]}");
+    struct worker_delta delta = {.id = job->job.id, .chunk = buf_str(&chunk)};
+    echo->events.delta(echo->events.context, &delta);
+    buf_release(&chunk);
+}
+
+/* The name of the served model as JSON. */
+static struct str model_of(struct echo *echo, const struct echo_job *job) {
+    if (!*job->model) return json_span_get((struct str){job->body, job->bytes}, "model");
+    buf_clear(&echo->model);
+    json_write_string(&echo->model, str_from(job->model));
+    return buf_str(&echo->model);
+}
+
+void echo_answer(struct echo *echo, const struct echo_job *job) {
+    struct worker_result result = {.id = job->job.id, .status = 200};
+    struct str body = {job->body, job->bytes}, model = model_of(echo, job);
+    buf_clear(&echo->answer);
+    buf_clear(&echo->text);
+    result.usage.input_tokens = job->bytes;
+    switch (job->job.endpoint) {
+    case ENDPOINT_CHAT:
+    case ENDPOINT_COMPLETIONS:
+        add_content(&echo->text, job->job.endpoint == ENDPOINT_CHAT
+                                     ? last_user(body)
+                                     : json_span_get(body, "prompt"));
+        result.usage.output_tokens = echo->text.bytes;
+        if (job->job.endpoint == ENDPOINT_CHAT)
+            answer_chat(&echo->answer, buf_str(&echo->text), model, job->job.tier,
+                        json_span_get(echo_wishes(body), "finish_reason"), &result.usage);
+        else
+            answer_completion(&echo->answer, buf_str(&echo->text), model, &result.usage);
+        break;
+    case ENDPOINT_EMBEDDINGS:
+    case ENDPOINT_SCORE:
+    case ENDPOINT_COUNT:
+        answer_numbers(&echo->answer, job->job.endpoint, body, model, &result.usage);
+        break;
+    }
+    result.body = buf_str(&echo->answer);
+    send_delta(echo, job, model);
+    echo->events.result(echo->events.context, &result);
+}
+
+void echo_answer_error(struct echo *echo, const struct echo_job *job, int32_t status,
+                       bool retryable, const char *message) {
+    buf_clear(&echo->answer);
+    buf_printf(&echo->answer,
+               "{\"error\":{\"message\":\"%s\",\"type\":\"server_error\",\"param\":null,"
+               "\"code\":null}}",
+               message);
+    struct worker_result result = {.id = job->job.id,
+                                   .status = status,
+                                   .body = buf_str(&echo->answer),
+                                   .retryable = retryable};
+    echo->events.result(echo->events.context, &result);
+}
+
+void echo_fail_as_told(struct echo *echo, const struct echo_job *job) {
+    struct str body = {job->body, job->bytes};
+    buf_clear(&echo->text);
+    add_content(&echo->text, last_user(body));
+    send_delta(echo, job, json_span_get(body, "model"));
+    echo_answer_error(echo, job, (int32_t)job->told_status, job->told_status == 503,
+                      "told to by the request");
+}

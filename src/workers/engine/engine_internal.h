@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* worker_internal: the inside of a worker_engine, shared by the calls of the runner
+ * (worker_engine.c) and the thread that keeps the child (engine_supervisor.c).
+ *
+ * Thread: see the members.  Memory: see worker_engine.h. */
+
+#include "workers/engine/device.h"
+#include "workers/engine/child.h"
+#include "workers/engine/worker_engine.h"
+
+#include <pthread.h>
+
+#define NS_PER_MS 1000000
+#define NS_PER_S INT64_C(1000000000)
+#define WORKER_TOO_LARGE_MAX 16
+
+enum worker_phase { PHASE_LOADING, PHASE_READY, PHASE_PARKED, PHASE_DOWN, PHASE_FAILED };
+
+/* A job inside. */
+struct engine_job {
+    uint64_t id;
+    bool is_line;     /* nobody waits for it: it can be run later as well */
+    bool is_recalled; /* cancelled to make room: it goes back to the runner */
+};
+
+struct worker_engine {
+    struct worker worker; /* first */
+    struct worker_events events;
+
+    /* Constant after open. */
+    char *program;
+    char *dump_dir;   /* NULL: none */
+    char **arguments; /* ending in NULL */
+    struct buf hello; /* the payload, from which the names are borrowed */
+    struct wire_names names;
+    uint32_t jobs_max;
+    int64_t hang_ns, load_ns, restart_delay_ms, close_ms;
+    struct device *device; /* NULL: it has one of its own */
+    uint32_t member;
+    int wake_fd; /* an eventfd: something is to be sent, or the worker closes */
+    pthread_t thread;
+
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    enum worker_phase phase;
+    char reason[ERROR_TEXT_BYTES]; /* why it is down or has failed */
+    bool is_closing;
+    bool is_leaving;         /* makes room on its device: takes nothing more */
+    bool wants_room;         /* submit has answered false since the last room event */
+    struct buf out;          /* frames to be sent */
+    struct engine_job *jobs; /* (jobs_max) inside, in no order */
+    uint32_t job_count;
+    uint64_t too_large[WORKER_TOO_LARGE_MAX]; /* jobs no frame can hold: the thread answers them */
+    uint32_t too_large_count;
+    pid_t pid;
+    uint64_t restarts;
+    struct wire_stats stats;
+    int64_t step_ms_max;  /* of all children */
+    uint64_t steps_total; /* of the children before */
+    int64_t moved_ns;     /* when it was last seen to get on */
+    struct buf ready_payload;
+    struct wire_ready ready; /* of the running engine, or the last one */
+    bool has_ready;
+
+    /* The thread's alone. */
+    struct engine_child child;
+    struct wire_reader reader;
+    struct buf sending;
+    size_t sent;
+    int64_t watched_ns; /* when it was last looked after */
+    int64_t ping_due_ns;
+    int64_t load_deadline_ns;
+    uint32_t failures; /* deaths since it last did something useful */
+    bool has_told_fatal;
+    uint32_t same_failures; /* loads in a row that ended with the sentence in `reason` */
+};
+
+/* Whether a job can be taken; under the lock. */
+bool worker_engine_has_room(const struct worker_engine *engine);
+/* Whether close was called; takes the lock. */
+bool worker_engine_is_closing(struct worker_engine *engine);
+
+/* --- engine_turn.c: of an engine that shares its device; without the lock --- */
+/* Waits until it shall load; false when the worker closes. */
+bool engine_turn_wait(struct worker_engine *engine);
+/* True when it shall make room and nothing is inside any more; asks for that when it has to. */
+bool engine_turn_is_over(struct worker_engine *engine);
+/* Its process has ended. */
+void engine_turn_end(struct worker_engine *engine);
+/* Its process has died. */
+void engine_turn_lost(struct worker_engine *engine);
+
+/* The main of the thread; the argument is the worker_engine. Ends when the worker closes or has
+ * failed. */
+void *worker_engine_supervise(void *user);

@@ -1,0 +1,442 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The thread of a worker_engine: starts the child, talks to it, watches it, buries it. */
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/os.h"
+#include "workers/engine/dump.h"
+#include "workers/engine/engine_internal.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define PING_PERIOD_NS ((int64_t)1000000000)
+#define POLL_MS 250
+#define END_PATIENCE_MS 200 /* between the end of a child's socket and its own */
+#define TERM_PATIENCE_MS 1000
+/* When nobody has said how long an engine may stand still. A step with a long prompt in it takes
+ * far longer than one without, so a young engine is given more time. */
+#define HANG_STEPS 20
+#define HANG_NS_MIN (60 * NS_PER_S)
+#define HANG_NS_UNKNOWN (300 * NS_PER_S)
+#define KNOWN_STEPS 1000
+#define UNSEEN_NS_MAX (5 * NS_PER_S)
+#define STATUS_CANCELLED 499
+
+static void set_phase(struct worker_engine *engine, enum worker_phase phase, const char *reason) {
+    pthread_mutex_lock(&engine->lock);
+    engine->phase = phase;
+    if (reason) snprintf(engine->reason, sizeof engine->reason, "%s", reason);
+    pthread_cond_broadcast(&engine->changed);
+    pthread_mutex_unlock(&engine->lock);
+}
+
+static bool find_job(struct worker_engine *engine, uint64_t id, uint32_t *ret_at) {
+    uint32_t at = 0;
+    while (at < engine->job_count && engine->jobs[at].id != id) at++;
+    *ret_at = at;
+    return at < engine->job_count;
+}
+
+static bool has_job(struct worker_engine *engine, uint64_t id) {
+    uint32_t at;
+    pthread_mutex_lock(&engine->lock);
+    bool is_found = find_job(engine, id, &at);
+    pthread_mutex_unlock(&engine->lock);
+    return is_found;
+}
+
+/* Takes the job out; false when it is not inside. */
+static bool take_job(struct worker_engine *engine, uint64_t id, struct engine_job *ret_job) {
+    uint32_t at;
+    pthread_mutex_lock(&engine->lock);
+    bool is_found = find_job(engine, id, &at);
+    if (is_found) {
+        *ret_job = engine->jobs[at];
+        engine->jobs[at] = engine->jobs[--engine->job_count];
+        if (engine->device) device_jobs_left(engine->device, engine->member, engine->job_count);
+    }
+    pthread_mutex_unlock(&engine->lock);
+    return is_found;
+}
+
+static void tell_room(struct worker_engine *engine) {
+    pthread_mutex_lock(&engine->lock);
+    bool is_wanted = engine->wants_room && worker_engine_has_room(engine);
+    if (is_wanted) engine->wants_room = false;
+    pthread_mutex_unlock(&engine->lock);
+    if (is_wanted && engine->events.room) engine->events.room(engine->events.context);
+}
+
+static void answer_too_large(struct worker_engine *engine) {
+    for (;;) {
+        pthread_mutex_lock(&engine->lock);
+        bool is_any = engine->too_large_count > 0;
+        uint64_t id = is_any ? engine->too_large[--engine->too_large_count] : 0;
+        pthread_mutex_unlock(&engine->lock);
+        if (!is_any) return;
+        struct engine_job job;
+        if (!take_job(engine, id, &job)) continue;
+        const struct worker_result result = {
+            .id = id,
+            .status = 413,
+            .body = STR("{\"error\":{\"message\":\"The request body is too large.\",\"type\":"
+                        "\"invalid_request_error\",\"param\":null,\"code\":null}}")};
+        engine->events.result(engine->events.context, &result);
+    }
+}
+
+static void note_moved(struct worker_engine *engine) {
+    int64_t now_ns = clock_monotonic_ns();
+    pthread_mutex_lock(&engine->lock);
+    engine->moved_ns = now_ns;
+    pthread_mutex_unlock(&engine->lock);
+}
+
+static enum err take_ready(struct worker_engine *engine, const struct wire_frame *frame,
+                           struct error *error) {
+    struct wire_ready ready;
+    enum err err = wire_get_ready(frame->payload, &ready, error);
+    if (err != OK) return err;
+    pthread_mutex_lock(&engine->lock);
+    bool is_first = !engine->has_ready;
+    bool is_expected = engine->phase == PHASE_LOADING;
+    if (is_first && is_expected) {
+        buf_add_str(&engine->ready_payload, frame->payload);
+        err = wire_get_ready(buf_str(&engine->ready_payload), &engine->ready, error);
+        assert(err == OK);
+        engine->has_ready = true;
+    }
+    engine->wants_room = true; /* whoever was turned away while it loaded */
+    pthread_mutex_unlock(&engine->lock);
+    if (!is_expected) return err_set(error, ERR_CORRUPT, "a second READY");
+    log_info("event=engine_ready pid=%d description=\"%.*s\"", engine->child.pid,
+             STR_ARGS(ready.description));
+    if (engine->device) device_report(engine->device, engine->member, DEVICE_LOADED);
+    engine->same_failures = 0;
+    set_phase(engine, PHASE_READY, NULL);
+    return OK;
+}
+
+static enum err take_stats(struct worker_engine *engine, const struct wire_frame *frame,
+                           struct error *error) {
+    struct wire_stats stats;
+    enum err err = wire_get_stats(frame->payload, &stats, error);
+    if (err != OK) return err;
+    pthread_mutex_lock(&engine->lock);
+    bool has_moved = stats.steps != engine->stats.steps || engine->job_count == 0 ||
+                     stats.completion_tokens != engine->stats.completion_tokens;
+    engine->stats = stats;
+    if (stats.step_ms_max > engine->step_ms_max) engine->step_ms_max = stats.step_ms_max;
+    if (has_moved) engine->moved_ns = clock_monotonic_ns();
+    pthread_mutex_unlock(&engine->lock);
+    return OK;
+}
+
+static enum err take_result(struct worker_engine *engine, const struct wire_frame *frame,
+                            struct error *error) {
+    struct wire_result from;
+    enum err err = wire_get_result(frame->payload, &from, error);
+    if (err != OK) return err;
+    struct engine_job job;
+    if (!take_job(engine, frame->id, &job))
+        return err_set(error, ERR_CORRUPT, "a result of job %llu, which it does not have",
+                       (unsigned long long)frame->id);
+    engine->failures = 0;
+    const struct worker_result result = {
+        .id = frame->id,
+        .status = from.status,
+        .body = from.body,
+        .usage = from.usage,
+        .retryable = from.retryable,
+        .is_returned = job.is_recalled && from.status == STATUS_CANCELLED,
+    };
+    engine->events.result(engine->events.context, &result);
+    return OK;
+}
+
+static enum err take_delta(struct worker_engine *engine, const struct wire_frame *frame,
+                           struct error *error) {
+    if (!has_job(engine, frame->id))
+        return err_set(error, ERR_CORRUPT, "a delta of job %llu, which it does not have",
+                       (unsigned long long)frame->id);
+    const struct worker_delta delta = {frame->id, frame->payload};
+    if (engine->events.delta) engine->events.delta(engine->events.context, &delta);
+    return OK;
+}
+
+/* An error means the end of this child; its sentence is the reason. */
+static enum err take_frame(struct worker_engine *engine, const struct wire_frame *frame,
+                           struct error *error) {
+    bool is_ready = engine->phase == PHASE_READY; /* only this thread changes it */
+    if (frame->kind == WIRE_FATAL) {
+        engine->has_told_fatal = true;
+        size_t bytes = frame->payload.bytes < 400 ? frame->payload.bytes : 400;
+        return err_set(error, ERR_INVALID, "%.*s", (int)bytes, bytes ? frame->payload.at : "");
+    }
+    if (frame->kind != WIRE_STATS) note_moved(engine);
+    if (frame->kind == WIRE_READY) return take_ready(engine, frame, error);
+    if (is_ready) {
+        switch (frame->kind) {
+        case WIRE_STATS: return take_stats(engine, frame, error);
+        case WIRE_RESULT: return take_result(engine, frame, error);
+        case WIRE_DELTA: return take_delta(engine, frame, error);
+        default: break;
+        }
+    }
+    return err_set(error, ERR_CORRUPT, "a %s frame %s", wire_kind_name(frame->kind),
+                   is_ready ? "from an engine" : "before READY");
+}
+
+static enum err read_frames(struct worker_engine *engine, struct error *error) {
+    size_t room_bytes;
+    char *room = wire_reader_room(&engine->reader, &room_bytes);
+    ssize_t count = recv(engine->child.fd, room, room_bytes, MSG_DONTWAIT);
+    if (count < 0 && (errno == EAGAIN || errno == EINTR)) return OK;
+    if (count <= 0) return err_set(error, ERR_IO, "the engine closed its socket");
+    wire_reader_filled(&engine->reader, (size_t)count);
+    for (;;) {
+        struct wire_frame frame;
+        bool found;
+        enum err err = wire_reader_next(&engine->reader, &frame, &found, error);
+        if (err == OK && found) err = take_frame(engine, &frame, error);
+        if (err == ERR_CORRUPT) err_prefix(error, "the engine sent garbage");
+        if (err != OK) return err;
+        if (!found) break;
+    }
+    tell_room(engine);
+    return OK;
+}
+
+/* Takes over what is waiting and sends as much as the socket takes. *ret_left: there is more. */
+static enum err send_frames(struct worker_engine *engine, bool *ret_left, struct error *error) {
+    if (engine->sent == engine->sending.bytes) {
+        buf_clear(&engine->sending);
+        engine->sent = 0;
+        pthread_mutex_lock(&engine->lock);
+        struct buf full = engine->out;
+        engine->out = engine->sending;
+        engine->sending = full;
+        pthread_mutex_unlock(&engine->lock);
+    }
+    *ret_left = engine->sent < engine->sending.bytes;
+    if (!*ret_left) return OK;
+    ssize_t count = send(engine->child.fd, engine->sending.at + engine->sent,
+                         engine->sending.bytes - engine->sent, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (count < 0 && errno != EAGAIN && errno != EINTR)
+        return err_set(error, ERR_IO, "the engine closed its socket");
+    if (count > 0) engine->sent += (size_t)count;
+    tell_room(engine);
+    return OK;
+}
+
+/* Under the lock: how long it may stand still. */
+static int64_t hang_limit_ns(const struct worker_engine *engine) {
+    if (engine->hang_ns > 0) return engine->hang_ns;
+    bool is_known = engine->steps_total + engine->stats.steps >= KNOWN_STEPS;
+    int64_t least_ns = is_known ? HANG_NS_MIN : HANG_NS_UNKNOWN;
+    int64_t limit_ns = engine->step_ms_max * HANG_STEPS * NS_PER_MS;
+    return limit_ns > least_ns ? limit_ns : least_ns;
+}
+
+/* Pings once a second; an error when the child loads or hangs for too long. */
+static enum err watch(struct worker_engine *engine, struct error *error) {
+    int64_t now_ns = clock_monotonic_ns(), unseen_ns = now_ns - engine->watched_ns;
+    engine->watched_ns = now_ns;
+    pthread_mutex_lock(&engine->lock);
+    /* While this process was stopped, the child may have done a lot that is not read yet. */
+    if (unseen_ns > UNSEEN_NS_MAX) engine->moved_ns += unseen_ns;
+    bool is_ready = engine->phase == PHASE_READY;
+    int64_t limit_ns = hang_limit_ns(engine), still_ns = now_ns - engine->moved_ns;
+    if (is_ready && now_ns >= engine->ping_due_ns &&
+        engine->out.bytes < WORKER_ENGINE_OUT_BYTES_MAX - WIRE_HEADER_BYTES) {
+        wire_write(&engine->out, WIRE_PING, 1, 0, STR(""));
+        engine->ping_due_ns = now_ns + PING_PERIOD_NS;
+    }
+    pthread_mutex_unlock(&engine->lock);
+    if (!is_ready && now_ns > engine->load_deadline_ns)
+        return err_set(error, ERR_UNAVAILABLE, "the engine did not load its model in %lld s",
+                       (long long)(engine->load_ns / 1000000000));
+    if (is_ready && still_ns > limit_ns) {
+        engine_dump_ask(engine->child.dump_fd, engine->child.pid);
+        kill(engine->child.pid, SIGKILL);
+        return err_set(error, ERR_UNAVAILABLE, "the engine made no progress for %lld ms",
+                       (long long)(still_ns / NS_PER_MS));
+    }
+    return OK;
+}
+
+static void drain_wakes(const struct worker_engine *engine) {
+    uint64_t ignored;
+    ssize_t count = read(engine->wake_fd, &ignored, sizeof ignored);
+    (void)count;
+}
+
+/* Until the child is finished with, the worker closes (ERR_CANCELLED), or its turn on the device is
+ * over (ERR_CONFLICT). The error says why it ended. */
+static enum err serve_child(struct worker_engine *engine, struct error *error) {
+    for (;;) {
+        if (worker_engine_is_closing(engine)) return err_set(error, ERR_CANCELLED, "closing");
+        if (engine_turn_is_over(engine)) return err_set(error, ERR_CONFLICT, "its turn is over");
+        bool is_left;
+        enum err err = watch(engine, error);
+        if (err == OK) err = send_frames(engine, &is_left, error);
+        if (err != OK) return err;
+        struct pollfd fds[2] = {
+            {.fd = engine->child.fd, .events = (short)(POLLIN | (is_left ? POLLOUT : 0))},
+            {.fd = engine->wake_fd, .events = POLLIN},
+        };
+        if (poll(fds, 2, POLL_MS) < 0 && errno != EINTR)
+            return err_from_errno(error, errno, "poll");
+        if (fds[1].revents) drain_wakes(engine);
+        answer_too_large(engine);
+        if (fds[0].revents & (POLLIN | POLLHUP | POLLERR)) {
+            err = read_frames(engine, error);
+            if (err != OK) return err;
+        }
+    }
+}
+
+/* What a new child must not see of the old one. */
+static void forget_child(struct worker_engine *engine) {
+    wire_reader_release(&engine->reader);
+    wire_reader_init(&engine->reader);
+    buf_clear(&engine->sending);
+    engine->sent = 0;
+    pthread_mutex_lock(&engine->lock);
+    buf_clear(&engine->out);
+    engine->job_count = 0;
+    engine->too_large_count = 0;
+    engine->pid = 0;
+    engine->steps_total += engine->stats.steps;
+    engine->stats = (struct wire_stats){0};
+    pthread_mutex_unlock(&engine->lock);
+}
+
+/* DRAIN, then SIGTERM, then SIGKILL. What still comes is handed on. */
+static void close_child(struct worker_engine *engine) {
+    int64_t deadline_ns = clock_monotonic_ns() + engine->close_ms * NS_PER_MS;
+    pthread_mutex_lock(&engine->lock);
+    if (engine->phase == PHASE_READY) wire_write(&engine->out, WIRE_DRAIN, 0, 0, STR(""));
+    bool is_ready = engine->phase == PHASE_READY;
+    pthread_mutex_unlock(&engine->lock);
+    struct error error;
+    bool is_left = true;
+    while (is_ready && clock_monotonic_ns() < deadline_ns) {
+        if (send_frames(engine, &is_left, &error) != OK) break;
+        struct pollfd fd = {.fd = engine->child.fd,
+                            .events = (short)(POLLIN | (is_left ? POLLOUT : 0))};
+        if (poll(&fd, 1, 20) > 0 && fd.revents & (POLLIN | POLLHUP | POLLERR) &&
+            read_frames(engine, &error) != OK)
+            break;
+    }
+    bool is_late = clock_monotonic_ns() >= deadline_ns || !is_ready;
+    if (is_late) kill(engine->child.pid, SIGTERM);
+    char text[96];
+    engine_child_end(&engine->child, TERM_PATIENCE_MS, text, sizeof text);
+    os_close(engine->child.dump_fd);
+    log_info("event=engine_closed end=\"%s\"", text);
+}
+
+/* A FATAL before the first READY will come again; so will the third death of one that never was
+ * ready. What loaded once may have met a moment's trouble, or a file that is being replaced: it is
+ * given up when it has failed again and again with the same sentence. */
+static bool is_hopeless(struct worker_engine *engine, bool was_ready, const char *reason) {
+    /* Only this thread writes `reason`. */
+    bool is_same = !was_ready && strcmp(engine->reason, reason) == 0;
+    engine->same_failures = was_ready ? 0 : is_same ? engine->same_failures + 1 : 1;
+    if (was_ready) return false;
+    if (engine->has_ready) return engine->same_failures >= WORKER_ENGINE_RELOADS_MAX;
+    return engine->has_told_fatal || engine->failures >= WORKER_ENGINE_LOADS_MAX;
+}
+
+static void bury_child(struct worker_engine *engine, const struct error *why) {
+    char end[96], reason[ERROR_TEXT_BYTES], path[4300];
+    bool was_ready = engine->phase == PHASE_READY;
+    int pid = engine->child.pid, dump_fd = engine->child.dump_fd;
+    engine->failures++;
+    engine_child_end(&engine->child, END_PATIENCE_MS, end, sizeof end);
+    if (engine_dump_keep(dump_fd, pid, engine->dump_dir, path, sizeof path))
+        log_error("event=engine_stacks pid=%d path=\"%s\"", pid, path);
+    os_close(dump_fd);
+    if (engine->has_told_fatal)
+        snprintf(reason, sizeof reason, "%s", why->text);
+    else
+        snprintf(reason, sizeof reason, "%.400s; it %s", why->text, end);
+    bool is_final = is_hopeless(engine, was_ready, reason);
+    /* Whoever waits for the model to load gets the engine's own sentence, and says it once. */
+    log_write(engine->has_told_fatal && !was_ready ? LOG_INFO : LOG_ERROR,
+              "event=engine_down will_restart=%s reason=\"%s\"", is_final ? "no" : "yes", reason);
+    /* First, so that no job is taken that the next child would not get. */
+    set_phase(engine, is_final ? PHASE_FAILED : PHASE_DOWN, reason);
+    forget_child(engine);
+    if (engine->events.down) engine->events.down(engine->events.context, reason);
+}
+
+static enum err start_child(struct worker_engine *engine, struct error *error) {
+    enum err err = engine_child_start(&engine->child, engine->program,
+                                      (const char *const *)engine->arguments, error);
+    if (err != OK) return err;
+    int64_t now_ns = clock_monotonic_ns();
+    engine->watched_ns = engine->ping_due_ns = now_ns;
+    engine->load_deadline_ns = now_ns + engine->load_ns;
+    engine->has_told_fatal = false;
+    pthread_mutex_lock(&engine->lock);
+    engine->pid = engine->child.pid;
+    engine->moved_ns = now_ns;
+    wire_write(&engine->out, WIRE_HELLO, 0, 0, buf_str(&engine->hello));
+    pthread_mutex_unlock(&engine->lock);
+    set_phase(engine, PHASE_LOADING, NULL);
+    log_info("event=engine_started pid=%d", engine->child.pid);
+    return OK;
+}
+
+/* Waits before the next start; false when the worker closes meanwhile. */
+static bool back_off(struct worker_engine *engine) {
+    uint32_t doublings = engine->failures > 0 ? engine->failures - 1 : 0;
+    int64_t delay_ms = engine->restart_delay_ms << (doublings < 10 ? doublings : 10);
+    if (delay_ms > WORKER_ENGINE_RESTART_DELAY_MS_MAX)
+        delay_ms = WORKER_ENGINE_RESTART_DELAY_MS_MAX;
+    int64_t deadline_ns = clock_monotonic_ns() + delay_ms * NS_PER_MS;
+    while (!worker_engine_is_closing(engine)) {
+        int64_t left_ms = (deadline_ns - clock_monotonic_ns()) / NS_PER_MS;
+        if (left_ms <= 0) return true;
+        struct pollfd fd = {.fd = engine->wake_fd, .events = POLLIN};
+        if (poll(&fd, 1, (int)left_ms) > 0) drain_wakes(engine);
+    }
+    return false;
+}
+
+void *worker_engine_supervise(void *user) {
+    struct worker_engine *engine = user;
+    struct error error;
+    while (!worker_engine_is_closing(engine) && engine_turn_wait(engine)) {
+        if (start_child(engine, &error) != OK) {
+            log_error("event=engine_not_started reason=\"%s\"", error.text);
+            set_phase(engine, PHASE_FAILED, error.text);
+            engine_turn_lost(engine);
+            if (engine->events.down) engine->events.down(engine->events.context, error.text);
+            break;
+        }
+        enum err err = serve_child(engine, &error);
+        if (err == ERR_CANCELLED || err == ERR_CONFLICT) close_child(engine);
+        if (err == ERR_CANCELLED) break;
+        if (err == ERR_CONFLICT) {
+            forget_child(engine);
+            engine_turn_end(engine);
+            continue;
+        }
+        bury_child(engine, &error);
+        engine_turn_lost(engine);
+        if (engine->phase == PHASE_FAILED || !back_off(engine)) break;
+        pthread_mutex_lock(&engine->lock);
+        engine->restarts++;
+        pthread_mutex_unlock(&engine->lock);
+    }
+    return NULL;
+}

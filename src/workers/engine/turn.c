@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The turns of an engine that shares its device: waiting for one, and giving it up. On the worker's
+ * own thread. */
+#include "workers/engine/engine_internal.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#define POLL_MS 250
+
+static void set_parked(struct worker_engine *engine) {
+    pthread_mutex_lock(&engine->lock);
+    engine->phase = PHASE_PARKED;
+    engine->is_leaving = false;
+    pthread_cond_broadcast(&engine->changed);
+    pthread_mutex_unlock(&engine->lock);
+}
+
+bool engine_turn_wait(struct worker_engine *engine) {
+    if (!engine->device) return true;
+    while (!worker_engine_is_closing(engine)) {
+        device_tend(engine->device);
+        if (device_state(engine->device, engine->member) == DEVICE_LOADING) return true;
+        struct pollfd fd = {.fd = engine->wake_fd, .events = POLLIN};
+        uint64_t ignored;
+        if (poll(&fd, 1, POLL_MS) > 0) {
+            ssize_t count = read(engine->wake_fd, &ignored, sizeof ignored);
+            (void)count;
+        }
+    }
+    return false;
+}
+
+/* Takes nothing more, and asks for the lines back: nobody waits for one of them. */
+static void begin_to_leave(struct worker_engine *engine) {
+    pthread_mutex_lock(&engine->lock);
+    engine->is_leaving = true;
+    for (uint32_t i = 0; i < engine->job_count; i++) {
+        struct engine_job *job = &engine->jobs[i];
+        if (!job->is_line || engine->out.bytes > WORKER_ENGINE_OUT_BYTES_MAX / 2) continue;
+        job->is_recalled = true;
+        wire_write(&engine->out, WIRE_CANCEL, job->id, 0, STR(""));
+    }
+    pthread_mutex_unlock(&engine->lock);
+}
+
+bool engine_turn_is_over(struct worker_engine *engine) {
+    if (!engine->device || engine->phase != PHASE_READY) return false;
+    device_tend(engine->device);
+    if (!engine->is_leaving) {
+        if (device_state(engine->device, engine->member) != DEVICE_LEAVING) return false;
+        begin_to_leave(engine);
+    }
+    pthread_mutex_lock(&engine->lock);
+    bool is_empty = engine->job_count == 0;
+    pthread_mutex_unlock(&engine->lock);
+    return is_empty;
+}
+
+void engine_turn_end(struct worker_engine *engine) {
+    if (!engine->device) return;
+    set_parked(engine);
+    device_report(engine->device, engine->member, DEVICE_AWAY);
+}
+
+void engine_turn_lost(struct worker_engine *engine) {
+    if (!engine->device) return;
+    bool is_final = engine->phase == PHASE_FAILED;
+    pthread_mutex_lock(&engine->lock);
+    engine->is_leaving = false;
+    pthread_mutex_unlock(&engine->lock);
+    device_report(engine->device, engine->member, is_final ? DEVICE_FAILED : DEVICE_AWAY);
+    if (!is_final) device_want(engine->device, engine->member, TIER_BATCH, 0);
+}

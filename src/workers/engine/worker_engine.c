@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "workers/engine/worker_engine.h"
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/os.h"
+#include "workers/engine/engine_internal.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+static struct worker_engine *engine_of(struct worker *worker) {
+    return (struct worker_engine *)(void *)worker;
+}
+
+static void wake(const struct worker_engine *engine) {
+    uint64_t one = 1;
+    ssize_t count = write(engine->wake_fd, &one, sizeof one);
+    (void)count; /* full means it is awake already */
+}
+
+bool worker_engine_has_room(const struct worker_engine *engine) {
+    return engine->phase == PHASE_READY && !engine->is_closing && !engine->is_leaving &&
+           engine->job_count < engine->jobs_max &&
+           engine->out.bytes < WORKER_ENGINE_OUT_BYTES_MAX / 2;
+}
+
+bool worker_engine_is_closing(struct worker_engine *engine) {
+    pthread_mutex_lock(&engine->lock);
+    bool closing = engine->is_closing;
+    pthread_mutex_unlock(&engine->lock);
+    return closing;
+}
+
+static void queue_job(struct worker_engine *engine, const struct worker_job *job) {
+    const struct wire_job message = {job->endpoint, job->tier, job->stream,
+                                     job->priority, job->body, str_from(job->owner)};
+    struct buf payload;
+    buf_init(&payload, WIRE_PAYLOAD_BYTES_MAX);
+    wire_put_job(&payload, &message);
+    if (payload.overflowed)
+        engine->too_large[engine->too_large_count++] = job->id;
+    else
+        wire_write(&engine->out, WIRE_JOB, job->id, 0, buf_str(&payload));
+    assert(!engine->out.overflowed);
+    buf_release(&payload);
+}
+
+/* Lines can wait, whatever the tier of their batch. */
+static enum tier urgency_of(const struct worker_job *job) {
+    return job->is_line ? TIER_BATCH : job->tier;
+}
+
+static bool submit(struct worker *worker, const struct worker_job *job) {
+    struct worker_engine *engine = engine_of(worker);
+    pthread_mutex_lock(&engine->lock);
+    bool is_taken =
+        worker_engine_has_room(engine) && engine->too_large_count < WORKER_TOO_LARGE_MAX;
+    if (is_taken) {
+        engine->jobs[engine->job_count++] =
+            (struct engine_job){.id = job->id, .is_line = job->is_line};
+        queue_job(engine, job);
+        if (engine->device)
+            device_job(engine->device, engine->member, urgency_of(job), job->deadline_unix_s);
+    } else {
+        engine->wants_room = true;
+    }
+    pthread_mutex_unlock(&engine->lock);
+    if (is_taken) wake(engine);
+    if (!is_taken && engine->device)
+        device_want(engine->device, engine->member, urgency_of(job), job->deadline_unix_s);
+    return is_taken;
+}
+
+static void want(struct worker *worker, enum tier tier, int64_t deadline_unix_s) {
+    struct worker_engine *engine = engine_of(worker);
+    if (engine->device) device_want(engine->device, engine->member, tier, deadline_unix_s);
+}
+
+static void cancel(struct worker *worker, uint64_t job_id) {
+    struct worker_engine *engine = engine_of(worker);
+    pthread_mutex_lock(&engine->lock);
+    /* Behind a full buffer the job is done sooner than its cancel would arrive. */
+    bool is_sent = engine->phase == PHASE_READY &&
+                   engine->out.bytes < WORKER_ENGINE_OUT_BYTES_MAX - WIRE_HEADER_BYTES;
+    if (is_sent) wire_write(&engine->out, WIRE_CANCEL, job_id, 0, STR(""));
+    pthread_mutex_unlock(&engine->lock);
+    if (is_sent) wake(engine);
+}
+
+static const struct wire_names *names_of(const struct worker_engine *engine) {
+    return engine->names.count > 0 || !engine->has_ready ? &engine->names : &engine->ready.names;
+}
+
+static bool serves(struct worker *worker, struct str model) {
+    struct worker_engine *engine = engine_of(worker);
+    pthread_mutex_lock(&engine->lock);
+    const struct wire_names *names = names_of(engine);
+    bool is_served = false;
+    for (size_t i = 0; i < names->count && !is_served; i++)
+        is_served = str_equals(names->at[i], model);
+    pthread_mutex_unlock(&engine->lock);
+    return is_served;
+}
+
+/* The names live as long as the worker: those of READY are kept from the first one on. */
+static size_t models(struct worker *worker, struct worker_model *ret_models, size_t models_max) {
+    struct worker_engine *engine = engine_of(worker);
+    pthread_mutex_lock(&engine->lock);
+    const struct wire_names *names = names_of(engine);
+    size_t count = names->count < models_max ? names->count : models_max;
+    for (size_t i = 0; i < count; i++)
+        ret_models[i] = (struct worker_model){
+            .name = names->at[i],
+            .created_unix_s = engine->ready.created_unix_s,
+            .context_tokens_max = engine->ready.context_tokens_max,
+            .generates = engine->ready.generates,
+            .embeds = engine->ready.embeds,
+        };
+    pthread_mutex_unlock(&engine->lock);
+    return count;
+}
+
+static void status(struct worker *worker, struct worker_status *ret_status) {
+    struct worker_engine *engine = engine_of(worker);
+    pthread_mutex_lock(&engine->lock);
+    const struct wire_stats *stats = &engine->stats;
+    *ret_status = (struct worker_status){
+        .ready = engine->phase == PHASE_READY && !engine->is_closing && !engine->is_leaving,
+        .is_parked = engine->phase == PHASE_PARKED,
+        .is_failed = engine->phase == PHASE_FAILED,
+        .knows_names = engine->names.count > 0 || engine->has_ready,
+        .running = stats->running,
+        .waiting = stats->waiting,
+        .restarts = engine->restarts,
+        .steps = stats->steps,
+        .prompt_tokens = stats->prompt_tokens,
+        .cached_tokens = stats->cached_tokens,
+        .completion_tokens = stats->completion_tokens,
+        .kv_used = stats->kv_used,
+        .token_age_ms = stats->token_age_ms,
+        .step_ms_max = engine->step_ms_max,
+    };
+    /* Seen from here: an engine that hangs does not tell. */
+    if (engine->phase == PHASE_READY && engine->job_count > 0)
+        ret_status->step_age_ms = (clock_monotonic_ns() - engine->moved_ns) / NS_PER_MS;
+    static const char *const texts[] = {"loading", "ready", "not loaded",
+                                        "restarting: ", "failed: "};
+    snprintf(ret_status->text, sizeof ret_status->text, "%s%.140s", texts[engine->phase],
+             engine->phase >= PHASE_DOWN ? engine->reason : "");
+    pthread_mutex_unlock(&engine->lock);
+}
+
+/* What the engine was asked to be (its HELLO), the file as it is now, and this version: a file that
+ * was written in place has another time. */
+static bool identity(struct worker *worker, struct str model,
+                     unsigned char ret_identity[WORKER_IDENTITY_BYTES]) {
+    struct worker_engine *engine = engine_of(worker);
+    struct wire_hello hello;
+    struct stat file;
+    char path[PATH_MAX];
+    (void)model;
+    if (wire_get_hello(buf_str(&engine->hello), &hello, NULL) != OK) return false;
+    if (hello.model_path.bytes >= sizeof path) return false;
+    memcpy(path, hello.model_path.at, hello.model_path.bytes);
+    path[hello.model_path.bytes] = '\0';
+    if (stat(path, &file) != 0) return false;
+    const int64_t facts[] = {(int64_t)file.st_dev, (int64_t)file.st_ino, file.st_size,
+                             file.st_mtim.tv_sec, file.st_mtim.tv_nsec};
+    struct sha256 hash;
+    sha256_init(&hash);
+    sha256_add(&hash, QUERN_VERSION, sizeof QUERN_VERSION);
+    sha256_add(&hash, facts, sizeof facts);
+    /* Where packed weights lie changes no answer. */
+    hello.packed_dir = (struct str){NULL, 0};
+    hello.packed_bytes_max = 0;
+    struct buf asked;
+    buf_init(&asked, 1024 * 1024);
+    wire_put_hello(&asked, &hello);
+    sha256_add(&hash, asked.at, asked.bytes);
+    buf_release(&asked);
+    sha256_end(&hash, ret_identity);
+    return true;
+}
+
+int worker_engine_pid(struct worker *worker) {
+    struct worker_engine *engine = engine_of(worker);
+    pthread_mutex_lock(&engine->lock);
+    int pid = engine->pid;
+    pthread_mutex_unlock(&engine->lock);
+    return pid;
+}
+
+static void release(struct worker_engine *engine) {
+    os_close(engine->wake_fd);
+    wire_reader_release(&engine->reader);
+    buf_release(&engine->hello);
+    buf_release(&engine->out);
+    buf_release(&engine->sending);
+    buf_release(&engine->ready_payload);
+    for (size_t i = 0; engine->arguments && engine->arguments[i]; i++) free(engine->arguments[i]);
+    free(engine->arguments);
+    free(engine->program);
+    free(engine->dump_dir);
+    free(engine->jobs);
+    pthread_cond_destroy(&engine->changed);
+    pthread_mutex_destroy(&engine->lock);
+    free(engine);
+}
+
+static void close_worker(struct worker *worker) {
+    struct worker_engine *engine = engine_of(worker);
+    pthread_mutex_lock(&engine->lock);
+    engine->is_closing = true;
+    pthread_mutex_unlock(&engine->lock);
+    wake(engine);
+    pthread_join(engine->thread, NULL);
+    if (engine->device) device_leave(engine->device, engine->member);
+    release(engine);
+}
+
+static void wake_up(void *context) {
+    wake(context);
+}
+
+static char *copy_text(const char *text) {
+    char *copy = strdup(text);
+    if (!copy) abort();
+    return copy;
+}
+
+static void copy_options(struct worker_engine *engine,
+                         const struct worker_engine_options *options) {
+    static const char *const plain[] = {"engine", NULL};
+    const char *const *arguments = options->arguments ? options->arguments : plain;
+    size_t count = 0;
+    while (arguments[count]) count++;
+    engine->program = copy_text(options->program ? options->program : "/proc/self/exe");
+    engine->arguments = calloc(count + 1, sizeof *engine->arguments);
+    if (!engine->arguments) abort();
+    for (size_t i = 0; i < count; i++) engine->arguments[i] = copy_text(arguments[i]);
+    if (options->dump_dir) engine->dump_dir = copy_text(options->dump_dir);
+    engine->jobs_max = options->jobs_max ? options->jobs_max : WORKER_ENGINE_JOBS_MAX;
+    engine->jobs = calloc(engine->jobs_max, sizeof *engine->jobs);
+    if (!engine->jobs) abort();
+    engine->hang_ns = options->hang_ms * NS_PER_MS;
+    engine->load_ns = (options->load_ms ? options->load_ms : 900000) * NS_PER_MS;
+    engine->restart_delay_ms = options->restart_delay_ms ? options->restart_delay_ms : 200;
+    engine->close_ms = options->close_ms ? options->close_ms : 2000;
+    struct wire_hello hello = options->hello, kept;
+    hello.version = WIRE_VERSION;
+    wire_put_hello(&engine->hello, &hello);
+    enum err err = wire_get_hello(buf_str(&engine->hello), &kept, NULL);
+    assert(err == OK);
+    engine->names = kept.names;
+}
+
+enum err worker_engine_open(struct worker **ret_worker, const struct worker_engine_options *options,
+                            const struct worker_events *events, struct error *error) {
+    static const struct worker_ops ops = {.submit = submit,
+                                          .cancel = cancel,
+                                          .serves = serves,
+                                          .models = models,
+                                          .status = status,
+                                          .identity = identity,
+                                          .want = want,
+                                          .close = close_worker};
+    int wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (wake_fd < 0) return err_from_errno(error, errno, "cannot make an eventfd");
+    struct worker_engine *engine = calloc(1, sizeof *engine);
+    if (!engine) abort();
+    engine->worker.ops = &ops;
+    engine->events = *events;
+    engine->wake_fd = wake_fd;
+    pthread_mutex_init(&engine->lock, NULL);
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&engine->changed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    buf_init(&engine->hello, 1024 * 1024);
+    buf_init(&engine->out, WORKER_ENGINE_OUT_BYTES_MAX);
+    buf_init(&engine->sending, WORKER_ENGINE_OUT_BYTES_MAX);
+    buf_init(&engine->ready_payload, WIRE_PAYLOAD_BYTES_MAX);
+    wire_reader_init(&engine->reader);
+    copy_options(engine, options);
+    engine->device = options->device;
+    if (engine->device) {
+        engine->phase = PHASE_PARKED;
+        engine->member = device_join(engine->device, wake_up, engine);
+    }
+    int number = pthread_create(&engine->thread, NULL, worker_engine_supervise, engine);
+    if (number != 0) {
+        if (engine->device) device_leave(engine->device, engine->member);
+        release(engine);
+        return err_from_errno(error, number, "cannot start the engine's thread");
+    }
+    pthread_setname_np(engine->thread, "quern-worker");
+    *ret_worker = &engine->worker;
+    return OK;
+}
+
+enum err worker_engine_wait_ready(struct worker *worker, int64_t timeout_ms, struct error *error) {
+    struct worker_engine *engine = engine_of(worker);
+    struct timespec deadline;
+    clock_gettime(CLOCK_MONOTONIC, &deadline);
+    if (timeout_ms > 0) {
+        int64_t ns = deadline.tv_nsec + timeout_ms % 1000 * NS_PER_MS;
+        deadline.tv_sec += timeout_ms / 1000 + ns / 1000000000;
+        deadline.tv_nsec = ns % 1000000000;
+    }
+    enum err err = OK;
+    int waited = 0;
+    pthread_mutex_lock(&engine->lock);
+    while (engine->phase != PHASE_READY && engine->phase != PHASE_FAILED && waited == 0) {
+        if (timeout_ms < 0)
+            waited = pthread_cond_wait(&engine->changed, &engine->lock);
+        else
+            waited = pthread_cond_timedwait(&engine->changed, &engine->lock, &deadline);
+    }
+    if (engine->phase == PHASE_FAILED)
+        err = err_set(error, ERR_INVALID, "%s", engine->reason);
+    else if (engine->phase != PHASE_READY)
+        err = err_set(error, ERR_UNAVAILABLE, "the engine is not ready after %lld ms",
+                      (long long)timeout_ms);
+    pthread_mutex_unlock(&engine->lock);
+    return err;
+}

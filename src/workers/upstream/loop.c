@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The thread of an upstream: starts what may start, probes, gives back what cannot be sent. */
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "workers/upstream/request.h"
+#include "workers/upstream/upstream_internal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define NS_PER_MS ((int64_t)1000000)
+#define TICK_MS 100
+#define RAMP_TICK_MS 10
+#define PROBE_FIRST_BYTE_MS 10000
+#define PROBE_STALL_MS 5000
+#define MODELS_NS (60 * 1000 * NS_PER_MS) /* between two looks at the list of models */
+#define MODELS_SOON_MS 500                /* before it is asked again while there is none */
+#define MODELS_SOON_MS_MAX 10000
+/* A longer pause gives back what waits: another worker may have room. */
+#define PAUSE_KEPT_NS (1000 * NS_PER_MS)
+#define LINE_BYTES_MAX ((size_t)4 << 20) /* of an event, and a line of one */
+#define ERROR_BYTES_MAX ((size_t)1 << 20)
+
+/* --- probes --- */
+
+static void start_probe(struct worker_upstream *upstream, enum upstream_probe probe) {
+    const char *url = probe == PROBE_HEALTH ? upstream->spec.health : upstream->models_url;
+    const struct upstream_http_request request = {
+        .url = url, .first_byte_ms = PROBE_FIRST_BYTE_MS, .stall_ms = PROBE_STALL_MS};
+    upstream->probe = probe;
+    (void)upstream_http_start(upstream->http, &request);
+}
+
+static void start_probes(struct worker_upstream *upstream, int64_t now_ns) {
+    if (upstream->probe != PROBE_NONE) return;
+    if (upstream_breaker_wants_probe(&upstream->breaker, now_ns)) {
+        upstream->is_probe_of_breaker = true;
+        start_probe(upstream, PROBE_HEALTH);
+    } else if (upstream->breaker.state != UPSTREAM_BREAKER_OPEN && !upstream->models.is_fixed &&
+               now_ns >= upstream->models_due_ns) {
+        upstream->is_probe_of_breaker = false;
+        start_probe(upstream, PROBE_MODELS);
+    }
+}
+
+static void set_reason(struct worker_upstream *upstream, const char *reason) {
+    snprintf(upstream->reason, sizeof upstream->reason, "%.*s", UPSTREAM_REASON_BYTES - 1, reason);
+}
+
+/* True when the answer is a list of models; it is taken then. The lock is held. */
+static bool take_models(struct worker_upstream *upstream, const struct upstream_answer *answer) {
+    struct error error = {0};
+    char reason[UPSTREAM_REASON_BYTES];
+    bool is_whole = answer->end == UPSTREAM_END_WHOLE;
+    if (is_whole && answer->status == 200 &&
+        upstream_models_read(&upstream->models, answer->body, &error) == OK)
+        return true;
+    if (!is_whole)
+        snprintf(reason, sizeof reason, "%.*s", UPSTREAM_REASON_BYTES - 1, answer->text);
+    else
+        snprintf(reason, sizeof reason,
+                 "GET /v1/models gave status %d%s; models= can name its models", answer->status,
+                 answer->status == 200 ? " and no list" : "");
+    if (!upstream->models.is_known) set_reason(upstream, reason);
+    return false;
+}
+
+void upstream_probe_done(struct worker_upstream *upstream, const struct upstream_answer *answer) {
+    int64_t now_ns = answer->ended_ns;
+    bool is_whole = answer->end == UPSTREAM_END_WHOLE;
+    bool is_good = is_whole && answer->status < 500 &&
+                   !(upstream->is_key_refused && upstream_is_key_status(answer->status));
+    bool was_health = upstream->probe == PROBE_HEALTH;
+    upstream->probe = PROBE_NONE;
+    /* A gateway's /health may take long, since it asks others; that alone says nothing. */
+    if (was_health && (is_good || answer->end == UPSTREAM_END_TIMEOUT)) {
+        start_probe(upstream, PROBE_MODELS);
+        return;
+    }
+    pthread_mutex_lock(&upstream->lock);
+    bool has_list = !was_health && take_models(upstream, answer);
+    bool is_first = !upstream->has_asked;
+    upstream->has_asked = true;
+    pthread_cond_broadcast(&upstream->changed);
+    if (upstream->is_probe_of_breaker && !is_good && !is_whole) set_reason(upstream, answer->text);
+    pthread_mutex_unlock(&upstream->lock);
+    if (is_first && !upstream->models.is_known)
+        log_warn("upstream=%s event=no_models reason=\"%s%s%s\", retrying", upstream->spec.name,
+                 upstream->reason, *answer->why ? ": " : "", answer->why);
+    int64_t soon_ms = MODELS_SOON_MS;
+    for (uint32_t i = 0; i < upstream->models_failures && soon_ms < MODELS_SOON_MS_MAX; i++)
+        soon_ms *= 2;
+    upstream->models_failures = has_list ? 0 : upstream->models_failures + 1;
+    upstream->models_due_ns =
+        now_ns + (upstream->models.is_known ? MODELS_NS : soon_ms * NS_PER_MS);
+    if (upstream->is_probe_of_breaker)
+        upstream_breaker_probed(&upstream->breaker, is_good, now_ns, rng_unit(&upstream->rng));
+}
+
+/* --- starting --- */
+
+static bool may_start(const struct worker_upstream *upstream, const struct upstream_job *job) {
+    if (upstream->breaker.state == UPSTREAM_BREAKER_HALF_OPEN) return !upstream->has_trial;
+    uint32_t max = job->job.tier < TIER_BATCH ? upstream->spec.concurrency
+                                              : upstream_limit_level(&upstream->limit);
+    return upstream->running_count < max;
+}
+
+static void start_job(struct worker_upstream *upstream, struct upstream_job *job) {
+    struct buf body, scratch;
+    buf_init(&body, SIZE_MAX / 2);
+    buf_init(&scratch, SIZE_MAX / 2);
+    struct str name = upstream_request_model(job->job.body, &scratch);
+    pthread_mutex_lock(&upstream->lock);
+    const struct upstream_model *model =
+        upstream_models_find(&upstream->models, job->job.model.bytes ? job->job.model : name);
+    bool is_mapped = model && !str_is(name, model->theirs);
+    pthread_mutex_unlock(&upstream->lock);
+    job->model = is_mapped ? model->name.at : NULL;
+    struct upstream_http_request request = {.owner = job,
+                                            .url = upstream->job_urls[job->job.endpoint],
+                                            .body = job->job.body,
+                                            .is_stream = job->job.stream,
+                                            .first_byte_ms = upstream->spec.first_byte_ms,
+                                            .stall_ms = upstream->spec.stall_ms};
+    if (is_mapped || job->job.stream) {
+        upstream_request_write(&body, job->job.body, is_mapped ? model->theirs : NULL,
+                               job->job.stream, &job->wants_usage);
+        request.body = buf_str(&body);
+    }
+    if (job->job.stream) {
+        buf_init(&job->sse.line, LINE_BYTES_MAX);
+        buf_init(&job->sse.data, LINE_BYTES_MAX);
+        buf_init(&job->error, ERROR_BYTES_MAX);
+    }
+    job->is_trial = upstream->breaker.state == UPSTREAM_BREAKER_HALF_OPEN;
+    if (job->is_trial) upstream->has_trial = true;
+    job->exchange = upstream_http_start(upstream->http, &request);
+    buf_release(&body);
+    buf_release(&scratch);
+}
+
+static void start_jobs(struct worker_upstream *upstream, int64_t now_ns) {
+    if (upstream->breaker.state == UPSTREAM_BREAKER_OPEN ||
+        upstream_limit_is_paused(&upstream->limit, now_ns))
+        return;
+    for (;;) {
+        pthread_mutex_lock(&upstream->lock);
+        struct upstream_job *job = upstream->first;
+        if (job && !may_start(upstream, job)) job = NULL;
+        if (job) {
+            upstream->first = job->next;
+            if (!upstream->first) upstream->last = &upstream->first;
+            upstream->waiting--;
+            job->next = upstream->running;
+            upstream->running = job;
+            upstream->running_count++;
+        }
+        pthread_mutex_unlock(&upstream->lock);
+        if (!job) return;
+        start_job(upstream, job);
+    }
+}
+
+/* --- ending --- */
+
+/* Takes the first job that waits and is cancelled, or any. The lock is held. */
+static struct upstream_job *take_waiting(struct worker_upstream *upstream, bool cancelled_only) {
+    struct upstream_job **at = &upstream->first;
+    while (*at && cancelled_only && !(*at)->is_cancelled) at = &(*at)->next;
+    struct upstream_job *job = *at;
+    if (!job) return NULL;
+    *at = job->next;
+    if (!job->next) upstream->last = at;
+    upstream->waiting--;
+    return job;
+}
+
+static void end_cancelled(struct worker_upstream *upstream) {
+    pthread_mutex_lock(&upstream->lock);
+    bool has_cancels = upstream->has_cancels;
+    upstream->has_cancels = false;
+    pthread_mutex_unlock(&upstream->lock);
+    while (has_cancels) {
+        pthread_mutex_lock(&upstream->lock);
+        struct upstream_job *job = take_waiting(upstream, true), *running = NULL;
+        if (!job) running = upstream->running;
+        while (running && !running->is_cancelled) running = running->next;
+        pthread_mutex_unlock(&upstream->lock);
+        if (running) {
+            upstream_http_abort(upstream->http, running->exchange);
+            upstream_unlink_running(upstream, running);
+        }
+        if (!job) job = running;
+        if (!job) return;
+        upstream_give_back(upstream, job);
+    }
+}
+
+static void give_back_waiting(struct worker_upstream *upstream) {
+    for (;;) {
+        pthread_mutex_lock(&upstream->lock);
+        struct upstream_job *job = take_waiting(upstream, false);
+        pthread_mutex_unlock(&upstream->lock);
+        if (!job) return;
+        upstream_give_back(upstream, job);
+    }
+}
+
+/* --- the gate --- */
+
+/* Opens and shuts it, and lets the figures be seen. */
+static void tend_gate(struct worker_upstream *upstream, int64_t now_ns) {
+    const struct upstream_limit *limit = &upstream->limit;
+    bool is_paused = limit->pause_until_ns > now_ns + PAUSE_KEPT_NS;
+    bool is_open =
+        upstream->models.is_known && !is_paused && upstream->breaker.state != UPSTREAM_BREAKER_OPEN;
+    pthread_mutex_lock(&upstream->lock);
+    if (is_paused && upstream->breaker.state != UPSTREAM_BREAKER_OPEN)
+        snprintf(upstream->reason, sizeof upstream->reason, "it asked for a pause of %lld s",
+                 (long long)((limit->pause_until_ns - now_ns) / (1000 * NS_PER_MS)) + 1);
+    bool tells_room = is_open && upstream->wants_room;
+    bool shuts = !is_open && upstream->is_open;
+    upstream->is_open = is_open;
+    if (is_open) {
+        upstream->wants_room = false;
+        if (!upstream->has_asked) {
+            upstream->has_asked = true;
+            pthread_cond_broadcast(&upstream->changed);
+        }
+    }
+    upstream->figures.limit = upstream_limit_level(limit);
+    upstream->figures.breaker = upstream_breaker_name(upstream->breaker.state);
+    pthread_mutex_unlock(&upstream->lock);
+    if (shuts) give_back_waiting(upstream);
+    if (tells_room) upstream->events.room(upstream->events.context);
+}
+
+/* Until something may be due. */
+static int wait_ms(const struct worker_upstream *upstream, int64_t now_ns) {
+    int64_t pause_ns = upstream->limit.pause_until_ns - now_ns;
+    if (upstream->limit.is_ramping && upstream->running_count > 0) return RAMP_TICK_MS;
+    if (pause_ns > 0 && pause_ns < TICK_MS * NS_PER_MS) return (int)(pause_ns / NS_PER_MS) + 1;
+    return TICK_MS;
+}
+
+void *upstream_loop(void *user) {
+    struct worker_upstream *upstream = user;
+    for (;;) {
+        pthread_mutex_lock(&upstream->lock);
+        bool is_closing = upstream->is_closing;
+        bool is_full = upstream->waiting > 0 &&
+                       upstream->running_count >= upstream_limit_level(&upstream->limit);
+        pthread_mutex_unlock(&upstream->lock);
+        if (is_closing) return NULL;
+        int64_t now_ns = clock_monotonic_ns();
+        upstream_limit_tick(&upstream->limit, is_full, now_ns);
+        end_cancelled(upstream);
+        start_probes(upstream, now_ns);
+        tend_gate(upstream, now_ns);
+        start_jobs(upstream, now_ns);
+        upstream_http_poll(upstream->http, wait_ms(upstream, now_ns));
+    }
+}

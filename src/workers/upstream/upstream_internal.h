@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* worker_upstream_internal: the inside of a worker_upstream, shared by the calls of the runner
+ * (worker_upstream.c), the thread's loop (upstream_loop.c) and what becomes of answers
+ * (upstream_results.c).
+ *
+ * Thread: see the members.  Memory: see worker_upstream.h. */
+
+#include "base/rng.h"
+#include "protocol/names.h"
+#include "workers/upstream/breaker.h"
+#include "net/exchange.h"
+#include "workers/upstream/limit.h"
+#include "workers/upstream/models.h"
+#include "workers/upstream/reader.h"
+#include "net/sse.h"
+#include "workers/upstream/worker_upstream.h"
+
+#include <pthread.h>
+
+#define UPSTREAM_REASON_BYTES 120
+
+/* Waiting or in flight. */
+struct upstream_job {
+    struct upstream_job *next;
+    struct worker_job job; /* its body is `body` */
+    bool is_cancelled;     /* under the lock */
+    /* Of the thread, in flight. */
+    struct upstream_exchange *exchange;
+    const char *model; /* to be put into answers; NULL: theirs stays */
+    bool is_trial;     /* the one request of a half-open breaker */
+    /* Of a stream. */
+    struct upstream_sse sse;
+    struct usage usage;
+    bool wants_usage, has_streamed, is_finished, is_done, has_failed;
+    struct buf error;              /* the envelope of an error event */
+    char served[MODEL_NAME_BYTES]; /* the name of its model here; the body may say another */
+    char body[];
+};
+
+enum upstream_probe { PROBE_NONE, PROBE_HEALTH, PROBE_MODELS };
+
+struct worker_upstream {
+    struct worker worker; /* first */
+    struct worker_events events;
+
+    /* Constant after open. */
+    struct upstream_spec spec;
+    char models_url[UPSTREAM_URL_BYTES + 16];
+    char job_urls[ENDPOINT_COUNT][UPSTREAM_URL_BYTES + 32];
+    struct upstream_http *http;
+    pthread_t thread;
+
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool is_closing;
+    bool is_open;    /* takes jobs */
+    bool has_asked;  /* for its models, once */
+    bool wants_room; /* submit has answered false since the last room event */
+    bool has_cancels;
+    struct upstream_job *first, **last; /* waiting */
+    uint32_t waiting;
+    struct upstream_job *running;
+    uint32_t running_count;
+    struct upstream_models models;
+    struct worker_status figures;       /* what status tells, but for what is counted above */
+    char reason[UPSTREAM_REASON_BYTES]; /* why it is not open */
+
+    /* The thread's alone. */
+    struct upstream_limit limit;
+    struct upstream_breaker breaker;
+    struct rng rng;
+    struct buf answer; /* scratch of results */
+    bool has_trial;
+    /* Of a key that is refused: 401, 402 and 403 in a row, of how many requests, the last of which.
+     */
+    uint32_t key_requests;
+    uint64_t key_body;
+    uint32_t key_trials; /* since it is known */
+    bool is_key_refused; /* which opened the breaker */
+    bool has_answered;   /* anything else, ever */
+    enum upstream_probe probe;
+    bool is_probe_of_breaker; /* else it only asks for models */
+    int64_t models_due_ns;
+    uint32_t models_failures;
+};
+
+/* The main of the thread; the argument is the worker_upstream. */
+void *upstream_loop(void *user);
+/* Callbacks of upstream_http. */
+bool upstream_on_bytes(void *context, void *owner, struct str bytes);
+void upstream_on_done(void *context, const struct upstream_answer *answer);
+/* Ends a job that was not run, waiting ones and those in flight alike; the caller has unlinked it.
+ */
+void upstream_give_back(struct worker_upstream *upstream, struct upstream_job *job);
+void upstream_job_free(struct upstream_job *job);
+/* Takes the job off the list of those in flight; without the lock. */
+void upstream_unlink_running(struct worker_upstream *upstream, struct upstream_job *job);
+/* 401, 402 and 403: the key is wrong, not paid for, or not for this. */
+bool upstream_is_key_status(int status);
+void upstream_probe_done(struct worker_upstream *upstream, const struct upstream_answer *answer);

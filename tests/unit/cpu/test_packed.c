@@ -1,0 +1,500 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The file of packed weights: what is written comes back, and what is damaged does not. */
+
+#include "base/hash.h"
+#include "base/os.h"
+#include "../checkpoint/gguf_builder.h"
+#include "kernels/kernels.h"
+#include "cpu/model.h"
+#include "cpu/packed_cache.h"
+#include "cpu/packed_format.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#define LARGE ((size_t)(5u << 19)) /* two and a half MiB: three checksums with the others */
+#define VOCAB 8u
+
+static unsigned char large[LARGE];
+static const struct packed_key some_key = {{1, 2, 3}};
+static const struct packed_section some_sections[] = {{"first", "0123456789", 10},
+                                                      {"empty", "", 0},
+                                                      {"blk.0.attn_q.weight", large, LARGE},
+                                                      {"last", "x", 1}};
+
+#define SOME_COUNT (sizeof some_sections / sizeof *some_sections)
+
+static int fill_large(void **state) {
+    (void)state;
+    struct rng rng = {.state = 3};
+    for (size_t i = 0; i < LARGE; i++) large[i] = (unsigned char)rng_next(&rng);
+    return 0;
+}
+
+static void make_folder(char path[64]) {
+    snprintf(path, 64, "/tmp/quern-test-packed-XXXXXX");
+    assert_non_null(mkdtemp(path));
+}
+
+/* How many files; with `remove` also removes them, and the folder. */
+static int count_files(const char *folder, bool remove) {
+    int count = 0;
+    char path[512];
+    DIR *open = opendir(folder);
+    assert_non_null(open);
+    for (const struct dirent *entry; (entry = readdir(open));) {
+        if (*entry->d_name == '.') continue;
+        count++;
+        snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
+        if (remove) unlink(path);
+    }
+    closedir(open);
+    if (remove) rmdir(folder);
+    return count;
+}
+
+/* A sound file in memory that is aligned to pages. */
+static unsigned char *make_file(size_t *ret_count) {
+    char folder[64], path[128];
+    struct error error;
+    int fd;
+    make_folder(folder);
+    snprintf(path, sizeof path, "%s/w", folder);
+    assert_int_equal(packed_write(path, &some_key, some_sections, SOME_COUNT, NULL, &error), OK);
+    size_t count = (size_t)packed_file_bytes(some_sections, SOME_COUNT);
+    unsigned char *bytes = aligned_alloc(PACKED_PAGE, packed_page_up(count));
+    assert_int_equal(os_open(&fd, path, O_RDONLY, 0, &error), OK);
+    uint64_t there;
+    assert_int_equal(os_file_bytes(fd, &there, &error), OK);
+    assert_int_equal(there, count);
+    assert_int_equal(os_pread_all(fd, bytes, count, 0, &error), OK);
+    os_close(fd);
+    assert_int_equal(count_files(folder, true), 1); /* nothing was left beside it */
+    *ret_count = count;
+    return bytes;
+}
+
+/* Opens and closes; the sections must be the written ones when it opens. */
+static enum err try_bytes(const unsigned char *bytes, size_t count, const struct packed_key *key,
+                          struct error *error) {
+    struct packed *packed;
+    enum err err = packed_open_bytes(&packed, bytes, count, key, NULL, error);
+    if (err != OK) return err;
+    for (size_t i = 0; i < SOME_COUNT; i++) {
+        const struct packed_section *found = packed_find(packed, some_sections[i].name);
+        assert_non_null(found);
+        assert_int_equal(found->bytes, some_sections[i].bytes);
+        assert_memory_equal(found->at, some_sections[i].at, found->bytes);
+        assert_int_equal((uintptr_t)found->at % PACKED_PAGE, 0);
+    }
+    assert_null(packed_find(packed, "none"));
+    packed_close(packed);
+    return OK;
+}
+
+static void sections_come_back_from_the_file(void **state) {
+    (void)state;
+    char folder[64], path[128];
+    struct packed *packed;
+    struct pool *pool;
+    struct error error = {0};
+    make_folder(folder);
+    snprintf(path, sizeof path, "%s/w", folder);
+    assert_int_equal(pool_open(&pool, 2, &error), OK);
+    assert_int_equal(packed_open(&packed, path, &some_key, pool, &error), ERR_NOT_FOUND);
+    assert_int_equal(packed_write(path, &some_key, some_sections, SOME_COUNT, NULL, &error), OK);
+    assert_int_equal(packed_open(&packed, path, &some_key, pool, &error), OK);
+    assert_int_equal(count_files(folder, true), 1);
+    /* Removed, and still there for who has it. */
+    assert_memory_equal(packed_find(packed, "blk.0.attn_q.weight")->at, large, LARGE);
+    packed_close(packed);
+    pool_close(pool);
+}
+
+static void a_file_of_another_key_is_as_none(void **state) {
+    (void)state;
+    size_t count;
+    struct error error;
+    unsigned char *bytes = make_file(&count);
+    struct packed_key other = some_key;
+    other.bytes[31] ^= 1;
+    assert_int_equal(try_bytes(bytes, count, &some_key, &error), OK);
+    assert_int_equal(try_bytes(bytes, count, &other, &error), ERR_NOT_FOUND);
+    free(bytes);
+}
+
+static void every_flipped_bit_is_noticed(void **state) {
+    (void)state;
+    size_t count;
+    struct error error = {0};
+    unsigned char *bytes = make_file(&count);
+    struct packed_head head;
+    memcpy(&head, bytes, sizeof head);
+    /* Each bit of head and tables, then some of the body: near its borders and elsewhere. */
+    size_t tables = sizeof head + SOME_COUNT * sizeof(struct packed_entry) + 3 * 4u;
+    for (size_t bit = 0; bit < 8 * tables; bit++) {
+        bytes[bit / 8] ^= (unsigned char)(1u << bit % 8);
+        assert_int_equal(try_bytes(bytes, count, &some_key, &error), ERR_CORRUPT);
+        bytes[bit / 8] ^= (unsigned char)(1u << bit % 8);
+    }
+    size_t places[] = {head.head_bytes - 1,
+                       head.head_bytes,
+                       head.head_bytes + 4095,
+                       head.head_bytes + PACKED_SUMMED_BYTES - 1,
+                       head.head_bytes + PACKED_SUMMED_BYTES,
+                       count - 2,
+                       count - 1};
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        bytes[places[i]] ^= 0x10;
+        assert_int_equal(try_bytes(bytes, count, &some_key, &error), ERR_CORRUPT);
+        bytes[places[i]] ^= 0x10;
+    }
+    assert_int_equal(try_bytes(bytes, count, &some_key, &error), OK);
+    free(bytes);
+}
+
+static void a_file_cut_short_or_grown_is_noticed(void **state) {
+    (void)state;
+    size_t count;
+    struct error error = {0};
+    unsigned char *bytes = make_file(&count);
+    size_t lengths[] = {0, 1, 127, 128, 4095, 4096, 4097, count / 2, count - 1, count + 1};
+    unsigned char *longer = aligned_alloc(PACKED_PAGE, packed_page_up(count + 1));
+    memcpy(longer, bytes, count);
+    longer[count] = 0;
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
+        assert_int_equal(try_bytes(longer, lengths[i], &some_key, &error), ERR_CORRUPT);
+    free(longer);
+    free(bytes);
+}
+
+/* The head with another value at `at` and its checksum put right. */
+static enum err try_head(unsigned char *bytes, size_t count, size_t at, uint64_t value,
+                         size_t value_bytes, struct error *error) {
+    struct packed_head head;
+    uint64_t kept = 0;
+    memcpy(&head, bytes, sizeof head);
+    memcpy(&kept, bytes + at, value_bytes);
+    memcpy(bytes + at, &value, value_bytes);
+    uint32_t crc = packed_head_crc(bytes, (size_t)head.head_bytes), kept_crc = head.crc;
+    memcpy(bytes + offsetof(struct packed_head, crc), &crc, sizeof crc);
+    enum err err = try_bytes(bytes, count, &some_key, error);
+    memcpy(bytes + at, &kept, value_bytes);
+    memcpy(bytes + offsetof(struct packed_head, crc), &kept_crc, sizeof kept_crc);
+    return err;
+}
+
+static void lengths_that_lie_are_refused_although_the_checksum_is_right(void **state) {
+    (void)state;
+    size_t count;
+    struct error error = {0};
+    unsigned char *bytes = make_file(&count);
+    const size_t entry = sizeof(struct packed_head);
+    const size_t offset_at = offsetof(struct packed_entry, offset);
+    const size_t bytes_at = offsetof(struct packed_entry, bytes);
+    const struct {
+        size_t at;
+        uint64_t value;
+        size_t value_bytes;
+    } lies[] = {
+        {offsetof(struct packed_head, version), PACKED_VERSION + 1, 4},
+        {offsetof(struct packed_head, head_bytes), 0, 8},
+        {offsetof(struct packed_head, head_bytes), UINT64_MAX - 4095, 8},
+        {offsetof(struct packed_head, body_bytes), UINT64_MAX, 8},
+        {offsetof(struct packed_head, body_bytes), 0, 8},
+        {offsetof(struct packed_head, section_count), UINT32_MAX, 4},
+        {offsetof(struct packed_head, section_count), SOME_COUNT + 1, 4},
+        {offsetof(struct packed_head, sum_count), UINT32_MAX, 4},
+        {entry, 0, 8}, /* no name */
+        {entry + offset_at, 64, 8},
+        {entry + offset_at, UINT64_MAX - 4095, 8},
+        {entry + bytes_at, UINT64_MAX, 8},
+        {entry + bytes_at, 4097, 8}, /* into the next one */
+        {entry + 3 * sizeof(struct packed_entry) + offset_at, 0, 8},
+        {entry + 3 * sizeof(struct packed_entry) + bytes_at, 2, 8},
+    };
+    for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
+        enum err err =
+            try_head(bytes, count, lies[i].at, lies[i].value, lies[i].value_bytes, &error);
+        if (err != ERR_CORRUPT) fail_msg("lie %zu gives %s", i, err_name(err));
+    }
+    assert_int_equal(try_bytes(bytes, count, &some_key, &error), OK);
+    free(bytes);
+}
+
+static void a_write_that_fails_leaves_the_folder_as_it_was(void **state) {
+    (void)state;
+    static const char *const plans[] = {"open:1:EMFILE",   "pwrite:1:ENOSPC", "pwrite:3:EIO",
+                                        "pwrite:4:ENOSPC", "fsync:1:EIO",     "rename:1:EIO"};
+    for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
+        char folder[64], path[128];
+        make_folder(folder);
+        snprintf(path, sizeof path, "%s/w", folder);
+        pid_t child = fork();
+        if (child == 0) { /* a plan is for a whole process */
+            struct error error;
+            if (os_fault_plan(plans[i], &error) != OK) _exit(2);
+            enum err err = packed_write(path, &some_key, some_sections, SOME_COUNT, NULL, &error);
+            _exit(err == OK ? 1 : 0);
+        }
+        int status = -1;
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+        assert_int_equal(count_files(folder, true), 0);
+    }
+}
+
+static void a_writer_told_to_stop_leaves_nothing(void **state) {
+    (void)state;
+    char folder[64], path[128];
+    struct error error;
+    atomic_bool stop;
+    atomic_init(&stop, true);
+    make_folder(folder);
+    snprintf(path, sizeof path, "%s/w", folder);
+    assert_int_equal(packed_write(path, &some_key, some_sections, SOME_COUNT, &stop, &error),
+                     ERR_CANCELLED);
+    assert_int_equal(count_files(folder, true), 0);
+}
+
+static void processes_that_write_at_once_leave_one_sound_file(void **state) {
+    (void)state;
+    char folder[64], path[128];
+    pid_t children[4];
+    struct packed *packed;
+    struct error error = {0};
+    make_folder(folder);
+    snprintf(path, sizeof path, "%s/w", folder);
+    for (int i = 0; i < 4; i++) {
+        children[i] = fork();
+        if (children[i] != 0) continue;
+        for (int times = 0; times < 5; times++) {
+            if (packed_write(path, &some_key, some_sections, SOME_COUNT, NULL, &error) != OK)
+                _exit(1);
+            if (packed_open(&packed, path, &some_key, NULL, &error) != OK) _exit(2);
+            packed_close(packed);
+        }
+        _exit(0);
+    }
+    for (int i = 0; i < 4; i++) {
+        int status = -1;
+        assert_int_equal(waitpid(children[i], &status, 0), children[i]);
+        assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    }
+    assert_int_equal(packed_open(&packed, path, &some_key, NULL, &error), OK);
+    packed_close(packed);
+    assert_int_equal(count_files(folder, true), 1);
+}
+
+/* ---- the cache under a model ---- */
+
+struct scene {
+    char folder[64];
+    char model[128];  /* a file in there */
+    char packed[128]; /* a folder in there */
+};
+
+static void make_model(const char *path, uint32_t type) {
+    struct recipe recipe = {.times = 8, .type = type};
+    struct buf file;
+    buf_init(&file, 1 << 26);
+    build_gguf(&recipe, &file);
+    FILE *out = fopen(path, "wb");
+    assert_non_null(out);
+    assert_int_equal(fwrite(file.at, 1, file.bytes, out), file.bytes);
+    assert_int_equal(fclose(out), 0);
+    buf_release(&file);
+}
+
+static void make_scene(struct scene *scene) {
+    make_folder(scene->folder);
+    snprintf(scene->model, sizeof scene->model, "%s/m.gguf", scene->folder);
+    snprintf(scene->packed, sizeof scene->packed, "%s/packed", scene->folder);
+    assert_int_equal(mkdir(scene->packed, 0700), 0);
+    make_model(scene->model, TENSOR_Q4_K);
+}
+
+static void drop_scene(const struct scene *scene) {
+    (void)count_files(scene->packed, true);
+    (void)count_files(scene->folder, true);
+}
+
+/* Loads, computes and closes, which waits for the writing. Whether the weights were mapped. */
+static bool load(const struct scene *scene, const char *kernels, uint64_t bytes_max,
+                 float ret_logits[VOCAB]) {
+    static const int32_t ids[] = {0, 5, 3};
+    static const uint32_t positions[] = {2};
+    struct model *model;
+    struct error error = {0};
+    struct model_description description;
+    const struct model_options options = {.kernels = kernels,
+                                          .threads = 2,
+                                          .block_count = 1,
+                                          .packed_dir = scene->packed,
+                                          .packed_bytes_max = bytes_max};
+    if (model_open(&model, scene->model, &options, &error) != OK) fail_msg("%s", error.text);
+    model_describe(model, &description);
+    const struct logits_request request = {ids, 3, positions, 1};
+    assert_int_equal(model_logits(model, &request, ret_logits, &error), OK);
+    model_close(model);
+    return description.is_from_packed;
+}
+
+static void a_second_load_maps_what_the_first_one_left(void **state) {
+    (void)state;
+    struct scene scene;
+    float first[VOCAB], second[VOCAB];
+    make_scene(&scene);
+    for (size_t table = 1; kernels_at(table); table++) {
+        const char *name = kernels_at(table)->name;
+        assert_false(load(&scene, name, UINT64_MAX, first)); /* each CPU has its own */
+        assert_true(load(&scene, name, UINT64_MAX, second));
+        assert_memory_equal(first, second, sizeof first);
+        assert_int_equal(count_files(scene.packed, false), table);
+    }
+    int before = count_files(scene.packed, false);
+    assert_false(load(&scene, "ref", UINT64_MAX, first)); /* has nothing to save */
+    assert_int_equal(count_files(scene.packed, false), before);
+    drop_scene(&scene);
+}
+
+static void a_model_that_was_written_anew_is_packed_anew(void **state) {
+    (void)state;
+    struct scene scene;
+    float first[VOCAB], second[VOCAB];
+    if (!kernels_at(1)) skip();
+    make_scene(&scene);
+    assert_false(load(&scene, NULL, UINT64_MAX, first));
+    make_model(scene.model, TENSOR_Q5_K);
+    assert_false(load(&scene, NULL, UINT64_MAX, second));
+    assert_true(memcmp(first, second, sizeof first) != 0);
+    make_model(scene.model, TENSOR_Q4_K); /* the same bytes as at first, at another time */
+    assert_false(load(&scene, NULL, UINT64_MAX, second));
+    assert_memory_equal(first, second, sizeof first);
+    drop_scene(&scene);
+}
+
+/* The one file of the folder. */
+static void find_packed(const struct scene *scene, char ret_path[512]) {
+    DIR *open = opendir(scene->packed);
+    *ret_path = '\0';
+    for (const struct dirent *entry; (entry = readdir(open));)
+        if (*entry->d_name != '.') snprintf(ret_path, 512, "%s/%s", scene->packed, entry->d_name);
+    closedir(open);
+    assert_true(*ret_path);
+}
+
+static void a_damaged_file_is_not_used_and_made_anew(void **state) {
+    (void)state;
+    struct scene scene;
+    char path[512];
+    float first[VOCAB], second[VOCAB];
+    struct error error;
+    if (!kernels_at(1)) skip();
+    make_scene(&scene);
+    assert_false(load(&scene, NULL, UINT64_MAX, first));
+    for (int damage = 0; damage < 3; damage++) {
+        int fd;
+        uint64_t bytes;
+        find_packed(&scene, path);
+        assert_int_equal(os_open(&fd, path, O_RDWR, 0, &error), OK);
+        assert_int_equal(os_file_bytes(fd, &bytes, &error), OK);
+        if (damage < 2)
+            assert_int_equal(os_pwrite_all(fd, "quern", 5, damage ? bytes / 2 : 3, &error), OK);
+        else
+            assert_int_equal(os_ftruncate(fd, bytes / 2, &error), OK);
+        os_close(fd);
+        assert_false(load(&scene, NULL, UINT64_MAX, second));
+        assert_memory_equal(first, second, sizeof first);
+        assert_true(load(&scene, NULL, UINT64_MAX, second));
+        assert_memory_equal(first, second, sizeof first);
+        assert_int_equal(count_files(scene.packed, false), 1);
+    }
+    drop_scene(&scene);
+}
+
+static void what_is_over_the_limit_is_not_kept(void **state) {
+    (void)state;
+    struct scene scene;
+    float logits[VOCAB];
+    if (!kernels_at(1)) skip();
+    make_scene(&scene);
+    assert_false(load(&scene, NULL, 100000, logits));
+    assert_false(load(&scene, NULL, 0, logits));
+    assert_int_equal(count_files(scene.packed, false), 0);
+    assert_false(load(&scene, NULL, UINT64_MAX, logits));
+    assert_true(load(&scene, NULL, 0, logits)); /* what is there is used */
+    drop_scene(&scene);
+}
+
+/* When this fails, packed bytes have come to mean something else: then MATRIX_PACKING (kernels.h)
+ * gets another number, so that no release maps what another packed, and the hash here its new
+ * value. */
+static void the_bytes_that_matrices_are_packed_to_are_those_of_their_version(void **state) {
+    (void)state;
+    static const char *const wanted[] = {"avx2", "avx512", "avx512-bf16"};
+    static const char *const hashes[] = {
+        "d19461a22ae1bb1fb7113e52d9759613eafeb48a4848e41a068775863ae84ef8",
+        "141d024967c1100ea5ec361df828a4565d11194545cc87e6a595ba85163886b7",
+        "efaea39924dd6598a22e43945c54a9e235a9dee1f11fd45c1d0256fe6bf13180"};
+    assert_int_equal(MATRIX_PACKING, 1);
+    for (size_t t = 0; t < sizeof wanted / sizeof *wanted; t++) {
+        const struct kernels *kernels = kernels_choose(wanted[t]);
+        if (!kernels) continue;
+        struct sha256 hash;
+        struct rng rng = {.state = 11};
+        sha256_init(&hash);
+        for (uint32_t type = 0; type < 64; type++) {
+            static unsigned char blocks[40 * 512 * 4];
+            struct matrix *matrix;
+            struct error error;
+            if (!tensor_type_is_known(type)) continue;
+            for (size_t i = 0; i < sizeof blocks; i++) blocks[i] = (unsigned char)rng_next(&rng);
+            /* No NaN, whose bits no calculation promises. */
+            size_t block = tensor_type_block_bytes((enum tensor_type)type);
+            for (size_t i = 0; i + block <= sizeof blocks; i += block) calm_block(type, blocks + i);
+            struct matrix_part part = {(enum tensor_type)type, blocks, 40, NULL};
+            assert_int_equal(matrix_open(&matrix, kernels, &part, 1, 512, &error), OK);
+            matrix_pack(matrix, 0, matrix->tile_count);
+            sha256_add(&hash, matrix->memory, matrix->bytes);
+            matrix_close(matrix);
+        }
+        unsigned char digest[SHA256_BYTES];
+        char hex[SHA256_HEX_BYTES];
+        sha256_end(&hash, digest);
+        sha256_hex(digest, hex);
+        assert_string_equal(hex, hashes[t]);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sections_come_back_from_the_file),
+        cmocka_unit_test(a_file_of_another_key_is_as_none),
+        cmocka_unit_test(every_flipped_bit_is_noticed),
+        cmocka_unit_test(a_file_cut_short_or_grown_is_noticed),
+        cmocka_unit_test(lengths_that_lie_are_refused_although_the_checksum_is_right),
+        cmocka_unit_test(a_write_that_fails_leaves_the_folder_as_it_was),
+        cmocka_unit_test(a_writer_told_to_stop_leaves_nothing),
+        cmocka_unit_test(processes_that_write_at_once_leave_one_sound_file),
+        cmocka_unit_test(a_second_load_maps_what_the_first_one_left),
+        cmocka_unit_test(a_model_that_was_written_anew_is_packed_anew),
+        cmocka_unit_test(a_damaged_file_is_not_used_and_made_anew),
+        cmocka_unit_test(what_is_over_the_limit_is_not_kept),
+        cmocka_unit_test(the_bytes_that_matrices_are_packed_to_are_those_of_their_version),
+    };
+    return cmocka_run_group_tests(tests, fill_large, NULL);
+}

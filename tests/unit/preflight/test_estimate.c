@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "preflight/estimate.h"
+#include "preflight/token_layout.h"
+#include "preflight/prefix_counter.h"
+
+#include "base/rng.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void quantiles_are_values_that_are_there(void **state) {
+    (void)state;
+    const uint32_t sorted[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
+    assert_int_equal(estimate_quantile(sorted, 10, 0.5), 5);
+    assert_int_equal(estimate_quantile(sorted, 10, 0.95), 10);
+    assert_int_equal(estimate_quantile(sorted, 10, 0.9), 9);
+    assert_int_equal(estimate_quantile(sorted, 10, 1), 10);
+    assert_int_equal(estimate_quantile(sorted, 10, 0), 1);
+    assert_int_equal(estimate_quantile(sorted, 1, 0.99), 1);
+    assert_int_equal(estimate_quantile(sorted, 0, 0.5), 0);
+}
+
+static bool is_near(double a, double b) {
+    return fabs(a - b) < 1e-3;
+}
+
+static void an_interval_is_that_of_the_t_distribution(void **state) {
+    (void)state;
+    /* Mean 2.5, standard deviation 1.29099, 3 degrees of freedom: 3.182 * 1.29099 / 2. */
+    const double values[] = {1, 2, 3, 4};
+    struct interval is = estimate_mean(values, 4);
+    assert_true(is.is_known && is_near(is.mean, 2.5));
+    assert_true(is_near(is.low, 2.5 - 2.05398) && is_near(is.high, 2.5 + 2.05398));
+    is = estimate_scaled(is, 10);
+    assert_true(is_near(is.mean, 25) && is_near(is.high, 45.5398));
+    assert_false(estimate_mean(values, 1).is_known);
+    assert_true(estimate_mean(values, 0).mean == 0);
+    const double wide[] = {0, 100};
+    assert_true(estimate_mean(wide, 2).low == 0);
+}
+
+/* The sum of twelve units is as good as normal. */
+static double about_normal(struct rng *rng) {
+    double sum = -6;
+    for (int i = 0; i < 12; i++) sum += rng_unit(rng);
+    return sum;
+}
+
+static void intervals_of_four_cover_the_mean_nineteen_times_of_twenty(void **state) {
+    (void)state;
+    struct rng rng = {7};
+    int covered = 0;
+    for (int i = 0; i < 4000; i++) {
+        double values[4];
+        for (int j = 0; j < 4; j++) values[j] = 50 + 10 * about_normal(&rng);
+        struct interval is = estimate_mean(values, 4);
+        if (is.low <= 50 && is.high >= 50) covered++;
+    }
+    assert_in_range(covered, 3740, 3860); /* 95 % of 4000, with four standard deviations */
+}
+
+static void bins_double_and_the_last_is_open(void **state) {
+    (void)state;
+    const uint32_t lengths[] = {0, 63, 64, 127, 128, 65535, 65536, UINT32_MAX};
+    uint64_t bins[ESTIMATE_BINS];
+    estimate_histogram(lengths, 8, bins);
+    assert_int_equal(bins[0], 2);
+    assert_int_equal(bins[1], 2);
+    assert_int_equal(bins[2], 1);
+    assert_int_equal(bins[ESTIMATE_BINS - 2], 1);
+    assert_int_equal(bins[ESTIMATE_BINS - 1], 2);
+    assert_int_equal(estimate_bin_start(0), 0);
+    assert_int_equal(estimate_bin_start(ESTIMATE_BINS - 1), 65536);
+}
+
+static void a_roomy_length_has_five_hundred_more_and_is_round(void **state) {
+    (void)state;
+    assert_int_equal(estimate_roomy(0), 512);
+    assert_int_equal(estimate_roomy(12), 512);
+    assert_int_equal(estimate_roomy(13), 640);
+    assert_int_equal(estimate_roomy(UINT32_MAX) % 128, 127); /* cut to what fits */
+}
+
+static void a_set_of_hashes_tells_new_ones_from_old(void **state) {
+    (void)state;
+    struct seen seen = {0};
+    assert_false(seen_has(&seen, 5));
+    for (uint64_t i = 0; i < 20000; i++) assert_true(seen_add(&seen, rng_at(3, i)));
+    for (uint64_t i = 0; i < 20000; i++) assert_false(seen_add(&seen, rng_at(3, i)));
+    for (uint64_t i = 0; i < 20000; i++) assert_true(seen_has(&seen, rng_at(3, i)));
+    for (uint64_t i = 0; i < 20000; i++) assert_false(seen_has(&seen, rng_at(4, i)));
+    assert_int_equal(seen.count, 20000);
+    assert_true(seen_add(&seen, 0));
+    assert_true(seen_has(&seen, 0));
+    seen_release(&seen);
+}
+
+#define JOB                                                                                        \
+    "The role asks for ten years of careful work with mills, querns and other grinding tools.\\n"  \
+    "Answer with one JSON object that has a recommendation and a reasoning of two sentences.\\n"   \
+    "Do not reward length. Ignore name, age, gender, nationality and photograph of the person.\\n"
+
+static struct layout_advice advice_for(bool job_first) {
+    struct layout layout = {0};
+    for (int i = 0; i < 40; i++) {
+        char text[2000], profile[300];
+        struct error error;
+        json_t *messages;
+        snprintf(profile, sizeof profile,
+                 "Candidate %d has worked for company number %d for %d years and more.", i, i * 7,
+                 i % 9);
+        snprintf(text, sizeof text, "[{\"role\":\"user\",\"content\":\"%s\\n%s\"}]",
+                 job_first ? JOB : profile, job_first ? profile : JOB);
+        assert_int_equal(json_read(&messages, str_from(text), &error), OK);
+        layout_add(&layout, messages, NULL);
+        json_decref(messages);
+    }
+    struct layout_advice advice = layout_look(&layout);
+    layout_release(&layout);
+    return advice;
+}
+
+static void shared_text_behind_private_text_is_found_and_in_front_of_it_is_good(void **state) {
+    (void)state;
+    assert_true(advice_for(true).late_share == 0);
+    struct layout_advice advice = advice_for(false);
+    assert_true(advice.late_share == 1);
+    assert_true(advice.late_bytes_mean > 200 && advice.late_bytes_mean < 300);
+    struct layout empty = {0};
+    assert_true(layout_look(&empty).late_share == 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(quantiles_are_values_that_are_there),
+        cmocka_unit_test(an_interval_is_that_of_the_t_distribution),
+        cmocka_unit_test(intervals_of_four_cover_the_mean_nineteen_times_of_twenty),
+        cmocka_unit_test(bins_double_and_the_last_is_open),
+        cmocka_unit_test(a_roomy_length_has_five_hundred_more_and_is_round),
+        cmocka_unit_test(a_set_of_hashes_tells_new_ones_from_old),
+        cmocka_unit_test(shared_text_behind_private_text_is_found_and_in_front_of_it_is_good),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "protocol/names.h"
+#include "workers/echo/worker_echo.h"
+
+#include <string.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+static void ignore_result(void *context, const struct worker_result *result) {
+    (void)context, (void)result;
+}
+
+/* What a worker that serves only `served` calls the model that `name` means; NULL: it has none. */
+static const char *found(const struct names *names, const char *served, const char *name) {
+    static char text[MODEL_NAME_BYTES];
+    const char *const models[] = {served, NULL};
+    struct worker_echo_options options = {.models = models};
+    struct worker_events events = {.result = ignore_result};
+    struct worker *worker;
+    struct error error;
+    assert_int_equal(worker_echo_open(&worker, &options, &events, &error), OK);
+    bool is_found = names_find(names, worker, str_from(name), text);
+    worker->ops->close(worker);
+    return is_found ? text : NULL;
+}
+
+static void a_model_is_found_under_ollamas_name_and_under_its_hugging_face_id(void **state) {
+    (void)state;
+    assert_string_equal(found(NULL, "google/gemma-3-12b-it", "gemma3:12b"),
+                        "google/gemma-3-12b-it");
+    assert_string_equal(found(NULL, "gemma3:12b", "google/gemma-3-12b-it"), "gemma3:12b");
+    assert_string_equal(found(NULL, "gemma3:12b", "GOOGLE/Gemma-3-12b-IT"), "gemma3:12b");
+    assert_null(found(NULL, "gemma3:12b", "gemma3:4b"));
+    assert_null(found(NULL, "gemma3:12b", "google/gemma-3-12b"));
+    assert_null(found(NULL, "gemma3:12b", ""));
+}
+
+static void a_bare_name_is_the_tag_latest(void **state) {
+    (void)state;
+    assert_string_equal(found(NULL, "llama3.2:3b", "llama3.2"), "llama3.2:3b");
+    assert_string_equal(found(NULL, "meta-llama/Llama-3.2-3B-Instruct", "llama3.2:latest"),
+                        "meta-llama/Llama-3.2-3B-Instruct");
+    assert_string_equal(found(NULL, "mine", "mine:latest"), "mine");
+    assert_string_equal(found(NULL, "mine:latest", "mine"), "mine:latest");
+    assert_string_equal(found(NULL, "qwen3:latest", "Qwen/Qwen3-8B"), "qwen3:latest");
+    assert_string_equal(found(NULL, "gemma3:4b", "any.host/library/gemma3"), "gemma3:4b");
+    assert_null(found(NULL, "llama3.2:3b", "llama3.2:1b"));
+    assert_null(found(NULL, "mine:8b", "mine"));
+}
+
+static void the_operators_aliases_come_first_and_may_lead_to_each_other(void **state) {
+    (void)state;
+    static const struct name_alias aliases[] = {{"gpt-4", "big"},
+                                                {"big", "gemma3:12b"},
+                                                {"round", "about"},
+                                                {"about", "round"},
+                                                {"gemma3:27b", "gemma3:12b"}};
+    static const struct names names = {aliases, 5};
+    assert_string_equal(found(&names, "google/gemma-3-12b-it", "gpt-4"), "google/gemma-3-12b-it");
+    assert_string_equal(found(&names, "gemma3:12b", "gemma3:27b"), "gemma3:12b");
+    assert_null(found(&names, "gpt-4", "gpt-4"));
+    assert_null(found(&names, "gemma3:12b", "round"));
+    assert_string_equal(found(&names, "round", "round"), "round");
+}
+
+static void hostile_names_find_nothing(void **state) {
+    (void)state;
+    char longest[600];
+    memset(longest, 'x', sizeof longest);
+    longest[sizeof longest - 1] = '\0';
+    assert_null(found(NULL, "x", longest));
+    longest[MODEL_NAME_BYTES - 1] = '\0';
+    assert_string_equal(found(NULL, longest, longest), longest);
+    assert_null(found(NULL, "x", ":latest"));
+    assert_null(found(NULL, "x", "library/"));
+}
+
+static void no_name_is_in_two_rows_of_the_table(void **state) {
+    (void)state;
+    for (size_t i = 0; i < names_table_count; i++) {
+        const char *one;
+        size_t count = 0;
+        for (; (one = names_of_known(&names_table[i], count)); count++)
+            assert_ptr_equal(names_known(str_from(one)), &names_table[i]);
+        assert_true(count >= 2);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_model_is_found_under_ollamas_name_and_under_its_hugging_face_id),
+        cmocka_unit_test(a_bare_name_is_the_tag_latest),
+        cmocka_unit_test(the_operators_aliases_come_first_and_may_lead_to_each_other),
+        cmocka_unit_test(hostile_names_find_nothing),
+        cmocka_unit_test(no_name_is_in_two_rows_of_the_table),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
