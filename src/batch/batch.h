@@ -10,9 +10,9 @@
  * Thread: any; a struct belongs to one.  Memory: as each function says. */
 
 #include "base/buf.h"
+#include "json/json.h"
 #include "protocol/request.h"
 #include "store/batches.h"
-#include "json/json.h"
 
 /* What the operator allows; batch_rules_default gives quern's own. */
 struct batch_rules {

@@ -7,8 +7,8 @@
 #include "batch/line.h"
 #include "batch/publish.h"
 #include "batch/state.h"
-#include "store/outbox.h"
 #include "json/span.h"
+#include "store/outbox.h"
 
 #include <assert.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "checkpoint/checkpoint_internal.h"
 
-#include "kernels/kernels.h"
 #include "checkpoint/folder_names.h"
+#include "kernels/kernels.h"
 
 #include <assert.h>
 #include <limits.h>

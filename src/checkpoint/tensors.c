@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "checkpoint/tensors.h"
 
-#include "kernels/quant.h"
 #include "checkpoint/checkpoint.h"
+#include "kernels/quant.h"
 
 #include <stdio.h>
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/engine_options.h"
 
+#include "checkpoint/config.h"
 #include "cli/command.h"
 #include "cli/pull_show.h"
-#include "checkpoint/config.h"
 
 #include <stdio.h>
 #include <stdlib.h>

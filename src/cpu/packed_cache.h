@@ -12,8 +12,8 @@
  * Thread: one, and one of its own that writes.  Memory: owns the mapping; what packed_cache_find
  * gave lives until packed_cache_close. */
 
-#include "kernels/pool.h"
 #include "cpu/packed.h"
+#include "kernels/pool.h"
 
 /* Zero, or a NULL dir, is no cache. */
 struct packed_cache_options {

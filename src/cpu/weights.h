@@ -13,10 +13,10 @@
  * closed after weights_open. Invariant: every matrix and vector has the shape that the config says.
  */
 
-#include "kernels/kernels.h"
-#include "kernels/pool.h"
 #include "checkpoint/checkpoint.h"
 #include "cpu/packed_cache.h"
+#include "kernels/kernels.h"
+#include "kernels/pool.h"
 
 /* What an encoder has instead of a decoder's norms; its gate_up is up alone, unless it is rotary:
  * then there are no biases but the norms'. */

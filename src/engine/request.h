@@ -13,8 +13,8 @@
 
 #include "chat/tool_calls.h"
 #include "engine/refusal.h"
-#include "scheduler/sampling.h"
 #include "protocol/wire_messages.h"
+#include "scheduler/sampling.h"
 
 #define REQUEST_STOPS_MAX 4
 #define REQUEST_STOP_BYTES_MAX 1024

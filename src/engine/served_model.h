@@ -9,11 +9,11 @@
  * Thread: immutable while an engine uses it (the backend belongs to the engine's loop).
  * Memory: one that served_model_open filled owns all that is in it; served_model_close frees. */
 
+#include "cpu/model.h"
 #include "engine/refusal.h"
 #include "engine/vocabulary.h"
-#include "cpu/model.h"
-#include "scheduler/backend.h"
 #include "protocol/wire_messages.h"
+#include "scheduler/backend.h"
 
 #define SERVED_END_TOKENS_MAX 64
 #define SERVED_EMBED_TOKENS_DEFAULT 512u /* of a step, as of one that generates */

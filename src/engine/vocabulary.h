@@ -8,8 +8,8 @@
  *
  * Thread: immutable after opening.  Memory: owns what it opened; vocabulary_close frees. */
 
-#include "jinja/jinja.h"
 #include "checkpoint/vocab.h"
+#include "jinja/jinja.h"
 #include "tokenizer/tokenizer.h"
 
 #define VOCABULARY_ENDS_MAX 64

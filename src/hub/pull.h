@@ -9,8 +9,8 @@
  *
  * Thread: main, before others start.  Memory: none kept. */
 
-#include "protocol/names.h"
 #include "hub/pull_fetch.h"
+#include "protocol/names.h"
 
 struct pull_options {
     const char *name;            /* ORG/NAME[:QUANTISATION], or a name of the tables */

@@ -3,12 +3,12 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "workers/echo/worker_echo.h"
-#include "workers/engine/worker_engine.h"
-#include "workers/upstream/worker_upstream.h"
 #include "node/packed_folder.h"
 #include "node/secret.h"
 #include "store/outbox.h"
+#include "workers/echo/worker_echo.h"
+#include "workers/engine/worker_engine.h"
+#include "workers/upstream/worker_upstream.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -7,11 +7,11 @@
  *
  * Thread: main.  Memory: owns all of it. */
 
-#include "runner/runner.h"
-#include "workers/upstream/spec.h"
 #include "hub/catalog.h"
-#include "store/store.h"
 #include "protocol/wire_messages.h"
+#include "runner/runner.h"
+#include "store/store.h"
+#include "workers/upstream/spec.h"
 
 #define HOUSE_MODELS_MAX 16
 #define HOUSE_UPSTREAMS_MAX 32
@@ -32,8 +32,8 @@ struct engine_settings {
     const char *pooling; /* NULL: as the model says */
     int64_t hang_ms;     /* without a step until it is killed; 0: by the longest step seen */
     bool trust_request_chat_template;
-    bool dummy_weights;     /* made up, for folders with a config.json alone */
-    const char *packed_dir; /* the folder of packed weights (node/packed_folder.h); NULL: none */
+    bool dummy_weights;        /* made up, for folders with a config.json alone */
+    const char *packed_dir;    /* the folder of packed weights (node/packed_folder.h); NULL: none */
     uint64_t packed_bytes_max; /* of all in it */
 };
 

@@ -8,8 +8,8 @@
 #include "batch/request_key.h"
 #include "engine/embedding.h"
 #include "engine/prep.h"
-#include "preflight/prefix_counter.h"
 #include "json/span.h"
+#include "preflight/prefix_counter.h"
 
 #include <fcntl.h>
 #include <pthread.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "preflight/preflight.h"
 
+#include "cpu/model.h"
 #include "engine/model_sandbox.h"
 #include "engine/served_model.h"
-#include "cpu/model.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,9 +6,9 @@
  *
  * Thread: main.  Memory: the lengths of all requests while it works. */
 
+#include "preflight/count.h"
 #include "preflight/estimate.h"
 #include "preflight/sample_run.h"
-#include "preflight/count.h"
 
 struct preflight_options {
     const char *path;

@@ -6,8 +6,8 @@
 #include "batch/jsonl_file.h"
 #include "batch/line.h"
 #include "batch/state.h"
-#include "node/folder.h"
 #include "json/span.h"
+#include "node/folder.h"
 
 #include <fcntl.h>
 #include <stdio.h>

@@ -6,8 +6,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/os.h"
-#include "runner/runner_internal.h"
 #include "json/span.h"
+#include "runner/runner_internal.h"
 
 #include <assert.h>
 #include <stdlib.h>

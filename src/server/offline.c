@@ -5,9 +5,9 @@
 #include "base/hash.h"
 #include "base/os.h"
 #include "batch/state.h"
+#include "json/json.h"
 #include "node/folder.h"
 #include "server/merge.h"
-#include "json/json.h"
 
 #include <fcntl.h>
 #include <limits.h>

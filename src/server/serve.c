@@ -4,8 +4,8 @@
 #include "api/api.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "server/keys.h"
 #include "preflight/preflight_child.h"
+#include "server/keys.h"
 
 #include <string.h>
 #include <sys/prctl.h>

@@ -5,8 +5,8 @@
  *
  * Thread: main.  Memory: none kept. */
 
-#include "notify/notify.h"
 #include "node/secret.h"
+#include "notify/notify.h"
 
 /* Zero: no webhooks, unless the environment has a secret. */
 struct webhook_settings {

@@ -5,8 +5,8 @@
  * the rules for its text (json_rules.c). */
 
 #include "base/arena.h"
-#include "tokenizer/tokenizer.h"
 #include "json/json.h"
+#include "tokenizer/tokenizer.h"
 
 /* Strings are borrowed from the JSON value; arrays and joined merges live in the arena. */
 struct reading {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "json/json.h"
+#include "net/sse.h"
 #include "workers/upstream/models.h"
 #include "workers/upstream/reader.h"
-#include "net/sse.h"
-#include "json/json.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -4,9 +4,9 @@
 
 #include "workers/echo/echo_internal.h"
 
-#include "workers/echo/vectors.h"
 #include "json/json.h"
 #include "json/span.h"
+#include "workers/echo/vectors.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -6,8 +6,8 @@
  *
  * Thread: see the members.  Memory: see worker_engine.h. */
 
-#include "workers/engine/device.h"
 #include "workers/engine/child.h"
+#include "workers/engine/device.h"
 #include "workers/engine/worker_engine.h"
 
 #include <pthread.h>

@@ -24,9 +24,9 @@
  * Memory: owned by the worker; jobs are copied into one buffer of at most
  * WORKER_ENGINE_OUT_BYTES_MAX until they are sent. */
 
-#include "workers/engine/device.h"
-#include "protocol/worker.h"
 #include "protocol/wire_messages.h"
+#include "protocol/worker.h"
+#include "workers/engine/device.h"
 
 #define WORKER_ENGINE_OUT_BYTES_MAX ((size_t)256 * 1024 * 1024)
 

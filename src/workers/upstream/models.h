@@ -7,8 +7,8 @@
  * on to them.  Thread: one at a time.  Memory: bounded by UPSTREAM_MODELS_MAX names in an arena. */
 
 #include "base/arena.h"
-#include "workers/upstream/spec.h"
 #include "protocol/worker.h"
+#include "workers/upstream/spec.h"
 
 #define UPSTREAM_MODELS_MAX 512
 

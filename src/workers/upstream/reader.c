@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "workers/upstream/reader.h"
 
-#include "workers/upstream/error.h"
 #include "json/json.h"
 #include "json/span.h"
+#include "workers/upstream/error.h"
 
 #include <inttypes.h>
 #include <stdio.h>

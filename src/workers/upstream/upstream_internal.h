@@ -8,13 +8,13 @@
  * Thread: see the members.  Memory: see worker_upstream.h. */
 
 #include "base/rng.h"
+#include "net/exchange.h"
+#include "net/sse.h"
 #include "protocol/names.h"
 #include "workers/upstream/breaker.h"
-#include "net/exchange.h"
 #include "workers/upstream/limit.h"
 #include "workers/upstream/models.h"
 #include "workers/upstream/reader.h"
-#include "net/sse.h"
 #include "workers/upstream/worker_upstream.h"
 
 #include <pthread.h>

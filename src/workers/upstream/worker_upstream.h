@@ -13,8 +13,8 @@
  * Threads: one of its own, which owns the sockets and calls the events.  Memory: a copy of each
  * body it holds, and one answer for each exchange, capped. */
 
-#include "workers/upstream/spec.h"
 #include "protocol/worker.h"
+#include "workers/upstream/spec.h"
 
 #define WORKER_UPSTREAM_ANSWER_BYTES_MAX ((uint64_t)64 << 20)
 

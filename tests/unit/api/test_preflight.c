@@ -9,8 +9,8 @@
 #include "../tree.h"
 #include "api/api.h"
 #include "base/clock.h"
-#include "workers/echo/worker_echo.h"
 #include "store/files.h"
+#include "workers/echo/worker_echo.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

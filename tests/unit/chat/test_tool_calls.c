@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/rng.h"
-#include "jinja/jinja.h"
 #include "chat/tool_calls.h"
+#include "jinja/jinja.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

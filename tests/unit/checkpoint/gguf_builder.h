@@ -9,8 +9,8 @@
 
 #include "base/buf.h"
 #include "base/rng.h"
-#include "kernels/quant.h"
 #include "checkpoint/gguf.h"
+#include "kernels/quant.h"
 
 #include <stdio.h>
 #include <string.h>

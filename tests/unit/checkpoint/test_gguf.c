@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "gguf_builder.h"
 #include "checkpoint/config.h"
 #include "checkpoint/vocab.h"
+#include "gguf_builder.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "checkpoint/checkpoint.h"
-#include "cpu/embed.h"
 #include "checkpoint/folder_names.h"
+#include "cpu/embed.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "backend_driver.h"
 #include "../checkpoint/gguf_builder.h"
-#include "kernels/kernels.h"
+#include "backend_driver.h"
 #include "cpu/model.h"
+#include "kernels/kernels.h"
 
 #include <math.h>
 #include <stdlib.h>

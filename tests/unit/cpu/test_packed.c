@@ -2,13 +2,13 @@
 
 /* The file of packed weights: what is written comes back, and what is damaged does not. */
 
+#include "../checkpoint/gguf_builder.h"
 #include "base/hash.h"
 #include "base/os.h"
-#include "../checkpoint/gguf_builder.h"
-#include "kernels/kernels.h"
 #include "cpu/model.h"
 #include "cpu/packed_cache.h"
 #include "cpu/packed_format.h"
+#include "kernels/kernels.h"
 
 #include <dirent.h>
 #include <fcntl.h>

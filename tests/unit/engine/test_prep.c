@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/messages.h"
 #include "engine/prep.h"
-#include "toy.h"
 #include "json/json.h"
+#include "toy.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/engine_process.h"
-#include "toy.h"
 #include "protocol/wire_messages.h"
+#include "toy.h"
 
 #include <pthread.h>
 #include <setjmp.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "preflight/estimate.h"
-#include "preflight/token_layout.h"
 #include "preflight/prefix_counter.h"
+#include "preflight/token_layout.h"
 
 #include "base/rng.h"
 

@@ -11,8 +11,8 @@
 
 #include "base/rng.h"
 #include "base/utf8.h"
-#include "vocab_file.h"
 #include "json/json.h"
+#include "vocab_file.h"
 
 static const char *const vocabularies[] = {"smollm2",   "gpt-2",         "llama-bpe", "qwen2",
                                            "llama-spm", "mistral-v1",    "phi-3",     "bert-bge",

@@ -2,8 +2,8 @@
 
 /* The limit and the breaker of an upstream, on a clock that the tests turn. */
 
-#include "workers/upstream/breaker.h"
 #include "net/exchange.h"
+#include "workers/upstream/breaker.h"
 #include "workers/upstream/limit.h"
 
 #include <setjmp.h>

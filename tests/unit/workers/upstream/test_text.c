@@ -2,12 +2,12 @@
 
 /* What goes to an upstream and what comes from it, as text: options, requests, answers, streams. */
 
+#include "json/json.h"
+#include "net/sse.h"
 #include "workers/upstream/models.h"
 #include "workers/upstream/reader.h"
 #include "workers/upstream/request.h"
 #include "workers/upstream/spec.h"
-#include "net/sse.h"
-#include "json/json.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
