@@ -35,7 +35,7 @@ static bool takes_tools(struct str source) {
     return false;
 }
 
-enum tool_format tool_format_of(const struct chat_template *template) {
+enum tool_format tool_format_of(const struct jinja_template *template) {
     if (!template || !takes_tools(template->source)) return TOOL_FORMAT_NONE;
     struct str source = template->source;
     /* Calls as XML, in the marks of Hermes or of Llama. */

@@ -22,7 +22,7 @@
 
 #include "base/buf.h"
 
-struct chat_template;
+struct jinja_template;
 
 enum tool_format {
     TOOL_FORMAT_NONE,  /* the template does not take tools */
@@ -33,7 +33,7 @@ enum tool_format {
 };
 
 /* Which form a template teaches, by the marks its source holds. NULL: TOOL_FORMAT_NONE. */
-enum tool_format tool_format_of(const struct chat_template *template);
+enum tool_format tool_format_of(const struct jinja_template *template);
 /* Marks of a form that may be control tokens of a vocabulary, and must be in the text all the same:
  * an array that ends in NULL. */
 const char *const *tool_format_marks(enum tool_format format);

@@ -236,13 +236,13 @@ static int run(int argc, char **argv) {
                                  &asked.preflight.path, 1, &done, &error);
     if (done && err == OK) return EXIT_GOOD;
     if (err == OK && !asked.preflight.path) err = err_set(&error, ERR_INVALID, "FILE is missing");
-    if (err == OK) err = engine_options_apply(&asked.choice, &asked.preflight.house, &error);
-    size_t engines = asked.preflight.house.model_count + asked.preflight.house.upstream_count;
+    if (err == OK) err = engine_options_apply(&asked.choice, &asked.preflight.node, &error);
+    size_t engines = asked.preflight.node.model_count + asked.preflight.node.upstream_count;
     if (err == OK && engines != 1)
         err = err_set(&error, ERR_INVALID, "one --model or one --upstream, please");
     if (err != OK) {
         fprintf(stderr, "quern preflight: %s\n", error.text);
-        free(asked.preflight.house.upstreams);
+        free(asked.preflight.node.upstreams);
         settings_release(&settings);
         return engine_options_exit(err);
     }
@@ -257,7 +257,7 @@ static int run(int argc, char **argv) {
         fprintf(stderr, "quern preflight: %s\n", error.text);
     else
         print_all(&preflight, &asked);
-    free(asked.preflight.house.upstreams);
+    free(asked.preflight.node.upstreams);
     settings_release(&settings);
     return exit_of(err, &preflight);
 }

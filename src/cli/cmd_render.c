@@ -19,7 +19,7 @@
 struct render {
     const char *model, *template, *now;
     bool batch;
-    struct chat_options options;
+    struct jinja_options options;
     struct vocabulary vocabulary;
 };
 
@@ -35,7 +35,7 @@ static enum err answer_record(void *context, struct str record, struct buf *answ
         err = err_set(error, ERR_INVALID, "the variables are not a JSON object");
     } else {
         const json_t *tools = json_object_get(variables, "tools");
-        err = chat_template_render(
+        err = jinja_template_render(
             vocabulary_template(&render->vocabulary, tools && !json_is_null(tools)), variables,
             &render->options, &text, NULL, error);
     }
@@ -74,7 +74,7 @@ static enum err open_template(struct render *render, struct error *error) {
         model_sandbox_enter_for(render->template);
         enum err err = os_read_file(render->template, TEMPLATE_BYTES_MAX, &text, &bytes, error);
         if (err != OK) return err;
-        err = chat_template_open(&render->vocabulary.template, (struct str){text, bytes}, error);
+        err = jinja_template_open(&render->vocabulary.template, (struct str){text, bytes}, error);
         free(text);
         return err;
     }

@@ -230,17 +230,17 @@ static int run(int argc, char **argv) {
     if (err == OK && (!offline.input_path || !offline.output_path))
         err =
             err_set(&error, ERR_INVALID, "%s is missing", offline.input_path ? "-o OUT" : "-i IN");
-    if (err == OK) err = engine_options_apply(&choice, &offline.house, &error);
+    if (err == OK) err = engine_options_apply(&choice, &offline.node, &error);
     if (err != OK) {
         fprintf(stderr, "quern run: %s\n", error.text);
-        free(offline.house.upstreams);
+        free(offline.node.upstreams);
         settings_release(&settings);
         return engine_options_exit(err);
     }
     log_set_level(LOG_WARN);
     offline.stop = stop_on_signals();
     err = offline_run(&offline, &summary, &error);
-    free(offline.house.upstreams);
+    free(offline.node.upstreams);
     if (show.drawn) fputc('\n', stderr);
     if (show.bad_lines > BAD_LINES_SHOWN)
         fprintf(stderr, "and %llu more\n", (unsigned long long)(show.bad_lines - BAD_LINES_SHOWN));

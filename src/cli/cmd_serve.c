@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/command.h"
-#include "cli/door_options.h"
 #include "cli/engine_options.h"
+#include "cli/front_options.h"
 #include "cli/settings.h"
 #include "cli/state_dir.h"
 #include "cli/stop.h"
@@ -58,7 +58,7 @@ static void fill_limit_options(struct option *ret_options, struct limits *limits
 static enum err apply_limits(const struct limits *limits, struct serve_options *serve,
                              struct error *error) {
     enum err err = serve_set_profile(serve, limits->profile, error);
-    if (limits->extended_windows) serve->house.runner.rules.extended_windows = true;
+    if (limits->extended_windows) serve->node.runner.rules.extended_windows = true;
     if (limits->max_file_bytes) serve->file_bytes_max = (uint64_t)limits->max_file_bytes;
     return err;
 }
@@ -91,7 +91,7 @@ static void fill_own_options(struct option *ret_options, struct asked *asked) {
          .max = 65535},
         {.name = "state-dir",
          .kind = OPTION_TEXT,
-         .target = &asked->serve.house.store.dir,
+         .target = &asked->serve.node.store.dir,
          .value = "DIR",
          .help = "everything that must last"},
         {.name = "drain-seconds",
@@ -137,21 +137,21 @@ static void fill_options(struct option ret_options[SERVE_OPTIONS], struct asked 
     struct option *at = ret_options;
     fill_own_options(at, asked);
     engine_options_fill(at += OWN_OPTIONS, &asked->choice);
-    door_options_fill(at += ENGINE_OPTION_COUNT, &asked->serve);
+    front_options_fill(at += ENGINE_OPTION_COUNT, &asked->serve);
     fill_limit_options(at + DOOR_OPTION_COUNT, &asked->limits);
 }
 
 static enum err apply(struct asked *asked, struct error *error) {
     struct serve_options *serve = &asked->serve;
-    enum err err = engine_options_apply(&asked->choice, &serve->house, error);
+    enum err err = engine_options_apply(&asked->choice, &serve->node, error);
     if (err == OK) err = apply_limits(&asked->limits, serve, error);
     serve->port = (uint16_t)asked->port;
     serve->drain_ms = asked->drain_s * 1000;
     serve->preflight_ms = asked->preflight_s * 1000;
-    serve->house.runner.rules.webhook_http = serve->webhooks.allow_private;
-    serve->house.runner.lookahead_lines = (uint32_t)asked->lookahead;
-    serve->house.runner.stuck_ms = asked->stuck_s * 1000;
-    serve->house.engine.hang_ms = asked->hang_s * 1000;
+    serve->node.runner.rules.webhook_http = serve->webhooks.allow_private;
+    serve->node.runner.lookahead_lines = (uint32_t)asked->lookahead;
+    serve->node.runner.stuck_ms = asked->stuck_s * 1000;
+    serve->node.engine.hang_ms = asked->hang_s * 1000;
     return err;
 }
 
@@ -185,15 +185,15 @@ static int run_or_visit(int argc, char **argv, settings_visit_fn visit, void *co
     if (err == OK) err = apply(&asked, &error);
     if (err != OK) {
         fprintf(stderr, "quern serve: %s\n", error.text);
-        free(serve->house.upstreams);
+        free(serve->node.upstreams);
         settings_release(&settings);
         return engine_options_exit(err);
     }
     default_state_dir(state_dir);
-    if (!serve->house.store.dir) serve->house.store.dir = state_dir;
+    if (!serve->node.store.dir) serve->node.store.dir = state_dir;
     serve->stop = stop_on_signals();
     err = serve_run(serve, &error);
-    free(serve->house.upstreams);
+    free(serve->node.upstreams);
     if (err != OK) fprintf(stderr, "quern serve: %s\n", error.text);
     settings_release(&settings);
     return exit_of(err);

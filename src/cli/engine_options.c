@@ -56,7 +56,7 @@ static void fill_model_rows(struct option *ret_options, struct engine_choice *ch
          .value = "N",
          .help = "in memory at a time, the others wait their turn; as many as fit",
          .min = 0,
-         .max = HOUSE_MODELS_MAX},
+         .max = NODE_MODELS_MAX},
         {.name = "model-stay-seconds",
          .kind = OPTION_INTEGER,
          .target = &choice->model_stay_s,
@@ -157,7 +157,7 @@ static void fill_loading_rows(struct option *ret_options, struct engine_choice *
         {.name = "trust-request-chat-template",
          .kind = OPTION_SWITCH,
          .target = &choice->trust_request_chat_template,
-         .help = "requests may bring a chat_template"},
+         .help = "requests may bring a jinja_template"},
         {.name = "load-format",
          .kind = OPTION_TEXT,
          .target = &choice->load_format,
@@ -173,31 +173,31 @@ void engine_options_fill(struct option *ret_options, struct engine_choice *choic
     fill_loading_rows(ret_options + MODEL_ROWS + ENGINE_ROWS, choice);
 }
 
-static enum err read_upstreams(const struct engine_choice *choice, struct house_options *house,
+static enum err read_upstreams(const struct engine_choice *choice, struct node_options *node,
                                struct error *error) {
     enum err err = OK;
-    _Static_assert(OPTION_LIST_MAX <= HOUSE_UPSTREAMS_MAX, "every --upstream has a place");
+    _Static_assert(OPTION_LIST_MAX <= NODE_UPSTREAMS_MAX, "every --upstream has a place");
     struct upstream_spec *specs = calloc(choice->upstreams.count + 1, sizeof *specs);
     if (!specs) abort();
-    house->upstreams = specs;
+    node->upstreams = specs;
     for (size_t i = 0; i < choice->upstreams.count && err == OK; i++) {
         err = upstream_spec_read(choice->upstreams.values[i], &specs[i], error);
         for (size_t j = 0; j < i && err == OK; j++)
             if (strcmp(specs[j].name, specs[i].name) == 0)
                 err = err_set(error, ERR_INVALID, "two upstreams are called %s", specs[i].name);
         if (err != OK) err = err_prefix(error, "--upstream");
-        house->upstream_count = i + 1;
+        node->upstream_count = i + 1;
     }
     return err;
 }
 
 /* The names are the caller's own, so they are all there is. */
-static enum err apply_served_names(const struct engine_choice *choice, struct house_options *house,
+static enum err apply_served_names(const struct engine_choice *choice, struct node_options *node,
                                    struct error *error) {
     const struct option_list *names = &choice->served_names;
-    struct model_choice *model = &house->models[0];
+    struct model_choice *model = &node->models[0];
     if (names->count == 0) return OK;
-    if (house->model_count != 1)
+    if (node->model_count != 1)
         return err_set(error, ERR_INVALID,
                        "--served-model-name names the one model; with several, write "
                        "--model NAME=MODEL for each");
@@ -217,7 +217,7 @@ static enum err apply_served_names(const struct engine_choice *choice, struct ho
 }
 
 /* Cuts each NAME=MODEL in two; the texts are the table's own. */
-static enum err apply_aliases(struct engine_choice *choice, struct house_options *house,
+static enum err apply_aliases(struct engine_choice *choice, struct node_options *node,
                               struct error *error) {
     for (size_t i = 0; i < choice->aliases.count; i++) {
         const char *text = choice->aliases.values[i], *equals = strchr(text, '=');
@@ -231,7 +231,7 @@ static enum err apply_aliases(struct engine_choice *choice, struct house_options
                                text);
         memcpy(choice->alias_names[i], text, bytes);
         choice->alias_names[i][bytes] = '\0';
-        house->aliases[house->alias_count++] =
+        node->aliases[node->alias_count++] =
             (struct name_alias){choice->alias_names[i], equals + 1};
     }
     return OK;
@@ -280,23 +280,23 @@ static const char *packed_dir_of(struct engine_choice *choice) {
     return packed_folder_usual(choice->packed_dir_usual) ? choice->packed_dir_usual : NULL;
 }
 
-enum err engine_options_apply(struct engine_choice *choice, struct house_options *house,
+enum err engine_options_apply(struct engine_choice *choice, struct node_options *node,
                               struct error *error) {
     if (choice->models.count == 0 && choice->upstreams.count == 0)
         return err_set(error, ERR_INVALID,
                        "--model is missing; `quern models` lists what is there");
-    if (choice->models.count > HOUSE_MODELS_MAX)
+    if (choice->models.count > NODE_MODELS_MAX)
         return err_set(error, ERR_INVALID, "--model: %zu models, at most %d", choice->models.count,
-                       HOUSE_MODELS_MAX);
+                       NODE_MODELS_MAX);
     for (size_t i = 0; i < choice->models.count; i++) {
-        enum err err = choose_model(choice, choice->models.values[i], &house->models[i], error);
+        enum err err = choose_model(choice, choice->models.values[i], &node->models[i], error);
         if (err != OK) return err;
     }
-    house->runner.result_cache_bytes = (uint64_t)choice->result_cache_bytes;
-    house->model_count = choice->models.count;
-    enum err err = read_upstreams(choice, house, error);
-    if (err == OK) err = apply_served_names(choice, house, error);
-    if (err == OK) err = apply_aliases(choice, house, error);
+    node->runner.result_cache_bytes = (uint64_t)choice->result_cache_bytes;
+    node->model_count = choice->models.count;
+    enum err err = read_upstreams(choice, node, error);
+    if (err == OK) err = apply_served_names(choice, node, error);
+    if (err == OK) err = apply_aliases(choice, node, error);
     enum pooling pooling;
     if (err == OK && choice->pooling && !pooling_of_name(str_from(choice->pooling), &pooling))
         err = err_set(error, ERR_INVALID, "--pooling is not mean, cls or last");
@@ -304,9 +304,9 @@ enum err engine_options_apply(struct engine_choice *choice, struct house_options
     bool is_dummy;
     err = engine_options_is_dummy(choice->load_format, &is_dummy, error);
     if (err != OK) return err;
-    house->model_stay_s = choice->model_stay_s;
-    house->loaded_models_max = (uint32_t)choice->loaded_models_max;
-    house->engine = (struct engine_settings){
+    node->model_stay_s = choice->model_stay_s;
+    node->loaded_models_max = (uint32_t)choice->loaded_models_max;
+    node->engine = (struct engine_settings){
         .threads = (uint32_t)choice->threads,
         .max_num_seqs = (uint32_t)choice->max_num_seqs,
         .max_num_batched_tokens = (uint32_t)choice->max_num_batched_tokens,

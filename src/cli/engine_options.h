@@ -31,7 +31,7 @@ struct engine_choice {
     const char *packed_dir;
     int64_t packed_bytes_max;
     char packed_dir_usual[PATH_MAX];
-    char alias_names[OPTION_LIST_MAX][MODEL_NAME_BYTES]; /* what the house borrows */
+    char alias_names[OPTION_LIST_MAX][MODEL_NAME_BYTES]; /* what the node borrows */
 };
 
 #define ENGINE_CHOICE_DEFAULT                                                                      \
@@ -49,10 +49,10 @@ void engine_options_fill(struct option *ret_options, struct engine_choice *choic
  * that is not read. */
 enum err engine_options_is_dummy(const char *load_format, bool *ret_is_dummy,
                                  struct error *error) MUST_CHECK;
-/* Finds the models, fetching what is not here when that was asked for, and fills the house's
- * options. ERR_INVALID or ERR_NOT_FOUND with a sentence. `house->upstreams` is the caller's to
+/* Finds the models, fetching what is not here when that was asked for, and fills the node's
+ * options. ERR_INVALID or ERR_NOT_FOUND with a sentence. `node->upstreams` is the caller's to
  * free, also after an error. */
-enum err engine_options_apply(struct engine_choice *choice, struct house_options *house,
+enum err engine_options_apply(struct engine_choice *choice, struct node_options *node,
                               struct error *error) MUST_CHECK;
 /* The exit status for what that returns. */
 int engine_options_exit(enum err err);

@@ -82,7 +82,7 @@ static bool cut_after(struct rendering *rendering, struct str last, struct refus
 
 /* Decides what is read as tool calls in the answer. */
 static bool prep_tools(struct request *request, const struct served_model *model,
-                       const struct chat_template *template, struct refusal *refusal) {
+                       const struct jinja_template *template, struct refusal *refusal) {
     if (!request->reads_tool_calls) return true;
     request->tool_format = tool_format_of(template);
     if (request->tool_format == TOOL_FORMAT_NONE)
@@ -98,20 +98,20 @@ static bool prep_tools(struct request *request, const struct served_model *model
 }
 
 static bool render_with(struct request *request, const struct served_model *model,
-                        const struct chat_template *template, const struct prep_options *options,
+                        const struct jinja_template *template, const struct prep_options *options,
                         struct rendering *rendering, struct refusal *refusal) {
     if (!prep_tools(request, model, template, refusal)) return false;
     messages_clean(request->messages, (struct messages_options){
-                                          chat_template_takes_parts(template),
-                                          chat_template_knows_role(template, "developer"),
+                                          jinja_template_takes_parts(template),
+                                          jinja_template_knows_role(template, "developer"),
                                       });
     json_t *context = template_context(request), *words = vocabulary_context(&model->vocabulary);
-    const struct chat_options chat = {.now_unix_s = options->now_unix_s,
-                                      .utc_offset_s = options->utc_offset_s,
-                                      .model_context = words};
+    const struct jinja_options chat = {.now_unix_s = options->now_unix_s,
+                                       .utc_offset_s = options->utc_offset_s,
+                                       .model_context = words};
     struct error error;
-    enum err err =
-        chat_template_render(template, context, &chat, &rendering->text, &rendering->given, &error);
+    enum err err = jinja_template_render(template, context, &chat, &rendering->text,
+                                         &rendering->given, &error);
     json_decref(context);
     json_decref(words);
     if (err == ERR_LIMIT)
@@ -130,24 +130,24 @@ static bool render_with(struct request *request, const struct served_model *mode
 static bool render_chat(struct request *request, const struct served_model *model,
                         const struct prep_options *options, struct rendering *rendering,
                         struct refusal *refusal) {
-    if (!request->chat_template.at) {
-        const struct chat_template *template =
+    if (!request->jinja_template.at) {
+        const struct jinja_template *template =
             vocabulary_template(&model->vocabulary, request->tools != NULL);
         if (template) return render_with(request, model, template, options, rendering, refusal);
         return refuse(refusal, "unsupported_endpoint", "messages",
                       "This model has no chat template; use /v1/completions.");
     }
     if (!options->trusts_templates)
-        return refuse_unsupported(refusal, "chat_template",
+        return refuse_unsupported(refusal, "jinja_template",
                                   "this server takes templates from the model only; it can be "
                                   "started with --trust-request-chat-template");
-    struct chat_template *template;
+    struct jinja_template *template;
     struct error error;
-    if (chat_template_open(&template, request->chat_template, &error) != OK)
-        return refuse(refusal, "invalid_value", "chat_template", "Invalid 'chat_template': %s.",
+    if (jinja_template_open(&template, request->jinja_template, &error) != OK)
+        return refuse(refusal, "invalid_value", "jinja_template", "Invalid 'jinja_template': %s.",
                       error.text);
     bool is_good = render_with(request, model, template, options, rendering, refusal);
-    chat_template_close(template);
+    jinja_template_close(template);
     return is_good;
 }
 

@@ -34,12 +34,12 @@ static enum err open_parts(struct vocabulary *vocabulary, const struct gguf_voca
     };
     if (tokenizer_open(&vocabulary->tokenizer, &source, error) != OK)
         return err_prefix(error, "tokenizer");
-    if (vocab->chat_template.bytes > 0 &&
-        chat_template_open(&vocabulary->template, vocab->chat_template, error) != OK)
-        return err_prefix(error, "tokenizer.chat_template");
+    if (vocab->jinja_template.bytes > 0 &&
+        jinja_template_open(&vocabulary->template, vocab->jinja_template, error) != OK)
+        return err_prefix(error, "tokenizer.jinja_template");
     if (vocab->tool_template.bytes > 0 &&
-        chat_template_open(&vocabulary->tool_template, vocab->tool_template, error) != OK)
-        return err_prefix(error, "tokenizer.chat_template.tool_use");
+        jinja_template_open(&vocabulary->tool_template, vocab->tool_template, error) != OK)
+        return err_prefix(error, "tokenizer.jinja_template.tool_use");
     return OK;
 }
 
@@ -85,14 +85,14 @@ enum err vocabulary_open_file(struct vocabulary *ret_vocabulary, const char *pat
 }
 
 void vocabulary_close(struct vocabulary *vocabulary) {
-    chat_template_close(vocabulary->template);
-    chat_template_close(vocabulary->tool_template);
+    jinja_template_close(vocabulary->template);
+    jinja_template_close(vocabulary->tool_template);
     tokenizer_close(vocabulary->tokenizer);
     *vocabulary = (struct vocabulary){.unknown = TOKEN_NONE, .padding = TOKEN_NONE};
 }
 
-const struct chat_template *vocabulary_template(const struct vocabulary *vocabulary,
-                                                bool has_tools) {
+const struct jinja_template *vocabulary_template(const struct vocabulary *vocabulary,
+                                                 bool has_tools) {
     return has_tools && vocabulary->tool_template ? vocabulary->tool_template
                                                   : vocabulary->template;
 }

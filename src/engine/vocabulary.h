@@ -17,9 +17,9 @@
 /* Zero is a valid start. */
 struct vocabulary {
     struct tokenizer *tokenizer;
-    struct chat_template *template;      /* NULL: the file has none */
-    struct chat_template *tool_template; /* that named "tool_use"; NULL: there is no other */
-    int32_t unknown, padding;            /* TOKEN_NONE when absent */
+    struct jinja_template *template;      /* NULL: the file has none */
+    struct jinja_template *tool_template; /* that named "tool_use"; NULL: there is no other */
+    int32_t unknown, padding;             /* TOKEN_NONE when absent */
     /* What a folder says beside its tokenizer.json. */
     bool has_own_tokens; /* bos and eos of a template are these, not the tokenizer's */
     int32_t bos, eos;    /* TOKEN_NONE when absent */
@@ -39,9 +39,9 @@ enum err vocabulary_open_file(struct vocabulary *ret_vocabulary, const char *pat
                               struct error *error) MUST_CHECK;
 /* What stands beside a tokenizer.json. */
 enum vocabulary_part {
-    PART_TEMPLATE, /* chat_template.jinja */
+    PART_TEMPLATE, /* jinja_template.jinja */
     PART_TOKENIZER_CONFIG,
-    PART_TEMPLATE_JSON, /* chat_template.json */
+    PART_TEMPLATE_JSON, /* jinja_template.json */
     PART_GENERATION_CONFIG,
     PART_CONFIG,
     VOCABULARY_PART_COUNT,
@@ -55,12 +55,12 @@ enum err vocabulary_add_parts(struct vocabulary *vocabulary,
 void vocabulary_close(struct vocabulary *vocabulary);
 
 /* The template of a request with tools, or without; NULL when there is none. As transformers. */
-const struct chat_template *vocabulary_template(const struct vocabulary *vocabulary,
-                                                bool has_tools);
+const struct jinja_template *vocabulary_template(const struct vocabulary *vocabulary,
+                                                 bool has_tools);
 
 /* Whether a generation ends with this token. */
 bool vocabulary_is_end(const struct vocabulary *vocabulary, int32_t id);
 
 /* The special tokens a template may name (bos_token, eos_token, unk_token, pad_token), as a new
- * JSON object: the model_context of struct chat_options. */
+ * JSON object: the model_context of struct jinja_options. */
 json_t *vocabulary_context(const struct vocabulary *vocabulary);

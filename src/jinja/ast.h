@@ -3,7 +3,7 @@
 
 /* ast: a template as its parser leaves it, for the evaluator to walk.
  *
- * Memory: the arena of the template; nothing is changed after chat_template_open.
+ * Memory: the arena of the template; nothing is changed after jinja_template_open.
  * Invariant: where an expression has a `left`, that is evaluated first and its `parent` is the
  * expression. So long chains (a + b + …, a.b.c|f|g) are walked with a loop, not by recursion. */
 

@@ -50,7 +50,7 @@ static bool ranges_equal(const struct range *left, const struct range *right) {
 
 static enum err equal_at(struct render *render, struct value left, struct value right,
                          unsigned depth, bool *ret_equal) {
-    if (depth > CHAT_VALUE_DEPTH_MAX) return render_limit(render, "the nesting of a value");
+    if (depth > JINJA_VALUE_DEPTH_MAX) return render_limit(render, "the nesting of a value");
     if (value_is_number(left) && value_is_number(right)) {
         *ret_equal = numbers_equal(left, right);
         return render_charge(render, 1);
@@ -96,7 +96,7 @@ static enum err lists_order(struct render *render, const struct list *left,
 
 static enum err order_at(struct render *render, struct value left, struct value right,
                          unsigned depth, int *ret_order) {
-    if (depth > CHAT_VALUE_DEPTH_MAX) return render_limit(render, "the nesting of a value");
+    if (depth > JINJA_VALUE_DEPTH_MAX) return render_limit(render, "the nesting of a value");
     if (value_is_number(left) && value_is_number(right)) {
         if (value_is_integer(left) && value_is_integer(right)) {
             int64_t a = value_integer(left), b = value_integer(right);

@@ -24,7 +24,7 @@ static enum err check_key(struct render *render, struct value key, unsigned dept
                           bool *ret_hashable) {
     *ret_hashable = key.kind != VALUE_LIST && key.kind != VALUE_DICT;
     if (key.kind != VALUE_TUPLE) return OK;
-    if (depth > CHAT_VALUE_DEPTH_MAX) return render_limit(render, "the nesting of a value");
+    if (depth > JINJA_VALUE_DEPTH_MAX) return render_limit(render, "the nesting of a value");
     enum err err = render_charge(render, key.list->count);
     for (size_t i = 0; !err && *ret_hashable && i < key.list->count; i++)
         err = check_key(render, key.list->items[i], depth + 1, ret_hashable);

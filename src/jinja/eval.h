@@ -2,7 +2,7 @@
 #pragma once
 
 /* eval: walks the ast: expressions, statements, loops and calls.
- * Thread: as render.  Invariant: recursion is bounded by CHAT_EVAL_DEPTH_MAX. */
+ * Thread: as render.  Invariant: recursion is bounded by JINJA_EVAL_DEPTH_MAX. */
 
 #include "jinja/ast.h"
 #include "jinja/cursor.h"

@@ -144,7 +144,7 @@ static enum err call_macro(struct render *render, const struct macro *macro,
                            const struct arguments *given, struct value *ret_value) {
     struct arguments args = *given;
     struct scope *inner;
-    if (render->macro_depth == CHAT_DEPTH_MAX) return render_limit(render, "calls within calls");
+    if (render->macro_depth == JINJA_DEPTH_MAX) return render_limit(render, "calls within calls");
     enum err err = scope_new(render, macro->scope, &inner);
     if (err) return err;
     /* Taking named arguments out changes the list, which the caller may use again. */
@@ -170,7 +170,7 @@ static enum err call_loop(struct render *render, const struct loop *loop,
         return render_fail(render, "the loop must be marked recursive to be called");
     if (args->count != 1 || args->named_count > 0)
         return render_fail(render, "a loop is called with one argument");
-    if (render->macro_depth == CHAT_DEPTH_MAX) return render_limit(render, "calls within calls");
+    if (render->macro_depth == JINJA_DEPTH_MAX) return render_limit(render, "calls within calls");
     size_t start = render->out->bytes;
     render->macro_depth++;
     enum err err = eval_for(render, loop->scope, loop->stmt, args->values[0], loop->depth0 + 1);

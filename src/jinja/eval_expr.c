@@ -186,7 +186,7 @@ static enum err apply(struct render *render, struct scope *scope, const struct e
 
 enum err eval_expr(struct render *render, struct scope *scope, const struct expr *expr,
                    struct value *ret_value) {
-    if (render->depth == CHAT_EVAL_DEPTH_MAX) return render_limit(render, "its depth");
+    if (render->depth == JINJA_EVAL_DEPTH_MAX) return render_limit(render, "its depth");
     render->depth++;
     const struct expr *at = expr;
     while (at->left) at = at->left;

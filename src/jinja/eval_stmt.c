@@ -152,7 +152,7 @@ static enum err eval_stmt(struct render *render, struct scope *scope, const stru
 }
 
 enum err eval_body(struct render *render, struct scope *scope, const struct stmt *body) {
-    if (render->depth == CHAT_EVAL_DEPTH_MAX) return render_limit(render, "its depth");
+    if (render->depth == JINJA_EVAL_DEPTH_MAX) return render_limit(render, "its depth");
     render->depth++;
     enum err err = OK;
     for (const struct stmt *stmt = body; !err && stmt && render->flow == FLOW_ON;

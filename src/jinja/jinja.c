@@ -30,28 +30,28 @@ static struct str normalise(struct arena *arena, struct str source) {
     return (struct str){copy, bytes};
 }
 
-enum err chat_template_open(struct chat_template **ret_template, struct str source,
-                            struct error *error) {
-    if (source.bytes > CHAT_SOURCE_BYTES_MAX)
+enum err jinja_template_open(struct jinja_template **ret_template, struct str source,
+                             struct error *error) {
+    if (source.bytes > JINJA_SOURCE_BYTES_MAX)
         return err_set(error, ERR_LIMIT, "the template is larger than %zu bytes",
-                       CHAT_SOURCE_BYTES_MAX);
+                       JINJA_SOURCE_BYTES_MAX);
     size_t valid = utf8_valid_prefix(source);
     if (valid < source.bytes)
         return err_set(error, ERR_INVALID, "the template is not UTF-8 at byte %zu", valid);
-    struct chat_template *template = calloc(1, sizeof *template);
+    struct jinja_template *template = calloc(1, sizeof *template);
     if (!template) abort();
     arena_init(&template->arena, TEMPLATE_BYTES_MAX);
     template->source = normalise(&template->arena, source);
     enum err err = template_parse(template, error);
     if (err) {
-        chat_template_close(template);
+        jinja_template_close(template);
         return err;
     }
     *ret_template = template;
     return OK;
 }
 
-void chat_template_close(struct chat_template *template) {
+void jinja_template_close(struct jinja_template *template) {
     if (!template) return;
     arena_release(&template->arena);
     free(template);
@@ -61,10 +61,10 @@ static size_t or_default(size_t limit, size_t fallback) {
     return limit > 0 ? limit : fallback;
 }
 
-enum err chat_template_render(const struct chat_template *template, json_t *context,
-                              const struct chat_options *options, struct buf *buf,
-                              struct spans *given, struct error *error) {
-    const struct chat_limits *limits = &options->limits;
+enum err jinja_template_render(const struct jinja_template *template, json_t *context,
+                               const struct jinja_options *options, struct buf *buf,
+                               struct spans *given, struct error *error) {
+    const struct jinja_limits *limits = &options->limits;
     size_t steps = or_default(limits->steps_max, STEPS_DEFAULT);
     size_t output_max = or_default(limits->output_bytes_max, OUTPUT_BYTES_DEFAULT);
     size_t buf_max = buf->bytes_max;
@@ -91,11 +91,11 @@ enum err chat_template_render(const struct chat_template *template, json_t *cont
     return err;
 }
 
-bool chat_template_takes_parts(const struct chat_template *template) {
+bool jinja_template_takes_parts(const struct jinja_template *template) {
     return template->takes_parts;
 }
 
-bool chat_template_knows_role(const struct chat_template *template, const char *role) {
+bool jinja_template_knows_role(const struct jinja_template *template, const char *role) {
     struct str name = str_from(role);
     for (size_t at = 0; (at = str_find(template->source, name, at)) != SIZE_MAX; at++) {
         size_t end = at + name.bytes;

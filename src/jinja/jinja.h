@@ -9,23 +9,23 @@
  *
  * Thread: a compiled template is immutable; any number of threads may render it.
  * Memory: the template owns its copy of the text; a rendering lives in its own arena, given back at
- * once. Invariant: output bytes, steps and depth of a rendering stay within struct chat_limits. */
+ * once. Invariant: output bytes, steps and depth of a rendering stay within struct jinja_limits. */
 
 #include "base/buf.h"
 #include "base/span.h"
 
 #include <jansson.h>
 
-struct chat_template;
+struct jinja_template;
 
-struct chat_limits {
+struct jinja_limits {
     size_t output_bytes_max; /* 0: 8 MiB */
     size_t steps_max;        /* statements, expressions and loop turns; 0: 4 million */
     size_t memory_bytes_max; /* arena of one rendering; 0: 64 MiB */
 };
 
-struct chat_options {
-    struct chat_limits limits;
+struct jinja_options {
+    struct jinja_limits limits;
     /* The clock of strftime_now, in Unix seconds; local time is UTC plus `utc_offset_s`. */
     int64_t now_unix_s;
     int32_t utc_offset_s;
@@ -36,9 +36,9 @@ struct chat_options {
 
 /* Compiles a copy of `source`. ERR_INVALID with the line number for a syntax error or a construct
  * that is not supported; ERR_LIMIT for a template over 256 KiB or nested deeper than 64. */
-enum err chat_template_open(struct chat_template **ret_template, struct str source,
-                            struct error *error) MUST_CHECK;
-void chat_template_close(struct chat_template *template); /* NULL is allowed */
+enum err jinja_template_open(struct jinja_template **ret_template, struct str source,
+                             struct error *error) MUST_CHECK;
+void jinja_template_close(struct jinja_template *template); /* NULL is allowed */
 
 /* Renders with the members of the JSON object `context` as variables and appends the text to `buf`,
  * and to `given`, unless that is NULL, which bytes of `buf` are the context's words: all texts of
@@ -49,12 +49,12 @@ void chat_template_close(struct chat_template *template); /* NULL is allowed */
  * text after an error. Needs up to 1 MiB of stack. The strings of `context` must stay as they are
  * meanwhile.
  */
-enum err chat_template_render(const struct chat_template *template, json_t *context,
-                              const struct chat_options *options, struct buf *buf,
-                              struct spans *given, struct error *error) MUST_CHECK;
+enum err jinja_template_render(const struct jinja_template *template, json_t *context,
+                               const struct jinja_options *options, struct buf *buf,
+                               struct spans *given, struct error *error) MUST_CHECK;
 
 /* True when the template looks at the parts of message content itself (iterates it), so that the
  * caller must pass lists of parts through instead of joining them. */
-bool chat_template_takes_parts(const struct chat_template *template);
+bool jinja_template_takes_parts(const struct jinja_template *template);
 /* True when the source names the role, such as "developer": the caller then need not map it. */
-bool chat_template_knows_role(const struct chat_template *template, const char *role);
+bool jinja_template_knows_role(const struct jinja_template *template, const char *role);

@@ -41,9 +41,9 @@ enum err parse_expression(struct parser *parser, bool conditions, struct expr **
     if (!err) err = parse_or(parser, &expr);
     for (unsigned turns = 0; !err && conditions && parser_skip_name(parser, "if"); turns++) {
         /* Each turn puts what came before one level deeper. */
-        if (turns + parser->depth >= CHAT_DEPTH_MAX)
+        if (turns + parser->depth >= JINJA_DEPTH_MAX)
             return err_set(parser->error, ERR_LIMIT, "line %u: the template nests deeper than %d",
-                           parser->token->line, CHAT_DEPTH_MAX);
+                           parser->token->line, JINJA_DEPTH_MAX);
         parser->unknown = unknown;
         err = parse_condition(parser, expr, &expr);
     }

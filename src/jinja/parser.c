@@ -36,9 +36,9 @@ void *parser_alloc(struct parser *parser, size_t bytes) {
 }
 
 enum err parser_enter(struct parser *parser) {
-    if (parser->depth == CHAT_DEPTH_MAX)
+    if (parser->depth == JINJA_DEPTH_MAX)
         return err_set(parser->error, ERR_LIMIT, "line %u: the template nests deeper than %d",
-                       parser->token->line, CHAT_DEPTH_MAX);
+                       parser->token->line, JINJA_DEPTH_MAX);
     parser->depth++;
     return OK;
 }
@@ -69,7 +69,7 @@ enum err parser_name(struct parser *parser, struct str *ret_name) {
 }
 
 enum err parser_symbol(struct parser *parser, struct str name, uint32_t *ret_symbol) {
-    struct chat_template *template = parser->template;
+    struct jinja_template *template = parser->template;
     uint64_t known;
     if (!map_put_new(&parser->symbols, name, template->symbol_count, &known)) {
         *ret_symbol = (uint32_t)known;
@@ -89,7 +89,7 @@ enum err parser_symbol(struct parser *parser, struct str name, uint32_t *ret_sym
     return OK;
 }
 
-enum err template_parse(struct chat_template *template, struct error *error) {
+enum err template_parse(struct jinja_template *template, struct error *error) {
     struct token *tokens;
     struct parser parser = {.template = template, .error = error};
     enum err err = lexer_split(&template->arena, template->source, &tokens, error);

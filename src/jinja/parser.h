@@ -12,7 +12,7 @@
 #include "jinja/template.h"
 
 struct parser {
-    struct chat_template *template;
+    struct jinja_template *template;
     const struct token *token; /* the next one */
     struct error *error;
     struct map symbols;

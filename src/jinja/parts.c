@@ -140,7 +140,7 @@ static void look_at_body(struct parts *parts, const struct stmt *body) {
     for (; body && !parts->walked; body = body->next) look_at_stmt(parts, body);
 }
 
-bool template_walks_content(struct chat_template *template) {
+bool template_walks_content(struct jinja_template *template) {
     struct parts parts = {.changed = true};
     parts.holds = arena_alloc(&template->arena, template->symbol_count + 1);
     /* Content seldom goes through more than two hands. */

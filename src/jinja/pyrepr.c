@@ -131,7 +131,7 @@ static void repr_plain(struct buf *out, struct value value) {
 }
 
 static enum err repr_at(struct render *render, struct value value, unsigned depth) {
-    if (depth > CHAT_VALUE_DEPTH_MAX) return render_limit(render, "the nesting of a value");
+    if (depth > JINJA_VALUE_DEPTH_MAX) return render_limit(render, "the nesting of a value");
     size_t start = render->out->bytes;
     enum err err = render_charge(render, 16);
     if (!err) err = render_check(render);

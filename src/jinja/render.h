@@ -13,14 +13,14 @@
 #include "jinja/value.h"
 
 /* Calls of macros within one another, and nesting of a template's text. */
-#define CHAT_DEPTH_MAX 64
-/* Evaluations within one another; what CHAT_DEPTH_MAX levels of both kinds need of a stack. */
-#define CHAT_EVAL_DEPTH_MAX 1200
+#define JINJA_DEPTH_MAX 64
+/* Evaluations within one another; what JINJA_DEPTH_MAX levels of both kinds need of a stack. */
+#define JINJA_EVAL_DEPTH_MAX 1200
 /* How deep a value may nest where it is printed or compared. */
-#define CHAT_VALUE_DEPTH_MAX 200
+#define JINJA_VALUE_DEPTH_MAX 200
 /* A step pays for this many bytes or items. */
 #define UNITS_PER_STEP 64
-#define CHAT_SOURCE_BYTES_MAX ((size_t)256 * 1024)
+#define JINJA_SOURCE_BYTES_MAX ((size_t)256 * 1024)
 
 enum flow { FLOW_ON, FLOW_BREAK, FLOW_CONTINUE };
 
@@ -39,7 +39,7 @@ struct scope {
 };
 
 struct render {
-    const struct chat_template *template;
+    const struct jinja_template *template;
     json_t *context;
     json_t *model_context; /* what is not in `context`, and the model's own; may be NULL */
     int64_t now_unix_s;

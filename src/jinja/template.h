@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* template: what chat_template_open makes of a source.  Memory: all of it lies in `arena`. */
+/* template: what jinja_template_open makes of a source.  Memory: all of it lies in `arena`. */
 
 #include "jinja/ast.h"
 #include "jinja/jinja.h"
 
-struct chat_template {
+struct jinja_template {
     struct arena arena;
     struct str source; /* with newlines normalised */
     struct stmt *body;
@@ -16,6 +16,6 @@ struct chat_template {
 };
 
 /* Parses template->source into template->arena. */
-enum err template_parse(struct chat_template *template, struct error *error) MUST_CHECK;
+enum err template_parse(struct jinja_template *template, struct error *error) MUST_CHECK;
 /* Whether a loop of the template walks over the content of a message. */
-bool template_walks_content(struct chat_template *template);
+bool template_walks_content(struct jinja_template *template);

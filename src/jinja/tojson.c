@@ -140,7 +140,7 @@ static enum err json_at(struct render *render, struct value value, const struct 
     char text[NUMBER_TEXT_BYTES];
     struct buf *out = render->out;
     size_t start = out->bytes;
-    if (depth > CHAT_VALUE_DEPTH_MAX) return render_limit(render, "the nesting of a value");
+    if (depth > JINJA_VALUE_DEPTH_MAX) return render_limit(render, "the nesting of a value");
     enum err err = render_charge(render, 16);
     if (!err) err = render_check(render);
     if (err) return err;

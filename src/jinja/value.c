@@ -225,7 +225,7 @@ static enum err dict_from_json(struct render *render, json_t *json, struct json_
 
 static enum err from_json(struct render *render, const json_t *json, struct json_origin origin,
                           unsigned depth, struct value *ret_value) {
-    if (depth > CHAT_VALUE_DEPTH_MAX) return render_limit(render, "the nesting of a value");
+    if (depth > JINJA_VALUE_DEPTH_MAX) return render_limit(render, "the nesting of a value");
     switch (json_typeof(json)) {
     case JSON_NULL: *ret_value = value_none(); return OK;
     case JSON_TRUE:

@@ -19,25 +19,25 @@
 #define UPSTREAM_SLICES 20 /* for its models; it may be down for long */
 #define NS_PER_S ((int64_t)1000000000)
 
-struct house {
+struct node {
     struct store *store;
     struct runner *runner;
-    struct device *device;                    /* NULL: all engines are loaded all the time */
-    struct worker *workers[HOUSE_MODELS_MAX]; /* engines; owned by the runner */
+    struct device *device;                   /* NULL: all engines are loaded all the time */
+    struct worker *workers[NODE_MODELS_MAX]; /* engines; owned by the runner */
     size_t worker_count;
     char dump_dir[4096];
-    struct worker *upstreams[HOUSE_UPSTREAMS_MAX]; /* owned by the runner */
+    struct worker *upstreams[NODE_UPSTREAMS_MAX]; /* owned by the runner */
     size_t upstream_count;
     size_t first_count; /* of them, those that load at the start */
     /* The echo workers borrow their names from here. */
-    struct model_choice models[HOUSE_MODELS_MAX];
-    struct name_alias aliases[HOUSE_ALIASES_MAX];
+    struct model_choice models[NODE_MODELS_MAX];
+    struct name_alias aliases[NODE_ALIASES_MAX];
     struct names aliased;
-    const char *names[HOUSE_MODELS_MAX][MODEL_NAMES_MAX + 1]; /* each ends in NULL */
+    const char *names[NODE_MODELS_MAX][MODEL_NAMES_MAX + 1]; /* each ends in NULL */
 };
 
-struct wire_hello house_hello(const struct model_choice *choice,
-                              const struct engine_settings *settings) {
+struct wire_hello node_hello(const struct model_choice *choice,
+                             const struct engine_settings *settings) {
     struct wire_hello hello = {
         .model_path = str_from(choice->path),
         .threads = settings->threads,
@@ -58,24 +58,24 @@ struct wire_hello house_hello(const struct model_choice *choice,
     return hello;
 }
 
-static enum err open_worker(struct house *house, size_t index,
-                            const struct engine_settings *settings, struct error *error) {
-    const struct model_choice *choice = &house->models[index];
+static enum err open_worker(struct node *node, size_t index, const struct engine_settings *settings,
+                            struct error *error) {
+    const struct model_choice *choice = &node->models[index];
     struct worker_events events;
     uint32_t place;
     struct worker *worker;
     enum err err;
-    if (!runner_worker_place(house->runner, &events, &place))
+    if (!runner_worker_place(node->runner, &events, &place))
         return err_set(error, ERR_LIMIT, "more than %d models", RUNNER_WORKERS_MAX);
     if (choice->is_echo) {
-        for (size_t i = 0; i < choice->name_count; i++) house->names[index][i] = choice->names[i];
-        const struct worker_echo_options options = {.models = house->names[index]};
+        for (size_t i = 0; i < choice->name_count; i++) node->names[index][i] = choice->names[i];
+        const struct worker_echo_options options = {.models = node->names[index]};
         err = worker_echo_open(&worker, &options, &events, error);
     } else {
         const char *const arguments[] = {"engine", "--log-level", log_level_name(log_level()),
                                          NULL};
         char packed_dir[PATH_MAX];
-        struct wire_hello hello = house_hello(choice, settings);
+        struct wire_hello hello = node_hello(choice, settings);
         if (packed_folder_of(settings->packed_dir, choice->path, packed_dir)) {
             hello.packed_dir = str_from(packed_dir);
             hello.packed_bytes_max = settings->packed_bytes_max;
@@ -83,23 +83,23 @@ static enum err open_worker(struct house *house, size_t index,
         const struct worker_engine_options options = {.hello = hello,
                                                       .arguments = arguments,
                                                       .hang_ms = settings->hang_ms,
-                                                      .dump_dir = house->dump_dir,
-                                                      .device = house->device};
+                                                      .dump_dir = node->dump_dir,
+                                                      .device = node->device};
         err = worker_engine_open(&worker, &options, &events, error);
-        if (err == OK) house->workers[house->worker_count++] = worker;
+        if (err == OK) node->workers[node->worker_count++] = worker;
     }
-    if (err == OK) runner_worker_attach(house->runner, place, worker);
+    if (err == OK) runner_worker_attach(node->runner, place, worker);
     return err;
 }
 
 /* What a webhook may want to hear of; the log has it already. */
 static void on_runner_event(void *context, const struct runner_event *event) {
-    struct house *house = context;
+    struct node *node = context;
     struct error error;
     if (event->kind == RUNNER_ENGINE_DOWN) return; /* of no batch */
     enum outbox_event type =
         event->kind == RUNNER_BATCH_STUCK ? OUTBOX_BATCH_STUCK : OUTBOX_BATCH_AT_RISK;
-    if (store_outbox_add(house->store, type, str_from(event->batch_id), clock_unix_s(), &error) !=
+    if (store_outbox_add(node->store, type, str_from(event->batch_id), clock_unix_s(), &error) !=
         OK)
         log_warn("batch=%s event=webhook_lost error=\"%s\"", event->batch_id, error.text);
 }
@@ -123,34 +123,34 @@ static enum err read_key(const struct upstream_spec *spec, struct secret *ret_se
     return OK;
 }
 
-static enum err open_upstream(struct house *house, const struct upstream_spec *spec,
+static enum err open_upstream(struct node *node, const struct upstream_spec *spec,
                               struct error *error) {
     struct worker_events events;
     uint32_t place;
     struct worker *worker;
-    if (house->upstream_count == HOUSE_UPSTREAMS_MAX ||
-        !runner_worker_place(house->runner, &events, &place))
-        return err_set(error, ERR_LIMIT, "more than %d upstreams", HOUSE_UPSTREAMS_MAX);
+    if (node->upstream_count == NODE_UPSTREAMS_MAX ||
+        !runner_worker_place(node->runner, &events, &place))
+        return err_set(error, ERR_LIMIT, "more than %d upstreams", NODE_UPSTREAMS_MAX);
     struct secret secret = {0};
     const char *key = NULL;
     enum err err = OK;
     if (*spec->key_file) err = read_key(spec, &secret, &key, error);
     if (err != OK) return err;
-    runner_worker_tune(house->runner, place, spec->weight, worker_upstream_lines_max(spec));
+    runner_worker_tune(node->runner, place, spec->weight, worker_upstream_lines_max(spec));
     err = worker_upstream_open(&worker, spec, key, &events, error);
     secret_release(&secret);
     if (err != OK) return err;
-    house->upstreams[house->upstream_count++] = worker;
-    runner_worker_attach(house->runner, place, worker);
+    node->upstreams[node->upstream_count++] = worker;
+    runner_worker_attach(node->runner, place, worker);
     return OK;
 }
 
 #define KV_BYTES_USUAL ((uint64_t)1 << 30) /* what an engine takes when it is not told */
 
-uint32_t house_models_that_fit(const uint64_t *model_bytes, size_t count, uint64_t extra_bytes,
-                               uint64_t memory_bytes) {
+uint32_t node_models_that_fit(const uint64_t *model_bytes, size_t count, uint64_t extra_bytes,
+                              uint64_t memory_bytes) {
     uint64_t left = memory_bytes / 4 * 3;
-    bool is_counted[HOUSE_MODELS_MAX] = {false};
+    bool is_counted[NODE_MODELS_MAX] = {false};
     for (uint32_t fit = 0; fit < count; fit++) {
         size_t largest = SIZE_MAX;
         for (size_t i = 0; i < count; i++)
@@ -165,30 +165,29 @@ uint32_t house_models_that_fit(const uint64_t *model_bytes, size_t count, uint64
 }
 
 /* One device, the CPU: the engines share it when they do not all fit. */
-static void open_device(struct house *house, const struct house_options *options) {
-    uint64_t bytes[HOUSE_MODELS_MAX];
+static void open_device(struct node *node, const struct node_options *options) {
+    uint64_t bytes[NODE_MODELS_MAX];
     size_t count = 0;
     for (size_t i = 0; i < options->model_count; i++) {
-        if (!house->models[i].is_echo) bytes[count++] = catalog_bytes(house->models[i].path);
+        if (!node->models[i].is_echo) bytes[count++] = catalog_bytes(node->models[i].path);
     }
     uint64_t kv_bytes = options->engine.kv_bytes ? options->engine.kv_bytes : KV_BYTES_USUAL;
     uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
     uint32_t most = options->loaded_models_max;
-    if (most == 0)
-        most = house_models_that_fit(bytes, count, kv_bytes + ENGINE_OTHER_BYTES, memory);
-    house->first_count = most < count ? most : count;
+    if (most == 0) most = node_models_that_fit(bytes, count, kv_bytes + ENGINE_OTHER_BYTES, memory);
+    node->first_count = most < count ? most : count;
     if (most >= count) return;
     const struct device_options device = {most, options->model_stay_s * NS_PER_S};
-    house->device = device_open(&device);
+    node->device = device_open(&device);
     log_info("event=models_take_turns models=%zu loaded_max=%u", count, most);
 }
 
 /* Room for what the engines will add: about as much as their models have. */
-static void sweep_packed(const struct house *house, const struct house_options *options) {
+static void sweep_packed(const struct node *node, const struct node_options *options) {
     uint64_t wanted = 0, most = options->engine.packed_bytes_max;
     for (size_t i = 0; i < options->model_count; i++) {
         char packed_dir[PATH_MAX];
-        const struct model_choice *model = &house->models[i];
+        const struct model_choice *model = &node->models[i];
         if (model->is_echo ||
             !packed_folder_of(options->engine.packed_dir, model->path, packed_dir) ||
             packed_folder_has(packed_dir))
@@ -199,9 +198,9 @@ static void sweep_packed(const struct house *house, const struct house_options *
     packed_folder_sweep(options->engine.packed_dir, most - wanted);
 }
 
-static void want_first(struct house *house) {
-    for (size_t i = 0; house->device && i < house->first_count; i++)
-        house->workers[i]->ops->want(house->workers[i], TIER_BATCH, 0);
+static void want_first(struct node *node) {
+    for (size_t i = 0; node->device && i < node->first_count; i++)
+        node->workers[i]->ops->want(node->workers[i], TIER_BATCH, 0);
 }
 
 static void ignore_model(void *context, const struct runner_model *model) {
@@ -209,14 +208,14 @@ static void ignore_model(void *context, const struct runner_model *model) {
 }
 
 /* An alias of nothing is a slip of the pen, as long as no worker may still learn of more names. */
-static enum err check_aliases(struct house *house, struct error *error) {
+static enum err check_aliases(struct node *node, struct error *error) {
     struct worker_status statuses[RUNNER_WORKERS_MAX];
-    size_t count = runner_worker_statuses(house->runner, statuses, RUNNER_WORKERS_MAX);
+    size_t count = runner_worker_statuses(node->runner, statuses, RUNNER_WORKERS_MAX);
     for (size_t i = 0; i < count; i++)
         if (!statuses[i].knows_names) return OK;
-    for (size_t i = 0; i < house->aliased.alias_count; i++) {
-        const struct name_alias *alias = &house->aliases[i];
-        if (!runner_model_find(house->runner, str_from(alias->name), ignore_model, NULL))
+    for (size_t i = 0; i < node->aliased.alias_count; i++) {
+        const struct name_alias *alias = &node->aliases[i];
+        if (!runner_model_find(node->runner, str_from(alias->name), ignore_model, NULL))
             return err_set(error, ERR_INVALID,
                            "--alias %.100s=%.100s: no model is served as '%.100s'", alias->name,
                            alias->model, alias->model);
@@ -224,68 +223,68 @@ static enum err check_aliases(struct house *house, struct error *error) {
     return OK;
 }
 
-enum err house_open(struct house **ret_house, const struct house_options *options,
-                    struct error *error) {
-    struct house *house = calloc(1, sizeof *house);
-    if (!house) abort();
-    memcpy(house->models, options->models, sizeof house->models);
+enum err node_open(struct node **ret_house, const struct node_options *options,
+                   struct error *error) {
+    struct node *node = calloc(1, sizeof *node);
+    if (!node) abort();
+    memcpy(node->models, options->models, sizeof node->models);
     struct runner_options runner = options->runner;
-    runner.events = (struct runner_events){.context = house, .event = on_runner_event};
-    runner.names = &house->aliased;
-    memcpy(house->aliases, options->aliases, sizeof house->aliases);
-    house->aliased = (struct names){house->aliases, options->alias_count};
-    enum err err = store_open(&house->store, &options->store, error);
+    runner.events = (struct runner_events){.context = node, .event = on_runner_event};
+    runner.names = &node->aliased;
+    memcpy(node->aliases, options->aliases, sizeof node->aliases);
+    node->aliased = (struct names){node->aliases, options->alias_count};
+    enum err err = store_open(&node->store, &options->store, error);
     if (err == OK)
-        snprintf(house->dump_dir, sizeof house->dump_dir, "%s/dumps", store_dir(house->store));
-    if (err == OK) err = runner_open(&house->runner, house->store, &runner, error);
-    if (err == OK) open_device(house, options);
-    if (err == OK && options->engine.packed_dir) sweep_packed(house, options);
+        snprintf(node->dump_dir, sizeof node->dump_dir, "%s/dumps", store_dir(node->store));
+    if (err == OK) err = runner_open(&node->runner, node->store, &runner, error);
+    if (err == OK) open_device(node, options);
+    if (err == OK && options->engine.packed_dir) sweep_packed(node, options);
     for (size_t i = 0; i < options->model_count && err == OK; i++)
-        err = open_worker(house, i, &options->engine, error);
+        err = open_worker(node, i, &options->engine, error);
     for (size_t i = 0; i < options->upstream_count && err == OK; i++)
-        err = open_upstream(house, &options->upstreams[i], error);
-    if (err == OK) err = check_aliases(house, error);
-    if (err == OK) want_first(house);
+        err = open_upstream(node, &options->upstreams[i], error);
+    if (err == OK) err = check_aliases(node, error);
+    if (err == OK) want_first(node);
     if (err == OK)
-        *ret_house = house;
+        *ret_house = node;
     else
-        house_close(house, 0);
+        node_close(node, 0);
     return err;
 }
 
-enum err house_wait_ready(struct house *house, const volatile bool *stop, struct error *error) {
-    for (size_t i = 0; i < house->first_count; i++) {
+enum err node_wait_ready(struct node *node, const volatile bool *stop, struct error *error) {
+    for (size_t i = 0; i < node->first_count; i++) {
         enum err err;
         do {
             if (*stop) return err_set(error, ERR_CANCELLED, "stopped while the model was loading");
-            err = worker_engine_wait_ready(house->workers[i], WAIT_SLICE_MS, error);
+            err = worker_engine_wait_ready(node->workers[i], WAIT_SLICE_MS, error);
         } while (err == ERR_UNAVAILABLE);
         /* Whatever is wrong with a model, it is this machine's trouble and not the input's. */
         if (err != OK) return error->code = ERR_IO;
     }
-    for (size_t i = 0; i < house->upstream_count; i++)
+    for (size_t i = 0; i < node->upstream_count; i++)
         for (int slice = 0; slice < UPSTREAM_SLICES && !*stop; slice++)
-            if (worker_upstream_wait_asked(house->upstreams[i], WAIT_SLICE_MS)) break;
+            if (worker_upstream_wait_asked(node->upstreams[i], WAIT_SLICE_MS)) break;
     return OK;
 }
 
-enum err house_start(struct house *house, struct error *error) {
-    return runner_start(house->runner, error);
+enum err node_start(struct node *node, struct error *error) {
+    return runner_start(node->runner, error);
 }
 
-void house_close(struct house *house, int64_t drain_ms) {
-    if (!house) return;
-    if (house->runner && drain_ms > 0) runner_drain(house->runner, drain_ms);
-    runner_close(house->runner);
-    device_close(house->device);
-    store_close(house->store);
-    free(house);
+void node_close(struct node *node, int64_t drain_ms) {
+    if (!node) return;
+    if (node->runner && drain_ms > 0) runner_drain(node->runner, drain_ms);
+    runner_close(node->runner);
+    device_close(node->device);
+    store_close(node->store);
+    free(node);
 }
 
-struct store *house_store(struct house *house) {
-    return house->store;
+struct store *node_store(struct node *node) {
+    return node->store;
 }
 
-struct runner *house_runner(struct house *house) {
-    return house->runner;
+struct runner *node_runner(struct node *node) {
+    return node->runner;
 }

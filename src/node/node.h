@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* house: the server without its door: the store, the runner, and a worker for each model and each
+/* node: the server without its network side: the store, the runner, and a worker for each model and each
  * upstream, opened in this order and closed in reverse. `quern serve` puts the API in front of it,
  * `quern run` drives it itself.
  *
@@ -13,11 +13,11 @@
 #include "store/store.h"
 #include "workers/upstream/spec.h"
 
-#define HOUSE_MODELS_MAX 16
-#define HOUSE_UPSTREAMS_MAX 32
-#define HOUSE_ALIASES_MAX 64
+#define NODE_MODELS_MAX 16
+#define NODE_UPSTREAMS_MAX 32
+#define NODE_ALIASES_MAX 64
 
-struct house;
+struct node;
 
 /* What an engine is started with; zero means: the engine chooses. */
 struct engine_settings {
@@ -37,15 +37,15 @@ struct engine_settings {
     uint64_t packed_bytes_max; /* of all in it */
 };
 
-struct house_options {
+struct node_options {
     struct store_options store;
     struct runner_options runner;
-    struct model_choice models[HOUSE_MODELS_MAX];
+    struct model_choice models[NODE_MODELS_MAX];
     size_t model_count;
     struct engine_settings engine;
-    struct upstream_spec *upstreams; /* (upstream_count), borrowed for house_open */
+    struct upstream_spec *upstreams; /* (upstream_count), borrowed for node_open */
     size_t upstream_count;
-    struct name_alias aliases[HOUSE_ALIASES_MAX]; /* the operator's; texts are borrowed */
+    struct name_alias aliases[NODE_ALIASES_MAX]; /* the operator's; texts are borrowed */
     size_t alias_count;
     int64_t model_stay_s; /* at least, once loaded, before another's request takes its place */
     uint32_t loaded_models_max; /* in memory at a time; 0: as many as fit */
@@ -53,24 +53,24 @@ struct house_options {
 
 /* How many models can be loaded at a time, when the largest come together: their files, and
  * `extra_bytes` for each, within three quarters of the memory. At least one. */
-uint32_t house_models_that_fit(const uint64_t *model_bytes, size_t count, uint64_t extra_bytes,
-                               uint64_t memory_bytes);
+uint32_t node_models_that_fit(const uint64_t *model_bytes, size_t count, uint64_t extra_bytes,
+                              uint64_t memory_bytes);
 
 /* What an engine for the model is told; texts are borrowed. */
-struct wire_hello house_hello(const struct model_choice *choice,
-                              const struct engine_settings *settings);
+struct wire_hello node_hello(const struct model_choice *choice,
+                             const struct engine_settings *settings);
 /* Opens the store and starts an engine for each model; batches are not taken up yet. */
-enum err house_open(struct house **ret_house, const struct house_options *options,
-                    struct error *error) MUST_CHECK;
+enum err node_open(struct node **ret_house, const struct node_options *options,
+                   struct error *error) MUST_CHECK;
 /* Waits until every engine has its model (of engines that take turns, the first ones), and a moment
  * for upstreams to tell theirs: one that is down is waited for while the server runs. ERR_IO with
  * the engine's own sentence when one cannot load it; ERR_CANCELLED when *stop has become true. */
-enum err house_wait_ready(struct house *house, const volatile bool *stop,
-                          struct error *error) MUST_CHECK;
+enum err node_wait_ready(struct node *node, const volatile bool *stop,
+                         struct error *error) MUST_CHECK;
 /* Starts the runner: every batch that is not terminal goes on. */
-enum err house_start(struct house *house, struct error *error) MUST_CHECK;
+enum err node_start(struct node *node, struct error *error) MUST_CHECK;
 /* Finishes what is in flight within `drain_ms`, then closes all. NULL is allowed. */
-void house_close(struct house *house, int64_t drain_ms);
+void node_close(struct node *node, int64_t drain_ms);
 
-struct store *house_store(struct house *house);
-struct runner *house_runner(struct house *house);
+struct store *node_store(struct node *node);
+struct runner *node_runner(struct node *node);

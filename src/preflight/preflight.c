@@ -92,17 +92,16 @@ static void enter_sandbox(const struct preflight_options *options, const char *m
 /* Counts with the model open, which is closed before an engine opens it for the pilot. */
 static enum err count(const struct preflight_options *options, struct preflight *is,
                       struct survey *ret_survey, struct error *error) {
-    const struct model_choice *choice = &options->house.models[0];
-    struct survey_options survey = {.path = options->path,
-                                    .threads = options->house.engine.threads};
+    const struct model_choice *choice = &options->node.models[0];
+    struct survey_options survey = {.path = options->path, .threads = options->node.engine.threads};
     struct served_model model;
     enum err err = OK;
-    bool has_model = options->house.model_count > 0;
+    bool has_model = options->node.model_count > 0;
     is->is_guess = !has_model || choice->is_echo;
     snprintf(is->model, sizeof is->model, "%.127s",
-             has_model ? choice->names[0] : options->house.upstreams[0].name);
+             has_model ? choice->names[0] : options->node.upstreams[0].name);
     if (!is->is_guess) {
-        struct wire_hello hello = house_hello(choice, &options->house.engine);
+        struct wire_hello hello = node_hello(choice, &options->node.engine);
         struct model_description about;
         say(options, "opening the model");
         enter_sandbox(options, choice->path);
@@ -136,7 +135,7 @@ static uint32_t prompt_tokens_max(const struct preflight *is) {
 
 static enum err measure(const struct preflight_options *options, struct preflight *is,
                         const struct survey *survey, struct error *error) {
-    struct pilot_options pilot = {.house = options->house,
+    struct pilot_options pilot = {.node = options->node,
                                   .path = options->path,
                                   .prompt_tokens = survey->prompt_tokens,
                                   .requests = survey->requests,
@@ -144,7 +143,7 @@ static enum err measure(const struct preflight_options *options, struct prefligh
                                   .lines = options->pilot_lines,
                                   .stop = options->stop};
     double runnable = (double)(survey->requests - survey->faulty);
-    pilot.house.upstream_count = 0;
+    pilot.node.upstream_count = 0;
     say(options, "running a sample");
     enum err err = pilot_run(&pilot, &is->pilot, error);
     if (err != OK) return err;

@@ -12,10 +12,10 @@
 
 struct preflight_options {
     const char *path;
-    struct house_options house; /* one model, or one upstream, for which lengths are guesses and
+    struct node_options node; /* one model, or one upstream, for which lengths are guesses and
                                    there is no pilot; so for echo */
-    uint32_t pilot_lines;       /* 0: none */
-    double watts;               /* 0: not known */
+    uint32_t pilot_lines;     /* 0: none */
+    double watts;             /* 0: not known */
     double price_per_kwh;
     double input_price, output_price; /* per million tokens of a managed API; 0: not known */
     double batch_discount;            /* 0..1, of that price */

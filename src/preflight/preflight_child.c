@@ -81,25 +81,24 @@ static void add_engine(struct arguments *arguments, const struct engine_settings
     add_integer(arguments, "--packed-cache-bytes", engine->packed_bytes_max);
 }
 
-static const struct model_choice *find_choice(const struct house_options *house,
-                                              const char *model) {
-    for (size_t i = 0; i < house->model_count; i++)
-        for (size_t j = 0; j < house->models[i].name_count; j++)
-            if (strcmp(house->models[i].names[j], model) == 0) return &house->models[i];
+static const struct model_choice *find_choice(const struct node_options *node, const char *model) {
+    for (size_t i = 0; i < node->model_count; i++)
+        for (size_t j = 0; j < node->models[i].name_count; j++)
+            if (strcmp(node->models[i].names[j], model) == 0) return &node->models[i];
     return NULL;
 }
 
 /* NAME=PATH, or NAME=echo, which guesses, for what no engine here runs. */
-static enum err add_model(struct arguments *arguments, const struct house_options *house,
+static enum err add_model(struct arguments *arguments, const struct node_options *node,
                           const char *model, struct error *error) {
     char text[MODEL_NAME_BYTES + PATH_MAX + 8];
-    bool is_only = house->model_count + house->upstream_count == 1;
+    bool is_only = node->model_count + node->upstream_count == 1;
     if (!*model && !is_only)
         return err_set(error, ERR_INVALID,
                        "The file names no model and several are served: say in 'model' which one "
                        "to count with.");
-    if (!*model) model = house->model_count ? house->models[0].names[0] : house->upstreams[0].name;
-    const struct model_choice *choice = find_choice(house, model);
+    if (!*model) model = node->model_count ? node->models[0].names[0] : node->upstreams[0].name;
+    const struct model_choice *choice = find_choice(node, model);
     /* The first '=' ends the name. */
     snprintf(text, sizeof text, "%s=%s", strchr(model, '=') ? "model" : model,
              choice && !choice->is_echo ? choice->path : "echo");
@@ -107,7 +106,7 @@ static enum err add_model(struct arguments *arguments, const struct house_option
     return OK;
 }
 
-static enum err fill(struct arguments *arguments, const struct house_options *house,
+static enum err fill(struct arguments *arguments, const struct node_options *node,
                      const struct api_preflight *preflight, struct error *error) {
     char pilot[16];
     snprintf(pilot, sizeof pilot, "%u", preflight->pilot_lines);
@@ -118,9 +117,9 @@ static enum err fill(struct arguments *arguments, const struct house_options *ho
     add(arguments, "--end-with-parent");
     /* Everything is said here: what the files of settings say is for the server. */
     add_text(arguments, "--config", "/dev/null");
-    enum err err = add_model(arguments, house, preflight->model, error);
+    enum err err = add_model(arguments, node, preflight->model, error);
     if (err != OK) return err;
-    add_engine(arguments, &house->engine);
+    add_engine(arguments, &node->engine);
     add_text(arguments, "--pilot", pilot);
     add_number(arguments, "--watts", preflight->watts);
     add_number(arguments, "--price-per-kwh", preflight->price_per_kwh);
@@ -220,7 +219,7 @@ enum err preflight_child_run(void *context, const struct api_preflight *prefligh
     arena_init(&arguments.texts, TEXTS_BYTES_MAX);
     buf_init(&child.out, SAID_BYTES_MAX);
     buf_init(&child.err, SAID_BYTES_MAX);
-    enum err err = fill(&arguments, self->house, preflight, error);
+    enum err err = fill(&arguments, self->node, preflight, error);
     if (err == OK) err = start(&child, &arguments, preflight->fd, error);
     if (err == OK) err = run(&child, preflight, ret_json, error);
     os_close(child.out_fd);

@@ -5,13 +5,13 @@
  * is a `quern preflight` of its own, which reads the file from a descriptor and gets the engine's
  * options as the server has them; a model that runs elsewhere is counted by guessing.
  *
- * Thread: one, that lives as long as the children do.  Memory: borrows the house's options. */
+ * Thread: one, that lives as long as the children do.  Memory: borrows the node's options. */
 
 #include "api/api.h"
 #include "node/node.h"
 
 struct preflight_child {
-    const struct house_options *house;
+    const struct node_options *node;
 };
 
 /* An api_preflight_fn; `context` is a struct preflight_child. ERR_INVALID with the child's sentence

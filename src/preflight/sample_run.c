@@ -31,7 +31,7 @@ struct work {
     struct buf inputs[PILOT_GROUPS];
     uint32_t lines[PILOT_GROUPS];
     struct model_choice *choice;
-    struct house *house;
+    struct node *node;
 };
 
 static int compare_u64(const void *a, const void *b) {
@@ -110,7 +110,7 @@ static enum err copy_lines(struct work *work, struct error *error) {
 
 static enum err create(struct work *work, uint32_t group, struct store_batch *ret_batch,
                        struct error *error) {
-    struct store *store = house_store(work->house);
+    struct store *store = node_store(work->node);
     struct store_spool *spool;
     struct store_file file = {.purpose = "batch", .filename = "pilot.jsonl"};
     file.created_unix_s = clock_unix_s();
@@ -134,7 +134,7 @@ static enum err create(struct work *work, uint32_t group, struct store_batch *re
 static enum err run_group(struct work *work, uint32_t group, struct pilot *pilot,
                           struct error *error) {
     struct store_batch batch;
-    struct runner *runner = house_runner(work->house);
+    struct runner *runner = node_runner(work->node);
     enum err err = create(work, group, &batch, error);
     if (err != OK) return err;
     int64_t started_ns = clock_monotonic_ns();
@@ -165,25 +165,25 @@ static enum err run_group(struct work *work, uint32_t group, struct pilot *pilot
     return err;
 }
 
-static enum err run_groups(struct work *work, const struct house_options *house,
-                           struct pilot *pilot, struct error *error) {
+static enum err run_groups(struct work *work, const struct node_options *node, struct pilot *pilot,
+                           struct error *error) {
     int64_t started_ns = clock_monotonic_ns();
-    enum err err = house_open(&work->house, house, error);
+    enum err err = node_open(&work->node, node, error);
     if (err != OK) return err;
-    err = house_wait_ready(work->house, work->options->stop, error);
+    err = node_wait_ready(work->node, work->options->stop, error);
     pilot->load_seconds = (double)(clock_monotonic_ns() - started_ns) / 1e9;
-    if (err == OK) err = house_start(work->house, error);
+    if (err == OK) err = node_start(work->node, error);
     for (uint32_t group = 0; err == OK && group < PILOT_GROUPS; group++)
         if (work->lines[group] > 0) err = run_group(work, group, pilot, error);
-    house_close(work->house, err == OK ? 0 : DRAIN_MS);
+    node_close(work->node, err == OK ? 0 : DRAIN_MS);
     return err;
 }
 
 enum err pilot_run(const struct pilot_options *options, struct pilot *ret_pilot,
                    struct error *error) {
     struct pilot pilot = {0};
-    struct house_options house = options->house;
-    struct work work = {.options = options, .choice = &house.models[0]};
+    struct node_options node = options->node;
+    struct work work = {.options = options, .choice = &node.models[0]};
     char folder[PATH_MAX];
     const char *parent = getenv("TMPDIR");
     for (size_t i = 0; i < PILOT_GROUPS; i++) buf_init(&work.inputs[i], SIZE_MAX / 2);
@@ -192,9 +192,9 @@ enum err pilot_run(const struct pilot_options *options, struct pilot *ret_pilot,
     if (err == OK) err = copy_lines(&work, error);
     if (err == OK && !mkdtemp(folder)) err = err_set(error, ERR_IO, "cannot make %s", folder);
     if (err == OK) {
-        house.store.dir = folder;
-        house.store.ballast_bytes = 1 << 20;
-        err = run_groups(&work, &house, &pilot, error);
+        node.store.dir = folder;
+        node.store.ballast_bytes = 1 << 20;
+        err = run_groups(&work, &node, &pilot, error);
         folder_remove(folder);
     }
     for (size_t i = 0; i < PILOT_GROUPS; i++) buf_release(&work.inputs[i]);

@@ -13,7 +13,7 @@
 #define PILOT_LINES_MAX 1000
 
 struct pilot_options {
-    struct house_options house; /* its store.dir is set here */
+    struct node_options node; /* its store.dir is set here */
     const char *path;
     const uint32_t *prompt_tokens; /* (requests), in the order of the file; 0 is not sampled */
     uint64_t requests;

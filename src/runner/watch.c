@@ -67,7 +67,7 @@ static bool tell_one_risk(struct runner *runner) {
 /* --- what a batch waits for --- */
 
 /* The disk and the whole server; false when they are well. */
-static bool house_waits(struct runner *runner, char ret_text[128]) {
+static bool server_waits(struct runner *runner, char ret_text[128]) {
     struct store_status disk;
     store_status(runner->store, &disk);
     pthread_mutex_lock(&runner->lock);
@@ -165,7 +165,7 @@ static bool note_reason(struct runner *runner, struct live *live, const char *re
 
 static void watch_silent(struct runner *runner, const struct silent *silent, int64_t now_ns) {
     char reason[128] = "", text[200];
-    if (!house_waits(runner, reason) && !engine_waits(runner, silent->model, reason))
+    if (!server_waits(runner, reason) && !engine_waits(runner, silent->model, reason))
         reason[0] = '\0';
     int64_t age_s = 0;
     pthread_mutex_lock(&runner->lock);

@@ -23,7 +23,7 @@
 /* One call on its way. */
 struct offline {
     const struct offline_options *options;
-    struct house *house;
+    struct node *node;
     char folder[PATH_MAX];
     struct store_batch batch; /* the one batch of the folder; id empty until there is one */
     uint64_t done_before;
@@ -41,7 +41,7 @@ static enum err store_input(struct offline *offline, struct store_file *ret_file
     struct store_spool *spool;
     enum err err = os_open(&fd, offline->options->input_path, O_RDONLY, 0, error);
     if (err != OK) return err;
-    err = store_spool_open(&spool, house_store(offline->house), error);
+    err = store_spool_open(&spool, node_store(offline->node), error);
     if (err != OK) {
         os_close(fd);
         return err;
@@ -75,7 +75,7 @@ static enum err create(struct offline *offline, struct error *error) {
     snprintf(parameters.input_file_id, sizeof parameters.input_file_id, "%s", file.id);
     snprintf(parameters.completion_window, sizeof parameters.completion_window, "366d");
     bool existing;
-    return batch_create(house_store(offline->house), &parameters, clock_unix_s(), &offline->batch,
+    return batch_create(node_store(offline->node), &parameters, clock_unix_s(), &offline->batch,
                         &existing, error);
 }
 
@@ -84,7 +84,7 @@ static enum err resume(struct offline *offline, bool *ret_found, struct error *e
     struct store_batch batch;
     size_t count;
     bool more;
-    enum err err = store_batch_list(house_store(offline->house), NULL, (struct str){NULL, 0}, 1,
+    enum err err = store_batch_list(node_store(offline->node), NULL, (struct str){NULL, 0}, 1,
                                     &batch, &count, &more, error);
     *ret_found = err == OK && count > 0;
     if (!*ret_found) return err;
@@ -92,7 +92,7 @@ static enum err resume(struct offline *offline, bool *ret_found, struct error *e
     int fd;
     struct store_file file;
     unsigned char digest[SHA256_BYTES];
-    err = store_input_open(house_store(offline->house), str_from(batch.input_file_id),
+    err = store_input_open(node_store(offline->node), str_from(batch.input_file_id),
                            batch.created_unix_s, &fd, &file, error);
     if (err != OK) return err;
     os_close(fd);
@@ -106,8 +106,7 @@ static enum err resume(struct offline *offline, bool *ret_found, struct error *e
 
 static void report(struct offline *offline, const char *engine) {
     struct worker_status workers[RUNNER_WORKERS_MAX];
-    size_t count =
-        runner_worker_statuses(house_runner(offline->house), workers, RUNNER_WORKERS_MAX);
+    size_t count = runner_worker_statuses(node_runner(offline->node), workers, RUNNER_WORKERS_MAX);
     struct offline_progress progress = {
         .batch = &offline->batch,
         .engine = engine,
@@ -142,7 +141,7 @@ static void report_bad_lines(struct offline *offline) {
 static enum err look(struct offline *offline, struct error *error) {
     struct store_batch now;
     enum err err =
-        runner_batch_get(house_runner(offline->house), str_from(offline->batch.id), &now, error);
+        runner_batch_get(node_runner(offline->node), str_from(offline->batch.id), &now, error);
     if (err != OK) return err;
     store_batch_release(&offline->batch);
     offline->batch = now;
@@ -151,9 +150,9 @@ static enum err look(struct offline *offline, struct error *error) {
 
 /* Runs the batch to its end. */
 static enum err run_batch(struct offline *offline, struct error *error) {
-    enum err err = house_start(offline->house, error);
+    enum err err = node_start(offline->node, error);
     if (err != OK) return err;
-    runner_kick(house_runner(offline->house), offline->batch.id);
+    runner_kick(node_runner(offline->node), offline->batch.id);
     offline->ready_ns = clock_monotonic_ns();
     bool first = true;
     while ((err = look(offline, error)) == OK) {
@@ -177,7 +176,7 @@ static enum err open_result(struct offline *offline, const char *id, int *ret_fd
                             struct error *error) {
     *ret_fd = -1;
     if (!*id) return OK;
-    return store_file_open(house_store(offline->house), str_from(id), clock_unix_s(), ret_fd, NULL,
+    return store_file_open(node_store(offline->node), str_from(id), clock_unix_s(), ret_fd, NULL,
                            error);
 }
 
@@ -187,7 +186,7 @@ static enum err publish(struct offline *offline, struct error *error) {
     int input = -1, output = -1, errors = -1, out = -1;
     snprintf(path, sizeof path, "%.*s/output.jsonl", PATH_MAX - 16, offline->folder);
     enum err err =
-        store_input_open(house_store(offline->house), str_from(offline->batch.input_file_id),
+        store_input_open(node_store(offline->node), str_from(offline->batch.input_file_id),
                          offline->batch.created_unix_s, &input, NULL, error);
     if (err == OK) err = open_result(offline, offline->batch.output_file_id, &output, error);
     if (err == OK) err = open_result(offline, offline->batch.error_file_id, &errors, error);
@@ -213,7 +212,7 @@ static enum err work(struct offline *offline, struct error *error) {
     if (err != OK) return err;
     if (offline->batch.status != BATCH_COMPLETED) {
         report(offline, "loading");
-        err = house_wait_ready(offline->house, offline->options->stop, error);
+        err = node_wait_ready(offline->node, offline->options->stop, error);
         offline->ready_ns = clock_monotonic_ns();
         if (err == OK) err = run_batch(offline, error);
     }
@@ -234,19 +233,19 @@ static void summarize(const struct offline *offline, struct offline_summary *ret
 enum err offline_run(const struct offline_options *options, struct offline_summary *ret_summary,
                      struct error *error) {
     struct offline offline = {.options = options, .started_ns = clock_monotonic_ns()};
-    struct house_options house = options->house;
+    struct node_options node = options->node;
     if (access(options->input_path, R_OK) != 0)
         return err_set(error, ERR_NOT_FOUND, "cannot read %s", options->input_path);
     int bytes = snprintf(offline.folder, sizeof offline.folder, "%s.quern", options->output_path);
     if (bytes >= (int)sizeof offline.folder - 16)
         return err_set(error, ERR_INVALID, "the name of the output file has %zu bytes",
                        strlen(options->output_path));
-    house.store.dir = offline.folder;
-    enum err err = house_open(&offline.house, &house, error);
+    node.store.dir = offline.folder;
+    enum err err = node_open(&offline.node, &node, error);
     if (err != OK) return err;
     err = work(&offline, error);
     summarize(&offline, ret_summary);
-    house_close(offline.house, err == OK ? 0 : DRAIN_MS);
+    node_close(offline.node, err == OK ? 0 : DRAIN_MS);
     /* A file that is refused leaves nothing: correcting it and running again is a new start. */
     bool is_refused =
         err == ERR_INVALID && (!offline.batch.id[0] || offline.batch.status == BATCH_FAILED);

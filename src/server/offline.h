@@ -23,8 +23,8 @@ struct offline_progress {
 struct offline_options {
     const char *input_path;
     const char *output_path;
-    struct house_options house; /* its store.dir is set here */
-    const volatile bool *stop;  /* becomes true on a signal: end soon, keep everything */
+    struct node_options node;  /* its store.dir is set here */
+    const volatile bool *stop; /* becomes true on a signal: end soon, keep everything */
     void *context;
     void (*progress)(void *context,
                      const struct offline_progress *progress); /* a few times a second */

@@ -18,8 +18,8 @@
 #define OPENAI_FILE_BYTES_MAX ((uint64_t)512 << 20)
 #define OPENAI_BATCH_FILE_BYTES_MAX ((uint64_t)200 << 20)
 
-/* What stands between the house and those outside. */
-struct door {
+/* What stands between the node and its clients. */
+struct front {
     struct key_set *keys;
     struct notify *notify;
     struct preflight_child preflight;
@@ -27,33 +27,33 @@ struct door {
     uint16_t port;
 };
 
-static enum err open_with(const struct serve_options *options, struct house *house,
-                          const struct secret_variables *variables, struct door *door,
+static enum err open_with(const struct serve_options *options, struct node *node,
+                          const struct secret_variables *variables, struct front *front,
                           struct error *error) {
-    struct store *store = house_store(house);
+    struct store *store = node_store(node);
     enum err err =
-        keys_open(&door->keys, options->api_key_file, store_dir(store), variables, error);
-    if (err == OK) err = webhooks_open(&door->notify, &options->webhooks, store, variables, error);
+        keys_open(&front->keys, options->api_key_file, store_dir(store), variables, error);
+    if (err == OK) err = webhooks_open(&front->notify, &options->webhooks, store, variables, error);
     if (err != OK) return err;
-    door->preflight.house = &options->house;
+    front->preflight.node = &options->node;
     struct api_options api = {.host = options->host,
                               .port = options->port,
                               .store = store,
-                              .runner = house_runner(house),
-                              .notify = door->notify,
-                              .keys = door->keys,
-                              .rules = options->house.runner.rules,
+                              .runner = node_runner(node),
+                              .notify = front->notify,
+                              .keys = front->keys,
+                              .rules = options->node.runner.rules,
                               .file_bytes_max = options->file_bytes_max,
                               .batch_file_bytes_max = options->batch_file_bytes_max,
                               .preflight = preflight_child_run,
-                              .preflight_context = &door->preflight,
+                              .preflight_context = &front->preflight,
                               .preflight_ms = options->preflight_ms};
-    return api_open(&door->api, &api, &door->port, error);
+    return api_open(&front->api, &api, &front->port, error);
 }
 
 enum err serve_set_profile(struct serve_options *options, const char *profile,
                            struct error *error) {
-    struct batch_rules *rules = &options->house.runner.rules;
+    struct batch_rules *rules = &options->node.runner.rules;
     *rules = batch_rules_default();
     if (strcmp(profile, "quern") == 0) return OK;
     if (strcmp(profile, "openai") != 0)
@@ -65,20 +65,20 @@ enum err serve_set_profile(struct serve_options *options, const char *profile,
     return OK;
 }
 
-static enum err open_door(const struct serve_options *options, struct house *house,
-                          struct door *door, struct error *error) {
+static enum err open_front(const struct serve_options *options, struct node *node,
+                           struct front *front, struct error *error) {
     struct secret_variables variables = {0};
     enum err err =
         options->env_file ? secret_variables_read(&variables, options->env_file, error) : OK;
-    if (err == OK) err = open_with(options, house, &variables, door, error);
+    if (err == OK) err = open_with(options, node, &variables, front, error);
     secret_variables_release(&variables);
     return err;
 }
 
-static void close_door(struct door *door) {
-    api_close(door->api, CLOSE_MS);
-    notify_close(door->notify, CLOSE_MS);
-    key_set_close(door->keys);
+static void close_front(struct front *front) {
+    api_close(front->api, CLOSE_MS);
+    notify_close(front->notify, CLOSE_MS);
+    key_set_close(front->keys);
 }
 
 /* Keys, signing secrets and prompts are in this memory: no core file of it, no debugger of another
@@ -106,25 +106,25 @@ static void wait_for_stop(const volatile bool *stop) {
 }
 
 enum err serve_run(const struct serve_options *options, struct error *error) {
-    struct house *house;
-    struct door door = {0};
+    struct node *node;
+    struct front front = {0};
     guard_memory();
     raise_open_files();
-    enum err err = house_open(&house, &options->house, error);
+    enum err err = node_open(&node, &options->node, error);
     if (err != OK) return err;
-    /* The door opens first, so that /health tells "loading" meanwhile. */
-    err = open_door(options, house, &door, error);
-    if (err == OK) err = house_wait_ready(house, options->stop, error);
-    if (err == OK) err = house_start(house, error);
+    /* The front opens first, so that /health tells "loading" meanwhile. */
+    err = open_front(options, node, &front, error);
+    if (err == OK) err = node_wait_ready(node, options->stop, error);
+    if (err == OK) err = node_start(node, error);
     if (err == OK) {
-        options->listening(options->context, options->host, door.port);
+        options->listening(options->context, options->host, front.port);
         wait_for_stop(options->stop);
         log_info("draining deadline_ms=%lld", (long long)options->drain_ms);
-        api_drain(door.api);
-        bool empty = runner_drain(house_runner(house), options->drain_ms);
+        api_drain(front.api);
+        bool empty = runner_drain(node_runner(node), options->drain_ms);
         log_info("drained left=%s", empty ? "nothing" : "lines that the next start runs again");
     }
-    close_door(&door);
-    house_close(house, 0);
+    close_front(&front);
+    node_close(node, 0);
     return err == ERR_CANCELLED ? OK : err;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* serve: the house with its door: what `quern serve` does from start to end.
+/* serve: the node with its network side: what `quern serve` does from start to end.
  *
  * Thread: main.  Memory: none kept. */
 
@@ -9,7 +9,7 @@
 #include "server/webhooks.h"
 
 struct serve_options {
-    struct house_options house;
+    struct node_options node;
     const char *host;
     uint16_t port;            /* 0: any free one */
     const char *api_key_file; /* one key a line; NULL: see keys.h */

@@ -29,9 +29,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     char *source = malloc(size > 0 ? size : 1);
     if (!source) abort();
     if (size > 0) memcpy(source, data, size);
-    struct chat_template *template = NULL;
+    struct jinja_template *template = NULL;
     struct error error = {0};
-    enum err err = chat_template_open(&template, (struct str){source, size}, &error);
+    enum err err = jinja_template_open(&template, (struct str){source, size}, &error);
     /* A template can spell the mark, too, or the number of it. */
     struct str whole = {source, size};
     bool writes_marks = str_find(whole, STR(GIVEN_MARK), 0) != SIZE_MAX ||
@@ -44,20 +44,20 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                   "messages", "role", "user", "content", " He" GIVEN_MARK "llo\n", "role",
                   "assistant", "content", "type", "te" GIVEN_MARK "xt", "s",
                   "\xC3\xBC <&> te" GIVEN_MARK "xt", "n", 3, "f", 2.5, "t", 1, "z", "d", "k", 1);
-    struct chat_options options = {
+    struct jinja_options options = {
         .limits = {.output_bytes_max = 1 << 16, .steps_max = 50000, .memory_bytes_max = 1 << 22},
         .now_unix_s = 1768480496,
     };
     struct buf out;
     buf_init(&out, 1 << 17);
     struct spans given = {0};
-    err = chat_template_render(template, context, &options, &out, &given, &error);
+    err = jinja_template_render(template, context, &options, &out, &given, &error);
     if (!err && !writes_marks) check_given(buf_str(&out), &given);
     spans_release(&given);
     if (!err && out.bytes > options.limits.output_bytes_max) abort();
-    if (chat_template_takes_parts(template) && size == 0) abort();
+    if (jinja_template_takes_parts(template) && size == 0) abort();
     buf_release(&out);
     json_decref(context);
-    chat_template_close(template);
+    jinja_template_close(template);
     return 0;
 }

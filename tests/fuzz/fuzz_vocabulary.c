@@ -45,14 +45,14 @@ static void use_template(const struct vocabulary *vocabulary) {
                                 "content", " Hello\n", "role", "assistant", "content",
                                 "\xC3\xBC <&> text", "add_generation_prompt", 1);
     json_t *words = vocabulary_context(vocabulary);
-    const struct chat_options options = {
+    const struct jinja_options options = {
         .limits = {.output_bytes_max = 1 << 16, .steps_max = 50000, .memory_bytes_max = 1 << 22},
         .model_context = words};
     struct error error = {0};
     struct buf out;
     buf_init(&out, 1 << 17);
     enum err err =
-        chat_template_render(vocabulary->template, context, &options, &out, NULL, &error);
+        jinja_template_render(vocabulary->template, context, &options, &out, NULL, &error);
     assert(err == OK || error.code == err);
     buf_release(&out);
     json_decref(words);

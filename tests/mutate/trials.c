@@ -42,7 +42,7 @@ static void use_tokenizer(const struct tokenizer *tokenizer) {
     ids_release(&ids);
 }
 
-static void use_template(const struct chat_template *template) {
+static void use_template(const struct jinja_template *template) {
     struct error error = {0};
     json_t *context = json_pack(
         "{s:[{s:s, s:s}, {s:s, s:s}, {s:s, s:s}], s:s, s:s, s:b, s:[{s:s, s:{s:s}}]}", "messages",
@@ -51,8 +51,8 @@ static void use_template(const struct chat_template *template) {
         "add_generation_prompt", 1, "tools", "type", "function", "function", "name", "f");
     struct buf out;
     buf_init(&out, (size_t)64 << 20);
-    const struct chat_options options = {.now_unix_s = 1};
-    check_answer(chat_template_render(template, context, &options, &out, NULL, &error), &error);
+    const struct jinja_options options = {.now_unix_s = 1};
+    check_answer(jinja_template_render(template, context, &options, &out, NULL, &error), &error);
     buf_release(&out);
     json_decref(context);
 }
@@ -140,11 +140,11 @@ static enum err try_tokenizer(struct str bytes, struct error *error) {
 }
 
 static enum err try_template(struct str bytes, struct error *error) {
-    struct chat_template *template;
-    enum err err = chat_template_open(&template, bytes, error);
+    struct jinja_template *template;
+    enum err err = jinja_template_open(&template, bytes, error);
     if (err != OK) return err;
     use_template(template);
-    chat_template_close(template);
+    jinja_template_close(template);
     return err;
 }
 

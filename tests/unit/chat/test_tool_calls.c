@@ -205,10 +205,10 @@ static void a_template_says_which_form_it_teaches(void **state) {
                 {"{{ tools }}<|python_tag|>", TOOL_FORMAT_LLAMA},
                 {"{{ tools }}", TOOL_FORMAT_PLAIN}};
     for (size_t i = 0; i < COUNT(rows); i++) {
-        struct chat_template *template;
-        assert_int_equal(chat_template_open(&template, str_from(rows[i].source), NULL), OK);
+        struct jinja_template *template;
+        assert_int_equal(jinja_template_open(&template, str_from(rows[i].source), NULL), OK);
         assert_int_equal(tool_format_of(template), rows[i].format);
-        chat_template_close(template);
+        jinja_template_close(template);
     }
     assert_int_equal(tool_format_of(NULL), TOOL_FORMAT_NONE);
 }

@@ -318,10 +318,10 @@ void toy_open(struct toy *toy, const struct toy_options *options) {
                                   .created_unix_s = 1700000000}};
     open_tokenizer(toy);
     struct error error;
-    const char *template = options->chat_template ? options->chat_template : TEMPLATE;
+    const char *template = options->jinja_template ? options->jinja_template : TEMPLATE;
     enum err err = OK;
     if (*template)
-        err = chat_template_open(&toy->model.vocabulary.template, str_from(template), &error);
+        err = jinja_template_open(&toy->model.vocabulary.template, str_from(template), &error);
     assert(err == OK);
     toy->backend = (struct backend){
         &ops,
@@ -349,7 +349,7 @@ void toy_open(struct toy *toy, const struct toy_options *options) {
 }
 
 void toy_close(struct toy *toy) {
-    chat_template_close(toy->model.vocabulary.template);
+    jinja_template_close(toy->model.vocabulary.template);
     tokenizer_close(toy->model.vocabulary.tokenizer);
     free(toy->kv);
 }

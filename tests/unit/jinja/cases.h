@@ -24,15 +24,15 @@ static inline bool case_holds(const json_t *item, struct str source, json_t *con
     const json_t *expected = json_object_get(item, "expected");
     const char *kind = json_string_value(json_object_get(item, "error_kind"));
     const char *message = json_string_value(json_object_get(item, "error"));
-    struct chat_template *template = NULL;
+    struct jinja_template *template = NULL;
     struct error error = {0};
     struct buf out;
-    struct chat_options options = {.now_unix_s = CASES_NOW_UNIX_S};
+    struct jinja_options options = {.now_unix_s = CASES_NOW_UNIX_S};
     buf_init(&out, (size_t)64 << 20);
-    enum err err = chat_template_open(&template, source, &error);
+    enum err err = jinja_template_open(&template, source, &error);
     bool opened = err == OK;
-    if (opened) err = chat_template_render(template, context, &options, &out, NULL, &error);
-    chat_template_close(template);
+    if (opened) err = jinja_template_render(template, context, &options, &out, NULL, &error);
+    jinja_template_close(template);
     bool holds = true;
     if (expected) {
         struct str wanted = {json_string_value(expected), json_string_length(expected)};

@@ -65,12 +65,12 @@ static void published_templates_are_known_by_the_calls_they_teach(void **state) 
         buf_init(&source, (size_t)1 << 20);
         read_template(rows[i].name, &source);
         if (source.bytes == 0) skip();
-        struct chat_template *template;
+        struct jinja_template *template;
         struct error error;
-        if (chat_template_open(&template, buf_str(&source), &error) != OK)
+        if (jinja_template_open(&template, buf_str(&source), &error) != OK)
             fail_msg("%s: %s", rows[i].name, error.text);
         if (tool_format_of(template) != rows[i].format) fail_msg("%s", rows[i].name);
-        chat_template_close(template);
+        jinja_template_close(template);
         buf_release(&source);
     }
 }

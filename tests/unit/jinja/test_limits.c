@@ -15,21 +15,21 @@ static struct error error;
 
 /* Opens and renders over {"l": [1, 2, 3], "s": "text"}; *ret_text (NULL allowed) gets the start of
  * what was written. */
-static enum err render_with(const struct chat_limits *limits, struct str source,
+static enum err render_with(const struct jinja_limits *limits, struct str source,
                             char ret_text[64]) {
-    struct chat_template *template;
+    struct jinja_template *template;
     error = (struct error){0};
-    enum err err = chat_template_open(&template, source, &error);
+    enum err err = jinja_template_open(&template, source, &error);
     if (err) return err;
     json_t *context = json_pack("{s:[i,i,i], s:s}", "l", 1, 2, 3, "s", "text");
-    struct chat_options options = {.limits = limits ? *limits : (struct chat_limits){0}};
+    struct jinja_options options = {.limits = limits ? *limits : (struct jinja_limits){0}};
     struct buf out;
     buf_init(&out, SIZE_MAX / 2);
-    err = chat_template_render(template, context, &options, &out, NULL, &error);
+    err = jinja_template_render(template, context, &options, &out, NULL, &error);
     if (ret_text) snprintf(ret_text, 64, "%s", out.at ? out.at : "");
     buf_release(&out);
     json_decref(context);
-    chat_template_close(template);
+    jinja_template_close(template);
     return err;
 }
 
@@ -71,7 +71,7 @@ static void loops_within_loops_stop_at_the_limit_on_steps(void **state) {
 static void output_stops_at_its_limit(void **state) {
     (void)state;
     assert_int_equal(render("{% for a in range(99999) %}{{ 'x' * 1000 }}{% endfor %}"), ERR_LIMIT);
-    struct chat_limits limits = {.output_bytes_max = 4};
+    struct jinja_limits limits = {.output_bytes_max = 4};
     assert_int_equal(render_with(&limits, STR("{{ s }}"), NULL), OK);
     assert_int_equal(render_with(&limits, STR("{{ s }}!"), NULL), ERR_LIMIT);
     assert_int_equal(render_with(&limits, STR("{% set x %}{{ s }}{{ s }}{% endset %}"), NULL),
@@ -80,17 +80,17 @@ static void output_stops_at_its_limit(void **state) {
 
 static void output_is_counted_from_where_the_buf_stood(void **state) {
     (void)state;
-    struct chat_template *template;
+    struct jinja_template *template;
     struct buf out;
-    struct chat_options options = {.limits.output_bytes_max = 4};
+    struct jinja_options options = {.limits.output_bytes_max = 4};
     json_t *context = json_object();
     buf_init(&out, 100);
     buf_add_text(&out, "before ");
-    assert_int_equal(chat_template_open(&template, STR("{{ 'text' }}"), &error), OK);
-    assert_int_equal(chat_template_render(template, context, &options, &out, NULL, &error), OK);
+    assert_int_equal(jinja_template_open(&template, STR("{{ 'text' }}"), &error), OK);
+    assert_int_equal(jinja_template_render(template, context, &options, &out, NULL, &error), OK);
     assert_string_equal(out.at, "before text");
     assert_int_equal(out.bytes_max, 100);
-    chat_template_close(template);
+    jinja_template_close(template);
     buf_release(&out);
     json_decref(context);
 }
@@ -145,7 +145,7 @@ static void looking_at_long_texts_counts_as_steps(void **state) {
                  "{%% set a = 'a' * 4000000 %%}{%% set c = 'a' * 4000000 %%}{%% set d = {a: 1} %%}"
                  "{%% for i in range(99999) %%}{%% if %s %%}{%% endif %%}{%% endfor %%}",
                  questions[i]);
-        const struct chat_limits limits = {.steps_max = 1000000};
+        const struct jinja_limits limits = {.steps_max = 1000000};
         assert_int_equal(render_with(&limits, str_from(source), NULL), ERR_LIMIT);
         assert_non_null(strstr(error.text, "steps"));
     }
@@ -153,7 +153,7 @@ static void looking_at_long_texts_counts_as_steps(void **state) {
 
 static void memory_stops_at_its_limit(void **state) {
     (void)state;
-    struct chat_limits limits = {.memory_bytes_max = 4096};
+    struct jinja_limits limits = {.memory_bytes_max = 4096};
     assert_int_equal(render_with(&limits, STR("{{ s * 2000 }}"), NULL), ERR_LIMIT);
     assert_int_equal(render_with(&limits, STR("{{ s }}"), NULL), OK);
 }
@@ -301,15 +301,15 @@ static void a_raised_message_that_is_too_long_is_cut_between_characters(void **s
 }
 
 static void *render_often(void *argument) {
-    const struct chat_template *template = argument;
+    const struct jinja_template *template = argument;
     json_t *context = json_pack("{s:[s,s,s]}", "names", "\xC3\xA9", "b", "c");
-    struct chat_options options = {0};
+    struct jinja_options options = {0};
     const char *problem = NULL;
     for (int i = 0; i < 200 && !problem; i++) {
         struct buf out;
         struct error mine;
         buf_init(&out, 4096);
-        if (chat_template_render(template, context, &options, &out, NULL, &mine))
+        if (jinja_template_render(template, context, &options, &out, NULL, &mine))
             problem = "failed";
         if (!problem && strcmp(out.at, "\xC3\xA9:1,b:2,c:3,\xC3\xBC\xC3\xB1") != 0)
             problem = "differs";
@@ -321,12 +321,12 @@ static void *render_often(void *argument) {
 
 static void several_threads_may_render_one_template(void **state) {
     (void)state;
-    struct chat_template *template;
+    struct jinja_template *template;
     pthread_t threads[4];
-    assert_int_equal(chat_template_open(&template,
-                                        STR("{% for n in names %}{{ n }}:{{ loop.index }},"
-                                            "{% endfor %}{{ '\xC3\xBC\xC3\xB1'[:2] }}"),
-                                        &error),
+    assert_int_equal(jinja_template_open(&template,
+                                         STR("{% for n in names %}{{ n }}:{{ loop.index }},"
+                                             "{% endfor %}{{ '\xC3\xBC\xC3\xB1'[:2] }}"),
+                                         &error),
                      OK);
     for (size_t i = 0; i < 4; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, render_often, template), 0);
@@ -335,14 +335,14 @@ static void several_threads_may_render_one_template(void **state) {
         assert_int_equal(pthread_join(threads[i], &problem), 0);
         assert_null(problem);
     }
-    chat_template_close(template);
+    jinja_template_close(template);
 }
 
 static bool takes_parts(const char *source) {
-    struct chat_template *template;
-    assert_int_equal(chat_template_open(&template, str_from(source), &error), OK);
-    bool takes = chat_template_takes_parts(template);
-    chat_template_close(template);
+    struct jinja_template *template;
+    assert_int_equal(jinja_template_open(&template, str_from(source), &error), OK);
+    bool takes = jinja_template_takes_parts(template);
+    jinja_template_close(template);
     return takes;
 }
 
@@ -364,15 +364,15 @@ static void a_template_that_walks_content_takes_parts(void **state) {
 
 static void a_template_knows_the_roles_it_names_in_quotes(void **state) {
     (void)state;
-    struct chat_template *template;
-    assert_int_equal(chat_template_open(&template,
-                                        STR("developer {{ m.role == \"tool\" }}{{ 'system' }}"),
-                                        &error),
+    struct jinja_template *template;
+    assert_int_equal(jinja_template_open(&template,
+                                         STR("developer {{ m.role == \"tool\" }}{{ 'system' }}"),
+                                         &error),
                      OK);
-    assert_true(chat_template_knows_role(template, "tool"));
-    assert_true(chat_template_knows_role(template, "system"));
-    assert_false(chat_template_knows_role(template, "developer"));
-    chat_template_close(template);
+    assert_true(jinja_template_knows_role(template, "tool"));
+    assert_true(jinja_template_knows_role(template, "system"));
+    assert_false(jinja_template_knows_role(template, "developer"));
+    jinja_template_close(template);
 }
 
 int main(void) {

@@ -21,18 +21,18 @@ static const char context_text[] =
 
 /* The output with `given` bytes in «…». */
 static void check(const char *source, const char *expected) {
-    struct chat_template *template;
+    struct jinja_template *template;
     struct error error = {0};
     json_t *context, *words;
-    if (chat_template_open(&template, str_from(source), &error) != OK) fail_msg("%s", error.text);
+    if (jinja_template_open(&template, str_from(source), &error) != OK) fail_msg("%s", error.text);
     assert_int_equal(json_read(&context, str_from(context_text), &error), OK);
     assert_int_equal(json_read(&words, STR("{\"bos_token\":\"<s>\",\"n\":8}"), &error), OK);
-    struct chat_options options = {.model_context = words};
+    struct jinja_options options = {.model_context = words};
     struct buf out, marked;
     struct spans given = {0};
     buf_init(&out, 1 << 20);
     buf_init(&marked, 1 << 20);
-    if (chat_template_render(template, context, &options, &out, &given, &error) != OK)
+    if (jinja_template_render(template, context, &options, &out, &given, &error) != OK)
         fail_msg("%s: %s", source, error.text);
     size_t at = 0;
     for (size_t i = 0; i < given.count; i++) {
@@ -53,7 +53,7 @@ static void check(const char *source, const char *expected) {
     buf_release(&marked);
     json_decref(context);
     json_decref(words);
-    chat_template_close(template);
+    jinja_template_close(template);
 }
 
 #define M "{% set m = messages[0] %}"

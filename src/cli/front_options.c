@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/door_options.h"
+#include "cli/front_options.h"
 
 #include <string.h>
 
-void door_options_fill(struct option ret_options[DOOR_OPTION_COUNT], struct serve_options *serve) {
+void front_options_fill(struct option ret_options[DOOR_OPTION_COUNT], struct serve_options *serve) {
     const struct option rows[DOOR_OPTION_COUNT] = {
         {.name = "api-key-file",
          .kind = OPTION_TEXT,

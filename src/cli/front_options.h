@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* door_options: the options of `quern serve` about who may come in and who is told: keys, webhooks,
+/* front_options: the options of `quern serve` about who may come in and who is told: keys, webhooks,
  * and where their secrets are.  Thread: main.  Memory: values point into argv. */
 
 #include "cli/options.h"
@@ -10,4 +10,4 @@
 #define DOOR_OPTION_COUNT 7
 
 /* Rows that write into `serve`. */
-void door_options_fill(struct option ret_options[DOOR_OPTION_COUNT], struct serve_options *serve);
+void front_options_fill(struct option ret_options[DOOR_OPTION_COUNT], struct serve_options *serve);
