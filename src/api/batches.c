@@ -9,7 +9,7 @@
 
 static void answer_batch(struct http_request *request, struct store_batch *batch) {
     struct buf body;
-    buf_init(&body, SIZE_MAX / 2);
+    buf_init(&body, BUF_UNLIMITED);
     batch_write_json(&body, batch);
     store_batch_release(batch);
     api_answer_json(request, &body);
@@ -130,7 +130,7 @@ void batches_list(void *context, struct http_request *request) {
                                     batches, &count, &has_more, &error);
     if (err == OK) {
         struct buf body;
-        buf_init(&body, SIZE_MAX / 2);
+        buf_init(&body, BUF_UNLIMITED);
         buf_add_text(&body, "{\"object\":\"list\",\"data\":[");
         for (size_t i = 0; i < count; i++) {
             if (i > 0) buf_add_byte(&body, ',');

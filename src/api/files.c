@@ -53,7 +53,7 @@ static void write_id(struct buf *buf, const char *key, const struct store_file *
 static void answer_list(struct http_request *request, const struct store_file *files, size_t count,
                         bool has_more) {
     struct buf body;
-    buf_init(&body, SIZE_MAX / 2);
+    buf_init(&body, BUF_UNLIMITED);
     buf_add_text(&body, "{\"object\":\"list\",\"data\":[");
     for (size_t i = 0; i < count; i++) {
         if (i > 0) buf_add_byte(&body, ',');

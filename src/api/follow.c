@@ -44,7 +44,7 @@ static enum progress feed(struct followers *followers, struct follower *follower
     bool more = true, good = true;
     if (http_stream_waiting(request) > WAITING_BYTES_MAX)
         return http_stream_put(request, (struct str){0}) ? SAME : OVER;
-    buf_init(&lines, SIZE_MAX / 2);
+    buf_init(&lines, BUF_UNLIMITED);
     uint64_t last = follower->after;
     struct runner_page page = {follower->after, follower->lines_left, PAGE_BYTES};
     enum err err = runner_batch_results(followers->runner, str_from(follower->batch_id), &page,

@@ -78,7 +78,7 @@ void inference_cancel_all(struct api *api) {
 
 static bool put_event(struct inference *inference, struct str data) {
     struct buf event;
-    buf_init(&event, SIZE_MAX / 2);
+    buf_init(&event, BUF_UNLIMITED);
     buf_add_text(&event, "data: ");
     buf_add_str(&event, data);
     buf_add_text(&event, "\n\n");

@@ -41,7 +41,7 @@ static void add_model(void *context, const struct runner_model *model) {
 void models_list(void *context, struct http_request *request) {
     struct api *api = context;
     struct buf body;
-    buf_init(&body, SIZE_MAX / 2);
+    buf_init(&body, BUF_UNLIMITED);
     buf_add_text(&body, "{\"object\":\"list\",\"data\":[");
     runner_models(api->options.runner, add_model, &(struct listing){.body = &body});
     buf_add_text(&body, "]}");
@@ -51,7 +51,7 @@ void models_list(void *context, struct http_request *request) {
 void models_get(void *context, struct http_request *request) {
     struct api *api = context;
     struct buf body;
-    buf_init(&body, SIZE_MAX / 2);
+    buf_init(&body, BUF_UNLIMITED);
     struct listing listing = {.body = &body};
     struct str wanted = http_request_param(request, 0);
     if (runner_model_find(api->options.runner, wanted, add_model, &listing)) {

@@ -56,7 +56,7 @@ void results_get(void *context, struct http_request *request) {
         return;
     store_batch_release(&batch);
     struct buf body;
-    buf_init(&body, SIZE_MAX / 2);
+    buf_init(&body, BUF_UNLIMITED);
     struct runner_page page = {.after = after, .lines_max = limit, .bytes_max = PAGE_BYTES};
     if (follow) page.lines_max = 0; /* only asks whether they are still there */
     enum err err = runner_batch_results(api->options.runner, http_request_param(request, 0), &page,

@@ -20,6 +20,10 @@ struct buf {
     bool overflowed;
 };
 
+/* The maximum of a buf whose content another limit bounds already. Half of the address space, so
+ * that sums of sizes below it cannot wrap. */
+#define BUF_UNLIMITED (SIZE_MAX / 2)
+
 void buf_init(struct buf *buf, size_t bytes_max);
 void buf_release(struct buf *buf);
 void buf_clear(struct buf *buf); /* keeps the memory; forgets an overflow */

@@ -158,7 +158,7 @@ bool batch_extras_read(const json_t *body, char **ret_text, struct batch_refusal
     *ret_text = NULL;
     if (json_object_size(kept) > 0) {
         struct buf text;
-        buf_init(&text, SIZE_MAX / 2);
+        buf_init(&text, BUF_UNLIMITED);
         json_write(&text, kept);
         *ret_text = strdup(text.at);
         if (!*ret_text) abort();

@@ -123,7 +123,7 @@ static bool has_required(const struct batch_line *line, enum endpoint endpoint) 
 bool batch_line_endpoint(const struct batch_line *line, enum endpoint *ret_endpoint) {
     if (!json_span_is_string(line->url)) return false;
     struct buf scratch;
-    buf_init(&scratch, SIZE_MAX / 2);
+    buf_init(&scratch, BUF_UNLIMITED);
     bool known = endpoint_find(json_span_text(line->url, &scratch), ret_endpoint);
     buf_release(&scratch);
     return known;
@@ -132,7 +132,7 @@ bool batch_line_endpoint(const struct batch_line *line, enum endpoint *ret_endpo
 /* The start of what a raw string means, for a message. */
 static void show(struct str string, char ret_text[SHOWN_BYTES + 1]) {
     struct buf scratch;
-    buf_init(&scratch, SIZE_MAX / 2);
+    buf_init(&scratch, BUF_UNLIMITED);
     struct str text = json_span_text(string, &scratch);
     if (text.bytes > SHOWN_BYTES) text.bytes = SHOWN_BYTES;
     text.bytes = utf8_valid_prefix(text);
@@ -221,8 +221,8 @@ bool batch_line_same_text(struct str raw_a, struct str raw_b) {
     if (!json_span_is_string(raw_a) || !json_span_is_string(raw_b)) return false;
     if (str_equals(raw_a, raw_b)) return true;
     struct buf a, b;
-    buf_init(&a, SIZE_MAX / 2);
-    buf_init(&b, SIZE_MAX / 2);
+    buf_init(&a, BUF_UNLIMITED);
+    buf_init(&b, BUF_UNLIMITED);
     bool same = str_equals(json_span_text(raw_a, &a), json_span_text(raw_b, &b));
     buf_release(&a);
     buf_release(&b);

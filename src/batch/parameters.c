@@ -184,7 +184,7 @@ static bool read_metadata(struct batch_parameters *parameters, const json_t *bod
         if (!check_pair(key, value, refusal)) return false;
     }
     struct buf text;
-    buf_init(&text, SIZE_MAX / 2);
+    buf_init(&text, BUF_UNLIMITED);
     json_write(&text, metadata);
     parameters->metadata = strdup(text.at);
     if (!parameters->metadata) abort();
@@ -299,7 +299,7 @@ static void hash_parameters(struct batch_parameters *parameters, const json_t *b
     if (!copy) abort();
     json_object_del(copy, "idempotency_key");
     struct buf text;
-    buf_init(&text, SIZE_MAX / 2);
+    buf_init(&text, BUF_UNLIMITED);
     json_write_canonical(&text, copy);
     struct sha256 hash;
     sha256_init(&hash);

@@ -243,7 +243,7 @@ enum err batch_retry_create(struct store *store, const struct store_batch *origi
     struct walk walk = {.retry = retry, .original = original};
     jsonl_file_init(&walk.input);
     jsonl_file_init(&walk.errors);
-    buf_init(&walk.pending, SIZE_MAX / 2);
+    buf_init(&walk.pending, BUF_UNLIMITED);
     err = make_input(&walk, store, now_unix_s, error);
     jsonl_file_close(&walk.input);
     jsonl_file_close(&walk.errors);

@@ -61,7 +61,7 @@ static void add_error(struct buf *errors, size_t *count, const char *code, uint6
 char *batch_single_error(const char *code, const char *param, const char *message) {
     struct buf text;
     size_t count = 0;
-    buf_init(&text, SIZE_MAX / 2);
+    buf_init(&text, BUF_UNLIMITED);
     buf_add_byte(&text, '[');
     add_error(&text, &count, code, 0, message, param);
     buf_add_byte(&text, ']');
@@ -99,7 +99,7 @@ static bool has_same_id(void *context, uint32_t line) {
     if (batch_line_read(text, &parsed) != BATCH_LINE_READ || !json_span_is_string(parsed.custom_id))
         return false;
     struct buf decoded;
-    buf_init(&decoded, SIZE_MAX / 2);
+    buf_init(&decoded, BUF_UNLIMITED);
     bool same = str_equals(json_span_text(parsed.custom_id, &decoded), question->id);
     buf_release(&decoded);
     return same;

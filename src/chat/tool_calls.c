@@ -70,7 +70,7 @@ const char *const *tool_format_marks(enum tool_format format) {
 void tool_reader_init(struct tool_reader *reader, enum tool_format format, bool only_one) {
     assert(format >= TOOL_FORMAT_HERMES);
     *reader = (struct tool_reader){.format = format, .only_one = only_one};
-    buf_init(&reader->content, SIZE_MAX / 2);
+    buf_init(&reader->content, BUF_UNLIMITED);
 }
 
 static void release_call(struct tool_call *call) {
@@ -127,8 +127,8 @@ static bool read_call(struct tool_reader *reader, struct str value) {
     if (!arguments.at) arguments = json_span_get(value, "parameters");
     if (!name.at || !json_span_is_string(name) || !arguments.at) return false;
     struct tool_call call = {.id = ""};
-    buf_init(&call.name, SIZE_MAX / 2);
-    buf_init(&call.arguments, SIZE_MAX / 2);
+    buf_init(&call.name, BUF_UNLIMITED);
+    buf_init(&call.arguments, BUF_UNLIMITED);
     json_span_decode(&call.name, name);
     if (call.name.bytes == 0 || !read_arguments(arguments, &call.arguments)) {
         release_call(&call);
@@ -157,8 +157,8 @@ static bool read_named_call(struct tool_reader *reader, struct str text) {
         !json_span_is_object(value))
         return false;
     struct tool_call call = {.id = ""};
-    buf_init(&call.name, SIZE_MAX / 2);
-    buf_init(&call.arguments, SIZE_MAX / 2);
+    buf_init(&call.name, BUF_UNLIMITED);
+    buf_init(&call.arguments, BUF_UNLIMITED);
     buf_add_str(&call.name, name);
     buf_add_str(&call.arguments, value);
     add_call(reader, &call);

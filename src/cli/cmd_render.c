@@ -29,7 +29,7 @@ static enum err answer_record(void *context, struct str record, struct buf *answ
     json_t *variables;
     if (json_read(&variables, record, error) != OK) return error->code;
     struct buf text;
-    buf_init(&text, SIZE_MAX / 2);
+    buf_init(&text, BUF_UNLIMITED);
     enum err err = OK;
     if (!json_is_object(variables)) {
         err = err_set(error, ERR_INVALID, "the variables are not a JSON object");

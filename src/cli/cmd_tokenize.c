@@ -53,7 +53,7 @@ static enum err decode_record(struct tokenize *tokenize, struct str record, stru
     json_t *ids;
     struct buf text;
     if (json_read(&ids, record, error) != OK) return error->code;
-    buf_init(&text, SIZE_MAX / 2);
+    buf_init(&text, BUF_UNLIMITED);
     enum err err = decode(tokenize, ids, &text, error);
     if (err == OK && tokenize->batch)
         json_write_string(answer, buf_str(&text));

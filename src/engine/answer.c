@@ -158,7 +158,7 @@ static void write_choice(struct buf *out, const struct answer_source *source, co
     const struct choice *choice = &job->choices[index];
     const struct prompt *prompt = prompt_of(job, index);
     struct buf text;
-    buf_init(&text, SIZE_MAX / 2);
+    buf_init(&text, BUF_UNLIMITED);
     utf8_add_repaired(&text, buf_str(&prompt->echo));
     utf8_add_repaired(&text, buf_str(choice->tools ? &choice->tools->content : &choice->raw));
     buf_printf(out, "{\"index\":%u,", shown_index);

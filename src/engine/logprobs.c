@@ -52,7 +52,7 @@ void logprobs_release(struct logprobs *logprobs) {
 size_t logprobs_characters(struct str bytes) {
     if (bytes.bytes == 0) return 0;
     struct buf text;
-    buf_init(&text, SIZE_MAX / 2);
+    buf_init(&text, BUF_UNLIMITED);
     utf8_add_repaired(&text, bytes);
     size_t count = utf8_count(buf_str(&text));
     buf_release(&text);

@@ -18,7 +18,7 @@ static struct str part_text(const json_t *part) {
 
 static json_t *joined_parts(const json_t *parts) {
     struct buf text;
-    buf_init(&text, SIZE_MAX / 2);
+    buf_init(&text, BUF_UNLIMITED);
     for (size_t i = 0; i < json_array_size(parts); i++) {
         if (i > 0) buf_add_byte(&text, '\n');
         buf_add_str(&text, part_text(json_array_get(parts, i)));

@@ -178,7 +178,7 @@ static bool prep_bad_words(struct request *request, const struct served_model *m
     for (size_t i = 0; i < json_array_size(request->bad_words) && is_good; i++) {
         struct str word = json_str(json_array_get(request->bad_words, i));
         struct buf spaced;
-        buf_init(&spaced, SIZE_MAX / 2);
+        buf_init(&spaced, BUF_UNLIMITED);
         buf_add_byte(&spaced, ' ');
         size_t skip = 0;
         while (word.at[skip] == ' ') skip++;

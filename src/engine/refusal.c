@@ -25,7 +25,7 @@ bool refuse(struct refusal *refusal, const char *code, const char *param, const 
 /* The largest valid prefix of `text` that leaves room for an ellipsis. */
 const char *value_text(const json_t *value, char text[VALUE_TEXT_BYTES]) {
     struct buf buf;
-    buf_init(&buf, SIZE_MAX / 2);
+    buf_init(&buf, BUF_UNLIMITED);
     if (json_is_string(value)) {
         buf_printf(&buf, "'%s'", json_string_value(value));
     } else if (json_is_real(value)) {

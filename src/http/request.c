@@ -21,7 +21,7 @@ struct http_request *http_request_new(struct http_server *server,
     request->file_fd = -1;
     atomic_store(&request->holds, 1);
     arena_init(&request->arena, REQUEST_ARENA_BYTES_MAX);
-    buf_init(&request->answer_body, SIZE_MAX / 2);
+    buf_init(&request->answer_body, BUF_UNLIMITED);
     pthread_mutex_init(&request->lock, NULL);
     id_hex(request->id, sizeof request->id, "req_", 32);
     request->target = arena_copy(&request->arena, str_from(target));

@@ -4,7 +4,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/id.h"
-#include "net/exchange.h"
+#include "net/client.h"
 
 #include <assert.h>
 #include <curl/curl.h>
@@ -111,8 +111,7 @@ static size_t on_head(char *bytes, size_t size, size_t count, void *user) {
     else if (is_header(line, "link", &value))
         (void)pull_next_read(value, answer->next);
     else if (is_header(line, "retry-after", &value))
-        answer->retry_after_ms =
-            upstream_http_retry_after_ms(STR("retry-after"), value, clock_unix_s());
+        answer->retry_after_ms = net_retry_after_ms(STR("retry-after"), value, clock_unix_s());
     return line.bytes;
 }
 

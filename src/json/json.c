@@ -95,7 +95,7 @@ void json_write_string(struct buf *buf, struct str text) {
         write_valid(buf, text);
     } else {
         struct buf repaired;
-        buf_init(&repaired, SIZE_MAX / 2);
+        buf_init(&repaired, BUF_UNLIMITED);
         utf8_add_repaired(&repaired, text);
         write_valid(buf, buf_str(&repaired));
         buf_release(&repaired);

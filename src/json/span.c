@@ -285,7 +285,7 @@ bool json_span_string_is(struct str string, const char *text) {
     struct str inside = {string.at + 1, string.bytes - 2};
     if (str_find_byte(inside, '\\', 0) == SIZE_MAX) return str_is(inside, text);
     struct buf decoded;
-    buf_init(&decoded, SIZE_MAX / 2);
+    buf_init(&decoded, BUF_UNLIMITED);
     json_span_decode(&decoded, string);
     bool same = str_is(buf_str(&decoded), text);
     buf_release(&decoded);

@@ -2,7 +2,7 @@
 #include "net/sse.h"
 
 /* A line has ended. False when the reading shall end. */
-static bool take_line(struct upstream_sse *sse, upstream_sse_fn data, void *context) {
+static bool take_line(struct net_sse *sse, net_sse_fn data, void *context) {
     struct str line = buf_str(&sse->line);
     bool goes_on = !sse->line.overflowed;
     if (!sse->has_started && str_starts_with(line, STR("\xEF\xBB\xBF"))) line = str_skip(line, 3);
@@ -23,8 +23,7 @@ static bool take_line(struct upstream_sse *sse, upstream_sse_fn data, void *cont
     return goes_on;
 }
 
-bool upstream_sse_feed(struct upstream_sse *sse, struct str bytes, upstream_sse_fn data,
-                       void *context) {
+bool net_sse_feed(struct net_sse *sse, struct str bytes, net_sse_fn data, void *context) {
     size_t from = 0;
     for (size_t i = 0; i < bytes.bytes; i++) {
         char c = bytes.at[i];

@@ -186,7 +186,7 @@ enum err pilot_run(const struct pilot_options *options, struct pilot *ret_pilot,
     struct work work = {.options = options, .choice = &node.models[0]};
     char folder[PATH_MAX];
     const char *parent = getenv("TMPDIR");
-    for (size_t i = 0; i < PILOT_GROUPS; i++) buf_init(&work.inputs[i], SIZE_MAX / 2);
+    for (size_t i = 0; i < PILOT_GROUPS; i++) buf_init(&work.inputs[i], BUF_UNLIMITED);
     snprintf(folder, sizeof folder, "%.2000s/quern-pilot-XXXXXX", parent ? parent : "/tmp");
     enum err err = choose(&work, error);
     if (err == OK) err = copy_lines(&work, error);

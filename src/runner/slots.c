@@ -68,7 +68,7 @@ struct slot *slot_find(struct runner *runner, uint64_t job_id) {
 
 void slot_set_custom_id(struct slot *slot, struct str raw) {
     struct buf text;
-    buf_init(&text, SIZE_MAX / 2);
+    buf_init(&text, BUF_UNLIMITED);
     batch_custom_id_write(&text, raw);
     slot->custom_id_bytes = text.bytes;
     if (text.bytes <= sizeof slot->inline_id) {

@@ -259,7 +259,7 @@ static struct group *new_group(struct seglog_writer *writer) {
     }
     group = calloc(1, sizeof *group);
     if (!group) abort();
-    buf_init(&group->bytes, SIZE_MAX / 2);
+    buf_init(&group->bytes, BUF_UNLIMITED);
     return group;
 }
 

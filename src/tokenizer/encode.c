@@ -113,7 +113,7 @@ static struct spans normalized_plain(struct encoding *encoding, struct str stret
     struct spans plain = {0};
     struct buf parts;
     size_t start = (size_t)(stretch.at - encoding->start), at = 0;
-    buf_init(&parts, SIZE_MAX / 2);
+    buf_init(&parts, BUF_UNLIMITED);
     const struct spans *all = &encoding->plain;
     while (encoding->plain_at < all->count && all->at[encoding->plain_at].end <= start)
         encoding->plain_at++;
@@ -149,7 +149,7 @@ static void encode_raw(struct encoding *encoding, struct str stretch) {
         return;
     }
     struct buf text;
-    buf_init(&text, SIZE_MAX / 2);
+    buf_init(&text, BUF_UNLIMITED);
     normalize_part(encoding, stretch, 0, stretch.bytes, &text);
     struct spans plain = {0};
     if (has_more) plain = normalized_plain(encoding, stretch, buf_str(&text));
@@ -177,7 +177,7 @@ enum err tokenizer_encode(const struct tokenizer *tokenizer, struct str text,
                                 .parse_special = options.parse_special,
                                 .start = text.at};
     if (options.plain) encoding.plain = *options.plain;
-    buf_init(&encoding.spaced, SIZE_MAX / 2);
+    buf_init(&encoding.spaced, BUF_UNLIMITED);
     cut_specials(&encoding, &tokenizer->specials, text, encoding.plain, encode_raw);
     bpe_scratch_release(&encoding.scratch);
     buf_release(&encoding.spaced);

@@ -83,7 +83,7 @@ bool tokenizer_normalizes(const struct tokenizer *tokenizer) {
 void tokenizer_normalize(const struct tokenizer *tokenizer, struct str text,
                          enum stretch_place place, struct buf *normalized) {
     struct buf composed;
-    buf_init(&composed, SIZE_MAX / 2);
+    buf_init(&composed, BUF_UNLIMITED);
     if (tokenizer->normalize_nfc && !nfc_is_plain(text)) {
         nfc_add(&composed, text);
         text = buf_str(&composed);
@@ -112,7 +112,7 @@ static enum err add_special(struct tokenizer *tokenizer, struct str spelled, siz
     if (!(vocab->flags[id] & TOKEN_IN_NORMALIZED))
         return special_add(&tokenizer->specials, spelled, (int32_t)id, rule, error);
     struct buf content;
-    buf_init(&content, SIZE_MAX / 2);
+    buf_init(&content, BUF_UNLIMITED);
     if (utf8_is_valid(spelled))
         tokenizer_normalize(tokenizer, spelled, STRETCH_LATER, &content);
     else

@@ -49,14 +49,14 @@ static bool take(void *context, struct str data) {
 }
 
 static bool listen(struct listener *listener, struct str text, size_t cut) {
-    struct upstream_sse sse = {.has_data = false};
+    struct net_sse sse = {.has_data = false};
     *listener = (struct listener){.is_finished = false};
     buf_init(&listener->chunk, 1 << 20);
     buf_init(&listener->all, 1 << 20);
     buf_init(&sse.line, 1 << 16);
     buf_init(&sse.data, 1 << 16);
-    bool good = upstream_sse_feed(&sse, (struct str){text.at, cut}, take, listener) &&
-                upstream_sse_feed(&sse, str_skip(text, cut), take, listener);
+    bool good = net_sse_feed(&sse, (struct str){text.at, cut}, take, listener) &&
+                net_sse_feed(&sse, str_skip(text, cut), take, listener);
     buf_release(&sse.line);
     buf_release(&sse.data);
     buf_release(&listener->chunk);

@@ -88,7 +88,7 @@ static void keep_case(const struct run *run, unsigned long number, const char *w
     struct buf bytes;
     char path[4096] = "not kept";
     int fd = -1;
-    buf_init(&bytes, SIZE_MAX / 2);
+    buf_init(&bytes, BUF_UNLIMITED);
     const struct base *base = make_case(run, number, &bytes);
     const char *name = strrchr(base->path, '/');
     if (run->keep) {
@@ -134,7 +134,7 @@ static void judge(const struct run *run, unsigned long number, enum base_kind ki
 static void run_cases(const struct run *run) {
     const struct itimerval hang = {.it_value.tv_sec = HANG_SECONDS * SLOWER};
     struct buf bytes;
-    buf_init(&bytes, SIZE_MAX / 2);
+    buf_init(&bytes, BUF_UNLIMITED);
     for (unsigned long number; (number = atomic_load(&run->tally->next)) < run->count;) {
         struct trial trial;
         const struct base *base = make_case(run, number, &bytes);

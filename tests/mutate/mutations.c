@@ -190,7 +190,7 @@ static void truncate_at(const struct base *base, struct buf *out, struct rng *rn
 /* Puts `text` in the place of `removed` bytes at `at`. */
 static void replace(struct buf *out, size_t at, size_t removed, struct str text) {
     struct buf tail;
-    buf_init(&tail, SIZE_MAX / 2);
+    buf_init(&tail, BUF_UNLIMITED);
     buf_add(&tail, out->at + at + removed, out->bytes - at - removed);
     buf_truncate(out, at);
     buf_add_str(out, text);
@@ -348,7 +348,7 @@ static void nest(const struct base *base, struct buf *out, struct rng *rng) {
         "\\u00e9",    "\xE2\x96\x81",     "{#",       "'a' ~ "};
     const char *opening = openings[rng_below(rng, sizeof openings / sizeof *openings)];
     struct buf text;
-    buf_init(&text, SIZE_MAX / 2);
+    buf_init(&text, BUF_UNLIMITED);
     for (size_t count = length(rng, 8192); count > 0; count--) buf_add_text(&text, opening);
     replace(out, place(base, out, rng), 0, buf_str(&text));
     buf_release(&text);

@@ -27,10 +27,10 @@
 
 static void start_probe(struct worker_upstream *upstream, enum upstream_probe probe) {
     const char *url = probe == PROBE_HEALTH ? upstream->spec.health : upstream->models_url;
-    const struct upstream_http_request request = {
+    const struct net_request request = {
         .url = url, .first_byte_ms = PROBE_FIRST_BYTE_MS, .stall_ms = PROBE_STALL_MS};
     upstream->probe = probe;
-    (void)upstream_http_start(upstream->http, &request);
+    (void)net_client_start(upstream->http, &request);
 }
 
 static void start_probes(struct worker_upstream *upstream, int64_t now_ns) {
@@ -50,10 +50,10 @@ static void set_reason(struct worker_upstream *upstream, const char *reason) {
 }
 
 /* True when the answer is a list of models; it is taken then. The lock is held. */
-static bool take_models(struct worker_upstream *upstream, const struct upstream_answer *answer) {
+static bool take_models(struct worker_upstream *upstream, const struct net_answer *answer) {
     struct error error = {0};
     char reason[UPSTREAM_REASON_BYTES];
-    bool is_whole = answer->end == UPSTREAM_END_WHOLE;
+    bool is_whole = answer->end == NET_END_WHOLE;
     if (is_whole && answer->status == 200 &&
         upstream_models_read(&upstream->models, answer->body, &error) == OK)
         return true;
@@ -67,15 +67,15 @@ static bool take_models(struct worker_upstream *upstream, const struct upstream_
     return false;
 }
 
-void upstream_probe_done(struct worker_upstream *upstream, const struct upstream_answer *answer) {
+void upstream_probe_done(struct worker_upstream *upstream, const struct net_answer *answer) {
     int64_t now_ns = answer->ended_ns;
-    bool is_whole = answer->end == UPSTREAM_END_WHOLE;
+    bool is_whole = answer->end == NET_END_WHOLE;
     bool is_good = is_whole && answer->status < 500 &&
                    !(upstream->is_key_refused && upstream_is_key_status(answer->status));
     bool was_health = upstream->probe == PROBE_HEALTH;
     upstream->probe = PROBE_NONE;
     /* A gateway's /health may take long, since it asks others; that alone says nothing. */
-    if (was_health && (is_good || answer->end == UPSTREAM_END_TIMEOUT)) {
+    if (was_health && (is_good || answer->end == NET_END_TIMEOUT)) {
         start_probe(upstream, PROBE_MODELS);
         return;
     }
@@ -110,8 +110,8 @@ static bool may_start(const struct worker_upstream *upstream, const struct upstr
 
 static void start_job(struct worker_upstream *upstream, struct upstream_job *job) {
     struct buf body, scratch;
-    buf_init(&body, SIZE_MAX / 2);
-    buf_init(&scratch, SIZE_MAX / 2);
+    buf_init(&body, BUF_UNLIMITED);
+    buf_init(&scratch, BUF_UNLIMITED);
     struct str name = upstream_request_model(job->job.body, &scratch);
     pthread_mutex_lock(&upstream->lock);
     const struct upstream_model *model =
@@ -119,12 +119,12 @@ static void start_job(struct worker_upstream *upstream, struct upstream_job *job
     bool is_mapped = model && !str_is(name, model->theirs);
     pthread_mutex_unlock(&upstream->lock);
     job->model = is_mapped ? model->name.at : NULL;
-    struct upstream_http_request request = {.owner = job,
-                                            .url = upstream->job_urls[job->job.endpoint],
-                                            .body = job->job.body,
-                                            .is_stream = job->job.stream,
-                                            .first_byte_ms = upstream->spec.first_byte_ms,
-                                            .stall_ms = upstream->spec.stall_ms};
+    struct net_request request = {.owner = job,
+                                  .url = upstream->job_urls[job->job.endpoint],
+                                  .body = job->job.body,
+                                  .is_stream = job->job.stream,
+                                  .first_byte_ms = upstream->spec.first_byte_ms,
+                                  .stall_ms = upstream->spec.stall_ms};
     if (is_mapped || job->job.stream) {
         upstream_request_write(&body, job->job.body, is_mapped ? model->theirs : NULL,
                                job->job.stream, &job->wants_usage);
@@ -137,7 +137,7 @@ static void start_job(struct worker_upstream *upstream, struct upstream_job *job
     }
     job->is_trial = upstream->breaker.state == UPSTREAM_BREAKER_HALF_OPEN;
     if (job->is_trial) upstream->has_trial = true;
-    job->exchange = upstream_http_start(upstream->http, &request);
+    job->exchange = net_client_start(upstream->http, &request);
     buf_release(&body);
     buf_release(&scratch);
 }
@@ -190,7 +190,7 @@ static void end_cancelled(struct worker_upstream *upstream) {
         while (running && !running->is_cancelled) running = running->next;
         pthread_mutex_unlock(&upstream->lock);
         if (running) {
-            upstream_http_abort(upstream->http, running->exchange);
+            net_client_abort(upstream->http, running->exchange);
             upstream_unlink_running(upstream, running);
         }
         if (!job) job = running;
@@ -261,6 +261,6 @@ void *upstream_loop(void *user) {
         start_probes(upstream, now_ns);
         tend_gate(upstream, now_ns);
         start_jobs(upstream, now_ns);
-        upstream_http_poll(upstream->http, wait_ms(upstream, now_ns));
+        net_client_poll(upstream->http, wait_ms(upstream, now_ns));
     }
 }

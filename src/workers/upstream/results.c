@@ -39,7 +39,7 @@ static bool take_event(void *context, struct str data) {
 bool upstream_on_bytes(void *context, void *owner, struct str bytes) {
     struct upstream_job *job = owner;
     void *both[] = {job, context};
-    return upstream_sse_feed(&job->sse, bytes, take_event, both);
+    return net_sse_feed(&job->sse, bytes, take_event, both);
 }
 
 /* What a stream came to, once the exchange is over. */
@@ -61,22 +61,22 @@ static void read_stream(struct worker_upstream *upstream, struct upstream_job *j
 
 /* --- answers that did not come --- */
 
-static void read_failure(struct worker_upstream *upstream, const struct upstream_answer *answer,
+static void read_failure(struct worker_upstream *upstream, const struct net_answer *answer,
                          struct upstream_reading *ret_reading) {
     static const struct {
         enum upstream_verdict verdict;
         int status;
         const char *code;
     } ends[] = {
-        [UPSTREAM_END_UNSENT] = {UPSTREAM_AWAY, 503, "upstream_unreachable"},
-        [UPSTREAM_END_TIMEOUT] = {UPSTREAM_FAULTED, 504, "upstream_timeout"},
-        [UPSTREAM_END_BROKEN] = {UPSTREAM_FAULTED, 502, "upstream_broken"},
-        [UPSTREAM_END_TOO_LONG] = {UPSTREAM_FAULTED, 502, "upstream_bad_answer"},
-        [UPSTREAM_END_STOPPED] = {UPSTREAM_FAULTED, 502, "upstream_bad_answer"},
+        [NET_END_UNSENT] = {UPSTREAM_AWAY, 503, "upstream_unreachable"},
+        [NET_END_TIMEOUT] = {UPSTREAM_FAULTED, 504, "upstream_timeout"},
+        [NET_END_BROKEN] = {UPSTREAM_FAULTED, 502, "upstream_broken"},
+        [NET_END_TOO_LONG] = {UPSTREAM_FAULTED, 502, "upstream_bad_answer"},
+        [NET_END_STOPPED] = {UPSTREAM_FAULTED, 502, "upstream_bad_answer"},
     };
     char message[320];
     snprintf(message, sizeof message, "T%s.", answer->text + 1);
-    assert(answer->end != UPSTREAM_END_WHOLE && *answer->text == 't');
+    assert(answer->end != NET_END_WHOLE && *answer->text == 't');
     buf_clear(&upstream->answer);
     upstream_write_error(&upstream->answer, "server_error", ends[answer->end].code,
                          str_from(message));
@@ -88,7 +88,7 @@ static void read_failure(struct worker_upstream *upstream, const struct upstream
 /* --- what is learnt --- */
 
 /* Addresses stay in the log: `reason` is told to everybody. True when the breaker opens. */
-static bool learn_bad(struct worker_upstream *upstream, const struct upstream_answer *answer,
+static bool learn_bad(struct worker_upstream *upstream, const struct net_answer *answer,
                       const char *reason) {
     /* What was never sent is as new as its end. */
     int64_t sent_ns = answer->sent_ns ? answer->sent_ns : answer->ended_ns;
@@ -129,7 +129,7 @@ static void note_refusal(struct worker_upstream *upstream, struct str body) {
 /* Such an answer is about the key and not the request when it comes for all: then lines wait, as
  * for an upstream that is away. A 403 of one that has answered others is the request's own, as from
  * a moderation; else it is tried again, and one request alone proves nothing. */
-static void judge_key(struct worker_upstream *upstream, const struct upstream_answer *answer,
+static void judge_key(struct worker_upstream *upstream, const struct net_answer *answer,
                       struct upstream_reading *reading) {
     const struct upstream_job *job = answer->owner;
     char reason[UPSTREAM_REASON_BYTES];
@@ -157,7 +157,7 @@ static void accept_key(struct worker_upstream *upstream) {
     log_info("upstream=%s event=key_accepted", upstream->spec.name);
 }
 
-static void learn_good(struct worker_upstream *upstream, const struct upstream_answer *answer,
+static void learn_good(struct worker_upstream *upstream, const struct net_answer *answer,
                        const struct usage *usage) {
     pthread_mutex_lock(&upstream->lock);
     bool is_full =
@@ -170,10 +170,10 @@ static void learn_good(struct worker_upstream *upstream, const struct upstream_a
     upstream_limit_init(&upstream->limit, upstream->spec.concurrency);
 }
 
-static void learn(struct worker_upstream *upstream, const struct upstream_answer *answer,
+static void learn(struct worker_upstream *upstream, const struct net_answer *answer,
                   struct upstream_reading *reading) {
     char reason[UPSTREAM_REASON_BYTES];
-    bool is_whole = answer->end == UPSTREAM_END_WHOLE;
+    bool is_whole = answer->end == NET_END_WHOLE;
     if (is_whole && upstream_is_key_status(answer->status)) {
         judge_key(upstream, answer, reading);
         if (reading->verdict != UPSTREAM_OWN) return;
@@ -184,14 +184,14 @@ static void learn(struct worker_upstream *upstream, const struct upstream_answer
         snprintf(reason, sizeof reason, "status %d", answer->status);
     else
         snprintf(reason, sizeof reason, "%.*s", UPSTREAM_REASON_BYTES - 1, answer->text);
-    bool is_slow = answer->end == UPSTREAM_END_TIMEOUT;
+    bool is_slow = answer->end == NET_END_TIMEOUT;
     if (reading->verdict == UPSTREAM_BUSY || (reading->verdict == UPSTREAM_AWAY && is_whole) ||
         is_slow)
         upstream_limit_refused(&upstream->limit, answer->sent_ns, answer->ended_ns,
                                answer->retry_after_ms, rng_unit(&upstream->rng));
     /* An answer that is too long, or a 4xx that may be tried again, is no word about the upstream.
      */
-    bool speaks = answer->end == UPSTREAM_END_TOO_LONG ||
+    bool speaks = answer->end == NET_END_TOO_LONG ||
                   (is_whole && answer->status >= 400 && answer->status < 500);
     if (reading->verdict == UPSTREAM_OWN)
         learn_good(upstream, answer, &reading->usage);
@@ -242,7 +242,7 @@ static void count(struct worker_upstream *upstream, const struct worker_result *
     pthread_mutex_unlock(&upstream->lock);
 }
 
-void upstream_on_done(void *context, const struct upstream_answer *answer) {
+void upstream_on_done(void *context, const struct net_answer *answer) {
     struct worker_upstream *upstream = context;
     struct upstream_job *job = answer->owner;
     struct upstream_reading reading;
@@ -252,7 +252,7 @@ void upstream_on_done(void *context, const struct upstream_answer *answer) {
     }
     if (job->has_streamed || job->is_done || job->has_failed)
         read_stream(upstream, job, &reading);
-    else if (answer->end != UPSTREAM_END_WHOLE)
+    else if (answer->end != NET_END_WHOLE)
         read_failure(upstream, answer, &reading);
     else if (job->job.stream && answer->status / 100 == 2)
         read_stream(upstream, job, &reading);

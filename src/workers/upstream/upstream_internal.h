@@ -8,7 +8,7 @@
  * Thread: see the members.  Memory: see worker_upstream.h. */
 
 #include "base/rng.h"
-#include "net/exchange.h"
+#include "net/client.h"
 #include "net/sse.h"
 #include "protocol/names.h"
 #include "workers/upstream/breaker.h"
@@ -27,11 +27,11 @@ struct upstream_job {
     struct worker_job job; /* its body is `body` */
     bool is_cancelled;     /* under the lock */
     /* Of the thread, in flight. */
-    struct upstream_exchange *exchange;
+    struct net_exchange *exchange;
     const char *model; /* to be put into answers; NULL: theirs stays */
     bool is_trial;     /* the one request of a half-open breaker */
     /* Of a stream. */
-    struct upstream_sse sse;
+    struct net_sse sse;
     struct usage usage;
     bool wants_usage, has_streamed, is_finished, is_done, has_failed;
     struct buf error;              /* the envelope of an error event */
@@ -49,7 +49,7 @@ struct worker_upstream {
     struct upstream_spec spec;
     char models_url[UPSTREAM_URL_BYTES + 16];
     char job_urls[ENDPOINT_COUNT][UPSTREAM_URL_BYTES + 32];
-    struct upstream_http *http;
+    struct net_client *http;
     pthread_t thread;
 
     pthread_mutex_t lock;
@@ -88,9 +88,9 @@ struct worker_upstream {
 
 /* The main of the thread; the argument is the worker_upstream. */
 void *upstream_loop(void *user);
-/* Callbacks of upstream_http. */
+/* Callbacks of net_client. */
 bool upstream_on_bytes(void *context, void *owner, struct str bytes);
-void upstream_on_done(void *context, const struct upstream_answer *answer);
+void upstream_on_done(void *context, const struct net_answer *answer);
 /* Ends a job that was not run, waiting ones and those in flight alike; the caller has unlinked it.
  */
 void upstream_give_back(struct worker_upstream *upstream, struct upstream_job *job);
@@ -99,4 +99,4 @@ void upstream_job_free(struct upstream_job *job);
 void upstream_unlink_running(struct worker_upstream *upstream, struct upstream_job *job);
 /* 401, 402 and 403: the key is wrong, not paid for, or not for this. */
 bool upstream_is_key_status(int status);
-void upstream_probe_done(struct worker_upstream *upstream, const struct upstream_answer *answer);
+void upstream_probe_done(struct worker_upstream *upstream, const struct net_answer *answer);

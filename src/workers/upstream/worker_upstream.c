@@ -67,7 +67,7 @@ static bool submit(struct worker *worker, const struct worker_job *from) {
         upstream->wants_room = true;
     pthread_mutex_unlock(&upstream->lock);
     if (!is_taken) upstream_job_free(job);
-    if (is_taken && is_idle) upstream_http_wake(upstream->http);
+    if (is_taken && is_idle) net_client_wake(upstream->http);
     return is_taken;
 }
 
@@ -81,7 +81,7 @@ static void cancel(struct worker *worker, uint64_t job_id) {
     while (job && job->job.id != job_id) job = job->next;
     if (job) upstream->has_cancels = job->is_cancelled = true;
     pthread_mutex_unlock(&upstream->lock);
-    if (job) upstream_http_wake(upstream->http);
+    if (job) net_client_wake(upstream->http);
 }
 
 static bool serves(struct worker *worker, struct str model) {
@@ -123,7 +123,7 @@ static void free_list(struct upstream_job *job) {
 }
 
 static void release(struct worker_upstream *upstream) {
-    upstream_http_close(upstream->http);
+    net_client_close(upstream->http);
     free_list(upstream->first);
     free_list(upstream->running);
     upstream_models_release(&upstream->models);
@@ -138,7 +138,7 @@ static void close_worker(struct worker *worker) {
     pthread_mutex_lock(&upstream->lock);
     upstream->is_closing = true;
     pthread_mutex_unlock(&upstream->lock);
-    upstream_http_wake(upstream->http);
+    net_client_wake(upstream->http);
     pthread_join(upstream->thread, NULL);
     release(upstream);
 }
@@ -158,7 +158,7 @@ bool worker_upstream_wait_asked(struct worker *worker, int64_t timeout_ms) {
 
 static enum err open_http(struct worker_upstream *upstream, const char *key, struct error *error) {
     const struct upstream_spec *spec = &upstream->spec;
-    const struct upstream_http_options options = {
+    const struct net_client_options options = {
         .name = spec->name,
         .key = key,
         .proxy_from_environment = spec->proxy_from_environment,
@@ -169,7 +169,7 @@ static enum err open_http(struct worker_upstream *upstream, const char *key, str
         .bytes = upstream_on_bytes,
         .done = upstream_on_done,
     };
-    return upstream_http_open(&upstream->http, &options, error);
+    return net_client_open(&upstream->http, &options, error);
 }
 
 static void set_urls(struct worker_upstream *upstream) {

@@ -70,8 +70,8 @@ void harness_open_model(struct harness *harness, const struct served_model *mode
     pthread_cond_init(&harness->changed, NULL);
     for (size_t i = 0; i < HARNESS_JOBS_MAX; i++) {
         harness->jobs[i] = (struct harness_job){.delta_count = 0};
-        buf_init(&harness->jobs[i].deltas, SIZE_MAX / 2);
-        buf_init(&harness->jobs[i].text, SIZE_MAX / 2);
+        buf_init(&harness->jobs[i].deltas, BUF_UNLIMITED);
+        buf_init(&harness->jobs[i].text, BUF_UNLIMITED);
     }
     harness->done_count = harness->stats_count = 0;
     harness->last_ping = 0;
@@ -160,7 +160,7 @@ static void take_chunk(const json_t *chunk, uint32_t choice, struct buf *text, b
 char *harness_streamed(const struct harness *harness, uint64_t id, uint32_t choice) {
     struct str all = buf_str(&harness->jobs[id].deltas);
     struct buf text;
-    buf_init(&text, SIZE_MAX / 2);
+    buf_init(&text, BUF_UNLIMITED);
     buf_add_text(&text, "");
     bool is_ended = false;
     for (size_t at = 0; at < all.bytes;) {

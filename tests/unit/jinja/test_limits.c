@@ -24,7 +24,7 @@ static enum err render_with(const struct jinja_limits *limits, struct str source
     json_t *context = json_pack("{s:[i,i,i], s:s}", "l", 1, 2, 3, "s", "text");
     struct jinja_options options = {.limits = limits ? *limits : (struct jinja_limits){0}};
     struct buf out;
-    buf_init(&out, SIZE_MAX / 2);
+    buf_init(&out, BUF_UNLIMITED);
     err = jinja_template_render(template, context, &options, &out, NULL, &error);
     if (ret_text) snprintf(ret_text, 64, "%s", out.at ? out.at : "");
     buf_release(&out);

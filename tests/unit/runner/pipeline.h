@@ -127,7 +127,7 @@ static inline void pipeline_submit(struct pipeline *pipeline, const char *salt, 
                                    char ret_id[STORE_ID_BYTES]) {
     struct buf text;
     char file_id[STORE_ID_BYTES];
-    buf_init(&text, SIZE_MAX / 2);
+    buf_init(&text, BUF_UNLIMITED);
     add_chat_lines(&text, salt, count);
     pipeline_upload(pipeline, buf_str(&text), "batch", file_id);
     pipeline_create(pipeline, file_id, 0, ret_id);

@@ -28,7 +28,7 @@ static void make_template(struct pipeline *p, char ret_id[STORE_ID_BYTES]) {
     struct buf text;
     pipeline_dir(p);
     pipeline_open_store(p);
-    buf_init(&text, SIZE_MAX / 2);
+    buf_init(&text, BUF_UNLIMITED);
     add_chat_lines(&text, "crash", LINES);
     pipeline_upload(p, buf_str(&text), "batch", file_id);
     buf_release(&text);

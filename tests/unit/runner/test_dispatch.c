@@ -185,7 +185,7 @@ static void create(struct pipeline *p, struct str text, int32_t priority, const 
 static void create_lines(struct pipeline *p, const char *salt, unsigned count, int32_t priority,
                          const char *tier, char ret_id[STORE_ID_BYTES]) {
     struct buf text;
-    buf_init(&text, SIZE_MAX / 2);
+    buf_init(&text, BUF_UNLIMITED);
     add_chat_lines(&text, salt, count);
     create(p, buf_str(&text), priority, tier, ret_id);
     buf_release(&text);
@@ -284,7 +284,7 @@ static void batches_that_share_a_beginning_run_it_one_after_the_other(void **sta
     struct recorder r;
     char first[STORE_ID_BYTES], second[STORE_ID_BYTES];
     struct buf text;
-    buf_init(&text, SIZE_MAX / 2);
+    buf_init(&text, BUF_UNLIMITED);
     open_with(&p, &r, 128, (struct runner_options){0});
     add_group(&text, "a", 'P', 64);
     add_group(&text, "a", 'Q', 64);
@@ -352,7 +352,7 @@ static void many_culprits_are_found_and_no_innocent_line_gets_an_error(void **st
     char id[STORE_ID_BYTES];
     struct buf text;
     static const unsigned culprits[] = {0, 1, 77, 200, 201, 399};
-    buf_init(&text, SIZE_MAX / 2);
+    buf_init(&text, BUF_UNLIMITED);
     for (unsigned i = 0; i < LINES; i++) {
         bool is_culprit = false;
         for (size_t k = 0; k < sizeof culprits / sizeof *culprits; k++)

@@ -118,7 +118,7 @@ static void a_model_that_is_full_holds_up_no_other(void **state) {
     char id[STORE_ID_BYTES];
     (void)state;
     open_two(&p, false);
-    buf_init(&text, SIZE_MAX / 2);
+    buf_init(&text, BUF_UNLIMITED);
     for (unsigned i = 0; i < EACH; i++) add_line(&text, "stuck", i, "\"hang\":true");
     for (unsigned i = 0; i < EACH; i++) add_line(&text, "quick", i, "");
     create(&p, &text, id);
@@ -136,7 +136,7 @@ static void a_line_that_is_tried_again_at_a_full_model_holds_up_no_other(void **
     char id[STORE_ID_BYTES];
     (void)state;
     open_two(&p, false);
-    buf_init(&text, SIZE_MAX / 2);
+    buf_init(&text, BUF_UNLIMITED);
     for (unsigned i = 0; i < 2 * AT_A_TIME; i++)
         add_line(&text, "stuck", i, i < AT_A_TIME ? "\"status\":503" : "\"hang\":true");
     for (unsigned i = 0; i < EACH; i++) add_line(&text, "quick", i, "");
@@ -153,7 +153,7 @@ static void what_was_held_runs_when_there_is_room(void **state) {
     char id[STORE_ID_BYTES];
     (void)state;
     open_two(&p, true);
-    buf_init(&text, SIZE_MAX / 2);
+    buf_init(&text, BUF_UNLIMITED);
     for (unsigned i = 0; i < 2 * EACH; i++) add_line(&text, i % 2 ? "quick" : "stuck", i, "");
     create(&p, &text, id);
     struct store_batch batch = pipeline_wait(&p, id, has_all_quick_ones);

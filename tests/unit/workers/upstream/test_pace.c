@@ -2,7 +2,7 @@
 
 /* The limit and the breaker of an upstream, on a clock that the tests turn. */
 
-#include "net/exchange.h"
+#include "net/client.h"
 #include "workers/upstream/breaker.h"
 #include "workers/upstream/limit.h"
 
@@ -232,7 +232,7 @@ static void a_request_that_fails_behind_good_probes_is_tried_again_soon(void **s
 /* --- retry-after --- */
 
 static int64_t after(const char *name, const char *value) {
-    return upstream_http_retry_after_ms(str_from(name), str_from(value), 784111777);
+    return net_retry_after_ms(str_from(name), str_from(value), 784111777);
 }
 
 static void retry_after_is_read_in_all_its_forms(void **state) {

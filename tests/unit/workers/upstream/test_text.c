@@ -266,12 +266,12 @@ static void events_are_found_however_the_bytes_are_cut(void **state) {
         STR("\xEF\xBB\xBF: hi\n\ndata: one\r\n\r\nevent: x\ndata:two\rdata: 2\r\r"
             "\n\nid: 7\n\ndata:\n\ndata: three");
     for (size_t cut = 0; cut <= stream.bytes; cut++) {
-        struct upstream_sse sse = {.has_data = false};
+        struct net_sse sse = {.has_data = false};
         struct heard heard = {.left = 100};
         buf_init(&sse.line, 64);
         buf_init(&sse.data, 64);
-        assert_true(upstream_sse_feed(&sse, (struct str){stream.at, cut}, hear, &heard));
-        assert_true(upstream_sse_feed(&sse, str_skip(stream, cut), hear, &heard));
+        assert_true(net_sse_feed(&sse, (struct str){stream.at, cut}, hear, &heard));
+        assert_true(net_sse_feed(&sse, str_skip(stream, cut), hear, &heard));
         assert_string_equal(heard.text, "[one][two\n2][]");
         buf_release(&sse.line);
         buf_release(&sse.data);
@@ -280,13 +280,13 @@ static void events_are_found_however_the_bytes_are_cut(void **state) {
 
 static void a_stream_without_line_ends_is_given_up(void **state) {
     (void)state;
-    struct upstream_sse sse = {.has_data = false};
+    struct net_sse sse = {.has_data = false};
     struct heard heard = {.left = 1};
     buf_init(&sse.line, 16);
     buf_init(&sse.data, 16);
-    assert_false(upstream_sse_feed(&sse, STR("data: 01234567890123456789"), hear, &heard));
+    assert_false(net_sse_feed(&sse, STR("data: 01234567890123456789"), hear, &heard));
     buf_clear(&sse.line);
-    assert_false(upstream_sse_feed(&sse, STR("data: x\n\ndata: y\n\n"), hear, &heard));
+    assert_false(net_sse_feed(&sse, STR("data: x\n\ndata: y\n\n"), hear, &heard));
     assert_string_equal(heard.text, "[x]");
     buf_release(&sse.line);
     buf_release(&sse.data);

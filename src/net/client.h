@@ -1,35 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* upstream_http: exchanges with one upstream over libcurl: HTTP/1.1 kept alive, http and https
+/* client: exchanges with one HTTP server over libcurl: HTTP/1.1 kept alive, http and https
  * only, no redirects, no decompression, no cookies, and no proxy unless asked for.
  *
  * Every exchange ends in one `done`, but for those that are aborted. Each way not to get an answer
  * has its own `end` and its own sentence. Whether a request went out is known: what was not sent
  * was not run.
  *
- * Thread: one, which calls everything but upstream_http_wake.  Memory: owns the exchanges; bodies
+ * Thread: one, which calls everything but net_client_wake.  Memory: owns the exchanges; bodies
  * are copied in, and answers borrowed for the call.  Invariant: at most `exchanges_max` at a time,
  * each with at most `answer_bytes_max` of answer in memory. */
 
 #include "base/err.h"
 #include "base/str.h"
 
-struct upstream_http;
-struct upstream_exchange;
+struct net_client;
+struct net_exchange;
 
-enum upstream_end {
-    UPSTREAM_END_WHOLE,    /* an answer with its status */
-    UPSTREAM_END_UNSENT,   /* no connection, or none in time */
-    UPSTREAM_END_TIMEOUT,  /* no first byte, no further byte, or no end in time */
-    UPSTREAM_END_BROKEN,   /* the connection broke, or what came was not HTTP */
-    UPSTREAM_END_TOO_LONG, /* more than the cap */
-    UPSTREAM_END_STOPPED,  /* `bytes` answered false */
+enum net_end {
+    NET_END_WHOLE,    /* an answer with its status */
+    NET_END_UNSENT,   /* no connection, or none in time */
+    NET_END_TIMEOUT,  /* no first byte, no further byte, or no end in time */
+    NET_END_BROKEN,   /* the connection broke, or what came was not HTTP */
+    NET_END_TOO_LONG, /* more than the cap */
+    NET_END_STOPPED,  /* `bytes` answered false */
 };
 
-struct upstream_answer {
+struct net_answer {
     void *owner;
-    enum upstream_end end;
+    enum net_end end;
     int status;             /* 0 when none came */
     struct str body;        /* of what was not streamed */
     int64_t retry_after_ms; /* negative: it did not say */
@@ -38,7 +38,7 @@ struct upstream_answer {
     char why[128];  /* libcurl's words for it, with addresses: for the log; may be empty */
 };
 
-struct upstream_http_options {
+struct net_client_options {
     const char *name; /* of the upstream, for sentences */
     const char *key;  /* NULL: none */
     bool proxy_from_environment;
@@ -48,10 +48,10 @@ struct upstream_http_options {
     void *context;
     /* A piece of a streamed answer with a 2xx status; false ends the exchange. */
     bool (*bytes)(void *context, void *owner, struct str bytes);
-    void (*done)(void *context, const struct upstream_answer *answer);
+    void (*done)(void *context, const struct net_answer *answer);
 };
 
-struct upstream_http_request {
+struct net_request {
     void *owner;
     const char *url;
     struct str body; /* at is NULL: GET */
@@ -60,21 +60,19 @@ struct upstream_http_request {
     int64_t stall_ms;
 };
 
-enum err upstream_http_open(struct upstream_http **ret_http,
-                            const struct upstream_http_options *options,
-                            struct error *error) MUST_CHECK;
+enum err net_client_open(struct net_client **ret_http, const struct net_client_options *options,
+                         struct error *error) MUST_CHECK;
 /* Aborts what is left. NULL is allowed. */
-void upstream_http_close(struct upstream_http *http);
+void net_client_close(struct net_client *http);
 /* Not more than exchanges_max. */
-struct upstream_exchange *upstream_http_start(struct upstream_http *http,
-                                              const struct upstream_http_request *request);
+struct net_exchange *net_client_start(struct net_client *http, const struct net_request *request);
 /* Closes its connection; no `done` follows. Not from inside of `bytes` and `done`. */
-void upstream_http_abort(struct upstream_http *http, struct upstream_exchange *exchange);
+void net_client_abort(struct net_client *http, struct net_exchange *exchange);
 /* Moves bytes, calls `bytes` and `done`, and waits up to `timeout_ms` for more to do. */
-void upstream_http_poll(struct upstream_http *http, int timeout_ms);
+void net_client_poll(struct net_client *http, int timeout_ms);
 /* From any thread: the poll that waits, or the next one, returns at once. */
-void upstream_http_wake(struct upstream_http *http);
+void net_client_wake(struct net_client *http);
 
 /* A `retry-after` (seconds or an HTTP date) or `retry-after-ms` value as milliseconds from now;
  * negative when it is neither. */
-int64_t upstream_http_retry_after_ms(struct str name, struct str value, int64_t now_unix_s);
+int64_t net_retry_after_ms(struct str name, struct str value, int64_t now_unix_s);

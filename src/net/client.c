@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "net/exchange.h"
+#include "net/client.h"
 
 #include "base/buf.h"
 #include "base/clock.h"
@@ -16,8 +16,8 @@
 #define BODY_BYTES_KEPT ((size_t)64 << 10) /* of a buffer between exchanges */
 #define CLOCK_MS 100                       /* between looks at the time-outs */
 
-struct upstream_exchange {
-    struct upstream_http *http;
+struct net_exchange {
+    struct net_client *http;
     CURL *easy;
     void *owner;
     bool is_busy;
@@ -34,16 +34,16 @@ struct upstream_exchange {
     char reason[CURL_ERROR_SIZE];
 };
 
-struct upstream_http {
-    struct upstream_http_options options;
+struct net_client {
+    struct net_client_options options;
     CURLM *multi;
     struct curl_slist *get_head, *post_head;
-    struct upstream_exchange *exchanges; /* (exchanges_max) */
+    struct net_exchange *exchanges; /* (exchanges_max) */
     uint32_t busy_count;
     int64_t looked_ns;
 };
 
-int64_t upstream_http_retry_after_ms(struct str name, struct str value, int64_t now_unix_s) {
+int64_t net_retry_after_ms(struct str name, struct str value, int64_t now_unix_s) {
     char date[64];
     int64_t number;
     bool is_ms = name.bytes == 14 && strncasecmp(name.at, "retry-after-ms", 14) == 0;
@@ -65,7 +65,7 @@ int64_t upstream_http_retry_after_ms(struct str name, struct str value, int64_t 
 
 static int on_connected(void *user, char *peer_address, char *own_address, int peer_port,
                         int own_port) {
-    struct upstream_exchange *exchange = user;
+    struct net_exchange *exchange = user;
     (void)peer_address;
     (void)own_address;
     (void)peer_port;
@@ -75,13 +75,13 @@ static int on_connected(void *user, char *peer_address, char *own_address, int p
     return CURL_PREREQFUNC_OK;
 }
 
-static void note_bytes(struct upstream_exchange *exchange) {
+static void note_bytes(struct net_exchange *exchange) {
     exchange->last_ns = clock_monotonic_ns();
     if (exchange->first_ns == 0) exchange->first_ns = exchange->last_ns;
 }
 
 static size_t on_head(char *bytes, size_t size, size_t count, void *user) {
-    struct upstream_exchange *exchange = user;
+    struct net_exchange *exchange = user;
     struct str line = {bytes, size * count};
     note_bytes(exchange);
     exchange->head_bytes += line.bytes;
@@ -92,8 +92,7 @@ static size_t on_head(char *bytes, size_t size, size_t count, void *user) {
     size_t colon = str_find_byte(line, ':', 0);
     if (colon == SIZE_MAX) return line.bytes;
     struct str name = {line.at, colon};
-    int64_t after_ms =
-        upstream_http_retry_after_ms(name, str_skip(line, colon + 1), clock_unix_s());
+    int64_t after_ms = net_retry_after_ms(name, str_skip(line, colon + 1), clock_unix_s());
     bool is_finer = name.bytes == strlen("retry-after-ms");
     if (after_ms >= 0 && (is_finer || !exchange->says_ms)) {
         exchange->retry_after_ms = after_ms;
@@ -103,7 +102,7 @@ static size_t on_head(char *bytes, size_t size, size_t count, void *user) {
 }
 
 /* Whether what comes is an event stream, known once its head is there. */
-static bool is_stream(const struct upstream_exchange *exchange) {
+static bool is_stream(const struct net_exchange *exchange) {
     char *type = NULL;
     long status = 0;
     curl_easy_getinfo(exchange->easy, CURLINFO_RESPONSE_CODE, &status);
@@ -113,8 +112,8 @@ static bool is_stream(const struct upstream_exchange *exchange) {
 }
 
 static size_t on_body(char *bytes, size_t size, size_t count, void *user) {
-    struct upstream_exchange *exchange = user;
-    const struct upstream_http_options *options = &exchange->http->options;
+    struct net_exchange *exchange = user;
+    const struct net_client_options *options = &exchange->http->options;
     struct str piece = {bytes, size * count};
     note_bytes(exchange);
     if (exchange->in.bytes == 0 && !exchange->streams) exchange->streams = is_stream(exchange);
@@ -130,9 +129,8 @@ static size_t on_body(char *bytes, size_t size, size_t count, void *user) {
 
 /* --- starting and ending --- */
 
-static void set_options(struct upstream_exchange *exchange,
-                        const struct upstream_http_request *request) {
-    struct upstream_http *http = exchange->http;
+static void set_options(struct net_exchange *exchange, const struct net_request *request) {
+    struct net_client *http = exchange->http;
     CURL *easy = exchange->easy;
     curl_easy_reset(easy);
     curl_easy_setopt(easy, CURLOPT_URL, request->url);
@@ -162,9 +160,8 @@ static void set_options(struct upstream_exchange *exchange,
     curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)exchange->out.bytes);
 }
 
-struct upstream_exchange *upstream_http_start(struct upstream_http *http,
-                                              const struct upstream_http_request *request) {
-    struct upstream_exchange *exchange = http->exchanges;
+struct net_exchange *net_client_start(struct net_client *http, const struct net_request *request) {
+    struct net_exchange *exchange = http->exchanges;
     assert(http->busy_count < http->options.exchanges_max);
     while (exchange->is_busy) exchange++;
     if (!exchange->easy) exchange->easy = curl_easy_init();
@@ -198,7 +195,7 @@ static void shrink(struct buf *buf) {
     buf_clear(buf);
 }
 
-void upstream_http_abort(struct upstream_http *http, struct upstream_exchange *exchange) {
+void net_client_abort(struct net_client *http, struct net_exchange *exchange) {
     assert(exchange->is_busy);
     curl_multi_remove_handle(http->multi, exchange->easy);
     shrink(&exchange->in);
@@ -208,8 +205,8 @@ void upstream_http_abort(struct upstream_http *http, struct upstream_exchange *e
 }
 
 /* Tells its owner, and is free again. */
-static void finish(struct upstream_exchange *exchange, struct upstream_answer *answer) {
-    struct upstream_http *http = exchange->http;
+static void finish(struct net_exchange *exchange, struct net_answer *answer) {
+    struct net_client *http = exchange->http;
     long status = 0;
     curl_easy_getinfo(exchange->easy, CURLINFO_RESPONSE_CODE, &status);
     answer->owner = exchange->owner;
@@ -226,50 +223,50 @@ static void finish(struct upstream_exchange *exchange, struct upstream_answer *a
     http->busy_count--;
 }
 
-static void say(struct upstream_answer *answer, enum upstream_end end, const char *name,
-                const char *what, const char *why) {
+static void say(struct net_answer *answer, enum net_end end, const char *name, const char *what,
+                const char *why) {
     answer->end = end;
     snprintf(answer->text, sizeof answer->text, "the upstream %.64s %s", name, what);
     snprintf(answer->why, sizeof answer->why, "%.120s", why);
 }
 
-static void finish_curl(struct upstream_exchange *exchange, CURLcode code) {
-    struct upstream_answer answer = {.end = UPSTREAM_END_WHOLE};
+static void finish_curl(struct net_exchange *exchange, CURLcode code) {
+    struct net_answer answer = {.end = NET_END_WHOLE};
     const char *name = exchange->http->options.name;
     const char *why = *exchange->reason ? exchange->reason : curl_easy_strerror(code);
     if (exchange->is_too_long)
-        say(&answer, UPSTREAM_END_TOO_LONG, name, "sent an answer that is too long", "");
+        say(&answer, NET_END_TOO_LONG, name, "sent an answer that is too long", "");
     else if (exchange->was_stopped)
-        say(&answer, UPSTREAM_END_STOPPED, name, "sent a stream that cannot be read", "");
+        say(&answer, NET_END_STOPPED, name, "sent a stream that cannot be read", "");
     else if (code == CURLE_OPERATION_TIMEDOUT && !exchange->is_sent)
-        say(&answer, UPSTREAM_END_UNSENT, name, "did not take a connection in time", "");
+        say(&answer, NET_END_UNSENT, name, "did not take a connection in time", "");
     else if (code != CURLE_OK && !exchange->is_sent)
-        say(&answer, UPSTREAM_END_UNSENT, name, "cannot be reached", why);
+        say(&answer, NET_END_UNSENT, name, "cannot be reached", why);
     else if (code != CURLE_OK)
-        say(&answer, UPSTREAM_END_BROKEN, name, "broke the exchange off", why);
+        say(&answer, NET_END_BROKEN, name, "broke the exchange off", why);
     finish(exchange, &answer);
 }
 
 /* True when it took too long, and has been told so. */
-static bool check_clock(struct upstream_exchange *exchange, int64_t now_ns) {
-    struct upstream_answer answer = {.end = UPSTREAM_END_WHOLE};
+static bool check_clock(struct net_exchange *exchange, int64_t now_ns) {
+    struct net_answer answer = {.end = NET_END_WHOLE};
     const char *name = exchange->http->options.name;
     if (!exchange->is_sent) return false; /* libcurl watches that */
     if (exchange->first_ns == 0) {
         if (now_ns - exchange->sent_ns > exchange->first_byte_ms * NS_PER_MS)
-            say(&answer, UPSTREAM_END_TIMEOUT, name, "did not begin its answer in time", "");
+            say(&answer, NET_END_TIMEOUT, name, "did not begin its answer in time", "");
     } else if (now_ns - exchange->last_ns > exchange->stall_ms * NS_PER_MS) {
-        say(&answer, UPSTREAM_END_TIMEOUT, name, "stopped in the middle of its answer", "");
+        say(&answer, NET_END_TIMEOUT, name, "stopped in the middle of its answer", "");
     } else if (!exchange->streams &&
                now_ns - exchange->first_ns > exchange->first_byte_ms * NS_PER_MS) {
-        say(&answer, UPSTREAM_END_TIMEOUT, name, "did not end its answer in time", "");
+        say(&answer, NET_END_TIMEOUT, name, "did not end its answer in time", "");
     }
-    if (answer.end == UPSTREAM_END_WHOLE) return false;
+    if (answer.end == NET_END_WHOLE) return false;
     finish(exchange, &answer);
     return true;
 }
 
-static void check_clocks(struct upstream_http *http) {
+static void check_clocks(struct net_client *http) {
     int64_t now_ns = clock_monotonic_ns();
     if (now_ns - http->looked_ns < CLOCK_MS * (int64_t)NS_PER_MS) return;
     http->looked_ns = now_ns;
@@ -277,12 +274,12 @@ static void check_clocks(struct upstream_http *http) {
         if (http->exchanges[i].is_busy) (void)check_clock(&http->exchanges[i], now_ns);
 }
 
-void upstream_http_poll(struct upstream_http *http, int timeout_ms) {
+void net_client_poll(struct net_client *http, int timeout_ms) {
     int running = 0, left = 0;
     if (curl_multi_perform(http->multi, &running) != CURLM_OK) abort();
     bool ended_one = false;
     for (CURLMsg *message; (message = curl_multi_info_read(http->multi, &left));) {
-        struct upstream_exchange *exchange = NULL;
+        struct net_exchange *exchange = NULL;
         if (message->msg != CURLMSG_DONE) continue;
         CURLcode code = message->data.result;
         curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, (char **)&exchange);
@@ -293,7 +290,7 @@ void upstream_http_poll(struct upstream_http *http, int timeout_ms) {
     if (!ended_one) curl_multi_poll(http->multi, NULL, 0, timeout_ms, NULL);
 }
 
-void upstream_http_wake(struct upstream_http *http) {
+void net_client_wake(struct net_client *http) {
     curl_multi_wakeup(http->multi);
 }
 
@@ -305,7 +302,7 @@ static struct curl_slist *add(struct curl_slist *list, const char *line) {
     return longer;
 }
 
-static struct curl_slist *make_head(const struct upstream_http_options *options, bool is_post) {
+static struct curl_slist *make_head(const struct net_client_options *options, bool is_post) {
     struct curl_slist *list = add(NULL, "Accept: application/json, text/event-stream");
     if (is_post) {
         list = add(list, "Content-Type: application/json");
@@ -321,11 +318,11 @@ static struct curl_slist *make_head(const struct upstream_http_options *options,
     return list;
 }
 
-enum err upstream_http_open(struct upstream_http **ret_http,
-                            const struct upstream_http_options *options, struct error *error) {
+enum err net_client_open(struct net_client **ret_http, const struct net_client_options *options,
+                         struct error *error) {
     if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
         return err_set(error, ERR_IO, "libcurl does not start");
-    struct upstream_http *http = calloc(1, sizeof *http);
+    struct net_client *http = calloc(1, sizeof *http);
     if (!http) abort();
     http->options = *options;
     http->exchanges = calloc(options->exchanges_max, sizeof *http->exchanges);
@@ -335,7 +332,7 @@ enum err upstream_http_open(struct upstream_http **ret_http,
     curl_multi_setopt(http->multi, CURLMOPT_MAXCONNECTS, (long)options->exchanges_max);
     for (uint32_t i = 0; i < options->exchanges_max; i++) {
         buf_init(&http->exchanges[i].in, options->answer_bytes_max);
-        buf_init(&http->exchanges[i].out, SIZE_MAX / 2);
+        buf_init(&http->exchanges[i].out, BUF_UNLIMITED);
     }
     http->get_head = make_head(options, false);
     http->post_head = make_head(options, true);
@@ -350,11 +347,11 @@ static void wipe(struct curl_slist *list) {
     curl_slist_free_all(list);
 }
 
-void upstream_http_close(struct upstream_http *http) {
+void net_client_close(struct net_client *http) {
     if (!http) return;
     for (uint32_t i = 0; i < http->options.exchanges_max; i++) {
-        struct upstream_exchange *exchange = &http->exchanges[i];
-        if (exchange->is_busy) upstream_http_abort(http, exchange);
+        struct net_exchange *exchange = &http->exchanges[i];
+        if (exchange->is_busy) net_client_abort(http, exchange);
         if (exchange->easy) curl_easy_cleanup(exchange->easy);
         buf_release(&exchange->in);
         buf_release(&exchange->out);
