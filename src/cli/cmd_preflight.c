@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #define BAR_WIDTH 36
-#define PILOT_DEFAULT 48
+#define SAMPLE_LINES_DEFAULT 48
 #define OWN_OPTIONS 8
 
 struct asked {
@@ -60,17 +60,16 @@ static void print_histogram(const struct lengths *lengths) {
 
 static void print_requests(const struct preflight *is, const char *path) {
     printf("%s: %llu requests for %s, %.1f MB, read in %.1f s\n", path,
-           (unsigned long long)is->requests, is->model, (double)is->bytes / 1e6,
-           is->survey_seconds);
+           (unsigned long long)is->requests, is->model, (double)is->bytes / 1e6, is->count_seconds);
     if (is->is_guess)
         printf("  There is no tokenizer of this model here: lengths are an ESTIMATE, one token "
                "for four bytes.\n");
-    for (size_t i = 0; i < SURVEY_FAULTS_MAX && i < is->faulty; i++)
+    for (size_t i = 0; i < REQUEST_COUNT_FAULTS_MAX && i < is->faulty; i++)
         printf("  line %llu would be refused: %s\n", (unsigned long long)is->faults[i].number,
                is->faults[i].message);
-    if (is->faulty > SURVEY_FAULTS_MAX)
+    if (is->faulty > REQUEST_COUNT_FAULTS_MAX)
         printf("  and %llu more would be refused\n",
-               (unsigned long long)is->faulty - SURVEY_FAULTS_MAX);
+               (unsigned long long)is->faulty - REQUEST_COUNT_FAULTS_MAX);
 }
 
 static void print_lengths(const struct preflight *is) {
@@ -119,8 +118,8 @@ static void print_money(const char *label, const struct interval *is) {
         printf("%s%.4g\n", label, is->mean);
 }
 
-static void print_pilot(const struct preflight *is) {
-    if (!is->has_pilot) {
+static void print_sample(const struct preflight *is) {
+    if (!is->has_sample) {
         printf("Time        not measured%s\n",
                is->is_guess ? ": the model does not run here" : " (--pilot 0, or no request fits)");
     } else {
@@ -130,15 +129,15 @@ static void print_pilot(const struct preflight *is) {
             print_time(" to ", is->seconds.high);
             printf(", 95 %%)");
         }
-        printf(", from %u requests in %zu groups\n", is->pilot.lines, is->pilot.groups);
+        printf(", from %u requests in %zu groups\n", is->sample.lines, is->sample.groups);
         printf("            %.0f tokens out; %u of the sample failed. A whole file keeps more "
                "requests running at a\n            time than a group, and is often faster.\n",
-               is->output_tokens.mean, is->pilot.failed);
+               is->output_tokens.mean, is->sample.failed);
     }
     print_money("Energy      kWh: ", &is->kwh);
     print_money("            at your price: ", &is->energy_cost);
     print_money("Managed API at its price: ", &is->api_cost);
-    if (is->api_cost.mean > 0 && !is->has_pilot)
+    if (is->api_cost.mean > 0 && !is->has_sample)
         printf("            with every answer as long as its max_tokens allows\n");
 }
 
@@ -155,7 +154,7 @@ static void print_all(const struct preflight *is, const struct asked *asked) {
     if (is->requests == is->faulty) return;
     print_lengths(is);
     print_sharing(is);
-    print_pilot(is);
+    print_sample(is);
 }
 
 static size_t fill_options(struct option *options, struct asked *asked) {
@@ -171,7 +170,7 @@ static size_t fill_options(struct option *options, struct asked *asked) {
          .value = "N",
          .help = "requests to run for the time it takes; 48; 0 runs none",
          .min = 0,
-         .max = PILOT_LINES_MAX},
+         .max = SAMPLE_RUN_LINES_MAX},
         {.name = "watts",
          .kind = OPTION_NUMBER,
          .target = &is->watts,
@@ -220,7 +219,7 @@ static int exit_of(enum err err, const struct preflight *is) {
 }
 
 static int run(int argc, char **argv) {
-    struct asked asked = {.choice = ENGINE_CHOICE_DEFAULT, .pilot = PILOT_DEFAULT};
+    struct asked asked = {.choice = ENGINE_CHOICE_DEFAULT, .pilot = SAMPLE_LINES_DEFAULT};
     struct option options[OWN_OPTIONS + ENGINE_OPTION_COUNT];
     const struct options_help help = {"preflight FILE --model M [options]",
                                       "Reads a file of requests as the engine would and says what "
@@ -247,7 +246,7 @@ static int run(int argc, char **argv) {
         return engine_options_exit(err);
     }
     log_set_level(LOG_ERROR);
-    asked.preflight.pilot_lines = (uint32_t)asked.pilot;
+    asked.preflight.sample_lines = (uint32_t)asked.pilot;
     asked.preflight.stop = stop_on_signals();
     if (asked.ends_with_parent) stop_with_parent();
     asked.preflight.say = show_what;

@@ -22,39 +22,43 @@ static uint32_t add_lengths(uint32_t a, uint32_t b) {
     return a > UINT32_MAX - b ? UINT32_MAX : a + b;
 }
 
-/* The lengths of requests that can run, sorted; with the answer's, when asked. Returns how many. */
-static size_t sorted_lengths(const struct survey *survey, bool with_answers, uint32_t *ret_sorted) {
+/* Sorts the lengths of the requests that can run, with or without their answers; returns their
+ * count. */
+static size_t sorted_lengths(const struct request_count *counted, bool with_answers,
+                             uint32_t *ret_sorted) {
     size_t count = 0;
-    for (uint64_t i = 0; i < survey->requests; i++) {
-        uint32_t prompt = survey->prompt_tokens[i];
+    for (uint64_t i = 0; i < counted->requests; i++) {
+        uint32_t prompt = counted->prompt_tokens[i];
         if (prompt == 0) continue;
-        ret_sorted[count++] = with_answers ? add_lengths(prompt, survey->answer_tokens[i]) : prompt;
+        ret_sorted[count++] =
+            with_answers ? add_lengths(prompt, counted->answer_tokens[i]) : prompt;
     }
     if (count > 0) qsort(ret_sorted, count, sizeof *ret_sorted, compare_u32);
     return count;
 }
 
-static void fill_lengths(struct preflight *is, const struct survey *survey, uint32_t *scratch) {
-    size_t count = sorted_lengths(survey, false, scratch);
+static void fill_lengths(struct preflight *is, const struct request_count *counted,
+                         uint32_t *scratch) {
+    size_t count = sorted_lengths(counted, false, scratch);
     is->prompts = (struct lengths){.p50 = estimate_quantile(scratch, count, 0.5),
                                    .p95 = estimate_quantile(scratch, count, 0.95),
                                    .p99 = estimate_quantile(scratch, count, 0.99),
                                    .max = estimate_quantile(scratch, count, 1)};
     estimate_histogram(scratch, count, is->prompts.bins);
-    for (uint64_t i = 0; i < survey->requests; i++) {
-        if (survey->prompt_tokens[i] == 0) continue;
-        is->answers_asked += survey->answer_tokens[i];
-        if (survey->answer_tokens[i] == 0 && !is->only_embeds) is->answers_open++;
+    for (uint64_t i = 0; i < counted->requests; i++) {
+        if (counted->prompt_tokens[i] == 0) continue;
+        is->answers_asked += counted->answer_tokens[i];
+        if (counted->answer_tokens[i] == 0 && !is->only_embeds) is->answers_open++;
     }
-    /* A request needs room for its prompt and the longest answer it allows, or a token of one. */
-    count = sorted_lengths(survey, true, scratch);
+    /* A request needs room for its prompt and the longest answer that it allows. */
+    count = sorted_lengths(counted, true, scratch);
     uint32_t p95 = estimate_quantile(scratch, count, 0.95);
     uint32_t longest = estimate_quantile(scratch, count, 1);
     is->recommended_length = estimate_roomy(p95);
     is->whole_length = estimate_roomy(longest);
     for (size_t i = 0; is->context_tokens > 0 && i < count; i++)
         if (scratch[i] > is->context_tokens) is->over_context++;
-    uint64_t runnable = survey->requests - survey->faulty;
+    uint64_t runnable = counted->requests - counted->faulty;
     if (is->kv_tokens > 0 && runnable > 0 && p95 > 0) {
         double mean = ((double)is->prompt_tokens + (double)is->answers_asked) / (double)runnable;
         is->fit_mean = (uint64_t)((double)is->kv_tokens / mean);
@@ -62,38 +66,40 @@ static void fill_lengths(struct preflight *is, const struct survey *survey, uint
     }
 }
 
-static void fill_survey(struct preflight *is, const struct survey *survey) {
-    is->requests = survey->requests;
-    is->faulty = survey->faulty;
-    is->bytes = survey->bytes;
-    is->survey_seconds = survey->seconds;
-    is->prompt_tokens = survey->prompt_tokens_sum;
-    is->duplicates = survey->duplicates;
-    is->shared_tokens = survey->shared_tokens;
-    memcpy(is->faults, survey->faults, sizeof is->faults);
-    is->late_share = survey->advice.late_share;
-    if (survey->bytes > 0)
-        is->late_tokens_mean = survey->advice.late_bytes_mean * (double)survey->prompt_tokens_sum /
-                               (double)survey->bytes;
-    uint32_t *scratch = calloc((size_t)survey->requests + 1, sizeof *scratch);
+static void fill_counted(struct preflight *is, const struct request_count *counted) {
+    is->requests = counted->requests;
+    is->faulty = counted->faulty;
+    is->bytes = counted->bytes;
+    is->count_seconds = counted->seconds;
+    is->prompt_tokens = counted->prompt_tokens_sum;
+    is->duplicates = counted->duplicates;
+    is->shared_tokens = counted->shared_tokens;
+    memcpy(is->faults, counted->faults, sizeof is->faults);
+    is->late_share = counted->advice.late_share;
+    if (counted->bytes > 0)
+        is->late_tokens_mean = counted->advice.late_bytes_mean *
+                               (double)counted->prompt_tokens_sum / (double)counted->bytes;
+    uint32_t *scratch = calloc((size_t)counted->requests + 1, sizeof *scratch);
     if (!scratch) abort();
-    fill_lengths(is, survey, scratch);
+    fill_lengths(is, counted, scratch);
     free(scratch);
 }
 
-/* A model is read in this process too; one that will start an engine needs the machine for that. */
+/* This process reads the model itself, so it shuts itself in, unless it will start an engine for
+ * the sample. */
 static void enter_sandbox(const struct preflight_options *options, const char *model_path) {
     struct sandbox_state ignored;
-    if (options->pilot_lines > 0) return;
+    if (options->sample_lines > 0) return;
     model_sandbox_enter(
         &(struct model_sandbox){.model_path = model_path, .input_path = options->path}, &ignored);
 }
 
-/* Counts with the model open, which is closed before an engine opens it for the pilot. */
+/* Counts with the model open, which is closed before an engine opens it for the sample. */
 static enum err count(const struct preflight_options *options, struct preflight *is,
-                      struct survey *ret_survey, struct error *error) {
+                      struct request_count *ret_counted, struct error *error) {
     const struct model_choice *choice = &options->node.models[0];
-    struct survey_options survey = {.path = options->path, .threads = options->node.engine.threads};
+    struct request_count_options counting = {.path = options->path,
+                                             .threads = options->node.engine.threads};
     struct served_model model;
     enum err err = OK;
     bool has_model = options->node.model_count > 0;
@@ -112,54 +118,53 @@ static enum err count(const struct preflight_options *options, struct preflight 
         is->only_embeds = !model.backend;
         is->context_tokens = is->only_embeds ? 0 : about.context_max;
         is->kv_tokens = (uint64_t)about.kv_blocks * BACKEND_BLOCK_TOKENS;
-        survey.model = &model;
+        counting.model = &model;
     }
     say(options, "counting tokens");
-    err = survey_file(&survey, ret_survey, error);
-    if (survey.model) served_model_close(&model);
+    err = request_count_file(&counting, ret_counted, error);
+    if (counting.model) served_model_close(&model);
     return err;
 }
 
-/* A pilot of nothing but requests that are refused would measure nothing. `tokens_max` of a
- * prompt. */
-static bool has_any_that_fits(const struct survey *survey, uint32_t tokens_max) {
-    for (uint64_t i = 0; i < survey->requests; i++)
-        if (survey->prompt_tokens[i] > 0 && survey->prompt_tokens[i] <= tokens_max) return true;
+/* Whether a sample can measure anything: some request has a prompt of at most `tokens_max`. */
+static bool has_any_that_fits(const struct request_count *counted, uint32_t tokens_max) {
+    for (uint64_t i = 0; i < counted->requests; i++)
+        if (counted->prompt_tokens[i] > 0 && counted->prompt_tokens[i] <= tokens_max) return true;
     return false;
 }
 
-/* With room for a token of the answer; texts to embed are bounded one by one, when counted. */
+/* The context less one token for the answer. Texts to embed were bounded when they were counted. */
 static uint32_t prompt_tokens_max(const struct preflight *is) {
     return is->only_embeds ? UINT32_MAX : is->context_tokens - 1;
 }
 
 static enum err measure(const struct preflight_options *options, struct preflight *is,
-                        const struct survey *survey, struct error *error) {
-    struct pilot_options pilot = {.node = options->node,
-                                  .path = options->path,
-                                  .prompt_tokens = survey->prompt_tokens,
-                                  .requests = survey->requests,
-                                  .prompt_tokens_max = prompt_tokens_max(is),
-                                  .lines = options->pilot_lines,
-                                  .stop = options->stop};
-    double runnable = (double)(survey->requests - survey->faulty);
-    pilot.node.upstream_count = 0;
+                        const struct request_count *counted, struct error *error) {
+    struct sample_run_options sample = {.node = options->node,
+                                        .path = options->path,
+                                        .prompt_tokens = counted->prompt_tokens,
+                                        .requests = counted->requests,
+                                        .prompt_tokens_max = prompt_tokens_max(is),
+                                        .lines = options->sample_lines,
+                                        .stop = options->stop};
+    double runnable = (double)(counted->requests - counted->faulty);
+    sample.node.upstream_count = 0;
     say(options, "running a sample");
-    enum err err = pilot_run(&pilot, &is->pilot, error);
+    enum err err = sample_run(&sample, &is->sample, error);
     if (err != OK) return err;
-    is->has_pilot = true;
+    is->has_sample = true;
     is->seconds =
-        estimate_scaled(estimate_mean(is->pilot.seconds_per_line, is->pilot.groups), runnable);
-    is->seconds.low += is->pilot.load_seconds;
-    is->seconds.mean += is->pilot.load_seconds;
-    is->seconds.high += is->pilot.load_seconds;
+        estimate_scaled(estimate_mean(is->sample.seconds_per_line, is->sample.groups), runnable);
+    is->seconds.low += is->sample.load_seconds;
+    is->seconds.mean += is->sample.load_seconds;
+    is->seconds.high += is->sample.load_seconds;
     is->output_tokens = estimate_scaled(
-        estimate_mean(is->pilot.output_tokens_per_line, is->pilot.groups), runnable);
+        estimate_mean(is->sample.output_tokens_per_line, is->sample.groups), runnable);
     return OK;
 }
 
 static void fill_cost(const struct preflight_options *options, struct preflight *is) {
-    if (is->has_pilot && options->watts > 0) {
+    if (is->has_sample && options->watts > 0) {
         is->kwh = estimate_scaled(is->seconds, options->watts / 3.6e6);
         is->energy_cost = estimate_scaled(is->kwh, options->price_per_kwh);
     }
@@ -175,15 +180,15 @@ static void fill_cost(const struct preflight_options *options, struct preflight 
 enum err preflight_run(const struct preflight_options *options, struct preflight *ret_preflight,
                        struct error *error) {
     struct preflight is = {0};
-    struct survey survey = {0};
-    enum err err = count(options, &is, &survey, error);
+    struct request_count counted = {0};
+    enum err err = count(options, &is, &counted, error);
     if (err != OK) return err;
-    fill_survey(&is, &survey);
+    fill_counted(&is, &counted);
     is.output_tokens.mean = is.output_tokens.high = (double)is.answers_asked;
-    if (options->pilot_lines > 0 && !is.is_guess &&
-        has_any_that_fits(&survey, prompt_tokens_max(&is)))
-        err = measure(options, &is, &survey, error);
-    survey_release(&survey);
+    if (options->sample_lines > 0 && !is.is_guess &&
+        has_any_that_fits(&counted, prompt_tokens_max(&is)))
+        err = measure(options, &is, &counted, error);
+    request_count_release(&counted);
     if (err != OK) return err;
     fill_cost(options, &is);
     *ret_preflight = is;
@@ -219,7 +224,7 @@ static void add_known(struct buf *buf, const char *name, uint64_t value, bool is
 
 static void add_faults(struct buf *buf, const struct preflight *is) {
     buf_add_text(buf, ",\"faults\":[");
-    for (size_t i = 0; i < SURVEY_FAULTS_MAX && i < is->faulty; i++) {
+    for (size_t i = 0; i < REQUEST_COUNT_FAULTS_MAX && i < is->faulty; i++) {
         buf_printf(buf, "%s{\"line\":%llu,\"message\":", i ? "," : "",
                    (unsigned long long)is->faults[i].number);
         json_write_string(buf, str_from(is->faults[i].message));
@@ -237,17 +242,17 @@ static void add_lengths_json(struct buf *buf, const struct lengths *is) {
     buf_add_text(buf, "]}");
 }
 
-static void add_pilot(struct buf *buf, const struct preflight *is) {
-    if (!is->has_pilot) {
+static void add_sample(struct buf *buf, const struct preflight *is) {
+    if (!is->has_sample) {
         buf_add_text(buf, ",\"pilot\":null");
         return;
     }
     buf_printf(buf,
                ",\"pilot\":{\"lines\":%u,\"failed\":%u,\"groups\":%zu,\"load_seconds\":%.3f,"
                "\"prompt_tokens\":%llu,\"cached_tokens\":%llu}",
-               is->pilot.lines, is->pilot.failed, is->pilot.groups, is->pilot.load_seconds,
-               (unsigned long long)is->pilot.prompt_tokens,
-               (unsigned long long)is->pilot.cached_tokens);
+               is->sample.lines, is->sample.failed, is->sample.groups, is->sample.load_seconds,
+               (unsigned long long)is->sample.prompt_tokens,
+               (unsigned long long)is->sample.cached_tokens);
 }
 
 void preflight_write_json(struct buf *buf, const struct preflight *is) {
@@ -280,9 +285,9 @@ void preflight_write_json(struct buf *buf, const struct preflight *is) {
     add_known(buf, "kv_cache_tokens", is->kv_tokens, has_model);
     add_known(buf, "sequences_fit_mean", is->fit_mean, has_model);
     add_known(buf, "sequences_fit_p95", is->fit_p95, has_model);
-    add_pilot(buf, is);
-    add_interval(buf, "seconds", &is->seconds, is->has_pilot);
-    add_interval(buf, "output_tokens", &is->output_tokens, is->has_pilot);
+    add_sample(buf, is);
+    add_interval(buf, "seconds", &is->seconds, is->has_sample);
+    add_interval(buf, "output_tokens", &is->output_tokens, is->has_sample);
     add_interval(buf, "kwh", &is->kwh, is->kwh.mean > 0);
     add_interval(buf, "energy_cost", &is->energy_cost, is->energy_cost.mean > 0);
     add_interval(buf, "api_cost", &is->api_cost, is->api_cost.mean > 0);

@@ -1,27 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* preflight: what running a file will take, before it is run: survey.h counts, pilot.h measures a
- * sample, estimate.h does the arithmetic; this puts the figures together.
+/* preflight: what running a file will take, before it is run.
  *
- * Thread: main.  Memory: the lengths of all requests while it works. */
+ * request_count.h counts tokens, sample_run.h measures a sample, estimate.h does the arithmetic;
+ * this module puts the figures together, as a struct and as JSON.
+ *
+ * Thread: main.
+ * Memory: the lengths of all requests while preflight_run works. */
 
-#include "preflight/count.h"
 #include "preflight/estimate.h"
+#include "preflight/request_count.h"
 #include "preflight/sample_run.h"
 
 struct preflight_options {
     const char *path;
-    struct node_options node; /* one model, or one upstream, for which lengths are guesses and
-                                   there is no pilot; so for echo */
-    uint32_t pilot_lines;     /* 0: none */
-    double watts;             /* 0: not known */
-    double price_per_kwh;
+    /* One model, or one upstream. For an upstream and for the echo worker lengths are guesses and
+     * no sample runs. */
+    struct node_options node;
+    uint32_t sample_lines;            /* requests to run; 0: none */
+    double watts;                     /* drawn by the machine at work; 0: not known */
+    double price_per_kwh;             /* 0: not known */
     double input_price, output_price; /* per million tokens of a managed API; 0: not known */
-    double batch_discount;            /* 0..1, of that price */
+    double batch_discount;            /* 0..1: the share of these prices taken off for batches */
     const volatile bool *stop;
     void *context;
-    void (*say)(void *context, const char *what); /* what is being done; NULL allowed */
+    void (*say)(void *context,
+                const char *phase); /* "counting tokens" and the like; NULL allowed */
 };
 
 struct lengths {
@@ -30,39 +35,40 @@ struct lengths {
 };
 
 struct preflight {
-    bool is_guess; /* bytes over four, for want of a tokenizer */
+    bool is_guess; /* lengths are bytes over four: the model's tokenizer is not here */
     bool only_embeds;
     char model[MODEL_NAME_BYTES];
-    /* of the survey */
+    /* from the count */
     uint64_t requests, faulty, bytes;
-    struct survey_fault faults[SURVEY_FAULTS_MAX];
-    double survey_seconds;
+    struct request_count_fault faults[REQUEST_COUNT_FAULTS_MAX];
+    double count_seconds;
     uint64_t prompt_tokens;
     struct lengths prompts;
-    uint64_t answers_asked; /* sum of max_tokens over requests that say one */
-    uint64_t answers_open;  /* requests that say none */
+    uint64_t answers_asked; /* sum of max_tokens over the requests that set it */
+    uint64_t answers_open;  /* requests that set no max_tokens */
     uint64_t duplicates, shared_tokens;
-    double late_share;       /* of the requests: shared text behind private text */
-    double late_tokens_mean; /* about, over all requests */
-    /* of the context; 0 when the model is not known */
-    uint32_t context_tokens;     /* as opened; 0 when it only embeds */
-    uint64_t over_context;       /* requests that would be refused */
-    uint32_t recommended_length; /* for --max-model-len */
-    uint32_t whole_length;       /* that refuses nobody */
-    /* of the KV cache */
+    double late_share;       /* 0..1: requests with shared text behind private text */
+    double late_tokens_mean; /* about so many tokens of it per request, over all requests */
+    /* about the context; 0 if the model is not known */
+    uint32_t context_tokens;     /* of the model as opened; 0 if it only embeds */
+    uint64_t over_context;       /* requests that would be refused for their length */
+    uint32_t recommended_length; /* a --max-model-len for 95 of 100 requests */
+    uint32_t whole_length;       /* a --max-model-len for all requests */
+    /* about the KV cache */
     uint64_t kv_tokens;
-    uint64_t fit_mean, fit_p95; /* sequences of such a length at a time */
-    /* of the pilot */
-    bool has_pilot;
-    struct pilot pilot;
-    struct interval seconds;       /* of the whole file, loading included */
-    struct interval output_tokens; /* of the whole file; without a pilot, at most what is asked */
-    /* of money; 0 when a price was not given */
+    uint64_t fit_mean, fit_p95; /* sequences of mean and of P95 length that fit at a time */
+    /* from the sample */
+    bool has_sample;
+    struct sample_run sample;
+    struct interval seconds;       /* for the whole file, loading included */
+    struct interval output_tokens; /* of the whole file; without a sample, the sum of max_tokens */
+    /* energy and money; 0 if a price is not known */
     struct interval kwh, energy_cost, api_cost;
 };
 
-/* ERR_INVALID and others as its parts; a file with faulty lines is no error. */
+/* Any error of request_count_file, sample_run or the opening of the model. A file with faulty lines
+ * is no error. */
 enum err preflight_run(const struct preflight_options *options, struct preflight *ret_preflight,
                        struct error *error) MUST_CHECK;
-/* Appends the figures as one JSON object; keys are stable, and null what is not known. */
+/* Appends the figures as one JSON object with stable keys; an unknown figure is null. */
 void preflight_write_json(struct buf *buf, const struct preflight *is);

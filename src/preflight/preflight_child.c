@@ -21,15 +21,16 @@
 #define SAID_BYTES_MAX ((size_t)1 << 20)
 #define READ_BYTES 65536
 #define LOOK_MS 50
-#define TERM_PATIENCE_MS 5000 /* for a pilot to put its things away */
+#define TERM_PATIENCE_MS 5000 /* for a sample run to remove its state directory */
 #define EXIT_LINES_FAILED 1   /* as the command line has them */
 #define EXIT_WRONG_INPUT 2
 #define ARGUMENTS_MAX 64
 #define TEXTS_BYTES_MAX ((size_t)64 << 10)
 
-_Static_assert(API_PREFLIGHT_LINES_MAX <= PILOT_LINES_MAX, "the child takes so many");
+_Static_assert(API_PREFLIGHT_LINES_MAX <= SAMPLE_RUN_LINES_MAX,
+               "the child accepts any number of lines that the API does");
 
-/* --- what the child is told --- */
+/* --- the child's arguments --- */
 
 struct arguments {
     const char *at[ARGUMENTS_MAX + 1]; /* the last stays NULL */
@@ -49,7 +50,7 @@ static void add_text(struct arguments *arguments, const char *name, const char *
     add(arguments, copy.at);
 }
 
-/* 0 is what the child would do without it. */
+/* 0 is the child's default. */
 static void add_integer(struct arguments *arguments, const char *name, uint64_t value) {
     char text[32];
     snprintf(text, sizeof text, "%" PRIu64, value);

@@ -18,18 +18,18 @@
 #define POLL_MS 5
 #define DRAIN_MS 1000
 
-/* A chosen request. */
+/* A request of the sample. */
 struct pick {
     uint64_t index;
     uint32_t group;
 };
 
 struct work {
-    const struct pilot_options *options;
-    struct pick *picks; /* by index */
+    const struct sample_run_options *options;
+    struct pick *picks; /* (count) sorted by index */
     uint32_t count;
-    struct buf inputs[PILOT_GROUPS];
-    uint32_t lines[PILOT_GROUPS];
+    struct buf inputs[SAMPLE_RUN_GROUPS];
+    uint32_t lines[SAMPLE_RUN_GROUPS];
     struct model_choice *choice;
     struct node *node;
 };
@@ -44,9 +44,9 @@ static int compare_picks(const void *a, const void *b) {
     return (x->index > y->index) - (x->index < y->index);
 }
 
-/* Evenly over the lengths, dealt to the groups in turn. */
+/* Picks requests evenly over the lengths and deals them to the groups in turn. */
 static enum err choose(struct work *work, struct error *error) {
-    const struct pilot_options *options = work->options;
+    const struct sample_run_options *options = work->options;
     uint64_t *sorted = calloc((size_t)options->requests + 1, sizeof *sorted), count = 0;
     if (!sorted) abort();
     for (uint64_t i = 0; i < options->requests; i++) {
@@ -60,7 +60,7 @@ static enum err choose(struct work *work, struct error *error) {
     if (!work->picks) abort();
     for (uint32_t i = 0; i < work->count; i++) {
         uint64_t rank = (2 * (uint64_t)i + 1) * count / (2 * (uint64_t)work->count);
-        work->picks[i] = (struct pick){sorted[rank] & UINT32_MAX, i % PILOT_GROUPS};
+        work->picks[i] = (struct pick){sorted[rank] & UINT32_MAX, i % SAMPLE_RUN_GROUPS};
     }
     free(sorted);
     qsort(work->picks, work->count, sizeof *work->picks, compare_picks);
@@ -68,7 +68,7 @@ static enum err choose(struct work *work, struct error *error) {
     return err_set(error, ERR_INVALID, "%s has no request that could be run", options->path);
 }
 
-/* The engine of the pilot answers to every model that a sampled line names. */
+/* The engine of the sample run answers to every model that a sampled line names. */
 static void add_name(struct model_choice *choice, struct str raw) {
     struct buf name;
     buf_init(&name, MODEL_NAME_BYTES);
@@ -112,7 +112,7 @@ static enum err create(struct work *work, uint32_t group, struct store_batch *re
                        struct error *error) {
     struct store *store = node_store(work->node);
     struct store_spool *spool;
-    struct store_file file = {.purpose = "batch", .filename = "pilot.jsonl"};
+    struct store_file file = {.purpose = "batch", .filename = "sample.jsonl"};
     file.created_unix_s = clock_unix_s();
     enum err err = store_spool_open(&spool, store, error);
     if (err != OK) return err;
@@ -131,7 +131,7 @@ static enum err create(struct work *work, uint32_t group, struct store_batch *re
     return err;
 }
 
-static enum err run_group(struct work *work, uint32_t group, struct pilot *pilot,
+static enum err run_group(struct work *work, uint32_t group, struct sample_run *sample,
                           struct error *error) {
     struct store_batch batch;
     struct runner *runner = node_runner(work->node);
@@ -153,52 +153,53 @@ static enum err run_group(struct work *work, uint32_t group, struct pilot *pilot
                       batch.errors ? batch.errors : "");
     if (err == OK) {
         double lines = work->lines[group];
-        pilot->seconds_per_line[pilot->groups] =
+        sample->seconds_per_line[sample->groups] =
             (double)(clock_monotonic_ns() - started_ns) / 1e9 / lines;
-        pilot->output_tokens_per_line[pilot->groups++] = (double)batch.usage.output_tokens / lines;
-        pilot->lines += work->lines[group];
-        pilot->failed += (uint32_t)batch.failed;
-        pilot->prompt_tokens += batch.usage.input_tokens;
-        pilot->cached_tokens += batch.usage.cached_tokens;
+        sample->output_tokens_per_line[sample->groups++] =
+            (double)batch.usage.output_tokens / lines;
+        sample->lines += work->lines[group];
+        sample->failed += (uint32_t)batch.failed;
+        sample->prompt_tokens += batch.usage.input_tokens;
+        sample->cached_tokens += batch.usage.cached_tokens;
     }
     store_batch_release(&batch);
     return err;
 }
 
-static enum err run_groups(struct work *work, const struct node_options *node, struct pilot *pilot,
-                           struct error *error) {
+static enum err run_groups(struct work *work, const struct node_options *node,
+                           struct sample_run *sample, struct error *error) {
     int64_t started_ns = clock_monotonic_ns();
     enum err err = node_open(&work->node, node, error);
     if (err != OK) return err;
     err = node_wait_ready(work->node, work->options->stop, error);
-    pilot->load_seconds = (double)(clock_monotonic_ns() - started_ns) / 1e9;
+    sample->load_seconds = (double)(clock_monotonic_ns() - started_ns) / 1e9;
     if (err == OK) err = node_start(work->node, error);
-    for (uint32_t group = 0; err == OK && group < PILOT_GROUPS; group++)
-        if (work->lines[group] > 0) err = run_group(work, group, pilot, error);
+    for (uint32_t group = 0; err == OK && group < SAMPLE_RUN_GROUPS; group++)
+        if (work->lines[group] > 0) err = run_group(work, group, sample, error);
     node_close(work->node, err == OK ? 0 : DRAIN_MS);
     return err;
 }
 
-enum err pilot_run(const struct pilot_options *options, struct pilot *ret_pilot,
-                   struct error *error) {
-    struct pilot pilot = {0};
+enum err sample_run(const struct sample_run_options *options, struct sample_run *ret_sample,
+                    struct error *error) {
+    struct sample_run sample = {0};
     struct node_options node = options->node;
     struct work work = {.options = options, .choice = &node.models[0]};
     char folder[PATH_MAX];
     const char *parent = getenv("TMPDIR");
-    for (size_t i = 0; i < PILOT_GROUPS; i++) buf_init(&work.inputs[i], BUF_UNLIMITED);
-    snprintf(folder, sizeof folder, "%.2000s/quern-pilot-XXXXXX", parent ? parent : "/tmp");
+    for (size_t i = 0; i < SAMPLE_RUN_GROUPS; i++) buf_init(&work.inputs[i], BUF_UNLIMITED);
+    snprintf(folder, sizeof folder, "%.2000s/quern-sample-XXXXXX", parent ? parent : "/tmp");
     enum err err = choose(&work, error);
     if (err == OK) err = copy_lines(&work, error);
     if (err == OK && !mkdtemp(folder)) err = err_set(error, ERR_IO, "cannot make %s", folder);
     if (err == OK) {
         node.store.dir = folder;
         node.store.ballast_bytes = 1 << 20;
-        err = run_groups(&work, &node, &pilot, error);
+        err = run_groups(&work, &node, &sample, error);
         folder_remove(folder);
     }
-    for (size_t i = 0; i < PILOT_GROUPS; i++) buf_release(&work.inputs[i]);
+    for (size_t i = 0; i < SAMPLE_RUN_GROUPS; i++) buf_release(&work.inputs[i]);
     free(work.picks);
-    if (err == OK) *ret_pilot = pilot;
+    if (err == OK) *ret_sample = sample;
     return err;
 }

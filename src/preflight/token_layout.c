@@ -7,13 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PIECES_MAX 256     /* of one request */
+#define PIECES_MAX 256     /* lines of text remembered per request */
 #define PIECE_BYTES_MIN 24 /* shorter lines are shared by chance */
-#define SHARED_DIVISOR 10  /* a tenth of the requests is many */
-#define SHARED_MIN 3
-#define LATE_BYTES_MIN 200 /* less is not worth moving */
+#define SHARED_DIVISOR 10  /* text of a tenth of the requests is worth moving */
+#define SHARED_MIN 3       /* requests that make a line of text shared rather than private */
+#define LATE_BYTES_MIN 200 /* less text is not worth moving */
 
-struct layout_piece {
+struct token_layout_piece {
     uint64_t hash;
     uint32_t request;
     uint32_t bytes;
@@ -28,17 +28,17 @@ static uint64_t hash_of(struct str text) {
     return hash;
 }
 
-static void add_piece(struct layout *layout, struct str text) {
+static void add_piece(struct token_layout *layout, struct str text) {
     if (layout->count == layout->capacity) {
         layout->capacity = layout->capacity ? 2 * layout->capacity : 1024;
         layout->pieces = realloc(layout->pieces, layout->capacity * sizeof *layout->pieces);
         if (!layout->pieces) abort();
     }
     layout->pieces[layout->count++] =
-        (struct layout_piece){hash_of(text), layout->requests, (uint32_t)text.bytes};
+        (struct token_layout_piece){hash_of(text), layout->requests, (uint32_t)text.bytes};
 }
 
-static void add_text(struct layout *layout, struct str text, size_t *left) {
+static void add_text(struct token_layout *layout, struct str text, size_t *left) {
     while (text.bytes > 0 && *left > 0) {
         size_t end = str_find_byte(text, '\n', 0);
         struct str line = {text.at, end == SIZE_MAX ? text.bytes : end};
@@ -50,7 +50,7 @@ static void add_text(struct layout *layout, struct str text, size_t *left) {
     }
 }
 
-void layout_add(struct layout *layout, const json_t *messages, const json_t *prompt) {
+void token_layout_add(struct token_layout *layout, const json_t *messages, const json_t *prompt) {
     size_t left = PIECES_MAX, index, part_index;
     json_t *message, *part;
     if (json_is_string(prompt)) add_text(layout, json_str(prompt), &left);
@@ -63,12 +63,12 @@ void layout_add(struct layout *layout, const json_t *messages, const json_t *pro
     layout->requests++;
 }
 
-static struct str key_of(const struct layout_piece *piece) {
+static struct str key_of(const struct token_layout_piece *piece) {
     return (struct str){(const char *)&piece->hash, sizeof piece->hash};
 }
 
-/* How often each piece is there. */
-static void count_pieces(const struct layout *layout, struct map *counts) {
+/* Counts how often each piece occurs. */
+static void count_pieces(const struct token_layout *layout, struct map *counts) {
     for (size_t i = 0; i < layout->count; i++) {
         uint64_t count = 0;
         map_get(counts, key_of(&layout->pieces[i]), &count);
@@ -76,8 +76,8 @@ static void count_pieces(const struct layout *layout, struct map *counts) {
     }
 }
 
-struct layout_advice layout_look(const struct layout *layout) {
-    struct layout_advice advice = {0};
+struct token_layout_advice token_layout_look(const struct token_layout *layout) {
+    struct token_layout_advice advice = {0};
     struct map counts;
     uint64_t many = layout->requests / SHARED_DIVISOR, late_requests = 0;
     if (many < SHARED_MIN) many = SHARED_MIN;
@@ -104,7 +104,7 @@ struct layout_advice layout_look(const struct layout *layout) {
     return advice;
 }
 
-void layout_release(struct layout *layout) {
+void token_layout_release(struct token_layout *layout) {
     free(layout->pieces);
-    *layout = (struct layout){0};
+    *layout = (struct token_layout){0};
 }

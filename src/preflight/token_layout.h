@@ -1,30 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* layout: where the text that requests share stands in them. What stands in front of everything
- * private is computed once by a prefix cache; what stands behind it, once a request, although it is
- * the same. A sample of the requests is looked at, line of text by line of text.
+/* token_layout: where text that requests share stands inside them.
  *
- * Thread: one at a time.  Memory: 16 bytes a line of text, at most 256 of a request. */
+ * A prefix cache computes shared text once if it stands in front of all private text, and once per
+ * request if it stands behind some. The advice is judged from a sample of the requests, line of
+ * text by line of text.
+ *
+ * Thread: one at a time.
+ * Memory: 16 bytes per line of text, at most 256 lines per request. */
 
 #include "base/str.h"
 #include "json/json.h"
 
 /* Zero is empty. */
-struct layout {
-    struct layout_piece *pieces;
+struct token_layout {
+    struct token_layout_piece *pieces;
     size_t count, capacity;
     uint32_t requests;
 };
 
-/* Adds a request: its messages, or its prompt; the other is NULL. */
-void layout_add(struct layout *layout, const json_t *messages, const json_t *prompt);
+/* Adds a request: its messages or its prompt; the other one is NULL. */
+void token_layout_add(struct token_layout *layout, const json_t *messages, const json_t *prompt);
 
-struct layout_advice {
-    double late_bytes_mean; /* of text that others share too, behind text that is private */
-    double late_share;      /* of the requests that have more than a little of it */
+struct token_layout_advice {
+    double late_bytes_mean; /* bytes per request of shared text behind private text */
+    double late_share;      /* 0..1: requests that have 200 such bytes or more */
 };
 
-/* What the sample says; leaves it as it is. */
-struct layout_advice layout_look(const struct layout *layout);
-void layout_release(struct layout *layout);
+/* Judges the sample, which it does not change. */
+struct token_layout_advice token_layout_look(const struct token_layout *layout);
+void token_layout_release(struct token_layout *layout);

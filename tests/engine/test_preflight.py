@@ -176,7 +176,7 @@ def test_a_preflight_ends_with_its_client_its_time_and_its_server(tmp_path):
         assert opened[0] == "/dev/null" and opened[1].startswith(str(tmp_path / "state" / "files"))
         connection.close()
         support.until(lambda: not is_there(pid) and not is_there(engine))
-        assert not list(tmp_path.glob("quern-pilot-*")), "a pilot that is stopped puts its things away"
+        assert not list(tmp_path.glob("quern-sample-*")), "a sample run that is stopped removes its state directory"
         connection, pid, engine = begin_a_long_one(server)
         answers = []
         waiting = threading.Thread(target=lambda: answers.append(connection.getresponse().status))
@@ -188,7 +188,7 @@ def test_a_preflight_ends_with_its_client_its_time_and_its_server(tmp_path):
         connection, pid, engine = begin_a_long_one(server)
         server.kill()
         support.until(lambda: not is_there(pid) and not is_there(engine))
-        assert not list(tmp_path.glob("quern-pilot-*"))
+        assert not list(tmp_path.glob("quern-sample-*"))
     with support.serving(tmp_path / "state", "--model", "smollm2", "--preflight-seconds", "1", environment=secrets) as server:
         answer = ask_a_long_one(server).getresponse()
         assert answer.status == 504 and answer.getheader("x-should-retry") == "false" and json.load(answer)["error"]["code"] == "preflight_timeout"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "preflight/estimate.h"
-#include "preflight/prefix_counter.h"
+#include "preflight/hash_set.h"
 #include "preflight/token_layout.h"
 
 #include "base/rng.h"
@@ -90,16 +90,16 @@ static void a_roomy_length_has_five_hundred_more_and_is_round(void **state) {
 
 static void a_set_of_hashes_tells_new_ones_from_old(void **state) {
     (void)state;
-    struct seen seen = {0};
-    assert_false(seen_has(&seen, 5));
-    for (uint64_t i = 0; i < 20000; i++) assert_true(seen_add(&seen, rng_at(3, i)));
-    for (uint64_t i = 0; i < 20000; i++) assert_false(seen_add(&seen, rng_at(3, i)));
-    for (uint64_t i = 0; i < 20000; i++) assert_true(seen_has(&seen, rng_at(3, i)));
-    for (uint64_t i = 0; i < 20000; i++) assert_false(seen_has(&seen, rng_at(4, i)));
+    struct hash_set seen = {0};
+    assert_false(hash_set_has(&seen, 5));
+    for (uint64_t i = 0; i < 20000; i++) assert_true(hash_set_add(&seen, rng_at(3, i)));
+    for (uint64_t i = 0; i < 20000; i++) assert_false(hash_set_add(&seen, rng_at(3, i)));
+    for (uint64_t i = 0; i < 20000; i++) assert_true(hash_set_has(&seen, rng_at(3, i)));
+    for (uint64_t i = 0; i < 20000; i++) assert_false(hash_set_has(&seen, rng_at(4, i)));
     assert_int_equal(seen.count, 20000);
-    assert_true(seen_add(&seen, 0));
-    assert_true(seen_has(&seen, 0));
-    seen_release(&seen);
+    assert_true(hash_set_add(&seen, 0));
+    assert_true(hash_set_has(&seen, 0));
+    hash_set_release(&seen);
 }
 
 #define JOB                                                                                        \
@@ -107,8 +107,8 @@ static void a_set_of_hashes_tells_new_ones_from_old(void **state) {
     "Answer with one JSON object that has a recommendation and a reasoning of two sentences.\\n"   \
     "Do not reward length. Ignore name, age, gender, nationality and photograph of the person.\\n"
 
-static struct layout_advice advice_for(bool job_first) {
-    struct layout layout = {0};
+static struct token_layout_advice advice_for(bool job_first) {
+    struct token_layout layout = {0};
     for (int i = 0; i < 40; i++) {
         char text[2000], profile[300];
         struct error error;
@@ -119,22 +119,22 @@ static struct layout_advice advice_for(bool job_first) {
         snprintf(text, sizeof text, "[{\"role\":\"user\",\"content\":\"%s\\n%s\"}]",
                  job_first ? JOB : profile, job_first ? profile : JOB);
         assert_int_equal(json_read(&messages, str_from(text), &error), OK);
-        layout_add(&layout, messages, NULL);
+        token_layout_add(&layout, messages, NULL);
         json_decref(messages);
     }
-    struct layout_advice advice = layout_look(&layout);
-    layout_release(&layout);
+    struct token_layout_advice advice = token_layout_look(&layout);
+    token_layout_release(&layout);
     return advice;
 }
 
 static void shared_text_behind_private_text_is_found_and_in_front_of_it_is_good(void **state) {
     (void)state;
     assert_true(advice_for(true).late_share == 0);
-    struct layout_advice advice = advice_for(false);
+    struct token_layout_advice advice = advice_for(false);
     assert_true(advice.late_share == 1);
     assert_true(advice.late_bytes_mean > 200 && advice.late_bytes_mean < 300);
-    struct layout empty = {0};
-    assert_true(layout_look(&empty).late_share == 0);
+    struct token_layout empty = {0};
+    assert_true(token_layout_look(&empty).late_share == 0);
 }
 
 int main(void) {

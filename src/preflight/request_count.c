@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "preflight/count.h"
+#include "preflight/request_count.h"
 
 #include "base/clock.h"
 #include "base/hash.h"
@@ -9,7 +9,7 @@
 #include "engine/embedding.h"
 #include "engine/prep.h"
 #include "json/span.h"
-#include "preflight/prefix_counter.h"
+#include "preflight/hash_set.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -19,28 +19,28 @@
 #include <time.h>
 #include <unistd.h>
 
-#define BLOCK_TOKENS 16              /* as the engine's blocks */
-#define BLOCKS_MAX ((size_t)1 << 20) /* after so many, only beginnings are remembered */
-#define BLOCKS_GROWTH 8
-#define LAYOUT_REQUESTS 2000
-#define BYTES_PER_TOKEN 4 /* of a guess */
+#define BLOCK_TOKENS 16              /* the engine's size of a KV block */
+#define BLOCKS_MAX ((size_t)1 << 20) /* hashes until only the starts of prompts are remembered */
+#define BLOCKS_GROWTH 8              /* blocks per prompt that are remembered from then on */
+#define LAYOUT_REQUESTS 2000         /* requests in the sample of the layout, at least */
+#define BYTES_PER_TOKEN 4            /* for guesses without a tokenizer */
 #define THREADS_MAX 64
 
 struct work {
-    const struct survey_options *options;
-    struct survey *survey;
+    const struct request_count_options *options;
+    struct request_count *counted;
     struct prep_options prep;
-    pthread_mutex_t reading; /* guards file */
+    pthread_mutex_t reading; /* guards `file` and `requests_read` */
     struct jsonl_file file;
     uint64_t requests_read;
-    pthread_mutex_t adding; /* guards the survey and what follows */
+    pthread_mutex_t adding; /* guards `counted` and the fields below */
     size_t capacity;
-    struct seen keys, blocks;
-    struct layout layout;
+    struct hash_set keys, blocks;
+    struct token_layout layout;
     uint64_t layout_stride; /* doubles when the sample is full */
 };
 
-/* One request as a thread has it. */
+/* The request that one thread is reading. */
 struct item {
     uint64_t index;  /* of the request */
     uint64_t number; /* of its line */
@@ -109,7 +109,7 @@ static bool guess(struct item *item) {
 static void sample_layout(struct work *work, struct item *item) {
     pthread_mutex_lock(&work->adding);
     if (item->index % work->layout_stride == 0) {
-        layout_add(&work->layout, item->request.messages, item->request.prompt);
+        token_layout_add(&work->layout, item->request.messages, item->request.prompt);
         if (work->layout.requests % LAYOUT_REQUESTS == 0) work->layout_stride *= 2;
     }
     pthread_mutex_unlock(&work->adding);
@@ -159,58 +159,59 @@ static uint64_t share_prefix(struct work *work, const struct ids *ids) {
             hash = (hash ^ (uint32_t)ids->at[i * BLOCK_TOKENS + j]) * 0xD6E8FEB86659FD93u;
             hash ^= hash >> 32;
         }
-        if (fresh == 0 && seen_has(&work->blocks, hash)) {
+        if (fresh == 0 && hash_set_has(&work->blocks, hash)) {
             shared += BLOCK_TOKENS;
             continue;
         }
         fresh++;
         if (work->blocks.count >= BLOCKS_MAX && fresh > BLOCKS_GROWTH) break;
-        seen_add(&work->blocks, hash);
+        hash_set_add(&work->blocks, hash);
     }
     return shared;
 }
 
 static void grow(struct work *work, uint64_t index) {
-    struct survey *survey = work->survey;
+    struct request_count *counted = work->counted;
     if (index < work->capacity) return;
     size_t capacity = work->capacity ? work->capacity : 1024;
     while (capacity <= index) capacity *= 2;
-    survey->prompt_tokens =
-        realloc(survey->prompt_tokens, capacity * sizeof *survey->prompt_tokens);
-    survey->answer_tokens =
-        realloc(survey->answer_tokens, capacity * sizeof *survey->answer_tokens);
-    if (!survey->prompt_tokens || !survey->answer_tokens) abort();
+    counted->prompt_tokens =
+        realloc(counted->prompt_tokens, capacity * sizeof *counted->prompt_tokens);
+    counted->answer_tokens =
+        realloc(counted->answer_tokens, capacity * sizeof *counted->answer_tokens);
+    if (!counted->prompt_tokens || !counted->answer_tokens) abort();
     work->capacity = capacity;
 }
 
 /* The first of the file are kept, in its order. */
-static void keep_fault(struct survey *survey, const struct item *item) {
-    size_t at = survey->faulty < SURVEY_FAULTS_MAX ? (size_t)survey->faulty : SURVEY_FAULTS_MAX;
-    survey->faulty++;
-    while (at > 0 && survey->faults[at - 1].number > item->number) {
-        if (at < SURVEY_FAULTS_MAX) survey->faults[at] = survey->faults[at - 1];
+static void keep_fault(struct request_count *counted, const struct item *item) {
+    size_t at = counted->faulty < REQUEST_COUNT_FAULTS_MAX ? (size_t)counted->faulty
+                                                           : REQUEST_COUNT_FAULTS_MAX;
+    counted->faulty++;
+    while (at > 0 && counted->faults[at - 1].number > item->number) {
+        if (at < REQUEST_COUNT_FAULTS_MAX) counted->faults[at] = counted->faults[at - 1];
         at--;
     }
-    if (at == SURVEY_FAULTS_MAX) return;
-    survey->faults[at].number = item->number;
-    memcpy(survey->faults[at].message, item->fault, sizeof item->fault);
+    if (at == REQUEST_COUNT_FAULTS_MAX) return;
+    counted->faults[at].number = item->number;
+    memcpy(counted->faults[at].message, item->fault, sizeof item->fault);
 }
 
 static void add_item(struct work *work, const struct item *item, bool is_good) {
-    struct survey *survey = work->survey;
+    struct request_count *counted = work->counted;
     pthread_mutex_lock(&work->adding);
     grow(work, item->index);
-    survey->prompt_tokens[item->index] = is_good ? item->prompt_tokens : 0;
-    survey->answer_tokens[item->index] = is_good ? item->answer_tokens : 0;
-    survey->requests++;
-    survey->bytes += item->text.bytes + 1;
+    counted->prompt_tokens[item->index] = is_good ? item->prompt_tokens : 0;
+    counted->answer_tokens[item->index] = is_good ? item->answer_tokens : 0;
+    counted->requests++;
+    counted->bytes += item->text.bytes + 1;
     if (is_good) {
-        survey->prompt_tokens_sum += item->prompt_tokens;
-        if (item->has_key && !seen_add(&work->keys, item->key)) survey->duplicates++;
+        counted->prompt_tokens_sum += item->prompt_tokens;
+        if (item->has_key && !hash_set_add(&work->keys, item->key)) counted->duplicates++;
         for (size_t i = 0; item->prompts && i < item->request.prompt_count; i++)
-            survey->shared_tokens += share_prefix(work, &item->prompts[i].ids);
+            counted->shared_tokens += share_prefix(work, &item->prompts[i].ids);
     } else {
-        keep_fault(survey, item);
+        keep_fault(counted, item);
     }
     pthread_mutex_unlock(&work->adding);
 }
@@ -224,7 +225,7 @@ static void clear_item(struct item *item) {
     item->is_parsed = false;
 }
 
-static void *survey_main(void *context) {
+static void *count_main(void *context) {
     struct work *work = context;
     struct item item = {0};
     enum endpoint endpoint = ENDPOINT_CHAT;
@@ -247,16 +248,16 @@ static void run_threads(struct work *work) {
     uint32_t wanted = work->options->threads, count = 0;
     if (wanted == 0) wanted = cores > 0 ? (uint32_t)cores : 1;
     if (wanted > THREADS_MAX) wanted = THREADS_MAX;
-    while (count + 1 < wanted && pthread_create(&threads[count], NULL, survey_main, work) == 0)
+    while (count + 1 < wanted && pthread_create(&threads[count], NULL, count_main, work) == 0)
         count++;
-    survey_main(work);
+    count_main(work);
     while (count > 0) pthread_join(threads[--count], NULL);
 }
 
-enum err survey_file(const struct survey_options *options, struct survey *ret_survey,
-                     struct error *error) {
-    struct survey survey = {0};
-    struct work work = {.options = options, .survey = &survey, .layout_stride = 1};
+enum err request_count_file(const struct request_count_options *options,
+                            struct request_count *ret_counted, struct error *error) {
+    struct request_count counted = {0};
+    struct work work = {.options = options, .counted = &counted, .layout_stride = 1};
     int64_t started_ns = clock_monotonic_ns();
     time_t now = (time_t)clock_unix_s();
     struct tm local;
@@ -275,21 +276,21 @@ enum err survey_file(const struct survey_options *options, struct survey *ret_su
         if (work.file.failed)
             err = err_set(error, ERR_IO, "%s could not be read to its end", options->path);
     }
-    survey.advice = layout_look(&work.layout);
-    survey.seconds = (double)(clock_monotonic_ns() - started_ns) / 1e9;
+    counted.advice = token_layout_look(&work.layout);
+    counted.seconds = (double)(clock_monotonic_ns() - started_ns) / 1e9;
     jsonl_file_close(&work.file);
-    seen_release(&work.keys);
-    seen_release(&work.blocks);
-    layout_release(&work.layout);
+    hash_set_release(&work.keys);
+    hash_set_release(&work.blocks);
+    token_layout_release(&work.layout);
     if (err != OK)
-        survey_release(&survey);
+        request_count_release(&counted);
     else
-        *ret_survey = survey;
+        *ret_counted = counted;
     return err;
 }
 
-void survey_release(struct survey *survey) {
-    free(survey->prompt_tokens);
-    free(survey->answer_tokens);
-    *survey = (struct survey){0};
+void request_count_release(struct request_count *counted) {
+    free(counted->prompt_tokens);
+    free(counted->answer_tokens);
+    *counted = (struct request_count){0};
 }
