@@ -143,9 +143,9 @@ static enum err read_all(struct gguf_vocab *vocab, const struct gguf *gguf, stru
     enum err err = gguf_get_str(gguf, "tokenizer.ggml.model", &vocab->model, error);
     if (err == OK) err = gguf_get_str(gguf, "tokenizer.ggml.pre", &vocab->pre, error);
     if (err == OK)
-        err = gguf_get_str(gguf, "tokenizer.jinja_template", &vocab->jinja_template, error);
+        err = gguf_get_str(gguf, "tokenizer.chat_template", &vocab->chat_template, error);
     if (err == OK)
-        err = gguf_get_str(gguf, "tokenizer.jinja_template.tool_use", &vocab->tool_template, error);
+        err = gguf_get_str(gguf, "tokenizer.chat_template.tool_use", &vocab->tool_template, error);
     if (err != OK) return err;
     if (vocab->model.bytes == 0)
         return err_set(error, ERR_INVALID, "tokenizer.ggml.model is missing");

@@ -28,7 +28,7 @@ struct gguf_vocab {
     size_t merge_count;
     int32_t bos, eos, eot, eom, unknown, padding, separator, cls, mask;
     bool add_bos, add_eos, add_space_prefix; /* with the default of the model when absent */
-    struct str jinja_template;               /* Jinja; empty when absent */
+    struct str chat_template;                /* Jinja; empty when absent */
     struct str tool_template;                /* for requests with tools, likewise */
 };
 

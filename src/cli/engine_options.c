@@ -157,7 +157,7 @@ static void fill_loading_rows(struct option *ret_options, struct engine_choice *
         {.name = "trust-request-chat-template",
          .kind = OPTION_SWITCH,
          .target = &choice->trust_request_chat_template,
-         .help = "requests may bring a jinja_template"},
+         .help = "requests may bring a chat_template"},
         {.name = "load-format",
          .kind = OPTION_TEXT,
          .target = &choice->load_format,

@@ -134,8 +134,8 @@ static void add_inspection(struct buf *line, const struct model_facts *facts) {
     add_number(line, "window", is->window);
     add_number(line, "kv_bytes_per_token", is->kv_bytes_per_token);
     add_number(line, "kv_far_bytes_per_token", is->kv_far_bytes_per_token);
-    buf_printf(line, ", \"jinja_template\": %s, \"embeds\": %s",
-               is->has_template ? "true" : "false", is->embeds ? "true" : "false");
+    buf_printf(line, ", \"chat_template\": %s, \"embeds\": %s", is->has_template ? "true" : "false",
+               is->embeds ? "true" : "false");
     add_number(line, "memory_bytes", facts->machine.memory_bytes);
     add_number(line, "memory_free_bytes", facts->machine.free_bytes);
     add_number(line, "memory_needed_bytes", facts->fit.needed_bytes);

@@ -130,7 +130,7 @@ static bool render_with(struct request *request, const struct served_model *mode
 static bool render_chat(struct request *request, const struct served_model *model,
                         const struct prep_options *options, struct rendering *rendering,
                         struct refusal *refusal) {
-    if (!request->jinja_template.at) {
+    if (!request->chat_template.at) {
         const struct jinja_template *template =
             vocabulary_template(&model->vocabulary, request->tools != NULL);
         if (template) return render_with(request, model, template, options, rendering, refusal);
@@ -138,13 +138,13 @@ static bool render_chat(struct request *request, const struct served_model *mode
                       "This model has no chat template; use /v1/completions.");
     }
     if (!options->trusts_templates)
-        return refuse_unsupported(refusal, "jinja_template",
+        return refuse_unsupported(refusal, "chat_template",
                                   "this server takes templates from the model only; it can be "
                                   "started with --trust-request-chat-template");
     struct jinja_template *template;
     struct error error;
-    if (jinja_template_open(&template, request->jinja_template, &error) != OK)
-        return refuse(refusal, "invalid_value", "jinja_template", "Invalid 'jinja_template': %s.",
+    if (jinja_template_open(&template, request->chat_template, &error) != OK)
+        return refuse(refusal, "invalid_value", "chat_template", "Invalid 'chat_template': %s.",
                       error.text);
     bool is_good = render_with(request, model, template, options, rendering, refusal);
     jinja_template_close(template);

@@ -142,14 +142,14 @@ static bool parse_template_variables(struct request *request, struct refusal *re
                                            "documents",
                                            "add_generation_prompt",
                                            "continue_final_message",
-                                           "jinja_template",
+                                           "chat_template",
                                            "tokenize",
                                            "bos_token",
                                            "eos_token",
                                            "unk_token",
                                            "pad_token",
                                            NULL};
-    const char *param = "jinja_template_kwargs";
+    const char *param = "chat_template_kwargs";
     json_t *variables = json_member(request->body, param);
     if (!variables) return true;
     if (!json_is_object(variables)) return refuse_type(refusal, param, "an object", variables);
@@ -208,8 +208,8 @@ static bool parse_texts(struct request *request, struct refusal *refusal) {
     const json_t *body = request->body;
     request->service_tier = json_member_str(body, "service_tier");
     if (request->endpoint == ENDPOINT_CHAT &&
-        !parse_text_member(body, "jinja_template", REQUEST_TEMPLATE_BYTES_MAX,
-                           &request->jinja_template, refusal))
+        !parse_text_member(body, "chat_template", REQUEST_TEMPLATE_BYTES_MAX,
+                           &request->chat_template, refusal))
         return false;
     return parse_text_member(body, "request_id", REQUEST_ID_BYTES_MAX, &request->request_id,
                              refusal) &&

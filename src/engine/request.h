@@ -42,7 +42,7 @@ struct request {
     json_t *tools;              /* a non-empty array, or NULL */
     bool reads_tool_calls;      /* tools, and tool_choice is not "none" */
     bool one_tool_call;         /* parallel_tool_calls is false */
-    struct str jinja_template;  /* at is NULL: the model's */
+    struct str chat_template;   /* at is NULL: the model's */
     json_t *template_variables; /* an object, or NULL */
     struct str reasoning_effort;
     bool add_generation_prompt;

@@ -60,9 +60,9 @@ static void drop_documents(struct request *request) {
     json_object_del(request->body, "tools");
     json_object_del(request->body, "prompt");
     json_object_del(request->body, "bad_words");
-    json_object_del(request->body, "jinja_template");
+    json_object_del(request->body, "chat_template");
     request->messages = request->tools = request->prompt = request->bad_words = NULL;
-    request->jinja_template = (struct str){NULL, 0};
+    request->chat_template = (struct str){NULL, 0};
 }
 
 static bool prepare(const struct engine *engine, struct job *job) {

@@ -34,12 +34,12 @@ static enum err open_parts(struct vocabulary *vocabulary, const struct gguf_voca
     };
     if (tokenizer_open(&vocabulary->tokenizer, &source, error) != OK)
         return err_prefix(error, "tokenizer");
-    if (vocab->jinja_template.bytes > 0 &&
-        jinja_template_open(&vocabulary->template, vocab->jinja_template, error) != OK)
-        return err_prefix(error, "tokenizer.jinja_template");
+    if (vocab->chat_template.bytes > 0 &&
+        jinja_template_open(&vocabulary->template, vocab->chat_template, error) != OK)
+        return err_prefix(error, "tokenizer.chat_template");
     if (vocab->tool_template.bytes > 0 &&
         jinja_template_open(&vocabulary->tool_template, vocab->tool_template, error) != OK)
-        return err_prefix(error, "tokenizer.jinja_template.tool_use");
+        return err_prefix(error, "tokenizer.chat_template.tool_use");
     return OK;
 }
 

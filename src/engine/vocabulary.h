@@ -39,9 +39,9 @@ enum err vocabulary_open_file(struct vocabulary *ret_vocabulary, const char *pat
                               struct error *error) MUST_CHECK;
 /* What stands beside a tokenizer.json. */
 enum vocabulary_part {
-    PART_TEMPLATE, /* jinja_template.jinja */
+    PART_TEMPLATE, /* chat_template.jinja */
     PART_TOKENIZER_CONFIG,
-    PART_TEMPLATE_JSON, /* jinja_template.json */
+    PART_TEMPLATE_JSON, /* chat_template.json */
     PART_GENERATION_CONFIG,
     PART_CONFIG,
     VOCABULARY_PART_COUNT,

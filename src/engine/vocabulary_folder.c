@@ -2,8 +2,8 @@
 
 /* The words of a folder of Hugging Face's tools: tokenizer.json, and what stands beside it.
  *
- * The chat template is that of jinja_template.jinja, else of tokenizer_config.json, else of
- * jinja_template.json. A generation ends at the tokens of generation_config.json, else of
+ * The chat template is that of chat_template.jinja, else of tokenizer_config.json, else of
+ * chat_template.json. A generation ends at the tokens of generation_config.json, else of
  * config.json, at the eos_token of tokenizer_config.json, and at the spellings the tokenizer knows.
  * Everything but the tokenizer is read without a tree, so that a small file costs little memory. */
 
@@ -25,9 +25,9 @@ static const struct {
     const char *name;
     size_t bytes_max;
 } files[VOCABULARY_PART_COUNT] = {
-    [PART_TEMPLATE] = {"jinja_template.jinja", TEMPLATE_BYTES_MAX},
+    [PART_TEMPLATE] = {"chat_template.jinja", TEMPLATE_BYTES_MAX},
     [PART_TOKENIZER_CONFIG] = {"tokenizer_config.json", FILE_BYTES_MAX},
-    [PART_TEMPLATE_JSON] = {"jinja_template.json", FILE_BYTES_MAX},
+    [PART_TEMPLATE_JSON] = {"chat_template.json", FILE_BYTES_MAX},
     [PART_GENERATION_CONFIG] = {"generation_config.json", FILE_BYTES_MAX},
     [PART_CONFIG] = {"config.json", FILE_BYTES_MAX},
 };
@@ -111,14 +111,14 @@ static enum err open_raw(struct jinja_template **template, const char *file, str
     buf_init(&text, TEMPLATE_BYTES_MAX);
     json_span_decode(&text, raw);
     enum err err = text.overflowed
-                       ? err_set(error, ERR_LIMIT, "%s: a jinja_template of more than %zu bytes",
+                       ? err_set(error, ERR_LIMIT, "%s: a chat_template of more than %zu bytes",
                                  file, TEMPLATE_BYTES_MAX)
                        : open_template(template, file, buf_str(&text), error);
     buf_release(&text);
     return err;
 }
 
-/* What a "jinja_template" says: a string, or a list of {name, template}, of which one may be for
+/* What a "chat_template" says: a string, or a list of {name, template}, of which one may be for
  * requests with tools and one for the others: that named "default", else the only one. */
 struct raw_templates {
     struct str others, tools;
@@ -145,7 +145,7 @@ static struct raw_templates choose_templates(struct str value) {
 
 static enum err read_templates_of(struct vocabulary *vocabulary, enum vocabulary_part part,
                                   struct str object, struct error *error) {
-    struct raw_templates raw = choose_templates(json_span_get(object, "jinja_template"));
+    struct raw_templates raw = choose_templates(json_span_get(object, "chat_template"));
     if (vocabulary->template) return OK;
     enum err err = open_raw(&vocabulary->template, files[part].name, raw.others, error);
     return err == OK ? open_raw(&vocabulary->tool_template, files[part].name, raw.tools, error)

@@ -104,9 +104,9 @@ enum err inspect_folder(struct inspection *inspection, const char *path, struct 
     inspection->embeds = is_there(path, "modules.json");
     read_config(inspection, config);
     json_decref(config);
-    inspection->has_template = is_there(path, "jinja_template.jinja");
+    inspection->has_template = is_there(path, "chat_template.jinja");
     if (read_json(path, "tokenizer_config.json", &tokenizer, &ignored) == OK) {
-        if (json_member(tokenizer, "jinja_template")) inspection->has_template = true;
+        if (json_member(tokenizer, "chat_template")) inspection->has_template = true;
         json_decref(tokenizer);
     }
     catalog_each(path, take_file, &walk);

@@ -73,7 +73,7 @@ static void read_general(struct inspection *inspection, const struct gguf *gguf)
     inspect_copy(inspection->licence, sizeof inspection->licence, text_of(gguf, "general.license"));
     inspect_copy(inspection->tokenizer, sizeof inspection->tokenizer,
                  text_of(gguf, "tokenizer.ggml.model"));
-    inspection->has_template = text_of(gguf, "tokenizer.jinja_template").bytes > 0;
+    inspection->has_template = text_of(gguf, "tokenizer.chat_template").bytes > 0;
 }
 
 enum err inspect_gguf(struct inspection *inspection, const char *path, struct error *error) {

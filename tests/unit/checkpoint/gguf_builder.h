@@ -146,7 +146,7 @@ static inline void put_vocabulary(struct pairs *pairs) {
     }
     pair_u32(pairs, "tokenizer.ggml.bos_token_id", 0);
     pair_u32(pairs, "tokenizer.ggml.eos_token_id", 1);
-    pair_str(pairs, "tokenizer.jinja_template", "{{ messages }}");
+    pair_str(pairs, "tokenizer.chat_template", "{{ messages }}");
 }
 
 static inline void put_pairs(struct pairs *pairs) {

@@ -126,7 +126,7 @@ static void the_vocabulary_comes_with_the_defaults_of_its_model(void **state) {
     assert_int_equal(vocab.eot, VOCAB_NONE);
     assert_true(vocab.add_bos); /* gpt2 with pre llama-bpe */
     assert_false(vocab.add_space_prefix);
-    assert_true(str_is(vocab.jinja_template, "{{ messages }}"));
+    assert_true(str_is(vocab.chat_template, "{{ messages }}"));
     vocab_release(&vocab);
     close_recipe(&opened);
     open_recipe(&opened, &(struct recipe){.set_key = "tokenizer.ggml.pre",

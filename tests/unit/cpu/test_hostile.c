@@ -322,8 +322,8 @@ static const struct {
      {.set_key = "tokenizer.ggml.eos_token_id", .set_kind = GGUF_I64, .set_u64 = (uint64_t)-2}},
     {"eos_token_id is no integer",
      {.set_key = "tokenizer.ggml.eos_token_id", .set_kind = GGUF_STRING, .set_str = "1"}},
-    {"jinja_template is of type u32, not a string",
-     {.set_key = "tokenizer.jinja_template", .set_kind = GGUF_U32}},
+    {"chat_template is of type u32, not a string",
+     {.set_key = "tokenizer.chat_template", .set_kind = GGUF_U32}},
     {"token_embd.weight has 7 rows for 8 tokens",
      {.change_tensor = "token_embd.weight", .change = {.axes = {32, 7}}}},
     /* the set of tensors */

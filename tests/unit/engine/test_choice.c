@@ -132,7 +132,7 @@ static void a_stop_string_cuts_the_same_at_every_split_into_tokens(void **state)
 static void a_part_of_a_stop_string_is_shown_once_it_cannot_become_whole(void **state) {
     (void)state;
     struct toy toy;
-    toy_open(&toy, &(struct toy_options){.jinja_template = ""});
+    toy_open(&toy, &(struct toy_options){.chat_template = ""});
     struct request request = {.stop_count = 1, .stops = {STR("STOP")}, .skip_special_tokens = true};
     struct choice choice;
     choice_init(&choice, &request);
@@ -151,7 +151,7 @@ static void a_part_of_a_stop_string_is_shown_once_it_cannot_become_whole(void **
 static void pieces_of_any_bytes_join_to_the_repaired_whole(void **state) {
     (void)state;
     struct toy toy;
-    toy_open(&toy, &(struct toy_options){.jinja_template = ""});
+    toy_open(&toy, &(struct toy_options){.chat_template = ""});
     struct request request = {.skip_special_tokens = true};
     struct rng rng = {7};
     static const unsigned char often[] = {0xE2, 0x82, 0xAC, 0xF0, 0x9F, 0x98,
@@ -192,7 +192,7 @@ static void pieces_of_any_bytes_join_to_the_repaired_whole(void **state) {
 static void no_stop_string_matches_before_min_tokens(void **state) {
     (void)state;
     struct toy toy;
-    toy_open(&toy, &(struct toy_options){.jinja_template = ""});
+    toy_open(&toy, &(struct toy_options){.chat_template = ""});
     struct request request = {
         .stop_count = 1, .stops = {STR("ab")}, .min_tokens = 3, .skip_special_tokens = true};
     struct choice choice;
@@ -214,7 +214,7 @@ static void no_stop_string_matches_before_min_tokens(void **state) {
 static void the_text_of_an_end_token_is_not_part_of_the_answer(void **state) {
     (void)state;
     struct toy toy;
-    toy_open(&toy, &(struct toy_options){.jinja_template = ""});
+    toy_open(&toy, &(struct toy_options){.chat_template = ""});
     for (int include = 0; include < 2; include++) {
         struct request request = {
             .skip_special_tokens = false, .include_stop = include, .logprobs = true};
@@ -236,7 +236,7 @@ static void the_text_of_an_end_token_is_not_part_of_the_answer(void **state) {
 static void log_probabilities_go_with_the_text_they_belong_to(void **state) {
     (void)state;
     struct toy toy;
-    toy_open(&toy, &(struct toy_options){.jinja_template = ""});
+    toy_open(&toy, &(struct toy_options){.chat_template = ""});
     struct request request = {
         .stop_count = 1, .stops = {STR("STOP")}, .logprobs = true, .skip_special_tokens = true};
     struct choice choice;

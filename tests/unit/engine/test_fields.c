@@ -33,7 +33,7 @@ static int open_engine(void **state) {
 
 static int open_tool_engine(void **state) {
     (void)state;
-    harness_open(&h, &(struct toy_options){.jinja_template = TOOL_TEMPLATE},
+    harness_open(&h, &(struct toy_options){.chat_template = TOOL_TEMPLATE},
                  &(struct wire_hello){.prefix_caching = true, .trust_request_chat_template = true});
     return 0;
 }
@@ -541,20 +541,20 @@ static void tools_that_the_template_does_not_show_are_refused(void **state) {
 
 static void a_template_of_a_request_is_used_only_when_trusted(void **state) {
     (void)state;
-    const char *members = "\"jinja_template\":\"{{ '<|user|>@' + messages[0].content[::-1] }}\"";
+    const char *members = "\"chat_template\":\"{{ '<|user|>@' + messages[0].content[::-1] }}\"";
     assert_int_equal(harness_ask(&h, 1, CHAT, chat("abc", members)), 400);
-    assert_string_equal(error_member(1, "param"), "jinja_template");
+    assert_string_equal(error_member(1, "param"), "chat_template");
     assert_string_equal(error_member(1, "code"), "unsupported_parameter");
     assert_non_null(strstr(error_member(1, "message"), "--trust-request-chat-template"));
 }
 
 static void a_trusted_template_renders_the_prompt(void **state) {
     (void)state;
-    const char *members = "\"jinja_template\":\"{{ '<|user|>@' + messages[0].content[::-1] }}\"";
+    const char *members = "\"chat_template\":\"{{ '<|user|>@' + messages[0].content[::-1] }}\"";
     assert_int_equal(harness_ask(&h, 1, CHAT, chat("abc", members)), 200);
     assert_string_equal(harness_text(&h, 1, 0), "cba");
-    assert_int_equal(harness_ask(&h, 2, CHAT, chat("abc", "\"jinja_template\":\"{% if %}\"")), 400);
-    assert_string_equal(error_member(2, "param"), "jinja_template");
+    assert_int_equal(harness_ask(&h, 2, CHAT, chat("abc", "\"chat_template\":\"{% if %}\"")), 400);
+    assert_string_equal(error_member(2, "param"), "chat_template");
     assert_string_equal(error_member(2, "code"), "invalid_value");
 }
 
@@ -594,8 +594,8 @@ static const char *const names[] = {"temperature",
                                     "add_generation_prompt",
                                     "continue_final_message",
                                     "truncate_prompt_tokens",
-                                    "jinja_template",
-                                    "jinja_template_kwargs",
+                                    "chat_template",
+                                    "chat_template_kwargs",
                                     "tools",
                                     "tool_choice",
                                     "parallel_tool_calls",

@@ -48,7 +48,7 @@ static int make_cache(void **state) {
         {"../../blobs/a", "repo/snapshots/1/tokenizer.json"},
         {"../../../blobs/b", "repo/snapshots/1/1_Pooling/config.json"},
         {"../../../big", "repo/snapshots/1/model.safetensors"},
-        {"../../../key", "repo/snapshots/1/jinja_template.jinja"},
+        {"../../../key", "repo/snapshots/1/chat_template.jinja"},
         {"../../blobs/../../key", "repo/snapshots/1/tokenizer_config.json"},
         {"../../../shared", "repo/snapshots/1/generation_config.json"},
         {"../../..", "repo/snapshots/1/folder"},
@@ -81,7 +81,7 @@ static bool sees_the_model_alone(void) {
                                          "repo/blobs/unnamed",
                                          "repo/blobs",
                                          ".",
-                                         "repo/snapshots/1/jinja_template.jinja",
+                                         "repo/snapshots/1/chat_template.jinja",
                                          "repo/snapshots/1/tokenizer_config.json",
                                          "repo/snapshots/1/folder",
                                          "repo/snapshots/1/folder/key"};

@@ -93,7 +93,7 @@ static void reasoning_has_one_name(void **state) {
 /* What a body becomes under a template, decoded; or the refusal's message. The caller frees. */
 static char *prepared(const char *template, enum endpoint endpoint, const char *body) {
     struct toy toy;
-    toy_open(&toy, &(struct toy_options){.jinja_template = template});
+    toy_open(&toy, &(struct toy_options){.chat_template = template});
     struct request request;
     struct refusal refusal;
     if (!request_parse(&request, endpoint, str_from(body), TOY_VOCAB, &refusal))
@@ -137,7 +137,7 @@ static void special_tokens_of_the_template_become_their_ids(void **state) {
 /* How many ids of a prompt are control tokens. */
 static size_t controls_in(const char *template, enum endpoint endpoint, const char *body) {
     struct toy toy;
-    toy_open(&toy, &(struct toy_options){.jinja_template = template});
+    toy_open(&toy, &(struct toy_options){.chat_template = template});
     struct request request;
     struct refusal refusal;
     if (!request_parse(&request, endpoint, str_from(body), TOY_VOCAB, &refusal))
@@ -207,7 +207,7 @@ static void a_template_sees_the_tokens_tools_and_variables(void **state) {
                HI ",\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\"}}],"
                   "\"reasoning_effort\":\"low\"",
                "f|low");
-    check_chat("{{ enable_thinking }}", HI ",\"jinja_template_kwargs\":{\"enable_thinking\":false}",
+    check_chat("{{ enable_thinking }}", HI ",\"chat_template_kwargs\":{\"enable_thinking\":false}",
                "False");
 }
 

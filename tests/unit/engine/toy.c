@@ -318,7 +318,7 @@ void toy_open(struct toy *toy, const struct toy_options *options) {
                                   .created_unix_s = 1700000000}};
     open_tokenizer(toy);
     struct error error;
-    const char *template = options->jinja_template ? options->jinja_template : TEMPLATE;
+    const char *template = options->chat_template ? options->chat_template : TEMPLATE;
     enum err err = OK;
     if (*template)
         err = jinja_template_open(&toy->model.vocabulary.template, str_from(template), &error);

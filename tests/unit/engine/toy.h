@@ -50,7 +50,7 @@ struct toy_options {
     uint32_t sequences_max;      /* 0: 16 */
     uint32_t rows_max;           /* 0: 64 */
     uint32_t context_tokens_max; /* 0: 512 */
-    const char *jinja_template;  /* NULL: "<|user|>…<|assistant|>" turns; "": none */
+    const char *chat_template;   /* NULL: "<|user|>…<|assistant|>" turns; "": none */
     bool embeds;
     bool generates_nothing;
 };
