@@ -67,8 +67,7 @@ const char *api_sees_owner(const struct http_request *request) {
 
 bool api_refuses_new_work(struct api *api, struct http_request *request) {
     if (!atomic_load(&api->draining)) return false;
-    api_fail(request,
-             &(struct api_error){503, "The server is draining; try again later", NULL, NULL});
+    api_fail(request, 503, NULL, NULL, "The server is draining; try again later");
     return true;
 }
 

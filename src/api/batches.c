@@ -87,13 +87,11 @@ static void create(struct api *api, struct http_request *request,
 void batches_create(void *context, struct http_request *request) {
     struct api *api = context;
     struct batch_parameters parameters;
-    struct batch_refusal refusal;
+    struct refusal refusal;
     json_t *body;
     if (api_refuses_new_work(api, request) || !api_read_object(request, &body)) return;
     if (!batch_parameters_read(&parameters, body, &api->options.rules, &refusal)) {
-        api_fail(request,
-                 &(struct api_error){400, refusal.message, refusal.param[0] ? refusal.param : NULL,
-                                     refusal.code[0] ? refusal.code : NULL});
+        api_refuse(request, &refusal);
     } else {
         read_caller(request, &parameters);
         if (check_webhook(api, request, &parameters) && read_key(request, &parameters))
@@ -101,12 +99,6 @@ void batches_create(void *context, struct http_request *request) {
         batch_parameters_release(&parameters);
     }
     json_decref(body);
-}
-
-static void fail_refused(struct http_request *request, const struct batch_refusal *refusal) {
-    api_fail(request,
-             &(struct api_error){400, refusal->message, refusal->param[0] ? refusal->param : NULL,
-                                 refusal->code[0] ? refusal->code : NULL});
 }
 
 static void write_id(struct buf *buf, const char *key, const struct store_batch *batch) {
@@ -189,12 +181,12 @@ void batches_cancel(void *context, struct http_request *request) {
 static void retry(struct api *api, struct http_request *request, const json_t *body,
                   struct store_batch *original) {
     struct batch_retry retry;
-    struct batch_refusal refusal;
+    struct refusal refusal;
     struct store_batch batch;
     struct error error;
     bool existing = false;
     if (!batch_retry_read(&retry, original, body, &api->options.rules, &refusal)) {
-        fail_refused(request, &refusal);
+        api_refuse(request, &refusal);
         return;
     }
     read_caller(request, &retry.parameters);

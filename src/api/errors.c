@@ -3,17 +3,7 @@
 
 #include "base/log.h"
 
-#include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
-
-#define MESSAGE_BYTES 1024
 #define RETRY_AFTER_S "2"
-
-const char *api_error_type(int status) {
-    if (status == 429) return "rate_limit_exceeded";
-    return status >= 500 ? "server_error" : "invalid_request_error";
-}
 
 void api_pass(struct http_request *request, int status, struct str body) {
     struct http_header headers[1];
@@ -27,23 +17,32 @@ void api_pass(struct http_request *request, int status, struct str body) {
                     .status = status, .body = body, .headers = headers, .header_count = count});
 }
 
-void api_fail(struct http_request *request, const struct api_error *error) {
+void api_refuse(struct http_request *request, const struct refusal *refusal) {
     struct buf body;
     buf_init(&body, 65536);
-    http_error_body(&body, api_error_type(error->status), error->message, error->param,
-                    error->code);
-    api_pass(request, error->status, buf_str(&body));
+    refusal_write(&body, refusal);
+    api_pass(request, refusal->status, buf_str(&body));
     buf_release(&body);
+}
+
+void api_fail(struct http_request *request, int status, const char *code, const char *param,
+              const char *format, ...) {
+    struct refusal refusal;
+    va_list args;
+    va_start(args, format);
+    refuse_args(&refusal, status, code, param, format, args);
+    va_end(args);
+    api_refuse(request, &refusal);
 }
 
 void api_fail_param(struct http_request *request, const char *code, const char *param,
                     const char *format, ...) {
-    char message[MESSAGE_BYTES];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(message, sizeof message, format, arguments);
-    va_end(arguments);
-    api_fail(request, &(struct api_error){400, message, param, code});
+    struct refusal refusal;
+    va_list args;
+    va_start(args, format);
+    refuse_args(&refusal, 400, code, param, format, args);
+    va_end(args);
+    api_refuse(request, &refusal);
 }
 
 static int status_of(enum err err) {
@@ -63,17 +62,15 @@ static int status_of(enum err err) {
 
 void api_fail_err(struct http_request *request, enum err err, const struct error *error,
                   const char *param) {
-    struct api_error answer = {.status = status_of(err), .message = error->text};
-    if (answer.status < 500) {
-        answer.param = param;
-        if (err == ERR_LIMIT) answer.code = "rate_limit_exceeded";
-        api_fail(request, &answer);
+    int status = status_of(err);
+    if (status < 500) {
+        api_fail(request, status, err == ERR_LIMIT ? "rate_limit_exceeded" : NULL, param, "%s",
+                 error->text);
         return;
     }
     log_error("request=%s operation=%s err=%s %s", http_request_id(request),
               http_request_route(request)->operation, err_name(err), error->text);
-    answer.message = answer.status == 503
-                         ? "The server cannot take this now; try again later"
-                         : "The server failed; its log has the reason under this request's id";
-    api_fail(request, &answer);
+    api_fail(request, status, NULL, NULL, "%s",
+             status == 503 ? "The server cannot take this now; try again later"
+                           : "The server failed; its log has the reason under this request's id");
 }

@@ -145,8 +145,7 @@ void followers_add(struct api *api, struct http_request *request, uint64_t after
     pthread_mutex_unlock(&followers->lock);
     if (has_room) return;
     free(follower);
-    api_fail(request, &(struct api_error){429, "Too many clients follow results", "follow",
-                                          "rate_limit_exceeded"});
+    api_fail(request, 429, "rate_limit_exceeded", "follow", "Too many clients follow results");
 }
 
 enum err followers_open(struct api *api, struct error *error) {

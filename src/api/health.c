@@ -35,10 +35,10 @@ void health_live(void *context, struct http_request *request) {
     runner_status(api->options.runner, &status);
     bool draining = atomic_load(&api->draining) || status.draining;
     if (draining || status.workers_ready == 0) {
-        char text[200];
-        snprintf(text, sizeof text, "No engine is ready yet: %.160s", status.text);
-        api_fail(request,
-                 &(struct api_error){503, draining ? "The server is draining" : text, NULL, NULL});
+        if (draining)
+            api_fail(request, 503, NULL, NULL, "The server is draining");
+        else
+            api_fail(request, 503, NULL, NULL, "No engine is ready yet: %.160s", status.text);
         return;
     }
     buf_init(&body, HEALTH_BYTES_MAX);

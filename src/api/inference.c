@@ -149,10 +149,8 @@ static void take_result(void *context, const struct worker_result *result) {
 /* --- what goes out --- */
 
 static void fail_model(struct http_request *request, struct str model) {
-    char message[400];
-    snprintf(message, sizeof message, "The model '%.300s' does not exist.",
+    api_fail(request, 404, "model_not_found", "model", "The model '%.300s' does not exist.",
              api_text(request, model));
-    api_fail(request, &(struct api_error){404, message, "model", "model_not_found"});
 }
 
 /* The request cannot be answered by the inference any more: the handler answers. */
@@ -164,9 +162,9 @@ static void fail_submission(struct inference *inference, const struct runner_req
     if (err == ERR_NOT_FOUND)
         fail_model(request, job->model);
     else if (err == ERR_UNAVAILABLE)
-        api_fail(request, &(struct api_error){503, error->text, NULL, NULL});
+        api_fail(request, 503, NULL, NULL, "%s", error->text);
     else if (err == ERR_LIMIT && job->tier == TIER_FLEX)
-        api_fail(request, &(struct api_error){429, error->text, NULL, "resource_unavailable"});
+        api_fail(request, 429, "resource_unavailable", NULL, "%s", error->text);
     else
         api_fail_err(request, err, error, NULL);
 }
@@ -273,9 +271,8 @@ void inference_embeddings(void *context, struct http_request *request) {
 }
 
 void inference_unsupported(void *context, struct http_request *request) {
-    char message[200];
     (void)context;
-    snprintf(message, sizeof message, "The endpoint %s is not supported by this server.",
+    api_fail(request, 400, "unsupported_endpoint", NULL,
+             "The endpoint %s is not supported by this server.",
              http_request_route(request)->pattern);
-    api_fail(request, &(struct api_error){400, message, NULL, "unsupported_endpoint"});
 }

@@ -58,9 +58,7 @@ void models_get(void *context, struct http_request *request) {
         api_answer_json(request, &body);
         return;
     }
-    char message[400];
-    snprintf(message, sizeof message, "The model '%.300s' does not exist.",
+    api_fail(request, 404, "model_not_found", "model", "The model '%.300s' does not exist.",
              api_text(request, wanted));
-    api_fail(request, &(struct api_error){404, message, "model", "model_not_found"});
     buf_release(&body);
 }

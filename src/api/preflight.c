@@ -112,7 +112,7 @@ static void release(void *context) {
 
 /* Nobody reads this answer. */
 static void answer_gone(struct ask *ask) {
-    api_fail(ask->request, &(struct api_error){499, "The client has gone.", NULL, NULL});
+    api_fail(ask->request, 499, NULL, NULL, "The client has gone.");
 }
 
 static void take_gone(void *context) {
@@ -152,17 +152,15 @@ static void keep_model(void *context, const struct runner_model *model) {
 static bool find_model(struct ask *ask, struct str name, const char *whose,
                        char ret_served[MODEL_NAME_BYTES]) {
     struct found_model found = {0};
-    char message[600];
     if (!runner_model_find(ask->api->options.runner, name, keep_model, &found)) {
-        snprintf(message, sizeof message, "The model '%.*s'%s does not exist.",
-                 (int)(name.bytes < 300 ? name.bytes : 300), name.at, whose);
-        api_fail(ask->request, &(struct api_error){404, message, "model", "model_not_found"});
+        api_fail(ask->request, 404, "model_not_found", "model",
+                 "The model '%.*s'%s does not exist.", (int)(name.bytes < 300 ? name.bytes : 300),
+                 name.at, whose);
         return false;
     }
     if (found.has_failed) {
-        snprintf(message, sizeof message, "The model '%.255s' cannot be loaded: %s", found.served,
-                 found.why);
-        api_fail(ask->request, &(struct api_error){503, message, "model", "model_unavailable"});
+        api_fail(ask->request, 503, "model_unavailable", "model",
+                 "The model '%.255s' cannot be loaded: %s", found.served, found.why);
         return false;
     }
     memcpy(ret_served, found.served, MODEL_NAME_BYTES);
@@ -183,16 +181,14 @@ static bool was_seen(const struct names_seen *seen, struct str name) {
 
 /* One line's model; false, and answered, when it is not the one of the lines before. */
 static bool take_name(struct ask *ask, struct names_seen *seen, struct str name) {
-    char served[MODEL_NAME_BYTES], message[700];
+    char served[MODEL_NAME_BYTES];
     if (was_seen(seen, name)) return true;
     if (!find_model(ask, name, ", which the file names,", served)) return false;
     if (*ask->model && strcmp(ask->model, served) != 0) {
-        snprintf(message, sizeof message,
-                 "The file names several models, '%.255s' and '%.255s': say in 'model' which one "
-                 "to count with.",
-                 ask->model, served);
-        api_fail(ask->request,
-                 &(struct api_error){400, message, "model", "missing_required_parameter"});
+        api_fail_param(ask->request, "missing_required_parameter", "model",
+                       "The file names several models, '%.255s' and '%.255s': say in 'model' which "
+                       "one to count with.",
+                       ask->model, served);
         return false;
     }
     memcpy(ask->model, served, sizeof ask->model);
@@ -243,7 +239,7 @@ static void answer_late(struct ask *ask, int64_t limit_ms) {
         "The preflight was not done within %lld s; with fewer pilot_lines, or 0, it takes less.",
         (long long)(limit_ms / 1000));
     buf_init(&body, 65536);
-    http_error_body(&body, api_error_type(504), message, NULL, "preflight_timeout");
+    envelope_write(&body, 504, "preflight_timeout", NULL, str_from(message));
     http_answer(ask->request,
                 &(struct http_answer){
                     .status = 504, .body = buf_str(&body), .headers = &header, .header_count = 1});
@@ -256,8 +252,7 @@ static void answer(struct ask *ask, enum err err, const struct error *error, str
     else if (err == ERR_CANCELLED && is_gone(ask))
         answer_gone(ask);
     else if (err == ERR_CANCELLED && is_stopping(ask->api))
-        api_fail(ask->request,
-                 &(struct api_error){503, "The server is draining; try again later", NULL, NULL});
+        api_fail(ask->request, 503, NULL, NULL, "The server is draining; try again later");
     else if (err == ERR_CANCELLED)
         answer_late(ask, ask->api->options.preflight_ms);
     else
@@ -376,8 +371,8 @@ static void put_question(struct api *api, struct http_request *request,
     if (values[MODEL].given) memcpy(ask->model, values[MODEL].text.at, values[MODEL].text.bytes);
     http_request_on_gone(request, take_gone, release, ask);
     if (add(api->preflights, ask)) return;
-    api_fail(request, &(struct api_error){429, "Other preflights wait already; try again later",
-                                          NULL, "rate_limit_exceeded"});
+    api_fail(request, 429, "rate_limit_exceeded", NULL,
+             "Other preflights wait already; try again later");
 }
 
 void preflight_create(void *context, struct http_request *request) {

@@ -92,9 +92,8 @@ static void upload_data(void *context, struct http_request *request, struct str 
     }
     uint64_t bytes_max = upload->api->options.file_bytes_max;
     if (bytes.bytes > bytes_max - store_spool_bytes(upload->spool)) {
-        err_set(&error, ERR_LIMIT, "The file is larger than the limit of %" PRIu64 " bytes",
-                bytes_max);
-        api_fail(request, &(struct api_error){413, error.text, NULL, NULL});
+        api_fail(request, 413, NULL, NULL, "The file is larger than the limit of %" PRIu64 " bytes",
+                 bytes_max);
         return;
     }
     enum err err = store_spool_write(upload->spool, bytes.at, bytes.bytes, &error);
@@ -169,13 +168,11 @@ static bool read_expiry(struct upload *upload, struct http_request *request, boo
 bool api_file_fits(const struct api *api, struct http_request *request, bool is_batch,
                    uint64_t bytes) {
     uint64_t bytes_max = api->options.batch_file_bytes_max;
-    char message[200];
     if (!is_batch || bytes_max == 0 || bytes <= bytes_max) return true;
-    snprintf(message, sizeof message,
+    api_fail(request, 413, NULL, "file",
              "The file has %" PRIu64 " bytes; with the purpose 'batch' at most %" PRIu64
              " are allowed.",
              bytes, bytes_max);
-    api_fail(request, &(struct api_error){413, message, "file", NULL});
     return false;
 }
 

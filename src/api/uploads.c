@@ -168,13 +168,11 @@ static void part_part(void *context, struct http_request *request,
 
 static void part_data(void *context, struct http_request *request, struct str bytes) {
     struct part_upload *upload = context;
-    char message[MESSAGE_BYTES];
     struct error error;
     if (!upload->in_data) return;
     if (bytes.bytes > API_PART_BYTES_MAX - store_spool_bytes(upload->spool)) {
-        snprintf(message, sizeof message, "The part is larger than the limit of %" PRIu64 " bytes",
+        api_fail(request, 413, NULL, NULL, "The part is larger than the limit of %" PRIu64 " bytes",
                  API_PART_BYTES_MAX);
-        api_fail(request, &(struct api_error){413, message, NULL, NULL});
         return;
     }
     enum err err = store_spool_write(upload->spool, bytes.at, bytes.bytes, &error);

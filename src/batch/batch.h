@@ -10,6 +10,7 @@
  * Thread: any; a struct belongs to one.  Memory: as each function says. */
 
 #include "base/buf.h"
+#include "json/envelope.h"
 #include "json/json.h"
 #include "protocol/request.h"
 #include "store/batches.h"
@@ -29,13 +30,6 @@ struct batch_rules {
 #define BATCH_LINE_BYTES_MAX ((uint64_t)16 << 20)
 #define BATCH_ERRORS_MAX 1000u
 struct batch_rules batch_rules_default(void);
-
-/* Why a parameter was refused: the envelope of a 400. Zero is "not refused". */
-struct batch_refusal {
-    char code[40]; /* empty: null */
-    char param[96];
-    char message[400];
-};
 
 /* Checked parameters of a create call. */
 struct batch_parameters {
@@ -60,7 +54,7 @@ struct batch_parameters {
 /* Reads the body of POST /v1/batches. False and *ret_refusal when a parameter is wrong; then
  * nothing is owned. */
 bool batch_parameters_read(struct batch_parameters *ret_parameters, const json_t *body,
-                           const struct batch_rules *rules, struct batch_refusal *ret_refusal);
+                           const struct batch_rules *rules, struct refusal *ret_refusal);
 /* Appends the JSON Schema of such a body, with the ranges batch_parameters_read checks. */
 void batch_parameters_write_schema(struct buf *buf);
 void batch_parameters_release(struct batch_parameters *parameters);

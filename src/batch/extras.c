@@ -18,20 +18,6 @@ static const double default_limits[QUALITY_SHARES] = {0.2, 0.2, 0.5, 0.2};
 static const char *const members[] = {"retry", "on_quality", "quality_limits"};
 #define MEMBER_COUNT (sizeof members / sizeof *members)
 
-PRINTF_LIKE(4, 5)
-static bool refuse(struct batch_refusal *refusal, const char *code, const char *param,
-                   const char *format, ...) {
-    *refusal = (struct batch_refusal){0};
-    snprintf(refusal->code, sizeof refusal->code, "%s", code);
-    snprintf(refusal->param, sizeof refusal->param, "%s", param);
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(refusal->message, sizeof refusal->message, format, arguments);
-    va_end(arguments);
-    refusal->message[utf8_valid_prefix(str_from(refusal->message))] = '\0';
-    return false;
-}
-
 static bool is_retried_status(int64_t status) {
     return status == 408 || status == 409 || status == 425 || status == 429 ||
            (status >= 500 && status <= 599);
@@ -39,7 +25,7 @@ static bool is_retried_status(int64_t status) {
 
 /* Every key of the object must be one of `names`. */
 static bool check_keys(const json_t *object, const char *param, const char *const *names,
-                       size_t count, struct batch_refusal *refusal) {
+                       size_t count, struct refusal *refusal) {
     const char *key;
     json_t *value;
     json_object_foreach((json_t *)(uintptr_t)object, key, value) {
@@ -53,7 +39,7 @@ static bool check_keys(const json_t *object, const char *param, const char *cons
 }
 
 static bool read_statuses(struct batch_extras *extras, const json_t *list,
-                          struct batch_refusal *refusal) {
+                          struct refusal *refusal) {
     size_t index;
     json_t *value;
     if (!json_is_array(list))
@@ -74,8 +60,7 @@ static bool read_statuses(struct batch_extras *extras, const json_t *list,
     return true;
 }
 
-static bool read_retry(struct batch_extras *extras, const json_t *body,
-                       struct batch_refusal *refusal) {
+static bool read_retry(struct batch_extras *extras, const json_t *body, struct refusal *refusal) {
     static const char *const names[] = {"attempts", "statuses"};
     const json_t *retry = json_member(body, "retry");
     if (!retry) return true;
@@ -97,8 +82,7 @@ static bool read_retry(struct batch_extras *extras, const json_t *body,
     return !statuses || read_statuses(extras, statuses, refusal);
 }
 
-static bool read_limits(struct batch_extras *extras, const json_t *body,
-                        struct batch_refusal *refusal) {
+static bool read_limits(struct batch_extras *extras, const json_t *body, struct refusal *refusal) {
     const char *names[QUALITY_SHARES + 1];
     const json_t *limits = json_member(body, "quality_limits");
     if (!limits) return true;
@@ -128,8 +112,7 @@ static bool read_limits(struct batch_extras *extras, const json_t *body,
     return true;
 }
 
-static bool read_action(struct batch_extras *extras, const json_t *body,
-                        struct batch_refusal *refusal) {
+static bool read_action(struct batch_extras *extras, const json_t *body, struct refusal *refusal) {
     const json_t *action = json_member(body, "on_quality");
     if (!action) return true;
     extras->pauses = str_is(json_str(action), "pause");
@@ -138,15 +121,14 @@ static bool read_action(struct batch_extras *extras, const json_t *body,
                   "Invalid value for 'on_quality': supported values are: 'report' and 'pause'.");
 }
 
-static bool read_all(struct batch_extras *extras, const json_t *body,
-                     struct batch_refusal *refusal) {
+static bool read_all(struct batch_extras *extras, const json_t *body, struct refusal *refusal) {
     *extras = (struct batch_extras){.lines_min = LINES_MIN_DEFAULT};
     memcpy(extras->limits, default_limits, sizeof default_limits);
     return read_retry(extras, body, refusal) && read_action(extras, body, refusal) &&
            read_limits(extras, body, refusal);
 }
 
-bool batch_extras_read(const json_t *body, char **ret_text, struct batch_refusal *ret_refusal) {
+bool batch_extras_read(const json_t *body, char **ret_text, struct refusal *ret_refusal) {
     struct batch_extras extras;
     if (!read_all(&extras, body, ret_refusal)) return false;
     json_t *kept = json_object();
@@ -169,7 +151,7 @@ bool batch_extras_read(const json_t *body, char **ret_text, struct batch_refusal
 }
 
 void batch_extras_parse(const char *text, struct batch_extras *ret_extras) {
-    struct batch_refusal ignored;
+    struct refusal ignored;
     struct error error;
     json_t *body = NULL;
     if (text && json_read(&body, str_from(text), &error) != OK) body = NULL;

@@ -30,7 +30,7 @@ struct batch_extras {
 
 /* Checks the members of a create body; *ret_text is the JSON text to keep, owned by the caller, or
  * NULL when there is none of them. False and *ret_refusal when one is wrong. */
-bool batch_extras_read(const json_t *body, char **ret_text, struct batch_refusal *ret_refusal);
+bool batch_extras_read(const json_t *body, char **ret_text, struct refusal *ret_refusal);
 /* Reads a kept text; NULL gives the defaults, and so does anything that is not one. */
 void batch_extras_parse(const char *text, struct batch_extras *ret_extras);
 bool batch_extras_tries_again(const struct batch_extras *extras, int32_t status);

@@ -25,7 +25,7 @@ static void take_first(void *context, const struct jsonl_line *line) {
     if (!first->found) *first = (struct first_line){true, *line};
 }
 
-static enum err refuse(struct error *error, const char *why) {
+static enum err refuse_input(struct error *error, const char *why) {
     return err_set(error, ERR_INVALID, "Invalid file format for Batch API. Must be .jsonl: %s",
                    why);
 }
@@ -39,7 +39,7 @@ static enum err find_first(read_fn read, void *source, uint64_t bytes, struct bu
     for (uint64_t at = 0; at < bytes && !first->found && err == OK;) {
         size_t count = bytes - at < PIECE_BYTES ? (size_t)(bytes - at) : PIECE_BYTES;
         char *room = buf_reserve(text, count);
-        if (!room) return refuse(error, "its first line is too long.");
+        if (!room) return refuse_input(error, "its first line is too long.");
         err = read(source, room, count, at, error);
         if (err != OK) return err;
         buf_commit(text, count);
@@ -51,12 +51,12 @@ static enum err find_first(read_fn read, void *source, uint64_t bytes, struct bu
 }
 
 static enum err look(read_fn read, void *source, uint64_t bytes, struct error *error) {
-    if (bytes == 0) return refuse(error, "the file is empty.");
+    if (bytes == 0) return refuse_input(error, "the file is empty.");
     struct buf text;
     struct first_line first = {0};
     buf_init(&text, (size_t)BATCH_LINE_BYTES_MAX + PIECE_BYTES);
     enum err err = find_first(read, source, bytes, &text, &first, error);
-    if (err == OK && !first.found) err = refuse(error, "it has only blank lines.");
+    if (err == OK && !first.found) err = refuse_input(error, "it has only blank lines.");
     if (err == OK) {
         struct str line = {text.at + first.line.offset, (size_t)first.line.bytes};
         if (!json_span_is_utf8(line) || !json_span_read(line, NULL))

@@ -10,17 +10,6 @@
 
 #define SHOWN_BYTES 100 /* of a value of the client's in a message */
 
-void batch_line_fail(struct batch_line_error *ret_error, const char *code, const char *param,
-                     const char *format, ...) {
-    ret_error->code = code;
-    ret_error->param = param;
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(ret_error->message, sizeof ret_error->message, format, arguments);
-    va_end(arguments);
-    ret_error->message[utf8_valid_prefix(str_from(ret_error->message))] = '\0';
-}
-
 struct place {
     const char *name;
     size_t offset; /* of a struct str in struct batch_line */
@@ -76,7 +65,7 @@ enum batch_line_reading batch_line_read(struct str text, struct batch_line *ret_
     return BATCH_LINE_READ;
 }
 
-bool batch_line_check_form(const struct batch_line *line, struct batch_line_error *ret_error) {
+bool batch_line_check_form(const struct batch_line *line, struct refusal *ret_refusal) {
     const struct {
         const char *name;
         struct str value;
@@ -87,23 +76,19 @@ bool batch_line_check_form(const struct batch_line *line, struct batch_line_erro
                  {"body", line->body, true}};
     for (size_t i = 0; i < 4; i++) {
         if (parts[i].value.at) continue;
-        batch_line_fail(ret_error, "missing_required_parameter", parts[i].name,
-                        "Missing required parameter: '%s'.", parts[i].name);
-        return false;
+        return refuse_missing(ret_refusal, parts[i].name);
     }
     for (size_t i = 0; i < 4; i++) {
         bool good = parts[i].is_object ? json_span_is_object(parts[i].value)
                                        : json_span_is_string(parts[i].value);
         if (good) continue;
-        batch_line_fail(ret_error, "invalid_request", parts[i].name,
-                        "Invalid type for '%s': expected %s.", parts[i].name,
-                        parts[i].is_object ? "an object" : "a string");
-        return false;
+        return refuse(ret_refusal, "invalid_request", parts[i].name,
+                      "Invalid type for '%s': expected %s.", parts[i].name,
+                      parts[i].is_object ? "an object" : "a string");
     }
     if (line->custom_id.bytes == 2) {
-        batch_line_fail(ret_error, "invalid_request", "custom_id",
-                        "Invalid value for 'custom_id': it must not be empty.");
-        return false;
+        return refuse(ret_refusal, "invalid_request", "custom_id",
+                      "Invalid value for 'custom_id': it must not be empty.");
     }
     return true;
 }
@@ -142,32 +127,29 @@ static void show(struct str string, char ret_text[SHOWN_BYTES + 1]) {
 }
 
 bool batch_line_check_target(struct batch_line *line, enum endpoint batch_endpoint, bool strict_url,
-                             struct batch_line_error *ret_error) {
+                             struct refusal *ret_refusal) {
     char text[SHOWN_BYTES + 1];
     if (!json_span_string_is(line->method, "POST")) {
         show(line->method, text);
-        batch_line_fail(ret_error, "invalid_method", "method",
-                        "Invalid method: '%s'. Only POST is supported.", text);
-        return false;
+        return refuse(ret_refusal, "invalid_method", "method",
+                      "Invalid method: '%s'. Only POST is supported.", text);
     }
     bool known = batch_line_endpoint(line, &line->endpoint);
     bool own = known && line->endpoint == batch_endpoint;
     if (!own && (!known || strict_url || !has_required(line, line->endpoint))) {
         show(line->url, text);
-        batch_line_fail(ret_error, "invalid_url", "url",
-                        "The URL provided for this request does not match the batch endpoint. "
-                        "Expected '%s', got '%s'.",
-                        endpoint_path(batch_endpoint), text);
-        return false;
+        return refuse(ret_refusal, "invalid_url", "url",
+                      "The URL provided for this request does not match the batch endpoint. "
+                      "Expected '%s', got '%s'.",
+                      endpoint_path(batch_endpoint), text);
     }
     return true;
 }
 
 bool batch_line_check_model(const struct batch_line *line, bool may_lack,
-                            struct batch_line_error *ret_error) {
+                            struct refusal *ret_refusal) {
     if (json_span_is_string(line->model) || (may_lack && !line->model.at)) return true;
-    batch_line_fail(ret_error, "invalid_request", "body.model", "Model parameter is required.");
-    return false;
+    return refuse(ret_refusal, "invalid_request", "body.model", "Model parameter is required.");
 }
 
 /* A `model` of null may stand further on, and the last of equal keys counts: so it goes to the end.
@@ -185,7 +167,7 @@ struct str batch_line_with_model(const struct batch_line *line, struct str model
     return buf_str(room);
 }
 
-bool batch_line_check_body(const struct batch_line *line, struct batch_line_error *ret_error) {
+bool batch_line_check_body(const struct batch_line *line, struct refusal *ret_refusal) {
     static const struct {
         const char *param, *message;
     } required[ENDPOINT_COUNT] = {
@@ -194,14 +176,12 @@ bool batch_line_check_body(const struct batch_line *line, struct batch_line_erro
         {"body.input", "Input parameter is required."},
         {"body.text_1", "Parameters text_1 and text_2, or query and documents, are required."}};
     if (!has_required(line, line->endpoint)) {
-        batch_line_fail(ret_error, "invalid_request", required[line->endpoint].param, "%s",
-                        required[line->endpoint].message);
-        return false;
+        return refuse(ret_refusal, "invalid_request", required[line->endpoint].param, "%s",
+                      required[line->endpoint].message);
     }
     if (str_is(line->stream, "true")) {
-        batch_line_fail(ret_error, "streaming_unsupported", "body.stream",
-                        "Invalid value for 'stream': Streaming is not supported in the Batch API.");
-        return false;
+        return refuse(ret_refusal, "streaming_unsupported", "body.stream",
+                      "Invalid value for 'stream': Streaming is not supported in the Batch API.");
     }
     return true;
 }

@@ -25,13 +25,6 @@ struct batch_line {
     enum endpoint endpoint; /* where the line runs */
 };
 
-/* One error of the batch's list. */
-struct batch_line_error {
-    const char *code;
-    const char *param; /* NULL: null */
-    char message[400];
-};
-
 enum batch_line_reading { BATCH_LINE_READ, BATCH_LINE_NOT_JSON, BATCH_LINE_NOT_OBJECT };
 
 /* Finds the parts. The text is checked to be JSON, but not to be UTF-8. */
@@ -39,15 +32,15 @@ enum batch_line_reading batch_line_read(struct str text, struct batch_line *ret_
 
 /* The checks up to the uniqueness of the custom_id, in the contract's order. False with the first
  * that fails. */
-bool batch_line_check_form(const struct batch_line *line, struct batch_line_error *ret_error);
+bool batch_line_check_form(const struct batch_line *line, struct refusal *ret_refusal);
 /* The checks behind it: method, url (sets line->endpoint). */
 bool batch_line_check_target(struct batch_line *line, enum endpoint batch_endpoint, bool strict_url,
-                             struct batch_line_error *ret_error);
+                             struct refusal *ret_refusal);
 /* Then: the model is a string, or left out when `may_lack`. */
 bool batch_line_check_model(const struct batch_line *line, bool may_lack,
-                            struct batch_line_error *ret_error);
+                            struct refusal *ret_refusal);
 /* The last ones: required fields of the body, no streaming. */
-bool batch_line_check_body(const struct batch_line *line, struct batch_line_error *ret_error);
+bool batch_line_check_body(const struct batch_line *line, struct refusal *ret_refusal);
 
 /* The body with `model` put at its end, for a line that has none; written into `room`. */
 struct str batch_line_with_model(const struct batch_line *line, struct str model, struct buf *room);
@@ -58,7 +51,3 @@ bool batch_line_same_text(struct str raw_a, struct str raw_b);
 /* For lines that were validated before: the endpoint they run at. False when the url is not known,
  * which means that the file is no longer what was validated. */
 bool batch_line_endpoint(const struct batch_line *line, enum endpoint *ret_endpoint);
-
-/* Fills an error in. */
-void batch_line_fail(struct batch_line_error *ret_error, const char *code, const char *param,
-                     const char *format, ...) PRINTF_LIKE(4, 5);

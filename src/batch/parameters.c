@@ -29,25 +29,6 @@ struct batch_rules batch_rules_default(void) {
                                 .errors_max = BATCH_ERRORS_MAX};
 }
 
-PRINTF_LIKE(4, 5)
-static bool refuse(struct batch_refusal *refusal, const char *code, const char *param,
-                   const char *format, ...) {
-    *refusal = (struct batch_refusal){0};
-    snprintf(refusal->code, sizeof refusal->code, "%s", code);
-    size_t bytes = strlen(param);
-    /* A key of the client's may be longer than the room; it is cut at a character. */
-    if (bytes >= sizeof refusal->param)
-        bytes = utf8_valid_prefix((struct str){param, sizeof refusal->param - 1});
-    memcpy(refusal->param, param, bytes);
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(refusal->message, sizeof refusal->message, format, arguments);
-    va_end(arguments);
-    size_t valid = utf8_valid_prefix(str_from(refusal->message));
-    refusal->message[valid] = '\0';
-    return false;
-}
-
 /* The start of a value, cut at a character. */
 static struct str shown(struct str text) {
     struct str part = {text.at, text.bytes < SHOWN_BYTES ? text.bytes : SHOWN_BYTES};
@@ -55,40 +36,24 @@ static struct str shown(struct str text) {
     return part;
 }
 
-static const char *type_name(const json_t *value) {
-    switch (json_typeof(value)) {
-    case JSON_OBJECT: return "an object";
-    case JSON_ARRAY: return "an array";
-    case JSON_STRING: return "a string";
-    case JSON_INTEGER: return "an integer";
-    case JSON_REAL: return "a decimal";
-    case JSON_TRUE:
-    case JSON_FALSE: return "a boolean";
-    case JSON_NULL: return "null";
-    }
-    return "something else";
-}
-
-static bool refuse_type(struct batch_refusal *refusal, const char *param, const char *wanted,
+static bool refuse_type(struct refusal *refusal, const char *param, const char *wanted,
                         const json_t *value) {
     return refuse(refusal, "invalid_type", param,
                   "Invalid type for '%s': expected %s, but got %s instead.", param, wanted,
-                  type_name(value));
+                  json_kind_name(value));
 }
 
 static bool read_required(const json_t *body, const char *name, struct str *ret_text,
-                          struct batch_refusal *refusal) {
+                          struct refusal *refusal) {
     const json_t *value = json_member(body, name);
-    if (!value)
-        return refuse(refusal, "missing_required_parameter", name,
-                      "Missing required parameter: '%s'.", name);
+    if (!value) return refuse_missing(refusal, name);
     if (!json_is_string(value)) return refuse_type(refusal, name, "a string", value);
     *ret_text = json_str(value);
     return true;
 }
 
 static bool read_input(struct batch_parameters *parameters, const json_t *body,
-                       struct batch_refusal *refusal) {
+                       struct refusal *refusal) {
     struct str id = {0};
     if (!read_required(body, "input_file_id", &id, refusal)) return false;
     /* An id that cannot exist is a missing file like any other: validation says so. */
@@ -102,7 +67,7 @@ static bool read_input(struct batch_parameters *parameters, const json_t *body,
 }
 
 static bool read_endpoint(struct batch_parameters *parameters, const json_t *body,
-                          struct batch_refusal *refusal) {
+                          struct refusal *refusal) {
     struct str path = {0};
     if (!read_required(body, "endpoint", &path, refusal)) return false;
     for (int i = 0; i < ENDPOINT_COUNT; i++) {
@@ -132,7 +97,7 @@ static int64_t window_seconds(struct str text) {
 }
 
 static bool read_window(struct batch_parameters *parameters, const json_t *body,
-                        const struct batch_rules *rules, struct batch_refusal *refusal) {
+                        const struct batch_rules *rules, struct refusal *refusal) {
     struct str window = {0};
     if (!read_required(body, "completion_window", &window, refusal)) return false;
     int64_t seconds = window_seconds(window);
@@ -151,7 +116,7 @@ static bool read_window(struct batch_parameters *parameters, const json_t *body,
     return true;
 }
 
-static bool check_pair(const char *key, const json_t *value, struct batch_refusal *refusal) {
+static bool check_pair(const char *key, const json_t *value, struct refusal *refusal) {
     char param[sizeof "metadata." + 4 * METADATA_KEY_CHARACTERS_MAX];
     struct str name = str_from(key);
     if (utf8_count(name) > METADATA_KEY_CHARACTERS_MAX)
@@ -170,7 +135,7 @@ static bool check_pair(const char *key, const json_t *value, struct batch_refusa
 }
 
 static bool read_metadata(struct batch_parameters *parameters, const json_t *body,
-                          struct batch_refusal *refusal) {
+                          struct refusal *refusal) {
     json_t *metadata = json_member(body, "metadata");
     if (!metadata) return true;
     if (!json_is_object(metadata)) return refuse_type(refusal, "metadata", "an object", metadata);
@@ -193,18 +158,16 @@ static bool read_metadata(struct batch_parameters *parameters, const json_t *bod
 }
 
 static bool read_expiry(struct batch_parameters *parameters, const json_t *body,
-                        struct batch_refusal *refusal) {
+                        struct refusal *refusal) {
     const json_t *expiry = json_member(body, "output_expires_after");
     if (!expiry) return true;
     if (!json_is_object(expiry))
         return refuse_type(refusal, "output_expires_after", "an object", expiry);
     const json_t *anchor = json_member(expiry, "anchor");
     const json_t *seconds = json_member(expiry, "seconds");
-    if (!anchor || !seconds) {
-        const char *name = anchor ? "output_expires_after.seconds" : "output_expires_after.anchor";
-        return refuse(refusal, "missing_required_parameter", name,
-                      "Missing required parameter: '%s'.", name);
-    }
+    if (!anchor || !seconds)
+        return refuse_missing(refusal, anchor ? "output_expires_after.seconds"
+                                              : "output_expires_after.anchor");
     if (!json_is_string(anchor))
         return refuse_type(refusal, "output_expires_after.anchor", "a string", anchor);
     if (!str_is(json_str(anchor), "created_at"))
@@ -227,7 +190,7 @@ static bool read_expiry(struct batch_parameters *parameters, const json_t *body,
 }
 
 static bool read_priority(struct batch_parameters *parameters, const json_t *body,
-                          struct batch_refusal *refusal) {
+                          struct refusal *refusal) {
     const json_t *priority = json_member(body, "priority");
     if (!priority) return true;
     if (!json_is_integer(priority)) return refuse_type(refusal, "priority", "an integer", priority);
@@ -241,7 +204,7 @@ static bool read_priority(struct batch_parameters *parameters, const json_t *bod
 }
 
 static bool read_webhook(struct batch_parameters *parameters, const json_t *body,
-                         const struct batch_rules *rules, struct batch_refusal *refusal) {
+                         const struct batch_rules *rules, struct refusal *refusal) {
     const json_t *url = json_member(body, "webhook_url");
     if (!url) return true;
     if (!json_is_string(url)) return refuse_type(refusal, "webhook_url", "a string", url);
@@ -262,7 +225,7 @@ static bool read_webhook(struct batch_parameters *parameters, const json_t *body
 }
 
 static bool read_tier(struct batch_parameters *parameters, const json_t *body,
-                      struct batch_refusal *refusal) {
+                      struct refusal *refusal) {
     const json_t *tier = json_member(body, "service_tier");
     if (!tier) return true;
     if (!json_is_string(tier)) return refuse_type(refusal, "service_tier", "a string", tier);
@@ -278,7 +241,7 @@ static bool read_tier(struct batch_parameters *parameters, const json_t *body,
 }
 
 static bool read_key(struct batch_parameters *parameters, const json_t *body,
-                     struct batch_refusal *refusal) {
+                     struct refusal *refusal) {
     const json_t *key = json_member(body, "idempotency_key");
     if (!key) return true;
     if (!json_is_string(key)) return refuse_type(refusal, "idempotency_key", "a string", key);
@@ -310,12 +273,12 @@ static void hash_parameters(struct batch_parameters *parameters, const json_t *b
 }
 
 bool batch_parameters_read(struct batch_parameters *ret_parameters, const json_t *body,
-                           const struct batch_rules *rules, struct batch_refusal *ret_refusal) {
+                           const struct batch_rules *rules, struct refusal *ret_refusal) {
     struct batch_parameters parameters = {0};
     if (!json_is_object(body))
         return refuse(ret_refusal, "invalid_type", "",
                       "Invalid request: expected a JSON object, but got %s instead.",
-                      type_name(body));
+                      json_kind_name(body));
     bool good = read_input(&parameters, body, ret_refusal) &&
                 read_endpoint(&parameters, body, ret_refusal) &&
                 read_window(&parameters, body, rules, ret_refusal) &&

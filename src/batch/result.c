@@ -68,15 +68,3 @@ bool batch_body_read(struct str text, struct buf *scratch, struct str *ret_body)
     *ret_body = buf_str(scratch);
     return true;
 }
-
-void batch_error_body_write(struct buf *buf, const char *type, const char *code,
-                            const char *message) {
-    buf_add_text(buf, "{\"error\":{\"message\":");
-    json_write_string(buf, str_from(message));
-    buf_printf(buf, ",\"type\":\"%s\",\"param\":null,\"code\":", type);
-    if (code)
-        json_write_string(buf, str_from(code));
-    else
-        buf_add_text(buf, "null");
-    buf_add_text(buf, "}}");
-}

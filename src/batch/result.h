@@ -36,6 +36,3 @@ void batch_custom_id_write(struct buf *buf, struct str string);
 /* A worker's body made fit for a result: the text itself, or a copy in `scratch`. False when it is
  * not a JSON object. */
 bool batch_body_read(struct str text, struct buf *scratch, struct str *ret_body);
-/* {"error":{…}} with all four keys; `code` NULL for null. */
-void batch_error_body_write(struct buf *buf, const char *type, const char *code,
-                            const char *message);

@@ -15,31 +15,19 @@
 
 /* --- the body --- */
 
-PRINTF_LIKE(3, 4)
-static bool refuse(struct batch_refusal *refusal, const char *param, const char *format, ...) {
-    *refusal = (struct batch_refusal){.code = "invalid_value"};
-    snprintf(refusal->param, sizeof refusal->param, "%s", param);
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(refusal->message, sizeof refusal->message, format, arguments);
-    va_end(arguments);
-    return false;
-}
-
-static bool read_statuses(struct batch_retry *retry, const json_t *body,
-                          struct batch_refusal *refusal) {
+static bool read_statuses(struct batch_retry *retry, const json_t *body, struct refusal *refusal) {
     const json_t *list = json_member(body, "statuses");
     size_t index;
     json_t *value;
     if (!list) return true;
     if (!json_is_array(list) || json_array_size(list) > RETRY_CHOICES_MAX)
-        return refuse(refusal, "statuses",
+        return refuse(refusal, "invalid_value", "statuses",
                       "Invalid 'statuses': expected an array of at most %d HTTP statuses.",
                       RETRY_CHOICES_MAX);
     json_array_foreach(list, index, value) {
         int64_t status = json_integer_value(value);
         if (!json_is_integer(value) || status < 400 || status > 599)
-            return refuse(refusal, "statuses",
+            return refuse(refusal, "invalid_value", "statuses",
                           "Invalid 'statuses': element %zu is not an HTTP status from 400 to 599.",
                           index);
         retry->statuses[retry->status_count++] = (uint16_t)status;
@@ -47,21 +35,20 @@ static bool read_statuses(struct batch_retry *retry, const json_t *body,
     return true;
 }
 
-static bool read_codes(struct batch_retry *retry, const json_t *body,
-                       struct batch_refusal *refusal) {
+static bool read_codes(struct batch_retry *retry, const json_t *body, struct refusal *refusal) {
     const json_t *list = json_member(body, "codes");
     size_t index;
     json_t *value;
     if (!list) return true;
     if (!json_is_array(list) || json_array_size(list) > RETRY_CHOICES_MAX)
-        return refuse(refusal, "codes",
+        return refuse(refusal, "invalid_value", "codes",
                       "Invalid 'codes': expected an array of at most %d error codes.",
                       RETRY_CHOICES_MAX);
     json_array_foreach(list, index, value) {
         struct str code = json_str(value);
         if (code.bytes == 0 || code.bytes >= sizeof *retry->codes ||
             memchr(code.at, '\0', code.bytes))
-            return refuse(refusal, "codes",
+            return refuse(refusal, "invalid_value", "codes",
                           "Invalid 'codes': element %zu is not an error code such as "
                           "'batch_expired'.",
                           index);
@@ -104,7 +91,7 @@ static json_t *body_of(const struct store_batch *original) {
 
 bool batch_retry_read(struct batch_retry *ret_retry, const struct store_batch *original,
                       const json_t *body, const struct batch_rules *rules,
-                      struct batch_refusal *ret_refusal) {
+                      struct refusal *ret_refusal) {
     struct batch_retry retry = {0};
     if (!read_statuses(&retry, body, ret_refusal) || !read_codes(&retry, body, ret_refusal))
         return false;

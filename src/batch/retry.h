@@ -27,7 +27,7 @@ struct batch_retry {
  * *ret_refusal when one is wrong; then nothing is owned. */
 bool batch_retry_read(struct batch_retry *ret_retry, const struct store_batch *original,
                       const json_t *body, const struct batch_rules *rules,
-                      struct batch_refusal *ret_refusal);
+                      struct refusal *ret_refusal);
 void batch_retry_release(struct batch_retry *retry);
 
 /* Adds the new batch, as batch_create does. ERR_CONFLICT when the original has not ended, or the

@@ -68,9 +68,10 @@ char *batch_single_error(const char *code, const char *param, const char *messag
     return text.at;
 }
 
-static void refuse(struct validation *v, const struct jsonl_line *line,
-                   const struct batch_line_error *error) {
-    add_error(&v->errors, &v->error_count, error->code, line->number, error->message, error->param);
+static void note(struct validation *v, const struct jsonl_line *line,
+                 const struct refusal *refusal) {
+    add_error(&v->errors, &v->error_count, refusal->code, line->number, refusal->message,
+              *refusal->param ? refusal->param : NULL);
     if (v->error_count >= v->options->rules.errors_max) v->done = true;
 }
 
@@ -106,7 +107,7 @@ static bool has_same_id(void *context, uint32_t line) {
 }
 
 static bool check_id(struct validation *v, const struct batch_line *parsed,
-                     struct batch_line_error *ret_error) {
+                     struct refusal *ret_refusal) {
     struct str id = json_span_text(parsed->custom_id, &v->scratch);
     struct same_question question = {v, id};
     uint32_t first;
@@ -115,10 +116,9 @@ static bool check_id(struct validation *v, const struct batch_line *parsed,
     if (v->failure == OK) v->failure = index_builder_get(v->index, first, &entry, v->error);
     struct str shown = {id.at, id.bytes < 100 ? id.bytes : 100};
     shown.bytes = utf8_valid_prefix(shown);
-    batch_line_fail(ret_error, "duplicate_custom_id", "custom_id",
-                    "Duplicate custom_id: '%.*s' is used on line %u already.", STR_ARGS(shown),
-                    entry.number);
-    return false;
+    return refuse(ret_refusal, "duplicate_custom_id", "custom_id",
+                  "Duplicate custom_id: '%.*s' is used on line %u already.", STR_ARGS(shown),
+                  entry.number);
 }
 
 /* --- one line --- */
@@ -133,9 +133,9 @@ static bool has_default_model(struct validation *v) {
 }
 
 static bool check_model(struct validation *v, const struct batch_line *parsed,
-                        struct batch_line_error *ret_error) {
+                        struct refusal *ret_refusal) {
     bool may_lack = !parsed->model.at && has_default_model(v);
-    if (!batch_line_check_model(parsed, may_lack, ret_error)) return false;
+    if (!batch_line_check_model(parsed, may_lack, ret_refusal)) return false;
     struct str model = parsed->model.at ? json_span_text(parsed->model, &v->model_scratch)
                                         : str_from(v->default_model);
     if (*v->model && str_is(model, v->model)) return true;
@@ -145,16 +145,14 @@ static bool check_model(struct validation *v, const struct batch_line *parsed,
                      !memchr(model.at, '\0', model.bytes) &&
                      v->options->serves(v->options->context, model);
     if (!is_served) {
-        batch_line_fail(ret_error, "model_not_found", "body.model",
-                        "The provided model '%.*s' is not supported by the Batch API.",
-                        STR_ARGS(shown));
-        return false;
+        return refuse(ret_refusal, "model_not_found", "body.model",
+                      "The provided model '%.*s' is not supported by the Batch API.",
+                      STR_ARGS(shown));
     }
     if (*v->model && v->options->rules.strict_single_model) {
-        batch_line_fail(ret_error, "model_mismatch", "body.model",
-                        "All requests of a batch must use one model: '%.*s' is not '%.100s'.",
-                        STR_ARGS(shown), v->model);
-        return false;
+        return refuse(ret_refusal, "model_mismatch", "body.model",
+                      "All requests of a batch must use one model: '%.*s' is not '%.100s'.",
+                      STR_ARGS(shown), v->model);
     }
     if (*v->model) v->models_differ = true;
     memcpy(v->model, model.at, model.bytes);
@@ -164,23 +162,21 @@ static bool check_model(struct validation *v, const struct batch_line *parsed,
 
 /* The contract's checks in their order. */
 static bool check_line(struct validation *v, struct str text, struct batch_line *parsed,
-                       struct batch_line_error *ret_error) {
+                       struct refusal *ret_refusal) {
     enum batch_line_reading reading =
         json_span_is_utf8(text) ? batch_line_read(text, parsed) : BATCH_LINE_NOT_JSON;
     switch (reading) {
     case BATCH_LINE_NOT_JSON:
-        batch_line_fail(ret_error, "invalid_json_line", NULL,
-                        "This line is not parseable as valid JSON.");
-        return false;
+        return refuse(ret_refusal, "invalid_json_line", NULL,
+                      "This line is not parseable as valid JSON.");
     case BATCH_LINE_NOT_OBJECT:
-        batch_line_fail(ret_error, "invalid_request", NULL, "Each line must be a JSON object");
-        return false;
+        return refuse(ret_refusal, "invalid_request", NULL, "Each line must be a JSON object");
     case BATCH_LINE_READ: break;
     }
-    return batch_line_check_form(parsed, ret_error) && check_id(v, parsed, ret_error) &&
+    return batch_line_check_form(parsed, ret_refusal) && check_id(v, parsed, ret_refusal) &&
            batch_line_check_target(parsed, v->options->endpoint, v->options->rules.strict_url,
-                                   ret_error) &&
-           check_model(v, parsed, ret_error) && batch_line_check_body(parsed, ret_error);
+                                   ret_refusal) &&
+           check_model(v, parsed, ret_refusal) && batch_line_check_body(parsed, ret_refusal);
 }
 
 static uint64_t prefix_key(const struct batch_line *parsed) {
@@ -190,7 +186,7 @@ static uint64_t prefix_key(const struct batch_line *parsed) {
 static void take_line(void *context, const struct jsonl_line *line) {
     struct validation *v = context;
     struct batch_line parsed = {0};
-    struct batch_line_error error;
+    struct refusal refusal;
     if (v->done || v->failure != OK) return;
     if (v->requests == v->options->rules.lines_max) {
         v->too_many = v->done = true;
@@ -198,15 +194,16 @@ static void take_line(void *context, const struct jsonl_line *line) {
     }
     bool good = false;
     if (line->bytes > v->options->rules.line_bytes_max) {
-        batch_line_fail(
-            &error, "invalid_request", NULL, "This line has %llu bytes; at most %llu are allowed.",
-            (unsigned long long)line->bytes, (unsigned long long)v->options->rules.line_bytes_max);
+        refuse(&refusal, "invalid_request", NULL,
+               "This line has %llu bytes; at most %llu are allowed.",
+               (unsigned long long)line->bytes,
+               (unsigned long long)v->options->rules.line_bytes_max);
     } else {
         assert(line->offset >= v->window_at);
         struct str text = {v->window.at + (line->offset - v->window_at), (size_t)line->bytes};
-        good = check_line(v, text, &parsed, &error);
+        good = check_line(v, text, &parsed, &refusal);
     }
-    if (v->failure == OK && !good) refuse(v, line, &error);
+    if (v->failure == OK && !good) note(v, line, &refusal);
     /* Refused lines get an entry as well: a later line may repeat their custom_id. */
     struct index_entry entry = {line->offset,
                                 good || parsed.custom_id.at ? (uint32_t)line->bytes : 0,

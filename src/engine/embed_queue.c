@@ -130,8 +130,8 @@ static enum err compute_alone(struct embed_queue *queue, uint32_t index, struct 
     if (err != ERR_INVALID) return err;
     struct job *job = queue->owners[index];
     job->is_refused = true;
-    refuse_fault(&job->refusal, "The model could not embed a text of this request: %s.",
-                 error->text);
+    refuse_status(&job->refusal, 500, NULL, NULL,
+                  "The model could not embed a text of this request: %s.", error->text);
     memset(vector, 0, model->width * sizeof *vector);
     return OK;
 }

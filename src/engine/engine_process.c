@@ -184,8 +184,7 @@ static bool next_frame(struct process *process, struct wire_frame *ret_frame, en
 
 static void refuse_at_the_door(struct process *process, uint64_t id) {
     struct refusal refusal;
-    refuse_fault(&refusal, "The engine takes no more requests now.");
-    refusal.status = 503;
+    refuse_status(&refusal, 503, NULL, NULL, "The engine takes no more requests now.");
     struct buf body;
     buf_init(&body, 4096);
     refusal_write(&body, &refusal);

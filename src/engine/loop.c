@@ -80,7 +80,8 @@ static void refuse_job(struct job *job, const struct error *error) {
                job->endpoint == ENDPOINT_CHAT ? "messages" : "prompt",
                "The request does not fit: %s.", error->text);
     } else {
-        refuse_fault(&job->refusal, "The request could not be queued: %s.", error->text);
+        refuse_status(&job->refusal, 500, NULL, NULL, "The request could not be queued: %s.",
+                      error->text);
         job->refusal.retryable = error->code == ERR_UNAVAILABLE;
     }
 }
@@ -134,7 +135,7 @@ static void admit(struct engine *engine, struct job *job) {
     if (atomic_load(&job->is_cancelled) || engine->has_failed) {
         job->is_refused = true;
         if (engine->has_failed) {
-            refuse_fault(&job->refusal, "The engine has failed.");
+            refuse_status(&job->refusal, 500, NULL, NULL, "The engine has failed.");
             job->refusal.retryable = true;
         } else {
             refuse_cancelled(&job->refusal);
@@ -321,7 +322,7 @@ static void fail(struct engine *engine, const struct error *error) {
         struct job *job = engine->running[slot];
         if (!job) continue;
         job->is_refused = true;
-        refuse_fault(&job->refusal, "The engine has failed.");
+        refuse_status(&job->refusal, 500, NULL, NULL, "The engine has failed.");
         job->refusal.retryable = true;
         hand_to_finish(engine, job);
     }

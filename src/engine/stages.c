@@ -143,7 +143,8 @@ static void write_result(const struct engine *engine, const struct job *job, str
     if (body->overflowed) {
         is_refused = true;
         buf_clear(body);
-        refuse_fault(&refusal, "The response is larger than %zu bytes.", body->bytes_max);
+        refuse_status(&refusal, 500, NULL, NULL, "The response is larger than %zu bytes.",
+                      body->bytes_max);
     }
     if (is_refused) {
         refusal_write(body, &refusal);

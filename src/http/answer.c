@@ -2,7 +2,7 @@
 #include "http/request.h"
 
 #include "base/os.h"
-#include "json/json.h"
+#include "json/envelope.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -10,26 +10,6 @@
 #include <string.h>
 
 #define STREAM_BLOCK_BYTES 16384
-
-static void write_text_or_null(struct buf *buf, const char *text) {
-    if (text)
-        json_write_string(buf, str_from(text));
-    else
-        buf_add_text(buf, "null");
-}
-
-void http_error_body(struct buf *buf, const char *type, const char *message, const char *param,
-                     const char *code) {
-    buf_add_text(buf, "{\"error\":{\"message\":");
-    json_write_string(buf, str_from(message));
-    buf_add_text(buf, ",\"type\":");
-    json_write_string(buf, str_from(type));
-    buf_add_text(buf, ",\"param\":");
-    write_text_or_null(buf, param);
-    buf_add_text(buf, ",\"code\":");
-    write_text_or_null(buf, code);
-    buf_add_text(buf, "}}");
-}
 
 static void add_header(struct http_request *request, const char *name, const char *value) {
     assert(request->answer_header_count < ANSWER_HEADERS_MAX);
@@ -71,8 +51,7 @@ void http_request_fail(struct http_request *request, int status, const char *mes
                        const char *code) {
     struct buf body;
     buf_init(&body, 8192);
-    http_error_body(&body, status >= 500 ? "server_error" : "invalid_request_error", message, NULL,
-                    code);
+    envelope_write(&body, status, code, NULL, str_from(message));
     struct http_header headers[2];
     size_t count = 0;
     if (status == 401) headers[count++] = (struct http_header){"WWW-Authenticate", "Bearer"};
@@ -90,7 +69,7 @@ void http_request_fail_later(struct http_request *request, const char *message,
     struct buf body;
     char seconds[16];
     buf_init(&body, 8192);
-    http_error_body(&body, "rate_limit_exceeded", message, NULL, "rate_limit_exceeded");
+    envelope_write(&body, 429, "rate_limit_exceeded", NULL, str_from(message));
     snprintf(seconds, sizeof seconds, "%u", retry_after_s);
     struct http_header header = {"retry-after", seconds};
     http_answer(request,
@@ -128,8 +107,8 @@ void http_answer_file(struct http_request *request, const struct http_file *file
         snprintf(text, sizeof text, "bytes */%llu", (unsigned long long)file->bytes);
         add_header(request, "Content-Range", text);
         add_header(request, "Content-Type", "application/json");
-        http_error_body(&request->answer_body, "invalid_request_error",
-                        "The Range asked for starts after the end of the file", NULL, NULL);
+        envelope_write(&request->answer_body, 416, NULL, NULL,
+                       STR("The Range asked for starts after the end of the file"));
     }
     hand_over(request, true);
 }

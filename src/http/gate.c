@@ -6,6 +6,7 @@
 #include "base/os.h"
 #include "http/http.h"
 #include "http/relay.h"
+#include "json/envelope.h"
 
 #include <arpa/inet.h>
 #include <assert.h>
@@ -116,8 +117,7 @@ static const char *reason_phrase(int status) {
 void gate_write_refusal(struct buf *buf, int status, const char *sentence, const char *request_id) {
     struct buf body;
     buf_init(&body, 4096);
-    http_error_body(&body, status >= 500 ? "server_error" : "invalid_request_error", sentence, NULL,
-                    NULL);
+    envelope_write(&body, status, NULL, NULL, str_from(sentence));
     buf_printf(buf,
                "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n"
                "x-request-id: %s\r\n%sConnection: close\r\n\r\n%.*s",

@@ -176,7 +176,3 @@ bool http_stream_put(struct http_request *request, struct str bytes);
 void http_stream_end(struct http_request *request);
 /* As http_stream_end, so that the client notices that something is missing. */
 void http_stream_abort(struct http_request *request);
-
-/* Appends {"error":{…}} in OpenAI's shape; NULL texts become null. */
-void http_error_body(struct buf *buf, const char *type, const char *message, const char *param,
-                     const char *code);

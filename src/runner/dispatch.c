@@ -407,7 +407,7 @@ static bool dispatch_line(struct dispatch *dispatch) {
     enum placing placing = place_line(dispatch, slot);
     if (placing == MODEL_GONE) {
         slot->state = SLOT_COMMITTING; /* nobody else knows the slot yet */
-        commit_error(runner, slot, 404, "invalid_request_error", "model_not_found",
+        commit_error(runner, slot, 404, "model_not_found",
                      "The model of this request is no longer served.");
     }
     pthread_mutex_lock(&runner->lock);

@@ -3,6 +3,7 @@
 /* Requests of single clients: they wait in order of admission and go ahead of all lines. */
 
 #include "base/clock.h"
+#include "json/envelope.h"
 #include "runner/runner_internal.h"
 
 #include <assert.h>
@@ -64,8 +65,7 @@ void request_fail(struct runner *runner, struct request *request, int32_t status
                   const char *message) {
     struct buf body;
     buf_init(&body, 4096);
-    batch_error_body_write(&body, status < 500 ? "invalid_request_error" : "server_error", code,
-                           message);
+    envelope_write(&body, status, code, NULL, str_from(message));
     struct worker_result result = {.status = status, .body = buf_str(&body)};
     request_finish(runner, request, &result);
     buf_release(&body);

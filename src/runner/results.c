@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/rng.h"
+#include "json/envelope.h"
 #include "runner/runner_internal.h"
 
 #include <assert.h>
@@ -69,12 +70,12 @@ static struct batch_result result_of(const struct runner *runner, const struct s
                                  .request_id = str_from(request_id)};
 }
 
-void commit_error(struct runner *runner, struct slot *slot, int32_t status, const char *type,
-                  const char *code, const char *message) {
+void commit_error(struct runner *runner, struct slot *slot, int32_t status, const char *code,
+                  const char *message) {
     char request_id[64];
     struct buf body;
     buf_init(&body, 4096);
-    batch_error_body_write(&body, type, code, message);
+    envelope_write(&body, status, code, NULL, str_from(message));
     struct batch_result result = result_of(runner, slot, request_id);
     result.status = status;
     result.body = buf_str(&body);
@@ -94,8 +95,7 @@ static void commit_result(struct runner *runner, struct slot *slot,
         !batch_body_read(from->body, &scratch, &result.body)) {
         log_warn("batch=%s request=%u event=bad_answer status=%d", slot->live->row.id,
                  slot->line.line, from->status);
-        commit_error(runner, slot, 500, "server_error", "bad_answer",
-                     "The worker's answer was not a JSON object.");
+        commit_error(runner, slot, 500, "bad_answer", "The worker's answer was not a JSON object.");
     } else {
         enum seglog_kind kind = batch_result_kind(from->status);
         if (kind == SEGLOG_SUCCESS) slot->usage = from->usage;
@@ -237,8 +237,7 @@ void line_refuse(struct runner *runner, struct slot *slot, int32_t status, const
                  const char *message) {
     struct buf body;
     buf_init(&body, 4096);
-    batch_error_body_write(&body, status < 500 ? "invalid_request_error" : "server_error", code,
-                           message);
+    envelope_write(&body, status, code, NULL, str_from(message));
     const struct worker_result result = {.id = slot->id, .status = status, .body = buf_str(&body)};
     pthread_mutex_lock(&runner->lock);
     bool is_done = put_aside(runner, slot, &result);
@@ -371,7 +370,7 @@ void runner_on_down(void *context, const char *reason) {
         struct slot *slot = losses.lines[i];
         log_error("batch=%s request=%u event=quarantined downs=%u", slot->live->row.id,
                   slot->line.line, slot->line.downs);
-        commit_error(runner, slot, 500, "server_error", "worker_lost",
+        commit_error(runner, slot, 500, "worker_lost",
                      "Every engine that ran this request went down.");
     }
     free(losses.lines);

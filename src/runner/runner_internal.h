@@ -275,8 +275,8 @@ void commit_reused(struct runner *runner, struct slot *slot, struct str body,
 void line_refuse(struct runner *runner, struct slot *slot, int32_t status, const char *code,
                  const char *message);
 /* Commits an error of quern's own for a line whose slot is committing; without the lock. */
-void commit_error(struct runner *runner, struct slot *slot, int32_t status, const char *type,
-                  const char *code, const char *message);
+void commit_error(struct runner *runner, struct slot *slot, int32_t status, const char *code,
+                  const char *message);
 
 /* --- watch.c --- */
 /* Measures rates, says who is late or stuck and what it waits for; without the lock, about once a

@@ -4,6 +4,7 @@
 
 #include "workers/echo/echo_internal.h"
 
+#include "json/envelope.h"
 #include "json/json.h"
 #include "json/span.h"
 #include "workers/echo/vectors.h"
@@ -167,10 +168,7 @@ void echo_answer(struct echo *echo, const struct echo_job *job) {
 void echo_answer_error(struct echo *echo, const struct echo_job *job, int32_t status,
                        bool retryable, const char *message) {
     buf_clear(&echo->answer);
-    buf_printf(&echo->answer,
-               "{\"error\":{\"message\":\"%s\",\"type\":\"server_error\",\"param\":null,"
-               "\"code\":null}}",
-               message);
+    envelope_write(&echo->answer, status, NULL, NULL, str_from(message));
     struct worker_result result = {.id = job->job.id,
                                    .status = status,
                                    .body = buf_str(&echo->answer),

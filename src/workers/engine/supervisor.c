@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/os.h"
+#include "json/envelope.h"
 #include "workers/engine/dump.h"
 #include "workers/engine/engine_internal.h"
 
@@ -82,12 +83,12 @@ static void answer_too_large(struct worker_engine *engine) {
         if (!is_any) return;
         struct engine_job job;
         if (!take_job(engine, id, &job)) continue;
-        const struct worker_result result = {
-            .id = id,
-            .status = 413,
-            .body = STR("{\"error\":{\"message\":\"The request body is too large.\",\"type\":"
-                        "\"invalid_request_error\",\"param\":null,\"code\":null}}")};
+        struct buf body;
+        buf_init(&body, 4096);
+        envelope_write(&body, 413, NULL, NULL, STR("The request body is too large."));
+        const struct worker_result result = {.id = id, .status = 413, .body = buf_str(&body)};
         engine->events.result(engine->events.context, &result);
+        buf_release(&body);
     }
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "workers/upstream/reader.h"
 
+#include "json/envelope.h"
 #include "json/json.h"
 #include "json/span.h"
 #include "workers/upstream/error.h"
@@ -114,7 +115,7 @@ static void fail(struct buf *buf, struct upstream_reading *reading, const char *
     reading->verdict = UPSTREAM_FAULTED;
     reading->status = 502;
     buf_clear(buf);
-    upstream_write_error(buf, "server_error", code, str_from(message));
+    envelope_write(buf, reading->status, code, NULL, str_from(message));
 }
 
 /* Some servers answer 200 and put the error into the body. */
@@ -174,19 +175,6 @@ void upstream_read_answer(struct buf *buf, int status, struct str body, const ch
         fail(buf, ret_reading, "upstream_bad_answer", message);
     }
     ret_reading->body = buf_str(buf);
-}
-
-void upstream_write_error(struct buf *buf, const char *type, const char *code, struct str message) {
-    buf_add_text(buf, "{\"error\":{\"message\":");
-    json_write_string(buf, message);
-    buf_add_text(buf, ",\"type\":");
-    json_write_string(buf, str_from(type));
-    buf_add_text(buf, ",\"param\":null,\"code\":");
-    if (code)
-        json_write_string(buf, str_from(code));
-    else
-        buf_add_text(buf, "null");
-    buf_add_text(buf, "}}");
 }
 
 /* --- events --- */

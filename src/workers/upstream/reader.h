@@ -30,8 +30,6 @@ struct upstream_reading {
  * the place of the upstream's word. `name` is the upstream's, for sentences. */
 void upstream_read_answer(struct buf *buf, int status, struct str body, const char *model,
                           const char *name, struct upstream_reading *ret_reading);
-/* {"error":{…}} with `message` and `code`, for what quern itself has to say. */
-void upstream_write_error(struct buf *buf, const char *type, const char *code, struct str message);
 
 /* --- streams --- */
 

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "json/envelope.h"
 #include "workers/upstream/upstream_internal.h"
 
 #include <assert.h>
@@ -54,8 +55,8 @@ static void read_stream(struct worker_upstream *upstream, struct upstream_job *j
     if (job->has_failed)
         buf_add_str(&upstream->answer, buf_str(&job->error));
     else
-        upstream_write_error(&upstream->answer, "server_error", "upstream_broken",
-                             STR("The upstream ended its stream before the answer was complete."));
+        envelope_write(&upstream->answer, 502, "upstream_broken", NULL,
+                       STR("The upstream ended its stream before the answer was complete."));
     ret_reading->body = buf_str(&upstream->answer);
 }
 
@@ -78,8 +79,8 @@ static void read_failure(struct worker_upstream *upstream, const struct net_answ
     snprintf(message, sizeof message, "T%s.", answer->text + 1);
     assert(answer->end != NET_END_WHOLE && *answer->text == 't');
     buf_clear(&upstream->answer);
-    upstream_write_error(&upstream->answer, "server_error", ends[answer->end].code,
-                         str_from(message));
+    envelope_write(&upstream->answer, ends[answer->end].status, ends[answer->end].code, NULL,
+                   str_from(message));
     *ret_reading = (struct upstream_reading){.verdict = ends[answer->end].verdict,
                                              .status = ends[answer->end].status,
                                              .body = buf_str(&upstream->answer)};
@@ -219,10 +220,11 @@ void upstream_give_back(struct worker_upstream *upstream, struct upstream_job *j
     snprintf(message, sizeof message, "The upstream %s does not take requests now: %s.",
              upstream->spec.name, upstream->reason);
     buf_clear(&upstream->answer);
-    upstream_write_error(&upstream->answer, "server_error", NULL,
-                         was_cancelled ? STR("The request was cancelled.") : str_from(message));
+    int status = was_cancelled ? 499 : 503;
+    envelope_write(&upstream->answer, status, NULL, NULL,
+                   was_cancelled ? STR("The request was cancelled.") : str_from(message));
     const struct worker_result result = {.id = job->job.id,
-                                         .status = was_cancelled ? 499 : 503,
+                                         .status = status,
                                          .body = buf_str(&upstream->answer),
                                          .retryable = !was_cancelled,
                                          .not_run = !was_cancelled};

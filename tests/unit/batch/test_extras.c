@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-static bool read_text(const char *text, char **ret_kept, struct batch_refusal *refusal) {
+static bool read_text(const char *text, char **ret_kept, struct refusal *refusal) {
     struct error error;
     json_t *body;
     assert_int_equal(json_read(&body, str_from(text), &error), OK);
@@ -21,7 +21,7 @@ static bool read_text(const char *text, char **ret_kept, struct batch_refusal *r
 
 static void what_is_kept_reads_back_as_it_was_given(void **state) {
     (void)state;
-    struct batch_refusal refusal;
+    struct refusal refusal;
     struct batch_extras extras;
     struct buf buf;
     char *kept;
@@ -48,7 +48,7 @@ static void what_is_kept_reads_back_as_it_was_given(void **state) {
 
 static void without_members_there_is_nothing_to_keep_and_the_defaults_hold(void **state) {
     (void)state;
-    struct batch_refusal refusal;
+    struct refusal refusal;
     struct batch_extras extras;
     struct buf buf;
     char *kept = NULL;
@@ -90,7 +90,7 @@ static void what_is_wrong_is_named(void **state) {
         {"{\"quality_limits\":{\"lines\":1}}", "quality_limits", "'quality_limits.lines'"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct batch_refusal refusal;
+        struct refusal refusal;
         char *kept = NULL;
         if (read_text(cases[i].text, &kept, &refusal)) fail_msg("%s was taken", cases[i].text);
         assert_string_equal(refusal.param, cases[i].param);

@@ -16,7 +16,7 @@
     "\"completion_window\":\"24h\""
 
 static bool read_text(const char *text, const struct batch_rules *rules,
-                      struct batch_parameters *parameters, struct batch_refusal *refusal) {
+                      struct batch_parameters *parameters, struct refusal *refusal) {
     struct error error;
     json_t *body;
     assert_int_equal(json_read(&body, str_from(text), &error), OK);
@@ -29,7 +29,7 @@ static void assert_refused(const char *text, const char *code, const char *param
                            const char *message) {
     struct batch_rules rules = batch_rules_default();
     struct batch_parameters parameters;
-    struct batch_refusal refusal;
+    struct refusal refusal;
     if (read_text(text, &rules, &parameters, &refusal)) fail_msg("%s was taken", text);
     assert_string_equal(refusal.code, code);
     assert_string_equal(refusal.param, param);
@@ -91,7 +91,7 @@ static void metadata_limits_count_characters_not_bytes(void **state) {
     (void)state;
     struct batch_rules rules = batch_rules_default();
     struct batch_parameters parameters;
-    struct batch_refusal refusal;
+    struct refusal refusal;
     static const int too_much[3][3] = {{17, 2, 1}, {1, 65, 1}, {1, 2, 513}};
     char *text = with_metadata(16, 64, 512);
     assert_true(read_text(text, &rules, &parameters, &refusal));
@@ -110,7 +110,7 @@ static void good_parameters_come_through_with_metadata_in_order(void **state) {
     (void)state;
     struct batch_rules rules = batch_rules_default();
     struct batch_parameters p;
-    struct batch_refusal refusal;
+    struct refusal refusal;
     assert_true(
         read_text("{" GOOD ",\"metadata\":{\"z\":\"1\",\"a\":\"\xC3\xA9\"},\"priority\":-5,"
                   "\"webhook_url\":\"https://x/y\",\"unknown\":[1],\"idempotency_key\":\"k\","
@@ -134,7 +134,7 @@ static void other_windows_need_the_operators_consent(void **state) {
     (void)state;
     struct batch_rules rules = batch_rules_default();
     struct batch_parameters p;
-    struct batch_refusal refusal;
+    struct refusal refusal;
     static const struct {
         const char *window;
         int64_t seconds; /* 0: refused */
@@ -158,7 +158,7 @@ static void equal_parameters_have_equal_sums_and_the_key_is_not_one(void **state
     (void)state;
     struct batch_rules rules = batch_rules_default();
     struct batch_parameters a, b, c;
-    struct batch_refusal refusal;
+    struct refusal refusal;
     assert_true(
         read_text("{" GOOD ",\"priority\":1,\"idempotency_key\":\"x\"}", &rules, &a, &refusal));
     assert_true(read_text("{\"priority\":1," GOOD "}", &rules, &b, &refusal));
