@@ -2,6 +2,7 @@
 #include "api/api_internal.h"
 #include "api/openapi.h"
 #include "api/uploads.h"
+#include "base/mem.h"
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -134,8 +135,7 @@ static void request_done(void *context, const struct http_done *done) {
 
 enum err api_open(struct api **ret_api, const struct api_options *options, uint16_t *ret_port,
                   struct error *error) {
-    struct api *api = calloc(1, sizeof *api);
-    if (!api) abort();
+    struct api *api = mem_new(1, sizeof *api);
     api->options = *options;
     api->started_unix_s = clock_unix_s();
     if (!api->options.file_bytes_max) api->options.file_bytes_max = FILE_BYTES_MAX;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "api/api_internal.h"
+#include "base/mem.h"
 
 #include "base/clock.h"
 #include "batch/retry.h"
@@ -116,8 +117,7 @@ void batches_list(void *context, struct http_request *request) {
     size_t limit, count = 0;
     bool has_more = false;
     if (!api_read_limit(request, API_BATCHES_LIST_DEFAULT, API_BATCHES_LIST_MAX, &limit)) return;
-    struct store_batch *batches = calloc(limit, sizeof *batches);
-    if (!batches) abort();
+    struct store_batch *batches = mem_new(limit, sizeof *batches);
     enum err err = store_batch_list(api->options.store, api_sees_owner(request), after, limit,
                                     batches, &count, &has_more, &error);
     if (err == OK) {

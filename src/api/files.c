@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "api/api_internal.h"
+#include "base/mem.h"
 
 #include "base/clock.h"
 
@@ -76,8 +77,7 @@ void files_list(void *context, struct http_request *request) {
     if (!api_read_limit(request, API_FILES_LIST_MAX, API_FILES_LIST_MAX, &list.limit) ||
         !read_order(request, &list.ascending))
         return;
-    struct store_file *files = calloc(list.limit, sizeof *files);
-    if (!files) abort();
+    struct store_file *files = mem_new(list.limit, sizeof *files);
     size_t count = 0;
     bool has_more = false;
     enum err err = store_file_list(api->options.store, &list, files, &count, &has_more, &error);

@@ -4,6 +4,7 @@
  * durable. One thread serves them all in turn; what a slow one has not taken stays on the disk. */
 
 #include "api/api_internal.h"
+#include "base/mem.h"
 
 #include "base/log.h"
 
@@ -127,8 +128,7 @@ static void *followers_main(void *context) {
 void followers_add(struct api *api, struct http_request *request, uint64_t after, uint64_t lines) {
     struct followers *followers = api->followers;
     struct str id = http_request_param(request, 0);
-    struct follower *follower = calloc(1, sizeof *follower);
-    if (!follower) abort();
+    struct follower *follower = mem_new(1, sizeof *follower);
     follower->request = request;
     follower->after = after;
     follower->lines_left = lines;
@@ -149,8 +149,7 @@ void followers_add(struct api *api, struct http_request *request, uint64_t after
 }
 
 enum err followers_open(struct api *api, struct error *error) {
-    struct followers *followers = calloc(1, sizeof *followers);
-    if (!followers) abort();
+    struct followers *followers = mem_new(1, sizeof *followers);
     followers->runner = api->options.runner;
     pthread_mutex_init(&followers->lock, NULL);
     pthread_condattr_t monotonic;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "api/api_internal.h"
+#include "base/mem.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,8 +9,7 @@
 
 /* How the servers behind this one are, when there are some. */
 static void write_upstreams(struct api *api, struct buf *body) {
-    struct worker_status *statuses = calloc(RUNNER_WORKERS_MAX, sizeof *statuses);
-    if (!statuses) abort();
+    struct worker_status *statuses = mem_new(RUNNER_WORKERS_MAX, sizeof *statuses);
     size_t count = runner_worker_statuses(api->options.runner, statuses, RUNNER_WORKERS_MAX);
     const char *before = ",\"upstreams\":[";
     bool has_some = false;

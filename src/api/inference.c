@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "api/api_internal.h"
+#include "base/mem.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -172,8 +173,7 @@ static void fail_submission(struct inference *inference, const struct runner_req
 static void submit(struct api *api, struct http_request *request,
                    const struct runner_request *job) {
     struct error error = {0};
-    struct inference *inference = calloc(1, sizeof *inference);
-    if (!inference) abort();
+    struct inference *inference = mem_new(1, sizeof *inference);
     inference->api = api;
     inference->request = request;
     inference->endpoint = job->endpoint;

@@ -2,6 +2,7 @@
 #include "api/metrics.h"
 
 #include "api/api_internal.h"
+#include "base/mem.h"
 #include "base/os.h"
 #include "batch/extras.h"
 #include "batch/state.h"
@@ -169,8 +170,7 @@ static uint64_t age_of(const struct runner_queue *queue) {
 }
 
 static void write_progress(struct api *api, struct buf *buf) {
-    struct runner_progress *progress = malloc(sizeof *progress);
-    if (!progress) abort();
+    struct runner_progress *progress = mem_alloc(sizeof *progress);
     runner_progress(api->options.runner, progress);
     per_queue(buf, progress, "quern_queue_depth",
               "Requests and batch lines without a result, by model; an empty name stands for "
@@ -235,8 +235,7 @@ static void write_upstreams(struct buf *buf, const struct worker_status *statuse
 }
 
 static void write_engines(struct api *api, struct buf *buf) {
-    struct worker_status *statuses = calloc(RUNNER_WORKERS_MAX, sizeof *statuses);
-    if (!statuses) abort();
+    struct worker_status *statuses = mem_new(RUNNER_WORKERS_MAX, sizeof *statuses);
     size_t count = runner_worker_statuses(api->options.runner, statuses, RUNNER_WORKERS_MAX);
 #define PER_ENGINE(name, type, help, format, value)                                                \
     do {                                                                                           \

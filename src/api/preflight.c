@@ -5,6 +5,7 @@
  * answer is one JSON object, so the connection is silent until it is there. */
 
 #include "api/api_internal.h"
+#include "base/mem.h"
 
 #include "base/clock.h"
 #include "base/os.h"
@@ -355,8 +356,7 @@ static void put_question(struct api *api, struct http_request *request,
                          const struct api_value *values) {
     int fd;
     if (!open_file(api, request, values[FILE_ID].text, &fd)) return;
-    struct ask *ask = calloc(1, sizeof *ask);
-    if (!ask) abort();
+    struct ask *ask = mem_new(1, sizeof *ask);
     ask->api = api;
     ask->request = request;
     ask->preflight = (struct api_preflight){
@@ -392,8 +392,7 @@ void preflight_create(void *context, struct http_request *request) {
 /* --- opening and closing --- */
 
 enum err preflights_open(struct api *api, struct error *error) {
-    struct preflights *preflights = calloc(1, sizeof *preflights);
-    if (!preflights) abort();
+    struct preflights *preflights = mem_new(1, sizeof *preflights);
     if (!api->options.preflight_ms) api->options.preflight_ms = PREFLIGHT_MS;
     preflights->last = &preflights->first;
     pthread_mutex_init(&preflights->lock, NULL);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "api/api_internal.h"
+#include "base/mem.h"
 
 #include "base/clock.h"
 #include "base/utf8.h"
@@ -32,8 +33,7 @@ struct upload {
 };
 
 static void *upload_begin(void *context, struct http_request *request) {
-    struct upload *upload = calloc(1, sizeof *upload);
-    if (!upload) abort();
+    struct upload *upload = mem_new(1, sizeof *upload);
     upload->api = context;
     for (int i = 0; i < FIELD_COUNT; i++) buf_init(&upload->texts[i], FIELD_BYTES_MAX);
     api_refuses_new_work(context, request);

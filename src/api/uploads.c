@@ -3,6 +3,7 @@
 
 #include "api/api_internal.h"
 #include "base/clock.h"
+#include "base/mem.h"
 #include "store/uploads.h"
 
 #include <inttypes.h>
@@ -145,8 +146,7 @@ struct part_upload {
 };
 
 static void *part_begin(void *context, struct http_request *request) {
-    struct part_upload *upload = calloc(1, sizeof *upload);
-    if (!upload) abort();
+    struct part_upload *upload = mem_new(1, sizeof *upload);
     upload->api = context;
     api_refuses_new_work(context, request);
     return upload;
@@ -278,8 +278,7 @@ static void complete_and_answer(struct api *api, struct http_request *request,
     const char *param = NULL;
     json_t *item;
     size_t index, count = json_array_size(values[COMPLETE_PARTS].array);
-    struct str *ids = calloc(count + 1, sizeof *ids);
-    if (!ids) abort();
+    struct str *ids = mem_new(count + 1, sizeof *ids);
     json_array_foreach(values[COMPLETE_PARTS].array, index, item) ids[index] = json_str(item);
     const struct store_join join = {.upload_id = http_request_param(request, 0),
                                     .part_ids = ids,

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/arena.h"
 
+#include "base/mem.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,8 +52,7 @@ void *arena_alloc(struct arena *arena, size_t bytes) {
         size_t chunk_bytes = chunk ? chunk->bytes * 2 : CHUNK_BYTES_MIN;
         if (chunk_bytes > ((size_t)1 << 20)) chunk_bytes = (size_t)1 << 20;
         if (chunk_bytes < bytes) chunk_bytes = bytes;
-        chunk = malloc(sizeof *chunk + chunk_bytes);
-        if (!chunk) abort();
+        chunk = mem_alloc(sizeof *chunk + chunk_bytes);
         *chunk = (struct arena_chunk){.next = arena->chunks, .bytes = chunk_bytes};
         arena->chunks = chunk;
     }

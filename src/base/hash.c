@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/hash.h"
 
+#include "base/mem.h"
 #include "base/os.h"
 
 #include <fcntl.h>
@@ -35,8 +36,7 @@ enum err sha256_file(const char *path, unsigned char ret_digest[SHA256_BYTES],
     struct sha256 hash;
     sha256_init(&hash);
     const size_t chunk_bytes = (size_t)1 << 20;
-    char *chunk = malloc(chunk_bytes);
-    if (!chunk) abort();
+    char *chunk = mem_alloc(chunk_bytes);
     for (;;) {
         size_t count;
         err = os_read(fd, chunk, chunk_bytes, &count, error);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/map.h"
 
+#include "base/mem.h"
+
 #include <sodium/crypto_shorthash.h>
 #include <sodium/randombytes.h>
 #include <stdlib.h>
@@ -48,8 +50,7 @@ static struct map_slot *slot_of(const struct map *map, struct str key, uint64_t 
 static void grow(struct map *map) {
     struct map old = *map;
     map->slot_count = old.slot_count ? old.slot_count * 2 : 64;
-    map->slots = calloc(map->slot_count, sizeof *map->slots);
-    if (!map->slots) abort();
+    map->slots = mem_new(map->slot_count, sizeof *map->slots);
     for (size_t i = 0; i < old.slot_count; i++)
         if (old.slots[i].key.at) *slot_of(map, old.slots[i].key, old.slots[i].hash) = old.slots[i];
     free(old.slots);

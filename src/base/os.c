@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/os.h"
 
+#include "base/mem.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -286,8 +288,7 @@ enum err os_read_file(const char *path, size_t bytes_max, char **ret_bytes, size
         err = err_set(error, ERR_LIMIT, "%s has %llu bytes, over the limit of %zu", path,
                       (unsigned long long)bytes, bytes_max);
     if (err == OK) {
-        whole = malloc((size_t)bytes + 1);
-        if (!whole) abort();
+        whole = mem_alloc((size_t)bytes + 1);
         err = os_pread_all(fd, whole, (size_t)bytes, 0, error);
     }
     os_close(fd);

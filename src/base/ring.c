@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/ring.h"
 
+#include "base/mem.h"
+
 #include <assert.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -23,8 +25,7 @@ enum err ring_open(struct ring **ret_ring, size_t capacity, size_t message_bytes
                    struct error *error) {
     if (capacity == 0 || message_bytes == 0)
         return err_set(error, ERR_INVALID, "ring: %zu slots of %zu bytes", capacity, message_bytes);
-    struct ring *ring = calloc(1, sizeof *ring);
-    if (!ring) abort();
+    struct ring *ring = mem_new(1, sizeof *ring);
     ring->slots = calloc(capacity, message_bytes);
     if (!ring->slots) {
         free(ring);

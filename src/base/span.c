@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/span.h"
 
+#include "base/mem.h"
+
 #include <assert.h>
 #include <stdlib.h>
 
@@ -14,8 +16,7 @@ void spans_add(struct spans *spans, size_t start, size_t end) {
     }
     if (spans->count == spans->capacity) {
         size_t capacity = spans->capacity ? spans->capacity * 2 : 16;
-        struct span *at = realloc(spans->at, capacity * sizeof *at);
-        if (!at) abort();
+        struct span *at = mem_resize(spans->at, capacity, sizeof *at);
         spans->at = at;
         spans->capacity = capacity;
     }

@@ -2,6 +2,7 @@
 #include "batch/arrival.h"
 
 #include "base/crc.h"
+#include "base/mem.h"
 #include "base/os.h"
 
 #include <assert.h>
@@ -22,8 +23,7 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the file is little end
 /* --- writing --- */
 
 static void grow(struct arrival_builder *builder, size_t capacity) {
-    builder->places = realloc(builder->places, capacity * sizeof *builder->places);
-    if (!builder->places) abort();
+    builder->places = mem_resize(builder->places, capacity, sizeof *builder->places);
     builder->capacity = capacity;
 }
 

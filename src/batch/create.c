@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/id.h"
+#include "base/mem.h"
 #include "batch/batch.h"
 #include "batch/validate.h"
 
@@ -27,17 +28,11 @@ enum err batch_find_existing(struct store *store, const struct batch_parameters 
     return OK;
 }
 
-static char *copy_or_null(const char *text) {
-    char *copy = text ? strdup(text) : NULL;
-    if (text && !copy) abort();
-    return copy;
-}
-
 static struct store_batch new_batch(const struct batch_parameters *parameters, int64_t now_unix_s) {
     struct store_batch batch = {
-        .metadata = copy_or_null(parameters->metadata),
-        .webhook_url = copy_or_null(parameters->webhook_url),
-        .extras = copy_or_null(parameters->extras),
+        .metadata = mem_text(parameters->metadata),
+        .webhook_url = mem_text(parameters->webhook_url),
+        .extras = mem_text(parameters->extras),
         .priority = parameters->priority,
         .output_expires_after_s = parameters->output_expires_after_s,
         .created_unix_s = now_unix_s,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "batch/extras.h"
 
+#include "base/mem.h"
 #include "base/utf8.h"
 
 #include <inttypes.h>
@@ -142,8 +143,7 @@ bool batch_extras_read(const json_t *body, char **ret_text, struct refusal *ret_
         struct buf text;
         buf_init(&text, BUF_UNLIMITED);
         json_write(&text, kept);
-        *ret_text = strdup(text.at);
-        if (!*ret_text) abort();
+        *ret_text = mem_text(text.at);
         buf_release(&text);
     }
     json_decref(kept);

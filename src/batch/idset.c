@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "batch/idset.h"
 
+#include "base/mem.h"
+
 #include <assert.h>
 #include <sodium/crypto_shorthash.h>
 #include <sodium/randombytes.h>
@@ -15,8 +17,7 @@ void idset_init(struct idset *set) {
     *set = (struct idset){.bits = FIRST_BITS};
     static_assert(sizeof set->key == crypto_shorthash_KEYBYTES, "the key of SipHash");
     randombytes_buf(set->key, sizeof set->key);
-    set->slots = calloc((size_t)1 << set->bits, sizeof *set->slots);
-    if (!set->slots) abort();
+    set->slots = mem_new((size_t)1 << set->bits, sizeof *set->slots);
 }
 
 void idset_release(struct idset *set) {
@@ -33,8 +34,7 @@ static void put(uint64_t *slots, unsigned bits, uint64_t slot) {
 
 static void grow(struct idset *set) {
     unsigned bits = set->bits + 1;
-    uint64_t *slots = calloc((size_t)1 << bits, sizeof *slots);
-    if (!slots) abort();
+    uint64_t *slots = mem_new((size_t)1 << bits, sizeof *slots);
     for (size_t i = 0; i < (size_t)1 << set->bits; i++)
         if (set->slots[i] != 0) put(slots, bits, set->slots[i]);
     free(set->slots);

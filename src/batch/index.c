@@ -2,6 +2,7 @@
 #include "batch/index.h"
 
 #include "base/crc.h"
+#include "base/mem.h"
 #include "base/os.h"
 
 #include <assert.h>
@@ -89,8 +90,7 @@ static void rename_level(const struct sorted *items, uint32_t count, unsigned sh
 
 void index_order(uint64_t *keys, uint32_t count, uint32_t *ret_order) {
     if (count == 0) return;
-    struct sorted *items = calloc(count, sizeof *items);
-    if (!items) abort();
+    struct sorted *items = mem_new(count, sizeof *items);
     for (uint32_t i = 0; i < count; i++) items[i] = (struct sorted){keys[i], i};
     qsort(items, count, sizeof *items, compare_sorted);
     /* The sums made groups; now the groups get the rank of their first request. */
@@ -118,8 +118,7 @@ struct index_builder {
 
 enum err index_builder_open(struct index_builder **ret_builder, const char *path,
                             struct error *error) {
-    struct index_builder *builder = calloc(1, sizeof *builder);
-    if (!builder) abort();
+    struct index_builder *builder = mem_new(1, sizeof *builder);
     enum err err = os_open(&builder->fd, path, O_RDWR | O_CREAT | O_TRUNC, 0600, error);
     if (err != OK) {
         free(builder);
@@ -153,8 +152,7 @@ void index_builder_set_model(struct index_builder *builder, struct str model) {
     while (i < builder->model_count && !str_is(model, builder->models[i])) i++;
     builder->model = i < INDEX_MODELS_MAX ? i : INDEX_MODELS_MAX - 1;
     if (i < builder->model_count || i >= INDEX_MODELS_MAX) return;
-    builder->models[i] = strndup(model.bytes ? model.at : "", model.bytes);
-    if (!builder->models[i]) abort();
+    builder->models[i] = mem_str(model);
     builder->model_count++;
 }
 
@@ -178,8 +176,7 @@ enum err index_builder_add(struct index_builder *builder, const struct index_ent
     }
     if (builder->count == builder->key_capacity) {
         builder->key_capacity = builder->key_capacity ? builder->key_capacity * 3 / 2 : 4096;
-        builder->keys = realloc(builder->keys, builder->key_capacity * sizeof *builder->keys);
-        if (!builder->keys) abort();
+        builder->keys = mem_resize(builder->keys, builder->key_capacity, sizeof *builder->keys);
     }
     builder->keys[builder->count++] = prefix_key | (uint64_t)builder->model << MODEL_SHIFT;
     struct index_entry *kept = &builder->buffered[builder->buffered_count++];
@@ -221,8 +218,7 @@ static enum err write_rest(struct index_builder *builder, uint64_t file_bytes,
     enum err err = flush(builder, error);
     if (err != OK) return err;
     uint32_t count = (uint32_t)builder->count;
-    uint32_t *order = calloc((size_t)count + 1, sizeof *order);
-    if (!order) abort();
+    uint32_t *order = mem_new((size_t)count + 1, sizeof *order);
     rank_models(builder);
     index_order(builder->keys, count, order);
     size_t bytes = count * sizeof *order;
@@ -304,8 +300,7 @@ static enum err map_file(struct line_index *index, const char *path, struct erro
 
 enum err index_open(struct line_index **ret_index, const char *path,
                     const unsigned char input_sha256[SHA256_BYTES], struct error *error) {
-    struct line_index *index = calloc(1, sizeof *index);
-    if (!index) abort();
+    struct line_index *index = mem_new(1, sizeof *index);
     enum err err = map_file(index, path, error);
     if (err == OK && !check(index, input_sha256))
         err = err_set(error, ERR_CORRUPT, "the line index %s is damaged or of another file", path);

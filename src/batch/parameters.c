@@ -2,6 +2,7 @@
 
 /* The parameters of POST /v1/batches, checked one by one; the first that is wrong is named. */
 
+#include "base/mem.h"
 #include "base/utf8.h"
 #include "batch/batch.h"
 #include "batch/extras.h"
@@ -151,8 +152,7 @@ static bool read_metadata(struct batch_parameters *parameters, const json_t *bod
     struct buf text;
     buf_init(&text, BUF_UNLIMITED);
     json_write(&text, metadata);
-    parameters->metadata = strdup(text.at);
-    if (!parameters->metadata) abort();
+    parameters->metadata = mem_text(text.at);
     buf_release(&text);
     return true;
 }
@@ -219,8 +219,7 @@ static bool read_webhook(struct batch_parameters *parameters, const json_t *body
                       "Invalid value for 'webhook_url': '%.*s' is not an https URL of at most %d "
                       "bytes.",
                       STR_ARGS(shown(text)), URL_BYTES_MAX);
-    parameters->webhook_url = strdup(json_string_value(url));
-    if (!parameters->webhook_url) abort();
+    parameters->webhook_url = mem_text(json_string_value(url));
     return true;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "batch/validate.h"
 
+#include "base/mem.h"
 #include "base/os.h"
 #include "base/utf8.h"
 #include "batch/idset.h"
@@ -271,8 +272,7 @@ static enum err conclude(struct validation *v, struct batch_validation *ret_resu
                            "the input file is not what was uploaded: its sha256 differs");
     }
     if (v->error_count > 0) {
-        ret_result->errors = malloc(v->errors.bytes + 3);
-        if (!ret_result->errors) abort();
+        ret_result->errors = mem_alloc(v->errors.bytes + 3);
         snprintf(ret_result->errors, v->errors.bytes + 3, "[%s]", v->errors.at);
         ret_result->error_count = v->error_count;
         return OK;
@@ -291,8 +291,7 @@ enum err batch_validate(const struct batch_validate_options *options,
     assert(options->rules.lines_max > 0 && options->rules.lines_max <= BATCH_LINES_MAX);
     assert(options->rules.line_bytes_max <= BATCH_LINE_BYTES_MAX);
     static_assert(BATCH_LINES_MAX < IDSET_LINES_MAX, "every request has a number in the idset");
-    struct validation *v = calloc(1, sizeof *v);
-    if (!v) abort();
+    struct validation *v = mem_new(1, sizeof *v);
     v->options = options;
     v->error = error;
     jsonl_init(&v->splitter);

@@ -2,6 +2,7 @@
 #include "chat/tool_calls.h"
 
 #include "base/id.h"
+#include "base/mem.h"
 #include "base/utf8.h"
 #include "jinja/template.h"
 #include "json/span.h"
@@ -93,8 +94,7 @@ static void add_call(struct tool_reader *reader, struct tool_call *call) {
     }
     if (reader->call_count == reader->call_capacity) {
         reader->call_capacity = reader->call_capacity ? reader->call_capacity * 2 : 4;
-        reader->calls = reallocarray(reader->calls, reader->call_capacity, sizeof *reader->calls);
-        if (!reader->calls) abort();
+        reader->calls = mem_resize(reader->calls, reader->call_capacity, sizeof *reader->calls);
     }
     if (reader->format == TOOL_FORMAT_MISTRAL)
         id_alnum(call->id, sizeof call->id, "", 9);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/mem.h"
 #include "checkpoint/checkpoint_internal.h"
 
 #include "checkpoint/folder_names.h"
@@ -18,9 +19,8 @@ enum err checkpoint_add(struct checkpoint *checkpoint, const struct checkpoint_t
                        STR_ARGS(tensor->spelled));
     if (checkpoint->tensor_count == checkpoint->tensor_capacity) {
         checkpoint->tensor_capacity = checkpoint->tensor_capacity * 2 + 64;
-        checkpoint->tensors =
-            realloc(checkpoint->tensors, checkpoint->tensor_capacity * sizeof *checkpoint->tensors);
-        if (!checkpoint->tensors) abort();
+        checkpoint->tensors = mem_resize(checkpoint->tensors, checkpoint->tensor_capacity,
+                                         sizeof *checkpoint->tensors);
     }
     checkpoint->tensors[checkpoint->tensor_count++] = *tensor;
     return OK;
@@ -44,8 +44,7 @@ static void add_gguf_tensors(struct checkpoint *checkpoint) {
 }
 
 static struct checkpoint *new_checkpoint(void) {
-    struct checkpoint *checkpoint = calloc(1, sizeof *checkpoint);
-    if (!checkpoint) abort();
+    struct checkpoint *checkpoint = mem_new(1, sizeof *checkpoint);
     map_init(&checkpoint->by_name);
     arena_init(&checkpoint->arena, SIZE_MAX / 2); /* what the tables of the files bound */
     return checkpoint;

@@ -3,6 +3,7 @@
 /* A folder of Hugging Face's tools as a checkpoint: config.json, then the tensors of its
  * .safetensors files under GGUF's names. */
 
+#include "base/mem.h"
 #include "base/os.h"
 #include "checkpoint/checkpoint_internal.h"
 #include "checkpoint/folder_names.h"
@@ -20,8 +21,7 @@
 static enum err parse_config(struct checkpoint *checkpoint, struct str text, struct error *error) {
     json_t *root;
     enum err err = json_read(&root, text, error);
-    checkpoint->json = calloc(1, sizeof *checkpoint->json);
-    if (!checkpoint->json) abort();
+    checkpoint->json = mem_new(1, sizeof *checkpoint->json);
     if (err == OK) {
         err = config_json_init(checkpoint->json, root, error);
         json_decref(root);
@@ -207,8 +207,7 @@ static enum err size_vocabulary(struct checkpoint *checkpoint, uint32_t token_co
 
 enum err folder_open(struct checkpoint *checkpoint, const char *path,
                      const struct checkpoint_options *options, struct error *error) {
-    checkpoint->path = strdup(path);
-    if (!checkpoint->path) abort();
+    checkpoint->path = mem_text(path);
     checkpoint->prefix = "model.";
     enum err err = read_config(checkpoint, error);
     if (err != OK) return err;

@@ -2,6 +2,7 @@
 #include "checkpoint/gguf.h"
 
 #include "base/map.h"
+#include "base/mem.h"
 #include "base/utf8.h"
 #include "checkpoint/mapped.h"
 
@@ -288,8 +289,7 @@ static int compare_places(const void *a, const void *b) {
 
 static enum err check_overlaps(const struct gguf *gguf, struct error *error) {
     if (gguf->tensor_count == 0) return OK;
-    const struct gguf_tensor **sorted = calloc(gguf->tensor_count, sizeof *sorted);
-    if (!sorted) abort();
+    const struct gguf_tensor **sorted = mem_new(gguf->tensor_count, sizeof *sorted);
     for (size_t i = 0; i < gguf->tensor_count; i++) sorted[i] = &gguf->tensors[i];
     qsort(sorted, gguf->tensor_count, sizeof *sorted, compare_places);
     enum err err = OK;
@@ -348,10 +348,9 @@ static enum err read_all(struct gguf *gguf, struct error *error) {
     struct cursor cursor = {.bytes = gguf->bytes, .count = gguf->byte_count};
     enum err err = take_header(gguf, &cursor, error);
     if (err != OK) return err;
-    gguf->pairs = calloc(gguf->pair_count + 1, sizeof *gguf->pairs);
-    gguf->tensors = calloc(gguf->tensor_count + 1, sizeof *gguf->tensors);
-    uint64_t *offsets = calloc(gguf->tensor_count + 1, sizeof *offsets);
-    if (!gguf->pairs || !gguf->tensors || !offsets) abort();
+    gguf->pairs = mem_new(gguf->pair_count + 1, sizeof *gguf->pairs);
+    gguf->tensors = mem_new(gguf->tensor_count + 1, sizeof *gguf->tensors);
+    uint64_t *offsets = mem_new(gguf->tensor_count + 1, sizeof *offsets);
     for (size_t i = 0; i < gguf->pair_count && err == OK; i++)
         err = take_pair(gguf, &cursor, i, error);
     if (err == OK) err = read_alignment(gguf, error);
@@ -365,8 +364,7 @@ static enum err read_all(struct gguf *gguf, struct error *error) {
 
 static enum err open_over(struct gguf **ret_gguf, const void *bytes, uint64_t count, bool is_mapped,
                           struct error *error) {
-    struct gguf *gguf = calloc(1, sizeof *gguf);
-    if (!gguf) abort();
+    struct gguf *gguf = mem_new(1, sizeof *gguf);
     gguf->bytes = bytes;
     gguf->byte_count = count;
     gguf->is_mapped = is_mapped;

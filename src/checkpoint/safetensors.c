@@ -2,6 +2,7 @@
 #include "checkpoint/safetensors.h"
 
 #include "base/map.h"
+#include "base/mem.h"
 #include "checkpoint/mapped.h"
 #include "json/span.h"
 
@@ -214,8 +215,7 @@ static enum err add_tensor(struct safetensors *file, struct str key, struct str 
     if ((file->tensor_count & (file->tensor_count - 1)) == 0) { /* 0 or a power of two */
         size_t capacity = file->tensor_count ? file->tensor_count * 2 : 1;
         struct safetensors_tensor *tensors =
-            realloc(file->tensors, capacity * sizeof *file->tensors);
-        if (!tensors) abort();
+            mem_resize(file->tensors, capacity, sizeof *file->tensors);
         file->tensors = tensors;
     }
     file->tensors[file->tensor_count++] = tensor;
@@ -260,8 +260,7 @@ static int compare_places(const void *a, const void *b) {
 
 /* No hole, no overlap, nothing left over: bytes that no tensor owns could be anything. */
 static enum err check_places(const struct safetensors *file, struct error *error) {
-    const struct safetensors_tensor **sorted = calloc(file->tensor_count + 1, sizeof *sorted);
-    if (!sorted) abort();
+    const struct safetensors_tensor **sorted = mem_new(file->tensor_count + 1, sizeof *sorted);
     for (size_t i = 0; i < file->tensor_count; i++) sorted[i] = &file->tensors[i];
     qsort(sorted, file->tensor_count, sizeof *sorted, compare_places);
     const unsigned char *at = file->data;
@@ -319,8 +318,7 @@ static enum err read_all(struct safetensors *file, struct error *error) {
 
 static enum err open_over(struct safetensors **ret_file, const void *bytes, uint64_t count,
                           bool is_mapped, struct error *error) {
-    struct safetensors *file = calloc(1, sizeof *file);
-    if (!file) abort();
+    struct safetensors *file = mem_new(1, sizeof *file);
     file->bytes = bytes;
     file->byte_count = count;
     file->is_mapped = is_mapped;

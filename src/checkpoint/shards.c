@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "checkpoint/shards.h"
 
+#include "base/mem.h"
 #include "base/os.h"
 #include "json/span.h"
 
@@ -112,8 +113,7 @@ static enum err add_tensors(struct shards *shards, const struct safetensors *fil
     if (count > TENSORS_MAX - shards->tensor_count)
         return err_set(error, ERR_INVALID, "the files hold more than %d tensors", TENSORS_MAX);
     struct shard_tensor *tensors =
-        realloc(shards->tensors, (shards->tensor_count + count + 1) * sizeof *tensors);
-    if (!tensors) abort();
+        mem_resize(shards->tensors, shards->tensor_count + count + 1, sizeof *tensors);
     shards->tensors = tensors;
     for (size_t i = 0; i < count; i++) {
         const struct safetensors_tensor *tensor = safetensors_tensor_at(file, i);
@@ -152,8 +152,7 @@ enum err shards_open_bytes(struct shards *ret_shards, const void *bytes, size_t 
 }
 
 enum err shards_open(struct shards *ret_shards, const char *folder, struct error *error) {
-    struct file_names *names = calloc(1, sizeof *names);
-    if (!names) abort();
+    struct file_names *names = mem_new(1, sizeof *names);
     *ret_shards = (struct shards){.count = 0};
     map_init(&ret_shards->by_name);
     enum err err = list_files(names, folder, error);

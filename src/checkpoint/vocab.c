@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "checkpoint/vocab.h"
 
+#include "base/mem.h"
+
 #include <math.h>
 #include <stdlib.h>
 
@@ -30,8 +32,7 @@ static enum err read_strings(const struct gguf *gguf, const char *key, size_t co
     if (array->count > count_max)
         return err_set(error, ERR_LIMIT, "%s has %llu elements, more than %zu", key,
                        (unsigned long long)array->count, count_max);
-    struct str *strings = calloc((size_t)array->count + 1, sizeof *strings);
-    if (!strings) abort();
+    struct str *strings = mem_new((size_t)array->count + 1, sizeof *strings);
     const unsigned char *at = array->at;
     for (size_t i = 0; i < array->count; i++) strings[i] = gguf_next_str(&at);
     *ret_strings = strings;
@@ -53,8 +54,7 @@ static enum err read_kinds(struct gguf_vocab *vocab, const struct gguf *gguf, st
     if (err != OK || !array) return err;
     err = check_length(key, array, vocab->token_count, error);
     if (err != OK) return err;
-    vocab->kinds = calloc(vocab->token_count + 1, sizeof *vocab->kinds);
-    if (!vocab->kinds) abort();
+    vocab->kinds = mem_new(vocab->token_count + 1, sizeof *vocab->kinds);
     for (size_t i = 0; i < vocab->token_count; i++) {
         int64_t kind;
         if (!gguf_element_i64(array, i, &kind) || kind < 1 || kind > 6)
@@ -72,8 +72,7 @@ static enum err read_scores(struct gguf_vocab *vocab, const struct gguf *gguf,
     if (err != OK || !array) return err;
     err = check_length(key, array, vocab->token_count, error);
     if (err != OK) return err;
-    vocab->scores = calloc(vocab->token_count + 1, sizeof *vocab->scores);
-    if (!vocab->scores) abort();
+    vocab->scores = mem_new(vocab->token_count + 1, sizeof *vocab->scores);
     for (size_t i = 0; i < vocab->token_count; i++) {
         vocab->scores[i] = gguf_element_f32(array, i);
         if (!isfinite(vocab->scores[i]))

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/mem.h"
 #include "cli/command.h"
 #include "cli/model_query.h"
 
@@ -18,8 +19,7 @@ static enum err read_text(const json_t *ids, uint32_t index, struct embed_sequen
     size_t count = json_array_size(ids);
     if (count == 0 || count > UINT32_MAX)
         return err_set(error, ERR_INVALID, "ids[%u]: not an array of token ids", index);
-    int32_t *values = calloc(count, sizeof *values);
-    if (!values) abort();
+    int32_t *values = mem_new(count, sizeof *values);
     ret_sequence->ids = *ret_ids = values;
     ret_sequence->count = (uint32_t)count;
     for (size_t i = 0; i < count; i++) {
@@ -40,9 +40,8 @@ static enum err read_query(struct query *query, const json_t *record, struct err
         return err_set(error, ERR_INVALID, "ids: not an array of 1 to %d arrays", TEXTS_MAX);
     if (firsts && json_array_size(firsts) != count)
         return err_set(error, ERR_INVALID, "pool_first: not an array of %zu numbers", count);
-    query->sequences = calloc(count, sizeof *query->sequences);
-    query->ids = calloc(count, sizeof *query->ids);
-    if (!query->sequences || !query->ids) abort();
+    query->sequences = mem_new(count, sizeof *query->sequences);
+    query->ids = mem_new(count, sizeof *query->ids);
     query->count = (uint32_t)count;
     enum err err = OK;
     for (uint32_t i = 0; i < count && err == OK; i++) {
@@ -58,8 +57,7 @@ static enum err read_query(struct query *query, const json_t *record, struct err
 static enum err write_vectors(struct model_query *embed, const struct query *query,
                               struct buf *answer, struct error *error) {
     const uint32_t width = embed->is.embedding_width;
-    float *vectors = calloc((size_t)query->count * width, sizeof *vectors);
-    if (!vectors) abort();
+    float *vectors = mem_new((size_t)query->count * width, sizeof *vectors);
     enum err err = model_embed(embed->model, query->sequences, query->count, vectors, error);
     const float *at = vectors;
     if (err == OK) buf_add_text(answer, "{\"embeddings\":[");

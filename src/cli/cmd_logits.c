@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/mem.h"
 #include "cli/command.h"
 #include "cli/engine_options.h"
 #include "cli/model_query.h"
@@ -27,8 +28,7 @@ static enum err read_ids(struct query *query, const json_t *ids, struct error *e
     size_t count = json_array_size(ids);
     if (count == 0 || count > UINT32_MAX)
         return err_set(error, ERR_INVALID, "ids: not an array of token ids");
-    query->ids = calloc(count, sizeof *query->ids);
-    if (!query->ids) abort();
+    query->ids = mem_new(count, sizeof *query->ids);
     for (size_t i = 0; i < count; i++) {
         const json_t *id = json_array_get(ids, i);
         if (!json_is_integer(id) || json_integer_value(id) < 0 ||
@@ -91,9 +91,8 @@ static void write_position(const struct query *query, size_t index, uint32_t voc
 static enum err write_logits(struct model_query *logits, struct query *query, struct buf *answer,
                              struct error *error) {
     const uint32_t vocab = logits->is.vocab;
-    query->logits = calloc((size_t)query->request.position_count * vocab, sizeof *query->logits);
-    struct scored *best = calloc(query->top, sizeof *best);
-    if (!query->logits || !best) abort();
+    query->logits = mem_new((size_t)query->request.position_count * vocab, sizeof *query->logits);
+    struct scored *best = mem_new(query->top, sizeof *best);
     enum err err = model_logits(logits->model, &query->request, query->logits, error);
     if (err == OK) {
         buf_add_text(answer, "{\"positions\":[");

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/engine_options.h"
 
+#include "base/mem.h"
 #include "checkpoint/config.h"
 #include "cli/command.h"
 #include "cli/pull_show.h"
@@ -177,8 +178,7 @@ static enum err read_upstreams(const struct engine_choice *choice, struct node_o
                                struct error *error) {
     enum err err = OK;
     _Static_assert(OPTION_LIST_MAX <= NODE_UPSTREAMS_MAX, "every --upstream has a place");
-    struct upstream_spec *specs = calloc(choice->upstreams.count + 1, sizeof *specs);
-    if (!specs) abort();
+    struct upstream_spec *specs = mem_new(choice->upstreams.count + 1, sizeof *specs);
     node->upstreams = specs;
     for (size_t i = 0; i < choice->upstreams.count && err == OK; i++) {
         err = upstream_spec_read(choice->upstreams.values[i], &specs[i], error);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/settings.h"
 
+#include "base/mem.h"
 #include "base/os.h"
 #include "cli/config_file.h"
 
@@ -22,10 +23,8 @@ struct loading {
 };
 
 static const char *keep(struct settings *settings, struct str text) {
-    char *copy = strndup(text.bytes ? text.at : "", text.bytes);
-    settings->texts = realloc(settings->texts, (settings->text_count + 1) * sizeof(char *));
-    if (!copy || !settings->texts) abort();
-    return settings->texts[settings->text_count++] = copy;
+    settings->texts = mem_resize(settings->texts, settings->text_count + 1, sizeof(char *));
+    return settings->texts[settings->text_count++] = mem_str(text);
 }
 
 void settings_release(struct settings *settings) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cpu/embed.h"
 
+#include "base/mem.h"
 #include "cpu/encoder.h"
 #include "cpu/forward.h"
 
@@ -78,8 +79,7 @@ static enum err open_program(struct embedder *embedder, struct error *error) {
 enum err embedder_open(struct embedder **ret_embedder, const struct embedder_options *options,
                        struct error *error) {
     assert(options->pooling != POOLING_NONE && options->rows_max > 0 && options->tokens_max > 0);
-    struct embedder *embedder = calloc(1, sizeof *embedder);
-    if (!embedder) abort();
+    struct embedder *embedder = mem_new(1, sizeof *embedder);
     embedder->options = *options;
     uint32_t rows =
         options->rows_max > options->tokens_max ? options->rows_max : options->tokens_max;

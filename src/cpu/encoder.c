@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cpu/encoder.h"
 
+#include "base/mem.h"
 #include "cpu/spread.h"
 
 #include <assert.h>
@@ -99,8 +100,7 @@ enum err encoder_open(struct encoder **ret_encoder, const struct encoder_options
     const struct model_config *config = options->config;
     assert(config->architecture->is_encoder && config->kv_heads == config->heads);
     assert(config->heads * config->head_dim == config->width && options->rows_max > 0);
-    struct encoder *encoder = calloc(1, sizeof *encoder);
-    if (!encoder) abort();
+    struct encoder *encoder = mem_new(1, sizeof *encoder);
     encoder->options = *options;
     encoder->qkv_width = 3 * config->width;
     encoder->activation_bytes = activation_bytes(options->weights);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/mem.h"
 #include "cpu/forward_state.h"
 
 #include <assert.h>
@@ -81,8 +82,7 @@ static enum err open_kv(struct forward *forward, struct error *error) {
     const struct forward_options *options = &forward->options;
     const struct model_config *config = options->config;
     const uint32_t layers_each = forward->layout.layers_each;
-    forward->caches = calloc(layers_each, sizeof *forward->caches);
-    if (!forward->caches) abort();
+    forward->caches = mem_new(layers_each, sizeof *forward->caches);
     struct kv_cache cache = {.type = options->kernels->kv_type,
                              .kv_heads = config->kv_heads,
                              .head_dim = config->head_dim};
@@ -122,8 +122,7 @@ static struct forward *new_forward(const struct forward_options *options) {
     assert(options->rows_max > 0 && options->logit_rows_max <= options->rows_max);
     assert(options->is_one_pass ? options->logit_rows_max == 0 : options->logit_rows_max > 0);
     assert(options->is_one_pass ? !options->layout : !options->is_bidirectional);
-    struct forward *forward = calloc(1, sizeof *forward);
-    if (!forward) abort();
+    struct forward *forward = mem_new(1, sizeof *forward);
     const struct model_config *config = options->config;
     forward->options = *options;
     forward->layout = options->layout ? *options->layout : kv_layout_plain(config);

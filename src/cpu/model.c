@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/mem.h"
 #include "cpu/model_state.h"
 
 #include "base/os.h"
@@ -171,8 +172,7 @@ static enum err count_pages(const struct model *model, const struct model_option
 
 static enum err open_samplers(struct model *model, struct error *error) {
     uint32_t threads = pool_threads(model->pool);
-    model->samplers = calloc(threads, sizeof *model->samplers);
-    if (!model->samplers) abort();
+    model->samplers = mem_new(threads, sizeof *model->samplers);
     enum err err = OK;
     for (uint32_t i = 0; i < threads && err == OK; i++)
         err = sampler_open(&model->samplers[i], model->kernels, model->config.token_count, error);
@@ -185,9 +185,8 @@ static uint32_t least(uint32_t a, uint32_t b) {
 
 static void open_lane(struct lane *lane, const struct backend_caps *caps, uint32_t rows_max) {
     lane->logit_rows_max = least(least(caps->sequences_max, rows_max), LOGIT_ROWS_MAX);
-    lane->wanted = calloc(rows_max, sizeof *lane->wanted);
-    lane->samples = calloc(rows_max, sizeof *lane->samples);
-    if (!lane->wanted || !lane->samples) abort();
+    lane->wanted = mem_new(rows_max, sizeof *lane->wanted);
+    lane->samples = mem_new(rows_max, sizeof *lane->samples);
 }
 
 /* What a scheduler needs to generate. */
@@ -287,8 +286,7 @@ static enum err open_all(struct model *model, const char *path, const struct mod
 
 enum err model_open(struct model **ret_model, const char *path, const struct model_options *options,
                     struct error *error) {
-    struct model *model = calloc(1, sizeof *model);
-    if (!model) abort();
+    struct model *model = mem_new(1, sizeof *model);
     enum err err = open_all(model, path, options, error);
     if (err != OK) {
         model_close(model);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/mem.h"
 #include "cpu/model_state.h"
 
 #include <stdlib.h>
@@ -53,9 +54,8 @@ enum err model_logits(struct model *model, const struct logits_request *request,
     uint32_t block_count = (request->count + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS;
     uint32_t rows_max = model->backend.caps.rows_max;
     uint32_t page_count = block_count * kv_layout_groups(&model->layout);
-    uint32_t *pages = calloc(page_count, sizeof *pages);
-    uint32_t *positions = calloc(request->count, sizeof *positions);
-    if (!pages || !positions) abort();
+    uint32_t *pages = mem_new(page_count, sizeof *pages);
+    uint32_t *positions = mem_new(request->count, sizeof *positions);
     for (uint32_t i = 0; i < page_count; i++) pages[i] = i;
     for (uint32_t i = 0; i < request->count; i++) positions[i] = i;
     uint32_t done = 0; /* of request->positions */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cpu/packed.h"
 
+#include "base/mem.h"
 #include "base/os.h"
 #include "cpu/packed_format.h"
 
@@ -60,8 +61,7 @@ static enum err read_sections(struct packed *packed, struct error *error) {
     const unsigned char *at = packed->bytes + sizeof(struct packed_head);
     uint64_t end = 0;
     packed->sections =
-        calloc(packed->section_count ? packed->section_count : 1, sizeof *packed->sections);
-    if (!packed->sections) abort();
+        mem_new(packed->section_count ? packed->section_count : 1, sizeof *packed->sections);
     for (uint32_t i = 0; i < packed->section_count; i++) {
         struct packed_entry entry;
         memcpy(&entry, at + i * sizeof entry, sizeof entry);
@@ -119,8 +119,7 @@ static enum err check_body(const struct packed *packed, uint32_t sum_count, stru
 static enum err open_over(struct packed **ret_packed, const void *bytes, size_t count,
                           bool is_mapped, const struct packed_key *key, struct pool *pool,
                           struct error *error) {
-    struct packed *packed = calloc(1, sizeof *packed);
-    if (!packed) abort();
+    struct packed *packed = mem_new(1, sizeof *packed);
     packed->bytes = bytes;
     packed->byte_count = count;
     packed->is_mapped = is_mapped;

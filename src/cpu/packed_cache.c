@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/mem.h"
 #include "base/os.h"
 
 #include <assert.h>
@@ -63,8 +64,7 @@ static size_t list_folder(const char *path, char **ret_names) {
     if (!folder) return 0;
     for (const struct dirent *entry; count < FOLDER_FILES_MAX && (entry = readdir(folder));) {
         if (*entry->d_name == '.') continue;
-        ret_names[count] = strdup(entry->d_name);
-        if (!ret_names[count++]) abort();
+        ret_names[count++] = mem_text(entry->d_name);
     }
     closedir(folder);
     qsort(ret_names, count, sizeof *ret_names, compare_names);
@@ -72,8 +72,7 @@ static size_t list_folder(const char *path, char **ret_names) {
 }
 
 static bool add_folder(struct sha256 *hash, const char *path) {
-    char **names = calloc(FOLDER_FILES_MAX, sizeof *names);
-    if (!names) abort();
+    char **names = mem_new(FOLDER_FILES_MAX, sizeof *names);
     size_t count = list_folder(path, names);
     bool is_ok = count > 0 && count < FOLDER_FILES_MAX;
     for (size_t i = 0; i < count; i++) {
@@ -114,8 +113,7 @@ struct packed_cache *packed_cache_open(const struct packed_cache_options *option
                                        const struct packed_key *key, struct pool *pool) {
     if (!options || !options->dir || !*options->dir) return NULL;
     if (!is_current(options->model_path, &options->stamp)) return NULL;
-    struct packed_cache *cache = calloc(1, sizeof *cache);
-    if (!cache) abort();
+    struct packed_cache *cache = mem_new(1, sizeof *cache);
     char hex[SHA256_HEX_BYTES];
     cache->key = *key;
     cache->stamp = options->stamp;
@@ -144,11 +142,8 @@ void packed_cache_add(struct packed_cache *cache, const char *name, const void *
     if (!cache) return;
     const struct packed_section *found = packed_cache_find(cache, name);
     if (!found || found->at != at) cache->has_missed = true;
-    if (cache->count == cache->capacity) {
-        cache->capacity = cache->capacity ? 2 * cache->capacity : 256;
-        cache->sections = realloc(cache->sections, cache->capacity * sizeof *cache->sections);
-        if (!cache->sections) abort();
-    }
+    cache->sections =
+        vec_grow(cache->sections, cache->count, &cache->capacity, sizeof *cache->sections);
     struct packed_section *section = &cache->sections[cache->count++];
     *section = (struct packed_section){.at = at, .bytes = bytes};
     size_t length = strlen(name);

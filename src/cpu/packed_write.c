@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/mem.h"
 #include "base/os.h"
 #include "cpu/packed_format.h"
 
@@ -74,8 +75,7 @@ static unsigned char *make_head(const struct packed_key *key, const struct packe
     head.body_bytes = body_bytes_of(sections, count);
     head.sum_count = (uint32_t)packed_sum_count(head.body_bytes);
     head.head_bytes = packed_head_bytes(count, head.sum_count);
-    unsigned char *bytes = calloc(1, (size_t)head.head_bytes);
-    if (!bytes) abort();
+    unsigned char *bytes = mem_new(1, (size_t)head.head_bytes);
     memcpy(bytes, &head, sizeof head);
     uint64_t offset = 0;
     for (size_t i = 0; i < count; i++) {

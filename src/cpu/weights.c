@@ -2,6 +2,7 @@
 #include "cpu/weights.h"
 
 #include "base/hash.h"
+#include "base/mem.h"
 #include "checkpoint/tensors.h"
 
 #include <assert.h>
@@ -425,11 +426,9 @@ enum err weights_open(struct weights **ret_weights, const struct checkpoint *che
                       struct error *error) {
     enum err err = weights_check(checkpoint, config, error);
     if (err != OK) return err;
-    struct weights *weights = calloc(1, sizeof *weights);
-    if (!weights) abort();
+    struct weights *weights = mem_new(1, sizeof *weights);
     weights->layer_count = config->layers;
-    weights->layers = calloc(config->layers, sizeof *weights->layers);
-    if (!weights->layers) abort();
+    weights->layers = mem_new(config->layers, sizeof *weights->layers);
     struct loader loader = {.checkpoint = checkpoint,
                             .config = config,
                             .kernels = kernels,

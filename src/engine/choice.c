@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/choice.h"
 
+#include "base/mem.h"
 #include "base/utf8.h"
 
 #include <assert.h>
@@ -11,8 +12,7 @@ void choice_init(struct choice *choice, const struct request *request) {
     *choice = (struct choice){.shown = 0};
     buf_init(&choice->raw, CHOICE_TEXT_BYTES_MAX);
     if (!request->reads_tool_calls || request->tool_format < TOOL_FORMAT_HERMES) return;
-    choice->tools = malloc(sizeof *choice->tools);
-    if (!choice->tools) abort();
+    choice->tools = mem_alloc(sizeof *choice->tools);
     tool_reader_init(choice->tools, request->tool_format, request->one_tool_call);
 }
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/embed_queue.h"
 
+#include "base/mem.h"
+
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,10 +25,9 @@ struct embed_queue *embed_queue_open(const struct embed_queue_options *options) 
     assert(texts_max > 0);
     if (!queue) abort();
     queue->options = *options;
-    queue->sequences = calloc(texts_max, sizeof *queue->sequences);
-    queue->owners = calloc(texts_max, sizeof *queue->owners);
-    queue->vectors = calloc(texts_max * options->model->width, sizeof *queue->vectors);
-    if (!queue->sequences || !queue->owners || !queue->vectors) abort();
+    queue->sequences = mem_new(texts_max, sizeof *queue->sequences);
+    queue->owners = mem_new(texts_max, sizeof *queue->owners);
+    queue->vectors = mem_new(texts_max * options->model->width, sizeof *queue->vectors);
     return queue;
 }
 
@@ -93,8 +94,7 @@ static void begin(struct embed_queue *queue, struct job *job) {
     struct embedding *embedding = &job->embedding;
     if (embedding->vectors) return;
     embedding->vector_bytes = vector_bytes(queue, job);
-    embedding->vectors = malloc(embedding->vector_bytes);
-    if (!embedding->vectors) abort();
+    embedding->vectors = mem_alloc(embedding->vector_bytes);
     atomic_fetch_add(queue->options.held_bytes, embedding->vector_bytes);
     queue->stats.waiting--;
     queue->stats.running++;

@@ -2,6 +2,7 @@
 #include "engine/embedding.h"
 
 #include "base/base64.h"
+#include "base/mem.h"
 #include "json/json.h"
 
 #include <assert.h>
@@ -134,8 +135,7 @@ static bool add_head(struct preparation *is, struct buf *head) {
 
 static bool add_texts(struct preparation *is) {
     struct embedding *embedding = is->embedding;
-    embedding->sequences = calloc(embedding->request.count, sizeof *embedding->sequences);
-    if (!embedding->sequences) abort();
+    embedding->sequences = mem_new(embedding->request.count, sizeof *embedding->sequences);
     for (uint32_t i = 0; i < embedding->request.count; i++)
         if (!add_text(is, i)) return false;
     /* The list has moved while it grew. */

@@ -3,6 +3,7 @@
 
 #include "base/hash.h"
 #include "base/id.h"
+#include "base/mem.h"
 #include "engine/state.h"
 #include "scheduler/scheduler.h"
 
@@ -13,14 +14,11 @@
 #include <time.h>
 
 static void copy_names(struct engine *engine, const struct wire_hello *options) {
-    for (size_t i = 0; i < options->names.count; i++) {
-        engine->names[i] = strndup(options->names.at[i].at, options->names.at[i].bytes);
-        if (!engine->names[i]) abort();
-    }
+    for (size_t i = 0; i < options->names.count; i++)
+        engine->names[i] = mem_str(options->names.at[i]);
     engine->name_count = options->names.count;
     if (engine->name_count == 0) {
-        engine->names[0] = strdup(engine->model->name);
-        if (!engine->names[0]) abort();
+        engine->names[0] = mem_text(engine->model->name);
         engine->name_count = 1;
     }
 }
@@ -103,10 +101,9 @@ static enum err open_rings(struct engine *engine, struct error *error) {
 }
 
 static void open_table(struct engine *engine) {
-    engine->jobs = calloc(ENGINE_JOBS_MAX, sizeof *engine->jobs);
-    engine->running = calloc(ENGINE_JOBS_MAX, sizeof *engine->running);
-    engine->free_slots = calloc(ENGINE_JOBS_MAX, sizeof *engine->free_slots);
-    if (!engine->jobs || !engine->running || !engine->free_slots) abort();
+    engine->jobs = mem_new(ENGINE_JOBS_MAX, sizeof *engine->jobs);
+    engine->running = mem_new(ENGINE_JOBS_MAX, sizeof *engine->running);
+    engine->free_slots = mem_new(ENGINE_JOBS_MAX, sizeof *engine->free_slots);
     for (uint32_t i = 0; i < ENGINE_JOBS_MAX; i++) engine->free_slots[i] = ENGINE_JOBS_MAX - 1 - i;
 }
 
@@ -135,8 +132,7 @@ static enum err start_threads(struct engine *engine, size_t prep_threads, struct
 enum err engine_open(struct engine **ret_engine, const struct served_model *model,
                      const struct wire_hello *options, const struct engine_events *events,
                      struct error *error) {
-    struct engine *engine = calloc(1, sizeof *engine);
-    if (!engine) abort();
+    struct engine *engine = mem_new(1, sizeof *engine);
     engine->model = model;
     engine->events = *events;
     pthread_mutex_init(&engine->lock, NULL);

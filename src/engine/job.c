@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/job.h"
 
+#include "base/mem.h"
+
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 struct job *job_open(uint64_t id, const struct wire_job *from) {
-    struct job *job = calloc(1, sizeof *job);
-    if (!job) abort();
+    struct job *job = mem_new(1, sizeof *job);
     job->id = id;
     job->endpoint = from->endpoint;
     job->tier = from->tier;

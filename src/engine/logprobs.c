@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/logprobs.h"
 
+#include "base/mem.h"
 #include "base/utf8.h"
 #include "json/json.h"
 
@@ -16,8 +17,7 @@
 static void *grow(void *array, size_t count, size_t *capacity, size_t bytes_each) {
     if (count < *capacity) return array;
     size_t wanted = *capacity ? *capacity * 2 : 16;
-    void *grown = reallocarray(array, wanted, bytes_each);
-    if (!grown) abort();
+    void *grown = mem_resize(array, wanted, bytes_each);
     *capacity = wanted;
     return grown;
 }

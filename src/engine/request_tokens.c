@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/request_tokens.h"
 
+#include "base/mem.h"
 #include "engine/request_fields.h"
 #include "json/json.h"
 
@@ -24,8 +25,7 @@ static bool parse_list(const json_t *body, const char *param, size_t count_max,
         return refuse(refusal, "array_above_max_length", param,
                       "Invalid '%s': array too long. Expected at most %zu items, but got %zu.",
                       param, count_max, count);
-    ret_list->at = calloc(count + 1, sizeof *ret_list->at);
-    if (!ret_list->at) abort();
+    ret_list->at = mem_new(count + 1, sizeof *ret_list->at);
     for (size_t i = 0; i < count; i++) {
         const json_t *item = json_array_get(tokens, i);
         int64_t id;
@@ -81,8 +81,7 @@ static bool parse_biases(struct request *request, uint32_t vocabulary_count,
                       "Invalid 'logit_bias': too many properties. Expected at most %u, but got "
                       "%zu.",
                       SAMPLING_BIASES_MAX, count);
-    request->biases = calloc(count + 1, sizeof *request->biases);
-    if (!request->biases) abort();
+    request->biases = mem_new(count + 1, sizeof *request->biases);
     const char *key;
     json_t *value;
     json_object_foreach(biases, key, value) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The two stages beside the loop: prep turns bodies into tokens, finish writes bodies. */
+#include "base/mem.h"
 #include "engine/state.h"
 
 #include "base/clock.h"
@@ -47,8 +48,7 @@ static uint64_t salt_number(const struct engine *engine, const char *owner, stru
 
 static void open_choices(struct job *job) {
     uint32_t count = (uint32_t)job->request.prompt_count * (uint32_t)job->request.candidates;
-    job->choices = calloc(count, sizeof *job->choices);
-    if (!job->choices) abort();
+    job->choices = mem_new(count, sizeof *job->choices);
     for (uint32_t i = 0; i < count; i++) choice_init(&job->choices[i], &job->request);
     job->choice_count = job->open_count = count;
     job->seed = job->request.has_seed ? (uint64_t)job->request.seed : id_u64();
@@ -79,8 +79,7 @@ static bool prepare(const struct engine *engine, struct job *job) {
                        engine->model->backend->caps.vocab, refusal))
         return false;
     buf_release(&job->body);
-    job->prompts = calloc(job->request.prompt_count, sizeof *job->prompts);
-    if (!job->prompts) abort();
+    job->prompts = mem_new(job->request.prompt_count, sizeof *job->prompts);
     struct prep_options options = engine->limits;
     options.now_unix_s = job->created_unix_s = clock_unix_s();
     options.utc_offset_s = local_offset_s(options.now_unix_s);

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/id.h"
+#include "base/mem.h"
 #include "base/os.h"
 #include "http/http.h"
 #include "http/relay.h"
@@ -63,8 +64,7 @@ void gate_drop(struct gate_connection *c) {
 void gate_refuse(struct gate_connection *c, struct str answer) {
     pthread_mutex_lock(&c->lock);
     if (!c->note) {
-        c->note = malloc(answer.bytes);
-        if (!c->note) abort();
+        c->note = mem_alloc(answer.bytes);
         memcpy(c->note, answer.at, answer.bytes);
         c->note_bytes = answer.bytes;
     }
@@ -223,8 +223,7 @@ static void connection_open(struct gate *gate, int client, const struct sockaddr
         turn_away(gate, client);
         return;
     }
-    struct gate_connection *c = malloc(sizeof *c);
-    if (!c) abort();
+    struct gate_connection *c = mem_alloc(sizeof *c);
     /* The two relay buffers at the end stay untouched until bytes come. */
     memset(c, 0, offsetof(struct gate_connection, up));
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair) != 0) {
@@ -423,8 +422,7 @@ static void gate_free(struct gate *gate) {
 
 enum err gate_open(struct gate **ret_gate, const struct gate_options *options, uint16_t *ret_port,
                    struct error *error) {
-    struct gate *gate = calloc(1, sizeof *gate);
-    if (!gate) abort();
+    struct gate *gate = mem_new(1, sizeof *gate);
     gate->options = *options;
     gate->listener = gate->epoll = gate->wake = -1;
     enum err err = listen_on(gate, ret_port, error);

@@ -3,6 +3,7 @@
 /* A request as it comes in, on the connection thread: its row of the table, its key, its body, up
  * to the worker thread that takes it, or to an early answer. */
 
+#include "base/mem.h"
 #include "http/server.h"
 
 #include <assert.h>
@@ -158,8 +159,7 @@ static bool part_end(void *context) {
 static void begin_upload(struct http_request *request) {
     struct error error = {0};
     struct multipart_events events = {request, part_begin, part_data, part_end};
-    request->multipart = calloc(1, sizeof *request->multipart);
-    if (!request->multipart) abort();
+    request->multipart = mem_new(1, sizeof *request->multipart);
     if (multipart_init(request->multipart, http_request_header(request, "content-type"), &events,
                        &error) != OK) {
         http_request_fail(request, 400, error.text, NULL);

@@ -2,6 +2,7 @@
 #include "http/key.h"
 
 #include "base/clock.h"
+#include "base/mem.h"
 #include <pthread.h>
 #include <sodium/utils.h>
 #include <stdlib.h>
@@ -59,8 +60,7 @@ static const struct entry *find_entry(const struct key_set *keys, const char *id
 
 /* What a key has used up stays used up when the file changes. */
 static void take_rows(struct key_set *keys, const struct key_file *file) {
-    struct entry *entries = calloc(file->count + 1, sizeof *entries);
-    if (!entries) abort();
+    struct entry *entries = mem_new(file->count + 1, sizeof *entries);
     for (size_t i = 0; i < file->count; i++) {
         const struct entry *old = find_entry(keys, file->rows[i].id);
         if (old) entries[i] = *old;
@@ -222,12 +222,10 @@ enum key_answer key_check(struct key_set *keys, struct str authorization,
 
 enum err key_set_open(struct key_set **ret_keys, const struct key_set_options *options,
                       struct error *error) {
-    struct key_set *keys = calloc(1, sizeof *keys);
-    if (!keys) abort();
+    struct key_set *keys = mem_new(1, sizeof *keys);
     pthread_mutex_init(&keys->lock, NULL);
-    keys->digests = calloc(options->digest_count + 1, sizeof *keys->digests);
-    keys->path = options->path ? strdup(options->path) : NULL;
-    if (!keys->digests || (options->path && !keys->path)) abort();
+    keys->digests = mem_new(options->digest_count + 1, sizeof *keys->digests);
+    keys->path = mem_text(options->path);
     for (size_t i = 0; i < options->digest_count; i++)
         memcpy(keys->digests[i], options->digests[i], SHA256_BYTES);
     keys->digest_count = options->digest_count;

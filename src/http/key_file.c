@@ -2,6 +2,7 @@
 #include "http/key_file.h"
 
 #include "base/id.h"
+#include "base/mem.h"
 #include "base/os.h"
 #include "json/json.h"
 
@@ -150,8 +151,7 @@ static enum err add_line(struct key_file *file, struct str line, unsigned number
     if (!good) return err_set(error, ERR_INVALID, "line %u of %s is not a key", number, path);
     if (file->count == KEYS_PER_FILE_MAX)
         return err_set(error, ERR_LIMIT, "%s has more than %d keys", path, KEYS_PER_FILE_MAX);
-    file->rows = realloc(file->rows, (file->count + 1) * sizeof *file->rows);
-    if (!file->rows) abort();
+    file->rows = mem_resize(file->rows, file->count + 1, sizeof *file->rows);
     file->rows[file->count++] = row;
     return OK;
 }
@@ -260,8 +260,7 @@ static enum err add_row(const char *state_dir, struct key_file *file, const stru
                         struct error *error) {
     if (file->count == KEYS_PER_FILE_MAX)
         return err_set(error, ERR_LIMIT, "there are %d keys already", KEYS_PER_FILE_MAX);
-    file->rows = realloc(file->rows, (file->count + 1) * sizeof *file->rows);
-    if (!file->rows) abort();
+    file->rows = mem_resize(file->rows, file->count + 1, sizeof *file->rows);
     file->rows[file->count++] = *row;
     return replace(state_dir, file, error);
 }

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/id.h"
+#include "base/mem.h"
 #include "base/os.h"
 
 #include <assert.h>
@@ -12,8 +13,7 @@
 
 struct http_request *http_request_new(struct http_server *server,
                                       struct gate_connection *connection, const char *target) {
-    struct http_request *request = calloc(1, sizeof *request);
-    if (!request) abort();
+    struct http_request *request = mem_new(1, sizeof *request);
     request->server = server;
     request->connection = connection;
     gate_hold(connection);

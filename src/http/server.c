@@ -2,6 +2,7 @@
 #include "http/server.h"
 
 #include "base/clock.h"
+#include "base/mem.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -188,8 +189,7 @@ static enum err start_daemon(struct http_server *server, unsigned connections_ma
 enum err http_open(struct http_server **ret_server, const struct http_options *options,
                    uint16_t *ret_port, struct error *error) {
     assert(options->route_count <= HTTP_ROUTES_MAX);
-    struct http_server *server = calloc(1, sizeof *server);
-    if (!server) abort();
+    struct http_server *server = mem_new(1, sizeof *server);
     server->options = *options;
     fill_defaults(&server->options);
     pthread_mutex_init(&server->lock, NULL);

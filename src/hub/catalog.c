@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/mem.h"
 #include "hub/catalog_internal.h"
 
 #include <dirent.h>
@@ -247,8 +248,7 @@ static enum err choose(const char *name, struct model_choice *choice, struct err
         return OK;
     }
     if (!known && choose_in_folder(name, choice)) return OK;
-    struct match *match = calloc(1, sizeof *match);
-    if (!match) abort();
+    struct match *match = mem_new(1, sizeof *match);
     enum err err = OK;
     if (!choose_in_stores(name, choice, match)) err = not_found(name, known, match, error);
     free(match);

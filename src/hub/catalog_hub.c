@@ -4,6 +4,7 @@
  * its files, which are links into blobs/ of the folder or of the whole cache. The source of the
  * layout is the "Hub Local Cache" reference. */
 
+#include "base/mem.h"
 #include "base/os.h"
 #include "hub/catalog_internal.h"
 
@@ -222,8 +223,7 @@ bool catalog_hub_root(char ret_path[PATH_MAX]) {
 void catalog_hub(model_file_fn found, void *context) {
     char path[PATH_MAX], root[PATH_MAX];
     if (!catalog_hub_root(path) || !catalog_root(path, root)) return;
-    struct repository *repository = calloc(1, sizeof *repository);
-    if (!repository) abort();
+    struct repository *repository = mem_new(1, sizeof *repository);
     repository->found = found;
     repository->context = context;
     repository->root = root;

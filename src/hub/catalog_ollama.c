@@ -4,6 +4,7 @@
  * their SHA-256, and blobs/sha256-HEX. The host is the one a model was pulled from, whichever it
  * was: a name without one means any. */
 
+#include "base/mem.h"
 #include "base/os.h"
 #include "hub/catalog_internal.h"
 #include "json/json.h"
@@ -156,8 +157,7 @@ static void take_entry(void *context, const char *name) {
 
 static void walk_root(const char *root, model_file_fn found, void *context) {
     char path[PATH_MAX + 16];
-    struct walk *walk = calloc(1, sizeof *walk);
-    if (!walk) abort();
+    struct walk *walk = mem_new(1, sizeof *walk);
     walk->found = found;
     walk->context = context;
     if (catalog_root(root, walk->root)) {

@@ -2,6 +2,7 @@
 #include "hub/pull.h"
 
 #include "base/clock.h"
+#include "base/mem.h"
 #include "base/os.h"
 #include "hub/catalog.h"
 #include "hub/pull_partial.h"
@@ -186,8 +187,7 @@ static void on_progress(void *context, const struct pull_progress *progress) {
 static enum err fetch(struct pull *pull, struct error *error) {
     uint32_t connections = pull->options->connections;
     struct pull_progress progress = {.bytes = 0};
-    const struct pull_file **files = calloc(pull->missing_count + 1, sizeof *files);
-    if (!files) abort();
+    const struct pull_file **files = mem_new(pull->missing_count + 1, sizeof *files);
     for (size_t i = 0; i < pull->missing_count; i++) files[i] = pull->missing[i].file;
     const struct pull_fetch_options options = {.source = &pull->source,
                                                .store = &pull->store,
@@ -237,8 +237,7 @@ static enum err run(struct pull *pull, struct error *error) {
 enum err pull_run(const struct pull_options *options, struct pull_summary *ret_summary,
                   struct error *error) {
     int64_t start_ns = clock_monotonic_ns();
-    struct pull *pull = calloc(1, sizeof *pull);
-    if (!pull) abort();
+    struct pull *pull = mem_new(1, sizeof *pull);
     pull->options = options;
     pull_listing_init(&pull->listing);
     enum err err = pull_hub_read(&pull->hub, error);

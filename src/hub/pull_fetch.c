@@ -2,6 +2,7 @@
 #include "hub/pull_fetch.h"
 
 #include "base/clock.h"
+#include "base/mem.h"
 #include "hub/pull_partial.h"
 #include "hub/pull_sum.h"
 
@@ -76,8 +77,7 @@ static void open_file(struct fetch *fetch, struct file *file) {
         return;
     }
     file->is_open = true;
-    file->parts = calloc(file->partial.part_count + 1, sizeof *file->parts);
-    if (!file->parts) abort();
+    file->parts = mem_new(file->partial.part_count + 1, sizeof *file->parts);
     file->job = (struct pull_sum_job){
         .fd = file->partial.fd, .bytes = file->is->bytes, .is_git = strlen(file->is->digest) == 40};
     pull_summer_add(fetch->summer, &file->job);
@@ -293,8 +293,7 @@ static void keep_location(struct file *file, const struct pull_answer *answer) {
         free(file->location);
         file->location = NULL;
     } else if (is_good && !answer->is_home && !file->location) {
-        file->location = strdup(answer->url);
-        if (!file->location) abort();
+        file->location = mem_text(answer->url);
     }
 }
 
@@ -361,9 +360,8 @@ static enum err open_fetch(struct fetch *fetch, struct error *error) {
                                          .context = fetch,
                                          .bytes = on_bytes,
                                          .done = on_done};
-    fetch->files = calloc(options->count + 1, sizeof *fetch->files);
-    fetch->transfers = calloc(options->connections, sizeof *fetch->transfers);
-    if (!fetch->files || !fetch->transfers) abort();
+    fetch->files = mem_new(options->count + 1, sizeof *fetch->files);
+    fetch->transfers = mem_new(options->connections, sizeof *fetch->transfers);
     for (size_t i = 0; i < options->count; i++) {
         char blob[PATH_MAX];
         fetch->files[i].is = options->files[i];
@@ -381,8 +379,7 @@ static enum err open_fetch(struct fetch *fetch, struct error *error) {
 
 enum err pull_fetch(const struct pull_fetch_options *options, struct pull_progress *ret_progress,
                     struct error *error) {
-    struct fetch *fetch = calloc(1, sizeof *fetch);
-    if (!fetch) abort();
+    struct fetch *fetch = mem_new(1, sizeof *fetch);
     fetch->options = *options;
     fetch->start_ns = clock_monotonic_ns();
     enum err err = open_fetch(fetch, error);

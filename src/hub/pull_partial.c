@@ -2,6 +2,7 @@
 #include "hub/pull_partial.h"
 
 #include "base/crc.h"
+#include "base/mem.h"
 #include "base/os.h"
 
 #include <assert.h>
@@ -94,8 +95,7 @@ static enum err write_journal(struct pull_partial *partial, struct error *error)
     size_t count = journal_bytes(partial->part_count), crc_at = count - sizeof(uint32_t);
     struct journal_head head = {
         .number = partial->number, .bytes = partial->bytes, .part_bytes = partial->part_bytes};
-    unsigned char *text = malloc(count);
-    if (!text) abort();
+    unsigned char *text = mem_alloc(count);
     memcpy(head.magic, journal_magic, sizeof head.magic);
     memcpy(text, &head, sizeof head);
     if (partial->part_count > 0)
@@ -123,8 +123,7 @@ static void init(struct pull_partial *partial, uint64_t bytes) {
     partial->bytes = bytes;
     partial->part_bytes = part_bytes_of(bytes);
     partial->part_count = part_count_of(bytes);
-    partial->done = calloc(partial->part_count + 1, sizeof *partial->done);
-    if (!partial->done) abort();
+    partial->done = mem_new(partial->part_count + 1, sizeof *partial->done);
 }
 
 /* Takes up what the file says; whether that is anything. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "hub/pull_plan.h"
 
+#include "base/mem.h"
 #include "hub/catalog_internal.h"
 #include "json/json.h"
 
@@ -103,11 +104,8 @@ static enum err read_file(struct pull_listing *listing, const json_t *entry, str
     file.path = arena_copy(&listing->texts, path).at;
     if (listing->count == PULL_FILES_MAX || !file.path)
         return err_set(error, ERR_INVALID, "it names more than %d files", PULL_FILES_MAX);
-    if (listing->count == listing->room) {
-        listing->room = listing->room ? 2 * listing->room : 64;
-        listing->files = realloc(listing->files, listing->room * sizeof *listing->files);
-        if (!listing->files) abort();
-    }
+    listing->files =
+        vec_grow(listing->files, listing->count, &listing->room, sizeof *listing->files);
     listing->files[listing->count++] = file;
     return OK;
 }

@@ -2,6 +2,7 @@
 #include "hub/pull_sum.h"
 
 #include "base/hash.h"
+#include "base/mem.h"
 #include "base/os.h"
 #include "base/sha1.h"
 
@@ -57,8 +58,7 @@ static void sum_end(struct sum *sum, char ret_sum[PULL_SUM_BYTES]) {
 }
 
 static char *new_chunk(void) {
-    char *chunk = malloc(CHUNK_BYTES);
-    if (!chunk) abort();
+    char *chunk = mem_alloc(CHUNK_BYTES);
     return chunk;
 }
 
@@ -115,8 +115,7 @@ static void *run(void *argument) {
 }
 
 enum err pull_summer_open(struct pull_summer **ret_summer, struct error *error) {
-    struct pull_summer *summer = calloc(1, sizeof *summer);
-    if (!summer) abort();
+    struct pull_summer *summer = mem_new(1, sizeof *summer);
     pthread_mutex_init(&summer->lock, NULL);
     pthread_cond_init(&summer->changed, NULL);
     int failed = pthread_create(&summer->thread, NULL, run, summer);

@@ -4,6 +4,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/id.h"
+#include "base/mem.h"
 #include "net/client.h"
 
 #include <assert.h>
@@ -300,8 +301,7 @@ enum err pull_web_open(struct pull_web **ret_web, const struct pull_web_options 
                        struct error *error) {
     if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
         return err_set(error, ERR_IO, "libcurl does not start");
-    struct pull_web *web = calloc(1, sizeof *web);
-    if (!web) abort();
+    struct pull_web *web = mem_new(1, sizeof *web);
     web->options = *options;
     web->exchanges = calloc(options->exchanges_max, sizeof *web->exchanges);
     web->multi = curl_multi_init();

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "jinja/jinja.h"
 
+#include "base/mem.h"
 #include "base/utf8.h"
 #include "jinja/eval.h"
 #include "jinja/template.h"
@@ -38,8 +39,7 @@ enum err jinja_template_open(struct jinja_template **ret_template, struct str so
     size_t valid = utf8_valid_prefix(source);
     if (valid < source.bytes)
         return err_set(error, ERR_INVALID, "the template is not UTF-8 at byte %zu", valid);
-    struct jinja_template *template = calloc(1, sizeof *template);
-    if (!template) abort();
+    struct jinja_template *template = mem_new(1, sizeof *template);
     arena_init(&template->arena, TEMPLATE_BYTES_MAX);
     template->source = normalise(&template->arena, source);
     enum err err = template_parse(template, error);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "json/json.h"
 
+#include "base/mem.h"
 #include "base/utf8.h"
 
 #include <math.h>
@@ -143,8 +144,7 @@ static void write_canonical(struct buf *buf, const json_t *value);
 
 static void write_canonical_object(struct buf *buf, const json_t *object) {
     size_t count = json_object_size(object), used = 0;
-    struct pair *pairs = calloc(count + 1, sizeof *pairs);
-    if (!pairs) abort();
+    struct pair *pairs = mem_new(count + 1, sizeof *pairs);
     for (void *at = json_object_iter((json_t *)(uintptr_t)object); at;
          at = json_object_iter_next((json_t *)(uintptr_t)object, at))
         pairs[used++] = (struct pair){json_object_iter_key(at), json_object_iter_value(at)};

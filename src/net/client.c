@@ -3,6 +3,7 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/mem.h"
 
 #include <assert.h>
 #include <curl/curl.h>
@@ -322,8 +323,7 @@ enum err net_client_open(struct net_client **ret_http, const struct net_client_o
                          struct error *error) {
     if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
         return err_set(error, ERR_IO, "libcurl does not start");
-    struct net_client *http = calloc(1, sizeof *http);
-    if (!http) abort();
+    struct net_client *http = mem_new(1, sizeof *http);
     http->options = *options;
     http->exchanges = calloc(options->exchanges_max, sizeof *http->exchanges);
     http->multi = curl_multi_init();

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/mem.h"
 #include "node/packed_folder.h"
 #include "node/secret.h"
 #include "store/outbox.h"
@@ -225,8 +226,7 @@ static enum err check_aliases(struct node *node, struct error *error) {
 
 enum err node_open(struct node **ret_house, const struct node_options *options,
                    struct error *error) {
-    struct node *node = calloc(1, sizeof *node);
-    if (!node) abort();
+    struct node *node = mem_new(1, sizeof *node);
     memcpy(node->models, options->models, sizeof node->models);
     struct runner_options runner = options->runner;
     runner.events = (struct runner_events){.context = node, .event = on_runner_event};

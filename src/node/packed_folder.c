@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/mem.h"
 #include "base/os.h"
 
 #include <dirent.h>
@@ -83,8 +84,7 @@ static void look_at_file(struct sweep *sweep, const char *path) {
     }
     if (!ends_with(path, ".packed") || sweep->count == FILES_MAX) return;
     struct packed_file *found = &sweep->files[sweep->count++];
-    found->path = strdup(path);
-    if (!found->path) abort();
+    found->path = mem_text(path);
     found->bytes = (uint64_t)file.st_size;
     found->used_s =
         file.st_atim.tv_sec > file.st_mtim.tv_sec ? file.st_atim.tv_sec : file.st_mtim.tv_sec;
@@ -107,8 +107,7 @@ static int compare_use(const void *a, const void *b) {
 }
 
 void packed_folder_sweep(const char *dir, uint64_t bytes_max) {
-    struct sweep *sweep = calloc(1, sizeof *sweep);
-    if (!sweep) abort();
+    struct sweep *sweep = mem_new(1, sizeof *sweep);
     DIR *folder = opendir(dir);
     for (const struct dirent *entry; folder && (entry = readdir(folder));) {
         char path[PATH_MAX];

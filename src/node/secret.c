@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "node/secret.h"
 
+#include "base/mem.h"
 #include "base/os.h"
 
 #include <errno.h>
@@ -46,8 +47,7 @@ static enum err read_all(int fd, const char *path, struct secret *secret, struct
     if (err != OK) return err;
     if (bytes > SECRET_BYTES_MAX)
         return err_set(error, ERR_LIMIT, "%s is larger than %zu bytes", path, SECRET_BYTES_MAX);
-    secret->text = calloc(1, (size_t)bytes + 1);
-    if (!secret->text) abort();
+    secret->text = mem_new(1, (size_t)bytes + 1);
     while (err == OK && count > 0 && secret->bytes < bytes) {
         err =
             os_read(fd, secret->text + secret->bytes, (size_t)bytes - secret->bytes, &count, error);
@@ -109,8 +109,7 @@ static struct str find_line(const struct secret_variables *variables, const char
 }
 
 static void keep_copy(struct secret *secret, struct str value, const char *name) {
-    secret->text = calloc(1, value.bytes + 1);
-    if (!secret->text) abort();
+    secret->text = mem_new(1, value.bytes + 1);
     memcpy(secret->text, value.at, value.bytes);
     secret->bytes = value.bytes;
     snprintf(secret->where, sizeof secret->where, "%s", name);

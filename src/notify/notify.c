@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/id.h"
 #include "base/log.h"
+#include "base/mem.h"
 #include "base/rng.h"
 #include "notify/delivery.h"
 #include "notify/target.h"
@@ -207,8 +208,7 @@ enum err notify_open(struct notify **ret_notify, const struct notify_options *op
     }
     if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
         return err_set(error, ERR_UNAVAILABLE, "libcurl cannot start");
-    struct notify *notify = calloc(1, sizeof *notify);
-    if (!notify) abort();
+    struct notify *notify = mem_new(1, sizeof *notify);
     notify->store = options->store;
     if (options->url) memcpy(notify->url, options->url, strlen(options->url) + 1);
     notify->keys = *options->keys;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "preflight/hash_set.h"
 
+#include "base/mem.h"
+
 #include <stdlib.h>
 
 #define FIRST_SLOTS ((size_t)4096)
@@ -15,8 +17,7 @@ static size_t find(const struct hash_set *set, uint64_t hash) {
 static void grow(struct hash_set *set) {
     struct hash_set old = *set;
     set->slot_count = old.slot_count ? 2 * old.slot_count : FIRST_SLOTS;
-    set->slots = calloc(set->slot_count, sizeof *set->slots);
-    if (!set->slots) abort();
+    set->slots = mem_new(set->slot_count, sizeof *set->slots);
     for (size_t i = 0; i < old.slot_count; i++)
         if (old.slots[i]) set->slots[find(set, old.slots[i])] = old.slots[i];
     free(old.slots);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "preflight/preflight.h"
 
+#include "base/mem.h"
 #include "cpu/model.h"
 #include "engine/model_sandbox.h"
 #include "engine/served_model.h"
@@ -79,8 +80,7 @@ static void fill_counted(struct preflight *is, const struct request_count *count
     if (counted->bytes > 0)
         is->late_tokens_mean = counted->advice.late_bytes_mean *
                                (double)counted->prompt_tokens_sum / (double)counted->bytes;
-    uint32_t *scratch = calloc((size_t)counted->requests + 1, sizeof *scratch);
-    if (!scratch) abort();
+    uint32_t *scratch = mem_new((size_t)counted->requests + 1, sizeof *scratch);
     fill_lengths(is, counted, scratch);
     free(scratch);
 }

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
+#include "base/mem.h"
 #include "base/os.h"
 #include "batch/jsonl_file.h"
 #include "batch/request_key.h"
@@ -137,8 +138,7 @@ static bool count_exactly(struct work *work, struct item *item, enum endpoint en
         return fault(item, refusal.message);
     item->is_parsed = true;
     sample_layout(work, item);
-    item->prompts = calloc(item->request.prompt_count, sizeof *item->prompts);
-    if (!item->prompts) abort();
+    item->prompts = mem_new(item->request.prompt_count, sizeof *item->prompts);
     if (!prep_prompts(&item->request, model, &work->prep, item->prompts, &room, &refusal))
         return fault(item, refusal.message);
     uint64_t tokens = 0, answers = (uint64_t)item->request.max_tokens *
@@ -176,10 +176,9 @@ static void grow(struct work *work, uint64_t index) {
     size_t capacity = work->capacity ? work->capacity : 1024;
     while (capacity <= index) capacity *= 2;
     counted->prompt_tokens =
-        realloc(counted->prompt_tokens, capacity * sizeof *counted->prompt_tokens);
+        mem_resize(counted->prompt_tokens, capacity, sizeof *counted->prompt_tokens);
     counted->answer_tokens =
-        realloc(counted->answer_tokens, capacity * sizeof *counted->answer_tokens);
-    if (!counted->prompt_tokens || !counted->answer_tokens) abort();
+        mem_resize(counted->answer_tokens, capacity, sizeof *counted->answer_tokens);
     work->capacity = capacity;
 }
 

@@ -2,6 +2,7 @@
 #include "preflight/sample_run.h"
 
 #include "base/clock.h"
+#include "base/mem.h"
 #include "base/os.h"
 #include "batch/jsonl_file.h"
 #include "batch/line.h"
@@ -56,8 +57,7 @@ static enum err choose(struct work *work, struct error *error) {
     }
     qsort(sorted, (size_t)count, sizeof *sorted, compare_u64);
     work->count = count < options->lines ? (uint32_t)count : options->lines;
-    work->picks = calloc((size_t)work->count + 1, sizeof *work->picks);
-    if (!work->picks) abort();
+    work->picks = mem_new((size_t)work->count + 1, sizeof *work->picks);
     for (uint32_t i = 0; i < work->count; i++) {
         uint64_t rank = (2 * (uint64_t)i + 1) * count / (2 * (uint64_t)work->count);
         work->picks[i] = (struct pick){sorted[rank] & UINT32_MAX, i % SAMPLE_RUN_GROUPS};

@@ -2,6 +2,7 @@
 #include "preflight/token_layout.h"
 
 #include "base/map.h"
+#include "base/mem.h"
 
 #include <sodium/crypto_shorthash.h>
 #include <stdlib.h>
@@ -29,11 +30,8 @@ static uint64_t hash_of(struct str text) {
 }
 
 static void add_piece(struct token_layout *layout, struct str text) {
-    if (layout->count == layout->capacity) {
-        layout->capacity = layout->capacity ? 2 * layout->capacity : 1024;
-        layout->pieces = realloc(layout->pieces, layout->capacity * sizeof *layout->pieces);
-        if (!layout->pieces) abort();
-    }
+    layout->pieces =
+        vec_grow(layout->pieces, layout->count, &layout->capacity, sizeof *layout->pieces);
     layout->pieces[layout->count++] =
         (struct token_layout_piece){hash_of(text), layout->requests, (uint32_t)text.bytes};
 }

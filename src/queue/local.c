@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/mem.h"
 #include "queue/queue.h"
 
 #include <assert.h>
@@ -36,11 +37,8 @@ static struct entry *find(struct local *local, uint64_t batch) {
 }
 
 static void insert_range(struct entry *entry, size_t at, struct range range) {
-    if (entry->range_count == entry->range_capacity) {
-        entry->range_capacity = entry->range_capacity ? 2 * entry->range_capacity : 4;
-        entry->ranges = realloc(entry->ranges, entry->range_capacity * sizeof *entry->ranges);
-        if (!entry->ranges) abort();
-    }
+    entry->ranges =
+        vec_grow(entry->ranges, entry->range_count, &entry->range_capacity, sizeof *entry->ranges);
     assert(entry->ranges);
     memmove(&entry->ranges[at + 1], &entry->ranges[at],
             (entry->range_count - at) * sizeof *entry->ranges);
@@ -72,11 +70,8 @@ static size_t range_behind(const struct entry *entry, uint32_t place) {
 static void local_add(struct queue *queue, const struct queue_work *work) {
     struct local *local = local_of(queue);
     assert(!find(local, work->batch));
-    if (local->count == local->capacity) {
-        local->capacity = local->capacity ? 2 * local->capacity : 16;
-        local->entries = realloc(local->entries, local->capacity * sizeof *local->entries);
-        if (!local->entries) abort();
-    }
+    local->entries =
+        vec_grow(local->entries, local->count, &local->capacity, sizeof *local->entries);
     struct entry *entry = &local->entries[local->count++];
     *entry = (struct entry){.work = *work};
     if (work->count > 0) insert_range(entry, 0, (struct range){0, work->count});
@@ -157,8 +152,7 @@ static const struct queue_ops local_ops = {
 
 enum err queue_local_open(struct queue **ret_queue, struct error *error) {
     (void)error;
-    struct local *local = calloc(1, sizeof *local);
-    if (!local) abort();
+    struct local *local = mem_new(1, sizeof *local);
     local->queue.ops = &local_ops;
     *ret_queue = &local->queue;
     return OK;

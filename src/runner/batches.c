@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/mem.h"
 #include "base/os.h"
 #include "runner/runner_internal.h"
 
@@ -55,8 +56,7 @@ static void take_up(struct runner *runner, struct live *live) {
 }
 
 void live_adopt(struct runner *runner, struct store_batch *row) {
-    struct live *live = calloc(1, sizeof *live);
-    if (!live) abort();
+    struct live *live = mem_new(1, sizeof *live);
     live->row = *row;
     batch_extras_parse(row->extras, &live->extras);
     live->input_fd = -1;
@@ -276,18 +276,14 @@ void retry_clear_suspect(struct runner *runner, struct retry *retry) {
 }
 
 void live_push_retry(struct live *live, const struct retry *retry) {
-    if (live->retry_count == live->retry_capacity) {
-        live->retry_capacity = live->retry_capacity ? 2 * live->retry_capacity : 16;
-        live->retries = realloc(live->retries, live->retry_capacity * sizeof *live->retries);
-        if (!live->retries) abort();
-    }
+    live->retries =
+        vec_grow(live->retries, live->retry_count, &live->retry_capacity, sizeof *live->retries);
     live->retries[live->retry_count++] = *retry;
 }
 
 static void add_cancel(struct runner *runner, struct cancel_list *list, const struct slot *slot) {
     struct worker *worker = runner->places[slot->place].worker;
-    list->items = realloc(list->items, (list->count + 1) * sizeof *list->items);
-    if (!list->items) abort();
+    list->items = mem_resize(list->items, list->count + 1, sizeof *list->items);
     list->items[list->count++] = (struct cancel_item){worker, slot->id};
 }
 
@@ -324,19 +320,13 @@ void live_fault(struct runner *runner, struct live *live, const char *message,
         live_stop_lines(runner, live, ret_cancel);
 }
 
-static char *copy_or_null(const char *text) {
-    char *copy = text ? strdup(text) : NULL;
-    if (text && !copy) abort();
-    return copy;
-}
-
 void live_copy_row(struct live *live, struct store_batch *ret_batch) {
     struct store_batch row = live->row;
-    row.metadata = copy_or_null(row.metadata);
-    row.webhook_url = copy_or_null(row.webhook_url);
-    row.errors = copy_or_null(row.errors);
-    row.extras = copy_or_null(row.extras);
-    row.quality = copy_or_null(row.quality);
+    row.metadata = mem_text(row.metadata);
+    row.webhook_url = mem_text(row.webhook_url);
+    row.errors = mem_text(row.errors);
+    row.extras = mem_text(row.extras);
+    row.quality = mem_text(row.quality);
     if (live->log) {
         struct seglog_counts counts = seglog_counts(live->log);
         free(row.quality);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runner/held.h"
 
+#include "base/mem.h"
+
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,8 +25,7 @@ struct held {
 };
 
 struct held *held_open(void) {
-    struct held *held = calloc(1, sizeof *held);
-    if (!held) abort();
+    struct held *held = mem_new(1, sizeof *held);
     return held;
 }
 
@@ -54,9 +55,7 @@ bool held_model(struct held *held, struct str model, uint32_t *ret_model) {
     if (held->model_count == HELD_MODELS_MAX) return false;
     struct queue *queue = &held->queues[held->model_count];
     *queue = (struct queue){.model_bytes = model.bytes, .blocked_at = UINT64_MAX};
-    queue->model = malloc(model.bytes + 1);
-    if (!queue->model) abort();
-    if (model.bytes > 0) memcpy(queue->model, model.at, model.bytes);
+    queue->model = mem_str(model);
     *ret_model = held->model_count++;
     return true;
 }
@@ -78,8 +77,7 @@ bool held_is_full(const struct held *held) {
 /* Twice the room, the lines at its start. */
 static void grow(struct queue *queue) {
     uint32_t capacity = queue->capacity ? 2 * queue->capacity : CAPACITY_MIN;
-    uint32_t *lines = calloc(capacity, sizeof *lines);
-    if (!lines) abort();
+    uint32_t *lines = mem_new(capacity, sizeof *lines);
     for (uint32_t i = 0; i < queue->count; i++)
         lines[i] = queue->lines[(queue->first + i) & (queue->capacity - 1)];
     free(queue->lines);

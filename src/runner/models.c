@@ -2,6 +2,7 @@
 
 /* What the workers together can do. */
 
+#include "base/mem.h"
 #include "runner/runner_internal.h"
 
 #include <stdio.h>
@@ -158,8 +159,7 @@ static const struct worker_model *find_served(struct runner *runner, const struc
 
 void runner_models(struct runner *runner, runner_model_fn add, void *context) {
     const struct names *names = runner->options.names;
-    struct listing *listing = calloc(1, sizeof *listing);
-    if (!listing) abort();
+    struct listing *listing = mem_new(1, sizeof *listing);
     listing->add = add;
     listing->context = context;
     collect(runner, listing);
@@ -180,8 +180,7 @@ void runner_models(struct runner *runner, runner_model_fn add, void *context) {
 }
 
 bool runner_model_find(struct runner *runner, struct str name, runner_model_fn add, void *context) {
-    struct listing *listing = calloc(1, sizeof *listing);
-    if (!listing) abort();
+    struct listing *listing = mem_new(1, sizeof *listing);
     collect(runner, listing);
     const struct worker_model *served = find_served(runner, listing, name);
     if (served) add_one(listing, name, served, add, context);

@@ -3,6 +3,7 @@
 /* Batches that wait for their owner, by request or because their answers look wrong. */
 
 #include "base/log.h"
+#include "base/mem.h"
 #include "runner/runner_internal.h"
 
 #include <stdio.h>
@@ -71,8 +72,7 @@ char *live_quality(struct live *live) {
     struct seglog_counts counts = seglog_counts(live->log);
     buf_init(&text, 4096);
     quality_write(&text, &counts, &live->extras);
-    char *copy = strdup(text.at);
-    if (!copy) abort();
+    char *copy = mem_text(text.at);
     buf_release(&text);
     return copy;
 }

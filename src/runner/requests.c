@@ -3,6 +3,7 @@
 /* Requests of single clients: they wait in order of admission and go ahead of all lines. */
 
 #include "base/clock.h"
+#include "base/mem.h"
 #include "json/envelope.h"
 #include "runner/runner_internal.h"
 
@@ -82,22 +83,13 @@ void requests_fail_all(struct runner *runner) {
     }
 }
 
-static char *copy_text(struct str text) {
-    char *copy = malloc(text.bytes + 1);
-    if (!copy) abort();
-    if (text.bytes > 0) memcpy(copy, text.at, text.bytes);
-    copy[text.bytes] = '\0';
-    return copy;
-}
-
 static struct request *new_request(const struct runner_request *call,
                                    const struct runner_request_events *events) {
-    struct request *request = calloc(1, sizeof *request);
-    if (!request) abort();
+    struct request *request = mem_new(1, sizeof *request);
     request->call = *call;
     request->events = *events;
-    request->model = copy_text(call->model);
-    request->body = copy_text(call->body);
+    request->model = mem_str(call->model);
+    request->body = mem_str(call->body);
     request->call.model.at = request->model;
     request->call.body.at = request->body;
     request->blocked_at = UINT64_MAX;

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/mem.h"
 #include "base/rng.h"
 #include "json/envelope.h"
 #include "runner/runner_internal.h"
@@ -327,9 +328,8 @@ static void lose_request(struct runner *runner, struct slot *slot, struct losses
 /* Takes all jobs off the place. The lock is held. */
 static void collect_losses(struct runner *runner, struct place *place, struct losses *losses) {
     uint32_t lines = place->lines, all = lines + place->requests;
-    losses->lines = calloc((size_t)lines + 1, sizeof(struct slot *));
-    losses->requests = calloc((size_t)place->requests + 1, sizeof(struct request *));
-    if (!losses->lines || !losses->requests) abort();
+    losses->lines = mem_new((size_t)lines + 1, sizeof(struct slot *));
+    losses->requests = mem_new((size_t)place->requests + 1, sizeof(struct request *));
     for (uint32_t i = 0; i < runner->slot_count && place->lines + place->requests > 0; i++) {
         struct slot *slot = slot_at(runner, i);
         if (slot->state != SLOT_RUNNING || slot->place != place->index) continue;

@@ -2,6 +2,7 @@
 #include "runner/reuse.h"
 
 #include "base/clock.h"
+#include "base/mem.h"
 #include "batch/request_key.h"
 #include "runner/runner_internal.h"
 
@@ -74,8 +75,7 @@ static void lead(struct reuse *reuse, struct slot *slot, const unsigned char *ke
 }
 
 static void follow(struct reuse *reuse, struct slot *leader, const struct slot *slot) {
-    struct waiter *waiter = malloc(sizeof *waiter);
-    if (!waiter) abort();
+    struct waiter *waiter = mem_alloc(sizeof *waiter);
     *waiter = (struct waiter){leader->waiters, slot->live, slot->line};
     leader->waiters = waiter;
     reuse->followers++;

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/id.h"
 #include "base/log.h"
+#include "base/mem.h"
 #include "base/os.h"
 #include "runner/runner_internal.h"
 
@@ -38,8 +39,7 @@ void runner_wait(struct runner *runner, pthread_cond_t *cond, int64_t due_ns) {
 
 enum err runner_open(struct runner **ret_runner, struct store *store,
                      const struct runner_options *options, struct error *error) {
-    struct runner *runner = calloc(1, sizeof *runner);
-    if (!runner) abort();
+    struct runner *runner = mem_new(1, sizeof *runner);
     runner->store = store;
     runner->options = *options;
     set_defaults(&runner->options);

@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runner/runs.h"
 
+#include "base/mem.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 void runs_make(struct runs *ret_runs, const struct line_index *index) {
-    uint32_t places = index_count(index), capacity = 0;
+    uint32_t places = index_count(index);
+    size_t capacity = 0;
     *ret_runs = (struct runs){0};
     for (uint32_t first = 0, end; first < places && ret_runs->count < RUNS_MAX; first = end) {
         uint32_t group = index_group_at(index, first);
         for (end = first + 1; end < places && index_group_at(index, end) == group;) end++;
         if (end - first < RUN_PLACES_MIN) continue;
-        if (ret_runs->count == capacity) {
-            capacity = capacity ? 2 * capacity : 16;
-            ret_runs->at = realloc(ret_runs->at, capacity * sizeof *ret_runs->at);
-            if (!ret_runs->at) abort();
-        }
+        ret_runs->at = vec_grow(ret_runs->at, ret_runs->count, &capacity, sizeof *ret_runs->at);
         ret_runs->at[ret_runs->count++] =
             (struct run){.first = first, .count = end - first, .group = group};
     }

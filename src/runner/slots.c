@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/mem.h"
 #include "runner/runner_internal.h"
 
 #include <assert.h>
@@ -15,10 +16,8 @@ struct slot *slot_at(struct runner *runner, uint32_t index) {
 static void add_chunk(struct runner *runner) {
     uint32_t chunks = runner->slot_count / CHUNK_SLOTS;
     assert(runner->slot_count < 1u << INDEX_BITS);
-    runner->chunks = realloc(runner->chunks, (chunks + 1) * sizeof *runner->chunks);
-    if (!runner->chunks) abort();
-    struct slot *chunk = calloc(CHUNK_SLOTS, sizeof *chunk);
-    if (!chunk) abort();
+    runner->chunks = mem_resize(runner->chunks, chunks + 1, sizeof *runner->chunks);
+    struct slot *chunk = mem_new(CHUNK_SLOTS, sizeof *chunk);
     runner->chunks[chunks] = chunk;
     for (uint32_t i = 0; i < CHUNK_SLOTS; i++) {
         chunk[i].index = runner->slot_count + i;

@@ -4,6 +4,7 @@
  * requests.
  */
 
+#include "base/mem.h"
 #include "scheduler/kv_pages.h"
 #include "scheduler/kv_pool.h"
 #include "scheduler/prefix_tree.h"
@@ -120,8 +121,7 @@ void scheduler_check(const struct scheduler *scheduler) {
     uint32_t block_count = kv_pool_block_count(scheduler->pool);
     uint64_t window_holds =
         kv_pages_check(scheduler->pages, block_count - kv_pool_free_count(scheduler->pool));
-    struct uses *uses = calloc(block_count, sizeof *uses);
-    if (!uses) abort();
+    struct uses *uses = mem_new(block_count, sizeof *uses);
     check_running(scheduler, uses);
     uint64_t entries = 0, window_entries = 0;
     for (uint32_t i = 0; i < block_count; i++) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "scheduler/request.h"
 
+#include "base/mem.h"
 #include "base/rng.h"
 
 #include <assert.h>
@@ -9,12 +10,6 @@
 
 #define BUCKETS_MIN 1024u
 #define GENERATED_ROOM_MIN 64u
-
-/* After start, no memory means abort: the work is on disk, and the process is started again. */
-static void *must(void *memory) {
-    if (!memory) abort();
-    return memory;
-}
 
 /* Copies an array to *at and moves it on. */
 static void *place(char **at, const void *from, size_t bytes) {
@@ -36,7 +31,7 @@ struct request *request_open(const struct scheduler_request *from, uint32_t sequ
     size_t named = sampling->logprob_token_count * sizeof *sampling->logprob_tokens;
     size_t prompt = (size_t)from->prompt_count * sizeof *from->prompt;
     struct request *request =
-        must(malloc(head + biases + stops + ends + allowed + bad + named + prompt));
+        mem_alloc(head + biases + stops + ends + allowed + bad + named + prompt);
     memset(request, 0, head);
 
     char *at = (char *)request + head;
@@ -94,8 +89,7 @@ void sequence_append(struct sequence *sequence, int32_t token) {
     if (sequence->generated_count == sequence->generated_room) {
         uint32_t room =
             sequence->generated_room > 0 ? sequence->generated_room * 2 : GENERATED_ROOM_MIN;
-        sequence->generated =
-            must(realloc(sequence->generated, (size_t)room * sizeof *sequence->generated));
+        sequence->generated = mem_resize(sequence->generated, room, sizeof *sequence->generated);
         sequence->generated_room = room;
     }
     sequence->generated[sequence->generated_count++] = token;
@@ -128,7 +122,7 @@ struct request *request_table_find(const struct request_table *table, uint64_t i
 static void grow(struct request_table *table) {
     struct request_table old = *table;
     table->bucket_count = old.bucket_count > 0 ? old.bucket_count * 2 : BUCKETS_MIN;
-    table->buckets = must(calloc(table->bucket_count, sizeof(struct request *)));
+    table->buckets = mem_new(table->bucket_count, sizeof(struct request *));
     for (uint32_t i = 0; i < old.bucket_count; i++) {
         struct request *request = old.buckets[i];
         while (request) {

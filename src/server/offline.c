@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
+#include "base/mem.h"
 #include "base/os.h"
 #include "batch/state.h"
 #include "json/json.h"
@@ -46,8 +47,7 @@ static enum err store_input(struct offline *offline, struct store_file *ret_file
         os_close(fd);
         return err;
     }
-    char *piece = malloc(PIECE_BYTES);
-    if (!piece) abort();
+    char *piece = mem_alloc(PIECE_BYTES);
     size_t count = 1;
     while (err == OK && count > 0) {
         err = os_read(fd, piece, PIECE_BYTES, &count, error);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "store/batches.h"
 
+#include "base/mem.h"
 #include "base/os.h"
 #include "store/files_internal.h"
 #include "store/fsck.h"
@@ -29,11 +30,7 @@ void store_batch_release(struct store_batch *batch) {
 }
 
 static char *column_copy(sqlite3_stmt *statement, int at) {
-    const char *text = (const char *)sqlite3_column_text(statement, at);
-    if (!text) return NULL;
-    char *copy = strdup(text);
-    if (!copy) abort();
-    return copy;
+    return mem_text((const char *)sqlite3_column_text(statement, at));
 }
 
 static uint64_t column_u64(sqlite3_stmt *statement, int at) {
@@ -234,8 +231,7 @@ static enum err insert_within(struct store *store, void *context, struct error *
     if (is_over && batch->status == BATCH_VALIDATING) {
         batch->status = BATCH_FAILED;
         batch->failed_unix_s = batch->created_unix_s;
-        batch->errors = strdup(call->limits->over_bytes);
-        if (!batch->errors) abort();
+        batch->errors = mem_text(call->limits->over_bytes);
     }
     err = insert_row(store, batch, error);
     return err == OK && is_over ? outbox_add_end(store, batch, error) : err;

@@ -3,6 +3,7 @@
 
 #include "base/buf.h"
 #include "base/id.h"
+#include "base/mem.h"
 #include "store/outbox_internal.h"
 
 #include <stdio.h>
@@ -153,9 +154,7 @@ static void read_row(sqlite3_stmt *statement, struct store_outbox_row *ret_row) 
     database_column(statement, 2, ret_row->type, sizeof ret_row->type);
     database_column(statement, 3, ret_row->subject, sizeof ret_row->subject);
     database_column(statement, 5, ret_row->receiver, sizeof ret_row->receiver);
-    const char *url = (const char *)sqlite3_column_text(statement, 4);
-    ret_row->url = url ? strdup(url) : NULL;
-    if (url && !ret_row->url) abort();
+    ret_row->url = mem_text((const char *)sqlite3_column_text(statement, 4));
 }
 
 enum err store_outbox_next(struct store *store, int64_t now_unix_ms, const char *const *busy,

@@ -3,6 +3,7 @@
 
 #include "base/crc.h"
 #include "base/log.h"
+#include "base/mem.h"
 #include "base/os.h"
 
 #include <dirent.h>
@@ -201,8 +202,7 @@ static void take_up(struct result_cache *cache) {
 
 enum err result_cache_open(struct result_cache **ret_cache, const char *state_dir,
                            uint64_t bytes_max, struct error *error) {
-    struct result_cache *cache = calloc(1, sizeof *cache);
-    if (!cache) abort();
+    struct result_cache *cache = mem_new(1, sizeof *cache);
     int length = snprintf(cache->dir, sizeof cache->dir, "%s/cache", state_dir);
     if (length >= (int)sizeof cache->dir - 32) {
         free(cache);
@@ -215,8 +215,7 @@ enum err result_cache_open(struct result_cache **ret_cache, const char *state_di
     size_t place_count = 1024;
     while (place_count < (uint64_t)cache->segments_max * SEGMENT_BYTES / SLOT_PER_BYTES)
         place_count *= 2;
-    cache->places = calloc(place_count, sizeof *cache->places);
-    if (!cache->places) abort();
+    cache->places = mem_new(place_count, sizeof *cache->places);
     cache->mask = place_count - 1;
     for (size_t i = 0; i < SEGMENTS_MAX; i++) cache->fds[i] = -1;
     pthread_mutex_init(&cache->lock, NULL);

@@ -2,6 +2,7 @@
 #include "store/seglog.h"
 
 #include "base/crc.h"
+#include "base/mem.h"
 #include "base/os.h"
 #include "store/seglog_internal.h"
 
@@ -30,11 +31,7 @@ void seglog_report(struct seglog *log, const char *format, ...) {
 }
 
 static void add_to_order(struct seglog *log, uint32_t line) {
-    if (log->order_count == log->order_capacity) {
-        log->order_capacity = log->order_capacity ? 2 * log->order_capacity : 1024;
-        log->order = realloc(log->order, log->order_capacity * sizeof *log->order);
-        if (!log->order) abort();
-    }
+    log->order = vec_grow(log->order, log->order_count, &log->order_capacity, sizeof *log->order);
     log->order[log->order_count++] = line;
 }
 
@@ -91,8 +88,7 @@ enum err seglog_open(struct seglog **ret_log, struct store *store,
                        (unsigned long long)options->line_count);
     if (strlen(options->batch_id) >= SEGLOG_BATCH_ID_BYTES)
         return err_set(error, ERR_INVALID, "the batch id %s is too long", options->batch_id);
-    struct seglog *log = calloc(1, sizeof *log);
-    if (!log) abort();
+    struct seglog *log = mem_new(1, sizeof *log);
     log->store = store;
     log->fd = -1;
     log->next_sequence = 1;
@@ -104,8 +100,7 @@ enum err seglog_open(struct seglog **ret_log, struct store *store,
     memcpy(log->identity.batch_id, options->batch_id, strlen(options->batch_id));
     memcpy(log->identity.input_sha256, options->input_sha256, SHA256_BYTES);
     pthread_mutex_init(&log->lock, NULL);
-    log->positions = calloc(options->line_count, sizeof *log->positions);
-    if (!log->positions) abort();
+    log->positions = mem_new(options->line_count, sizeof *log->positions);
     enum err err = store_batch_dir(store, options->batch_id, log->dir, sizeof log->dir, error);
     if (err == OK) err = seglog_scan(log, error);
     if (err != OK) {
@@ -144,8 +139,7 @@ struct seglog_counts seglog_counts(struct seglog *log) {
 static enum err read_fd(struct seglog *log, uint32_t index, int *ret_fd, struct error *error) {
     if (index >= log->read_fd_count) {
         size_t count = (size_t)index + 16;
-        log->read_fds = realloc(log->read_fds, count * sizeof *log->read_fds);
-        if (!log->read_fds) abort();
+        log->read_fds = mem_resize(log->read_fds, count, sizeof *log->read_fds);
         for (size_t i = log->read_fd_count; i < count; i++) log->read_fds[i] = -1;
         log->read_fd_count = count;
     }

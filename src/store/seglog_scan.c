@@ -3,6 +3,7 @@
 /* Reading a log back when it is opened: positions, counts, and the tail rule of seglog.h. */
 
 #include "base/crc.h"
+#include "base/mem.h"
 #include "base/os.h"
 #include "store/seglog_internal.h"
 
@@ -266,11 +267,7 @@ static enum err list_segments(struct seglog *log, uint32_t **ret_indexes, size_t
         char path[STORE_PATH_BYTES];
         seglog_segment_path(log, index, path);
         if (strcmp(strrchr(path, '/') + 1, at->d_name) != 0) continue;
-        if (count == capacity) {
-            capacity = capacity ? 2 * capacity : 16;
-            indexes = realloc(indexes, capacity * sizeof *indexes);
-            if (!indexes) abort();
-        }
+        indexes = vec_grow(indexes, count, &capacity, sizeof *indexes);
         indexes[count++] = index;
     }
     if (dir) closedir(dir);
@@ -285,8 +282,7 @@ enum err seglog_scan(struct seglog *log, struct error *error) {
     size_t count;
     enum err err = list_segments(log, &indexes, &count, error);
     if (err != OK) return err;
-    unsigned char *window = malloc(WINDOW_BYTES);
-    if (!window) abort();
+    unsigned char *window = mem_alloc(WINDOW_BYTES);
     for (size_t i = 0; i < count && err == OK; i++) {
         if (indexes[i] != (i ? indexes[i - 1] : 0) + 1)
             seglog_report(log, "%s: segments before %u are missing; their lines run again",

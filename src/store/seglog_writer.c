@@ -3,6 +3,7 @@
 /* The one thread that appends results and syncs them in groups. */
 
 #include "base/log.h"
+#include "base/mem.h"
 #include "base/os.h"
 #include "store/seglog_internal.h"
 
@@ -213,8 +214,7 @@ static void sync_logs(struct group *group) {
 static void tell(struct seglog_writer *writer, struct group *group) {
     if (group->count > writer->done_capacity) {
         writer->done_capacity = group->capacity;
-        writer->dones = realloc(writer->dones, writer->done_capacity * sizeof *writer->dones);
-        if (!writer->dones) abort();
+        writer->dones = mem_resize(writer->dones, writer->done_capacity, sizeof *writer->dones);
     }
     for (size_t i = 0; i < group->count; i++) {
         struct pending *item = &group->items[i];
@@ -257,8 +257,7 @@ static struct group *new_group(struct seglog_writer *writer) {
         group->next = NULL;
         return group;
     }
-    group = calloc(1, sizeof *group);
-    if (!group) abort();
+    group = mem_new(1, sizeof *group);
     buf_init(&group->bytes, BUF_UNLIMITED);
     return group;
 }
@@ -311,8 +310,7 @@ static void *writer_main(void *context) {
 
 enum err seglog_writer_open(struct seglog_writer **ret_writer, struct store *store,
                             seglog_done_fn done, void *context, struct error *error) {
-    struct seglog_writer *writer = calloc(1, sizeof *writer);
-    if (!writer) abort();
+    struct seglog_writer *writer = mem_new(1, sizeof *writer);
     writer->store = store;
     writer->done = done;
     writer->context = context;
@@ -353,11 +351,7 @@ void seglog_writer_close(struct seglog_writer *writer) {
 }
 
 static struct pending *add_item(struct group *group) {
-    if (group->count == group->capacity) {
-        group->capacity = group->capacity ? 2 * group->capacity : 256;
-        group->items = realloc(group->items, group->capacity * sizeof *group->items);
-        if (!group->items) abort();
-    }
+    group->items = vec_grow(group->items, group->count, &group->capacity, sizeof *group->items);
     return &group->items[group->count++];
 }
 

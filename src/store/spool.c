@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/mem.h"
 #include "store/files.h"
 
 #include "base/id.h"
@@ -27,8 +28,7 @@ enum err store_spool_open(struct store_spool **ret_spool, struct store *store,
                           struct error *error) {
     if (!store_has_room(store, 0))
         return err_set(error, ERR_UNAVAILABLE, "the disk is full; try again later");
-    struct store_spool *spool = calloc(1, sizeof *spool);
-    if (!spool) abort();
+    struct store_spool *spool = mem_new(1, sizeof *spool);
     spool->store = store;
     store_path(store, spool->path, "tmp/spool-%llu", atomic_fetch_add(&store->spool_count, 1));
     sha256_init(&spool->hash);
@@ -54,8 +54,7 @@ enum err store_spool_write(struct store_spool *spool, const void *bytes, size_t 
 
 enum err store_spool_add(struct store_spool *spool, struct store_spool *part, struct error *error) {
     assert(spool != part);
-    char *piece = malloc(COPY_BYTES);
-    if (!piece) abort();
+    char *piece = mem_alloc(COPY_BYTES);
     enum err err = OK;
     for (uint64_t at = 0; at < part->bytes && err == OK;) {
         size_t count = part->bytes - at < COPY_BYTES ? (size_t)(part->bytes - at) : COPY_BYTES;

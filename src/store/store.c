@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/mem.h"
 #include "store/store_internal.h"
 
 #include "base/log.h"
@@ -202,8 +203,7 @@ enum err store_open(struct store **ret_store, const struct store_options *option
     if (segment_bytes < SEGMENT_BYTES_MIN || segment_bytes > (uint64_t)1 << 31)
         return err_set(error, ERR_INVALID, "segments of %llu bytes are outside 64 KiB to 2 GiB",
                        (unsigned long long)segment_bytes);
-    struct store *store = calloc(1, sizeof *store);
-    if (!store) abort();
+    struct store *store = mem_new(1, sizeof *store);
     memcpy(store->dir, options->dir, strlen(options->dir) + 1);
     store->ballast_bytes = options->ballast_bytes;
     store->segment_bytes = segment_bytes;

@@ -3,6 +3,7 @@
 /* Removing bytes: rows go first, so that a crash in between leaves bytes without a row, which the
  * next start removes. */
 
+#include "base/mem.h"
 #include "base/os.h"
 #include "store/batches.h"
 #include "store/files_internal.h"
@@ -53,8 +54,7 @@ static enum err take_rows(struct store *store, void *context, struct error *erro
 }
 
 enum err store_file_sweep(struct store *store, int64_t now_unix_s, struct error *error) {
-    struct sweep *sweep = calloc(1, sizeof *sweep);
-    if (!sweep) abort();
+    struct sweep *sweep = mem_new(1, sizeof *sweep);
     sweep->now_unix_s = now_unix_s;
     enum err err;
     do {

@@ -2,6 +2,7 @@
 #include "store/uploads.h"
 
 #include "base/id.h"
+#include "base/mem.h"
 #include "base/os.h"
 #include "store/files_internal.h"
 
@@ -243,8 +244,7 @@ static int compare_ids(const void *a, const void *b) {
 
 static enum err check_twice(const struct store_join *join, struct error *error) {
     if (join->part_count == 0) return OK;
-    struct str *sorted = malloc(join->part_count * sizeof *sorted);
-    if (!sorted) abort();
+    struct str *sorted = mem_alloc(join->part_count * sizeof *sorted);
     memcpy(sorted, join->part_ids, join->part_count * sizeof *sorted);
     qsort(sorted, join->part_count, sizeof *sorted, compare_ids);
     enum err err = OK;
@@ -308,8 +308,7 @@ static enum err join_parts(struct store *store, const struct store_join *join,
                            const struct store_part *parts, struct store_spool *spool,
                            struct error *error) {
     struct md5 md5;
-    char *piece = malloc(COPY_BYTES);
-    if (!piece) abort();
+    char *piece = mem_alloc(COPY_BYTES);
     enum err err = OK;
     md5_init(&md5);
     for (size_t i = 0; i < join->part_count && err == OK; i++)
@@ -324,8 +323,7 @@ enum err store_upload_join(struct store *store, const struct store_join *join,
     struct store_spool *spool = NULL;
     enum err err = check_twice(join, error);
     if (err != OK) return err;
-    struct store_part *parts = calloc(join->part_count + 1, sizeof *parts);
-    if (!parts) abort();
+    struct store_part *parts = mem_new(join->part_count + 1, sizeof *parts);
     err = find_parts(store, join, parts, error);
     if (err == OK) err = store_spool_open(&spool, store, error);
     if (err == OK) err = join_parts(store, join, parts, spool, error);
@@ -472,8 +470,7 @@ enum err store_upload_sweep(struct store *store, int64_t now_unix_s, struct erro
     enum err err = has_work(store, now_unix_s, &has, error);
     pthread_mutex_unlock(&store->lock);
     if (err != OK || !has) return err;
-    struct sweep *sweep = calloc(1, sizeof *sweep);
-    if (!sweep) abort();
+    struct sweep *sweep = mem_new(1, sizeof *sweep);
     sweep->now_unix_s = now_unix_s;
     do {
         err = database_transact(store, take_rows, sweep, error);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/mem.h"
 #include "tokenizer/bpe_internal.h"
 
 #include <assert.h>
@@ -180,8 +181,7 @@ static void merge_long(struct long_piece *piece) {
 static void *scratch_take(struct bpe_scratch *scratch, size_t bytes) {
     if (scratch->bytes < bytes) {
         free(scratch->memory);
-        scratch->memory = malloc(bytes);
-        if (!scratch->memory) abort();
+        scratch->memory = mem_alloc(bytes);
         scratch->bytes = bytes;
     }
     return scratch->memory;

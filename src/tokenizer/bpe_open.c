@@ -2,6 +2,7 @@
 
 /* Filling the tables: pieces, bytes and merges, for both alphabets. */
 
+#include "base/mem.h"
 #include "base/utf8.h"
 #include "tokenizer/bpe_internal.h"
 
@@ -208,13 +209,7 @@ static enum err pairs_add(struct pairs *pairs, struct merge_slot pair, struct er
     if (pairs->count == MERGES_MAX)
         return err_set(error, ERR_LIMIT, "the tokens have over %u merges, which is the limit",
                        MERGES_MAX);
-    if (pairs->count == pairs->capacity) {
-        size_t capacity = pairs->capacity ? pairs->capacity * 2 : 4096;
-        struct merge_slot *at = realloc(pairs->at, capacity * sizeof *at);
-        if (!at) return err_set(error, ERR_LIMIT, "no memory for %zu merges", capacity);
-        pairs->at = at;
-        pairs->capacity = capacity;
-    }
+    pairs->at = vec_grow(pairs->at, pairs->count, &pairs->capacity, sizeof *pairs->at);
     pairs->at[pairs->count++] = pair;
     return OK;
 }

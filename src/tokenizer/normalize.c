@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tokenizer/normalize.h"
 
+#include "base/mem.h"
 #include "tokenizer/unicode.h"
 
 #include <assert.h>
@@ -62,8 +63,7 @@ static void add_segment(struct buf *buf, struct str segment) {
         return;
     }
     size_t room = utf8_count(segment) * DECOMPOSED_MAX;
-    int32_t *points = malloc(2 * room * sizeof *points);
-    if (!points) abort();
+    int32_t *points = mem_alloc(2 * room * sizeof *points);
     size_t count = 0;
     for (size_t at = 0; at < segment.bytes;) {
         uint32_t code_point;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tokenizer/special.h"
 
+#include "base/mem.h"
+
 #include <stdlib.h>
 
 /* Children are a list of siblings; node 0 is nobody. */
@@ -25,8 +27,7 @@ static bool grow(struct special_set *set) {
     if (set->node_count < set->node_capacity) return true;
     size_t capacity = set->node_capacity ? set->node_capacity * 2 : 256;
     if (capacity > SPECIAL_NODES_MAX) return false;
-    struct special_node *nodes = realloc(set->nodes, capacity * sizeof *nodes);
-    if (!nodes) abort();
+    struct special_node *nodes = mem_resize(set->nodes, capacity, sizeof *nodes);
     set->nodes = nodes;
     set->node_capacity = capacity;
     return true;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tokenizer/tokenizer.h"
 
+#include "base/mem.h"
 #include "base/utf8.h"
 #include "tokenizer/normalize.h"
 #include "tokenizer/tokenizer_internal.h"
@@ -13,8 +14,7 @@
 void ids_add(struct ids *ids, int32_t id) {
     if (ids->count == ids->capacity) {
         size_t capacity = ids->capacity ? ids->capacity * 2 : 64;
-        int32_t *at = realloc(ids->at, capacity * sizeof *at);
-        if (!at) abort();
+        int32_t *at = mem_resize(ids->at, capacity, sizeof *at);
         ids->at = at;
         ids->capacity = capacity;
     }

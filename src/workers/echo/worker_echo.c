@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/mem.h"
 #include "workers/echo/echo_internal.h"
 
 #include "base/clock.h"
@@ -131,8 +132,7 @@ static void read_wishes(struct echo_job *job) {
 static bool echo_submit(struct worker *worker, const struct worker_job *from) {
     struct echo *echo = echo_of(worker);
     int64_t now_ns = clock_monotonic_ns();
-    struct echo_job *job = malloc(sizeof *job + from->body.bytes);
-    if (!job) abort();
+    struct echo_job *job = mem_alloc(sizeof *job + from->body.bytes);
     *job = (struct echo_job){.job = *from, .bytes = from->body.bytes};
     memcpy(job->body, from->body.at, from->body.bytes);
     if (from->model.bytes > 0 && from->model.bytes < sizeof job->model)
@@ -263,8 +263,7 @@ static const struct worker_ops echo_ops = {.submit = echo_submit,
 
 enum err worker_echo_open(struct worker **ret_worker, const struct worker_echo_options *options,
                           const struct worker_events *events, struct error *error) {
-    struct echo *echo = calloc(1, sizeof *echo);
-    if (!echo) abort();
+    struct echo *echo = mem_new(1, sizeof *echo);
     echo->worker.ops = &echo_ops;
     echo->options = *options;
     if (echo->options.waiting_max == 0) echo->options.waiting_max = 65536;

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/mem.h"
 
 #include <assert.h>
 #include <pthread.h>
@@ -124,8 +125,7 @@ struct device_decision device_decide(const struct device_member *members, uint32
 /* --- the object --- */
 
 struct device *device_open(const struct device_options *options) {
-    struct device *device = calloc(1, sizeof *device);
-    if (!device) abort();
+    struct device *device = mem_new(1, sizeof *device);
     device->options = *options;
     pthread_mutex_init(&device->lock, NULL);
     return device;

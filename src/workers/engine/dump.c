@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/mem.h"
 #include "base/os.h"
 #include "base/stacks.h"
 
@@ -74,8 +75,7 @@ bool engine_dump_keep(int fd, pid_t pid, const char *dir, char *ret_path, size_t
     int file = -1;
     if (fd < 0 || !dir || os_file_bytes(fd, &bytes, &error) != OK || bytes == 0) return false;
     if (bytes > DUMP_BYTES_MAX) bytes = DUMP_BYTES_MAX;
-    char *text = malloc(bytes);
-    if (!text) abort();
+    char *text = mem_alloc(bytes);
     snprintf(ret_path, path_bytes, "%s/engine-%010lld-%d.txt", dir, (long long)clock_unix_s(), pid);
     enum err err = os_mkdirs(dir, &error);
     if (err == OK) make_room(dir);

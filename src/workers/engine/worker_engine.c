@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
+#include "base/mem.h"
 #include "base/os.h"
 #include "workers/engine/engine_internal.h"
 
@@ -232,8 +233,7 @@ static void wake_up(void *context) {
 }
 
 static char *copy_text(const char *text) {
-    char *copy = strdup(text);
-    if (!copy) abort();
+    char *copy = mem_text(text);
     return copy;
 }
 
@@ -244,13 +244,11 @@ static void copy_options(struct worker_engine *engine,
     size_t count = 0;
     while (arguments[count]) count++;
     engine->program = copy_text(options->program ? options->program : "/proc/self/exe");
-    engine->arguments = calloc(count + 1, sizeof *engine->arguments);
-    if (!engine->arguments) abort();
+    engine->arguments = mem_new(count + 1, sizeof *engine->arguments);
     for (size_t i = 0; i < count; i++) engine->arguments[i] = copy_text(arguments[i]);
     if (options->dump_dir) engine->dump_dir = copy_text(options->dump_dir);
     engine->jobs_max = options->jobs_max ? options->jobs_max : WORKER_ENGINE_JOBS_MAX;
-    engine->jobs = calloc(engine->jobs_max, sizeof *engine->jobs);
-    if (!engine->jobs) abort();
+    engine->jobs = mem_new(engine->jobs_max, sizeof *engine->jobs);
     engine->hang_ns = options->hang_ms * NS_PER_MS;
     engine->load_ns = (options->load_ms ? options->load_ms : 900000) * NS_PER_MS;
     engine->restart_delay_ms = options->restart_delay_ms ? options->restart_delay_ms : 200;
@@ -275,8 +273,7 @@ enum err worker_engine_open(struct worker **ret_worker, const struct worker_engi
                                           .close = close_worker};
     int wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (wake_fd < 0) return err_from_errno(error, errno, "cannot make an eventfd");
-    struct worker_engine *engine = calloc(1, sizeof *engine);
-    if (!engine) abort();
+    struct worker_engine *engine = mem_new(1, sizeof *engine);
     engine->worker.ops = &ops;
     engine->events = *events;
     engine->wake_fd = wake_fd;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "workers/upstream/spec.h"
 
+#include "base/mem.h"
+
 #include <ctype.h>
 #include <curl/curl.h>
 #include <stdio.h>
@@ -187,8 +189,7 @@ static enum err read_name(struct str name, struct upstream_spec *spec, struct er
 }
 
 enum err upstream_spec_read(const char *text, struct upstream_spec *ret_spec, struct error *error) {
-    struct upstream_spec *spec = calloc(1, sizeof *spec);
-    if (!spec) abort();
+    struct upstream_spec *spec = mem_new(1, sizeof *spec);
     *spec = (struct upstream_spec){.concurrency = UPSTREAM_CONCURRENCY,
                                    .weight = 1,
                                    .connect_ms = 10000,

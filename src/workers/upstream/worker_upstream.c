@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/id.h"
+#include "base/mem.h"
 #include "workers/upstream/upstream_internal.h"
 
 #include <stdio.h>
@@ -30,8 +31,7 @@ void upstream_job_free(struct upstream_job *job) {
 }
 
 static struct upstream_job *new_job(const struct worker_job *from) {
-    struct upstream_job *job = calloc(1, sizeof *job + from->body.bytes);
-    if (!job) abort();
+    struct upstream_job *job = mem_new(1, sizeof *job + from->body.bytes);
     job->job = *from;
     memcpy(job->body, from->body.at, from->body.bytes);
     job->job.body.at = job->body;
@@ -190,8 +190,7 @@ enum err worker_upstream_open(struct worker **ret_worker, const struct upstream_
                                           .models = models,
                                           .status = status,
                                           .close = close_worker};
-    struct worker_upstream *upstream = calloc(1, sizeof *upstream);
-    if (!upstream) abort();
+    struct worker_upstream *upstream = mem_new(1, sizeof *upstream);
     upstream->worker.ops = &ops;
     upstream->events = *events;
     upstream->spec = *spec;
