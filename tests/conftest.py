@@ -6,6 +6,20 @@ import pytest
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import support
 
+NEEDS_MODEL = {"real", "model", "embedding_server", "embedder", "model_server", "minilm_server"}
+
+
+def pytest_configure(config):
+    for marker in ("model: the test needs a real model; set by its fixtures", "slow: takes more than two seconds",
+                   "alone: measures time or memory and runs without company"):
+        config.addinivalue_line("markers", marker)
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if NEEDS_MODEL & set(item.fixturenames):
+            item.add_marker("model")
+
 
 @pytest.fixture(scope="session")
 def echo_server(tmp_path_factory):

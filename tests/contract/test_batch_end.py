@@ -91,6 +91,7 @@ def expired(client, batch_id, count, quick):
     return batch
 
 
+@pytest.mark.slow
 def test_case_106_a_window_too_short_for_the_work(tmp_path):
     """The window closes while it runs: expired, what is finished is kept, the rest is batch_expired and not in `failed`."""
     with serving(tmp_path) as (server, start):

@@ -196,13 +196,14 @@ def test_case_134_service_tiers(model, echo, client):
     assert ask(client, service_tier="flex").service_tier == "flex"
 
 
+@pytest.mark.model
 def test_case_135_priorities(tmp_path):
     """A request of priority -1 behind many of 0, of which a dozen run at once, is answered before the last of them."""
     with support.serving(tmp_path / "state", "--model", "smollm2", "--max-num-seqs", "1") as server:
         client, order = openai.OpenAI(base_url=server.url, api_key="none", max_retries=0, timeout=300), []
 
         def one(name, **options):
-            ask(client, f"Tell a story about {name}.", max_tokens=40, ignore_eos=True, **options)
+            ask(client, f"Tell a story about {name}.", max_tokens=12, ignore_eos=True, **options)
             order.append(name)
         with concurrent.futures.ThreadPoolExecutor(41) as pool:
             waiting = [pool.submit(one, i) for i in range(40)]

@@ -2,6 +2,8 @@
 """The OpenAPI document, and Schemathesis over it: every operation with good and bad data, and chains of them."""
 import json, os, pathlib, subprocess, sys
 
+import pytest
+
 import support
 from cases import plain
 
@@ -22,6 +24,7 @@ def test_the_document_is_printed_and_served_alike(echo):
         assert "200" in operation["responses"] and operation["summary"]
 
 
+@pytest.mark.slow
 def test_every_operation_answers_as_the_document_says(keyed):
     command = [pathlib.Path(sys.executable).parent / "schemathesis", "run", f"http://127.0.0.1:{keyed.port}/openapi.json",
                "-H", "Authorization: Bearer sk-right", "--checks", "all", "--exclude-checks", LEFT_OUT, "--max-examples", "20",

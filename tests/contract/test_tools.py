@@ -74,6 +74,7 @@ def test_case_155_the_library_goes_there_and_back(echo, tmp_path):
 
 
 @pytest.mark.parametrize("version", ["0.3.3", "0.3.4"])
+@pytest.mark.slow
 def test_case_156_the_command_line(echo, tmp_path, version):
     """The command line on a chat file and on an embeddings file (for which it names the chat endpoint): both complete."""
     where = ["--base-url", echo.url, "--api-key", "none"]
@@ -97,6 +98,7 @@ def test_case_157_create_and_resume(echo, tmp_path, version):
     check_chat(lines_of(tmp_path / "out.jsonl"), 20)
 
 
+@pytest.mark.slow
 def test_case_158_the_helpers_own_live_tests(tmp_path, monkeypatch):
     """What the helper's five usable live tests do, with its two vendors pointed here: 20 requests each by command line and library, and a resume that finds the vendor."""
     from openai_batch import Batch, providers
@@ -159,6 +161,7 @@ def litellm_python():
     return str(venv / "bin/python")
 
 
+@pytest.mark.slow
 def test_case_160_litellm(echo, tmp_path):
     """LiteLLM's SDK with hosted_vllm and with openai: create_file, create_batch, retrieve, file_content complete; its proxy's probe is no 404."""
     assert plain(echo, "GET", "/v1/files")[0] == 200 and plain(echo, "GET", "/v1/files/")[0] == 200

@@ -17,6 +17,7 @@ def add(client, upload, data):
     return client.uploads.parts.create(upload.id, data=data).id
 
 
+@pytest.mark.slow
 def test_case_041_the_client_uploads_in_chunks(client, echo, tmp_path):
     """The SDK's upload_file_chunked of 150 MB sends three parts; size and content are exact, the file is like any other."""
     data = random.Random(41).randbytes(1 << 20) * 150

@@ -94,6 +94,7 @@ def test_case_149_unwrapped_by_the_client(tmp_path):
             client.webhooks.unwrap(receiver.seen[0][1].decode() + " ", low(receiver.seen[0][0]), secret=SECRET)
 
 
+@pytest.mark.slow
 def test_case_150_a_receiver_that_fails_twice(tmp_path):
     """500 twice, then 200: the same webhook-id, a signature for each attempt's own time, and no delivery after the 200."""
     with Receiver([500, 500]) as receiver, serving(tmp_path, *told(tmp_path, receiver.url)) as (server, start):
@@ -111,6 +112,7 @@ def test_case_150_a_receiver_that_fails_twice(tmp_path):
         assert low(receiver.seen[3][0])["webhook-id"] != attempts[0]["webhook-id"]
 
 
+@pytest.mark.slow
 def test_case_151_redirects_are_failures(tmp_path):
     """302: not followed, and tried again."""
     with Receiver() as other, Receiver([302], other.url) as receiver, serving(tmp_path, *told(tmp_path, receiver.url)) as (server, start):
@@ -119,6 +121,7 @@ def test_case_151_redirects_are_failures(tmp_path):
         assert [status for _, _, status in receiver.seen] == [302, 200] and other.seen == []
 
 
+@pytest.mark.slow
 def test_case_152_a_receiver_that_is_down(tmp_path):
     """Nobody listens: the batch does not mind, and after a restart of both it is told."""
     with Receiver() as receiver:

@@ -7,9 +7,8 @@ import json, os, random, shutil, signal, subprocess, time
 
 import pytest
 
-import support
+import life, support
 
-SCALE = float(os.environ.get("QUERN_KILLS", "1.0"))
 SEED = int(os.environ.get("QUERN_SEED", random.randrange(1 << 30)))
 LINES = 60
 WORDS = "river stone lantern market winter engine garden copper letter window harbour signal".split()
@@ -51,7 +50,7 @@ def judge(lines, undisturbed):
 
 def test_the_server_killed_at_random_moments_loses_and_doubles_nothing(tmp_path, undisturbed):
     print(f"seed {SEED}")
-    rng, kills, wanted, batches = random.Random(SEED), 0, int(50 * SCALE), 0
+    rng, kills, wanted, batches = random.Random(SEED), 0, life.scaled(50), 0
     state = tmp_path / "state"
     server = support.Server(state, "--model", "smollm2")
     batch_id, seen = None, 0
@@ -94,7 +93,7 @@ def test_the_server_killed_at_random_moments_loses_and_doubles_nothing(tmp_path,
 
 def test_run_killed_at_random_moments_and_repeated_gives_the_same_file(tmp_path, undisturbed):
     print(f"seed {SEED}")
-    rng, kills, wanted = random.Random(SEED + 1), 0, int(50 * SCALE)
+    rng, kills, wanted = random.Random(SEED + 1), 0, life.scaled(50)
     (tmp_path / "in.jsonl").write_bytes(support.jsonl(requests()))
     command = [support.BINARY, "run", "-i", tmp_path / "in.jsonl", "-o", tmp_path / "out.jsonl", "--model", "smollm2"]
     while kills < wanted:
@@ -118,7 +117,7 @@ def test_run_killed_at_random_moments_and_repeated_gives_the_same_file(tmp_path,
 
 def test_the_engine_killed_alone_is_restarted_and_its_lines_run_again(tmp_path, undisturbed):
     print(f"seed {SEED}")
-    rng, kills, wanted = random.Random(SEED + 2), 0, int(20 * SCALE)
+    rng, kills, wanted = random.Random(SEED + 2), 0, life.scaled(20)
     with support.serving(tmp_path / "state", "--model", "smollm2") as server:
         while kills < wanted:
             batch = server.create(support.jsonl(requests()))

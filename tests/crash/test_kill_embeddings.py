@@ -7,9 +7,8 @@ import os, random, signal, time
 
 import pytest
 
-import support
+import life, support
 
-SCALE = float(os.environ.get("QUERN_KILLS", "1.0"))
 SEED = int(os.environ.get("QUERN_SEED", random.randrange(1 << 30)))
 URL = "/v1/embeddings"
 LINES = 150
@@ -62,7 +61,7 @@ def test_kills_in_a_batch_of_embeddings_lose_and_double_nothing(tmp_path, undist
     server = support.Server(tmp_path / "state", "--model", support.MINILM, "--result-cache-bytes", "0").start()
     batch_id = server.create(support.jsonl(requests()), endpoint=URL)["id"]
     done = 0
-    for _ in range(max(1, round(6 * SCALE))):
+    for _ in range(life.scaled(6)):
         batch = wait_for(server, batch_id, min(LINES, done + rng.randrange(1, 30)))
         if batch["status"] not in support.TERMINAL:
             counts = batch["request_counts"]
