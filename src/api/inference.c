@@ -122,9 +122,9 @@ static void take_delta(void *context, struct str chunk) {
 
 static void count_result(struct inference *inference, const struct worker_result *result) {
     struct metrics *metrics = &inference->api->metrics;
-    enum metrics_outcome outcome = OUTCOME_ERRORED;
-    if (result->status == 200) outcome = OUTCOME_SUCCEEDED;
-    if (result->status == 499) outcome = OUTCOME_CANCELLED;
+    enum metrics_outcome outcome = METRICS_ERRORED;
+    if (result->status == 200) outcome = METRICS_SUCCEEDED;
+    if (result->outcome == OUTCOME_CANCELLED) outcome = METRICS_CANCELLED;
     atomic_fetch_add(&metrics->requests[inference->endpoint][outcome], 1);
     atomic_fetch_add(&metrics->tokens[TOKENS_INPUT], result->usage.input_tokens);
     atomic_fetch_add(&metrics->tokens[TOKENS_CACHED], result->usage.cached_tokens);
@@ -158,7 +158,7 @@ static void fail_model(struct http_request *request, struct str model) {
 static void fail_submission(struct inference *inference, const struct runner_request *job,
                             enum err err, const struct error *error) {
     struct http_request *request = inference->request;
-    atomic_fetch_add(&inference->api->metrics.requests[inference->endpoint][OUTCOME_ERRORED], 1);
+    atomic_fetch_add(&inference->api->metrics.requests[inference->endpoint][METRICS_ERRORED], 1);
     list_remove(inference);
     if (err == ERR_NOT_FOUND)
         fail_model(request, job->model);

@@ -17,8 +17,8 @@
 
 static const char *const endpoint_names[ENDPOINT_COUNT] = {"chat", "completions", "embeddings",
                                                            "score"};
-static const char *const outcome_names[OUTCOME_COUNT] = {"succeeded", "errored", "cancelled",
-                                                         "expired"};
+static const char *const outcome_names[METRICS_OUTCOMES] = {"succeeded", "errored", "cancelled",
+                                                            "expired"};
 static const char *const tokens_names[TOKENS_COUNT] = {"input", "cached", "output"};
 static const char *const code_names[METRICS_CODES] = {"none", "1xx", "2xx", "3xx", "4xx", "5xx"};
 
@@ -43,7 +43,7 @@ static void one(struct buf *buf, const char *name, const char *type, double valu
 static void write_requests(struct metrics *metrics, struct buf *buf) {
     head(buf, "quern_requests_total", "counter", "Requests of single clients by outcome.");
     for (int endpoint = 0; endpoint < ENDPOINT_COUNT; endpoint++)
-        for (int outcome = 0; outcome < OUTCOME_COUNT; outcome++)
+        for (int outcome = 0; outcome < METRICS_OUTCOMES; outcome++)
             buf_printf(buf,
                        "quern_requests_total{endpoint=\"%s\",outcome=\"%s\"} %" PRIuFAST64 "\n",
                        endpoint_names[endpoint], outcome_names[outcome],

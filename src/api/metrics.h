@@ -17,11 +17,11 @@
 struct api;
 
 enum metrics_outcome {
-    OUTCOME_SUCCEEDED,
-    OUTCOME_ERRORED,
-    OUTCOME_CANCELLED,
-    OUTCOME_EXPIRED,
-    OUTCOME_COUNT
+    METRICS_SUCCEEDED,
+    METRICS_ERRORED,
+    METRICS_CANCELLED,
+    METRICS_EXPIRED,
+    METRICS_OUTCOMES
 };
 
 enum metrics_tokens { TOKENS_INPUT, TOKENS_CACHED, TOKENS_OUTPUT, TOKENS_COUNT };
@@ -29,8 +29,8 @@ enum metrics_tokens { TOKENS_INPUT, TOKENS_CACHED, TOKENS_OUTPUT, TOKENS_COUNT }
 #define METRICS_CODES 6 /* by hundreds; 0: the connection went before an answer */
 
 struct metrics {
-    atomic_uint_fast64_t requests[ENDPOINT_COUNT][OUTCOME_COUNT]; /* of single clients */
-    atomic_uint_fast64_t tokens[TOKENS_COUNT];                    /* of single clients */
+    atomic_uint_fast64_t requests[ENDPOINT_COUNT][METRICS_OUTCOMES]; /* of single clients */
+    atomic_uint_fast64_t tokens[TOKENS_COUNT];                       /* of single clients */
     /* by row of the routing table; the last for requests no row fitted */
     atomic_uint_fast64_t http_requests[HTTP_ROUTES_MAX + 1][METRICS_CODES];
     atomic_uint_fast64_t http_ns[HTTP_ROUTES_MAX + 1];

@@ -188,8 +188,9 @@ static void refuse_at_the_door(struct process *process, uint64_t id) {
     struct buf body;
     buf_init(&body, 4096);
     refusal_write(&body, &refusal);
-    on_result(process, id,
-              &(struct wire_result){.status = 503, .retryable = true, .body = buf_str(&body)});
+    on_result(
+        process, id,
+        &(struct wire_result){.status = 503, .outcome = OUTCOME_NOT_RUN, .body = buf_str(&body)});
     buf_release(&body);
 }
 

@@ -35,6 +35,18 @@ void job_close(struct job *job) {
     free(job);
 }
 
+void job_refuse_cancelled(struct job *job) {
+    job->is_refused = true;
+    job->outcome = OUTCOME_CANCELLED;
+    refuse_status(&job->refusal, 499, "cancelled", NULL, "The request was cancelled.");
+}
+
+void job_refuse_failed(struct job *job) {
+    job->is_refused = true;
+    job->outcome = OUTCOME_TRY_AGAIN;
+    refuse_status(&job->refusal, 500, NULL, NULL, "The engine has failed.");
+}
+
 struct usage job_usage(const struct job *job) {
     struct usage usage = {0};
     if (job->endpoint == ENDPOINT_EMBEDDINGS) usage.input_tokens = job->embedding.ids.count;

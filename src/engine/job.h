@@ -26,8 +26,9 @@ struct job {
     struct buf body;         /* until prep has read it */
     atomic_bool is_cancelled;
 
-    bool is_refused;
+    bool is_refused; /* the answer is `refusal` */
     struct refusal refusal;
+    enum outcome outcome;
 
     struct embedding embedding; /* of ENDPOINT_EMBEDDINGS; the others: */
 
@@ -47,6 +48,10 @@ struct job {
 
 struct job *job_open(uint64_t id, const struct wire_job *from);
 void job_close(struct job *job); /* NULL is allowed */
+
+/* Refuse the job: it was cancelled, or the engine has failed and another try may succeed. */
+void job_refuse_cancelled(struct job *job);
+void job_refuse_failed(struct job *job);
 
 /* Tokens of the request over all choices; a prompt counts once. */
 struct usage job_usage(const struct job *job);

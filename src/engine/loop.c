@@ -82,7 +82,7 @@ static void refuse_job(struct job *job, const struct error *error) {
     } else {
         refuse_status(&job->refusal, 500, NULL, NULL, "The request could not be queued: %s.",
                       error->text);
-        job->refusal.retryable = error->code == ERR_UNAVAILABLE;
+        if (error->code == ERR_UNAVAILABLE) job->outcome = OUTCOME_TRY_AGAIN;
     }
 }
 
@@ -91,8 +91,7 @@ static void refuse_job(struct job *job, const struct error *error) {
 static void cancel_job(struct engine *engine, struct job *job) {
     if (job->endpoint == ENDPOINT_EMBEDDINGS) {
         embed_queue_remove(engine->embed_queue, job);
-        job->is_refused = true;
-        refuse_cancelled(&job->refusal);
+        job_refuse_cancelled(job);
         hand_to_finish(engine, job);
         return;
     }
@@ -133,13 +132,10 @@ static enum err submit_choice(struct engine *engine, struct job *job, uint32_t i
 
 static void admit(struct engine *engine, struct job *job) {
     if (atomic_load(&job->is_cancelled) || engine->has_failed) {
-        job->is_refused = true;
-        if (engine->has_failed) {
-            refuse_status(&job->refusal, 500, NULL, NULL, "The engine has failed.");
-            job->refusal.retryable = true;
-        } else {
-            refuse_cancelled(&job->refusal);
-        }
+        if (engine->has_failed)
+            job_refuse_failed(job);
+        else
+            job_refuse_cancelled(job);
         hand_to_finish(engine, job);
         return;
     }
@@ -220,10 +216,7 @@ static void on_finished(struct engine *engine, struct job *job, uint32_t index,
                                                                                  : event->reason);
     choice->prompt_tokens = event->prompt_tokens;
     choice->cached_tokens = event->cached_tokens;
-    if (event->reason == FINISH_CANCELLED && !job->is_refused) {
-        job->is_refused = true;
-        refuse_cancelled(&job->refusal);
-    }
+    if (event->reason == FINISH_CANCELLED && !job->is_refused) job_refuse_cancelled(job);
     send_chunks(engine, job, index);
     if (--job->open_count == 0) end_job(engine, job);
 }
@@ -321,9 +314,7 @@ static void fail(struct engine *engine, const struct error *error) {
     for (uint32_t slot = 0; slot < ENGINE_JOBS_MAX; slot++) {
         struct job *job = engine->running[slot];
         if (!job) continue;
-        job->is_refused = true;
-        refuse_status(&job->refusal, 500, NULL, NULL, "The engine has failed.");
-        job->refusal.retryable = true;
+        job_refuse_failed(job);
         hand_to_finish(engine, job);
     }
 }

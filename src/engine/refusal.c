@@ -55,7 +55,3 @@ bool refuse_unsupported(struct refusal *refusal, const char *param, const char *
     return refuse(refusal, "unsupported_parameter", param, "Unsupported parameter: '%s': %s.",
                   param, reason);
 }
-
-bool refuse_cancelled(struct refusal *refusal) {
-    return refuse_status(refusal, 499, "cancelled", NULL, "The request was cancelled.");
-}

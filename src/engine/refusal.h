@@ -18,7 +18,6 @@ bool refuse_value(struct refusal *refusal, const char *param, const json_t *got,
                   const char *supported);
 /* `reason` is a sentence without its full stop. */
 bool refuse_unsupported(struct refusal *refusal, const char *param, const char *reason);
-bool refuse_cancelled(struct refusal *refusal); /* status 499 */
 
 #define VALUE_TEXT_BYTES 96
 /* A JSON value as text for a message, cut with "…" if it is long. Returns `text`. */

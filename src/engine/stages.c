@@ -67,7 +67,10 @@ static void drop_documents(struct request *request) {
 
 static bool prepare(const struct engine *engine, struct job *job) {
     struct refusal *refusal = &job->refusal;
-    if (atomic_load(&job->is_cancelled)) return refuse_cancelled(refusal);
+    if (atomic_load(&job->is_cancelled)) {
+        job_refuse_cancelled(job);
+        return false;
+    }
     if (!served_model_does(engine->model, job->endpoint, refusal)) return false;
     if (job->endpoint == ENDPOINT_EMBEDDINGS) {
         bool is_good = embedding_prepare(&job->embedding, buf_str(&job->body), engine->model,
@@ -135,7 +138,7 @@ static void write_body(const struct engine *engine, const struct job *job, struc
 
 static void write_result(const struct engine *engine, const struct job *job, struct buf *body,
                          struct wire_result *ret_result) {
-    *ret_result = (struct wire_result){.status = 200};
+    *ret_result = (struct wire_result){.status = 200, .outcome = job->outcome};
     struct refusal refusal = job->refusal;
     bool is_refused = job->is_refused;
     if (!is_refused) write_body(engine, job, body);
@@ -148,7 +151,6 @@ static void write_result(const struct engine *engine, const struct job *job, str
     if (is_refused) {
         refusal_write(body, &refusal);
         ret_result->status = refusal.status;
-        ret_result->retryable = refusal.retryable;
     }
     bool has_run = job->choice_count > 0 || job->embedding.vectors;
     if (has_run) ret_result->usage = job_usage(job);

@@ -20,7 +20,6 @@
 
 struct refusal {
     int32_t status;                  /* of HTTP: 400 to 599 */
-    bool retryable;                  /* the machine's own trouble: another try may succeed */
     const char *code;                /* static, or NULL for null */
     char param[REFUSAL_PARAM_BYTES]; /* "" is null */
     char message[REFUSAL_MESSAGE_BYTES];

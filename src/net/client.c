@@ -224,43 +224,41 @@ static void finish(struct net_exchange *exchange, struct net_answer *answer) {
     http->busy_count--;
 }
 
-static void say(struct net_answer *answer, enum net_end end, const char *name, const char *what,
-                const char *why) {
+/* `what` is a constant. */
+static void say(struct net_answer *answer, enum net_end end, const char *what, const char *why) {
     answer->end = end;
-    snprintf(answer->text, sizeof answer->text, "the upstream %.64s %s", name, what);
+    answer->what = what;
     snprintf(answer->why, sizeof answer->why, "%.120s", why);
 }
 
 static void finish_curl(struct net_exchange *exchange, CURLcode code) {
-    struct net_answer answer = {.end = NET_END_WHOLE};
-    const char *name = exchange->http->options.name;
+    struct net_answer answer = {.end = NET_END_WHOLE, .what = ""};
     const char *why = *exchange->reason ? exchange->reason : curl_easy_strerror(code);
     if (exchange->is_too_long)
-        say(&answer, NET_END_TOO_LONG, name, "sent an answer that is too long", "");
+        say(&answer, NET_END_TOO_LONG, "sent an answer that is too long", "");
     else if (exchange->was_stopped)
-        say(&answer, NET_END_STOPPED, name, "sent a stream that cannot be read", "");
+        say(&answer, NET_END_STOPPED, "sent a stream that cannot be read", "");
     else if (code == CURLE_OPERATION_TIMEDOUT && !exchange->is_sent)
-        say(&answer, NET_END_UNSENT, name, "did not take a connection in time", "");
+        say(&answer, NET_END_UNSENT, "did not take a connection in time", "");
     else if (code != CURLE_OK && !exchange->is_sent)
-        say(&answer, NET_END_UNSENT, name, "cannot be reached", why);
+        say(&answer, NET_END_UNSENT, "cannot be reached", why);
     else if (code != CURLE_OK)
-        say(&answer, NET_END_BROKEN, name, "broke the exchange off", why);
+        say(&answer, NET_END_BROKEN, "broke the exchange off", why);
     finish(exchange, &answer);
 }
 
 /* True when it took too long, and has been told so. */
 static bool check_clock(struct net_exchange *exchange, int64_t now_ns) {
-    struct net_answer answer = {.end = NET_END_WHOLE};
-    const char *name = exchange->http->options.name;
+    struct net_answer answer = {.end = NET_END_WHOLE, .what = ""};
     if (!exchange->is_sent) return false; /* libcurl watches that */
     if (exchange->first_ns == 0) {
         if (now_ns - exchange->sent_ns > exchange->first_byte_ms * NS_PER_MS)
-            say(&answer, NET_END_TIMEOUT, name, "did not begin its answer in time", "");
+            say(&answer, NET_END_TIMEOUT, "did not begin its answer in time", "");
     } else if (now_ns - exchange->last_ns > exchange->stall_ms * NS_PER_MS) {
-        say(&answer, NET_END_TIMEOUT, name, "stopped in the middle of its answer", "");
+        say(&answer, NET_END_TIMEOUT, "stopped in the middle of its answer", "");
     } else if (!exchange->streams &&
                now_ns - exchange->first_ns > exchange->first_byte_ms * NS_PER_MS) {
-        say(&answer, NET_END_TIMEOUT, name, "did not end its answer in time", "");
+        say(&answer, NET_END_TIMEOUT, "did not end its answer in time", "");
     }
     if (answer.end == NET_END_WHOLE) return false;
     finish(exchange, &answer);

@@ -34,13 +34,12 @@ struct net_answer {
     struct str body;        /* of what was not streamed */
     int64_t retry_after_ms; /* negative: it did not say */
     int64_t sent_ns, ended_ns;
-    char text[128]; /* what happened, when it is not whole: a sentence about the upstream */
-    char why[128];  /* libcurl's words for it, with addresses: for the log; may be empty */
+    const char *what; /* not whole: what the server did, as a predicate: "cannot be reached" */
+    char why[128];    /* libcurl's words for it, with addresses: for the log; may be empty */
 };
 
 struct net_client_options {
-    const char *name; /* of the upstream, for sentences */
-    const char *key;  /* NULL: none */
+    const char *key; /* NULL: none */
     bool proxy_from_environment;
     uint32_t exchanges_max;
     uint64_t answer_bytes_max;

@@ -2,13 +2,14 @@
 #pragma once
 
 /* request: the words for one request that every part of quern shares, from the HTTP route to the
- * engine process: where it is sent, how urgent it is, whose it is, and how many tokens it took.
+ * engine process: where it is sent, how urgent it is, who owns it, how it ended, and how many
+ * tokens it took.
  *
  * Knows no JSON, no batch and no worker.
  *
  * Thread: any; pure.
  * Memory: texts are constants.
- * Invariant: the numbers of both enums travel between processes; new values go to the end. */
+ * Invariant: the numbers of the enums travel between processes of one version (WIRE_VERSION). */
 
 #include "base/str.h"
 
@@ -45,6 +46,17 @@ const char *tier_name(enum tier tier);
 static inline bool tier_is_interactive(enum tier tier) {
     return tier == TIER_PRIORITY || tier == TIER_DEFAULT;
 }
+
+/* How a request ended. Whoever ran it, or refused to, decides this once; everything after that goes
+ * by the outcome and not by the HTTP status. */
+enum outcome {
+    OUTCOME_DONE,      /* status and body are the answer: a 2xx, or an error of the request */
+    OUTCOME_TRY_AGAIN, /* it failed for a reason of the machine; counts as a try */
+    OUTCOME_NOT_RUN,   /* it was refused before it ran; counts as no try */
+    OUTCOME_CANCELLED, /* it was ended by a cancel; status and body say so */
+    OUTCOME_RETURNED,  /* the worker gives it back as it took it, to make room: to be submitted
+                          again as if for the first time; status and body mean nothing */
+};
 
 /* Tokens of one request summed over its choices, or of many requests. */
 struct usage {

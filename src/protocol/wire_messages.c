@@ -232,7 +232,7 @@ enum err wire_get_job(struct str payload, struct wire_job *ret_job, struct error
 
 void wire_put_result(struct buf *out, const struct wire_result *result) {
     wire_put_u32(out, (uint32_t)result->status);
-    wire_put_u8(out, result->retryable);
+    wire_put_u8(out, (uint8_t)result->outcome);
     wire_put_u32(out, (uint32_t)result->usage.input_tokens);
     wire_put_u32(out, (uint32_t)result->usage.cached_tokens);
     wire_put_u32(out, (uint32_t)result->usage.output_tokens);
@@ -243,7 +243,9 @@ void wire_put_result(struct buf *out, const struct wire_result *result) {
 enum err wire_get_result(struct str payload, struct wire_result *ret_result, struct error *error) {
     struct wire_cursor cursor = {.bytes = payload};
     struct wire_result result = {.status = (int32_t)wire_get_u32(&cursor)};
-    result.retryable = wire_get_bool(&cursor);
+    uint8_t outcome = wire_get_u8(&cursor);
+    if (outcome >= OUTCOME_RETURNED) cursor.bad = true;
+    result.outcome = (enum outcome)outcome;
     result.usage.input_tokens = wire_get_u32(&cursor);
     result.usage.cached_tokens = wire_get_u32(&cursor);
     result.usage.output_tokens = wire_get_u32(&cursor);

@@ -89,8 +89,8 @@ struct wire_job {
 /* RESULT. */
 struct wire_result {
     int32_t status;
-    bool retryable;
-    struct usage usage; /* each count below 2^32; the reused counts do not travel */
+    enum outcome outcome; /* never OUTCOME_RETURNED, which is the worker's word */
+    struct usage usage;   /* each count below 2^32; the reused counts do not travel */
     struct str body;
 };
 

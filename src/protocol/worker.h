@@ -32,16 +32,11 @@ struct worker_job {
 
 struct worker_result {
     uint64_t id;
-    int32_t status;  /* HTTP status; 200 or an error the line or the client gets as it is */
+    enum outcome outcome;
+    int32_t status;  /* the HTTP status that belongs to `body` */
     struct str body; /* the OpenAI response body, or {"error":{…}}; pure ASCII JSON on one line */
     struct usage usage;
-    /* Trouble of the machine, not of the request: the runner may try again elsewhere. */
-    bool retryable;
-    bool not_run;           /* and nobody ran it, so that it does not count as a try */
-    int64_t retry_after_ms; /* not to be tried before; 0 or less: as the runner likes */
-    /* The worker gives the job back as it got it: it is to be submitted again, as if for the first
-     * time. Status and body mean nothing then. */
-    bool is_returned;
+    int64_t retry_after_ms; /* the next try comes no sooner; 0 or less: the runner decides */
 };
 
 /* One piece of a streamed answer. */
@@ -103,7 +98,7 @@ struct worker_ops {
     /* False when it cannot take the job now (full, loading, restarting): the runner keeps the job
      * and tries again after `room`. True: the job is the worker's until its result or `down`. */
     bool (*submit)(struct worker *worker, const struct worker_job *job);
-    /* Ends the job soon; its result still comes (status 499) unless it was done already. */
+    /* Ends the job soon. Its result still comes: OUTCOME_CANCELLED, or what it was before. */
     void (*cancel)(struct worker *worker, uint64_t job_id);
     /* True when a request that names `model` can be sent here. */
     bool (*serves)(struct worker *worker, struct str model);

@@ -62,14 +62,24 @@ void request_finish(struct runner *runner, struct request *request,
     request_drop(runner, request);
 }
 
-void request_fail(struct runner *runner, struct request *request, int32_t status, const char *code,
-                  const char *message) {
+static void finish_with_error(struct runner *runner, struct request *request, enum outcome outcome,
+                              int32_t status, const char *code, const char *message) {
     struct buf body;
     buf_init(&body, 4096);
     envelope_write(&body, status, code, NULL, str_from(message));
-    struct worker_result result = {.status = status, .body = buf_str(&body)};
+    const struct worker_result result = {
+        .outcome = outcome, .status = status, .body = buf_str(&body)};
     request_finish(runner, request, &result);
     buf_release(&body);
+}
+
+void request_fail(struct runner *runner, struct request *request, int32_t status, const char *code,
+                  const char *message) {
+    finish_with_error(runner, request, OUTCOME_DONE, status, code, message);
+}
+
+static void finish_cancelled(struct runner *runner, struct request *request) {
+    finish_with_error(runner, request, OUTCOME_CANCELLED, 499, NULL, "The request was cancelled.");
 }
 
 void requests_fail_all(struct runner *runner) {
@@ -146,7 +156,7 @@ void runner_request_cancel(struct runner *runner, uint64_t request_id) {
         job_id = request->job_id;
     }
     pthread_mutex_unlock(&runner->lock);
-    if (waits) request_fail(runner, request, 499, NULL, "The request was cancelled.");
+    if (waits) finish_cancelled(runner, request);
     if (worker) worker->ops->cancel(worker, job_id);
 }
 
@@ -248,7 +258,7 @@ bool requests_dispatch(struct runner *runner) {
     if (!ends)
         request_drop(runner, request);
     else if (cancelled)
-        request_fail(runner, request, 499, NULL, "The request was cancelled.");
+        finish_cancelled(runner, request);
     else if (failed)
         request_fail(runner, request, 503, NULL, failure.text);
     else

@@ -15,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define STATUS_CANCELLED 499
 #define RESULT_BYTES_MAX ((size_t)128 << 20)
 #define DELAY_MS_MAX 30000
 #define REFUSED_DELAY_MS_MAX 10000
@@ -123,6 +122,20 @@ static bool request_may_run_again(const struct request *request) {
     return !request->was_lost && !request->has_streamed && !request->cancel;
 }
 
+/* Puts the request back into the list of those that wait, if its result is not for its client. The
+ * lock is held. */
+static bool put_request_aside(struct runner *runner, struct request *request,
+                              enum outcome outcome) {
+    bool is_returned = outcome == OUTCOME_RETURNED && !request->cancel;
+    bool has_failed = outcome == OUTCOME_TRY_AGAIN || outcome == OUTCOME_NOT_RUN;
+    if (!is_returned && !(has_failed && request_may_run_again(request))) return false;
+    if (!is_returned) request->was_lost = true;
+    request->job_id = 0;
+    request->blocked_at = UINT64_MAX;
+    pthread_cond_signal(&runner->work);
+    return true;
+}
+
 /* A random part of a time that doubles with each try, so that what failed together does not come
  * back together. */
 static int64_t delay_ns(const struct runner *runner, const struct slot *slot, unsigned tries,
@@ -161,29 +174,35 @@ static void acquit(struct runner *runner, struct retry *line) {
     retry_clear_suspect(runner, line);
 }
 
-/* True when the line shall run again, or its batch no longer wants it: the slot is gone then. The
- * lock is held. */
+/* The worker gave the line back as it took it: it waits as if it had never been submitted. The lock
+ * is held. */
+static void take_returned(struct runner *runner, struct slot *slot) {
+    struct live *live = slot->live;
+    if (live->phase == PHASE_RUN)
+        live_push_retry(live, &slot->line);
+    else
+        retry_clear_suspect(runner, &slot->line);
+    live->blocked_at = UINT64_MAX;
+    slot_free(runner, slot);
+    pthread_cond_signal(&runner->work);
+}
+
+/* True when the line runs again, or its batch no longer wants it: the slot is gone then. False when
+ * this result is its record. The lock is held. */
 static bool put_aside(struct runner *runner, struct slot *slot,
                       const struct worker_result *result) {
-    if (result->is_returned) {
-        struct live *owner = slot->live;
-        if (owner->phase == PHASE_RUN)
-            live_push_retry(owner, &slot->line);
-        else
-            retry_clear_suspect(runner, &slot->line);
-        owner->blocked_at = UINT64_MAX;
-        slot_free(runner, slot);
-        pthread_cond_signal(&runner->work);
+    if (result->outcome == OUTCOME_RETURNED) {
+        take_returned(runner, slot);
         return true;
     }
     struct live *live = slot->live;
     const struct batch_extras *extras = &live->extras;
     uint32_t attempts_max = extras->attempts ? extras->attempts : runner->options.attempts_max;
-    bool is_again = result->retryable || result->status == STATUS_CANCELLED ||
-                    batch_extras_tries_again(extras, result->status);
+    bool is_again =
+        result->outcome != OUTCOME_DONE || batch_extras_tries_again(extras, result->status);
     acquit(runner, &slot->line);
     if (!is_again) return false;
-    bool was_run = !result->not_run || slot->line.refusals >= REFUSALS_MAX;
+    bool was_run = result->outcome != OUTCOME_NOT_RUN || slot->line.refusals >= REFUSALS_MAX;
     if (was_run)
         slot->line.attempts++;
     else
@@ -213,19 +232,11 @@ void runner_on_result(void *context, const struct worker_result *result) {
     slot_leave_worker(runner, slot);
     if (slot->request) {
         struct request *request = slot->request;
-        bool is_again = result->is_returned && !request->cancel;
         slot_free(runner, slot);
-        if (is_again || (result->retryable && request_may_run_again(request))) {
-            if (!is_again) request->was_lost = true;
-            request->job_id = 0;
-            request->blocked_at = UINT64_MAX;
-            pthread_cond_signal(&runner->work);
-            pthread_mutex_unlock(&runner->lock);
-            return;
-        }
-        request_unlink(runner, request);
+        bool is_again = put_request_aside(runner, request, result->outcome);
+        if (!is_again) request_unlink(runner, request);
         pthread_mutex_unlock(&runner->lock);
-        request_finish(runner, request, result);
+        if (!is_again) request_finish(runner, request, result);
         return;
     }
     bool is_done = put_aside(runner, slot, result);

@@ -49,7 +49,7 @@ struct runner_options {
     uint64_t lookahead_bytes;   /* of request bodies in flight for each worker; 32 MiB */
     uint32_t requests_max;      /* single requests waiting or running; 1024 */
     uint32_t flex_requests_max; /* above so many, those of tier flex are refused; requests_max/2 */
-    uint32_t attempts_max;      /* tries of a line with retryable results; 5 */
+    uint32_t attempts_max;      /* tries of a line that end in OUTCOME_TRY_AGAIN; 5 */
     uint32_t lost_alone_max;    /* times a line may take a worker down when it ran alone; 3 */
     int64_t retry_delay_ms;     /* before the second try, doubled for each further one; 100 */
     int64_t cancel_deadline_ms; /* waiting for jobs of a cancelled or expired batch; 5000 */
@@ -132,8 +132,8 @@ struct runner_request {
 struct runner_request_events {
     void *context;
     void (*delta)(void *context, struct str chunk); /* NULL allowed when not streaming */
-    /* Exactly once, and nothing after it. Status 499 when it was cancelled, 500 when the worker was
-     * lost twice, or once something had been streamed. */
+    /* Exactly once, and nothing after it. OUTCOME_CANCELLED with status 499 when it was cancelled;
+     * status 500 when the worker was lost twice, or once something had been streamed. */
     void (*result)(void *context, const struct worker_result *result);
 };
 

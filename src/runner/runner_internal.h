@@ -41,7 +41,7 @@ enum phase {
 /* A line to run again. */
 struct retry {
     uint32_t line;
-    uint16_t attempts; /* tries that ended in a retryable result */
+    uint16_t attempts; /* tries that failed (OUTCOME_TRY_AGAIN) */
     uint16_t downs;    /* times it was in flight when a worker went down */
     uint16_t alone;    /* of those, times nothing else was */
     uint16_t refusals; /* times a worker gave it back without having run it */

@@ -166,13 +166,11 @@ void echo_answer(struct echo *echo, const struct echo_job *job) {
 }
 
 void echo_answer_error(struct echo *echo, const struct echo_job *job, int32_t status,
-                       bool retryable, const char *message) {
+                       enum outcome outcome, const char *message) {
     buf_clear(&echo->answer);
     envelope_write(&echo->answer, status, NULL, NULL, str_from(message));
-    struct worker_result result = {.id = job->job.id,
-                                   .status = status,
-                                   .body = buf_str(&echo->answer),
-                                   .retryable = retryable};
+    struct worker_result result = {
+        .id = job->job.id, .outcome = outcome, .status = status, .body = buf_str(&echo->answer)};
     echo->events.result(echo->events.context, &result);
 }
 
@@ -181,6 +179,7 @@ void echo_fail_as_told(struct echo *echo, const struct echo_job *job) {
     buf_clear(&echo->text);
     add_content(&echo->text, last_user(body));
     send_delta(echo, job, json_span_get(body, "model"));
-    echo_answer_error(echo, job, (int32_t)job->told_status, job->told_status == 503,
+    echo_answer_error(echo, job, (int32_t)job->told_status,
+                      job->told_status == 503 ? OUTCOME_TRY_AGAIN : OUTCOME_DONE,
                       "told to by the request");
 }

@@ -58,6 +58,6 @@ struct echo {
 struct str echo_wishes(struct str body);
 void echo_answer(struct echo *echo, const struct echo_job *job);
 void echo_answer_error(struct echo *echo, const struct echo_job *job, int32_t status,
-                       bool retryable, const char *message);
+                       enum outcome outcome, const char *message);
 /* With the status its body asks for; a stream has said its text by then. */
 void echo_fail_as_told(struct echo *echo, const struct echo_job *job);

@@ -89,13 +89,13 @@ static void run(struct echo *echo, struct echo_job *job) {
     }
     pthread_mutex_unlock(&echo->lock);
     if (job->cancelled)
-        echo_answer_error(echo, job, 499, false, "cancelled");
+        echo_answer_error(echo, job, 499, OUTCOME_CANCELLED, "cancelled");
     else if (job->told_status)
         echo_fail_as_told(echo, job);
     else if (is_nth(seen, options->retryable_every))
-        echo_answer_error(echo, job, 503, true, "busy");
+        echo_answer_error(echo, job, 503, OUTCOME_TRY_AGAIN, "busy");
     else if (is_nth(seen, options->fail_every))
-        echo_answer_error(echo, job, 500, false, "told to fail");
+        echo_answer_error(echo, job, 500, OUTCOME_DONE, "told to fail");
     else
         echo_answer(echo, job);
     pthread_mutex_lock(&echo->lock);

@@ -27,7 +27,6 @@
 #define HANG_NS_UNKNOWN (300 * NS_PER_S)
 #define KNOWN_STEPS 1000
 #define UNSEEN_NS_MAX (5 * NS_PER_S)
-#define STATUS_CANCELLED 499
 
 static void set_phase(struct worker_engine *engine, enum worker_phase phase, const char *reason) {
     pthread_mutex_lock(&engine->lock);
@@ -151,11 +150,11 @@ static enum err take_result(struct worker_engine *engine, const struct wire_fram
     engine->failures = 0;
     const struct worker_result result = {
         .id = frame->id,
+        .outcome =
+            job.is_recalled && from.outcome == OUTCOME_CANCELLED ? OUTCOME_RETURNED : from.outcome,
         .status = from.status,
         .body = from.body,
         .usage = from.usage,
-        .retryable = from.retryable,
-        .is_returned = job.is_recalled && from.status == STATUS_CANCELLED,
     };
     engine->events.result(engine->events.context, &result);
     return OK;

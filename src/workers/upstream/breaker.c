@@ -23,20 +23,24 @@ static void open_it(struct upstream_breaker *breaker, int64_t now_ns, double jit
     breaker->probe_ns = now_ns + delay_ns(breaker->bad_trials, TRIAL_MS_MAX, jitter);
 }
 
-bool upstream_breaker_failed(struct upstream_breaker *breaker, int64_t sent_ns, int64_t now_ns,
-                             double jitter) {
+bool upstream_breaker_would_open(const struct upstream_breaker *breaker, int64_t sent_ns) {
     switch (breaker->state) {
     case UPSTREAM_BREAKER_OPEN: return false;
-    case UPSTREAM_BREAKER_HALF_OPEN:
-        if (sent_ns < breaker->changed_ns) return false;
-        breaker->bad_trials++;
-        open_it(breaker, now_ns, jitter);
-        return true;
+    case UPSTREAM_BREAKER_HALF_OPEN: return sent_ns >= breaker->changed_ns;
     case UPSTREAM_BREAKER_CLOSED: break;
     }
-    if (++breaker->failures < FAILURES_MAX) return false;
-    open_it(breaker, now_ns, jitter);
-    return true;
+    return breaker->failures + 1 >= FAILURES_MAX;
+}
+
+bool upstream_breaker_failed(struct upstream_breaker *breaker, int64_t sent_ns, int64_t now_ns,
+                             double jitter) {
+    bool opens = upstream_breaker_would_open(breaker, sent_ns);
+    if (opens && breaker->state == UPSTREAM_BREAKER_HALF_OPEN) breaker->bad_trials++;
+    if (opens)
+        open_it(breaker, now_ns, jitter);
+    else if (breaker->state == UPSTREAM_BREAKER_CLOSED)
+        breaker->failures++;
+    return opens;
 }
 
 void upstream_breaker_delay(struct upstream_breaker *breaker, uint32_t times, int64_t now_ns,

@@ -33,6 +33,8 @@ struct upstream_breaker {
     int64_t probe_ns;    /* when the next probe is due */
 };
 
+/* True if the failure of a request that was sent then would open the breaker now. */
+bool upstream_breaker_would_open(const struct upstream_breaker *breaker, int64_t sent_ns);
 /* A request failed for a reason of the upstream. `jitter` is random in [0, 1). True when it opens.
  */
 bool upstream_breaker_failed(struct upstream_breaker *breaker, int64_t sent_ns, int64_t now_ns,

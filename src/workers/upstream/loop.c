@@ -45,10 +45,6 @@ static void start_probes(struct worker_upstream *upstream, int64_t now_ns) {
     }
 }
 
-static void set_reason(struct worker_upstream *upstream, const char *reason) {
-    snprintf(upstream->reason, sizeof upstream->reason, "%.*s", UPSTREAM_REASON_BYTES - 1, reason);
-}
-
 /* True when the answer is a list of models; it is taken then. The lock is held. */
 static bool take_models(struct worker_upstream *upstream, const struct net_answer *answer) {
     struct error error = {0};
@@ -58,12 +54,13 @@ static bool take_models(struct worker_upstream *upstream, const struct net_answe
         upstream_models_read(&upstream->models, answer->body, &error) == OK)
         return true;
     if (!is_whole)
-        snprintf(reason, sizeof reason, "%.*s", UPSTREAM_REASON_BYTES - 1, answer->text);
+        upstream_write_reason(upstream, answer, reason);
     else
         snprintf(reason, sizeof reason,
                  "GET /v1/models gave status %d%s; models= can name its models", answer->status,
                  answer->status == 200 ? " and no list" : "");
-    if (!upstream->models.is_known) set_reason(upstream, reason);
+    if (!upstream->models.is_known)
+        snprintf(upstream->reason, sizeof upstream->reason, "%s", reason);
     return false;
 }
 
@@ -71,7 +68,7 @@ void upstream_probe_done(struct worker_upstream *upstream, const struct net_answ
     int64_t now_ns = answer->ended_ns;
     bool is_whole = answer->end == NET_END_WHOLE;
     bool is_good = is_whole && answer->status < 500 &&
-                   !(upstream->is_key_refused && upstream_is_key_status(answer->status));
+                   !(upstream->key.is_refused && upstream_is_key_status(answer->status));
     bool was_health = upstream->probe == PROBE_HEALTH;
     upstream->probe = PROBE_NONE;
     /* A gateway's /health may take long, since it asks others; that alone says nothing. */
@@ -84,7 +81,8 @@ void upstream_probe_done(struct worker_upstream *upstream, const struct net_answ
     bool is_first = !upstream->has_asked;
     upstream->has_asked = true;
     pthread_cond_broadcast(&upstream->changed);
-    if (upstream->is_probe_of_breaker && !is_good && !is_whole) set_reason(upstream, answer->text);
+    if (upstream->is_probe_of_breaker && !is_good && !is_whole)
+        upstream_write_reason(upstream, answer, upstream->reason);
     pthread_mutex_unlock(&upstream->lock);
     if (is_first && !upstream->models.is_known)
         log_warn("upstream=%s event=no_models reason=\"%s%s%s\", retrying", upstream->spec.name,

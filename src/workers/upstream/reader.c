@@ -112,7 +112,7 @@ static bool read_object(struct str text, struct str *ret_value) {
 
 static void fail(struct buf *buf, struct upstream_reading *reading, const char *code,
                  const char *message) {
-    reading->verdict = UPSTREAM_FAULTED;
+    reading->outcome = OUTCOME_TRY_AGAIN;
     reading->status = 502;
     buf_clear(buf);
     envelope_write(buf, reading->status, code, NULL, str_from(message));
@@ -136,22 +136,21 @@ static void read_good(struct buf *buf, struct str body, const char *model, const
         return;
     }
     if (is_error_in_disguise(value)) {
-        reading->verdict = UPSTREAM_FAULTED;
+        reading->outcome = OUTCOME_TRY_AGAIN;
         reading->status = 502;
         upstream_error_add(buf, value, 502, name);
         return;
     }
-    reading->verdict = UPSTREAM_OWN;
+    reading->outcome = OUTCOME_DONE;
     read_usage(value, &reading->usage);
     add_body(buf, value, model, &reading->usage);
     if (buf->overflowed) fail(buf, reading, "upstream_bad_answer", "The answer is too long.");
 }
 
-static enum upstream_verdict verdict_of(int status) {
-    if (status == 429) return UPSTREAM_BUSY;
-    if (status == 503) return UPSTREAM_AWAY;
-    bool is_retryable = status == 408 || status == 409 || status == 425;
-    return status >= 400 && status < 500 && !is_retryable ? UPSTREAM_OWN : UPSTREAM_FAULTED;
+static enum outcome outcome_of(int status) {
+    if (status == 429 || status == 503) return OUTCOME_NOT_RUN;
+    bool may_pass = status == 408 || status == 409 || status == 425;
+    return status >= 400 && status < 500 && !may_pass ? OUTCOME_DONE : OUTCOME_TRY_AGAIN;
 }
 
 void upstream_read_answer(struct buf *buf, int status, struct str body, const char *model,
@@ -163,7 +162,7 @@ void upstream_read_answer(struct buf *buf, int status, struct str body, const ch
     if (status >= 200 && status < 300) {
         read_good(buf, body, model, name, ret_reading);
     } else if (status >= 400 && status < 600) {
-        ret_reading->verdict = verdict_of(status);
+        ret_reading->outcome = outcome_of(status);
         upstream_error_add(buf, read_object(body, &value) ? value : (struct str){NULL, 0}, status,
                            name);
         if (buf->overflowed)

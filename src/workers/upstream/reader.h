@@ -10,19 +10,15 @@
 #include "base/buf.h"
 #include "protocol/worker.h"
 
-/* Whose matter an answer is. */
-enum upstream_verdict {
-    UPSTREAM_OWN,     /* the request's own result: a 2xx with a JSON object, or a 4xx */
-    UPSTREAM_BUSY,    /* 429: it was not run; the limit is too high */
-    UPSTREAM_AWAY,    /* 503: it was not run; the upstream is down or starting */
-    UPSTREAM_FAULTED, /* anything else: to be tried again, and counted as a try */
-};
-
-/* What was read: `body` is in the buf that was passed. */
+/* What an answer says. */
 struct upstream_reading {
-    enum upstream_verdict verdict;
-    int32_t status; /* of the result */
-    struct str body;
+    /* As far as this answer alone tells:
+     *   DONE       a 2xx with a JSON object, or a 4xx
+     *   NOT_RUN    429, 503
+     *   TRY_AGAIN  408, 409, 425, and everything else */
+    enum outcome outcome;
+    int32_t status;  /* of the result */
+    struct str body; /* in the buf that was passed */
     struct usage usage;
 };
 

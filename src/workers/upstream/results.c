@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What becomes of the answers of an upstream: results, deltas, and what limit and breaker learn. */
+/* What becomes of the answers of an upstream. Each goes one way: read it, decide its outcome, let
+ * limit, breaker and key learn from it, hand the result on. */
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -13,10 +14,16 @@
 
 /* --- streams --- */
 
+struct stream {
+    struct worker_upstream *upstream;
+    struct upstream_job *job;
+};
+
 /* One event of a stream, passed on. */
 static bool take_event(void *context, struct str data) {
-    struct upstream_job *job = ((void **)context)[0];
-    struct worker_upstream *upstream = ((void **)context)[1];
+    const struct stream *stream = context;
+    struct upstream_job *job = stream->job;
+    struct worker_upstream *upstream = stream->upstream;
     if (job->is_done || job->has_failed) return true; /* nothing after the end counts */
     switch (
         upstream_read_event(&upstream->answer, data, job->model, &job->usage, &job->is_finished)) {
@@ -38,18 +45,17 @@ static bool take_event(void *context, struct str data) {
 }
 
 bool upstream_on_bytes(void *context, void *owner, struct str bytes) {
-    struct upstream_job *job = owner;
-    void *both[] = {job, context};
-    return net_sse_feed(&job->sse, bytes, take_event, both);
+    struct stream stream = {.upstream = context, .job = owner};
+    return net_sse_feed(&stream.job->sse, bytes, take_event, &stream);
 }
 
 /* What a stream came to, once the exchange is over. */
 static void read_stream(struct worker_upstream *upstream, struct upstream_job *job,
                         struct upstream_reading *ret_reading) {
     *ret_reading = (struct upstream_reading){
-        .verdict = UPSTREAM_OWN, .status = 200, .body = STR("{}"), .usage = job->usage};
+        .outcome = OUTCOME_DONE, .status = 200, .body = STR("{}"), .usage = job->usage};
     if (!job->has_failed && (job->is_done || job->is_finished)) return;
-    ret_reading->verdict = UPSTREAM_FAULTED;
+    ret_reading->outcome = OUTCOME_TRY_AGAIN;
     ret_reading->status = 502;
     buf_clear(&upstream->answer);
     if (job->has_failed)
@@ -62,28 +68,56 @@ static void read_stream(struct worker_upstream *upstream, struct upstream_job *j
 
 /* --- answers that did not come --- */
 
+void upstream_write_reason(const struct worker_upstream *upstream, const struct net_answer *answer,
+                           char ret_reason[UPSTREAM_REASON_BYTES]) {
+    snprintf(ret_reason, UPSTREAM_REASON_BYTES, "the upstream %.63s %.40s", upstream->spec.name,
+             answer->what);
+}
+
 static void read_failure(struct worker_upstream *upstream, const struct net_answer *answer,
                          struct upstream_reading *ret_reading) {
     static const struct {
-        enum upstream_verdict verdict;
+        enum outcome outcome;
         int status;
         const char *code;
     } ends[] = {
-        [NET_END_UNSENT] = {UPSTREAM_AWAY, 503, "upstream_unreachable"},
-        [NET_END_TIMEOUT] = {UPSTREAM_FAULTED, 504, "upstream_timeout"},
-        [NET_END_BROKEN] = {UPSTREAM_FAULTED, 502, "upstream_broken"},
-        [NET_END_TOO_LONG] = {UPSTREAM_FAULTED, 502, "upstream_bad_answer"},
-        [NET_END_STOPPED] = {UPSTREAM_FAULTED, 502, "upstream_bad_answer"},
+        [NET_END_UNSENT] = {OUTCOME_NOT_RUN, 503, "upstream_unreachable"},
+        [NET_END_TIMEOUT] = {OUTCOME_TRY_AGAIN, 504, "upstream_timeout"},
+        [NET_END_BROKEN] = {OUTCOME_TRY_AGAIN, 502, "upstream_broken"},
+        [NET_END_TOO_LONG] = {OUTCOME_TRY_AGAIN, 502, "upstream_bad_answer"},
+        [NET_END_STOPPED] = {OUTCOME_TRY_AGAIN, 502, "upstream_bad_answer"},
     };
     char message[320];
-    snprintf(message, sizeof message, "T%s.", answer->text + 1);
-    assert(answer->end != NET_END_WHOLE && *answer->text == 't');
+    assert(answer->end != NET_END_WHOLE);
+    snprintf(message, sizeof message, "The upstream %s %s.", upstream->spec.name, answer->what);
     buf_clear(&upstream->answer);
     envelope_write(&upstream->answer, ends[answer->end].status, ends[answer->end].code, NULL,
                    str_from(message));
-    *ret_reading = (struct upstream_reading){.verdict = ends[answer->end].verdict,
+    *ret_reading = (struct upstream_reading){.outcome = ends[answer->end].outcome,
                                              .status = ends[answer->end].status,
                                              .body = buf_str(&upstream->answer)};
+}
+
+/* --- the outcome --- */
+
+/* What was never sent is as new as its end. */
+static int64_t sent_ns_of(const struct net_answer *answer) {
+    return answer->sent_ns ? answer->sent_ns : answer->ended_ns;
+}
+
+/* True if the answer says something about the key. Then it is not the request's own. */
+static bool doubts_key(const struct worker_upstream *upstream, const struct net_answer *answer) {
+    return answer->end == NET_END_WHOLE && upstream_key_is_doubted(&upstream->key, answer->status);
+}
+
+/* Decides and changes nothing. */
+static enum outcome decide(const struct worker_upstream *upstream, const struct net_answer *answer,
+                           const struct upstream_reading *reading) {
+    const struct upstream_job *job = answer->owner;
+    if (!doubts_key(upstream, answer)) return reading->outcome;
+    return upstream_key_outcome(
+        &upstream->key, job->job.body,
+        upstream_breaker_would_open(&upstream->breaker, sent_ns_of(answer)));
 }
 
 /* --- what is learnt --- */
@@ -91,9 +125,7 @@ static void read_failure(struct worker_upstream *upstream, const struct net_answ
 /* Addresses stay in the log: `reason` is told to everybody. True when the breaker opens. */
 static bool learn_bad(struct worker_upstream *upstream, const struct net_answer *answer,
                       const char *reason) {
-    /* What was never sent is as new as its end. */
-    int64_t sent_ns = answer->sent_ns ? answer->sent_ns : answer->ended_ns;
-    if (!upstream_breaker_failed(&upstream->breaker, sent_ns, answer->ended_ns,
+    if (!upstream_breaker_failed(&upstream->breaker, sent_ns_of(answer), answer->ended_ns,
                                  rng_unit(&upstream->rng)))
         return false;
     log_warn("upstream=%s event=breaker_open reason=\"%s%s%s\", retrying", upstream->spec.name,
@@ -105,55 +137,32 @@ static bool learn_bad(struct worker_upstream *upstream, const struct net_answer 
     return true;
 }
 
-/* --- a key that is refused --- */
-
-bool upstream_is_key_status(int status) {
-    return status == 401 || status == 402 || status == 403;
-}
-
 static void set_key_refused(struct worker_upstream *upstream, bool is_refused) {
-    upstream->is_key_refused = is_refused;
+    upstream->key.is_refused = is_refused;
     pthread_mutex_lock(&upstream->lock);
     upstream->figures.is_key_refused = is_refused;
     pthread_mutex_unlock(&upstream->lock);
 }
 
-/* Notes that the request met such an answer (FNV-1a of its body). */
-static void note_refusal(struct worker_upstream *upstream, struct str body) {
-    uint64_t sum = 0xCBF29CE484222325u;
-    for (size_t i = 0; i < body.bytes; i++)
-        sum = (sum ^ (unsigned char)body.at[i]) * 0x100000001B3u;
-    if (upstream->key_requests == 0 || upstream->key_body != sum) upstream->key_requests++;
-    upstream->key_body = sum;
-}
-
-/* Such an answer is about the key and not the request when it comes for all: then lines wait, as
- * for an upstream that is away. A 403 of one that has answered others is the request's own, as from
- * a moderation; else it is tried again, and one request alone proves nothing. */
-static void judge_key(struct worker_upstream *upstream, const struct net_answer *answer,
-                      struct upstream_reading *reading) {
+/* While the key is refused lines wait, as for an upstream that is away. */
+static void learn_key_doubt(struct worker_upstream *upstream, const struct net_answer *answer,
+                            enum outcome outcome) {
     const struct upstream_job *job = answer->owner;
     char reason[UPSTREAM_REASON_BYTES];
-    if (answer->status == 403 && upstream->has_answered && !upstream->is_key_refused) return;
-    note_refusal(upstream, job->job.body);
+    upstream_key_doubt(&upstream->key, job->job.body);
     snprintf(reason, sizeof reason, "it refuses its key (status %d)", answer->status);
-    bool is_open = learn_bad(upstream, answer, reason);
-    if (is_open && (upstream->is_key_refused || upstream->key_requests > 1)) {
-        if (!upstream->is_key_refused)
-            log_error("upstream=%s event=key_refused status=%d, lines wait until it is accepted",
-                      upstream->spec.name, answer->status);
-        set_key_refused(upstream, true);
-        upstream_breaker_delay(&upstream->breaker, upstream->key_trials++, answer->ended_ns,
-                               rng_unit(&upstream->rng));
-    }
-    reading->verdict = upstream->is_key_refused ? UPSTREAM_AWAY : UPSTREAM_FAULTED;
+    bool opens = learn_bad(upstream, answer, reason);
+    if (!opens || outcome != OUTCOME_NOT_RUN) return;
+    if (!upstream->key.is_refused)
+        log_error("upstream=%s event=key_refused status=%d, lines wait until it is accepted",
+                  upstream->spec.name, answer->status);
+    set_key_refused(upstream, true);
+    upstream_breaker_delay(&upstream->breaker, upstream->key.openings++, answer->ended_ns,
+                           rng_unit(&upstream->rng));
 }
 
-/* Something else came, so that the key is good. */
-static void accept_key(struct worker_upstream *upstream) {
-    upstream->has_answered = true;
-    upstream->key_requests = upstream->key_trials = 0;
-    if (!upstream->is_key_refused) return;
+static void learn_key_good(struct worker_upstream *upstream) {
+    if (!upstream_key_accept(&upstream->key)) return;
     set_key_refused(upstream, false);
     log_info("upstream=%s event=key_accepted", upstream->spec.name);
 }
@@ -172,30 +181,30 @@ static void learn_good(struct worker_upstream *upstream, const struct net_answer
 }
 
 static void learn(struct worker_upstream *upstream, const struct net_answer *answer,
-                  struct upstream_reading *reading) {
+                  const struct usage *usage, enum outcome outcome) {
     char reason[UPSTREAM_REASON_BYTES];
     bool is_whole = answer->end == NET_END_WHOLE;
-    if (is_whole && upstream_is_key_status(answer->status)) {
-        judge_key(upstream, answer, reading);
-        if (reading->verdict != UPSTREAM_OWN) return;
-    } else if (is_whole && answer->status < 500 && answer->status != 429) {
-        accept_key(upstream);
+    if (doubts_key(upstream, answer)) {
+        learn_key_doubt(upstream, answer, outcome);
+        return;
     }
+    if (is_whole && answer->status < 500 && answer->status != 429 &&
+        !upstream_is_key_status(answer->status))
+        learn_key_good(upstream);
     if (is_whole)
         snprintf(reason, sizeof reason, "status %d", answer->status);
     else
-        snprintf(reason, sizeof reason, "%.*s", UPSTREAM_REASON_BYTES - 1, answer->text);
-    bool is_slow = answer->end == NET_END_TIMEOUT;
-    if (reading->verdict == UPSTREAM_BUSY || (reading->verdict == UPSTREAM_AWAY && is_whole) ||
-        is_slow)
+        upstream_write_reason(upstream, answer, reason);
+    bool is_refusal = is_whole && outcome == OUTCOME_NOT_RUN;
+    if (is_refusal || answer->end == NET_END_TIMEOUT)
         upstream_limit_refused(&upstream->limit, answer->sent_ns, answer->ended_ns,
                                answer->retry_after_ms, rng_unit(&upstream->rng));
     /* An answer that is too long, or a 4xx that may be tried again, is no word about the upstream.
      */
     bool speaks = answer->end == NET_END_TOO_LONG ||
                   (is_whole && answer->status >= 400 && answer->status < 500);
-    if (reading->verdict == UPSTREAM_OWN)
-        learn_good(upstream, answer, &reading->usage);
+    if (outcome == OUTCOME_DONE)
+        learn_good(upstream, answer, usage);
     else if (!speaks)
         learn_bad(upstream, answer, reason);
     else if (upstream_breaker_answered(&upstream->breaker, answer->sent_ns))
@@ -224,10 +233,10 @@ void upstream_give_back(struct worker_upstream *upstream, struct upstream_job *j
     envelope_write(&upstream->answer, status, NULL, NULL,
                    was_cancelled ? STR("The request was cancelled.") : str_from(message));
     const struct worker_result result = {.id = job->job.id,
+                                         .outcome =
+                                             was_cancelled ? OUTCOME_CANCELLED : OUTCOME_NOT_RUN,
                                          .status = status,
-                                         .body = buf_str(&upstream->answer),
-                                         .retryable = !was_cancelled,
-                                         .not_run = !was_cancelled};
+                                         .body = buf_str(&upstream->answer)};
     upstream->events.result(upstream->events.context, &result);
     upstream_job_free(job);
 }
@@ -236,12 +245,26 @@ static void count(struct worker_upstream *upstream, const struct worker_result *
     pthread_mutex_lock(&upstream->lock);
     struct worker_status *figures = &upstream->figures;
     figures->steps++;
-    figures->refusals += result->not_run;
-    figures->faults += result->retryable && !result->not_run;
+    figures->refusals += result->outcome == OUTCOME_NOT_RUN;
+    figures->faults += result->outcome == OUTCOME_TRY_AGAIN;
     figures->prompt_tokens += result->usage.input_tokens;
     figures->cached_tokens += result->usage.cached_tokens;
     figures->completion_tokens += result->usage.output_tokens;
     pthread_mutex_unlock(&upstream->lock);
+}
+
+static void read_answer(struct worker_upstream *upstream, const struct net_answer *answer,
+                        struct upstream_reading *ret_reading) {
+    struct upstream_job *job = answer->owner;
+    bool has_begun = job->has_streamed || job->is_done || job->has_failed;
+    bool is_whole = answer->end == NET_END_WHOLE;
+    if (has_begun || (is_whole && job->job.stream && answer->status / 100 == 2))
+        read_stream(upstream, job, ret_reading);
+    else if (!is_whole)
+        read_failure(upstream, answer, ret_reading);
+    else
+        upstream_read_answer(&upstream->answer, answer->status, answer->body, job->model,
+                             upstream->spec.name, ret_reading);
 }
 
 void upstream_on_done(void *context, const struct net_answer *answer) {
@@ -252,24 +275,15 @@ void upstream_on_done(void *context, const struct net_answer *answer) {
         upstream_probe_done(upstream, answer);
         return;
     }
-    if (job->has_streamed || job->is_done || job->has_failed)
-        read_stream(upstream, job, &reading);
-    else if (answer->end != NET_END_WHOLE)
-        read_failure(upstream, answer, &reading);
-    else if (job->job.stream && answer->status / 100 == 2)
-        read_stream(upstream, job, &reading);
-    else
-        upstream_read_answer(&upstream->answer, answer->status, answer->body, job->model,
-                             upstream->spec.name, &reading);
-    learn(upstream, answer, &reading);
+    read_answer(upstream, answer, &reading);
+    enum outcome outcome = decide(upstream, answer, &reading);
+    learn(upstream, answer, &reading.usage, outcome);
     upstream_unlink_running(upstream, job);
     const struct worker_result result = {.id = job->job.id,
+                                         .outcome = outcome,
                                          .status = reading.status,
                                          .body = reading.body,
                                          .usage = reading.usage,
-                                         .retryable = reading.verdict != UPSTREAM_OWN,
-                                         .not_run = reading.verdict == UPSTREAM_BUSY ||
-                                                    reading.verdict == UPSTREAM_AWAY,
                                          .retry_after_ms = answer->retry_after_ms};
     count(upstream, &result);
     upstream->events.result(upstream->events.context, &result);

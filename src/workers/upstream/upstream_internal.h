@@ -12,6 +12,7 @@
 #include "net/sse.h"
 #include "protocol/names.h"
 #include "workers/upstream/breaker.h"
+#include "workers/upstream/key.h"
 #include "workers/upstream/limit.h"
 #include "workers/upstream/models.h"
 #include "workers/upstream/reader.h"
@@ -73,13 +74,7 @@ struct worker_upstream {
     struct rng rng;
     struct buf answer; /* scratch of results */
     bool has_trial;
-    /* Of a key that is refused: 401, 402 and 403 in a row, of how many requests, the last of which.
-     */
-    uint32_t key_requests;
-    uint64_t key_body;
-    uint32_t key_trials; /* since it is known */
-    bool is_key_refused; /* which opened the breaker */
-    bool has_answered;   /* anything else, ever */
+    struct upstream_key key;
     enum upstream_probe probe;
     bool is_probe_of_breaker; /* else it only asks for models */
     int64_t models_due_ns;
@@ -97,6 +92,7 @@ void upstream_give_back(struct worker_upstream *upstream, struct upstream_job *j
 void upstream_job_free(struct upstream_job *job);
 /* Takes the job off the list of those in flight; without the lock. */
 void upstream_unlink_running(struct worker_upstream *upstream, struct upstream_job *job);
-/* 401, 402 and 403: the key is wrong, not paid for, or not for this. */
-bool upstream_is_key_status(int status);
+/* Writes "the upstream NAME cannot be reached", or why else no whole answer came. */
+void upstream_write_reason(const struct worker_upstream *upstream, const struct net_answer *answer,
+                           char ret_reason[UPSTREAM_REASON_BYTES]);
 void upstream_probe_done(struct worker_upstream *upstream, const struct net_answer *answer);

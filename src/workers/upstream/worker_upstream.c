@@ -159,7 +159,6 @@ bool worker_upstream_wait_asked(struct worker *worker, int64_t timeout_ms) {
 static enum err open_http(struct worker_upstream *upstream, const char *key, struct error *error) {
     const struct upstream_spec *spec = &upstream->spec;
     const struct net_client_options options = {
-        .name = spec->name,
         .key = key,
         .proxy_from_environment = spec->proxy_from_environment,
         .exchanges_max = spec->concurrency + 1, /* and a probe */

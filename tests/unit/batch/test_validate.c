@@ -35,7 +35,7 @@ static bool default_m(void *context, char ret_model[MODEL_NAME_BYTES]) {
     return true;
 }
 
-struct outcome {
+struct checked {
     struct batch_validation result;
     json_t *errors; /* the array, or NULL */
     char index_path[64];
@@ -46,8 +46,8 @@ struct outcome {
 
 static bool (*wanted_default)(void *context, char ret_model[MODEL_NAME_BYTES]);
 
-static struct outcome validate_with(struct str text, struct batch_rules rules) {
-    struct outcome outcome = {.index_path = "/tmp/quern-lines-XXXXXX"};
+static struct checked validate_with(struct str text, struct batch_rules rules) {
+    struct checked outcome = {.index_path = "/tmp/quern-lines-XXXXXX"};
     int fd = memfd_create("input", 0), path_fd = mkstemp(outcome.index_path);
     struct sha256 hash;
     assert_true(fd >= 0 && path_fd >= 0);
@@ -72,17 +72,17 @@ static struct outcome validate_with(struct str text, struct batch_rules rules) {
     return outcome;
 }
 
-static struct outcome validate(const char *text) {
+static struct checked validate(const char *text) {
     return validate_with(str_from(text), batch_rules_default());
 }
 
-static void release(struct outcome *outcome) {
+static void release(struct checked *outcome) {
     unlink(outcome->index_path);
     json_decref(outcome->errors);
     batch_validation_release(&outcome->result);
 }
 
-static void assert_error(const struct outcome *outcome, size_t at, const char *code, int line,
+static void assert_error(const struct checked *outcome, size_t at, const char *code, int line,
                          const char *param) {
     const json_t *error = json_array_get(outcome->errors, at);
     assert_non_null(error);
@@ -103,7 +103,7 @@ static void assert_line(const char *text, const char *code, const char *param,
     struct buf file;
     buf_init(&file, BUF_UNLIMITED);
     buf_printf(&file, "%s\n%s\n%s\n", GOOD("first"), text, GOOD("last"));
-    struct outcome outcome = validate_with(buf_str(&file), rules);
+    struct checked outcome = validate_with(buf_str(&file), rules);
     assert_int_equal(outcome.err, OK);
     if (!code) {
         if (outcome.errors) fail_msg("%s: %s", text, outcome.result.errors);
@@ -197,7 +197,7 @@ static void the_strict_rules_refuse_other_urls_and_models(void **state) {
 
 static void errors_come_in_line_order_and_blank_lines_count(void **state) {
     (void)state;
-    struct outcome o =
+    struct checked o =
         validate("\xEF\xBB\xBF" GOOD("a") "\r\n\n   \r\n{\"x\":1}\n\nnot\n" GOOD("a"));
     assert_int_equal(o.result.error_count, 3);
     assert_error(&o, 0, "missing_required_parameter", 4, "custom_id");
@@ -211,7 +211,7 @@ static void files_without_requests_are_empty(void **state) {
     (void)state;
     static const char *const texts[] = {"\n", "\n \n\t\r\n", "\xEF\xBB\xBF", "\xEF\xBB\xBF\n"};
     for (size_t i = 0; i < 4; i++) {
-        struct outcome o = validate(texts[i]);
+        struct checked o = validate(texts[i]);
         assert_int_equal(o.result.error_count, 1);
         assert_error(&o, 0, "empty_file", 0, NULL);
         release(&o);
@@ -224,7 +224,7 @@ static void good_files_are_good_however_they_end(void **state) {
     for (size_t i = 0; i < 5; i++) {
         char text[512];
         snprintf(text, sizeof text, "\xEF\xBB\xBF%s\n\r\n%s%s", GOOD("a"), GOOD("b"), ends[i]);
-        struct outcome o = validate(text);
+        struct checked o = validate(text);
         assert_null(o.errors);
         assert_int_equal(o.result.total, 2);
         assert_string_equal(o.result.model, "m");
@@ -240,7 +240,7 @@ static void good_files_are_good_however_they_end(void **state) {
 
 static void several_models_leave_the_batch_without_one(void **state) {
     (void)state;
-    struct outcome o = validate(GOOD("a") "\n{\"custom_id\":\"x\"," HEAD
+    struct checked o = validate(GOOD("a") "\n{\"custom_id\":\"x\"," HEAD
                                           "\"body\":{\"model\":\"m2\",\"messages\":[]}}\n");
     assert_int_equal(o.result.total, 2);
     assert_string_equal(o.result.model, "");
@@ -252,7 +252,7 @@ static void five_thousand_bad_lines_give_a_list_of_a_thousand(void **state) {
     struct buf text;
     buf_init(&text, BUF_UNLIMITED);
     for (int i = 0; i < 5000; i++) buf_add_text(&text, "{\"custom_id\":\"a\"}\n");
-    struct outcome o = validate_with(buf_str(&text), batch_rules_default());
+    struct checked o = validate_with(buf_str(&text), batch_rules_default());
     assert_int_equal(o.result.error_count, 1000);
     assert_int_equal(json_array_size(o.errors), 1000);
     assert_error(&o, 999, "missing_required_parameter", 1000, "method");
@@ -265,7 +265,7 @@ static void one_request_too_many_is_one_error_about_the_file(void **state) {
     (void)state;
     struct batch_rules rules = batch_rules_default();
     rules.lines_max = 2;
-    struct outcome o = validate_with(STR(GOOD("a") "\nbad\n" GOOD("b") "\n" GOOD("c") "\n"), rules);
+    struct checked o = validate_with(STR(GOOD("a") "\nbad\n" GOOD("b") "\n" GOOD("c") "\n"), rules);
     assert_int_equal(o.result.error_count, 1);
     assert_error(&o, 0, "too_many_tasks", 0, NULL);
     release(&o);
@@ -284,7 +284,7 @@ static void deep_and_long_lines_are_errors_of_their_line(void **state) {
     buf_add_text(&text, "\n{\"custom_id\":\"");
     for (int i = 0; i < 17 << 20; i++) buf_add_byte(&text, 'x');
     buf_add_text(&text, "\"}\n" GOOD("b") "\nbad\n");
-    struct outcome o = validate_with(buf_str(&text), batch_rules_default());
+    struct checked o = validate_with(buf_str(&text), batch_rules_default());
     assert_int_equal(o.err, OK);
     assert_int_equal(o.result.error_count, 3);
     assert_error(&o, 0, "invalid_json_line", 2, NULL);
@@ -344,7 +344,7 @@ static void lines_may_leave_out_the_only_model_there_is(void **state) {
         "{\"custom_id\":\"2\"," HEAD "\"body\":{\"model\":null,\"messages\":[]}}\n" GOOD("3");
     struct batch_rules rules = batch_rules_default();
     (void)state;
-    struct outcome outcome = validate(text);
+    struct checked outcome = validate(text);
     assert_error(&outcome, 0, "invalid_request", 1, "body.model");
     assert_error(&outcome, 1, "invalid_request", 2, "body.model");
     release(&outcome);

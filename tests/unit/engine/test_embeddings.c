@@ -394,7 +394,7 @@ static void a_text_the_model_cannot_do_spoils_its_own_request_only(void **state)
     harness_submit(&h, 3, EMBED, false, body("\"abc\"", ""));
     atomic_store(&h.toy.is_held, false);
     assert_int_equal(harness_wait(&h, 2), 500);
-    assert_false(h.jobs[2].result.retryable);
+    assert_int_equal(h.jobs[2].result.outcome, OUTCOME_DONE);
     assert_non_null(strstr(error_member(2, "message"), "is refused"));
     assert_int_equal(harness_wait(&h, 3), 200);
     assert_text(vector(3, 0), "abc");
@@ -404,7 +404,7 @@ static void a_device_that_is_gone_ends_all_as_the_machines_fault(void **state) {
     (void)state;
     atomic_store(&h.toy.is_embed_broken, true);
     assert_int_equal(ask(1, "\"abc\"", ""), 500);
-    assert_true(h.jobs[1].result.retryable);
+    assert_int_equal(h.jobs[1].result.outcome, OUTCOME_TRY_AGAIN);
     assert_string_equal(h.fatal, "toy: no device");
 }
 

@@ -539,7 +539,7 @@ static void a_failing_model_ends_every_job_as_the_machines_fault(void **state) {
     assert_true(taken > 0);
     for (uint64_t id = 0; id < taken; id++) {
         assert_int_equal(harness_wait(&h, id), 500);
-        assert_true(h.jobs[id].result.retryable);
+        assert_int_equal(h.jobs[id].result.outcome, OUTCOME_TRY_AGAIN);
     }
     assert_non_null(strstr(h.fatal, "the device is gone"));
     assert_false(engine_submit(h.engine, 99, &job));

@@ -237,7 +237,7 @@ static void a_drain_finishes_what_runs_takes_nothing_new_and_ends(void **state) 
     assert_int_equal(frame.id, 2);
     assert_int_equal(wire_get_result(frame.payload, &result, NULL), OK);
     assert_int_equal(result.status, 503);
-    assert_true(result.retryable);
+    assert_int_equal(result.outcome, OUTCOME_NOT_RUN);
     atomic_store(&toy.is_held, false);
     expect(&bench, WIRE_RESULT, &frame);
     assert_int_equal(frame.id, 1);
@@ -268,6 +268,7 @@ static void a_cancel_over_the_wire_ends_the_job(void **state) {
         assert_int_equal(frame.id, 1);
         assert_int_equal(wire_get_result(frame.payload, &result, NULL), OK);
         assert_int_equal(result.status, 499);
+        assert_int_equal(result.outcome, OUTCOME_CANCELLED);
         has_result = true;
     }
     assert_true(has_result);

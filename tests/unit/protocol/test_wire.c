@@ -199,7 +199,7 @@ static void a_hello_of_another_version_is_refused_by_name(void **state) {
     wire_put_hello(&buf, &in);
     struct error error;
     assert_int_equal(wire_get_hello(buf_str(&buf), &out, &error), ERR_INVALID);
-    assert_non_null(strstr(error.text, "version 2"));
+    assert_non_null(strstr(error.text, "version 3"));
     buf_release(&buf);
 }
 
@@ -242,12 +242,13 @@ static void a_job_comes_back(void **state) {
 
 static void a_result_and_stats_come_back(void **state) {
     (void)state;
-    struct wire_result in = {400, true, {1, 2, 3, 4, 0, 0}, STR("{}")}, out;
+    struct wire_result in = {503, OUTCOME_TRY_AGAIN, {1, 2, 3, 4, 0, 0}, STR("{}")}, out;
     struct buf buf;
     buf_init(&buf, 1000);
     wire_put_result(&buf, &in);
     assert_int_equal(wire_get_result(buf_str(&buf), &out, NULL), OK);
-    assert_true(out.status == 400 && out.retryable && out.usage.input_tokens == 1);
+    assert_true(out.status == 503 && out.outcome == OUTCOME_TRY_AGAIN &&
+                out.usage.input_tokens == 1);
     assert_true(out.usage.cached_tokens == 2 && out.usage.output_tokens == 3);
     assert_true(out.usage.reasoning_tokens == 4);
     assert_true(same(in.body, out.body));
@@ -331,6 +332,9 @@ static void values_outside_their_range_are_refused(void **state) {
     buf_clear(&buf);
     wire_put_result(&buf, &(struct wire_result){.status = 17});
     struct wire_result result;
+    assert_int_equal(wire_get_result(buf_str(&buf), &result, NULL), ERR_CORRUPT);
+    buf_clear(&buf);
+    wire_put_result(&buf, &(struct wire_result){.status = 499, .outcome = OUTCOME_RETURNED});
     assert_int_equal(wire_get_result(buf_str(&buf), &result, NULL), ERR_CORRUPT);
     buf_release(&buf);
 }

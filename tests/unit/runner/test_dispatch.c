@@ -79,7 +79,8 @@ static void recorder_answer(struct recorder *recorder, size_t count) {
 static void recorder_cancel(struct worker *worker, uint64_t job_id) {
     struct recorder *recorder = (struct recorder *)worker;
     if (recorder->is_deaf) return;
-    const struct worker_result result = {.id = job_id, .status = 499, .body = STR("{}")};
+    const struct worker_result result = {
+        .id = job_id, .outcome = OUTCOME_CANCELLED, .status = 499, .body = STR("{}")};
     recorder->events.result(recorder->events.context, &result);
 }
 

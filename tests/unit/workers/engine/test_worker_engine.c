@@ -85,8 +85,10 @@ static void fake_stats(struct fake *fake, uint64_t ping, uint64_t steps) {
 static void fake_result(struct fake *fake, uint64_t id, int32_t status, struct str body) {
     struct buf payload;
     buf_init(&payload, WIRE_PAYLOAD_BYTES_MAX);
-    const struct wire_result result = {
-        .status = status, .usage = {.input_tokens = 5, .output_tokens = 7}, .body = body};
+    const struct wire_result result = {.status = status,
+                                       .outcome = status == 499 ? OUTCOME_CANCELLED : OUTCOME_DONE,
+                                       .usage = {.input_tokens = 5, .output_tokens = 7},
+                                       .body = body};
     wire_put_result(&payload, &result);
     fake_send(fake, WIRE_RESULT, id, buf_str(&payload));
     buf_release(&payload);
@@ -186,7 +188,7 @@ static void on_result(void *context, const struct worker_result *result) {
     struct bench *bench = context;
     pthread_mutex_lock(&bench->lock);
     bench->results++;
-    bench->returned += result->is_returned;
+    bench->returned += result->outcome == OUTCOME_RETURNED;
     bench->last_id = result->id;
     bench->last_status = result->status;
     bench->last_usage = result->usage;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The limit and the breaker of an upstream, on a clock that the tests turn. */
+/* The limit, the breaker and the key of an upstream, on a clock that the tests turn. */
 
 #include "net/client.h"
 #include "workers/upstream/breaker.h"
+#include "workers/upstream/key.h"
 #include "workers/upstream/limit.h"
 
 #include <setjmp.h>
@@ -229,6 +230,55 @@ static void a_request_that_fails_behind_good_probes_is_tried_again_soon(void **s
     }
 }
 
+static void would_open_foretells_every_failure(void **state) {
+    (void)state;
+    struct upstream_breaker breaker = {.state = UPSTREAM_BREAKER_CLOSED};
+    int64_t now_ns = S;
+    for (int i = 0; i < 40; i++, now_ns += S / 4) {
+        int64_t sent_ns = i % 3 == 0 ? now_ns - S : now_ns;
+        bool opens = upstream_breaker_would_open(&breaker, sent_ns);
+        assert_int_equal(upstream_breaker_failed(&breaker, sent_ns, now_ns, 0.5), opens);
+        if (upstream_breaker_wants_probe(&breaker, now_ns))
+            upstream_breaker_probed(&breaker, true, now_ns, 0.5);
+    }
+}
+
+/* --- the key --- */
+
+static void one_request_alone_proves_nothing_about_the_key(void **state) {
+    (void)state;
+    struct upstream_key key = {.is_refused = false};
+    for (int i = 0; i < 9; i++) {
+        assert_true(upstream_key_is_doubted(&key, 401));
+        assert_int_equal(upstream_key_outcome(&key, STR("a"), true), OUTCOME_TRY_AGAIN);
+        upstream_key_doubt(&key, STR("a"));
+    }
+    assert_int_equal(upstream_key_outcome(&key, STR("b"), false), OUTCOME_TRY_AGAIN);
+    assert_int_equal(upstream_key_outcome(&key, STR("b"), true), OUTCOME_NOT_RUN);
+    assert_int_equal(key.requests, 1);
+}
+
+static void a_refused_key_runs_nothing_until_anything_else_is_answered(void **state) {
+    (void)state;
+    struct upstream_key key = {.is_refused = true, .has_answered = true, .requests = 2};
+    assert_true(upstream_key_is_doubted(&key, 403));
+    assert_int_equal(upstream_key_outcome(&key, STR("a"), false), OUTCOME_NOT_RUN);
+    assert_true(upstream_key_accept(&key));
+    assert_false(upstream_key_accept(&key));
+    assert_int_equal(upstream_key_outcome(&key, STR("a"), true), OUTCOME_TRY_AGAIN);
+}
+
+static void a_403_of_an_upstream_that_has_answered_is_the_requests_own(void **state) {
+    (void)state;
+    struct upstream_key key = {.is_refused = false};
+    assert_true(upstream_key_is_doubted(&key, 403));
+    (void)upstream_key_accept(&key);
+    assert_false(upstream_key_is_doubted(&key, 403));
+    assert_true(upstream_key_is_doubted(&key, 401));
+    assert_true(upstream_key_is_doubted(&key, 402));
+    assert_false(upstream_key_is_doubted(&key, 404));
+}
+
 /* --- retry-after --- */
 
 static int64_t after(const char *name, const char *value) {
@@ -262,6 +312,10 @@ int main(void) {
         cmocka_unit_test(five_failures_in_a_row_open_it_and_a_good_probe_half_opens_it),
         cmocka_unit_test(bad_probes_come_later_and_later_up_to_half_a_minute),
         cmocka_unit_test(a_request_that_fails_behind_good_probes_is_tried_again_soon),
+        cmocka_unit_test(would_open_foretells_every_failure),
+        cmocka_unit_test(one_request_alone_proves_nothing_about_the_key),
+        cmocka_unit_test(a_refused_key_runs_nothing_until_anything_else_is_answered),
+        cmocka_unit_test(a_403_of_an_upstream_that_has_answered_is_the_requests_own),
         cmocka_unit_test(retry_after_is_read_in_all_its_forms),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -98,14 +98,13 @@ static void what_cannot_be_meant_is_refused(void **state) {
 
 /* --- answers --- */
 
-static void expect_answer(int status, const char *body, const char *model,
-                          enum upstream_verdict verdict, int32_t result_status,
-                          const char *expected) {
+static void expect_answer(int status, const char *body, const char *model, enum outcome outcome,
+                          int32_t result_status, const char *expected) {
     struct buf buf;
     struct upstream_reading reading;
     buf_init(&buf, 1 << 20);
     upstream_read_answer(&buf, status, str_from(body), model, "up", &reading);
-    assert_int_equal(reading.verdict, verdict);
+    assert_int_equal(reading.outcome, outcome);
     assert_int_equal(reading.status, result_status);
     if (expected && !str_is(reading.body, expected))
         fail_msg("%.*s", (int)reading.body.bytes, reading.body.at);
@@ -120,17 +119,17 @@ static void expect_answer(int status, const char *body, const char *model,
 static void good_answers_become_ascii_on_one_line(void **state) {
     (void)state;
     expect_answer(200, "{\n \"a\": \"\xC3\xA9\xE2\x80\xA8\xF0\x9F\x98\x80\",\r\n \"b\": []\n}\n",
-                  NULL, UPSTREAM_OWN, 200,
+                  NULL, OUTCOME_DONE, 200,
                   "{  \"a\": \"\\u00e9\\u2028\\ud83d\\ude00\",   \"b\": [] }");
-    expect_answer(201, "{}", NULL, UPSTREAM_OWN, 200, "{}");
-    expect_answer(200, "{\"model\":\"theirs\",\"x\":{\"model\":\"y\"}}", "our\"s", UPSTREAM_OWN,
+    expect_answer(201, "{}", NULL, OUTCOME_DONE, 200, "{}");
+    expect_answer(200, "{\"model\":\"theirs\",\"x\":{\"model\":\"y\"}}", "our\"s", OUTCOME_DONE,
                   200, "{\"model\":\"our\\\"s\",\"x\":{\"model\":\"y\"}}");
     expect_answer(
         200, "{\"usage\":{\"prompt_tokens\":7,\"prompt_tokens_details\":null},\"c\":1}", NULL,
-        UPSTREAM_OWN, 200,
+        OUTCOME_DONE, 200,
         "{\"usage\":{\"prompt_tokens\":7,\"prompt_tokens_details\":{\"cached_tokens\":0}},"
         "\"c\":1}");
-    expect_answer(200, "{\"usage\":{},\"timings\":{\"cache_n\":3}}", NULL, UPSTREAM_OWN, 200,
+    expect_answer(200, "{\"usage\":{},\"timings\":{\"cache_n\":3}}", NULL, OUTCOME_DONE, 200,
                   "{\"usage\":{\"prompt_tokens_details\":{\"cached_tokens\":0}},"
                   "\"timings\":{\"cache_n\":3}}");
 }
@@ -158,7 +157,7 @@ static void usage_is_read_wherever_it_stands(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct upstream_reading reading;
         upstream_read_answer(&buf, 200, str_from(cases[i].body), NULL, "up", &reading);
-        assert_int_equal(reading.verdict, UPSTREAM_OWN);
+        assert_int_equal(reading.outcome, OUTCOME_DONE);
         assert_int_equal(reading.usage.input_tokens, cases[i].prompt);
         assert_int_equal(reading.usage.cached_tokens, cases[i].cached);
         assert_int_equal(reading.usage.output_tokens, cases[i].completion);
@@ -175,17 +174,18 @@ static void what_is_no_json_object_is_a_fault(void **state) {
         "{\"a\":1,}"};
     for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++)
         expect_answer(
-            200, bodies[i], NULL, UPSTREAM_FAULTED, 502,
+            200, bodies[i], NULL, OUTCOME_TRY_AGAIN, 502,
             "{\"error\":{\"message\":\"The upstream up answered with something that is not "
             "a JSON object.\",\"type\":\"server_error\",\"param\":null,\"code\":"
             "\"upstream_bad_answer\"}}");
-    expect_answer(200, "{\"error\":{\"message\":\"no\",\"code\":429}}", NULL, UPSTREAM_FAULTED, 502,
+    expect_answer(200, "{\"error\":{\"message\":\"no\",\"code\":429}}", NULL, OUTCOME_TRY_AGAIN,
+                  502,
                   "{\"error\":{\"message\":\"no\",\"type\":\"server_error\",\"param\":null,"
                   "\"code\":null}}");
-    expect_answer(302, "", NULL, UPSTREAM_FAULTED, 502, NULL);
-    expect_answer(100, "{}", NULL, UPSTREAM_FAULTED, 502, NULL);
-    expect_answer(0, "", NULL, UPSTREAM_FAULTED, 502, NULL);
-    expect_answer(700, "{}", NULL, UPSTREAM_FAULTED, 502, NULL);
+    expect_answer(302, "", NULL, OUTCOME_TRY_AGAIN, 502, NULL);
+    expect_answer(100, "{}", NULL, OUTCOME_TRY_AGAIN, 502, NULL);
+    expect_answer(0, "", NULL, OUTCOME_TRY_AGAIN, 502, NULL);
+    expect_answer(700, "{}", NULL, OUTCOME_TRY_AGAIN, 502, NULL);
 }
 
 static void every_shape_of_error_becomes_the_one_envelope(void **state) {
@@ -228,7 +228,7 @@ static void every_shape_of_error_becomes_the_one_envelope(void **state) {
     char expected[400];
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         snprintf(expected, sizeof expected, "{\"error\":%s}", cases[i].expected);
-        expect_answer(cases[i].status, cases[i].body, NULL, UPSTREAM_OWN, cases[i].status,
+        expect_answer(cases[i].status, cases[i].body, NULL, OUTCOME_DONE, cases[i].status,
                       expected);
     }
 }
@@ -238,11 +238,11 @@ static void statuses_say_whose_matter_it_is(void **state) {
     static const int own[] = {400, 401, 402, 403, 404, 405, 413, 422, 451};
     static const int faults[] = {408, 409, 425, 500, 501, 502, 504, 529, 599};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
-        expect_answer(own[i], "{}", NULL, UPSTREAM_OWN, own[i], NULL);
+        expect_answer(own[i], "{}", NULL, OUTCOME_DONE, own[i], NULL);
     for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
-        expect_answer(faults[i], "{}", NULL, UPSTREAM_FAULTED, faults[i], NULL);
-    expect_answer(429, "{}", NULL, UPSTREAM_BUSY, 429, NULL);
-    expect_answer(503, "", NULL, UPSTREAM_AWAY, 503, NULL);
+        expect_answer(faults[i], "{}", NULL, OUTCOME_TRY_AGAIN, faults[i], NULL);
+    expect_answer(429, "{}", NULL, OUTCOME_NOT_RUN, 429, NULL);
+    expect_answer(503, "", NULL, OUTCOME_NOT_RUN, 503, NULL);
 }
 
 /* --- streams --- */
