@@ -4,7 +4,9 @@
  * durable. One thread serves them all in turn; what a slow one has not taken stays on the disk. */
 
 #include "api/api_internal.h"
+#include "base/clock.h"
 #include "base/mem.h"
+#include "base/sync.h"
 
 #include "base/log.h"
 
@@ -90,16 +92,12 @@ static bool feed_all(struct followers *followers, struct follower **list) {
 
 /* New ones go to the thread's list. False at the end. */
 static bool wait_and_take(struct followers *followers, struct follower **list, bool is_busy) {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += LOOK_NS;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
+    int64_t due_ns = clock_monotonic_ns() + LOOK_NS;
     pthread_mutex_lock(&followers->lock);
     while (!*list && !followers->added && !followers->is_stopping)
         pthread_cond_wait(&followers->work, &followers->lock);
     if (*list && !is_busy && !followers->added && !followers->is_stopping)
-        pthread_cond_timedwait(&followers->work, &followers->lock, &until);
+        sync_wait_until(&followers->work, &followers->lock, due_ns);
     while (followers->added) {
         struct follower *follower = followers->added;
         followers->added = follower->next;
@@ -152,11 +150,7 @@ enum err followers_open(struct api *api, struct error *error) {
     struct followers *followers = mem_new(1, sizeof *followers);
     followers->runner = api->options.runner;
     pthread_mutex_init(&followers->lock, NULL);
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&followers->work, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    sync_cond_init(&followers->work);
     int failed = pthread_create(&followers->thread, NULL, followers_main, followers);
     if (failed) {
         free(followers);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/ring.h"
+#include "base/sync.h"
 
 #include "base/mem.h"
 
@@ -36,11 +37,7 @@ enum err ring_open(struct ring **ret_ring, size_t capacity, size_t message_bytes
     ring->message_bytes = message_bytes;
     pthread_mutex_init(&ring->lock, NULL);
     pthread_cond_init(&ring->not_full, NULL);
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&ring->not_empty, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    sync_cond_init(&ring->not_empty);
     *ret_ring = ring;
     return OK;
 }
@@ -82,22 +79,9 @@ bool ring_try_put(struct ring *ring, const void *message) {
 
 /* Waits with the lock held until there is a message, the ring stops, or the deadline passes. */
 static void wait_for_message(struct ring *ring, int64_t timeout_ms) {
-    struct timespec deadline;
-    clock_gettime(CLOCK_MONOTONIC, &deadline);
-    if (timeout_ms > 0) {
-        deadline.tv_sec += timeout_ms / 1000;
-        deadline.tv_nsec += (timeout_ms % 1000) * 1000000;
-        if (deadline.tv_nsec >= 1000000000) {
-            deadline.tv_sec++;
-            deadline.tv_nsec -= 1000000000;
-        }
-    }
-    while (ring->count == 0 && !ring->stopped) {
-        if (timeout_ms < 0)
-            pthread_cond_wait(&ring->not_empty, &ring->lock);
-        else if (timeout_ms == 0 ||
-                 pthread_cond_timedwait(&ring->not_empty, &ring->lock, &deadline) != 0)
-            return;
+    int64_t due_ns = sync_deadline_ns(timeout_ms);
+    while (ring->count == 0 && !ring->stopped && timeout_ms != 0) {
+        if (!sync_wait_until(&ring->not_empty, &ring->lock, due_ns)) return;
     }
 }
 

@@ -4,6 +4,7 @@
 #include "base/hash.h"
 #include "base/id.h"
 #include "base/mem.h"
+#include "base/sync.h"
 #include "engine/state.h"
 #include "scheduler/scheduler.h"
 
@@ -136,11 +137,7 @@ enum err engine_open(struct engine **ret_engine, const struct served_model *mode
     engine->model = model;
     engine->events = *events;
     pthread_mutex_init(&engine->lock, NULL);
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&engine->emptied, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    sync_cond_init(&engine->emptied);
     buf_init(&engine->chunk, WIRE_PAYLOAD_BYTES_MAX);
     copy_names(engine, options);
     make_fingerprint(engine);
@@ -238,24 +235,10 @@ void engine_ping(struct engine *engine, uint64_t ping) {
 }
 
 bool engine_drain(struct engine *engine, int64_t timeout_ms) {
-    struct timespec deadline;
-    clock_gettime(CLOCK_MONOTONIC, &deadline);
-    if (timeout_ms > 0) {
-        deadline.tv_sec += timeout_ms / 1000;
-        deadline.tv_nsec += timeout_ms % 1000 * 1000000;
-        if (deadline.tv_nsec >= 1000000000) {
-            deadline.tv_sec++;
-            deadline.tv_nsec -= 1000000000;
-        }
-    }
+    int64_t due_ns = sync_deadline_ns(timeout_ms);
     pthread_mutex_lock(&engine->lock);
     engine->is_refusing = true;
-    int waited = 0;
-    while (engine->job_count > 0 && waited == 0) {
-        if (timeout_ms < 0)
-            waited = pthread_cond_wait(&engine->emptied, &engine->lock);
-        else
-            waited = pthread_cond_timedwait(&engine->emptied, &engine->lock, &deadline);
+    while (engine->job_count > 0 && sync_wait_until(&engine->emptied, &engine->lock, due_ns)) {
     }
     bool is_empty = engine->job_count == 0;
     pthread_mutex_unlock(&engine->lock);

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/sync.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -193,11 +194,7 @@ enum err http_open(struct http_server **ret_server, const struct http_options *o
     server->options = *options;
     fill_defaults(&server->options);
     pthread_mutex_init(&server->lock, NULL);
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&server->idle, &attributes);
-    pthread_condattr_destroy(&attributes);
+    sync_cond_init(&server->idle);
 
     /* The library closes its end a little later than the gate does: it needs room for both. */
     unsigned connections_max = 2 * server->options.connections_max + 64;
@@ -239,12 +236,9 @@ void http_stop_listening(struct http_server *server) {
 }
 
 static void wait_for_requests(struct http_server *server) {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += CLOSE_WAIT_MS / 1000;
+    int64_t due_ns = sync_deadline_ns(CLOSE_WAIT_MS);
     pthread_mutex_lock(&server->lock);
-    while (server->requests > 0 &&
-           pthread_cond_timedwait(&server->idle, &server->lock, &until) == 0) {
+    while (server->requests > 0 && sync_wait_until(&server->idle, &server->lock, due_ns)) {
     }
     pthread_mutex_unlock(&server->lock);
 }

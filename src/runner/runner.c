@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/os.h"
+#include "base/sync.h"
 #include "runner/runner_internal.h"
 
 #include <assert.h>
@@ -33,8 +34,7 @@ int64_t runner_now_unix_s(struct runner *runner) {
 }
 
 void runner_wait(struct runner *runner, pthread_cond_t *cond, int64_t due_ns) {
-    struct timespec until = {.tv_sec = due_ns / 1000000000, .tv_nsec = due_ns % 1000000000};
-    pthread_cond_timedwait(cond, &runner->lock, &until);
+    sync_wait_until(cond, &runner->lock, due_ns);
 }
 
 enum err runner_open(struct runner **ret_runner, struct store *store,
@@ -45,13 +45,9 @@ enum err runner_open(struct runner **ret_runner, struct store *store,
     set_defaults(&runner->options);
     runner->nonce = id_u64();
     pthread_mutex_init(&runner->lock, NULL);
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&runner->work, &monotonic);
-    pthread_cond_init(&runner->helpers, &monotonic);
-    pthread_cond_init(&runner->idle, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    sync_cond_init(&runner->work);
+    sync_cond_init(&runner->helpers);
+    sync_cond_init(&runner->idle);
     runner->reuse.followers_max = runner->options.lookahead_lines;
     buf_init(&runner->reuse.body, (size_t)2 << 20);
     enum err err = queue_local_open(&runner->queue, error);

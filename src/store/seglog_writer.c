@@ -2,9 +2,11 @@
 
 /* The one thread that appends results and syncs them in groups. */
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/os.h"
+#include "base/sync.h"
 #include "store/seglog_internal.h"
 
 #include <assert.h>
@@ -50,25 +52,12 @@ struct seglog_writer {
     struct group *last;
     struct group *kept;
     size_t kept_count;
-    uint64_t backlog_bytes;    /* queued, and being written */
-    struct timespec first_put; /* into the first group */
+    uint64_t backlog_bytes; /* queued, and being written */
+    int64_t first_put_ns;   /* monotonic time of the first record in the first group */
     bool stopping;
     struct seglog_done *dones; /* scratch of the thread */
     size_t done_capacity;
 };
-
-static struct timespec after(struct timespec time, long nanoseconds) {
-    time.tv_nsec += nanoseconds;
-    time.tv_sec += time.tv_nsec / 1000000000;
-    time.tv_nsec %= 1000000000;
-    return time;
-}
-
-static struct timespec now(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return time;
-}
 
 /* --- one log --- */
 
@@ -178,10 +167,8 @@ static bool wait_for_room(struct seglog_writer *writer, uint64_t bytes) {
     bool stopping;
     do {
         pthread_mutex_lock(&writer->lock);
-        struct timespec until = after(now(), FULL_WAIT_NS);
-        while (!writer->stopping &&
-               pthread_cond_timedwait(&writer->work, &writer->lock, &until) == 0)
-            continue;
+        int64_t due_ns = clock_monotonic_ns() + FULL_WAIT_NS;
+        while (!writer->stopping && sync_wait_until(&writer->work, &writer->lock, due_ns)) continue;
         stopping = writer->stopping;
         pthread_mutex_unlock(&writer->lock);
     } while (!stopping && !store_has_room(writer->store, bytes));
@@ -280,9 +267,9 @@ static struct group *take_group(struct seglog_writer *writer) {
     while (!writer->first && !writer->stopping) pthread_cond_wait(&writer->work, &writer->lock);
     struct group *group = writer->first;
     if (!group) return NULL;
-    struct timespec due = after(writer->first_put, GROUP_WAIT_NS);
+    int64_t due_ns = writer->first_put_ns + GROUP_WAIT_NS;
     while (group->bytes.bytes < GROUP_BYTES && !group->next && !writer->stopping)
-        if (pthread_cond_timedwait(&writer->work, &writer->lock, &due) != 0) break;
+        if (!sync_wait_until(&writer->work, &writer->lock, due_ns)) break;
     writer->first = group->next;
     if (!writer->first) writer->last = NULL;
     group->next = NULL;
@@ -315,12 +302,8 @@ enum err seglog_writer_open(struct seglog_writer **ret_writer, struct store *sto
     writer->done = done;
     writer->context = context;
     pthread_mutex_init(&writer->lock, NULL);
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&writer->work, &monotonic);
-    pthread_cond_init(&writer->space, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    sync_cond_init(&writer->work);
+    sync_cond_init(&writer->space);
     int failed = pthread_create(&writer->thread, NULL, writer_main, writer);
     if (failed) {
         free(writer);
@@ -380,7 +363,7 @@ void seglog_put(struct seglog_writer *writer, struct seglog *log,
                                        .answer = record->answer},
                              .cookie = cookie};
     writer->backlog_bytes += item->bytes;
-    if (group->count == 1 && group == writer->first) writer->first_put = now();
+    if (group->count == 1 && group == writer->first) writer->first_put_ns = clock_monotonic_ns();
     if (group->count == 1 || (at < GROUP_BYTES && group->bytes.bytes >= GROUP_BYTES))
         pthread_cond_signal(&writer->work);
     pthread_mutex_unlock(&writer->lock);

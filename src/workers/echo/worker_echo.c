@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/mem.h"
+#include "base/sync.h"
 #include "workers/echo/echo_internal.h"
 
 #include "base/clock.h"
@@ -64,8 +65,7 @@ static struct echo_job *take(struct echo *echo) {
         }
         if (job) due_ns = job->due_ns;
         if (!is_up && echo->down_until_ns > now_ns) due_ns = echo->down_until_ns;
-        struct timespec until = {.tv_sec = due_ns / 1000000000, .tv_nsec = due_ns % 1000000000};
-        pthread_cond_timedwait(&echo->work, &echo->lock, &until);
+        sync_wait_until(&echo->work, &echo->lock, due_ns);
     }
     return NULL;
 }
@@ -274,11 +274,7 @@ enum err worker_echo_open(struct worker **ret_worker, const struct worker_echo_o
     buf_init(&echo->text, ECHO_ANSWER_BYTES_MAX);
     buf_init(&echo->model, (size_t)MODEL_NAME_BYTES * 8);
     pthread_mutex_init(&echo->lock, NULL);
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&echo->work, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    sync_cond_init(&echo->work);
     int failed = pthread_create(&echo->thread, NULL, echo_main, echo);
     if (failed) {
         free(echo);

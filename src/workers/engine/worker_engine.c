@@ -5,6 +5,7 @@
 #include "base/hash.h"
 #include "base/mem.h"
 #include "base/os.h"
+#include "base/sync.h"
 #include "workers/engine/engine_internal.h"
 
 #include <assert.h>
@@ -278,11 +279,7 @@ enum err worker_engine_open(struct worker **ret_worker, const struct worker_engi
     engine->events = *events;
     engine->wake_fd = wake_fd;
     pthread_mutex_init(&engine->lock, NULL);
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&engine->changed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    sync_cond_init(&engine->changed);
     buf_init(&engine->hello, 1024 * 1024);
     buf_init(&engine->out, WORKER_ENGINE_OUT_BYTES_MAX);
     buf_init(&engine->sending, WORKER_ENGINE_OUT_BYTES_MAX);
@@ -307,21 +304,11 @@ enum err worker_engine_open(struct worker **ret_worker, const struct worker_engi
 
 enum err worker_engine_wait_ready(struct worker *worker, int64_t timeout_ms, struct error *error) {
     struct worker_engine *engine = engine_of(worker);
-    struct timespec deadline;
-    clock_gettime(CLOCK_MONOTONIC, &deadline);
-    if (timeout_ms > 0) {
-        int64_t ns = deadline.tv_nsec + timeout_ms % 1000 * NS_PER_MS;
-        deadline.tv_sec += timeout_ms / 1000 + ns / 1000000000;
-        deadline.tv_nsec = ns % 1000000000;
-    }
+    int64_t due_ns = sync_deadline_ns(timeout_ms);
     enum err err = OK;
-    int waited = 0;
     pthread_mutex_lock(&engine->lock);
-    while (engine->phase != PHASE_READY && engine->phase != PHASE_FAILED && waited == 0) {
-        if (timeout_ms < 0)
-            waited = pthread_cond_wait(&engine->changed, &engine->lock);
-        else
-            waited = pthread_cond_timedwait(&engine->changed, &engine->lock, &deadline);
+    while (engine->phase != PHASE_READY && engine->phase != PHASE_FAILED &&
+           sync_wait_until(&engine->changed, &engine->lock, due_ns)) {
     }
     if (engine->phase == PHASE_FAILED)
         err = err_set(error, ERR_INVALID, "%s", engine->reason);

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/id.h"
 #include "base/mem.h"
+#include "base/sync.h"
 #include "workers/upstream/upstream_internal.h"
 
 #include <stdio.h>
@@ -145,12 +146,10 @@ static void close_worker(struct worker *worker) {
 
 bool worker_upstream_wait_asked(struct worker *worker, int64_t timeout_ms) {
     struct worker_upstream *upstream = upstream_of(worker);
-    int64_t due_ns = clock_monotonic_ns() + timeout_ms * 1000000;
-    struct timespec until = {.tv_sec = due_ns / 1000000000, .tv_nsec = due_ns % 1000000000};
+    int64_t due_ns = sync_deadline_ns(timeout_ms);
     pthread_mutex_lock(&upstream->lock);
-    int waited = 0;
-    while (!upstream->has_asked && waited == 0)
-        waited = pthread_cond_timedwait(&upstream->changed, &upstream->lock, &until);
+    while (!upstream->has_asked && sync_wait_until(&upstream->changed, &upstream->lock, due_ns)) {
+    }
     bool has_asked = upstream->has_asked;
     pthread_mutex_unlock(&upstream->lock);
     return has_asked;
@@ -197,11 +196,7 @@ enum err worker_upstream_open(struct worker **ret_worker, const struct upstream_
     upstream->rng.state = id_u64();
     set_urls(upstream);
     pthread_mutex_init(&upstream->lock, NULL);
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&upstream->changed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    sync_cond_init(&upstream->changed);
     buf_init(&upstream->answer, WORKER_UPSTREAM_ANSWER_BYTES_MAX * 6); /* each byte as \uXXXX */
     upstream_models_init(&upstream->models, spec);
     upstream_limit_init(&upstream->limit, spec->concurrency);
