@@ -64,7 +64,7 @@ void files_get(void *context, struct http_request *request);
 void files_content(void *context, struct http_request *request);
 void files_delete(void *context, struct http_request *request);
 void files_write_json(struct buf *buf, const struct store_file *file);
-/* upload.c */
+/* files_create.c */
 #define API_BATCH_FILE_EXPIRES_S 2592000 /* 30 days, as the live service */
 #define API_EXPIRY_S_MIN 3600
 #define API_EXPIRY_S_MAX 2592000

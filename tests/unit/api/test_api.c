@@ -8,7 +8,6 @@
 
 #include "../tree.h"
 #include "api/api_internal.h"
-#include "api/openapi.h"
 #include "base/clock.h"
 #include "base/os.h"
 #include "workers/echo/worker_echo.h"
@@ -338,33 +337,8 @@ static void a_server_that_closes_cancels_what_still_runs(void **state) {
     buf_release(&answer);
 }
 
-/* Routes that only say that they are not there need no description. */
-static void every_operation_is_in_the_document_and_described(void **state) {
-    struct buf text;
-    struct error error;
-    json_t *document;
-    const char *path;
-    json_t *methods;
-    size_t operations = 0;
-    (void)state;
-    buf_init(&text, 4 << 20);
-    openapi_write(&text);
-    assert_int_equal(json_read(&document, buf_str(&text), &error), OK);
-    json_object_foreach(json_member(document, "paths"), path, methods) operations +=
-        json_object_size(methods);
-    assert_int_equal(operations, api_route_count);
-    for (size_t i = 0; i < api_route_count; i++)
-        if (api_routes[i].handler != inference_unsupported &&
-            !openapi_describes(api_routes[i].operation))
-            fail_msg("src/api/openapi.c does not say what %s takes and answers",
-                     api_routes[i].operation);
-    json_decref(document);
-    buf_release(&text);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_operation_is_in_the_document_and_described),
         cmocka_unit_test(metrics_have_every_label_from_the_start),
         cmocka_unit_test(operating_errors_map_to_one_status_each),
         cmocka_unit_test(requests_are_checked_before_an_engine_sees_them),
