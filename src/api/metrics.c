@@ -193,87 +193,110 @@ static void write_progress(struct api *api, struct buf *buf) {
     free(progress);
 }
 
-/* Of the workers that are other people's servers. */
-static void write_upstreams(struct buf *buf, const struct worker_status *statuses, size_t count) {
+/* --- workers --- */
+
+enum worker_value { VALUE_FLAG, VALUE_U32, VALUE_U64, VALUE_MS_AS_S, VALUE_SHARE };
+
+/* A metric with one value per worker, at `offset` of struct worker_status. */
+struct worker_metric {
+    const char *name, *type, *help;
+    enum worker_value value;
+    size_t offset;
+};
+#define AT(member) offsetof(struct worker_status, member)
+
+static const struct worker_metric engine_metrics[] = {
+    {"quern_engine_up", "gauge", "1 when the engine takes jobs.", VALUE_FLAG, AT(ready)},
+    {"quern_engine_restarts_total", "counter", "Restarts of the engine.", VALUE_U64, AT(restarts)},
+    {"quern_engine_running", "gauge", "Sequences being computed.", VALUE_U32, AT(running)},
+    {"quern_engine_waiting", "gauge", "Jobs accepted and not yet running.", VALUE_U32, AT(waiting)},
+    {"quern_engine_steps_total", "counter", "Steps of the engine.", VALUE_U64, AT(steps)},
+    {"quern_engine_prompt_tokens_total", "counter",
+     "Prompt tokens of started requests, cached ones included.", VALUE_U64, AT(prompt_tokens)},
+    {"quern_engine_cached_tokens_total", "counter", "Prompt tokens found in the prefix cache.",
+     VALUE_U64, AT(cached_tokens)},
+    {"quern_engine_generated_tokens_total", "counter", "Tokens generated.", VALUE_U64,
+     AT(completion_tokens)},
+    {"quern_engine_step_age_seconds", "gauge", "Since a step ended, while there are jobs.",
+     VALUE_MS_AS_S, AT(step_age_ms)},
+    {"quern_engine_token_age_seconds", "gauge",
+     "Of the running request whose last token is the oldest.", VALUE_MS_AS_S, AT(token_age_ms)},
+    {"quern_engine_step_seconds_max", "gauge", "The longest step so far.", VALUE_MS_AS_S,
+     AT(step_ms_max)},
+    {"quern_engine_kv_used_ratio", "gauge", "Share of the KV cache in use.", VALUE_SHARE,
+     AT(kv_used)},
+};
+
+static const struct worker_metric upstream_metrics[] = {
+    {"quern_upstream_up", "gauge", "1 when the upstream takes requests.", VALUE_FLAG, AT(ready)},
+    {"quern_upstream_key_refused", "gauge", "1 while it answers 401, 402 or 403 to everything.",
+     VALUE_FLAG, AT(is_key_refused)},
+    {"quern_upstream_limit", "gauge", "Requests that may be in flight now.", VALUE_U32, AT(limit)},
+    {"quern_upstream_inflight", "gauge", "Requests in flight.", VALUE_U32, AT(running)},
+    {"quern_upstream_waiting", "gauge", "Requests that wait to be sent.", VALUE_U32, AT(waiting)},
+    {"quern_upstream_answers_total", "counter", "Exchanges that ended.", VALUE_U64, AT(steps)},
+    {"quern_upstream_refusals_total", "counter",
+     "Requests that were not run: 429, 503, or no connection.", VALUE_U64, AT(refusals)},
+    {"quern_upstream_retries_total", "counter",
+     "Requests that failed and were given back to be tried again.", VALUE_U64, AT(faults)},
+    {"quern_upstream_breaker_openings_total", "counter",
+     "Times nothing but probes was sent any more.", VALUE_U64, AT(openings)},
+};
+
+static void write_value(struct buf *buf, const struct worker_metric *metric,
+                        const struct worker_status *status) {
+    const void *at = (const char *)status + metric->offset;
+    switch (metric->value) {
+    case VALUE_FLAG: buf_printf(buf, "%d\n", *(const bool *)at); break;
+    case VALUE_U32: buf_printf(buf, "%" PRIu32 "\n", *(const uint32_t *)at); break;
+    case VALUE_U64: buf_printf(buf, "%" PRIu64 "\n", *(const uint64_t *)at); break;
+    case VALUE_MS_AS_S: buf_printf(buf, "%.3f\n", (double)*(const int64_t *)at / 1000); break;
+    case VALUE_SHARE: buf_printf(buf, "%.6g\n", *(const double *)at); break;
+    }
+}
+
+static void per_engine(struct buf *buf, const struct worker_metric *metric,
+                       const struct worker_status *statuses, size_t count) {
+    head(buf, metric->name, metric->type, metric->help);
+    for (size_t i = 0; i < count; i++) {
+        buf_printf(buf, "%s{engine=\"%zu\"} ", metric->name, i);
+        write_value(buf, metric, &statuses[i]);
+    }
+}
+
+static void per_upstream(struct buf *buf, const struct worker_metric *metric,
+                         const struct worker_status *statuses, size_t count) {
+    head(buf, metric->name, metric->type, metric->help);
+    for (size_t i = 0; i < count; i++) {
+        if (!statuses[i].upstream) continue;
+        buf_printf(buf, "%s{upstream=\"%s\"} ", metric->name, statuses[i].upstream);
+        write_value(buf, metric, &statuses[i]);
+    }
+}
+
+static void write_breakers(struct buf *buf, const struct worker_status *statuses, size_t count) {
     static const char *const breakers[] = {"closed", "open", "half_open"};
-#define PER_UPSTREAM(name, type, help, format, value)                                              \
-    do {                                                                                           \
-        head(buf, name, type, help);                                                               \
-        for (size_t i = 0; i < count; i++)                                                         \
-            if (statuses[i].upstream)                                                              \
-                buf_printf(buf, name "{upstream=\"%s\"} " format "\n", statuses[i].upstream,       \
-                           value);                                                                 \
-    } while (0)
-    PER_UPSTREAM("quern_upstream_up", "gauge", "1 when the upstream takes requests.", "%d",
-                 statuses[i].ready);
-    PER_UPSTREAM("quern_upstream_key_refused", "gauge",
-                 "1 while it answers 401, 402 or 403 to everything.", "%d",
-                 statuses[i].is_key_refused);
-    PER_UPSTREAM("quern_upstream_limit", "gauge", "Requests that may be in flight now.", "%" PRIu32,
-                 statuses[i].limit);
-    PER_UPSTREAM("quern_upstream_inflight", "gauge", "Requests in flight.", "%" PRIu32,
-                 statuses[i].running);
-    PER_UPSTREAM("quern_upstream_waiting", "gauge", "Requests that wait to be sent.", "%" PRIu32,
-                 statuses[i].waiting);
-    PER_UPSTREAM("quern_upstream_answers_total", "counter", "Exchanges that ended.", "%" PRIu64,
-                 statuses[i].steps);
-    PER_UPSTREAM("quern_upstream_refusals_total", "counter",
-                 "Requests that were not run: 429, 503, or no connection.", "%" PRIu64,
-                 statuses[i].refusals);
-    PER_UPSTREAM("quern_upstream_retries_total", "counter",
-                 "Requests that failed and were given back to be tried again.", "%" PRIu64,
-                 statuses[i].faults);
-    PER_UPSTREAM("quern_upstream_breaker_openings_total", "counter",
-                 "Times nothing but probes was sent any more.", "%" PRIu64, statuses[i].openings);
     head(buf, "quern_upstream_breaker", "gauge", "1 at the state of the circuit breaker.");
     for (size_t i = 0; i < count; i++)
         for (size_t j = 0; j < 3 && statuses[i].upstream; j++)
             buf_printf(buf, "quern_upstream_breaker{upstream=\"%s\",state=\"%s\"} %d\n",
                        statuses[i].upstream, breakers[j],
                        statuses[i].breaker && strcmp(statuses[i].breaker, breakers[j]) == 0);
-#undef PER_UPSTREAM
 }
 
-static void write_engines(struct api *api, struct buf *buf) {
+/* Every worker counts as an engine; those in front of a foreign server are upstreams as well. */
+static void write_workers(struct api *api, struct buf *buf) {
     struct worker_status *statuses = mem_new(RUNNER_WORKERS_MAX, sizeof *statuses);
     size_t count = runner_worker_statuses(api->options.runner, statuses, RUNNER_WORKERS_MAX);
-#define PER_ENGINE(name, type, help, format, value)                                                \
-    do {                                                                                           \
-        head(buf, name, type, help);                                                               \
-        for (size_t i = 0; i < count; i++)                                                         \
-            buf_printf(buf, name "{engine=\"%zu\"} " format "\n", i, value);                       \
-    } while (0)
-    PER_ENGINE("quern_engine_up", "gauge", "1 when the engine takes jobs.", "%d",
-               statuses[i].ready);
-    PER_ENGINE("quern_engine_restarts_total", "counter", "Restarts of the engine.", "%" PRIu64,
-               statuses[i].restarts);
-    PER_ENGINE("quern_engine_running", "gauge", "Sequences being computed.", "%" PRIu32,
-               statuses[i].running);
-    PER_ENGINE("quern_engine_waiting", "gauge", "Jobs accepted and not yet running.", "%" PRIu32,
-               statuses[i].waiting);
-    PER_ENGINE("quern_engine_steps_total", "counter", "Steps of the engine.", "%" PRIu64,
-               statuses[i].steps);
-    PER_ENGINE("quern_engine_prompt_tokens_total", "counter",
-               "Prompt tokens of started requests, cached ones included.", "%" PRIu64,
-               statuses[i].prompt_tokens);
-    PER_ENGINE("quern_engine_cached_tokens_total", "counter",
-               "Prompt tokens found in the prefix cache.", "%" PRIu64, statuses[i].cached_tokens);
-    PER_ENGINE("quern_engine_generated_tokens_total", "counter", "Tokens generated.", "%" PRIu64,
-               statuses[i].completion_tokens);
-    PER_ENGINE("quern_engine_step_age_seconds", "gauge",
-               "Since a step ended, while there are jobs.", "%.3f",
-               (double)statuses[i].step_age_ms / 1000);
-    PER_ENGINE("quern_engine_token_age_seconds", "gauge",
-               "Of the running request whose last token is the oldest.", "%.3f",
-               (double)statuses[i].token_age_ms / 1000);
-    PER_ENGINE("quern_engine_step_seconds_max", "gauge", "The longest step so far.", "%.3f",
-               (double)statuses[i].step_ms_max / 1000);
-    PER_ENGINE("quern_engine_kv_used_ratio", "gauge", "Share of the KV cache in use.", "%.6g",
-               statuses[i].kv_used);
-#undef PER_ENGINE
-    write_upstreams(buf, statuses, count);
+    for (size_t i = 0; i < sizeof engine_metrics / sizeof *engine_metrics; i++)
+        per_engine(buf, &engine_metrics[i], statuses, count);
+    for (size_t i = 0; i < sizeof upstream_metrics / sizeof *upstream_metrics; i++)
+        per_upstream(buf, &upstream_metrics[i], statuses, count);
+    write_breakers(buf, statuses, count);
     free(statuses);
 }
+
+/* --- the rest --- */
 
 static void write_store(struct api *api, struct buf *buf) {
     struct store_status status;
@@ -363,7 +386,7 @@ void metrics_write(struct api *api, struct buf *buf) {
     write_tokens(&api->metrics, &status, buf);
     write_runner(&status, buf);
     write_progress(api, buf);
-    write_engines(api, buf);
+    write_workers(api, buf);
     write_store(api, buf);
     write_webhooks(api, buf);
     write_http(api, buf);
