@@ -75,14 +75,13 @@ static void a_small_chat_model_knows_a_capital(void **state) {
     find_cached(path, "SmolLM2-135M-Instruct.Q4_1.gguf");
     struct served_model model;
     open_file(&h, &model, path);
-    /* The template is written out, because some copies of the file have none. */
-    const char *body = "{\"model\":\"m\",\"prompt\":\"<|im_start|>user\\nWhat is the capital of "
-                       "France? Answer in one sentence.<|im_end|>\\n<|im_start|>assistant\\n\","
+    const char *body = "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":"
+                       "\"What is the capital of France? Answer in one sentence.\"}],"
                        "\"temperature\":0,\"max_tokens\":24}";
-    assert_int_equal(harness_ask(&h, 1, TEXT, body), 200);
+    assert_int_equal(harness_ask(&h, 1, CHAT, body), 200);
     if (!strstr(harness_text(&h, 1, 0), "Paris")) fail_msg("it said: %s", harness_text(&h, 1, 0));
     assert_string_equal(harness_reason(&h, 1, 0), "stop");
-    harness_submit(&h, 2, TEXT, true, body);
+    harness_submit(&h, 2, CHAT, true, body);
     assert_int_equal(harness_wait(&h, 2), 200);
     char *streamed = harness_streamed(&h, 2, 0);
     assert_string_equal(streamed, harness_text(&h, 1, 0));
