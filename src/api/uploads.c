@@ -274,7 +274,7 @@ static void complete_and_answer(struct api *api, struct http_request *request,
     struct store_upload upload;
     struct store_file file = {0};
     struct error error;
-    char md5[MD5_HEX_BYTES];
+    char md5[DIGEST_HEX_BYTES];
     const char *param = NULL;
     json_t *item;
     size_t index, count = json_array_size(values[COMPLETE_PARTS].array);

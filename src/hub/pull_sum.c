@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "hub/pull_sum.h"
 
+#include "base/digest.h"
 #include "base/hash.h"
 #include "base/mem.h"
 #include "base/os.h"
-#include "base/sha1.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -26,23 +26,24 @@ struct pull_summer {
 
 struct sum {
     bool is_git;
-    struct sha1 sha1;
+    struct digest blob; /* git names a blob by the SHA-1 of a head and its bytes */
     struct sha256 sha256;
 };
 
 static void sum_init(struct sum *sum, bool is_git, uint64_t bytes) {
     char head[32];
     sum->is_git = is_git;
+    sum->blob = (struct digest){0};
     sha256_init(&sum->sha256);
-    sha1_init(&sum->sha1);
     if (!is_git) return;
+    digest_begin(&sum->blob, DIGEST_SHA1);
     int count = snprintf(head, sizeof head, "blob %" PRIu64, bytes);
-    sha1_add(&sum->sha1, head, (size_t)count + 1); /* with its NUL */
+    digest_add(&sum->blob, head, (size_t)count + 1); /* with its NUL */
 }
 
 static void sum_add(struct sum *sum, const void *bytes, size_t count) {
     if (sum->is_git)
-        sha1_add(&sum->sha1, bytes, count);
+        digest_add(&sum->blob, bytes, count);
     else
         sha256_add(&sum->sha256, bytes, count);
 }
@@ -50,7 +51,7 @@ static void sum_add(struct sum *sum, const void *bytes, size_t count) {
 static void sum_end(struct sum *sum, char ret_sum[PULL_SUM_BYTES]) {
     unsigned char digest[SHA256_BYTES];
     if (sum->is_git) {
-        sha1_end_hex(&sum->sha1, ret_sum);
+        digest_end_hex(&sum->blob, ret_sum);
         return;
     }
     sha256_end(&sum->sha256, digest);
@@ -83,7 +84,10 @@ static void sum_job(struct pull_summer *summer, struct pull_sum_job *job, char *
     sum_init(&sum, job->is_git, job->bytes);
     while (at < job->bytes && err == OK) {
         uint64_t count = wait_for_bytes(summer, job, at);
-        if (count == 0) return;
+        if (count == 0) {
+            digest_release(&sum.blob);
+            return;
+        }
         if (count > CHUNK_BYTES) count = CHUNK_BYTES;
         err = os_pread_all(job->fd, chunk, count, at, &error);
         if (err == OK) sum_add(&sum, chunk, count);

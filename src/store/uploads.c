@@ -278,7 +278,7 @@ static enum err find_parts(struct store *store, const struct store_join *join,
 }
 
 static enum err add_bytes(struct store *store, struct store_spool *spool,
-                          const struct store_part *part, struct md5 *md5, char *piece,
+                          const struct store_part *part, struct digest *md5, char *piece,
                           struct error *error) {
     char path[STORE_PATH_BYTES];
     unsigned char digest[SHA256_BYTES];
@@ -294,7 +294,7 @@ static enum err add_bytes(struct store *store, struct store_spool *spool,
         if (err == OK) err = store_spool_write(spool, piece, count, error);
         if (err != OK) break;
         sha256_add(&hash, piece, count);
-        if (md5) md5_add(md5, piece, count);
+        if (md5) digest_add(md5, piece, count);
         at += count;
     }
     os_close(fd);
@@ -307,14 +307,14 @@ static enum err add_bytes(struct store *store, struct store_spool *spool,
 static enum err join_parts(struct store *store, const struct store_join *join,
                            const struct store_part *parts, struct store_spool *spool,
                            struct error *error) {
-    struct md5 md5;
+    struct digest md5 = {0};
     char *piece = mem_alloc(COPY_BYTES);
     enum err err = OK;
-    md5_init(&md5);
+    if (join->md5_hex) digest_begin(&md5, DIGEST_MD5);
     for (size_t i = 0; i < join->part_count && err == OK; i++)
         err = add_bytes(store, spool, &parts[i], join->md5_hex ? &md5 : NULL, piece, error);
     free(piece);
-    if (join->md5_hex) md5_end_hex(&md5, join->md5_hex);
+    if (join->md5_hex) digest_end_hex(&md5, join->md5_hex);
     return err;
 }
 

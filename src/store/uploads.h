@@ -13,7 +13,7 @@
  * Thread: any; one spool belongs to one thread at a time.  Memory: rows are plain structs.
  * Invariant: only a pending upload takes parts and only a pending upload becomes a file. */
 
-#include "base/md5.h"
+#include "base/digest.h"
 #include "store/files.h"
 
 #define STORE_UPLOAD_PARTS_MAX 10000 /* of one upload */
@@ -63,7 +63,7 @@ struct store_join {
     struct str upload_id;
     const struct str *part_ids; /* in the order of the file */
     size_t part_count;
-    char *md5_hex; /* MD5_HEX_BYTES for the file's MD5; NULL: nobody asks */
+    char *md5_hex; /* DIGEST_HEX_BYTES for the file's MD5; NULL: nobody asks */
     int64_t now_unix_s;
 };
 
