@@ -173,9 +173,8 @@ static void start_transfer(struct fetch *fetch, struct file *file, uint32_t part
     pull_web_start(fetch->web, &(struct pull_request){.owner = transfer,
                                                       .url = file->location ? file->location : url,
                                                       .wants_bytes = true,
-                                                      .has_range = !file->one_stream,
                                                       .from = transfer->at,
-                                                      .to = transfer->to});
+                                                      .to = file->one_stream ? 0 : transfer->to});
 }
 
 /* The next part of a file to ask for; false when there is none now. */

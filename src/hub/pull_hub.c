@@ -3,8 +3,8 @@
 
 #include "base/os.h"
 #include "hub/catalog_internal.h"
+#include "net/url.h"
 
-#include <curl/curl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,59 +29,33 @@ static bool is_true(const char *name) {
 
 /* --- URLs --- */
 
-/* Scheme, host and port of a URL, so that two can be compared. */
-struct origin {
-    char text[600];
-};
-
-static bool read_origin(const char *url, struct origin *ret_origin) {
-    CURLU *handle = curl_url();
-    char *scheme = NULL, *host = NULL, *port = NULL, *user = NULL;
-    if (!handle) abort();
-    bool is_good = curl_url_set(handle, CURLUPART_URL, url, 0) == CURLUE_OK &&
-                   curl_url_get(handle, CURLUPART_SCHEME, &scheme, 0) == CURLUE_OK &&
-                   curl_url_get(handle, CURLUPART_HOST, &host, 0) == CURLUE_OK &&
-                   curl_url_get(handle, CURLUPART_PORT, &port, CURLU_DEFAULT_PORT) == CURLUE_OK;
-    if (is_good && curl_url_get(handle, CURLUPART_USER, &user, 0) == CURLUE_OK) is_good = false;
-    if (is_good) {
-        int bytes =
-            snprintf(ret_origin->text, sizeof ret_origin->text, "%s://%s:%s", scheme, host, port);
-        is_good = bytes < (int)sizeof ret_origin->text;
-    }
-    curl_free(scheme);
-    curl_free(host);
-    curl_free(port);
-    curl_free(user);
-    curl_url_cleanup(handle);
-    return is_good;
-}
-
 bool pull_hub_is_home(const struct pull_hub *hub, const char *url) {
-    struct origin home, other;
-    return read_origin(hub->endpoint, &home) && read_origin(url, &other) &&
-           strcasecmp(home.text, other.text) == 0;
+    char *home = net_url_origin(hub->endpoint), *other = net_url_origin(url);
+    bool is_home = home && other && strcasecmp(home, other) == 0;
+    free(home);
+    free(other);
+    return is_home;
 }
 
 bool pull_hub_may_ask(const struct pull_hub *hub, const char *url) {
-    struct origin origin;
-    if (!read_origin(url, &origin)) return false;
-    return strncasecmp(origin.text, "https://", 8) == 0 ||
-           (hub->is_plain && strncasecmp(origin.text, "http://", 7) == 0);
+    char *origin = net_url_origin(url);
+    bool may_ask = origin && (strncasecmp(origin, "https://", 8) == 0 ||
+                              (hub->is_plain && strncasecmp(origin, "http://", 7) == 0));
+    free(origin);
+    return may_ask;
 }
 
 /* --- the environment --- */
 
 static enum err read_endpoint(struct pull_hub *hub, struct error *error) {
     const char *given = variable("HF_ENDPOINT");
-    struct origin origin;
     int bytes = given ? snprintf(hub->endpoint, sizeof hub->endpoint, "%s", given)
                       : snprintf(hub->endpoint, sizeof hub->endpoint, "https://%s", HOST_DEFAULT);
     if (bytes >= (int)sizeof hub->endpoint)
         return err_set(error, ERR_INVALID, "HF_ENDPOINT is too long");
     while (bytes > 0 && hub->endpoint[bytes - 1] == '/') hub->endpoint[--bytes] = '\0';
     hub->is_plain = strncasecmp(hub->endpoint, "http://", 7) == 0;
-    if ((!hub->is_plain && strncasecmp(hub->endpoint, "https://", 8) != 0) ||
-        strpbrk(hub->endpoint, "?# ") || !read_origin(hub->endpoint, &origin))
+    if (strpbrk(hub->endpoint, "?# ") || !pull_hub_may_ask(hub, hub->endpoint))
         return err_set(error, ERR_INVALID,
                        "HF_ENDPOINT is no URL of a hub: https://HOST[:PORT], without a user");
     return OK;

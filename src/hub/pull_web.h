@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* pull_web: GETs to a hub and to where it sends us, several at a time, by libcurl.
+/* pull_web: GETs to a hub and to the servers it redirects to, several at once, over net/client.h.
  *
- * Redirects are followed here and not by the library: only to URLs that pull_hub_may_ask allows, a
- * few in a row, and with the token only where pull_hub_is_home says so. A transfer that brings
- * nothing for the hub's stall time, or next to nothing for a minute, is broken off. What to try
- * again, and when, is the caller's affair.
+ * Redirects are followed here, a few in a row and only to URLs that pull_hub_may_ask allows; the
+ * token goes only to URLs that are the hub's own (pull_hub_is_home). A transfer without a byte for
+ * the hub's stall time, or with next to none for a minute, is broken off. The caller decides
+ * whether and when to try again.
  *
- * Thread: one at a time.  Memory: pull_web_close ends all transfers and frees all; what an answer
- * points to lives until `done` returns. */
+ * Thread: one at a time.
+ * Memory: pull_web_close ends all transfers and frees all; an answer is lent for the call. */
 
 #include "hub/pull_hub.h"
 #include "hub/pull_plan.h"
@@ -17,7 +17,6 @@
 #define PULL_TEXT_BYTES_MAX ((size_t)32 << 20) /* of a list */
 
 struct pull_web;
-struct pull_exchange;
 
 /* What is known of an answer when its first bytes come. */
 struct pull_head {
@@ -58,9 +57,8 @@ struct pull_web_options {
 struct pull_request {
     void *owner;
     const char *url;
-    bool wants_bytes; /* else the text is kept for `done` */
-    bool has_range;
-    uint64_t from, to; /* without `to` */
+    bool wants_bytes;  /* else the text is kept for `done` */
+    uint64_t from, to; /* asks for the bytes before `to`; to is 0: for all */
 };
 
 enum err pull_web_open(struct pull_web **ret_web, const struct pull_web_options *options,

@@ -20,6 +20,7 @@
 #define GIVE_UP_S (72 * 3600)
 #define BUSY_POLL_MS 1000
 #define IDLE_POLL_MS 60000
+#define STOP_POLL_MS 20
 
 /* A place for one attempt: empty, on its way, or waiting for its row to be written. */
 struct place {
@@ -36,7 +37,7 @@ struct notify {
     bool allow_private;
     int64_t retry_s;
     int64_t give_up_s;
-    CURLM *multi;
+    struct net_client *client;
     pthread_t thread;
     bool has_thread;
     atomic_bool stop;
@@ -64,7 +65,7 @@ static void settle(struct notify *notify, struct place *place) {
         log_warn("webhook=%s error=\"%s\", retrying", place->delivery.row.event_id, error.text);
         return; /* the place stays taken, so that the row is not due meanwhile */
     }
-    delivery_release(&place->delivery, notify->multi);
+    delivery_release(&place->delivery);
     *place = (struct place){0};
     notify->used_count--;
 }
@@ -84,7 +85,7 @@ static void take_end(struct notify *notify, struct place *place, const struct de
     };
     const char *event = end->is_delivered ? "delivered" : is_late ? "given_up" : "failed";
     log_write(end->is_delivered ? LOG_INFO : LOG_WARN,
-              "webhook=%s batch=%s type=%s receiver=%s attempt=%u event=%s status=%ld text=\"%s\"",
+              "webhook=%s batch=%s type=%s receiver=%s attempt=%u event=%s status=%d text=\"%s\"",
               row->event_id, row->subject, row->type, *row->receiver ? row->receiver : "configured",
               row->attempts + 1, event, end->status, end->text);
     if (end->was_refused) atomic_fetch_add(&notify->refused, 1);
@@ -95,20 +96,14 @@ static void take_end(struct notify *notify, struct place *place, const struct de
     settle(notify, place);
 }
 
-static void reap(struct notify *notify) {
-    int left;
-    CURLMsg *message;
-    while ((message = curl_multi_info_read(notify->multi, &left))) {
-        if (message->msg != CURLMSG_DONE) continue;
-        for (size_t i = 0; i < DELIVERIES_MAX; i++) {
-            struct place *place = &notify->places[i];
-            if (place->delivery.easy != message->easy_handle) continue;
-            struct delivery_end end =
-                delivery_finish(&place->delivery, notify->multi, message->data.result);
-            take_end(notify, place, &end);
-            break;
-        }
-    }
+static void on_done(void *context, const struct net_answer *answer) {
+    struct place *place = answer->owner; /* its delivery is its first member */
+    struct delivery_end end = delivery_read_answer(&place->delivery, answer);
+    take_end(context, place, &end);
+}
+
+/* Writes the rows that could not be written before. */
+static void settle_again(struct notify *notify) {
     for (size_t i = 0; i < DELIVERIES_MAX; i++)
         if (notify->places[i].is_settling) settle(notify, &notify->places[i]);
 }
@@ -118,7 +113,7 @@ static void reap(struct notify *notify) {
 static void start(struct notify *notify, const struct store_outbox_row *row) {
     struct place *place = notify->places;
     struct error error;
-    const struct delivery_way way = {notify->multi, notify->url, &notify->keys,
+    const struct delivery_way way = {notify->client, notify->url, &notify->keys,
                                      notify->allow_private};
     while (place->is_used) place++;
     place->is_used = true;
@@ -175,19 +170,17 @@ static bool goes_on(struct notify *notify) {
 static void *notify_main(void *context) {
     struct notify *notify = context;
     while (goes_on(notify)) {
-        int running;
-        if (!atomic_load(&notify->stop)) start_due(notify);
-        if (curl_multi_perform(notify->multi, &running) != CURLM_OK) abort();
-        reap(notify);
-        int wait_ms = atomic_load(&notify->stop) ? 20 : poll_ms(notify);
-        if (curl_multi_poll(notify->multi, NULL, 0, wait_ms, NULL) != CURLM_OK) abort();
+        bool is_stopping = atomic_load(&notify->stop);
+        if (!is_stopping) start_due(notify);
+        net_client_poll(notify->client, is_stopping ? STOP_POLL_MS : poll_ms(notify));
+        settle_again(notify);
     }
     return NULL;
 }
 
 static void wake(void *context) {
     struct notify *notify = context;
-    curl_multi_wakeup(notify->multi);
+    net_client_wake(notify->client);
 }
 
 /* --- opening and closing --- */
@@ -206,9 +199,17 @@ enum err notify_open(struct notify **ret_notify, const struct notify_options *op
         enum err err = target_read(NULL, str_from(options->url), options->allow_private, error);
         if (err != OK) return err_prefix(error, "the webhook URL");
     }
-    if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
-        return err_set(error, ERR_UNAVAILABLE, "libcurl cannot start");
     struct notify *notify = mem_new(1, sizeof *notify);
+    const struct net_client_options client = {.exchanges_max = DELIVERIES_MAX,
+                                              .text_bytes_max = DELIVERY_REPLY_BYTES_MAX,
+                                              .context = notify,
+                                              .done = on_done,
+                                              .may_connect = delivery_may_connect};
+    enum err err = net_client_open(&notify->client, &client, error);
+    if (err != OK) {
+        free(notify);
+        return err;
+    }
     notify->store = options->store;
     if (options->url) memcpy(notify->url, options->url, strlen(options->url) + 1);
     notify->keys = *options->keys;
@@ -216,12 +217,10 @@ enum err notify_open(struct notify **ret_notify, const struct notify_options *op
     notify->retry_s = options->retry_s ? options->retry_s : RETRY_S;
     notify->give_up_s = options->give_up_s ? options->give_up_s : GIVE_UP_S;
     notify->rng.state = id_u64();
-    notify->multi = curl_multi_init();
-    if (!notify->multi) abort();
     uint32_t events = options->events ? options->events : OUTBOX_EVENTS_DEFAULT;
     store_outbox_set_rules(notify->store,
                            &(struct store_outbox_rules){options->url ? events : 0, notify, wake});
-    enum err err = start_thread(notify, error);
+    err = start_thread(notify, error);
     if (err != OK) {
         notify_close(notify, 0);
         return err;
@@ -235,12 +234,11 @@ void notify_close(struct notify *notify, int64_t deadline_ms) {
     store_outbox_set_rules(notify->store, &(struct store_outbox_rules){0});
     notify->stop_by_ns = clock_monotonic_ns() + deadline_ms * 1000000;
     atomic_store(&notify->stop, true);
-    curl_multi_wakeup(notify->multi);
+    net_client_wake(notify->client);
     if (notify->has_thread) pthread_join(notify->thread, NULL);
+    net_client_close(notify->client);
     for (size_t i = 0; i < DELIVERIES_MAX; i++)
-        if (notify->places[i].is_used) delivery_release(&notify->places[i].delivery, notify->multi);
-    curl_multi_cleanup(notify->multi);
-    curl_global_cleanup();
+        if (notify->places[i].is_used) delivery_release(&notify->places[i].delivery);
     webhook_keys_wipe(&notify->keys);
     free(notify);
 }

@@ -5,7 +5,6 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -50,51 +49,39 @@ static bool host_is_localhost(const char *host) {
     return bytes == word || host[bytes - word - 1] == '.';
 }
 
-static enum err check_host(CURLU *handle, bool allow_private, struct error *error) {
-    char *host = NULL, *zone = NULL;
-    enum err err = OK;
-    if (curl_url_get(handle, CURLUPART_HOST, &host, 0) != CURLUE_OK || !*host)
-        err = err_set(error, ERR_INVALID, "it names no host");
-    else if (curl_url_get(handle, CURLUPART_ZONEID, &zone, 0) == CURLUE_OK)
-        err = err_set(error, ERR_INVALID, "its address has a zone");
-    else if (!allow_private && (host_is_localhost(host) || host_is_private_address(host)))
-        err = err_set(error, ERR_INVALID, "its host is not on the open internet");
-    curl_free(host);
-    curl_free(zone);
-    return err;
+static enum err check_parts(const struct net_url *url, bool allow_private, struct error *error) {
+    const char *scheme = net_url_part(url, NET_URL_SCHEME);
+    const char *host = net_url_part(url, NET_URL_HOST);
+    if (strcmp(scheme, "https") != 0 && !(allow_private && strcmp(scheme, "http") == 0))
+        return err_set(error, ERR_INVALID, "it is not an %s URL",
+                       allow_private ? "http(s)" : "https");
+    if (!host || !*host) return err_set(error, ERR_INVALID, "it names no host");
+    if (net_url_part(url, NET_URL_ZONE))
+        return err_set(error, ERR_INVALID, "its address has a zone");
+    if (!allow_private && (host_is_localhost(host) || host_is_private_address(host)))
+        return err_set(error, ERR_INVALID, "its host is not on the open internet");
+    return OK;
 }
 
-static enum err check_scheme(CURLU *handle, bool allow_private, struct error *error) {
-    char *scheme = NULL;
-    enum err err = OK;
-    if (curl_url_get(handle, CURLUPART_SCHEME, &scheme, 0) != CURLUE_OK ||
-        (strcmp(scheme, "https") != 0 && !(allow_private && strcmp(scheme, "http") == 0)))
-        err =
-            err_set(error, ERR_INVALID, "it is not an %s URL", allow_private ? "http(s)" : "https");
-    curl_free(scheme);
-    return err;
-}
-
-enum err target_read(CURLU **ret_handle, struct str url, bool allow_private, struct error *error) {
-    char text[TARGET_URL_BYTES_MAX + 1];
-    if (url.bytes == 0 || url.bytes > TARGET_URL_BYTES_MAX)
-        return err_set(error, ERR_INVALID, "it has %zu bytes, not 1 to %d", url.bytes,
+enum err target_read(struct net_url **ret_url, struct str text, bool allow_private,
+                     struct error *error) {
+    char copy[TARGET_URL_BYTES_MAX + 1];
+    if (text.bytes == 0 || text.bytes > TARGET_URL_BYTES_MAX)
+        return err_set(error, ERR_INVALID, "it has %zu bytes, not 1 to %d", text.bytes,
                        TARGET_URL_BYTES_MAX);
-    if (has_strange_bytes(url))
+    if (has_strange_bytes(text))
         return err_set(error, ERR_INVALID,
                        "it has a space, a backslash or a byte that is not ASCII");
-    memcpy(text, url.at, url.bytes);
-    text[url.bytes] = '\0';
-    CURLU *handle = curl_url();
-    if (!handle) abort();
+    memcpy(copy, text.at, text.bytes);
+    copy[text.bytes] = '\0';
+    struct net_url *url = net_url_read(copy);
     enum err err = OK;
-    if (curl_url_set(handle, CURLUPART_URL, text, CURLU_DISALLOW_USER) != CURLUE_OK)
+    if (!url || net_url_part(url, NET_URL_USER) || net_url_part(url, NET_URL_PASSWORD))
         err = err_set(error, ERR_INVALID, "it is not a URL, or has a user or password in it");
-    if (err == OK) err = check_scheme(handle, allow_private, error);
-    if (err == OK) err = check_host(handle, allow_private, error);
-    if (err == OK && ret_handle)
-        *ret_handle = handle;
+    if (err == OK) err = check_parts(url, allow_private, error);
+    if (err == OK && ret_url)
+        *ret_url = url;
     else
-        curl_url_cleanup(handle);
+        net_url_free(url);
     return err;
 }

@@ -27,8 +27,11 @@
 
 static void start_probe(struct worker_upstream *upstream, enum upstream_probe probe) {
     const char *url = probe == PROBE_HEALTH ? upstream->spec.health : upstream->models_url;
-    const struct net_request request = {
-        .url = url, .first_byte_ms = PROBE_FIRST_BYTE_MS, .stall_ms = PROBE_STALL_MS};
+    const struct net_request request = {.url = url,
+                                        .sends_key = true,
+                                        .first_byte_ms = PROBE_FIRST_BYTE_MS,
+                                        .stall_ms = PROBE_STALL_MS,
+                                        .text_ms = PROBE_FIRST_BYTE_MS};
     upstream->probe = probe;
     (void)net_client_start(upstream->http, &request);
 }
@@ -120,9 +123,11 @@ static void start_job(struct worker_upstream *upstream, struct upstream_job *job
     struct net_request request = {.owner = job,
                                   .url = upstream->job_urls[job->job.endpoint],
                                   .body = job->job.body,
-                                  .is_stream = job->job.stream,
+                                  .sends_key = true,
+                                  .stream = job->job.stream ? NET_STREAM_EVENTS : NET_STREAM_NONE,
                                   .first_byte_ms = upstream->spec.first_byte_ms,
-                                  .stall_ms = upstream->spec.stall_ms};
+                                  .stall_ms = upstream->spec.stall_ms,
+                                  .text_ms = upstream->spec.first_byte_ms};
     if (is_mapped || job->job.stream) {
         upstream_request_write(&body, job->job.body, is_mapped ? model->theirs : NULL,
                                job->job.stream, &job->wants_usage);

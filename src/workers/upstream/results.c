@@ -82,6 +82,7 @@ static void read_failure(struct worker_upstream *upstream, const struct net_answ
         const char *code;
     } ends[] = {
         [NET_END_UNSENT] = {OUTCOME_NOT_RUN, 503, "upstream_unreachable"},
+        [NET_END_UNTRUSTED] = {OUTCOME_NOT_RUN, 503, "upstream_unreachable"},
         [NET_END_TIMEOUT] = {OUTCOME_TRY_AGAIN, 504, "upstream_timeout"},
         [NET_END_BROKEN] = {OUTCOME_TRY_AGAIN, 502, "upstream_broken"},
         [NET_END_TOO_LONG] = {OUTCOME_TRY_AGAIN, 502, "upstream_bad_answer"},

@@ -2,13 +2,12 @@
 #include "workers/upstream/spec.h"
 
 #include "base/mem.h"
+#include "net/url.h"
 
 #include <ctype.h>
-#include <curl/curl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #define SECONDS_MAX 604800
 
@@ -33,55 +32,47 @@ static enum err read_number(struct str text, const char *key, int64_t min, int64
 
 /* --- the URL --- */
 
-static bool has_part(CURLU *url, CURLUPart part) {
-    char *text = NULL;
-    bool has = curl_url_get(url, part, &text, 0) == CURLUE_OK && text && *text;
-    curl_free(text);
-    return has;
+static bool has_part(const struct net_url *url, enum net_url_part part) {
+    const char *text = net_url_part(url, part);
+    return text && *text;
 }
 
-static enum err check_url(CURLU *url, const char *text, struct error *error) {
-    char *scheme = NULL;
-    if (curl_url_set(url, CURLUPART_URL, text, 0) != CURLUE_OK)
-        return err_set(error, ERR_INVALID, "the URL is not one (http://HOST[:PORT][/v1])");
-    bool is_http = curl_url_get(url, CURLUPART_SCHEME, &scheme, 0) == CURLUE_OK &&
-                   (strcasecmp(scheme, "http") == 0 || strcasecmp(scheme, "https") == 0);
-    curl_free(scheme);
-    if (!is_http) return err_set(error, ERR_INVALID, "the URL is neither http:// nor https://");
-    if (has_part(url, CURLUPART_USER) || has_part(url, CURLUPART_PASSWORD))
+static enum err check_url(const struct net_url *url, struct error *error) {
+    if (!url) return err_set(error, ERR_INVALID, "the URL is not one (http://HOST[:PORT][/v1])");
+    const char *scheme = net_url_part(url, NET_URL_SCHEME);
+    if (strcmp(scheme, "http") != 0 && strcmp(scheme, "https") != 0)
+        return err_set(error, ERR_INVALID, "the URL is neither http:// nor https://");
+    if (has_part(url, NET_URL_USER) || has_part(url, NET_URL_PASSWORD))
         return err_set(error, ERR_INVALID,
                        "the URL holds a user or password; put the key into a file: key-file=F");
-    if (has_part(url, CURLUPART_QUERY) || has_part(url, CURLUPART_FRAGMENT))
+    if (has_part(url, NET_URL_QUERY) || has_part(url, NET_URL_FRAGMENT))
         return err_set(error, ERR_INVALID, "the URL has a query or fragment");
     return OK;
 }
 
 /* `path` in place of the URL's own; without a slash at the end. */
-static enum err put_url(CURLU *url, const char *path, char ret_text[UPSTREAM_URL_BYTES],
-                        struct error *error) {
-    char *whole = NULL;
-    if (curl_url_set(url, CURLUPART_PATH, path, 0) != CURLUE_OK ||
-        curl_url_get(url, CURLUPART_URL, &whole, 0) != CURLUE_OK)
-        return err_set(error, ERR_INVALID, "the path %.100s cannot be part of a URL", path);
+static enum err put_url(const struct net_url *url, const char *path,
+                        char ret_text[UPSTREAM_URL_BYTES], struct error *error) {
+    char *whole = net_url_with_path(url, path);
+    if (!whole) return err_set(error, ERR_INVALID, "the path %.100s cannot be part of a URL", path);
     struct str text = str_from(whole);
     while (text.bytes > 0 && text.at[text.bytes - 1] == '/') text.bytes--;
     enum err err = put_text(ret_text, UPSTREAM_URL_BYTES, text, "the URL", error);
-    curl_free(whole);
+    free(whole);
     return err;
 }
 
 static enum err read_url(const char *text, const char *health, struct upstream_spec *spec,
                          struct error *error) {
-    CURLU *url = curl_url();
-    char *path = NULL;
-    if (!url) abort();
-    enum err err = check_url(url, text, error);
-    if (err == OK && curl_url_get(url, CURLUPART_PATH, &path, 0) != CURLUE_OK) abort();
-    /* A server's own address means its /v1. */
-    if (err == OK) err = put_url(url, strcmp(path, "/") == 0 ? "/v1" : path, spec->base, error);
+    struct net_url *url = net_url_read(text);
+    enum err err = check_url(url, error);
+    if (err == OK) {
+        const char *path = net_url_part(url, NET_URL_PATH);
+        /* A server's own address means its /v1. */
+        err = put_url(url, strcmp(path, "/") == 0 ? "/v1" : path, spec->base, error);
+    }
     if (err == OK) err = put_url(url, health, spec->health, error);
-    curl_free(path);
-    curl_url_cleanup(url);
+    net_url_free(url);
     return err;
 }
 

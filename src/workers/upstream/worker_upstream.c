@@ -157,11 +157,13 @@ bool worker_upstream_wait_asked(struct worker *worker, int64_t timeout_ms) {
 
 static enum err open_http(struct worker_upstream *upstream, const char *key, struct error *error) {
     const struct upstream_spec *spec = &upstream->spec;
+    static const char *const headers[] = {"Accept: application/json, text/event-stream", NULL};
     const struct net_client_options options = {
         .key = key,
+        .headers = headers,
         .proxy_from_environment = spec->proxy_from_environment,
         .exchanges_max = spec->concurrency + 1, /* and a probe */
-        .answer_bytes_max = WORKER_UPSTREAM_ANSWER_BYTES_MAX,
+        .text_bytes_max = WORKER_UPSTREAM_ANSWER_BYTES_MAX,
         .connect_ms = spec->connect_ms,
         .context = upstream,
         .bytes = upstream_on_bytes,

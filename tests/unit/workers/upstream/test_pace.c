@@ -2,7 +2,6 @@
 
 /* The limit, the breaker and the key of an upstream, on a clock that the tests turn. */
 
-#include "net/client.h"
 #include "workers/upstream/breaker.h"
 #include "workers/upstream/key.h"
 #include "workers/upstream/limit.h"
@@ -279,27 +278,6 @@ static void a_403_of_an_upstream_that_has_answered_is_the_requests_own(void **st
     assert_false(upstream_key_is_doubted(&key, 404));
 }
 
-/* --- retry-after --- */
-
-static int64_t after(const char *name, const char *value) {
-    return net_retry_after_ms(str_from(name), str_from(value), 784111777);
-}
-
-static void retry_after_is_read_in_all_its_forms(void **state) {
-    (void)state;
-    assert_int_equal(after("retry-after", " 7 \r\n"), 7000);
-    assert_int_equal(after("Retry-After", "0"), 0);
-    assert_int_equal(after("retry-after-ms", "250"), 250);
-    assert_int_equal(after("Retry-After", "Sun, 06 Nov 1994 08:49:57 GMT"), 20000);
-    assert_int_equal(after("Retry-After", "Sun, 06 Nov 1994 08:49:00 GMT"), 0); /* is over */
-    assert_int_equal(after("Retry-After", "-1"), -1);
-    assert_int_equal(after("Retry-After", "soon"), -1);
-    assert_int_equal(after("Retry-After", ""), -1);
-    assert_int_equal(after("Retry-After", "99999999999999999999"), -1);
-    assert_int_equal(after("retry-after-ms", "9223372036854775807"), -1);
-    assert_int_equal(after("x-retry-after", "7"), -1);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_starts_small_and_finds_the_top_within_a_second),
@@ -316,7 +294,6 @@ int main(void) {
         cmocka_unit_test(one_request_alone_proves_nothing_about_the_key),
         cmocka_unit_test(a_refused_key_runs_nothing_until_anything_else_is_answered),
         cmocka_unit_test(a_403_of_an_upstream_that_has_answered_is_the_requests_own),
-        cmocka_unit_test(retry_after_is_read_in_all_its_forms),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

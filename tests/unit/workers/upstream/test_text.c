@@ -3,7 +3,6 @@
 /* What goes to an upstream and what comes from it, as text: options, requests, answers, streams. */
 
 #include "json/json.h"
-#include "net/sse.h"
 #include "workers/upstream/models.h"
 #include "workers/upstream/reader.h"
 #include "workers/upstream/request.h"
@@ -247,51 +246,6 @@ static void statuses_say_whose_matter_it_is(void **state) {
 
 /* --- streams --- */
 
-struct heard {
-    char text[256];
-    size_t bytes;
-    int left; /* events until the reading ends */
-};
-
-static bool hear(void *context, struct str data) {
-    struct heard *heard = context;
-    heard->bytes += (size_t)snprintf(heard->text + heard->bytes, sizeof heard->text - heard->bytes,
-                                     "[%.*s]", STR_ARGS(data));
-    return --heard->left != 0;
-}
-
-static void events_are_found_however_the_bytes_are_cut(void **state) {
-    (void)state;
-    const struct str stream =
-        STR("\xEF\xBB\xBF: hi\n\ndata: one\r\n\r\nevent: x\ndata:two\rdata: 2\r\r"
-            "\n\nid: 7\n\ndata:\n\ndata: three");
-    for (size_t cut = 0; cut <= stream.bytes; cut++) {
-        struct net_sse sse = {.has_data = false};
-        struct heard heard = {.left = 100};
-        buf_init(&sse.line, 64);
-        buf_init(&sse.data, 64);
-        assert_true(net_sse_feed(&sse, (struct str){stream.at, cut}, hear, &heard));
-        assert_true(net_sse_feed(&sse, str_skip(stream, cut), hear, &heard));
-        assert_string_equal(heard.text, "[one][two\n2][]");
-        buf_release(&sse.line);
-        buf_release(&sse.data);
-    }
-}
-
-static void a_stream_without_line_ends_is_given_up(void **state) {
-    (void)state;
-    struct net_sse sse = {.has_data = false};
-    struct heard heard = {.left = 1};
-    buf_init(&sse.line, 16);
-    buf_init(&sse.data, 16);
-    assert_false(net_sse_feed(&sse, STR("data: 01234567890123456789"), hear, &heard));
-    buf_clear(&sse.line);
-    assert_false(net_sse_feed(&sse, STR("data: x\n\ndata: y\n\n"), hear, &heard));
-    assert_string_equal(heard.text, "[x]");
-    buf_release(&sse.line);
-    buf_release(&sse.data);
-}
-
 static void an_event_is_read(struct buf *buf, const char *data, enum upstream_event expected,
                              bool finishes, const char *text) {
     struct usage usage = {0};
@@ -417,8 +371,6 @@ int main(void) {
         cmocka_unit_test(what_is_no_json_object_is_a_fault),
         cmocka_unit_test(every_shape_of_error_becomes_the_one_envelope),
         cmocka_unit_test(statuses_say_whose_matter_it_is),
-        cmocka_unit_test(events_are_found_however_the_bytes_are_cut),
-        cmocka_unit_test(a_stream_without_line_ends_is_given_up),
         cmocka_unit_test(events_tell_what_they_are),
         cmocka_unit_test(requests_change_only_where_they_must),
         cmocka_unit_test(models_come_and_go_with_the_list),
