@@ -4,6 +4,8 @@
 #include "cli/models_show.h"
 #include "cli/options.h"
 #include "cli/stop.h"
+#include "hub/catalog_add.h"
+#include "hub/catalog_path.h"
 #include "hub/verify.h"
 
 #include <stdio.h>

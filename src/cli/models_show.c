@@ -2,6 +2,7 @@
 #include "cli/models_show.h"
 
 #include "cli/pull_show.h"
+#include "hub/inspect_verdict.h"
 #include "json/json.h"
 
 #include <inttypes.h>

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "hub/catalog.h"
+
 #include "base/mem.h"
-#include "hub/catalog_internal.h"
+#include "hub/catalog_path.h"
+#include "hub/hub_internal.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -121,7 +124,8 @@ static bool is_same(struct str a, struct str b) {
     return a.bytes == b.bytes && strncasecmp(a.at, b.at, a.bytes) == 0;
 }
 
-struct str catalog_cut_tag(struct str name, struct str *ret_tag) {
+/* Cuts a tag off: the text behind a ':' of the last part. */
+static struct str cut_tag(struct str name, struct str *ret_tag) {
     *ret_tag = (struct str){"", 0};
     for (size_t i = name.bytes; i > 0 && name.at[i - 1] != '/'; i--)
         if (name.at[i - 1] == ':') {
@@ -148,18 +152,10 @@ static bool is_repository(const struct match *match, struct str wanted, struct s
     return is_same(last_part(wanted), (struct str){name.at, name.bytes - ending});
 }
 
-int catalog_rank(struct str quantisation) {
-    static const char *const usual[CATALOG_RANKS] = {"Q4_K_M", "Q4_0", "Q8_0", "Q5_K_M",
-                                                     "Q6_K",   "F16",  "BF16"};
-    for (int i = 0; i < CATALOG_RANKS; i++)
-        if (is_same(quantisation, str_from(usual[i]))) return i;
-    return CATALOG_RANKS;
-}
-
 static void take_match(void *context, const struct model_file *file) {
     struct match *match = context;
-    struct str tag, wanted_tag, name = catalog_cut_tag(str_from(file->name), &tag);
-    struct str wanted = catalog_cut_tag(match->wanted, &wanted_tag);
+    struct str tag, wanted_tag, name = cut_tag(str_from(file->name), &tag);
+    struct str wanted = cut_tag(match->wanted, &wanted_tag);
     int rank = 0;
     if (file->source == SOURCE_OLLAMA) {
         if (wanted_tag.bytes == 0) wanted_tag = STR("latest");
@@ -191,7 +187,7 @@ static void search_stores(struct match *match, const char *wanted, bool gguf_too
 }
 
 static void take_file(const struct model_file *file, struct model_choice *choice) {
-    struct str tag, name = catalog_cut_tag(str_from(file->name), &tag);
+    struct str tag, name = cut_tag(str_from(file->name), &tag);
     char repository[MODEL_NAME_BYTES];
     memcpy(choice->path, file->path, sizeof choice->path);
     add_name(choice, file->name);
@@ -273,7 +269,7 @@ static const char *repository_of(const struct known_model *known) {
 
 enum err catalog_repository(const char *name, char ret_repository[MODEL_NAME_BYTES],
                             struct str *ret_quantisation, struct error *error) {
-    struct str text = str_from(name), tag, bare = catalog_cut_tag(text, &tag);
+    struct str text = str_from(name), tag, bare = cut_tag(text, &tag);
     const char *own = repository_of(find_known(name));
     const struct known_name *known = names_known(text);
     *ret_quantisation = (struct str){"", 0};
@@ -358,4 +354,21 @@ enum err catalog_list(model_file_fn found, void *context, struct error *error) {
 const char *model_source_name(enum model_source source) {
     static const char *const names[] = {"quern", "ollama", "huggingface"};
     return names[source];
+}
+
+/* --- where a path lies --- */
+
+/* Whether a path lies below a folder, which may not be there. */
+static bool is_below(const char *folder, const char *path) {
+    char root[PATH_MAX];
+    return catalog_root(folder, root) && strncmp(path, root, strlen(root)) == 0 &&
+           path[strlen(root)] == '/';
+}
+
+enum model_source catalog_source_of(const char *path) {
+    char hub[PATH_MAX], real[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    if (catalog_hub_root(hub) && realpath(path, real) && is_below(hub, real)) return SOURCE_HUB;
+    if (slash && strncmp(slash, "/sha256-", 8) == 0) return SOURCE_OLLAMA;
+    return SOURCE_FOLDER;
 }

@@ -43,9 +43,6 @@ struct model_choice {
 enum err catalog_choose(const char *argument, struct model_choice *ret_choice,
                         struct error *error) MUST_CHECK;
 
-/* Bytes of the weights that lie there, in a file or in a folder; 0 when they do not. */
-uint64_t catalog_bytes(const char *path);
-
 /* Which repository of a hub a name means, and which quantisation (a part of `name`, or empty): a
  * repository itself, or what the tables say of Ollama's names and of quern's own. ERR_NOT_FOUND
  * when nothing is known of it. */
@@ -60,14 +57,8 @@ bool catalog_folder(char ret_path[PATH_MAX]);
 enum model_source { SOURCE_FOLDER, SOURCE_OLLAMA, SOURCE_HUB };
 const char *model_source_name(enum model_source source); /* "quern", "ollama", "huggingface" */
 
-/* Whether a name is the path of a file, or, with a '/' in it, of a folder. */
-bool catalog_is_model_path(const char *name);
 /* Which store a path that catalog_choose gave lies in; the folder for one that is in none. */
 enum model_source catalog_source_of(const char *path);
-/* Makes a GGUF file, or a folder with a config.json, known as `name` (NULL: as its own) by a link
- * in the model folder. ERR_INVALID for what is neither and for what is no name, ERR_CONFLICT when
- * the name is taken. */
-enum err catalog_add(const char *path, const char *name, struct error *error) MUST_CHECK;
 
 /* One model of a store. */
 struct model_file {

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-
-/* The model folder's own part of the catalog: what a user puts into it. */
+#include "hub/catalog_add.h"
 
 #include "base/os.h"
-#include "hub/catalog_internal.h"
+#include "hub/catalog.h"
+#include "hub/catalog_path.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* What ending the link gets: none when it leads to a folder. */
@@ -67,25 +66,4 @@ enum err catalog_add(const char *path, const char *name, struct error *error) {
     if (errno == EEXIST)
         return err_set(error, ERR_CONFLICT, "%.300s is there already: remove it first", link);
     return err_from_errno(error, errno, "cannot make %.300s", link);
-}
-
-bool catalog_is_model_path(const char *name) {
-    struct stat status;
-    if (strlen(name) >= PATH_MAX || stat(name, &status) != 0) return false;
-    return S_ISREG(status.st_mode) || (S_ISDIR(status.st_mode) && strchr(name, '/'));
-}
-
-/* Whether a path lies below a folder, which may not be there. */
-static bool is_below(const char *folder, const char *path) {
-    char root[PATH_MAX];
-    return catalog_root(folder, root) && strncmp(path, root, strlen(root)) == 0 &&
-           path[strlen(root)] == '/';
-}
-
-enum model_source catalog_source_of(const char *path) {
-    char hub[PATH_MAX], real[PATH_MAX];
-    const char *slash = strrchr(path, '/');
-    if (catalog_hub_root(hub) && realpath(path, real) && is_below(hub, real)) return SOURCE_HUB;
-    if (slash && strncmp(slash, "/sha256-", 8) == 0) return SOURCE_OLLAMA;
-    return SOURCE_FOLDER;
 }

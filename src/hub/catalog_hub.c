@@ -6,7 +6,8 @@
 
 #include "base/mem.h"
 #include "base/os.h"
-#include "hub/catalog_internal.h"
+#include "hub/catalog_path.h"
+#include "hub/hub_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -67,6 +68,16 @@ struct str catalog_quantisation(struct str stem) {
         from = to + 1;
     }
     return found;
+}
+
+int catalog_rank(struct str quantisation) {
+    static const char *const usual[CATALOG_RANKS] = {"Q4_K_M", "Q4_0", "Q8_0", "Q5_K_M",
+                                                     "Q6_K",   "F16",  "BF16"};
+    for (int i = 0; i < CATALOG_RANKS; i++)
+        if (quantisation.bytes == strlen(usual[i]) &&
+            strncasecmp(quantisation.at, usual[i], quantisation.bytes) == 0)
+            return i;
+    return CATALOG_RANKS;
 }
 
 /* --- files --- */

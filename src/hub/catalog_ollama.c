@@ -6,7 +6,8 @@
 
 #include "base/mem.h"
 #include "base/os.h"
-#include "hub/catalog_internal.h"
+#include "hub/catalog_path.h"
+#include "hub/hub_internal.h"
 #include "json/json.h"
 
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "hub/catalog_internal.h"
+#include "hub/catalog_path.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -36,6 +36,12 @@ bool catalog_inside(const char *root, const char *path, bool is_folder, char ret
     memcpy(ret_path, real, strlen(real) + 1);
     if (ret_bytes) *ret_bytes = (uint64_t)status.st_size;
     return true;
+}
+
+bool catalog_is_model_path(const char *name) {
+    struct stat status;
+    if (strlen(name) >= PATH_MAX || stat(name, &status) != 0) return false;
+    return S_ISREG(status.st_mode) || (S_ISDIR(status.st_mode) && strchr(name, '/'));
 }
 
 static int may_be_part(const struct dirent *entry) {

@@ -2,8 +2,7 @@
 #include "hub/inspect.h"
 
 #include "base/os.h"
-#include "hub/catalog.h"
-#include "hub/inspect_internal.h"
+#include "hub/hub_internal.h"
 
 #include <inttypes.h>
 #include <stdio.h>

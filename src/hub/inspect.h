@@ -49,11 +49,6 @@ struct inspection {
 enum err inspect_path(struct inspection *ret_inspection, const char *path,
                       struct error *error) MUST_CHECK;
 
-/* Whether the engine runs it, as far as that shows without its weights: ERR_INVALID with a sentence
- * when it does not. What the engine knows of its windows is added to what was read. */
-enum err inspect_verdict(struct inspection *inspection, const char *path,
-                         struct error *error) MUST_CHECK;
-
 struct machine {
     uint64_t memory_bytes;
     uint64_t free_bytes; /* what can be had without swapping */

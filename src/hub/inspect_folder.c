@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "checkpoint/safetensors.h"
-#include "hub/catalog_internal.h"
-#include "hub/inspect_internal.h"
-#include "json/json.h"
-
 #include "base/os.h"
+#include "checkpoint/safetensors.h"
+#include "hub/catalog_path.h"
+#include "hub/hub_internal.h"
+#include "json/json.h"
 
 #include <limits.h>
 #include <stdio.h>

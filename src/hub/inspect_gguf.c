@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "checkpoint/gguf.h"
-#include "hub/inspect_internal.h"
+#include "hub/hub_internal.h"
 
 #include <stdio.h>
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "hub/inspect_verdict.h"
+
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/tensors.h"
-#include "hub/inspect.h"
 
 #include <assert.h>
 

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/os.h"
 #include "hub/catalog.h"
+#include "hub/pull_choose.h"
 #include "hub/pull_partial.h"
 
 #include <stdio.h>

@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "hub/pull_choose.h"
 
-/* Which files of a repository a model needs: the others are other formats of the same weights,
- * documents and pictures, often several times its size. */
-
-#include "hub/catalog_internal.h"
-#include "hub/pull_plan.h"
+#include "hub/hub_internal.h"
 
 #include <fnmatch.h>
 #include <stdio.h>

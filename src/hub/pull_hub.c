@@ -2,7 +2,7 @@
 #include "hub/pull_hub.h"
 
 #include "base/os.h"
-#include "hub/catalog_internal.h"
+#include "hub/hub_internal.h"
 #include "net/url.h"
 
 #include <stdio.h>

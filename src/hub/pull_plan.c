@@ -2,7 +2,7 @@
 #include "hub/pull_plan.h"
 
 #include "base/mem.h"
-#include "hub/catalog_internal.h"
+#include "hub/catalog_path.h"
 #include "json/json.h"
 
 #include <stdlib.h>
@@ -35,7 +35,8 @@ static bool is_control(struct str text, size_t at) {
     return byte < 0x20 || byte == 0x7F || (byte == 0xC2 && next >= 0x80 && next <= 0x9F);
 }
 
-bool pull_is_path(struct str path) {
+/* Whether a name may become a path below a folder: relative, and without parts that lead out. */
+static bool is_path(struct str path) {
     size_t from = 0, depth = 0;
     if (path.bytes == 0 || path.bytes > PULL_PATH_BYTES_MAX) return false;
     for (size_t at = 0; at <= path.bytes; at++) {
@@ -90,8 +91,7 @@ static enum err read_file(struct pull_listing *listing, const json_t *entry, str
     struct str path = json_member_str(entry, "path");
     if (!json_is_object(entry)) return err_set(error, ERR_INVALID, "an entry is no object");
     if (!str_is(json_member_str(entry, "type"), "file")) return OK;
-    if (!pull_is_path(path))
-        return err_set(error, ERR_INVALID, "it names a file that is no safe path");
+    if (!is_path(path)) return err_set(error, ERR_INVALID, "it names a file that is no safe path");
     const json_t *lfs = json_member(entry, "lfs");
     const json_t *size = json_member(json_is_object(lfs) ? lfs : entry, "size");
     bool is_good = json_is_object(lfs) ? read_hex(json_member_str(lfs, "oid"), 64, file.digest)

@@ -46,21 +46,7 @@ enum err pull_commit_read(struct str page, char ret_commit[PULL_COMMIT_BYTES],
                           struct error *error) MUST_CHECK;
 /* The URL of rel="next" in the value of a Link header; false when it has none. */
 bool pull_next_read(struct str header, char ret_url[PULL_URL_BYTES]);
-/* Whether a name may become a path below a folder of ours. */
-bool pull_is_path(struct str path);
 /* Whether it is one or two names of letters, digits, '-', '_' and '.', as repositories have. */
 bool pull_is_repository(struct str name);
 /* As git names branches and tags: parts as above, between '/'. */
 bool pull_is_revision(struct str name);
-
-struct pull_wish {
-    struct str quantisation;     /* of a GGUF file; empty: the usual one */
-    const char *const *includes; /* patterns in the place of our choice */
-    size_t include_count;
-};
-
-/* Sets is_wanted: what the patterns name; or one GGUF file with all its parts; or a model of
- * safetensors with its configuration and tokenizer. ERR_NOT_FOUND or ERR_INVALID with a sentence
- * that says what is there. */
-enum err pull_choose(struct pull_listing *listing, const struct pull_wish *wish,
-                     struct error *error) MUST_CHECK;

@@ -3,7 +3,7 @@
 
 #include "base/id.h"
 #include "base/os.h"
-#include "hub/catalog_internal.h"
+#include "hub/catalog_path.h"
 
 #include <errno.h>
 #include <fcntl.h>

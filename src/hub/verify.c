@@ -2,7 +2,9 @@
 #include "hub/verify.h"
 
 #include "base/os.h"
-#include "hub/catalog_internal.h"
+#include "hub/catalog.h"
+#include "hub/catalog_path.h"
+#include "hub/hub_internal.h"
 #include "hub/pull_plan.h"
 
 #include <dirent.h>

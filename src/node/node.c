@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "hub/catalog_path.h"
 #include "node/packed_folder.h"
 #include "node/secret.h"
 #include "store/outbox.h"

@@ -11,7 +11,7 @@
 #define HEADER_BYTES_MAX 512
 
 /* The ids and types are quern's own: nothing in them needs escaping. */
-void delivery_write_event(struct buf *body, const struct store_outbox_row *row) {
+static void write_event(struct buf *body, const struct store_outbox_row *row) {
     buf_printf(body,
                "{\"id\":\"%s\",\"object\":\"event\",\"created_at\":%" PRId64
                ",\"type\":\"%s\",\"data\":{\"id\":\"%s\"}}",
@@ -34,7 +34,7 @@ static void send_off(struct delivery *delivery, const struct delivery_way *way,
     struct buf text, signature;
     buf_init(&text, BODY_BYTES_MAX);
     buf_init(&signature, HEADER_BYTES_MAX);
-    delivery_write_event(&text, &delivery->row);
+    write_event(&text, &delivery->row);
     snprintf(id_line, sizeof id_line, "webhook-id: %s", id);
     snprintf(time_line, sizeof time_line, "webhook-timestamp: %" PRId64, now_unix_s);
     buf_add_text(&signature, "webhook-signature: ");

@@ -53,6 +53,3 @@ struct delivery_end delivery_read_answer(const struct delivery *delivery,
                                          const struct net_answer *answer);
 /* Frees the row and the URL. The exchange must be over. */
 void delivery_release(struct delivery *delivery);
-
-/* Appends the event's JSON: the bytes that are signed. */
-void delivery_write_event(struct buf *body, const struct store_outbox_row *row);

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/rng.h"
+#include "net/retry.h"
 #include "notify/delivery.h"
 #include "notify/target.h"
 
@@ -16,7 +17,7 @@
 
 #define DELIVERIES_MAX 32
 #define RETRY_S 5
-#define RETRY_S_MAX (4 * 3600)
+#define RETRY_MS_MAX ((int64_t)4 * 3600 * 1000)
 #define GIVE_UP_S (72 * 3600)
 #define BUSY_POLL_MS 1000
 #define IDLE_POLL_MS 60000
@@ -53,10 +54,8 @@ struct notify {
 /* 5 s, 10 s, 20 s … 4 h, each a quarter more or less, so that events that failed together do not
  * come back together. */
 static int64_t pause_ms(struct notify *notify, uint32_t attempts) {
-    int64_t seconds = notify->retry_s;
-    for (uint32_t i = 0; i < attempts && seconds < RETRY_S_MAX; i++) seconds *= 2;
-    if (seconds > RETRY_S_MAX) seconds = RETRY_S_MAX;
-    return (int64_t)((double)seconds * 1000 * (0.75 + 0.5 * rng_unit(&notify->rng)));
+    int64_t ms = net_backoff_ms(notify->retry_s * 1000, RETRY_MS_MAX, attempts);
+    return (int64_t)((double)ms * (0.75 + 0.5 * rng_unit(&notify->rng)));
 }
 
 static void settle(struct notify *notify, struct place *place) {

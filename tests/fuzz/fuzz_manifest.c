@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Manifests of Ollama's store: whatever is read, the digest is 64 hex digits or empty, so that no
  * path made of it leads anywhere else. */
-#include "hub/catalog_internal.h"
+#include "hub/hub_internal.h"
 
 #include <assert.h>
 #include <stdlib.h>

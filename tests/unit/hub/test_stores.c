@@ -3,7 +3,8 @@
 /* Ollama's store and the Hugging Face cache, made in a temporary folder: what is found, and what a
  * hostile one does not achieve. */
 
-#include "hub/catalog_internal.h"
+#include "hub/catalog_path.h"
+#include "hub/hub_internal.h"
 
 #include "../tree.h"
 

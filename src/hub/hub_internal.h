@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* hub_internal: the stores that the catalog searches, and the two kinds of models that inspect.h
+ * reads.
+ *
+ * Thread: any.
+ * Memory: the caller's. */
+
+#include "hub/catalog.h"
+#include "hub/inspect.h"
+
+/* --- stores: each calls `found` for its models in order of their names, and leaves out a model
+ * that it cannot read --- */
+
+void catalog_ollama(model_file_fn found, void *context);
+void catalog_hub(model_file_fn found, void *context);
+
+/* --- catalog_hub.c --- */
+
+/* Where the cache is, whether it exists or not; false if no variable says where. */
+bool catalog_hub_root(char ret_path[PATH_MAX]);
+/* The last part of a file name without its ending that names a quantisation; empty if none does. */
+struct str catalog_quantisation(struct str stem);
+/* The place of a quantisation among the usual ones, the one to prefer first: 0 and up;
+ * CATALOG_RANKS for any other. */
+#define CATALOG_RANKS 7
+int catalog_rank(struct str quantisation);
+/* Reads NAME-00002-of-00005 and an ending, such as ".gguf"; false for any other name. */
+#define CATALOG_PART_BYTES 15
+bool catalog_part(struct str name, const char *ending, unsigned *ret_part, unsigned *ret_parts);
+
+/* --- catalog_ollama.c --- */
+
+/* The layers of a manifest that matter here. */
+struct ollama_manifest {
+    char digest[64 + 1]; /* SHA-256 of the weights in hex; empty: the model has none */
+    uint64_t bytes;
+    bool has_adapter;
+    bool has_tensors; /* a newer form, without a GGUF file */
+};
+
+/* ERR_INVALID: the text is no manifest, or its digest is none, since it becomes part of a path. */
+enum err ollama_manifest_read(struct str text, struct ollama_manifest *ret_manifest,
+                              struct error *error) MUST_CHECK;
+
+/* --- inspect_gguf.c, inspect_folder.c --- */
+
+enum err inspect_gguf(struct inspection *inspection, const char *path,
+                      struct error *error) MUST_CHECK;
+enum err inspect_folder(struct inspection *inspection, const char *path,
+                        struct error *error) MUST_CHECK;
+
+/* --- inspect.c --- */
+
+/* Copies a foreign text: cut to `room`, and '?' in place of bytes that are not printable ASCII. */
+void inspect_copy(char *ret_text, size_t room, struct str text);
+/* Adds a tensor to the sums. The list of types stops at INSPECT_TYPES_MAX, the sums do not. */
+void inspect_add_tensor(struct inspection *inspection, const char *type, uint64_t elements,
+                        uint64_t bytes);
