@@ -109,7 +109,7 @@ static void read_row(sqlite3_stmt *statement, struct store_batch *ret_batch) {
     *ret_batch = batch;
 }
 
-/* ?1 … of what the life of a batch changes, in the order of CHANGING. */
+/* The columns that store_batch_update changes. */
 #define CHANGING                                                                                   \
     "status = ?1, final_status = ?2, in_progress = ?3, finalizing = ?4, completed_at = ?5,"        \
     " failed_at = ?6, expired_at = ?7, cancelling = ?8, cancelled_at = ?9, model = ?10,"           \
@@ -190,10 +190,10 @@ enum err store_batch_insert(struct store *store, struct store_batch *batch, stru
 struct insert_call {
     struct store_batch *batch;
     const struct store_batch_limits *limits;
-    struct store_file *input; /* to be added with it, or NULL */
+    struct store_file *input; /* the input file to add with the batch, or NULL */
 };
 
-/* What the owner has under way, and with it the bytes of the batch that is to come. */
+/* Counts the owner's unfinished batches, and the bytes of their inputs and of the new batch. */
 static enum err read_load(struct store *store, const struct store_batch *batch,
                           uint64_t *ret_batches, uint64_t *ret_bytes, struct error *error) {
     sqlite3_stmt *statement;
@@ -258,12 +258,12 @@ enum err store_batch_insert_with_input(struct store *store, struct store_batch *
     err = database_transact(store, insert_within, &call, error);
     if (err == OK) return OK;
     store_file_path(store, path, file->id);
-    /* What cannot be removed now goes at the next start. */
+    /* The next start removes a file that stays. */
     if (os_unlink(path, &ignored) != OK) return err;
     return err;
 }
 
-/* The first row of a statement, which this finalizes. */
+/* Reads the first row of a statement and finalizes it. */
 static enum err first_row(struct store *store, sqlite3_stmt *statement,
                           struct store_batch *ret_batch, struct error *error) {
     bool row;

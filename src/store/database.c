@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* One entry a version: entry i takes user_version i to i + 1, in one transaction. An entry that has
- * been released is never edited. */
+/* One entry per version: entry i takes user_version i to i + 1, in one transaction. A released
+ * entry is never edited. */
 static const char *const migrations[] = {
     "CREATE TABLE files ("
     " sequence INTEGER PRIMARY KEY AUTOINCREMENT,"
@@ -48,7 +48,7 @@ static const char *const migrations[] = {
     " output_tokens INTEGER NOT NULL, reasoning_tokens INTEGER NOT NULL,"
     " epoch INTEGER NOT NULL) STRICT;"
     "CREATE INDEX batches_live ON batches (sequence) WHERE status < 4;",
-    /* Batches that ended before there was an outbox are told to nobody: state 2, given up. */
+    /* Ends of batches from before the outbox are not delivered: state 2, given up. */
     "CREATE TABLE outbox ("
     " sequence INTEGER PRIMARY KEY AUTOINCREMENT,"
     " event_id TEXT NOT NULL,"
@@ -69,7 +69,7 @@ static const char *const migrations[] = {
     " WHERE status >= 4 AND webhook_url IS NOT NULL;",
     "ALTER TABLE batches ADD COLUMN reused_input_tokens INTEGER NOT NULL DEFAULT 0;"
     "ALTER TABLE batches ADD COLUMN reused_output_tokens INTEGER NOT NULL DEFAULT 0;",
-    /* What is there belongs to the default owner. */
+    /* Existing rows belong to the default owner. */
     "ALTER TABLE files ADD COLUMN owner TEXT NOT NULL DEFAULT '';"
     "ALTER TABLE batches ADD COLUMN owner TEXT NOT NULL DEFAULT '';"
     "CREATE INDEX batches_live_owner ON batches (owner) WHERE status < 4;",
@@ -104,7 +104,8 @@ static const char *const migrations[] = {
 enum err database_error(struct store *store, struct error *error, const char *what) {
     int code = sqlite3_errcode(store->db), extended = sqlite3_extended_errcode(store->db);
     const char *text = sqlite3_errmsg(store->db);
-    /* A full disk is SQLITE_FULL only where SQLite writes pages, not where it makes files. */
+    /* SQLite reports a full disk as SQLITE_FULL when it writes pages, but not when it creates
+     * files. */
     int reason = sqlite3_system_errno(store->db);
     if ((code == SQLITE_IOERR || code == SQLITE_CANTOPEN) &&
         (reason == ENOSPC || reason == EDQUOT || reason == EMFILE || reason == ENFILE))
@@ -241,7 +242,7 @@ static enum err migrate_one(struct store *store, void *context, struct error *er
     return err == OK ? database_exec(store, sql, error) : err;
 }
 
-/* A database of something else, or of a newer quern, is refused before anything is written. */
+/* Refuses another program's database, or a newer quern's, before the first write. */
 static enum err check_version(struct store *store, int64_t *ret_version, struct error *error) {
     int64_t version;
     enum err err = read_number(store, "PRAGMA user_version", &version, error);

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A file that clients can see at time ?. */
+/* The condition for a file that clients can see at time ?. */
 #define VISIBLE "deleted IS NULL AND (expires IS NULL OR expires > ?)"
 
 void store_file_read_row(sqlite3_stmt *statement, struct store_file *ret_file) {
@@ -47,7 +47,8 @@ enum err store_file_add_row(struct store *store, struct store_file *file, struct
     return err;
 }
 
-/* The row of `id` for which `condition`, with two times `when` in it, holds. The lock is held. */
+/* Reads the row of `id` by a statement that names it and then the time `when` twice. The lock is
+ * held. */
 static enum err get_row(struct store *store, struct str id, const char *sql, int64_t when,
                         struct store_file *ret_file, struct error *error) {
     sqlite3_stmt *statement;

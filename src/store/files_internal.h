@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* files_internal: rows of files as the other parts of store/ use them. The database's lock is
- * held. */
+/* files_internal: rows of files, spools and parts, for the files of store/ alone.
+ *
+ * Thread: any; functions on rows are called with the database's lock held. */
 
 #include "store/files.h"
 #include "store/store_internal.h"
@@ -10,18 +11,18 @@
 /* Adds the row and fills in its sequence. */
 enum err store_file_add_row(struct store *store, struct store_file *file,
                             struct error *error) MUST_CHECK;
-/* Columns of `SELECT` STORE_FILE_COLUMNS. */
 #define STORE_FILE_COLUMNS "sequence, id, purpose, filename, bytes, sha256, created, expires, owner"
+/* Reads the row of a statement that selects STORE_FILE_COLUMNS. */
 void store_file_read_row(sqlite3_stmt *statement, struct store_file *ret_file);
 
 /* --- spools and parts, for uploads.c --- */
 
 struct store *store_spool_store(const struct store_spool *spool);
-/* Syncs the bytes and renames them to `path`, whose folder is there or is one of files/. The spool
- * is gone afterwards, whatever is returned. */
+/* Syncs the bytes and renames them to `path`, whose folder exists or is one of files/. The spool is
+ * freed, also after an error. */
 enum err store_spool_place_at(struct store_spool *spool, const char *path,
                               unsigned char ret_sha256[SHA256_BYTES],
                               struct error *error) MUST_CHECK;
-/* "<dir>/parts/<id>"; ERR_CORRUPT for an id that quern does not make. */
+/* Writes "<dir>/parts/<id>"; ERR_CORRUPT for an id that quern does not make. */
 enum err store_part_path(const struct store *store, char ret_path[STORE_PATH_BYTES], const char *id,
                          struct error *error) MUST_CHECK;

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #define EVENT_ID_CHARACTERS 32
-#define OPEN "state = 0" /* as the index outbox_open says it */
+#define OPEN "state = 0" /* the same words as in the index outbox_open, so that SQLite uses it */
 
 static const char *const event_names[OUTBOX_EVENT_COUNT] = {
 #define OUTBOX_NAME(event, name) name,
@@ -56,7 +56,7 @@ struct add {
     const char *own_url; /* NULL: none */
 };
 
-/* "https://host:port" of an URL that was checked when it was taken. */
+/* "https://host:port" of a URL that was checked when the batch was created. */
 static struct str receiver_of(const char *url) {
     size_t start = strcspn(url, ":");
     if (strncmp(url + start, "://", 3) == 0) start += 3;
@@ -91,7 +91,7 @@ static enum err add_rows(struct store *store, const struct add *add, struct erro
     id_hex(event_id, sizeof event_id, "evt_", EVENT_ID_CHARACTERS);
     if (to_config) err = add_row(store, add, event_id, NULL, error);
     if (err == OK && add->own_url) err = add_row(store, add, event_id, add->own_url, error);
-    /* Whoever delivers looks again only when the lock is free: after the commit. */
+    /* The thread that delivers needs the lock to look, so that it looks after the commit. */
     if (err == OK && store->outbox.added) store->outbox.added(store->outbox.context);
     return err;
 }
@@ -131,9 +131,8 @@ enum err store_outbox_add(struct store *store, enum outbox_event event, struct s
 
 /* --- delivering --- */
 
-/* ["https://a","https://b"]: receivers hold no quotes, control characters or backslashes that
- * matter, since they were parsed as URLs; what does is left out, and that receiver is not skipped.
- */
+/* Writes ["https://a","https://b"]. Receivers come from URLs that were parsed, so that they hold no
+ * control characters. One with a quote or a backslash is left out, and its rows are not skipped. */
 static void write_busy(struct buf *buf, const char *const *busy, size_t busy_count) {
     buf_add_byte(buf, '[');
     for (size_t i = 0, written = 0; i < busy_count; i++) {
@@ -185,7 +184,7 @@ enum err store_outbox_next(struct store *store, int64_t now_unix_ms, const char 
     return err;
 }
 
-/* One number, or ERR_NOT_FOUND when it is NULL. */
+/* Reads one number; ERR_NOT_FOUND when it is NULL. */
 static enum err read_number(struct store *store, const char *sql, int64_t *ret_value,
                             struct error *error) {
     sqlite3_stmt *statement;

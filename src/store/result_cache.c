@@ -17,13 +17,13 @@
 #define SEGMENT_BYTES ((uint32_t)16 << 20)
 #define SEGMENTS_MAX 4096
 #define BODY_BYTES_MAX ((size_t)1 << 20)
-#define MAGIC 0x45484351u /* "QCHE" */
-#define UNIT 16           /* records begin at multiples of it */
-#define PROBES 16         /* places a key may be at */
-#define SLOT_PER_BYTES 512
+#define MAGIC 0x45484351u   /* "QCHE" */
+#define UNIT 16             /* records begin at multiples of it */
+#define PROBES 16           /* places that a key may have */
+#define BYTES_PER_PLACE 512 /* the table has one place per 512 bytes of the limit */
 
-/* A place in memory: tag of the key (20 bits) | segment (24) | unit in it (20). Segments count from
- * 1, so 0 is a free place. */
+/* A place is one word of the table in memory: tag of the key (20 bits) | segment (24) | unit inside
+ * the segment (20). Segments count from 1, so 0 is a free place. */
 #define UNIT_BITS 20
 #define SEGMENT_BITS 24
 #define SEGMENT_MASK ((1u << SEGMENT_BITS) - 1)
@@ -31,7 +31,7 @@ _Static_assert(SEGMENT_BYTES / UNIT <= 1u << UNIT_BITS, "a unit's number fits");
 
 struct record {
     uint32_t magic;
-    uint32_t crc; /* of everything after it, the body included */
+    uint32_t crc; /* of everything behind this field, the body included */
     unsigned char key[RESULT_CACHE_KEY_BYTES];
     uint32_t bytes; /* of the body */
     uint32_t usage[4];
@@ -43,12 +43,12 @@ struct result_cache {
     pthread_mutex_t lock;
     char dir[PATH_MAX];
     uint32_t segments_max;
-    uint32_t first, last;  /* segments that are there; last is being written */
-    int fds[SEGMENTS_MAX]; /* of segment s at s % SEGMENTS_MAX */
+    uint32_t first, last;  /* segments that exist; records are appended to the last */
+    int fds[SEGMENTS_MAX]; /* segment s has place s % SEGMENTS_MAX here and in sizes */
     uint32_t sizes[SEGMENTS_MAX];
     uint64_t *places;
     size_t mask;
-    bool is_broken; /* a write failed: nothing more is put */
+    bool is_broken; /* a write failed: no further answer is kept */
     struct buf record;
     struct result_cache_counts counts;
 };
@@ -161,7 +161,7 @@ static int by_number(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* The numbers of the files that are there, ascending. */
+/* The numbers of the folder's files, ascending. */
 static size_t list_segments(const struct result_cache *cache, uint32_t *numbers, size_t max) {
     DIR *dir = opendir(cache->dir);
     struct dirent *entry;
@@ -178,7 +178,7 @@ static size_t list_segments(const struct result_cache *cache, uint32_t *numbers,
     return count;
 }
 
-/* Takes up the newest files without a gap; the others go. */
+/* Opens the newest files that have no gap between their numbers, and removes the others. */
 static void take_up(struct result_cache *cache) {
     uint32_t numbers[SEGMENTS_MAX];
     char path[PATH_MAX];
@@ -213,7 +213,7 @@ enum err result_cache_open(struct result_cache **ret_cache, const char *state_di
                           : segments > SEGMENTS_MAX ? SEGMENTS_MAX
                                                     : (uint32_t)segments;
     size_t place_count = 1024;
-    while (place_count < (uint64_t)cache->segments_max * SEGMENT_BYTES / SLOT_PER_BYTES)
+    while (place_count < (uint64_t)cache->segments_max * SEGMENT_BYTES / BYTES_PER_PLACE)
         place_count *= 2;
     cache->places = mem_new(place_count, sizeof *cache->places);
     cache->mask = place_count - 1;
@@ -290,7 +290,7 @@ void result_cache_put(struct result_cache *cache, const unsigned char key[RESULT
     pthread_mutex_unlock(&cache->lock);
 }
 
-/* Reads the record at the place when it is the key's; false for any other. */
+/* Reads the record at the place; false unless it is valid and the key's. */
 static bool read_place(struct result_cache *cache, uint64_t place, const unsigned char *key,
                        struct buf *ret_body, struct usage *ret_usage) {
     struct record record;

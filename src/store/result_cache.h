@@ -1,15 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* result_cache: answers by the key of their request, on disk, up to a number of bytes; the oldest
- * go first. A cache: nothing in it is needed, nothing is synced, and what cannot be read or written
- * is a miss. An answer comes back only when its record has the whole key and the right checksum.
+/* result_cache: answers by the key of their request, on disk, up to a number of bytes.
  *
- *   cache/00000001.seg …   records, appended; a file is 16 MiB and is removed as a whole
+ * It is a cache: no promise rests on it, nothing is synced, and a failed read or write is a miss.
+ * Files "cache/00000001.seg" and on hold up to 16 MiB of records each. When all files together
+ * reach the limit, the oldest file is removed as a whole. It knows no request and no JSON; the key
+ * is made by batch/request_key.h.
  *
- * Knows no request and no JSON; what a key stands for is batch/request_key.h.
+ * A file is records, each from a multiple of 16 bytes on, zeros in the gaps. A record, all numbers
+ * unsigned and little-endian:
  *
- * Thread: any, one at a time inside.  Memory: 16 bytes for each KiB it may hold, taken at once.
+ *     0   u32       magic, the characters "QCHE"
+ *     4   u32       CRC-32C of everything from offset 8 to the end of the body
+ *     8   32 bytes  key of the request
+ *    40   u32       bytes of the body
+ *    44   u32       input tokens
+ *    48   u32       cached tokens
+ *    52   u32       output tokens
+ *    56   u32       reasoning tokens
+ *    60   u32       zero
+ *    64   body
+ *
+ * A record is valid if
+ *   (1) the magic is there,
+ *   (2) its key is the request's,
+ *   (3) the body has at most 1 MiB and ends inside the file, and
+ *   (4) the CRC is that of the bytes it covers.
+ * Opening a cache remembers the key of each record up to the first place that breaks (1) or (3);
+ * the next record goes there. (2) and (4) are checked when an answer is asked for.
+ *
+ * Thread: any; a lock lets in one at a time.
+ * Memory: 16 to 32 bytes per KiB of its limit, allocated when it is opened.
  * Invariant: a body that comes back is the one that was put under this key. */
 
 #include "base/buf.h"
@@ -25,15 +47,15 @@ struct result_cache_counts {
     uint64_t bytes; /* on disk */
 };
 
-/* `bytes_max` is at least two files' worth, whatever is asked. */
+/* The limit `bytes_max` is rounded down to whole files of 16 MiB, and is 2 to 4096 of them. */
 enum err result_cache_open(struct result_cache **ret_cache, const char *state_dir,
                            uint64_t bytes_max, struct error *error) MUST_CHECK;
 void result_cache_close(struct result_cache *cache); /* NULL is allowed */
 
-/* Keeps a copy of the body (at most 1 MiB; a larger one is left out). */
+/* Keeps a copy of the body. A body over 1 MiB is not kept. */
 void result_cache_put(struct result_cache *cache, const unsigned char key[RESULT_CACHE_KEY_BYTES],
                       struct str body, const struct usage *usage);
-/* Appends the body; false when there is none. */
+/* Appends the body; false for a miss. */
 bool result_cache_get(struct result_cache *cache, const unsigned char key[RESULT_CACHE_KEY_BYTES],
                       struct buf *ret_body, struct usage *ret_usage);
 struct result_cache_counts result_cache_counts(struct result_cache *cache);

@@ -135,7 +135,7 @@ struct seglog_counts seglog_counts(struct seglog *log) {
     return counts;
 }
 
-/* The descriptor for reading a segment, opened when it is first asked for. */
+/* The descriptor for reading a segment, opened at its first use. */
 static enum err read_fd(struct seglog *log, uint32_t index, int *ret_fd, struct error *error) {
     if (index >= log->read_fd_count) {
         size_t count = (size_t)index + 16;
@@ -163,10 +163,10 @@ static enum err damaged(struct seglog *log, uint64_t line, struct error *error) 
                    log->identity.batch_id, (unsigned long long)line);
 }
 
-/* Most records fit in one read of this size; longer ones take a second. */
+/* Size of the first read. Most records fit; a longer one takes a second read. */
 #define FIRST_READ_BYTES ((size_t)4096)
 
-/* Reads the whole record into *buf behind what is there. */
+/* Appends the whole record to *buf. */
 static enum err read_record_bytes(int fd, uint64_t offset, struct buf *buf, struct error *error) {
     uint64_t file_bytes;
     enum err err = os_file_bytes(fd, &file_bytes, error);
@@ -258,7 +258,7 @@ void seglog_forget(struct seglog *log, uint64_t line) {
     assert(line < log->line_count);
     pthread_mutex_lock(&log->lock);
     atomic_store(&log->positions[line], 0);
-    /* Rare: its bytes have rotted. */
+    /* A slow search is fine: it happens only when bytes have rotted. */
     for (size_t i = 0; i < log->order_count; i++)
         if (log->order[i] == line) log->order[i] = UINT32_MAX;
     pthread_mutex_unlock(&log->lock);

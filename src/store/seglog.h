@@ -1,24 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* seglog: the results of one batch, appended to segment files as they come in; the only commit
- * point of a line. One writer thread serves all logs: it appends what is queued and syncs when
- * 256 KiB wait or 10 ms have passed, and only then tells that the records are durable.
+/* seglog: the results of one batch, appended to segment files in the order in which they arrive.
  *
- * Segment: a header of 128 bytes, then records of a 48-byte header and a text (the final line of
- * the output or error file), all little endian; layouts in seglog_format.h.
+ * A record in the log is the only commit point of a line. One writer thread serves all logs: it
+ * appends the queued records, syncs when 256 KiB wait or 10 ms have passed, and only then reports
+ * them as durable. The bytes of a segment, and how a reader tells damage from a torn tail, are in
+ * seglog_format.h.
  *
- * On opening, what cannot be read as a record and has no valid record of a higher sequence number
- * behind it, in the last segment, is a torn tail and cut off. Anything else that cannot be read is
- * corruption: the bytes stay, it is counted and reported, and its lines have no result, so that
- * they run again. The first record of a line wins; later ones are counted.
+ * Opening a log reads it back. A torn tail is cut off. Damage stays on the disk, is counted and
+ * reported, and its lines have no record, so that they run again. The first record of a line wins;
+ * later ones are counted as duplicates.
  *
- * Knows no JSON and no batch state.
+ * It knows no JSON and no state of a batch.
  *
  * Thread: seglog_put and seglog_has from any; open and close from one; reads from one thread at a
- * time, but for those of seglog_reader.h.  Memory: 12 bytes a line, and at most 64 MiB of records
- * that wait to be written. Invariant: seglog_has(line) is true only for a line whose record was
- * synced. */
+ *     time, except through seglog_reader.h.
+ * Memory: 12 bytes per line, and at most 64 MiB of records that wait to be written.
+ * Invariant: seglog_has(line) is true only for a line whose record was synced. */
 
 #include "base/buf.h"
 #include "store/batches.h"
@@ -30,23 +29,23 @@ enum seglog_kind { SEGLOG_SUCCESS = 1, SEGLOG_ERROR, SEGLOG_CANCELLED, SEGLOG_EX
 struct seglog;
 struct seglog_writer;
 
-/* What an answer looks like, noted with its record so that it need not be read again. */
+/* Properties of an answer, kept in its record so that a restart need not read the answer again. */
 #define SEGLOG_MARKS 4
 enum seglog_mark {
-    SEGLOG_TRUNCATED,  /* it ended because it was long enough */
+    SEGLOG_TRUNCATED,  /* it ended at its limit of tokens */
     SEGLOG_EMPTY,      /* it has no text */
     SEGLOG_LOOKS_JSON, /* it begins as JSON does */
-    SEGLOG_VALID_JSON, /* and it is JSON */
+    SEGLOG_VALID_JSON, /* it begins as JSON does and is valid JSON */
 };
 
 struct seglog_record {
-    uint64_t line; /* 0-based index of the request in its file */
+    uint64_t line; /* index of the request in the input file, from 0 on */
     enum seglog_kind kind;
     uint16_t attempt;
     uint32_t epoch;
-    struct usage usage; /* each below 2^32; reused as a whole or not at all */
-    uint8_t marks;      /* bits of enum seglog_mark; of successes */
-    uint32_t answer;    /* a hash of its text; 0: none */
+    struct usage usage; /* each count below 2^32; reused as a whole or not at all */
+    uint8_t marks;      /* bits of enum seglog_mark; only successes have any */
+    uint32_t answer;    /* hash of the answer's text; 0: no text */
     struct str text;    /* one line with its LF */
 };
 
@@ -55,8 +54,8 @@ struct seglog_options {
     uint64_t batch_sequence;
     unsigned char input_sha256[SHA256_BYTES];
     uint64_t line_count;
-    bool read_only; /* nothing is cut, moved or made; seglog_put must not be used */
-    /* Told of every fault that is found; one sentence. NULL allowed. */
+    bool read_only; /* cut, move and create nothing; seglog_put must not be used */
+    /* Receives one sentence per fault found. NULL is allowed. */
     void (*report)(void *context, const char *sentence);
     void *report_context;
 };
@@ -68,24 +67,24 @@ struct seglog_counts {
     struct usage usage; /* of successes */
     uint64_t duplicates;
     uint64_t corrupt;
-    uint64_t recovered;           /* of all, found when the log was opened */
-    uint64_t marks[SEGLOG_MARKS]; /* successes that have each */
-    uint64_t identical;           /* about how many have the text that most have; never too many */
+    uint64_t recovered;           /* records that were found when the log was opened */
+    uint64_t marks[SEGLOG_MARKS]; /* successes per mark */
+    uint64_t identical;           /* successes with the commonest text; a lower bound */
 };
 
-/* Opens the log of a batch and reads back what is there. */
+/* Opens the log of a batch and reads its records back. */
 enum err seglog_open(struct seglog **ret_log, struct store *store,
                      const struct seglog_options *options, struct error *error) MUST_CHECK;
-/* Nothing may be queued for it. NULL is allowed. */
+/* No record may be queued for the log. NULL is allowed. */
 void seglog_close(struct seglog *log);
 
 bool seglog_has(const struct seglog *log, uint64_t line);
 struct seglog_counts seglog_counts(struct seglog *log);
-/* Appends the text of a line's record to `buf`. ERR_NOT_FOUND when the line has none; ERR_CORRUPT
- * when it is not what was written: seglog_forget then makes the line run again. */
+/* Appends the text of a line's record to `buf`. ERR_NOT_FOUND when the line has no record.
+ * ERR_CORRUPT when the record is no longer valid: seglog_forget then lets the line run again. */
 enum err seglog_read(struct seglog *log, uint64_t line, struct buf *buf, enum seglog_kind *ret_kind,
                      struct usage *ret_usage, struct error *error) MUST_CHECK;
-/* As seglog_read, with everything that is known about the record but its text. */
+/* A record without its text. */
 struct seglog_found {
     uint64_t line;
     uint64_t sequence; /* from 1 on, in the order in which records were written */
@@ -94,15 +93,17 @@ struct seglog_found {
     uint8_t marks;
     uint32_t answer;
 };
+/* seglog_read for callers that need the whole record. */
 enum err seglog_read_record(struct seglog *log, uint64_t line, struct buf *buf,
                             struct seglog_found *ret_found, struct error *error) MUST_CHECK;
-/* The highest sequence number of a durable record; 0 while there is none. */
+/* The highest sequence number of a durable record; 0 while the log is empty. */
 uint64_t seglog_last_sequence(struct seglog *log);
+/* Forgets the line's record: seglog_has is false from here on. The counts do not change. */
 void seglog_forget(struct seglog *log, uint64_t line);
 
-/* A record that has become durable, or was found to be a duplicate (which is durable too). */
+/* A record that has become durable. A duplicate is reported too: its line has a durable record. */
 struct seglog_done {
-    uint64_t cookie; /* what seglog_put was given */
+    uint64_t cookie; /* the one given to seglog_put */
 };
 
 /* Called on the writer thread after every group. */
@@ -110,11 +111,11 @@ typedef void (*seglog_done_fn)(void *context, const struct seglog_done *done, si
 
 enum err seglog_writer_open(struct seglog_writer **ret_writer, struct store *store,
                             seglog_done_fn done, void *context, struct error *error) MUST_CHECK;
-/* Writes what is queued, unless the disk is full: then that is lost, and its lines run again. NULL
- * is allowed. */
+/* Writes the queued records first. While the disk is full they are given up, and their lines run
+ * again. NULL is allowed. */
 void seglog_writer_close(struct seglog_writer *writer);
-/* Queues a copy of the record. Waits only while 64 MiB are queued already. */
+/* Queues a copy of the record. Waits only while 64 MiB are queued. */
 void seglog_put(struct seglog_writer *writer, struct seglog *log,
                 const struct seglog_record *record, uint64_t cookie);
-/* Bytes that are queued and not durable. */
+/* Bytes that are queued and not yet durable. */
 uint64_t seglog_writer_backlog_bytes(struct seglog_writer *writer);

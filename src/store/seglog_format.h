@@ -1,20 +1,81 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* seglog_format: the bytes of a segment. All numbers are little endian.
+/* seglog_format: the bytes of a segment, one file of a batch's results.
  *
- * Segment header, 128 bytes:
- *   0 magic u32 "QSEG" | 4 version u32 | 8 index u32 | 12 zero u32 | 16 first sequence u64
- *   24 batch u64 | 32 batch id, 40 bytes with NULs | 72 input sha256, 32 bytes | 104 zero
- *   124 crc32c u32 of the 124 bytes before it
- * Record: a header of 48 bytes and `bytes` bytes after it:
- *   0 magic u32 "QREC" | 4 crc32c u32 of everything after it | 8 bytes u32 | 12 kind u8
- *   13 flags u8 | 14 attempt u16 | 16 line u64 | 24 sequence u64 | 32 batch u64 | 40 epoch u32
- *   44 hash of the answer u32; its marks are the upper four bits of flags | 48 the text, then with
- * flag SEGLOG_HAS_USAGE four u32: input, cached, output and reasoning tokens Zeros where a magic
- * should be are the clean end of a preallocated segment.
+ * A segment is a header and then records without gaps, up to the end of the file or to zeros: space
+ * is taken from the disk before it is used, so that zeros where a magic is due are a clean end.
+ * All numbers are unsigned and little-endian.
  *
- * Thread: any; pure.  Memory: the caller's. */
+ * SEGMENT HEADER, 128 bytes:
+ *
+ *     0   u32       magic, the characters "QSEG"
+ *     4   u32       version, 1
+ *     8   u32       index of the segment, from 1 on; the file is called "seg-<index>.log"
+ *    12   u32       zero
+ *    16   u64       sequence number that the first record gets
+ *    24   u64       number of the batch: the sequence of its row in meta.db
+ *    32   40 bytes  id of the batch, ended and filled up with NULs
+ *    72   32 bytes  SHA-256 of the batch's input file
+ *   104   20 bytes  zero
+ *   124   u32       CRC-32C of bytes 0 to 123
+ *
+ * A segment header is valid if
+ *   (1) magic and version are these,
+ *   (2) the CRC is that of the 124 bytes before it, and
+ *   (3) the id of the batch ends with a NUL.
+ * The segment is the batch's if also index, batch number, batch id and SHA-256 are those of the
+ * file's name and of the batch. Bytes 12 and 104 to 123 are covered by the CRC and not looked at.
+ *
+ * RECORD, 48 bytes and then `bytes` bytes:
+ *
+ *     0   u32       magic, the characters "QREC"
+ *     4   u32       CRC-32C of everything from offset 8 to the record's end
+ *     8   u32       bytes: length of the text and the token counts behind it
+ *    12   u8        kind (enum seglog_kind): 1 success, 2 error, 3 cancelled, 4 expired
+ *    13   u8        flags:
+ *                     bit 0     SEGLOG_HAS_USAGE: token counts stand behind the text
+ *                     bit 1     SEGLOG_REUSED: the answer is that of an equal request before
+ *                     bit 2, 3  zero
+ *                     bit 4-7   marks: bit 4 + m is mark m (enum seglog_mark)
+ *    14   u16       attempt: how often the line had failed or gone down with a worker; 0 at first
+ *    16   u64       line: index of the request in the input file, from 0 on
+ *    24   u64       sequence number: from 1 on, one more per record of the batch
+ *    32   u64       number of the batch
+ *    40   u32       epoch: the batch's count of starts when the record was written
+ *    44   u32       hash of the answer's text; 0: none
+ *    48   text      the line of the output or error file, with its LF
+ *                   then, with SEGLOG_HAS_USAGE, 16 bytes:
+ *    +0   u32       input tokens
+ *    +4   u32       cached tokens
+ *    +8   u32       output tokens
+ *   +12   u32       reasoning tokens
+ *
+ * Every record that is written has token counts; zeros when no model worked.
+ *
+ * A record is valid if
+ *   (1) the magic is there, the kind is 1 to 4, and no other flag is set;
+ *   (2) `bytes` is at most SEGLOG_TEXT_BYTES_MAX + 16, at least 16 with SEGLOG_HAS_USAGE, and the
+ *       record ends inside the file;
+ *   (3) the batch number is the batch's and the line is one of its lines;
+ *   (4) the sequence number is higher than that of every valid record before it, in this segment or
+ *       an earlier one, and is not the highest number of 64 bits; and
+ *   (5) the CRC is that of the bytes it covers.
+ *
+ * READING A LOG (seglog_scan.c). Take the segments by ascending index. Leave one that is another
+ * batch's alone. In every other, also where the header is damaged, start at offset 128. Where a
+ * valid record stands, take it and go on behind it; the first record of a line counts, a later one
+ * is a duplicate. Where none stands, look for the next "QREC" that begins a valid record:
+ *   - there is one: the bytes before it are damage; report them and go on with that record;
+ *   - none, in the last segment with a good header: the records end here. Bytes that are not all
+ *     zero are a torn tail and cut off. The log goes on at this offset;
+ *   - none, in an earlier segment, with bytes left: damage; report it;
+ *   - none at all in the last segment, and no good header: it was being made; remove the file.
+ * Damage is never overwritten and never removed. Its lines have no record, so that they run again.
+ * The search is bounded: it sums at most 4 times the segment's bytes and 1 MiB.
+ *
+ * Thread: any; pure.
+ * Memory: the caller's. */
 
 #include "store/seglog.h"
 
@@ -23,7 +84,7 @@
 #define SEGLOG_USAGE_BYTES 16
 #define SEGLOG_BATCH_ID_BYTES 40
 #define SEGLOG_HAS_USAGE 1u
-#define SEGLOG_REUSED 2u /* the usage is that of an equal request, and nothing was computed */
+#define SEGLOG_REUSED 2u /* an equal request's answer: its token counts, nothing computed */
 
 struct segment_header {
     uint32_t index;
@@ -35,13 +96,13 @@ struct segment_header {
 
 void segment_header_write(unsigned char ret_bytes[SEGLOG_HEADER_BYTES],
                           const struct segment_header *header);
-/* False for anything that segment_header_write does not write. */
+/* False unless the header is valid by the rules above. */
 bool segment_header_read(const unsigned char bytes[SEGLOG_HEADER_BYTES],
                          struct segment_header *ret_header);
 
 struct record_header {
     uint32_t crc;
-    uint32_t bytes; /* after the header */
+    uint32_t bytes; /* of the text and the token counts */
     enum seglog_kind kind;
     bool has_usage;
     uint8_t marks;
@@ -54,11 +115,11 @@ struct record_header {
     uint32_t epoch;
 };
 
-/* Appends a whole record with sequence and crc 0, for record_seal to fill in. */
+/* Appends a whole record whose sequence number and CRC are 0 until record_seal. */
 void record_write(struct buf *buf, const struct seglog_record *record, uint64_t batch_sequence);
-/* `record` is a whole record of `bytes` bytes. */
+/* Fills in the sequence number and the CRC of a whole record of `bytes` bytes. */
 void record_seal(char *record, size_t bytes, uint64_t sequence);
-/* False for what cannot be a record's header, whatever follows it. */
+/* Checks rule (1) and the lengths of rule (2); false when one is broken. */
 bool record_header_read(const unsigned char bytes[SEGLOG_RECORD_BYTES],
                         struct record_header *ret_header);
 struct usage record_usage_read(const unsigned char bytes[SEGLOG_USAGE_BYTES], bool is_reused);

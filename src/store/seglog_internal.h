@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* seglog_internal: one batch's log as the scanner, the writer and the reader share it. Only store/
- * includes it. */
+/* seglog_internal: one batch's log as the scanner, the writer and the readers share it. Only store/
+ * includes it.
+ *
+ * Thread: `lock` guards counts, often, order and last_sequence; positions are atomic. The fields
+ *     below "writer thread" are the opener's until the writer has the log's first record.
+ * Memory: seglog_close frees all of it. */
 
 #include "store/seglog_format.h"
 #include "store/store_internal.h"
 
-/* The answers that come most often, after Misra and Gries: with n answers, none that makes up more
- * than one in SEGLOG_OFTEN + 1 is missed, and no count is too high. */
+/* Counters of the commonest answers, after Misra and Gries: an answer that makes up more than one
+ * in SEGLOG_OFTEN + 1 of all has a counter at the end, and no counter is too high. */
 #define SEGLOG_OFTEN 32
 
 struct often {
@@ -25,41 +29,42 @@ struct seglog {
     void (*report)(void *context, const char *sentence);
     void *report_context;
 
-    /* By line: segment index << 32 | offset of the record; 0 while there is none. Set by the
-     * scanner, then by the writer thread once the record is synced. */
+    /* Per line: segment index << 32 | offset of its record; 0 without a record. The scanner sets
+     * it, and later the writer thread when the record is synced. */
     _Atomic(uint64_t) *positions;
-    pthread_mutex_t lock; /* for counts, order and last_sequence */
+    pthread_mutex_t lock;
     struct seglog_counts counts;
     struct often often[SEGLOG_OFTEN];
-    /* The lines in the order of their records, first to last: what a reader beside the writer
-     * follows. UINT32_MAX stands for a record that was forgotten. */
+    /* The lines in the order of their records; readers follow it while the writer adds to it.
+     * UINT32_MAX replaces a forgotten line. */
     uint32_t *order;
     size_t order_count;
     size_t order_capacity;
     uint64_t last_sequence; /* of the durable records */
 
-    /* The writer thread's, once open. */
-    int fd;                 /* of the segment that is appended to, or -1 */
-    uint32_t segment_index; /* the highest there is; 0 for none */
-    uint64_t end;           /* where the next record goes */
-    uint64_t allocated;
+    /* Writer thread: the segment that is appended to. */
+    int fd;                 /* -1: none is open */
+    uint32_t segment_index; /* highest index in use; 0: none */
+    uint64_t end;           /* offset of the next record */
+    uint64_t allocated;     /* bytes taken from the disk */
     uint64_t next_sequence;
-    bool is_dirty; /* written to since the last sync */
+    bool is_dirty; /* has bytes that are not synced */
 
-    /* The reader's: descriptors by segment index. */
+    /* seglog_read's thread: descriptors by segment index, -1 for a segment never read. */
     int *read_fds;
     size_t read_fd_count;
 };
 
 /* "<dir>/seg-000001.log" */
 void seglog_segment_path(const struct seglog *log, uint32_t index, char ret_path[STORE_PATH_BYTES]);
-/* Reads all segments: positions, counts, where to go on. */
+/* Reads all segments: sets positions and counts, and the place of the next record. */
 enum err seglog_scan(struct seglog *log, struct error *error) MUST_CHECK;
-/* Counts a fault and passes the sentence on. */
+/* Counts a fault and passes the sentence to the log's `report`. */
 void seglog_report(struct seglog *log, const char *format, ...) PRINTF_LIKE(2, 3);
 /* Notes a record as durable; records come in the order of their sequence numbers. False for a
- * duplicate. The caller holds log->lock, or is alone. */
+ * duplicate. The caller holds log->lock, unless no other thread knows the log yet. */
 bool seglog_note(struct seglog *log, const struct seglog_found *found, uint64_t position);
-/* Appends the text of the record at `offset` of an open segment, if it is that of the line. */
+/* Appends the text of the record at `offset` of an open segment. ERR_CORRUPT when no valid record
+ * of the line stands there. */
 enum err seglog_read_at(struct seglog *log, int fd, uint64_t offset, uint64_t line, struct buf *buf,
                         struct seglog_found *ret_found, struct error *error) MUST_CHECK;

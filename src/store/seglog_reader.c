@@ -7,7 +7,7 @@
 #include <assert.h>
 #include <fcntl.h>
 
-/* The line at a place of the order. False behind its end. */
+/* The line at a place of the order and its position; 0 for a forgotten line. False at the end. */
 static bool line_at(struct seglog *log, size_t at, uint32_t *ret_line, uint64_t *ret_position) {
     pthread_mutex_lock(&log->lock);
     bool there = at < log->order_count;
@@ -32,7 +32,7 @@ static enum err open_segment(struct seglog_reader *reader, uint32_t segment, str
     return err;
 }
 
-/* The sequence number at a place of the order; 0 for one that says nothing. */
+/* The sequence number at a place of the order; 0 when its record is forgotten or damaged. */
 static enum err sequence_at(struct seglog_reader *reader, size_t at, uint64_t *ret_sequence,
                             struct error *error) {
     uint32_t line;
@@ -48,7 +48,7 @@ static enum err sequence_at(struct seglog_reader *reader, size_t at, uint64_t *r
     return err;
 }
 
-/* The first place whose record comes after `after`, by halving. */
+/* Finds the first place whose record comes after `after`, by halving. */
 static enum err seek(struct seglog_reader *reader, uint64_t after, struct error *error) {
     pthread_mutex_lock(&reader->log->lock);
     size_t low = 0, high = reader->log->order_count;

@@ -1,30 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* seglog_reader: the records of a log in the order in which they were written, beside the writer:
- * only durable ones, and of a line that has several only the one that counts.
+/* seglog_reader: the records of a log in the order in which they were written.
  *
- * Knows no end: when there is no further record, there may be one later.
+ * A reader walks while the writer appends. It sees durable records only, and of a line with several
+ * records only the first. It knows no end: a log without a further record may get one later.
  *
- * Thread: one a reader; any number of readers a log, beside the writer and seglog_read. The log
- * must stay open.  Memory: one descriptor.
- * Invariant: sequence numbers only grow. */
+ * Thread: one per reader; any number of readers per log, at the same time as the writer and
+ *     seglog_read. The log must stay open.
+ * Memory: one descriptor per reader.
+ * Invariant: the sequence numbers that a reader gives only grow. */
 
 #include "store/seglog.h"
 
 struct seglog_reader {
     struct seglog *log;
     size_t at;      /* in the log's order */
-    uint64_t after; /* the last sequence number that was read */
-    int fd;         /* of `segment`, or -1 */
+    uint64_t after; /* sequence number of the last record read */
+    int fd;         /* descriptor of `segment`, or -1 */
     uint32_t segment;
 };
 
-/* Starts behind the record with the sequence number `after`, which need not be there. */
+/* Starts behind the sequence number `after`, whether or not a record has it. */
 enum err seglog_reader_open(struct seglog_reader *ret_reader, struct seglog *log, uint64_t after,
                             struct error *error) MUST_CHECK;
-/* Appends the text of the next record. *ret_more false: there is none yet, and nothing is written.
- * A record that is no longer what was written is stepped over. ERR_NOT_FOUND when the batch's
+/* Appends the text of the next record. *ret_more is false when the log has no further record yet;
+ * then nothing is appended. Skips records that are no longer valid. ERR_NOT_FOUND when the batch's
  * directory was removed meanwhile. */
 enum err seglog_reader_next(struct seglog_reader *reader, struct buf *buf,
                             struct seglog_found *ret_found, bool *ret_more,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Reading a log back when it is opened: positions, counts, and the tail rule of seglog.h. */
+/* Reading a log back when it is opened, as seglog_format.h says. */
 
 #include "base/crc.h"
 #include "base/mem.h"
@@ -18,21 +18,21 @@
 #define WINDOW_BYTES ((size_t)256 << 10)
 #define SEGMENTS_MAX 1000000u
 
-/* One segment that is being read. */
+/* The segment that is being read, through a window. */
 struct scan {
     struct seglog *log;
     uint32_t index;
     int fd;
-    uint64_t bytes; /* of the file */
+    uint64_t bytes; /* size of the file */
     unsigned char *window;
     uint64_t window_at;
     size_t window_bytes;
-    uint64_t records;       /* accepted in this segment */
-    uint64_t search_budget; /* bytes that may still be summed looking for a record behind damage */
-    struct error failure;   /* set when reading failed */
+    uint64_t records;       /* records accepted in this segment */
+    uint64_t search_budget; /* bytes that find_record may still sum behind damage */
+    struct error failure;   /* set when a read failed */
 };
 
-/* `count` bytes at `at`, or NULL at the end of the file or when reading failed. */
+/* `count` bytes at `at`; NULL behind the end of the file or after a failed read. */
 static const unsigned char *peek(struct scan *scan, uint64_t at, size_t count) {
     assert(count <= WINDOW_BYTES);
     if (at > scan->bytes || count > scan->bytes - at) return NULL;
@@ -48,7 +48,7 @@ static const unsigned char *peek(struct scan *scan, uint64_t at, size_t count) {
     return scan->window + (at - scan->window_at);
 }
 
-/* The crc of a record's bytes from 8 on. */
+/* Sums a record's bytes from offset 8 on. */
 static bool sum_record(struct scan *scan, uint64_t at, uint64_t bytes, uint32_t *ret_crc) {
     uint32_t crc = 0;
     for (uint64_t done = 8; done < bytes;) {
@@ -62,7 +62,7 @@ static bool sum_record(struct scan *scan, uint64_t at, uint64_t bytes, uint32_t 
     return true;
 }
 
-/* True when a record of this batch stands at `at`, newer than what was read before. */
+/* True when a valid record stands at `at`. */
 static bool read_record(struct scan *scan, uint64_t at, struct record_header *ret_header) {
     struct record_header header;
     uint32_t crc;
@@ -97,8 +97,8 @@ static void accept(struct scan *scan, uint64_t at, const struct record_header *h
     scan->records++;
 }
 
-/* The first place from `at` on where a record stands, or UINT64_MAX. Damage that looks like many
- * long records could make this slow: the budget ends it. */
+/* The first offset from `at` on with a valid record, or UINT64_MAX. The budget bounds the time for
+ * damage that looks like many long records. */
 static uint64_t find_record(struct scan *scan, uint64_t at) {
     struct record_header header;
     while (at + SEGLOG_RECORD_BYTES <= scan->bytes && scan->search_budget > 0) {
@@ -156,7 +156,7 @@ static bool is_zero(struct scan *scan, uint64_t at) {
     return true;
 }
 
-/* The last segment goes on from `end`: what is behind it goes. */
+/* Makes `end` the place of the next record of the last segment, and cuts off a torn tail. */
 static enum err cut_tail(struct scan *scan, uint64_t end, struct error *error) {
     struct seglog *log = scan->log;
     bool torn = !is_zero(scan, end);
@@ -167,7 +167,7 @@ static enum err cut_tail(struct scan *scan, uint64_t end, struct error *error) {
         if (err != OK) return err;
         scan->bytes = end;
     } else if (scan->records > 0 && !log->read_only) {
-        /* A process that was killed may have left them in memory only. */
+        /* The killed process may have written records without a sync. */
         enum err err = store_sync_result(log->store, os_fdatasync(scan->fd, error), error);
         if (err != OK) return err;
     }
@@ -189,8 +189,8 @@ static enum identity identify(struct scan *scan) {
     return same ? OURS : FOREIGN;
 }
 
-/* Reads one open segment. *ret_usable: the log can go on in it; *ret_empty: it holds nothing and
- * was being made when the process died. */
+/* Reads one open segment. *ret_usable: the next record may go into it. *ret_empty: the process died
+ * while it created the segment. */
 static enum err read_segment(struct scan *scan, bool is_last, bool *ret_usable, bool *ret_empty,
                              struct error *error) {
     struct seglog *log = scan->log;
@@ -251,7 +251,7 @@ static int compare_indexes(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* The indexes of all segments there are, ascending; the caller frees them. */
+/* The indexes of the log's segments, ascending; the caller frees them. */
 static enum err list_segments(struct seglog *log, uint32_t **ret_indexes, size_t *ret_count,
                               struct error *error) {
     DIR *dir = opendir(log->dir);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The one thread that appends results and syncs them in groups. */
+/* The thread that appends records and syncs them in groups. */
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -15,17 +15,17 @@
 #include <string.h>
 #include <time.h>
 
-#define GROUP_BYTES ((size_t)256 << 10)   /* a group is due with so much */
-#define GROUP_BYTES_MAX ((size_t)1 << 20) /* and closed with so much: the next one begins */
-#define GROUPS_KEPT_MAX 2                 /* empty ones, with their memory */
-#define GROUP_WAIT_NS 10000000
-#define BACKLOG_BYTES_MAX ((uint64_t)64 << 20)
-#define KEPT_BYTES ((size_t)2 << 20) /* of a group's memory after a long record */
-#define FULL_WAIT_NS 100000000
+#define GROUP_BYTES ((size_t)256 << 10)        /* a group of this size is written at once */
+#define GROUP_BYTES_MAX ((size_t)1 << 20)      /* a group of this size takes no further record */
+#define GROUPS_KEPT_MAX 2                      /* empty groups kept with their memory */
+#define GROUP_WAIT_NS 10000000                 /* 10 ms: the longest that a smaller group waits */
+#define BACKLOG_BYTES_MAX ((uint64_t)64 << 20) /* seglog_put waits above this */
+#define KEPT_BYTES ((size_t)2 << 20)           /* a group with more memory is freed, not kept */
+#define FULL_WAIT_NS 100000000                 /* 100 ms between looks at a full disk */
 
 struct pending {
     struct seglog *log;
-    size_t at; /* in the group's bytes */
+    size_t at; /* offset in the group's bytes */
     size_t bytes;
     struct seglog_found found;
     uint64_t cookie;
@@ -46,22 +46,22 @@ struct seglog_writer {
     void *context;
     pthread_t thread;
     pthread_mutex_t lock;
-    pthread_cond_t work;  /* something was queued, or stop */
-    pthread_cond_t space; /* the backlog became smaller */
-    struct group *first;  /* oldest first; puts go to the last */
+    pthread_cond_t work;  /* signalled for a queued record and at the stop */
+    pthread_cond_t space; /* signalled when the backlog shrinks */
+    struct group *first;  /* oldest group; records are added to the last */
     struct group *last;
     struct group *kept;
     size_t kept_count;
-    uint64_t backlog_bytes; /* queued, and being written */
-    int64_t first_put_ns;   /* monotonic time of the first record in the first group */
+    uint64_t backlog_bytes; /* bytes queued and being written */
+    int64_t first_put_ns;   /* monotonic time of the first record of the first group */
     bool stopping;
-    struct seglog_done *dones; /* scratch of the thread */
+    struct seglog_done *dones; /* scratch memory of the thread */
     size_t done_capacity;
 };
 
 /* --- one log --- */
 
-/* Ends the segment that is open: cut to what is used, synced. */
+/* Ends the open segment: cuts off its unused space and syncs it. */
 static enum err seal(struct seglog *log, struct error *error) {
     if (log->fd < 0) return OK;
     enum err err = os_ftruncate(log->fd, log->end, error);
@@ -109,7 +109,7 @@ static enum err open_segment(struct seglog *log, struct error *error) {
     return OK;
 }
 
-/* Room for `bytes` at log->end. Space is taken in steps, so that a full disk shows here. */
+/* Takes room for `bytes` at log->end, in steps, so that a full disk shows here. */
 static enum err allocate(struct seglog *log, uint64_t bytes, struct error *error) {
     if (log->end + bytes <= log->allocated) return OK;
     uint64_t step = bytes > log->store->step_bytes ? bytes : log->store->step_bytes;
@@ -121,8 +121,8 @@ static enum err allocate(struct seglog *log, uint64_t bytes, struct error *error
     return err;
 }
 
-/* Writes items of one log, of which the first `*ret_count` fitted into the segment. Nothing about
- * the log changes unless all of that was written, so it can be done again. */
+/* Writes the first items of one log, as many as fit into the segment; *ret_count says how many. The
+ * log changes only when all of them were written, so that a failed call can be repeated. */
 static enum err write_run(struct seglog *log, struct group *group, size_t from, size_t to,
                           size_t *ret_count, struct error *error) {
     uint64_t limit = log->store->segment_bytes;
@@ -161,7 +161,7 @@ static void seal_records(struct group *group) {
     }
 }
 
-/* Waits until results can be written again. False when the writer stops before. */
+/* Waits until the disk has room for `bytes`. False when the writer stops before that. */
 static bool wait_for_room(struct seglog_writer *writer, uint64_t bytes) {
     store_disk_filled(writer->store);
     bool stopping;
@@ -175,7 +175,7 @@ static bool wait_for_room(struct seglog_writer *writer, uint64_t bytes) {
     return !stopping;
 }
 
-/* Writes all items from *at on. */
+/* Writes all items from *at on, and advances *at. */
 static enum err write_items(struct group *group, size_t *at, struct error *error) {
     while (*at < group->count) {
         struct seglog *log = group->items[*at].log;
@@ -213,7 +213,7 @@ static void tell(struct seglog_writer *writer, struct group *group) {
     writer->done(writer->context, writer->dones, group->count);
 }
 
-/* False when the group was given up because the writer stops while the disk is full. */
+/* False when the writer stops while the disk is full: the group is given up. */
 static bool commit_group(struct seglog_writer *writer, struct group *group) {
     struct error error;
     size_t at = 0;
@@ -221,7 +221,7 @@ static bool commit_group(struct seglog_writer *writer, struct group *group) {
     seal_records(group);
     while ((err = write_items(group, &at, &error)) == ERR_UNAVAILABLE)
         if (!wait_for_room(writer, group->bytes.bytes)) return false;
-    /* A disk that cannot be written to is as good as one that cannot be synced. */
+    /* A failed write ends the process like a failed sync: the log's bytes are unknown. */
     store_sync_result(writer->store, err, &error);
     sync_logs(group);
     atomic_fetch_add(&writer->store->log_groups, 1);
@@ -249,7 +249,7 @@ static struct group *new_group(struct seglog_writer *writer) {
     return group;
 }
 
-/* The group has been written. The lock is held. */
+/* Takes back a group that has been written. The lock is held. */
 static void keep_or_free(struct seglog_writer *writer, struct group *group) {
     if (writer->kept_count == GROUPS_KEPT_MAX || group->bytes.capacity > KEPT_BYTES) {
         free_group(group);
@@ -262,7 +262,7 @@ static void keep_or_free(struct seglog_writer *writer, struct group *group) {
     writer->kept_count++;
 }
 
-/* Waits for a group that is due; NULL at the end. The lock is held. */
+/* Waits for a due group; NULL when the writer stops and no group is left. The lock is held. */
 static struct group *take_group(struct seglog_writer *writer) {
     while (!writer->first && !writer->stopping) pthread_cond_wait(&writer->work, &writer->lock);
     struct group *group = writer->first;
@@ -293,7 +293,7 @@ static void *writer_main(void *context) {
     return NULL;
 }
 
-/* --- for others --- */
+/* --- the interface --- */
 
 enum err seglog_writer_open(struct seglog_writer **ret_writer, struct store *store,
                             seglog_done_fn done, void *context, struct error *error) {

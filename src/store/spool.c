@@ -32,7 +32,7 @@ enum err store_spool_open(struct store_spool **ret_spool, struct store *store,
     spool->store = store;
     store_path(store, spool->path, "tmp/spool-%llu", atomic_fetch_add(&store->spool_count, 1));
     sha256_init(&spool->hash);
-    /* The mode is that of the finished file; the descriptor writes all the same. */
+    /* The finished file is read-only; this descriptor may write all the same. */
     enum err err = os_open(&spool->fd, spool->path, O_RDWR | O_CREAT | O_EXCL, 0400, error);
     if (err != OK) {
         free(spool);
@@ -83,12 +83,12 @@ static void close_spool(struct store_spool *spool) {
 void store_spool_abort(struct store_spool *spool) {
     if (!spool) return;
     struct error ignored;
-    /* What cannot be removed now goes at the next start. */
+    /* The next start removes a file that stays. */
     if (os_unlink(spool->path, &ignored) != OK) ignored.code = OK;
     close_spool(spool);
 }
 
-/* "files/ab" for the file, made and synced when it is new. */
+/* Creates the folder "files/ab" of the file's path, and syncs its parent, if it does not exist. */
 static enum err make_folder(struct store *store, const char *path, struct error *error) {
     char folder[STORE_PATH_BYTES], parent[STORE_PATH_BYTES];
     size_t bytes = (size_t)(strrchr(path, '/') - path);

@@ -16,8 +16,8 @@
 #include <sys/statvfs.h>
 
 #define SEGMENT_BYTES_MIN ((uint64_t)64 << 10)
-#define BALLAST_SHARE 8 /* of the disk, at most one part in so many */
-#define BALLAST_STEPS 8 /* of a log, in the ballast */
+#define BALLAST_SHARE 8 /* the ballast is at most 1/BALLAST_SHARE of the disk */
+#define BALLAST_STEPS 8 /* a log takes 1/BALLAST_STEPS of that size at once */
 #define STEP_BYTES_MIN ((uint64_t)4 << 10)
 
 void store_path(const struct store *store, char ret_path[STORE_PATH_BYTES], const char *format,
@@ -75,7 +75,7 @@ static enum err take_lock(struct store *store, struct error *error) {
 
 /* --- the ballast --- */
 
-/* A share of the whole disk, not of what is free now: every start finds the same. */
+/* Sizes the ballast by the whole disk, not by its free bytes, so that every start gets one size. */
 static void size_ballast(struct store *store) {
     struct statvfs disk;
     if (store->ballast_bytes == 0) {
@@ -96,7 +96,7 @@ static bool ballast_is_there(struct store *store) {
     return stat(path, &status) == 0 && (uint64_t)status.st_size == store->ballast_bytes;
 }
 
-/* Makes the ballast when the disk has room for it. */
+/* Creates the ballast; ERR_UNAVAILABLE when the disk has no room for it. */
 static enum err make_ballast(struct store *store, struct error *error) {
     if (ballast_is_there(store)) return OK;
     char path[STORE_PATH_BYTES];
@@ -182,12 +182,12 @@ static enum err open_parts(struct store *store, struct error *error) {
     if (err == OK && !store->read_only) err = make_layout(store, error);
     if (err != OK) return err;
     err = database_open(store, error);
-    if (err == ERR_UNAVAILABLE && !store->read_only) { /* the ballast has been given back */
+    if (err == ERR_UNAVAILABLE && !store->read_only) { /* database_error has removed the ballast */
         database_close(store);
         err = database_open(store, error);
     }
     if (err != OK || store->read_only) return err;
-    /* A full disk is no reason not to start: what is finished can still be fetched. */
+    /* The store opens on a full disk too, so that clients can fetch finished results. */
     err = make_ballast(store, error);
     if (err == ERR_UNAVAILABLE) store_disk_filled(store);
     if (err != OK && err != ERR_UNAVAILABLE) return err;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* store_internal: what the files of store/ share: the open directory, the database and its helpers.
- * Only store/ includes it.
+/* store_internal: the open directory, the database and its helpers, for the files of store/ alone.
  *
- * Thread: `lock` guards the database; the rest is fixed at open or atomic. */
+ * Thread: `lock` guards the database and the outbox's rules; all else is fixed at open or atomic.
+ *     */
 
 #include "store/outbox.h"
 #include "store/store.h"
@@ -18,7 +18,7 @@
 struct store {
     char dir[STORE_DIR_BYTES_MAX];
     uint64_t ballast_bytes;
-    uint64_t step_bytes; /* a log takes space from the disk in such steps */
+    uint64_t step_bytes; /* the space that a log takes from the disk at once */
     uint64_t segment_bytes;
     bool read_only;
     int lock_fd;
@@ -26,7 +26,7 @@ struct store {
     pthread_mutex_t lock;
     struct store_outbox_rules outbox; /* guarded by lock */
     atomic_bool disk_full;
-    atomic_ullong wanted_bytes; /* store_wants_room; 0 when the disk is not full */
+    atomic_ullong wanted_bytes; /* highest value of store_wants_room; 0 while the disk has room */
     atomic_ullong spool_count;
     atomic_ullong log_append_bytes;
     atomic_ullong log_groups;
@@ -37,41 +37,41 @@ struct store {
 /* Writes "<dir>/<text>". */
 void store_path(const struct store *store, char ret_path[STORE_PATH_BYTES], const char *format, ...)
     PRINTF_LIKE(3, 4);
-/* The place of a file's bytes: "<dir>/files/ab/<id>". */
+/* Writes the path of a file's bytes: "<dir>/files/ab/<id>". */
 void store_file_path(const struct store *store, char ret_path[STORE_PATH_BYTES], const char *id);
-/* True for what can be part of a path: 8 to 63 letters, digits, '-' and '_'. */
+/* True for an id that may be part of a path: 8 to 63 letters, digits, '-' and '_'. */
 bool store_id_is_sane(struct str id);
-/* A failed sync: says so and ends the process, for the pages may be gone (docs/internals/store.md).
- * Other errors pass. */
+/* Passes OK on. Any error of a sync is logged and ends the process, because the kernel may have
+ * dropped the pages (docs/internals/store.md). */
 enum err store_sync_result(struct store *store, enum err err, struct error *error);
 
 /* Opens meta.db, checks and migrates it. */
 enum err database_open(struct store *store, struct error *error) MUST_CHECK;
 void database_close(struct store *store);
-/* The error of the last call on the connection. A full disk gives the ballast back. */
+/* Translates the error of the last call on the connection. A full disk removes the ballast. */
 enum err database_error(struct store *store, struct error *error, const char *what);
 enum err database_exec(struct store *store, const char *sql, struct error *error) MUST_CHECK;
 enum err database_prepare(struct store *store, sqlite3_stmt **ret_statement, const char *sql,
                           struct error *error) MUST_CHECK;
-/* One step; *ret_row false when there are no more rows. */
+/* Makes one step; *ret_row is false behind the last row. */
 enum err database_step(struct store *store, sqlite3_stmt *statement, bool *ret_row,
                        struct error *error) MUST_CHECK;
-/* Steps a statement that gives no rows and finalizes it. *ret_changes (NULL allowed): rows changed.
- */
+/* Steps and finalizes a statement that gives no rows. *ret_changes counts the rows changed; NULL is
+ * allowed. */
 enum err database_run(struct store *store, sqlite3_stmt *statement, int *ret_changes,
                       struct error *error) MUST_CHECK;
 void database_bind_str(sqlite3_stmt *statement, int at, struct str text);
-/* An empty or NULL text, or a 0, as NULL. */
+/* Bind SQL's NULL for an empty or NULL text, and for a 0. */
 void database_bind_text_or_null(sqlite3_stmt *statement, int at, const char *text);
 void database_bind_i64_or_null(sqlite3_stmt *statement, int at, int64_t value);
-/* Copies a column, cut to fit; NULL gives the empty text. */
+/* Copies a column, cut to fit; SQL's NULL gives the empty text. */
 void database_column(sqlite3_stmt *statement, int at, char *ret_text, size_t text_bytes);
 
 typedef enum err (*database_work_fn)(struct store *store, void *context, struct error *error);
-/* Runs `work` in one transaction under the lock. When the disk is full it gives the ballast back
- * and tries once more: bookkeeping must not fail for the lack of a page. */
+/* Runs `work` in one transaction under the lock. On a full disk, which removes the ballast, it
+ * tries once more: bookkeeping must not fail for the lack of a page. */
 enum err database_transact(struct store *store, database_work_fn work, void *context,
                            struct error *error) MUST_CHECK;
 
-/* Removes what no row names and what tmp/ holds, at start. */
+/* Removes bytes that no row names, and empties tmp/; called at start. */
 enum err store_clean(struct store *store, struct error *error) MUST_CHECK;

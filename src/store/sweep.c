@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Removing bytes: rows go first, so that a crash in between leaves bytes without a row, which the
- * next start removes. */
+/* Removal of bytes. Rows go first: a crash in between leaves bytes without a row, which the next
+ * start removes. */
 
 #include "base/mem.h"
 #include "base/os.h"
@@ -16,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define SWEEP_MAX 256 /* rows in one transaction */
+#define SWEEP_MAX 256 /* rows per transaction */
 
 struct sweep {
     int64_t now_unix_s;
@@ -24,7 +24,7 @@ struct sweep {
     char ids[SWEEP_MAX][STORE_ID_BYTES];
 };
 
-/* Files that are gone for clients and that no batch on its way needs. */
+/* The condition for files that clients cannot see and that no unfinished batch needs. */
 #define GONE                                                                                       \
     "(deleted IS NOT NULL OR expires <= ?1) AND id NOT IN"                                         \
     " (SELECT input_file_id FROM batches WHERE status < 4)"
@@ -74,7 +74,7 @@ enum err store_file_sweep(struct store *store, int64_t now_unix_s, struct error 
 typedef enum err (*entry_fn)(struct store *store, const char *path, const char *name,
                              struct error *error);
 
-/* Calls `entry` for what is in "<dir>/<folder>". A folder that is not there is empty. */
+/* Calls `entry` for each entry of "<dir>/<folder>". A folder that does not exist is empty. */
 static enum err each_entry(struct store *store, const char *folder, entry_fn entry,
                            struct error *error) {
     char path[STORE_PATH_BYTES];
@@ -84,7 +84,7 @@ static enum err each_entry(struct store *store, const char *folder, entry_fn ent
     enum err err = OK;
     for (struct dirent *at; err == OK && (at = readdir(dir));) {
         if (strcmp(at->d_name, ".") == 0 || strcmp(at->d_name, "..") == 0) continue;
-        if (strlen(folder) + strlen(at->d_name) > 200) continue; /* nothing of quern's */
+        if (strlen(folder) + strlen(at->d_name) > 200) continue; /* quern makes no such name */
         store_path(store, path, "%s/%s", folder, at->d_name);
         err = entry(store, path, at->d_name, error);
     }
@@ -98,7 +98,7 @@ static enum err remove_entry(struct store *store, const char *path, const char *
     return os_unlink(path, error);
 }
 
-/* The first column of the first row, as a number; -1 when there is none. */
+/* The first column of the first row, as a number; -1 without a row. */
 static enum err look_up(struct store *store, const char *sql, const char *id, int64_t *ret_value,
                         struct error *error) {
     sqlite3_stmt *statement;

@@ -13,9 +13,9 @@
 #include <string.h>
 
 #define COPY_BYTES ((size_t)256 << 10)
-#define SWEEP_MAX 256                     /* rows in one transaction */
-#define KEPT_AFTER_END_S (30 * 86400)     /* rows of uploads that ended */
-#define SPARE_BYTES ((uint64_t)128 << 20) /* of parts beyond twice the announced bytes */
+#define SWEEP_MAX 256                     /* rows per transaction */
+#define KEPT_AFTER_END_S (30 * 86400)     /* how long rows of uploads outlive their expiry */
+#define SPARE_BYTES ((uint64_t)128 << 20) /* all parts: twice the announced bytes and this */
 #define COLUMNS                                                                                    \
     "id, purpose, filename, bytes, created, expires, file_expires_after, status, file_id, owner"
 
@@ -101,7 +101,7 @@ enum err store_upload_get(struct store *store, struct str id, int64_t now_unix_s
     return err;
 }
 
-/* As get_upload, for what only a pending one can do. */
+/* get_upload that gives ERR_INVALID for an upload that is not pending. */
 static enum err get_pending(struct store *store, struct str id, int64_t now_unix_s,
                             struct store_upload *ret_upload, struct error *error) {
     enum err err = get_upload(store, id, now_unix_s, ret_upload, error);
@@ -132,7 +132,7 @@ struct part_call {
     struct store_part *part;
 };
 
-/* The parts of an upload together: clients may send one again, but not without end. */
+/* Limits the parts of an upload: a client may send a part again, but not without end. */
 static enum err check_room(struct store *store, const struct store_upload *upload,
                            uint64_t part_bytes, struct error *error) {
     sqlite3_stmt *statement;
@@ -186,7 +186,7 @@ enum err store_part_commit(struct store_spool *spool, struct str upload_id, int6
     struct store_part part = {.bytes = store_spool_bytes(spool), .created_unix_s = now_unix_s};
     struct part_call call = {upload_id, now_unix_s, &part};
     id_hex(part.id, sizeof part.id, "part_", 32);
-    /* What can be refused is refused before anything is synced. */
+    /* Refuses before the slow sync; add_part checks again in its transaction. */
     pthread_mutex_lock(&store->lock);
     enum err err = get_pending(store, upload_id, now_unix_s, &upload, error);
     pthread_mutex_unlock(&store->lock);
@@ -257,7 +257,7 @@ static enum err check_twice(const struct store_join *join, struct error *error) 
     return err;
 }
 
-/* The rows of all parts, checked against what was announced. */
+/* Reads the rows of all parts and checks them against the announced bytes. */
 static enum err find_parts(struct store *store, const struct store_join *join,
                            struct store_part *ret_parts, struct error *error) {
     struct store_upload upload;
@@ -333,7 +333,7 @@ enum err store_upload_join(struct store *store, const struct store_join *join,
         return OK;
     }
     store_spool_abort(spool);
-    /* A part that is not there any more: the upload was ended meanwhile. */
+    /* The bytes of a part are gone: another call has ended the upload meanwhile. */
     struct store_upload upload;
     if (err == ERR_NOT_FOUND) {
         pthread_mutex_lock(&store->lock);
@@ -376,7 +376,7 @@ enum err store_upload_finish(struct store_spool *spool, struct str upload_id, in
         if (os_unlink(path, &ignored) != OK) ignored.code = OK;
         return err;
     }
-    /* The file is there, whatever becomes of the parts: the next sweep would take them. */
+    /* A failed sweep does not undo the file; the next sweep removes the parts. */
     if (store_upload_sweep(store, now_unix_s, &ignored) != OK) ignored.code = OK;
     return OK;
 }
@@ -419,7 +419,8 @@ static enum err forget_uploads(struct store *store, int64_t now_unix_s, struct e
     return database_run(store, statement, NULL, error);
 }
 
-/* Parts whose upload is not there is for good order: no path leads there. */
+/* Deletes the rows of parts that no pending upload needs, also of parts without an upload, though
+ * no call leaves such parts. */
 static enum err take_rows(struct store *store, void *context, struct error *error) {
     struct sweep *sweep = context;
     sqlite3_stmt *statement;
@@ -444,7 +445,7 @@ static enum err take_rows(struct store *store, void *context, struct error *erro
     return err == OK ? forget_uploads(store, sweep->now_unix_s, error) : err;
 }
 
-/* True when a sweep would find something; so that most sweeps write nothing. The lock is held. */
+/* True when a sweep would remove a row, so that most sweeps write nothing. The lock is held. */
 static enum err has_work(struct store *store, int64_t now_unix_s, bool *ret_has,
                          struct error *error) {
     sqlite3_stmt *statement;
