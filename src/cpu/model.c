@@ -252,20 +252,20 @@ static enum err open_forward(struct model *model, const struct model_options *op
 }
 
 /* Before the model's files are opened: they may change meanwhile. */
-static struct packed_cache_options cache_options(const char *path,
-                                                 const struct model_options *options) {
-    struct packed_cache_options cache = {.dir = options->dummy_weights ? NULL : options->packed_dir,
-                                         .bytes_max = options->packed_bytes_max,
-                                         .model_path = path};
+static struct tiled_cache_options cache_options(const char *path,
+                                                const struct model_options *options) {
+    struct tiled_cache_options cache = {.dir = options->dummy_weights ? NULL : options->packed_dir,
+                                        .bytes_max = options->packed_bytes_max,
+                                        .model_path = path};
     struct error ignored;
-    if (cache.dir && packed_cache_stamp(path, &cache.stamp, &ignored) != OK) cache.dir = NULL;
+    if (cache.dir && tiled_cache_stamp(path, &cache.stamp, &ignored) != OK) cache.dir = NULL;
     return cache;
 }
 
 static enum err open_all(struct model *model, const char *path, const struct model_options *options,
                          struct error *error) {
     _Static_assert(BACKEND_BLOCK_TOKENS == KV_BLOCK_TOKENS, "one block size for both sides");
-    struct packed_cache_options cache = cache_options(path, options);
+    struct tiled_cache_options cache = cache_options(path, options);
     enum err err = choose_kernels(model, options, error);
     const struct checkpoint_options from = {.token_count = options->token_count,
                                             .dummy_weights = options->dummy_weights};
@@ -365,7 +365,7 @@ void model_describe(const struct model *model, struct model_description *ret_des
         .generates = model_generates(model),
         .file_bytes = checkpoint_file_bytes(model->checkpoint),
         .weight_bytes = model->weights->bytes,
-        .is_from_packed = packed_cache_has_all(model->weights->cache),
+        .is_from_packed = tiled_cache_has_all(model->weights->cache),
         .kv_bytes_per_token = page_bytes(model) * groups / KV_BLOCK_TOKENS,
         .kv_bytes = page_bytes(model) * caps->page_count,
         .workspace_bytes = workspace_bytes(model),

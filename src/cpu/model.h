@@ -35,7 +35,7 @@ struct model_options {
     enum pooling pooling;   /* of embeddings: as the file says; a decoder's may say nothing */
     uint32_t token_count;   /* that a folder's tokenizer knows: as many as there are rows for */
     bool dummy_weights;     /* made up, for a folder with a config.json alone */
-    const char *packed_dir; /* where packed weights are kept (packed_cache.h); NULL: nowhere */
+    const char *packed_dir; /* where packed weights are kept (tiled_cache.h); NULL: nowhere */
     uint64_t packed_bytes_max; /* of them; 0: what is there is used, nothing is added */
 };
 

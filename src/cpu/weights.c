@@ -82,45 +82,45 @@ static enum err load_norm(struct loader *loader, uint32_t layer, enum tensor_rol
 
 /* ---- matrices ---- */
 
-struct pack_job {
+struct fill_job {
     struct matrix *matrix;
     uint32_t tiles_each;
 };
 
-static void pack_task(void *context, uint32_t task, uint32_t worker) {
+static void fill_task(void *context, uint32_t task, uint32_t worker) {
     (void)worker;
-    struct pack_job *job = context;
+    struct fill_job *job = context;
     uint32_t begin = task * job->tiles_each;
     uint32_t end = begin + job->tiles_each;
     if (end > job->matrix->tile_count) end = job->matrix->tile_count;
-    matrix_pack(job->matrix, begin, end);
+    matrix_fill(job->matrix, begin, end);
 }
 
-/* Takes a matrix that the cache has, named by its first tensor. False: it is to be packed. */
+/* Takes a matrix that the cache has, named by its first tensor. False: the caller tiles it. */
 static bool reuse(struct loader *loader, const struct kernels *kernels, const char *name,
                   const struct matrix_part *parts, uint32_t part_count, uint32_t cols,
                   struct matrix **ret_matrix) {
-    struct packed_cache *cache = loader->weights->cache;
-    const struct packed_section *section = packed_cache_find(cache, name);
+    struct tiled_cache *cache = loader->weights->cache;
+    const struct tiled_section *section = tiled_cache_find(cache, name);
     struct error ignored;
-    if (!section || matrix_open_packed(ret_matrix, kernels, parts, part_count, cols, section->at,
-                                       section->bytes, &ignored) != OK)
+    if (!section || matrix_open_tiled(ret_matrix, kernels, parts, part_count, cols, section->at,
+                                      section->bytes, &ignored) != OK)
         return false;
     loader->weights->bytes += (*ret_matrix)->bytes;
-    packed_cache_add(cache, name, (*ret_matrix)->memory, (*ret_matrix)->bytes);
+    tiled_cache_add(cache, name, (*ret_matrix)->memory, (*ret_matrix)->bytes);
     return true;
 }
 
-static enum err pack(struct loader *loader, const struct kernels *kernels, const char *name,
-                     const struct matrix_part *parts, uint32_t part_count, uint32_t cols,
-                     struct matrix **ret_matrix) {
+static enum err make_tiles(struct loader *loader, const struct kernels *kernels, const char *name,
+                           const struct matrix_part *parts, uint32_t part_count, uint32_t cols,
+                           struct matrix **ret_matrix) {
     enum err err = matrix_open(ret_matrix, kernels, parts, part_count, cols, loader->error);
     if (err != OK) return err;
-    struct pack_job job = {.matrix = *ret_matrix, .tiles_each = 4};
+    struct fill_job job = {.matrix = *ret_matrix, .tiles_each = 4};
     uint32_t tasks = ((*ret_matrix)->tile_count + job.tiles_each - 1) / job.tiles_each;
-    pool_run(loader->pool, pack_task, &job, tasks);
+    pool_run(loader->pool, fill_task, &job, tasks);
     loader->weights->bytes += (*ret_matrix)->bytes;
-    packed_cache_add(loader->weights->cache, name, (*ret_matrix)->memory, (*ret_matrix)->bytes);
+    tiled_cache_add(loader->weights->cache, name, (*ret_matrix)->memory, (*ret_matrix)->bytes);
     return OK;
 }
 
@@ -136,7 +136,7 @@ static const struct kernels *table_for(const struct loader *loader, enum tensor_
  * costs and gains. */
 static bool is_to_round(const struct loader *loader, enum tensor_role role,
                         const struct checkpoint_tensor *tensor) {
-    return loader->config->architecture->is_encoder && loader->kernels->packs_bf16_pairs &&
+    return loader->config->architecture->is_encoder && loader->kernels->tiles_bf16_pairs &&
            role != ROLE_EMBEDDING && (tensor->type == TENSOR_F32 || tensor->type == TENSOR_F16);
 }
 
@@ -207,7 +207,7 @@ static enum err load_matrix(struct loader *loader, uint32_t layer, const enum te
         err = read_part(loader, roles[i], tensors[i], &bytes[i], &parts[i]);
         if (err == OK) count++;
     }
-    if (err == OK) err = pack(loader, kernels, name.text, parts, count, cols, ret_matrix);
+    if (err == OK) err = make_tiles(loader, kernels, name.text, parts, count, cols, ret_matrix);
     for (uint32_t i = 0; i < count; i++) checkpoint_done(loader->checkpoint, tensors[i], &bytes[i]);
     return err;
 }
@@ -236,13 +236,13 @@ static enum err load_fused_qkv(struct loader *loader, uint32_t layer, struct mat
         parts[i].blocks = at;
         at += rows[i] * row_bytes;
     }
-    err = pack(loader, loader->kernels, name.text, parts, 3, cols, ret_matrix);
+    err = make_tiles(loader, loader->kernels, name.text, parts, 3, cols, ret_matrix);
     checkpoint_done(loader->checkpoint, tensor, &bytes);
     return err;
 }
 
 /* The converter to GGUF stored row (head, half, i) of an interleaved family as (head, i, half);
- * row r of what we pack is file row row_order[r]. NULL when nothing was permuted. */
+ * row r of the matrix is file row row_order[r]. NULL when nothing was permuted. */
 static enum err make_row_order(struct loader *loader) {
     const struct model_config *config = loader->config;
     if (!config->architecture->rope_is_interleaved || !checkpoint_is_permuted(loader->checkpoint))
@@ -390,11 +390,11 @@ enum err weights_check(const struct checkpoint *checkpoint, const struct model_c
     return tensors_check(checkpoint, config, error);
 }
 
-/* All that packed bytes follow from, but for the weights themselves, which the stamp is of. */
-static void make_key(const struct loader *loader, const struct packed_key *stamp,
-                     struct packed_key *ret_key) {
+/* Hashes all that the tiled bytes follow from; the stamp stands for the weights themselves. */
+static void make_key(const struct loader *loader, const struct tiled_key *stamp,
+                     struct tiled_key *ret_key) {
     const struct model_config *config = loader->config;
-    const uint32_t numbers[] = {PACKED_VERSION, MATRIX_PACKING, config->heads, config->kv_heads,
+    const uint32_t numbers[] = {TILED_VERSION, MATRIX_TILING, config->heads, config->kv_heads,
                                 config->head_dim};
     const char *const names[] = {QUERN_VERSION, loader->kernels->name, config->architecture->name};
     struct sha256 hash;
@@ -413,16 +413,16 @@ static void make_key(const struct loader *loader, const struct packed_key *stamp
 }
 
 /* The reference keeps the file's own rows: there is nothing to save. */
-static void open_cache(struct loader *loader, const struct packed_cache_options *options) {
-    struct packed_key key;
-    if (!options || !options->dir || loader->kernels->packs_blocks) return;
+static void open_cache(struct loader *loader, const struct tiled_cache_options *options) {
+    struct tiled_key key;
+    if (!options || !options->dir || loader->kernels->keeps_blocks) return;
     make_key(loader, &options->stamp, &key);
-    loader->weights->cache = packed_cache_open(options, &key, loader->pool);
+    loader->weights->cache = tiled_cache_open(options, &key, loader->pool);
 }
 
 enum err weights_open(struct weights **ret_weights, const struct checkpoint *checkpoint,
                       const struct model_config *config, const struct kernels *kernels,
-                      struct pool *pool, const struct packed_cache_options *cache,
+                      struct pool *pool, const struct tiled_cache_options *cache,
                       struct error *error) {
     enum err err = weights_check(checkpoint, config, error);
     if (err != OK) return err;
@@ -443,7 +443,7 @@ enum err weights_open(struct weights **ret_weights, const struct checkpoint *che
         weights_close(weights);
         return err;
     }
-    packed_cache_store(weights->cache);
+    tiled_cache_store(weights->cache);
     *ret_weights = weights;
     return OK;
 }
@@ -471,7 +471,7 @@ static void close_layer(struct layer_weights *layer) {
 
 void weights_close(struct weights *weights) {
     if (!weights) return;
-    packed_cache_close(weights->cache); /* which may be reading the matrices */
+    tiled_cache_close(weights->cache); /* which may be reading the matrices */
     for (uint32_t i = 0; i < weights->layer_count; i++) close_layer(&weights->layers[i]);
     free(weights->layers);
     if (weights->head != weights->embedding) matrix_close(weights->head);

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* weights: the tensors of one model, checked by name and shape and packed for a table of kernels.
+/* weights: the tensors of one model, checked by name and shape and laid out in tiles for a table of
+ * kernels.
  *
  * Matrices that read the same activations are fused (q|k|v, gate|up); the rows of q and k that the
  * llama converter permuted are put back, so that the forward program rotates halves for every
  * family. A tensor the architecture does not have is refused: a model that is only nearly known
  * would run wrongly.
  *
- * Thread: opened by one, which spreads packing over a pool; read-only afterwards.
- * Memory: owns packed copies of everything, or the mapping that they lie in; the checkpoint may be
+ * Thread: opened by one, which spreads the work over a pool; read-only afterwards.
+ * Memory: owns tiled copies of everything, or the mapping that they lie in; the checkpoint may be
  * closed after weights_open. Invariant: every matrix and vector has the shape that the config says.
  */
 
 #include "checkpoint/checkpoint.h"
-#include "cpu/packed_cache.h"
+#include "cpu/tiled_cache.h"
 #include "kernels/kernels.h"
 #include "kernels/pool.h"
 
@@ -59,17 +60,18 @@ struct weights {
     size_t bytes;               /* of all of it */
     uint64_t parameters;        /* elements of all tensors in the file */
     enum tensor_type type;      /* the one that holds most of them */
-    struct packed_cache *cache; /* where matrices may lie; NULL: none */
+    struct tiled_cache *cache;  /* where matrices may lie; NULL: none */
 };
 
 /* Checks that exactly the tensors of the architecture are there, with the shapes the config says
  * and types that kernels/ knows. Reads no weights. ERR_INVALID names the tensor. */
 enum err weights_check(const struct checkpoint *checkpoint, const struct model_config *config,
                        struct error *error) MUST_CHECK;
-/* Checks, then packs, or takes what an earlier load has left in the cache (NULL: none). ERR_INVALID
- * as above or for a norm or bias that is no finite number, ERR_LIMIT when there is no memory. */
+/* Checks, then lays the matrices out, or takes what an earlier load has left in the cache (NULL:
+ * none). ERR_INVALID as above or for a norm or bias that is no finite number, ERR_LIMIT when there
+ * is no memory. */
 enum err weights_open(struct weights **ret_weights, const struct checkpoint *checkpoint,
                       const struct model_config *config, const struct kernels *kernels,
-                      struct pool *pool, const struct packed_cache_options *cache,
+                      struct pool *pool, const struct tiled_cache_options *cache,
                       struct error *error) MUST_CHECK;
 void weights_close(struct weights *weights); /* NULL is allowed */

@@ -25,7 +25,7 @@
 #include <stdint.h>
 
 #define MATRIX_TILE 32     /* output columns of one tile */
-#define MATRIX_PACKING 1   /* another number whenever packed bytes come to mean something else */
+#define MATRIX_TILING 1    /* grows whenever the bytes of a tiled matrix change their meaning */
 #define KV_BLOCK_TOKENS 16 /* tokens of one KV block */
 #define HEAD_DIM_MAX 256   /* and a multiple of 8 */
 
@@ -42,7 +42,7 @@ void *kernels_memory(size_t bytes);
  * one after another without gaps. */
 struct matrix_part {
     enum tensor_type type;
-    const void *blocks;        /* borrowed until matrix_pack has covered every tile */
+    const void *blocks;        /* borrowed until matrix_fill has covered every tile */
     uint32_t rows;             /* outputs */
     const uint32_t *row_order; /* (rows) or NULL: row i of the part is file row row_order[i];
                                   borrowed as blocks is */
@@ -62,7 +62,7 @@ enum matrix_layout {
 struct matrix_tile;
 
 /* A weight matrix laid out for one table: y = x Wᵀ with W (rows, cols). Read-only for users; one
- * packed copy serves both matmul and matrix_row (a tied embedding). */
+ * tiled copy serves both matmul and matrix_row (a tied embedding). */
 struct matrix {
     const struct kernels *kernels;
     uint32_t rows; /* outputs, over all parts in order */
@@ -80,22 +80,22 @@ struct matrix {
 };
 
 /* Opens a matrix whose rows are those of `parts` one after another (as q|k|v or gate|up), all of
- * `cols` columns. The weights are not read yet: call matrix_pack over all tiles before use.
+ * `cols` columns. The weights are not read yet: call matrix_fill over all tiles before use.
  * ERR_INVALID for an unknown type, no part, no row, or `cols` that is not a multiple of a type's
  * block; ERR_LIMIT when there is no memory. */
 enum err matrix_open(struct matrix **ret_matrix, const struct kernels *kernels,
                      const struct matrix_part *parts, uint32_t part_count, uint32_t cols,
                      struct error *error) MUST_CHECK;
-/* The same over what a matrix of the same table, parts and columns had in `memory` when all of it
- * was packed, also in another process of the same MATRIX_PACKING. The parts' blocks are not looked
- * at and may be NULL. `packed`, at a multiple of 64, must outlive the matrix. ERR_CORRUPT when
- * `bytes` are not as many as it has. */
-enum err matrix_open_packed(struct matrix **ret_matrix, const struct kernels *kernels,
-                            const struct matrix_part *parts, uint32_t part_count, uint32_t cols,
-                            const void *packed, size_t bytes, struct error *error) MUST_CHECK;
+/* Opens a matrix over tiles that exist: the `memory` of a filled matrix of the same table, parts
+ * and columns, perhaps from another process with the same MATRIX_TILING. The parts' blocks are not
+ * read and may be NULL. `tiles`, at a multiple of 64, must outlive the matrix. ERR_CORRUPT when
+ * `bytes` is not the size of such a matrix. */
+enum err matrix_open_tiled(struct matrix **ret_matrix, const struct kernels *kernels,
+                           const struct matrix_part *parts, uint32_t part_count, uint32_t cols,
+                           const void *tiles, size_t bytes, struct error *error) MUST_CHECK;
 void matrix_close(struct matrix *matrix); /* NULL is allowed */
-/* Packs tiles tile_begin..tile_end-1 from the parts. Different tiles may be packed at once. */
-void matrix_pack(struct matrix *matrix, uint32_t tile_begin, uint32_t tile_end);
+/* Fills tiles tile_begin..tile_end-1 from the parts. Different tiles may be filled at once. */
+void matrix_fill(struct matrix *matrix, uint32_t tile_begin, uint32_t tile_end);
 /* Row `row` as float32, bitwise what quant_row_to_f32 gives for it. ret_row: (cols) */
 void matrix_row(const struct matrix *matrix, uint32_t row, float *ret_row);
 
@@ -245,9 +245,9 @@ typedef size_t (*top_k_fn)(const float *x, size_t count, size_t k, struct scored
 struct kernels {
     const char *name;
     enum tensor_type kv_type; /* of the KV cache: F32 (ref) or F16 */
-    bool packs_blocks;        /* keeps file blocks (ref) */
-    bool packs_signed;        /* wants 8-bit weights signed (avx2's sign trick) */
-    bool packs_bf16_pairs;    /* has vdpbf16ps */
+    bool keeps_blocks;        /* keeps file blocks (ref) */
+    bool tiles_signed;        /* wants 8-bit weights signed (avx2's sign trick) */
+    bool tiles_bf16_pairs;    /* has vdpbf16ps */
 
     /* x (rows, cols) f32 → what matmul reads, row by row. MATRIX_BLOCKS, F32, F16 and BF16 take
      * f32 as it is; BF16_PAIRS rounds to bf16; BYTES rounds each group of `group` columns to whole

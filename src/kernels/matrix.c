@@ -45,7 +45,7 @@ static enum matrix_layout choose_layout(const struct kernels *kernels,
     bool all_same = true;
     uint32_t group = 32;
     *ret_group = 0;
-    if (kernels->packs_blocks) return MATRIX_BLOCKS;
+    if (kernels->keeps_blocks) return MATRIX_BLOCKS;
     for (uint32_t i = 0; i < part_count; i++) {
         bool quantised = tensor_type_is_quantised(parts[i].type);
         all_quantised = all_quantised && quantised;
@@ -59,7 +59,7 @@ static enum matrix_layout choose_layout(const struct kernels *kernels,
     }
     if (all_same && parts[0].type == TENSOR_F16) return MATRIX_F16;
     if (all_same && parts[0].type == TENSOR_BF16)
-        return kernels->packs_bf16_pairs ? MATRIX_BF16_PAIRS : MATRIX_BF16;
+        return kernels->tiles_bf16_pairs ? MATRIX_BF16_PAIRS : MATRIX_BF16;
     return MATRIX_F32;
 }
 
@@ -94,7 +94,7 @@ static uint8_t log2_of(uint32_t power) {
 static void set_zero(const struct matrix *matrix, const struct quant_form *form,
                      struct matrix_tile *ret_tile) {
     uint32_t zero = form->steps ? 128 : form->zero;
-    if (matrix->kernels->packs_signed && (form->bits == 8 || form->steps)) zero = 0;
+    if (matrix->kernels->tiles_signed && (form->bits == 8 || form->steps)) zero = 0;
     ret_tile->zero = (uint8_t)zero;
     ret_tile->zero_shift = log2_of(zero);
 }
@@ -188,22 +188,21 @@ enum err matrix_open(struct matrix **ret_matrix, const struct kernels *kernels,
     return OK;
 }
 
-enum err matrix_open_packed(struct matrix **ret_matrix, const struct kernels *kernels,
-                            const struct matrix_part *parts, uint32_t part_count, uint32_t cols,
-                            const void *packed, size_t bytes, struct error *error) {
+enum err matrix_open_tiled(struct matrix **ret_matrix, const struct kernels *kernels,
+                           const struct matrix_part *parts, uint32_t part_count, uint32_t cols,
+                           const void *tiles, size_t bytes, struct error *error) {
     struct matrix *matrix;
-    assert((uintptr_t)packed % 64 == 0);
+    assert((uintptr_t)tiles % 64 == 0);
     enum err err = open_bare(&matrix, kernels, parts, part_count, cols, error);
     if (err) return err;
     matrix->is_borrowed = true;
     if (bytes != matrix->bytes) {
-        err =
-            err_set(error, ERR_CORRUPT, "matrix: %zu packed bytes, not %zu", bytes, matrix->bytes);
+        err = err_set(error, ERR_CORRUPT, "matrix: %zu tiled bytes, not %zu", bytes, matrix->bytes);
         matrix_close(matrix);
         return err;
     }
-    /* Nothing but matrix_pack writes to it. */
-    matrix->memory = (unsigned char *)(uintptr_t)packed;
+    /* Nothing but matrix_fill writes to it. */
+    matrix->memory = (unsigned char *)(uintptr_t)tiles;
     *ret_matrix = matrix;
     return OK;
 }
@@ -226,7 +225,7 @@ static const unsigned char *file_row(const struct matrix *matrix, const struct m
 }
 
 /* Columns first..first+count-1 of one row go to `column` of the tile, group by group. */
-static void pack_bytes_chunk(const struct matrix *matrix, const struct matrix_tile *tile,
+static void fill_bytes_chunk(const struct matrix *matrix, const struct matrix_tile *tile,
                              uint32_t column, const unsigned char *blocks, uint32_t first,
                              uint32_t count) {
     enum tensor_type type = matrix->parts[tile->part].type;
@@ -257,7 +256,7 @@ static void pack_bytes_chunk(const struct matrix *matrix, const struct matrix_ti
     }
 }
 
-static void pack_float_chunk(const struct matrix *matrix, const struct matrix_tile *tile,
+static void fill_float_chunk(const struct matrix *matrix, const struct matrix_tile *tile,
                              uint32_t column, const unsigned char *blocks, uint32_t first,
                              uint32_t count) {
     unsigned char *at = matrix->memory + tile->offset;
@@ -278,7 +277,7 @@ static void pack_float_chunk(const struct matrix *matrix, const struct matrix_ti
     }
 }
 
-static void pack_row(const struct matrix *matrix, const struct matrix_tile *tile, uint32_t column) {
+static void fill_row(const struct matrix *matrix, const struct matrix_tile *tile, uint32_t column) {
     enum tensor_type type = matrix->parts[tile->part].type;
     const unsigned char *blocks = file_row(matrix, tile, column);
     if (matrix->layout == MATRIX_BLOCKS) {
@@ -290,20 +289,20 @@ static void pack_row(const struct matrix *matrix, const struct matrix_tile *tile
         uint32_t left = matrix->cols - first;
         uint32_t count = left < CHUNK ? left : CHUNK;
         if (matrix->layout == MATRIX_BYTES)
-            pack_bytes_chunk(matrix, tile, column, blocks, first, count);
+            fill_bytes_chunk(matrix, tile, column, blocks, first, count);
         else
-            pack_float_chunk(matrix, tile, column, blocks, first, count);
+            fill_float_chunk(matrix, tile, column, blocks, first, count);
         blocks += tensor_type_row_bytes(type, count);
     }
 }
 
-void matrix_pack(struct matrix *matrix, uint32_t tile_begin, uint32_t tile_end) {
+void matrix_fill(struct matrix *matrix, uint32_t tile_begin, uint32_t tile_end) {
     assert(!matrix->is_borrowed);
     assert(tile_begin <= tile_end && tile_end <= matrix->tile_count);
     for (uint32_t t = tile_begin; t < tile_end; t++) {
         const struct matrix_tile *tile = &matrix->tiles[t];
         memset(matrix->memory + tile->offset, 0, tile_bytes(matrix, tile));
-        for (uint32_t column = 0; column < tile->count; column++) pack_row(matrix, tile, column);
+        for (uint32_t column = 0; column < tile->count; column++) fill_row(matrix, tile, column);
     }
 }
 
@@ -336,7 +335,7 @@ static void unpack_bytes(const struct matrix *matrix, const struct matrix_tile *
             int32_t value;
             if (tile->bits == 4)
                 value = at[(i / 4 * 16 + column % 16) * 4 + i % 4] >> (column < 16 ? 0 : 4) & 15;
-            else if (matrix->kernels->packs_signed)
+            else if (matrix->kernels->tiles_signed)
                 value = (int8_t)at[(i / 4 * MATRIX_TILE + column) * 4 + i % 4];
             else
                 value = at[(i / 4 * MATRIX_TILE + column) * 4 + i % 4];

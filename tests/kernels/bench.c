@@ -291,7 +291,7 @@ static void bench_rows(const struct kernels *kernels) {
 }
 
 void bench(const struct kernels *kernels) {
-    if (kernels->packs_blocks) return; /* ref promises no speed */
+    if (kernels->keeps_blocks) return; /* ref promises no speed */
     (void)printf("%s: one core reads %.1f GB/s of memory, %.1f GB/s of L2\n", kernels->name,
                  peak_read_gb_s(DRAM_BYTES), peak_read_gb_s(L2_BYTES));
     bench_matrices(kernels);

@@ -16,7 +16,7 @@
 
 const struct kernels avx2_kernels = {
     .name = "avx2",
-    .packs_signed = true,
+    .tiles_signed = true,
     .activate = avx2_activate,
     .matmul = avx2_matmul,
     OPERATIONS_OF(avx2),
@@ -31,7 +31,7 @@ const struct kernels avx512_kernels = {
 
 const struct kernels avx512_bf16_kernels = {
     .name = "avx512-bf16",
-    .packs_bf16_pairs = true,
+    .tiles_bf16_pairs = true,
     .activate = avx512_bf16_activate,
     .matmul = avx512_bf16_matmul,
     OPERATIONS_OF(avx512),

@@ -4,7 +4,7 @@
 const struct kernels ref_kernels = {
     .name = "ref",
     .kv_type = TENSOR_F32,
-    .packs_blocks = true,
+    .keeps_blocks = true,
     .activate = ref_activate,
     .matmul = ref_matmul,
     .rms_norm = ref_rms_norm,

@@ -210,7 +210,7 @@ static void check_family(const char *family) {
         struct tolerance bf16 = {0.01f, 0.01f, 0.02f}; /* measured 0.005 */
         struct tolerance q8_0 = {0.8f, 0.8f, 0.6f};    /* 0.34 as ref, 0.57 with int8 */
         if (i == 0) bf16 = (struct tolerance){1e-3f, 1e-3f, 1e-3f};
-        if (kernels->packs_bf16_pairs) bf16 = (struct tolerance){0.1f, 0.1f, 0.1f}; /* 0.05 */
+        if (kernels->tiles_bf16_pairs) bf16 = (struct tolerance){0.1f, 0.1f, 0.1f}; /* 0.05 */
         snprintf(path, sizeof path, "%s/tiny/%s/model-bf16.gguf", shared, family);
         free(check_model(path, &file, kernels, bf16, 16).at);
         /* The reference has the bf16 weights, so this also sees what 8 bits lose. */

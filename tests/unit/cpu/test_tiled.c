@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The file of packed weights: what is written comes back, and what is damaged does not. */
+/* The file of tiled weights: written sections come back, damaged ones do not. */
 
 #include "../checkpoint/gguf_builder.h"
 #include "base/hash.h"
 #include "base/os.h"
 #include "cpu/model.h"
-#include "cpu/packed_cache.h"
-#include "cpu/packed_format.h"
+#include "cpu/tiled_cache.h"
+#include "cpu/tiled_format.h"
 #include "kernels/kernels.h"
 
 #include <dirent.h>
@@ -29,11 +29,11 @@
 #define VOCAB 8u
 
 static unsigned char large[LARGE];
-static const struct packed_key some_key = {{1, 2, 3}};
-static const struct packed_section some_sections[] = {{"first", "0123456789", 10},
-                                                      {"empty", "", 0},
-                                                      {"blk.0.attn_q.weight", large, LARGE},
-                                                      {"last", "x", 1}};
+static const struct tiled_key some_key = {{1, 2, 3}};
+static const struct tiled_section some_sections[] = {{"first", "0123456789", 10},
+                                                     {"empty", "", 0},
+                                                     {"blk.0.attn_q.weight", large, LARGE},
+                                                     {"last", "x", 1}};
 
 #define SOME_COUNT (sizeof some_sections / sizeof *some_sections)
 
@@ -73,9 +73,9 @@ static unsigned char *make_file(size_t *ret_count) {
     int fd;
     make_folder(folder);
     snprintf(path, sizeof path, "%s/w", folder);
-    assert_int_equal(packed_write(path, &some_key, some_sections, SOME_COUNT, NULL, &error), OK);
-    size_t count = (size_t)packed_file_bytes(some_sections, SOME_COUNT);
-    unsigned char *bytes = aligned_alloc(PACKED_PAGE, packed_page_up(count));
+    assert_int_equal(tiled_write(path, &some_key, some_sections, SOME_COUNT, NULL, &error), OK);
+    size_t count = (size_t)tiled_file_bytes(some_sections, SOME_COUNT);
+    unsigned char *bytes = aligned_alloc(TILED_PAGE, tiled_page_up(count));
     assert_int_equal(os_open(&fd, path, O_RDONLY, 0, &error), OK);
     uint64_t there;
     assert_int_equal(os_file_bytes(fd, &there, &error), OK);
@@ -88,39 +88,39 @@ static unsigned char *make_file(size_t *ret_count) {
 }
 
 /* Opens and closes; the sections must be the written ones when it opens. */
-static enum err try_bytes(const unsigned char *bytes, size_t count, const struct packed_key *key,
+static enum err try_bytes(const unsigned char *bytes, size_t count, const struct tiled_key *key,
                           struct error *error) {
-    struct packed *packed;
-    enum err err = packed_open_bytes(&packed, bytes, count, key, NULL, error);
+    struct tiled *tiled;
+    enum err err = tiled_open_bytes(&tiled, bytes, count, key, NULL, error);
     if (err != OK) return err;
     for (size_t i = 0; i < SOME_COUNT; i++) {
-        const struct packed_section *found = packed_find(packed, some_sections[i].name);
+        const struct tiled_section *found = tiled_find(tiled, some_sections[i].name);
         assert_non_null(found);
         assert_int_equal(found->bytes, some_sections[i].bytes);
         assert_memory_equal(found->at, some_sections[i].at, found->bytes);
-        assert_int_equal((uintptr_t)found->at % PACKED_PAGE, 0);
+        assert_int_equal((uintptr_t)found->at % TILED_PAGE, 0);
     }
-    assert_null(packed_find(packed, "none"));
-    packed_close(packed);
+    assert_null(tiled_find(tiled, "none"));
+    tiled_close(tiled);
     return OK;
 }
 
 static void sections_come_back_from_the_file(void **state) {
     (void)state;
     char folder[64], path[128];
-    struct packed *packed;
+    struct tiled *tiled;
     struct pool *pool;
     struct error error = {0};
     make_folder(folder);
     snprintf(path, sizeof path, "%s/w", folder);
     assert_int_equal(pool_open(&pool, 2, &error), OK);
-    assert_int_equal(packed_open(&packed, path, &some_key, pool, &error), ERR_NOT_FOUND);
-    assert_int_equal(packed_write(path, &some_key, some_sections, SOME_COUNT, NULL, &error), OK);
-    assert_int_equal(packed_open(&packed, path, &some_key, pool, &error), OK);
+    assert_int_equal(tiled_open(&tiled, path, &some_key, pool, &error), ERR_NOT_FOUND);
+    assert_int_equal(tiled_write(path, &some_key, some_sections, SOME_COUNT, NULL, &error), OK);
+    assert_int_equal(tiled_open(&tiled, path, &some_key, pool, &error), OK);
     assert_int_equal(count_files(folder, true), 1);
     /* Removed, and still there for who has it. */
-    assert_memory_equal(packed_find(packed, "blk.0.attn_q.weight")->at, large, LARGE);
-    packed_close(packed);
+    assert_memory_equal(tiled_find(tiled, "blk.0.attn_q.weight")->at, large, LARGE);
+    tiled_close(tiled);
     pool_close(pool);
 }
 
@@ -129,7 +129,7 @@ static void a_file_of_another_key_is_as_none(void **state) {
     size_t count;
     struct error error;
     unsigned char *bytes = make_file(&count);
-    struct packed_key other = some_key;
+    struct tiled_key other = some_key;
     other.bytes[31] ^= 1;
     assert_int_equal(try_bytes(bytes, count, &some_key, &error), OK);
     assert_int_equal(try_bytes(bytes, count, &other, &error), ERR_NOT_FOUND);
@@ -141,10 +141,10 @@ static void every_flipped_bit_is_noticed(void **state) {
     size_t count;
     struct error error = {0};
     unsigned char *bytes = make_file(&count);
-    struct packed_head head;
+    struct tiled_head head;
     memcpy(&head, bytes, sizeof head);
     /* Each bit of head and tables, then some of the body: near its borders and elsewhere. */
-    size_t tables = sizeof head + SOME_COUNT * sizeof(struct packed_entry) + 3 * 4u;
+    size_t tables = sizeof head + SOME_COUNT * sizeof(struct tiled_entry) + 3 * 4u;
     for (size_t bit = 0; bit < 8 * tables; bit++) {
         bytes[bit / 8] ^= (unsigned char)(1u << bit % 8);
         assert_int_equal(try_bytes(bytes, count, &some_key, &error), ERR_CORRUPT);
@@ -153,8 +153,8 @@ static void every_flipped_bit_is_noticed(void **state) {
     size_t places[] = {head.head_bytes - 1,
                        head.head_bytes,
                        head.head_bytes + 4095,
-                       head.head_bytes + PACKED_SUMMED_BYTES - 1,
-                       head.head_bytes + PACKED_SUMMED_BYTES,
+                       head.head_bytes + TILED_SUMMED_BYTES - 1,
+                       head.head_bytes + TILED_SUMMED_BYTES,
                        count - 2,
                        count - 1};
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
@@ -172,7 +172,7 @@ static void a_file_cut_short_or_grown_is_noticed(void **state) {
     struct error error = {0};
     unsigned char *bytes = make_file(&count);
     size_t lengths[] = {0, 1, 127, 128, 4095, 4096, 4097, count / 2, count - 1, count + 1};
-    unsigned char *longer = aligned_alloc(PACKED_PAGE, packed_page_up(count + 1));
+    unsigned char *longer = aligned_alloc(TILED_PAGE, tiled_page_up(count + 1));
     memcpy(longer, bytes, count);
     longer[count] = 0;
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
@@ -184,16 +184,16 @@ static void a_file_cut_short_or_grown_is_noticed(void **state) {
 /* The head with another value at `at` and its checksum put right. */
 static enum err try_head(unsigned char *bytes, size_t count, size_t at, uint64_t value,
                          size_t value_bytes, struct error *error) {
-    struct packed_head head;
+    struct tiled_head head;
     uint64_t kept = 0;
     memcpy(&head, bytes, sizeof head);
     memcpy(&kept, bytes + at, value_bytes);
     memcpy(bytes + at, &value, value_bytes);
-    uint32_t crc = packed_head_crc(bytes, (size_t)head.head_bytes), kept_crc = head.crc;
-    memcpy(bytes + offsetof(struct packed_head, crc), &crc, sizeof crc);
+    uint32_t crc = tiled_head_crc(bytes, (size_t)head.head_bytes), kept_crc = head.crc;
+    memcpy(bytes + offsetof(struct tiled_head, crc), &crc, sizeof crc);
     enum err err = try_bytes(bytes, count, &some_key, error);
     memcpy(bytes + at, &kept, value_bytes);
-    memcpy(bytes + offsetof(struct packed_head, crc), &kept_crc, sizeof kept_crc);
+    memcpy(bytes + offsetof(struct tiled_head, crc), &kept_crc, sizeof kept_crc);
     return err;
 }
 
@@ -202,29 +202,29 @@ static void lengths_that_lie_are_refused_although_the_checksum_is_right(void **s
     size_t count;
     struct error error = {0};
     unsigned char *bytes = make_file(&count);
-    const size_t entry = sizeof(struct packed_head);
-    const size_t offset_at = offsetof(struct packed_entry, offset);
-    const size_t bytes_at = offsetof(struct packed_entry, bytes);
+    const size_t entry = sizeof(struct tiled_head);
+    const size_t offset_at = offsetof(struct tiled_entry, offset);
+    const size_t bytes_at = offsetof(struct tiled_entry, bytes);
     const struct {
         size_t at;
         uint64_t value;
         size_t value_bytes;
     } lies[] = {
-        {offsetof(struct packed_head, version), PACKED_VERSION + 1, 4},
-        {offsetof(struct packed_head, head_bytes), 0, 8},
-        {offsetof(struct packed_head, head_bytes), UINT64_MAX - 4095, 8},
-        {offsetof(struct packed_head, body_bytes), UINT64_MAX, 8},
-        {offsetof(struct packed_head, body_bytes), 0, 8},
-        {offsetof(struct packed_head, section_count), UINT32_MAX, 4},
-        {offsetof(struct packed_head, section_count), SOME_COUNT + 1, 4},
-        {offsetof(struct packed_head, sum_count), UINT32_MAX, 4},
+        {offsetof(struct tiled_head, version), TILED_VERSION + 1, 4},
+        {offsetof(struct tiled_head, head_bytes), 0, 8},
+        {offsetof(struct tiled_head, head_bytes), UINT64_MAX - 4095, 8},
+        {offsetof(struct tiled_head, body_bytes), UINT64_MAX, 8},
+        {offsetof(struct tiled_head, body_bytes), 0, 8},
+        {offsetof(struct tiled_head, section_count), UINT32_MAX, 4},
+        {offsetof(struct tiled_head, section_count), SOME_COUNT + 1, 4},
+        {offsetof(struct tiled_head, sum_count), UINT32_MAX, 4},
         {entry, 0, 8}, /* no name */
         {entry + offset_at, 64, 8},
         {entry + offset_at, UINT64_MAX - 4095, 8},
         {entry + bytes_at, UINT64_MAX, 8},
         {entry + bytes_at, 4097, 8}, /* into the next one */
-        {entry + 3 * sizeof(struct packed_entry) + offset_at, 0, 8},
-        {entry + 3 * sizeof(struct packed_entry) + bytes_at, 2, 8},
+        {entry + 3 * sizeof(struct tiled_entry) + offset_at, 0, 8},
+        {entry + 3 * sizeof(struct tiled_entry) + bytes_at, 2, 8},
     };
     for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
         enum err err =
@@ -247,7 +247,7 @@ static void a_write_that_fails_leaves_the_folder_as_it_was(void **state) {
         if (child == 0) { /* a plan is for a whole process */
             struct error error;
             if (os_fault_plan(plans[i], &error) != OK) _exit(2);
-            enum err err = packed_write(path, &some_key, some_sections, SOME_COUNT, NULL, &error);
+            enum err err = tiled_write(path, &some_key, some_sections, SOME_COUNT, NULL, &error);
             _exit(err == OK ? 1 : 0);
         }
         int status = -1;
@@ -265,7 +265,7 @@ static void a_writer_told_to_stop_leaves_nothing(void **state) {
     atomic_init(&stop, true);
     make_folder(folder);
     snprintf(path, sizeof path, "%s/w", folder);
-    assert_int_equal(packed_write(path, &some_key, some_sections, SOME_COUNT, &stop, &error),
+    assert_int_equal(tiled_write(path, &some_key, some_sections, SOME_COUNT, &stop, &error),
                      ERR_CANCELLED);
     assert_int_equal(count_files(folder, true), 0);
 }
@@ -274,7 +274,7 @@ static void processes_that_write_at_once_leave_one_sound_file(void **state) {
     (void)state;
     char folder[64], path[128];
     pid_t children[4];
-    struct packed *packed;
+    struct tiled *tiled;
     struct error error = {0};
     make_folder(folder);
     snprintf(path, sizeof path, "%s/w", folder);
@@ -282,10 +282,10 @@ static void processes_that_write_at_once_leave_one_sound_file(void **state) {
         children[i] = fork();
         if (children[i] != 0) continue;
         for (int times = 0; times < 5; times++) {
-            if (packed_write(path, &some_key, some_sections, SOME_COUNT, NULL, &error) != OK)
+            if (tiled_write(path, &some_key, some_sections, SOME_COUNT, NULL, &error) != OK)
                 _exit(1);
-            if (packed_open(&packed, path, &some_key, NULL, &error) != OK) _exit(2);
-            packed_close(packed);
+            if (tiled_open(&tiled, path, &some_key, NULL, &error) != OK) _exit(2);
+            tiled_close(tiled);
         }
         _exit(0);
     }
@@ -294,8 +294,8 @@ static void processes_that_write_at_once_leave_one_sound_file(void **state) {
         assert_int_equal(waitpid(children[i], &status, 0), children[i]);
         assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     }
-    assert_int_equal(packed_open(&packed, path, &some_key, NULL, &error), OK);
-    packed_close(packed);
+    assert_int_equal(tiled_open(&tiled, path, &some_key, NULL, &error), OK);
+    tiled_close(tiled);
     assert_int_equal(count_files(folder, true), 1);
 }
 
@@ -371,7 +371,7 @@ static void a_second_load_maps_what_the_first_one_left(void **state) {
     drop_scene(&scene);
 }
 
-static void a_model_that_was_written_anew_is_packed_anew(void **state) {
+static void a_model_that_was_written_anew_is_tiled_anew(void **state) {
     (void)state;
     struct scene scene;
     float first[VOCAB], second[VOCAB];
@@ -440,17 +440,16 @@ static void what_is_over_the_limit_is_not_kept(void **state) {
     drop_scene(&scene);
 }
 
-/* When this fails, packed bytes have come to mean something else: then MATRIX_PACKING (kernels.h)
- * gets another number, so that no release maps what another packed, and the hash here its new
- * value. */
-static void the_bytes_that_matrices_are_packed_to_are_those_of_their_version(void **state) {
+/* A failure means that tiled bytes have changed their meaning. Then raise MATRIX_TILING (kernels.h),
+ * so that no release maps the tiles of another, and put the new hash here. */
+static void the_bytes_of_a_tiled_matrix_are_those_of_its_version(void **state) {
     (void)state;
     static const char *const wanted[] = {"avx2", "avx512", "avx512-bf16"};
     static const char *const hashes[] = {
         "d19461a22ae1bb1fb7113e52d9759613eafeb48a4848e41a068775863ae84ef8",
         "141d024967c1100ea5ec361df828a4565d11194545cc87e6a595ba85163886b7",
         "efaea39924dd6598a22e43945c54a9e235a9dee1f11fd45c1d0256fe6bf13180"};
-    assert_int_equal(MATRIX_PACKING, 1);
+    assert_int_equal(MATRIX_TILING, 1);
     for (size_t t = 0; t < sizeof wanted / sizeof *wanted; t++) {
         const struct kernels *kernels = kernels_choose(wanted[t]);
         if (!kernels) continue;
@@ -468,7 +467,7 @@ static void the_bytes_that_matrices_are_packed_to_are_those_of_their_version(voi
             for (size_t i = 0; i + block <= sizeof blocks; i += block) calm_block(type, blocks + i);
             struct matrix_part part = {(enum tensor_type)type, blocks, 40, NULL};
             assert_int_equal(matrix_open(&matrix, kernels, &part, 1, 512, &error), OK);
-            matrix_pack(matrix, 0, matrix->tile_count);
+            matrix_fill(matrix, 0, matrix->tile_count);
             sha256_add(&hash, matrix->memory, matrix->bytes);
             matrix_close(matrix);
         }
@@ -491,10 +490,10 @@ int main(void) {
         cmocka_unit_test(a_writer_told_to_stop_leaves_nothing),
         cmocka_unit_test(processes_that_write_at_once_leave_one_sound_file),
         cmocka_unit_test(a_second_load_maps_what_the_first_one_left),
-        cmocka_unit_test(a_model_that_was_written_anew_is_packed_anew),
+        cmocka_unit_test(a_model_that_was_written_anew_is_tiled_anew),
         cmocka_unit_test(a_damaged_file_is_not_used_and_made_anew),
         cmocka_unit_test(what_is_over_the_limit_is_not_kept),
-        cmocka_unit_test(the_bytes_that_matrices_are_packed_to_are_those_of_their_version),
+        cmocka_unit_test(the_bytes_of_a_tiled_matrix_are_those_of_its_version),
     };
     return cmocka_run_group_tests(tests, fill_large, NULL);
 }

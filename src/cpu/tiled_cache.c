@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cpu/packed_cache.h"
+#include "cpu/tiled_cache.h"
 
 #include "base/clock.h"
 #include "base/hash.h"
@@ -17,26 +17,26 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define FREE_TIMES 2  /* the disk must have room for so many such files */
-#define CLOSE_MS 1000 /* that the writing may still take */
-#define CLOSE_LOOK_MS 10
+#define FREE_TIMES 2     /* the disk must have room for this many files of that size */
+#define CLOSE_MS 1000    /* how long closing waits for the writing */
+#define CLOSE_LOOK_MS 10 /* how often it looks */
 #define FOLDER_FILES_MAX 4096
 
-struct packed_cache {
+struct tiled_cache {
     char dir[PATH_MAX];
     char path[PATH_MAX];
     char model_path[PATH_MAX];
-    struct packed_key stamp;
-    struct packed_key key;
+    struct tiled_key stamp;
+    struct tiled_key key;
     uint64_t bytes_max;
-    struct packed *file;             /* NULL: none */
-    struct packed_section *sections; /* (count): what the file is to hold */
+    struct tiled *file;             /* NULL: no usable file */
+    struct tiled_section *sections; /* (count) sections that the file must have */
     size_t count, capacity;
     bool has_missed;
     pthread_t thread;
     bool is_storing;
     atomic_bool stop;
-    atomic_bool is_stored; /* or will not be */
+    atomic_bool is_stored; /* the writing has ended, also without a file */
 };
 
 /* ---- who the model is ---- */
@@ -45,7 +45,7 @@ static bool add_file(struct sha256 *hash, const char *path, bool *ret_is_folder)
     struct stat file;
     if (stat(path, &file) != 0) return false;
     *ret_is_folder = S_ISDIR(file.st_mode);
-    /* A folder's own times change when a file of no concern comes or goes. */
+    /* A folder's own times are left out: they change with files that are not the model's. */
     const int64_t facts[] = {(int64_t)file.st_dev, (int64_t)file.st_ino, file.st_size,
                              file.st_mtim.tv_sec,  file.st_mtim.tv_nsec, file.st_ctim.tv_sec,
                              file.st_ctim.tv_nsec};
@@ -87,9 +87,9 @@ static bool add_folder(struct sha256 *hash, const char *path) {
     return is_ok;
 }
 
-enum err packed_cache_stamp(const char *model_path, struct packed_key *ret_stamp,
-                            struct error *error) {
-    _Static_assert(PACKED_KEY_BYTES == SHA256_BYTES, "a key is a hash");
+enum err tiled_cache_stamp(const char *model_path, struct tiled_key *ret_stamp,
+                           struct error *error) {
+    _Static_assert(TILED_KEY_BYTES == SHA256_BYTES, "a key is a hash");
     struct sha256 hash;
     bool is_folder = false;
     sha256_init(&hash);
@@ -99,21 +99,21 @@ enum err packed_cache_stamp(const char *model_path, struct packed_key *ret_stamp
     return OK;
 }
 
-/* Whether the files are still those that the stamp was taken of. */
-static bool is_current(const char *model_path, const struct packed_key *stamp) {
-    struct packed_key now;
+/* True when the files have not changed since the stamp. */
+static bool is_current(const char *model_path, const struct tiled_key *stamp) {
+    struct tiled_key now;
     struct error ignored;
-    return packed_cache_stamp(model_path, &now, &ignored) == OK &&
+    return tiled_cache_stamp(model_path, &now, &ignored) == OK &&
            memcmp(now.bytes, stamp->bytes, sizeof now.bytes) == 0;
 }
 
 /* ---- the file ---- */
 
-struct packed_cache *packed_cache_open(const struct packed_cache_options *options,
-                                       const struct packed_key *key, struct pool *pool) {
+struct tiled_cache *tiled_cache_open(const struct tiled_cache_options *options,
+                                     const struct tiled_key *key, struct pool *pool) {
     if (!options || !options->dir || !*options->dir) return NULL;
     if (!is_current(options->model_path, &options->stamp)) return NULL;
-    struct packed_cache *cache = mem_new(1, sizeof *cache);
+    struct tiled_cache *cache = mem_new(1, sizeof *cache);
     char hex[SHA256_HEX_BYTES];
     cache->key = *key;
     cache->stamp = options->stamp;
@@ -128,37 +128,37 @@ struct packed_cache *packed_cache_open(const struct packed_cache_options *option
         return NULL;
     }
     struct error error;
-    enum err err = packed_open(&cache->file, cache->path, key, pool, &error);
+    enum err err = tiled_open(&cache->file, cache->path, key, pool, &error);
     if (err != OK && err != ERR_NOT_FOUND)
         log_warn("event=packed_weights_unusable file=%s error=\"%s\"", cache->path, error.text);
     return cache;
 }
 
-const struct packed_section *packed_cache_find(const struct packed_cache *cache, const char *name) {
-    return cache && cache->file ? packed_find(cache->file, name) : NULL;
+const struct tiled_section *tiled_cache_find(const struct tiled_cache *cache, const char *name) {
+    return cache && cache->file ? tiled_find(cache->file, name) : NULL;
 }
 
-void packed_cache_add(struct packed_cache *cache, const char *name, const void *at, size_t bytes) {
+void tiled_cache_add(struct tiled_cache *cache, const char *name, const void *at, size_t bytes) {
     if (!cache) return;
-    const struct packed_section *found = packed_cache_find(cache, name);
+    const struct tiled_section *found = tiled_cache_find(cache, name);
     if (!found || found->at != at) cache->has_missed = true;
     cache->sections =
         vec_grow(cache->sections, cache->count, &cache->capacity, sizeof *cache->sections);
-    struct packed_section *section = &cache->sections[cache->count++];
-    *section = (struct packed_section){.at = at, .bytes = bytes};
+    struct tiled_section *section = &cache->sections[cache->count++];
+    *section = (struct tiled_section){.at = at, .bytes = bytes};
     size_t length = strlen(name);
     assert(length < sizeof section->name);
     memcpy(section->name, name, length);
 }
 
-bool packed_cache_has_all(const struct packed_cache *cache) {
+bool tiled_cache_has_all(const struct tiled_cache *cache) {
     return cache && cache->file && !cache->has_missed;
 }
 
 /* ---- writing it ---- */
 
-static enum err check_room(const struct packed_cache *cache, struct error *error) {
-    uint64_t bytes = packed_file_bytes(cache->sections, cache->count), room;
+static enum err check_room(const struct tiled_cache *cache, struct error *error) {
+    uint64_t bytes = tiled_file_bytes(cache->sections, cache->count), room;
     if (bytes > cache->bytes_max)
         return err_set(error, ERR_LIMIT, "%llu bytes are over the limit of %llu",
                        (unsigned long long)bytes, (unsigned long long)cache->bytes_max);
@@ -170,12 +170,12 @@ static enum err check_room(const struct packed_cache *cache, struct error *error
 }
 
 static void *store(void *context) {
-    struct packed_cache *cache = context;
+    struct tiled_cache *cache = context;
     struct error error;
     enum err err = check_room(cache, &error);
     if (err == OK)
-        err = packed_write(cache->path, &cache->key, cache->sections, cache->count, &cache->stop,
-                           &error);
+        err = tiled_write(cache->path, &cache->key, cache->sections, cache->count, &cache->stop,
+                          &error);
     if (err == OK)
         log_info("event=packed_weights_kept file=%s", cache->path);
     else if (err != ERR_CANCELLED)
@@ -184,23 +184,23 @@ static void *store(void *context) {
     return NULL;
 }
 
-void packed_cache_store(struct packed_cache *cache) {
+void tiled_cache_store(struct tiled_cache *cache) {
     if (!cache || !cache->has_missed || cache->bytes_max == 0) return;
-    if (cache->count > PACKED_SECTIONS_MAX || !is_current(cache->model_path, &cache->stamp)) return;
+    if (cache->count > TILED_SECTIONS_MAX || !is_current(cache->model_path, &cache->stamp)) return;
     cache->is_storing = pthread_create(&cache->thread, NULL, store, cache) == 0;
 }
 
-static void end_storing(struct packed_cache *cache) {
+static void end_storing(struct tiled_cache *cache) {
     for (int i = 0; i < CLOSE_MS / CLOSE_LOOK_MS && !atomic_load(&cache->is_stored); i++)
         clock_sleep_ms(CLOSE_LOOK_MS);
     atomic_store(&cache->stop, true);
     pthread_join(cache->thread, NULL);
 }
 
-void packed_cache_close(struct packed_cache *cache) {
+void tiled_cache_close(struct tiled_cache *cache) {
     if (!cache) return;
     if (cache->is_storing) end_storing(cache);
-    packed_close(cache->file);
+    tiled_close(cache->file);
     free(cache->sections);
     free(cache);
 }
