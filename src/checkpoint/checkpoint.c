@@ -65,7 +65,7 @@ static enum err open_gguf(struct checkpoint *checkpoint, const char *path,
     enum err err = gguf_open(&checkpoint->own_gguf, path, error);
     if (err != OK) return err;
     checkpoint->gguf = checkpoint->own_gguf;
-    err = vocab_init(&checkpoint->vocab, checkpoint->gguf, error);
+    err = checkpoint_vocab_init(&checkpoint->vocab, checkpoint->gguf, error);
     if (err == OK)
         err = config_init(&checkpoint->config, checkpoint->gguf, checkpoint->vocab.token_count,
                           error);
@@ -103,7 +103,7 @@ enum err checkpoint_open_bytes(struct checkpoint **ret_checkpoint, struct str co
 
 void checkpoint_close(struct checkpoint *checkpoint) {
     if (!checkpoint) return;
-    vocab_release(&checkpoint->vocab);
+    checkpoint_vocab_release(&checkpoint->vocab);
     gguf_close(checkpoint->own_gguf);
     shards_close(&checkpoint->shards);
     map_release(&checkpoint->by_name);
@@ -120,7 +120,7 @@ const struct model_config *checkpoint_config(const struct checkpoint *checkpoint
     return &checkpoint->config;
 }
 
-const struct gguf_vocab *checkpoint_vocab(const struct checkpoint *checkpoint) {
+const struct checkpoint_vocab *checkpoint_vocab(const struct checkpoint *checkpoint) {
     return checkpoint->gguf ? &checkpoint->vocab : NULL;
 }
 

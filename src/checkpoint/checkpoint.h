@@ -61,7 +61,7 @@ bool checkpoint_is_folder(const char *path);
 
 const struct model_config *checkpoint_config(const struct checkpoint *checkpoint);
 /* A GGUF's vocabulary; NULL for a folder, whose tokenizer.json is another reader's. */
-const struct gguf_vocab *checkpoint_vocab(const struct checkpoint *checkpoint);
+const struct checkpoint_vocab *checkpoint_vocab(const struct checkpoint *checkpoint);
 uint64_t checkpoint_file_bytes(const struct checkpoint *checkpoint);
 /* How most weights are stored, when that is not the type they are read as: "GPTQ"; else NULL. */
 const char *checkpoint_form(const struct checkpoint *checkpoint);

@@ -12,7 +12,7 @@
 struct checkpoint {
     const struct gguf *gguf; /* NULL: a folder */
     struct gguf *own_gguf;
-    struct gguf_vocab vocab;
+    struct checkpoint_vocab vocab;
     struct model_config config;
     struct checkpoint_tensor *tensors; /* (tensor_count) */
     size_t tensor_count;

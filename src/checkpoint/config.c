@@ -437,12 +437,3 @@ void config_rope_frequencies(const struct model_config *config, bool local,
         ret_frequencies[i] = (float)frequency;
     }
 }
-
-uint64_t config_parameter_count(const struct model_config *config, bool head_is_tied) {
-    uint64_t head_rows = (uint64_t)(config->heads * 2 + config->kv_heads * 2) * config->head_dim;
-    bool is_gated = !config->architecture->is_encoder || config->architecture->is_rotary_encoder;
-    uint64_t ffn_matrices = is_gated ? 3 : 2;
-    uint64_t layer = config->width * (head_rows + ffn_matrices * config->ffn);
-    return layer * config->layers +
-           (uint64_t)config->vocab_rows * config->width * (head_is_tied ? 1 : 2);
-}

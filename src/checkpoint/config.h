@@ -100,5 +100,3 @@ bool config_layer_is_local(const struct model_config *config, uint32_t layer);
 bool config_has_local_rope(const struct model_config *config);
 /* The inverse frequencies of a layer's rotation, (head_dim/2), with scaling and factors applied. */
 void config_rope_frequencies(const struct model_config *config, bool local, float *ret_frequencies);
-/* Weights the config implies, norms and biases left out: a bound for progress and memory. */
-uint64_t config_parameter_count(const struct model_config *config, bool head_is_tied);

@@ -35,38 +35,38 @@ struct gguf {
 };
 
 /* Where the reader is. Every take is bounded by what is left. */
-struct cursor {
+struct gguf_cursor {
     const unsigned char *bytes;
     uint64_t count;
     uint64_t at;
 };
 
-static uint64_t left(const struct cursor *cursor) {
+static uint64_t left(const struct gguf_cursor *cursor) {
     return cursor->count - cursor->at;
 }
 
-static bool take(struct cursor *cursor, uint64_t count, const unsigned char **ret_at) {
+static bool take(struct gguf_cursor *cursor, uint64_t count, const unsigned char **ret_at) {
     if (count > left(cursor)) return false;
     *ret_at = cursor->bytes + cursor->at;
     cursor->at += count;
     return true;
 }
 
-static bool take_u32(struct cursor *cursor, uint32_t *ret_value) {
+static bool take_u32(struct gguf_cursor *cursor, uint32_t *ret_value) {
     const unsigned char *at;
     if (!take(cursor, sizeof *ret_value, &at)) return false;
     memcpy(ret_value, at, sizeof *ret_value);
     return true;
 }
 
-static bool take_u64(struct cursor *cursor, uint64_t *ret_value) {
+static bool take_u64(struct gguf_cursor *cursor, uint64_t *ret_value) {
     const unsigned char *at;
     if (!take(cursor, sizeof *ret_value, &at)) return false;
     memcpy(ret_value, at, sizeof *ret_value);
     return true;
 }
 
-static bool take_str(struct cursor *cursor, struct str *ret_text) {
+static bool take_str(struct gguf_cursor *cursor, struct str *ret_text) {
     uint64_t bytes;
     const unsigned char *at;
     if (!take_u64(cursor, &bytes) || !take(cursor, bytes, &at)) return false;
@@ -89,7 +89,7 @@ static bool bools_are_valid(const unsigned char *at, uint64_t count) {
     return true;
 }
 
-static enum err take_array(struct cursor *cursor, struct str key, struct gguf_value *value,
+static enum err take_array(struct gguf_cursor *cursor, struct str key, struct gguf_value *value,
                            struct error *error) {
     uint32_t element;
     if (!take_u32(cursor, &element) || !take_u64(cursor, &value->count))
@@ -128,7 +128,7 @@ static enum err take_array(struct cursor *cursor, struct str key, struct gguf_va
     return OK;
 }
 
-static enum err take_value(struct cursor *cursor, struct str key, struct gguf_value *ret_value,
+static enum err take_value(struct gguf_cursor *cursor, struct str key, struct gguf_value *ret_value,
                            struct error *error) {
     uint32_t kind;
     if (!take_u32(cursor, &kind))
@@ -162,7 +162,7 @@ static bool key_is_printable(struct str key) {
     return true;
 }
 
-static enum err take_pair(struct gguf *gguf, struct cursor *cursor, size_t index,
+static enum err take_pair(struct gguf *gguf, struct gguf_cursor *cursor, size_t index,
                           struct error *error) {
     struct gguf_pair *pair = &gguf->pairs[index];
     if (!take_str(cursor, &pair->key))
@@ -184,7 +184,7 @@ static bool name_is_printable(struct str name) {
     return utf8_is_valid(name);
 }
 
-static enum err take_name(struct gguf *gguf, struct cursor *cursor, size_t index,
+static enum err take_name(struct gguf *gguf, struct gguf_cursor *cursor, size_t index,
                           struct error *error) {
     struct str name;
     if (!take_str(cursor, &name))
@@ -201,7 +201,8 @@ static enum err take_name(struct gguf *gguf, struct cursor *cursor, size_t index
     return OK;
 }
 
-static enum err take_axes(struct cursor *cursor, struct gguf_tensor *tensor, struct error *error) {
+static enum err take_axes(struct gguf_cursor *cursor, struct gguf_tensor *tensor,
+                          struct error *error) {
     if (!take_u32(cursor, &tensor->axis_count))
         return err_set(error, ERR_INVALID, "tensor %.*s: the file ends inside its description",
                        SHOW(tensor->name));
@@ -246,7 +247,7 @@ static enum err size_tensor(struct gguf_tensor *tensor, struct error *error) {
     return OK;
 }
 
-static enum err take_tensor(struct gguf *gguf, struct cursor *cursor, size_t index,
+static enum err take_tensor(struct gguf *gguf, struct gguf_cursor *cursor, size_t index,
                             uint64_t *ret_offset, struct error *error) {
     struct gguf_tensor *tensor = &gguf->tensors[index];
     enum err err = take_name(gguf, cursor, index, error);
@@ -316,7 +317,7 @@ static enum err read_alignment(struct gguf *gguf, struct error *error) {
 }
 
 /* Magic, version and the two counts, which what is left of the file must be able to hold. */
-static enum err take_header(struct gguf *gguf, struct cursor *cursor, struct error *error) {
+static enum err take_header(struct gguf *gguf, struct gguf_cursor *cursor, struct error *error) {
     const unsigned char *magic;
     if (!take(cursor, 4, &magic) || memcmp(magic, "GGUF", 4) != 0)
         return err_set(error, ERR_INVALID, "this is no GGUF file: it does not start with GGUF");
@@ -345,7 +346,7 @@ static enum err take_header(struct gguf *gguf, struct cursor *cursor, struct err
 }
 
 static enum err read_all(struct gguf *gguf, struct error *error) {
-    struct cursor cursor = {.bytes = gguf->bytes, .count = gguf->byte_count};
+    struct gguf_cursor cursor = {.bytes = gguf->bytes, .count = gguf->byte_count};
     enum err err = take_header(gguf, &cursor, error);
     if (err != OK) return err;
     gguf->pairs = mem_new(gguf->pair_count + 1, sizeof *gguf->pairs);

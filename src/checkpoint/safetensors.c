@@ -67,14 +67,14 @@ static bool is_string(struct str raw, const char *text) {
 }
 
 /* What one entry of the header says, as raw JSON. */
-struct entry {
+struct header_entry {
     struct str type;
     struct str shape;
     struct str offsets;
 };
 
-static enum err take_member(struct entry *entry, struct str name, struct str key, struct str value,
-                            struct error *error) {
+static enum err take_member(struct header_entry *entry, struct str name, struct str key,
+                            struct str value, struct error *error) {
     const struct {
         const char *key;
         struct str *place;
@@ -90,7 +90,7 @@ static enum err take_member(struct entry *entry, struct str name, struct str key
     return OK; /* others are passed over, as the reference library does */
 }
 
-static enum err read_entry(struct str name, struct str value, struct entry *ret_entry,
+static enum err read_entry(struct str name, struct str value, struct header_entry *ret_entry,
                            struct error *error) {
     struct json_span_iter iter;
     struct str key, member;
@@ -205,7 +205,7 @@ static enum err add_tensor(struct safetensors *file, struct str key, struct str 
         return err_set(error, ERR_INVALID, "the header has more than %d tensors",
                        SAFETENSORS_TENSORS_MAX);
     struct safetensors_tensor tensor = {.axis_count = 0};
-    struct entry entry = {.type = {NULL, 0}};
+    struct header_entry entry = {.type = {NULL, 0}};
     enum err err = read_name(file, key, scratch, &tensor.name, error);
     if (err == OK) err = read_entry(tensor.name, value, &entry, error);
     if (err == OK) err = read_type(&tensor, entry.type, error);
@@ -366,12 +366,6 @@ const struct safetensors_tensor *safetensors_tensor_at(const struct safetensors 
                                                        size_t index) {
     assert(index < file->tensor_count);
     return &file->tensors[index];
-}
-
-const struct safetensors_tensor *safetensors_tensor_find(const struct safetensors *file,
-                                                         struct str name) {
-    uint64_t index;
-    return map_get(&file->tensor_by_name, name, &index) ? &file->tensors[index] : NULL;
 }
 
 void safetensors_drop_pages(const struct safetensors *file,

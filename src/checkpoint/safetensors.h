@@ -77,9 +77,6 @@ size_t safetensors_tensor_count(const struct safetensors *file);
 /* In the order of the header. */
 const struct safetensors_tensor *safetensors_tensor_at(const struct safetensors *file,
                                                        size_t index);
-/* NULL when there is none of that name. */
-const struct safetensors_tensor *safetensors_tensor_find(const struct safetensors *file,
-                                                         struct str name);
 /* Tells the system that the bytes of a tensor will not be read again soon, so that a loader's peak
  * memory need not hold the whole file. */
 void safetensors_drop_pages(const struct safetensors *file,

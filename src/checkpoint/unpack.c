@@ -26,7 +26,7 @@ static float scale_at(const struct packed_weight *weight, size_t index) {
     return weight->scale_type == TENSOR_F16 ? half_to_f32(bits) : bf16_to_f32(bits);
 }
 
-float unpack_e4m3(uint8_t byte) {
+static float from_e4m3(uint8_t byte) {
     if ((byte & 0x7F) == 0x7F) return NAN;
     /* Its bits are those of a float32 whose exponent is 120 too small. */
     uint32_t bits = (uint32_t)(byte & 0x7F) << 20;
@@ -47,7 +47,7 @@ static void unpack_fp8(const struct packed_weight *weight, uint32_t begin, uint3
             size_t last = first + weight->block_cols;
             if (last > weight->cols) last = weight->cols;
             for (size_t col = first; col < last; col++)
-                to[row * weight->cols + col] = bf16_from_f32(unpack_e4m3(values[col]) * scale);
+                to[row * weight->cols + col] = bf16_from_f32(from_e4m3(values[col]) * scale);
         }
     }
 }

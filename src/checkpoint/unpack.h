@@ -43,8 +43,6 @@ struct packed_weight {
     uint64_t seed;               /* DUMMY */
 };
 
-float unpack_e4m3(uint8_t byte);
-
 /* Writes all rows of the type. BF16 is rounded from (float) q, zero and scale. ret_rows: (rows,
  * tensor_type_row_bytes), aligned to 2. */
 void unpack_weight(const struct packed_weight *weight, struct pool *pool, void *ret_rows);

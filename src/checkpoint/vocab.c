@@ -47,7 +47,8 @@ static enum err check_length(const char *key, const struct gguf_value *array, si
                    (unsigned long long)array->count, token_count);
 }
 
-static enum err read_kinds(struct gguf_vocab *vocab, const struct gguf *gguf, struct error *error) {
+static enum err read_kinds(struct checkpoint_vocab *vocab, const struct gguf *gguf,
+                           struct error *error) {
     static const char key[] = "tokenizer.ggml.token_type";
     const struct gguf_value *array;
     enum err err = find_array(gguf, key, GGUF_I32, &array, error);
@@ -64,7 +65,7 @@ static enum err read_kinds(struct gguf_vocab *vocab, const struct gguf *gguf, st
     return OK;
 }
 
-static enum err read_scores(struct gguf_vocab *vocab, const struct gguf *gguf,
+static enum err read_scores(struct checkpoint_vocab *vocab, const struct gguf *gguf,
                             struct error *error) {
     static const char key[] = "tokenizer.ggml.scores";
     const struct gguf_value *array;
@@ -82,9 +83,9 @@ static enum err read_scores(struct gguf_vocab *vocab, const struct gguf *gguf,
     return OK;
 }
 
-static enum err read_id(const struct gguf_vocab *vocab, const struct gguf *gguf, const char *key,
-                        int32_t *ret_id, struct error *error) {
-    *ret_id = VOCAB_NONE;
+static enum err read_id(const struct checkpoint_vocab *vocab, const struct gguf *gguf,
+                        const char *key, int32_t *ret_id, struct error *error) {
+    *ret_id = CHECKPOINT_VOCAB_NONE;
     const struct gguf_value *value = gguf_find(gguf, key);
     if (!value) return OK;
     int64_t id;
@@ -99,7 +100,8 @@ static enum err read_id(const struct gguf_vocab *vocab, const struct gguf *gguf,
     return OK;
 }
 
-static enum err read_ids(struct gguf_vocab *vocab, const struct gguf *gguf, struct error *error) {
+static enum err read_ids(struct checkpoint_vocab *vocab, const struct gguf *gguf,
+                         struct error *error) {
     const struct {
         const char *key;
         int32_t *id;
@@ -122,7 +124,8 @@ static enum err read_ids(struct gguf_vocab *vocab, const struct gguf *gguf, stru
 }
 
 /* The flags, from the defaults that the format leaves to each tokenizer model. */
-static enum err read_flags(struct gguf_vocab *vocab, const struct gguf *gguf, struct error *error) {
+static enum err read_flags(struct checkpoint_vocab *vocab, const struct gguf *gguf,
+                           struct error *error) {
     bool is_sentencepiece = str_is(vocab->model, "llama");
     vocab->add_bos = is_sentencepiece || str_is(vocab->model, "bert") ||
                      (str_is(vocab->model, "gpt2") &&
@@ -138,7 +141,8 @@ static enum err read_flags(struct gguf_vocab *vocab, const struct gguf *gguf, st
     return err;
 }
 
-static enum err read_all(struct gguf_vocab *vocab, const struct gguf *gguf, struct error *error) {
+static enum err read_all(struct checkpoint_vocab *vocab, const struct gguf *gguf,
+                         struct error *error) {
     enum err err = gguf_get_str(gguf, "tokenizer.ggml.model", &vocab->model, error);
     if (err == OK) err = gguf_get_str(gguf, "tokenizer.ggml.pre", &vocab->pre, error);
     if (err == OK)
@@ -148,12 +152,12 @@ static enum err read_all(struct gguf_vocab *vocab, const struct gguf *gguf, stru
     if (err != OK) return err;
     if (vocab->model.bytes == 0)
         return err_set(error, ERR_INVALID, "tokenizer.ggml.model is missing");
-    err = read_strings(gguf, "tokenizer.ggml.tokens", VOCAB_TOKENS_MAX, &vocab->tokens,
+    err = read_strings(gguf, "tokenizer.ggml.tokens", CHECKPOINT_VOCAB_TOKENS_MAX, &vocab->tokens,
                        &vocab->token_count, error);
     if (err != OK) return err;
     if (vocab->token_count == 0)
         return err_set(error, ERR_INVALID, "tokenizer.ggml.tokens is missing or empty");
-    err = read_strings(gguf, "tokenizer.ggml.merges", VOCAB_MERGES_MAX, &vocab->merges,
+    err = read_strings(gguf, "tokenizer.ggml.merges", CHECKPOINT_VOCAB_MERGES_MAX, &vocab->merges,
                        &vocab->merge_count, error);
     if (err == OK) err = read_kinds(vocab, gguf, error);
     if (err == OK) err = read_scores(vocab, gguf, error);
@@ -162,21 +166,22 @@ static enum err read_all(struct gguf_vocab *vocab, const struct gguf *gguf, stru
     return err;
 }
 
-enum err vocab_init(struct gguf_vocab *ret_vocab, const struct gguf *gguf, struct error *error) {
-    struct gguf_vocab vocab = {0};
+enum err checkpoint_vocab_init(struct checkpoint_vocab *ret_vocab, const struct gguf *gguf,
+                               struct error *error) {
+    struct checkpoint_vocab vocab = {0};
     enum err err = read_all(&vocab, gguf, error);
     if (err != OK) {
-        vocab_release(&vocab);
+        checkpoint_vocab_release(&vocab);
         return err;
     }
     *ret_vocab = vocab;
     return OK;
 }
 
-void vocab_release(struct gguf_vocab *vocab) {
+void checkpoint_vocab_release(struct checkpoint_vocab *vocab) {
     free(vocab->tokens);
     free(vocab->kinds);
     free(vocab->scores);
     free(vocab->merges);
-    *vocab = (struct gguf_vocab){0};
+    *vocab = (struct checkpoint_vocab){0};
 }

@@ -7,17 +7,17 @@
  * defaults that the format leaves to the reader.
  *
  * Thread: any.  Memory: owns the tables; all strings lie in the gguf, which must outlive it.
- * Invariant: kinds and scores are token_count long or NULL; every id is VOCAB_NONE or below
+ * Invariant: kinds and scores are token_count long or NULL; every id is CHECKPOINT_VOCAB_NONE or below
  * token_count. */
 
 #include "checkpoint/gguf.h"
 
-enum { VOCAB_NONE = -1 };
-#define VOCAB_TOKENS_MAX (1u << 21)
-#define VOCAB_MERGES_MAX (1u << 22)
+enum { CHECKPOINT_VOCAB_NONE = -1 };
+#define CHECKPOINT_VOCAB_TOKENS_MAX (1u << 21)
+#define CHECKPOINT_VOCAB_MERGES_MAX (1u << 22)
 
 /* Zero is a valid start. */
-struct gguf_vocab {
+struct checkpoint_vocab {
     struct str model;   /* tokenizer.ggml.model: "gpt2", "llama", … */
     struct str pre;     /* tokenizer.ggml.pre; empty when absent */
     struct str *tokens; /* (token_count) as the file spells them */
@@ -34,6 +34,6 @@ struct gguf_vocab {
 
 /* ERR_INVALID, naming the key, when the tokens are missing, the tables disagree in length, a kind
  * is unknown, a score is no number or an id has no token. */
-enum err vocab_init(struct gguf_vocab *ret_vocab, const struct gguf *gguf,
-                    struct error *error) MUST_CHECK;
-void vocab_release(struct gguf_vocab *vocab);
+enum err checkpoint_vocab_init(struct checkpoint_vocab *ret_vocab, const struct gguf *gguf,
+                               struct error *error) MUST_CHECK;
+void checkpoint_vocab_release(struct checkpoint_vocab *vocab);

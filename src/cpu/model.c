@@ -322,7 +322,7 @@ const struct backend *model_backend(const struct model *model) {
     return &model->backend;
 }
 
-const struct gguf_vocab *model_vocab(const struct model *model) {
+const struct checkpoint_vocab *model_vocab(const struct model *model) {
     return checkpoint_vocab(model->checkpoint);
 }
 

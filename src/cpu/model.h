@@ -78,7 +78,7 @@ void model_close(struct model *model);
 /* Both live as long as the model. No step may be submitted to the backend of a model that does not
  * generate; of its caps, only context_tokens_max and vocab mean something then. */
 const struct backend *model_backend(const struct model *model);
-const struct gguf_vocab *model_vocab(const struct model *model); /* NULL: it was a folder */
+const struct checkpoint_vocab *model_vocab(const struct model *model); /* NULL: it was a folder */
 void model_describe(const struct model *model, struct model_description *ret_description);
 
 struct logits_request {

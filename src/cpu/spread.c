@@ -5,7 +5,8 @@
 #define MATMUL_ACTIVATION_BYTES ((size_t)512 * 1024)
 #define MATMUL_ROWS_MIN 32u
 
-uint32_t spread_share(const struct pool *pool, uint32_t count) {
+/* How many of `count` rows or tiles one task takes; 1 for a count of 0. */
+static uint32_t share_of(const struct pool *pool, uint32_t count) {
     return count > 0 ? spread_divide_up(count, SPREAD_TASKS_PER_THREAD * pool_threads(pool)) : 1;
 }
 
@@ -26,7 +27,7 @@ static void rows_task(void *context, uint32_t task, uint32_t worker) {
 
 void spread_rows(struct pool *pool, spread_fn work, void *context, uint32_t rows) {
     struct rows_job job = {
-        .work = work, .context = context, .rows = rows, .rows_each = spread_share(pool, rows)};
+        .work = work, .context = context, .rows = rows, .rows_each = share_of(pool, rows)};
     pool_run(pool, rows_task, &job, spread_divide_up(rows, job.rows_each));
 }
 
@@ -57,7 +58,7 @@ void spread_matmul(struct pool *pool, const struct kernels *kernels, const struc
     struct matmul_job job = {.kernels = kernels, .all = call};
     size_t rows_each = MATMUL_ACTIVATION_BYTES / call->matrix->activation_bytes;
     job.rows_each = rows_each > MATMUL_ROWS_MIN ? (uint32_t)rows_each : MATMUL_ROWS_MIN;
-    job.tiles_each = spread_share(pool, call->matrix->tile_count);
+    job.tiles_each = share_of(pool, call->matrix->tile_count);
     job.tile_tasks = spread_divide_up(call->matrix->tile_count, job.tiles_each);
     uint32_t row_tasks = spread_divide_up((uint32_t)call->rows, job.rows_each);
     pool_run(pool, matmul_task, &job, row_tasks * job.tile_tasks);

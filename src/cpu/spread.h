@@ -19,9 +19,6 @@ static inline uint32_t spread_divide_up(uint32_t count, uint32_t each) {
     return (count + each - 1) / each;
 }
 
-/* How many of `count` one task takes; 1 for none. */
-uint32_t spread_share(const struct pool *pool, uint32_t count);
-
 typedef void (*spread_fn)(void *context, uint32_t row, uint32_t count);
 /* Calls work for rows 0..rows-1 in pieces. */
 void spread_rows(struct pool *pool, spread_fn work, void *context, uint32_t rows);

@@ -8,9 +8,10 @@
 
 #define TOKENIZER_JSON_BYTES_MAX ((size_t)64 * 1024 * 1024)
 
-_Static_assert(VOCAB_NONE == TOKEN_NONE, "the ids of a vocabulary are handed on as they are");
+_Static_assert(CHECKPOINT_VOCAB_NONE == TOKEN_NONE,
+               "the ids of a vocabulary are handed on as they are");
 
-static enum err open_parts(struct vocabulary *vocabulary, const struct gguf_vocab *vocab,
+static enum err open_parts(struct vocabulary *vocabulary, const struct checkpoint_vocab *vocab,
                            struct error *error) {
     bool is_bert = str_is(vocab->model, "bert");
     const struct tokenizer_source source = {
@@ -43,7 +44,7 @@ static enum err open_parts(struct vocabulary *vocabulary, const struct gguf_voca
     return OK;
 }
 
-enum err vocabulary_open(struct vocabulary *ret_vocabulary, const struct gguf_vocab *vocab,
+enum err vocabulary_open(struct vocabulary *ret_vocabulary, const struct checkpoint_vocab *vocab,
                          struct error *error) {
     struct vocabulary vocabulary = {.unknown = vocab->unknown, .padding = vocab->padding};
     enum err err = open_parts(&vocabulary, vocab, error);
@@ -72,13 +73,13 @@ enum err vocabulary_open_file(struct vocabulary *ret_vocabulary, const char *pat
     if (checkpoint_is_folder(path)) return vocabulary_open_folder(ret_vocabulary, path, error);
     if (str_ends_with(str_from(path), STR(".json"))) return open_json(ret_vocabulary, path, error);
     struct gguf *gguf;
-    struct gguf_vocab vocab;
+    struct checkpoint_vocab vocab;
     enum err err = gguf_open(&gguf, path, error);
     if (err != OK) return err;
-    err = vocab_init(&vocab, gguf, error);
+    err = checkpoint_vocab_init(&vocab, gguf, error);
     if (err == OK) {
         err = vocabulary_open(ret_vocabulary, &vocab, error);
-        vocab_release(&vocab);
+        checkpoint_vocab_release(&vocab);
     }
     gguf_close(gguf);
     return err;

@@ -29,7 +29,7 @@ struct vocabulary {
 };
 
 /* From metadata that was read already. ERR_INVALID with a sentence that names the part. */
-enum err vocabulary_open(struct vocabulary *ret_vocabulary, const struct gguf_vocab *vocab,
+enum err vocabulary_open(struct vocabulary *ret_vocabulary, const struct checkpoint_vocab *vocab,
                          struct error *error) MUST_CHECK;
 /* From a folder with a tokenizer.json. */
 enum err vocabulary_open_folder(struct vocabulary *ret_vocabulary, const char *folder,

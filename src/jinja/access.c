@@ -66,7 +66,7 @@ static enum err plain_attribute(struct render *render, struct value object, stru
 static enum err attribute(struct render *render, struct value object, struct str name,
                           struct value *ret_value) {
     if (object.kind == VALUE_NAMESPACE && !str_is(name, "__class__")) {
-        struct entry *entry;
+        struct dict_entry *entry;
         enum err err = dict_find_str(render, object.dict, name, &entry);
         if (err) return err;
         bool hidden = entry && name.at[0] == '_';
@@ -92,7 +92,7 @@ enum err access_attribute(struct render *render, struct value object, struct str
     enum err err = attribute(render, object, name, ret_value);
     if (err || ret_value->kind != VALUE_ABSENT) return err;
     if (object.kind == VALUE_DICT) {
-        struct entry *entry;
+        struct dict_entry *entry;
         err = dict_find_str(render, object.dict, name, &entry);
         if (err) return err;
         if (entry) {
@@ -136,7 +136,7 @@ enum err access_item(struct render *render, struct value object, struct value ke
     if (object.kind == VALUE_UNDEFINED) return arith_fail_undefined(render, object);
     *ret_value = value_absent();
     if (object.kind == VALUE_DICT) {
-        struct entry *entry = NULL;
+        struct dict_entry *entry = NULL;
         bool hashable;
         enum err err = dict_key_is_hashable(render, key, &hashable);
         if (!err && hashable) err = dict_find(render, object.dict, key, &entry);
@@ -179,8 +179,8 @@ static int64_t clamp(int64_t bound, int64_t count, int64_t low, int64_t high) {
     return bound < low ? low : bound > high ? high : bound;
 }
 
-static enum err slice_text(struct render *render, struct value object, const struct range *range,
-                           struct value *ret_value) {
+static enum err slice_text(struct render *render, struct value object,
+                           const struct value_range *range, struct value *ret_value) {
     size_t count = range_length(range);
     if (range->step == 1 || count == 0) {
         size_t from = text_offset(object.text, count ? (size_t)range->start : 0);
@@ -219,8 +219,8 @@ static enum err reverse_text(struct render *render, struct value object, struct 
     return OK;
 }
 
-static enum err slice_list(struct render *render, struct value object, const struct range *range,
-                           struct value *ret_value) {
+static enum err slice_list(struct render *render, struct value object,
+                           const struct value_range *range, struct value *ret_value) {
     size_t count = range_length(range);
     struct list *list;
     enum err err = list_new(render, count, &list);
@@ -230,13 +230,14 @@ static enum err slice_list(struct render *render, struct value object, const str
     return err;
 }
 
-static enum err slice_range(struct render *render, struct value object, const struct range *range,
-                            struct value *ret_value) {
-    struct range *part = render_alloc(render, sizeof *part);
+static enum err slice_range(struct render *render, struct value object,
+                            const struct value_range *range, struct value *ret_value) {
+    struct value_range *part = render_alloc(render, sizeof *part);
     if (!part) return ERR_LIMIT;
-    const struct range *whole = object.range;
-    *part = (struct range){whole->start + range->start * whole->step,
-                           whole->start + range->stop * whole->step, whole->step * range->step};
+    const struct value_range *whole = object.range;
+    *part =
+        (struct value_range){whole->start + range->start * whole->step,
+                             whole->start + range->stop * whole->step, whole->step * range->step};
     *ret_value = (struct value){.kind = VALUE_RANGE, .range = part};
     return OK;
 }
@@ -244,7 +245,7 @@ static enum err slice_range(struct render *render, struct value object, const st
 enum err access_slice(struct render *render, struct value object, struct value start,
                       struct value stop, struct value step, struct value *ret_value) {
     size_t length;
-    struct range range;
+    struct value_range range;
     if (object.kind == VALUE_UNDEFINED) return arith_fail_undefined(render, object);
     bool sliceable = value_is_text(object) || value_is_list(object) || object.kind == VALUE_RANGE;
     if (!sliceable || !value_length(object, &length))

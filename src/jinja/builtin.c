@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-const struct builtin *builtin_find(const struct builtin_table *table, struct str name) {
+static const struct builtin *find_in(const struct builtin_table *table, struct str name) {
     for (size_t i = 0; i < table->count; i++)
         if (str_is(name, table->items[i].name)) return &table->items[i];
     return NULL;
@@ -16,39 +16,39 @@ const struct builtin *filter_find(struct str name) {
     const struct builtin_table *const tables[] = {&filter_table_text, &filter_table_list,
                                                   &filter_table_number, &filter_table_other};
     for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++) {
-        const struct builtin *found = builtin_find(tables[i], name);
+        const struct builtin *found = find_in(tables[i], name);
         if (found) return found;
     }
     return NULL;
 }
 
 const struct builtin *test_find(struct str name) {
-    return builtin_find(&test_table, name);
+    return find_in(&test_table, name);
 }
 
 const struct builtin *function_find(struct str name) {
-    return builtin_find(&function_table, name);
+    return find_in(&function_table, name);
 }
 
 const struct builtin *method_find(enum value_kind kind, struct str name) {
     switch (kind) {
     case VALUE_TEXT: {
-        const struct builtin *found = builtin_find(&method_table_text, name);
-        if (!found) found = builtin_find(&method_table_search, name);
-        return found ? found : builtin_find(&method_table_class, name);
+        const struct builtin *found = find_in(&method_table_text, name);
+        if (!found) found = find_in(&method_table_search, name);
+        return found ? found : find_in(&method_table_class, name);
     }
     case VALUE_LIST:
     case VALUE_TUPLE: {
-        const struct builtin *found = builtin_find(&method_table_list, name);
+        const struct builtin *found = find_in(&method_table_list, name);
         bool copy = found && str_is(name, "copy"); /* which tuples do not have */
         return copy && kind == VALUE_TUPLE ? NULL : found;
     }
-    case VALUE_DICT: return builtin_find(&method_table_dict, name);
+    case VALUE_DICT: return find_in(&method_table_dict, name);
     case VALUE_BOOL:
     case VALUE_INT:
-    case VALUE_FLOAT: return builtin_find(&method_table_number, name);
-    case VALUE_LOOP: return builtin_find(&method_table_loop, name);
-    case VALUE_CYCLER: return builtin_find(&method_table_cycler, name);
+    case VALUE_FLOAT: return find_in(&method_table_number, name);
+    case VALUE_LOOP: return find_in(&method_table_loop, name);
+    case VALUE_CYCLER: return find_in(&method_table_cycler, name);
     default: return NULL;
     }
 }
@@ -92,12 +92,6 @@ enum err builtin_call(struct render *render, const struct builtin *builtin, stru
                                builtin->params[i]);
     const struct arguments bound = {.values = values, .count = count};
     return builtin->call(render, self, &bound, ret_value);
-}
-
-enum err builtin_call_plain(struct render *render, const struct builtin *builtin, struct value self,
-                            struct value *values, size_t count, struct value *ret_value) {
-    const struct arguments args = {.values = values, .count = count};
-    return builtin_call(render, builtin, self, &args, ret_value);
 }
 
 enum err arg_int(struct render *render, const struct arguments *args, size_t index,

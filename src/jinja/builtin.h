@@ -45,7 +45,6 @@ extern const struct builtin_table filter_table_text, filter_table_list, filter_t
     method_table_list, method_table_dict, method_table_number, method_table_loop,
     method_table_cycler, function_table;
 
-const struct builtin *builtin_find(const struct builtin_table *table, struct str name);
 /* NULL when there is no such filter, test or global function. */
 const struct builtin *filter_find(struct str name);
 const struct builtin *test_find(struct str name);
@@ -56,9 +55,6 @@ const struct builtin *method_find(enum value_kind kind, struct str name);
 /* Binds and calls. ERR_INVALID for missing, surplus and unknown arguments. */
 enum err builtin_call(struct render *render, const struct builtin *builtin, struct value self,
                       const struct arguments *args, struct value *ret_value);
-/* Calls with up to two positional arguments. */
-enum err builtin_call_plain(struct render *render, const struct builtin *builtin, struct value self,
-                            struct value *values, size_t count, struct value *ret_value);
 
 /* Argument number `index` as an int; `fallback` when absent. ERR_INVALID for another type. */
 enum err arg_int(struct render *render, const struct arguments *args, size_t index,

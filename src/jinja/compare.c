@@ -25,7 +25,7 @@ static enum err dicts_equal(struct render *render, struct dict *left, struct dic
                             unsigned depth, bool *ret_equal) {
     *ret_equal = left->count == right->count;
     for (size_t i = 0; *ret_equal && i < left->count; i++) {
-        struct entry *other;
+        struct dict_entry *other;
         enum err err = dict_find(render, right, left->entries[i].key, &other);
         if (err) return err;
         *ret_equal = other != NULL;
@@ -42,7 +42,7 @@ static bool numbers_equal(struct value left, struct value right) {
     return value_real(left) == value_real(right);
 }
 
-static bool ranges_equal(const struct range *left, const struct range *right) {
+static bool ranges_equal(const struct value_range *left, const struct value_range *right) {
     size_t count = range_length(left);
     return count == range_length(right) && (count == 0 || left->start == right->start) &&
            (count <= 1 || left->step == right->step);
@@ -132,7 +132,7 @@ enum err compare_fold(struct render *render, struct value value, struct value *r
 
 enum err compare_contains(struct render *render, struct value whole, struct value item,
                           bool *ret_contains) {
-    struct entry *entry;
+    struct dict_entry *entry;
     if (whole.kind == VALUE_TEXT) {
         if (!value_is_text(item))
             return render_fail(render, "'in' of a str needs a str, not %s", value_type(item));

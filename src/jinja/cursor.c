@@ -35,7 +35,7 @@ static enum err next_of_dict(struct render *render, struct cursor *cursor, bool 
     const struct dict *dict = cursor->over.dict;
     *ret_more = cursor->position < dict->count;
     if (!*ret_more) return OK;
-    const struct entry *entry = &dict->entries[cursor->position++];
+    const struct dict_entry *entry = &dict->entries[cursor->position++];
     if (cursor->over.kind == VALUE_ITEMS)
         return list_pair(render, entry->key, entry->value, ret_item);
     *ret_item = cursor->over.kind == VALUE_VALUES ? entry->value : entry->key;

@@ -97,7 +97,7 @@ static enum err build_index(struct render *render, struct dict *dict) {
 
 static enum err grow(struct render *render, struct dict *dict) {
     size_t capacity = dict->capacity ? dict->capacity * 2 : 4;
-    struct entry *entries = render_array(render, capacity, sizeof *entries);
+    struct dict_entry *entries = render_array(render, capacity, sizeof *entries);
     if (!entries) return ERR_LIMIT;
     if (dict->count > 0) memcpy(entries, dict->entries, dict->count * sizeof *entries);
     if (dict->sorted) {
@@ -120,7 +120,7 @@ enum err dict_add(struct render *render, struct dict *dict, struct value key, st
         dict->other_keys = true;
         dict->sorted = NULL;
     }
-    dict->entries[dict->count] = (struct entry){key, value};
+    dict->entries[dict->count] = (struct dict_entry){key, value};
     if (dict->sorted) {
         bool found;
         size_t place = sorted_place(dict, dict->count, value_str(key), &found);
@@ -135,7 +135,7 @@ enum err dict_add(struct render *render, struct dict *dict, struct value key, st
 }
 
 static enum err find_any(struct render *render, struct dict *dict, struct value key,
-                         struct entry **ret_entry) {
+                         struct dict_entry **ret_entry) {
     enum err err = render_charge(render, dict->count * 4);
     if (err) return err;
     *ret_entry = NULL;
@@ -152,7 +152,7 @@ static enum err find_any(struct render *render, struct dict *dict, struct value 
 }
 
 enum err dict_find_str(struct render *render, struct dict *dict, struct str key,
-                       struct entry **ret_entry) {
+                       struct dict_entry **ret_entry) {
     *ret_entry = NULL;
     if (dict->count <= LINEAR_MAX || dict->other_keys) {
         enum err err = render_charge(render, dict->count * (1 + key.bytes / 64));
@@ -178,7 +178,7 @@ enum err dict_find_str(struct render *render, struct dict *dict, struct str key,
 }
 
 enum err dict_find(struct render *render, struct dict *dict, struct value key,
-                   struct entry **ret_entry) {
+                   struct dict_entry **ret_entry) {
     bool hashable;
     enum err err = dict_key_is_hashable(render, key, &hashable);
     if (err) return err;
@@ -189,7 +189,7 @@ enum err dict_find(struct render *render, struct dict *dict, struct value key,
 }
 
 enum err dict_put(struct render *render, struct dict *dict, struct value key, struct value value) {
-    struct entry *entry;
+    struct dict_entry *entry;
     enum err err = dict_find(render, dict, key, &entry);
     if (err) return err;
     if (!entry) return dict_add(render, dict, key, value);

@@ -17,9 +17,9 @@ enum err dict_add(struct render *render, struct dict *dict, struct value key, st
 enum err dict_put(struct render *render, struct dict *dict, struct value key, struct value value);
 /* NULL in *ret_entry when the key is not there. ERR_INVALID for a key that cannot be hashed. */
 enum err dict_find(struct render *render, struct dict *dict, struct value key,
-                   struct entry **ret_entry);
+                   struct dict_entry **ret_entry);
 /* The entry with this text as key, or NULL. */
 enum err dict_find_str(struct render *render, struct dict *dict, struct str key,
-                       struct entry **ret_entry);
+                       struct dict_entry **ret_entry);
 /* Whether Python would take it as a key: no list, no dict, no tuple with one inside. */
 enum err dict_key_is_hashable(struct render *render, struct value key, bool *ret_hashable);

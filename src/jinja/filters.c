@@ -112,7 +112,7 @@ static enum err write_escaped(struct render *render, struct value text) {
     return err ? err : text_write(render, text);
 }
 
-static enum err add_attribute(struct render *render, const struct entry *entry) {
+static enum err add_attribute(struct render *render, const struct dict_entry *entry) {
     struct value name, value;
     if (entry->value.kind == VALUE_NONE || entry->value.kind == VALUE_UNDEFINED) return OK;
     enum err err = text_of(render, entry->key, &name);

@@ -32,8 +32,8 @@ static void add_fill(struct buf *out, const struct format_spec *spec, size_t cou
     for (; count > 0; count--) buf_add_str(out, fill);
 }
 
-void format_padded(struct buf *out, const struct format_spec *spec, struct str body, size_t head,
-                   char align_default) {
+static void add_padded(struct buf *out, const struct format_spec *spec, struct str body,
+                       size_t head, char align_default) {
     char align = spec->align ? spec->align : align_default;
     size_t points = utf8_count(body);
     size_t missing = spec->width > points ? spec->width - points : 0;
@@ -90,7 +90,7 @@ static enum err format_integer(struct render *render, int64_t integer,
     size_t head = number_head(spec, integer < 0, text);
     size_t bytes = head + group_digits(digits + at, sizeof digits - at, spec->group,
                                        base == 10 ? 3 : 4, text + head);
-    format_padded(render->out, spec, (struct str){text, bytes}, head, '>');
+    add_padded(render->out, spec, (struct str){text, bytes}, head, '>');
     return OK;
 }
 
@@ -126,7 +126,7 @@ static enum err format_float(struct render *render, double real, const struct fo
     size_t bytes = head + group_digits(digits, whole, spec->group, 3, text + head);
     size_t rest = strlen(digits + whole);
     memcpy(text + bytes, digits + whole, rest);
-    format_padded(render->out, spec, (struct str){text, bytes + rest}, head, '>');
+    add_padded(render->out, spec, (struct str){text, bytes + rest}, head, '>');
     return OK;
 }
 
@@ -143,7 +143,7 @@ static enum err format_text(struct render *render, struct value value,
     struct str body = value_str(text);
     if (spec->has_precision && spec->precision < text_points(text.text))
         body.bytes = text_offset(text.text, spec->precision);
-    format_padded(render->out, &own, body, 0, '<');
+    add_padded(render->out, &own, body, 0, '<');
     err = text_claim(render, start, text);
     return err ? err : render_check(render);
 }
@@ -160,7 +160,7 @@ enum err format_value(struct render *render, struct value value, const struct fo
             return render_fail(render, "%lld is not a character", (long long)point);
         char bytes[4];
         size_t count = utf8_encode((uint32_t)point, bytes);
-        format_padded(render->out, spec, (struct str){bytes, count}, 0, '<');
+        add_padded(render->out, spec, (struct str){bytes, count}, 0, '<');
         return OK;
     }
     if (value_is_integer(value) && (!type || strchr(integer_types, type)))

@@ -21,9 +21,6 @@ struct format_spec {
 
 /* Appends format(value, spec) to the output. */
 enum err format_value(struct render *render, struct value value, const struct format_spec *spec);
-/* Appends `body` padded to the width; the first `head` bytes are sign and prefix. */
-void format_padded(struct buf *out, const struct format_spec *spec, struct str body, size_t head,
-                   char align_default);
 /* Digits at text[*at] as a number; ERR_LIMIT over a million. */
 enum err format_read_count(struct render *render, struct str text, size_t *at, size_t *ret_count);
 

@@ -14,7 +14,7 @@
 static enum err call_range(struct render *render, struct value self, const struct arguments *args,
                            struct value *ret_value) {
     (void)self;
-    struct range *range = render_alloc(render, sizeof *range);
+    struct value_range *range = render_alloc(render, sizeof *range);
     if (!range) return ERR_LIMIT;
     bool one = args->values[1].kind == VALUE_ABSENT;
     enum err err = arg_int(render, args, one ? 1 : 0, 0, &range->start);

@@ -17,7 +17,7 @@ struct lexer {
     uint32_t line;
     size_t counted;  /* up to where `line` counts */
     bool line_start; /* what was taken last ended a line */
-    struct token *tokens;
+    struct lexeme *tokens;
     size_t count;
     size_t capacity;
     char brackets[BRACKETS_MAX]; /* the closing ones that are awaited */
@@ -35,10 +35,10 @@ static enum err fail(struct lexer *lexer, size_t at, const char *what) {
     return err_set(lexer->error, ERR_INVALID, "line %u: %s", line_at(lexer, at), what);
 }
 
-static enum err add_token(struct lexer *lexer, struct token token, size_t at) {
+static enum err add_token(struct lexer *lexer, struct lexeme token, size_t at) {
     if (lexer->count == lexer->capacity) {
         size_t capacity = lexer->capacity ? lexer->capacity * 2 : 128;
-        struct token *grown = arena_array(lexer->arena, capacity, sizeof *grown);
+        struct lexeme *grown = arena_array(lexer->arena, capacity, sizeof *grown);
         if (!grown) return err_set(lexer->error, ERR_LIMIT, "the template is too large");
         if (lexer->count > 0) memcpy(grown, lexer->tokens, lexer->count * sizeof *grown);
         lexer->tokens = grown;
@@ -49,8 +49,8 @@ static enum err add_token(struct lexer *lexer, struct token token, size_t at) {
     return OK;
 }
 
-static enum err add_kind(struct lexer *lexer, enum token_kind kind, size_t at, size_t bytes) {
-    return add_token(lexer, (struct token){.kind = kind, .text = {lexer->source.at + at, bytes}},
+static enum err add_kind(struct lexer *lexer, enum lexeme_kind kind, size_t at, size_t bytes) {
+    return add_token(lexer, (struct lexeme){.kind = kind, .text = {lexer->source.at + at, bytes}},
                      at);
 }
 
@@ -82,7 +82,7 @@ static enum err add_text(struct lexer *lexer, size_t from, size_t to, char sign,
             text.bytes = line;
     }
     if (text.bytes == 0) return OK;
-    return add_token(lexer, (struct token){.kind = TOKEN_TEXT, .text = text}, from);
+    return add_token(lexer, (struct lexeme){.kind = LEXEME_TEXT, .text = text}, from);
 }
 
 static char sign_at(const struct lexer *lexer, size_t at) {
@@ -193,15 +193,15 @@ static size_t integer_run(const struct lexer *lexer, size_t at) {
 }
 
 static enum err take_number(struct lexer *lexer) {
-    struct token token = {.kind = TOKEN_FLOAT};
+    struct lexeme token = {.kind = LEXEME_FLOAT};
     size_t bytes = float_run(lexer, lexer->at);
     if (bytes == 0) {
-        token.kind = TOKEN_INTEGER;
+        token.kind = LEXEME_INTEGER;
         bytes = integer_run(lexer, lexer->at);
     }
     token.text = (struct str){lexer->source.at + lexer->at, bytes};
-    bool good = token.kind == TOKEN_FLOAT ? number_read_float(token.text, &token.real)
-                                          : number_read_int(token.text, 0, &token.integer);
+    bool good = token.kind == LEXEME_FLOAT ? number_read_float(token.text, &token.real)
+                                           : number_read_int(token.text, 0, &token.integer);
     if (!good) return fail(lexer, lexer->at, "a number is too large");
     enum err err = add_token(lexer, token, lexer->at);
     lexer->at += bytes;
@@ -272,39 +272,39 @@ static enum err take_string(struct lexer *lexer) {
         if (escape == 0) return fail(lexer, at, "a string has an escape that is not valid");
         at += escape;
     }
-    enum err err =
-        add_token(lexer, (struct token){.kind = TOKEN_STRING, .text = {decoded, bytes}}, lexer->at);
+    enum err err = add_token(
+        lexer, (struct lexeme){.kind = LEXEME_STRING, .text = {decoded, bytes}}, lexer->at);
     lexer->at = end + 1;
     return err;
 }
 
 static const struct {
     char text[3];
-    enum token_kind kind;
+    enum lexeme_kind kind;
 } operators[] = {
-    {"//", TOKEN_FLOOR_DIV},  {"**", TOKEN_POW},         {"==", TOKEN_EQ},
-    {"!=", TOKEN_NE},         {"<=", TOKEN_LE},          {">=", TOKEN_GE},
-    {"+", TOKEN_ADD},         {"-", TOKEN_SUB},          {"*", TOKEN_MUL},
-    {"/", TOKEN_DIV},         {"%", TOKEN_MOD},          {"~", TOKEN_TILDE},
-    {"<", TOKEN_LT},          {">", TOKEN_GT},           {"=", TOKEN_ASSIGN},
-    {".", TOKEN_DOT},         {",", TOKEN_COMMA},        {":", TOKEN_COLON},
-    {";", TOKEN_SEMICOLON},   {"|", TOKEN_PIPE},         {"(", TOKEN_PAREN_OPEN},
-    {")", TOKEN_PAREN_CLOSE}, {"[", TOKEN_BRACKET_OPEN}, {"]", TOKEN_BRACKET_CLOSE},
-    {"{", TOKEN_BRACE_OPEN},  {"}", TOKEN_BRACE_CLOSE},
+    {"//", LEXEME_FLOOR_DIV},  {"**", LEXEME_POW},         {"==", LEXEME_EQ},
+    {"!=", LEXEME_NE},         {"<=", LEXEME_LE},          {">=", LEXEME_GE},
+    {"+", LEXEME_ADD},         {"-", LEXEME_SUB},          {"*", LEXEME_MUL},
+    {"/", LEXEME_DIV},         {"%", LEXEME_MOD},          {"~", LEXEME_TILDE},
+    {"<", LEXEME_LT},          {">", LEXEME_GT},           {"=", LEXEME_ASSIGN},
+    {".", LEXEME_DOT},         {",", LEXEME_COMMA},        {":", LEXEME_COLON},
+    {";", LEXEME_SEMICOLON},   {"|", LEXEME_PIPE},         {"(", LEXEME_PAREN_OPEN},
+    {")", LEXEME_PAREN_CLOSE}, {"[", LEXEME_BRACKET_OPEN}, {"]", LEXEME_BRACKET_CLOSE},
+    {"{", LEXEME_BRACE_OPEN},  {"}", LEXEME_BRACE_CLOSE},
 };
 
-static enum err balance(struct lexer *lexer, enum token_kind kind) {
-    char awaited = kind == TOKEN_PAREN_OPEN     ? ')'
-                   : kind == TOKEN_BRACKET_OPEN ? ']'
-                   : kind == TOKEN_BRACE_OPEN   ? '}'
-                                                : '\0';
+static enum err balance(struct lexer *lexer, enum lexeme_kind kind) {
+    char awaited = kind == LEXEME_PAREN_OPEN     ? ')'
+                   : kind == LEXEME_BRACKET_OPEN ? ']'
+                   : kind == LEXEME_BRACE_OPEN   ? '}'
+                                                 : '\0';
     if (awaited) {
         if (lexer->bracket_count == BRACKETS_MAX)
             return err_set(lexer->error, ERR_LIMIT, "line %u: brackets nest too deeply",
                            line_at(lexer, lexer->at));
         lexer->brackets[lexer->bracket_count++] = awaited;
-    } else if (kind == TOKEN_PAREN_CLOSE || kind == TOKEN_BRACKET_CLOSE ||
-               kind == TOKEN_BRACE_CLOSE) {
+    } else if (kind == LEXEME_PAREN_CLOSE || kind == LEXEME_BRACKET_CLOSE ||
+               kind == LEXEME_BRACE_CLOSE) {
         char found = byte_at(lexer, lexer->at);
         if (lexer->bracket_count == 0 || lexer->brackets[lexer->bracket_count - 1] != found)
             return fail(lexer, lexer->at, "a closing bracket has no opening one");
@@ -338,7 +338,7 @@ static enum err take_token(struct lexer *lexer) {
         if (end == lexer->source.bytes) break;
         bytes = utf8_decode(lexer->source, end, &point);
     }
-    enum err err = add_kind(lexer, TOKEN_NAME, lexer->at, end - lexer->at);
+    enum err err = add_kind(lexer, LEXEME_NAME, lexer->at, end - lexer->at);
     lexer->at = end;
     return err;
 }
@@ -350,7 +350,7 @@ static enum err take_tag(struct lexer *lexer, bool is_print) {
         size_t end =
             lexer->bracket_count > 0 ? 0 : tag_end(lexer, lexer->at, is_print ? "}}" : "%}");
         if (end > 0) {
-            enum token_kind kind = is_print ? TOKEN_PRINT_END : TOKEN_BLOCK_END;
+            enum lexeme_kind kind = is_print ? LEXEME_PRINT_END : LEXEME_BLOCK_END;
             enum err err = add_kind(lexer, kind, lexer->at, 2);
             take(lexer, lexer->at + end);
             return err;
@@ -377,7 +377,7 @@ static enum err take_piece(struct lexer *lexer) {
     if (begin >= lexer->source.bytes) {
         size_t from = lexer->at;
         lexer->at = lexer->source.bytes;
-        return add_kind(lexer, TOKEN_TEXT, from, lexer->at - from);
+        return add_kind(lexer, LEXEME_TEXT, from, lexer->at - from);
     }
     char kind = byte_at(lexer, begin + 1);
     char sign = sign_at(lexer, begin + 2);
@@ -386,13 +386,13 @@ static enum err take_piece(struct lexer *lexer) {
     size_t raw = kind == '%' ? raw_begin(lexer, begin) : 0;
     if (raw > 0) return take_raw(lexer, begin, raw);
     if (kind == '#') return take_comment(lexer, begin);
-    err = add_kind(lexer, kind == '{' ? TOKEN_PRINT_BEGIN : TOKEN_BLOCK_BEGIN, begin, 2);
+    err = add_kind(lexer, kind == '{' ? LEXEME_PRINT_BEGIN : LEXEME_BLOCK_BEGIN, begin, 2);
     if (err) return err;
     take(lexer, begin + 2 + (sign != '\0'));
     return take_tag(lexer, kind == '{');
 }
 
-enum err lexer_split(struct arena *arena, struct str source, struct token **ret_tokens,
+enum err lexer_split(struct arena *arena, struct str source, struct lexeme **ret_tokens,
                      struct error *error) {
     struct lexer lexer = {
         .arena = arena, .source = source, .line = 1, .line_start = true, .error = error};
@@ -400,7 +400,7 @@ enum err lexer_split(struct arena *arena, struct str source, struct token **ret_
         enum err err = take_piece(&lexer);
         if (err) return err;
     }
-    enum err err = add_token(&lexer, (struct token){.kind = TOKEN_END}, source.bytes);
+    enum err err = add_token(&lexer, (struct lexeme){.kind = LEXEME_END}, source.bytes);
     if (!err) *ret_tokens = lexer.tokens;
     return err;
 }

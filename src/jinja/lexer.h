@@ -11,47 +11,47 @@
 #include "base/arena.h"
 #include "base/err.h"
 
-enum token_kind {
-    TOKEN_END,
-    TOKEN_TEXT,
-    TOKEN_PRINT_BEGIN, /* {{ */
-    TOKEN_PRINT_END,
-    TOKEN_BLOCK_BEGIN, /* {% */
-    TOKEN_BLOCK_END,
-    TOKEN_NAME,
-    TOKEN_STRING, /* text: decoded */
-    TOKEN_INTEGER,
-    TOKEN_FLOAT,
-    TOKEN_ADD,
-    TOKEN_SUB,
-    TOKEN_MUL,
-    TOKEN_DIV,
-    TOKEN_FLOOR_DIV,
-    TOKEN_MOD,
-    TOKEN_POW,
-    TOKEN_TILDE,
-    TOKEN_EQ,
-    TOKEN_NE,
-    TOKEN_LT,
-    TOKEN_LE,
-    TOKEN_GT,
-    TOKEN_GE,
-    TOKEN_ASSIGN,
-    TOKEN_DOT,
-    TOKEN_COMMA,
-    TOKEN_COLON,
-    TOKEN_SEMICOLON,
-    TOKEN_PIPE,
-    TOKEN_PAREN_OPEN,
-    TOKEN_PAREN_CLOSE,
-    TOKEN_BRACKET_OPEN,
-    TOKEN_BRACKET_CLOSE,
-    TOKEN_BRACE_OPEN,
-    TOKEN_BRACE_CLOSE,
+enum lexeme_kind {
+    LEXEME_END,
+    LEXEME_TEXT,
+    LEXEME_PRINT_BEGIN, /* {{ */
+    LEXEME_PRINT_END,
+    LEXEME_BLOCK_BEGIN, /* {% */
+    LEXEME_BLOCK_END,
+    LEXEME_NAME,
+    LEXEME_STRING, /* text: decoded */
+    LEXEME_INTEGER,
+    LEXEME_FLOAT,
+    LEXEME_ADD,
+    LEXEME_SUB,
+    LEXEME_MUL,
+    LEXEME_DIV,
+    LEXEME_FLOOR_DIV,
+    LEXEME_MOD,
+    LEXEME_POW,
+    LEXEME_TILDE,
+    LEXEME_EQ,
+    LEXEME_NE,
+    LEXEME_LT,
+    LEXEME_LE,
+    LEXEME_GT,
+    LEXEME_GE,
+    LEXEME_ASSIGN,
+    LEXEME_DOT,
+    LEXEME_COMMA,
+    LEXEME_COLON,
+    LEXEME_SEMICOLON,
+    LEXEME_PIPE,
+    LEXEME_PAREN_OPEN,
+    LEXEME_PAREN_CLOSE,
+    LEXEME_BRACKET_OPEN,
+    LEXEME_BRACKET_CLOSE,
+    LEXEME_BRACE_OPEN,
+    LEXEME_BRACE_CLOSE,
 };
 
-struct token {
-    enum token_kind kind;
+struct lexeme {
+    enum lexeme_kind kind;
     uint32_t line;
     struct str text;
     union {
@@ -60,7 +60,7 @@ struct token {
     };
 };
 
-/* Splits valid UTF-8 with normalised newlines; the last token is TOKEN_END. ERR_INVALID with the
+/* Splits valid UTF-8 with normalised newlines; the last token is LEXEME_END. ERR_INVALID with the
  * line for what is no token, ERR_LIMIT when the arena is full. */
-enum err lexer_split(struct arena *arena, struct str source, struct token **ret_tokens,
+enum err lexer_split(struct arena *arena, struct str source, struct lexeme **ret_tokens,
                      struct error *error) MUST_CHECK;

@@ -8,7 +8,7 @@
 
 static enum err method_get(struct render *render, struct value self, const struct arguments *args,
                            struct value *ret_value) {
-    struct entry *entry;
+    struct dict_entry *entry;
     enum err err = dict_find(render, self.dict, args->values[0], &entry);
     if (err) return err;
     *ret_value = entry                                  ? entry->value

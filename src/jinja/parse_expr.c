@@ -65,7 +65,7 @@ static enum err parse_right(struct parser *parser, enum expr_kind kind, struct e
 
 static enum err parse_pow(struct parser *parser, struct expr **ret_expr) {
     enum err err = parse_unary(parser, true, ret_expr);
-    while (!err && parser_skip(parser, TOKEN_POW)) {
+    while (!err && parser_skip(parser, LEXEME_POW)) {
         struct expr *expr;
         err = parse_expr_new(parser, EXPR_ARITHMETIC, *ret_expr, &expr);
         if (!err) err = parse_unary(parser, true, &expr->right);
@@ -76,7 +76,7 @@ static enum err parse_pow(struct parser *parser, struct expr **ret_expr) {
     return err;
 }
 
-static bool take_operator(struct parser *parser, const enum token_kind *tokens,
+static bool take_operator(struct parser *parser, const enum lexeme_kind *tokens,
                           const enum operator* operators, size_t count,
                           enum operator* ret_operator) {
     for (size_t i = 0; i < count; i++) {
@@ -88,7 +88,7 @@ static bool take_operator(struct parser *parser, const enum token_kind *tokens,
 }
 
 static enum err parse_product(struct parser *parser, struct expr **ret_expr) {
-    static const enum token_kind tokens[] = {TOKEN_MUL, TOKEN_DIV, TOKEN_FLOOR_DIV, TOKEN_MOD};
+    static const enum lexeme_kind tokens[] = {LEXEME_MUL, LEXEME_DIV, LEXEME_FLOOR_DIV, LEXEME_MOD};
     static const enum operator operators[] = {OPERATOR_MULTIPLY, OPERATOR_DIVIDE,
                                               OPERATOR_FLOOR_DIVIDE, OPERATOR_REMAINDER};
     enum operator operator;
@@ -102,13 +102,13 @@ static enum err parse_product(struct parser *parser, struct expr **ret_expr) {
 
 static enum err parse_join(struct parser *parser, struct expr **ret_expr) {
     enum err err = parse_product(parser, ret_expr);
-    while (!err && parser_skip(parser, TOKEN_TILDE))
+    while (!err && parser_skip(parser, LEXEME_TILDE))
         err = parse_right(parser, EXPR_JOIN, *ret_expr, parse_product, ret_expr);
     return err;
 }
 
 static enum err parse_sum(struct parser *parser, struct expr **ret_expr) {
-    static const enum token_kind tokens[] = {TOKEN_ADD, TOKEN_SUB};
+    static const enum lexeme_kind tokens[] = {LEXEME_ADD, LEXEME_SUB};
     static const enum operator operators[] = {OPERATOR_ADD, OPERATOR_SUBTRACT};
     enum operator operator;
     enum err err = parse_join(parser, ret_expr);
@@ -120,8 +120,8 @@ static enum err parse_sum(struct parser *parser, struct expr **ret_expr) {
 }
 
 static bool take_comparison(struct parser *parser, enum comparison *ret_comparison) {
-    static const enum token_kind tokens[] = {TOKEN_EQ, TOKEN_NE, TOKEN_LT,
-                                             TOKEN_LE, TOKEN_GT, TOKEN_GE};
+    static const enum lexeme_kind tokens[] = {LEXEME_EQ, LEXEME_NE, LEXEME_LT,
+                                              LEXEME_LE, LEXEME_GT, LEXEME_GE};
     for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++) {
         if (!parser_skip(parser, tokens[i])) continue;
         *ret_comparison = (enum comparison)i;
@@ -131,8 +131,8 @@ static bool take_comparison(struct parser *parser, enum comparison *ret_comparis
         *ret_comparison = COMPARE_IN;
         return true;
     }
-    const struct token *next = parser->token + 1;
-    if (!parser_at_name(parser, "not") || next->kind != TOKEN_NAME || !str_is(next->text, "in"))
+    const struct lexeme *next = parser->token + 1;
+    if (!parser_at_name(parser, "not") || next->kind != LEXEME_NAME || !str_is(next->text, "in"))
         return false;
     parser->token += 2;
     *ret_comparison = COMPARE_NOT_IN;

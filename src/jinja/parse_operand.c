@@ -44,15 +44,15 @@ static enum err add_item(struct parser *parser, struct expr *item, struct expr_i
 }
 
 static bool at_tuple_end(const struct parser *parser) {
-    enum token_kind kind = parser->token->kind;
-    return kind == TOKEN_PRINT_END || kind == TOKEN_BLOCK_END || kind == TOKEN_PAREN_CLOSE;
+    enum lexeme_kind kind = parser->token->kind;
+    return kind == LEXEME_PRINT_END || kind == LEXEME_BLOCK_END || kind == LEXEME_PAREN_CLOSE;
 }
 
 enum err parse_tuple(struct parser *parser, bool conditions, struct expr **ret_expr) {
     struct expr *tuple, *first;
     enum err err = parse_expression(parser, conditions, &first);
     if (err) return err;
-    if (parser->token->kind != TOKEN_COMMA) {
+    if (parser->token->kind != LEXEME_COMMA) {
         *ret_expr = first;
         return OK;
     }
@@ -60,7 +60,7 @@ enum err parse_tuple(struct parser *parser, bool conditions, struct expr **ret_e
     if (err) return err;
     struct expr_item **end = &tuple->items;
     err = add_item(parser, first, &end, &tuple->item_count);
-    while (!err && parser_skip(parser, TOKEN_COMMA) && !at_tuple_end(parser)) {
+    while (!err && parser_skip(parser, LEXEME_COMMA) && !at_tuple_end(parser)) {
         struct expr *item;
         err = parse_expression(parser, conditions, &item);
         if (!err) err = add_item(parser, item, &end, &tuple->item_count);
@@ -71,14 +71,14 @@ enum err parse_tuple(struct parser *parser, bool conditions, struct expr **ret_e
 
 static enum err parse_parentheses(struct parser *parser, struct expr **ret_expr) {
     parser->token++;
-    if (parser_skip(parser, TOKEN_PAREN_CLOSE))
+    if (parser_skip(parser, LEXEME_PAREN_CLOSE))
         return parse_expr_new(parser, EXPR_TUPLE, NULL, ret_expr);
     enum err err = parse_tuple(parser, true, ret_expr);
-    return err ? err : parser_expect(parser, TOKEN_PAREN_CLOSE, "')'");
+    return err ? err : parser_expect(parser, LEXEME_PAREN_CLOSE, "')'");
 }
 
 /* [a, b] and {k: v, …}: items up to the closing token, keys and values in turn. */
-static enum err parse_items(struct parser *parser, enum expr_kind kind, enum token_kind close,
+static enum err parse_items(struct parser *parser, enum expr_kind kind, enum lexeme_kind close,
                             const char *close_name, struct expr **ret_expr) {
     struct expr *expr;
     enum err err = parse_expr_new(parser, kind, NULL, &expr);
@@ -88,14 +88,14 @@ static enum err parse_items(struct parser *parser, enum expr_kind kind, enum tok
     while (!parser_skip(parser, close)) {
         struct expr *item;
         if (expr->item_count > 0) {
-            err = parser_expect(parser, TOKEN_COMMA, close_name);
+            err = parser_expect(parser, LEXEME_COMMA, close_name);
             if (err) return err;
             if (parser_skip(parser, close)) break;
         }
         err = parse_expression(parser, true, &item);
         if (!err) err = add_item(parser, item, &end, &expr->item_count);
         if (!err && kind == EXPR_DICT) {
-            err = parser_expect(parser, TOKEN_COLON, "':'");
+            err = parser_expect(parser, LEXEME_COLON, "':'");
             if (!err) err = parse_expression(parser, true, &item);
             if (!err) err = add_item(parser, item, &end, &expr->item_count);
         }
@@ -115,12 +115,12 @@ static enum err parse_constant(struct parser *parser, struct value value, struct
 /* Strings that stand side by side are one. */
 static enum err parse_string(struct parser *parser, struct expr **ret_expr) {
     size_t bytes = 0, at = 0;
-    for (const struct token *token = parser->token; token->kind == TOKEN_STRING; token++)
+    for (const struct lexeme *token = parser->token; token->kind == LEXEME_STRING; token++)
         bytes += token->text.bytes;
     struct text *text = parser_alloc(parser, sizeof *text);
     char *joined = parser_alloc(parser, bytes + 1);
     if (!text || !joined) return ERR_LIMIT;
-    for (; parser->token[1].kind == TOKEN_STRING; parser->token++) {
+    for (; parser->token[1].kind == LEXEME_STRING; parser->token++) {
         memcpy(joined + at, parser->token->text.at, parser->token->text.bytes);
         at += parser->token->text.bytes;
     }
@@ -149,17 +149,17 @@ static enum err parse_variable(struct parser *parser, struct expr **ret_expr) {
 }
 
 static enum err parse_primary(struct parser *parser, struct expr **ret_expr) {
-    const struct token *token = parser->token;
+    const struct lexeme *token = parser->token;
     switch (token->kind) {
-    case TOKEN_NAME: return parse_variable(parser, ret_expr);
-    case TOKEN_STRING: return parse_string(parser, ret_expr);
-    case TOKEN_INTEGER: return parse_constant(parser, value_int(token->integer), ret_expr);
-    case TOKEN_FLOAT: return parse_constant(parser, value_float(token->real), ret_expr);
-    case TOKEN_PAREN_OPEN: return parse_parentheses(parser, ret_expr);
-    case TOKEN_BRACKET_OPEN:
-        return parse_items(parser, EXPR_LIST, TOKEN_BRACKET_CLOSE, "',' or ']'", ret_expr);
-    case TOKEN_BRACE_OPEN:
-        return parse_items(parser, EXPR_DICT, TOKEN_BRACE_CLOSE, "',' or '}'", ret_expr);
+    case LEXEME_NAME: return parse_variable(parser, ret_expr);
+    case LEXEME_STRING: return parse_string(parser, ret_expr);
+    case LEXEME_INTEGER: return parse_constant(parser, value_int(token->integer), ret_expr);
+    case LEXEME_FLOAT: return parse_constant(parser, value_float(token->real), ret_expr);
+    case LEXEME_PAREN_OPEN: return parse_parentheses(parser, ret_expr);
+    case LEXEME_BRACKET_OPEN:
+        return parse_items(parser, EXPR_LIST, LEXEME_BRACKET_CLOSE, "',' or ']'", ret_expr);
+    case LEXEME_BRACE_OPEN:
+        return parse_items(parser, EXPR_DICT, LEXEME_BRACE_CLOSE, "',' or '}'", ret_expr);
     default: return parser_fail_expected(parser, "an expression");
     }
 }
@@ -188,17 +188,17 @@ static enum err parse_call_args(struct parser *parser, struct call **ret_call) {
     struct keyword **keyword_end = &call->keywords;
     bool first = true;
     parser->token++;
-    while (!parser_skip(parser, TOKEN_PAREN_CLOSE)) {
-        enum err err = first ? OK : parser_expect(parser, TOKEN_COMMA, "',' or ')'");
+    while (!parser_skip(parser, LEXEME_PAREN_CLOSE)) {
+        enum err err = first ? OK : parser_expect(parser, LEXEME_COMMA, "',' or ')'");
         if (err) return err;
-        if (!first && parser_skip(parser, TOKEN_PAREN_CLOSE)) break;
+        if (!first && parser_skip(parser, LEXEME_PAREN_CLOSE)) break;
         first = false;
         struct expr *value;
         bool is_keyword =
-            parser->token->kind == TOKEN_NAME && parser->token[1].kind == TOKEN_ASSIGN;
-        if (!call->star && !call->star_star && parser_skip(parser, TOKEN_MUL)) {
+            parser->token->kind == LEXEME_NAME && parser->token[1].kind == LEXEME_ASSIGN;
+        if (!call->star && !call->star_star && parser_skip(parser, LEXEME_MUL)) {
             err = parse_expression(parser, true, &call->star);
-        } else if (!call->star_star && parser_skip(parser, TOKEN_POW)) {
+        } else if (!call->star_star && parser_skip(parser, LEXEME_POW)) {
             err = parse_expression(parser, true, &call->star_star);
         } else if (is_keyword && !call->star_star) {
             err = parse_keyword(parser, call, &keyword_end);
@@ -221,13 +221,13 @@ static enum err parse_subscript(struct parser *parser, struct expr *left, struct
     size_t count = 0;
     parser->token++;
     enum err err = parse_expr_new(parser, EXPR_ITEM, left, &expr);
-    if (!err && parser->token->kind != TOKEN_COLON) err = parse_tuple(parser, true, &bounds[0]);
-    while (!err && count < 2 && parser_skip(parser, TOKEN_COLON)) {
+    if (!err && parser->token->kind != LEXEME_COLON) err = parse_tuple(parser, true, &bounds[0]);
+    while (!err && count < 2 && parser_skip(parser, LEXEME_COLON)) {
         count++;
-        if (parser->token->kind != TOKEN_COLON && parser->token->kind != TOKEN_BRACKET_CLOSE)
+        if (parser->token->kind != LEXEME_COLON && parser->token->kind != LEXEME_BRACKET_CLOSE)
             err = parse_expression(parser, true, &bounds[count]);
     }
-    if (!err) err = parser_expect(parser, TOKEN_BRACKET_CLOSE, "']'");
+    if (!err) err = parser_expect(parser, LEXEME_BRACKET_CLOSE, "']'");
     if (err) return err;
     if (count > 0) {
         expr->kind = EXPR_SLICE;
@@ -244,8 +244,8 @@ static enum err parse_subscript(struct parser *parser, struct expr *left, struct
 static enum err parse_dot(struct parser *parser, struct expr *left, struct expr **ret_expr) {
     struct expr *expr;
     parser->token++;
-    const struct token *token = parser->token;
-    if (token->kind == TOKEN_INTEGER) {
+    const struct lexeme *token = parser->token;
+    if (token->kind == LEXEME_INTEGER) {
         enum err err = parse_expr_new(parser, EXPR_ITEM, left, &expr);
         if (!err) err = parse_constant(parser, value_int(token->integer), &expr->right);
         if (!err) *ret_expr = expr;
@@ -269,9 +269,9 @@ static enum err parse_postfix(struct parser *parser, struct expr *expr, struct e
     enum err err = OK;
     for (bool more = true; !err && more;) {
         switch (parser->token->kind) {
-        case TOKEN_DOT: err = parse_dot(parser, expr, &expr); break;
-        case TOKEN_BRACKET_OPEN: err = parse_subscript(parser, expr, &expr); break;
-        case TOKEN_PAREN_OPEN: err = parse_call(parser, expr, &expr); break;
+        case LEXEME_DOT: err = parse_dot(parser, expr, &expr); break;
+        case LEXEME_BRACKET_OPEN: err = parse_subscript(parser, expr, &expr); break;
+        case LEXEME_PAREN_OPEN: err = parse_call(parser, expr, &expr); break;
         default: more = false;
         }
     }
@@ -282,7 +282,7 @@ static enum err parse_postfix(struct parser *parser, struct expr *expr, struct e
 /* A name with dots, which is what Jinja allows filters and tests to be called. */
 static enum err parse_dotted(struct parser *parser, struct str *ret_name) {
     enum err err = parser_name(parser, ret_name);
-    while (!err && parser_skip(parser, TOKEN_DOT)) {
+    while (!err && parser_skip(parser, LEXEME_DOT)) {
         struct str part;
         err = parser_name(parser, &part);
         if (!err) ret_name->bytes = (size_t)(part.at + part.bytes - ret_name->at);
@@ -294,14 +294,14 @@ enum err parse_filters(struct parser *parser, struct expr *input, bool inline_fi
                        struct expr **ret_expr) {
     enum err err = OK;
     struct expr *expr = input;
-    while (!err && (inline_first || parser_skip(parser, TOKEN_PIPE))) {
+    while (!err && (inline_first || parser_skip(parser, LEXEME_PIPE))) {
         inline_first = false;
         err = parse_expr_new(parser, EXPR_FILTER, expr, &expr);
         if (!err) err = parse_dotted(parser, &expr->called);
         if (err) return err;
         expr->builtin = filter_find(expr->called);
         if (!expr->builtin) note_unknown(parser, "filter", expr->called);
-        if (parser->token->kind == TOKEN_PAREN_OPEN) err = parse_call_args(parser, &expr->call);
+        if (parser->token->kind == LEXEME_PAREN_OPEN) err = parse_call_args(parser, &expr->call);
     }
     if (!err) *ret_expr = expr;
     return err;
@@ -309,9 +309,9 @@ enum err parse_filters(struct parser *parser, struct expr *input, bool inline_fi
 
 /* The one argument that a test may take without parentheses. */
 static enum err parse_bare_argument(struct parser *parser, struct call **ret_call) {
-    enum token_kind kind = parser->token->kind;
-    bool starts = kind == TOKEN_STRING || kind == TOKEN_INTEGER || kind == TOKEN_FLOAT ||
-                  kind == TOKEN_BRACKET_OPEN || kind == TOKEN_BRACE_OPEN || kind == TOKEN_NAME;
+    enum lexeme_kind kind = parser->token->kind;
+    bool starts = kind == LEXEME_STRING || kind == LEXEME_INTEGER || kind == LEXEME_FLOAT ||
+                  kind == LEXEME_BRACKET_OPEN || kind == LEXEME_BRACE_OPEN || kind == LEXEME_NAME;
     if (!starts || parser_at_name(parser, "else") || parser_at_name(parser, "or") ||
         parser_at_name(parser, "and"))
         return OK;
@@ -337,7 +337,7 @@ static enum err parse_test(struct parser *parser, struct expr *left, struct expr
     if (err) return err;
     expr->builtin = test_find(expr->called);
     if (!expr->builtin) note_unknown(parser, "test", expr->called);
-    if (parser->token->kind == TOKEN_PAREN_OPEN) {
+    if (parser->token->kind == LEXEME_PAREN_OPEN) {
         err = parse_call_args(parser, &expr->call);
     } else {
         err = parse_bare_argument(parser, &expr->call);
@@ -351,11 +351,11 @@ static enum err parse_filter_chain(struct parser *parser, struct expr *expr,
                                    struct expr **ret_expr) {
     enum err err = OK;
     for (bool more = true; !err && more;) {
-        if (parser->token->kind == TOKEN_PIPE) {
+        if (parser->token->kind == LEXEME_PIPE) {
             err = parse_filters(parser, expr, false, &expr);
         } else if (parser_at_name(parser, "is")) {
             err = parse_test(parser, expr, &expr);
-        } else if (parser->token->kind == TOKEN_PAREN_OPEN) {
+        } else if (parser->token->kind == LEXEME_PAREN_OPEN) {
             err = parse_call(parser, expr, &expr);
         } else {
             more = false;
@@ -368,8 +368,8 @@ static enum err parse_filter_chain(struct parser *parser, struct expr *expr,
 enum err parse_unary(struct parser *parser, bool filters, struct expr **ret_expr) {
     struct expr *expr = NULL;
     enum err err;
-    bool minus = parser->token->kind == TOKEN_SUB;
-    if (parser_skip(parser, TOKEN_SUB) || parser_skip(parser, TOKEN_ADD)) {
+    bool minus = parser->token->kind == LEXEME_SUB;
+    if (parser_skip(parser, LEXEME_SUB) || parser_skip(parser, LEXEME_ADD)) {
         err = parser_enter(parser);
         if (!err) err = parse_unary(parser, false, &expr);
         parser_leave(parser);

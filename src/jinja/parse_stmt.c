@@ -15,14 +15,14 @@ static enum err stmt_new(struct parser *parser, enum stmt_kind kind, struct stmt
 
 static enum err end_tag(struct parser *parser) {
     enum err err = parse_check_known(parser);
-    return err ? err : parser_expect(parser, TOKEN_BLOCK_END, "'%}'");
+    return err ? err : parser_expect(parser, LEXEME_BLOCK_END, "'%}'");
 }
 
 /* The rest of the tag, the statements up to `{% END`, and that name. */
 static enum err parse_block(struct parser *parser, const char *end, struct stmt **ret_body) {
     const char *const ends[] = {end, NULL};
     enum err err = parse_check_known(parser);
-    parser_skip(parser, TOKEN_COLON); /* which Jinja allows, for Python's sake */
+    parser_skip(parser, LEXEME_COLON); /* which Jinja allows, for Python's sake */
     if (!err) err = end_tag(parser);
     if (!err) err = parse_body(parser, ends, end, ret_body);
     if (!err) parser->token++;
@@ -60,16 +60,16 @@ static enum err parse_target(struct parser *parser, bool namespaces, struct targ
 /* A name, namespace.attribute, or targets in parentheses. */
 static enum err parse_one_target(struct parser *parser, bool namespaces,
                                  struct target **ret_target) {
-    if (parser->token->kind == TOKEN_PAREN_OPEN) {
+    if (parser->token->kind == LEXEME_PAREN_OPEN) {
         enum err err = parser_enter(parser);
         parser->token++;
         if (!err) err = parse_target(parser, namespaces, ret_target);
-        if (!err) err = parser_expect(parser, TOKEN_PAREN_CLOSE, "')'");
+        if (!err) err = parser_expect(parser, LEXEME_PAREN_CLOSE, "')'");
         parser_leave(parser);
         return err;
     }
     enum err err = parse_target_name(parser, ret_target);
-    if (!err && namespaces && parser_skip(parser, TOKEN_DOT)) {
+    if (!err && namespaces && parser_skip(parser, LEXEME_DOT)) {
         (*ret_target)->kind = TARGET_NAMESPACE;
         err = parser_name(parser, &(*ret_target)->attribute);
     }
@@ -81,7 +81,7 @@ static enum err parse_target(struct parser *parser, bool namespaces, struct targ
     struct target *first, *tuple;
     enum err err = parse_one_target(parser, namespaces, &first);
     if (err) return err;
-    if (parser->token->kind != TOKEN_COMMA) {
+    if (parser->token->kind != LEXEME_COMMA) {
         *ret_target = first;
         return OK;
     }
@@ -89,8 +89,8 @@ static enum err parse_target(struct parser *parser, bool namespaces, struct targ
     if (err) return err;
     tuple->items = first;
     tuple->item_count = 1;
-    for (struct target *last = first; parser_skip(parser, TOKEN_COMMA); last = last->next) {
-        if (parser->token->kind == TOKEN_PAREN_CLOSE || parser->token->kind == TOKEN_BLOCK_END)
+    for (struct target *last = first; parser_skip(parser, LEXEME_COMMA); last = last->next) {
+        if (parser->token->kind == LEXEME_PAREN_CLOSE || parser->token->kind == LEXEME_BLOCK_END)
             break;
         err = parse_one_target(parser, namespaces, &last->next);
         if (err) return err;
@@ -118,7 +118,7 @@ static enum err parse_if(struct parser *parser, struct stmt **ret_stmt) {
             break;
         }
         err = parse_tuple(parser, false, &branch->test);
-        parser_skip(parser, TOKEN_COLON);
+        parser_skip(parser, LEXEME_COLON);
         if (!err) err = end_tag(parser);
         if (!err) err = parse_body(parser, ends, "endif", &branch->body);
         if (err) return err;
@@ -142,7 +142,7 @@ static enum err parse_for_head(struct parser *parser, struct stmt *stmt) {
     if (!err && parser_skip_name(parser, "if"))
         err = parse_expression(parser, true, &stmt->condition);
     stmt->recursive = parser_skip_name(parser, "recursive");
-    parser_skip(parser, TOKEN_COLON);
+    parser_skip(parser, LEXEME_COLON);
     return err ? err : end_tag(parser);
 }
 
@@ -178,7 +178,7 @@ static enum err parse_set(struct parser *parser, struct stmt **ret_stmt) {
     if (!err) err = parse_target(parser, true, &stmt->target);
     if (err) return err;
     *ret_stmt = stmt;
-    if (parser_skip(parser, TOKEN_ASSIGN)) return parse_tuple(parser, true, &stmt->expr);
+    if (parser_skip(parser, LEXEME_ASSIGN)) return parse_tuple(parser, true, &stmt->expr);
     stmt->kind = STMT_SET_BLOCK;
     bool soft = parser->soft;
     parser->soft = false;
@@ -193,17 +193,17 @@ static enum err parse_set(struct parser *parser, struct stmt **ret_stmt) {
 static enum err parse_params(struct parser *parser, struct macro_def *macro) {
     struct param **end = &macro->params;
     bool fallbacks = false;
-    enum err err = parser_expect(parser, TOKEN_PAREN_OPEN, "'('");
-    while (!err && !parser_skip(parser, TOKEN_PAREN_CLOSE)) {
+    enum err err = parser_expect(parser, LEXEME_PAREN_OPEN, "'('");
+    while (!err && !parser_skip(parser, LEXEME_PAREN_CLOSE)) {
         if (macro->param_count > 0) {
-            err = parser_expect(parser, TOKEN_COMMA, "',' or ')'");
+            err = parser_expect(parser, LEXEME_COMMA, "',' or ')'");
             if (err) return err;
         }
         struct param *param = parser_alloc(parser, sizeof *param);
         if (!param) return ERR_LIMIT;
         err = parser_name(parser, &param->name);
         if (!err) err = parser_symbol(parser, param->name, &param->symbol);
-        if (!err && parser_skip(parser, TOKEN_ASSIGN)) {
+        if (!err && parser_skip(parser, LEXEME_ASSIGN)) {
             fallbacks = true;
             err = parse_expression(parser, true, &param->fallback);
         } else if (!err && fallbacks) {
@@ -256,7 +256,7 @@ static enum err parse_call(struct parser *parser, struct stmt **ret_stmt) {
     if (!macro) return ERR_LIMIT;
     struct stmt *stmt;
     enum err err = stmt_new(parser, STMT_CALL, &stmt);
-    if (!err && parser->token->kind == TOKEN_PAREN_OPEN) err = parse_params(parser, macro);
+    if (!err && parser->token->kind == LEXEME_PAREN_OPEN) err = parse_params(parser, macro);
     if (!err) err = parse_expression(parser, true, &stmt->called);
     if (!err && stmt->called->kind != EXPR_CALL) err = parser_fail_expected(parser, "a call");
     if (!err) err = parse_macro_body(parser, "endcall", macro);
@@ -291,12 +291,12 @@ static enum err parse_with(struct parser *parser, struct stmt **ret_stmt) {
     enum err err = stmt_new(parser, STMT_WITH, &stmt);
     if (err) return err;
     struct binding **end = &stmt->bindings;
-    while (!err && parser->token->kind != TOKEN_BLOCK_END) {
-        if (stmt->bindings) err = parser_expect(parser, TOKEN_COMMA, "','");
+    while (!err && parser->token->kind != LEXEME_BLOCK_END) {
+        if (stmt->bindings) err = parser_expect(parser, LEXEME_COMMA, "','");
         struct binding *binding = parser_alloc(parser, sizeof *binding);
         if (!binding) return ERR_LIMIT;
         if (!err) err = parse_target(parser, false, &binding->target);
-        if (!err) err = parser_expect(parser, TOKEN_ASSIGN, "'='");
+        if (!err) err = parser_expect(parser, LEXEME_ASSIGN, "'='");
         if (!err) err = parse_expression(parser, true, &binding->value);
         *end = binding;
         end = &binding->next;
@@ -329,7 +329,7 @@ static enum err parse_named_block(struct parser *parser, struct stmt **ret_stmt)
     parser->loops = 0;
     err = parse_inner(parser, "endblock", stmt, ret_stmt);
     parser->loops = loops;
-    if (!err && parser->token->kind == TOKEN_NAME) {
+    if (!err && parser->token->kind == LEXEME_NAME) {
         err = parser_name(parser, &again);
         if (!err && !str_equals(name, again)) err = parser_fail(parser, "another block is open");
     }
@@ -344,7 +344,7 @@ static enum err parse_print(struct parser *parser, struct stmt **ret_stmt) {
         err = stmt_new(parser, STMT_PRINT, end);
         if (!err) err = parse_expression(parser, true, &(*end)->expr);
         if (!err) end = &(*end)->next;
-    } while (!err && parser_skip(parser, TOKEN_COMMA));
+    } while (!err && parser_skip(parser, LEXEME_COMMA));
     return err;
 }
 
@@ -389,7 +389,8 @@ static enum err parse_tag(struct parser *parser, struct stmt **ret_stmt) {
         enum err err = tags[i].parse(parser, ret_stmt);
         return err ? err : end_tag(parser);
     }
-    if (parser->token->kind != TOKEN_NAME) return parser_fail_expected(parser, "the name of a tag");
+    if (parser->token->kind != LEXEME_NAME)
+        return parser_fail_expected(parser, "the name of a tag");
     struct str name = parser->token->text;
     return parser_fail(parser, "the tag '%.*s' is not known, or not expected here",
                        (int)(name.bytes < 60 ? name.bytes : 60), name.at);
@@ -398,26 +399,26 @@ static enum err parse_tag(struct parser *parser, struct stmt **ret_stmt) {
 /* One piece of a template that is not an end tag. */
 static enum err parse_piece(struct parser *parser, struct stmt **ret_stmt) {
     enum err err;
-    if (parser->token->kind == TOKEN_TEXT) {
+    if (parser->token->kind == LEXEME_TEXT) {
         err = stmt_new(parser, STMT_TEXT, ret_stmt);
         if (!err) (*ret_stmt)->text = parser->token->text;
         parser->token++;
         return err;
     }
-    if (!parser_skip(parser, TOKEN_PRINT_BEGIN)) {
+    if (!parser_skip(parser, LEXEME_PRINT_BEGIN)) {
         parser->token++; /* {% */
         return parse_tag(parser, ret_stmt);
     }
     err = stmt_new(parser, STMT_PRINT, ret_stmt);
     if (!err) err = parse_tuple(parser, true, &(*ret_stmt)->expr);
     if (!err) err = parse_check_known(parser);
-    return err ? err : parser_expect(parser, TOKEN_PRINT_END, "'}}'");
+    return err ? err : parser_expect(parser, LEXEME_PRINT_END, "'}}'");
 }
 
 /* Whether the next tag is one of `ends`; if so its {% is taken. */
 static bool at_end(struct parser *parser, const char *const *ends) {
-    const struct token *name = parser->token + 1;
-    if (parser->token->kind != TOKEN_BLOCK_BEGIN || name->kind != TOKEN_NAME) return false;
+    const struct lexeme *name = parser->token + 1;
+    if (parser->token->kind != LEXEME_BLOCK_BEGIN || name->kind != LEXEME_NAME) return false;
     for (; ends && *ends; ends++) {
         if (!str_is(name->text, *ends)) continue;
         parser->token++;
@@ -433,7 +434,7 @@ static enum err parse_body(struct parser *parser, const char *const *ends, const
     enum err err = parser_enter(parser);
     struct stmt *body = NULL, **end = &body;
     while (!err && !at_end(parser, ends)) {
-        if (parser->token->kind == TOKEN_END) {
+        if (parser->token->kind == LEXEME_END) {
             if (!ends) break;
             return parser_fail(parser, "the template ends without '%s'", tag);
         }

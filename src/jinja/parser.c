@@ -14,15 +14,15 @@ enum err(parser_fail)(struct parser *parser, const char *format, ...) {
 }
 
 enum err(parser_fail_expected)(struct parser *parser, const char *expected) {
-    const struct token *token = parser->token;
+    const struct lexeme *token = parser->token;
     switch (token->kind) {
-    case TOKEN_END:
+    case LEXEME_END:
         return parser_fail(parser, "expected %s, found the end of the template", expected);
-    case TOKEN_TEXT: return parser_fail(parser, "expected %s, found text", expected);
-    case TOKEN_PRINT_END:
-    case TOKEN_BLOCK_END:
+    case LEXEME_TEXT: return parser_fail(parser, "expected %s, found text", expected);
+    case LEXEME_PRINT_END:
+    case LEXEME_BLOCK_END:
         return parser_fail(parser, "expected %s, found the end of the tag", expected);
-    case TOKEN_STRING: return parser_fail(parser, "expected %s, found a string", expected);
+    case LEXEME_STRING: return parser_fail(parser, "expected %s, found a string", expected);
     default:
         return parser_fail(parser, "expected %s, found '%.*s'", expected,
                            (int)(token->text.bytes < 60 ? token->text.bytes : 60), token->text.at);
@@ -44,26 +44,26 @@ enum err parser_enter(struct parser *parser) {
 }
 
 bool parser_at_name(const struct parser *parser, const char *name) {
-    return parser->token->kind == TOKEN_NAME && str_is(parser->token->text, name);
+    return parser->token->kind == LEXEME_NAME && str_is(parser->token->text, name);
 }
 
-bool parser_skip(struct parser *parser, enum token_kind kind) {
+bool parser_skip(struct parser *parser, enum lexeme_kind kind) {
     if (parser->token->kind != kind) return false;
-    if (kind != TOKEN_END) parser->token++;
+    if (kind != LEXEME_END) parser->token++;
     return true;
 }
 
 bool parser_skip_name(struct parser *parser, const char *name) {
-    return parser_at_name(parser, name) && parser_skip(parser, TOKEN_NAME);
+    return parser_at_name(parser, name) && parser_skip(parser, LEXEME_NAME);
 }
 
-enum err parser_expect(struct parser *parser, enum token_kind kind, const char *what) {
+enum err parser_expect(struct parser *parser, enum lexeme_kind kind, const char *what) {
     return parser_skip(parser, kind) ? OK : parser_fail_expected(parser, what);
 }
 
 enum err parser_name(struct parser *parser, struct str *ret_name) {
     struct str name = parser->token->text;
-    if (!parser_skip(parser, TOKEN_NAME)) return parser_fail_expected(parser, "a name");
+    if (!parser_skip(parser, LEXEME_NAME)) return parser_fail_expected(parser, "a name");
     *ret_name = name;
     return OK;
 }
@@ -90,7 +90,7 @@ enum err parser_symbol(struct parser *parser, struct str name, uint32_t *ret_sym
 }
 
 enum err template_parse(struct jinja_template *template, struct error *error) {
-    struct token *tokens;
+    struct lexeme *tokens;
     struct parser parser = {.template = template, .error = error};
     enum err err = lexer_split(&template->arena, template->source, &tokens, error);
     if (err) return err;

@@ -13,7 +13,7 @@
 
 struct parser {
     struct jinja_template *template;
-    const struct token *token; /* the next one */
+    const struct lexeme *token; /* the next one */
     struct error *error;
     struct map symbols;
     uint32_t symbol_capacity;
@@ -42,9 +42,9 @@ static inline void parser_leave(struct parser *parser) {
 
 bool parser_at_name(const struct parser *parser, const char *name);
 /* Takes the token when it is of the kind, or the name. */
-bool parser_skip(struct parser *parser, enum token_kind kind);
+bool parser_skip(struct parser *parser, enum lexeme_kind kind);
 bool parser_skip_name(struct parser *parser, const char *name);
-enum err parser_expect(struct parser *parser, enum token_kind kind, const char *what) MUST_CHECK;
+enum err parser_expect(struct parser *parser, enum lexeme_kind kind, const char *what) MUST_CHECK;
 /* Takes a name of any kind. */
 enum err parser_name(struct parser *parser, struct str *ret_name) MUST_CHECK;
 enum err parser_symbol(struct parser *parser, struct str name, uint32_t *ret_symbol) MUST_CHECK;

@@ -26,7 +26,7 @@ static enum err next_operand(struct render *render, struct operands *operands,
 
 static enum err named_operand(struct render *render, struct operands *operands, struct str name,
                               struct value *ret_value) {
-    struct entry *entry;
+    struct dict_entry *entry;
     if (operands->values.kind != VALUE_DICT)
         return render_fail(render, "a format with names needs a mapping");
     enum err err = dict_find_str(render, operands->values.dict, name, &entry);

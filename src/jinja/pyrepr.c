@@ -62,8 +62,8 @@ static enum err repr_list(struct render *render, struct value value, unsigned de
     return OK;
 }
 
-static enum err repr_entry(struct render *render, const struct entry *entry, enum value_kind kind,
-                           unsigned depth) {
+static enum err repr_entry(struct render *render, const struct dict_entry *entry,
+                           enum value_kind kind, unsigned depth) {
     struct buf *out = render->out;
     if (kind == VALUE_KEYS) return repr_at(render, entry->key, depth);
     if (kind == VALUE_VALUES) return repr_at(render, entry->value, depth);

@@ -140,12 +140,6 @@ enum err text_claim(struct render *render, size_t start, struct value text) {
     return origin_add(render, &render->origin, start, render->out->bytes);
 }
 
-enum err text_from_point(struct render *render, uint32_t point, struct value *ret_text) {
-    char bytes[4];
-    size_t count = utf8_encode(point, bytes);
-    return text_copy(render, (struct str){bytes, count}, ret_text);
-}
-
 enum err text_of(struct render *render, struct value value, struct value *ret_text) {
     if (value_is_text(value)) {
         *ret_text = value;
@@ -200,7 +194,7 @@ size_t text_index(struct text *text, size_t bytes) {
     return utf8_count((struct str){text->at, bytes});
 }
 
-void text_add_escaped(struct buf *buf, struct str text) {
+static void add_escaped(struct buf *buf, struct str text) {
     for (size_t i = 0; i < text.bytes; i++) {
         switch (text.at[i]) {
         case '&': buf_add_text(buf, "&amp;"); break;
@@ -219,7 +213,7 @@ enum err text_escape(struct render *render, struct value text, struct value *ret
         return OK;
     }
     size_t start = render->out->bytes;
-    text_add_escaped(render->out, value_str(text));
+    add_escaped(render->out, value_str(text));
     enum err err = text_claim(render, start, text);
     if (!err) err = text_take(render, start, ret_text);
     if (!err) ret_text->text->markup = true;

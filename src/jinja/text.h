@@ -30,8 +30,6 @@ enum err text_write_part(struct render *render, struct value text, size_t from, 
 /* What was written since the output held `start` bytes was made of `text` in a way that does not
  * tell its bytes apart: all of it counts as given when a byte of `text` is. */
 enum err text_claim(struct render *render, size_t start, struct value text);
-/* The text of one code point. */
-enum err text_from_point(struct render *render, uint32_t point, struct value *ret_text);
 /* str(value): `value` itself when it is a text. */
 enum err text_of(struct render *render, struct value value, struct value *ret_text);
 /* The same text, marked (or not) as markup. */
@@ -44,5 +42,3 @@ size_t text_offset(struct text *text, size_t index);
 size_t text_index(struct text *text, size_t bytes);
 /* The text with & < > ' " as HTML character references, as markup; itself when it is markup. */
 enum err text_escape(struct render *render, struct value text, struct value *ret_text);
-/* Appends with & < > ' " as HTML character references. */
-void text_add_escaped(struct buf *buf, struct str text);

@@ -99,9 +99,9 @@ static enum err add_key(struct render *render, struct value key, const struct js
 
 /* The entries in the order of their keys. */
 static enum err sorted_entries(struct render *render, const struct dict *dict,
-                               const struct entry **ret_entries) {
+                               const struct dict_entry **ret_entries) {
     struct sort_item *items = render_array(render, dict->count, sizeof *items);
-    struct entry *entries = render_array(render, dict->count, sizeof *entries);
+    struct dict_entry *entries = render_array(render, dict->count, sizeof *entries);
     if (!items || !entries) return ERR_LIMIT;
     for (size_t i = 0; i < dict->count; i++)
         items[i] = (struct sort_item){dict->entries[i].key, value_size(i)};
@@ -115,7 +115,7 @@ static enum err sorted_entries(struct render *render, const struct dict *dict,
 static enum err add_dict(struct render *render, const struct dict *dict,
                          const struct json_style *style, unsigned depth) {
     struct buf *out = render->out;
-    const struct entry *entries = dict->entries;
+    const struct dict_entry *entries = dict->entries;
     if (style->sort_keys && dict->count > 0) {
         enum err err = sorted_entries(render, dict, &entries);
         if (err) return err;

@@ -155,10 +155,6 @@ size_t unicode_space_run(struct str text, size_t from) {
     return at - from;
 }
 
-struct str unicode_trim_start(struct str text) {
-    return str_skip(text, unicode_space_run(text, 0));
-}
-
 struct str unicode_trim_end(struct str text) {
     while (text.bytes > 0) {
         size_t at = text.bytes - 1;

@@ -25,8 +25,7 @@ void unicode_add_cased(struct buf *buf, uint32_t point, enum letter_case to);
 /* Appends the whole text in upper or lower case. */
 void unicode_add_text(struct buf *buf, struct str text, enum letter_case to);
 
-/* `text` without white space at its start, its end. */
-struct str unicode_trim_start(struct str text);
+/* `text` without white space at its end. */
 struct str unicode_trim_end(struct str text);
 /* Length in bytes of the white space that `text` starts with from `from` on. */
 size_t unicode_space_run(struct str text, size_t from);

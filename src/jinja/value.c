@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-size_t range_length(const struct range *range) {
+size_t range_length(const struct value_range *range) {
     if (range->step > 0)
         return range->start >= range->stop
                    ? 0

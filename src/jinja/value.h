@@ -57,7 +57,7 @@ struct value {
         struct text *text;
         struct list *list; /* list and tuple */
         struct dict *dict; /* dict, its views, and namespace */
-        struct range *range;
+        struct value_range *range;
         struct iterator *iterator;
         const struct undefined *undefined;
         struct loop *loop;
@@ -95,20 +95,20 @@ struct list {
     bool group; /* a pair of groupby, whose items also go by the names grouper and list */
 };
 
-struct entry {
+struct dict_entry {
     struct value key;
     struct value value;
 };
 
 struct dict {
-    struct entry *entries; /* in order of insertion */
+    struct dict_entry *entries; /* in order of insertion */
     size_t count;
     size_t capacity;
     uint32_t *sorted; /* entry numbers by key bytes; only while every key is a text; may be NULL */
     bool other_keys;  /* some key is not a text */
 };
 
-struct range {
+struct value_range {
     int64_t start, stop, step;
 };
 
@@ -204,7 +204,7 @@ bool value_is_true(struct value value);
 const char *value_type(struct value value);
 /* What len() gives; false for a value without a length. */
 bool value_length(struct value value, size_t *ret_length);
-size_t range_length(const struct range *range);
+size_t range_length(const struct value_range *range);
 
 /* A new value in the arena of the rendering; ERR_LIMIT when that is full. */
 enum err value_undefined(struct render *render, enum undefined_cause cause, struct str name,

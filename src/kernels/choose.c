@@ -20,7 +20,7 @@ static bool cpu_has_avx512_bf16(void) {
     return cpu_has_avx512() && __builtin_cpu_supports("avx512bf16");
 }
 
-static bool cpu_has_nothing(void) {
+static bool any_cpu(void) {
     return true;
 }
 
@@ -28,7 +28,7 @@ static const struct {
     const struct kernels *kernels;
     bool (*is_supported)(void);
 } tables[] = {
-    {&ref_kernels, cpu_has_nothing},
+    {&ref_kernels, any_cpu},
     {&avx2_kernels, cpu_has_avx2},
     {&avx512_kernels, cpu_has_avx512},
     {&avx512_bf16_kernels, cpu_has_avx512_bf16},

@@ -99,9 +99,6 @@ void matrix_fill(struct matrix *matrix, uint32_t tile_begin, uint32_t tile_end);
 /* Row `row` as float32, bitwise what quant_row_to_f32 gives for it. ret_row: (cols) */
 void matrix_row(const struct matrix *matrix, uint32_t row, float *ret_row);
 
-/* Two matrices can share one row of activations exactly when this holds. */
-bool matrix_has_activations_of(const struct matrix *a, const struct matrix *b);
-
 struct matmul {
     const struct matrix *matrix;
     const void *activations; /* (rows, matrix->activation_bytes), made by activate for this matrix

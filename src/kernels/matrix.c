@@ -373,12 +373,3 @@ void matrix_row(const struct matrix *matrix, uint32_t row, float *ret_row) {
         ret_row[k] = matrix->layout == MATRIX_F16 ? half_to_f32(bits) : bf16_to_f32(bits);
     }
 }
-
-bool matrix_has_activations_of(const struct matrix *a, const struct matrix *b) {
-    bool a_bytes = a->layout == MATRIX_BYTES;
-    bool b_bytes = b->layout == MATRIX_BYTES;
-    bool a_pairs = a->layout == MATRIX_BF16_PAIRS;
-    bool b_pairs = b->layout == MATRIX_BF16_PAIRS;
-    return a->kernels == b->kernels && a->cols == b->cols && a_bytes == b_bytes &&
-           a_pairs == b_pairs && a->group == b->group;
-}

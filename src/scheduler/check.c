@@ -86,7 +86,7 @@ static void check_requests(const struct scheduler *scheduler) {
     uint32_t requests = 0;
     uint32_t in_line = 0;
     for (uint32_t i = 0; i < scheduler->requests.bucket_count; i++) {
-        for (const struct request *at = scheduler->requests.buckets[i]; at; at = at->next) {
+        for (const struct live_request *at = scheduler->requests.buckets[i]; at; at = at->next) {
             requests++;
             in_line += at->sequence_next < at->sequence_count;
             uint32_t open = 0;

@@ -82,7 +82,7 @@ void enter_blocks(struct scheduler *scheduler, struct sequence *sequence, bool m
 
 static void add_logit_row(const struct scheduler *scheduler, struct plan *plan,
                           const struct sequence *sequence) {
-    const struct request *request = sequence->request;
+    const struct live_request *request = sequence->request;
     struct step *step = &plan->step;
     plan->logit_rows[step->logit_count++] = (struct logit_row){
         .row = step->row_count - 1,
@@ -103,7 +103,7 @@ static void add_logit_row(const struct scheduler *scheduler, struct plan *plan,
  * sequence->computed.., which stand from `row` on; some may have them since before a preemption. */
 static void add_scored_rows(struct plan *plan, struct sequence *sequence, uint32_t row,
                             uint32_t count) {
-    const struct request *request = sequence->request;
+    const struct live_request *request = sequence->request;
     struct step *step = &plan->step;
     for (uint32_t i = 0; i < count && is_to_be_scored(sequence); i++) {
         if (sequence->computed + i < sequence->scored) continue;

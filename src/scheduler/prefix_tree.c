@@ -12,7 +12,7 @@
 #define NO_NODE UINT32_MAX
 
 /* By block number; the block is the node. */
-struct node {
+struct prefix_node {
     uint32_t parent; /* block, or PREFIX_ROOT */
     uint32_t child_count;
     uint32_t next; /* in the same bucket, or NO_NODE */
@@ -26,8 +26,8 @@ struct node {
 struct prefix_tree {
     struct kv_pool *pool;
     struct kv_pages *pages;
-    struct node *nodes; /* (block_count of the pool) */
-    uint32_t *buckets;  /* (bucket_mask + 1) first node, or NO_NODE */
+    struct prefix_node *nodes; /* (block_count of the pool) */
+    uint32_t *buckets;         /* (bucket_mask + 1) first node, or NO_NODE */
     uint32_t bucket_mask;
     uint32_t member_count;
     uint64_t hash_key; /* random, so that nobody can choose prompts that share a bucket */
@@ -82,7 +82,7 @@ static uint32_t find_in(const struct prefix_tree *tree, uint32_t bucket, uint32_
                         uint64_t salt, const int32_t tokens[BACKEND_BLOCK_TOKENS]) {
     uint32_t at = tree->buckets[bucket];
     while (at != NO_NODE) {
-        const struct node *node = &tree->nodes[at];
+        const struct prefix_node *node = &tree->nodes[at];
         if (node->parent == parent && node->salt == salt &&
             memcmp(node->tokens, tokens, sizeof node->tokens) == 0)
             break;
@@ -104,7 +104,7 @@ bool prefix_tree_find(const struct prefix_tree *tree, uint32_t parent, uint64_t 
 void prefix_tree_add(struct prefix_tree *tree, uint32_t parent, uint64_t salt,
                      const int32_t tokens[BACKEND_BLOCK_TOKENS], uint32_t block) {
     if (parent != PREFIX_ROOT) salt = 0;
-    struct node *node = &tree->nodes[block];
+    struct prefix_node *node = &tree->nodes[block];
     uint32_t bucket = bucket_of(tree, parent, salt, tokens);
     assert(!node->is_member && kv_pool_holds(tree->pool, block) > 0);
     assert(find_in(tree, bucket, parent, salt, tokens) == NO_NODE);
@@ -128,7 +128,7 @@ bool prefix_tree_has(const struct prefix_tree *tree, uint32_t block) {
 }
 
 static void remove_leaf(struct prefix_tree *tree, uint32_t block) {
-    struct node *node = &tree->nodes[block];
+    struct prefix_node *node = &tree->nodes[block];
     assert(node->is_member && node->child_count == 0);
     uint32_t *link = &tree->buckets[node->bucket];
     while (*link != block) link = &tree->nodes[*link].next;
@@ -198,14 +198,14 @@ void prefix_tree_check(const struct prefix_tree *tree) {
     uint64_t child_counts = 0;
     uint32_t block_count = kv_pool_block_count(tree->pool);
     for (uint32_t i = 0; i < block_count; i++) {
-        const struct node *node = &tree->nodes[i];
+        const struct prefix_node *node = &tree->nodes[i];
         if (!node->is_member) continue;
         members++;
         child_counts += node->child_count;
         assert(find_in(tree, node->bucket, node->parent, node->salt, node->tokens) == i);
         if (node->parent == PREFIX_ROOT) continue;
         child_links++;
-        const struct node *parent = &tree->nodes[node->parent];
+        const struct prefix_node *parent = &tree->nodes[node->parent];
         assert(parent->is_member && parent->child_count > 0);
         assert(kv_pool_holds(tree->pool, node->parent) >= 1 || kv_pool_holds(tree->pool, i) == 0);
     }

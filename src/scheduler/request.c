@@ -19,10 +19,11 @@ static void *place(char **at, const void *from, size_t bytes) {
     return to;
 }
 
-struct request *request_open(const struct scheduler_request *from, uint32_t sequence_count,
-                             uint32_t tokens_max, uint64_t seed) {
+struct live_request *live_request_open(const struct scheduler_request *from,
+                                       uint32_t sequence_count, uint32_t tokens_max,
+                                       uint64_t seed) {
     const struct sampling *sampling = &from->sampling;
-    size_t head = sizeof(struct request) + sequence_count * sizeof(struct sequence);
+    size_t head = sizeof(struct live_request) + sequence_count * sizeof(struct sequence);
     size_t biases = sampling->bias_count * sizeof *sampling->biases;
     size_t stops = sampling->stop_token_count * sizeof *sampling->stop_tokens;
     size_t ends = sampling->end_token_count * sizeof *sampling->end_tokens;
@@ -30,7 +31,7 @@ struct request *request_open(const struct scheduler_request *from, uint32_t sequ
     size_t bad = sampling->bad_word_ints * sizeof *sampling->bad_words;
     size_t named = sampling->logprob_token_count * sizeof *sampling->logprob_tokens;
     size_t prompt = (size_t)from->prompt_count * sizeof *from->prompt;
-    struct request *request =
+    struct live_request *request =
         mem_alloc(head + biases + stops + ends + allowed + bad + named + prompt);
     memset(request, 0, head);
 
@@ -62,7 +63,7 @@ struct request *request_open(const struct scheduler_request *from, uint32_t sequ
     return request;
 }
 
-void request_close(struct request *request) {
+void live_request_close(struct live_request *request) {
     for (uint32_t i = 0; i < request->sequence_count; i++) free(request->sequences[i].generated);
     free(request);
 }
@@ -95,16 +96,16 @@ void sequence_append(struct sequence *sequence, int32_t token) {
     sequence->generated[sequence->generated_count++] = token;
 }
 
-static struct request **bucket_of(const struct request_table *table, uint64_t id) {
+static struct live_request **bucket_of(const struct request_table *table, uint64_t id) {
     return &table->buckets[rng_at(0, id) & (table->bucket_count - 1)];
 }
 
 void request_table_release(struct request_table *table) {
     for (uint32_t i = 0; i < table->bucket_count; i++) {
-        struct request *request = table->buckets[i];
+        struct live_request *request = table->buckets[i];
         while (request) {
-            struct request *next = request->next;
-            request_close(request);
+            struct live_request *next = request->next;
+            live_request_close(request);
             request = next;
         }
     }
@@ -112,9 +113,9 @@ void request_table_release(struct request_table *table) {
     *table = (struct request_table){0};
 }
 
-struct request *request_table_find(const struct request_table *table, uint64_t id) {
+struct live_request *request_table_find(const struct request_table *table, uint64_t id) {
     if (table->count == 0) return NULL;
-    struct request *request = *bucket_of(table, id);
+    struct live_request *request = *bucket_of(table, id);
     while (request && request->id != id) request = request->next;
     return request;
 }
@@ -122,12 +123,12 @@ struct request *request_table_find(const struct request_table *table, uint64_t i
 static void grow(struct request_table *table) {
     struct request_table old = *table;
     table->bucket_count = old.bucket_count > 0 ? old.bucket_count * 2 : BUCKETS_MIN;
-    table->buckets = mem_new(table->bucket_count, sizeof(struct request *));
+    table->buckets = mem_new(table->bucket_count, sizeof(struct live_request *));
     for (uint32_t i = 0; i < old.bucket_count; i++) {
-        struct request *request = old.buckets[i];
+        struct live_request *request = old.buckets[i];
         while (request) {
-            struct request *next = request->next;
-            struct request **bucket = bucket_of(table, request->id);
+            struct live_request *next = request->next;
+            struct live_request **bucket = bucket_of(table, request->id);
             request->next = *bucket;
             *bucket = request;
             request = next;
@@ -136,16 +137,16 @@ static void grow(struct request_table *table) {
     free(old.buckets);
 }
 
-void request_table_add(struct request_table *table, struct request *request) {
+void request_table_add(struct request_table *table, struct live_request *request) {
     if (table->count >= table->bucket_count) grow(table);
-    struct request **bucket = bucket_of(table, request->id);
+    struct live_request **bucket = bucket_of(table, request->id);
     request->next = *bucket;
     *bucket = request;
     table->count++;
 }
 
-void request_table_remove(struct request_table *table, struct request *request) {
-    struct request **link = bucket_of(table, request->id);
+void request_table_remove(struct request_table *table, struct live_request *request) {
+    struct live_request **link = bucket_of(table, request->id);
     while (*link != request) link = &(*link)->next;
     *link = request->next;
     table->count--;

@@ -18,12 +18,12 @@
 #include "scheduler/scheduler.h"
 #include "scheduler/waiting.h"
 
-struct request;
+struct live_request;
 
 enum sequence_state { SEQUENCE_WAITING, SEQUENCE_RUNNING, SEQUENCE_PREEMPTED, SEQUENCE_DONE };
 
 struct sequence {
-    struct request *request;
+    struct live_request *request;
     uint32_t index; /* within the request */
     enum sequence_state state;
 
@@ -53,9 +53,9 @@ struct sequence {
     struct sequence *next_leaving;
 };
 
-struct request {
+struct live_request {
     struct waiting_item waiting; /* first; its tokens are `prompt` */
-    struct request *next;        /* in the table's bucket */
+    struct live_request *next;   /* in the table's bucket */
     uint64_t id;
     uint64_t seed; /* of sequence 0 */
     struct sampling sampling;
@@ -72,9 +72,9 @@ struct request {
 };
 
 /* A copy on the heap; aborts without memory. */
-struct request *request_open(const struct scheduler_request *from, uint32_t sequence_count,
-                             uint32_t tokens_max, uint64_t seed);
-void request_close(struct request *request);
+struct live_request *live_request_open(const struct scheduler_request *from,
+                                       uint32_t sequence_count, uint32_t tokens_max, uint64_t seed);
+void live_request_close(struct live_request *request);
 
 /* Prompt and generated tokens together. */
 uint32_t sequence_token_count(const struct sequence *sequence);
@@ -85,12 +85,12 @@ void sequence_append(struct sequence *sequence, int32_t token);
 
 /* Zero is an empty table. */
 struct request_table {
-    struct request **buckets; /* (bucket_count), a power of two, or none */
+    struct live_request **buckets; /* (bucket_count), a power of two, or none */
     uint32_t bucket_count;
     uint32_t count;
 };
 
 void request_table_release(struct request_table *table); /* closes the requests too */
-struct request *request_table_find(const struct request_table *table, uint64_t id);
-void request_table_add(struct request_table *table, struct request *request);
-void request_table_remove(struct request_table *table, struct request *request);
+struct live_request *request_table_find(const struct request_table *table, uint64_t id);
+void request_table_add(struct request_table *table, struct live_request *request);
+void request_table_remove(struct request_table *table, struct live_request *request);

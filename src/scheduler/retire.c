@@ -30,7 +30,7 @@ static void remove_preempted(struct scheduler *scheduler, struct sequence *seque
 
 /* A sequence that never started goes out of its request's line. */
 static void remove_waiting(struct scheduler *scheduler, struct sequence *sequence) {
-    struct request *request = sequence->request;
+    struct live_request *request = sequence->request;
     sequence->state = SEQUENCE_DONE;
     if (sequence->index != request->sequence_next) return;
     while (request->sequence_next < request->sequence_count &&
@@ -43,7 +43,7 @@ static void remove_waiting(struct scheduler *scheduler, struct sequence *sequenc
 /* Out of all lists, reported, and freed with the last of its request. */
 static void let_go(struct scheduler *scheduler, struct sequence *sequence) {
     assert(sequence->state != SEQUENCE_DONE);
-    struct request *request = sequence->request;
+    struct live_request *request = sequence->request;
     if (sequence->state == SEQUENCE_RUNNING) stop_running(scheduler, sequence);
     if (sequence->state == SEQUENCE_PREEMPTED) remove_preempted(scheduler, sequence);
     if (sequence->state == SEQUENCE_WAITING) remove_waiting(scheduler, sequence);
@@ -67,7 +67,7 @@ static void let_go(struct scheduler *scheduler, struct sequence *sequence) {
     /* Before the report: inside it the caller may submit the same id again, or cancel this one. */
     if (--request->open_count == 0) {
         request_table_remove(&scheduler->requests, request);
-        request_close(request);
+        live_request_close(request);
     }
     report(scheduler, &event);
 }
@@ -98,7 +98,7 @@ void let_go_leaving(struct scheduler *scheduler) {
 
 static void take_sample(struct scheduler *scheduler, struct sequence *sequence,
                         const struct sample *sample) {
-    const struct request *request = sequence->request;
+    const struct live_request *request = sequence->request;
     assert(sample->token >= 0 && (uint32_t)sample->token < scheduler->backend->caps.vocab);
     sequence_append(sequence, sample->token);
     scheduler->stats.generated_tokens++;

@@ -263,7 +263,7 @@ enum err scheduler_submit(struct scheduler *scheduler, const struct scheduler_re
         (uint64_t)blocks_for(request->prompt_count) * kv_pages_per_block(scheduler->pages);
     known.is_urgent =
         request->is_urgent && scheduler->urgent_max > 0 && pages <= scheduler->urgent_pages_max;
-    struct request *copy = request_open(&known, sequence_count, tokens_max, seed);
+    struct live_request *copy = live_request_open(&known, sequence_count, tokens_max, seed);
     request_table_add(&scheduler->requests, copy);
     scheduler->open_sequences += sequence_count;
     waiting_add(&scheduler->lines[copy->is_urgent ? LINE_URGENT : LINE_OTHERS].waiting,
@@ -272,14 +272,14 @@ enum err scheduler_submit(struct scheduler *scheduler, const struct scheduler_re
 }
 
 void scheduler_finish(struct scheduler *scheduler, uint64_t id, uint32_t sequence) {
-    struct request *request = request_table_find(&scheduler->requests, id);
+    struct live_request *request = request_table_find(&scheduler->requests, id);
     if (!request || sequence >= request->sequence_count) return;
     mark_leaving(scheduler, &request->sequences[sequence], FINISH_STOP);
     let_go_leaving(scheduler);
 }
 
 void scheduler_cancel(struct scheduler *scheduler, uint64_t id) {
-    struct request *request = request_table_find(&scheduler->requests, id);
+    struct live_request *request = request_table_find(&scheduler->requests, id);
     if (!request) return;
     for (uint32_t i = request->sequence_count; i-- > 0;)
         mark_leaving(scheduler, &request->sequences[i], FINISH_CANCELLED);
@@ -296,7 +296,7 @@ bool scheduler_has_work(const struct scheduler *scheduler) {
 static void report_preempted(const struct scheduler *scheduler) {
     for (uint32_t i = 0; i < scheduler->preempted_event_count && scheduler->on_event; i++) {
         struct preempted_event at = scheduler->preempted_events[i];
-        const struct request *request = request_table_find(&scheduler->requests, at.id);
+        const struct live_request *request = request_table_find(&scheduler->requests, at.id);
         if (!request || at.sequence >= request->sequence_count ||
             request->sequences[at.sequence].state != SEQUENCE_PREEMPTED)
             continue;

@@ -54,7 +54,7 @@ static bool is_reserved(const struct sequence *sequence) {
 
 /* Where a sequence stands in `running`, or would. */
 static uint32_t running_index(const struct scheduler *scheduler, const struct sequence *sequence) {
-    const struct request *request = sequence->request;
+    const struct live_request *request = sequence->request;
     uint32_t low = 0;
     uint32_t high = scheduler->running_count;
     while (low < high) {
@@ -205,7 +205,7 @@ void grow_running(struct scheduler *scheduler) {
 static void add_expected(const struct scheduler *scheduler, const struct sequence *sequence,
                          uint32_t block_count, uint32_t passed_count, struct admission_load *load) {
     const struct backend_caps *caps = &scheduler->backend->caps;
-    const struct request *request = sequence->request;
+    const struct live_request *request = sequence->request;
     double mean;
     double variance;
     admission_expect(&scheduler->admission, sequence->generated_count,
@@ -236,7 +236,7 @@ static bool is_unwritten(const struct scheduler *scheduler, uint32_t block) {
 }
 
 bool is_to_be_scored(const struct sequence *sequence) {
-    const struct request *request = sequence->request;
+    const struct live_request *request = sequence->request;
     return request->sampling.prompt_logprobs && sequence->scored + 1 < request->prompt_count;
 }
 
@@ -279,7 +279,7 @@ struct sequence *first_in_line(const struct scheduler *scheduler, enum line_kind
     if (line->preempted) return line->preempted;
     struct waiting_item *item = waiting_first(&line->waiting);
     if (!item) return NULL;
-    struct request *request = (struct request *)item; /* its first member */
+    struct live_request *request = (struct live_request *)item; /* its first member */
     return &request->sequences[request->sequence_next];
 }
 
@@ -292,7 +292,7 @@ static void leave_line(struct scheduler *scheduler, struct sequence *sequence,
         sequence->next_preempted = NULL;
         return;
     }
-    struct request *request = sequence->request;
+    struct live_request *request = sequence->request;
     sequence->started = ++scheduler->starts;
     sequence->cached_tokens = matched_blocks * BACKEND_BLOCK_TOKENS;
     scheduler->stats.prefix_queried_tokens += request->prompt_count;

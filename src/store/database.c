@@ -101,7 +101,8 @@ static const char *const migrations[] = {
 };
 #define MIGRATION_COUNT ((int)(sizeof migrations / sizeof *migrations))
 
-enum err database_error(struct store *store, struct error *error, const char *what) {
+/* Translates the error of the last call on the connection. A full disk removes the ballast. */
+static enum err last_error(struct store *store, struct error *error, const char *what) {
     int code = sqlite3_errcode(store->db), extended = sqlite3_extended_errcode(store->db);
     const char *text = sqlite3_errmsg(store->db);
     /* SQLite reports a full disk as SQLITE_FULL when it writes pages, but not when it creates
@@ -129,21 +130,21 @@ enum err database_error(struct store *store, struct error *error, const char *wh
     }
 }
 
-enum err database_exec(struct store *store, const char *sql, struct error *error) {
+static enum err exec_sql(struct store *store, const char *sql, struct error *error) {
     if (sqlite3_exec(store->db, sql, NULL, NULL, NULL) == SQLITE_OK) return OK;
-    return database_error(store, error, "database");
+    return last_error(store, error, "database");
 }
 
 enum err database_prepare(struct store *store, sqlite3_stmt **ret_statement, const char *sql,
                           struct error *error) {
     if (sqlite3_prepare_v2(store->db, sql, -1, ret_statement, NULL) == SQLITE_OK) return OK;
-    return database_error(store, error, "database");
+    return last_error(store, error, "database");
 }
 
 enum err database_step(struct store *store, sqlite3_stmt *statement, bool *ret_row,
                        struct error *error) {
     int code = sqlite3_step(statement);
-    if (code != SQLITE_ROW && code != SQLITE_DONE) return database_error(store, error, "database");
+    if (code != SQLITE_ROW && code != SQLITE_DONE) return last_error(store, error, "database");
     *ret_row = code == SQLITE_ROW;
     return OK;
 }
@@ -183,13 +184,13 @@ void database_column(sqlite3_stmt *statement, int at, char *ret_text, size_t tex
 
 static enum err transact_once(struct store *store, database_work_fn work, void *context,
                               struct error *error) {
-    enum err err = database_exec(store, "BEGIN IMMEDIATE", error);
+    enum err err = exec_sql(store, "BEGIN IMMEDIATE", error);
     if (err != OK) return err;
     err = work(store, context, error);
-    if (err == OK) err = database_exec(store, "COMMIT", error);
+    if (err == OK) err = exec_sql(store, "COMMIT", error);
     if (err != OK && !sqlite3_get_autocommit(store->db)) {
         struct error ignored;
-        if (database_exec(store, "ROLLBACK", &ignored) != OK) return err;
+        if (exec_sql(store, "ROLLBACK", &ignored) != OK) return err;
     }
     return err;
 }
@@ -236,10 +237,10 @@ static enum err check_whole(struct store *store, struct error *error) {
 
 static enum err migrate_one(struct store *store, void *context, struct error *error) {
     int version = *(const int *)context;
-    enum err err = database_exec(store, migrations[version], error);
+    enum err err = exec_sql(store, migrations[version], error);
     char sql[64];
     snprintf(sql, sizeof sql, "PRAGMA user_version = %d", version + 1);
-    return err == OK ? database_exec(store, sql, error) : err;
+    return err == OK ? exec_sql(store, sql, error) : err;
 }
 
 /* Refuses another program's database, or a newer quern's, before the first write. */
@@ -281,21 +282,20 @@ enum err database_open(struct store *store, struct error *error) {
     int flags =
         store->read_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
     if (sqlite3_open_v2(path, &store->db, flags | SQLITE_OPEN_NOMUTEX, NULL) != SQLITE_OK)
-        return database_error(store, error, "cannot open meta.db");
+        return last_error(store, error, "cannot open meta.db");
     sqlite3_extended_result_codes(store->db, 0);
     sqlite3_busy_timeout(store->db, 5000);
     sqlite3_db_config(store->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
     sqlite3_db_config(store->db, SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 0, NULL);
     int64_t version = 0;
-    enum err err = database_exec(store,
-                                 "PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON;"
-                                 "PRAGMA trusted_schema=OFF; PRAGMA cell_size_check=ON;"
-                                 "PRAGMA mmap_size=0;",
-                                 error);
+    enum err err = exec_sql(store,
+                            "PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON;"
+                            "PRAGMA trusted_schema=OFF; PRAGMA cell_size_check=ON;"
+                            "PRAGMA mmap_size=0;",
+                            error);
     if (err == OK) err = check_whole(store, error);
     if (err == OK) err = check_version(store, &version, error);
-    if (err == OK && !store->read_only)
-        err = database_exec(store, "PRAGMA journal_mode=WAL", error);
+    if (err == OK && !store->read_only) err = exec_sql(store, "PRAGMA journal_mode=WAL", error);
     return err == OK ? migrate(store, version, error) : err;
 }
 

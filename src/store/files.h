@@ -35,9 +35,6 @@ enum err store_spool_open(struct store_spool **ret_spool, struct store *store,
                           struct error *error) MUST_CHECK;
 enum err store_spool_write(struct store_spool *spool, const void *bytes, size_t count,
                            struct error *error) MUST_CHECK;
-/* Appends all bytes of another spool, a part of an upload, which does not change. */
-enum err store_spool_add(struct store_spool *spool, struct store_spool *part,
-                         struct error *error) MUST_CHECK;
 /* Reads back bytes that were written. */
 enum err store_spool_read(struct store_spool *spool, void *ret_bytes, size_t count, uint64_t offset,
                           struct error *error) MUST_CHECK;

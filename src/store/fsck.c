@@ -7,8 +7,9 @@
 #include <stdio.h>
 #include <string.h>
 
-enum err store_file_next(struct store *store, uint64_t after_sequence, struct store_file *ret_file,
-                         struct error *error) {
+/* The next file after `after_sequence`, also a deleted or expired one. ERR_NOT_FOUND at the end. */
+static enum err next_file(struct store *store, uint64_t after_sequence, struct store_file *ret_file,
+                          struct error *error) {
     sqlite3_stmt *statement;
     bool row = false;
     pthread_mutex_lock(&store->lock);
@@ -105,7 +106,7 @@ enum err store_fsck(struct store *store, fsck_report_fn report, void *context,
                     struct error *error) {
     struct store_file file = {0};
     enum err err;
-    while ((err = store_file_next(store, file.sequence, &file, error)) == OK)
+    while ((err = next_file(store, file.sequence, &file, error)) == OK)
         check_file(store, &file, report, context);
     return err == ERR_NOT_FOUND ? check_parts(store, report, context, error) : err;
 }

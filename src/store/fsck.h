@@ -18,9 +18,6 @@ typedef void (*fsck_report_fn)(void *context, const char *sentence);
 /* Checks all files and parts of a store opened read-only. A violation is reported and no error. */
 enum err store_fsck(struct store *store, fsck_report_fn report, void *context,
                     struct error *error) MUST_CHECK;
-/* The next file after `after_sequence`, also a deleted or expired one. ERR_NOT_FOUND at the end. */
-enum err store_file_next(struct store *store, uint64_t after_sequence, struct store_file *ret_file,
-                         struct error *error) MUST_CHECK;
 /* The next batch after `after_sequence`, in any state. ERR_NOT_FOUND at the end. */
 struct store_batch;
 enum err store_batch_next(struct store *store, uint64_t after_sequence,

@@ -29,7 +29,7 @@
 #define SEGMENT_MASK ((1u << SEGMENT_BITS) - 1)
 _Static_assert(SEGMENT_BYTES / UNIT <= 1u << UNIT_BITS, "a unit's number fits");
 
-struct record {
+struct cache_record {
     uint32_t magic;
     uint32_t crc; /* of everything behind this field, the body included */
     unsigned char key[RESULT_CACHE_KEY_BYTES];
@@ -37,7 +37,7 @@ struct record {
     uint32_t usage[4];
     uint32_t zero;
 };
-_Static_assert(sizeof(struct record) == 64, "written as it is");
+_Static_assert(sizeof(struct cache_record) == 64, "written as it is");
 
 struct result_cache {
     pthread_mutex_t lock;
@@ -50,7 +50,6 @@ struct result_cache {
     size_t mask;
     bool is_broken; /* a write failed: no further answer is kept */
     struct buf record;
-    struct result_cache_counts counts;
 };
 
 static void segment_path(const struct result_cache *cache, uint32_t segment, char path[PATH_MAX]) {
@@ -106,7 +105,6 @@ static void drop_segment(struct result_cache *cache, uint32_t segment) {
     segment_path(cache, segment, path);
     os_close(*fd_of(cache, segment));
     *fd_of(cache, segment) = -1;
-    cache->counts.bytes -= *size_of(cache, segment);
     *size_of(cache, segment) = 0;
     if (os_unlink(path, &error) != OK) log_warn("event=cache_file_stays error=\"%s\"", error.text);
 }
@@ -129,7 +127,7 @@ static enum err add_segment(struct result_cache *cache, struct error *error) {
 
 /* Remembers the records of a file that an earlier process wrote; returns where they end. */
 static uint64_t scan_segment(struct result_cache *cache, uint32_t segment, uint64_t bytes) {
-    struct record record;
+    struct cache_record record;
     struct error error;
     uint64_t at = 0;
     while (at + sizeof record <= bytes &&
@@ -152,7 +150,6 @@ static enum err open_segment(struct result_cache *cache, uint32_t segment, struc
     if (err != OK) return err;
     if (bytes > SEGMENT_BYTES) bytes = SEGMENT_BYTES;
     *size_of(cache, segment) = (uint32_t)scan_segment(cache, segment, bytes);
-    cache->counts.bytes += *size_of(cache, segment);
     return OK;
 }
 
@@ -245,13 +242,13 @@ void result_cache_close(struct result_cache *cache) {
 /* Fills cache->record. */
 static void write_record(struct result_cache *cache, const unsigned char *key, struct str body,
                          const struct usage *usage) {
-    struct record record = {.magic = MAGIC,
-                            .bytes = (uint32_t)body.bytes,
-                            .usage = {(uint32_t)usage->input_tokens, (uint32_t)usage->cached_tokens,
-                                      (uint32_t)usage->output_tokens,
-                                      (uint32_t)usage->reasoning_tokens}};
+    struct cache_record record = {
+        .magic = MAGIC,
+        .bytes = (uint32_t)body.bytes,
+        .usage = {(uint32_t)usage->input_tokens, (uint32_t)usage->cached_tokens,
+                  (uint32_t)usage->output_tokens, (uint32_t)usage->reasoning_tokens}};
     memcpy(record.key, key, sizeof record.key);
-    const size_t before = offsetof(struct record, key);
+    const size_t before = offsetof(struct cache_record, key);
     record.crc = crc32c(0, (const char *)&record + before, sizeof record - before);
     record.crc = crc32c(record.crc, body.at, body.bytes);
     buf_clear(&cache->record);
@@ -270,7 +267,6 @@ static enum err append(struct result_cache *cache, const unsigned char *key, str
     enum err err = os_pwrite_all(*fd_of(cache, cache->last), cache->record.at, bytes, at, error);
     if (err != OK) return err;
     *size_of(cache, cache->last) += (uint32_t)bytes;
-    cache->counts.bytes += bytes;
     remember(cache, key, cache->last, at);
     return OK;
 }
@@ -293,7 +289,7 @@ void result_cache_put(struct result_cache *cache, const unsigned char key[RESULT
 /* Reads the record at the place; false unless it is valid and the key's. */
 static bool read_place(struct result_cache *cache, uint64_t place, const unsigned char *key,
                        struct buf *ret_body, struct usage *ret_usage) {
-    struct record record;
+    struct cache_record record;
     struct error error;
     int fd = *fd_of(cache, segment_of(place));
     uint64_t at = (place & ((1u << UNIT_BITS) - 1)) * UNIT;
@@ -304,7 +300,7 @@ static bool read_place(struct result_cache *cache, uint64_t place, const unsigne
     char *room = buf_reserve(ret_body, record.bytes);
     if (!room || os_pread_all(fd, room, record.bytes, at + sizeof record, &error) != OK)
         return false;
-    const size_t before = offsetof(struct record, key);
+    const size_t before = offsetof(struct cache_record, key);
     uint32_t crc = crc32c(0, (const char *)&record + before, sizeof record - before);
     if (crc32c(crc, room, record.bytes) != record.crc) {
         log_warn("event=cache_record_damaged segment=%u", segment_of(place));
@@ -327,17 +323,6 @@ bool result_cache_get(struct result_cache *cache, const unsigned char key[RESULT
         if (is_live(cache, place) && place >> (SEGMENT_BITS + UNIT_BITS) == tag)
             found = read_place(cache, place, key, ret_body, ret_usage);
     }
-    if (found)
-        cache->counts.hits++;
-    else
-        cache->counts.misses++;
     pthread_mutex_unlock(&cache->lock);
     return found;
-}
-
-struct result_cache_counts result_cache_counts(struct result_cache *cache) {
-    pthread_mutex_lock(&cache->lock);
-    struct result_cache_counts counts = cache->counts;
-    pthread_mutex_unlock(&cache->lock);
-    return counts;
 }

@@ -42,11 +42,6 @@
 
 struct result_cache;
 
-struct result_cache_counts {
-    uint64_t hits, misses;
-    uint64_t bytes; /* on disk */
-};
-
 /* The limit `bytes_max` is rounded down to whole files of 16 MiB, and is 2 to 4096 of them. */
 enum err result_cache_open(struct result_cache **ret_cache, const char *state_dir,
                            uint64_t bytes_max, struct error *error) MUST_CHECK;
@@ -58,4 +53,3 @@ void result_cache_put(struct result_cache *cache, const unsigned char key[RESULT
 /* Appends the body; false for a miss. */
 bool result_cache_get(struct result_cache *cache, const unsigned char key[RESULT_CACHE_KEY_BYTES],
                       struct buf *ret_body, struct usage *ret_usage);
-struct result_cache_counts result_cache_counts(struct result_cache *cache);

@@ -237,16 +237,6 @@ enum err seglog_read_record(struct seglog *log, uint64_t line, struct buf *buf,
     return err == ERR_CORRUPT ? damaged(log, line, error) : err;
 }
 
-enum err seglog_read(struct seglog *log, uint64_t line, struct buf *buf, enum seglog_kind *ret_kind,
-                     struct usage *ret_usage, struct error *error) {
-    struct seglog_found found;
-    enum err err = seglog_read_record(log, line, buf, &found, error);
-    if (err != OK) return err;
-    *ret_kind = found.kind;
-    *ret_usage = found.usage;
-    return OK;
-}
-
 uint64_t seglog_last_sequence(struct seglog *log) {
     pthread_mutex_lock(&log->lock);
     uint64_t sequence = log->last_sequence;

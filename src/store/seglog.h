@@ -80,10 +80,6 @@ void seglog_close(struct seglog *log);
 
 bool seglog_has(const struct seglog *log, uint64_t line);
 struct seglog_counts seglog_counts(struct seglog *log);
-/* Appends the text of a line's record to `buf`. ERR_NOT_FOUND when the line has no record.
- * ERR_CORRUPT when the record is no longer valid: seglog_forget then lets the line run again. */
-enum err seglog_read(struct seglog *log, uint64_t line, struct buf *buf, enum seglog_kind *ret_kind,
-                     struct usage *ret_usage, struct error *error) MUST_CHECK;
 /* A record without its text. */
 struct seglog_found {
     uint64_t line;
@@ -93,7 +89,8 @@ struct seglog_found {
     uint8_t marks;
     uint32_t answer;
 };
-/* seglog_read for callers that need the whole record. */
+/* Appends the text of a line's record to `buf`. ERR_NOT_FOUND when the line has no record.
+ * ERR_CORRUPT when the record is no longer valid: seglog_forget then lets the line run again. */
 enum err seglog_read_record(struct seglog *log, uint64_t line, struct buf *buf,
                             struct seglog_found *ret_found, struct error *error) MUST_CHECK;
 /* The highest sequence number of a durable record; 0 while the log is empty. */

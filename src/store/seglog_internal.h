@@ -50,7 +50,7 @@ struct seglog {
     uint64_t next_sequence;
     bool is_dirty; /* has bytes that are not synced */
 
-    /* seglog_read's thread: descriptors by segment index, -1 for a segment never read. */
+    /* seglog_read_record's thread: descriptors by segment index, -1 for a segment never read. */
     int *read_fds;
     size_t read_fd_count;
 };

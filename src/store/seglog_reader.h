@@ -7,7 +7,7 @@
  * records only the first. It knows no end: a log without a further record may get one later.
  *
  * Thread: one per reader; any number of readers per log, at the same time as the writer and
- *     seglog_read. The log must stay open.
+ *     seglog_read_record. The log must stay open.
  * Memory: one descriptor per reader.
  * Invariant: the sequence numbers that a reader gives only grow. */
 

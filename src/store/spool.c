@@ -52,20 +52,6 @@ enum err store_spool_write(struct store_spool *spool, const void *bytes, size_t 
     return OK;
 }
 
-enum err store_spool_add(struct store_spool *spool, struct store_spool *part, struct error *error) {
-    assert(spool != part);
-    char *piece = mem_alloc(COPY_BYTES);
-    enum err err = OK;
-    for (uint64_t at = 0; at < part->bytes && err == OK;) {
-        size_t count = part->bytes - at < COPY_BYTES ? (size_t)(part->bytes - at) : COPY_BYTES;
-        err = os_pread_all(part->fd, piece, count, at, error);
-        if (err == OK) err = store_spool_write(spool, piece, count, error);
-        at += count;
-    }
-    free(piece);
-    return err;
-}
-
 enum err store_spool_read(struct store_spool *spool, void *ret_bytes, size_t count, uint64_t offset,
                           struct error *error) {
     return os_pread_all(spool->fd, ret_bytes, count, offset, error);

@@ -182,7 +182,7 @@ static enum err open_parts(struct store *store, struct error *error) {
     if (err == OK && !store->read_only) err = make_layout(store, error);
     if (err != OK) return err;
     err = database_open(store, error);
-    if (err == ERR_UNAVAILABLE && !store->read_only) { /* database_error has removed the ballast */
+    if (err == ERR_UNAVAILABLE && !store->read_only) { /* the ballast is gone now */
         database_close(store);
         err = database_open(store, error);
     }

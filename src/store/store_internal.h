@@ -48,9 +48,6 @@ enum err store_sync_result(struct store *store, enum err err, struct error *erro
 /* Opens meta.db, checks and migrates it. */
 enum err database_open(struct store *store, struct error *error) MUST_CHECK;
 void database_close(struct store *store);
-/* Translates the error of the last call on the connection. A full disk removes the ballast. */
-enum err database_error(struct store *store, struct error *error, const char *what);
-enum err database_exec(struct store *store, const char *sql, struct error *error) MUST_CHECK;
 enum err database_prepare(struct store *store, sqlite3_stmt **ret_statement, const char *sql,
                           struct error *error) MUST_CHECK;
 /* Makes one step; *ret_row is false behind the last row. */

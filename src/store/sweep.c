@@ -18,7 +18,7 @@
 
 #define SWEEP_MAX 256 /* rows per transaction */
 
-struct sweep {
+struct file_sweep {
     int64_t now_unix_s;
     size_t count;
     char ids[SWEEP_MAX][STORE_ID_BYTES];
@@ -30,7 +30,7 @@ struct sweep {
     " (SELECT input_file_id FROM batches WHERE status < 4)"
 
 static enum err take_rows(struct store *store, void *context, struct error *error) {
-    struct sweep *sweep = context;
+    struct file_sweep *sweep = context;
     sweep->count = 0;
     sqlite3_stmt *statement;
     bool row;
@@ -54,7 +54,7 @@ static enum err take_rows(struct store *store, void *context, struct error *erro
 }
 
 enum err store_file_sweep(struct store *store, int64_t now_unix_s, struct error *error) {
-    struct sweep *sweep = mem_new(1, sizeof *sweep);
+    struct file_sweep *sweep = mem_new(1, sizeof *sweep);
     sweep->now_unix_s = now_unix_s;
     enum err err;
     do {

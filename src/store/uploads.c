@@ -404,7 +404,7 @@ enum err store_upload_cancel(struct store *store, struct str id, int64_t now_uni
     return err;
 }
 
-struct sweep {
+struct upload_sweep {
     int64_t now_unix_s;
     size_t count;
     char ids[SWEEP_MAX][STORE_ID_BYTES];
@@ -422,7 +422,7 @@ static enum err forget_uploads(struct store *store, int64_t now_unix_s, struct e
 /* Deletes the rows of parts that no pending upload needs, also of parts without an upload, though
  * no call leaves such parts. */
 static enum err take_rows(struct store *store, void *context, struct error *error) {
-    struct sweep *sweep = context;
+    struct upload_sweep *sweep = context;
     sqlite3_stmt *statement;
     bool row;
     sweep->count = 0;
@@ -471,7 +471,7 @@ enum err store_upload_sweep(struct store *store, int64_t now_unix_s, struct erro
     enum err err = has_work(store, now_unix_s, &has, error);
     pthread_mutex_unlock(&store->lock);
     if (err != OK || !has) return err;
-    struct sweep *sweep = mem_new(1, sizeof *sweep);
+    struct upload_sweep *sweep = mem_new(1, sizeof *sweep);
     sweep->now_unix_s = now_unix_s;
     do {
         err = database_transact(store, take_rows, sweep, error);

@@ -30,7 +30,7 @@ enum bpe_whole {
 enum bpe_alphabet { BPE_BYTES, BPE_CHARACTERS };
 
 struct bpe {
-    const struct vocab *vocab;
+    const struct tokenizer_vocab *vocab;
     enum bpe_alphabet alphabet;
     int32_t byte_ids[256];  /* the token of each byte, TOKEN_NONE where there is none */
     int32_t ascii_ids[128]; /* of each ASCII character */
@@ -59,15 +59,16 @@ struct bpe_scratch {
 void bpe_scratch_release(struct bpe_scratch *scratch);
 
 /* Bytes of a token spelled in GPT-2's byte-level alphabet; a spelling with other characters stands
- * for itself. A vocab_decode_fn. */
+ * for itself. A tokenizer_vocab_decode_fn. */
 size_t bpe_decode_spelling(struct str spelled, char *ret_bytes);
 
 /* `vocab` must have been opened from `source`, for bytes with bpe_decode_spelling. Without merges
  * but with scores, the pairs are all that make a token, by falling score. A merge that names
  * something that is no token is skipped, unless the source says strict_merges: then it is
  * ERR_INVALID, as is a merge that is not two parts. */
-enum err bpe_open(struct bpe *bpe, const struct vocab *vocab, const struct tokenizer_source *source,
-                  enum bpe_alphabet alphabet, enum bpe_whole whole, struct error *error) MUST_CHECK;
+enum err bpe_open(struct bpe *bpe, const struct tokenizer_vocab *vocab,
+                  const struct tokenizer_source *source, enum bpe_alphabet alphabet,
+                  enum bpe_whole whole, struct error *error) MUST_CHECK;
 void bpe_close(struct bpe *bpe);
 
 /* Appends the ids of a piece; piece.bytes > 0. */

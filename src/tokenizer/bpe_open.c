@@ -182,13 +182,13 @@ static enum err index_merges(struct bpe *bpe, const struct tokenizer_source *sou
 /* --- merges from scores --- */
 
 /* Tokens by falling score; equal scores have equal ranks. */
-struct scored {
+struct scored_token {
     float score;
     int32_t id;
 };
 
 static int by_score(const void *a, const void *b) {
-    const struct scored *left = a, *right = b;
+    const struct scored_token *left = a, *right = b;
     if (left->score != right->score) return left->score > right->score ? -1 : 1;
     return left->id < right->id ? -1 : left->id > right->id;
 }
@@ -231,7 +231,7 @@ static enum err split_token(const struct bpe *bpe, int32_t id, uint32_t rank, st
     return err;
 }
 
-static enum err split_tokens(struct bpe *bpe, const struct scored *order, size_t count,
+static enum err split_tokens(struct bpe *bpe, const struct scored_token *order, size_t count,
                              struct error *error) {
     struct pairs pairs = {.at = NULL};
     uint32_t rank = 0;
@@ -250,7 +250,7 @@ static enum err split_tokens(struct bpe *bpe, const struct scored *order, size_t
  * of equals: as a table of pairs, ranked by the score of what they make. */
 static enum err index_scores(struct bpe *bpe, const struct tokenizer_source *source,
                              struct error *error) {
-    struct scored *order = calloc(source->token_count, sizeof *order);
+    struct scored_token *order = calloc(source->token_count, sizeof *order);
     if (!order) return err_set(error, ERR_LIMIT, "no memory for %zu scores", source->token_count);
     size_t count = 0;
     uint64_t work = 0;
@@ -264,7 +264,7 @@ static enum err index_scores(struct bpe *bpe, const struct tokenizer_source *sou
                           bytes, SCORED_BYTES_MAX);
         else if (work > SCORED_WORK_MAX)
             err = err_set(error, ERR_LIMIT, "the tokens are too many and too long to be scored");
-        order[count++] = (struct scored){source->scores[id], (int32_t)id};
+        order[count++] = (struct scored_token){source->scores[id], (int32_t)id};
     }
     if (err == OK) {
         qsort(order, count, sizeof *order, by_score);
@@ -286,8 +286,9 @@ static void mark_whole(struct bpe *bpe, enum bpe_whole whole) {
     }
 }
 
-enum err bpe_open(struct bpe *bpe, const struct vocab *vocab, const struct tokenizer_source *source,
-                  enum bpe_alphabet alphabet, enum bpe_whole whole, struct error *error) {
+enum err bpe_open(struct bpe *bpe, const struct tokenizer_vocab *vocab,
+                  const struct tokenizer_source *source, enum bpe_alphabet alphabet,
+                  enum bpe_whole whole, struct error *error) {
     struct bpe opened = {.vocab = vocab, .alphabet = alphabet, .missing = TOKEN_NONE};
     if (source->missing != MISSING_DROPPED) opened.missing = source->unknown;
     opened.fuse_missing = source->missing == MISSING_UNKNOWN_FUSED;

@@ -31,7 +31,7 @@ static bool replaces_spaces(const json_t *step) {
            str_is(json_member_str(step, "content"), SPACE);
 }
 
-static enum err read_spaces(struct reading *reading, const json_t *step, struct error *error) {
+static enum err read_spaces(struct json_reading *reading, const json_t *step, struct error *error) {
     if (replaces_spaces(step)) {
         reading->source.spaces_late = false;
         return OK;
@@ -44,7 +44,7 @@ static enum err read_spaces(struct reading *reading, const json_t *step, struct 
     return json_refuse_type("normalizer", step, error);
 }
 
-static enum err read_bert(struct reading *reading, const json_t *step, struct error *error) {
+static enum err read_bert(struct json_reading *reading, const json_t *step, struct error *error) {
     if (!str_is(json_kind(step), "BertNormalizer"))
         return json_refuse_type("normalizer", step, error);
     struct bert_rules *rules = &reading->source.bert;
@@ -56,7 +56,7 @@ static enum err read_bert(struct reading *reading, const json_t *step, struct er
     return OK;
 }
 
-enum err json_read_normalizer(struct reading *reading, struct error *error) {
+enum err json_read_normalizer(struct json_reading *reading, struct error *error) {
     json_t *part = json_member(reading->root, "normalizer");
     for (size_t i = 0; i < json_step_count(part, "normalizers"); i++) {
         json_t *step = json_step(part, "normalizers", i);
@@ -95,7 +95,7 @@ static const struct {
      "qwen35"},
 };
 
-static enum err read_split(struct reading *reading, const json_t *step, struct error *error) {
+static enum err read_split(struct json_reading *reading, const json_t *step, struct error *error) {
     struct str behavior = json_member_str(step, "behavior");
     if (!str_is(behavior, "Isolated") || json_says(step, "invert"))
         return err_set(error, ERR_INVALID,
@@ -110,7 +110,7 @@ static enum err read_split(struct reading *reading, const json_t *step, struct e
                    STR_ARGS(expression));
 }
 
-static enum err read_digits(struct reading *reading, const json_t *step, struct error *error) {
+static enum err read_digits(struct json_reading *reading, const json_t *step, struct error *error) {
     if (!json_says(step, "individual_digits"))
         return err_set(error, ERR_INVALID,
                        "pre_tokenizer: Digits without individual_digits is not supported");
@@ -119,7 +119,8 @@ static enum err read_digits(struct reading *reading, const json_t *step, struct 
 }
 
 /* The last step: it maps bytes to characters, and splits as GPT-2 does if use_regex. */
-static enum err read_byte_level(struct reading *reading, const json_t *step, struct error *error) {
+static enum err read_byte_level(struct json_reading *reading, const json_t *step,
+                                struct error *error) {
     if (!json_is_false(json_member(step, "add_prefix_space")))
         return err_set(error, ERR_INVALID,
                        "pre_tokenizer: ByteLevel with add_prefix_space is not supported");
@@ -135,7 +136,7 @@ static enum err read_byte_level(struct reading *reading, const json_t *step, str
     return OK;
 }
 
-static enum err read_byte_level_steps(struct reading *reading, struct error *error) {
+static enum err read_byte_level_steps(struct json_reading *reading, struct error *error) {
     json_t *part = json_member(reading->root, "pre_tokenizer");
     size_t count = json_step_count(part, "pretokenizers");
     if (count == 0)
@@ -161,7 +162,8 @@ static enum err read_byte_level_steps(struct reading *reading, struct error *err
 /* --- pre-tokenizers of the others --- */
 
 /* Spaces become U+2581 here when no normalizer made them so. */
-static enum err read_metaspace(struct reading *reading, const json_t *step, struct error *error) {
+static enum err read_metaspace(struct json_reading *reading, const json_t *step,
+                               struct error *error) {
     struct str scheme = json_member_str(step, "prepend_scheme");
     if (!str_is(json_member_str(step, "replacement"), SPACE))
         return err_set(error, ERR_INVALID, "pre_tokenizer: a Metaspace of other than U+2581");
@@ -178,12 +180,12 @@ static enum err read_metaspace(struct reading *reading, const json_t *step, stru
 }
 
 /* Gemma's Split at spaces, of which there are none left. */
-static bool is_idle_split(const struct reading *reading, const json_t *step) {
+static bool is_idle_split(const struct json_reading *reading, const json_t *step) {
     return !reading->source.spaces_late && str_is(json_kind(step), "Split") &&
            str_is(json_member_str(json_member(step, "pattern"), "String"), " ");
 }
 
-static enum err read_sentencepiece_steps(struct reading *reading, struct error *error) {
+static enum err read_sentencepiece_steps(struct json_reading *reading, struct error *error) {
     json_t *part = json_member(reading->root, "pre_tokenizer");
     for (size_t i = 0; i < json_step_count(part, "pretokenizers"); i++) {
         json_t *step = json_step(part, "pretokenizers", i);
@@ -200,7 +202,7 @@ static enum err read_sentencepiece_steps(struct reading *reading, struct error *
     return OK;
 }
 
-enum err json_read_pre_tokenizer(struct reading *reading, struct error *error) {
+enum err json_read_pre_tokenizer(struct json_reading *reading, struct error *error) {
     if (str_is(reading->source.model, "gpt2")) return read_byte_level_steps(reading, error);
     if (str_is(reading->source.model, "llama")) return read_sentencepiece_steps(reading, error);
     json_t *part = json_member(reading->root, "pre_tokenizer");

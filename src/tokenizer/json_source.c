@@ -15,9 +15,9 @@
 static enum err check_id(const json_t *value, struct str text, int32_t *ret_id,
                          struct error *error) {
     if (!json_is_integer(value) || json_integer_value(value) < 0 ||
-        json_integer_value(value) >= VOCAB_TOKENS_MAX)
+        json_integer_value(value) >= TOKENIZER_VOCAB_TOKENS_MAX)
         return err_set(error, ERR_INVALID, "the id of '%.*s' is not a number from 0 to %u",
-                       STR_ARGS(text), VOCAB_TOKENS_MAX - 1);
+                       STR_ARGS(text), TOKENIZER_VOCAB_TOKENS_MAX - 1);
     *ret_id = (int32_t)json_integer_value(value);
     return OK;
 }
@@ -47,7 +47,7 @@ static enum err count_tokens(json_t *vocab, const json_t *added, size_t *ret_cou
     return OK;
 }
 
-static enum err place_token(struct reading *reading, struct str text, int32_t id,
+static enum err place_token(struct json_reading *reading, struct str text, int32_t id,
                             struct error *error) {
     struct str *place = &reading->tokens[id];
     if (place->bytes > 0 && !str_equals(*place, text))
@@ -58,7 +58,7 @@ static enum err place_token(struct reading *reading, struct str text, int32_t id
     return OK;
 }
 
-static enum err read_added_token(struct reading *reading, const json_t *token,
+static enum err read_added_token(struct json_reading *reading, const json_t *token,
                                  struct error *error) {
     struct str text = json_member_str(token, "content");
     int32_t id = 0;
@@ -73,7 +73,7 @@ static enum err read_added_token(struct reading *reading, const json_t *token,
     return OK;
 }
 
-static enum err read_vocab(struct reading *reading, json_t *vocab, struct error *error) {
+static enum err read_vocab(struct json_reading *reading, json_t *vocab, struct error *error) {
     json_t *added = json_member(reading->root, "added_tokens");
     size_t count = 0;
     enum err err = count_tokens(vocab, added, &count, error);
@@ -103,7 +103,7 @@ static enum err read_vocab(struct reading *reading, json_t *vocab, struct error 
 }
 
 /* "left right" or ["left", "right"]; an empty str for neither. */
-static struct str merge_text(struct reading *reading, const json_t *merge) {
+static struct str merge_text(struct json_reading *reading, const json_t *merge) {
     if (json_is_string(merge)) return json_str(merge);
     if (json_array_size(merge) != 2) return (struct str){0};
     json_t *parts[2] = {json_array_get(merge, 0), json_array_get(merge, 1)};
@@ -119,7 +119,8 @@ static struct str merge_text(struct reading *reading, const json_t *merge) {
     return (struct str){joined, left.bytes + 1 + right.bytes};
 }
 
-static enum err read_merges(struct reading *reading, const json_t *merges, struct error *error) {
+static enum err read_merges(struct json_reading *reading, const json_t *merges,
+                            struct error *error) {
     size_t count = json_array_size(merges);
     struct str *list = arena_array(&reading->arena, count, sizeof *list);
     if (!list && count > 0) return err_set(error, ERR_LIMIT, "no memory for %zu merges", count);
@@ -134,7 +135,8 @@ static enum err read_merges(struct reading *reading, const json_t *merges, struc
     return OK;
 }
 
-static enum err check_wordpiece(struct reading *reading, const json_t *model, struct error *error) {
+static enum err check_wordpiece(struct json_reading *reading, const json_t *model,
+                                struct error *error) {
     json_t *longest = json_member(model, "max_input_chars_per_word");
     struct str prefix = json_member_str(model, "continuing_subword_prefix");
     reading->source.model = STR("bert");
@@ -151,7 +153,8 @@ static enum err check_wordpiece(struct reading *reading, const json_t *model, st
 }
 
 /* Names the kind of tokenizer, and refuses settings that none of them has. */
-static enum err check_model(struct reading *reading, const json_t *model, struct error *error) {
+static enum err check_model(struct json_reading *reading, const json_t *model,
+                            struct error *error) {
     struct str type = json_kind(model);
     if (!json_is_object(model)) return err_set(error, ERR_INVALID, "model: not an object");
     if (type.bytes > 0 && !str_is(type, "BPE") && !str_is(type, "WordPiece"))
@@ -174,7 +177,7 @@ static enum err check_model(struct reading *reading, const json_t *model, struct
 }
 
 /* "word" and "##piece" become U+2581 "word" and "piece", as a GGUF has them. */
-static enum err respell_words(struct reading *reading, struct error *error) {
+static enum err respell_words(struct json_reading *reading, struct error *error) {
     static const char space[3] = {'\xE2', '\x96', '\x81'};
     for (size_t id = 0; id < reading->source.token_count; id++) {
         struct str text = reading->tokens[id];
@@ -192,14 +195,14 @@ static enum err respell_words(struct reading *reading, struct error *error) {
     return OK;
 }
 
-static void mark_bytes(struct reading *reading) {
+static void mark_bytes(struct json_reading *reading) {
     unsigned char byte;
     for (size_t id = 0; id < reading->source.token_count; id++)
         if (reading->kinds[id] == TOKEN_NORMAL && sentencepiece_byte(reading->tokens[id], &byte))
             reading->kinds[id] = TOKEN_BYTE;
 }
 
-static enum err read_model(struct reading *reading, struct error *error) {
+static enum err read_model(struct json_reading *reading, struct error *error) {
     const json_t *model = json_member(reading->root, "model");
     enum err err = check_model(reading, model, error);
     if (err != OK) return err;
@@ -238,7 +241,7 @@ static enum err template_id(const json_t *processor, const json_t *special, int3
 }
 
 /* At most one special token before the text and one after it. */
-static enum err read_template(struct reading *reading, const json_t *processor,
+static enum err read_template(struct json_reading *reading, const json_t *processor,
                               struct error *error) {
     const json_t *single = json_member(processor, "single");
     bool seen_text = false;
@@ -267,7 +270,7 @@ static enum err read_pair_id(const json_t *pair, int32_t *ret_id, struct error *
     return check_id(json_array_get(pair, 1), name, ret_id, error);
 }
 
-static enum err read_bert_processing(struct reading *reading, const json_t *processor,
+static enum err read_bert_processing(struct json_reading *reading, const json_t *processor,
                                      struct error *error) {
     reading->source.add_bos = reading->source.add_eos = true;
     enum err err = read_pair_id(json_member(processor, "cls"), &reading->source.bos, error);
@@ -275,7 +278,7 @@ static enum err read_bert_processing(struct reading *reading, const json_t *proc
     return err;
 }
 
-static enum err read_post_processor(struct reading *reading, struct error *error) {
+static enum err read_post_processor(struct json_reading *reading, struct error *error) {
     json_t *part = json_member(reading->root, "post_processor");
     bool seen_template = false;
     for (size_t i = 0; i < json_step_count(part, "processors"); i++) {
@@ -305,7 +308,7 @@ static enum err check_values(struct str json, struct error *error) {
 
 enum err tokenizer_open_json(struct tokenizer **ret_tokenizer, struct str json,
                              struct error *error) {
-    struct reading reading = {
+    struct json_reading reading = {
         .source = {.model = STR("gpt2"),
                    .bos = TOKEN_NONE,
                    .eos = TOKEN_NONE,
@@ -320,7 +323,7 @@ enum err tokenizer_open_json(struct tokenizer **ret_tokenizer, struct str json,
         err_prefix(error, "tokenizer.json");
         return err;
     }
-    arena_init(&reading.arena, VOCAB_BYTES_MAX);
+    arena_init(&reading.arena, TOKENIZER_VOCAB_BYTES_MAX);
     if (!json_is_object(reading.root)) err = err_set(error, ERR_INVALID, "not an object");
     /* The model first: that is what names the kind of tokenizer. */
     if (err == OK) err = read_model(&reading, error);

@@ -9,7 +9,7 @@
 #include "tokenizer/tokenizer.h"
 
 /* Strings are borrowed from the JSON value; arrays and joined merges live in the arena. */
-struct reading {
+struct json_reading {
     json_t *root;
     struct arena arena;
     struct tokenizer_source source;
@@ -35,5 +35,5 @@ size_t json_step_count(const json_t *part, const char *list_key);
 json_t *json_step(json_t *part, const char *list_key, size_t index);
 
 /* Fill the source's rules from "normalizer" and "pre_tokenizer"; its model must be known. */
-enum err json_read_normalizer(struct reading *reading, struct error *error) MUST_CHECK;
-enum err json_read_pre_tokenizer(struct reading *reading, struct error *error) MUST_CHECK;
+enum err json_read_normalizer(struct json_reading *reading, struct error *error) MUST_CHECK;
+enum err json_read_pre_tokenizer(struct json_reading *reading, struct error *error) MUST_CHECK;

@@ -8,7 +8,7 @@
 
 #include "tokenizer/vocab.h"
 
-/* Bytes of a token: U+2581 is a space, "<0x0A>" of kind byte is one byte. A vocab_decode_fn. */
+/* Bytes of a token: U+2581 is a space, "<0x0A>" of kind byte is one byte. A tokenizer_vocab_decode_fn. */
 size_t sentencepiece_decode(struct str spelled, enum token_kind kind, char *ret_bytes);
 
 /* Whether the token is spelled "<0xHH>". */

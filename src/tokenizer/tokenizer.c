@@ -103,7 +103,7 @@ static bool looks_like_control(struct str spelled) {
 
 static enum err add_special(struct tokenizer *tokenizer, struct str spelled, size_t id,
                             struct error *error) {
-    const struct vocab *vocab = &tokenizer->vocab;
+    const struct tokenizer_vocab *vocab = &tokenizer->vocab;
     enum special_rule rule = SPECIAL_ON_REQUEST;
     if (vocab->kinds[id] == TOKEN_USER_DEFINED)
         rule = looks_like_control(spelled) || tokenizer_is_end(tokenizer, (int32_t)id)
@@ -140,11 +140,11 @@ enum err tokenizer_open(struct tokenizer **ret_tokenizer, const struct tokenizer
     tokenizer->normalize_nfc = source->normalize_nfc;
     special_init(&tokenizer->specials);
     special_init(&tokenizer->normalized_specials);
-    err = vocab_open(&tokenizer->vocab, source, tokenizer->model->decode, error);
+    err = tokenizer_vocab_open(&tokenizer->vocab, source, tokenizer->model->decode, error);
     if (err == OK) err = tokenizer->model->open(tokenizer, source, error);
     if (err == OK) find_ends(tokenizer, source);
     for (size_t id = 0; err == OK && id < tokenizer->vocab.count; id++)
-        if (vocab_is_special(&tokenizer->vocab, id))
+        if (tokenizer_vocab_is_special(&tokenizer->vocab, id))
             err = add_special(tokenizer, source->tokens[id], id, error);
     if (err != OK) {
         tokenizer_close(tokenizer);
@@ -159,7 +159,7 @@ void tokenizer_close(struct tokenizer *tokenizer) {
     bpe_close(&tokenizer->bpe);
     special_release(&tokenizer->specials);
     special_release(&tokenizer->normalized_specials);
-    vocab_close(&tokenizer->vocab);
+    tokenizer_vocab_close(&tokenizer->vocab);
     free(tokenizer);
 }
 

@@ -23,7 +23,7 @@ enum stretch_place {
 /* One kind of model (tokenizer.ggml.model). */
 struct model_kind {
     const char *name;
-    vocab_decode_fn decode; /* spelling of an ordinary token → bytes */
+    tokenizer_vocab_decode_fn decode; /* spelling of an ordinary token → bytes */
     enum err (*open)(struct tokenizer *tokenizer, const struct tokenizer_source *source,
                      struct error *error);
     /* Whether normalising changes more than the form C that any model may ask for; NULL: never. */
@@ -37,7 +37,7 @@ struct model_kind {
 
 struct tokenizer {
     const struct model_kind *model;
-    struct vocab vocab;
+    struct tokenizer_vocab vocab;
     struct special_set specials;            /* looked for in the raw text */
     struct special_set normalized_specials; /* looked for in normalised text */
     const struct pre_rules *pre;

@@ -28,24 +28,25 @@ static enum err check_tokens(const struct tokenizer_source *source, size_t *ret_
                              struct error *error) {
     if (source->token_count == 0 || !source->tokens)
         return err_set(error, ERR_INVALID, "the vocabulary has no tokens");
-    if (source->token_count > VOCAB_TOKENS_MAX)
+    if (source->token_count > TOKENIZER_VOCAB_TOKENS_MAX)
         return err_set(error, ERR_INVALID, "the vocabulary has %zu tokens, over the limit of %u",
-                       source->token_count, VOCAB_TOKENS_MAX);
+                       source->token_count, TOKENIZER_VOCAB_TOKENS_MAX);
     size_t bytes = 0;
     for (size_t id = 0; id < source->token_count; id++) {
         uint8_t kind = kind_of(source, id);
         if (kind < TOKEN_NORMAL || kind > TOKEN_BYTE)
             return err_set(error, ERR_INVALID, "token %zu has the unknown kind %u", id, kind);
-        if (source->tokens[id].bytes > VOCAB_BYTES_MAX - bytes)
-            return err_set(error, ERR_LIMIT, "the tokens have over %u bytes", VOCAB_BYTES_MAX);
+        if (source->tokens[id].bytes > TOKENIZER_VOCAB_BYTES_MAX - bytes)
+            return err_set(error, ERR_LIMIT, "the tokens have over %u bytes",
+                           TOKENIZER_VOCAB_BYTES_MAX);
         bytes += source->tokens[id].bytes;
     }
     *ret_bytes = bytes;
     return check_spellings(source, error);
 }
 
-static void copy_tokens(struct vocab *vocab, const struct tokenizer_source *source,
-                        vocab_decode_fn decode) {
+static void copy_tokens(struct tokenizer_vocab *vocab, const struct tokenizer_source *source,
+                        tokenizer_vocab_decode_fn decode) {
     char *at = vocab->bytes;
     for (size_t id = 0; id < vocab->count; id++) {
         struct str spelled = source->tokens[id];
@@ -63,11 +64,11 @@ static void copy_tokens(struct vocab *vocab, const struct tokenizer_source *sour
 }
 
 /* Which of two tokens of the same bytes is found by them. */
-static int rank_of(const struct vocab *vocab, size_t id) {
-    return vocab->kinds[id] == TOKEN_BYTE ? 0 : vocab_is_special(vocab, id) ? 2 : 1;
+static int rank_of(const struct tokenizer_vocab *vocab, size_t id) {
+    return vocab->kinds[id] == TOKEN_BYTE ? 0 : tokenizer_vocab_is_special(vocab, id) ? 2 : 1;
 }
 
-static void index_tokens(struct vocab *vocab) {
+static void index_tokens(struct tokenizer_vocab *vocab) {
     for (size_t id = 0; id < vocab->count; id++) {
         if (vocab->tokens[id].bytes == 0) continue;
         int32_t other = table_add(&vocab->by_bytes, vocab->tokens, (int32_t)id);
@@ -76,19 +77,19 @@ static void index_tokens(struct vocab *vocab) {
     }
 }
 
-enum err vocab_open(struct vocab *vocab, const struct tokenizer_source *source,
-                    vocab_decode_fn decode, struct error *error) {
+enum err tokenizer_vocab_open(struct tokenizer_vocab *vocab, const struct tokenizer_source *source,
+                              tokenizer_vocab_decode_fn decode, struct error *error) {
     size_t bytes = 0;
     enum err err = check_tokens(source, &bytes, error);
     if (err != OK) return err;
-    struct vocab opened = {.count = source->token_count};
+    struct tokenizer_vocab opened = {.count = source->token_count};
     opened.tokens = calloc(opened.count, sizeof *opened.tokens);
     opened.kinds = calloc(opened.count, 1);
     opened.flags = calloc(opened.count, 1);
     opened.bytes = malloc(bytes + 1);
     if (!opened.tokens || !opened.kinds || !opened.flags || !opened.bytes ||
         !table_open(&opened.by_bytes, opened.count)) {
-        vocab_close(&opened);
+        tokenizer_vocab_close(&opened);
         return err_set(error, ERR_LIMIT, "no memory for %zu tokens", source->token_count);
     }
     copy_tokens(&opened, source, decode);
@@ -97,11 +98,11 @@ enum err vocab_open(struct vocab *vocab, const struct tokenizer_source *source,
     return OK;
 }
 
-void vocab_close(struct vocab *vocab) {
+void tokenizer_vocab_close(struct tokenizer_vocab *vocab) {
     table_close(&vocab->by_bytes);
     free(vocab->tokens);
     free(vocab->kinds);
     free(vocab->flags);
     free(vocab->bytes);
-    *vocab = (struct vocab){0};
+    *vocab = (struct tokenizer_vocab){0};
 }

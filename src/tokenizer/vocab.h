@@ -12,10 +12,10 @@
 #include "tokenizer/tokenizer.h"
 
 /* Bounds on what a file may claim; the largest vocabularies in use have 2^18 tokens. */
-#define VOCAB_TOKENS_MAX (1u << 20)
-#define VOCAB_BYTES_MAX (1u << 30)
+#define TOKENIZER_VOCAB_TOKENS_MAX (1u << 20)
+#define TOKENIZER_VOCAB_BYTES_MAX (1u << 30)
 
-struct vocab {
+struct tokenizer_vocab {
     struct str *tokens; /* (count) raw bytes */
     uint8_t *kinds;     /* (count) enum token_kind */
     uint8_t *flags;     /* (count) enum token_flag */
@@ -26,17 +26,18 @@ struct vocab {
 
 /* Writes the raw bytes of one token of kind normal, user-defined or byte, at most spelled.bytes of
  * them, and returns how many. */
-typedef size_t (*vocab_decode_fn)(struct str spelled, enum token_kind kind, char *ret_bytes);
+typedef size_t (*tokenizer_vocab_decode_fn)(struct str spelled, enum token_kind kind,
+                                            char *ret_bytes);
 
 /* Checks the source's tokens and kinds and copies them, those kinds through `decode` and the others
  * as they are spelled. ERR_INVALID for no tokens, two of one spelling or an unknown kind;
  * ERR_LIMIT past the bounds or out of memory. */
-enum err vocab_open(struct vocab *vocab, const struct tokenizer_source *source,
-                    vocab_decode_fn decode, struct error *error) MUST_CHECK;
-void vocab_close(struct vocab *vocab);
+enum err tokenizer_vocab_open(struct tokenizer_vocab *vocab, const struct tokenizer_source *source,
+                              tokenizer_vocab_decode_fn decode, struct error *error) MUST_CHECK;
+void tokenizer_vocab_close(struct tokenizer_vocab *vocab);
 
 /* Matched as a whole text before the model sees anything (when specials are parsed, or always). */
-static inline bool vocab_is_special(const struct vocab *vocab, size_t id) {
+static inline bool tokenizer_vocab_is_special(const struct tokenizer_vocab *vocab, size_t id) {
     uint8_t kind = vocab->kinds[id];
     return kind == TOKEN_CONTROL || kind == TOKEN_UNKNOWN || kind == TOKEN_USER_DEFINED;
 }

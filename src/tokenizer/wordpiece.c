@@ -86,7 +86,8 @@ static bool is_boundary(struct str text, size_t at) {
 }
 
 /* The longest token at the beginning of `rest`, its bytes in *ret_bytes; TOKEN_NONE for none. */
-static int32_t longest_piece(const struct vocab *vocab, struct str rest, size_t *ret_bytes) {
+static int32_t longest_piece(const struct tokenizer_vocab *vocab, struct str rest,
+                             size_t *ret_bytes) {
     size_t bytes = rest.bytes < TOKEN_BYTES_MAX ? rest.bytes : TOKEN_BYTES_MAX;
     for (; bytes > 0; bytes--) {
         if (!is_boundary(rest, bytes)) continue;
@@ -98,7 +99,7 @@ static int32_t longest_piece(const struct vocab *vocab, struct str rest, size_t 
     return TOKEN_NONE;
 }
 
-static void encode_word(const struct vocab *vocab, struct str spaced, int32_t unknown,
+static void encode_word(const struct tokenizer_vocab *vocab, struct str spaced, int32_t unknown,
                         struct ids *ids) {
     size_t start = ids->count, bytes = 0;
     for (size_t at = 0; at < spaced.bytes; at += bytes) {
@@ -112,7 +113,7 @@ static void encode_word(const struct vocab *vocab, struct str spaced, int32_t un
     }
 }
 
-void wordpiece_encode(const struct vocab *vocab, struct str text, int32_t unknown,
+void wordpiece_encode(const struct tokenizer_vocab *vocab, struct str text, int32_t unknown,
                       size_t word_characters_max, struct buf *word, struct ids *ids) {
     for (size_t at = 0; at < text.bytes;) {
         uint32_t code_point;

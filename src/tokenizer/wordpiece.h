@@ -14,5 +14,5 @@ void wordpiece_normalize(struct buf *buf, struct str text, const struct bert_rul
 
 /* Appends the ids of a normalised text. The vocab's first pieces begin with a space. `word` is
  * scratch. `unknown` may be TOKEN_NONE: then such a word has no ids. */
-void wordpiece_encode(const struct vocab *vocab, struct str text, int32_t unknown,
+void wordpiece_encode(const struct tokenizer_vocab *vocab, struct str text, int32_t unknown,
                       size_t word_characters_max, struct buf *word, struct ids *ids);

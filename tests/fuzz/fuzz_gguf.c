@@ -52,19 +52,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (!copy) abort();
     if (size > 0) memcpy(copy, data, size);
     struct gguf *gguf;
-    struct gguf_vocab vocab;
+    struct checkpoint_vocab vocab;
     struct model_config config;
     struct error error = {0};
     enum err err = gguf_open_bytes(&gguf, copy, size, &error);
     if (err == OK) {
-        err = vocab_init(&vocab, gguf, &error);
+        err = checkpoint_vocab_init(&vocab, gguf, &error);
         if (err == OK) {
             err = config_init(&config, gguf, vocab.token_count, &error);
             struct checkpoint *checkpoint = checkpoint_of_gguf(gguf);
             if (err == OK) err = weights_check(checkpoint, &config, &error);
             if (err == OK && size <= RUN_BYTES_MAX) model_run(checkpoint, &config);
             checkpoint_close(checkpoint);
-            vocab_release(&vocab);
+            checkpoint_vocab_release(&vocab);
         }
         gguf_close(gguf);
     }

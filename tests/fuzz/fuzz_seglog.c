@@ -49,9 +49,8 @@ static uint64_t read_all(struct store *store, bool read_only) {
     if (seglog_open(&log, store, &options, &error) != OK) abort();
     buf_init(&buf, SEGLOG_TEXT_BYTES_MAX);
     for (uint64_t line = 0; line < LINES; line++) {
-        enum seglog_kind kind;
-        struct usage usage;
-        enum err err = seglog_read(log, line, &buf, &kind, &usage, &error);
+        struct seglog_found found;
+        enum err err = seglog_read_record(log, line, &buf, &found, &error);
         assert(err == (seglog_has(log, line) ? OK : ERR_NOT_FOUND));
         readable += err == OK;
     }

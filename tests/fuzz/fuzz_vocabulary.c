@@ -62,13 +62,13 @@ static void use_template(const struct vocabulary *vocabulary) {
 static enum err open_bytes(struct vocabulary *ret_vocabulary, const void *bytes, size_t count,
                            struct error *error) {
     struct gguf *gguf;
-    struct gguf_vocab vocab;
+    struct checkpoint_vocab vocab;
     enum err err = gguf_open_bytes(&gguf, bytes, count, error);
     if (err != OK) return err;
-    err = vocab_init(&vocab, gguf, error);
+    err = checkpoint_vocab_init(&vocab, gguf, error);
     if (err == OK) {
         err = vocabulary_open(ret_vocabulary, &vocab, error);
-        vocab_release(&vocab);
+        checkpoint_vocab_release(&vocab);
     }
     gguf_close(gguf);
     return err;

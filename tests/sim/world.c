@@ -349,7 +349,7 @@ static void on_finished(struct world *world, struct expected_request *request,
 /* A victim leaves behind somebody who started before it. */
 static bool has_older_running(const struct world *world, const struct scheduler_event *event) {
     const struct scheduler *scheduler = world->scheduler;
-    const struct request *request = request_table_find(&scheduler->requests, event->id);
+    const struct live_request *request = request_table_find(&scheduler->requests, event->id);
     for (uint32_t i = 0; i < scheduler->running_count; i++)
         if (scheduler->running[i]->started < request->sequences[event->sequence].started)
             return true;

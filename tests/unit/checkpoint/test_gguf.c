@@ -111,9 +111,9 @@ static void the_vocabulary_comes_with_the_defaults_of_its_model(void **state) {
     (void)state;
     struct opened opened;
     struct error error = {0};
-    struct gguf_vocab vocab;
+    struct checkpoint_vocab vocab;
     open_recipe(&opened, &(struct recipe){0});
-    assert_int_equal(vocab_init(&vocab, opened.gguf, &error), OK);
+    assert_int_equal(checkpoint_vocab_init(&vocab, opened.gguf, &error), OK);
     assert_int_equal(vocab.token_count, 8);
     assert_true(str_is(vocab.tokens[7], "abc"));
     assert_int_equal(vocab.kinds[1], 3);
@@ -123,25 +123,25 @@ static void the_vocabulary_comes_with_the_defaults_of_its_model(void **state) {
     assert_true(str_is(vocab.merges[2], "ab c"));
     assert_int_equal(vocab.bos, 0);
     assert_int_equal(vocab.eos, 1);
-    assert_int_equal(vocab.eot, VOCAB_NONE);
+    assert_int_equal(vocab.eot, CHECKPOINT_VOCAB_NONE);
     assert_true(vocab.add_bos); /* gpt2 with pre llama-bpe */
     assert_false(vocab.add_space_prefix);
     assert_true(str_is(vocab.chat_template, "{{ messages }}"));
-    vocab_release(&vocab);
+    checkpoint_vocab_release(&vocab);
     close_recipe(&opened);
     open_recipe(&opened, &(struct recipe){.set_key = "tokenizer.ggml.pre",
                                           .set_kind = GGUF_STRING,
                                           .set_str = "qwen2"});
-    assert_int_equal(vocab_init(&vocab, opened.gguf, &error), OK);
+    assert_int_equal(checkpoint_vocab_init(&vocab, opened.gguf, &error), OK);
     assert_false(vocab.add_bos);
-    vocab_release(&vocab);
+    checkpoint_vocab_release(&vocab);
     close_recipe(&opened);
     open_recipe(&opened, &(struct recipe){.set_key = "tokenizer.ggml.eos_token_id",
                                           .set_kind = GGUF_U32,
                                           .set_u64 = UINT32_MAX});
-    assert_int_equal(vocab_init(&vocab, opened.gguf, &error), OK);
-    assert_int_equal(vocab.eos, VOCAB_NONE);
-    vocab_release(&vocab);
+    assert_int_equal(checkpoint_vocab_init(&vocab, opened.gguf, &error), OK);
+    assert_int_equal(vocab.eos, CHECKPOINT_VOCAB_NONE);
+    checkpoint_vocab_release(&vocab);
     close_recipe(&opened);
 }
 

@@ -31,6 +31,13 @@ static enum err open_copy(const struct buf *file, char **ret_copy, struct safete
     return safetensors_open_bytes(ret_file, *ret_copy, file->bytes, error);
 }
 
+static const struct safetensors_tensor *find(const struct safetensors *file, struct str name) {
+    for (size_t i = 0; i < safetensors_tensor_count(file); i++)
+        if (str_equals(safetensors_tensor_at(file, i)->name, name))
+            return safetensors_tensor_at(file, i);
+    return NULL;
+}
+
 static void every_tensor_is_found_with_its_type_shape_and_bytes(void **state) {
     (void)state;
     struct buf file;
@@ -47,7 +54,7 @@ static void every_tensor_is_found_with_its_type_shape_and_bytes(void **state) {
     assert_int_equal(open_copy(&file, &copy, &opened, &error), OK);
     assert_int_equal(safetensors_tensor_count(opened), 3);
     assert_int_equal(safetensors_file_bytes(opened), file.bytes);
-    const struct safetensors_tensor *matrix = safetensors_tensor_find(opened, STR("b.weight"));
+    const struct safetensors_tensor *matrix = find(opened, STR("b.weight"));
     assert_non_null(matrix);
     assert_int_equal(matrix->type, SAFETENSORS_BF16);
     assert_string_equal(safetensors_type_name(matrix->type), "BF16");
@@ -57,16 +64,16 @@ static void every_tensor_is_found_with_its_type_shape_and_bytes(void **state) {
     assert_int_equal(matrix->axes[2], 1);
     assert_int_equal(matrix->bytes, 12);
     assert_int_equal(matrix->at[0], 4);
-    const struct safetensors_tensor *scalar = safetensors_tensor_find(opened, STR("a/x"));
+    const struct safetensors_tensor *scalar = find(opened, STR("a/x"));
     assert_non_null(scalar);
     assert_int_equal(scalar->axis_count, 0);
     assert_int_equal(scalar->bytes, 4);
     assert_int_equal(scalar->at[3], 3);
-    const struct safetensors_tensor *empty = safetensors_tensor_find(opened, STR("none"));
+    const struct safetensors_tensor *empty = find(opened, STR("none"));
     assert_non_null(empty);
     assert_int_equal(empty->bytes, 0);
     assert_ptr_equal(safetensors_tensor_at(opened, 0), matrix);
-    assert_null(safetensors_tensor_find(opened, STR("__metadata__")));
+    assert_null(find(opened, STR("__metadata__")));
     safetensors_drop_pages(opened, matrix);
     safetensors_close(opened);
     free(copy);
@@ -278,7 +285,7 @@ static void a_file_is_opened_by_its_path_and_what_is_none_is_refused(void **stat
     assert_int_equal(write(fd, file.at, file.bytes), file.bytes);
     close(fd);
     assert_int_equal(safetensors_open(&opened, path, &error), OK);
-    const struct safetensors_tensor *tensor = safetensors_tensor_find(opened, STR("a"));
+    const struct safetensors_tensor *tensor = find(opened, STR("a"));
     safetensors_drop_pages(opened, tensor);
     assert_int_equal(tensor->at[8999], (unsigned char)8999); /* dropped pages come back */
     safetensors_close(opened);

@@ -17,11 +17,11 @@
 /* All that is checked before weights are read. */
 static enum err check_bytes(const char *bytes, size_t count, struct error *error) {
     struct gguf *gguf;
-    struct gguf_vocab vocab;
+    struct checkpoint_vocab vocab;
     struct model_config config;
     enum err err = gguf_open_bytes(&gguf, bytes, count, error);
     if (err != OK) return err;
-    err = vocab_init(&vocab, gguf, error);
+    err = checkpoint_vocab_init(&vocab, gguf, error);
     if (err == OK) {
         err = config_init(&config, gguf, vocab.token_count, error);
         if (err == OK) {
@@ -29,7 +29,7 @@ static enum err check_bytes(const char *bytes, size_t count, struct error *error
             err = weights_check(checkpoint, &config, error);
             checkpoint_close(checkpoint);
         }
-        vocab_release(&vocab);
+        checkpoint_vocab_release(&vocab);
     }
     gguf_close(gguf);
     return err;
@@ -42,14 +42,14 @@ static enum err load_bytes(const struct buf *file, struct error *error) {
     memcpy(copy, file->at, file->bytes);
     copy = realloc(copy, file->bytes > 0 ? file->bytes : 1);
     struct gguf *gguf;
-    struct gguf_vocab vocab;
+    struct checkpoint_vocab vocab;
     struct model_config config;
     struct weights *weights;
     struct pool *pool;
     enum err err = check_bytes(copy, file->bytes, error);
     if (err == OK) {
         assert_int_equal(gguf_open_bytes(&gguf, copy, file->bytes, error), OK);
-        assert_int_equal(vocab_init(&vocab, gguf, error), OK);
+        assert_int_equal(checkpoint_vocab_init(&vocab, gguf, error), OK);
         assert_int_equal(config_init(&config, gguf, vocab.token_count, error), OK);
         assert_int_equal(pool_open(&pool, 1, error), OK);
         struct checkpoint *checkpoint = checkpoint_of_gguf(gguf);
@@ -57,7 +57,7 @@ static enum err load_bytes(const struct buf *file, struct error *error) {
         if (err == OK) weights_close(weights);
         checkpoint_close(checkpoint);
         pool_close(pool);
-        vocab_release(&vocab);
+        checkpoint_vocab_release(&vocab);
         gguf_close(gguf);
     }
     free(copy);

@@ -59,25 +59,6 @@ static void packing_in_pieces_gives_the_same_bytes_as_packing_at_once(void **sta
     }
 }
 
-static void float_and_byte_matrices_do_not_share_activations(void **state) {
-    (void)state;
-    static const unsigned char zeros[4 * 256 * 4];
-    const struct kernels *kernels = kernels_choose(NULL);
-    static const enum tensor_type types[] = {TENSOR_Q4_0, TENSOR_Q8_0, TENSOR_Q6_K, TENSOR_F32};
-    struct matrix *matrices[4];
-    struct error error;
-    for (int i = 0; i < 4; i++) {
-        struct matrix_part part = {types[i], zeros, 4, NULL};
-        assert_int_equal(matrix_open(&matrices[i], kernels, &part, 1, 256, &error), OK);
-    }
-    assert_true(matrix_has_activations_of(matrices[0], matrices[1]));
-    if (kernels != kernels_choose("ref")) {
-        assert_false(matrix_has_activations_of(matrices[0], matrices[2])); /* groups of 16 */
-        assert_false(matrix_has_activations_of(matrices[0], matrices[3]));
-    }
-    for (int i = 0; i < 4; i++) matrix_close(matrices[i]);
-}
-
 static void the_reference_is_always_there_and_an_unknown_table_never(void **state) {
     (void)state;
     assert_ptr_equal(kernels_at(0), kernels_choose("ref"));
@@ -91,7 +72,6 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_matrix_that_cannot_be_is_refused_with_a_sentence),
         cmocka_unit_test(packing_in_pieces_gives_the_same_bytes_as_packing_at_once),
-        cmocka_unit_test(float_and_byte_matrices_do_not_share_activations),
         cmocka_unit_test(the_reference_is_always_there_and_an_unknown_table_never),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

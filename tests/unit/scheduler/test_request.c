@@ -13,7 +13,7 @@ static const int32_t stop[] = {7};
 static const int32_t end[] = {8, 9};
 static const struct logit_bias biases[] = {{4, 1.5f}};
 
-static struct request *open_request(uint64_t id) {
+static struct live_request *open_request(uint64_t id) {
     struct scheduler_request from = {
         .id = id,
         .prompt = prompt,
@@ -25,12 +25,12 @@ static struct request *open_request(uint64_t id) {
                      .end_tokens = end,
                      .end_token_count = 2},
     };
-    return request_open(&from, 2, 100, 5);
+    return live_request_open(&from, 2, 100, 5);
 }
 
 static void a_request_keeps_copies_of_all_arrays(void **state) {
     (void)state;
-    struct request *request = open_request(1);
+    struct live_request *request = open_request(1);
     assert_ptr_not_equal(request->prompt, prompt);
     assert_memory_equal(request->prompt, prompt, sizeof prompt);
     assert_ptr_not_equal(request->sampling.stop_tokens, stop);
@@ -39,12 +39,12 @@ static void a_request_keeps_copies_of_all_arrays(void **state) {
     assert_int_equal(request->sampling.biases[0].token, 4);
     assert_int_equal(request->sequences[1].index, 1);
     assert_ptr_equal(request->sequences[1].request, request);
-    request_close(request);
+    live_request_close(request);
 }
 
 static void tokens_run_on_from_the_prompt_into_what_was_generated(void **state) {
     (void)state;
-    struct request *request = open_request(1);
+    struct live_request *request = open_request(1);
     struct sequence *sequence = &request->sequences[0];
     for (int32_t i = 0; i < 200; i++) sequence_append(sequence, 100 + i);
     assert_int_equal(sequence_token_count(sequence), 203);
@@ -55,7 +55,7 @@ static void tokens_run_on_from_the_prompt_into_what_was_generated(void **state) 
     assert_memory_equal(tokens, prompt, sizeof prompt);
     sequence_tokens(sequence, 199, 4, tokens);
     assert_memory_equal(tokens, ((int32_t[]){296, 297, 298, 299}), sizeof tokens);
-    request_close(request);
+    live_request_close(request);
 }
 
 static void the_table_finds_each_of_many_until_it_is_removed(void **state) {
@@ -64,14 +64,14 @@ static void the_table_finds_each_of_many_until_it_is_removed(void **state) {
     assert_null(request_table_find(&table, 0));
     for (uint64_t id = 0; id < 5000; id++) request_table_add(&table, open_request(id * 4096));
     for (uint64_t id = 0; id < 5000; id += 2) {
-        struct request *request = request_table_find(&table, id * 4096);
+        struct live_request *request = request_table_find(&table, id * 4096);
         assert_non_null(request);
         request_table_remove(&table, request);
-        request_close(request);
+        live_request_close(request);
     }
     assert_int_equal(table.count, 2500);
     for (uint64_t id = 0; id < 5000; id++) {
-        struct request *request = request_table_find(&table, id * 4096);
+        struct live_request *request = request_table_find(&table, id * 4096);
         assert_true((request != NULL) == (id % 2 == 1));
         assert_true(!request || request->id == id * 4096);
     }

@@ -636,7 +636,7 @@ static void prefixes_are_shared_within_a_salt_only(void **state) {
 
 /* As if it had been preempted twice. */
 static void reserve(struct fixture *fixture, uint64_t id) {
-    struct request *request = request_table_find(&fixture->scheduler->requests, id);
+    struct live_request *request = request_table_find(&fixture->scheduler->requests, id);
     assert_non_null(request);
     request->sequences[0].preemptions = PREEMPTIONS_MAX;
 }

@@ -73,29 +73,6 @@ static void bytes_that_no_row_names_go_at_the_start(void **state) {
     scratch_remove(&s);
 }
 
-static void parts_are_joined_in_the_order_they_are_added(void **state) {
-    (void)state;
-    struct scratch s;
-    struct store_spool *whole, *a, *b;
-    struct store_file file = {.purpose = "batch"};
-    char bytes[4];
-    scratch_open(&s);
-    assert_int_equal(store_spool_open(&whole, s.store, &s.error), OK);
-    assert_int_equal(store_spool_open(&a, s.store, &s.error), OK);
-    assert_int_equal(store_spool_open(&b, s.store, &s.error), OK);
-    assert_int_equal(store_spool_write(a, "12", 2, &s.error), OK);
-    assert_int_equal(store_spool_write(b, "34", 2, &s.error), OK);
-    assert_int_equal(store_spool_add(whole, b, &s.error), OK);
-    assert_int_equal(store_spool_add(whole, a, &s.error), OK);
-    assert_int_equal(store_spool_read(whole, bytes, 4, 0, &s.error), OK);
-    assert_memory_equal(bytes, "3412", 4);
-    store_spool_abort(a);
-    store_spool_abort(b);
-    assert_int_equal(store_spool_commit(whole, &file, &s.error), OK);
-    assert_int_equal(file.bytes, 4);
-    scratch_remove(&s);
-}
-
 static void an_expired_or_deleted_file_is_not_found_and_not_listed(void **state) {
     (void)state;
     struct scratch s;
@@ -239,7 +216,6 @@ int main(void) {
         cmocka_unit_test(what_is_committed_is_read_back_after_a_restart),
         cmocka_unit_test(an_aborted_or_forgotten_spool_leaves_nothing),
         cmocka_unit_test(bytes_that_no_row_names_go_at_the_start),
-        cmocka_unit_test(parts_are_joined_in_the_order_they_are_added),
         cmocka_unit_test(an_expired_or_deleted_file_is_not_found_and_not_listed),
         cmocka_unit_test(pages_neither_skip_nor_repeat_files_of_one_second),
         cmocka_unit_test(two_servers_never_share_a_directory),

@@ -74,15 +74,14 @@ static size_t count_readable(struct scratch *s, struct seglog *log) {
     buf_init(&buf, 4096);
     for (uint64_t line = 0; line < LINES; line++) {
         char text[512];
-        enum seglog_kind kind;
-        struct usage usage;
+        struct seglog_found found;
         if (!seglog_has(log, line)) continue;
         buf_clear(&buf);
-        if (seglog_read(log, line, &buf, &kind, &usage, &s->error) != OK) continue;
+        if (seglog_read_record(log, line, &buf, &found, &s->error) != OK) continue;
         text_of(line, text);
         assert_string_equal(buf.at, text);
-        assert_int_equal(kind, line % 10 == 9 ? SEGLOG_ERROR : SEGLOG_SUCCESS);
-        assert_int_equal(usage.reasoning_tokens, 4);
+        assert_int_equal(found.kind, line % 10 == 9 ? SEGLOG_ERROR : SEGLOG_SUCCESS);
+        assert_int_equal(found.usage.reasoning_tokens, 4);
         count++;
     }
     buf_release(&buf);
@@ -241,17 +240,16 @@ static void a_record_that_rots_after_opening_is_found_when_it_is_read(void **sta
     (void)state;
     struct scratch s;
     struct buf buf;
-    enum seglog_kind kind;
-    struct usage usage;
+    struct seglog_found found;
     scratch_open(&s);
     struct seglog *log = open_log(&s, "batch_one", 1);
     write_lines(&s, log, 0, 2);
     overwrite(&s, 1, SEGLOG_HEADER_BYTES + 200, "X", 1);
     buf_init(&buf, 4096);
-    assert_int_equal(seglog_read(log, 0, &buf, &kind, &usage, &s.error), ERR_CORRUPT);
+    assert_int_equal(seglog_read_record(log, 0, &buf, &found, &s.error), ERR_CORRUPT);
     assert_int_equal(buf.bytes, 0);
     seglog_forget(log, 0);
-    assert_int_equal(seglog_read(log, 0, &buf, &kind, &usage, &s.error), ERR_NOT_FOUND);
+    assert_int_equal(seglog_read_record(log, 0, &buf, &found, &s.error), ERR_NOT_FOUND);
     write_lines(&s, log, 0, 1);
     assert_int_equal(count_readable(&s, log), 2);
     buf_release(&buf);
