@@ -14,8 +14,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define COPY_BYTES ((size_t)64 << 10)
-
 struct store_spool {
     struct store *store;
     int fd;
