@@ -31,18 +31,6 @@ void arena_release(struct arena *arena) {
     arena->bytes_used = 0;
 }
 
-void arena_reset(struct arena *arena) {
-    struct arena_chunk *kept = arena->chunks;
-    if (kept) {
-        arena->chunks = kept->next;
-        arena_release(arena);
-        kept->next = NULL;
-        kept->used = 0;
-        arena->chunks = kept;
-    }
-    arena->bytes_used = 0;
-}
-
 void *arena_alloc(struct arena *arena, size_t bytes) {
     if (bytes > arena->bytes_max) return NULL;
     bytes = (bytes + ALIGNMENT - 1) & ~(ALIGNMENT - 1);

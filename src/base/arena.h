@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* arena: memory that is given back all at once, with a cap; one line's or one request's lifetime.
+/* arena: memory that is given back all at once. One line of a batch, or one request, has an arena;
+ * its cap bounds the memory that a hostile line can take.
  *
- * Thread: one at a time; may be handed on whole.  Memory: owns its chunks until arena_release.
- * Invariant: arena_alloc returns zeroed, 16-byte aligned memory, or NULL when the cap would be
- * passed. */
+ * Thread: one at a time; an arena may change threads as a whole.
+ * Memory: owns its chunks until arena_release.
+ * Invariant: arena_alloc returns zeroed, 16-byte aligned memory, or NULL past the cap. */
 
 #include "base/str.h"
 
@@ -19,10 +20,8 @@ struct arena {
 
 void arena_init(struct arena *arena, size_t bytes_max);
 void arena_release(struct arena *arena);
-/* Frees all but one chunk, which the next user starts in. */
-void arena_reset(struct arena *arena);
 void *arena_alloc(struct arena *arena, size_t bytes);
-/* `count` elements of `bytes_each`, checked for overflow. */
+/* Room for `count` elements; NULL also if their size overflows. */
 void *arena_array(struct arena *arena, size_t count, size_t bytes_each);
-/* A NUL-terminated copy; at is NULL when the cap would be passed. */
+/* A copy with a NUL behind it; `at` is NULL past the cap. */
 struct str arena_copy(struct arena *arena, struct str text);

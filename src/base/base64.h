@@ -3,7 +3,8 @@
 
 /* base64: bytes as text in the standard alphabet with padding (RFC 4648 §4).
  *
- * Thread: any; pure.  Memory: appends to the caller's buf. */
+ * Thread: any; pure.
+ * Memory: appends to the caller's buf. */
 
 #include "base/buf.h"
 

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* buf: the one growing run of bytes, with a maximum it never passes.
+/* buf: the one growing run of bytes, with a maximum that it never passes.
  *
- * Appending cannot fail in the caller's face: what would pass the maximum is dropped whole and sets
- * `overflowed`, which the owner checks once at the end. No memory means abort.
+ * An append returns no error. A piece that would pass the maximum is dropped as a whole and sets
+ * `overflowed`; the owner checks that once, at the end. Out of memory aborts.
  *
- * Thread: one at a time.  Memory: owns `at`; buf_release frees it.
- * Invariant: at[bytes] is NUL whenever at is not NULL, so text can be handed to C functions. */
+ * Thread: one at a time.
+ * Memory: owns `at`; buf_release frees it.
+ * Invariant: at[bytes] is NUL if `at` is not NULL, so that C functions can read the text. */
 
 #include "base/err.h"
 #include "base/str.h"
@@ -32,8 +33,8 @@ void buf_add_str(struct buf *buf, struct str text);
 void buf_add_text(struct buf *buf, const char *text);
 void buf_add_byte(struct buf *buf, char byte);
 void buf_printf(struct buf *buf, const char *format, ...) PRINTF_LIKE(2, 3);
-/* Room for `count` more bytes, for a reader to fill; NULL when that would pass the maximum. What
- * was filled is made part of the buf with buf_commit. */
+/* Room for a reader to write `count` more bytes; NULL if they would pass the maximum. buf_commit
+ * makes the written bytes part of the buf. */
 char *buf_reserve(struct buf *buf, size_t count);
 void buf_commit(struct buf *buf, size_t count);
 /* Drops the first `count` bytes. */

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* hash: SHA-256 over a stream, through libsodium.  Thread: one struct, one thread. */
+/* hash: SHA-256 over a stream, through libsodium: the sum that promises of quern rest on.
+ *
+ * Thread: one struct, one thread. */
 
 #include "base/err.h"
 #include "base/str.h"
@@ -19,6 +21,6 @@ void sha256_init(struct sha256 *hash);
 void sha256_add(struct sha256 *hash, const void *bytes, size_t count);
 void sha256_end(struct sha256 *hash, unsigned char ret_digest[SHA256_BYTES]);
 void sha256_hex(const unsigned char digest[SHA256_BYTES], char ret_hex[SHA256_HEX_BYTES]);
-/* Of a whole file. */
+/* The sum of a whole file. */
 enum err sha256_file(const char *path, unsigned char ret_digest[SHA256_BYTES],
                      struct error *error) MUST_CHECK;

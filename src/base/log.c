@@ -53,7 +53,7 @@ void log_write(enum log_level level, const char *format, ...) {
     size_t total = (size_t)used + (text > 0 ? (size_t)text : 0);
     if (total > sizeof line - 2) total = sizeof line - 2;
     line[total++] = '\n';
-    /* Nothing can be done about a standard error that does not take the line. */
+    /* A line that standard error does not take is lost: no other place could tell of it. */
     ssize_t ignored = write(STDERR_FILENO, line, total);
     (void)ignored;
 }

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* log: one event a line on standard error, `key=value`, ids first. Never prompt or output text.
+/* log: one event per line on standard error, as `key=value`, ids first. A line never holds the text
+ * of a prompt or an answer.
  *
- * Only thread mains, api/, runner/, server/, engine's loop and cli/ log; libraries return an error.
- * Levels: error = a person must act; warn = "…, retrying"; info = state changes; debug = off.
+ *   error   a person must act
+ *   warn    quern met trouble and goes on by itself
+ *   info    a state has changed
+ *   debug   details, off by default
  *
- * Thread: any; a line is written with one call.  The level is the only global state of the program.
- */
+ * Thread: any; a line is written with one call. Level and process name are global.
+ * Memory: none. */
 
 #include "base/err.h"
 
@@ -18,7 +21,8 @@ enum log_level log_level(void);
 /* "error", "warn", "info" or "debug"; false, and nothing set, for another word. */
 bool log_set_level_by_name(const char *name);
 const char *log_level_name(enum log_level level);
-/* A short name of this process for every line, such as "serve" or "engine". Borrowed for ever. */
+/* A short name of this process for every line, such as "serve" or "engine". The text is borrowed
+ * until the process ends. */
 void log_set_process(const char *name);
 void log_write(enum log_level level, const char *format, ...) PRINTF_LIKE(2, 3);
 

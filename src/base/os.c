@@ -16,7 +16,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-/* The calls a plan can name, in the order of enum call. */
+/* Names of the calls in a plan, in the order of enum call. */
 enum call {
     CALL_OPEN,
     CALL_READ,
@@ -36,9 +36,9 @@ static const char *const call_names[CALL_COUNT] = {"open",      "read",   "pread
                                                    "pwrite",    "fsync",  "fdatasync", "fallocate",
                                                    "ftruncate", "rename", "unlink",    "any"};
 
-/* Not errno values: what else a plan can do at a call. */
+/* Two faults of a plan that are no errno. */
 #define FAULT_KILL (-1) /* the process dies before the call */
-#define FAULT_TEAR (-2) /* it dies with half of a write done */
+#define FAULT_TEAR (-2) /* the process dies after half of a write */
 
 struct fault {
     long long at; /* the call that fails, counted from 1; 0 for none */
@@ -48,7 +48,7 @@ struct fault {
 };
 static struct fault faults[CALL_COUNT];
 
-/* 0, or what the plan says happens to this call. */
+/* The fault that the plan has for this call; 0 for none. */
 static int fault_due(enum call call) {
     struct fault *fault = &faults[call];
     if (fault->at == 0) return 0;
@@ -57,7 +57,7 @@ static int fault_due(enum call call) {
     return fault->errno_value;
 }
 
-/* True, with errno set, when the plan says that this call fails. */
+/* True, with errno set, if the plan lets this call fail. */
 static bool fault_is_due(enum call call) {
     int due = fault_due(CALL_ANY);
     if (due == 0) due = fault_due(call);
@@ -67,7 +67,7 @@ static bool fault_is_due(enum call call) {
     return true;
 }
 
-/* As fault_is_due for a write, which a plan can also tear. */
+/* As fault_is_due, for a write, which a plan can tear as well. */
 static bool write_fault_is_due(enum call call, int fd, const void *bytes, size_t count,
                                int64_t offset) {
     int due = fault_due(CALL_ANY);

@@ -77,7 +77,7 @@ bool ring_try_put(struct ring *ring, const void *message) {
     return taken;
 }
 
-/* Waits with the lock held until there is a message, the ring stops, or the deadline passes. */
+/* Waits, with the lock held, until a message comes, the ring stops or the deadline passes. */
 static void wait_for_message(struct ring *ring, int64_t timeout_ms) {
     int64_t due_ns = sync_deadline_ns(timeout_ms);
     while (ring->count == 0 && !ring->stopped && timeout_ms != 0) {

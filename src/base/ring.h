@@ -3,8 +3,9 @@
 
 /* ring: the bounded queue in which threads meet. A message changes owner when it is put.
  *
- * Thread: any number on both sides; a mutex and two conditions.  Memory: `capacity` fixed-size
- * slots allocated in ring_open; messages are copied in and out.  Invariant: first in, first out. */
+ * Thread: any number on both sides, under one mutex.
+ * Memory: ring_open allocates all slots; messages are copied in and out.
+ * Invariant: first in, first out. */
 
 #include "base/err.h"
 
@@ -20,10 +21,10 @@ void ring_close(struct ring *ring); /* no thread may be inside; NULL is allowed 
 bool ring_put(struct ring *ring, const void *message);
 /* Never waits: false when full or stopped. */
 bool ring_try_put(struct ring *ring, const void *message);
-/* Waits up to `timeout_ms` (negative: for ever) for a message. False on a time-out, or when the
- * ring is stopped and empty. */
+/* Waits up to `timeout_ms` for a message, without limit if it is negative. False after that time,
+ * or if the ring is stopped and empty. */
 bool ring_take(struct ring *ring, void *ret_message, int64_t timeout_ms);
-/* Lets every waiting putter go and lets takers drain what is there. */
+/* Ends every waiting and later put; takers still get the messages inside. */
 void ring_stop(struct ring *ring);
 bool ring_is_stopped(struct ring *ring);
 size_t ring_count(struct ring *ring);

@@ -3,7 +3,7 @@
 
 /* rng: small seeded generators. rng_next is SplitMix64 (Steele, Lea, Flood 2014) for tests and
  * jitter; rng_at is counter-based (the same mix over seed and counter) for sampling, where the n-th
- * number of a sequence must not depend on what else runs. Not for secrets: those come from base/id.
+ * number of a sequence must not depend on other requests. Secrets come from base/id instead.
  *
  * Thread: one struct, one thread; rng_at is pure. */
 

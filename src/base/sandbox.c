@@ -20,7 +20,7 @@
 
 /* ---- Landlock: paths and TCP ---- */
 
-/* What later kernels have added to linux/landlock.h. */
+/* Constants that later kernels added to linux/landlock.h. */
 #define FS_TRUNCATE (UINT64_C(1) << 14) /* ABI 3 */
 #define NET_TCP_ALL UINT64_C(3)         /* ABI 4: bind, connect */
 #define SCOPE_ALL UINT64_C(3)           /* ABI 6: abstract sockets and signals of others */
@@ -31,7 +31,7 @@ struct ruleset {
     uint64_t scopes;
 };
 
-/* Every right over files that this kernel can take away. */
+/* All rights over files that this kernel can take away. */
 static uint64_t fs_rights(int abi) {
     static const unsigned char counts[] = {0, 13, 14, 15, 15, 16};
     const int known = (int)sizeof counts - 1;
@@ -47,7 +47,7 @@ static uint64_t rights_of(const struct sandbox_path *path, bool is_directory) {
     return rights;
 }
 
-/* Returns the descriptor it used, or -1. */
+/* Returns the opened descriptor, or -1. */
 static int allow_path(int ruleset, const struct sandbox_path *path, uint64_t handled) {
     struct stat stat;
     int fd = open(path->path, O_PATH | O_CLOEXEC);
@@ -64,27 +64,27 @@ static void close_if_open(int fd) {
     if (fd >= 0) close(fd);
 }
 
-/* What a sanitizer reads to name the lines of a stack. */
+/* Files that a sanitizer reads to name the lines of a stack. */
 static void allow_sanitizer(int ruleset, uint64_t handled) {
     static const char *const paths[] = {"/proc", "/usr", "/lib", "/proc/self/exe"};
     for (size_t i = 0; SANDBOX_IS_LOOSE && i < sizeof paths / sizeof *paths; i++)
         close_if_open(allow_path(ruleset, &(struct sandbox_path){.path = paths[i]}, handled));
 }
 
-/* The ABI that holds from now on, 0 when none does. */
+/* The ABI in force from now on; 0 for none. */
 static int enter_landlock(const struct sandbox_path *paths, size_t count) {
     int abi = (int)syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
     if (abi < 1) return 0;
     const struct ruleset wanted = {.fs = fs_rights(abi),
                                    .net = abi >= 4 ? NET_TCP_ALL : 0,
                                    .scopes = abi >= 6 ? SCOPE_ALL : 0};
-    /* An older kernel takes the longer struct as long as what it does not know is zero. */
+    /* An older kernel takes the longer struct if the members that it does not know are zero. */
     int ruleset = (int)syscall(SYS_landlock_create_ruleset, &wanted, sizeof wanted, 0);
     if (ruleset < 0) return 0;
     for (size_t i = 0; i < count; i++) close_if_open(allow_path(ruleset, &paths[i], wanted.fs));
     allow_sanitizer(ruleset, wanted.fs);
     /* base/stacks reads the names of threads here. The rule is for this inode, which the kernel
-     * keeps only as long as somebody has it open. */
+     * keeps only while a descriptor is open. */
     (void)allow_path(ruleset, &(struct sandbox_path){.path = "/proc/self/task"}, wanted.fs);
     bool is_on = syscall(SYS_landlock_restrict_self, ruleset, 0) == 0;
     close(ruleset);
@@ -96,7 +96,7 @@ static int enter_landlock(const struct sandbox_path *paths, size_t count) {
 /* A call, or a call with (argument & mask) == value. */
 struct rule {
     unsigned short number;
-    unsigned char argument; /* 1 is the first; 0: whatever they are */
+    unsigned char argument; /* number of the argument, from 1; 0: any arguments */
     uint32_t mask, value;
 };
 
@@ -133,7 +133,7 @@ static const struct rule allowed[] = {
     {.number = SYS_readahead},
     {.number = SYS_ioctl, .argument = 2, .mask = UINT32_MAX, .value = TCGETS},
 
-    /* Files of a directory that may be written to. */
+    /* These change files of a writable directory. */
     {.number = SYS_ftruncate},
     {.number = SYS_fallocate},
     {.number = SYS_fsync},
@@ -221,7 +221,7 @@ static const struct rule allowed[] = {
     {.number = SYS_getcwd},
 };
 
-/* No reader of files does these by mistake. */
+/* No reader of files makes these calls by mistake. */
 static const unsigned short fatal[] = {
     SYS_execve,
     SYS_execveat,
@@ -285,12 +285,12 @@ static void add_answer(struct filter *filter, uint32_t answer) {
     add(filter, BPF_RET | BPF_K, answer, 0, 0);
 }
 
-/* Expects the call's number to be loaded, and leaves it so. */
+/* The call's number is loaded before and after these instructions. */
 static void add_rule(struct filter *filter, const struct rule *rule, uint32_t answer) {
     const unsigned is_equal = BPF_JMP | BPF_JEQ | BPF_K;
     add(filter, is_equal, rule->number, 0, rule->argument ? 5 : 1);
     if (rule->argument) {
-        /* The low half, which comes first. */
+        /* The low half of the argument, which comes first in memory. */
         add_load(filter,
                  offsetof(struct seccomp_data, args) + sizeof(uint64_t) * (rule->argument - 1u));
         add(filter, BPF_ALU | BPF_AND | BPF_K, rule->mask, 0, 0);
@@ -321,7 +321,7 @@ static bool enter_seccomp(void) {
     build(&filter);
     const struct sock_fprog program = {.len = filter.count, .filter = filter.at};
     /* Without the flag a kernel before 5.16 turns off speculation, which costs the kernels' speed
-     * and guards against nothing: there is no secret in this process. */
+     * and protects nothing: this process holds no secret. */
     return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_SPEC_ALLOW,
                    &program) == 0 ||
            syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) == 0;
@@ -332,7 +332,7 @@ void sandbox_enter(const struct sandbox_path *paths, size_t count,
     *ret_state = (struct sandbox_state){.landlock_abi = 0};
     setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0}); /* a core would hold prompts */
     if (!SANDBOX_IS_LOOSE) prctl(PR_SET_DUMPABLE, 0);
-    /* Both want it; a kernel that has either has it. */
+    /* Landlock and seccomp both need it; a kernel that has either has it. */
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return;
     ret_state->landlock_abi = enter_landlock(paths, count);
     ret_state->has_seccomp = enter_seccomp();

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* sandbox: what is left of a process that reads the files of strangers.
+/* sandbox: takes rights away from a process before it reads foreign files.
  *
- * After sandbox_enter the process opens nothing but the paths it named, makes no socket, starts no
- * program and no other process, and other processes of its user cannot read its memory. What it
- * has open stays open. Landlock guards paths and TCP, seccomp the system calls; one that a reader
- * of files has no use for ends the process when it is a sure sign of a break-in (execve, socket,
- * ptrace, …) and fails with ENOSYS when it is any other, so that a library which tries something
- * new falls back.
+ * After sandbox_enter the process opens only the named paths, makes no socket, and starts no program
+ * and no other process. Other processes of its user cannot read its memory. Open descriptors stay
+ * open. Landlock guards paths and TCP, seccomp the system calls. A call that is a sure sign of a
+ * break-in (execve, socket, ptrace, …) ends the process. Any other call that a reader of files does
+ * not need fails with ENOSYS, so that a library which tries a new call falls back.
  *
- * A kernel without one of the two leaves that one out, and the state says so. In a build with
- * AddressSanitizer or ThreadSanitizer both are loose: those need to read more and to call more.
+ * A kernel may lack Landlock or seccomp; the state says which of them are in force. In builds with
+ * AddressSanitizer or ThreadSanitizer both are loose, for the sanitizers read and call more.
  *
- * Thread: from the only one there is, since both bind the caller and the threads it makes later.
- * Memory: none; one descriptor stays open.  Invariant: there is no way back. */
+ * Thread: the only one of the process, since both bind the caller and its later threads.
+ * Memory: none; one descriptor stays open.
+ * Invariant: no call widens the rights again. */
 
 #include "base/stacks.h"
 
@@ -23,16 +23,16 @@
 
 #define SANDBOX_IS_LOOSE (!STACKS_OF_CRASHES)
 
-/* A file, or a directory and all below it. A link is followed now: what it leads to is allowed. */
+/* A file, or a directory with all below it. A link is followed at once, and its target is allowed. */
 struct sandbox_path {
     const char *path;
-    bool is_writable; /* a directory's files may be made, renamed and removed as well */
+    bool is_writable; /* files of a directory may also be made, renamed and removed */
 };
 
 struct sandbox_state {
-    int landlock_abi; /* 0: none */
+    int landlock_abi; /* version of the kernel's interface; 0 if it has no Landlock */
     bool has_seccomp;
 };
 
-/* A path that cannot be opened is left out: the reader that opens it later says why. */
+/* A path that cannot be opened is left out; its reader fails later and says why. */
 void sandbox_enter(const struct sandbox_path *paths, size_t count, struct sandbox_state *ret_state);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* span: stretches of a text, as byte offsets: a growing list of them in ascending order.
+/* span: a growing list of stretches of a text, as byte offsets in ascending order.
  *
- * Thread: one at a time.  Memory: owns `at`; spans_release frees it. No memory means abort.
- * Invariant: every span has bytes, and ends before the next one starts. */
+ * Thread: one at a time.
+ * Memory: owns `at`; spans_release frees it. Out of memory aborts.
+ * Invariant: no span is empty, and each ends before the next one starts. */
 
 #include <stddef.h>
 
@@ -20,9 +21,9 @@ struct spans {
     size_t capacity;
 };
 
-/* Appends start..end, which lies behind all that are there; one that touches the last extends it.
- * An empty one adds nothing. */
+/* Appends start..end, which lies behind all spans of the list. A span that touches the last one
+ * extends it; an empty span adds nothing. */
 void spans_add(struct spans *spans, size_t start, size_t end);
-/* Drops what lies at or after `end`. */
+/* Drops all bytes at or after `end`. */
 void spans_truncate(struct spans *spans, size_t end);
 void spans_release(struct spans *spans);

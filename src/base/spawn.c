@@ -18,7 +18,7 @@
 #define ENVIRONMENT_MAX 32
 #define WAIT_STEP_MS 5
 
-/* Names a process needs, not names that hold secrets. */
+/* Variables that a program needs and that hold no secret. */
 static bool is_passed(const char *variable) {
     static const char *const names[] = {"PATH=",
                                         "HOME=",
@@ -45,7 +45,7 @@ static void pick_environment(char *picked[ENVIRONMENT_MAX]) {
     picked[count] = NULL;
 }
 
-/* Puts each descriptor at its number, and closes what lies behind. */
+/* Puts each descriptor at its number and closes all higher ones. */
 static int place_fds(posix_spawn_file_actions_t *actions, const int *fds, size_t count) {
     int number = 0;
     for (size_t i = 0; i < count && number == 0; i++)
@@ -55,7 +55,7 @@ static int place_fds(posix_spawn_file_actions_t *actions, const int *fds, size_t
     return number ? number : posix_spawn_file_actions_addclosefrom_np(actions, (int)count);
 }
 
-/* Signals as a fresh process has them. */
+/* Gives signals the actions of a fresh process. */
 static int start(pid_t *ret_pid, const struct spawn_options *options, const int *fds) {
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
@@ -84,7 +84,7 @@ static int start(pid_t *ret_pid, const struct spawn_options *options, const int 
 enum err spawn_start(pid_t *ret_pid, const struct spawn_options *options, struct error *error) {
     int fds[SPAWN_FDS_MAX], lifted[SPAWN_FDS_MAX], number = 0;
     assert(options->fd_count >= 3 && options->fd_count <= SPAWN_FDS_MAX);
-    /* One that stands where another goes would be lost before its own turn. */
+    /* A descriptor below the targets would be overwritten before its own turn. */
     for (size_t i = 0; i < options->fd_count; i++) {
         bool is_low = options->fds[i] != SPAWN_NULL && options->fds[i] < SPAWN_FDS_MAX;
         lifted[i] = is_low ? fcntl(options->fds[i], F_DUPFD_CLOEXEC, SPAWN_FDS_MAX) : -1;
@@ -122,6 +122,7 @@ int spawn_wait(pid_t pid, int64_t patience_ms, char *ret_text, size_t text_bytes
         clock_sleep_ms(WAIT_STEP_MS);
     }
     if (ended > 0) return describe_end(status, ret_text, text_bytes);
-    snprintf(ret_text, text_bytes, "is gone"); /* SIGCHLD is ignored: nothing to wait for */
+    snprintf(ret_text, text_bytes,
+             "is gone"); /* SIGCHLD is ignored, so the kernel keeps no status */
     return -1;
 }

@@ -15,14 +15,14 @@
 
 #define THREAD_SIGNAL SIGUSR2
 #define FRAMES_MAX 64
-#define ANSWER_MS_MAX 200 /* for one thread */
+#define ANSWER_MS_MAX 200 /* longest wait for one thread */
 #define STEP_NS 1000000
 
-/* A signal handler reaches nothing else. */
+/* Globals, for a signal handler has no argument. */
 static atomic_int stacks_fd = -1;
 static atomic_uint stacks_answers;
 
-/* --- writing, with nothing but system calls --- */
+/* --- writing by system calls alone --- */
 
 static void put(const char *text, size_t bytes) {
     ssize_t ignored = write(atomic_load(&stacks_fd), text, bytes);
@@ -47,7 +47,7 @@ static size_t append(char *to, size_t at, const char *text) {
     return at;
 }
 
-/* /proc/self/task/THREAD/NAME. Returns how many bytes it has. */
+/* Reads /proc/self/task/THREAD/NAME and returns its length in bytes. */
 static size_t read_of_thread(const char *thread, const char *name, char *ret_text,
                              size_t text_bytes) {
     char path[64];
@@ -82,7 +82,7 @@ static void on_thread_signal(int number) {
 static void put_head(const char *thread) {
     char name[32], stat[256];
     size_t bytes = read_of_thread(thread, "comm", name, sizeof name);
-    if (bytes > 0) name[bytes - 1] = '\0'; /* its newline */
+    if (bytes > 0) name[bytes - 1] = '\0'; /* overwrites the newline */
     read_of_thread(thread, "stat", stat, sizeof stat);
     const char *state = strrchr(stat, ')');
     put_text("thread ");
@@ -108,7 +108,7 @@ static void put_thread(const char *thread) {
     if (atomic_load(&stacks_answers) == before) put_text("(does not answer)\n");
 }
 
-/* What getdents64 gives; the library has no name for it. */
+/* The entry that getdents64 writes; the C library does not declare it. */
 struct entry {
     uint64_t inode;
     int64_t next;
@@ -136,7 +136,7 @@ static void on_dump_signal(int number) {
     errno = saved;
 }
 
-/* The thread that crashed. The signal's own action is back in place, and ends the process. */
+/* Runs in the thread that crashed. The signal's default action is restored and ends the process. */
 static void on_crash(int number) {
     char thread[24];
     size_t at = sizeof thread;
@@ -161,7 +161,7 @@ static void handle(int number, void (*handler)(int), int flags) {
 
 void stacks_open(int fd) {
     void *frames[1];
-    backtrace(frames, 1); /* loads what it needs, which a handler must not */
+    backtrace(frames, 1); /* loads libgcc now, for a handler must not */
     atomic_store(&stacks_fd, fd);
     handle(THREAD_SIGNAL, on_thread_signal, SA_RESTART);
     handle(STACKS_SIGNAL, on_dump_signal, SA_RESTART);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* stacks: what every thread of this process is doing, written when another process asks with
- * STACKS_SIGNAL, or when this one crashes. For a process that is about to be killed: addresses and
- * names of threads, nothing of what they work on.
+/* stacks: writes the call stack of every thread when another process sends STACKS_SIGNAL, or when
+ * this one crashes. The text holds addresses and names of threads and no data of any request.
  *
  *   thread 4711 loop R
  *   /usr/bin/quern(+0x1a2b) [0x55…]
@@ -11,15 +10,15 @@
  *
  * `addr2line -fe quern 0x1a2b` names the line.
  *
- * Thread: stacks_open from main, before there are others.  Memory: none; handlers need a global,
- * the descriptor. */
+ * Thread: main calls stacks_open before it starts any other thread.
+ * Memory: one global, the descriptor, for signal handlers have no argument. */
 
 #include <signal.h>
 
 #define STACKS_SIGNAL SIGUSR1
 #define STACKS_END "end\n" /* the last line */
 
-/* A sanitizer reports crashes itself, and says more. */
+/* Sanitizers report crashes themselves and in more detail. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define STACKS_OF_CRASHES 0
 #elif defined(__has_feature)
@@ -31,5 +30,5 @@
 #define STACKS_OF_CRASHES 1
 #endif
 
-/* From now on stacks are written to `fd`, which stays the caller's. */
+/* Installs the handlers; stacks go to `fd`, which the caller keeps open. */
 void stacks_open(int fd);

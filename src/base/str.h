@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* str: a borrowed run of bytes with its length. Owns nothing; need not end in NUL; may hold NUL.
+/* str: a borrowed run of bytes with its length. The bytes need not end in NUL and may hold NUL.
  *
- * Thread: any.  Memory: the bytes belong to whoever made them and must outlive the str. */
+ * Thread: any.
+ * Memory: owns nothing; the bytes must outlive the str. */
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -15,17 +16,17 @@ struct str {
 };
 
 #define STR(literal) ((struct str){"" literal, sizeof(literal) - 1})
-/* For printf: `printf("%.*s", STR_ARGS(name))`. */
+/* The arguments of printf's "%.*s". */
 #define STR_ARGS(string) (int)(string).bytes, (string).at
 
-struct str str_from(const char *text); /* NULL gives the empty str */
+struct str str_from(const char *text); /* the empty str for NULL */
 bool str_equals(struct str a, struct str b);
 bool str_is(struct str a, const char *text);
 bool str_starts_with(struct str whole, struct str start);
 bool str_ends_with(struct str whole, struct str end);
-/* Byte order, shorter first on a tie: negative, 0 or positive. */
+/* Negative, 0 or positive by the order of bytes; the shorter str is first on a tie. */
 int str_compare(struct str a, struct str b);
-/* The part from `from` (clamped) to the end. */
+/* The part from `from` to the end; empty if `from` lies behind it. */
 struct str str_skip(struct str whole, size_t from);
 /* Index of the first `byte` at or after `from`, or SIZE_MAX. */
 size_t str_find_byte(struct str whole, char byte, size_t from);
@@ -33,6 +34,7 @@ size_t str_find_byte(struct str whole, char byte, size_t from);
 size_t str_find(struct str whole, struct str part, size_t from);
 /* Drops ASCII whitespace at both ends. */
 struct str str_trim(struct str whole);
-/* Whole text as a decimal integer; false (and nothing written) on anything else or out of range. */
+/* Reads the whole text as a decimal integer. False, with nothing written, for any other text and for
+ * a number out of range. */
 bool str_to_i64(struct str text, int64_t *ret_value);
 bool str_to_u64(struct str text, uint64_t *ret_value);
