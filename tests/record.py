@@ -15,7 +15,7 @@ counts by the keys of its object.
 """
 import collections, hashlib, json, os, pathlib, queue, random, re, socket, struct, sys, tempfile, threading
 
-KEPT = 1 << 20  # bytes of one body that are kept; the rest is hashed only
+KEPT = 16 << 20  # bytes of one body that are kept; the rest is hashed only
 LONG = 2000  # characters of a body in the record; a longer one is cut and hashed
 MASKS = [  # in this order
     (re.compile(r"(?<![0-9A-Za-z])([a-z]+[-_]|)(?=[A-Za-z]*[0-9])[0-9A-Za-z]{20,64}(?![0-9A-Za-z])"), r"\1*"),
@@ -27,6 +27,7 @@ MASKS = [  # in this order
     (re.compile(r"\b1[789]\d{8}\b"), "T"),
 ]
 HEADERS = {"x-request-id", "content-length", "etag", "last-modified", "date", "content-disposition"}  # present, but of another value each time
+SAMPLED = ("case_083", "case_095", "case_097", "case_099", "case_117", "case_125", "case_135", "case_139", "case_159")  # at temperature 1 without a seed
 LEFT_OUT = {"test_every_operation_answers_as_the_document_says"}  # not compared: its requests depend on the ids in earlier answers
 
 
@@ -62,7 +63,7 @@ class Tap:
 
     def body(self, count):
         """`count` bytes, or all until the end when it is None: what is kept of them, their number, and whether all came."""
-        kept, hashed, got = b"", hashlib.sha256(), 0
+        kept, hashed, got = bytearray(), hashlib.sha256(), 0
         while count is None or got < count:
             if not self.data and not self.more():
                 break
@@ -70,7 +71,7 @@ class Tap:
             hashed.update(take)
             kept += take[:KEPT - len(kept)]
             got += len(take)
-        return (kept if got == len(kept) else kept[:LONG] + f"…{got} bytes {hashed.hexdigest()[:16]}".encode()), count is None or got == count
+        return (bytes(kept) if got == len(kept) else bytes(kept[:LONG]) + f"…{got} bytes {hashed.hexdigest()[:16]}".encode()), count is None or got == count
 
 
 def read_head(tap):
@@ -202,9 +203,9 @@ def cut(text):
 
 
 def object_shape(value):
-    """A batch that has not ended by its keys, a list of files or batches by the keys of an entry, anything else masked."""
+    """A batch that has not ended, or was cut off at some point, by its keys, a list of files or batches by the keys of an entry, anything else masked."""
     if isinstance(value, dict):
-        if value.get("object") == "batch" and value.get("status") not in ("completed", "failed", "expired", "cancelled"):
+        if value.get("object") == "batch" and value.get("status") not in ("completed", "failed", "expired"):
             return {"object": "batch", "keys": list(value)}
         if value.get("object") == "list" and isinstance(value.get("data"), list):
             entries = value["data"]
@@ -350,6 +351,11 @@ def kinds(path):
         test = record.pop("test")
         if test.rsplit("::")[-1] in LEFT_OUT:
             continue
+        if '"object": "batch", "keys"' in str(record["body"]):  # seen or not as time has it
+            test, record["path"], record["request"] = "unfinished batches", re.sub(r"\?.*", "", record["path"]), ""
+        elif any(name in test for name in SAMPLED):
+            record["request"] = ""
+            record["body"] = re.sub(r'((?:content|text|finish_reason|_tokens)\\?":\s?)(\\?"(?:[^"\\]|\\.)*"|\d+)', r"\1*", json.dumps(record["body"]))
         found[test][json.dumps(record)] = record
     return found
 

@@ -10,7 +10,7 @@
 #include <strings.h>
 #include <sys/stat.h>
 
-#define LOOK_NS 1000000000 /* between two looks at the file */
+#define LOOK_NS 1000000000 /* between two looks at the file, unless the options say otherwise */
 
 /* A row of the file with what it has used up. */
 struct entry {
@@ -30,6 +30,7 @@ struct key_set {
     unsigned char (*digests)[SHA256_BYTES];
     size_t digest_count;
     char *path; /* NULL: no file */
+    int64_t look_ns;
     void (*report)(const char *sentence);
     pthread_mutex_t lock; /* guards what follows */
     struct entry *entries;
@@ -96,7 +97,7 @@ static enum err look(struct key_set *keys, struct error *error) {
 static void look_now_and_then(struct key_set *keys) {
     struct error error;
     int64_t now_ns = clock_monotonic_ns();
-    if (now_ns - keys->looked_ns < LOOK_NS) return;
+    if (now_ns - keys->looked_ns < keys->look_ns) return;
     keys->looked_ns = now_ns;
     bool was_broken = keys->is_broken;
     keys->is_broken = look(keys, &error) != OK;
@@ -231,6 +232,7 @@ enum err key_set_open(struct key_set **ret_keys, const struct key_set_options *o
     keys->digest_count = options->digest_count;
     keys->report = options->report;
     keys->had_keys = options->digest_count > 0;
+    keys->look_ns = options->look_ns ? options->look_ns : LOOK_NS;
     keys->looked_ns = clock_monotonic_ns();
     enum err err = look(keys, error);
     if (err == OK)

@@ -21,6 +21,7 @@ struct key_set_options {
     const unsigned char (*digests)[SHA256_BYTES]; /* of the fixed keys */
     size_t digest_count;
     const char *path; /* of the file; NULL: none. It need not be there */
+    int64_t look_ns;  /* between two looks at the file (0: a second) */
     /* The file has become unreadable (the keys read before stay in use), or readable again: then
      * the sentence is NULL. NULL allowed. */
     void (*report)(const char *sentence);
