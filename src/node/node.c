@@ -64,10 +64,10 @@ static enum err open_worker(struct node *node, size_t index, const struct engine
                             struct error *error) {
     const struct model_choice *choice = &node->models[index];
     struct worker_events events;
-    uint32_t place;
+    uint32_t seat;
     struct worker *worker;
     enum err err;
-    if (!runner_worker_place(node->runner, &events, &place))
+    if (!runner_worker_seat(node->runner, &events, &seat))
         return err_set(error, ERR_LIMIT, "more than %d models", RUNNER_WORKERS_MAX);
     if (choice->is_echo) {
         for (size_t i = 0; i < choice->name_count; i++) node->names[index][i] = choice->names[i];
@@ -90,7 +90,7 @@ static enum err open_worker(struct node *node, size_t index, const struct engine
         err = worker_engine_open(&worker, &options, &events, error);
         if (err == OK) node->workers[node->worker_count++] = worker;
     }
-    if (err == OK) runner_worker_attach(node->runner, place, worker);
+    if (err == OK) runner_worker_attach(node->runner, seat, worker);
     return err;
 }
 
@@ -128,22 +128,22 @@ static enum err read_key(const struct upstream_spec *spec, struct secret *ret_se
 static enum err open_upstream(struct node *node, const struct upstream_spec *spec,
                               struct error *error) {
     struct worker_events events;
-    uint32_t place;
+    uint32_t seat;
     struct worker *worker;
     if (node->upstream_count == NODE_UPSTREAMS_MAX ||
-        !runner_worker_place(node->runner, &events, &place))
+        !runner_worker_seat(node->runner, &events, &seat))
         return err_set(error, ERR_LIMIT, "more than %d upstreams", NODE_UPSTREAMS_MAX);
     struct secret secret = {0};
     const char *key = NULL;
     enum err err = OK;
     if (*spec->key_file) err = read_key(spec, &secret, &key, error);
     if (err != OK) return err;
-    runner_worker_tune(node->runner, place, spec->weight, worker_upstream_lines_max(spec));
+    runner_worker_tune(node->runner, seat, spec->weight, worker_upstream_lines_max(spec));
     err = worker_upstream_open(&worker, spec, key, &events, error);
     secret_release(&secret);
     if (err != OK) return err;
     node->upstreams[node->upstream_count++] = worker;
-    runner_worker_attach(node->runner, place, worker);
+    runner_worker_attach(node->runner, seat, worker);
     return OK;
 }
 

@@ -6,8 +6,13 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/os.h"
+#include "batch/line.h"
 #include "json/span.h"
+#include "runner/models.h"
+#include "runner/pause.h"
+#include "runner/results.h"
 #include "runner/runner_internal.h"
+#include "runner/watch.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -17,7 +22,7 @@
 #define LEASE_PLACES 256                      /* taken from the queue at a time */
 #define BACKLOG_BYTES_MAX ((uint64_t)4 << 20) /* of results not durable, to go on */
 #define LINE_BYTES_KEPT ((size_t)1 << 20)     /* of the buffer after a long line */
-#define HOME_LOST_NS 5000000000 /* a worker down for so long has lost its suspects to others */
+#define READ_AGAIN_NS 1000000000              /* after the disk did not give a line */
 
 /* What the thread has of its own. */
 struct dispatch {
@@ -28,70 +33,56 @@ struct dispatch {
     uint64_t placed;
 };
 
-static bool has_room(const struct runner *runner, const struct place *place,
-                     const struct retry *line) {
-    const struct runner_options *options = &runner->options;
-    if (!place->worker || place->is_full) return false;
-    if (place->suspects > 0) {
-        bool may_go = !line || (line->is_suspect && line->home == place->index);
-        bool is_alone = place->suspects_max > 1 || place->requests == 0;
-        return may_go && is_alone && place->lines < place->suspects_max;
-    }
-    return place->lines < place->lines_max &&
-           (place->bytes < options->lookahead_bytes || place->lines == 0);
-}
-
 /* NULL: for a line of any kind. Lines for a worker that has failed are to be taken too: they end
  * with an error. */
-static bool anyone_has_room(const struct runner *runner, const struct retry *line) {
-    for (uint32_t i = 0; i < runner->place_count; i++)
-        if (runner->places[i].has_failed || has_room(runner, &runner->places[i], line)) return true;
+static bool anyone_has_room(const struct runner *runner, const struct line_state *line) {
+    for (uint32_t i = 0; i < runner->seat_count; i++)
+        if (runner->seats[i].has_failed || seat_has_room(runner, &runner->seats[i], line))
+            return true;
     return false;
 }
 
 /* --- the next line --- */
 
-static bool is_home_lost(const struct place *home, int64_t now_ns) {
-    return home->is_full && now_ns - home->down_ns > HOME_LOST_NS;
-}
-
-static bool take_retry(struct runner *runner, struct live *live, int64_t now_ns, bool only_suspects,
-                       struct retry *ret_line) {
-    for (size_t i = 0; i < live->retry_count; i++) {
-        struct retry *retry = &live->retries[i];
-        if (retry->due_ns > now_ns || (only_suspects && !retry->is_suspect)) continue;
-        if (retry->model && held_is_blocked(live->held, retry->model - 1u, runner->progress))
+static bool take_pending(struct runner *runner, struct active_batch *batch, int64_t now_ns,
+                         bool only_suspects, struct line_state *ret_line) {
+    for (size_t i = 0; i < batch->pending_count; i++) {
+        struct line_state *line = &batch->pending[i];
+        if (line->due_ns > now_ns || (only_suspects && !line->is_suspect)) continue;
+        if (line->model &&
+            waiting_for_model_is_blocked(batch->waiting, line->model - 1u, runner->progress))
             continue;
-        if (retry->is_suspect) {
-            const struct place *home = &runner->places[retry->home];
-            if (!is_home_lost(home, now_ns) && !has_room(runner, home, retry)) continue;
+        if (line->is_suspect) {
+            const struct seat *home = &runner->seats[line->home];
+            if (!seat_is_lost(home, now_ns) && !seat_has_room(runner, home, line)) continue;
         }
-        *ret_line = *retry;
-        live->retries[i] = live->retries[--live->retry_count];
+        *ret_line = *line;
+        batch->pending[i] = batch->pending[--batch->pending_count];
         return true;
     }
     return false;
 }
 
 /* A line that was read before, and whose model may have room now. */
-static bool take_held(struct runner *runner, struct live *live, struct retry *ret_line) {
+static bool take_waiting(struct runner *runner, struct active_batch *batch,
+                         struct line_state *ret_line) {
     uint32_t line;
-    if (!held_take(live->held, runner->progress, &line)) return false;
-    *ret_line = (struct retry){.line = line, .was_held = true};
+    if (!waiting_for_model_take(batch->waiting, runner->progress, &line)) return false;
+    *ret_line = (struct line_state){.number = line, .was_waiting = true};
     return true;
 }
 
 /* Leases places of one run, or of none (runs.h). */
-static bool take_lease(struct runner *runner, struct live *live) {
+static bool take_lease(struct runner *runner, struct active_batch *batch) {
     const struct queue_ops *queue = runner->queue->ops;
-    struct queue_lease *lease = &live->lease;
-    uint32_t from = runs_next(&live->runs, &runner->warm, lease->first + lease->count);
-    live->lease_at = 0;
-    if (!queue->take(runner->queue, live->row.sequence, from, LEASE_PLACES, lease)) {
+    struct queue_lease *lease = &batch->lease;
+    uint32_t from = runs_next(&batch->runs, &runner->warm, lease->first + lease->count);
+    batch->lease_at = 0;
+    if (!queue->take(runner->queue, batch->row.sequence, from, LEASE_PLACES, lease)) {
         lease->count = 0;
         return false;
     }
-    uint32_t kept = runs_lease(&live->runs, &runner->warm, lease->first, lease->count);
+    uint32_t kept = runs_lease(&batch->runs, &runner->warm, lease->first, lease->count);
     struct queue_lease rest = *lease;
     rest.first += kept;
     rest.count -= kept;
@@ -100,28 +91,29 @@ static bool take_lease(struct runner *runner, struct live *live) {
     return true;
 }
 
-static bool take_leased(struct runner *runner, struct live *live, struct retry *ret_line) {
-    while (!held_is_full(live->held)) {
-        while (live->lease_at < live->lease.count) {
-            uint32_t line = index_line_at(live->index, live->lease.first + live->lease_at++);
-            if (seglog_has(live->log, line)) continue;
-            *ret_line = (struct retry){.line = line};
+static bool take_leased(struct runner *runner, struct active_batch *batch,
+                        struct line_state *ret_line) {
+    while (!waiting_for_model_is_full(batch->waiting)) {
+        while (batch->lease_at < batch->lease.count) {
+            uint32_t line = index_line_at(batch->index, batch->lease.first + batch->lease_at++);
+            if (seglog_has(batch->log, line)) continue;
+            *ret_line = (struct line_state){.number = line};
             return true;
         }
-        if (!take_lease(runner, live)) return false;
+        if (!take_lease(runner, batch)) return false;
     }
     return false;
 }
 
 static bool gives_lines(void *context, const struct order_entry *entry) {
     const struct runner *runner = context;
-    const struct live *live = entry->owner;
-    return live->phase == PHASE_RUN && live->blocked_at != runner->progress &&
-           !live_is_paused(live);
+    const struct active_batch *batch = entry->owner;
+    return batch->phase == PHASE_RUN && batch->blocked_at != runner->progress &&
+           !active_is_paused(batch);
 }
 
 /* The batch whose turn it is. */
-static struct live *choose_batch(struct runner *runner) {
+static struct active_batch *choose_batch(struct runner *runner) {
     struct order_entry *entry = order_choose(&runner->order, gives_lines, runner);
     runner->current = entry ? entry->owner : NULL;
     runner->current_left = LEASE_PLACES;
@@ -130,291 +122,271 @@ static struct live *choose_batch(struct runner *runner) {
 }
 
 /* The next line of the batch whose turn it is. */
-static struct live *take_line(struct runner *runner, struct retry *ret_line) {
-    const struct retry plain = {0};
+static struct active_batch *take_line(struct runner *runner, struct line_state *ret_line) {
+    const struct line_state plain = {0};
     int64_t now_ns = clock_monotonic_ns();
     bool only_suspects = !anyone_has_room(runner, &plain);
     for (;;) {
-        struct live *live = runner->current;
-        if (!live || runner->is_reordered || runner->current_left == 0 ||
-            !gives_lines(runner, &live->order))
-            live = choose_batch(runner);
-        if (!live) return NULL;
-        if (take_retry(runner, live, now_ns, only_suspects, ret_line) ||
+        struct active_batch *batch = runner->current;
+        if (!batch || runner->is_reordered || runner->current_left == 0 ||
+            !gives_lines(runner, &batch->order))
+            batch = choose_batch(runner);
+        if (!batch) return NULL;
+        if (take_pending(runner, batch, now_ns, only_suspects, ret_line) ||
             (!only_suspects &&
-             (take_held(runner, live, ret_line) || take_leased(runner, live, ret_line)))) {
+             (take_waiting(runner, batch, ret_line) || take_leased(runner, batch, ret_line)))) {
             runner->current_left--;
-            return live;
+            return batch;
         }
-        live->blocked_at = runner->progress; /* it has none to give */
+        batch->blocked_at = runner->progress; /* it has none to give */
     }
 }
 
-/* --- placing it --- */
+/* --- giving it to a worker --- */
 
-enum placing { PLACED, FOLLOWS, NO_ROOM, MODEL_FULL, MODEL_GONE, REFUSED, UNREADABLE, DAMAGED };
+/* What becomes of a line that was taken. */
+enum next {
+    NEXT_GONE,           /* it is with a worker or has ended: the slot belongs to others */
+    NEXT_FOLLOWS,        /* it waits for the answer to an equal request (reuse.h) */
+    NEXT_WAIT_FOR_ROOM,  /* it waits, and its batch with it */
+    NEXT_WAIT_FOR_MODEL, /* it waits, and its batch goes on with lines for other models */
+    NEXT_READ_AGAIN,     /* the disk did not give it */
+    NEXT_DAMAGED,        /* the input is not what was validated */
+};
 
-/* Before a line is read again that the disk did not give. */
-#define UNREADABLE_NS 1000000000
-
-/* PLACED when the line was read: it is then in *ret_line. */
-static enum placing read_line(struct dispatch *dispatch, struct live *live, uint32_t line,
-                              struct batch_line *ret_line) {
-    struct index_entry entry = index_entry(live->index, line);
-    struct error error;
+/* ERR_CORRUPT if the input is not what was validated. */
+static enum err read_line(struct dispatch *dispatch, struct active_batch *batch, uint32_t number,
+                          struct batch_line *ret_line, struct error *error) {
+    struct index_entry entry = index_entry(batch->index, number);
     if (dispatch->line.capacity > LINE_BYTES_KEPT && entry.bytes < LINE_BYTES_KEPT) {
         buf_release(&dispatch->line);
         buf_init(&dispatch->line, (size_t)BATCH_LINE_BYTES_MAX + 1);
     }
     buf_clear(&dispatch->line);
     char *room = buf_reserve(&dispatch->line, entry.bytes);
-    if (!room) return DAMAGED;
-    enum err err = os_pread_all(live->input_fd, room, entry.bytes, entry.offset, &error);
+    if (!room) return err_set(error, ERR_CORRUPT, "a line of %u bytes", entry.bytes);
+    enum err err = os_pread_all(batch->input_fd, room, entry.bytes, entry.offset, error);
     if (err != OK) {
-        log_warn("batch=%s request=%u error=\"%s\", retrying", live->row.id, line, error.text);
-        return err == ERR_CORRUPT ? DAMAGED : UNREADABLE;
+        log_warn("batch=%s request=%u error=\"%s\", retrying", batch->row.id, number, error->text);
+        return err;
     }
     struct str text = {room, entry.bytes};
-    bool good = batch_line_read(text, ret_line) == BATCH_LINE_READ && ret_line->custom_id.at &&
-                ret_line->body.at && *ret_line->custom_id.at == '"' &&
-                (!ret_line->model.at || *ret_line->model.at == '"') &&
-                batch_line_endpoint(ret_line, &ret_line->endpoint);
-    return good ? PLACED : DAMAGED;
+    bool is_good = batch_line_read(text, ret_line) == BATCH_LINE_READ && ret_line->custom_id.at &&
+                   ret_line->body.at && *ret_line->custom_id.at == '"' &&
+                   (!ret_line->model.at || *ret_line->model.at == '"') &&
+                   batch_line_endpoint(ret_line, &ret_line->endpoint);
+    return is_good ? OK : err_set(error, ERR_CORRUPT, "not the line that was validated");
 }
 
-/* A suspect whose home is lost looks for another one among the places that take jobs. */
-static bool may_move(const struct runner *runner, const struct place *place,
-                     const struct retry *line) {
-    return line->is_suspect && line->home != place->index && place->worker && !place->is_full &&
-           is_home_lost(&runner->places[line->home], clock_monotonic_ns());
+/* Whether the line, a suspect whose home is lost, may run here. */
+static bool may_move(const struct runner *runner, const struct seat *seat,
+                     const struct line_state *line) {
+    return line->is_suspect && line->home != seat->index && seat->worker && !seat->is_full &&
+           seat_is_lost(&runner->seats[line->home], clock_monotonic_ns());
 }
 
-/* The new home is as careful with it as the old one was. The lock is held. */
-static void move_home(struct runner *runner, struct retry *line, struct place *place) {
-    uint32_t suspects_max = runner->places[line->home].suspects_max;
-    retry_clear_suspect(runner, line);
-    line->is_suspect = true;
-    line->home = place->index;
-    if (place->suspects++ == 0 || suspects_max < place->suspects_max) {
-        place->suspects_max = suspects_max;
-        place->suspects_good = 0;
-    }
-}
-
-/* The worker with room and the fewest lines for its weight that serves the model, and what it
- * calls it. */
-static struct place *choose_place(struct runner *runner, struct slot *slot, struct str model,
-                                  char ret_served[MODEL_NAME_BYTES]) {
-    struct place *candidates[RUNNER_WORKERS_MAX];
+/* The seats that may take the line now, the one with the fewest lines for its weight first. */
+static size_t list_seats(struct runner *runner, const struct line_state *line,
+                         struct seat *ret_seats[RUNNER_WORKERS_MAX]) {
     double loads[RUNNER_WORKERS_MAX];
     size_t count = 0;
     pthread_mutex_lock(&runner->lock);
-    for (uint32_t i = 0; i < runner->place_count; i++) {
-        struct place *place = &runner->places[i];
-        if (!has_room(runner, place, &slot->line) && !may_move(runner, place, &slot->line))
-            continue;
+    for (uint32_t i = 0; i < runner->seat_count; i++) {
+        struct seat *seat = &runner->seats[i];
+        if (!seat_has_room(runner, seat, line) && !may_move(runner, seat, line)) continue;
         size_t at = count++;
-        double load = (double)place->lines / place->weight;
+        double load = (double)seat->lines / seat->weight;
         for (; at > 0 && loads[at - 1] > load; at--) {
-            candidates[at] = candidates[at - 1];
+            ret_seats[at] = ret_seats[at - 1];
             loads[at] = loads[at - 1];
         }
-        candidates[at] = place;
+        ret_seats[at] = seat;
         loads[at] = load;
     }
     pthread_mutex_unlock(&runner->lock);
-    for (size_t i = 0; i < count; i++) {
-        if (!runner_finds(runner, candidates[i]->worker, model, ret_served)) continue;
-        if (!slot->line.is_suspect || slot->line.home == candidates[i]->index) return candidates[i];
-        pthread_mutex_lock(&runner->lock);
-        move_home(runner, &slot->line, candidates[i]);
-        bool has_place = has_room(runner, candidates[i], &slot->line);
-        pthread_mutex_unlock(&runner->lock);
-        return has_place ? candidates[i] : NULL;
-    }
-    return NULL;
+    return count;
 }
 
-/* Hands the job over. The result may be there before this returns. */
-static enum placing submit(struct runner *runner, struct slot *slot, struct place *place,
-                           const struct batch_line *line, const char *served) {
-    struct worker_job job = {.endpoint = line->endpoint,
+/* The first of these that serves the model, and what its worker calls it; NULL if none has room. */
+static struct seat *choose_seat(struct runner *runner, struct slot *slot, struct str model,
+                                char ret_served[MODEL_NAME_BYTES]) {
+    struct seat *seats[RUNNER_WORKERS_MAX];
+    struct line_state *line = &slot->line;
+    size_t count = list_seats(runner, line, seats), at = 0;
+    while (at < count && !runner_finds(runner, seats[at]->worker, model, ret_served)) at++;
+    if (at == count) return NULL;
+    struct seat *seat = seats[at];
+    if (!line->is_suspect || line->home == seat->index) return seat;
+    pthread_mutex_lock(&runner->lock);
+    seat_move_suspect(runner, seat, line);
+    bool has_room = seat_has_room(runner, seat, line);
+    pthread_mutex_unlock(&runner->lock);
+    return has_room ? seat : NULL;
+}
+
+static bool submit(struct runner *runner, struct slot *slot, struct seat *seat,
+                   const struct batch_line *line, const char *served) {
+    struct active_batch *batch = slot->batch;
+    struct worker_job job = {.id = slot->id,
+                             .endpoint = line->endpoint,
+                             .tier = (enum tier)batch->order.tier,
+                             .priority = batch->row.priority,
                              .is_line = true,
                              .model = str_from(served),
                              .body = line->body,
-                             .deadline_unix_s = slot->live->row.expires_unix_s};
-    pthread_mutex_lock(&runner->lock);
-    uint64_t rooms = place->rooms;
-    job.id = slot->id;
-    job.tier = slot->live->order.tier;
-    job.priority = slot->live->row.priority;
-    job.deadline_unix_s = slot->live->row.expires_unix_s;
-    memcpy(job.owner, slot->live->row.owner, sizeof job.owner);
-    slot->place = place->index;
+                             .deadline_unix_s = batch->row.expires_unix_s};
+    memcpy(job.owner, batch->row.owner, sizeof job.owner);
     slot->bytes = line->body.bytes;
-    slot->state = SLOT_RUNNING;
-    place->lines++;
-    place->bytes += slot->bytes;
-    order_charge(&slot->live->order, slot->live->order.line_cost);
-    pthread_mutex_unlock(&runner->lock);
-    bool taken = place->worker->ops->submit(place->worker, &job);
-    pthread_mutex_lock(&runner->lock);
-    if (taken) {
-        /* A cancel that came before the worker had the job found nothing to cancel there. */
-        bool cancelled = slot_find(runner, job.id) == slot && slot->state == SLOT_RUNNING &&
-                         slot->live->phase != PHASE_RUN;
-        pthread_mutex_unlock(&runner->lock);
-        if (cancelled) place->worker->ops->cancel(place->worker, job.id);
-        return PLACED;
-    }
-    pthread_mutex_unlock(&runner->lock);
-    struct worker_status status = {0};
-    place->worker->ops->status(place->worker, &status);
-    pthread_mutex_lock(&runner->lock);
-    place->has_failed = status.is_failed;
-    /* The worker may have gone down in between, which took the slot back already. */
-    enum placing placing = PLACED;
-    if (slot_find(runner, job.id) == slot && slot->state == SLOT_RUNNING) {
-        place->is_full = place->rooms == rooms;
-        slot_leave_worker(runner, slot);
-        slot->state = SLOT_PLACING;
-        placing = NO_ROOM;
-    }
-    pthread_mutex_unlock(&runner->lock);
-    return placing;
+    return seat_submit(runner, seat, slot, &job);
 }
 
 /* The model of a line that names none: what validation found, unless other lines named others. */
-static enum serving default_model(struct runner *runner, const struct live *live,
+static enum serving default_model(struct runner *runner, const struct active_batch *batch,
                                   char ret_model[MODEL_NAME_BYTES]) {
-    _Static_assert(sizeof live->row.model == MODEL_NAME_BYTES, "a name fits in the row");
-    if (!*live->row.model) return runner_default_model(runner, ret_model);
-    memcpy(ret_model, live->row.model, MODEL_NAME_BYTES);
+    _Static_assert(sizeof batch->row.model == MODEL_NAME_BYTES, "a name fits in the row");
+    if (!*batch->row.model) return runner_default_model(runner, ret_model);
+    memcpy(ret_model, batch->row.model, MODEL_NAME_BYTES);
     return SERVED;
 }
 
-/* Notes which of the batch's models the line is for. False when that one was found full just now: a
- * batch of one model waits with all its lines, one of several holds this line and goes on. */
+/* Notes which of the batch's models the line is for. False if that one was found full just now. */
 static bool model_may_have_room(struct runner *runner, struct slot *slot, struct str model) {
-    struct live *live = slot->live;
+    struct active_batch *batch = slot->batch;
     uint32_t number;
-    if (*live->row.model || slot->line.is_suspect) return true;
+    if (*batch->row.model || slot->line.is_suspect) return true;
     pthread_mutex_lock(&runner->lock);
-    if (!live->held) live->held = held_open();
-    bool is_known = held_model(live->held, model, &number);
+    if (!batch->waiting) batch->waiting = waiting_for_model_open();
+    bool is_known = waiting_for_model_number(batch->waiting, model, &number);
     slot->line.model = is_known ? (uint8_t)(number + 1) : 0;
-    bool is_blocked = is_known && held_is_blocked(live->held, number, runner->progress);
+    bool is_blocked =
+        is_known && waiting_for_model_is_blocked(batch->waiting, number, runner->progress);
     pthread_mutex_unlock(&runner->lock);
     return !is_blocked;
 }
 
-/* Whether the line ends because nobody can load its model any more; it has then. */
+/* True if the line has ended because no worker can load its model any more. */
 static bool refuse_failed(struct runner *runner, struct slot *slot, struct str model) {
     struct error error;
     bool has_any = false;
     pthread_mutex_lock(&runner->lock);
-    for (uint32_t i = 0; i < runner->place_count; i++) has_any |= runner->places[i].has_failed;
+    for (uint32_t i = 0; i < runner->seat_count; i++) has_any |= runner->seats[i].has_failed;
     pthread_mutex_unlock(&runner->lock);
     if (!has_any || runner_check_model(runner, model, &error) == OK) return false;
     line_refuse(runner, slot, 503, "model_unavailable", error.text);
     return true;
 }
 
-/* To the worker that has room for it. */
-static enum placing place_at_worker(struct runner *runner, struct slot *slot,
-                                    const struct batch_line *line, struct str model) {
-    char served[MODEL_NAME_BYTES];
-    enum placing full = slot->line.model ? MODEL_FULL : NO_ROOM;
-    struct place *place = choose_place(runner, slot, model, served);
-    if (place) {
-        enum placing placing = submit(runner, slot, place, line, served);
-        return placing == NO_ROOM ? full : placing;
-    }
-    if (refuse_failed(runner, slot, model)) return REFUSED;
-    runner_want(runner, model, TIER_BATCH, slot->live->row.expires_unix_s);
-    return runner_serving(runner, model) == NOT_SERVED ? MODEL_GONE : full;
+/* No worker serves the model any more: the line ends, as a request would. */
+static enum next end_without_model(struct runner *runner, struct slot *slot) {
+    slot->state = SLOT_COMMITTING; /* no other thread knows the slot yet */
+    commit_error(runner, slot, 404, "model_not_found",
+                 "The model of this request is no longer served.");
+    return NEXT_GONE;
 }
 
-static enum placing place_line(struct dispatch *dispatch, struct slot *slot) {
+static enum next give_to_worker(struct runner *runner, struct slot *slot,
+                                const struct batch_line *line, struct str model) {
+    char served[MODEL_NAME_BYTES];
+    enum next full = slot->line.model ? NEXT_WAIT_FOR_MODEL : NEXT_WAIT_FOR_ROOM;
+    struct seat *seat = choose_seat(runner, slot, model, served);
+    if (seat) return submit(runner, slot, seat, line, served) ? NEXT_GONE : full;
+    if (refuse_failed(runner, slot, model)) return NEXT_GONE;
+    runner_want(runner, model, TIER_BATCH, slot->batch->row.expires_unix_s);
+    return runner_serving(runner, model) == NOT_SERVED ? end_without_model(runner, slot) : full;
+}
+
+static enum next give_line(struct dispatch *dispatch, struct slot *slot) {
     struct runner *runner = dispatch->runner;
     struct batch_line line;
-    enum placing read = read_line(dispatch, slot->live, slot->line.line, &line);
-    if (read != PLACED) return read;
+    struct error error;
+    enum err err = read_line(dispatch, slot->batch, slot->line.number, &line, &error);
+    if (err != OK) return err == ERR_CORRUPT ? NEXT_DAMAGED : NEXT_READ_AGAIN;
     slot_set_custom_id(slot, line.custom_id);
     char own_model[MODEL_NAME_BYTES];
     struct str model;
     if (line.model.at) {
         model = json_span_text(line.model, &dispatch->scratch);
     } else {
-        enum serving serving = default_model(runner, slot->live, own_model);
-        if (serving != SERVED) return serving == NOT_SERVED ? MODEL_GONE : NO_ROOM;
+        enum serving serving = default_model(runner, slot->batch, own_model);
+        if (serving == NOT_SERVED) return end_without_model(runner, slot);
+        if (serving == SERVING_UNKNOWN) return NEXT_WAIT_FOR_ROOM;
         model = str_from(own_model);
         line.body = batch_line_with_model(&line, model, &dispatch->body);
     }
-    if (!model_may_have_room(runner, slot, model)) return MODEL_FULL;
+    if (!model_may_have_room(runner, slot, model)) return NEXT_WAIT_FOR_MODEL;
     switch (reuse_line(runner, slot, &line, model)) {
     case REUSE_RUN: break;
-    case REUSE_COMMITTED: return PLACED;
-    case REUSE_FOLLOWS: return FOLLOWS;
-    case REUSE_FULL: return NO_ROOM;
+    case REUSE_COMMITTED: return NEXT_GONE;
+    case REUSE_FOLLOWS: return NEXT_FOLLOWS;
+    case REUSE_FULL: return NEXT_WAIT_FOR_ROOM;
     }
-    return place_at_worker(runner, slot, &line, model);
+    return give_to_worker(runner, slot, &line, model);
 }
 
-/* Its model has no room: the line waits with its like, and the batch goes on. The lock is held. */
-static void hold(struct runner *runner, struct live *live, const struct retry *line) {
+/* --- the lock is held --- */
+
+/* A line about which nothing is known waits with the others for its model, in 4 bytes. */
+static void wait_for_model(struct runner *runner, struct active_batch *batch,
+                           const struct line_state *line) {
     uint32_t model = line->model - 1u;
     bool is_new = line->attempts == 0 && line->downs == 0 && line->refusals == 0;
-    held_block(live->held, model, runner->progress);
-    if (is_new && !held_is_full(live->held))
-        held_put(live->held, model, line->line, line->was_held);
+    waiting_for_model_block(batch->waiting, model, runner->progress);
+    if (is_new && !waiting_for_model_is_full(batch->waiting))
+        waiting_for_model_put(batch->waiting, model, line->number, line->was_waiting);
     else
-        live_push_retry(live, line);
+        active_put_back(batch, line);
 }
 
-/* The line was not given to anybody. The lock is held. */
-static void take_back(struct runner *runner, struct slot *slot, enum placing placing,
-                      struct cancel_list *cancel) {
-    struct live *live = slot->live;
-    bool runs = live->phase == PHASE_RUN;
-    if (placing == UNREADABLE) slot->line.due_ns = clock_monotonic_ns() + UNREADABLE_NS;
-    if (placing == NO_ROOM) live->blocked_at = runner->progress;
-    if (runs && placing == MODEL_FULL)
-        hold(runner, live, &slot->line);
-    else if (runs && placing != DAMAGED)
-        live_push_retry(live, &slot->line);
+/* Keeps the line if its batch still runs. */
+static void keep_line(struct runner *runner, struct slot *slot, enum next next) {
+    struct active_batch *batch = slot->batch;
+    if (batch->phase != PHASE_RUN)
+        seat_clear_suspect(runner, &slot->line);
+    else if (next == NEXT_WAIT_FOR_MODEL)
+        wait_for_model(runner, batch, &slot->line);
     else
-        retry_clear_suspect(runner, &slot->line);
+        active_put_back(batch, &slot->line);
     slot_free(runner, slot);
-    if (placing == DAMAGED && runs)
-        live_fault(runner, live, "The input file can no longer be read.", cancel);
 }
 
-/* Gives one line to a worker. The lock is held, and let go in between. False when there is none to
- * give or nobody to take it. */
+static void end_damaged(struct runner *runner, struct slot *slot, struct cancel_list *cancel) {
+    struct active_batch *batch = slot->batch;
+    seat_clear_suspect(runner, &slot->line);
+    slot_free(runner, slot);
+    if (batch->phase == PHASE_RUN)
+        active_fault(runner, batch, "The input file can no longer be read.", cancel);
+}
+
+static void settle(struct runner *runner, struct slot *slot, enum next next,
+                   struct cancel_list *cancel) {
+    switch (next) {
+    case NEXT_GONE: return;
+    case NEXT_FOLLOWS: slot_free(runner, slot); return;
+    case NEXT_DAMAGED: end_damaged(runner, slot, cancel); return;
+    case NEXT_READ_AGAIN: slot->line.due_ns = clock_monotonic_ns() + READ_AGAIN_NS; break;
+    case NEXT_WAIT_FOR_ROOM: slot->batch->blocked_at = runner->progress; break;
+    case NEXT_WAIT_FOR_MODEL: break;
+    }
+    keep_line(runner, slot, next);
+}
+
+/* Gives one line to a worker; the lock is let go in between. False if no batch has a line that may
+ * run, or no worker has room. */
 static bool dispatch_line(struct dispatch *dispatch) {
     struct runner *runner = dispatch->runner;
     struct cancel_list cancel = {0};
-    struct retry line;
+    struct line_state line;
     if (!anyone_has_room(runner, NULL)) return false;
-    struct live *live = take_line(runner, &line);
-    if (!live) return false;
+    struct active_batch *batch = take_line(runner, &line);
+    if (!batch) return false;
     struct slot *slot = slot_take(runner);
-    slot->live = live;
+    slot->batch = batch;
     slot->line = line;
-    live->in_flight++;
+    batch->in_flight++;
     pthread_mutex_unlock(&runner->lock);
-    enum placing placing = place_line(dispatch, slot);
-    if (placing == MODEL_GONE) {
-        slot->state = SLOT_COMMITTING; /* nobody else knows the slot yet */
-        commit_error(runner, slot, 404, "model_not_found",
-                     "The model of this request is no longer served.");
-    }
+    enum next next = give_line(dispatch, slot);
     pthread_mutex_lock(&runner->lock);
-    if (placing == FOLLOWS)
-        slot_free(runner, slot);
-    else if (placing != PLACED && placing != MODEL_GONE && placing != REFUSED)
-        take_back(runner, slot, placing, &cancel);
+    settle(runner, slot, next, &cancel);
     pthread_mutex_unlock(&runner->lock);
     cancel_list_send(&cancel);
     pthread_mutex_lock(&runner->lock);
@@ -429,7 +401,7 @@ static bool lines_may_go(struct dispatch *dispatch) {
     /* Lines at the workers and lines not yet durable share one bound, so that a disk that is slow
      * for a moment does not double the memory. */
     uint64_t lines_max =
-        (uint64_t)runner->options.lookahead_lines * runner->place_count / 4 * 5 + 16;
+        (uint64_t)runner->options.lookahead_lines * runner->seat_count / 4 * 5 + 16;
     if (runner->slots_taken <= lines_max &&
         seglog_writer_backlog_bytes(runner->writer) <= BACKLOG_BYTES_MAX &&
         store_has_room(runner->store, 0))

@@ -2,7 +2,10 @@
 
 /* What the workers together can do. */
 
+#include "runner/models.h"
+
 #include "base/mem.h"
+#include "runner/pause.h"
 #include "runner/runner_internal.h"
 
 #include <stdio.h>
@@ -15,8 +18,8 @@
 size_t runner_workers(struct runner *runner, struct worker *ret_workers[RUNNER_WORKERS_MAX]) {
     size_t count = 0;
     pthread_mutex_lock(&runner->lock);
-    for (uint32_t i = 0; i < runner->place_count; i++)
-        if (runner->places[i].worker) ret_workers[count++] = runner->places[i].worker;
+    for (uint32_t i = 0; i < runner->seat_count; i++)
+        if (runner->seats[i].worker) ret_workers[count++] = runner->seats[i].worker;
     pthread_mutex_unlock(&runner->lock);
     return count;
 }
@@ -198,13 +201,13 @@ void runner_status(struct runner *runner, struct runner_status *ret_status) {
     ret_status->draining = runner->is_draining || runner->is_stopping;
     ret_status->requests_in_flight = runner->request_count;
     ret_status->lines_in_flight = runner->slots_taken;
-    for (uint32_t i = 0; i < runner->place_count; i++)
-        ret_status->lines_in_flight -= runner->places[i].requests;
+    for (uint32_t i = 0; i < runner->seat_count; i++)
+        ret_status->lines_in_flight -= runner->seats[i].requests;
     ret_status->batches_live = 0;
     ret_status->batches_paused = 0;
-    for (struct live *live = runner->live; live; live = live->next) {
+    for (struct active_batch *batch = runner->batches; batch; batch = batch->next) {
         ret_status->batches_live++;
-        ret_status->batches_paused += live_is_paused(live);
+        ret_status->batches_paused += active_is_paused(batch);
     }
     bool is_started = runner->is_started;
     pthread_mutex_unlock(&runner->lock);

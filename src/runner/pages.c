@@ -29,19 +29,19 @@ static enum err read_log(struct seglog *log, const struct runner_page *page, str
 }
 
 /* Reads from a batch that is on its way. False when it is none, or ended meanwhile. */
-static bool read_live(struct runner *runner, struct str batch_id, const struct runner_page *page,
+static bool read_active(struct runner *runner, struct str batch_id, const struct runner_page *page,
                       struct buf *buf, uint64_t *ret_last, enum err *ret_err, struct error *error) {
     size_t from = buf->bytes;
     pthread_mutex_lock(&runner->lock);
-    struct live *live = live_find(runner, batch_id);
-    struct seglog *log = live ? live->log : NULL;
-    if (live) live->readers++;
+    struct active_batch *batch = active_find(runner, batch_id);
+    struct seglog *log = batch ? batch->log : NULL;
+    if (batch) batch->readers++;
     pthread_mutex_unlock(&runner->lock);
-    if (!live) return false;
+    if (!batch) return false;
     *ret_last = page->after;
     *ret_err = log ? read_log(log, page, buf, ret_last, error) : OK;
     pthread_mutex_lock(&runner->lock);
-    live_leave(live);
+    active_leave(batch);
     pthread_mutex_unlock(&runner->lock);
     if (*ret_err == OK) return true;
     buf_truncate(buf, from);
@@ -53,7 +53,7 @@ enum err runner_batch_results(struct runner *runner, struct str batch_id,
                               bool *ret_more, struct error *error) {
     enum err err = OK;
     *ret_more = true;
-    if (read_live(runner, batch_id, page, buf, ret_last, &err, error)) return err;
+    if (read_active(runner, batch_id, page, buf, ret_last, &err, error)) return err;
     struct store_batch batch;
     err = store_batch_get(runner->store, batch_id, &batch, error);
     if (err != OK) return err;

@@ -2,8 +2,11 @@
 
 /* Batches that wait for their owner, by request or because their answers look wrong. */
 
+#include "runner/pause.h"
+
 #include "base/log.h"
 #include "base/mem.h"
+#include "batch/quality.h"
 #include "runner/runner_internal.h"
 
 #include <stdio.h>
@@ -14,64 +17,64 @@ _Static_assert(sizeof((struct runner_status *)NULL)->quality_alarms / sizeof(uin
                    QUALITY_SHARES,
                "one counter a share");
 
-bool live_is_paused(const struct live *live) {
-    bool paused =
-        live->row.paused == BATCH_PAUSED_BY_REQUEST || live->row.paused == BATCH_PAUSED_BY_QUALITY;
-    return paused && live->row.status == BATCH_IN_PROGRESS;
+bool active_is_paused(const struct active_batch *batch) {
+    bool paused = batch->row.paused == BATCH_PAUSED_BY_REQUEST ||
+                  batch->row.paused == BATCH_PAUSED_BY_QUALITY;
+    return paused && batch->row.status == BATCH_IN_PROGRESS;
 }
 
-static enum err set_paused(struct runner *runner, struct live *live, enum batch_paused paused,
-                           struct error *error) {
-    struct store_batch row = live->row;
+static enum err set_paused(struct runner *runner, struct active_batch *batch,
+                           enum batch_paused paused, struct error *error) {
+    struct store_batch row = batch->row;
     row.paused = paused;
     enum err err = store_batch_update(runner->store, &row, row.status, NULL, 0, error);
     if (err != OK) return err;
-    live->row.paused = paused;
+    batch->row.paused = paused;
     runner->progress++;
     runner->is_reordered = true;
     pthread_cond_signal(&runner->work);
     return OK;
 }
 
-enum err live_pause(struct runner *runner, struct live *live, enum batch_paused why,
-                    struct error *error) {
-    if (live_is_paused(live)) return OK;
-    log_info("batch=%s event=paused by=%s", live->row.id,
+enum err active_pause(struct runner *runner, struct active_batch *batch, enum batch_paused why,
+                      struct error *error) {
+    if (active_is_paused(batch)) return OK;
+    log_info("batch=%s event=paused by=%s", batch->row.id,
              why == BATCH_PAUSED_BY_QUALITY ? "quality" : "request");
-    return set_paused(runner, live, why, error);
+    return set_paused(runner, batch, why, error);
 }
 
-enum err live_resume(struct runner *runner, struct live *live, struct error *error) {
-    if (!live_is_paused(live)) return OK;
-    log_info("batch=%s event=resumed", live->row.id);
+static enum err resume(struct runner *runner, struct active_batch *batch, struct error *error) {
+    if (!active_is_paused(batch)) return OK;
+    log_info("batch=%s event=resumed", batch->row.id);
     /* Who lets it go on has seen what its answers are like. */
     return set_paused(
-        runner, live,
-        live->row.paused == BATCH_PAUSED_BY_QUALITY ? BATCH_FORGIVEN : BATCH_NOT_PAUSED, error);
+        runner, batch,
+        batch->row.paused == BATCH_PAUSED_BY_QUALITY ? BATCH_FORGIVEN : BATCH_NOT_PAUSED, error);
 }
 
-void live_judge(struct runner *runner, struct live *live) {
-    struct seglog_counts counts = seglog_counts(live->log);
+void active_judge(struct runner *runner, struct active_batch *batch) {
+    struct seglog_counts counts = seglog_counts(batch->log);
     enum quality_share share;
     struct error error;
-    if (!quality_is_alarming(&counts, &live->extras, &share)) return;
-    if (!(live->alarms & 1u << share)) {
-        live->alarms |= 1u << share;
+    if (!quality_is_alarming(&counts, &batch->extras, &share)) return;
+    if (!(batch->alarms & 1u << share)) {
+        batch->alarms |= 1u << share;
         runner->counters.quality_alarms[share]++;
-        log_warn("batch=%s event=quality_alarm share=%s answers=%llu", live->row.id,
+        log_warn("batch=%s event=quality_alarm share=%s answers=%llu", batch->row.id,
                  quality_share_names[share], (unsigned long long)counts.successes);
     }
-    bool pauses = live->extras.pauses && live->row.paused == BATCH_NOT_PAUSED &&
-                  live->row.status == BATCH_IN_PROGRESS;
-    if (pauses && live_pause(runner, live, BATCH_PAUSED_BY_QUALITY, &error) != OK)
-        log_warn("batch=%s error=\"%s\", retrying", live->row.id, error.text);
+    bool pauses = batch->extras.pauses && batch->row.paused == BATCH_NOT_PAUSED &&
+                  batch->row.status == BATCH_IN_PROGRESS;
+    if (pauses && active_pause(runner, batch, BATCH_PAUSED_BY_QUALITY, &error) != OK)
+        log_warn("batch=%s error=\"%s\", retrying", batch->row.id, error.text);
 }
 
-char *live_quality(struct live *live) {
+char *active_quality(struct active_batch *batch) {
     struct buf text;
-    struct seglog_counts counts = seglog_counts(live->log);
+    struct seglog_counts counts = seglog_counts(batch->log);
     buf_init(&text, 4096);
-    quality_write(&text, &counts, &live->extras);
+    quality_write(&text, &counts, &batch->extras);
     char *copy = mem_text(text.at);
     buf_release(&text);
     return copy;
@@ -82,11 +85,11 @@ enum err runner_batch_pause(struct runner *runner, struct str batch_id, bool pau
     struct store_batch row;
     enum err err = OK;
     pthread_mutex_lock(&runner->lock);
-    struct live *live = live_find(runner, batch_id);
-    if (live && live->row.status == BATCH_IN_PROGRESS) {
-        err = pause ? live_pause(runner, live, BATCH_PAUSED_BY_REQUEST, error)
-                    : live_resume(runner, live, error);
-        if (err == OK) live_copy_row(live, ret_batch);
+    struct active_batch *batch = active_find(runner, batch_id);
+    if (batch && batch->row.status == BATCH_IN_PROGRESS) {
+        err = pause ? active_pause(runner, batch, BATCH_PAUSED_BY_REQUEST, error)
+                    : resume(runner, batch, error);
+        if (err == OK) active_copy_row(batch, ret_batch);
         pthread_mutex_unlock(&runner->lock);
         return err;
     }

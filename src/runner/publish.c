@@ -3,8 +3,10 @@
 /* The publish thread: writes result files and ends batches, one after another, so that a big one
  * does not stall the lines of others. */
 
+#include "batch/publish.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "runner/pause.h"
 #include "runner/runner_internal.h"
 
 #include <stdlib.h>
@@ -16,13 +18,13 @@
 
 struct asker {
     struct runner *runner;
-    struct live *live;
+    struct active_batch *batch;
 };
 
 static bool is_stopped(void *context) {
     struct asker *asker = context;
     pthread_mutex_lock(&asker->runner->lock);
-    bool stopped = asker->live->stop || asker->runner->is_stopping;
+    bool stopped = asker->batch->stop || asker->runner->is_stopping;
     pthread_mutex_unlock(&asker->runner->lock);
     return stopped;
 }
@@ -36,15 +38,16 @@ static enum err end_bare(struct runner *runner, struct store_batch *row, struct 
     return err;
 }
 
-static enum err publish_files(struct runner *runner, struct live *live, struct store_batch *row,
-                              struct batch_published *published, struct error *error) {
-    struct asker asker = {runner, live};
-    if (!live->index || !live->log) return end_bare(runner, row, error);
+static enum err publish_files(struct runner *runner, struct active_batch *batch,
+                              struct store_batch *row, struct batch_published *published,
+                              struct error *error) {
+    struct asker asker = {runner, batch};
+    if (!batch->index || !batch->log) return end_bare(runner, row, error);
     struct batch_publish publish = {.store = runner->store,
                                     .batch = row,
-                                    .log = live->log,
-                                    .index = live->index,
-                                    .input_fd = live->input_fd,
+                                    .log = batch->log,
+                                    .index = batch->index,
+                                    .input_fd = batch->input_fd,
                                     .now_unix_s = runner_now_unix_s(runner),
                                     .context = &asker,
                                     .stopped = is_stopped};
@@ -52,7 +55,7 @@ static enum err publish_files(struct runner *runner, struct live *live, struct s
 }
 
 /* The batch has ended. The lock is held. */
-static void finish(struct runner *runner, struct live *live, const struct store_batch *row,
+static void finish(struct runner *runner, struct active_batch *batch, const struct store_batch *row,
                    const struct batch_published *published) {
     struct error error;
     char id[STORE_ID_BYTES];
@@ -60,49 +63,49 @@ static void finish(struct runner *runner, struct live *live, const struct store_
     log_info("batch=%s event=%s output_lines=%llu error_lines=%llu", id,
              batch_status_name(row->status), (unsigned long long)published->output_lines,
              (unsigned long long)published->error_lines);
-    live_remove(runner, live);
+    active_remove(runner, batch);
     if (store_batch_forget_log(runner->store, id, &error) != OK)
         log_warn("batch=%s error=\"%s\"", id, error.text);
 }
 
 /* The lock is held, and let go while files are written. */
-static void publish(struct runner *runner, struct live *live) {
+static void publish(struct runner *runner, struct active_batch *batch) {
     struct batch_published published = {0};
     struct error error = {0};
     if (!store_has_room(runner->store, 0)) { /* the store has said so */
-        live->due_ns = clock_monotonic_ns() + AGAIN_NS;
+        batch->due_ns = clock_monotonic_ns() + AGAIN_NS;
         return;
     }
-    live->phase = PHASE_PUBLISHING;
-    live->stop = false;
-    if (live->log) {
-        free(live->row.quality);
-        live->row.quality = live_quality(live);
+    batch->phase = PHASE_PUBLISHING;
+    batch->stop = false;
+    if (batch->log) {
+        free(batch->row.quality);
+        batch->row.quality = active_quality(batch);
     }
-    /* The texts of the row stay the live one's; cancel changes none of them. */
-    struct store_batch row = live->row;
+    /* The texts of the row stay the active one's; cancel changes none of them. */
+    struct store_batch row = batch->row;
     pthread_mutex_unlock(&runner->lock);
-    enum err err = publish_files(runner, live, &row, &published, &error);
+    enum err err = publish_files(runner, batch, &row, &published, &error);
     pthread_mutex_lock(&runner->lock);
     if (err == OK) {
-        finish(runner, live, &row, &published);
+        finish(runner, batch, &row, &published);
         return;
     }
-    live->phase = PHASE_PUBLISH;
-    live->due_ns = 0;
-    if (err == ERR_CONFLICT && published.missing > 0 && live->row.status == BATCH_FINALIZING) {
-        log_warn("batch=%s error=\"%s\", running them again", live->row.id, error.text);
-        live_start_lines(runner, live);
+    batch->phase = PHASE_PUBLISH;
+    batch->due_ns = 0;
+    if (err == ERR_CONFLICT && published.missing > 0 && batch->row.status == BATCH_FINALIZING) {
+        log_warn("batch=%s error=\"%s\", running them again", batch->row.id, error.text);
+        active_start_lines(runner, batch);
         pthread_cond_signal(&runner->work);
     } else if (err != ERR_CONFLICT && err != ERR_CANCELLED) {
-        log_warn("batch=%s error=\"%s\", retrying", live->row.id, error.text);
-        live->due_ns = clock_monotonic_ns() + AGAIN_NS;
+        log_warn("batch=%s error=\"%s\", retrying", batch->row.id, error.text);
+        batch->due_ns = clock_monotonic_ns() + AGAIN_NS;
     }
 }
 
-static struct live *next_due(struct runner *runner, int64_t now_ns) {
-    for (struct live *live = runner->live; live; live = live->next)
-        if (live->phase == PHASE_PUBLISH && live->due_ns <= now_ns) return live;
+static struct active_batch *next_due(struct runner *runner, int64_t now_ns) {
+    for (struct active_batch *batch = runner->batches; batch; batch = batch->next)
+        if (batch->phase == PHASE_PUBLISH && batch->due_ns <= now_ns) return batch;
     return NULL;
 }
 
@@ -122,9 +125,9 @@ void *publish_main(void *context) {
     pthread_mutex_lock(&runner->lock);
     while (!runner->is_stopping) {
         int64_t now_ns = clock_monotonic_ns();
-        struct live *live = next_due(runner, now_ns);
-        if (live)
-            publish(runner, live);
+        struct active_batch *batch = next_due(runner, now_ns);
+        if (batch)
+            publish(runner, batch);
         else if (now_ns >= sweep_ns)
             sweep(runner);
         else

@@ -2,9 +2,12 @@
 
 /* Requests of single clients: they wait in order of admission and go ahead of all lines. */
 
+#include "runner/requests.h"
+
 #include "base/clock.h"
 #include "base/mem.h"
 #include "json/envelope.h"
+#include "runner/models.h"
 #include "runner/runner_internal.h"
 
 #include <assert.h>
@@ -152,7 +155,7 @@ void runner_request_cancel(struct runner *runner, uint64_t request_id) {
     if (request) request->cancel = true;
     if (waits) request_unlink(runner, request);
     if (request && request->job_id != 0) {
-        worker = runner->places[request->place].worker;
+        worker = runner->seats[request->seat].worker;
         job_id = request->job_id;
     }
     pthread_mutex_unlock(&runner->lock);
@@ -170,19 +173,19 @@ static struct request *next_waiting(struct runner *runner) {
 }
 
 /* A worker that is not full and serves the model; without the lock. */
-static struct place *choose_place(struct runner *runner, const struct request *request,
-                                  char ret_served[MODEL_NAME_BYTES]) {
+static struct seat *choose_seat(struct runner *runner, const struct request *request,
+                                char ret_served[MODEL_NAME_BYTES]) {
     char served[MODEL_NAME_BYTES];
-    struct place *candidates[RUNNER_WORKERS_MAX], *best = NULL;
+    struct seat *candidates[RUNNER_WORKERS_MAX], *best = NULL;
     uint32_t count = 0, loads[RUNNER_WORKERS_MAX], best_load = 0;
     pthread_mutex_lock(&runner->lock);
-    for (uint32_t i = 0; i < runner->place_count; i++) {
-        struct place *place = &runner->places[i];
-        if (!place->worker || place->is_full) continue;
-        if (place->suspects > 0 && place->suspects_max == 1) continue; /* that one runs alone */
-        bool has_failed_it = request->was_lost && request->place == i;
-        loads[count] = place->requests + (has_failed_it ? FAILED_LOAD : 0);
-        candidates[count++] = place;
+    for (uint32_t i = 0; i < runner->seat_count; i++) {
+        struct seat *seat = &runner->seats[i];
+        if (!seat->worker || seat->is_full) continue;
+        if (seat->suspects > 0 && seat->suspects_max == 1) continue; /* that one runs alone */
+        bool has_failed_it = request->was_lost && request->seat == i;
+        loads[count] = seat->requests + (has_failed_it ? FAILED_LOAD : 0);
+        candidates[count++] = seat;
     }
     pthread_mutex_unlock(&runner->lock);
     for (uint32_t i = 0; i < count; i++) {
@@ -196,12 +199,16 @@ static struct place *choose_place(struct runner *runner, const struct request *r
     return best;
 }
 
-/* Hands the job over; false when the worker is full. The lock is not held; dispatch holds on to the
- * request. */
-static bool submit(struct runner *runner, struct request *request, struct place *place,
+/* Hands the job over; false if the worker refuses it. The lock is not held; dispatch holds on to
+ * the request. */
+static bool submit(struct runner *runner, struct request *request, struct seat *seat,
                    const char *served) {
     pthread_mutex_lock(&runner->lock);
     struct slot *slot = slot_take(runner);
+    slot->request = request;
+    request->job_id = slot->id;
+    request->seat = seat->index;
+    pthread_mutex_unlock(&runner->lock);
     struct worker_job job = {.id = slot->id,
                              .endpoint = request->call.endpoint,
                              .tier = request->call.tier,
@@ -210,29 +217,12 @@ static bool submit(struct runner *runner, struct request *request, struct place 
                              .model = str_from(served),
                              .body = request->call.body};
     memcpy(job.owner, request->call.owner, sizeof job.owner);
-    uint64_t rooms = place->rooms;
-    slot->request = request;
-    slot->place = place->index;
-    slot->state = SLOT_RUNNING;
-    request->job_id = slot->id;
-    request->place = place->index;
-    place->requests++;
-    pthread_mutex_unlock(&runner->lock);
-    bool taken = place->worker->ops->submit(place->worker, &job);
+    if (seat_submit(runner, seat, slot, &job)) return true;
     pthread_mutex_lock(&runner->lock);
-    /* A cancel that came before the worker had the job found nothing to cancel there. */
-    bool cancelled = taken && request->cancel && request->job_id == job.id;
-    if (!taken && slot_find(runner, job.id) == slot && slot->state == SLOT_RUNNING) {
-        place->is_full = place->rooms == rooms;
-        slot_leave_worker(runner, slot);
-        slot_free(runner, slot);
-        request->job_id = 0;
-    } else {
-        taken = true; /* or it went down with its worker, which has been seen to */
-    }
+    slot_free(runner, slot);
+    request->job_id = 0;
     pthread_mutex_unlock(&runner->lock);
-    if (cancelled) place->worker->ops->cancel(place->worker, job.id);
-    return taken;
+    return false;
 }
 
 bool requests_dispatch(struct runner *runner) {
@@ -242,12 +232,12 @@ bool requests_dispatch(struct runner *runner) {
     request->holds++;
     pthread_mutex_unlock(&runner->lock);
     char served[MODEL_NAME_BYTES];
-    struct place *place = choose_place(runner, request, served);
-    bool placed = place && submit(runner, request, place, served);
+    struct seat *seat = choose_seat(runner, request, served);
+    bool placed = seat && submit(runner, request, seat, served);
     struct error failure = {0};
-    if (!place) runner_want(runner, request->call.model, request->call.tier, 0);
-    bool gone = !place && runner_serving(runner, request->call.model) == NOT_SERVED;
-    bool failed = !place && runner_check_model(runner, request->call.model, &failure) != OK;
+    if (!seat) runner_want(runner, request->call.model, request->call.tier, 0);
+    bool gone = !seat && runner_serving(runner, request->call.model) == NOT_SERVED;
+    bool failed = !seat && runner_check_model(runner, request->call.model, &failure) != OK;
     pthread_mutex_lock(&runner->lock);
     request->is_placing = false;
     bool cancelled = request->cancel && !placed;

@@ -2,12 +2,17 @@
 
 /* What workers tell, on their threads, and what the log's writer tells, on its own. */
 
+#include "runner/results.h"
+
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/rng.h"
+#include "batch/quality.h"
+#include "batch/result.h"
 #include "json/envelope.h"
 #include "runner/runner_internal.h"
+#include "runner/watch.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -22,24 +27,6 @@
  * whenever this line takes its engine down. */
 #define REFUSALS_MAX 1000
 
-void slot_leave_worker(struct runner *runner, struct slot *slot) {
-    struct place *place = &runner->places[slot->place];
-    if (slot->request) {
-        assert(place->requests > 0);
-        place->requests--;
-        return;
-    }
-    assert(place->lines > 0 && place->bytes >= slot->bytes);
-    place->lines--;
-    place->bytes -= slot->bytes;
-    /* Woken for every result, dispatch would run for one line at a time. */
-    uint32_t refill = place->lines_max / 8 * 7;
-    if (place->lines == refill || place->lines == 0 || place->suspects > 0) {
-        runner->progress++;
-        pthread_cond_signal(&runner->work);
-    }
-}
-
 /* --- committing --- */
 
 static void put_record(struct runner *runner, struct slot *slot, const struct batch_result *result,
@@ -48,14 +35,14 @@ static void put_record(struct runner *runner, struct slot *slot, const struct ba
     buf_init(&text, SEGLOG_TEXT_BYTES_MAX);
     buf_reserve(&text, result->body.bytes + result->custom_id.bytes + 512);
     batch_result_write(&text, result);
-    struct seglog_record record = {.line = slot->line.line,
+    struct seglog_record record = {.line = slot->line.number,
                                    .kind = kind,
                                    .attempt = (uint16_t)(slot->line.attempts + slot->line.downs),
-                                   .epoch = slot->live->row.epoch,
+                                   .epoch = slot->batch->row.epoch,
                                    .usage = slot->usage,
                                    .text = buf_str(&text)};
     if (kind == SEGLOG_SUCCESS) quality_look(result->body, &record.marks, &record.answer);
-    seglog_put(runner->writer, slot->live->log, &record, slot->id);
+    seglog_put(runner->writer, slot->batch->log, &record, slot->id);
     buf_release(&text);
 }
 
@@ -63,8 +50,8 @@ static struct batch_result result_of(const struct runner *runner, const struct s
                                      char request_id[64]) {
     /* The nonce is of this start, the job's number is never used again in it. */
     snprintf(request_id, 64, "req_%016" PRIx64 "%016" PRIx64, runner->nonce, slot->id);
-    return (struct batch_result){.batch_id = slot->live->row.id,
-                                 .line = slot->line.line,
+    return (struct batch_result){.batch_id = slot->batch->row.id,
+                                 .line = slot->line.number,
                                  .custom_id = {slot->custom_id, slot->custom_id_bytes},
                                  .outcome = BATCH_RAN,
                                  .request_id = str_from(request_id)};
@@ -93,8 +80,8 @@ static void commit_result(struct runner *runner, struct slot *slot,
     buf_init(&scratch, RESULT_BYTES_MAX);
     if (from->status < 100 || from->status > 599 ||
         !batch_body_read(from->body, &scratch, &result.body)) {
-        log_warn("batch=%s request=%u event=bad_answer status=%d", slot->live->row.id,
-                 slot->line.line, from->status);
+        log_warn("batch=%s request=%u event=bad_answer status=%d", slot->batch->row.id,
+                 slot->line.number, from->status);
         commit_error(runner, slot, 500, "bad_answer", "The worker's answer was not a JSON object.");
     } else {
         enum seglog_kind kind = batch_result_kind(from->status);
@@ -150,7 +137,7 @@ static int64_t delay_ns(const struct runner *runner, const struct slot *slot, un
  * elsewhere at once: a worker that refuses shuts its own door for a while. */
 static int64_t due_ns(const struct runner *runner, const struct slot *slot, bool was_run,
                       const struct worker_result *result) {
-    const struct retry *line = &slot->line;
+    const struct line_state *line = &slot->line;
     int64_t now_ns = clock_monotonic_ns(), delay = 0;
     if (was_run)
         delay = delay_ns(runner, slot, line->attempts, DELAY_MS_MAX);
@@ -161,28 +148,15 @@ static int64_t due_ns(const struct runner *runner, const struct slot *slot, bool
     return now_ns + (was_run && asked_ns > delay ? asked_ns : delay);
 }
 
-/* A suspect that has ended well. When as many have as may run at a time, twice as many may: among
- * thousands that stood beside one culprit the rest need not go one by one. */
-static void acquit(struct runner *runner, struct retry *line) {
-    if (!line->is_suspect) return;
-    struct place *home = &runner->places[line->home];
-    if (++home->suspects_good >= home->suspects_max) {
-        home->suspects_good = 0;
-        home->suspects_max *= 2;
-        runner->progress++;
-    }
-    retry_clear_suspect(runner, line);
-}
-
 /* The worker gave the line back as it took it: it waits as if it had never been submitted. The lock
  * is held. */
 static void take_returned(struct runner *runner, struct slot *slot) {
-    struct live *live = slot->live;
-    if (live->phase == PHASE_RUN)
-        live_push_retry(live, &slot->line);
+    struct active_batch *batch = slot->batch;
+    if (batch->phase == PHASE_RUN)
+        active_put_back(batch, &slot->line);
     else
-        retry_clear_suspect(runner, &slot->line);
-    live->blocked_at = UINT64_MAX;
+        seat_clear_suspect(runner, &slot->line);
+    batch->blocked_at = UINT64_MAX;
     slot_free(runner, slot);
     pthread_cond_signal(&runner->work);
 }
@@ -195,23 +169,23 @@ static bool put_aside(struct runner *runner, struct slot *slot,
         take_returned(runner, slot);
         return true;
     }
-    struct live *live = slot->live;
-    const struct batch_extras *extras = &live->extras;
+    struct active_batch *batch = slot->batch;
+    const struct batch_extras *extras = &batch->extras;
     uint32_t attempts_max = extras->attempts ? extras->attempts : runner->options.attempts_max;
     bool is_again =
         result->outcome != OUTCOME_DONE || batch_extras_tries_again(extras, result->status);
-    acquit(runner, &slot->line);
+    seat_acquit(runner, &slot->line);
     if (!is_again) return false;
     bool was_run = result->outcome != OUTCOME_NOT_RUN || slot->line.refusals >= REFUSALS_MAX;
     if (was_run)
         slot->line.attempts++;
     else
         slot->line.refusals++;
-    if (live->phase == PHASE_RUN && slot->line.attempts >= attempts_max) return false;
-    if (live->phase == PHASE_RUN) {
+    if (batch->phase == PHASE_RUN && slot->line.attempts >= attempts_max) return false;
+    if (batch->phase == PHASE_RUN) {
         slot->line.due_ns = due_ns(runner, slot, was_run, result);
-        live_push_retry(live, &slot->line);
-        live->blocked_at = UINT64_MAX;
+        active_put_back(batch, &slot->line);
+        batch->blocked_at = UINT64_MAX;
         runner->counters.lines_retried++;
     }
     slot_free(runner, slot);
@@ -220,16 +194,16 @@ static bool put_aside(struct runner *runner, struct slot *slot,
 }
 
 void runner_on_result(void *context, const struct worker_result *result) {
-    struct place *place = context;
-    struct runner *runner = place->runner;
+    struct seat *seat = context;
+    struct runner *runner = seat->runner;
     pthread_mutex_lock(&runner->lock);
     struct slot *slot = slot_find(runner, result->id);
     /* Late: after `down`, or after its batch gave it up. */
-    if (!slot || slot->state != SLOT_RUNNING || slot->place != place->index) {
+    if (!slot || slot->state != SLOT_RUNNING || slot->seat != seat->index) {
         pthread_mutex_unlock(&runner->lock);
         return;
     }
-    slot_leave_worker(runner, slot);
+    seat_leave(runner, slot);
     if (slot->request) {
         struct request *request = slot->request;
         slot_free(runner, slot);
@@ -265,24 +239,24 @@ void runner_on_durable(void *context, const struct seglog_done *done, size_t cou
     for (size_t i = 0; i < count; i++) {
         struct slot *slot = slot_find(runner, done[i].cookie);
         if (!slot) continue;
-        struct live *live = slot->live;
+        struct active_batch *batch = slot->batch;
         runner->counters.lines_done++;
         if (slot->usage.reused_input_tokens + slot->usage.reused_output_tokens > 0)
             runner->counters.lines_reused++;
         usage_add(&runner->counters.usage, &slot->usage);
         slot_free(runner, slot);
-        if (live->in_flight == 0) pthread_cond_signal(&runner->work);
+        if (batch->in_flight == 0) pthread_cond_signal(&runner->work);
     }
     pthread_mutex_unlock(&runner->lock);
 }
 
 void runner_on_room(void *context) {
-    struct place *place = context;
-    struct runner *runner = place->runner;
+    struct seat *seat = context;
+    struct runner *runner = seat->runner;
     pthread_mutex_lock(&runner->lock);
-    place->is_full = false;
-    place->has_failed = false;
-    place->rooms++;
+    seat->is_full = false;
+    seat->has_failed = false;
+    seat->rooms++;
     runner->progress++;
     pthread_cond_signal(&runner->work);
     pthread_cond_broadcast(&runner->helpers);
@@ -301,25 +275,23 @@ struct losses {
 
 static void lose_line(struct runner *runner, struct slot *slot, bool was_alone,
                       struct losses *losses) {
-    struct retry *line = &slot->line;
-    struct live *live = slot->live;
-    retry_clear_suspect(runner, line);
+    struct line_state *line = &slot->line;
+    struct active_batch *batch = slot->batch;
+    seat_clear_suspect(runner, line);
     runner->counters.lines_lost++;
     line->downs++;
     if (was_alone) line->alone++;
     bool is_culprit = line->alone >= runner->options.lost_alone_max;
-    if (live->phase == PHASE_RUN && is_culprit) {
+    if (batch->phase == PHASE_RUN && is_culprit) {
         slot->state = SLOT_COMMITTING;
         losses->lines[losses->line_count++] = slot;
         return;
     }
-    if (live->phase == PHASE_RUN) {
-        line->is_suspect = true;
-        line->home = slot->place;
+    if (batch->phase == PHASE_RUN) {
         line->due_ns = 0;
-        runner->places[slot->place].suspects++;
-        live_push_retry(live, line);
-        live->blocked_at = UINT64_MAX;
+        seat_add_suspect(&runner->seats[slot->seat], line);
+        active_put_back(batch, line);
+        batch->blocked_at = UINT64_MAX;
     }
     slot_free(runner, slot);
 }
@@ -337,50 +309,50 @@ static void lose_request(struct runner *runner, struct slot *slot, struct losses
 }
 
 /* Takes all jobs off the place. The lock is held. */
-static void collect_losses(struct runner *runner, struct place *place, struct losses *losses) {
-    uint32_t lines = place->lines, all = lines + place->requests;
+static void collect_losses(struct runner *runner, struct seat *seat, struct losses *losses) {
+    uint32_t lines = seat->lines, all = lines + seat->requests;
     losses->lines = mem_new((size_t)lines + 1, sizeof(struct slot *));
-    losses->requests = mem_new((size_t)place->requests + 1, sizeof(struct request *));
-    for (uint32_t i = 0; i < runner->slot_count && place->lines + place->requests > 0; i++) {
+    losses->requests = mem_new((size_t)seat->requests + 1, sizeof(struct request *));
+    for (uint32_t i = 0; i < runner->slot_count && seat->lines + seat->requests > 0; i++) {
         struct slot *slot = slot_at(runner, i);
-        if (slot->state != SLOT_RUNNING || slot->place != place->index) continue;
-        slot_leave_worker(runner, slot);
+        if (slot->state != SLOT_RUNNING || slot->seat != seat->index) continue;
+        seat_leave(runner, slot);
         if (slot->request)
             lose_request(runner, slot, losses);
         else
             lose_line(runner, slot, all == 1, losses);
     }
     if (lines > 0) { /* it may go down again while it loads */
-        place->suspects_max = lines > 1 ? lines / 2 : 1;
-        place->suspects_good = 0;
+        seat->suspects_max = lines > 1 ? lines / 2 : 1;
+        seat->suspects_good = 0;
     }
-    place->is_full = false;
-    place->rooms++;
-    place->down_ns = clock_monotonic_ns();
+    seat->is_full = false;
+    seat->rooms++;
+    seat->down_ns = clock_monotonic_ns();
     runner->progress++;
     pthread_cond_signal(&runner->work);
 }
 
 void runner_on_down(void *context, const char *reason) {
-    struct place *place = context;
-    struct runner *runner = place->runner;
+    struct seat *seat = context;
+    struct runner *runner = seat->runner;
     struct losses losses = {0};
     pthread_mutex_lock(&runner->lock);
-    log_write(place->lines + place->requests > 0 ? LOG_WARN : LOG_INFO,
-              "worker=%u event=down lines=%u requests=%u reason=\"%s\", retrying", place->index,
-              place->lines, place->requests, reason);
-    collect_losses(runner, place, &losses);
+    log_write(seat->lines + seat->requests > 0 ? LOG_WARN : LOG_INFO,
+              "worker=%u event=down lines=%u requests=%u reason=\"%s\", retrying", seat->index,
+              seat->lines, seat->requests, reason);
+    collect_losses(runner, seat, &losses);
     pthread_mutex_unlock(&runner->lock);
     const struct runner_event event = {
-        .kind = RUNNER_ENGINE_DOWN, .worker = place->index, .text = reason};
+        .kind = RUNNER_ENGINE_DOWN, .worker = seat->index, .text = reason};
     watch_tell(runner, &event);
     for (size_t i = 0; i < losses.request_count; i++)
         request_fail(runner, losses.requests[i], 500, "worker_lost",
                      "The engine that ran this request went down.");
     for (size_t i = 0; i < losses.line_count; i++) {
         struct slot *slot = losses.lines[i];
-        log_error("batch=%s request=%u event=quarantined downs=%u", slot->live->row.id,
-                  slot->line.line, slot->line.downs);
+        log_error("batch=%s request=%u event=quarantined downs=%u", slot->batch->row.id,
+                  slot->line.number, slot->line.downs);
         commit_error(runner, slot, 500, "worker_lost",
                      "Every engine that ran this request went down.");
     }
@@ -389,12 +361,12 @@ void runner_on_down(void *context, const char *reason) {
 }
 
 void runner_on_delta(void *context, const struct worker_delta *delta) {
-    struct place *place = context;
-    struct runner *runner = place->runner;
+    struct seat *seat = context;
+    struct runner *runner = seat->runner;
     struct request *request = NULL;
     pthread_mutex_lock(&runner->lock);
     struct slot *slot = slot_find(runner, delta->id);
-    if (slot && slot->state == SLOT_RUNNING && slot->place == place->index) request = slot->request;
+    if (slot && slot->state == SLOT_RUNNING && slot->seat == seat->index) request = slot->request;
     if (request) {
         request->has_streamed = true;
         request->holds++;

@@ -4,6 +4,8 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "batch/request_key.h"
+#include "runner/models.h"
+#include "runner/results.h"
 #include "runner/runner_internal.h"
 
 #include <assert.h>
@@ -14,8 +16,8 @@
 
 struct waiter {
     struct waiter *next;
-    struct live *live;
-    struct retry line;
+    struct active_batch *batch;
+    struct line_state line;
 };
 
 /* --- who computes it --- */
@@ -76,7 +78,7 @@ static void lead(struct reuse *reuse, struct slot *slot, const unsigned char *ke
 
 static void follow(struct reuse *reuse, struct slot *leader, const struct slot *slot) {
     struct waiter *waiter = mem_alloc(sizeof *waiter);
-    *waiter = (struct waiter){leader->waiters, slot->live, slot->line};
+    *waiter = (struct waiter){leader->waiters, slot->batch, slot->line};
     leader->waiters = waiter;
     reuse->followers++;
 }
@@ -89,8 +91,8 @@ void reuse_leave(struct runner *runner, struct slot *slot) {
     slot->is_leader = false;
     for (struct waiter *waiter = slot->waiters, *next; waiter; waiter = next) {
         next = waiter->next;
-        live_push_retry(waiter->live, &waiter->line);
-        waiter->live->blocked_at = UINT64_MAX;
+        active_put_back(waiter->batch, &waiter->line);
+        waiter->batch->blocked_at = UINT64_MAX;
         free(waiter);
         runner->reuse.followers--;
         runner->progress++;
@@ -99,14 +101,14 @@ void reuse_leave(struct runner *runner, struct slot *slot) {
     slot->waiters = NULL;
 }
 
-void reuse_forget(struct runner *runner, struct live *live) {
+void reuse_forget(struct runner *runner, struct active_batch *batch) {
     struct reuse *reuse = &runner->reuse;
     for (size_t i = 0; i < REUSE_BUCKETS && reuse->followers > 0; i++) {
         for (struct slot *slot = reuse->leaders[i]; slot; slot = slot->next_leader) {
             struct waiter **at = &slot->waiters;
             while (*at) {
                 struct waiter *waiter = *at;
-                if (waiter->live != live) {
+                if (waiter->batch != batch) {
                     at = &waiter->next;
                     continue;
                 }
@@ -132,18 +134,18 @@ static bool commit_cached(struct runner *runner, struct slot *slot, const unsign
     return true;
 }
 
-enum reuse_outcome reuse_line(struct runner *runner, struct slot *slot,
+enum reuse_choice reuse_line(struct runner *runner, struct slot *slot,
                               const struct batch_line *line, struct str model) {
     struct reuse *reuse = &runner->reuse;
     unsigned char key[RESULT_CACHE_KEY_BYTES];
-    enum reuse_outcome outcome = REUSE_RUN;
+    enum reuse_choice choice = REUSE_RUN;
     /* A line that may have taken an engine down runs by itself. */
     if (!reuse->cache || slot->line.is_suspect || !know_identity(runner, model)) return REUSE_RUN;
     /* Answers are shared inside one owner only: a hit tells that somebody asked before. */
     char who[sizeof reuse->identity + OWNER_BYTES];
-    size_t owner_bytes = strlen(slot->live->row.owner);
+    size_t owner_bytes = strlen(slot->batch->row.owner);
     memcpy(who, reuse->identity, sizeof reuse->identity);
-    memcpy(who + sizeof reuse->identity, slot->live->row.owner, owner_bytes);
+    memcpy(who + sizeof reuse->identity, slot->batch->row.owner, owner_bytes);
     struct str identity = {who, sizeof reuse->identity + owner_bytes};
     if (!batch_request_key(line, identity, key)) return REUSE_RUN;
     if (commit_cached(runner, slot, key)) return REUSE_COMMITTED;
@@ -152,13 +154,13 @@ enum reuse_outcome reuse_line(struct runner *runner, struct slot *slot,
     if (!leader) {
         lead(reuse, slot, key);
     } else if (reuse->followers >= reuse->followers_max) {
-        outcome = REUSE_FULL;
-    } else if (slot->live->phase == PHASE_RUN) {
+        choice = REUSE_FULL;
+    } else if (slot->batch->phase == PHASE_RUN) {
         follow(reuse, leader, slot);
-        outcome = REUSE_FOLLOWS;
+        choice = REUSE_FOLLOWS;
     }
     pthread_mutex_unlock(&runner->lock);
-    return outcome;
+    return choice;
 }
 
 void reuse_keep(struct runner *runner, const struct slot *slot, struct str body) {

@@ -16,7 +16,7 @@
 #include "store/result_cache.h"
 
 struct runner;
-struct live;
+struct active_batch;
 struct slot;
 
 #define REUSE_BUCKETS 4096
@@ -34,7 +34,7 @@ struct reuse {
     struct buf body;
 };
 
-enum reuse_outcome {
+enum reuse_choice {
     REUSE_RUN,       /* give it to a worker */
     REUSE_COMMITTED, /* its record is with the writer; the slot is committing */
     REUSE_FOLLOWS,   /* it waits for its leader: the slot is to be freed */
@@ -42,11 +42,11 @@ enum reuse_outcome {
 };
 
 /* For the dispatch thread, without the lock. The slot is placing. */
-enum reuse_outcome reuse_line(struct runner *runner, struct slot *slot,
+enum reuse_choice reuse_line(struct runner *runner, struct slot *slot,
                               const struct batch_line *line, struct str model);
 /* The answer of a leader, before its record is put; any thread, without the lock. */
 void reuse_keep(struct runner *runner, const struct slot *slot, struct str body);
 /* The slot is about to be free: its followers may run. The lock is held. */
 void reuse_leave(struct runner *runner, struct slot *slot);
 /* The batch stops: its followers are forgotten. The lock is held. */
-void reuse_forget(struct runner *runner, struct live *live);
+void reuse_forget(struct runner *runner, struct active_batch *batch);

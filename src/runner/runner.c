@@ -7,7 +7,10 @@
 #include "base/mem.h"
 #include "base/os.h"
 #include "base/sync.h"
+#include "batch/state.h"
+#include "runner/results.h"
 #include "runner/runner_internal.h"
+#include "store/seglog.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -64,43 +67,42 @@ enum err runner_open(struct runner **ret_runner, struct store *store,
     return OK;
 }
 
-bool runner_worker_place(struct runner *runner, struct worker_events *ret_events,
-                         uint32_t *ret_place) {
+bool runner_worker_seat(struct runner *runner, struct worker_events *ret_events,
+                        uint32_t *ret_seat) {
     pthread_mutex_lock(&runner->lock);
-    bool there_is_one = runner->place_count < RUNNER_WORKERS_MAX;
+    bool there_is_one = runner->seat_count < RUNNER_WORKERS_MAX;
     if (there_is_one) {
-        struct place *place = &runner->places[runner->place_count];
-        *place = (struct place){.runner = runner,
-                                .index = runner->place_count,
-                                .weight = 1,
-                                .lines_max = runner->options.lookahead_lines};
-        *ret_events = (struct worker_events){.context = place,
+        struct seat *seat = &runner->seats[runner->seat_count];
+        *seat = (struct seat){.runner = runner,
+                              .index = runner->seat_count,
+                              .weight = 1,
+                              .lines_max = runner->options.lookahead_lines};
+        *ret_events = (struct worker_events){.context = seat,
                                              .delta = runner_on_delta,
                                              .result = runner_on_result,
                                              .down = runner_on_down,
                                              .room = runner_on_room};
-        *ret_place = runner->place_count++;
+        *ret_seat = runner->seat_count++;
     }
     pthread_mutex_unlock(&runner->lock);
     return there_is_one;
 }
 
-void runner_worker_attach(struct runner *runner, uint32_t place, struct worker *worker) {
+void runner_worker_attach(struct runner *runner, uint32_t seat, struct worker *worker) {
     pthread_mutex_lock(&runner->lock);
-    assert(place < runner->place_count && !runner->places[place].worker);
-    runner->places[place].worker = worker;
+    assert(seat < runner->seat_count && !runner->seats[seat].worker);
+    runner->seats[seat].worker = worker;
     runner->progress++;
     pthread_cond_signal(&runner->work);
     pthread_cond_broadcast(&runner->helpers);
     pthread_mutex_unlock(&runner->lock);
 }
 
-void runner_worker_tune(struct runner *runner, uint32_t place, uint32_t weight,
-                        uint32_t lines_max) {
+void runner_worker_tune(struct runner *runner, uint32_t seat, uint32_t weight, uint32_t lines_max) {
     pthread_mutex_lock(&runner->lock);
-    assert(place < runner->place_count);
-    runner->places[place].weight = weight ? weight : 1;
-    runner->places[place].lines_max = lines_max ? lines_max : runner->options.lookahead_lines;
+    assert(seat < runner->seat_count);
+    runner->seats[seat].weight = weight ? weight : 1;
+    runner->seats[seat].lines_max = lines_max ? lines_max : runner->options.lookahead_lines;
     pthread_mutex_unlock(&runner->lock);
 }
 
@@ -112,10 +114,10 @@ static enum err take_up_batches(struct runner *runner, struct error *error) {
     while ((err = store_batch_next_live(runner->store, after, &row, error)) == OK) {
         after = row.sequence;
         pthread_mutex_lock(&runner->lock);
-        if (live_find(runner, str_from(row.id)))
+        if (active_find(runner, str_from(row.id)))
             store_batch_release(&row);
         else
-            live_adopt(runner, &row);
+            active_adopt(runner, &row);
         pthread_mutex_unlock(&runner->lock);
     }
     return err == ERR_NOT_FOUND ? OK : err;
@@ -152,7 +154,8 @@ bool runner_drain(struct runner *runner, int64_t deadline_ms) {
 static void stop_threads(struct runner *runner) {
     pthread_mutex_lock(&runner->lock);
     runner->is_stopping = true;
-    for (struct live *live = runner->live; live; live = live->next) live->stop = true;
+    for (struct active_batch *batch = runner->batches; batch; batch = batch->next)
+        batch->stop = true;
     pthread_cond_broadcast(&runner->work);
     pthread_cond_broadcast(&runner->helpers);
     pthread_mutex_unlock(&runner->lock);
@@ -165,26 +168,22 @@ static void stop_threads(struct runner *runner) {
 void runner_close(struct runner *runner) {
     if (!runner) return;
     stop_threads(runner);
-    for (uint32_t i = 0; i < runner->place_count; i++) {
-        struct worker *worker = runner->places[i].worker;
+    for (uint32_t i = 0; i < runner->seat_count; i++) {
+        struct worker *worker = runner->seats[i].worker;
         if (worker) worker->ops->close(worker);
     }
     requests_fail_all(runner);
     seglog_writer_close(runner->writer);
-    for (struct live *live = runner->live; live; live = live->next) reuse_forget(runner, live);
+    for (struct active_batch *batch = runner->batches; batch; batch = batch->next)
+        reuse_forget(runner, batch);
     result_cache_close(runner->reuse.cache);
     buf_release(&runner->reuse.body);
-    for (struct live *live = runner->live, *next; live; live = next) {
-        next = live->next;
-        live->in_flight = 0;
-        live_free(live);
+    for (struct active_batch *batch = runner->batches, *next; batch; batch = next) {
+        next = batch->next;
+        batch->in_flight = 0;
+        active_free(batch);
     }
-    for (uint32_t i = 0; i < runner->slot_count; i++) {
-        struct slot *slot = slot_at(runner, i);
-        if (slot->custom_id != slot->inline_id) free(slot->custom_id);
-    }
-    for (uint32_t i = 0; i < runner->slot_count / 1024; i++) free(runner->chunks[i]);
-    free(runner->chunks);
+    slots_release(runner);
     if (runner->queue) runner->queue->ops->close(runner->queue);
     pthread_cond_destroy(&runner->work);
     pthread_cond_destroy(&runner->helpers);
@@ -200,63 +199,63 @@ void runner_kick(struct runner *runner, const char *batch_id) {
     struct error error;
     pthread_mutex_lock(&runner->lock);
     /* Before the start nothing is taken up: the start does it. */
-    bool known = !runner->is_started || live_find(runner, str_from(batch_id));
+    bool known = !runner->is_started || active_find(runner, str_from(batch_id));
     if (!known && store_batch_get(runner->store, str_from(batch_id), &row, &error) == OK) {
         if (batch_status_is_terminal(row.status))
             store_batch_release(&row);
         else
-            live_adopt(runner, &row);
+            active_adopt(runner, &row);
     }
     pthread_mutex_unlock(&runner->lock);
 }
 
-void runner_batch_overlay(struct runner *runner, struct store_batch *batch) {
-    if (batch_status_is_terminal(batch->status)) return;
+void runner_batch_overlay(struct runner *runner, struct store_batch *row) {
+    if (batch_status_is_terminal(row->status)) return;
     pthread_mutex_lock(&runner->lock);
-    struct live *live = live_find(runner, str_from(batch->id));
-    if (live) {
-        store_batch_release(batch);
-        live_copy_row(live, batch);
+    struct active_batch *batch = active_find(runner, str_from(row->id));
+    if (batch) {
+        store_batch_release(row);
+        active_copy_row(batch, row);
     }
     pthread_mutex_unlock(&runner->lock);
-    if (live) return;
+    if (batch) return;
     /* It ended after the row was read, or was never taken up. */
-    struct store_batch row;
+    struct store_batch ended;
     struct error error;
-    if (store_batch_get(runner->store, str_from(batch->id), &row, &error) != OK) return;
-    store_batch_release(batch);
-    *batch = row;
+    if (store_batch_get(runner->store, str_from(row->id), &ended, &error) != OK) return;
+    store_batch_release(row);
+    *row = ended;
 }
 
 enum err runner_batch_get(struct runner *runner, struct str batch_id, struct store_batch *ret_batch,
                           struct error *error) {
     pthread_mutex_lock(&runner->lock);
-    struct live *live = live_find(runner, batch_id);
-    if (live) live_copy_row(live, ret_batch);
+    struct active_batch *batch = active_find(runner, batch_id);
+    if (batch) active_copy_row(batch, ret_batch);
     pthread_mutex_unlock(&runner->lock);
-    return live ? OK : store_batch_get(runner->store, batch_id, ret_batch, error);
+    return batch ? OK : store_batch_get(runner->store, batch_id, ret_batch, error);
 }
 
 /* The lock is held. */
-static enum err cancel_live(struct runner *runner, struct live *live, struct cancel_list *cancel,
-                            struct error *error) {
-    switch (batch_cancel_in(live->row.status)) {
+static enum err cancel_active(struct runner *runner, struct active_batch *batch,
+                              struct cancel_list *cancel, struct error *error) {
+    switch (batch_cancel_in(batch->row.status)) {
     case BATCH_CANCEL_ALREADY: return OK;
     case BATCH_CANCEL_REFUSED: return ERR_CONFLICT;
     case BATCH_CANCEL_NOW: break;
     }
-    enum err err = live_move(runner, live, BATCH_CANCELLING, error);
+    enum err err = active_move(runner, batch, BATCH_CANCELLING, error);
     if (err != OK) return err;
-    log_info("batch=%s event=cancelling", live->row.id);
-    live->stop = true;
-    if (live->phase == PHASE_VALIDATE) live->phase = PHASE_PUBLISH;
-    if (live->phase == PHASE_RUN) live_stop_lines(runner, live, cancel);
+    log_info("batch=%s event=cancelling", batch->row.id);
+    batch->stop = true;
+    if (batch->phase == PHASE_VALIDATE) batch->phase = PHASE_PUBLISH;
+    if (batch->phase == PHASE_RUN) active_stop_lines(runner, batch, cancel);
     pthread_cond_broadcast(&runner->helpers);
     pthread_cond_signal(&runner->work);
     return OK;
 }
 
-/* A batch that is not live: it has ended, or is not known. */
+/* A batch that is not batch: it has ended, or is not known. */
 static enum err cancel_ended(struct runner *runner, struct str batch_id,
                              struct store_batch *ret_batch, struct error *error) {
     struct store_batch row;
@@ -281,9 +280,9 @@ enum err runner_batch_cancel(struct runner *runner, struct str batch_id,
     /* It may be in the store and not yet be known here. */
     if (*id) runner_kick(runner, id);
     pthread_mutex_lock(&runner->lock);
-    struct live *live = live_find(runner, batch_id);
-    if (live) err = cancel_live(runner, live, &cancel, error);
-    if (live && err == OK) live_copy_row(live, ret_batch);
+    struct active_batch *batch = active_find(runner, batch_id);
+    if (batch) err = cancel_active(runner, batch, &cancel, error);
+    if (batch && err == OK) active_copy_row(batch, ret_batch);
     pthread_mutex_unlock(&runner->lock);
     cancel_list_send(&cancel);
     /* A conflict is the end of the batch, which its row tells. */

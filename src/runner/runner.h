@@ -62,16 +62,16 @@ struct runner_options {
 
 enum err runner_open(struct runner **ret_runner, struct store *store,
                      const struct runner_options *options, struct error *error) MUST_CHECK;
-/* A place for one more worker, and the events to open that worker with. May be called before and
- * after runner_start. False when RUNNER_WORKERS_MAX are there. */
-bool runner_worker_place(struct runner *runner, struct worker_events *ret_events,
-                         uint32_t *ret_place) MUST_CHECK;
-/* Puts the worker at its place; the runner closes it in runner_close. */
-void runner_worker_attach(struct runner *runner, uint32_t place, struct worker *worker);
-/* How much of the work goes to a place, before lines run: where several workers serve a model, of
+/* A seat for one more worker, and the events to open that worker with. May be called before and
+ * after runner_start. False if all RUNNER_WORKERS_MAX are taken. */
+bool runner_worker_seat(struct runner *runner, struct worker_events *ret_events,
+                        uint32_t *ret_seat) MUST_CHECK;
+/* Puts the worker on its seat; the runner closes it in runner_close. */
+void runner_worker_attach(struct runner *runner, uint32_t seat, struct worker *worker);
+/* How much of the work goes to a seat, before lines run: where several workers serve a model, of
  * those with room the one with the fewest lines for its weight gets the next; `lines_max` lines at
  * a time at most. Zeros mean 1, and runner_options.lookahead_lines. */
-void runner_worker_tune(struct runner *runner, uint32_t place, uint32_t weight, uint32_t lines_max);
+void runner_worker_tune(struct runner *runner, uint32_t seat, uint32_t weight, uint32_t lines_max);
 /* Starts the threads and takes up every batch that is not terminal. */
 enum err runner_start(struct runner *runner, struct error *error) MUST_CHECK;
 /* Takes no new lines and requests, waits up to `deadline_ms` for what is in flight, makes results
@@ -89,7 +89,7 @@ void runner_kick(struct runner *runner, const char *batch_id);
 enum err runner_batch_get(struct runner *runner, struct str batch_id, struct store_batch *ret_batch,
                           struct error *error) MUST_CHECK;
 /* Puts live counters over a row read from the store; reads it again when it has become old. */
-void runner_batch_overlay(struct runner *runner, struct store_batch *batch);
+void runner_batch_overlay(struct runner *runner, struct store_batch *row);
 /* The cancel call: *ret_batch is the batch after it (also when it was cancelling or cancelled
  * already). ERR_NOT_FOUND "No batch found with id '…'."; ERR_CONFLICT "Cannot cancel a batch with
  * status '…'." */

@@ -3,9 +3,11 @@
 /* The validate thread: checks new batches one after another, and loads batches that could not be
  * loaded at once. */
 
+#include "batch/validate.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/os.h"
+#include "runner/models.h"
 #include "runner/runner_internal.h"
 
 #include <assert.h>
@@ -19,22 +21,23 @@
 
 struct asker {
     struct runner *runner;
-    struct live *live;
+    struct active_batch *batch;
     bool gives_way; /* it waits for a model, and another batch need not */
 };
 
 static bool is_stopped(void *context) {
     struct asker *asker = context;
     pthread_mutex_lock(&asker->runner->lock);
-    bool stopped = asker->live->stop || asker->runner->is_stopping || asker->gives_way;
+    bool stopped = asker->batch->stop || asker->runner->is_stopping || asker->gives_way;
     pthread_mutex_unlock(&asker->runner->lock);
     return stopped;
 }
 
 /* Another batch that could be looked at now. The lock is held. */
-static bool others_wait(const struct runner *runner, const struct live *self, int64_t now_ns) {
-    for (const struct live *live = runner->live; live; live = live->next)
-        if (live != self && live->phase == PHASE_VALIDATE && live->due_ns <= now_ns) return true;
+static bool others_wait(const struct runner *runner, const struct active_batch *self,
+                        int64_t now_ns) {
+    for (const struct active_batch *batch = runner->batches; batch; batch = batch->next)
+        if (batch != self && batch->phase == PHASE_VALIDATE && batch->due_ns <= now_ns) return true;
     return false;
 }
 
@@ -49,8 +52,8 @@ static bool serves(void *context, struct str model) {
         if (is_stopped(asker)) return false;
         pthread_mutex_lock(&runner->lock);
         runner_wait(runner, &runner->helpers, clock_monotonic_ns() + WAIT_NS);
-        asker->gives_way = others_wait(runner, asker->live, clock_monotonic_ns());
-        bool is_over = runner_now_unix_s(runner) >= asker->live->row.expires_unix_s;
+        asker->gives_way = others_wait(runner, asker->batch, clock_monotonic_ns());
+        bool is_over = runner_now_unix_s(runner) >= asker->batch->row.expires_unix_s;
         pthread_mutex_unlock(&runner->lock);
         if (is_over) return true; /* the window has closed; its lines expire */
     }
@@ -65,30 +68,30 @@ static bool default_model(void *context, char ret_model[MODEL_NAME_BYTES]) {
         if (is_stopped(asker)) return false;
         pthread_mutex_lock(&runner->lock);
         runner_wait(runner, &runner->helpers, clock_monotonic_ns() + WAIT_NS);
-        bool is_over = runner_now_unix_s(runner) >= asker->live->row.expires_unix_s;
+        bool is_over = runner_now_unix_s(runner) >= asker->batch->row.expires_unix_s;
         pthread_mutex_unlock(&runner->lock);
         if (is_over) return false;
     }
 }
 
 /* Opens the input; *ret_errors when it is missing or for something else. */
-static enum err open_input(struct runner *runner, struct live *live, uint64_t *ret_bytes,
+static enum err open_input(struct runner *runner, struct active_batch *batch, uint64_t *ret_bytes,
                            char **ret_errors, struct error *error) {
     struct store_file file;
     char message[200];
-    os_close(live->input_fd);
-    live->input_fd = -1;
-    enum err err = store_input_open(runner->store, str_from(live->row.input_file_id),
-                                    live->row.created_unix_s, &live->input_fd, &file, error);
+    os_close(batch->input_fd);
+    batch->input_fd = -1;
+    enum err err = store_input_open(runner->store, str_from(batch->row.input_file_id),
+                                    batch->row.created_unix_s, &batch->input_fd, &file, error);
     /* Another owner's file is not there for this one. */
-    if (err == OK && strcmp(file.owner, live->row.owner) != 0) {
-        os_close(live->input_fd);
-        live->input_fd = -1;
+    if (err == OK && strcmp(file.owner, batch->row.owner) != 0) {
+        os_close(batch->input_fd);
+        batch->input_fd = -1;
         err = ERR_NOT_FOUND;
     }
     if (err == ERR_NOT_FOUND) {
         snprintf(message, sizeof message, "Cannot find file '%s', or it is no longer available.",
-                 live->row.input_file_id);
+                 batch->row.input_file_id);
         *ret_errors = batch_single_error("invalid_request", "file_id", message);
         return OK;
     }
@@ -99,28 +102,28 @@ static enum err open_input(struct runner *runner, struct live *live, uint64_t *r
                  file.id, file.purpose);
         *ret_errors = batch_single_error("invalid_request", "file_id", message);
     }
-    memcpy(live->input_sha256, file.sha256, SHA256_BYTES);
+    memcpy(batch->input_sha256, file.sha256, SHA256_BYTES);
     *ret_bytes = file.bytes;
     return OK;
 }
 
 /* Everything that takes long, without the lock. */
-static enum err check_file(struct runner *runner, struct live *live,
+static enum err check_file(struct runner *runner, struct active_batch *batch,
                            struct batch_validation *ret_result, struct error *error) {
     char dir[4096], path[4200];
     uint64_t bytes = 0;
     *ret_result = (struct batch_validation){0};
-    enum err err = open_input(runner, live, &bytes, &ret_result->errors, error);
+    enum err err = open_input(runner, batch, &bytes, &ret_result->errors, error);
     if (err != OK || ret_result->errors) return err;
-    err = store_batch_dir(runner->store, live->row.id, dir, sizeof dir, error);
+    err = store_batch_dir(runner->store, batch->row.id, dir, sizeof dir, error);
     if (err != OK) return err;
     snprintf(path, sizeof path, "%s/lines.idx", dir);
-    struct asker asker = {.runner = runner, .live = live};
-    struct batch_validate_options options = {.input_fd = live->input_fd,
+    struct asker asker = {.runner = runner, .batch = batch};
+    struct batch_validate_options options = {.input_fd = batch->input_fd,
                                              .input_bytes = bytes,
-                                             .input_sha256 = live->input_sha256,
+                                             .input_sha256 = batch->input_sha256,
                                              .index_path = path,
-                                             .endpoint = live->endpoint,
+                                             .endpoint = batch->endpoint,
                                              .rules = runner->options.rules,
                                              .context = &asker,
                                              .serves = serves,
@@ -130,7 +133,7 @@ static enum err check_file(struct runner *runner, struct live *live,
     /* An answer given because of a stop is no answer. */
     if (err == OK && is_stopped(&asker)) err = err_set(error, ERR_CANCELLED, "stopped");
     if (err != ERR_CORRUPT) return err;
-    log_error("batch=%s event=input_damaged error=\"%s\"", live->row.id, error->text);
+    log_error("batch=%s event=input_damaged error=\"%s\"", batch->row.id, error->text);
     batch_validation_release(ret_result);
     ret_result->errors = batch_single_error("internal_error", "file_id",
                                             "The input file was damaged on the server's disk.");
@@ -138,103 +141,103 @@ static enum err check_file(struct runner *runner, struct live *live,
 }
 
 /* The file is refused. The lock is held. */
-static void fail(struct runner *runner, struct live *live, char *errors) {
+static void fail(struct runner *runner, struct active_batch *batch, char *errors) {
     struct error error;
-    free(live->row.errors);
-    live->row.errors = errors;
-    enum err err = live_move(runner, live, BATCH_FAILED, &error);
+    free(batch->row.errors);
+    batch->row.errors = errors;
+    enum err err = active_move(runner, batch, BATCH_FAILED, &error);
     if (err != OK) {
-        log_warn("batch=%s error=\"%s\", retrying", live->row.id, error.text);
-        live->phase = PHASE_VALIDATE;
-        live->due_ns = clock_monotonic_ns() + AGAIN_NS;
+        log_warn("batch=%s error=\"%s\", retrying", batch->row.id, error.text);
+        batch->phase = PHASE_VALIDATE;
+        batch->due_ns = clock_monotonic_ns() + AGAIN_NS;
         return;
     }
-    log_info("batch=%s event=failed_validation", live->row.id);
+    log_info("batch=%s event=failed_validation", batch->row.id);
     char id[STORE_ID_BYTES];
-    memcpy(id, live->row.id, sizeof id);
-    live_remove(runner, live);
+    memcpy(id, batch->row.id, sizeof id);
+    active_remove(runner, batch);
     if (store_batch_forget_log(runner->store, id, &error) != OK)
         log_warn("batch=%s error=\"%s\"", id, error.text);
 }
 
 /* The file is good. The lock is held. */
-static enum err begin(struct runner *runner, struct live *live,
+static enum err begin(struct runner *runner, struct active_batch *batch,
                       const struct batch_validation *result, struct error *error) {
-    live->row.total = result->total;
-    live->row.has_usage = true;
-    memcpy(live->row.model, result->model, sizeof live->row.model);
-    enum err err = live_move(runner, live, BATCH_IN_PROGRESS, error);
+    batch->row.total = result->total;
+    batch->row.has_usage = true;
+    memcpy(batch->row.model, result->model, sizeof batch->row.model);
+    enum err err = active_move(runner, batch, BATCH_IN_PROGRESS, error);
     if (err != OK) {
-        live->row.total = 0;
-        live->row.has_usage = false;
-        live->row.model[0] = '\0';
+        batch->row.total = 0;
+        batch->row.has_usage = false;
+        batch->row.model[0] = '\0';
         return err;
     }
-    log_info("batch=%s event=in_progress requests=%llu", live->row.id,
+    log_info("batch=%s event=in_progress requests=%llu", batch->row.id,
              (unsigned long long)result->total);
-    err = live_load(runner, live, error);
-    if (err == OK) live_start_lines(runner, live);
+    err = active_load(runner, batch, error);
+    if (err == OK) active_start_lines(runner, batch);
     return err;
 }
 
 /* The lock is held, and let go while the file is read. */
-static void validate(struct runner *runner, struct live *live) {
+static void validate(struct runner *runner, struct active_batch *batch) {
     struct batch_validation result;
     struct error error = {0};
     if (!store_has_room(runner->store, 0)) { /* the store has said so */
-        live->due_ns = clock_monotonic_ns() + FULL_AGAIN_NS;
+        batch->due_ns = clock_monotonic_ns() + FULL_AGAIN_NS;
         return;
     }
-    live->phase = PHASE_VALIDATING;
+    batch->phase = PHASE_VALIDATING;
     pthread_mutex_unlock(&runner->lock);
-    enum err err = check_file(runner, live, &result, &error);
+    enum err err = check_file(runner, batch, &result, &error);
     pthread_mutex_lock(&runner->lock);
-    if (live->row.status == BATCH_CANCELLING) {
-        live->phase = PHASE_PUBLISH;
-        live->due_ns = 0;
+    if (batch->row.status == BATCH_CANCELLING) {
+        batch->phase = PHASE_PUBLISH;
+        batch->due_ns = 0;
         pthread_cond_broadcast(&runner->helpers);
         err = ERR_CANCELLED;
     } else if (err == OK && result.errors) {
-        fail(runner, live, result.errors);
+        fail(runner, batch, result.errors);
         result.errors = NULL;
     } else if (err == OK) {
-        err = begin(runner, live, &result, &error);
+        err = begin(runner, batch, &result, &error);
     }
     if (err == ERR_UNAVAILABLE) store_disk_filled(runner->store);
     if (err != OK && err != ERR_CANCELLED)
-        log_warn("batch=%s error=\"%s\", retrying", live->row.id, error.text);
-    if (err != OK && live->row.status != BATCH_CANCELLING) {
-        live->phase = PHASE_VALIDATE;
-        live->due_ns = clock_monotonic_ns() + AGAIN_NS;
+        log_warn("batch=%s error=\"%s\", retrying", batch->row.id, error.text);
+    if (err != OK && batch->row.status != BATCH_CANCELLING) {
+        batch->phase = PHASE_VALIDATE;
+        batch->due_ns = clock_monotonic_ns() + AGAIN_NS;
     }
     batch_validation_release(&result);
     pthread_cond_signal(&runner->work);
 }
 
 /* A batch that is past validation, but could not be opened before. The lock is held. */
-static void load_again(struct runner *runner, struct live *live) {
+static void load_again(struct runner *runner, struct active_batch *batch) {
     struct cancel_list cancel = {0};
     struct error error;
-    enum err err = live_load(runner, live, &error);
+    enum err err = active_load(runner, batch, &error);
     if (err == OK) {
-        live_start_lines(runner, live);
+        active_start_lines(runner, batch);
         pthread_cond_signal(&runner->work);
         return;
     }
     if (err == ERR_UNAVAILABLE) store_disk_filled(runner->store);
-    log_warn("batch=%s error=\"%s\", retrying", live->row.id, error.text);
-    live->due_ns = clock_monotonic_ns() + AGAIN_NS;
+    log_warn("batch=%s error=\"%s\", retrying", batch->row.id, error.text);
+    batch->due_ns = clock_monotonic_ns() + AGAIN_NS;
     if (err != ERR_CORRUPT && err != ERR_NOT_FOUND) return;
     /* What can be read is published; the rest cannot be run. */
-    live_fault(runner, live, "The batch's input can no longer be read.", &cancel);
+    active_fault(runner, batch, "The batch's input can no longer be read.", &cancel);
     cancel_list_send(&cancel);
-    if (live->phase == PHASE_END) live->phase = PHASE_PUBLISH;
+    if (batch->phase == PHASE_END) batch->phase = PHASE_PUBLISH;
     pthread_cond_broadcast(&runner->helpers);
 }
 
-static struct live *next_due(struct runner *runner, int64_t now_ns) {
-    for (struct live *live = runner->live; live; live = live->next)
-        if (live->phase == PHASE_VALIDATE && live->due_ns <= now_ns) return live;
+static struct active_batch *next_due(struct runner *runner, int64_t now_ns) {
+    for (struct active_batch *batch = runner->batches; batch; batch = batch->next)
+        if (batch->phase == PHASE_VALIDATE && batch->due_ns <= now_ns) return batch;
     return NULL;
 }
 
@@ -243,13 +246,13 @@ void *validate_main(void *context) {
     pthread_mutex_lock(&runner->lock);
     while (!runner->is_stopping) {
         int64_t now_ns = clock_monotonic_ns();
-        struct live *live = runner->is_draining ? NULL : next_due(runner, now_ns);
-        if (!live)
+        struct active_batch *batch = runner->is_draining ? NULL : next_due(runner, now_ns);
+        if (!batch)
             runner_wait(runner, &runner->helpers, now_ns + WAIT_NS);
-        else if (live->row.status == BATCH_VALIDATING)
-            validate(runner, live);
+        else if (batch->row.status == BATCH_VALIDATING)
+            validate(runner, batch);
         else
-            load_again(runner, live);
+            load_again(runner, batch);
     }
     pthread_mutex_unlock(&runner->lock);
     return NULL;

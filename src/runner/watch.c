@@ -3,8 +3,12 @@
 /* Watching over the batches, on the dispatch thread: how fast they get on, who will be late, who
  * stands still, and what for. */
 
+#include "runner/watch.h"
+
 #include "base/clock.h"
 #include "base/log.h"
+#include "runner/models.h"
+#include "runner/pause.h"
 #include "runner/runner_internal.h"
 
 #include <stdio.h>
@@ -18,11 +22,11 @@
 
 /* --- measuring --- */
 
-static void read_progress(struct live *live, int64_t now_ns) {
-    struct seglog_counts counts = seglog_counts(live->log);
+static void read_progress(struct active_batch *batch, int64_t now_ns) {
+    struct seglog_counts counts = seglog_counts(batch->log);
     uint64_t done = counts.successes + counts.errors + counts.others;
-    struct progress *progress = &live->progress;
-    if (done != progress->lines_done || progress->is_waiting_turn || live_is_paused(live))
+    struct active_progress *progress = &batch->progress;
+    if (done != progress->lines_done || progress->is_waiting_turn || active_is_paused(batch))
         progress->since_ns = now_ns;
     if (done != progress->lines_done) {
         progress->tell_ns = 0;
@@ -30,10 +34,10 @@ static void read_progress(struct live *live, int64_t now_ns) {
         progress->waiting_for[0] = '\0';
     }
     progress->lines_done = done;
-    live->order.lines_done = done;
+    batch->order.lines_done = done;
     if (counts.successes >= KNOWN_LINES)
-        live->order.line_cost = (double)(counts.usage.input_tokens + counts.usage.output_tokens) /
-                                (double)counts.successes;
+        batch->order.line_cost = (double)(counts.usage.input_tokens + counts.usage.output_tokens) /
+                                 (double)counts.successes;
 }
 
 static void tell_risk(struct runner *runner, const char *batch_id, bool is_late, int64_t left_s) {
@@ -49,13 +53,13 @@ static void tell_risk(struct runner *runner, const char *batch_id, bool is_late,
 /* Who is newly at risk is told; the lock is let go meanwhile, so one at a time. */
 static bool tell_one_risk(struct runner *runner) {
     char id[STORE_ID_BYTES];
-    for (struct live *live = runner->live; live; live = live->next) {
-        bool is_at_risk = live->order.is_hurried || live->order.is_late;
-        if (live->phase != PHASE_RUN || !is_at_risk || live->progress.was_risk_told) continue;
-        live->progress.was_risk_told = true;
-        bool is_late = live->order.is_late;
-        int64_t left_s = live->row.expires_unix_s - runner_now_unix_s(runner);
-        memcpy(id, live->row.id, sizeof id);
+    for (struct active_batch *batch = runner->batches; batch; batch = batch->next) {
+        bool is_at_risk = batch->order.is_hurried || batch->order.is_late;
+        if (batch->phase != PHASE_RUN || !is_at_risk || batch->progress.was_risk_told) continue;
+        batch->progress.was_risk_told = true;
+        bool is_late = batch->order.is_late;
+        int64_t left_s = batch->row.expires_unix_s - runner_now_unix_s(runner);
+        memcpy(id, batch->row.id, sizeof id);
         pthread_mutex_unlock(&runner->lock);
         tell_risk(runner, id, is_late, left_s);
         pthread_mutex_lock(&runner->lock);
@@ -109,13 +113,13 @@ struct silent {
 
 static bool find_silent(struct runner *runner, uint64_t after, int64_t now_ns,
                         struct silent *ret_silent, uint64_t *ret_sequence) {
-    struct live *found = NULL;
+    struct active_batch *found = NULL;
     int64_t stuck_ns = runner->options.stuck_ms * 1000000;
     int64_t silent_ns = stuck_ns < SILENT_NS ? stuck_ns : SILENT_NS;
-    for (struct live *live = runner->live; live; live = live->next) {
-        if (live->phase == PHASE_END || now_ns - live->progress.since_ns < silent_ns) continue;
-        if (live->row.sequence <= after) continue;
-        if (!found || live->row.sequence < found->row.sequence) found = live;
+    for (struct active_batch *batch = runner->batches; batch; batch = batch->next) {
+        if (batch->phase == PHASE_END || now_ns - batch->progress.since_ns < silent_ns) continue;
+        if (batch->row.sequence <= after) continue;
+        if (!found || batch->row.sequence < found->row.sequence) found = batch;
     }
     if (!found) return false;
     memcpy(ret_silent->id, found->row.id, sizeof ret_silent->id);
@@ -125,9 +129,9 @@ static bool find_silent(struct runner *runner, uint64_t after, int64_t now_ns,
 }
 
 /* With nobody to blame. */
-static void own_reason(const struct live *live, char ret_text[128]) {
-    bool is_new = live->row.status == BATCH_VALIDATING;
-    switch (live->phase) {
+static void own_reason(const struct active_batch *batch, char ret_text[128]) {
+    bool is_new = batch->row.status == BATCH_VALIDATING;
+    switch (batch->phase) {
     case PHASE_VALIDATE:
         snprintf(ret_text, 128, is_new ? "its turn to be validated" : "files that cannot be read");
         break;
@@ -136,9 +140,9 @@ static void own_reason(const struct live *live, char ret_text[128]) {
     case PHASE_PUBLISHING: snprintf(ret_text, 128, "the writing of its result files"); break;
     case PHASE_RUN:
     case PHASE_END:
-        if (live->in_flight > 0)
+        if (batch->in_flight > 0)
             snprintf(ret_text, 128, "results of %u requests that are with an engine",
-                     live->in_flight);
+                     batch->in_flight);
         else
             snprintf(ret_text, 128, "its turn");
         break;
@@ -146,16 +150,16 @@ static void own_reason(const struct live *live, char ret_text[128]) {
 }
 
 /* Notes why; true when it shall be told. The lock is held. */
-static bool note_reason(struct runner *runner, struct live *live, const char *reason,
+static bool note_reason(struct runner *runner, struct active_batch *batch, const char *reason,
                         int64_t now_ns) {
-    struct progress *progress = &live->progress;
+    struct active_progress *progress = &batch->progress;
     int64_t stuck_ns = runner->options.stuck_ms * 1000000;
     /* Without lines in flight it waits for batches that go first. */
-    progress->is_waiting_turn = !*reason && live->phase == PHASE_RUN && live->in_flight == 0;
+    progress->is_waiting_turn = !*reason && batch->phase == PHASE_RUN && batch->in_flight == 0;
     if (*reason)
         snprintf(progress->waiting_for, sizeof progress->waiting_for, "%s", reason);
     else
-        own_reason(live, progress->waiting_for);
+        own_reason(batch, progress->waiting_for);
     if (progress->is_waiting_turn || now_ns - progress->since_ns < stuck_ns) return false;
     if (progress->tell_ns > now_ns) return false;
     progress->is_stuck = true;
@@ -169,11 +173,11 @@ static void watch_silent(struct runner *runner, const struct silent *silent, int
         reason[0] = '\0';
     int64_t age_s = 0;
     pthread_mutex_lock(&runner->lock);
-    struct live *live = live_find(runner, str_from(silent->id));
-    bool is_told = live && note_reason(runner, live, reason, now_ns);
+    struct active_batch *batch = active_find(runner, str_from(silent->id));
+    bool is_told = batch && note_reason(runner, batch, reason, now_ns);
     if (is_told) {
-        age_s = (now_ns - live->progress.since_ns) / NS_PER_S;
-        snprintf(text, sizeof text, "It waits for %s.", live->progress.waiting_for);
+        age_s = (now_ns - batch->progress.since_ns) / NS_PER_S;
+        snprintf(text, sizeof text, "It waits for %s.", batch->progress.waiting_for);
     }
     pthread_mutex_unlock(&runner->lock);
     if (!is_told) return;
@@ -191,8 +195,8 @@ void watch_batches(struct runner *runner) {
     if (now_ns < runner->watch_ns) return; /* dispatch's alone */
     runner->watch_ns = now_ns + WATCH_NS;
     pthread_mutex_lock(&runner->lock);
-    for (struct live *live = runner->live; live; live = live->next)
-        if (live->phase == PHASE_RUN) read_progress(live, now_ns);
+    for (struct active_batch *batch = runner->batches; batch; batch = batch->next)
+        if (batch->phase == PHASE_RUN) read_progress(batch, now_ns);
     if (order_tend(&runner->order, now_ns, runner_now_unix_s(runner))) runner->is_reordered = true;
     while (tell_one_risk(runner)) continue;
     while (find_silent(runner, sequence, now_ns, &silent, &sequence)) {
@@ -223,23 +227,23 @@ static struct runner_queue *queue_for(struct runner_progress *progress, const ch
     return queue;
 }
 
-static void add_live(struct runner *runner, struct live *live, int64_t now_ns,
+static void add_batch(struct runner *runner, struct active_batch *batch, int64_t now_ns,
                      struct runner_progress *progress) {
     int64_t now_unix_s = runner_now_unix_s(runner);
-    int64_t left_s = live->row.expires_unix_s - now_unix_s;
+    int64_t left_s = batch->row.expires_unix_s - now_unix_s;
     if (!progress->has_deadline || left_s < progress->deadline_s_min)
         progress->deadline_s_min = left_s;
     progress->has_deadline = true;
-    progress->batches_stuck += live->progress.is_stuck;
-    if (live->phase != PHASE_RUN) return;
-    progress->batches_at_risk += live->order.is_hurried || live->order.is_late;
-    struct runner_queue *queue = queue_for(progress, live->row.model);
-    uint64_t done = live_lines_done(live);
-    queue->lines += live->row.total > done ? live->row.total - done : 0;
-    int64_t age_s = now_unix_s - live->row.created_unix_s;
+    progress->batches_stuck += batch->progress.is_stuck;
+    if (batch->phase != PHASE_RUN) return;
+    progress->batches_at_risk += batch->order.is_hurried || batch->order.is_late;
+    struct runner_queue *queue = queue_for(progress, batch->row.model);
+    uint64_t done = active_lines_done(batch);
+    queue->lines += batch->row.total > done ? batch->row.total - done : 0;
+    int64_t age_s = now_unix_s - batch->row.created_unix_s;
     if (age_s > queue->oldest_age_s) queue->oldest_age_s = age_s;
-    int64_t silent_s = (now_ns - live->progress.since_ns) / NS_PER_S;
-    if (live->progress.lines_done == done && silent_s > progress->oldest_progress_age_s)
+    int64_t silent_s = (now_ns - batch->progress.since_ns) / NS_PER_S;
+    if (batch->progress.lines_done == done && silent_s > progress->oldest_progress_age_s)
         progress->oldest_progress_age_s = silent_s;
 }
 
@@ -247,8 +251,8 @@ void runner_progress(struct runner *runner, struct runner_progress *ret_progress
     *ret_progress = (struct runner_progress){0};
     pthread_mutex_lock(&runner->lock);
     int64_t now_ns = clock_monotonic_ns();
-    for (struct live *live = runner->live; live; live = live->next)
-        add_live(runner, live, now_ns, ret_progress);
+    for (struct active_batch *batch = runner->batches; batch; batch = batch->next)
+        add_batch(runner, batch, now_ns, ret_progress);
     for (struct request *request = runner->requests; request; request = request->next)
         queue_for(ret_progress, request->model)->requests++;
     pthread_mutex_unlock(&runner->lock);

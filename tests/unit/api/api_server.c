@@ -34,11 +34,11 @@ static enum err attach_echo(struct runner *runner, struct error *error) {
         .models = models, .latency_ms = (int64_t)number_from("QUERN_ECHO_LATENCY_MS")};
     struct worker_events events;
     struct worker *worker;
-    uint32_t place;
-    if (!runner_worker_place(runner, &events, &place))
+    uint32_t seat;
+    if (!runner_worker_seat(runner, &events, &seat))
         return err_set(error, ERR_LIMIT, "no place for a worker");
     enum err err = worker_echo_open(&worker, &options, &events, error);
-    if (err == OK) runner_worker_attach(runner, place, worker);
+    if (err == OK) runner_worker_attach(runner, seat, worker);
     return err;
 }
 

@@ -226,10 +226,10 @@ static enum err attach(struct fixture *fixture, const char *const *models, int64
                        struct error *error) {
     struct worker_echo_options options = {.models = models, .latency_ms = latency_ms};
     struct worker_events events;
-    uint32_t place;
-    if (!runner_worker_place(fixture->runner, &events, &place)) return ERR_LIMIT;
+    uint32_t seat;
+    if (!runner_worker_seat(fixture->runner, &events, &seat)) return ERR_LIMIT;
     enum err err = worker_echo_open(&fixture->worker, &options, &events, error);
-    if (err == OK) runner_worker_attach(fixture->runner, place, fixture->worker);
+    if (err == OK) runner_worker_attach(fixture->runner, seat, fixture->worker);
     return err;
 }
 

@@ -62,7 +62,7 @@ static void open_all(struct fixture *fixture, int64_t preflight_ms) {
     struct worker_events events;
     struct worker *worker;
     struct error error;
-    uint32_t place;
+    uint32_t seat;
     memset(fixture, 0, sizeof *fixture);
     snprintf(fixture->dir, sizeof fixture->dir, "/tmp/quern-preflight-XXXXXX");
     assert_non_null(mkdtemp(fixture->dir));
@@ -70,10 +70,10 @@ static void open_all(struct fixture *fixture, int64_t preflight_ms) {
     struct runner_options runner = {.names = &names};
     assert_int_equal(store_open(&fixture->store, &store, &error), OK);
     assert_int_equal(runner_open(&fixture->runner, fixture->store, &runner, &error), OK);
-    assert_true(runner_worker_place(fixture->runner, &events, &place));
+    assert_true(runner_worker_seat(fixture->runner, &events, &seat));
     struct worker_echo_options echo = {.models = models};
     assert_int_equal(worker_echo_open(&worker, &echo, &events, &error), OK);
-    runner_worker_attach(fixture->runner, place, worker);
+    runner_worker_attach(fixture->runner, seat, worker);
     assert_int_equal(runner_start(fixture->runner, &error), OK);
     struct api_options api = {.store = fixture->store,
                               .runner = fixture->runner,

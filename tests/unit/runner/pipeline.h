@@ -71,10 +71,10 @@ static inline void pipeline_open(struct pipeline *pipeline, const struct runner_
     must(runner_open(&pipeline->runner, pipeline->store, &own, &error));
     for (size_t i = 0; i < echo_count; i++) {
         struct worker_events events;
-        uint32_t place;
-        if (!runner_worker_place(pipeline->runner, &events, &place)) abort();
+        uint32_t seat;
+        if (!runner_worker_seat(pipeline->runner, &events, &seat)) abort();
         must(worker_echo_open(&pipeline->workers[i], &echo[i], &events, &error));
-        runner_worker_attach(pipeline->runner, place, pipeline->workers[i]);
+        runner_worker_attach(pipeline->runner, seat, pipeline->workers[i]);
     }
     must(runner_start(pipeline->runner, &error));
 }

@@ -87,17 +87,17 @@ int main(int argc, char **argv) {
     struct runner *runner;
     struct worker *worker;
     struct worker_events events;
-    uint32_t place;
+    uint32_t seat;
     if (argc != 3) {
         fprintf(stderr, "usage: pipeline_bench INPUT.jsonl STATE_DIR\n");
         return 2;
     }
     if (store_open(&store, &(struct store_options){.dir = argv[2]}, &error) != OK) die(&error);
     if (runner_open(&runner, store, &(struct runner_options){0}, &error) != OK) die(&error);
-    if (!runner_worker_place(runner, &events, &place)) return 1;
+    if (!runner_worker_seat(runner, &events, &seat)) return 1;
     if (worker_echo_open(&worker, &(struct worker_echo_options){0}, &events, &error) != OK)
         die(&error);
-    runner_worker_attach(runner, place, worker);
+    runner_worker_attach(runner, seat, worker);
     if (runner_start(runner, &error) != OK) die(&error);
     int64_t from_ns = clock_monotonic_ns();
     struct store_file file;

@@ -117,15 +117,15 @@ static const struct worker_ops recorder_ops = {.submit = recorder_submit,
 static void open_with(struct pipeline *p, struct recorder *recorder, size_t in_flight_max,
                       struct runner_options options) {
     struct error error;
-    uint32_t place;
+    uint32_t seat;
     *recorder = (struct recorder){.worker.ops = &recorder_ops, .in_flight_max = in_flight_max};
     pthread_mutex_init(&recorder->lock, NULL);
     pipeline_dir(p);
     pipeline_open_store(p);
     options.now_unix_s = test_now;
     must(runner_open(&p->runner, p->store, &options, &error));
-    if (!runner_worker_place(p->runner, &recorder->events, &place)) abort();
-    runner_worker_attach(p->runner, place, &recorder->worker);
+    if (!runner_worker_seat(p->runner, &recorder->events, &seat)) abort();
+    runner_worker_attach(p->runner, seat, &recorder->worker);
     must(runner_start(p->runner, &error));
 }
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "runner/slot.h"
+
 #include "base/mem.h"
+#include "batch/result.h"
 #include "runner/runner_internal.h"
 
 #include <assert.h>
@@ -44,9 +47,9 @@ struct slot *slot_take(struct runner *runner) {
 void slot_free(struct runner *runner, struct slot *slot) {
     assert(slot->state != SLOT_FREE);
     reuse_leave(runner, slot);
-    if (slot->live) {
-        assert(slot->live->in_flight > 0);
-        slot->live->in_flight--;
+    if (slot->batch) {
+        assert(slot->batch->in_flight > 0);
+        slot->batch->in_flight--;
     }
     if (slot->custom_id != slot->inline_id) free(slot->custom_id);
     slot->custom_id = NULL;
@@ -77,4 +80,13 @@ void slot_set_custom_id(struct slot *slot, struct str raw) {
     } else {
         slot->custom_id = text.at;
     }
+}
+
+void slots_release(struct runner *runner) {
+    for (uint32_t i = 0; i < runner->slot_count; i++) {
+        struct slot *slot = slot_at(runner, i);
+        if (slot->custom_id != slot->inline_id) free(slot->custom_id);
+    }
+    for (uint32_t i = 0; i < runner->slot_count / CHUNK_SLOTS; i++) free(runner->chunks[i]);
+    free(runner->chunks);
 }

@@ -4,7 +4,7 @@
 
 #include "pipeline.h"
 
-#include "runner/held.h"
+#include "runner/waiting_for_model.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,56 +14,56 @@
 #include <cmocka.h>
 
 static void lines_wait_by_model_in_their_order(void **state) {
-    struct held *held = held_open();
+    struct waiting_for_model *waiting = waiting_for_model_open();
     uint32_t a, b, again, line;
     (void)state;
-    assert_true(held_model(held, STR("a"), &a));
-    assert_true(held_model(held, STR("b"), &b));
-    assert_true(held_model(held, STR("a"), &again));
+    assert_true(waiting_for_model_number(waiting, STR("a"), &a));
+    assert_true(waiting_for_model_number(waiting, STR("b"), &b));
+    assert_true(waiting_for_model_number(waiting, STR("a"), &again));
     assert_int_equal(a, again);
     assert_int_not_equal(a, b);
-    for (uint32_t i = 0; i < 1000; i++) held_put(held, i % 2 ? b : a, i, false);
-    held_block(held, a, 7);
-    assert_true(held_is_blocked(held, a, 7));
+    for (uint32_t i = 0; i < 1000; i++) waiting_for_model_put(waiting, i % 2 ? b : a, i, false);
+    waiting_for_model_block(waiting, a, 7);
+    assert_true(waiting_for_model_is_blocked(waiting, a, 7));
     for (uint32_t i = 1; i < 1000; i += 2) {
-        assert_true(held_take(held, 7, &line));
+        assert_true(waiting_for_model_take(waiting, 7, &line));
         assert_int_equal(line, i);
     }
-    assert_false(held_take(held, 7, &line));
-    assert_true(held_take(held, 8, &line));
+    assert_false(waiting_for_model_take(waiting, 7, &line));
+    assert_true(waiting_for_model_take(waiting, 8, &line));
     assert_int_equal(line, 0);
     /* It found no room once more. */
-    held_put(held, a, line, true);
+    waiting_for_model_put(waiting, a, line, true);
     for (uint32_t i = 0; i < 1000; i += 2) {
-        assert_true(held_take(held, 8, &line));
+        assert_true(waiting_for_model_take(waiting, 8, &line));
         assert_int_equal(line, i);
     }
-    assert_false(held_take(held, 8, &line));
-    held_close(held);
+    assert_false(waiting_for_model_take(waiting, 8, &line));
+    waiting_for_model_close(waiting);
 }
 
 static void it_is_bounded_in_lines_and_models(void **state) {
-    struct held *held = held_open();
+    struct waiting_for_model *waiting = waiting_for_model_open();
     uint32_t model, line;
     char name[16];
     (void)state;
-    assert_false(held_is_full(NULL));
-    for (int i = 0; i < HELD_MODELS_MAX; i++) {
+    assert_false(waiting_for_model_is_full(NULL));
+    for (int i = 0; i < WAITING_MODELS_MAX; i++) {
         snprintf(name, sizeof name, "m%d", i);
-        assert_true(held_model(held, str_from(name), &model));
+        assert_true(waiting_for_model_number(waiting, str_from(name), &model));
     }
-    assert_false(held_model(held, STR("one more"), &model));
-    assert_true(held_model(held, STR("m3"), &model));
-    for (uint32_t i = 0; i < HELD_LINES_MAX; i++) {
-        assert_false(held_is_full(held));
-        held_put(held, model, i, false);
+    assert_false(waiting_for_model_number(waiting, STR("one more"), &model));
+    assert_true(waiting_for_model_number(waiting, STR("m3"), &model));
+    for (uint32_t i = 0; i < WAITING_LINES_MAX; i++) {
+        assert_false(waiting_for_model_is_full(waiting));
+        waiting_for_model_put(waiting, model, i, false);
     }
-    assert_true(held_is_full(held));
-    held_clear(held);
-    assert_false(held_is_full(held) || held_take(held, 0, &line));
-    assert_true(held_model(held, STR("m3"), &line));
+    assert_true(waiting_for_model_is_full(waiting));
+    waiting_for_model_clear(waiting);
+    assert_false(waiting_for_model_is_full(waiting) || waiting_for_model_take(waiting, 0, &line));
+    assert_true(waiting_for_model_number(waiting, STR("m3"), &line));
     assert_int_equal(line, model);
-    held_close(held);
+    waiting_for_model_close(waiting);
 }
 
 /* --- in a runner --- */

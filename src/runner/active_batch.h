@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* active_batch: a batch that has not ended yet, with everything open that its lines need.
+ *
+ *     VALIDATE ─▶ VALIDATING ─▶ RUN ─▶ END ─▶ PUBLISH ─▶ PUBLISHING ─▶ (removed)
+ *
+ * The phase says which thread acts next. The status in `row` is what clients and the store see; it
+ * is changed by active_move only, in the store first.
+ *
+ * Thread: the runner's lock, for every function except batches_tend and cancel_list_send. Reading
+ * `log` and the parts of `row` that no move changes needs no lock while the batch is counted in
+ * `readers`, has a slot, or is in a phase of the reading thread.
+ * Memory: owned by the runner's list; freed by its last reader after active_remove.
+ * Invariant: `row` equals the stored row, except for counters. */
+
+#include "batch/extras.h"
+#include "batch/index.h"
+#include "batch/state.h"
+#include "queue/order.h"
+#include "queue/queue.h"
+#include "runner/line_state.h"
+#include "runner/runs.h"
+#include "runner/waiting_for_model.h"
+#include "store/seglog.h"
+
+struct runner;
+struct worker;
+
+enum phase {
+    PHASE_VALIDATE,   /* waits for the validate thread, also to be opened again after a failure */
+    PHASE_VALIDATING, /* the validate thread has it */
+    PHASE_RUN,        /* its lines run */
+    PHASE_END,        /* cancelled, expired or done: waits for what is in flight */
+    PHASE_PUBLISH,    /* waits for the publish thread */
+    PHASE_PUBLISHING, /* the publish thread has it */
+};
+
+/* What watch.c has seen. */
+struct active_progress {
+    uint64_t lines_done;  /* durable results at the last look */
+    int64_t since_ns;     /* when that number last grew, or the batch had no turn */
+    int64_t tell_ns;      /* the next report that it is stuck is due */
+    bool is_stuck;        /* and has been reported */
+    bool is_waiting_turn; /* other batches go first: nothing is wrong */
+    bool was_risk_told;
+    char waiting_for[128]; /* one phrase; empty: results come */
+};
+
+struct active_batch {
+    struct active_batch *next; /* by priority, then by age */
+    struct order_entry order;
+    struct store_batch row;
+    enum phase phase;
+    bool stop;           /* the thread that has it must stop soon */
+    int64_t due_ns;      /* no thread takes it before */
+    int64_t deadline_ns; /* PHASE_END: jobs in flight are given up then */
+    enum endpoint endpoint;
+    struct batch_extras extras;
+    uint32_t alarms; /* bits of enum quality_share that were reported */
+    struct active_progress progress;
+
+    int input_fd;
+    unsigned char input_sha256[SHA256_BYTES];
+    struct line_index *index;
+    struct seglog *log;
+    uint32_t in_flight; /* slots with a line of this batch */
+    uint32_t readers;   /* threads that read the log without the lock */
+    bool is_removed;    /* the last reader frees it */
+
+    /* Where its next line comes from, in this order. */
+    struct line_state *pending; /* lines that have left their lease and wait to be given again */
+    size_t pending_count, pending_capacity;
+    struct waiting_for_model *waiting; /* NULL until one of several models has no room */
+    struct queue_lease lease;          /* of places in the order of its lines */
+    uint32_t lease_at;                 /* places of the lease that were taken */
+    struct runs runs;
+    uint64_t blocked_at; /* runner->progress when it had no line that any worker could take */
+};
+
+struct active_batch *active_find(struct runner *runner, struct str id);
+/* Takes the row up, and owns it from here on, in the phase that its status asks for. */
+void active_adopt(struct runner *runner, struct store_batch *row);
+/* Takes the batch out of the runner: it has ended. */
+void active_remove(struct runner *runner, struct active_batch *batch);
+/* Ends what batch->readers counts; may free the batch. */
+void active_leave(struct active_batch *batch);
+void active_free(struct active_batch *batch);
+/* Opens index and log of a batch that was validated, with a new epoch. */
+enum err active_load(struct runner *runner, struct active_batch *batch,
+                     struct error *error) MUST_CHECK;
+void active_start_lines(struct runner *runner, struct active_batch *batch);
+/* Moves the status, in the store first. ERR_CONFLICT if the store has another one. */
+enum err active_move(struct runner *runner, struct active_batch *batch, enum batch_status to,
+                     struct error *error) MUST_CHECK;
+/* The line waits to be given to a worker again. */
+void active_put_back(struct active_batch *batch, const struct line_state *line);
+/* Lines that have a durable result. */
+uint64_t active_lines_done(struct active_batch *batch);
+/* Copies the row, with current counters. */
+void active_copy_row(struct active_batch *batch, struct store_batch *ret_batch);
+
+/* Jobs to cancel at their workers once the lock is free. Zero is an empty list. */
+struct cancel_list {
+    struct cancel_item {
+        struct worker *worker;
+        uint64_t job_id;
+    } * items;
+    size_t count, capacity;
+};
+/* Ends the running of lines: PHASE_END. Adds the jobs in flight to *cancel. */
+void active_stop_lines(struct runner *runner, struct active_batch *batch,
+                       struct cancel_list *cancel);
+/* Ends the batch with a fault of the server. */
+void active_fault(struct runner *runner, struct active_batch *batch, const char *message,
+                  struct cancel_list *cancel);
+/* Without the lock: sends the cancels and frees the list. */
+void cancel_list_send(struct cancel_list *list);
+
+/* Without the lock: looks at the clock of every active batch. */
+void batches_tend(struct runner *runner);

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "runner/seat.h"
+
+#include "base/clock.h"
+#include "runner/runner_internal.h"
+#include "runner/slot.h"
+
+#include <assert.h>
+
+#define LOST_NS INT64_C(5000000000) /* a worker that is down for longer loses its suspects */
+
+bool seat_has_room(const struct runner *runner, const struct seat *seat,
+                   const struct line_state *line) {
+    if (!seat->worker || seat->is_full) return false;
+    if (seat->suspects > 0) {
+        bool may_go = !line || (line->is_suspect && line->home == seat->index);
+        bool is_alone = seat->suspects_max > 1 || seat->requests == 0;
+        return may_go && is_alone && seat->lines < seat->suspects_max;
+    }
+    return seat->lines < seat->lines_max &&
+           (seat->bytes < runner->options.lookahead_bytes || seat->lines == 0);
+}
+
+bool seat_is_lost(const struct seat *seat, int64_t now_ns) {
+    return seat->is_full && now_ns - seat->down_ns > LOST_NS;
+}
+
+void seat_leave(struct runner *runner, struct slot *slot) {
+    struct seat *seat = &runner->seats[slot->seat];
+    if (slot->request) {
+        assert(seat->requests > 0);
+        seat->requests--;
+        return;
+    }
+    assert(seat->lines > 0 && seat->bytes >= slot->bytes);
+    seat->lines--;
+    seat->bytes -= slot->bytes;
+    /* Woken for every result, dispatch would run for one line at a time. */
+    uint32_t refill = seat->lines_max / 8 * 7;
+    if (seat->lines == refill || seat->lines == 0 || seat->suspects > 0) {
+        runner->progress++;
+        pthread_cond_signal(&runner->work);
+    }
+}
+
+/* --- suspects --- */
+
+void seat_add_suspect(struct seat *seat, struct line_state *line) {
+    assert(!line->is_suspect);
+    line->is_suspect = true;
+    line->home = seat->index;
+    seat->suspects++;
+}
+
+void seat_clear_suspect(struct runner *runner, struct line_state *line) {
+    if (!line->is_suspect) return;
+    struct seat *home = &runner->seats[line->home];
+    assert(home->suspects > 0);
+    if (--home->suspects == 0) {
+        runner->progress++;
+        pthread_cond_signal(&runner->work);
+    }
+    line->is_suspect = false;
+}
+
+void seat_move_suspect(struct runner *runner, struct seat *seat, struct line_state *line) {
+    uint32_t suspects_max = runner->seats[line->home].suspects_max;
+    bool is_first = seat->suspects == 0;
+    seat_clear_suspect(runner, line);
+    seat_add_suspect(seat, line);
+    if (is_first || suspects_max < seat->suspects_max) {
+        seat->suspects_max = suspects_max;
+        seat->suspects_good = 0;
+    }
+}
+
+/* Twice as many, when as many as may run at a time have ended well: among thousands of suspects
+ * with one culprit the others need not go one by one. */
+void seat_acquit(struct runner *runner, struct line_state *line) {
+    if (!line->is_suspect) return;
+    struct seat *home = &runner->seats[line->home];
+    if (++home->suspects_good >= home->suspects_max) {
+        home->suspects_good = 0;
+        home->suspects_max *= 2;
+        runner->progress++;
+    }
+    seat_clear_suspect(runner, line);
+}
+
+/* --- the hand-over --- */
+
+/* Notes the job before the worker has it, because its result may come at once. */
+static void begin(struct seat *seat, struct slot *slot) {
+    slot->seat = seat->index;
+    slot->state = SLOT_RUNNING;
+    if (slot->request) {
+        seat->requests++;
+    } else {
+        seat->lines++;
+        seat->bytes += slot->bytes;
+        order_charge(&slot->batch->order, slot->batch->order.line_cost);
+    }
+}
+
+static bool is_cancelled(const struct slot *slot) {
+    return slot->request ? slot->request->cancel : slot->batch->phase != PHASE_RUN;
+}
+
+bool seat_submit(struct runner *runner, struct seat *seat, struct slot *slot,
+                 const struct worker_job *job) {
+    struct worker *worker = seat->worker;
+    struct worker_status status = {0};
+    pthread_mutex_lock(&runner->lock);
+    uint64_t rooms = seat->rooms;
+    begin(seat, slot);
+    pthread_mutex_unlock(&runner->lock);
+    bool is_taken = worker->ops->submit(worker, job);
+    if (!is_taken) worker->ops->status(worker, &status);
+    pthread_mutex_lock(&runner->lock);
+    /* It may have ended, or gone down with the worker, which took the slot back already. */
+    bool is_here = slot_find(runner, job->id) == slot && slot->state == SLOT_RUNNING;
+    bool must_cancel = is_taken && is_here && is_cancelled(slot);
+    if (!is_taken) seat->has_failed = status.is_failed;
+    if (!is_taken && is_here) {
+        seat->is_full = seat->rooms == rooms;
+        seat_leave(runner, slot);
+        slot->state = SLOT_PLACING;
+    }
+    pthread_mutex_unlock(&runner->lock);
+    /* A cancel that came before the worker had the job found nothing to cancel there. */
+    if (must_cancel) worker->ops->cancel(worker, job->id);
+    return is_taken || !is_here;
+}

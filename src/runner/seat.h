@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* seat: where one worker sits: what it has in flight, how much more it may get, and the hand-over.
+ *
+ * Suspects: lines that were in flight when a worker went down. While a seat has suspects, in flight
+ * there or waiting to be, it runs nothing else: at most half of those it went down with at a time,
+ * twice as many after as many have ended well. A suspect that is alone excludes single requests as
+ * well, so that its crash proves it guilty. A suspect whose seat has been down for 5 s moves to
+ * another seat, with the same care.
+ *
+ * Thread: the runner's lock.
+ * Memory: an array in struct runner; a seat is never given back.
+ * Invariant: `suspects` counts the line states with is_suspect and this home. */
+
+#include "protocol/worker.h"
+#include "runner/line_state.h"
+
+struct runner;
+struct slot;
+
+struct seat {
+    struct runner *runner;
+    uint32_t index;
+    struct worker *worker; /* NULL until attached */
+    uint32_t weight;       /* share of the lines, where several workers serve a model */
+    uint32_t lines_max;    /* in flight */
+    bool is_full;          /* the worker refused a job and has told of no room since */
+    bool has_failed;       /* the worker's model can never be loaded */
+    uint64_t rooms;        /* `room` and `down` events so far */
+    /* In flight: */
+    uint32_t lines;
+    uint32_t requests;
+    uint64_t bytes; /* of the bodies of lines */
+
+    uint32_t suspects;
+    uint32_t suspects_max;  /* in flight at a time */
+    uint32_t suspects_good; /* ended well since suspects_max was set */
+    int64_t down_ns;        /* when the worker last went down */
+};
+
+/* --- with the lock held --- */
+/* Whether the line may go to this seat now. NULL: a line about which nothing is known. */
+bool seat_has_room(const struct runner *runner, const struct seat *seat,
+                   const struct line_state *line);
+/* Whether the seat has been down for so long that its suspects look for another one. */
+bool seat_is_lost(const struct seat *seat, int64_t now_ns);
+/* Takes the slot, which is RUNNING, off its seat. */
+void seat_leave(struct runner *runner, struct slot *slot);
+
+/* The line was in flight when the worker of this seat went down. */
+void seat_add_suspect(struct seat *seat, struct line_state *line);
+/* The suspect moves here from its home. */
+void seat_move_suspect(struct runner *runner, struct seat *seat, struct line_state *line);
+/* The line is no suspect any more, or never was. */
+void seat_clear_suspect(struct runner *runner, struct line_state *line);
+/* The line has ended well: it is cleared, and more suspects may run at a time. */
+void seat_acquit(struct runner *runner, struct line_state *line);
+
+/* --- without the lock --- */
+/* Hands over the job of a slot that is PLACING; the result may be there before this returns. False
+ * if the worker refuses it: the slot is PLACING still. */
+bool seat_submit(struct runner *runner, struct seat *seat, struct slot *slot,
+                 const struct worker_job *job);

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* watch: how fast the active batches progress, which of them will be late, and which are stuck and
+ * why.
+ *
+ * Thread: watch_batches on the dispatch thread, watch_tell on any; without the runner's lock.
+ * Memory: none kept. */
+
+#include "runner/runner.h"
+
+/* Measures, decides and reports, about once a second; cheap when called more often. */
+void watch_batches(struct runner *runner);
+/* Writes the event to the log and tells the listener. */
+void watch_tell(struct runner *runner, const struct runner_event *event);
