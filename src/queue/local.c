@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "queue/local.h"
 #include "base/mem.h"
-#include "queue/queue.h"
 
 #include <assert.h>
 #include <stdlib.h>

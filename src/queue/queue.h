@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* queue: leases of ranges of places of the active batches. A place is a position in the order in
- * which a batch's lines run (batch/index.h), not a line number. A lease ends by being done or by
- * being given back whole or in part; a lease of an older epoch is worth nothing.
+/* queue: leases of ranges of places of the active batches.
  *
- * Which batch comes next is order.h. Knows no line, no worker and no clock. queue_local_open keeps
- * everything in memory: after a restart the runner adds its batches again and steps over lines that
- * have a result.
+ * A place is a position in the order in which a batch's lines run (batch/index.h), not a line
+ * number. A lease ends when its batch is removed, or when it is given back, whole or in part. A
+ * lease of an older epoch is worth nothing.
  *
- * Thread: one at a time (the runner's lock).  Memory: owned by the queue.
+ * Which batch comes next is order.h. The queue knows no line, no worker and no clock. A queue is
+ * opened by its name, so that the runner knows none of them.
+ *
+ * Thread: one at a time (the runner's lock).
+ * Memory: owned by the queue.
  * Invariant: no place is in two leases of one epoch at a time. */
 
 #include "base/err.h"
@@ -32,15 +34,15 @@ struct queue_lease {
 struct queue;
 
 struct queue_ops {
-    /* The batch must not be there. */
+    /* The batch is not in the queue. */
     void (*add)(struct queue *queue, const struct queue_work *work);
-    /* Forgets the batch and its leases; an unknown one is ignored. */
+    /* Forgets the batch and its leases; an unknown batch is ignored. */
     void (*remove)(struct queue *queue, uint64_t batch);
-    /* At most `count_max` places of the batch: the first free ones at or behind `from`, or those
-     * at the front when there are none. False when all are leased, or the batch is not there. */
+    /* Leases at most `count_max` places of the batch: the first free ones from `from` on, else from
+     * the front. False if all are leased, or the batch is unknown. */
     bool (*take)(struct queue *queue, uint64_t batch, uint32_t from, uint32_t count_max,
                  struct queue_lease *ret_lease);
-    /* Places that were not run. */
+    /* The lease, or a part of it, was not run: its places are free again. */
     void (*give_back)(struct queue *queue, const struct queue_lease *lease);
     void (*close)(struct queue *queue);
 };
@@ -50,4 +52,5 @@ struct queue {
     const struct queue_ops *ops;
 };
 
-enum err queue_local_open(struct queue **ret_queue, struct error *error) MUST_CHECK;
+/* "local" is the queue in this process's memory. ERR_INVALID for a name that is no queue. */
+enum err queue_open(struct queue **ret_queue, const char *name, struct error *error) MUST_CHECK;

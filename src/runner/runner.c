@@ -53,7 +53,7 @@ enum err runner_open(struct runner **ret_runner, struct store *store,
     sync_cond_init(&runner->idle);
     runner->reuse.followers_max = runner->options.lookahead_lines;
     buf_init(&runner->reuse.body, (size_t)2 << 20);
-    enum err err = queue_local_open(&runner->queue, error);
+    enum err err = queue_open(&runner->queue, "local", error);
     if (err == OK)
         err = seglog_writer_open(&runner->writer, store, runner_on_durable, runner, error);
     if (err == OK && runner->options.result_cache_bytes > 0)

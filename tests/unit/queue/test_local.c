@@ -13,8 +13,18 @@
 static struct queue *open_queue(void) {
     struct queue *queue;
     struct error error;
-    assert_int_equal(queue_local_open(&queue, &error), OK);
+    assert_int_equal(queue_open(&queue, "local", &error), OK);
     return queue;
+}
+
+static void a_queue_is_opened_by_its_name(void **state) {
+    (void)state;
+    struct queue *queue = NULL;
+    struct error error;
+    assert_int_equal(queue_open(&queue, "nowhere", &error), ERR_INVALID);
+    assert_string_equal(error.text, "there is no queue 'nowhere'");
+    queue = open_queue();
+    queue->ops->close(queue);
 }
 
 static void places_are_taken_from_where_one_asks_and_then_from_the_front(void **state) {
@@ -77,6 +87,7 @@ static void a_lease_of_an_older_epoch_is_worth_nothing(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_queue_is_opened_by_its_name),
         cmocka_unit_test(places_are_taken_from_where_one_asks_and_then_from_the_front),
         cmocka_unit_test(every_place_is_leased_once_however_leases_come_back),
         cmocka_unit_test(a_lease_of_an_older_epoch_is_worth_nothing),
