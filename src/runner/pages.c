@@ -30,7 +30,8 @@ static enum err read_log(struct seglog *log, const struct runner_page *page, str
 
 /* Reads from a batch that is on its way. False when it is none, or ended meanwhile. */
 static bool read_active(struct runner *runner, struct str batch_id, const struct runner_page *page,
-                      struct buf *buf, uint64_t *ret_last, enum err *ret_err, struct error *error) {
+                        struct buf *buf, uint64_t *ret_last, enum err *ret_err,
+                        struct error *error) {
     size_t from = buf->bytes;
     pthread_mutex_lock(&runner->lock);
     struct active_batch *batch = active_find(runner, batch_id);

@@ -135,7 +135,7 @@ static bool commit_cached(struct runner *runner, struct slot *slot, const unsign
 }
 
 enum reuse_choice reuse_line(struct runner *runner, struct slot *slot,
-                              const struct batch_line *line, struct str model) {
+                             const struct batch_line *line, struct str model) {
     struct reuse *reuse = &runner->reuse;
     unsigned char key[RESULT_CACHE_KEY_BYTES];
     enum reuse_choice choice = REUSE_RUN;

@@ -43,7 +43,7 @@ enum reuse_choice {
 
 /* For the dispatch thread, without the lock. The slot is placing. */
 enum reuse_choice reuse_line(struct runner *runner, struct slot *slot,
-                              const struct batch_line *line, struct str model);
+                             const struct batch_line *line, struct str model);
 /* The answer of a leader, before its record is put; any thread, without the lock. */
 void reuse_keep(struct runner *runner, const struct slot *slot, struct str body);
 /* The slot is about to be free: its followers may run. The lock is held. */

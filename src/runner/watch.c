@@ -228,7 +228,7 @@ static struct runner_queue *queue_for(struct runner_progress *progress, const ch
 }
 
 static void add_batch(struct runner *runner, struct active_batch *batch, int64_t now_ns,
-                     struct runner_progress *progress) {
+                      struct runner_progress *progress) {
     int64_t now_unix_s = runner_now_unix_s(runner);
     int64_t left_s = batch->row.expires_unix_s - now_unix_s;
     if (!progress->has_deadline || left_s < progress->deadline_s_min)
