@@ -7,10 +7,11 @@
 
 #define PRIOR_MEAN_TOKENS 400.0
 #define PRIOR_WEIGHT 8.0
-/* Above this the past is halved, so that a change of workload shows after some thousand outputs. */
+/* Above this weight all buckets are halved, so that a new workload shows after some thousand
+ * outputs. */
 #define WEIGHT_MAX 4096.0
 #define LEARNED_MAX 16u
-/* Bucket sums below this are dust from halving. */
+/* Bucket sums below this count as empty: halving leaves small rests. */
 #define WEIGHT_MIN 1e-9
 
 static uint32_t bucket_of(uint32_t tokens) {
@@ -25,7 +26,8 @@ static double bucket_start(uint32_t bucket) {
     return ldexp(1.0 + (bucket - 64) % 16 / 16.0, (int)octave);
 }
 
-/* Sums from the longest bucket down, so that a suffix is one look-up. */
+/* Sums the buckets from the longest down, so that the sums of all longer outputs are one
+ * look-up. */
 static void sum_up(struct admission *admission) {
     struct admission_sums sum = {0, 0, 0};
     admission->above[ADMISSION_BUCKETS] = sum;

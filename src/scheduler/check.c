@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* check: the rules the scheduler keeps, asserted all at once. Slow: the whole pool and all
- * requests.
- */
+/* check: the rules that the scheduler keeps, asserted over the whole pool and all requests. */
 
 #include "base/mem.h"
 #include "scheduler/kv_pages.h"
@@ -13,13 +11,13 @@
 #include <assert.h>
 #include <stdlib.h>
 
-/* How many block tables a block is in, and how many of these want its window pages. */
+/* How many block tables have a block, and how many of these hold its window pages. */
 struct uses {
     uint32_t blocks;
     uint32_t windows;
 };
 
-/* Pages are where the tables say, as far as they are to be seen. */
+/* Checks the page tables, as far as later rows see the pages. */
 static void check_pages(const struct scheduler *scheduler, const struct sequence *sequence,
                         uint32_t index) {
     const struct backend_caps *caps = &scheduler->backend->caps;

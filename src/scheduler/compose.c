@@ -3,26 +3,28 @@
 /* compose: which rows the next step has.
  *
  *   1. Every running sequence in decode gets a block when it needs one (start.c).
- *   2. Rows of decode, one a sequence, in the order of their prompts: neighbours share blocks.
- *   3. Rows of prefill of urgent sequences; with room left, urgent ones start.
- *   4. Rows of prefill of the others; with room left, others start.
+ *   2. Rows of decode are added, one per sequence, in the order of their prompts: neighbours share
+ *      blocks.
+ *   3. Rows of prefill of urgent sequences are added; with room left, urgent sequences start.
+ *   4. Rows of prefill of the others are added; with room left, others start.
  *
- * A sequence starts only in a step with room, after the rows of everybody before it are in. So when
- * many share a prefix that nobody has computed, the first one's blocks are in the tree before the
- * second looks for them, though all of that happens in one step: nothing is computed twice.
+ * A sequence starts only in a step with room, behind the rows of all sequences before it. Suppose
+ * that many sequences share a prefix that no step has computed. Then the first one's blocks are in
+ * the tree before the second looks for them, although both start in one step. So no prefix is
+ * computed twice.
  *
- * While a step is under way an urgent step may pass it (backend.h): prefill of urgent sequences
- * that have no rows in the step under way, so that one that arrives in the middle of a long step
- * waits for a slice of it and not for its end. Nothing is thrown away. A block the step under way
- * writes is in the tree already, but not for those who pass: they find a prefix only up to it, and
- * compute the rest themselves. What both have computed becomes one block again at retiring.
+ * URGENT STEPS. While a step is under way an urgent step may pass it (backend.h). It has prefill of
+ * urgent sequences without rows in the step under way, so that a request that arrives during a long
+ * step waits for a slice of it and not for its end. No work is discarded. Blocks that the step
+ * under way writes are in the tree, but an urgent sequence does not use them: it finds a prefix
+ * only up to them, and computes the rest itself. At retiring both copies become one block again.
  *
- * Nobody is starved: for each row of a step at most URGENT_ROWS_A_ROW urgent ones pass it; urgent
- * prefill leaves the others a quarter of what decode leaves of a step; start.c shares slots and
- * blocks. Sequences in decode have their row in every step, of either kind.
+ * FAIRNESS. Per row of a step at most URGENT_ROWS_PER_ROW urgent rows pass it. Urgent prefill
+ * leaves the others a quarter of the rows that decode leaves. start.c shares slots and blocks.
+ * Every sequence in decode, urgent or not, has a row in every step.
  *
- * Liveness: a step has rows, or there is no work. With nobody running the first in line starts
- * whatever admission expects; scheduler_submit made sure that it fits alone. */
+ * LIVENESS. A step has rows whenever work exists. With no running sequence the first in line starts
+ * without regard to admission; scheduler_submit has checked that it fits alone. */
 
 #include "base/rng.h"
 #include "scheduler/kv_pages.h"
@@ -40,8 +42,8 @@ static uint32_t most(uint32_t a, uint32_t b) {
     return a > b ? a : b;
 }
 
-/* Has `found` in place of a block with the same tokens, which is given back; its window pages stay
- * where those of `found` are gone. */
+/* Puts `found` in the place of a block with the same tokens, which is dropped. When `found` has
+ * lost its window pages it gets those of the dropped block. */
 static void swap_block(struct scheduler *scheduler, struct sequence *sequence, uint32_t index,
                        uint32_t found) {
     uint32_t *table = block_table(scheduler, sequence->slot);
@@ -99,8 +101,8 @@ static void add_logit_row(const struct scheduler *scheduler, struct plan *plan,
     };
 }
 
-/* Asks for the logprobs of the prompt tokens that follow the rows of positions
- * sequence->computed.., which stand from `row` on; some may have them since before a preemption. */
+/* Adds logit rows for the prompt tokens that follow positions sequence->computed and on, whose rows
+ * begin at `row`. Tokens scored before a preemption are left out. */
 static void add_scored_rows(struct plan *plan, struct sequence *sequence, uint32_t row,
                             uint32_t count) {
     const struct live_request *request = sequence->request;
@@ -118,7 +120,7 @@ static void add_scored_rows(struct plan *plan, struct sequence *sequence, uint32
     }
 }
 
-/* Puts the next `count` tokens of a running sequence into a step. */
+/* Adds the next `count` tokens of a running sequence to a step. */
 static void add_rows(struct scheduler *scheduler, struct plan *plan, struct sequence *sequence,
                      uint32_t count) {
     struct step *step = &plan->step;
@@ -167,9 +169,8 @@ void add_prefill_rows(struct scheduler *scheduler, struct plan *plan, struct seq
     scheduler->stats.prefill_rows += count;
 }
 
-/* Whether a sequence has rows to come before its next token other than the last one's. The row of a
- * single token that is left of a prompt is one of decode in a step, and of prefill in an urgent
- * one. */
+/* True when a sequence needs more rows than the last one before its next token. When a single token
+ * of a prompt is left, its row counts as decode in a step, and as prefill in an urgent step. */
 static bool is_in_prefill(const struct sequence *sequence, bool is_urgent_step) {
     return rows_missing(sequence) > 1 || (is_urgent_step && sequence->generated_count == 0);
 }
@@ -222,7 +223,7 @@ void compose_step(struct scheduler *scheduler) {
 
     assert(step->row_count > 0 || !scheduler_has_work(scheduler));
     count_plan(scheduler, plan);
-    scheduler->urgent_left = step->row_count * URGENT_ROWS_A_ROW;
+    scheduler->urgent_left = step->row_count * URGENT_ROWS_PER_ROW;
 }
 
 bool compose_urgent(struct scheduler *scheduler) {

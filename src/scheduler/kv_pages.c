@@ -6,7 +6,7 @@
 
 #define NO_BLOCK UINT32_MAX
 
-/* Of one block. */
+/* The window pages of one block. */
 struct window {
     uint32_t holds;
     bool is_there;

@@ -2,11 +2,11 @@
 #pragma once
 
 /* kv_pool: which KV-cache blocks are free, which are used and by how many sequences, and which are
- * kept for later though nobody uses them.
+ * cached: kept for later without a user.
  *
- * The pool deals in block numbers. The bytes behind a number live on the device and belong to
- * model/; what tokens they stand for is prefix_tree's business. So the scheduler can be tested with
- * no model and no GPU.
+ * The pool deals in block numbers. The bytes behind a number live on the device and belong to the
+ * backend; prefix_tree knows the tokens they stand for. So the scheduler can be tested without a
+ * model and without a GPU.
  *
  *              take               last drop, not kept
  *     free ───────────▶ used ─────────────────────────▶ free
@@ -14,9 +14,10 @@
  *       │ forget    hold │ ▼
  *       └────────────── cached    oldest first; a list with its links inside the blocks
  *
- * Thread: the scheduler's only; no locks.  Memory: allocated once, in kv_pool_open.
+ * Thread: the scheduler's only; no locks.
+ * Memory: allocated once, in kv_pool_open.
  * Invariant: free + cached + used is the number of blocks; a block is used exactly when its hold
- * count is not zero. */
+ *     count is not zero. */
 
 #include "base/err.h"
 
@@ -33,16 +34,15 @@ enum err kv_pool_open(struct kv_pool **ret_pool, uint32_t block_count,
 /* Every used block must have been dropped; cached ones may remain. NULL is allowed. */
 void kv_pool_close(struct kv_pool *pool);
 
-/* Takes a free block with one hold. False when none is free: then the caller forgets a cached one,
- * or preempts a sequence, and asks again. */
+/* Takes a free block with one hold. False when none is free: then the caller forgets a cached block
+ * or preempts a sequence, and calls again. */
 bool kv_pool_take(struct kv_pool *pool, uint32_t *ret_block) MUST_CHECK;
-/* One more sequence uses this used or cached block. */
+/* Adds a hold to a used or cached block. */
 void kv_pool_hold(struct kv_pool *pool, uint32_t number);
-/* One sequence less does. The last drop makes the block free, or with `keep` the youngest cached.
- */
+/* Takes a hold off. The last drop makes the block free, or with `keep` the youngest cached one. */
 void kv_pool_drop(struct kv_pool *pool, uint32_t number, bool keep);
 
-/* The cached block that was dropped first. False when nothing is cached. */
+/* The cached block that was dropped first. False when no block is cached. */
 bool kv_pool_oldest(const struct kv_pool *pool, uint32_t *ret_block);
 /* Makes a cached block free. */
 void kv_pool_forget(struct kv_pool *pool, uint32_t number);

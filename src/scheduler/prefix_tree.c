@@ -30,8 +30,8 @@ struct prefix_tree {
     uint32_t *buckets;         /* (bucket_mask + 1) first node, or NO_NODE */
     uint32_t bucket_mask;
     uint32_t member_count;
-    uint64_t hash_key; /* random, so that nobody can choose prompts that share a bucket */
-    uint64_t now;      /* counts what is dropped */
+    uint64_t hash_key; /* random, so that a client cannot choose prompts that share a bucket */
+    uint64_t now;      /* clock of last use: the number of drops */
     uint64_t evictions;
 };
 
@@ -138,8 +138,8 @@ static void remove_leaf(struct prefix_tree *tree, uint32_t block) {
     tree->member_count--;
 }
 
-/* Forgets what was used longest ago: window pages, or a node with all it has. A block is wanted,
- * not only pages, when `must_be_node`. False when nothing is cached. */
+/* Forgets the window pages or the node, with all its pages, that were used longest ago. With
+ * `must_be_node` it forgets a node, to free a block. False without a cached one. */
 static bool forget_oldest(struct prefix_tree *tree, bool must_be_node) {
     uint32_t node, windowed;
     uint64_t since;

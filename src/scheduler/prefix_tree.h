@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* prefix_tree: which full KV block stands for which tokens after which prefix, and what is
+/* prefix_tree: which full KV block stands for which tokens after which prefix, and which blocks are
  * forgotten when blocks or pages run out.
  *
  * A node is one full block: its parent block and the 16 tokens that follow the parent's. The blocks
@@ -10,15 +10,15 @@
  * hit only when parent and all tokens are equal: there are no collisions, whatever a client sends.
  *
  * A node is added as soon as the step that fills its block is composed. It stays while sequences
- * use it, and after that as long as there are other blocks and pages to give. Its window pages
- * (kv_pages.h) may be gone before it; whichever was used longest ago, of nodes and of window pages,
- * goes first.
+ * use it, and after that until its block or its pages are needed. Its window pages (kv_pages.h) may
+ * go before it. Of nodes and window pages, the one that was used longest ago goes first.
  *
- * Thread: the scheduler's only.  Memory: allocated once, in prefix_tree_open; the pool and the
- * pages are borrowed. Invariants: (1) a node is in the tree exactly once and its block is used or
- * cached, never free. (2) Whoever holds a node holds its ancestors, and drops them after it. (3)
- * Hence in the pool's list of cached blocks children come before their parent, and the oldest one
- * is always a leaf. */
+ * Thread: the scheduler's only.
+ * Memory: allocated once, in prefix_tree_open; the pool and the pages are borrowed.
+ * Invariant: (1) A node is in the tree exactly once, and its block is used or cached, never free.
+ *     (2) A sequence that holds a node holds its ancestors, and drops them after it.
+ *     (3) Hence children come before their parent in the pool's list of cached blocks, and the
+ *     oldest cached block is always a leaf. */
 
 #include "base/err.h"
 #include "scheduler/backend.h"
@@ -37,26 +37,27 @@ enum err prefix_tree_open(struct prefix_tree **ret_tree, struct kv_pool *pool,
                           struct kv_pages *pages, struct error *error) MUST_CHECK;
 void prefix_tree_close(struct prefix_tree *tree); /* NULL is allowed */
 
-/* The block that holds `tokens` after `parent`; false when there is none. `salt` divides the first
- * blocks, and so all that follows them; it counts after PREFIX_ROOT only. */
+/* The block that holds `tokens` after `parent`; false without one. `salt` tells first blocks apart,
+ * and so all blocks after them; it counts only after PREFIX_ROOT. */
 bool prefix_tree_find(const struct prefix_tree *tree, uint32_t parent, uint64_t salt,
                       const int32_t tokens[BACKEND_BLOCK_TOKENS], uint32_t *ret_block);
-/* Makes a used block a node. There must be no node for these tokens, and `block` must not be one.
- */
+/* Makes a used block a node. No node may exist for these tokens, and `block` must not be a node. */
 void prefix_tree_add(struct prefix_tree *tree, uint32_t parent, uint64_t salt,
                      const int32_t tokens[BACKEND_BLOCK_TOKENS], uint32_t block);
 bool prefix_tree_has(const struct prefix_tree *tree, uint32_t block);
 
-/* A free block with all its pages; what is cached goes for it. False when all is used. */
+/* Takes a free block with all its pages, and forgets cached ones for it. False when sequences use
+ * so many that none can be freed. */
 bool prefix_tree_take(struct prefix_tree *tree, uint32_t *ret_block) MUST_CHECK;
-/* One user less; a node stays as cached, another block becomes free with its pages. Drop a
- * sequence's blocks last to first, and the hold of a block's window pages before it. */
+/* Takes a hold off. After the last one a node stays as cached; any other block becomes free with
+ * its pages. Drop a sequence's blocks last to first, and the hold on a block's window pages before
+ * the block. */
 void prefix_tree_drop(struct prefix_tree *tree, uint32_t block);
-/* One user of its window pages less; those of a node stay as cached. */
+/* Takes a hold off a block's window pages; a node's stay as cached. */
 void prefix_tree_drop_window(struct prefix_tree *tree, uint32_t block);
 
-/* Pages that are free, or would be if all that is cached were forgotten. */
+/* Pages that are free or cached. */
 uint32_t prefix_tree_available_pages(const struct prefix_tree *tree);
-uint64_t prefix_tree_evictions(const struct prefix_tree *tree); /* of nodes */
+uint64_t prefix_tree_evictions(const struct prefix_tree *tree); /* nodes forgotten so far */
 /* Asserts the invariants above: O(blocks). */
 void prefix_tree_check(const struct prefix_tree *tree);

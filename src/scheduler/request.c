@@ -58,7 +58,7 @@ struct live_request *live_request_open(const struct scheduler_request *from,
     request->is_urgent = from->is_urgent;
     request->waiting.priority = from->priority;
     request->waiting.tokens = request->prompt;
-    /* Who is urgent waits in order of arrival: without tokens all are equal. */
+    /* Urgent requests wait in the order of arrival: without tokens all are equal. */
     request->waiting.token_count = from->is_urgent ? 0 : request->prompt_count;
     return request;
 }

@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* request: what the scheduler remembers of a request and its sequences, and the table that finds
- * one by its id. Internal to scheduler/.
+/* request: a request between scheduler_submit and the end of its last sequence, its sequences, and
+ * the table that finds it by its id. Internal to scheduler/.
  *
- * A sequence has one counter, `computed`, that chases its number of tokens (after vLLM V1). Prefill
- * is a long way to go, cut in chunks by the step's size; decode is being one behind; a cache hit is
- * a start further on; preemption is going back to zero. There are no phases beside that.
+ * A sequence has one counter, `computed`, that follows its number of tokens (after vLLM V1). In
+ * prefill it is far behind and catches up in chunks of the step's size; in decode it is one behind;
+ * a cache hit starts it further on; a preemption sets it back to zero. A sequence has no other
+ * phases.
  *
  *     WAITING ──start──▶ RUNNING ──────▶ DONE
  *                         ▲   │ blocks taken away
  *                         └─ PREEMPTED
  *
- * Thread: the scheduler's only.  Memory: a request with its sequences, prompt and sampling arrays
- * is one heap block; generated tokens of a sequence are another, from its start on. */
+ * Thread: the scheduler's only.
+ * Memory: a request with its sequences, prompt and sampling arrays is one heap block; the generated
+ *     tokens of a sequence are another, from its start on. */
 
 #include "scheduler/scheduler.h"
 #include "scheduler/waiting.h"
@@ -28,11 +30,10 @@ struct sequence {
     enum sequence_state state;
 
     /* Kept over a preemption. */
-    uint64_t started; /* order of first starts; 0 before */
+    uint64_t started; /* place in the order of first starts; 0: never started */
     uint32_t preemptions;
-    uint32_t cached_tokens; /* found at the first start */
-    uint32_t scored;        /* prompt tokens whose logprob is known or under way, for
-                               prompt_logprobs */
+    uint32_t cached_tokens; /* prompt tokens found in the cache at the first start */
+    uint32_t scored;        /* prompt tokens with a logprob, or with one in the current step */
     uint32_t generated_count;
     uint32_t generated_room;
     int32_t *generated; /* (generated_count of generated_room) */
@@ -41,12 +42,12 @@ struct sequence {
     uint32_t slot;
     bool slot_is_new;
     bool is_in_step;       /* has rows in the step under way */
-    uint32_t computed;     /* positions in the cache, those of the step under way included */
-    uint32_t block_count;  /* of the slot's block table */
+    uint32_t computed;     /* positions in the cache, including the step under way */
+    uint32_t block_count;  /* blocks in the slot's table */
     uint32_t node_count;   /* leading blocks that are in the prefix tree */
     uint32_t passed_count; /* leading blocks whose window pages it does not hold */
 
-    bool is_leaving; /* will be DONE, when the step under way has ended at the latest */
+    bool is_leaving; /* becomes DONE, at the latest when the step under way has ended */
     bool has_stop_token;
     enum finish_reason reason;
     struct sequence *next_preempted;
@@ -57,21 +58,21 @@ struct live_request {
     struct waiting_item waiting; /* first; its tokens are `prompt` */
     struct live_request *next;   /* in the table's bucket */
     uint64_t id;
-    uint64_t seed; /* of sequence 0 */
+    uint64_t seed; /* the seed of sequence 0 */
     struct sampling sampling;
     bool is_constrained;
     bool is_urgent;
     uint64_t cache_salt;
     const int32_t *prompt;
     uint32_t prompt_count;
-    uint32_t tokens_max; /* prompt and generated of a sequence */
+    uint32_t tokens_max; /* most tokens of a sequence, prompt and generated */
     uint32_t sequence_count;
     uint32_t sequence_next; /* the first that is WAITING, or sequence_count */
     uint32_t open_count;    /* sequences that are not DONE */
     struct sequence sequences[];
 };
 
-/* A copy on the heap; aborts without memory. */
+/* Copies the request to the heap. Aborts without memory. */
 struct live_request *live_request_open(const struct scheduler_request *from,
                                        uint32_t sequence_count, uint32_t tokens_max, uint64_t seed);
 void live_request_close(struct live_request *request);
@@ -83,9 +84,9 @@ void sequence_tokens(const struct sequence *sequence, uint32_t first, uint32_t c
                      int32_t *ret_tokens);
 void sequence_append(struct sequence *sequence, int32_t token);
 
-/* Zero is an empty table. */
+/* All zero is an empty table. */
 struct request_table {
-    struct live_request **buckets; /* (bucket_count), a power of two, or none */
+    struct live_request **buckets; /* (bucket_count) which is 0 or a power of two */
     uint32_t bucket_count;
     uint32_t count;
 };

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* retire: what came out of a step, and how sequences end.
+/* retire: the samples of a step, and how sequences end.
  *
- * Sequences end for three reasons, at three moments: a sampled token was the last (here), the
- * caller cancelled, the caller found a stop string; the latter two perhaps from inside on_event, or
- * while the device still computes rows of the sequence. Such rows are zombies: their blocks must
- * not be given to anybody before the step has ended. So whoever has rows in the step under way only
- * gets `is_leaving`, and goes when all samples are taken; ending twice is nothing. */
+ * A sequence ends when a sampled token was its last (here), when the caller cancels it, or when the
+ * caller finds a stop string. The caller may do so inside on_event, and while the device computes
+ * rows of the sequence. The blocks of such rows must not be given away before the step has ended.
+ * So a sequence with rows in the step under way only gets `is_leaving`, and is removed when all
+ * samples are taken. Ending a sequence twice is allowed. */
 
 #include "scheduler/prefix_tree.h"
 #include "scheduler/state.h"
@@ -28,7 +28,7 @@ static void remove_preempted(struct scheduler *scheduler, struct sequence *seque
     sequence->next_preempted = NULL;
 }
 
-/* A sequence that never started goes out of its request's line. */
+/* Takes a sequence that never started out of its request's line. */
 static void remove_waiting(struct scheduler *scheduler, struct sequence *sequence) {
     struct live_request *request = sequence->request;
     sequence->state = SEQUENCE_DONE;
@@ -40,7 +40,7 @@ static void remove_waiting(struct scheduler *scheduler, struct sequence *sequenc
         waiting_remove(&scheduler->lines[line_of(sequence)].waiting, &request->waiting);
 }
 
-/* Out of all lists, reported, and freed with the last of its request. */
+/* Takes a sequence out of all lists and reports its end; the last one of a request frees it. */
 static void let_go(struct scheduler *scheduler, struct sequence *sequence) {
     assert(sequence->state != SEQUENCE_DONE);
     struct live_request *request = sequence->request;
@@ -91,7 +91,7 @@ void let_go_leaving(struct scheduler *scheduler) {
         }
         *link = sequence->next_leaving;
         let_go(scheduler, sequence);
-        /* on_event may have come here too and changed the list. */
+        /* on_event may have called this function and changed the list. */
         link = &scheduler->leaving;
     }
 }
@@ -111,7 +111,7 @@ static void take_sample(struct scheduler *scheduler, struct sequence *sequence,
         .sample = request->sampling.logprobs ? sample : NULL,
     };
     report(scheduler, &event);
-    if (sequence->is_leaving) return; /* on_event saw to it */
+    if (sequence->is_leaving) return; /* on_event has ended it */
     if (sampling_is_stop(&request->sampling, sample->token, sequence->generated_count)) {
         sequence->has_stop_token = true;
         mark_leaving(scheduler, sequence, FINISH_STOP);
@@ -133,7 +133,7 @@ static void take_score(const struct scheduler *scheduler, const struct sequence 
     report(scheduler, &event);
 }
 
-/* Takes the samples of a step; its sequences are then in none. */
+/* Takes the samples of a step; its sequences are in no step afterwards. */
 static void take_samples(struct scheduler *scheduler, const struct plan *plan) {
     for (uint32_t i = 0; i < plan->step.logit_count; i++) {
         const struct logit_row *row = &plan->logit_rows[i];
@@ -147,7 +147,7 @@ static void take_samples(struct scheduler *scheduler, const struct plan *plan) {
     for (uint32_t i = 0; i < plan->step.sequence_count; i++) plan->members[i]->is_in_step = false;
 }
 
-/* After the blocks are in the tree, so that their window pages are kept for a while. */
+/* Called when the blocks are in the tree, so that their window pages are cached and not freed. */
 static void leave_windows(struct scheduler *scheduler, const struct plan *plan) {
     for (uint32_t i = 0; i < plan->step.sequence_count; i++)
         leave_window(scheduler, plan->members[i]);
@@ -159,13 +159,13 @@ void retire_step(struct scheduler *scheduler) {
     for (uint32_t i = 0; i < plan->step.sequence_count; i++)
         enter_blocks(scheduler, plan->members[i], true);
     leave_windows(scheduler, plan);
-    /* From here on nothing is under way, and on_event may end others at once. */
+    /* From here on no step is under way, and on_event may end other sequences at once. */
     scheduler->is_under_way = false;
     let_go_leaving(scheduler);
 }
 
-/* Blocks that another sequence has entered meanwhile are not swapped: the step under way may not
- * have written them yet. That comes with the sequence's next step. */
+/* Does not swap blocks that another sequence has entered meanwhile: the step under way may not have
+ * written them yet. The sequence's next step swaps them. */
 void retire_urgent(struct scheduler *scheduler) {
     take_samples(scheduler, &scheduler->urgent);
     leave_windows(scheduler, &scheduler->urgent);

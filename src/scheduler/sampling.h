@@ -7,20 +7,22 @@
  * stop and end tokens); the backend acts on the rest. A struct of zeros is greedy decoding up to
  * the end of the context. Knows no text: stop strings belong to the engine.
  *
- * What a backend does with one row of fp32 logits, in this order:
- *   1. logprobs, when asked for, are log-softmax of the logits as the model gave them;
+ * A backend treats one row of fp32 logits in this order:
+ *   1. Logprobs, if asked for, are the log-softmax of the model's logits.
  *   2. `allowed` of the logit row (backend.h), allowed_tokens, bad_words and then logit_bias are
- *      applied; while fewer than min_tokens tokens are generated, stop tokens and (always, then)
- * end tokens become -inf;
- *   3. repetition_penalty over prompt and generated tokens (a positive logit is divided by it, a
- *      negative one multiplied), then presence and frequency penalties over generated tokens;
- *   4. temperature 0: the highest logit, the lowest id among equals. Else logits / temperature,
- * then min_p, top_k, top_p in this order, each over what the one before left;
- *   5. one draw with u = rng_unit_at(seed, counter) of the logit row (base/rng.h), so that the n-th
- *      token of a sequence depends on nothing else that runs.
+ *      applied. While fewer than min_tokens tokens are generated, stop tokens and end tokens become
+ *      -inf, end tokens also with ignore_eos.
+ *   3. repetition_penalty is applied over prompt and generated tokens: a positive logit is divided
+ *      by it, a negative one multiplied. Then presence and frequency penalties are applied over
+ *      generated tokens.
+ *   4. With temperature 0 the highest logit wins, the lowest id among equals. Otherwise logits are
+ *      divided by the temperature; then min_p, top_k and top_p, in this order, each restrict the
+ *      tokens that the one before has left.
+ *   5. One draw with u = rng_unit_at(seed, counter) of the logit row (base/rng.h) decides, so that
+ *      the n-th token of a sequence does not depend on other sequences.
  *
- * Thread: any; immutable after submit.  Memory: the arrays are borrowed from whoever filled the
- * struct; scheduler_submit copies them. */
+ * Thread: any; immutable after submit.
+ * Memory: the arrays are the caller's; scheduler_submit copies them. */
 
 #include "base/err.h"
 
@@ -44,9 +46,8 @@ struct sampling {
     uint32_t top_k;    /* 0 is off; more than vocab is off too */
     float min_p;       /* 0..1 of the highest probability; 0 is off */
 
-    bool has_seed;
-    uint64_t
-        seed; /* when !has_seed the scheduler derives one from its own seed and the request id */
+    bool has_seed; /* false: the scheduler derives a seed from its own and the request's id */
+    uint64_t seed;
 
     float presence_penalty;   /* -2..2; 0 is off */
     float frequency_penalty;  /* -2..2; 0 is off */
@@ -55,27 +56,28 @@ struct sampling {
     const struct logit_bias *biases; /* (bias_count); NULL when 0; each token at most once */
     uint32_t bias_count;             /* 0..SAMPLING_BIASES_MAX */
 
-    const int32_t *allowed_tokens; /* (allowed_token_count); every other one is forbidden */
-    uint32_t allowed_token_count;  /* 0: all are allowed; 0..SAMPLING_ALLOWED_TOKENS_MAX */
-    /* Runs of tokens that must not be generated: for each its length, 1 or more, and its tokens.
-     * The last token of a run is forbidden where the generated ones end with those before it. */
+    const int32_t *allowed_tokens; /* (allowed_token_count); all other tokens are forbidden */
+    uint32_t allowed_token_count;  /* 0..SAMPLING_ALLOWED_TOKENS_MAX; 0: all tokens are allowed */
+    /* Runs of tokens that must not be generated: per run its length, 1 or more, and its tokens.
+     * The last token of a run is forbidden where the generated tokens end with all others of the
+     * run. */
     const int32_t *bad_words; /* (bad_word_ints) */
     uint32_t bad_word_ints;   /* 0..SAMPLING_BAD_WORD_INTS_MAX */
 
     bool logprobs;         /* give the logprob of the sampled token */
     uint32_t top_logprobs; /* 0..SAMPLING_TOP_LOGPROBS_MAX most likely tokens; needs `logprobs` */
-    /* In place of the most likely tokens give these, the likely ones first; needs `logprobs`. */
+    /* Tokens to give in place of the most likely ones, the likelier first; needs `logprobs`. */
     const int32_t *logprob_tokens; /* (logprob_token_count) */
     uint32_t logprob_token_count;  /* 0..SAMPLING_LOGPROB_TOKENS_MAX */
-    /* Give the logprob of every token of the prompt but the first, and of its neighbours. */
+    /* give the logprob of every prompt token except the first, and of its neighbours */
     bool prompt_logprobs;
     uint32_t prompt_top_logprobs; /* 0..SAMPLING_TOP_LOGPROBS_MAX; needs `prompt_logprobs` */
 
-    uint32_t max_tokens; /* generated at most, the stopping token included; 0: as many as fit */
-    uint32_t min_tokens; /* at least this many before a stop or end token; 0..max_tokens */
+    uint32_t max_tokens; /* most tokens to generate, with the stopping token; 0: as many as fit */
+    uint32_t min_tokens; /* tokens to generate before a stop or end token; 0..max_tokens */
 
-    /* Either kind finishes the sequence with reason stop, and is itself reported as a token first.
-     * End tokens are the model's own (EOS, end of turn); ignore_eos turns only those off. */
+    /* Both kinds finish the sequence with reason stop, and are reported as a token first. End
+     * tokens are the model's (EOS, end of turn); ignore_eos turns off end tokens only. */
     const int32_t *stop_tokens; /* (stop_token_count) */
     uint32_t stop_token_count;  /* 0..SAMPLING_STOP_TOKENS_MAX */
     const int32_t *end_tokens;  /* (end_token_count) */
@@ -83,11 +85,11 @@ struct sampling {
     bool ignore_eos;
 };
 
-/* ERR_INVALID with the field, its value and its range when something is outside what is said above.
- * `vocab` bounds every token id. */
+/* ERR_INVALID, naming field, value and range, for a value outside the ranges above. Token ids must
+ * be below `vocab`. */
 enum err sampling_check(const struct sampling *sampling, uint32_t vocab,
                         struct error *error) MUST_CHECK;
 
-/* Whether `token` ends a sequence that has `generated` tokens, this one included. A token that
- * comes before min_tokens never does. */
+/* True when `token` ends a sequence with `generated` tokens, this one included. No token before
+ * min_tokens does. */
 bool sampling_is_stop(const struct sampling *sampling, int32_t token, uint32_t generated);

@@ -10,14 +10,14 @@
 #include <assert.h>
 #include <stdlib.h>
 
-/* In a cache of window pages only, blocks for each one that has its pages. */
+/* In a cache of window pages only: blocks per block that has its pages. */
 #define SEEN_SHARE 8u
 
 static uint32_t least(uint32_t a, uint32_t b) {
     return a < b ? a : b;
 }
 
-/* An option of 0 is the backend's own limit. */
+/* The option, at most the backend's limit; 0 stands for that limit. */
 static uint32_t option_or(uint32_t option, uint32_t limit) {
     return option == 0 ? limit : least(option, limit);
 }
@@ -104,14 +104,14 @@ static bool allocate(struct scheduler *scheduler) {
                      sequences);
 }
 
-/* Blocks there can be at a time: each has its full pages. Where there are none, a block that no row
- * sees any more takes no memory but its number. */
+/* The number of blocks. Each block in use has its full pages. Without full pages, a block that no
+ * row sees any more takes only a number, so that blocks may outnumber pages. */
 static uint32_t blocks_of(const struct backend_caps *caps) {
     if (caps->full_pages > 0) return caps->page_count / caps->full_pages;
     return least(caps->page_count, KV_BLOCKS_MAX / SEEN_SHARE) * SEEN_SHARE;
 }
 
-/* Blocks that a sequence alone can surely have, all of its window pages at hand. */
+/* The blocks that a single sequence can have together with all their window pages. */
 static uint32_t blocks_alone(const struct backend_caps *caps) {
     return caps->page_count / (caps->full_pages + caps->window_pages);
 }
@@ -198,8 +198,8 @@ void scheduler_close(struct scheduler *scheduler) {
     free(scheduler);
 }
 
-/* How many tokens a sequence of this request can have at most: its own limit, which must fit, or
- * without one what fits. */
+/* The most tokens that a sequence of this request can have: prompt and max_tokens, which must fit,
+ * or without max_tokens as many as fit. */
 static enum err find_tokens_max(const struct scheduler *scheduler,
                                 const struct scheduler_request *request, uint32_t *ret_tokens_max,
                                 struct error *error) {
@@ -257,7 +257,7 @@ enum err scheduler_submit(struct scheduler *scheduler, const struct scheduler_re
     uint64_t seed =
         request->sampling.has_seed ? request->sampling.seed : rng_at(scheduler->seed, request->id);
     uint32_t sequence_count = request->sequence_count > 0 ? request->sequence_count : 1;
-    /* One that needs more than the share of all urgent ones would starve the others. */
+    /* A prompt over the share of all urgent sequences would starve the others. */
     struct scheduler_request known = *request;
     uint64_t pages =
         (uint64_t)blocks_for(request->prompt_count) * kv_pages_per_block(scheduler->pages);
@@ -291,8 +291,8 @@ bool scheduler_has_work(const struct scheduler *scheduler) {
            first_in_line(scheduler, LINE_OTHERS);
 }
 
-/* Told only once the step is off, when on_event may do as it likes; it may so have ended one that
- * is still to be told of. */
+/* Called when the step has been submitted and on_event may call the scheduler. It may have ended a
+ * preempted sequence before its event. */
 static void report_preempted(const struct scheduler *scheduler) {
     for (uint32_t i = 0; i < scheduler->preempted_event_count && scheduler->on_event; i++) {
         struct preempted_event at = scheduler->preempted_events[i];

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* scheduler: many requests through one backend, a step at a time: tokens in, tokens out.
+/* scheduler: many requests through one backend, step by step: tokens in, tokens out.
  *
  * It decides which sequences run, which KV blocks they use and share, and which rows the next step
- * has. It knows no model, no device, no JSON and no text. How it decides stands at the head of
- * compose.c, waiting.h, admission.h and prefix_tree.h.
+ * has. It knows no model, no device, no JSON and no text. The rules of its decisions are at the
+ * heads of compose.c, waiting.h, admission.h and prefix_tree.h.
  *
  * A request is a prompt and how many sequences (n) to generate from it. Each sequence brings TOKEN
  * events and then exactly one FINISHED event, whatever happens to it in between.
@@ -17,15 +17,18 @@
  * To do other work while the device computes, call scheduler_begin and scheduler_end instead of
  * scheduler_step. Between the two, and inside on_event, scheduler_submit, scheduler_cancel,
  * scheduler_finish and scheduler_stats are allowed; begin, step and close are not. Between the two,
- * scheduler_advance runs the step slice by slice, and urgent requests that have come meanwhile
- * before the next slice (compose.c says how far). A sequence
- * cancelled or finished while its rows are under way brings no further TOKEN event; its memory and
- * its FINISHED event come when the step has ended, else before the call returns.
+ * scheduler_advance runs the step slice by slice, and runs urgent requests that have come meanwhile
+ * before the next slice (compose.c has the limits).
  *
- * Thread: one, the engine loop; no locks.  Memory: blocks, slots and step arrays are sized at open;
- * a waiting request is one heap block, freed when its last sequence is finished.
- * Invariant: the tokens of a sequence depend on its prompt, sampling and seed only (as far as the
- * backend's arithmetic does), never on what else runs. */
+ * A sequence that is cancelled or finished while its rows are under way brings no further TOKEN
+ * event. Its FINISHED event comes when the step has ended, and its memory is freed then. Without
+ * rows under way both happen before the call returns.
+ *
+ * Thread: one, the engine loop; no locks.
+ * Memory: blocks, slots and step arrays are sized at open; a waiting request is one heap block,
+ *     freed when its last sequence is finished.
+ * Invariant: the tokens of a sequence depend only on its prompt, sampling and seed, never on other
+ *     sequences, as far as the backend's arithmetic allows. */
 
 #include "base/err.h"
 #include "scheduler/backend.h"
@@ -43,7 +46,7 @@ enum scheduler_event_kind {
     SCHEDULER_SCORED,    /* a token of the prompt was scored: prompt_logprobs */
     SCHEDULER_TOKEN,     /* a token was sampled */
     SCHEDULER_FINISHED,  /* the last event of a sequence */
-    SCHEDULER_PREEMPTED, /* its blocks were taken away; it will be continued, nothing is lost */
+    SCHEDULER_PREEMPTED, /* a sequence lost its blocks; it continues later and loses no token */
 };
 
 enum finish_reason {
@@ -54,121 +57,122 @@ enum finish_reason {
 
 struct scheduler_event {
     enum scheduler_event_kind kind;
-    uint64_t id;       /* of the request */
+    uint64_t id;       /* id of the request */
     uint32_t sequence; /* 0..sequence_count-1 within the request */
 
-    /* SCHEDULER_TOKEN; SCHEDULER_SCORED, which come in order and before all of these */
+    /* SCHEDULER_TOKEN and SCHEDULER_SCORED; all SCORED events of a sequence come first, in order */
     int32_t token;
-    uint32_t token_index; /* 0 for the first generated token; or place in the prompt, from 1 */
-    const struct sample *sample; /* logprobs, when asked for; borrowed until on_event returns */
+    uint32_t token_index;        /* TOKEN: from 0 on; SCORED: place in the prompt, from 1 on */
+    const struct sample *sample; /* logprobs, if asked for; borrowed until on_event returns */
 
     /* SCHEDULER_FINISHED */
     enum finish_reason reason;
     bool has_stop_token; /* `token` is the stop or end token, the last one reported */
     uint32_t prompt_tokens;
-    uint32_t cached_tokens;    /* of the prompt, found in the cache when the sequence began */
-    uint32_t generated_tokens; /* TOKEN events there were, a stop token included */
+    uint32_t cached_tokens;    /* prompt tokens found in the cache when the sequence began */
+    uint32_t generated_tokens; /* TOKEN events of the sequence, a stop token included */
 };
 
 typedef void (*scheduler_event_fn)(void *user, const struct scheduler_event *event);
 
-/* The tokens a sequence may sample next (see logit_row.allowed), asked for once for each sampled
- * token of a request with `is_constrained`; must stay unchanged until the step has ended. NULL:
- * all.
- */
+/* Gives the tokens that a sequence may sample next (logit_row.allowed). Called once per sampled
+ * token of a request with `is_constrained`. The words must not change until the step has ended.
+ * NULL: all tokens. */
 typedef const uint32_t *(*scheduler_allowed_fn)(void *user, uint64_t id, uint32_t sequence);
 
 struct scheduler_options {
-    const struct backend *backend; /* kept; outlives the scheduler */
-    /* 0 in the next three is what the backend can; they never go beyond it. */
-    uint32_t max_num_seqs; /* sequences that run at a time, and not more than rows of a step */
-    uint32_t urgent_seqs;  /* beyond these, sequences of urgent requests; where max_num_seqs is 0 or
-                              the backend cannot run more, out of these; at most a quarter of all */
+    const struct backend *backend; /* borrowed; must outlive the scheduler */
+    /* 0 in max_num_seqs, max_num_batched_tokens and max_model_len, and any value above the
+     * backend's own limit, means that limit. */
+    uint32_t max_num_seqs; /* sequences that run at once; at most the rows of a step */
+    uint32_t urgent_seqs;  /* slots for urgent requests only, in addition to max_num_seqs; taken out
+                              of max_num_seqs when it is 0 or the backend has no more; at most a
+                              quarter of all slots */
     uint32_t max_num_batched_tokens; /* rows of a step */
-    uint32_t max_model_len;          /* prompt + generated tokens of a sequence */
-    bool enable_prefix_caching; /* off: every sequence computes and holds all of its blocks alone */
-    uint32_t requests_max;      /* waiting and running; 0: SCHEDULER_REQUESTS_MAX */
+    uint32_t max_model_len;          /* prompt and generated tokens of a sequence */
+    bool enable_prefix_caching; /* false: every sequence computes and holds all its blocks alone */
+    uint32_t requests_max;      /* waiting and running (default, with 0: SCHEDULER_REQUESTS_MAX) */
     uint64_t seed;              /* for requests without a seed */
     scheduler_event_fn on_event;
     scheduler_allowed_fn allowed; /* NULL when no request is constrained */
-    void *user;                   /* for both */
+    void *user;                   /* given to both functions */
 };
 
 struct scheduler_request {
-    uint64_t id;              /* the caller's; no two at a time */
-    int64_t priority;         /* lower runs earlier */
+    uint64_t id;              /* chosen by the caller; unique among unfinished requests */
+    int64_t priority;         /* a lower number runs earlier */
     uint32_t sequence_count;  /* n: 1..SCHEDULER_SEQUENCES_PER_REQUEST_MAX; 0 means 1 */
     const int32_t *prompt;    /* (prompt_count) token ids; copied */
     uint32_t prompt_count;    /* at least 1 */
-    struct sampling sampling; /* copied with its arrays. Sequence 0 uses the seed as it is, sequence
-                                 i rng_at(seed, i) */
+    struct sampling sampling; /* copied with its arrays; sequence 0 uses its seed, sequence i > 0
+                                 uses rng_at(seed, i) */
     bool is_constrained;
-    /* Somebody waits for it: it starts before all that is not urgent, and at once. Without effect
-     * when its prompt needs more than three quarters of the KV pool. */
+    /* A client waits for it: it starts before all requests that are not urgent, and at once. Has no
+     * effect when its prompt needs more than three quarters of the KV pool. */
     bool is_urgent;
-    uint64_t cache_salt; /* prefixes are shared among requests of one salt only */
+    uint64_t cache_salt; /* only requests with equal salts share prefixes */
 };
 
 struct scheduler_stats {
-    uint32_t requests;          /* known: waiting, running or preempted */
-    uint32_t sequences_waiting; /* never started */
+    uint32_t requests;          /* unfinished requests */
+    uint32_t sequences_waiting; /* sequences never started */
     uint32_t sequences_running;
-    uint32_t sequences_preempted; /* started, waiting to be continued */
-    uint32_t pages_total;         /* of the KV cache: backend.h */
-    uint32_t pages_free;          /* hold nothing */
-    uint32_t pages_cached; /* hold a prefix no running sequence uses; taken when pages run out */
+    uint32_t sequences_preempted; /* sequences that wait to be continued */
+    uint32_t pages_total;         /* pages of the KV cache (backend.h) */
+    uint32_t pages_free;
+    uint32_t pages_cached; /* pages of prefixes that no running sequence uses */
     uint32_t pages_used;
     uint64_t steps;
-    uint64_t rows;             /* over all steps */
-    uint64_t prefill_rows;     /* of these, rows of prompts and of recomputed tokens */
+    uint64_t rows;             /* rows of all steps */
+    uint64_t prefill_rows;     /* rows of prompts and of recomputed tokens */
     uint64_t generated_tokens; /* TOKEN events */
     uint64_t finished;         /* FINISHED events */
     uint64_t preemptions;
-    uint64_t urgent_steps;          /* of the steps, those that passed another */
-    uint64_t urgent_rows;           /* of the rows, those of such steps */
-    uint64_t prefix_queried_tokens; /* prompt tokens of sequences when first started… */
-    uint64_t prefix_hit_tokens;     /* …and how many of them were found in the cache */
+    uint64_t urgent_steps;          /* steps that passed another */
+    uint64_t urgent_rows;           /* rows of such steps */
+    uint64_t prefix_queried_tokens; /* prompt tokens of sequences at their first start */
+    uint64_t prefix_hit_tokens;     /* prompt tokens found in the cache at the first start */
     uint64_t evictions;             /* cached blocks forgotten */
 };
 
 /* ERR_INVALID when a number in options or in the backend's caps is outside its range; ERR_LIMIT
- * when there is no memory for the tables. */
+ * without memory for the tables. */
 enum err scheduler_open(struct scheduler **ret_scheduler, const struct scheduler_options *options,
                         struct error *error) MUST_CHECK;
-/* Forgets what is still waiting or running, without events. NULL is allowed. */
+/* Drops waiting and running requests without events. NULL is allowed. */
 void scheduler_close(struct scheduler *scheduler);
 
 /* Queues a request. ERR_INVALID: an empty prompt, a token id outside the vocabulary, sampling out
  * of range. ERR_LIMIT: the prompt and max_tokens do not fit in the context or in the whole KV pool,
- * so it could never finish; the sentence has the numbers. ERR_CONFLICT: the id is in use.
- * ERR_UNAVAILABLE: requests_max are in already. No event follows an error. */
+ * so that the request could never finish; the sentence has the numbers. ERR_CONFLICT: the id is in
+ * use. ERR_UNAVAILABLE: requests_max requests are unfinished. No event follows an error. */
 enum err scheduler_submit(struct scheduler *scheduler, const struct scheduler_request *request,
                           struct error *error) MUST_CHECK;
 
-/* Ends all sequences of the request with FINISH_CANCELLED. An unknown id is nothing to do. */
+/* Ends all sequences of the request with FINISH_CANCELLED. Ignores an unknown id. */
 void scheduler_cancel(struct scheduler *scheduler, uint64_t id);
-/* Ends one sequence with FINISH_STOP: the caller found a stop string in its text. Unknown or
- * finished: nothing to do. */
+/* Ends one sequence with FINISH_STOP: the caller found a stop string in its text. Ignores an
+ * unknown or finished sequence. */
 void scheduler_finish(struct scheduler *scheduler, uint64_t id, uint32_t sequence);
 
-/* Whether a step would do anything. */
+/* True when a step would have rows. */
 bool scheduler_has_work(const struct scheduler *scheduler);
 
-/* Composes a step, lets the backend run it and reports what came out. With no work: OK, nothing
- * done. An error is the backend's and is fatal: only scheduler_close may follow. */
+/* Composes a step, lets the backend run it and reports its events. Without work it does nothing. An
+ * error is the backend's and is fatal: only scheduler_close may follow. */
 enum err scheduler_step(struct scheduler *scheduler, struct error *error) MUST_CHECK;
-/* The two halves of scheduler_step. *ret_started is false when there was no work; then no
- * scheduler_end may follow. */
+/* The two halves of scheduler_step. *ret_started is false without work; then no scheduler_end may
+ * follow. */
 enum err scheduler_begin(struct scheduler *scheduler, bool *ret_started,
                          struct error *error) MUST_CHECK;
 enum err scheduler_end(struct scheduler *scheduler, struct error *error) MUST_CHECK;
-/* Between the two halves, as often as the caller likes: lets urgent sequences pass the step under
- * way, or else runs a slice of it. *ret_done: nothing is left but scheduler_end. */
+/* Lets urgent sequences pass the step under way, or else runs a slice of it. May be called any
+ * number of times between the two halves. *ret_done is true when only scheduler_end is left. */
 enum err scheduler_advance(struct scheduler *scheduler, bool *ret_done,
                            struct error *error) MUST_CHECK;
 
 void scheduler_stats(const struct scheduler *scheduler, struct scheduler_stats *ret_stats);
 
-/* Checks every rule the scheduler keeps (block conservation, holds against tables, tree shape) in
- * time proportional to the pool, and asserts. For tests, and for the engine's watchdog. */
+/* Asserts every rule that the scheduler keeps (block conservation, holds against tables, tree
+ * shape), in time proportional to the pool. For tests. */
 void scheduler_check(const struct scheduler *scheduler);

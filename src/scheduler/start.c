@@ -1,30 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* start: which sequences run: who gets slots and blocks, and who loses them.
+/* start: which sequences run: which ones get slots and blocks, and which ones lose them.
  *
- * There are two lines, of urgent sequences and of the others; preempted ones stand before those
- * that never began. Nobody overtakes the first of his line, who so does not starve.
+ * LINES. Urgent sequences and all others wait in two lines. In each line preempted sequences come
+ * before those that never began. No sequence overtakes the first of its line, so that the first
+ * does not starve.
  *
- * When a sequence needs a block and none is left, one is preempted: one that is not urgent rather
- * than one that is, and then the one that loses the fewest generated tokens for each page it alone
- * holds. Never the one that started first, which so always ends; never one that was preempted
- * PREEMPTIONS_MAX times, which holds all it needs. When nobody may be preempted the sequence sits
- * this step out: then one that may not be preempted is running, and it gives its blocks back in the
- * end.
+ * PREEMPTION. When a sequence needs a block and none is left, a sequence is preempted:
+ *   - one that is not urgent before an urgent one;
+ *   - among these, the one that loses the fewest generated tokens per page that it alone holds;
+ *   - never the one that started first, so that it always ends;
+ *   - never one that was preempted PREEMPTIONS_MAX times, which holds all blocks it needs.
+ * When no sequence may be preempted, the one that needs the block has no row in this step. Then a
+ * sequence that may not be preempted is running, and gives its blocks back when it ends.
  *
- * The others start while admission expects what runs to fit in the pool. What is so left free for
- * what runs to grow into serves urgent sequences too, who start as soon as their prompt fits; and
- * where it does not, or no slot is free, others are preempted for the first of them, unless even
- * that would not do. While it waits nobody else starts.
+ * STARTING. Sequences that are not urgent start while admission expects all running sequences to
+ * fit in the pool. The pages that this leaves free for their growth serve urgent sequences too,
+ * which start as soon as their prompt fits. When it does not fit, or no slot is free, others are
+ * preempted for the first urgent one, if that gains enough. While that one waits for blocks no
+ * other sequence starts.
  *
- * That the others are not starved: urgent sequences leave them one of URGENT_SLOTS_SHARE slots, and
- * start only while they hold no more than all but one of URGENT_PAGES_SHARE pages. One that waits
- * for that does not hold up the others' line, the first of which starts whatever admission
- * expects.
+ * FAIRNESS. Urgent sequences leave the others one of URGENT_SLOTS_SHARE slots. They start only
+ * while they hold at most all but one of URGENT_PAGES_SHARE pages. An urgent sequence that waits
+ * for this limit does not stop the line of the others. When no other sequence runs, the first of
+ * that line starts without regard to admission.
  *
- * Window pages (kv_pages.h): a sequence starts with those of its whole prompt, and lets them go as
- * its rows pass them; a prefix is of use to it only up to where the window pages before it are
- * still there. */
+ * WINDOW PAGES (kv_pages.h). A sequence starts with the window pages of its whole prompt, and drops
+ * them as its rows pass them. It can use a prefix up to the last place before which the window
+ * pages exist. */
 
 #include "scheduler/kv_pages.h"
 #include "scheduler/kv_pool.h"
@@ -43,7 +46,7 @@ uint32_t rows_missing(const struct sequence *sequence) {
     return sequence_token_count(sequence) - sequence->computed;
 }
 
-/* The last sampled token is never stored: nobody reads it. */
+/* Keys and values of the last sampled token are never stored: no later token reads them. */
 static uint32_t blocks_at_most(const struct sequence *sequence) {
     return blocks_for(sequence->request->tokens_max - 1);
 }
@@ -139,7 +142,8 @@ static uint64_t oldest_start(const struct scheduler *scheduler) {
     return oldest;
 }
 
-/* NULL when nobody may be preempted. O(blocks in use); a preemption is rare. */
+/* The sequence to preempt; NULL without one. O(blocks in use), which is fine: preemption is
+ * rare. */
 static struct sequence *find_victim(const struct scheduler *scheduler, bool may_be_urgent) {
     uint64_t oldest = oldest_start(scheduler);
     struct sequence *victim = NULL;
@@ -200,8 +204,8 @@ void grow_running(struct scheduler *scheduler) {
     }
 }
 
-/* Adds the pages a running sequence is expected to take beyond those of the `block_count` blocks it
- * has, `passed_count` of them without window pages. */
+/* Adds the pages that a running sequence is expected to take in addition to those of its
+ * `block_count` blocks, of which `passed_count` have no window pages. */
 static void add_expected(const struct scheduler *scheduler, const struct sequence *sequence,
                          uint32_t block_count, uint32_t passed_count, struct admission_load *load) {
     const struct backend_caps *caps = &scheduler->backend->caps;
@@ -230,7 +234,7 @@ static struct admission_load running_load(const struct scheduler *scheduler) {
     return load;
 }
 
-/* Whether the step under way, which an urgent one is to pass, has yet to write some of a block. */
+/* True when the step under way, which an urgent step may pass, still writes to the block. */
 static bool is_unwritten(const struct scheduler *scheduler, uint32_t block) {
     return scheduler->is_under_way && scheduler->written_in[block] == scheduler->plan.step.number;
 }
@@ -240,8 +244,8 @@ bool is_to_be_scored(const struct sequence *sequence) {
     return request->sampling.prompt_logprobs && sequence->scored + 1 < request->prompt_count;
 }
 
-/* How many of `count` leading blocks a sequence can begin after: the window pages its next row sees
- * must be there. */
+/* How many of `count` leading blocks a sequence can begin after: its next row needs window
+ * pages. */
 static uint32_t usable_blocks(const struct scheduler *scheduler, const uint32_t *blocks,
                               uint32_t count) {
     uint32_t usable = 0;
@@ -254,8 +258,9 @@ static uint32_t usable_blocks(const struct scheduler *scheduler, const uint32_t 
     return usable;
 }
 
-/* Finds the blocks of the tree a sequence can begin with, not yet held. The last token is always
- * left to be computed, since its logits are wanted; so is a whole prompt that is to be scored. */
+/* Finds the blocks of the tree that a sequence can begin with; does not hold them yet. The last
+ * token is always computed, because its logits are needed; so is a whole prompt that needs
+ * scores. */
 static uint32_t match_prefix(const struct scheduler *scheduler, const struct sequence *sequence,
                              uint32_t *ret_blocks) {
     if (!scheduler->is_caching || is_to_be_scored(sequence)) return 0;
@@ -304,13 +309,13 @@ static void leave_line(struct scheduler *scheduler, struct sequence *sequence,
     if (request->sequence_next == request->sequence_count) waiting_begin_first(&line->waiting);
 }
 
-/* What a sequence would take if it started now. */
+/* What a sequence takes if it starts now. */
 struct demand {
     uint32_t matched; /* blocks of the tree it begins with */
-    uint32_t passed;  /* of these, blocks whose window pages it needs not */
+    uint32_t passed;  /* matched blocks whose window pages it does not need */
     uint32_t whole;   /* blocks it needs at once */
-    uint32_t blocks;  /* of these, blocks that nobody uses yet */
-    uint32_t pages;   /* that nobody uses yet */
+    uint32_t blocks;  /* needed blocks that no sequence uses yet */
+    uint32_t pages;   /* needed pages that no sequence uses yet */
 };
 
 /* Writes the matched blocks into the table of the slot on top of the stack, which is free. */
@@ -361,8 +366,8 @@ static void start(struct scheduler *scheduler, struct sequence *sequence, struct
     add_running(scheduler, sequence);
 }
 
-/* False when the sequence must wait. `load` is what running ones are expected to need; it binds
- * neither who is urgent nor the first of the others, who could else be starved by those. */
+/* False when the sequence must wait. `load` is the expected need of the running ones. It does not
+ * bind urgent sequences, and not the first of the others, which urgent ones could starve. */
 static bool try_start(struct scheduler *scheduler, struct sequence *sequence,
                       struct admission_load *load) {
     struct demand demand = demand_of(scheduler, sequence);
@@ -381,8 +386,8 @@ static bool try_start(struct scheduler *scheduler, struct sequence *sequence,
     return true;
 }
 
-/* Whether urgent sequences would hold more than their share of the pages with this one, so that it
- * waits for one of them and not for the others, whose line it must not hold up. */
+/* True when urgent sequences and this one would hold more than their share of the pages. Then it
+ * waits for one of them to end, and does not stop the line of the others. */
 static bool is_beyond_share(const struct scheduler *scheduler, const struct sequence *sequence) {
     if (scheduler->urgent_count == 0) return false;
     const struct backend_caps *caps = &scheduler->backend->caps;
@@ -397,7 +402,7 @@ static bool is_beyond_share(const struct scheduler *scheduler, const struct sequ
     return held > scheduler->urgent_pages_max;
 }
 
-/* Whether the first in line may start as far as slots and shares are concerned. */
+/* True when slots and shares let the first in line start. */
 static bool may_start(const struct scheduler *scheduler, const struct sequence *first) {
     if (scheduler->free_slot_count == 0) return false;
     if (line_of(first) == LINE_OTHERS)
@@ -426,7 +431,7 @@ bool start_line(struct scheduler *scheduler, enum line_kind kind, struct plan *p
     return true;
 }
 
-/* Pages that preempting all who may be preempted for an urgent sequence would bring. */
+/* Pages gained if all sequences that may be preempted for an urgent one were preempted. */
 static uint32_t pages_to_gain(const struct scheduler *scheduler) {
     uint64_t oldest = oldest_start(scheduler);
     uint32_t gain = 0;

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* state: the scheduler's struct, shared by the files that are its stages: scheduler.c (the door),
- * compose.c (what the next step has), start.c (who runs), retire.c (what came out), check.c.
- * Internal to scheduler/.
+/* state: the scheduler's struct and its stages, the one internal header of scheduler.c (the
+ * interface), compose.c (rows of the next step), start.c (which sequences run), retire.c (results
+ * of a step) and check.c.
  *
- * Who is where: a WAITING sequence is in its request, which waits in a line; a PREEMPTED one in the
- * list `preempted` of its line; a RUNNING one in `running`; a DONE one nowhere. A sequence that
- * must go while its rows are under way is in `leaving` too, until retire.c lets it go.
+ * Where a sequence is: a WAITING one in its request, which waits in a line; a PREEMPTED one in the
+ * list `preempted` of its line; a RUNNING one in `running`; a DONE one in no list. A sequence that
+ * ends while its rows are under way is in `leaving` too, until retire.c removes it.
  *
- * Thread: the scheduler's only. */
+ * Thread: the scheduler's only.
+ * Memory: all arrays are allocated in scheduler_open. */
 
 #include "scheduler/admission.h"
 #include "scheduler/request.h"
@@ -20,41 +21,42 @@ struct kv_pages;
 struct kv_pool;
 struct prefix_tree;
 
-/* After this many preemptions a sequence is given all the blocks it can ever need when it starts
- * again, and is left alone from then on. */
+/* After this many preemptions a sequence gets all blocks that it can ever need when it starts
+ * again, and is never preempted from then on. */
 #define PREEMPTIONS_MAX 2u
-/* After a preemption nobody starts before this share of the pages is not in use. */
-#define RECOVERED_SHARE 20u /* one in 20 */
+/* After a preemption no sequence that is not urgent starts before 1/RECOVERED_SHARE of the pages is
+ * available. */
+#define RECOVERED_SHARE 20u
 
-/* Urgent sequences are never all that runs: of every four slots one is left to the others. */
+/* 1/URGENT_SLOTS_SHARE of the slots is kept for sequences that are not urgent. */
 #define URGENT_SLOTS_SHARE 4u
-/* Nor do they start beyond all pages but this share. */
+/* Urgent sequences do not start in the last 1/URGENT_PAGES_SHARE of the pages. */
 #define URGENT_PAGES_SHARE 4u
-/* While urgent sequences run, a step has no more than this share of its rows, so that their tokens
- * come soon… */
+/* While urgent sequences run, a step has at most 1/URGENT_ROWS_SHARE of its rows, so that their
+ * tokens come soon. */
 #define URGENT_ROWS_SHARE 2u
-/* …but of the rows that decode leaves, this share is for prefill of the others. */
+/* 1/OTHERS_ROWS_SHARE of the rows that decode leaves is for the prefill of other sequences. */
 #define OTHERS_ROWS_SHARE 4u
-/* Urgent rows that may pass one row of a step under way: the others keep a quarter. */
-#define URGENT_ROWS_A_ROW 3u
+/* Urgent rows that may pass per row of the step under way: the step keeps a quarter of all rows. */
+#define URGENT_ROWS_PER_ROW 3u
 
-/* The two kinds of sequences, each with a line of its own to start from. */
+/* The two kinds of requests, each with a line of its own. */
 enum line_kind { LINE_URGENT, LINE_OTHERS, LINE_COUNT };
 
 struct line {
     struct waiting waiting;
-    struct sequence *preempted; /* by start, first started first; before all that wait */
+    struct sequence *preempted; /* in the order of first starts; they go before `waiting` */
 };
 
-/* A step and what it points to. */
+/* A step and its arrays. */
 struct plan {
-    struct step step; /* its arrays are the following */
+    struct step step; /* points to the arrays below */
     uint32_t rows_max;
     int32_t *tokens;                 /* (rows_max) */
     uint32_t *positions;             /* (rows_max) */
     struct step_sequence *sequences; /* (running_max) */
     struct logit_row *logit_rows;    /* (rows_max) */
-    struct sequence **members;       /* (running_max) whose step.sequences these are */
+    struct sequence **members;       /* (running_max) the sequence of each step.sequences[i] */
     struct sample *samples;          /* (rows_max) */
 };
 
@@ -71,13 +73,13 @@ struct scheduler {
     uint64_t seed;
     bool is_caching;
     uint32_t running_max;
-    uint32_t others_max; /* of running_max, sequences that are not urgent */
-    uint32_t urgent_max; /* of running_max; 0: nobody is urgent */
+    uint32_t others_max; /* running sequences that are not urgent */
+    uint32_t urgent_max; /* running sequences that are urgent; 0: no request counts as urgent */
     uint32_t urgent_pages_max;
     uint32_t rows_max;
     uint32_t context_tokens_max;
     uint32_t requests_max;
-    uint32_t table_blocks_max; /* of one sequence */
+    uint32_t table_blocks_max; /* blocks per sequence */
 
     struct kv_pool *pool;
     struct kv_pages *pages;
@@ -85,31 +87,31 @@ struct scheduler {
     struct request_table requests;
     struct line lines[LINE_COUNT];
     struct admission admission;
-    uint32_t open_sequences; /* of all requests, not DONE */
-    uint64_t starts;         /* first starts of sequences so far */
+    uint32_t open_sequences; /* sequences that are not DONE */
+    uint64_t starts;         /* first starts so far */
 
     struct sequence **running; /* (running_count of running_max) by waiting_compare_tokens of their
                                   prompts, then by start: neighbours share blocks */
     uint32_t running_count;
-    uint32_t urgent_count; /* of these, urgent */
+    uint32_t urgent_count; /* running sequences that are urgent */
     struct sequence *leaving;
-    bool is_recovering; /* from a preemption */
+    bool is_recovering; /* from a preemption: see RECOVERED_SHARE */
 
     uint32_t *free_slots; /* (free_slot_count of running_max) a stack */
     uint32_t free_slot_count;
     uint32_t *tables;      /* (running_max, table_blocks_max) block numbers by slot */
-    uint32_t *page_tables; /* (running_max, pages of a block, table_blocks_max) where they lie */
+    uint32_t *page_tables; /* (running_max, pages per block, table_blocks_max) their pages */
 
     uint64_t step_number;
-    bool is_under_way;    /* between begin and the end of retiring */
+    bool is_under_way;    /* from scheduler_begin to the end of retiring */
     struct plan plan;     /* the step being composed or under way */
-    struct plan urgent;   /* the one that passes it */
+    struct plan urgent;   /* the urgent step that passes it */
     uint32_t urgent_left; /* rows that may still pass the step under way */
-    uint64_t *written_in; /* (blocks) number of the last step that has rows in the block */
-    struct preempted_event *preempted_events; /* (running_max) to be told once the step is off */
+    uint64_t *written_in; /* (blocks) number of the last step with rows in the block */
+    struct preempted_event *preempted_events; /* (running_max) reported after the step's submit */
     uint32_t preempted_event_count;
 
-    struct scheduler_stats stats; /* the counters; the gauges are filled in when asked for */
+    struct scheduler_stats stats; /* only the counters; scheduler_stats computes the gauges */
 };
 
 /* Blocks that hold `tokens` positions. */
@@ -138,49 +140,49 @@ static inline enum line_kind line_of(const struct sequence *sequence) {
 
 /* compose.c */
 
-/* Fills scheduler->plan; it has rows unless there is no work. */
+/* Fills scheduler->plan. It has rows when the scheduler has work. */
 void compose_step(struct scheduler *scheduler);
-/* Fills scheduler->urgent with rows that may pass the step under way. False: there are none. */
+/* Fills scheduler->urgent with rows that may pass the step under way. False without such rows. */
 bool compose_urgent(struct scheduler *scheduler);
-/* Puts the next rows of a running sequence in prefill into a step, as many as it has room for
- * below `rows_end`, which is at least one. */
+/* Adds the next rows of a running sequence in prefill to a step, as many as fit below `rows_end`.
+ * At least one must fit. */
 void add_prefill_rows(struct scheduler *scheduler, struct plan *plan, struct sequence *sequence,
                       uint32_t rows_end);
-/* Enters full blocks of a sequence in the prefix tree, from where it left off. Another sequence may
- * have entered a block for the same tokens; then `may_swap`, allowed when no step is under way,
- * uses that one instead, and without it the rest is left for later. */
+/* Adds full blocks of a sequence to the prefix tree, behind those that are in it. When the tree has
+ * another block for the same tokens, `may_swap`, allowed while no step is under way, makes the
+ * sequence use that block. Without it the remaining blocks are left for later. */
 void enter_blocks(struct scheduler *scheduler, struct sequence *sequence, bool may_swap);
 
 /* start.c */
 
-/* Gives running sequences in decode the blocks they need; preempts others where there is none. */
+/* Gives running sequences in decode the blocks they need; preempts others when no block is free. */
 void grow_running(struct scheduler *scheduler);
-/* Preempts others until the first urgent sequence in line can start. */
+/* Preempts sequences that are not urgent until the first urgent one in line can start. */
 void make_room(struct scheduler *scheduler);
-/* Starts sequences of a line with rows in `plan` below `rows_end`. False when the first in line
- * waits for blocks. */
+/* Starts sequences of a line, and adds their rows to `plan` below `rows_end`. False when the first
+ * in line waits for blocks. */
 bool start_line(struct scheduler *scheduler, enum line_kind kind, struct plan *plan,
                 uint32_t rows_end);
 struct sequence *first_in_line(const struct scheduler *scheduler, enum line_kind kind);
 uint32_t rows_missing(const struct sequence *sequence);
-/* Whether tokens of its prompt are still to be scored, for prompt_logprobs. */
+/* True while tokens of its prompt need a score, for prompt_logprobs. */
 bool is_to_be_scored(const struct sequence *sequence);
 bool has_block_for_next(const struct sequence *sequence);
-/* Takes blocks and slot away from a running sequence, which is then in no list. */
+/* Takes blocks and slot away from a running sequence, which is in no list afterwards. */
 void stop_running(struct scheduler *scheduler, struct sequence *sequence);
-/* Enters block table[index] of a running sequence in its page tables. */
+/* Writes the pages of block table[index] of a running sequence into its page tables. */
 void map_block(const struct scheduler *scheduler, const struct sequence *sequence, uint32_t index);
-/* Lets go the window pages that no row of a running sequence to come sees; it is in no step. */
+/* Drops the window pages that no later row of a running sequence sees. It must be in no step. */
 void leave_window(struct scheduler *scheduler, struct sequence *sequence);
 
 /* retire.c */
 
-/* Takes the samples of the step under way, and lets go who is done. */
+/* Takes the samples of the step under way, and removes sequences that are done. */
 void retire_step(struct scheduler *scheduler);
-/* The same for the urgent step; the other one is still under way. */
+/* retire_step for the urgent step, while the other step is under way. */
 void retire_urgent(struct scheduler *scheduler);
-/* Decides that a sequence, in whatever state, ends and why; the first reason stays. */
+/* Marks a sequence, in any state, as ending for this reason. The first reason stays. */
 void mark_leaving(struct scheduler *scheduler, struct sequence *sequence,
                   enum finish_reason reason);
-/* Lets go who is leaving and has no rows under way. Their requests may be gone after it. */
+/* Removes leaving sequences without rows under way. Their requests may be freed by it. */
 void let_go_leaving(struct scheduler *scheduler);

@@ -1,21 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* waiting: the requests that have not begun, in the order in which they shall.
+/* waiting: the requests that have not begun, in the order in which they will begin.
  *
- * Priority comes first, lower earlier. Within a priority the queue is served in sweeps, as a disk
- * arm is (the elevator): a sweep goes once through its requests in the lexicographic order of their
- * prompts, which is the depth-first order of their prefix tree, so requests that share a prefix
- * begin one after the other and the cached prefix is still there. Equal prompts go by arrival.
+ * Priority comes first, the lower number earlier. Within a priority the queue is served in sweeps,
+ * like the requests of a disk arm (the elevator). A sweep goes once through its requests in the
+ * lexicographic order of their prompts, which is the depth-first order of their prefix tree. So
+ * requests that share a prefix begin one after the other, while the prefix is cached. Equal prompts
+ * go by arrival.
  *
- * A request that arrives during a sweep goes to the next one, except that as many as were waiting
- * when the sweep began may still get on, if their place is ahead. So no stream of arrivals can hold
+ * A request that arrives during a sweep joins the next one. Those whose place is still ahead may
+ * join the current sweep, as many as were waiting when it began. So no stream of arrivals can hold
  * back a request of the same priority for longer than two such sweeps.
  *
- * A treap (Seidel, Aragon 1996) with its links inside the items: O(log count) comparisons an
- * operation, none to take the first.
+ * The queue is a treap (Seidel, Aragon 1996) with its links inside the items: O(log count)
+ * comparisons per operation, none to take the first.
  *
- * Thread: one.  Memory: the items are the caller's and stay where they are while queued.
+ * Thread: one.
+ * Memory: the items are the caller's and must not move while queued.
  * Invariant: the first item is the least by (priority, sweep, tokens, arrival). */
 
 #include <stdbool.h>
@@ -26,7 +28,7 @@ struct waiting_item {
     const int32_t *tokens; /* (token_count), unchanged while queued */
     uint32_t token_count;
 
-    /* The queue's. */
+    /* The queue's fields. */
     uint32_t weight;
     uint64_t sweep;
     uint64_t arrival;
@@ -34,23 +36,23 @@ struct waiting_item {
     struct waiting_item *right;
 };
 
-/* Zero is an empty queue. */
+/* All zero is an empty queue. */
 struct waiting {
     struct waiting_item *root;
     uint32_t count;
     uint64_t arrivals;
-    uint64_t sweep_next;    /* what arrivals get; the sweep before it is under way */
-    uint32_t joins_allowed; /* arrivals that may still get on that one */
+    uint64_t sweep_next;    /* the sweep of arrivals; the current sweep is the one before it */
+    uint32_t joins_allowed; /* arrivals that may still join the current sweep */
 };
 
 /* Sets the queue's fields of `item` and queues it. */
 void waiting_add(struct waiting *waiting, struct waiting_item *item);
-/* The item to begin next, which stays queued; NULL when there is none. */
+/* The item to begin next, which stays queued; NULL for an empty queue. */
 struct waiting_item *waiting_first(const struct waiting *waiting);
 /* Takes the first item out because it begins. */
 void waiting_begin_first(struct waiting *waiting);
 /* Takes out any queued item because it was cancelled. */
 void waiting_remove(struct waiting *waiting, struct waiting_item *item);
 
-/* Lexicographic, a prefix before what it is a prefix of: negative, 0, positive. */
+/* Compares in lexicographic order, a prefix before the longer list: negative, 0 or positive. */
 int waiting_compare_tokens(const int32_t *a, uint32_t a_count, const int32_t *b, uint32_t b_count);
