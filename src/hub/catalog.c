@@ -13,8 +13,7 @@
 #include <strings.h>
 #include <sys/stat.h>
 
-/* Models quern knows by name: the file or folder in the model folder, and all names it answers to.
- */
+/* The models that quern knows by name: file or folder in the model folder, and their names. */
 static const struct known_model {
     const char *file;
     const char *names[MODEL_NAMES_MAX];
@@ -42,7 +41,8 @@ static bool is_file(const char *path) {
     return stat(path, &status) == 0 && S_ISREG(status.st_mode);
 }
 
-/* A folder of Hugging Face's tools. Its weights may be elsewhere, or made up. */
+/* A folder as Hugging Face's tools write it. It counts without weights, too: a run with made-up
+ * weights (dummy_weights) needs none. */
 static bool is_model_folder(const char *path) {
     char config[PATH_MAX];
     return snprintf(config, sizeof config, "%s/config.json", path) < (int)sizeof config &&
@@ -83,7 +83,7 @@ static void cut_slashes(char *path) {
         path[bytes - 1] = '\0';
 }
 
-/* The file name without folder and ".gguf" names a model that is given by its path. */
+/* Names a model that is given by its path: the file name without folder and ".gguf". */
 static void add_stem(struct model_choice *choice) {
     const char *slash = strrchr(choice->path, '/');
     char stem[MODEL_NAME_BYTES];
@@ -110,10 +110,10 @@ static bool choose_in_folder(const char *name, struct model_choice *choice) {
 
 /* --- the stores --- */
 
-/* The best file for a name, and why the best of those that cannot be served cannot. */
+/* The best file for a name, and the first match that cannot be served. */
 struct match {
     struct str wanted;
-    bool gguf_too; /* a repository of that name with "-GGUF" behind it will do */
+    bool gguf_too; /* a repository of that name with "-GGUF" behind it matches, too */
     bool found;
     int rank; /* lower is better */
     struct model_file best;
@@ -141,7 +141,7 @@ static struct str last_part(struct str name) {
     return name;
 }
 
-/* Whether a repository is `wanted`, or one that holds it as GGUF. */
+/* Whether a repository is `wanted`, or, if gguf_too, the one that holds it as GGUF. */
 static bool is_repository(const struct match *match, struct str wanted, struct str repository) {
     if (is_same(wanted, repository)) return true;
     struct str name = last_part(repository);
@@ -159,7 +159,7 @@ static void take_match(void *context, const struct model_file *file) {
     int rank = 0;
     if (file->source == SOURCE_OLLAMA) {
         if (wanted_tag.bytes == 0) wanted_tag = STR("latest");
-        /* A host or the default namespace in front of it changes nothing. */
+        /* A host, a namespace or both in front of the wanted name change nothing. */
         bool is_it =
             is_same(wanted, name) ||
             (wanted.bytes > name.bytes && wanted.at[wanted.bytes - name.bytes - 1] == '/' &&
@@ -196,7 +196,7 @@ static void take_file(const struct model_file *file, struct model_choice *choice
     add_name(choice, repository);
 }
 
-/* Under the name itself, then under all its other names. */
+/* Searches by the name itself, then by its other names, then for a repository of GGUF files. */
 static bool choose_in_stores(const char *name, struct model_choice *choice, struct match *match) {
     const struct known_name *known = names_known(str_from(name));
     const char *other;
@@ -260,7 +260,7 @@ static bool copy_repository(char ret_repository[MODEL_NAME_BYTES], struct str na
     return true;
 }
 
-/* The one of quern's own names that a repository has. */
+/* The repository among the names of a known model; NULL if none is one. */
 static const char *repository_of(const struct known_model *known) {
     for (size_t i = 0; known && i < MODEL_NAMES_MAX && known->names[i]; i++)
         if (strchr(known->names[i], '/')) return known->names[i];
@@ -358,7 +358,7 @@ const char *model_source_name(enum model_source source) {
 
 /* --- where a path lies --- */
 
-/* Whether a path lies below a folder, which may not be there. */
+/* Whether a path lies below a folder; false if the folder does not exist. */
 static bool is_below(const char *folder, const char *path) {
     char root[PATH_MAX];
     return catalog_root(folder, root) && strncmp(path, root, strlen(root)) == 0 &&

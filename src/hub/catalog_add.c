@@ -12,7 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* What ending the link gets: none when it leads to a folder. */
+/* Checks that the path is a model. *ret_ending is the ending of the link: ".gguf" for a file, empty
+ * for a folder. */
 static enum err check_model(const char *path, const char **ret_ending, struct error *error) {
     char magic[4], config[PATH_MAX + 16], real[PATH_MAX];
     int fd;
@@ -48,7 +49,7 @@ static struct str stem_of(const char *path) {
 enum err catalog_add(const char *path, const char *name, struct error *error) {
     char real[PATH_MAX], folder[PATH_MAX], link[PATH_MAX + 200];
     struct str stem = stem_of(name ? name : path);
-    if (name && strchr(name, '/')) stem = str_from(name); /* which is no part of a path */
+    if (name && strchr(name, '/')) stem = str_from(name); /* refused below, in full */
     if (!catalog_is_part(stem))
         return err_set(error, ERR_INVALID,
                        "'%.*s' is no name: letters, digits, '-', '_' and '.'; say one with --name",

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The cache of Hugging Face's tools: models--ORG--NAME/refs/main holds a commit, snapshots/COMMIT
- * its files, which are links into blobs/ of the folder or of the whole cache. The source of the
- * layout is the "Hub Local Cache" reference. */
+/* The cache of Hugging Face's tools, as the "Hub Local Cache" reference lays it out:
+ *
+ *     models--ORG--NAME/refs/main             a commit
+ *     models--ORG--NAME/snapshots/COMMIT/     its files: links into blobs/ of the folder, or of the
+ *                                             whole cache */
 
 #include "base/mem.h"
 #include "base/os.h"
@@ -16,17 +18,17 @@
 
 #define COMMIT_BYTES 40
 
-/* One repository on the walk. */
+/* The repository that the walk has reached. */
 struct repository {
     model_file_fn found;
     void *context;
-    const char *root;            /* of the cache, real */
+    const char *root;            /* the cache, real */
     char name[MODEL_NAME_BYTES]; /* ORG/NAME */
     char snapshot[PATH_MAX];     /* real */
-    char folder[PATH_MAX];       /* the snapshot, or a folder in it */
-    bool is_below;               /* in a folder of the snapshot */
+    char folder[PATH_MAX];       /* the folder being read: the snapshot, or one in it */
+    bool is_below;               /* `folder` is one in the snapshot */
     uint64_t safetensors_bytes;
-    unsigned shards, shards_wanted; /* parts of a model in several .safetensors */
+    unsigned shards, shards_wanted; /* parts found, and parts that the names count */
     bool has_config, has_tokenizer, has_safetensors;
 };
 
@@ -82,7 +84,7 @@ int catalog_rank(struct str quantisation) {
 
 /* --- files --- */
 
-/* All parts of a model in several files; the sum of their sizes. */
+/* The sum of the sizes of all parts; false if one is missing. */
 static bool sum_parts(const struct repository *repository, struct str first, unsigned parts,
                       uint64_t *ret_bytes) {
     char path[PATH_MAX + 160], real[PATH_MAX];
@@ -103,7 +105,7 @@ static void take_gguf(const struct repository *repository, const char *name, con
     struct model_file file = {.source = SOURCE_HUB, .bytes = bytes};
     struct str text = str_from(name), stem = {name, text.bytes - strlen(".gguf")};
     unsigned part, parts;
-    if (strstr(name, "mmproj")) return; /* goes with a model, is none */
+    if (strstr(name, "mmproj")) return; /* a projector for pictures, not a model */
     if (catalog_part(text, ".gguf", &part, &parts) && parts > 1) {
         if (part != 1) return;
         stem.bytes -= CATALOG_PART_BYTES;
@@ -139,7 +141,7 @@ static void take_file(void *context, const char *name) {
             return;
         memcpy(repository->folder, real, strlen(real) + 1);
         repository->is_below = true;
-        catalog_each(real, take_file, repository); /* no deeper */
+        catalog_each(real, take_file, repository); /* no deeper: is_below is set */
         repository->is_below = false;
         memcpy(repository->folder, repository->snapshot, sizeof repository->folder);
         return;
@@ -167,7 +169,7 @@ static void take_safetensors(const struct repository *repository) {
 
 /* --- repositories --- */
 
-/* models--ORG--NAME, or without an ORG as some old ones. */
+/* Reads models--ORG--NAME, or models--NAME, as some old repositories are called. */
 static bool read_name(const char *folder, char ret_name[MODEL_NAME_BYTES]) {
     struct str rest = str_skip(str_from(folder), strlen("models--"));
     size_t at = str_find(rest, STR("--"), 0);
@@ -181,7 +183,7 @@ static bool read_name(const char *folder, char ret_name[MODEL_NAME_BYTES]) {
            MODEL_NAME_BYTES;
 }
 
-/* The commit that `main` is at; the text of refs/main is foreign. */
+/* Reads the commit of refs/main, a foreign text: 40 hex digits or nothing. */
 static bool read_commit(const char *root, const char *folder, char ret_commit[COMMIT_BYTES + 1]) {
     char path[PATH_MAX + 32], real[PATH_MAX], *text;
     size_t bytes;

@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Ollama's store: manifests/HOST/NAMESPACE/MODEL/TAG, a JSON text whose layers name the blobs by
- * their SHA-256, and blobs/sha256-HEX. The host is the one a model was pulled from, whichever it
- * was: a name without one means any. */
+/* Ollama's store:
+ *
+ *     manifests/HOST/NAMESPACE/MODEL/TAG    JSON, whose layers name blobs by their SHA-256
+ *     blobs/sha256-HEX                      the blobs
+ *
+ * HOST is the server that a model was pulled from. A model's name here leaves it out, and the
+ * namespace "library", too. */
 
 #include "base/mem.h"
 #include "base/os.h"
@@ -71,7 +75,7 @@ enum err ollama_manifest_read(struct str text, struct ollama_manifest *ret_manif
 
 /* --- the store --- */
 
-/* The walk down to a manifest: one name for each level. */
+/* The walk down to a manifest, with one name per level. */
 struct walk {
     model_file_fn found;
     void *context;
@@ -85,7 +89,7 @@ static void say(struct model_file *file, const char *why) {
     snprintf(file->why_not, sizeof file->why_not, "%s", why);
 }
 
-/* The blob of the weights, checked as far as it can be without reading it. */
+/* Finds the blob of the weights. Checks its size and its four magic bytes, and reads no more. */
 static void find_blob(const struct walk *walk, const struct ollama_manifest *manifest,
                       struct model_file *file) {
     char path[PATH_MAX + 80], magic[4];
@@ -137,7 +141,7 @@ static void take_manifest(const struct walk *walk, const char *path) {
     walk->found(walk->context, &file);
 }
 
-/* An entry of the folder at the walk's depth: a folder again, or at the end a manifest. */
+/* Takes an entry of the folder at the walk's depth: at depth 3 a manifest, above it a folder. */
 static void take_entry(void *context, const char *name) {
     struct walk *walk = context;
     char path[PATH_MAX + 140], real[PATH_MAX];
@@ -152,7 +156,7 @@ static void take_entry(void *context, const char *name) {
     }
     memcpy(walk->folder[depth + 1], real, strlen(real) + 1);
     walk->depth++;
-    catalog_each(real, take_entry, walk); /* four levels deep at most */
+    catalog_each(real, take_entry, walk); /* at most four levels deep */
     walk->depth--;
 }
 

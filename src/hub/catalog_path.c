@@ -60,7 +60,7 @@ void catalog_each(const char *folder, void (*entry)(void *context, const char *n
     free(entries);
 }
 
-/* Adds up the sizes of a folder's .safetensors. */
+/* The sum of the sizes of a folder's .safetensors files. */
 struct weighing {
     const char *folder;
     uint64_t bytes;

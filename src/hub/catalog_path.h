@@ -13,8 +13,8 @@
 
 #include <limits.h>
 
-/* Bytes of the weights at a path: the size of a file, or of all .safetensors files of a folder; 0
- * if nothing is there. */
+/* Bytes of the weights at a path: the size of a file, or the sum of a folder's .safetensors files;
+ * 0 if the path does not exist. */
 uint64_t catalog_bytes(const char *path);
 /* Whether a name is the path of a file, or, with a '/' in it, of a folder. */
 bool catalog_is_model_path(const char *name);
@@ -22,7 +22,7 @@ bool catalog_is_model_path(const char *name);
 /* Whether a name from a file or a user may be one part of a path: letters, digits, '-', '_', '.',
  * not first a '.'; at most 128 bytes. */
 bool catalog_is_part(struct str name);
-/* The real path of a store's root; false if no folder is there. */
+/* The real path of a store's root; false if it is no folder. */
 bool catalog_root(const char *path, char ret_root[PATH_MAX]);
 /* Follows all links of `path`. False unless it ends at a file (a folder if `is_folder`) inside
  * `root`, which is real already. `ret_bytes`, the size, may be NULL. */

@@ -34,13 +34,14 @@ bool catalog_part(struct str name, const char *ending, unsigned *ret_part, unsig
 
 /* The layers of a manifest that matter here. */
 struct ollama_manifest {
-    char digest[64 + 1]; /* SHA-256 of the weights in hex; empty: the model has none */
+    char digest[64 + 1]; /* the SHA-256 of the weights in hex; empty: no layer has weights */
     uint64_t bytes;
     bool has_adapter;
     bool has_tensors; /* a newer form, without a GGUF file */
 };
 
-/* ERR_INVALID: the text is no manifest, or its digest is none, since it becomes part of a path. */
+/* ERR_INVALID: the text is no manifest, or its digest is not 64 hex digits; the digest becomes part
+ * of a path. */
 enum err ollama_manifest_read(struct str text, struct ollama_manifest *ret_manifest,
                               struct error *error) MUST_CHECK;
 

@@ -18,7 +18,6 @@ void inspect_copy(char *ret_text, size_t room, struct str text) {
     ret_text[count] = '\0';
 }
 
-/* Types over the bound count for the bytes only. */
 void inspect_add_tensor(struct inspection *inspection, const char *type, uint64_t elements,
                         uint64_t bytes) {
     uint32_t i = 0;
@@ -56,7 +55,8 @@ enum err inspect_path(struct inspection *ret_inspection, const char *path, struc
 
 /* --- the machine --- */
 
-/* A line of /proc/meminfo, "MemAvailable:   123 kB", in bytes; 0 when there is none. */
+/* The bytes of a line of /proc/meminfo such as "MemAvailable:   123 kB"; 0 if no line has the
+ * name. */
 static uint64_t read_meminfo(const char *name) {
     FILE *file = fopen("/proc/meminfo", "re");
     char line[128];

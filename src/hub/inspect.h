@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* inspect: what the head of a model file says, and what that means for this machine.
+/* inspect: what the head of a model file says, and how the model fits into this machine.
  *
- * It reads the general keys of a GGUF file of any family, or the config.json and the heads of the
- * .safetensors files of a folder; no weights. What is not said is 0 or empty. Unlike the rest of
- * the server it opens files of strangers in its own process: only commands that have entered the
- * sandbox call it.
+ * It reads the general keys of a GGUF file of any family, or the config.json of a folder and the
+ * heads of its .safetensors files; no weights. A value that the file does not give is 0 or empty.
+ * It opens foreign files in its own process, unlike the rest of the server: only commands that have
+ * entered the sandbox call it.
  *
- * Thread: main.  Memory: the caller's struct. */
+ * Thread: main.
+ * Memory: the caller's structs. */
 
 #include "base/err.h"
 
@@ -31,37 +32,37 @@ struct inspection {
     uint64_t file_bytes;
     uint64_t weight_bytes;
     uint64_t parameters;
-    struct inspect_type types[INSPECT_TYPES_MAX]; /* the most bytes first */
+    struct inspect_type types[INSPECT_TYPES_MAX]; /* the one with the most bytes first */
     uint32_t type_count;
     uint32_t context;
     uint32_t vocabulary;
     uint32_t layers, width, heads, kv_heads, head_dim;
-    uint32_t window;             /* keys that layers with a window see; 0: no layer has one */
-    uint64_t kv_bytes_per_token; /* in F16; 0: it keeps none */
-    /* Beyond the window only the layers without one keep theirs. The same as the one above where
-     * there are no windows, or none that the engine knows. */
+    uint32_t window;             /* keys that a layer with a window sees; 0: no layer has one */
+    uint64_t kv_bytes_per_token; /* keys and values of all layers in F16; 0: an encoder */
+    /* The same for tokens beyond the window, which only layers without a window keep. Equal to
+     * kv_bytes_per_token if no layer has a window, or before inspect_verdict. */
     uint64_t kv_far_bytes_per_token;
     bool has_template;
-    bool embeds; /* made for embeddings, by what it says of pooling */
+    bool embeds; /* made for embeddings: the file says how to pool */
 };
 
-/* ERR_INVALID with a sentence when it is no model file. */
+/* An error with a sentence: the path does not exist, or is no model. */
 enum err inspect_path(struct inspection *ret_inspection, const char *path,
                       struct error *error) MUST_CHECK;
 
 struct machine {
     uint64_t memory_bytes;
-    uint64_t free_bytes; /* what can be had without swapping */
+    uint64_t free_bytes; /* available without swapping */
 };
-/* Zero when it cannot be found out. */
+/* A value is 0 if the system does not tell it. */
 struct machine inspect_machine(void);
 
 struct fit {
-    bool is_in_memory;        /* with one sequence of this length */
-    uint32_t sequence_tokens; /* what was asked for, but not over the model's context */
-    uint64_t needed_bytes;    /* all but the sequences */
-    uint64_t sequences;       /* of that length at a time, in the memory that is free */
+    bool is_in_memory;        /* the weights and one sequence fit into the free memory */
+    uint32_t sequence_tokens; /* the length asked for, cut to the model's context */
+    uint64_t needed_bytes;    /* everything except sequences */
+    uint64_t sequences;       /* sequences of that length that fit at once into the free memory */
 };
-/* `sequence_tokens` 0: the model's context. */
+/* `sequence_tokens` 0: as long as the model's context. */
 struct fit inspect_fit(const struct inspection *inspection, const struct machine *machine,
                        uint32_t sequence_tokens);

@@ -57,8 +57,8 @@ static uint32_t number(const json_t *config, const char *name, uint32_t otherwis
     return is >= 0 && is <= UINT32_MAX ? (uint32_t)is : otherwise;
 }
 
-/* The keys that Hugging Face's decoders and encoders share; of a model with pictures, those of its
- * text half. */
+/* Reads the keys that Hugging Face's decoders and encoders share. A model for pictures has them in
+ * the configuration of its text half. */
 static void read_config(struct inspection *inspection, const json_t *config) {
     const json_t *text = json_member(config, "text_config");
     if (!json_is_object(text)) text = config;

@@ -4,7 +4,8 @@
 
 #include <stdio.h>
 
-/* The keys that the GGUF specification gives every family; each begins with the family's name. */
+/* Reads the keys that the GGUF specification gives every family; each begins with the family's
+ * name. */
 struct reader {
     const struct gguf *gguf;
     const char *family;
@@ -16,7 +17,7 @@ static const struct gguf_value *find(const struct reader *reader, const char *ke
     return gguf_find(reader->gguf, whole);
 }
 
-/* A number, or of an array, as some families have one a layer, the element `index`. */
+/* A number, or the element `index` of an array: some families have one number per layer. */
 static uint32_t number_at(const struct reader *reader, const char *key, uint64_t index,
                           uint32_t otherwise) {
     const struct gguf_value *value = find(reader, key);
@@ -37,7 +38,7 @@ static struct str text_of(const struct gguf *gguf, const char *key) {
     return gguf_get_str(gguf, key, &text, &error) == OK ? text : (struct str){"", 0};
 }
 
-/* Keys and values of all layers, in F16. An encoder keeps none. */
+/* Adds up the keys and values of all layers in F16 (2 bytes). An encoder keeps none. */
 static void read_kv(struct inspection *inspection, const struct reader *reader) {
     uint32_t key_width = number(reader, "attention.key_length", inspection->head_dim);
     uint32_t value_width = number(reader, "attention.value_length", inspection->head_dim);

@@ -6,7 +6,7 @@
 
 #include <assert.h>
 
-/* All layers of the families that have windows keep equally much a token. */
+/* In the families that have windows, every layer keeps the same number of bytes per token. */
 static void take_windows(struct inspection *inspection, const struct model_config *config) {
     uint64_t far_layers = 0;
     assert(config->layers > 0);

@@ -14,11 +14,11 @@
 
 #define CONNECTIONS_DEFAULT 8
 #define LOCK_POLL_MS 100
-#define SPACE_LEFT_BYTES ((uint64_t)64 << 20) /* for everybody else on the disk */
+#define SPACE_LEFT_BYTES ((uint64_t)64 << 20) /* stays free, for other users of the disk */
 
 struct missing {
     const struct pull_file *file;
-    int lock; /* -1: not (any more) */
+    int lock; /* a descriptor; -1: not locked */
 };
 
 struct pull {
@@ -27,7 +27,7 @@ struct pull {
     struct pull_source source;
     struct pull_listing listing;
     struct pull_store store;
-    struct missing *missing; /* (missing_count) each digest once */
+    struct missing *missing; /* (missing_count), each digest once */
     size_t missing_count;
     struct pull_summary summary;
 };
@@ -55,7 +55,8 @@ static int compare_sizes(const void *a, const void *b) {
     return strcmp(left->path, right->path);
 }
 
-/* In the order of their digests, so that two that lock several files never wait for each other. */
+/* Lists the missing files by digest: two pulls that lock files in the same order never wait for
+ * each other in a circle. */
 static void find_missing(struct pull *pull) {
     const struct pull_listing *listing = &pull->listing;
     struct missing *missing = calloc(listing->count + 1, sizeof *missing);
@@ -95,7 +96,7 @@ static enum err lock_one(struct pull *pull, struct missing *missing, bool *is_wa
     }
 }
 
-/* Locks what is missing, and looks again: another may have fetched it meanwhile. */
+/* Locks the missing files and looks again: another program may have fetched some meanwhile. */
 static enum err lock_missing(struct pull *pull, struct error *error) {
     bool is_waiting = false;
     size_t count = 0;
@@ -123,7 +124,7 @@ static enum err lock_missing(struct pull *pull, struct error *error) {
     return OK;
 }
 
-/* Whether the disk has room for what is still to come. */
+/* Whether the disk has room for the bytes that are still missing. */
 static enum err check_space(const struct pull *pull, struct error *error) {
     uint64_t free_bytes, wanted = 0;
     for (size_t i = 0; i < pull->missing_count; i++) wanted += pull->missing[i].file->bytes;
@@ -207,7 +208,7 @@ static enum err fetch(struct pull *pull, struct error *error) {
     return err;
 }
 
-/* The links, and last what names the commit: until then it is as if nothing had come. */
+/* Makes the links, and last the reference: until then no reader sees the model. */
 static enum err publish(struct pull *pull, struct error *error) {
     const char *commit = pull->source.commit;
     for (size_t i = 0; i < pull->listing.count; i++) {

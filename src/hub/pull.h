@@ -2,22 +2,24 @@
 #pragma once
 
 /* pull: fetches a model from a Hugging Face hub into the cache that all of Hugging Face's tools
- * share, so that they find it and catalog.h does.
+ * share, so that these tools and the catalog find it.
  *
- * Only the files the model needs; what is there already is not fetched; what a broken try left is
- * taken up. Two pulls of the same at once are safe: one waits for the other.
+ * It fetches only the files that the model needs and the cache lacks, and goes on with the
+ * unfinished files of an earlier pull. Two pulls of one model at once are safe: one waits for the
+ * other.
  *
- * Thread: main, before others start.  Memory: none kept. */
+ * Thread: main, before others start.
+ * Memory: none kept. */
 
 #include "hub/pull_fetch.h"
 #include "protocol/names.h"
 
 struct pull_options {
-    const char *name;            /* ORG/NAME[:QUANTISATION], or a name of the tables */
-    const char *revision;        /* a branch, a tag or a commit; NULL: main */
-    const char *const *includes; /* patterns of files in the place of our choice */
+    const char *name;            /* ORG/NAME[:QUANTISATION], or a name in the tables of names */
+    const char *revision;        /* a branch, a tag or a commit (default main) */
+    const char *const *includes; /* patterns of paths, in place of pull_choose's own choice */
     size_t include_count;
-    uint32_t connections;      /* 0: 8 */
+    uint32_t connections;      /* requests at once (default 8) */
     const volatile bool *stop; /* NULL allowed */
     void *context;
     void (*progress)(void *context, const struct pull_progress *progress); /* NULL allowed */
@@ -27,17 +29,17 @@ struct pull_options {
 struct pull_summary {
     char repository[MODEL_NAME_BYTES];
     char commit[PULL_COMMIT_BYTES];
-    char folder[PATH_MAX]; /* of the snapshot */
+    char folder[PATH_MAX]; /* the snapshot */
     uint32_t files;
-    uint64_t bytes;         /* of all its files */
-    uint64_t bytes_there;   /* whole, before */
-    uint64_t bytes_resumed; /* in unfinished files, before */
+    uint64_t bytes;         /* size of all files of the model */
+    uint64_t bytes_there;   /* of these, in files that were whole before */
+    uint64_t bytes_resumed; /* of these, in files that were unfinished before */
     uint64_t bytes_fetched;
     double seconds;
 };
 
-/* ERR_INVALID and ERR_NOT_FOUND: the name, the token or the choice is wrong, or the model is gated;
- * ERR_UNAVAILABLE, ERR_IO, ERR_CORRUPT: the network, the disk or the hub; ERR_CANCELLED: stopped.
- * Each with one sentence. */
+/* ERR_INVALID, ERR_NOT_FOUND: the name, the token or the choice is wrong, or the model is gated.
+ * ERR_UNAVAILABLE, ERR_IO, ERR_CORRUPT: the network, the disk or the hub failed. ERR_CANCELLED:
+ * *stop became true. */
 enum err pull_run(const struct pull_options *options, struct pull_summary *ret_summary,
                   struct error *error) MUST_CHECK;

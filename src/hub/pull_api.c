@@ -13,7 +13,7 @@
 
 /* --- URLs --- */
 
-/* As RFC 3986 has it; '/' stays unless it is part of a name. */
+/* Appends a text with the escapes of RFC 3986. `keeps_slash`: the text is a path. */
 static void add_escaped(struct buf *url, const char *text, bool keeps_slash) {
     for (const char *c = text; *c; c++) {
         bool is_plain = (*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') ||
@@ -121,7 +121,7 @@ enum err pull_api_explain(const struct pull_source *source, const struct pull_an
 
 /* --- questions --- */
 
-/* What became of one question. */
+/* One question, and its answer once is_over. */
 struct question {
     const struct pull_source *source;
     struct buf text;
@@ -157,7 +157,7 @@ static bool is_stopped(const volatile bool *stop) {
     return stop && *stop;
 }
 
-/* Asks until there is an answer that counts; its text is in `question`. */
+/* Asks until an answer is good, final or the last try; its text is in `question`. */
 static enum err ask(struct pull_web *web, struct question *question, const char *url,
                     const volatile bool *stop, struct error *error) {
     for (question->tries = 1;; question->tries++) {

@@ -26,7 +26,7 @@ static bool want(const struct pull_listing *listing, const char *path) {
     return file != NULL;
 }
 
-/* Marks a file and, when it is the first of several, the others. */
+/* Marks a file and, if it is the first of several parts, the other parts. */
 static enum err want_parts(const struct pull_listing *listing, const char *path, const char *ending,
                            struct error *error) {
     size_t bytes = strlen(path) - strlen(ending);
@@ -50,7 +50,7 @@ static enum err want_parts(const struct pull_listing *listing, const char *path,
 
 /* --- GGUF --- */
 
-/* A file, or the first part of one, that holds a model: a path at most one folder deep. */
+/* Whether a path is a GGUF model or the first of its parts, at most one folder deep. */
 static bool is_gguf_head(const char *path, struct str *ret_quantisation) {
     unsigned part, parts;
     const char *slash = strchr(path, '/'), *name = slash ? slash + 1 : path;
@@ -65,7 +65,7 @@ static bool is_gguf_head(const char *path, struct str *ret_quantisation) {
     return true;
 }
 
-/* A sentence with all GGUF files behind it, as far as there is room. */
+/* A sentence followed by the names of the GGUF files, as many as fit. */
 static enum err list_gguf(const struct pull_listing *listing, enum err code, const char *sentence,
                           struct error *error) {
     char text[ERROR_TEXT_BYTES - 160] = "";
@@ -87,8 +87,8 @@ static enum err list_gguf(const struct pull_listing *listing, enum err code, con
 
 struct gguf_choice {
     const char *path;
-    size_t heads; /* in all */
-    size_t equal; /* as good as the best, itself included */
+    size_t heads; /* GGUF models in the repository */
+    size_t equal; /* models of the best rank */
     int rank;
 };
 
@@ -134,7 +134,8 @@ static bool is_weights(const char *path) {
            strncmp(path, "consolidated", 12) != 0;
 }
 
-/* The set that an index names, else the one file of that name, else whatever is there. */
+/* Marks the weights: model-*-of-* if an index exists, else model.safetensors, else all
+ * .safetensors files at the top. */
 static enum err choose_weights(const struct pull_listing *listing, struct error *error) {
     bool has_index = want(listing, "model.safetensors.index.json");
     if (!has_index && want(listing, "model.safetensors")) return OK;
@@ -151,7 +152,8 @@ static enum err choose_weights(const struct pull_listing *listing, struct error 
     return OK;
 }
 
-/* Numbered folders beside modules.json: what sentence-transformers puts behind the encoder. */
+/* Marks the numbered folders next to modules.json: the stages of sentence-transformers behind the
+ * encoder. */
 static void want_modules(const struct pull_listing *listing) {
     if (!want(listing, "modules.json")) return;
     for (size_t i = 0; i < listing->count; i++) {
@@ -205,7 +207,7 @@ static enum err choose_included(const struct pull_listing *listing, const struct
     return OK;
 }
 
-/* Says what is there instead of a model. */
+/* A sentence that names a file of another format, if the repository has one. */
 static enum err no_model(const struct pull_listing *listing, struct error *error) {
     static const char *const others[] = {".bin", ".pt",   ".pth",     ".onnx",
                                          ".h5",  ".ckpt", ".msgpack", ".safetensors"};

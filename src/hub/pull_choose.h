@@ -12,7 +12,7 @@
 #include "hub/pull_plan.h"
 
 struct pull_wish {
-    struct str quantisation;     /* of a GGUF file; empty: the usual one */
+    struct str quantisation;     /* the one of a GGUF file; empty: the usual one */
     const char *const *includes; /* patterns of paths, in place of the choice below */
     size_t include_count;
 };

@@ -10,12 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TRIES_MAX 9  /* of one part, without a byte in between */
-#define ROUNDS_MAX 2 /* of one file, each ending with a wrong sum */
+#define TRIES_MAX 9  /* tries of one part in a row that bring no new byte */
+#define ROUNDS_MAX 2 /* downloads of one file that end with a wrong sum */
 #define POLL_MS 100
 #define TELL_NS ((int64_t)200 * 1000000)
 
-/* What is remembered of a part besides its bytes. */
+/* The state of a part; pull_partial.h counts its bytes. */
 struct part {
     bool is_busy;
     uint8_t tries;
@@ -26,24 +26,24 @@ struct file {
     const struct pull_file *is;
     size_t index;
     bool is_open, is_done;
-    bool one_stream; /* the server knows no ranges: one request brings all */
+    bool one_stream; /* the server ignores ranges: one request brings the whole file */
     uint32_t running;
     uint32_t rounds;
-    char *location; /* where the hub sent us for it; NULL: the hub is asked */
+    char *location; /* the URL that the hub redirected to; NULL: the hub is asked */
     char blob[PATH_MAX];
     struct pull_partial partial;
     struct part *parts;
     struct pull_sum_job job;
 };
 
-/* A request on its way. */
+/* A request under way. */
 struct transfer {
-    struct file *file; /* NULL: free */
+    struct file *file; /* NULL: the place is free */
     uint32_t part;
-    uint64_t at, to; /* the next byte, and where it ends */
+    uint64_t at, to; /* the next byte, and the byte behind the last */
     bool is_stream;
-    bool has_begun;     /* its head was looked at */
-    bool is_given_back; /* ended by us, and no fault */
+    bool has_begun;     /* its head was read */
+    bool is_given_back; /* ended on this side, for a request of another kind */
 };
 
 struct fetch {
@@ -55,7 +55,7 @@ struct fetch {
     uint32_t running;
     int64_t start_ns, told_ns, pause_until_ns;
     struct pull_progress progress;
-    struct error error; /* OK: it goes on */
+    struct error error; /* OK: the fetch goes on */
 };
 
 static void fail(struct fetch *fetch, const struct error *error) {
@@ -87,7 +87,7 @@ static void open_file(struct fetch *fetch, struct file *file) {
 static void close_file(struct file *file) {
     struct error error;
     if (file->is_open) {
-        /* When the journal cannot be written, what it would have told comes again. */
+        /* Without this journal, the next fetch repeats the bytes since the last one. */
         enum err err = pull_partial_save(&file->partial, &error);
         (void)err;
         pull_partial_close(&file->partial);
@@ -99,7 +99,7 @@ static void close_file(struct file *file) {
     file->location = NULL;
 }
 
-/* The sum is not the one the hub told: nothing of it can be trusted. */
+/* Throws a file away whose sum is not the hub's: no byte of it can be trusted. */
 static void start_over(struct fetch *fetch, struct file *file) {
     char sentence[700];
     struct error error;
@@ -123,7 +123,7 @@ static void start_over(struct fetch *fetch, struct file *file) {
     pull_summer_add(fetch->summer, &file->job);
 }
 
-/* A file of which all is there becomes part of the cache once its sum is right. */
+/* Puts a whole file into the cache once its sum is right. */
 static void check_file(struct fetch *fetch, struct file *file) {
     struct error error;
     if (!file->is_open || file->is_done || file->running > 0) return;
@@ -136,7 +136,7 @@ static void check_file(struct fetch *fetch, struct file *file) {
     } else if (pull_partial_finish(&file->partial, file->blob, &error) != OK) {
         fail(fetch, &error);
     } else {
-        file->partial.unsaved_bytes = 0; /* it has no journal any more */
+        file->partial.unsaved_bytes = 0; /* its journals are cut off */
         close_file(file);
         file->is_done = true;
         fetch->progress.files_done++;
@@ -177,7 +177,7 @@ static void start_transfer(struct fetch *fetch, struct file *file, uint32_t part
                                                       .to = file->one_stream ? 0 : transfer->to});
 }
 
-/* The next part of a file to ask for; false when there is none now. */
+/* The next part of a file to ask for; false if none is due now. */
 static bool find_part(const struct file *file, int64_t now_ns, uint32_t *ret_part) {
     const struct pull_partial *partial = &file->partial;
     if (file->one_stream) {
@@ -196,7 +196,7 @@ static bool find_part(const struct file *file, int64_t now_ns, uint32_t *ret_par
     return false;
 }
 
-/* Fills the free connections, the files in their order. */
+/* Starts requests until all connections are in use, file by file. */
 static void start_more(struct fetch *fetch) {
     int64_t now_ns = clock_monotonic_ns();
     uint32_t part;
@@ -214,14 +214,14 @@ static void start_more(struct fetch *fetch) {
     }
 }
 
-/* Looks at the head of an answer. False: its bytes are not those that were asked for. */
+/* Reads the head of an answer. False: its bytes are not the ones asked for. */
 static bool begin(struct transfer *transfer, const struct pull_head *head) {
     struct file *file = transfer->file;
     bool is_asked = head->status == 206 && head->has_range && head->from == transfer->at &&
                     (head->total == file->is->bytes || head->total == UINT64_MAX);
     transfer->has_begun = true;
     if (head->status == 206) return is_asked && !transfer->is_stream;
-    /* All of it, from the start: fine when that is what is missing. */
+    /* Status 200: the whole file from its start. It serves if the first byte is the next one. */
     if (!transfer->is_stream && transfer->to - transfer->at != file->is->bytes)
         file->one_stream = true;
     if (transfer->at > 0) {
@@ -239,15 +239,15 @@ static bool on_bytes(void *context, void *owner, const struct pull_head *head, s
     struct error error;
     if (fetch->error.code != OK) return false;
     if (!transfer->has_begun && !begin(transfer, head)) return false;
-    if (piece.bytes > transfer->to - transfer->at) return false; /* more than there is */
+    if (piece.bytes > transfer->to - transfer->at) return false; /* more bytes than asked for */
     uint64_t before = file->partial.done_bytes;
     if (pull_partial_put(&file->partial, transfer->at, piece.at, piece.bytes, &error) != OK) {
         fail(fetch, &error);
         return false;
     }
     transfer->at += piece.bytes;
-    /* Bytes that were there before count as nothing: a stream that always breaks at one place would
-     * go round for ever. */
+    /* Only new bytes count as progress: a stream that always breaks at one place would be tried
+     * for ever. */
     if (file->partial.done_bytes > before) file->parts[transfer->part].tries = 0;
     fetch->progress.bytes_fetched += piece.bytes;
     fetch->progress.bytes_done += file->partial.done_bytes - before;
@@ -255,14 +255,14 @@ static bool on_bytes(void *context, void *owner, const struct pull_head *head, s
     return true;
 }
 
-/* A signed URL that the hub gave us holds for some hours only. */
+/* Whether a signed URL that the hub redirected to has expired; it is valid for some hours. */
 static bool is_stale(const struct pull_answer *answer) {
     return answer->end == PULL_END_WHOLE && !answer->is_home &&
            (answer->status == 400 || answer->status == 401 || answer->status == 403 ||
             answer->status == 404 || answer->status == 410);
 }
 
-/* Once more, later; or never. */
+/* Plans another try, or fails after the last one. */
 static void try_again(struct fetch *fetch, struct file *file, struct part *part,
                       const struct pull_answer *answer) {
     struct error error;
@@ -280,7 +280,7 @@ static void try_again(struct fetch *fetch, struct file *file, struct part *part,
     }
     int64_t wait_ns = pull_answer_wait_ms(answer, part->tries) * 1000000;
     part->not_before_ns = now_ns + wait_ns;
-    /* The server asks for quiet, not for another part. */
+    /* A server that names a time wants no request until then, for any part. */
     if (answer->retry_after_ms >= 0 && now_ns + wait_ns > fetch->pause_until_ns)
         fetch->pause_until_ns = now_ns + wait_ns;
 }

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* pull_fetch: fetches the missing files of a repository into its cache: several requests at a time,
- * each for a part of a file, tried again when they break, the sums checked while the bytes come.
+/* pull_fetch: fetches the missing files of a repository into its cache.
  *
- * Whatever ends it, what came is kept and the next try goes on from there.
+ * Several requests run at once, each for a part of a file, and again after a break; a thread sums
+ * the bytes while they come. Whatever ends a fetch, its bytes are kept, and the next fetch goes on
+ * from there.
  *
- * Thread: main.  Memory: none kept. */
+ * Thread: main.
+ * Memory: none kept. */
 
 #include "hub/pull_api.h"
 #include "hub/pull_store.h"
@@ -14,28 +16,28 @@
 #define PULL_CONNECTIONS_MAX 32
 
 struct pull_progress {
-    uint64_t bytes, bytes_done; /* of the missing files; done in earlier calls, too */
-    uint64_t bytes_fetched;     /* in this call, what came twice counted twice */
+    uint64_t bytes, bytes_done; /* sizes of the missing files; earlier fetches count */
+    uint64_t bytes_fetched;     /* came in this call; a byte that came twice counts twice */
     uint32_t files, files_done;
     double seconds;
-    const char *file; /* the first that is not all there; NULL: sums are being checked */
+    const char *file; /* the first unfinished file; NULL: only sums are being checked */
 };
 
 struct pull_fetch_options {
     const struct pull_source *source;
     const struct pull_store *store;
-    const struct pull_file *const *files; /* (count), each digest once, all locked by the caller */
+    const struct pull_file *const *files; /* (count); each digest once; the caller has locked all */
     size_t count;
     uint32_t connections;      /* 1..PULL_CONNECTIONS_MAX */
     const volatile bool *stop; /* NULL allowed */
     void *context;
     void (*progress)(void *context,
-                     const struct pull_progress *progress); /* a few times a second */
-    void (*note)(void *context, const char *sentence);      /* something that was overcome */
-    void (*file_done)(void *context, size_t index);         /* the file is there */
+                     const struct pull_progress *progress); /* about five times per second */
+    void (*note)(void *context, const char *sentence);      /* a trouble that passed */
+    void (*file_done)(void *context, size_t index);         /* the file is in the cache */
 };
 
-/* ERR_CANCELLED: stopped. ERR_UNAVAILABLE: the hub, the network or the disk does not allow it now.
- * ERR_CORRUPT: a file came twice and its sum was never right. */
+/* ERR_CANCELLED: *stop became true. ERR_CORRUPT: a file came twice and its sum was wrong each time.
+ * ERR_UNAVAILABLE and others: the hub, the network or the disk failed. */
 enum err pull_fetch(const struct pull_fetch_options *options, struct pull_progress *ret_progress,
                     struct error *error) MUST_CHECK;

@@ -12,7 +12,7 @@
 
 #define HOST_DEFAULT "huggingface.co"
 #define TOKEN_FILE_BYTES_MAX ((size_t)64 << 10)
-#define STALL_S 10 /* as huggingface_hub */
+#define STALL_S 10 /* the default of huggingface_hub */
 
 static const char *variable(const char *name) {
     const char *value = getenv(name);
@@ -61,7 +61,7 @@ static enum err read_endpoint(struct pull_hub *hub, struct error *error) {
     return OK;
 }
 
-/* Beside the cache, unless it is somewhere else. */
+/* Next to the cache, unless HF_TOKEN_PATH says otherwise. */
 static void find_token_file(struct pull_hub *hub) {
     const char *path = variable("HF_TOKEN_PATH"), *home = variable("HF_HOME");
     const char *cache = variable("XDG_CACHE_HOME"), *user = variable("HOME");

@@ -15,17 +15,36 @@
 #define PART_BYTES_MAX ((uint64_t)1 << 30)
 #define PARTS_WANTED 256
 
-/* One writing of the journal, followed by `done` and a CRC of all before it. Of this machine only:
- * the order of bytes is its own. */
+/* A file that is not whole yet has B bytes and P parts; the numbers are in this machine's byte
+ * order, since no other machine reads it:
+ *
+ *     offset     bytes
+ *     0          B        the bytes of the file, in their places
+ *     B          J        journal 0: the one with even numbers
+ *     B + J      J        journal 1: the one with odd numbers
+ *
+ * and a journal, with J = 36 + 4 P:
+ *
+ *     0          8        magic
+ *     8          8        number, one higher with each journal
+ *     16         8        B
+ *     24         8        bytes of a part; the last one may have fewer
+ *     32         4 P      per part, the count of bytes present from its start on
+ *     32 + 4 P   4        CRC-32C of the bytes before it in this journal
+ *
+ * A journal is valid if (1) its magic and (2) its CRC are right, (3) both sizes are those of this
+ * file, and (4) no part has more bytes than it can have. Of two valid ones the higher number
+ * counts. */
 struct journal_head {
     char magic[8];
-    uint64_t number; /* the higher of two good ones counts */
+    uint64_t number;
     uint64_t bytes;
     uint64_t part_bytes;
 };
 static const char journal_magic[8] = "quernP1";
 
-/* The same for every try: a part is of a size that makes neither too many nor too few. */
+/* The size of parts depends on the file's size alone, so that every pull finds the same parts:
+ * 8 MiB, doubled while that gives more than PARTS_WANTED parts. */
 static uint64_t part_bytes_of(uint64_t bytes) {
     uint64_t part_bytes = PART_BYTES_MIN;
     while (part_bytes < PART_BYTES_MAX && bytes / part_bytes > PARTS_WANTED) part_bytes *= 2;
@@ -58,7 +77,7 @@ uint64_t pull_partial_to(const struct pull_partial *partial, uint32_t part) {
 
 /* --- the journal --- */
 
-/* Reads one of the two; true when it is good and newer than what is known. */
+/* Reads journal `which`; true if it is valid and newer than the one read before. */
 static bool read_journal(struct pull_partial *partial, int which) {
     size_t count = journal_bytes(partial->part_count), crc_at = count - sizeof(uint32_t);
     unsigned char *text = malloc(count);
@@ -126,7 +145,7 @@ static void init(struct pull_partial *partial, uint64_t bytes) {
     partial->done = mem_new(partial->part_count + 1, sizeof *partial->done);
 }
 
-/* Takes up what the file says; whether that is anything. */
+/* Takes the newer valid journal; false if none is valid. */
 static bool take_up(struct pull_partial *partial) {
     bool first = read_journal(partial, 0);
     bool second = read_journal(partial, 1);

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #define TEXTS_BYTES_MAX ((size_t)64 << 20)
-#define PART_BYTES_MAX 255 /* of a file name, by the file system */
+#define PART_BYTES_MAX 255 /* the longest file name of Linux's file systems */
 
 void pull_listing_init(struct pull_listing *listing) {
     *listing = (struct pull_listing){.files = NULL};
@@ -28,7 +28,7 @@ static bool is_dots(struct str part) {
     return str_is(part, ".") || str_is(part, "..");
 }
 
-/* Of ASCII, or of the second kind, U+0080 to U+009F. */
+/* Whether a control character begins at `at`: one of ASCII, or U+0080 to U+009F. */
 static bool is_control(struct str text, size_t at) {
     unsigned char byte = at < text.bytes ? (unsigned char)text.at[at] : ' ';
     unsigned char next = at + 1 < text.bytes ? (unsigned char)text.at[at + 1] : ' ';
@@ -51,7 +51,7 @@ static bool is_path(struct str path) {
     return true;
 }
 
-/* At most `parts_max` parts between '/', each of which may be a part of a path. */
+/* Whether a name has at most `parts_max` parts between '/', each one that catalog_is_part takes. */
 static bool is_parts(struct str name, size_t parts_max) {
     size_t parts = 0;
     for (size_t from = 0; from <= name.bytes; parts++) {
@@ -64,7 +64,7 @@ static bool is_parts(struct str name, size_t parts_max) {
 }
 
 bool pull_is_repository(struct str name) {
-    /* "--" would be taken for the '/' in the cache's name of its folder. */
+    /* In the name of a repository's folder, "--" stands for '/'. */
     return is_parts(name, 2) && str_find(name, STR("--"), 0) == SIZE_MAX;
 }
 
@@ -85,7 +85,7 @@ static bool read_hex(struct str text, size_t bytes, char *ret_hex) {
     return true;
 }
 
-/* One object of the list; a folder is none of ours. */
+/* Takes one object of the list. Folders are left out: their files are entries of their own. */
 static enum err read_file(struct pull_listing *listing, const json_t *entry, struct error *error) {
     struct pull_file file = {.bytes = 0};
     struct str path = json_member_str(entry, "path");

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* pull_plan: what a hub says a repository has, and which of it a model needs.
+/* pull_plan: what a hub says about a repository: its files and its commit.
  *
- * Every byte is foreign. A list that names a file that cannot be a plain path below a folder, or
- * whose sums are no sums, is refused whole: an honest hub has none. Knows no network and no disk.
+ * Every byte is foreign. A list is refused whole if it names a file that is no plain path below a
+ * folder, or a malformed sum: an honest hub has no such list. Knows no network and no disk.
  *
- * Thread: any.  Memory: a listing owns its table and its texts; pull_listing_release frees both.
+ * Thread: any.
+ * Memory: a listing owns its table and its texts; pull_listing_release frees both.
  * Invariant: every path of a listing is relative, has no part "." or "..", no control characters
  * and no backslash; every digest is 40 or 64 hex digits. */
 
@@ -24,8 +25,8 @@
 struct pull_file {
     const char *path;
     uint64_t bytes;
-    /* SHA-256 of what lies in LFS (64 digits), else git's SHA-1 of the blob (40): its name in the
-     * cache, too. */
+    /* The SHA-256 of a file in LFS (64 digits), else git's SHA-1 of the blob (40). The file has
+     * this name in the cache. */
     char digest[PULL_DIGEST_BYTES];
     bool is_wanted;
 };
@@ -38,15 +39,16 @@ struct pull_listing {
 
 void pull_listing_init(struct pull_listing *listing);
 void pull_listing_release(struct pull_listing *listing);
-/* Adds one page of /api/models/REPO/tree/COMMIT. ERR_INVALID when it is not one. */
+/* Adds one page of /api/models/REPO/tree/COMMIT. ERR_INVALID: the text is no such page. */
 enum err pull_listing_read(struct pull_listing *listing, struct str page,
                            struct error *error) MUST_CHECK;
-/* The commit that /api/models/REPO/revision/REVISION tells. */
+/* Reads the commit in an answer to /api/models/REPO/revision/REVISION. */
 enum err pull_commit_read(struct str page, char ret_commit[PULL_COMMIT_BYTES],
                           struct error *error) MUST_CHECK;
-/* The URL of rel="next" in the value of a Link header; false when it has none. */
+/* The URL of rel="next" in the value of a Link header; false if it has none. */
 bool pull_next_read(struct str header, char ret_url[PULL_URL_BYTES]);
-/* Whether it is one or two names of letters, digits, '-', '_' and '.', as repositories have. */
+/* Whether a name is NAME or ORG/NAME, each as catalog_is_part takes it, and without "--". */
 bool pull_is_repository(struct str name);
-/* As git names branches and tags: parts as above, between '/'. */
+/* Whether a name is that of a branch, a tag or a commit: parts that catalog_is_part takes, between
+ * '/'; at most 200 bytes. */
 bool pull_is_revision(struct str name);

@@ -60,7 +60,7 @@ enum err pull_store_open(struct pull_store *ret_store, const char *cache, const 
     return err;
 }
 
-/* The lock that a file has; whoever unlinked it meanwhile left us one that guards nothing. */
+/* Whether the lock's file still has its name: a lock on an unlinked file guards nothing. */
 static bool is_linked(int fd) {
     struct stat status;
     return fstat(fd, &status) == 0 && status.st_nlink > 0;
@@ -102,7 +102,7 @@ bool pull_store_has(const struct pull_store *store, const char *digest, uint64_t
            catalog_inside(store->root, path, false, real, &there) && there == bytes;
 }
 
-/* Puts a link where another may be already: never is there none. */
+/* Makes a link, by rename: where an old link stands, no moment is without one. */
 static enum err replace_link(const char *target, const char *path, struct error *error) {
     char now[PATH_MAX], fresh[PATH_MAX], suffix[16];
     ssize_t bytes = readlink(path, now, sizeof now - 1);
@@ -133,7 +133,7 @@ enum err pull_store_link(const struct pull_store *store, const char *commit, con
     return err;
 }
 
-/* Whether a reference is there and says so: a cache that cannot be written to will do then. */
+/* Whether a reference names this commit already: then a read-only cache is good enough. */
 static bool says(const char *path, const char *commit) {
     struct error error;
     char *text;

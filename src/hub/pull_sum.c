@@ -16,7 +16,7 @@
 
 struct pull_summer {
     pthread_t thread;
-    pthread_mutex_t lock; /* guards what follows, and the jobs */
+    pthread_mutex_t lock; /* guards the members below, and the jobs */
     pthread_cond_t changed;
     struct pull_sum_job *first, *last;
     bool is_stopping;
@@ -38,7 +38,7 @@ static void sum_init(struct sum *sum, bool is_git, uint64_t bytes) {
     if (!is_git) return;
     digest_begin(&sum->blob, DIGEST_SHA1);
     int count = snprintf(head, sizeof head, "blob %" PRIu64, bytes);
-    digest_add(&sum->blob, head, (size_t)count + 1); /* with its NUL */
+    digest_add(&sum->blob, head, (size_t)count + 1); /* with the NUL */
 }
 
 static void sum_add(struct sum *sum, const void *bytes, size_t count) {
@@ -58,14 +58,9 @@ static void sum_end(struct sum *sum, char ret_sum[PULL_SUM_BYTES]) {
     sha256_hex(digest, ret_sum);
 }
 
-static char *new_chunk(void) {
-    char *chunk = mem_alloc(CHUNK_BYTES);
-    return chunk;
-}
-
 /* --- the thread --- */
 
-/* Waits until there are bytes from `at` on; how many. 0: it is over. */
+/* Waits for bytes from `at` on. How many may be read; 0: the summer stops. */
 static uint64_t wait_for_bytes(struct pull_summer *summer, const struct pull_sum_job *job,
                                uint64_t at) {
     pthread_mutex_lock(&summer->lock);
@@ -103,7 +98,7 @@ static void sum_job(struct pull_summer *summer, struct pull_sum_job *job, char *
 
 static void *run(void *argument) {
     struct pull_summer *summer = argument;
-    char *chunk = new_chunk();
+    char *chunk = mem_alloc(CHUNK_BYTES);
     for (;;) {
         pthread_mutex_lock(&summer->lock);
         while (!summer->is_stopping && !summer->first)
@@ -174,7 +169,7 @@ bool pull_summer_is_done(struct pull_summer *summer, const struct pull_sum_job *
     return is_done;
 }
 
-/* --- a file that is there --- */
+/* --- a whole file --- */
 
 enum err pull_sum_file(const char *path, bool is_git, char ret_sum[PULL_SUM_BYTES],
                        bool (*progress)(void *context, uint64_t bytes), void *context,
@@ -185,7 +180,7 @@ enum err pull_sum_file(const char *path, bool is_git, char ret_sum[PULL_SUM_BYTE
     enum err err = os_open(&fd, path, O_RDONLY, 0, error);
     if (err != OK) return err;
     err = os_file_bytes(fd, &bytes, error);
-    char *chunk = new_chunk();
+    char *chunk = mem_alloc(CHUNK_BYTES);
     sum_init(&sum, is_git, bytes);
     while (err == OK && at < bytes) {
         uint64_t count = bytes - at < CHUNK_BYTES ? bytes - at : CHUNK_BYTES;

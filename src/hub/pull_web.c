@@ -110,8 +110,8 @@ void pull_web_start(struct pull_web *web, const struct pull_request *request) {
     ask(hops);
 }
 
-/* True if the answer is a redirect that was followed. *ret_why tells why one is not; NULL: the
- * answer is none. */
+/* True if the answer is a redirect that was followed. *ret_why is the reason against following;
+ * NULL: the answer is no redirect. */
 static bool follow(struct hops *hops, const struct net_answer *answer, const char **ret_why) {
     int status = answer->status;
     *ret_why = NULL;

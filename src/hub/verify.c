@@ -26,7 +26,7 @@ static bool is_hex(const char *text, size_t bytes) {
     return strlen(text) == bytes && strspn(text, "0123456789abcdef") == bytes;
 }
 
-/* The sum that the name of a blob tells; empty when it tells none. */
+/* Reads the sum in the name of a blob; empty if the name is no sum. */
 static void read_wanted(const char *blob, char ret_wanted[PULL_SUM_BYTES]) {
     const char *slash = strrchr(blob, '/'), *name = slash ? slash + 1 : blob;
     if (strncmp(name, "sha256-", 7) == 0) name += 7;
@@ -34,7 +34,7 @@ static void read_wanted(const char *blob, char ret_wanted[PULL_SUM_BYTES]) {
     if (is_hex(name, 64) || is_hex(name, 40)) snprintf(ret_wanted, PULL_SUM_BYTES, "%s", name);
 }
 
-/* `blob` is where the name with the sum stands: the file itself, or the target of its link. */
+/* The name of `blob` has the sum: it is the file itself, or the target of its link. */
 static void check_file(struct verify *verify, const char *path, const char *blob) {
     const struct verify_options *options = verify->options;
     struct verified file = {.path = path};
@@ -55,7 +55,7 @@ static int is_no_dot(const struct dirent *entry) {
     return strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
 }
 
-/* All links below a folder of a snapshot. */
+/* Checks all files and links below a folder, at most DEPTH_MAX levels deep. */
 static void check_folder(struct verify *verify, const char *folder, int depth) {
     struct dirent **entries;
     int count = depth < DEPTH_MAX ? scandir(folder, &entries, is_no_dot, alphasort) : -1;
@@ -87,7 +87,7 @@ static void check_path(struct verify *verify, const char *path) {
     check_file(verify, path, bytes > 0 ? target : path);
 }
 
-/* The snapshot of a repository that main is at; false when the cache has none. */
+/* The snapshot of the commit that refs/main names; false if the cache has none. */
 static bool find_snapshot(const char *name, char ret_path[PATH_MAX]) {
     char repository[MODEL_NAME_BYTES], root[PATH_MAX], path[2 * PATH_MAX], *text;
     struct str quantisation;

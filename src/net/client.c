@@ -16,7 +16,7 @@
 
 #define NS_PER_MS ((int64_t)1000000)
 #define HEAD_BYTES_MAX ((size_t)256 << 10)
-#define BODY_BYTES_KEPT ((size_t)64 << 10) /* of a buffer between exchanges */
+#define BODY_BYTES_KEPT ((size_t)64 << 10) /* the most that a buffer keeps between exchanges */
 #define STREAM_BUFFER_BYTES (256L << 10)   /* for downloads: fewer calls per byte */
 #define SLOW_S 60L
 #define CLOCK_MS 100 /* between two checks of the time limits */

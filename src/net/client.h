@@ -40,7 +40,7 @@ struct net_answer {
     enum net_end end;
     int status;             /* 0: none came */
     struct str body;        /* the text of an answer that was not streamed */
-    const char *location;   /* the absolute URL that a redirect leads to; NULL: it is none */
+    const char *location;   /* the absolute URL of a redirect; NULL: the answer is no redirect */
     int64_t retry_after_ms; /* negative: the answer does not say */
     int64_t sent_ns;        /* 0: not sent */
     int64_t ended_ns;
@@ -63,8 +63,8 @@ struct net_client_options {
     /* A piece of a streamed answer; false ends the exchange. Required for streams. */
     bool (*bytes)(void *context, void *owner, struct str piece);
     void (*done)(void *context, const struct net_answer *answer);
-    /* Whether an exchange may connect to an address, asked for the very address that is about to be
-     * connected to, whatever name it came from; NULL: to all. */
+    /* Whether an exchange may connect to an address. The socket opens only after a yes, so that no
+     * second look-up of a name can bring another address. NULL: every address is allowed. */
     bool (*may_connect)(void *context, void *owner, const struct sockaddr *address,
                         socklen_t bytes);
 };

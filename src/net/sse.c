@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "net/sse.h"
 
-/* A line has ended. False when the reading shall end. */
+/* Takes a whole line. False ends the reading. */
 static bool take_line(struct net_sse *sse, net_sse_fn data, void *context) {
     struct str line = buf_str(&sse->line);
     bool goes_on = !sse->line.overflowed;

@@ -15,8 +15,8 @@ enum net_url_part {
     NET_URL_SCHEME, /* in lower case */
     NET_URL_USER,
     NET_URL_PASSWORD,
-    NET_URL_HOST, /* IPv4 as four decimal numbers, however it was written; IPv6 in brackets */
-    NET_URL_ZONE, /* of an IPv6 address */
+    NET_URL_HOST, /* IPv4 in any spelling becomes four decimal numbers; IPv6 has brackets */
+    NET_URL_ZONE, /* the zone of an IPv6 address, such as eth0 */
     NET_URL_PORT, /* the scheme's own port if the URL names none */
     NET_URL_PATH, /* at least "/" */
     NET_URL_QUERY,

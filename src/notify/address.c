@@ -32,12 +32,12 @@ static bool is_public_v4(uint32_t address) {
 }
 
 struct block_v6 {
-    unsigned char start[6]; /* the first bytes of the block; its length is at most 48 bits */
-    unsigned bits;
+    unsigned char start[6]; /* the first bytes of the block */
+    unsigned bits;          /* at most 48 */
 };
 
 static const struct block_v6 special_v6[] = {
-    {{0x20, 0x01, 0x00, 0x00}, 23}, /* protocol assignments, Teredo (IPv4 inside) among them */
+    {{0x20, 0x01, 0x00, 0x00}, 23}, /* protocol assignments, such as Teredo (IPv4 inside) */
     {{0x20, 0x01, 0x0D, 0xB8}, 32}, /* documentation */
     {{0x20, 0x02}, 16},             /* 6to4: IPv4 inside */
     {{0x3F, 0xFF, 0x00}, 20},       /* documentation */
@@ -50,7 +50,7 @@ static bool is_in_block(const unsigned char address[16], const struct block_v6 *
 }
 
 static bool is_public_v6(const unsigned char address[16]) {
-    if (address[0] >> 5 != 1) return false; /* 2000::/3 is all that has been given out */
+    if (address[0] >> 5 != 1) return false; /* only 2000::/3 has been given out */
     for (size_t i = 0; i < sizeof special_v6 / sizeof *special_v6; i++)
         if (is_in_block(address, &special_v6[i])) return false;
     return true;

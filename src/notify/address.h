@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* address: which network addresses a webhook may go to. A receiver's URL comes from clients, so
- * what only this machine and its neighbours can reach must stay out of their reach: loopback,
- * private, link-local (where clouds keep their metadata), shared, multicast, and every way of
- * writing an IPv4 address inside an IPv6 one.
+/* address: which network addresses a webhook may go to.
  *
- * Thread: any; pure.  Memory: none. */
+ * Clients choose the URL of a receiver, and must not reach through the server the hosts that only
+ * this machine and its neighbours can reach. So these are refused: loopback, private, link-local
+ * (where clouds keep their metadata), shared and multicast addresses, and every way of writing an
+ * IPv4 address inside an IPv6 one.
+ *
+ * Thread: any; pure.
+ * Memory: none. */
 
 #include <stdbool.h>
 #include <sys/socket.h>
 
-/* True for an address of the open internet. Of IPv6 only 2000::/3 less what is reserved in it; of
- * IPv4 all but the special-purpose blocks of RFC 6890 and the one address of Azure's metadata that
+/* True for an address of the open internet. IPv6: 2000::/3 without the blocks reserved in it. IPv4:
+ * all except the special-purpose blocks of RFC 6890, and except Azure's metadata address, which
  * lies outside them. False for other families and for a structure cut short. */
 bool address_is_public(const struct sockaddr *address, socklen_t bytes);

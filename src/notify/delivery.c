@@ -10,7 +10,8 @@
 #define BODY_BYTES_MAX 1024
 #define HEADER_BYTES_MAX 512
 
-/* The ids and types are quern's own: nothing in them needs escaping. */
+/* Appends the event's JSON, the bytes that are signed. Ids and types are quern's own, so that no
+ * byte needs an escape. */
 static void write_event(struct buf *body, const struct store_outbox_row *row) {
     buf_printf(body,
                "{\"id\":\"%s\",\"object\":\"event\",\"created_at\":%" PRId64

@@ -41,7 +41,8 @@ struct delivery_way {
 };
 
 /* Takes the row over, signs its event for `now_unix_s` and starts an exchange whose owner is the
- * delivery. ERR_INVALID: no URL, or one that target.h refuses; the row is taken over all the same. */
+ * delivery. ERR_INVALID: no URL, or one that target.h refuses; the row is taken over all the
+ * same. */
 enum err delivery_start(struct delivery *delivery, const struct delivery_way *way,
                         const struct store_outbox_row *row, int64_t now_unix_s,
                         struct error *error) MUST_CHECK;

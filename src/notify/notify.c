@@ -23,7 +23,7 @@
 #define IDLE_POLL_MS 60000
 #define STOP_POLL_MS 20
 
-/* A place for one attempt: empty, on its way, or waiting for its row to be written. */
+/* A place for one attempt: empty, under way, or ended with a row that must still be written. */
 struct place {
     struct delivery delivery;
     bool is_used;
@@ -42,8 +42,8 @@ struct notify {
     pthread_t thread;
     bool has_thread;
     atomic_bool stop;
-    int64_t stop_by_ns; /* written before stop */
-    struct rng rng;     /* of the thread, as all that follows */
+    int64_t stop_by_ns; /* written before `stop` */
+    struct rng rng;     /* the thread's, as are `places` and `used_count` */
     struct place places[DELIVERIES_MAX];
     size_t used_count;
     atomic_uint_fast64_t delivered, failed, refused, given_up;
@@ -51,7 +51,7 @@ struct notify {
 
 /* --- the end of an attempt --- */
 
-/* 5 s, 10 s, 20 s … 4 h, each a quarter more or less, so that events that failed together do not
+/* 5 s, 10 s, 20 s … 4 h, each up to a quarter more or less: events that failed together do not
  * come back together. */
 static int64_t pause_ms(struct notify *notify, uint32_t attempts) {
     int64_t ms = net_backoff_ms(notify->retry_s * 1000, RETRY_MS_MAX, attempts);
@@ -62,7 +62,7 @@ static void settle(struct notify *notify, struct place *place) {
     struct error error;
     if (store_outbox_settle(notify->store, &place->attempt, &error) != OK) {
         log_warn("webhook=%s error=\"%s\", retrying", place->delivery.row.event_id, error.text);
-        return; /* the place stays taken, so that the row is not due meanwhile */
+        return; /* the place stays taken: its receiver is busy, so the row is not sent again */
     }
     delivery_release(&place->delivery);
     *place = (struct place){0};
@@ -107,7 +107,7 @@ static void settle_again(struct notify *notify) {
         if (notify->places[i].is_settling) settle(notify, &notify->places[i]);
 }
 
-/* --- its start --- */
+/* --- the start of an attempt --- */
 
 static void start(struct notify *notify, const struct store_outbox_row *row) {
     struct place *place = notify->places;
@@ -122,7 +122,7 @@ static void start(struct notify *notify, const struct store_outbox_row *row) {
     take_end(notify, place, &end);
 }
 
-/* The receivers that have an event on its way. */
+/* The receivers of the places in use. */
 static size_t list_busy(struct notify *notify, const char *ret_busy[DELIVERIES_MAX]) {
     size_t count = 0;
     for (size_t i = 0; i < DELIVERIES_MAX; i++)
@@ -149,7 +149,7 @@ static void start_due(struct notify *notify) {
 
 /* --- the thread --- */
 
-/* Until something can be due: a socket or a new row wakes the thread before. */
+/* The time until a row can be due. A socket or a new row ends the wait early. */
 static int poll_ms(struct notify *notify) {
     int64_t due_ms;
     struct error error;
@@ -242,7 +242,7 @@ void notify_close(struct notify *notify, int64_t deadline_ms) {
     free(notify);
 }
 
-/* --- for others --- */
+/* --- questions --- */
 
 enum err notify_check_url(const struct notify *notify, const char *url, struct error *error) {
     return target_read(NULL, str_from(url), notify->allow_private, error);

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* What no sound URL has unescaped, and what other parsers read in other ways. */
+/* Whether a URL has bytes that must be escaped, or that parsers read in different ways. */
 static bool has_strange_bytes(struct str url) {
     for (size_t i = 0; i < url.bytes; i++) {
         unsigned char byte = (unsigned char)url.at[i];
@@ -17,7 +17,8 @@ static bool has_strange_bytes(struct str url) {
     return false;
 }
 
-/* No name of the open internet ends in a number, but resolvers may read it as an address. */
+/* Whether the last label begins with a digit: no such name is on the open internet, but resolvers
+ * may read it as an address. */
 static bool last_label_is_number(const char *host) {
     size_t end = strlen(host);
     if (end > 0 && host[end - 1] == '.') end--;
@@ -26,8 +27,8 @@ static bool last_label_is_number(const char *host) {
     return start < end && host[start] >= '0' && host[start] <= '9';
 }
 
-/* An IPv4 or IPv6 address that a host names by itself; the parser has rewritten short, octal and
- * hexadecimal spellings as four decimal numbers. */
+/* Whether a host is a private address, or only looks like an address. The parser has
+ * rewritten short, octal and hexadecimal spellings of IPv4 as four decimal numbers. */
 static bool host_is_private_address(const char *host) {
     struct sockaddr_in v4 = {.sin_family = AF_INET};
     struct sockaddr_in6 v6 = {.sin6_family = AF_INET6};
