@@ -97,8 +97,7 @@ void followers_close(struct api *api);
 /* Takes the request over, or answers it with 429 when there are too many. */
 void followers_add(struct api *api, struct http_request *request, uint64_t after, uint64_t lines);
 /* preflight.c: what running a file would take, one question at a time on a thread of its own. */
-#define PREFLIGHT_FIELDS 9
-extern const struct api_field preflight_fields[PREFLIGHT_FIELDS];
+extern const struct fields preflight_fields;
 enum err preflights_open(struct api *api, struct error *error) MUST_CHECK;
 void preflights_stop(struct api *api); /* answers those that wait with 503, and takes no more */
 void preflights_close(struct api *api);

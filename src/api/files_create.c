@@ -15,10 +15,10 @@
 
 #define FIELD_BYTES_MAX 4096
 
-enum field { FIELD_FILE, FIELD_PURPOSE, FIELD_ANCHOR, FIELD_SECONDS, FIELD_COUNT };
+enum form_part { PART_FILE, PART_PURPOSE, PART_ANCHOR, PART_SECONDS, PART_COUNT };
 
-static const char *const field_names[FIELD_COUNT] = {"file", "purpose", "expires_after[anchor]",
-                                                     "expires_after[seconds]"};
+static const char *const field_names[PART_COUNT] = {"file", "purpose", "expires_after[anchor]",
+                                                    "expires_after[seconds]"};
 
 const char *const api_file_purposes[] = {"assistants", "batch", "fine-tune", "vision",
                                          "user_data",  "evals", NULL};
@@ -27,15 +27,15 @@ struct upload {
     struct api *api;
     struct store_spool *spool; /* once the file part has begun, until it is committed */
     char filename[STORE_FILENAME_BYTES];
-    struct buf texts[FIELD_COUNT]; /* of the small fields */
-    bool seen[FIELD_COUNT];
-    int current; /* FIELD_COUNT: a part nobody asked for */
+    struct buf texts[PART_COUNT]; /* of the small fields */
+    bool seen[PART_COUNT];
+    int current; /* PART_COUNT: a part nobody asked for */
 };
 
 static void *upload_begin(void *context, struct http_request *request) {
     struct upload *upload = mem_new(1, sizeof *upload);
     upload->api = context;
-    for (int i = 0; i < FIELD_COUNT; i++) buf_init(&upload->texts[i], FIELD_BYTES_MAX);
+    for (int i = 0; i < PART_COUNT; i++) buf_init(&upload->texts[i], FIELD_BYTES_MAX);
     api_refuses_new_work(context, request);
     return upload;
 }
@@ -43,7 +43,7 @@ static void *upload_begin(void *context, struct http_request *request) {
 static void upload_release(void *context) {
     struct upload *upload = context;
     store_spool_abort(upload->spool);
-    for (int i = 0; i < FIELD_COUNT; i++) buf_release(&upload->texts[i]);
+    for (int i = 0; i < PART_COUNT; i++) buf_release(&upload->texts[i]);
     free(upload);
 }
 
@@ -67,16 +67,16 @@ static void upload_part(void *context, struct http_request *request,
     struct upload *upload = context;
     struct error error;
     upload->current = 0;
-    while (upload->current < FIELD_COUNT && strcmp(part->name, field_names[upload->current]) != 0)
+    while (upload->current < PART_COUNT && strcmp(part->name, field_names[upload->current]) != 0)
         upload->current++;
-    if (upload->current == FIELD_COUNT) return;
+    if (upload->current == PART_COUNT) return;
     if (upload->seen[upload->current]) {
         api_fail_param(request, "invalid_value", field_names[upload->current],
                        "The part '%s' is given twice.", field_names[upload->current]);
         return;
     }
     upload->seen[upload->current] = true;
-    if (upload->current != FIELD_FILE) return;
+    if (upload->current != PART_FILE) return;
     keep_filename(upload, part->filename);
     enum err err = store_spool_open(&upload->spool, upload->api->options.store, &error);
     if (err != OK) api_fail_err(request, err, &error, NULL);
@@ -85,8 +85,8 @@ static void upload_part(void *context, struct http_request *request,
 static void upload_data(void *context, struct http_request *request, struct str bytes) {
     struct upload *upload = context;
     struct error error;
-    if (upload->current == FIELD_COUNT) return;
-    if (upload->current != FIELD_FILE) {
+    if (upload->current == PART_COUNT) return;
+    if (upload->current != PART_FILE) {
         buf_add_str(&upload->texts[upload->current], bytes);
         return;
     }
@@ -102,7 +102,7 @@ static void upload_data(void *context, struct http_request *request, struct str 
 
 static void upload_part_end(void *context, struct http_request *request) {
     struct upload *upload = context;
-    if (upload->current != FIELD_COUNT && upload->texts[upload->current].overflowed)
+    if (upload->current != PART_COUNT && upload->texts[upload->current].overflowed)
         api_fail_param(request, "string_above_max_length", field_names[upload->current],
                        "The part '%s' is longer than %d bytes.", field_names[upload->current],
                        FIELD_BYTES_MAX);
@@ -115,7 +115,7 @@ const struct http_upload files_upload = {upload_begin, upload_part, upload_data,
 
 static bool read_purpose(struct upload *upload, struct http_request *request, char *ret_purpose,
                          size_t purpose_bytes) {
-    struct str given = buf_str(&upload->texts[FIELD_PURPOSE]);
+    struct str given = buf_str(&upload->texts[PART_PURPOSE]);
     if (given.bytes == 0) {
         api_fail_param(request, "missing_required_parameter", "purpose",
                        "Missing required parameter: 'purpose'.");
@@ -137,10 +137,10 @@ static bool read_purpose(struct upload *upload, struct http_request *request, ch
 /* *ret_seconds is 0 when the file never expires. */
 static bool read_expiry(struct upload *upload, struct http_request *request, bool is_batch,
                         int64_t *ret_seconds) {
-    struct str anchor = buf_str(&upload->texts[FIELD_ANCHOR]);
-    struct str seconds = buf_str(&upload->texts[FIELD_SECONDS]);
+    struct str anchor = buf_str(&upload->texts[PART_ANCHOR]);
+    struct str seconds = buf_str(&upload->texts[PART_SECONDS]);
     *ret_seconds = is_batch ? API_BATCH_FILE_EXPIRES_S : 0;
-    if (!upload->seen[FIELD_ANCHOR] && !upload->seen[FIELD_SECONDS]) return true;
+    if (!upload->seen[PART_ANCHOR] && !upload->seen[PART_SECONDS]) return true;
     if (!str_is(anchor, "created_at")) {
         api_fail_param(request, "invalid_value", "expires_after.anchor",
                        "Invalid value for 'expires_after.anchor': '%.100s'. Supported values are: "
@@ -183,7 +183,7 @@ void files_create(void *context, struct http_request *request) {
     struct error error;
     int64_t seconds;
     if (!read_purpose(upload, request, file.purpose, sizeof file.purpose)) return;
-    if (!upload->seen[FIELD_FILE]) {
+    if (!upload->seen[PART_FILE]) {
         api_fail_param(request, "missing_required_parameter", "file",
                        "Missing required parameter: 'file'.");
         return;

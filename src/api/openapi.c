@@ -15,15 +15,15 @@ static void write_version(struct buf *buf) {
 }
 
 static void write_create_upload(struct buf *buf) {
-    api_fields_write_schema(buf, uploads_create_fields, UPLOADS_CREATE_FIELDS);
+    fields_write_schema(buf, &uploads_create_fields);
 }
 
 static void write_complete_upload(struct buf *buf) {
-    api_fields_write_schema(buf, uploads_complete_fields, UPLOADS_COMPLETE_FIELDS);
+    fields_write_schema(buf, &uploads_complete_fields);
 }
 
 static void write_preflight(struct buf *buf) {
-    api_fields_write_schema(buf, preflight_fields, PREFLIGHT_FIELDS);
+    fields_write_schema(buf, &preflight_fields);
 }
 
 /* The marks of openapi.json: a string value "@NAME" stands for what `write` appends. */

@@ -28,39 +28,38 @@
 #define ANSWER_BYTES_MAX ((size_t)1 << 20)
 #define PRICE_MAX 1000000
 
-enum {
-    FILE_ID,
-    ENDPOINT,
-    MODEL,
-    PILOT_LINES,
-    WATTS,
-    KWH_PRICE,
-    INPUT_PRICE,
-    OUTPUT_PRICE,
-    DISCOUNT
-};
-
 static const char *const endpoints[] = {"/v1/chat/completions", "/v1/completions", "/v1/embeddings",
                                         "/v1/score", NULL};
 
-const struct api_field preflight_fields[PREFLIGHT_FIELDS] = {
-    {"input_file_id", API_FIELD_TEXT, true, 1, STORE_ID_BYTES - 1, NULL,
-     "A file with the purpose batch."},
-    {"endpoint", API_FIELD_CHOICE, false, 0, 0, endpoints,
+/* The body of a preflight call. */
+struct question {
+    struct str file_id, endpoint, model;
+    int64_t pilot_lines;
+    double watts, price_per_kwh, input_price, output_price, batch_discount;
+};
+#define AT(member) offsetof(struct question, member)
+static const struct field rows[] = {
+    {"input_file_id", FIELD_TEXT, FIELD_ANY, 1, STORE_ID_BYTES - 1, FIELD_REQUIRED, AT(file_id),
+     NULL, "A file with the purpose batch."},
+    {"endpoint", FIELD_CHOICE, FIELD_ANY, 0, 0, 0, AT(endpoint), endpoints,
      "As in the create call; each line is counted for the one its url names."},
-    {"model", API_FIELD_TEXT, false, 1, MODEL_NAME_BYTES - 1, NULL,
+    {"model", FIELD_TEXT, FIELD_ANY, 1, MODEL_NAME_BYTES - 1, 0, AT(model), NULL,
      "To count with, whatever the lines name; without it they must name one."},
-    {"pilot_lines", API_FIELD_INTEGER, false, 0, API_PREFLIGHT_LINES_MAX, NULL,
+    {"pilot_lines", FIELD_INTEGER, FIELD_ANY, 0, API_PREFLIGHT_LINES_MAX, 0, AT(pilot_lines), NULL,
      "Requests to run for the time it takes; 48 without it, and 0 runs none."},
-    {"watts", API_FIELD_NUMBER, false, 0, PRICE_MAX, NULL, "What the machine draws at work."},
-    {"price_per_kwh", API_FIELD_NUMBER, false, 0, PRICE_MAX, NULL, "Of electricity."},
-    {"input_price", API_FIELD_NUMBER, false, 0, PRICE_MAX, NULL,
+    {"watts", FIELD_NUMBER, FIELD_ANY, 0, PRICE_MAX, 0, AT(watts), NULL,
+     "What the machine draws at work."},
+    {"price_per_kwh", FIELD_NUMBER, FIELD_ANY, 0, PRICE_MAX, 0, AT(price_per_kwh), NULL,
+     "Of electricity."},
+    {"input_price", FIELD_NUMBER, FIELD_ANY, 0, PRICE_MAX, 0, AT(input_price), NULL,
      "Of a million input tokens at a managed API."},
-    {"output_price", API_FIELD_NUMBER, false, 0, PRICE_MAX, NULL,
+    {"output_price", FIELD_NUMBER, FIELD_ANY, 0, PRICE_MAX, 0, AT(output_price), NULL,
      "Of a million output tokens there."},
-    {"batch_discount", API_FIELD_NUMBER, false, 0, 1, NULL,
+    {"batch_discount", FIELD_NUMBER, FIELD_ANY, 0, 1, 0, AT(batch_discount), NULL,
      "Share of its price that it takes off for batches."},
 };
+#undef AT
+const struct fields preflight_fields = {rows, sizeof rows / sizeof *rows, false, api_field_refuse};
 
 /* A question; it lives as long as its request. */
 struct ask {
@@ -353,22 +352,20 @@ static bool open_file(struct api *api, struct http_request *request, struct str 
 }
 
 static void put_question(struct api *api, struct http_request *request,
-                         const struct api_value *values) {
+                         const struct question *question) {
     int fd;
-    if (!open_file(api, request, values[FILE_ID].text, &fd)) return;
+    if (!open_file(api, request, question->file_id, &fd)) return;
     struct ask *ask = mem_new(1, sizeof *ask);
     ask->api = api;
     ask->request = request;
-    ask->preflight = (struct api_preflight){
-        .fd = fd,
-        .pilot_lines =
-            values[PILOT_LINES].given ? (uint32_t)values[PILOT_LINES].integer : PILOT_LINES_DEFAULT,
-        .watts = values[WATTS].number,
-        .price_per_kwh = values[KWH_PRICE].number,
-        .input_price = values[INPUT_PRICE].number,
-        .output_price = values[OUTPUT_PRICE].number,
-        .batch_discount = values[DISCOUNT].number};
-    if (values[MODEL].given) memcpy(ask->model, values[MODEL].text.at, values[MODEL].text.bytes);
+    ask->preflight = (struct api_preflight){.fd = fd,
+                                            .pilot_lines = (uint32_t)question->pilot_lines,
+                                            .watts = question->watts,
+                                            .price_per_kwh = question->price_per_kwh,
+                                            .input_price = question->input_price,
+                                            .output_price = question->output_price,
+                                            .batch_discount = question->batch_discount};
+    if (question->model.at) memcpy(ask->model, question->model.at, question->model.bytes);
     http_request_on_gone(request, take_gone, release, ask);
     if (add(api->preflights, ask)) return;
     api_fail(request, 429, "rate_limit_exceeded", NULL,
@@ -377,15 +374,15 @@ static void put_question(struct api *api, struct http_request *request,
 
 void preflight_create(void *context, struct http_request *request) {
     struct api *api = context;
-    struct api_value values[PREFLIGHT_FIELDS];
+    struct question question = {.pilot_lines = PILOT_LINES_DEFAULT};
     json_t *body;
     if (!api->options.preflight) {
         inference_unsupported(api, request);
         return;
     }
     if (api_refuses_new_work(api, request) || !api_read_object(request, &body)) return;
-    if (api_fields_read(request, body, preflight_fields, PREFLIGHT_FIELDS, values))
-        put_question(api, request, values);
+    if (api_fields_read(request, &preflight_fields, body, &question))
+        put_question(api, request, &question);
     json_decref(body);
 }
 

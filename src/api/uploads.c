@@ -16,22 +16,42 @@
 #define UPLOAD_EXPIRES_S 3600
 #define MESSAGE_BYTES 200
 
-enum { CREATE_BYTES, CREATE_FILENAME, CREATE_MIME_TYPE, CREATE_PURPOSE, CREATE_EXPIRY };
-const struct api_field uploads_create_fields[UPLOADS_CREATE_FIELDS] = {
-    {"bytes", API_FIELD_INTEGER, true, 1, API_UPLOAD_BYTES_MAX, NULL, "Of the whole file."},
-    {"filename", API_FIELD_TEXT, true, 1, STORE_FILENAME_BYTES - 1, NULL, "The file's name."},
-    {"mime_type", API_FIELD_TEXT, true, 1, 255, NULL, "The file's type. It is not looked at."},
-    {"purpose", API_FIELD_CHOICE, true, 0, 0, api_file_purposes, "What the file is for."},
-    {"expires_after", API_FIELD_EXPIRY, false, API_EXPIRY_S_MIN, API_EXPIRY_S_MAX, NULL,
-     "How long the file is kept from its creation on."},
+/* The body of a create call. */
+struct announced {
+    int64_t bytes, expires_after_s; /* 0: as the purpose has it */
+    struct str filename, mime_type, purpose;
 };
+#define AT(member) offsetof(struct announced, member)
+static const struct field create_rows[] = {
+    {"bytes", FIELD_INTEGER, FIELD_ANY, 1, API_UPLOAD_BYTES_MAX, FIELD_REQUIRED, AT(bytes), NULL,
+     "Of the whole file."},
+    {"filename", FIELD_TEXT, FIELD_ANY, 1, STORE_FILENAME_BYTES - 1, FIELD_REQUIRED, AT(filename),
+     NULL, "The file's name."},
+    {"mime_type", FIELD_TEXT, FIELD_ANY, 1, 255, FIELD_REQUIRED, AT(mime_type), NULL,
+     "The file's type. It is not looked at."},
+    {"purpose", FIELD_CHOICE, FIELD_ANY, 0, 0, FIELD_REQUIRED, AT(purpose), api_file_purposes,
+     "What the file is for."},
+    {"expires_after", FIELD_EXPIRY, FIELD_ANY, API_EXPIRY_S_MIN, API_EXPIRY_S_MAX, 0,
+     AT(expires_after_s), NULL, "How long the file is kept from its creation on."},
+};
+#undef AT
+const struct fields uploads_create_fields = {create_rows, sizeof create_rows / sizeof *create_rows,
+                                             false, api_field_refuse};
 
-enum { COMPLETE_PARTS, COMPLETE_MD5 };
-const struct api_field uploads_complete_fields[UPLOADS_COMPLETE_FIELDS] = {
-    {"part_ids", API_FIELD_TEXTS, true, 0, STORE_UPLOAD_PARTS_MAX, NULL,
-     "The parts in the order of the file."},
-    {"md5", API_FIELD_MD5, false, 0, 0, NULL, "Of the whole file."},
+/* The body of a complete call. */
+struct joined {
+    const json_t *part_ids;
+    struct str md5; /* at is NULL: not given */
 };
+#define AT(member) offsetof(struct joined, member)
+static const struct field complete_rows[] = {
+    {"part_ids", FIELD_TEXTS, FIELD_ANY, 0, STORE_UPLOAD_PARTS_MAX, FIELD_REQUIRED, AT(part_ids),
+     NULL, "The parts in the order of the file."},
+    {"md5", FIELD_MD5, FIELD_ANY, 0, 0, 0, AT(md5), NULL, "Of the whole file."},
+};
+#undef AT
+const struct fields uploads_complete_fields = {
+    complete_rows, sizeof complete_rows / sizeof *complete_rows, false, api_field_refuse};
 
 /* --- shapes --- */
 
@@ -76,18 +96,19 @@ static void copy(char *ret_text, struct str text) {
     ret_text[text.bytes] = '\0';
 }
 
-static void create(struct api *api, struct http_request *request, const struct api_value *values) {
+static void create(struct api *api, struct http_request *request,
+                   const struct announced *announced) {
     struct store_upload upload = {0};
     struct error error;
-    bool is_batch = str_is(values[CREATE_PURPOSE].text, "batch");
-    upload.bytes = (uint64_t)values[CREATE_BYTES].integer;
-    copy(upload.filename, values[CREATE_FILENAME].text);
-    copy(upload.purpose, values[CREATE_PURPOSE].text);
+    bool is_batch = str_is(announced->purpose, "batch");
+    upload.bytes = (uint64_t)announced->bytes;
+    copy(upload.filename, announced->filename);
+    copy(upload.purpose, announced->purpose);
     memcpy(upload.owner, http_request_caller(request)->owner, sizeof upload.owner);
     upload.created_unix_s = clock_unix_s();
     upload.expires_unix_s = upload.created_unix_s + UPLOAD_EXPIRES_S;
     upload.file_expires_after_s = is_batch ? API_BATCH_FILE_EXPIRES_S : 0;
-    if (values[CREATE_EXPIRY].given) upload.file_expires_after_s = values[CREATE_EXPIRY].integer;
+    if (announced->expires_after_s) upload.file_expires_after_s = announced->expires_after_s;
     if (!api_file_fits(api, request, is_batch, upload.bytes)) return;
     enum err err = store_upload_create(api->options.store, &upload, &error);
     if (err == OK)
@@ -97,11 +118,11 @@ static void create(struct api *api, struct http_request *request, const struct a
 }
 
 void uploads_create(void *context, struct http_request *request) {
-    struct api_value values[UPLOADS_CREATE_FIELDS];
+    struct announced announced = {0};
     json_t *body;
     if (api_refuses_new_work(context, request) || !api_read_object(request, &body)) return;
-    if (api_fields_read(request, body, uploads_create_fields, UPLOADS_CREATE_FIELDS, values))
-        create(context, request, values);
+    if (api_fields_read(request, &uploads_create_fields, body, &announced))
+        create(context, request, &announced);
     json_decref(body);
 }
 
@@ -270,22 +291,22 @@ static enum err complete(struct api *api, struct http_request *request,
 }
 
 static void complete_and_answer(struct api *api, struct http_request *request,
-                                const struct api_value *values) {
+                                const struct joined *joined) {
     struct store_upload upload;
     struct store_file file = {0};
     struct error error;
     char md5[DIGEST_HEX_BYTES];
     const char *param = NULL;
     json_t *item;
-    size_t index, count = json_array_size(values[COMPLETE_PARTS].array);
+    size_t index, count = json_array_size(joined->part_ids);
     struct str *ids = mem_new(count + 1, sizeof *ids);
-    json_array_foreach(values[COMPLETE_PARTS].array, index, item) ids[index] = json_str(item);
+    json_array_foreach(joined->part_ids, index, item) ids[index] = json_str(item);
     const struct store_join join = {.upload_id = http_request_param(request, 0),
                                     .part_ids = ids,
                                     .part_count = count,
-                                    .md5_hex = values[COMPLETE_MD5].given ? md5 : NULL,
+                                    .md5_hex = joined->md5.at ? md5 : NULL,
                                     .now_unix_s = clock_unix_s()};
-    enum err err = complete(api, request, &join, values[COMPLETE_MD5].text, &file, &param, &error);
+    enum err err = complete(api, request, &join, joined->md5, &file, &param, &error);
     free(ids);
     if (err == OK)
         err =
@@ -299,10 +320,10 @@ static void complete_and_answer(struct api *api, struct http_request *request,
 }
 
 void uploads_complete(void *context, struct http_request *request) {
-    struct api_value values[UPLOADS_COMPLETE_FIELDS];
+    struct joined joined = {0};
     json_t *body;
     if (!api_read_object(request, &body)) return;
-    if (api_fields_read(request, body, uploads_complete_fields, UPLOADS_COMPLETE_FIELDS, values))
-        complete_and_answer(context, request, values);
+    if (api_fields_read(request, &uploads_complete_fields, body, &joined))
+        complete_and_answer(context, request, &joined);
     json_decref(body);
 }

@@ -9,11 +9,9 @@
 
 #define API_UPLOAD_BYTES_MAX ((int64_t)8 << 30)
 #define API_PART_BYTES_MAX ((uint64_t)64 << 20)
-#define UPLOADS_CREATE_FIELDS 5
-#define UPLOADS_COMPLETE_FIELDS 2
 
-extern const struct api_field uploads_create_fields[UPLOADS_CREATE_FIELDS];
-extern const struct api_field uploads_complete_fields[UPLOADS_COMPLETE_FIELDS];
+extern const struct fields uploads_create_fields;
+extern const struct fields uploads_complete_fields;
 extern const struct http_upload uploads_part_upload;
 
 void uploads_create(void *context, struct http_request *request);

@@ -15,6 +15,14 @@
 #define FORMS                                                                                      \
     "a string, or a non-empty array of strings, token ids or non-empty arrays of token ids"
 
+#define AT(member) offsetof(struct embed_request, member)
+static const struct field plain_rows[] = {
+    {"add_special_tokens", FIELD_BOOL, FIELD_ANY, .offset = AT(add_special_tokens)},
+    {"parse_special", FIELD_BOOL, FIELD_ANY, .offset = AT(parse_special)},
+};
+static const struct fields plain_fields = {plain_rows, sizeof plain_rows / sizeof *plain_rows, true,
+                                           request_field_refuse};
+
 const char *embed_request_param(const struct embed_request *request, uint32_t index,
                                 char param[EMBED_PARAM_BYTES]) {
     if (request->is_list)
@@ -106,20 +114,8 @@ static bool parse_count(const json_t *body, const char *param, int64_t least, in
                         int64_t *ret_value, struct refusal *refusal) {
     const json_t *value = json_member(body, param);
     if (!value) return true;
-    if (!request_get_integer(value, ret_value))
-        return refuse_type(refusal, param, "an integer", value);
-    if (*ret_value >= least && *ret_value <= most) return true;
-    const struct request_field field = {
-        .name = param, .kind = FIELD_INTEGER, .min = (double)least, .max = (double)most};
-    return request_refuse_range(refusal, &field, value, *ret_value > most);
-}
-
-static bool parse_bool(const json_t *body, const char *param, bool *ret_value,
-                       struct refusal *refusal) {
-    const json_t *value = json_member(body, param);
-    if (value && !json_is_boolean(value)) return refuse_type(refusal, param, "a boolean", value);
-    if (value) *ret_value = json_is_true(value);
-    return true;
+    const struct field field = {param, FIELD_INTEGER, .min = (double)least, .max = (double)most};
+    return field_read(&request_fields, &field, value, ret_value, refusal);
 }
 
 /* Part of a vector means something only where the model was trained for it, as vLLM has it. */
@@ -211,8 +207,7 @@ static bool parse_members(struct embed_request *request, const struct served_mod
     const json_t *body = request->body, *name = json_member(body, "model");
     if (!name) return refuse_missing(refusal, "model");
     if (!json_is_string(name)) return refuse_type(refusal, "model", "a string", name);
-    return parse_bool(body, "add_special_tokens", &request->add_special_tokens, refusal) &&
-           parse_bool(body, "parse_special", &request->parse_special, refusal) &&
+    return fields_read(&plain_fields, FIELD_ANY, body, request, refusal) &&
            parse_input(request, embedder->vocab, refusal) && parse_format(request, refusal) &&
            parse_dimensions(request, embedder, refusal) &&
            parse_truncation(request, text_tokens_max, refusal) &&

@@ -17,7 +17,7 @@
 static bool parse_seed(struct request *request, struct refusal *refusal) {
     const json_t *seed = json_member(request->body, "seed");
     if (!seed) return true;
-    if (!request_get_integer(seed, &request->seed))
+    if (!field_whole_number(seed, &request->seed))
         return refuse_type(refusal, "seed", "an integer", seed);
     request->has_seed = true;
     return true;
@@ -79,20 +79,12 @@ static bool parse_stream_options(struct request *request, struct refusal *refusa
     return true;
 }
 
-static bool check_enum(const json_t *body, const char *name, const char *const *values,
-                       struct refusal *refusal) {
+static bool check_choice(const json_t *body, const char *name, const char *const *choices,
+                         struct refusal *refusal) {
     const json_t *value = json_member(body, name);
-    if (!value) return true;
-    if (!json_is_string(value)) return refuse_type(refusal, name, "a string", value);
-    char supported[256] = "";
-    size_t bytes = 0;
-    for (size_t i = 0; values[i]; i++) {
-        if (str_is(json_str(value), values[i])) return true;
-        bytes += (size_t)snprintf(supported + bytes, sizeof supported - bytes, "%s'%s'",
-                                  i ? ", " : "", values[i]);
-        assert(bytes < sizeof supported);
-    }
-    return refuse_value(refusal, name, value, supported);
+    const struct field field = {name, FIELD_CHOICE, .choices = choices};
+    struct str ignored;
+    return !value || field_read(&request_fields, &field, value, &ignored, refusal);
 }
 
 static bool check_response_format(const json_t *body, struct refusal *refusal) {
@@ -167,11 +159,11 @@ bool request_check_caller(const json_t *body, struct refusal *refusal) {
                                         "priority", "fast",    "batch", NULL};
     const json_t *priority = json_member(body, "priority");
     int64_t ignored;
-    if (priority && !request_get_integer(priority, &ignored))
+    if (priority && !field_whole_number(priority, &ignored))
         return refuse_type(refusal, "priority", "an integer", priority);
     const json_t *user = json_member(body, "user");
     if (user && !json_is_string(user)) return refuse_type(refusal, "user", "a string", user);
-    return check_enum(body, "service_tier", tiers, refusal);
+    return check_choice(body, "service_tier", tiers, refusal);
 }
 
 static bool check_accepted(const json_t *body, struct refusal *refusal) {
@@ -182,7 +174,7 @@ static bool check_accepted(const json_t *body, struct refusal *refusal) {
     if (spaces && !json_is_boolean(spaces))
         return refuse_type(refusal, "spaces_between_special_tokens", "a boolean", spaces);
     return request_check_caller(body, refusal) &&
-           check_enum(body, "reasoning_effort", efforts, refusal) &&
+           check_choice(body, "reasoning_effort", efforts, refusal) &&
            check_response_format(body, refusal) && check_modalities(body, refusal);
 }
 
@@ -221,10 +213,9 @@ static bool parse_prompt_logprobs(struct request *request, struct refusal *refus
     const char *param = "prompt_logprobs";
     const json_t *value = json_member(request->body, param);
     if (!value) return true;
-    const struct request_field field = {
-        param, FIELD_INTEGER,      REQUEST_BOTH, 0, REQUEST_TOP_LOGPROBS_MAX,
-        false, AT(prompt_logprobs)};
-    if (!request_parse_field(request, &field, value, refusal)) return false;
+    const struct field field = {param, FIELD_INTEGER, .max = REQUEST_TOP_LOGPROBS_MAX,
+                                .offset = AT(prompt_logprobs)};
+    if (!field_read(&request_fields, &field, value, request, refusal)) return false;
     if (request->stream)
         return refuse(refusal, "invalid_value", param,
                       "Invalid '%s': they are not available when 'stream' is true.", param);
@@ -241,9 +232,9 @@ static bool parse_truncation(struct request *request, struct refusal *refusal) {
     const char *param = "truncate_prompt_tokens";
     const json_t *value = json_member(request->body, param);
     if (!value) return true;
-    const struct request_field field = {
-        param, FIELD_INTEGER, REQUEST_BOTH, -1, REQUEST_NO_MAX, false, AT(truncate_prompt_tokens)};
-    if (!request_parse_field(request, &field, value, refusal)) return false;
+    const struct field field = {param, FIELD_INTEGER, .min = -1, .max = REQUEST_NO_MAX,
+                                .offset = AT(truncate_prompt_tokens)};
+    if (!field_read(&request_fields, &field, value, request, refusal)) return false;
     if (request->truncate_prompt_tokens == 0)
         return refuse(refusal, "invalid_value", param,
                       "Invalid '%s': 0 would leave no prompt; use -1 or at least 1.", param);
@@ -303,9 +294,8 @@ static bool parse_prompt(struct request *request, uint32_t vocabulary_count,
 static bool parse_text_logprobs(struct request *request, struct refusal *refusal) {
     const json_t *value = json_member(request->body, "logprobs");
     if (!value || json_is_false(value)) return true;
-    const struct request_field field = {"logprobs", FIELD_INTEGER, REQUEST_TEXT,    0,
-                                        5,          false,         AT(top_logprobs)};
-    if (!request_parse_field(request, &field, value, refusal)) return false;
+    const struct field field = {"logprobs", FIELD_INTEGER, .max = 5, .offset = AT(top_logprobs)};
+    if (!field_read(&request_fields, &field, value, request, refusal)) return false;
     request->logprobs = true;
     return true;
 }
@@ -314,10 +304,9 @@ static bool parse_best_of(struct request *request, struct refusal *refusal) {
     const json_t *value = json_member(request->body, "best_of");
     request->candidates = request->choices;
     if (!value) return true;
-    const struct request_field field = {
-        "best_of",           FIELD_INTEGER, REQUEST_BOTH,  (double)request->choices,
-        REQUEST_CHOICES_MAX, false,         AT(candidates)};
-    if (!request_parse_field(request, &field, value, refusal)) return false;
+    const struct field field = {"best_of", FIELD_INTEGER, .min = (double)request->choices,
+                                .max = REQUEST_CHOICES_MAX, .offset = AT(candidates)};
+    if (!field_read(&request_fields, &field, value, request, refusal)) return false;
     if (request->candidates > request->choices && request->stream)
         return refuse(refusal, "invalid_value", "best_of",
                       "Invalid 'best_of': %lld candidates for %lld choices cannot be streamed, for "
@@ -332,8 +321,9 @@ static bool parse_text_length(struct request *request, struct refusal *refusal) 
     if (!value) {
         request->max_tokens = 16;
     } else if (request->max_tokens == 0) {
-        const struct request_field field = {.name = "max_tokens", .kind = FIELD_INTEGER, .min = 1};
-        if (!request->echo) return request_refuse_range(refusal, &field, value, false);
+        const struct field field = {"max_tokens", FIELD_INTEGER, .min = 1};
+        if (!request->echo)
+            return request_field_refuse(refusal, &(struct field_fault){FIELD_BELOW, &field, value});
         request->is_echo_only = true;
         request->max_tokens = 1;
     }

@@ -3,42 +3,41 @@
 
 #include "json/json.h"
 
-#include <math.h>
+#include <assert.h>
 
-#define AT(member) offsetof(struct request, member)
+#define AT(member) .offset = offsetof(struct request, member)
 #define NO_SAMPLER "this build has no such sampler"
 #define USE_MAX_TOKENS "use max_tokens"
 
 /* The ranges of the API reference, and of vLLM for its extras. */
-static const struct request_field fields[] = {
-    {"temperature", FIELD_NUMBER, REQUEST_BOTH, 0, 2, false, AT(temperature)},
-    {"top_p", FIELD_NUMBER, REQUEST_BOTH, 0, 1, false, AT(top_p)},
-    {"top_k", FIELD_INTEGER, REQUEST_BOTH, -1, REQUEST_NO_MAX, false, AT(top_k)},
-    {"min_p", FIELD_NUMBER, REQUEST_BOTH, 0, 1, false, AT(min_p)},
-    {"presence_penalty", FIELD_NUMBER, REQUEST_BOTH, -2, 2, false, AT(presence_penalty)},
-    {"frequency_penalty", FIELD_NUMBER, REQUEST_BOTH, -2, 2, false, AT(frequency_penalty)},
-    {"repetition_penalty", FIELD_NUMBER, REQUEST_BOTH, 0, 100, true, AT(repetition_penalty)},
-    {"n", FIELD_INTEGER, REQUEST_BOTH, 1, REQUEST_CHOICES_MAX, false, AT(choices)},
+static const struct field rows[] = {
+    {"temperature", FIELD_NUMBER, REQUEST_BOTH, 0, 2, 0, AT(temperature)},
+    {"top_p", FIELD_NUMBER, REQUEST_BOTH, 0, 1, 0, AT(top_p)},
+    {"top_k", FIELD_INTEGER, REQUEST_BOTH, -1, REQUEST_NO_MAX, 0, AT(top_k)},
+    {"min_p", FIELD_NUMBER, REQUEST_BOTH, 0, 1, 0, AT(min_p)},
+    {"presence_penalty", FIELD_NUMBER, REQUEST_BOTH, -2, 2, 0, AT(presence_penalty)},
+    {"frequency_penalty", FIELD_NUMBER, REQUEST_BOTH, -2, 2, 0, AT(frequency_penalty)},
+    {"repetition_penalty", FIELD_NUMBER, REQUEST_BOTH, 0, 100, FIELD_ABOVE_MIN,
+     AT(repetition_penalty)},
+    {"n", FIELD_INTEGER, REQUEST_BOTH, 1, REQUEST_CHOICES_MAX, 0, AT(choices)},
     /* The later of the two wins when both are given. */
-    {"max_tokens", FIELD_INTEGER, REQUEST_CHAT, 1, REQUEST_NO_MAX, false, AT(max_tokens)},
-    {"max_tokens", FIELD_INTEGER, REQUEST_TEXT, 0, REQUEST_NO_MAX, false, AT(max_tokens)},
-    {"max_completion_tokens", FIELD_INTEGER, REQUEST_CHAT, 1, REQUEST_NO_MAX, false,
-     AT(max_tokens)},
-    {"min_tokens", FIELD_INTEGER, REQUEST_BOTH, 0, REQUEST_NO_MAX, false, AT(min_tokens)},
-    {"top_logprobs", FIELD_INTEGER, REQUEST_CHAT, 0, REQUEST_TOP_LOGPROBS_MAX, false,
-     AT(top_logprobs)},
-    {"logprobs", FIELD_BOOL, REQUEST_CHAT, 0, 0, false, AT(logprobs)},
-    {"stream", FIELD_BOOL, REQUEST_BOTH, 0, 0, false, AT(stream)},
-    {"echo", FIELD_BOOL, REQUEST_BOTH, 0, 0, false, AT(echo)},
-    {"ignore_eos", FIELD_BOOL, REQUEST_BOTH, 0, 0, false, AT(ignore_eos)},
-    {"include_stop_str_in_output", FIELD_BOOL, REQUEST_BOTH, 0, 0, false, AT(include_stop)},
-    {"skip_special_tokens", FIELD_BOOL, REQUEST_BOTH, 0, 0, false, AT(skip_special_tokens)},
-    {"return_token_ids", FIELD_BOOL, REQUEST_BOTH, 0, 0, false, AT(return_token_ids)},
-    {"return_tokens_as_token_ids", FIELD_BOOL, REQUEST_BOTH, 0, 0, false, AT(tokens_as_ids)},
-    {"add_special_tokens", FIELD_BOOL, REQUEST_BOTH, 0, 0, false, AT(add_special_tokens)},
-    {"parse_special", FIELD_BOOL, REQUEST_BOTH, 0, 0, false, AT(parse_special)},
-    {"add_generation_prompt", FIELD_BOOL, REQUEST_CHAT, 0, 0, false, AT(add_generation_prompt)},
-    {"continue_final_message", FIELD_BOOL, REQUEST_CHAT, 0, 0, false, AT(continue_final_message)},
+    {"max_tokens", FIELD_INTEGER, REQUEST_CHAT, 1, REQUEST_NO_MAX, 0, AT(max_tokens)},
+    {"max_tokens", FIELD_INTEGER, REQUEST_TEXT, 0, REQUEST_NO_MAX, 0, AT(max_tokens)},
+    {"max_completion_tokens", FIELD_INTEGER, REQUEST_CHAT, 1, REQUEST_NO_MAX, 0, AT(max_tokens)},
+    {"min_tokens", FIELD_INTEGER, REQUEST_BOTH, 0, REQUEST_NO_MAX, 0, AT(min_tokens)},
+    {"top_logprobs", FIELD_INTEGER, REQUEST_CHAT, 0, REQUEST_TOP_LOGPROBS_MAX, 0, AT(top_logprobs)},
+    {"logprobs", FIELD_BOOL, REQUEST_CHAT, 0, 0, 0, AT(logprobs)},
+    {"stream", FIELD_BOOL, REQUEST_BOTH, 0, 0, 0, AT(stream)},
+    {"echo", FIELD_BOOL, REQUEST_BOTH, 0, 0, 0, AT(echo)},
+    {"ignore_eos", FIELD_BOOL, REQUEST_BOTH, 0, 0, 0, AT(ignore_eos)},
+    {"include_stop_str_in_output", FIELD_BOOL, REQUEST_BOTH, 0, 0, 0, AT(include_stop)},
+    {"skip_special_tokens", FIELD_BOOL, REQUEST_BOTH, 0, 0, 0, AT(skip_special_tokens)},
+    {"return_token_ids", FIELD_BOOL, REQUEST_BOTH, 0, 0, 0, AT(return_token_ids)},
+    {"return_tokens_as_token_ids", FIELD_BOOL, REQUEST_BOTH, 0, 0, 0, AT(tokens_as_ids)},
+    {"add_special_tokens", FIELD_BOOL, REQUEST_BOTH, 0, 0, 0, AT(add_special_tokens)},
+    {"parse_special", FIELD_BOOL, REQUEST_BOTH, 0, 0, 0, AT(parse_special)},
+    {"add_generation_prompt", FIELD_BOOL, REQUEST_CHAT, 0, 0, 0, AT(add_generation_prompt)},
+    {"continue_final_message", FIELD_BOOL, REQUEST_CHAT, 0, 0, 0, AT(continue_final_message)},
 };
 
 /* What a client must not believe to be in force. `is_off` says which values ask for nothing. */
@@ -104,58 +103,53 @@ static bool asks_for_nothing(const json_t *value, enum off_value off) {
     return false;
 }
 
-bool request_get_integer(const json_t *value, int64_t *ret_value) {
-    if (json_is_integer(value)) {
-        *ret_value = json_integer_value(value);
-        return true;
-    }
-    if (!json_is_real(value)) return false;
-    double real = json_real_value(value);
-    if (!(fabs(real) <= REQUEST_NO_MAX) || real != floor(real)) return false;
-    *ret_value = (int64_t)real;
-    return true;
-}
+/* --- reading --- */
 
-bool request_refuse_range(struct refusal *refusal, const struct request_field *field,
-                          const json_t *got, bool is_above) {
+static bool refuse_range(struct refusal *refusal, const struct field_fault *fault) {
     static const char *const codes[2][2] = {
         {"decimal_below_min_value", "decimal_above_max_value"},
         {"integer_below_min_value", "integer_above_max_value"},
     };
-    bool is_integer = field->kind == FIELD_INTEGER;
+    const struct field *field = fault->field;
+    bool is_integer = field->kind == FIELD_INTEGER, is_above = fault->trouble == FIELD_ABOVE;
+    bool is_open = field->flags & FIELD_ABOVE_MIN;
     char text[VALUE_TEXT_BYTES];
     return refuse(refusal, codes[is_integer][is_above], field->name,
                   "Invalid '%s': %s %s value. Expected a value %s %.15g, but got %s instead.",
                   field->name, is_integer ? "integer" : "decimal",
                   is_above ? "above maximum" : "below minimum",
-                  is_above           ? "<="
-                  : field->above_min ? ">"
-                                     : ">=",
-                  is_above ? field->max : field->min, value_text(got, text));
+                  is_above  ? "<="
+                  : is_open ? ">"
+                            : ">=",
+                  is_above ? field->max : field->min, value_text(fault->got, text));
 }
 
-bool request_parse_field(struct request *request, const struct request_field *field,
-                         const json_t *value, struct refusal *refusal) {
-    char *member = (char *)request + field->offset;
-    if (field->kind == FIELD_BOOL) {
-        if (!json_is_boolean(value)) return refuse_type(refusal, field->name, "a boolean", value);
-        *(bool *)(void *)member = json_is_true(value);
-        return true;
-    }
-    int64_t integer = 0;
-    if (field->kind == FIELD_INTEGER && !request_get_integer(value, &integer))
-        return refuse_type(refusal, field->name, "an integer", value);
-    if (!json_is_number(value)) return refuse_type(refusal, field->name, "a number", value);
-    double number = json_number_value(value);
-    if (number < field->min || (field->above_min && number <= field->min))
-        return request_refuse_range(refusal, field, value, false);
-    if (number > field->max) return request_refuse_range(refusal, field, value, true);
-    if (field->kind == FIELD_INTEGER)
-        *(int64_t *)(void *)member = integer;
-    else
-        *(double *)(void *)member = number;
-    return true;
+static bool refuse_choice(struct refusal *refusal, const struct field_fault *fault) {
+    struct buf known;
+    buf_init(&known, 4096);
+    field_list_choices(&known, fault->field);
+    refuse_value(refusal, fault->field->name, fault->got, known.at);
+    buf_release(&known);
+    return false;
 }
+
+bool request_field_refuse(struct refusal *refusal, const struct field_fault *fault) {
+    switch (fault->trouble) {
+    case FIELD_WRONG_TYPE:
+        return refuse_type(refusal, fault->field->name, field_expected(fault->field->kind),
+                           fault->got);
+    case FIELD_BELOW:
+    case FIELD_ABOVE: return refuse_range(refusal, fault);
+    case FIELD_NO_CHOICE: return refuse_choice(refusal, fault);
+    case FIELD_MISSING: return refuse_missing(refusal, fault->field->name);
+    case FIELD_HAS_NUL:
+    case FIELD_NO_MD5: break; /* of kinds that no row here has */
+    }
+    assert(!"a kind without a sentence");
+    return false;
+}
+
+const struct fields request_fields = {rows, sizeof rows / sizeof *rows, true, request_field_refuse};
 
 bool request_parse_fields(struct request *request, struct refusal *refusal) {
     unsigned endpoint = 1u << request->endpoint;
@@ -165,11 +159,5 @@ bool request_parse_fields(struct request *request, struct refusal *refusal) {
             !asks_for_nothing(json_member(request->body, row->name), row->off))
             return refuse_unsupported(refusal, row->name, row->reason);
     }
-    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
-        const json_t *value = json_member(request->body, fields[i].name);
-        if (value && fields[i].endpoints & endpoint &&
-            !request_parse_field(request, &fields[i], value, refusal))
-            return false;
-    }
-    return true;
+    return fields_read(&request_fields, endpoint, request->body, request, refusal);
 }

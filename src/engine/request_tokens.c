@@ -29,7 +29,7 @@ static bool parse_list(const json_t *body, const char *param, size_t count_max,
     for (size_t i = 0; i < count; i++) {
         const json_t *item = json_array_get(tokens, i);
         int64_t id;
-        if (!request_get_integer(item, &id))
+        if (!field_whole_number(item, &id))
             return refuse_type(refusal, param, "an array of integers", item);
         if (id < 0 || id >= vocabulary_count)
             return refuse(refusal, "invalid_value", param,
@@ -61,11 +61,9 @@ static bool parse_bias(struct request *request, const char *key, const json_t *v
                       key, vocabulary_count - 1);
     char param[64];
     snprintf(param, sizeof param, "logit_bias.%s", key);
-    if (!json_is_number(value)) return refuse_type(refusal, param, "a number", value);
-    const struct request_field field = {param, FIELD_NUMBER, REQUEST_BOTH, -100, 100, false, 0};
-    double bias = json_number_value(value);
-    if (bias < field.min || bias > field.max)
-        return request_refuse_range(refusal, &field, value, bias > field.max);
+    const struct field field = {param, FIELD_NUMBER, .min = -100, .max = 100};
+    double bias;
+    if (!field_read(&request_fields, &field, value, &bias, refusal)) return false;
     request->biases[request->bias_count++] = (struct logit_bias){token, (float)bias};
     return true;
 }
