@@ -88,6 +88,7 @@ const char *err_name(enum err code) {
     case ERR_LIMIT: return "limit";
     case ERR_CANCELLED: return "cancelled";
     case ERR_UNAVAILABLE: return "unavailable";
+    case ERR_DENIED: return "denied";
     case ERR_IO: return "io";
     case ERR_CORRUPT: return "corrupt";
     }

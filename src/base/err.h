@@ -25,6 +25,7 @@ enum err {
     ERR_LIMIT,       /* a stated bound is passed */
     ERR_CANCELLED,   /* the caller or an operator asked to stop */
     ERR_UNAVAILABLE, /* full disk, loading engine, draining server: trying later may work */
+    ERR_DENIED,      /* the credentials are missing, wrong or without access */
     ERR_IO,          /* a system call failed */
     ERR_CORRUPT,     /* bytes that were read are not the bytes that were written */
 };

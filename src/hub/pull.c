@@ -165,7 +165,7 @@ static enum err plan(struct pull *pull, struct error *error) {
                              .include_count = options->include_count};
     enum err err = read_name(pull, &wish.quantisation, error);
     if (err == OK && pull->hub.is_offline)
-        err = err_set(error, ERR_INVALID, "HF_HUB_OFFLINE is set: nothing is fetched");
+        err = err_set(error, ERR_UNAVAILABLE, "HF_HUB_OFFLINE is set: nothing is fetched");
     if (err == OK) err = pull_api_list(&pull->source, &pull->listing, options->stop, error);
     if (err != OK) return err;
     memcpy(pull->summary.commit, pull->source.commit, sizeof pull->summary.commit);

@@ -68,11 +68,11 @@ static enum err tree_url(const struct pull_source *source, char ret_url[PULL_URL
 static enum err explain_gated(const struct pull_source *source, struct error *error) {
     const struct pull_hub *hub = source->hub;
     if (*hub->token)
-        return err_set(error, ERR_INVALID,
+        return err_set(error, ERR_DENIED,
                        "%s is gated, and the account of your token has no access: ask for it at "
                        "%.150s/%s (its authors may take their time), then pull again",
                        source->repository, hub->endpoint, source->repository);
-    return err_set(error, ERR_INVALID,
+    return err_set(error, ERR_DENIED,
                    "%s is gated: accept its terms at %.100s/%s with an account, make a token that "
                    "may read it at %.100s/settings/tokens, and set HF_TOKEN to it",
                    source->repository, hub->endpoint, source->repository, hub->endpoint);
@@ -98,7 +98,7 @@ static enum err explain_status(const struct pull_source *source, const struct pu
         return err_set(error, ERR_NOT_FOUND, "%s lacks a file that its own list names",
                        source->repository);
     if (is_token)
-        return err_set(error, ERR_INVALID,
+        return err_set(error, ERR_DENIED,
                        "the hub refuses the token: HF_TOKEN, or %.250s, is not or no longer one",
                        source->hub->token_place);
     if (strcmp(code, "RepoNotFound") == 0 ||

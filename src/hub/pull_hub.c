@@ -84,7 +84,7 @@ static enum err take_token(struct pull_hub *hub, struct str text, const char *wh
     for (size_t i = 0; i < text.bytes; i++)
         if (text.at[i] <= ' ' || text.at[i] >= 0x7F) is_good = false;
     if (!is_good)
-        return err_set(error, ERR_INVALID, "%.300s holds no token: one word of at most %zu bytes",
+        return err_set(error, ERR_DENIED, "%.300s holds no token: one word of at most %zu bytes",
                        where, sizeof hub->token - 1);
     if (text.bytes > 0) memcpy(hub->token, text.at, text.bytes);
     hub->token[text.bytes] = '\0';
