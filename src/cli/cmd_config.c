@@ -6,14 +6,19 @@
 #include <stdio.h>
 #include <string.h>
 
-struct show {
-    const char *config; /* --config, or NULL */
-    bool prints, origins;
-    struct error error;
-    enum err err;
+struct chosen {
+    const char *config;
+    bool shows_origin;
 };
 
-/* What no screen should show. A file that holds a secret is none itself. */
+#define AT(field) offsetof(struct chosen, field)
+static const struct option rows[] = {
+    {"config", OPTION_TEXT, AT(config), "F", .help = "settings file instead of the usual ones"},
+    {"origin", OPTION_SWITCH, AT(shows_origin), .help = "with show: the source of each setting"},
+    {0},
+};
+
+/* Whether a setting's value stays hidden. The path of a file with a secret is no secret. */
 static bool is_secret(const char *name) {
     static const char *const endings[] = {"key", "secret", "token", "password"};
     struct str text = str_from(name);
@@ -22,37 +27,39 @@ static bool is_secret(const char *name) {
     return false;
 }
 
-static void print_one(const struct show *show, const struct option *option, const char *origin,
-                      const char *value) {
-    if (show->origins) printf("%-28s ", origin);
-    printf("%s = %s\n", option->name, is_secret(option->name) ? "********" : value);
+static void print_value(const struct chosen *chosen, const struct bound_option *bound,
+                        const char *value) {
+    const char *name = bound->is->name;
+    if (chosen->shows_origin) printf("%-28s ", bound->origin ? bound->origin : "default");
+    printf("%s = %s\n", name, is_secret(name) ? "********" : value);
 }
 
-static void print_option(const struct show *show, const struct option *option, const char *origin) {
+static void print_setting(const struct chosen *chosen, const struct bound_option *bound) {
+    const void *target = bound->target;
     char number[64];
-    switch (option->kind) {
+    switch (bound->is->kind) {
     case OPTION_TEXT: {
-        const char *text = *(const char **)option->target;
-        if (text) print_one(show, option, origin, text);
+        const char *text = *(const char *const *)target;
+        if (text) print_value(chosen, bound, text);
         break;
     }
-    case OPTION_INTEGER:
-        /* 0 often stands for what is chosen later, and is not always a value to set. */
-        if (option->min > (double)*(int64_t *)option->target) break;
-        snprintf(number, sizeof number, "%" PRId64, *(int64_t *)option->target);
-        print_one(show, option, origin, number);
+    case OPTION_INTEGER: {
+        /* 0 may stand for a value that is chosen later, and then is not a value to set. */
+        int64_t integer = *(const int64_t *)target;
+        if (bound->is->min > (double)integer) break;
+        snprintf(number, sizeof number, "%" PRId64, integer);
+        print_value(chosen, bound, number);
         break;
+    }
     case OPTION_NUMBER:
-        snprintf(number, sizeof number, "%.15g", *(double *)option->target);
-        print_one(show, option, origin, number);
+        snprintf(number, sizeof number, "%.15g", *(const double *)target);
+        print_value(chosen, bound, number);
         break;
-    case OPTION_SWITCH:
-        print_one(show, option, origin, *(bool *)option->target ? "true" : "false");
-        break;
+    case OPTION_SWITCH: print_value(chosen, bound, *(const bool *)target ? "true" : "false"); break;
     case OPTION_LIST:
     case OPTION_WORDS: {
-        const struct option_list *list = option->target;
-        for (size_t i = 0; i < list->count; i++) print_one(show, option, origin, list->values[i]);
+        const struct option_list *list = target;
+        for (size_t i = 0; i < list->count; i++) print_value(chosen, bound, list->values[i]);
         break;
     }
     case OPTION_IGNORED:
@@ -60,57 +67,55 @@ static void print_option(const struct show *show, const struct option *option, c
     }
 }
 
-static void visit(void *context, const struct option *options, size_t count) {
-    struct show *show = context;
+/* Loads the settings of one command, without running it, and prints them if asked to. */
+static enum err load(const struct chosen *chosen, const struct command *command, bool prints,
+                     struct error *error) {
     struct settings settings = {0};
-    if (show->err == OK)
-        show->err = settings_load(&settings, options, count, show->config, &show->error);
-    for (size_t i = 0; i < count && show->err == OK && show->prints; i++)
-        if (option_is_setting(&options[i])) {
-            const char *origin = settings.origins[i].text;
-            print_option(show, &options[i], origin ? origin : "default");
-        }
+    struct options options;
+    void *theirs = command_begin(command, &options);
+    enum err err = settings_load(&settings, &options, chosen->config, error);
+    for (size_t i = 0; err == OK && prints && i < options.count; i++)
+        if (option_is_setting(options.at[i].is)) print_setting(chosen, &options.at[i]);
+    command_end(command, theirs);
     settings_release(&settings);
+    return err;
 }
 
-static int run(int argc, char **argv) {
-    struct show show = {.err = OK};
-    const struct option options[] = {
-        {.name = "config",
-         .kind = OPTION_TEXT,
-         .target = &show.config,
-         .value = "F",
-         .help = "this file instead of the usual ones"},
-        {.name = "origin",
-         .kind = OPTION_SWITCH,
-         .target = &show.origins,
-         .help = "show: where each setting comes from"},
-    };
-    const struct options_help help = {
-        "config check|show [run|serve] [options]",
-        "check: reads the files and the environment as `quern serve` and `quern run` would.\n"
-        "show: prints every setting with its value. What is printed can be a file itself.\n\n"
-        "A setting comes from, the later winning: its default, /etc/quern/config,\n"
-        "${XDG_CONFIG_HOME:-~/.config}/quern/config, QUERN_NAME in the environment, --name.\n"};
-    const char *words[2] = {"", "serve"};
-    bool done;
-    if (options_read(options, 2, &help, argc, argv, words, 2, &done, &show.error) != OK) {
-        fprintf(stderr, "quern config: %s\n", show.error.text);
-        return EXIT_WRONG_INPUT;
-    }
-    if (done) return EXIT_GOOD;
-    bool is_check = strcmp(words[0], "check") == 0, is_run = strcmp(words[1], "run") == 0;
-    show.prints = strcmp(words[0], "show") == 0;
-    if ((!is_check && !show.prints) || (!is_run && strcmp(words[1], "serve") != 0)) {
-        fprintf(stderr, "quern config: say `quern config check` or `quern config show [run]`\n");
-        return EXIT_WRONG_INPUT;
-    }
-    if (is_check || !is_run) cmd_serve_settings(visit, &show);
-    if (is_check || is_run) cmd_run_settings(visit, &show);
-    if (show.err == OK) return EXIT_GOOD;
-    fprintf(stderr, "quern config: %s\n", show.error.text);
-    return EXIT_WRONG_INPUT;
+static enum err check(struct command_call *call, struct error *error) {
+    const char *word = call->operands[0] ? call->operands[0] : "";
+    const struct command *only = call->operands[1] ? command_find(call->operands[1]) : NULL;
+    enum err err = OK;
+    if ((strcmp(word, "check") != 0 && strcmp(word, "show") != 0) ||
+        (call->operands[1] && (!only || !only->has_settings)))
+        return err_set(error, ERR_INVALID,
+                       "say `quern config check` or `quern config show [run|serve|preflight]`");
+    for (size_t i = 0; commands[i] && err == OK; i++)
+        if (commands[i]->has_settings && (!only || commands[i] == only))
+            err = load(call->chosen, commands[i], false, error);
+    return err;
 }
 
-const struct command cmd_config = {"config", "checks and shows the settings of serve and run",
-                                   false, run};
+static enum err run(struct command_call *call, struct error *error) {
+    const struct command *command =
+        call->operands[1] ? command_find(call->operands[1]) : &cmd_serve;
+    if (strcmp(call->operands[0], "check") == 0) return OK;
+    return load(call->chosen, command, true, error);
+}
+
+static const struct option_table tables[] = {{rows, 0}};
+
+const struct command cmd_config = {
+    .name = "config",
+    .summary = "check and show the settings of serve, run and preflight",
+    .usage = "config check|show [run|serve|preflight] [options]",
+    .help = "check: reads the files and the environment as these commands would.\n"
+            "show: prints every setting (of serve unless named) as a settings file has it.\n\n"
+            "A setting comes from, the later winning: its default, /etc/quern/config,\n"
+            "${XDG_CONFIG_HOME:-~/.config}/quern/config, QUERN_NAME in the environment, --name.\n",
+    .tables = tables,
+    .table_count = 1,
+    .chosen_bytes = sizeof(struct chosen),
+    .operands_max = 2,
+    .check = check,
+    .run = run,
+};

@@ -7,10 +7,21 @@
 
 #define TEXTS_MAX 65536
 
+struct chosen {
+    struct model_query query;
+    const char *pooling;
+};
+
+static const struct option rows[] = {
+    {"pooling", OPTION_TEXT, offsetof(struct chosen, pooling), "NAME",
+     .help = "pooling: mean, cls or last (default: the model's)"},
+    {0},
+};
+
 /* The texts of one query. */
 struct query {
     struct embed_sequence *sequences; /* (count) */
-    int32_t **ids;                    /* (count) what the sequences point to */
+    int32_t **ids;                    /* (count) borrowed by the sequences */
     uint32_t count;
 };
 
@@ -83,31 +94,33 @@ static enum err answer_query(struct model_query *embed, const json_t *object, st
     return err;
 }
 
-static enum err prepare(struct model_query *embed, struct model_options *options,
-                        struct error *error) {
-    const char *pooling = *(const char **)embed->own.target;
-    if (pooling && !pooling_of_name(str_from(pooling), &options->pooling))
+static enum err check(struct command_call *call, struct error *error) {
+    struct chosen *chosen = call->chosen;
+    struct model_query *query = &chosen->query;
+    query->answer = answer_query;
+    if (chosen->pooling && !pooling_of_name(str_from(chosen->pooling), &query->options.pooling))
         return err_set(error, ERR_INVALID, "--pooling is not mean, cls or last");
-    return OK;
+    return model_query_check(query, error);
 }
 
-static int run(int argc, char **argv) {
-    const char *pooling = NULL;
-    struct model_query embed = {
-        .name = "embed",
-        .help = {"embed --model M [options] < query.json",
-                 "Reads {\"ids\":[[…],…],\"pool_first\":[0,…]} and prints the texts' vectors, each "
-                 "of length 1.\n"},
-        .own = {.name = "pooling",
-                .kind = OPTION_TEXT,
-                .target = &pooling,
-                .value = "NAME",
-                .help = "mean, cls or last, instead of what the model says"},
-        .prepare = prepare,
-        .answer = answer_query,
-    };
-    return model_query_run(&embed, argc, argv);
+static enum err run(struct command_call *call, struct error *error) {
+    struct chosen *chosen = call->chosen;
+    return model_query_run(&chosen->query, error);
 }
 
-const struct command cmd_embed = {"embed", "token ids to vectors, for checking an engine", false,
-                                  run};
+static const struct option_table tables[] = {{model_query_rows, offsetof(struct chosen, query)},
+                                             {rows, 0}};
+
+const struct command cmd_embed = {
+    .name = "embed",
+    .summary = "turn token ids into vectors, for checking an engine",
+    .usage = "embed --model M [options] < query.json",
+    .help =
+        "Reads {\"ids\":[[…],…],\"pool_first\":[0,…]} and prints the vectors of the texts, each\n"
+        "of length 1.\n",
+    .tables = tables,
+    .table_count = 2,
+    .chosen_bytes = sizeof(struct chosen),
+    .check = check,
+    .run = run,
+};

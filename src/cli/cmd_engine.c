@@ -2,8 +2,9 @@
 #include "cli/command.h"
 #include "engine/engine_process.h"
 
-static int run(int argc, char **argv) {
-    return engine_main(argc, argv);
-}
-
-const struct command cmd_engine = {"engine", "the engine process; the server starts it", true, run};
+const struct command cmd_engine = {
+    .name = "engine",
+    .summary = "the engine process, which the server starts",
+    .is_hidden = true,
+    .main = engine_main,
+};

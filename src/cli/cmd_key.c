@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/clock.h"
 #include "cli/command.h"
-#include "cli/options.h"
 #include "cli/state_dir.h"
 #include "http/key_file.h"
 
@@ -11,8 +10,7 @@
 #include <string.h>
 #include <time.h>
 
-struct choice {
-    const char *words[2]; /* create, list or revoke; what to revoke */
+struct chosen {
     const char *state_dir;
     const char *name;
     const char *scopes;
@@ -21,6 +19,28 @@ struct choice {
     int64_t requests_per_minute;
     int64_t queued_tokens_max;
     int64_t batches_max;
+    struct key_row row; /* the new key, read from the options */
+    char state_dir_usual[PATH_MAX];
+};
+
+#define AT(field) offsetof(struct chosen, field)
+static const struct option rows[] = {
+    {"state-dir", OPTION_TEXT, AT(state_dir), "DIR",
+     .help = "state directory of the server, which may be running"},
+    {"name", OPTION_TEXT, AT(name), "N", .help = "name of the new key"},
+    {"scopes", OPTION_TEXT, AT(scopes), "LIST",
+     .help = "rights: files, batches, infer, metrics, admin (default files,batches,infer)"},
+    {"owner", OPTION_TEXT, AT(owner), "O",
+     .help = "owner of the files and batches that the key sees (default \"default\")"},
+    {"expires", OPTION_TEXT, AT(expires), "90d",
+     .help = "lifetime in days (d), hours (h) or minutes (m) (default: none)"},
+    {"requests-per-minute", OPTION_INTEGER, AT(requests_per_minute), "N",
+     .help = "requests per minute before 429 (default 0: no limit)", .max = 1e15},
+    {"queued-tokens-max", OPTION_INTEGER, AT(queued_tokens_max), "N",
+     .help = "tokens in the inputs of the owner's open batches (default 0: no limit)", .max = 1e15},
+    {"batches-max", OPTION_INTEGER, AT(batches_max), "N",
+     .help = "open batches of the owner (default 0: no limit)", .max = 1e15},
+    {0},
 };
 
 /* "90d", "12h", "30m" → seconds. */
@@ -34,43 +54,43 @@ static bool read_span(const char *text, int64_t *ret_seconds) {
     return true;
 }
 
-static enum err read_row(const struct choice *choice, int64_t now_unix_s, struct key_row *ret_row,
+/* Checks the options of `create` and makes them a key without its secret. */
+static enum err read_row(const struct chosen *chosen, int64_t now_unix_s, struct key_row *ret_row,
                          struct error *error) {
     struct key_row row = {.scopes = KEY_SCOPES_DEFAULT,
-                          .requests_per_minute = (uint64_t)choice->requests_per_minute,
-                          .queued_tokens_max = (uint64_t)choice->queued_tokens_max,
-                          .batches_max = (uint64_t)choice->batches_max};
+                          .requests_per_minute = (uint64_t)chosen->requests_per_minute,
+                          .queued_tokens_max = (uint64_t)chosen->queued_tokens_max,
+                          .batches_max = (uint64_t)chosen->batches_max};
     int64_t seconds = 0;
-    if (!choice->name || !*choice->name || strlen(choice->name) >= sizeof row.name)
+    if (!chosen->name || !*chosen->name || strlen(chosen->name) >= sizeof row.name)
         return err_set(error, ERR_INVALID, "--name is missing, or longer than %zu bytes",
                        sizeof row.name - 1);
-    memcpy(row.name, choice->name, strlen(choice->name) + 1);
-    if (choice->owner && !key_owner_is_sane(str_from(choice->owner)))
+    memcpy(row.name, chosen->name, strlen(chosen->name) + 1);
+    if (chosen->owner && !key_owner_is_sane(str_from(chosen->owner)))
         return err_set(error, ERR_INVALID,
                        "--owner: '%.80s' is not 1 to 63 letters, digits, '.', '_' and '-'",
-                       choice->owner);
-    if (choice->owner && strcmp(choice->owner, "default") != 0)
-        memcpy(row.owner, choice->owner, strlen(choice->owner) + 1);
-    if (choice->expires && !read_span(choice->expires, &seconds))
+                       chosen->owner);
+    if (chosen->owner && strcmp(chosen->owner, "default") != 0)
+        memcpy(row.owner, chosen->owner, strlen(chosen->owner) + 1);
+    if (chosen->expires && !read_span(chosen->expires, &seconds))
         return err_set(error, ERR_INVALID, "--expires: '%.40s' is not a time such as 90d, 12h, 30m",
-                       choice->expires);
+                       chosen->expires);
     if (seconds) row.expires_unix_s = now_unix_s + seconds;
-    if (choice->scopes) {
-        enum err err = key_scopes_read(str_from(choice->scopes), &row.scopes, error);
+    if (chosen->scopes) {
+        enum err err = key_scopes_read(str_from(chosen->scopes), &row.scopes, error);
         if (err != OK) return err_prefix(error, "--scopes");
     }
     *ret_row = row;
     return OK;
 }
 
-static enum err create(const struct choice *choice, struct error *error) {
-    struct key_row row;
+static enum err create(struct command_call *call, struct error *error) {
+    const struct chosen *chosen = call->chosen;
+    struct key_row row = chosen->row;
     char text[KEY_TEXT_BYTES];
-    int64_t now_unix_s = clock_unix_s();
-    enum err err = read_row(choice, now_unix_s, &row, error);
-    if (err == OK) err = key_file_add(choice->state_dir, &row, now_unix_s, text, error);
+    enum err err = key_file_add(chosen->state_dir, &row, clock_unix_s(), text, error);
     if (err != OK) return err;
-    fprintf(stderr, "key %s for '%s'; it is shown this once:\n", row.id, row.name);
+    fprintf(stderr, "key %s for '%s'; it is shown only once:\n", row.id, row.name);
     printf("%s\n", text);
     fflush(stdout);
     explicit_bzero(text, sizeof text);
@@ -103,11 +123,12 @@ static void print_row(const struct key_row *row, int64_t now_unix_s) {
     printf("  %s\n", row->name);
 }
 
-static enum err list(const struct choice *choice, struct error *error) {
+static enum err list(struct command_call *call, struct error *error) {
+    const struct chosen *chosen = call->chosen;
     struct key_file file = {0};
     char path[PATH_MAX];
     int64_t now_unix_s = clock_unix_s();
-    int bytes = snprintf(path, sizeof path, "%s/" KEY_FILE_NAME, choice->state_dir);
+    int bytes = snprintf(path, sizeof path, "%s/" KEY_FILE_NAME, chosen->state_dir);
     if (bytes < 0 || (size_t)bytes >= sizeof path)
         return err_set(error, ERR_INVALID, "--state-dir is too long");
     enum err err = key_file_read(&file, path, error);
@@ -120,78 +141,58 @@ static enum err list(const struct choice *choice, struct error *error) {
     return OK;
 }
 
-static enum err revoke(const struct choice *choice, struct error *error) {
+static enum err revoke(struct command_call *call, struct error *error) {
+    const struct chosen *chosen = call->chosen;
     struct key_row row;
-    if (!choice->words[1])
-        return err_set(error, ERR_INVALID, "revoke needs the id or the name of a key");
-    enum err err =
-        key_file_revoke(choice->state_dir, str_from(choice->words[1]), clock_unix_s(), &row, error);
-    if (err == OK) fprintf(stderr, "key %s ('%s') opens nothing any more\n", row.id, row.name);
+    enum err err = key_file_revoke(chosen->state_dir, str_from(call->operands[1]), clock_unix_s(),
+                                   &row, error);
+    if (err == OK) fprintf(stderr, "key %s ('%s') no longer opens anything\n", row.id, row.name);
     return err;
 }
 
-static enum err act(const struct choice *choice, struct error *error) {
-    const char *word = choice->words[0] ? choice->words[0] : "";
-    bool is_revoke = strcmp(word, "revoke") == 0;
-    if (!is_revoke && choice->words[1])
+static const struct action {
+    const char *word;
+    bool takes_key;
+    enum err (*run)(struct command_call *call, struct error *error);
+} actions[] = {{"create", false, create}, {"list", false, list}, {"revoke", true, revoke}};
+
+static const struct action *find_action(const struct command_call *call) {
+    for (size_t i = 0; call->operands[0] && i < sizeof actions / sizeof *actions; i++)
+        if (strcmp(call->operands[0], actions[i].word) == 0) return &actions[i];
+    return NULL;
+}
+
+static enum err check(struct command_call *call, struct error *error) {
+    struct chosen *chosen = call->chosen;
+    const struct action *action = find_action(call);
+    if (!action) return err_set(error, ERR_INVALID, "say create, list or revoke; see --help");
+    if (!action->takes_key && call->operands[1])
         return err_set(error, ERR_INVALID, "'%.80s' is one argument too many; see --help",
-                       choice->words[1]);
-    if (is_revoke) return revoke(choice, error);
-    if (strcmp(word, "create") == 0) return create(choice, error);
-    if (strcmp(word, "list") == 0) return list(choice, error);
-    return err_set(error, ERR_INVALID, "say create, list or revoke; see --help");
+                       call->operands[1]);
+    if (action->takes_key && !call->operands[1])
+        return err_set(error, ERR_INVALID, "revoke needs the id or the name of a key");
+    default_state_dir(chosen->state_dir_usual);
+    if (!chosen->state_dir) chosen->state_dir = chosen->state_dir_usual;
+    return action->run == create ? read_row(chosen, clock_unix_s(), &chosen->row, error) : OK;
 }
 
-static int exit_of(enum err err) {
-    if (err == OK) return EXIT_GOOD;
-    return err == ERR_IO || err == ERR_UNAVAILABLE ? EXIT_MACHINE : EXIT_WRONG_INPUT;
+static enum err run(struct command_call *call, struct error *error) {
+    return find_action(call)->run(call, error);
 }
 
-static struct option text_row(const char *name, const char **target, const char *value,
-                              const char *help) {
-    return (struct option){
-        .name = name, .kind = OPTION_TEXT, .target = target, .value = value, .help = help};
-}
+static const struct option_table tables[] = {{rows, 0}};
 
-static struct option limit_row(const char *name, int64_t *target, const char *help) {
-    return (struct option){.name = name,
-                           .kind = OPTION_INTEGER,
-                           .target = target,
-                           .value = "N",
-                           .help = help,
-                           .min = 0,
-                           .max = 1e15};
-}
-
-static int run(int argc, char **argv) {
-    struct choice choice = {0};
-    char state_dir[PATH_MAX];
-    struct error error = {0};
-    bool done = false;
-    const struct option options[] = {
-        text_row("state-dir", &choice.state_dir, "DIR", "of the server, which may be running"),
-        text_row("name", &choice.name, "N", "to know it by"),
-        text_row("scopes", &choice.scopes, "LIST",
-                 "of files, batches, infer, metrics, admin; the first three"),
-        text_row("owner", &choice.owner, "O", "whose files and batches it sees; default"),
-        text_row("expires", &choice.expires, "90d", "after so many days, hours (h) or minutes (m)"),
-        limit_row("requests-per-minute", &choice.requests_per_minute, "more are answered 429"),
-        limit_row("queued-tokens-max", &choice.queued_tokens_max,
-                  "in the inputs of its owner's open batches"),
-        limit_row("batches-max", &choice.batches_max, "of its owner open at a time"),
-    };
-    const struct options_help help = {
-        "key create --name N [options] | list | revoke ID-OR-NAME",
-        "API keys. `create` prints the key on standard output, once; only its SHA-256 is kept.\n"
-        "A running server sees a change within a second, and asks for a key once there is one.\n"};
-    enum err err = options_read(options, sizeof options / sizeof *options, &help, argc, argv,
-                                choice.words, 2, &done, &error);
-    if (done && err == OK) return EXIT_GOOD;
-    default_state_dir(state_dir);
-    if (!choice.state_dir) choice.state_dir = state_dir;
-    if (err == OK) err = act(&choice, &error);
-    if (err != OK) fprintf(stderr, "quern key: %s\n", error.text);
-    return exit_of(err);
-}
-
-const struct command cmd_key = {"key", "makes, lists and revokes API keys", false, run};
+const struct command cmd_key = {
+    .name = "key",
+    .summary = "create, list and revoke API keys",
+    .usage = "key create --name N [options] | list | revoke ID-OR-NAME",
+    .help = "create: prints a new key on standard output, once; only its SHA-256 is kept.\n"
+            "list: the keys with state, owner, times and scopes.  revoke: ends a key.\n"
+            "A running server sees a change within a second. It asks for a key once one exists.\n",
+    .tables = tables,
+    .table_count = 1,
+    .chosen_bytes = sizeof(struct chosen),
+    .operands_max = 2,
+    .check = check,
+    .run = run,
+};

@@ -13,12 +13,23 @@
 #define TOP_DEFAULT 8
 #define KV_BYTES ((uint64_t)2 << 30)
 
-/* One query: what the request says, with room for what the model answers. */
+struct chosen {
+    struct model_query query;
+    const char *load_format;
+};
+
+static const struct option rows[] = {
+    {"load-format", OPTION_TEXT, offsetof(struct chosen, load_format), "FORMAT",
+     .help = "weights: auto, or dummy to make them up (default auto)"},
+    {0},
+};
+
+/* One query and the room for its answer. */
 struct query {
     int32_t *ids;
     uint32_t asked[POSITIONS_MAX]; /* (asked_count) in the order of the query */
     size_t asked_count;
-    uint32_t positions[POSITIONS_MAX]; /* the same ascending, each once, as the model takes them */
+    uint32_t positions[POSITIONS_MAX]; /* `asked`, ascending and each once, for the model */
     struct logits_request request;
     size_t top;
     float *logits; /* (position_count, vocab) */
@@ -119,31 +130,34 @@ static enum err answer_query(struct model_query *logits, const json_t *object, s
     return err;
 }
 
-static enum err prepare(struct model_query *logits, struct model_options *options,
-                        struct error *error) {
-    options->kv_bytes = KV_BYTES;
-    return engine_options_is_dummy(*(const char **)logits->own.target, &options->dummy_weights,
-                                   error);
+static enum err check(struct command_call *call, struct error *error) {
+    struct chosen *chosen = call->chosen;
+    struct model_query *query = &chosen->query;
+    query->answer = answer_query;
+    query->options.kv_bytes = KV_BYTES;
+    enum err err =
+        engine_options_is_dummy(chosen->load_format, &query->options.dummy_weights, error);
+    return err == OK ? model_query_check(query, error) : err;
 }
 
-static int run(int argc, char **argv) {
-    const char *load_format = NULL;
-    struct model_query logits = {
-        .name = "logits",
-        .help =
-            {"logits --model M [options] < query.json",
-             "Reads {\"ids\":[…],\"positions\":[-1],\"top\":8} and prints the largest logits at "
-             "these positions.\n"},
-        .own = {.name = "load-format",
-                .kind = OPTION_TEXT,
-                .target = &load_format,
-                .value = "FORMAT",
-                .help = "auto, or dummy: made-up weights"},
-        .prepare = prepare,
-        .answer = answer_query,
-    };
-    return model_query_run(&logits, argc, argv);
+static enum err run(struct command_call *call, struct error *error) {
+    struct chosen *chosen = call->chosen;
+    return model_query_run(&chosen->query, error);
 }
 
-const struct command cmd_logits = {"logits", "token ids to logits, for checking an engine", false,
-                                   run};
+static const struct option_table tables[] = {{model_query_rows, offsetof(struct chosen, query)},
+                                             {rows, 0}};
+
+const struct command cmd_logits = {
+    .name = "logits",
+    .summary = "turn token ids into logits, for checking an engine",
+    .usage = "logits --model M [options] < query.json",
+    .help =
+        "Reads {\"ids\":[…],\"positions\":[-1],\"top\":8} and prints the largest logits at these\n"
+        "positions.\n",
+    .tables = tables,
+    .table_count = 2,
+    .chosen_bytes = sizeof(struct chosen),
+    .check = check,
+    .run = run,
+};

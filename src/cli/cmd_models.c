@@ -2,8 +2,6 @@
 #include "base/sandbox.h"
 #include "cli/command.h"
 #include "cli/models_show.h"
-#include "cli/options.h"
-#include "cli/stop.h"
 #include "hub/catalog_add.h"
 #include "hub/catalog_path.h"
 #include "hub/verify.h"
@@ -13,43 +11,51 @@
 #include <string.h>
 #include <strings.h>
 
-struct choice {
-    const char *words[2];
+struct chosen {
     const char *name;
     int64_t max_model_len;
     bool json;
-    size_t count; /* of models listed */
 };
 
-static int exit_of(enum err err) {
-    switch (err) {
-    case OK: return EXIT_GOOD;
-    case ERR_IO:
-    case ERR_UNAVAILABLE:
-    case ERR_CORRUPT: return EXIT_MACHINE;
-    case ERR_CANCELLED: return 130;
-    default: return EXIT_WRONG_INPUT;
-    }
-}
+#define AT(field) offsetof(struct chosen, field)
+static const struct option rows[] = {
+    {"json", OPTION_SWITCH, AT(json), .help = "print one JSON object per model"},
+    {"max-model-len", OPTION_INTEGER, AT(max_model_len), "N",
+     .help = "length for counting sequences, in tokens (default: the model's context)", .min = 1,
+     .max = 1 << 24},
+    {"name", OPTION_TEXT, AT(name), "N",
+     .help = "with add: the model's new name (default: the file's)"},
+    {0},
+};
 
 /* --- list --- */
 
+struct listing {
+    const struct chosen *chosen;
+    const volatile bool *stop;
+    size_t count;
+};
+
 static void print_file(void *context, const struct model_file *file) {
-    struct choice *choice = context;
+    struct listing *listing = context;
+    const struct chosen *chosen = listing->chosen;
     struct model_facts facts;
-    models_read_facts(&facts, file, (uint32_t)choice->max_model_len);
-    if (!choice->json && choice->count == 0) models_show_head();
-    choice->count++;
-    if (choice->json)
+    if (*listing->stop) return;
+    models_read_facts(&facts, file, (uint32_t)chosen->max_model_len);
+    if (!chosen->json && listing->count == 0) models_show_head();
+    listing->count++;
+    if (chosen->json)
         models_show_json(&facts);
     else
         models_show_line(&facts);
 }
 
-static enum err list(struct choice *choice, struct error *error) {
+static enum err list(struct command_call *call, struct error *error) {
+    struct listing listing = {.chosen = call->chosen, .stop = call->stop};
     char folder[PATH_MAX];
-    enum err err = catalog_list(print_file, choice, error);
-    if (err == OK && choice->count == 0 && catalog_folder(folder))
+    enum err err = catalog_list(print_file, &listing, error);
+    if (*call->stop) return err_set(error, ERR_CANCELLED, "stopped");
+    if (err == OK && listing.count == 0 && catalog_folder(folder))
         fprintf(stderr,
                 "quern models: none in %s nor elsewhere; `quern pull` fetches one, and "
                 "tools/fetch-model the default one\n",
@@ -59,7 +65,7 @@ static enum err list(struct choice *choice, struct error *error) {
 
 /* --- inspect --- */
 
-/* A model of a store that goes by a name. */
+/* The search for a model of a store by its name. */
 struct search {
     const char *name;
     bool found;
@@ -73,7 +79,7 @@ static void match_name(void *context, const struct model_file *file) {
     search->file = *file;
 }
 
-/* What --model takes; or what cannot be served, which has more need of being looked at. */
+/* Finds the model that --model would take, or one that cannot be served: its head tells why. */
 static enum err find_model(const char *name, struct model_file *ret_file, struct error *error) {
     struct model_choice model;
     struct search search = {.name = name};
@@ -94,14 +100,15 @@ static enum err find_model(const char *name, struct model_file *ret_file, struct
     return OK;
 }
 
-static enum err inspect(const struct choice *choice, struct error *error) {
+static enum err inspect(struct command_call *call, struct error *error) {
+    const struct chosen *chosen = call->chosen;
     struct model_file file;
     struct model_facts facts;
-    enum err err = find_model(choice->words[1], &file, error);
+    enum err err = find_model(call->operands[1], &file, error);
     if (err != OK) return err;
-    models_read_facts(&facts, &file, (uint32_t)choice->max_model_len);
+    models_read_facts(&facts, &file, (uint32_t)chosen->max_model_len);
     if (!facts.is_read) return err_set(error, ERR_INVALID, "%s", facts.why_not);
-    if (choice->json)
+    if (chosen->json)
         models_show_json(&facts);
     else
         models_show_page(&facts);
@@ -122,88 +129,94 @@ static void print_verified(void *context, const struct verified *file) {
         printf("%s %s\n", file->is_good ? "good      " : "DAMAGED   ", path);
 }
 
-static bool is_going_on(void *context, uint64_t bytes) {
-    const volatile bool *const *stopping = context;
+static bool goes_on(void *context, uint64_t bytes) {
+    const struct command_call *call = context;
     (void)bytes;
-    return !**stopping;
+    return !*call->stop;
 }
 
-static enum err verify(const struct choice *choice, struct error *error) {
-    const volatile bool *stopping = stop_on_signals();
-    const struct verify_options options = {.name = choice->words[1],
-                                           .context = (void *)&stopping,
-                                           .file = print_verified,
-                                           .progress = is_going_on};
-    return verify_model(&options, error);
+static enum err verify(struct command_call *call, struct error *error) {
+    const struct verify_options options = {
+        .name = call->operands[1], .context = call, .file = print_verified, .progress = goes_on};
+    enum err err = verify_model(&options, error);
+    if (err != ERR_CORRUPT) return err;
+    /* The check has done its work: damage is what it found. */
+    fprintf(stderr, "quern models: %s\n", error->text);
+    call->status = EXIT_DAMAGED;
+    return OK;
 }
 
 /* --- the command --- */
 
-/* Files of strangers are read from here on: all may be read, and nothing else can be done. */
+static enum err add(struct command_call *call, struct error *error) {
+    const struct chosen *chosen = call->chosen;
+    return catalog_add(call->operands[1], chosen->name, error);
+}
+
+static const struct action {
+    const char *word;
+    const char *operand; /* what the second word is; NULL: there is none */
+    bool reads_only;
+    enum err (*run)(struct command_call *call, struct error *error);
+} actions[] = {
+    {"list", NULL, true, list},
+    {"inspect", "the name or the path of a model", true, inspect},
+    {"verify", "the name or the path of a model", true, verify},
+    {"add", "the path of a GGUF file or of a folder", false, add},
+};
+
+static const struct action *find_action(const struct command_call *call) {
+    const char *word = call->operands[0] ? call->operands[0] : "list";
+    for (size_t i = 0; i < sizeof actions / sizeof *actions; i++)
+        if (strcmp(word, actions[i].word) == 0) return &actions[i];
+    return NULL;
+}
+
+static enum err check(struct command_call *call, struct error *error) {
+    const struct action *action = find_action(call);
+    if (!action)
+        return err_set(error, ERR_INVALID, "'%.80s' is none of list, inspect, verify, add",
+                       call->operands[0]);
+    if (!action->operand && call->operands[1])
+        return err_set(error, ERR_INVALID, "'%.80s' is one argument too many; see --help",
+                       call->operands[1]);
+    if (action->operand && !call->operands[1])
+        return err_set(error, ERR_INVALID, "%s needs %s", action->word, action->operand);
+    return OK;
+}
+
+/* The files come from strangers: from here on the process can read any file, and do nothing else. */
 static void enter_sandbox(void) {
     struct sandbox_state state;
     const struct sandbox_path all = {.path = "/"};
     sandbox_enter(&all, 1, &state);
 }
 
-static enum err act(struct choice *choice, struct error *error) {
-    const char *word = choice->words[0] ? choice->words[0] : "list";
-    bool is_list = strcmp(word, "list") == 0, is_add = strcmp(word, "add") == 0;
-    if (is_list && choice->words[1])
-        return err_set(error, ERR_INVALID, "'%.80s' is one argument too many; see --help",
-                       choice->words[1]);
-    if (is_list) {
-        enter_sandbox();
-        return list(choice, error);
-    }
-    if (!is_add && strcmp(word, "inspect") != 0 && strcmp(word, "verify") != 0)
-        return err_set(error, ERR_INVALID, "'%.80s' is none of list, inspect, verify, add", word);
-    if (!choice->words[1])
-        return err_set(error, ERR_INVALID, "%s needs %s", word,
-                       is_add ? "the path of a GGUF file or of a folder"
-                              : "the name or the path of a model");
-    if (is_add) return catalog_add(choice->words[1], choice->name, error);
-    enter_sandbox();
-    return strcmp(word, "verify") == 0 ? verify(choice, error) : inspect(choice, error);
+static enum err run(struct command_call *call, struct error *error) {
+    const struct action *action = find_action(call);
+    if (action->reads_only) enter_sandbox();
+    return action->run(call, error);
 }
 
-static int run(int argc, char **argv) {
-    struct choice choice = {0};
-    struct error error = {0};
-    bool done = false;
-    const struct option options[] = {
-        {.name = "json",
-         .kind = OPTION_SWITCH,
-         .target = &choice.json,
-         .help = "one JSON object a model"},
-        {.name = "max-model-len",
-         .kind = OPTION_INTEGER,
-         .target = &choice.max_model_len,
-         .value = "N",
-         .help = "tokens of the sequences that are counted; the model's context",
-         .min = 1,
-         .max = 1 << 24},
-        {.name = "name",
-         .kind = OPTION_TEXT,
-         .target = &choice.name,
-         .value = "N",
-         .help = "of what is added; the file's own"},
-    };
-    const struct options_help help = {
-        "models [list] | inspect NAME | verify NAME | add PATH [--name N]",
+static const struct option_table tables[] = {{rows, 0}};
+
+const struct command cmd_models = {
+    .name = "models",
+    .summary = "list, inspect, verify and add models",
+    .usage = "models [list] | inspect NAME | verify NAME | add PATH [--name N]",
+    .help =
         "list: the models in ${XDG_CACHE_HOME:-~/.cache}/quern/models, in Ollama's store and in\n"
-        "the Hugging Face cache: the name --model takes, size, family, context, KV-cache bytes a\n"
-        "token, how many sequences fit into the memory that is free, and why one cannot be\n"
-        "served. --model takes the path of any other GGUF file or folder too.\n"
-        "inspect: all that a model's head says.  verify: whether its files are what was fetched.\n"
-        "add: makes a file or a folder known under a name, by a link in quern's folder.\n"};
-    enum err err = options_read(options, sizeof options / sizeof *options, &help, argc, argv,
-                                choice.words, 2, &done, &error);
-    if (done && err == OK) return EXIT_GOOD;
-    if (err == OK) err = act(&choice, &error);
-    if (err != OK) fprintf(stderr, "quern models: %s\n", error.text);
-    return exit_of(err);
-}
-
-const struct command cmd_models = {"models", "what can be run here, where it lies, how large it is",
-                                   false, run};
+        "the Hugging Face cache, with the name for --model, size, family, context, KV-cache bytes\n"
+        "per token, the sequences that fit into the free memory, and the reason if one cannot be\n"
+        "served. --model also takes the path of any other GGUF file or folder.\n"
+        "inspect: everything that a model's head says.\n"
+        "verify: compares a model's files with the sums they were fetched with.\n"
+        "add: gives a GGUF file or a folder a name, by a link in quern's folder.\n",
+    .tables = tables,
+    .table_count = 1,
+    .chosen_bytes = sizeof(struct chosen),
+    .operands_max = 2,
+    .stops = true,
+    .check = check,
+    .run = run,
+};

@@ -2,30 +2,53 @@
 #include "base/log.h"
 #include "cli/command.h"
 #include "cli/engine_options.h"
-#include "cli/settings.h"
 #include "cli/stop.h"
 #include "preflight/preflight.h"
+#include "preflight/preflight_child.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #define BAR_WIDTH 36
-#define SAMPLE_LINES_DEFAULT 48
-#define OWN_OPTIONS 8
-
-struct asked {
+struct chosen {
     struct preflight_options preflight;
     struct engine_choice choice;
-    int64_t pilot;
+    int64_t sample_lines;
     bool json;
     bool ends_with_parent;
 };
 
-static void show_what(void *context, const char *what) {
+#define AT(field) offsetof(struct chosen, field)
+static const struct option rows[] = {
+    {"json", OPTION_SWITCH, AT(json), .help = "print one JSON object"},
+    {"pilot", OPTION_INTEGER, AT(sample_lines), "N",
+     .help = "requests to run as a sample, for the time (default 48; 0 runs none)",
+     .max = SAMPLE_RUN_LINES_MAX},
+    {"watts", OPTION_NUMBER, AT(preflight.watts), "W", .help = "power of this machine at work",
+     .max = 1e6},
+    {"price-per-kwh", OPTION_NUMBER, AT(preflight.price_per_kwh), "P",
+     .help = "price of electricity", .max = 1e6},
+    {"input-price", OPTION_NUMBER, AT(preflight.input_price), "P",
+     .help = "price of a million input tokens at a managed API", .max = 1e6},
+    {"output-price", OPTION_NUMBER, AT(preflight.output_price), "P",
+     .help = "price of a million output tokens at a managed API", .max = 1e6},
+    {"batch-discount", OPTION_NUMBER, AT(preflight.batch_discount), "S",
+     .help = "share that the API takes off for batches, 0 to 1 (often 0.5; default 0)", .max = 1},
+    {"end-with-parent", OPTION_SWITCH, AT(ends_with_parent),
+     .help = "stop when the process that started this one ends", .only_flag = true},
+    {0},
+};
+
+/* The server reads these statuses of its children. */
+_Static_assert((int)PREFLIGHT_CHILD_REFUSES_LINES == (int)EXIT_FAILED &&
+                   (int)PREFLIGHT_CHILD_USAGE == (int)EXIT_USAGE &&
+                   (int)PREFLIGHT_CHILD_UNUSABLE == (int)EXIT_UNUSABLE &&
+                   (int)PREFLIGHT_CHILD_NOT_FOUND == (int)EXIT_NOT_FOUND,
+               "preflight_child.h has the numbers of exit_status.h");
+
+static void show_phase(void *context, const char *phase) {
     (void)context;
-    if (isatty(STDERR_FILENO)) fprintf(stderr, "\r\033[K%s ...", what);
+    if (isatty(STDERR_FILENO)) fprintf(stderr, "\r\033[K%s ...", phase);
 }
 
 static double percent(uint64_t part, uint64_t whole) {
@@ -141,8 +164,8 @@ static void print_sample(const struct preflight *is) {
         printf("            with every answer as long as its max_tokens allows\n");
 }
 
-static void print_all(const struct preflight *is, const struct asked *asked) {
-    if (asked->json) {
+static void print_all(const struct preflight *is, const struct chosen *chosen) {
+    if (chosen->json) {
         struct buf text;
         buf_init(&text, 1 << 20);
         preflight_write_json(&text, is);
@@ -150,116 +173,71 @@ static void print_all(const struct preflight *is, const struct asked *asked) {
         buf_release(&text);
         return;
     }
-    print_requests(is, asked->preflight.path);
+    print_requests(is, chosen->preflight.path);
     if (is->requests == is->faulty) return;
     print_lengths(is);
     print_sharing(is);
     print_sample(is);
 }
 
-static size_t fill_options(struct option *options, struct asked *asked) {
-    struct preflight_options *is = &asked->preflight;
-    const struct option own[OWN_OPTIONS] = {
-        {.name = "json",
-         .kind = OPTION_SWITCH,
-         .target = &asked->json,
-         .help = "one JSON object on standard output"},
-        {.name = "pilot",
-         .kind = OPTION_INTEGER,
-         .target = &asked->pilot,
-         .value = "N",
-         .help = "requests to run for the time it takes; 48; 0 runs none",
-         .min = 0,
-         .max = SAMPLE_RUN_LINES_MAX},
-        {.name = "watts",
-         .kind = OPTION_NUMBER,
-         .target = &is->watts,
-         .value = "W",
-         .help = "what this machine draws while it works",
-         .max = 1e6},
-        {.name = "price-per-kwh",
-         .kind = OPTION_NUMBER,
-         .target = &is->price_per_kwh,
-         .value = "P",
-         .help = "of electricity",
-         .max = 1e6},
-        {.name = "input-price",
-         .kind = OPTION_NUMBER,
-         .target = &is->input_price,
-         .value = "P",
-         .help = "of a million input tokens at a managed API",
-         .max = 1e6},
-        {.name = "output-price",
-         .kind = OPTION_NUMBER,
-         .target = &is->output_price,
-         .value = "P",
-         .help = "of a million output tokens there",
-         .max = 1e6},
-        {.name = "batch-discount",
-         .kind = OPTION_NUMBER,
-         .target = &is->batch_discount,
-         .value = "S",
-         .help = "share of its price that it takes off for batches; 0.5 is usual",
-         .max = 1},
-        {.name = "end-with-parent",
-         .kind = OPTION_SWITCH,
-         .target = &asked->ends_with_parent,
-         .help = "stops when the process that started it ends",
-         .only_flag = true},
-    };
-    memcpy(options, own, sizeof own);
-    engine_options_fill(options + OWN_OPTIONS, &asked->choice);
-    return OWN_OPTIONS + ENGINE_OPTION_COUNT;
+static void set_defaults(void *context) {
+    struct chosen *chosen = context;
+    engine_options_set_defaults(&chosen->choice);
+    chosen->sample_lines = 48;
 }
 
-static int exit_of(enum err err, const struct preflight *is) {
-    if (err == OK) return is->faulty > 0 ? EXIT_LINES_FAILED : EXIT_GOOD;
-    if (err == ERR_CANCELLED) return 130;
-    return err == ERR_INVALID || err == ERR_NOT_FOUND ? EXIT_WRONG_INPUT : EXIT_MACHINE;
+static void release(void *context) {
+    struct chosen *chosen = context;
+    engine_options_release(&chosen->preflight.node);
 }
 
-static int run(int argc, char **argv) {
-    struct asked asked = {.choice = ENGINE_CHOICE_DEFAULT, .pilot = SAMPLE_LINES_DEFAULT};
-    struct option options[OWN_OPTIONS + ENGINE_OPTION_COUNT];
-    const struct options_help help = {"preflight FILE --model M [options]",
-                                      "Reads a file of requests as the engine would and says what "
-                                      "running it takes: exact tokens,\n"
-                                      "lengths, what does not fit, what is shared, and, from a "
-                                      "sample that it runs, time and cost.\n"};
-    struct error error = {0};
-    struct settings settings = {0};
+static enum err check(struct command_call *call, struct error *error) {
+    struct chosen *chosen = call->chosen;
+    chosen->preflight.path = call->operands[0];
+    if (!chosen->preflight.path) return err_set(error, ERR_INVALID, "FILE is missing");
+    enum err err = engine_options_check(&chosen->choice, &chosen->preflight.node, error);
+    if (err == OK && chosen->choice.models.count + chosen->choice.upstreams.count != 1)
+        err = err_set(error, ERR_INVALID, "one --model or one --upstream, please");
+    return err;
+}
+
+static enum err run(struct command_call *call, struct error *error) {
+    struct chosen *chosen = call->chosen;
+    struct preflight_options *options = &chosen->preflight;
     struct preflight preflight = {0};
-    bool done = false;
-    size_t count = fill_options(options, &asked);
-    enum err err = settings_read(&settings, options, count, &help, argc, argv,
-                                 &asked.preflight.path, 1, &done, &error);
-    if (done && err == OK) return EXIT_GOOD;
-    if (err == OK && !asked.preflight.path) err = err_set(&error, ERR_INVALID, "FILE is missing");
-    if (err == OK) err = engine_options_apply(&asked.choice, &asked.preflight.node, &error);
-    size_t engines = asked.preflight.node.model_count + asked.preflight.node.upstream_count;
-    if (err == OK && engines != 1)
-        err = err_set(&error, ERR_INVALID, "one --model or one --upstream, please");
-    if (err != OK) {
-        fprintf(stderr, "quern preflight: %s\n", error.text);
-        free(asked.preflight.node.upstreams);
-        settings_release(&settings);
-        return engine_options_exit(err);
-    }
+    if (chosen->ends_with_parent) stop_with_parent();
+    enum err err = engine_options_find_models(&chosen->choice, &options->node, call->stop, error);
+    if (err != OK) return err;
     log_set_level(LOG_ERROR);
-    asked.preflight.sample_lines = (uint32_t)asked.pilot;
-    asked.preflight.stop = stop_on_signals();
-    if (asked.ends_with_parent) stop_with_parent();
-    asked.preflight.say = show_what;
-    err = preflight_run(&asked.preflight, &preflight, &error);
+    options->sample_lines = (uint32_t)chosen->sample_lines;
+    options->stop = call->stop;
+    options->say = show_phase;
+    err = preflight_run(options, &preflight, error);
     if (isatty(STDERR_FILENO)) fputs("\r\033[K", stderr);
-    if (err != OK)
-        fprintf(stderr, "quern preflight: %s\n", error.text);
-    else
-        print_all(&preflight, &asked);
-    free(asked.preflight.node.upstreams);
-    settings_release(&settings);
-    return exit_of(err, &preflight);
+    if (err != OK) return err;
+    print_all(&preflight, chosen);
+    if (preflight.faulty > 0) call->status = EXIT_FAILED;
+    return OK;
 }
 
-const struct command cmd_preflight = {"preflight", "what running a file will take, before it runs",
-                                      false, run};
+static const struct option_table tables[] = {{rows, 0},
+                                             {engine_option_rows, offsetof(struct chosen, choice)}};
+
+const struct command cmd_preflight = {
+    .name = "preflight",
+    .summary = "tell what running a file will take, before it runs",
+    .usage = "preflight FILE --model M [options]",
+    .help = "Reads a file of requests as the engine would and tells what running it takes: exact\n"
+            "tokens, lengths, requests that do not fit, shared text, and, from a sample that it\n"
+            "runs, time and cost.\n",
+    .tables = tables,
+    .table_count = 2,
+    .chosen_bytes = sizeof(struct chosen),
+    .operands_max = 1,
+    .has_settings = true,
+    .stops = true,
+    .set_defaults = set_defaults,
+    .check = check,
+    .run = run,
+    .release = release,
+};

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/command.h"
-#include "cli/options.h"
 #include "cli/pull_show.h"
-#include "cli/stop.h"
 #include "hub/catalog.h"
 #include "json/json.h"
 
@@ -10,37 +8,38 @@
 #include <string.h>
 #include <unistd.h>
 
-struct choice {
-    const char *name, *revision;
+struct chosen {
+    const char *revision;
     struct option_list includes;
     int64_t connections;
     bool json, quiet;
 };
 
-static int exit_of(enum err err) {
-    switch (err) {
-    case OK: return EXIT_GOOD;
-    case ERR_INVALID:
-    case ERR_NOT_FOUND:
-    case ERR_CONFLICT: return EXIT_WRONG_INPUT;
-    case ERR_CANCELLED: return 130;
-    default: return EXIT_MACHINE;
-    }
-}
+#define AT(field) offsetof(struct chosen, field)
+static const struct option rows[] = {
+    {"revision", OPTION_TEXT, AT(revision), "R", .help = "branch, tag or commit (default main)"},
+    {"include", OPTION_LIST, AT(includes), "PATTERN",
+     .help = "files to fetch instead of quern's choice; repeatable"},
+    {"connections", OPTION_INTEGER, AT(connections), "N",
+     .help = "connections at a time (default 8)", .min = 1, .max = PULL_CONNECTIONS_MAX},
+    {"json", OPTION_SWITCH, AT(json), .help = "print the summary as one JSON object"},
+    {"quiet", OPTION_SWITCH, AT(quiet), .help = "show no progress", .letter = 'q'},
+    {0},
+};
 
-/* Whether --model takes it now, and if not, why: `error` is empty then. */
-static bool is_servable(const struct choice *choice, struct error *error) {
+/* Whether --model takes it now; `error` says why not. */
+static bool is_servable(const char *name, struct error *error) {
     struct model_choice model;
-    return catalog_choose(choice->name, &model, error) == OK;
+    return catalog_choose(name, &model, error) == OK;
 }
 
-static void print_json(const struct choice *choice, const struct pull_summary *is) {
+static void print_json(const char *name, const struct pull_summary *is) {
     struct error error = {0};
     struct buf line;
-    bool servable = is_servable(choice, &error);
+    bool servable = is_servable(name, &error);
     buf_init(&line, 1 << 16);
     buf_add_text(&line, "{\"model\": ");
-    json_write_string(&line, str_from(choice->name));
+    json_write_string(&line, str_from(name));
     buf_printf(&line, ", \"repository\": \"%s\", \"commit\": \"%s\", \"path\": ", is->repository,
                is->commit);
     json_write_string(&line, str_from(is->folder));
@@ -59,88 +58,65 @@ static void print_json(const struct choice *choice, const struct pull_summary *i
     buf_release(&line);
 }
 
-static void print_summary(const struct choice *choice, const struct pull_summary *is) {
+static void print_summary(const char *name, bool quiet, const struct pull_summary *is) {
     struct error error = {0};
-    if (!choice->quiet)
+    if (!quiet)
         fprintf(stderr, "%u files, %s, of which %s fetched in %.1f s and %s there before\n",
                 is->files, pull_show_bytes(is->bytes).text, pull_show_bytes(is->bytes_fetched).text,
                 is->seconds, pull_show_bytes(is->bytes_there + is->bytes_resumed).text);
-    if (!choice->quiet && is_servable(choice, &error))
-        fprintf(stderr, "serve it with: quern serve --model %s\n", choice->name);
+    if (!quiet && is_servable(name, &error))
+        fprintf(stderr, "serve it with: quern serve --model %s\n", name);
     else if (*error.text)
         fprintf(stderr, "quern pull: it is there, but %s\n", error.text);
     puts(is->folder);
 }
 
-static enum err pull(const struct choice *choice, struct error *error) {
+static enum err check(struct command_call *call, struct error *error) {
+    if (call->operands[0]) return OK;
+    return err_set(error, ERR_INVALID, "say which model: ORG/NAME, or a name of Ollama's");
+}
+
+static enum err run(struct command_call *call, struct error *error) {
+    const struct chosen *chosen = call->chosen;
+    const char *name = call->operands[0];
     struct pull_show show = {
-        .command = "pull", .quiet = choice->quiet, .terminal = isatty(STDERR_FILENO)};
+        .command = "pull", .quiet = chosen->quiet, .terminal = isatty(STDERR_FILENO)};
     struct pull_summary summary;
-    const struct pull_options options = {.name = choice->name,
-                                         .revision = choice->revision,
-                                         .includes = choice->includes.values,
-                                         .include_count = choice->includes.count,
-                                         .connections = (uint32_t)choice->connections,
-                                         .stop = stop_on_signals(),
+    const struct pull_options options = {.name = name,
+                                         .revision = chosen->revision,
+                                         .includes = chosen->includes.values,
+                                         .include_count = chosen->includes.count,
+                                         .connections = (uint32_t)chosen->connections,
+                                         .stop = call->stop,
                                          .context = &show,
                                          .progress = pull_show_progress,
                                          .note = pull_show_note};
     enum err err = pull_run(&options, &summary, error);
     pull_show_end(&show);
     if (err != OK) return err;
-    if (choice->json)
-        print_json(choice, &summary);
+    if (chosen->json)
+        print_json(name, &summary);
     else
-        print_summary(choice, &summary);
+        print_summary(name, chosen->quiet, &summary);
     return OK;
 }
 
-static int run(int argc, char **argv) {
-    struct choice choice = {0};
-    struct error error = {0};
-    bool done = false;
-    const struct option options[] = {
-        {.name = "revision",
-         .kind = OPTION_TEXT,
-         .target = &choice.revision,
-         .value = "R",
-         .help = "a branch, tag or commit; main"},
-        {.name = "include",
-         .kind = OPTION_LIST,
-         .target = &choice.includes,
-         .value = "PATTERN",
-         .help = "files to fetch in the place of quern's choice; may be repeated"},
-        {.name = "connections",
-         .kind = OPTION_INTEGER,
-         .target = &choice.connections,
-         .value = "N",
-         .help = "at a time; 8",
-         .min = 1,
-         .max = PULL_CONNECTIONS_MAX},
-        {.name = "json",
-         .kind = OPTION_SWITCH,
-         .target = &choice.json,
-         .help = "the summary as one JSON object on standard output"},
-        {.name = "quiet",
-         .letter = 'q',
-         .kind = OPTION_SWITCH,
-         .target = &choice.quiet,
-         .help = "no progress"},
-    };
-    const struct options_help help = {
-        "pull NAME [options]",
-        "Fetches a model from Hugging Face, or the hub HF_ENDPOINT names, into the cache that all\n"
-        "of Hugging Face's tools share. NAME is ORG/NAME, ORG/NAME:Q4_K_M or a name of Ollama's.\n"
-        "The same command again goes on where it was. HF_TOKEN is for gated models.\n\n"
-        "example:  quern pull bartowski/SmolLM2-360M-Instruct-GGUF:Q4_K_M\n"};
-    enum err err = options_read(options, sizeof options / sizeof *options, &help, argc, argv,
-                                &choice.name, 1, &done, &error);
-    if (done && err == OK) return EXIT_GOOD;
-    if (err == OK && !choice.name)
-        err = err_set(&error, ERR_INVALID, "say which model: ORG/NAME, or a name of Ollama's");
-    if (err == OK) err = pull(&choice, &error);
-    if (err != OK) fprintf(stderr, "quern pull: %s\n", error.text);
-    return exit_of(err);
-}
+static const struct option_table tables[] = {{rows, 0}};
 
-const struct command cmd_pull = {"pull", "fetches a model from a Hugging Face hub", false, run};
+const struct command cmd_pull = {
+    .name = "pull",
+    .summary = "fetch a model from a Hugging Face hub",
+    .usage = "pull NAME [options]",
+    .help =
+        "Fetches a model from Hugging Face, or the hub in HF_ENDPOINT, into the cache that all of\n"
+        "Hugging Face's tools share. NAME is ORG/NAME, ORG/NAME:Q4_K_M or a name of Ollama's.\n"
+        "After an interruption the same command continues. Gated models need HF_TOKEN.\n\n"
+        "example:  quern pull bartowski/SmolLM2-360M-Instruct-GGUF:Q4_K_M\n",
+    .tables = tables,
+    .table_count = 1,
+    .chosen_bytes = sizeof(struct chosen),
+    .operands_max = 1,
+    .stops = true,
+    .check = check,
+    .run = run,
+};

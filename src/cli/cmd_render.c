@@ -2,14 +2,12 @@
 #include "base/clock.h"
 #include "base/os.h"
 #include "cli/command.h"
-#include "cli/options.h"
 #include "cli/records.h"
 #include "engine/model_sandbox.h"
 #include "engine/vocabulary.h"
 #include "hub/catalog.h"
 #include "json/json.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -21,6 +19,16 @@ struct render {
     bool batch;
     struct jinja_options options;
     struct vocabulary vocabulary;
+};
+
+#define AT(field) offsetof(struct render, field)
+static const struct option rows[] = {
+    {"model", OPTION_TEXT, AT(model), "M", .help = "model whose template is rendered"},
+    {"template", OPTION_TEXT, AT(template), "F.jinja", .help = "template file to render instead"},
+    {"now", OPTION_TEXT, AT(now), "TIME",
+     .help = "clock of strftime_now, as 2026-01-15T12:34:56 (default: the machine's)"},
+    {"batch", OPTION_SWITCH, AT(batch), .help = "read and print one JSON value per line"},
+    {0},
 };
 
 static enum err answer_record(void *context, struct str record, struct buf *answer,
@@ -48,7 +56,7 @@ static enum err answer_record(void *context, struct str record, struct buf *answ
     return err;
 }
 
-/* "2026-01-15T12:34:56", taken as local time of a clock that runs on UTC. */
+/* --now is local time of a clock that runs on UTC. */
 static enum err read_now(struct render *render, struct error *error) {
     struct tm at = {0};
     const char *end = render->now ? strptime(render->now, "%Y-%m-%dT%H:%M:%S", &at) : NULL;
@@ -88,58 +96,37 @@ static enum err open_template(struct render *render, struct error *error) {
     return err;
 }
 
-static int run(int argc, char **argv) {
-    struct render render = {0};
-    const struct option options[] = {
-        {.name = "model",
-         .kind = OPTION_TEXT,
-         .target = &render.model,
-         .value = "M",
-         .help = "the template of this model"},
-        {.name = "template",
-         .kind = OPTION_TEXT,
-         .target = &render.template,
-         .value = "F.jinja",
-         .help = "this template"},
-        {.name = "now",
-         .kind = OPTION_TEXT,
-         .target = &render.now,
-         .value = "TIME",
-         .help = "the clock of strftime_now, 2026-01-15T12:34:56"},
-        {.name = "batch",
-         .kind = OPTION_SWITCH,
-         .target = &render.batch,
-         .help = "one JSON value a line"},
-    };
-    const struct options_help help = {
-        "render --model M | --template F.jinja [options] < variables.json",
-        "Reads a JSON object with every template variable (messages, add_generation_prompt, …) and "
-        "prints the\n"
-        "prompt text.\n"};
-    struct error error = {0};
-    bool done;
-    enum err err = options_read(options, sizeof options / sizeof *options, &help, argc, argv, NULL,
-                                0, &done, &error);
-    if (err == OK && !done && !render.model == !render.template)
-        err = err_set(&error, ERR_INVALID, "one of --model and --template is needed");
-    if (err == OK) err = read_now(&render, &error);
-    if (err != OK) {
-        fprintf(stderr, "quern render: %s\n", error.text);
-        return EXIT_WRONG_INPUT;
-    }
-    if (done) return EXIT_GOOD;
-    err = open_template(&render, &error);
-    if (err != OK) {
-        fprintf(stderr, "quern render: %s\n", error.text);
-        return render.template ? EXIT_WRONG_INPUT : EXIT_MACHINE;
-    }
-    json_t *words = render.vocabulary.tokenizer ? vocabulary_context(&render.vocabulary) : NULL;
-    render.options.model_context = words;
-    int status = records_answer(render.batch, answer_record, &render);
-    json_decref(words);
-    vocabulary_close(&render.vocabulary);
-    return status;
+static enum err check(struct command_call *call, struct error *error) {
+    struct render *render = call->chosen;
+    if (!render->model == !render->template)
+        return err_set(error, ERR_INVALID, "one of --model and --template is needed");
+    return read_now(render, error);
 }
 
-const struct command cmd_render = {"render", "messages to prompt text, by the chat template", false,
-                                   run};
+static enum err run(struct command_call *call, struct error *error) {
+    struct render *render = call->chosen;
+    enum err err = open_template(render, error);
+    if (err != OK) return err;
+    json_t *words = render->vocabulary.tokenizer ? vocabulary_context(&render->vocabulary) : NULL;
+    render->options.model_context = words;
+    err = records_answer(render->batch, answer_record, render, error);
+    json_decref(words);
+    vocabulary_close(&render->vocabulary);
+    return err;
+}
+
+static const struct option_table tables[] = {{rows, 0}};
+
+const struct command cmd_render = {
+    .name = "render",
+    .summary = "turn messages into prompt text, by the chat template",
+    .usage = "render --model M | --template F.jinja [options] < variables.json",
+    .help =
+        "Reads a JSON object with every template variable (messages, add_generation_prompt, …)\n"
+        "and prints the prompt text.\n",
+    .tables = tables,
+    .table_count = 1,
+    .chosen_bytes = sizeof(struct render),
+    .check = check,
+    .run = run,
+};

@@ -3,12 +3,10 @@
 #include "base/os.h"
 #include "cli/command.h"
 #include "cli/engine_options.h"
-#include "cli/settings.h"
-#include "cli/stop.h"
 #include "server/offline.h"
 
+#include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -18,45 +16,64 @@
 
 struct show {
     bool quiet, terminal, drawn;
-    double line_at_s; /* when the last line was printed */
+    double line_at_s; /* time of the last printed line */
     uint64_t bad_lines;
 };
 
-/* vLLM's run-batch flags without a meaning here. */
-static const char *const ignored_values[] = {
-    "gpu-memory-utilization",
-    "dtype",
-    "tensor-parallel-size",
-    "pipeline-parallel-size",
-    "data-parallel-size",
-    "quantization",
-    "kv-cache-dtype",
-    "block-size",
-    "swap-space",
-    "seed",
-    "tokenizer",
-    "tokenizer-mode",
-    "revision",
-    "download-dir",
-    "host",
-    "port",
-    "url",
-    "output-tmp-dir",
-    "max-log-len",
-    "response-role",
-    "max-logprobs",
-    "cpu-offload-gb",
-    "reasoning-parser",
-    "generation-config",
+struct chosen {
+    struct offline_options offline;
+    struct engine_choice choice;
+    bool json, quiet;
 };
-static const char *const ignored_switches[] = {
-    "enforce-eager",          "trust-remote-code", "disable-log-stats",
-    "disable-log-requests",   "enable-metrics",    "enable-prompt-tokens-details",
-    "enable-chunked-prefill", "async-scheduling",
+
+#define AT(field) offsetof(struct chosen, field)
+static const struct option rows[] = {
+    {"input-file", OPTION_TEXT, AT(offline.input_path), "IN",
+     .help = "file of requests, one JSON object per line", .letter = 'i', .only_flag = true},
+    {"output-file", OPTION_TEXT, AT(offline.output_path), "OUT",
+     .help = "file of results, one line per request, in input order", .letter = 'o',
+     .only_flag = true},
+    {"json", OPTION_SWITCH, AT(json), .help = "print the summary as one JSON object"},
+    {"quiet", OPTION_SWITCH, AT(quiet), .help = "show no progress", .letter = 'q'},
+    {0},
 };
-#define IGNORED_COUNT                                                                              \
-    (sizeof ignored_values / sizeof *ignored_values +                                              \
-     sizeof ignored_switches / sizeof *ignored_switches)
+
+/* Options of vLLM's run-batch without a meaning here. */
+static const struct option ignored_rows[] = {
+    {"gpu-memory-utilization", OPTION_IGNORED, .value = "VALUE"},
+    {"dtype", OPTION_IGNORED, .value = "VALUE"},
+    {"tensor-parallel-size", OPTION_IGNORED, .value = "VALUE"},
+    {"pipeline-parallel-size", OPTION_IGNORED, .value = "VALUE"},
+    {"data-parallel-size", OPTION_IGNORED, .value = "VALUE"},
+    {"quantization", OPTION_IGNORED, .value = "VALUE"},
+    {"kv-cache-dtype", OPTION_IGNORED, .value = "VALUE"},
+    {"block-size", OPTION_IGNORED, .value = "VALUE"},
+    {"swap-space", OPTION_IGNORED, .value = "VALUE"},
+    {"seed", OPTION_IGNORED, .value = "VALUE"},
+    {"tokenizer", OPTION_IGNORED, .value = "VALUE"},
+    {"tokenizer-mode", OPTION_IGNORED, .value = "VALUE"},
+    {"revision", OPTION_IGNORED, .value = "VALUE"},
+    {"download-dir", OPTION_IGNORED, .value = "VALUE"},
+    {"host", OPTION_IGNORED, .value = "VALUE"},
+    {"port", OPTION_IGNORED, .value = "VALUE"},
+    {"url", OPTION_IGNORED, .value = "VALUE"},
+    {"output-tmp-dir", OPTION_IGNORED, .value = "VALUE"},
+    {"max-log-len", OPTION_IGNORED, .value = "VALUE"},
+    {"response-role", OPTION_IGNORED, .value = "VALUE"},
+    {"max-logprobs", OPTION_IGNORED, .value = "VALUE"},
+    {"cpu-offload-gb", OPTION_IGNORED, .value = "VALUE"},
+    {"reasoning-parser", OPTION_IGNORED, .value = "VALUE"},
+    {"generation-config", OPTION_IGNORED, .value = "VALUE"},
+    {"enforce-eager", OPTION_IGNORED_SWITCH, .value = NULL},
+    {"trust-remote-code", OPTION_IGNORED_SWITCH, .value = NULL},
+    {"disable-log-stats", OPTION_IGNORED_SWITCH, .value = NULL},
+    {"disable-log-requests", OPTION_IGNORED_SWITCH, .value = NULL},
+    {"enable-metrics", OPTION_IGNORED_SWITCH, .value = NULL},
+    {"enable-prompt-tokens-details", OPTION_IGNORED_SWITCH, .value = NULL},
+    {"enable-chunked-prefill", OPTION_IGNORED_SWITCH, .value = NULL},
+    {"async-scheduling", OPTION_IGNORED_SWITCH, .value = NULL},
+    {0},
+};
 
 static void print_clock(char ret_text[16], double seconds) {
     long whole = seconds < 0 || seconds > 3e6 ? -1 : (long)seconds;
@@ -68,7 +85,7 @@ static void print_clock(char ret_text[16], double seconds) {
         snprintf(ret_text, 16, "%ld:%02ld", whole / 60, whole % 60);
 }
 
-/* The first answers end together, so their rate says little about the rest. */
+/* The first answers end together, so their rate tells little about the others: -1 at first. */
 static double seconds_left(const struct store_batch *batch, uint64_t done, uint64_t done_now,
                            double rate) {
     uint64_t enough = batch->total / 10 > 0 ? batch->total / 10 : 1;
@@ -149,107 +166,62 @@ static void print_summary(const struct offline_summary *is, bool json, const cha
            (unsigned long long)is->usage.output_tokens, (unsigned long long)peak_rss_bytes());
 }
 
-static int exit_of(enum err err, const struct offline_summary *summary) {
-    switch (err) {
-    case OK: return summary->failed ? EXIT_LINES_FAILED : EXIT_GOOD;
-    case ERR_INVALID:
-    case ERR_NOT_FOUND:
-    case ERR_CONFLICT: return EXIT_WRONG_INPUT;
-    case ERR_CANCELLED: return 130;
-    default: return EXIT_MACHINE;
-    }
+static void set_defaults(void *context) {
+    struct chosen *chosen = context;
+    engine_options_set_defaults(&chosen->choice);
 }
 
-/* Fills the table: our own rows, the engine's, and those taken for compatibility. */
-static size_t fill_options(struct option *options, struct offline_options *offline,
-                           struct engine_choice *choice, bool *json, bool *quiet) {
-    const struct option own[] = {
-        {.name = "input-file",
-         .letter = 'i',
-         .kind = OPTION_TEXT,
-         .target = &offline->input_path,
-         .value = "IN",
-         .help = "the requests, one JSON object a line",
-         .only_flag = true},
-        {.name = "output-file",
-         .letter = 'o',
-         .kind = OPTION_TEXT,
-         .target = &offline->output_path,
-         .value = "OUT",
-         .help = "the results, one line a request, in input order",
-         .only_flag = true},
-        {.name = "json",
-         .kind = OPTION_SWITCH,
-         .target = json,
-         .help = "the summary as one JSON object on standard output"},
-        {.name = "quiet",
-         .letter = 'q',
-         .kind = OPTION_SWITCH,
-         .target = quiet,
-         .help = "no progress"},
-    };
-    size_t count = 0;
-    for (size_t i = 0; i < sizeof own / sizeof *own; i++) options[count++] = own[i];
-    engine_options_fill(options + count, choice);
-    count += ENGINE_OPTION_COUNT;
-    for (size_t i = 0; i < sizeof ignored_values / sizeof *ignored_values; i++)
-        options[count++] =
-            (struct option){.name = ignored_values[i], .kind = OPTION_IGNORED, .value = "VALUE"};
-    for (size_t i = 0; i < sizeof ignored_switches / sizeof *ignored_switches; i++)
-        options[count++] =
-            (struct option){.name = ignored_switches[i], .kind = OPTION_IGNORED_SWITCH};
-    return count;
+static void release(void *context) {
+    struct chosen *chosen = context;
+    engine_options_release(&chosen->offline.node);
 }
 
-void cmd_run_settings(settings_visit_fn visit, void *context) {
-    struct offline_options offline = {0};
-    struct engine_choice choice = ENGINE_CHOICE_DEFAULT;
-    struct option options[4 + ENGINE_OPTION_COUNT + IGNORED_COUNT];
-    bool json = false, quiet = false;
-    visit(context, options, fill_options(options, &offline, &choice, &json, &quiet));
+static enum err check(struct command_call *call, struct error *error) {
+    struct chosen *chosen = call->chosen;
+    if (!chosen->offline.input_path || !chosen->offline.output_path)
+        return err_set(error, ERR_INVALID, "%s is missing",
+                       chosen->offline.input_path ? "-o OUT" : "-i IN");
+    return engine_options_check(&chosen->choice, &chosen->offline.node, error);
 }
 
-static int run(int argc, char **argv) {
-    struct settings settings = {0};
-    struct show show = {.terminal = isatty(STDERR_FILENO)};
-    struct offline_options offline = {
-        .context = &show, .progress = show_progress, .bad_line = show_bad_line};
-    struct engine_choice choice = ENGINE_CHOICE_DEFAULT;
-    struct option options[4 + ENGINE_OPTION_COUNT + IGNORED_COUNT];
-    const struct options_help help = {"run -i IN.jsonl -o OUT.jsonl --model M [options]",
-                                      "Runs every request of IN and writes one result a line to "
-                                      "OUT. Results are kept in OUT.quern as they come;\n"
-                                      "the same command again goes on where it was.\n"};
-    struct error error = {0};
+static enum err run(struct command_call *call, struct error *error) {
+    struct chosen *chosen = call->chosen;
+    struct show show = {.quiet = chosen->quiet, .terminal = isatty(STDERR_FILENO)};
+    struct offline_options *offline = &chosen->offline;
     struct offline_summary summary = {0};
-    bool json = false, done = false;
-    size_t count = fill_options(options, &offline, &choice, &json, &show.quiet);
-    enum err err =
-        settings_read(&settings, options, count, &help, argc, argv, NULL, 0, &done, &error);
-    if (done && err == OK) return EXIT_GOOD;
-    if (err == OK && (!offline.input_path || !offline.output_path))
-        err =
-            err_set(&error, ERR_INVALID, "%s is missing", offline.input_path ? "-o OUT" : "-i IN");
-    if (err == OK) err = engine_options_apply(&choice, &offline.node, &error);
-    if (err != OK) {
-        fprintf(stderr, "quern run: %s\n", error.text);
-        free(offline.node.upstreams);
-        settings_release(&settings);
-        return engine_options_exit(err);
-    }
+    enum err err = engine_options_find_models(&chosen->choice, &offline->node, call->stop, error);
+    if (err != OK) return err;
     log_set_level(LOG_WARN);
-    offline.stop = stop_on_signals();
-    err = offline_run(&offline, &summary, &error);
-    free(offline.node.upstreams);
+    offline->stop = call->stop;
+    offline->context = &show;
+    offline->progress = show_progress;
+    offline->bad_line = show_bad_line;
+    err = offline_run(offline, &summary, error);
     if (show.drawn) fputc('\n', stderr);
     if (show.bad_lines > BAD_LINES_SHOWN)
-        fprintf(stderr, "and %llu more\n", (unsigned long long)(show.bad_lines - BAD_LINES_SHOWN));
-    if (err != OK)
-        fprintf(stderr, "quern run: %s\n", error.text);
-    else
-        print_summary(&summary, json, offline.output_path);
-    settings_release(&settings);
-    return exit_of(err, &summary);
+        fprintf(stderr, "and %" PRIu64 " more\n", show.bad_lines - BAD_LINES_SHOWN);
+    if (err != OK) return err;
+    print_summary(&summary, chosen->json, offline->output_path);
+    if (summary.failed > 0) call->status = EXIT_FAILED;
+    return OK;
 }
 
-const struct command cmd_run = {"run", "a file of requests in, a file of results out", false, run};
+static const struct option_table tables[] = {
+    {rows, 0}, {engine_option_rows, offsetof(struct chosen, choice)}, {ignored_rows, 0}};
+
+const struct command cmd_run = {
+    .name = "run",
+    .summary = "turn a file of requests into a file of results",
+    .usage = "run -i IN.jsonl -o OUT.jsonl --model M [options]",
+    .help = "Runs every request of IN and writes one result per line to OUT. Finished results are\n"
+            "kept in OUT.quern; after an interruption the same command continues.\n",
+    .tables = tables,
+    .table_count = 3,
+    .chosen_bytes = sizeof(struct chosen),
+    .has_settings = true,
+    .stops = true,
+    .set_defaults = set_defaults,
+    .check = check,
+    .run = run,
+    .release = release,
+};

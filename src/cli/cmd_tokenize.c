@@ -1,19 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/command.h"
-#include "cli/options.h"
 #include "cli/records.h"
 #include "engine/model_sandbox.h"
 #include "engine/vocabulary.h"
 #include "hub/catalog.h"
 #include "json/json.h"
 
-#include <stdio.h>
-
 struct tokenize {
     const char *model;
     bool special, bos, decode, batch;
     struct vocabulary vocabulary;
     struct ids ids; /* scratch */
+};
+
+#define AT(field) offsetof(struct tokenize, field)
+static const struct option rows[] = {
+    {"model", OPTION_TEXT, AT(model), "M",
+     .help = "vocabulary to use: of a model's name, FILE.gguf, a folder or tokenizer.json"},
+    {"special", OPTION_SWITCH, AT(special),
+     .help = "parse special tokens in the text; with --decode: show them"},
+    {"bos", OPTION_SWITCH, AT(bos), .help = "add the tokens that the model adds by itself"},
+    {"decode", OPTION_SWITCH, AT(decode), .help = "read ids and print text"},
+    {"batch", OPTION_SWITCH, AT(batch), .help = "read and print one JSON value per line"},
+    {0},
 };
 
 static enum err encode(struct tokenize *tokenize, struct str text, struct buf *answer,
@@ -94,51 +103,31 @@ static enum err open_vocabulary(struct tokenize *tokenize, struct error *error) 
     return vocabulary_open_file(&tokenize->vocabulary, path, error);
 }
 
-static int run(int argc, char **argv) {
-    struct tokenize tokenize = {0};
-    const struct option options[] = {
-        {.name = "model",
-         .kind = OPTION_TEXT,
-         .target = &tokenize.model,
-         .value = "M",
-         .help = "a model, FILE.gguf, a folder or tokenizer.json"},
-        {.name = "special",
-         .kind = OPTION_SWITCH,
-         .target = &tokenize.special,
-         .help = "parse special tokens in the text; show them when decoding"},
-        {.name = "bos",
-         .kind = OPTION_SWITCH,
-         .target = &tokenize.bos,
-         .help = "add the tokens the model adds by itself"},
-        {.name = "decode",
-         .kind = OPTION_SWITCH,
-         .target = &tokenize.decode,
-         .help = "ids in, text out"},
-        {.name = "batch",
-         .kind = OPTION_SWITCH,
-         .target = &tokenize.batch,
-         .help = "one JSON value a line"},
-    };
-    const struct options_help help = {
-        "tokenize --model M [options] < text",
-        "Reads UTF-8 text and prints the JSON array of its token ids.\n"};
-    struct error error = {0};
-    bool done;
-    if (options_read(options, sizeof options / sizeof *options, &help, argc, argv, NULL, 0, &done,
-                     &error) != OK ||
-        (!done && !tokenize.model && err_set(&error, ERR_INVALID, "--model is missing"))) {
-        fprintf(stderr, "quern tokenize: %s\n", error.text);
-        return EXIT_WRONG_INPUT;
-    }
-    if (done) return EXIT_GOOD;
-    if (open_vocabulary(&tokenize, &error) != OK) {
-        fprintf(stderr, "quern tokenize: %s\n", error.text);
-        return EXIT_MACHINE;
-    }
-    int status = records_answer(tokenize.batch, answer_record, &tokenize);
-    ids_release(&tokenize.ids);
-    vocabulary_close(&tokenize.vocabulary);
-    return status;
+static enum err check(struct command_call *call, struct error *error) {
+    const struct tokenize *tokenize = call->chosen;
+    return tokenize->model ? OK : err_set(error, ERR_INVALID, "--model is missing");
 }
 
-const struct command cmd_tokenize = {"tokenize", "text to token ids and back", false, run};
+static enum err run(struct command_call *call, struct error *error) {
+    struct tokenize *tokenize = call->chosen;
+    enum err err = open_vocabulary(tokenize, error);
+    if (err != OK) return err;
+    err = records_answer(tokenize->batch, answer_record, tokenize, error);
+    ids_release(&tokenize->ids);
+    vocabulary_close(&tokenize->vocabulary);
+    return err;
+}
+
+static const struct option_table tables[] = {{rows, 0}};
+
+const struct command cmd_tokenize = {
+    .name = "tokenize",
+    .summary = "turn text into token ids and back",
+    .usage = "tokenize --model M [options] < text",
+    .help = "Reads UTF-8 text and prints the JSON array of its token ids.\n",
+    .tables = tables,
+    .table_count = 1,
+    .chosen_bytes = sizeof(struct tokenize),
+    .check = check,
+    .run = run,
+};

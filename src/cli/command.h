@@ -1,16 +1,56 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
+/* command: the frame of quern's subcommands.
+ *
+ * Each cmd_*.c has one `const struct command`: a name, texts for the help, static tables of options,
+ * and up to four functions. The frame does the rest: it makes the struct that the options fill,
+ * reads settings and the command line, prints the help, asks the signals, prints the one sentence of
+ * an error and chooses the exit status. So `quern config` can show a command's options without
+ * running it.
+ *
+ * Thread: main.
+ * Memory: the frame owns the chosen options and the settings' texts until `run` has returned. */
+
+#include "cli/exit_status.h"
+#include "cli/options.h"
+
 #include <stdbool.h>
 
-/* command: one subcommand of quern. Each cmd_*.c has exactly one; main.c holds the list. */
+#define COMMAND_OPERANDS_MAX 2
+
+/* One run of a command. */
+struct command_call {
+    void *chosen;                               /* the struct of chosen_bytes that options fill */
+    const char *operands[COMMAND_OPERANDS_MAX]; /* NULL: not given */
+    const volatile bool *stop;                  /* true after the first SIGINT or SIGTERM; NULL
+                                                   without `stops` */
+    enum exit_status status;                    /* the status of an OK run; EXIT_GOOD unless set */
+};
 
 struct command {
     const char *name;
-    const char *summary; /* one line for `quern --help` */
-    bool hidden;         /* not listed: for quern itself */
-    /* Gets the arguments after the subcommand; returns the exit status. */
-    int (*run)(int argc, char **argv);
+    const char *summary;               /* a phrase for `quern --help` */
+    const char *usage;                 /* follows "usage: quern " */
+    const char *help;                  /* paragraphs that end in a newline */
+    const struct option_table *tables; /* (table_count) */
+    size_t table_count;
+    size_t chosen_bytes;
+    size_t operands_max; /* at most COMMAND_OPERANDS_MAX */
+    bool has_settings;   /* options also come from files and the environment (settings.h) */
+    bool stops;          /* `run` watches call->stop and then returns ERR_CANCELLED or OK */
+    bool is_hidden;      /* not listed: started by quern itself */
+
+    /* Writes the defaults that are not zero. NULL: all are zero. */
+    void (*set_defaults)(void *chosen);
+    /* Checks the command line: an ERR_INVALID from here is a usage error. NULL: nothing to check. */
+    enum err (*check)(struct command_call *call, struct error *error);
+    /* Does the work. */
+    enum err (*run)(struct command_call *call, struct error *error);
+    /* Frees what the chosen options own. NULL: nothing. */
+    void (*release)(void *chosen);
+    /* Takes the arguments as they are, instead of all the above; returns the exit status. */
+    int (*main)(int argc, char **argv);
 };
 
 extern const struct command cmd_config;
@@ -20,18 +60,22 @@ extern const struct command cmd_fsck;
 extern const struct command cmd_key;
 extern const struct command cmd_logits;
 extern const struct command cmd_models;
-extern const struct command cmd_preflight;
 extern const struct command cmd_openapi;
+extern const struct command cmd_preflight;
 extern const struct command cmd_pull;
 extern const struct command cmd_render;
 extern const struct command cmd_run;
 extern const struct command cmd_serve;
 extern const struct command cmd_tokenize;
 
-/* Exit statuses, the same for every subcommand. */
-enum exit_status {
-    EXIT_GOOD = 0,
-    EXIT_LINES_FAILED = 1, /* the work is done, and some lines failed */
-    EXIT_WRONG_INPUT = 2,  /* the file or the command is wrong */
-    EXIT_MACHINE = 3,      /* disk, model or engine */
-};
+/* All commands in the order of the help, then NULL. */
+extern const struct command *const commands[];
+
+/* The command of that name, or NULL. */
+const struct command *command_find(const char *name);
+/* Makes the struct of the options with its defaults and binds the tables to it; the caller passes it
+ * to command_end. */
+void *command_begin(const struct command *command, struct options *ret_options);
+void command_end(const struct command *command, void *chosen);
+/* `quern` with its arguments, the program's name first. Returns the exit status. */
+int command_main(int argc, char **argv);

@@ -1,22 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* engine_options: the options that start engines and name upstreams, the same for `quern run` and
- * `quern serve`, under the names vLLM's users know.
+/* engine_options: the options that start engines and name upstreams, shared by `quern run`,
+ * `quern serve` and `quern preflight`, under the names that vLLM's users know.
  *
- * Thread: main.  Memory: the caller's struct. */
+ * First the texts are checked, without a look at the disk; then the models are found, which may
+ * fetch them.
+ *
+ * Thread: main.
+ * Memory: the caller's struct; node options borrow its texts. */
 
 #include "cli/options.h"
 #include "node/node.h"
 #include "node/packed_folder.h"
 #include "store/result_cache.h"
 
-/* What the command line says, before it is checked. */
+/* The options as the command line has them. */
 struct engine_choice {
     struct option_list models;    /* [ALIAS=]M */
-    bool pull;                    /* what is not here is fetched */
+    bool pull;                    /* fetch models that are not here */
     struct option_list upstreams; /* NAME=URL[,KEY=VALUE]... */
-    const char *config;           /* settings.h has read it */
+    const char *config;           /* read by settings.h */
     struct option_list served_names;
     struct option_list aliases; /* NAME=MODEL */
     int64_t loaded_models_max, model_stay_s;
@@ -31,28 +35,24 @@ struct engine_choice {
     const char *packed_dir;
     int64_t packed_bytes_max;
     char packed_dir_usual[PATH_MAX];
-    char alias_names[OPTION_LIST_MAX][MODEL_NAME_BYTES]; /* what the node borrows */
+    char alias_names[OPTION_LIST_MAX][MODEL_NAME_BYTES];
 };
 
-#define ENGINE_CHOICE_DEFAULT                                                                      \
-    ((struct engine_choice){.prefix_caching = true,                                                \
-                            .result_cache_bytes = RESULT_CACHE_BYTES_DEFAULT,                      \
-                            .packed_cache = true,                                                  \
-                            .packed_bytes_max = PACKED_FOLDER_BYTES_DEFAULT,                       \
-                            .model_stay_s = 10})
+/* The rows, and the defaults of their struct. */
+extern const struct option engine_option_rows[];
+void engine_options_set_defaults(struct engine_choice *choice);
 
-/* Rows for an option table. */
-#define ENGINE_OPTION_COUNT 23
-void engine_options_fill(struct option *ret_options, struct engine_choice *choice);
-
-/* Whether --load-format (NULL: it was not given) asks for made-up weights. ERR_INVALID for a format
- * that is not read. */
+/* Whether --load-format (NULL: not given) asks for made-up weights. ERR_INVALID for an unknown
+ * format. */
 enum err engine_options_is_dummy(const char *load_format, bool *ret_is_dummy,
                                  struct error *error) MUST_CHECK;
-/* Finds the models, fetching what is not here when that was asked for, and fills the node's
- * options. ERR_INVALID or ERR_NOT_FOUND with a sentence. `node->upstreams` is the caller's to
- * free, also after an error. */
-enum err engine_options_apply(struct engine_choice *choice, struct node_options *node,
+/* Checks every option and fills the node's options but for the models. ERR_INVALID or ERR_LIMIT.
+ * After this, also if it failed, the caller calls engine_options_release. */
+enum err engine_options_check(struct engine_choice *choice, struct node_options *node,
                               struct error *error) MUST_CHECK;
-/* The exit status for what that returns. */
-int engine_options_exit(enum err err);
+/* Finds the models, with --pull fetching those that are not here, and fills node->models. Errors of
+ * catalog_choose and pull_run. */
+enum err engine_options_find_models(const struct engine_choice *choice, struct node_options *node,
+                                    const volatile bool *stop, struct error *error) MUST_CHECK;
+/* Frees node->upstreams. */
+void engine_options_release(struct node_options *node);

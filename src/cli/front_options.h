@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* front_options: the options of `quern serve` about who may come in and who is told: keys, webhooks,
- * and where their secrets are.  Thread: main.  Memory: values point into argv. */
+/* front_options: the options of `quern serve` about its clients and the receivers of its events:
+ * keys, webhooks, and the files of their secrets.
+ *
+ * Thread: main.
+ * Memory: none. */
 
 #include "cli/options.h"
-#include "server/serve.h"
 
-#define DOOR_OPTION_COUNT 7
-
-/* Rows that write into `serve`. */
-void front_options_fill(struct option ret_options[DOOR_OPTION_COUNT], struct serve_options *serve);
+/* Rows that fill a struct serve_options. */
+extern const struct option front_option_rows[];

@@ -1,12 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/model_query.h"
 
-#include "cli/command.h"
 #include "cli/records.h"
 #include "engine/model_sandbox.h"
 #include "hub/catalog.h"
 
-#include <stdio.h>
+#define AT(field) offsetof(struct model_query, field)
+const struct option model_query_rows[] = {
+    {"model", OPTION_TEXT, AT(model_name), "M",
+     .help = "model to ask: a name, FILE.gguf or a folder"},
+    {"reference", OPTION_SWITCH, AT(reference),
+     .help = "compute in plain C, float32: the definition"},
+    {"kernels", OPTION_TEXT, AT(kernels), "NAME",
+     .help = "kernels: ref, avx2, avx512 or avx512-bf16 (default: the best of this CPU)"},
+    {"threads", OPTION_INTEGER, AT(threads), "N",
+     .help = "computing threads (default 0: one per core)", .max = 1024},
+    {"batch", OPTION_SWITCH, AT(batch), .help = "read and print one JSON value per line"},
+    {0},
+};
 
 static enum err answer_record(void *context, struct str record, struct buf *answer,
                               struct error *error) {
@@ -23,73 +34,28 @@ static enum err answer_record(void *context, struct str record, struct buf *answ
     return err;
 }
 
-static enum err read_options(struct model_query *query, int argc, char **argv, bool *ret_done,
-                             struct error *error) {
-    const struct option options[] = {
-        {.name = "model",
-         .kind = OPTION_TEXT,
-         .target = &query->model_name,
-         .value = "M",
-         .help = "a model, FILE.gguf or a folder"},
-        query->own,
-        {.name = "reference",
-         .kind = OPTION_SWITCH,
-         .target = &query->reference,
-         .help = "plain C in float32: the definition"},
-        {.name = "kernels",
-         .kind = OPTION_TEXT,
-         .target = &query->kernels,
-         .value = "NAME",
-         .help = "ref, avx2, avx512 or avx512-bf16 instead of the best"},
-        {.name = "threads",
-         .kind = OPTION_INTEGER,
-         .target = &query->threads,
-         .value = "N",
-         .help = "one for each core",
-         .min = 0,
-         .max = 1024},
-        {.name = "batch",
-         .kind = OPTION_SWITCH,
-         .target = &query->batch,
-         .help = "one JSON value a line"},
-    };
-    enum err err = options_read(options, sizeof options / sizeof *options, &query->help, argc, argv,
-                                NULL, 0, ret_done, error);
-    if (err == OK && !*ret_done && !query->model_name)
-        err = err_set(error, ERR_INVALID, "--model is missing");
-    return err;
+enum err model_query_check(const struct model_query *query, struct error *error) {
+    return query->model_name ? OK : err_set(error, ERR_INVALID, "--model is missing");
 }
 
-static enum err open_model(struct model_query *query, struct model_options *options,
-                           struct error *error) {
+static enum err open_model(struct model_query *query, struct error *error) {
     struct model_choice choice;
     enum err err = catalog_choose(query->model_name, &choice, error);
     if (err != OK) return err;
-    options->kernels = query->kernels;
-    options->reference = query->reference;
-    options->threads = (uint32_t)query->threads;
-    options->sequences_max = 1;
+    query->options.kernels = query->kernels;
+    query->options.reference = query->reference;
+    query->options.threads = (uint32_t)query->threads;
+    query->options.sequences_max = 1;
     model_sandbox_enter_for(choice.path);
-    err = model_open(&query->model, choice.path, options, error);
+    err = model_open(&query->model, choice.path, &query->options, error);
     if (err == OK) model_describe(query->model, &query->is);
     return err;
 }
 
-static int fail(const struct model_query *query, const struct error *error, int status) {
-    fprintf(stderr, "quern %s: %s\n", query->name, error->text);
-    return status;
-}
-
-int model_query_run(struct model_query *query, int argc, char **argv) {
-    struct error error = {0};
-    struct model_options options = {0};
-    bool done;
-    enum err err = read_options(query, argc, argv, &done, &error);
-    if (err == OK && done) return EXIT_GOOD;
-    if (err == OK) err = query->prepare(query, &options, &error);
-    if (err != OK) return fail(query, &error, EXIT_WRONG_INPUT);
-    if (open_model(query, &options, &error) != OK) return fail(query, &error, EXIT_MACHINE);
-    int status = records_answer(query->batch, answer_record, query);
+enum err model_query_run(struct model_query *query, struct error *error) {
+    enum err err = open_model(query, error);
+    if (err != OK) return err;
+    err = records_answer(query->batch, answer_record, query, error);
     model_close(query->model);
-    return status;
+    return err;
 }

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* model_query: the frame of the tools that ask a model itself, `quern embed` and `quern logits`:
- * their options, the model behind its sandbox, a JSON object in and one out for each record.
+/* model_query: the common part of the tools that ask a model directly, `quern embed` and
+ * `quern logits`: their shared options, the model behind its sandbox, one JSON object in and one out
+ * per record.
  *
- * It knows nothing of what is asked.
+ * It does not know the questions.
  *
- * Thread: main.  Memory: the caller's. */
+ * Thread: main.
+ * Memory: the caller's struct. */
 
 #include "base/buf.h"
 #include "cli/options.h"
@@ -14,23 +16,25 @@
 #include "json/json.h"
 
 struct model_query {
-    const char *name; /* of the command */
-    struct options_help help;
-    struct option own; /* that the other tools do not have */
-    /* Sets what this tool wants of the model; an error is about its own option. */
-    enum err (*prepare)(struct model_query *query, struct model_options *options,
-                        struct error *error);
-    /* Appends the answer to one object, without a newline. An error is about this object alone. */
-    enum err (*answer)(struct model_query *query, const json_t *object, struct buf *answer,
-                       struct error *error);
-
-    /* The rest is model_query_run's to fill; `answer` reads the last two. */
+    /* Filled by model_query_rows. */
     const char *model_name, *kernels;
     bool reference, batch;
     int64_t threads;
+
+    /* Filled by the tool before model_query_run. `answer` appends the answer to one object, without
+     * a newline; its error is about this object alone. */
+    struct model_options options;
+    enum err (*answer)(struct model_query *query, const json_t *object, struct buf *answer,
+                       struct error *error);
+
+    /* Filled by model_query_run; `answer` reads them. */
     struct model *model;
     struct model_description is;
 };
 
-/* The whole command. Returns its exit status. */
-int model_query_run(struct model_query *query, int argc, char **argv);
+extern const struct option model_query_rows[];
+
+/* ERR_INVALID without --model. */
+enum err model_query_check(const struct model_query *query, struct error *error) MUST_CHECK;
+/* Opens the model, answers standard input, closes the model. */
+enum err model_query_run(struct model_query *query, struct error *error) MUST_CHECK;

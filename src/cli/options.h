@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* options: a command line read against a table, from which `--help` is printed too.
+/* options: static tables of options, and a command line read against them.
  *
- * `--name value`, `--name=value`, `-i value`, `--flag`, `--no-flag` for switches. A name that no
- * row has is an error that suggests the nearest one.
+ * A row says where its value lies inside the command's struct, so tables are constants and several
+ * commands share one. A line takes `--name value`, `--name=value`, `-i value`, `--switch` and
+ * `--no-switch`. A name that no row has is an error that suggests the nearest one.
  *
- * Thread: main.  Memory: values point into argv. */
+ * Thread: main.
+ * Memory: values point into argv, or into the texts of settings.h. */
 
 #include "base/err.h"
 #include "base/str.h"
@@ -15,18 +17,18 @@
 #include <stdint.h>
 
 enum option_kind {
-    OPTION_TEXT,    /* const char ** */
-    OPTION_INTEGER, /* int64_t *, within min..max */
-    OPTION_NUMBER,  /* double *, within min..max */
-    OPTION_SWITCH,  /* bool * */
-    OPTION_LIST,    /* struct option_list *: may be given several times */
-    OPTION_WORDS,   /* the same, and takes all arguments up to the next option */
-    OPTION_IGNORED, /* taken for compatibility with its value; said once on standard error */
+    OPTION_TEXT,    /* const char * */
+    OPTION_INTEGER, /* int64_t, within min..max */
+    OPTION_NUMBER,  /* double, within min..max */
+    OPTION_SWITCH,  /* bool */
+    OPTION_LIST,    /* struct option_list: the option may be repeated */
+    OPTION_WORDS,   /* struct option_list: takes all arguments up to the next option */
+    OPTION_IGNORED, /* accepted for compatibility with its value, with a note on standard error */
     OPTION_IGNORED_SWITCH,
 };
 
 #define OPTION_LIST_MAX 32
-#define OPTIONS_MAX 128 /* of a table with settings */
+#define OPTIONS_MAX 128 /* rows of one command, all tables together */
 
 struct option_list {
     const char *values[OPTION_LIST_MAX];
@@ -35,48 +37,54 @@ struct option_list {
 
 struct option {
     const char *name; /* without dashes */
-    char letter;      /* 0 for none */
     enum option_kind kind;
+    size_t at;         /* the value's place in the table's struct */
+    const char *value; /* the value's name in the help; NULL for a switch */
+    const char *help;  /* a phrase that stands alone */
+    double min, max;   /* bounds of a number; both 0: no bounds */
+    char letter;       /* the short form; 0: none */
+    bool only_flag;    /* allowed on the command line only, in no file and no variable */
+};
+
+/* Rows that fill one struct, which lies at `at` in the command's struct. */
+struct option_table {
+    const struct option *rows; /* up to a row without a name */
+    size_t at;
+};
+
+/* A row with the place of its value in memory. */
+struct bound_option {
+    const struct option *is;
     void *target;
-    const char *value; /* what the value is called in the help; NULL for a switch */
-    const char *help;
-    double min, max; /* for numbers; both 0 means no bound */
-    bool only_flag;  /* on the command line only: in no file and no environment */
+    const void *source; /* identifies the file, the variable or the line; NULL: the default */
+    const char *origin; /* "FILE:LINE", "QUERN_PORT" or "command line"; NULL: the default */
 };
 
-struct options_help {
-    const char *usage; /* after "usage: quern " */
-    const char *text;  /* a paragraph, and examples */
+struct options {
+    struct bound_option at[OPTIONS_MAX];
+    size_t count;
 };
 
-/* Where an option's value comes from. Zero: it has its default. */
-struct option_origin {
-    const void *source; /* the file, the variable or the command line: tells them apart */
-    const char *text;   /* for people */
-};
+/* Binds the tables to `chosen`, the command's struct. */
+void options_bind(struct options *ret_options, const struct option_table *tables, size_t count,
+                  void *chosen);
+/* Prints the rows as --help does. */
+void options_print(const struct options *options);
 
-/* Sets an option from outside of a command line: switches are "true" or "false". The first value a
- * source gives for a list takes the place of the values from other sources. */
-enum err option_set(const struct option *option, struct option_origin *origin, const void *source,
-                    const char *text, const char *value, struct error *error) MUST_CHECK;
-const struct option *options_find(const struct option *options, size_t count, struct str name);
-/* ERR_INVALID with the nearest name. */
-enum err options_unknown(const struct option *options, size_t count, struct str name,
+/* The option of that name, or NULL. */
+struct bound_option *options_find(struct options *options, struct str name);
+/* ERR_INVALID with a sentence that suggests the nearest name. */
+enum err options_unknown(const struct options *options, struct str name,
                          struct error *error) MUST_CHECK;
 bool option_is_list(const struct option *option);
-/* False for options that only the command line has. */
+/* False for rows that only a command line takes. */
 bool option_is_setting(const struct option *option);
 
-/* As options_read, over what other sources have set: `origins` has one for each
- * row. */
-enum err options_read_over(const struct option *options, size_t count,
-                           const struct options_help *help, int argc, char **argv,
-                           struct option_origin *origins, const char **ret_rest, size_t rest_max,
-                           bool *ret_done, struct error *error) MUST_CHECK;
-
-/* Reads argv[0..argc-1]. Arguments that are no options go to `ret_rest` (at most rest_max), or are
- * an error. Prints the help and sets *ret_done for --help. ERR_INVALID with a sentence that names
- * the option. */
-enum err options_read(const struct option *options, size_t count, const struct options_help *help,
-                      int argc, char **argv, const char **ret_rest, size_t rest_max, bool *ret_done,
-                      struct error *error) MUST_CHECK;
+/* Sets an option from outside a command line; a switch is "true" or "false". A list's first value
+ * from one source replaces the values from other sources. */
+enum err options_set(struct bound_option *option, const void *source, const char *origin,
+                     const char *value, struct error *error) MUST_CHECK;
+/* Reads argv[0..argc-1]. Arguments that are no options become operands; more than operands_max are
+ * an error. ERR_INVALID with a sentence that names the option. */
+enum err options_read(struct options *options, int argc, char **argv, const char **ret_operands,
+                      size_t operands_max, struct error *error) MUST_CHECK;

@@ -2,7 +2,6 @@
 #include "cli/records.h"
 
 #include "base/os.h"
-#include "cli/command.h"
 #include "json/json.h"
 
 #include <stdio.h>
@@ -11,7 +10,8 @@
 #define PIECE_BYTES ((size_t)256 * 1024)
 #define ANSWER_BYTES_MAX ((size_t)1 << 30)
 
-enum err records_read_all(struct buf *ret_text, struct error *error) {
+/* All of standard input. */
+static enum err read_all(struct buf *ret_text, struct error *error) {
     for (;;) {
         size_t count;
         char *room = buf_reserve(ret_text, PIECE_BYTES);
@@ -25,52 +25,51 @@ enum err records_read_all(struct buf *ret_text, struct error *error) {
     }
 }
 
-static bool print(const struct buf *answer) {
-    return fwrite(answer->at, 1, answer->bytes, stdout) == answer->bytes;
+static enum err print(const struct buf *answer, struct error *error) {
+    if (fwrite(answer->at, 1, answer->bytes, stdout) == answer->bytes) return OK;
+    return err_set(error, ERR_IO, "cannot write to standard output");
 }
 
-static bool answer_line(record_fn answer, void *context, struct str line, struct buf *out) {
-    struct error error = {0};
+static enum err answer_line(record_fn answer, void *context, struct str line, struct buf *out,
+                            struct error *error) {
+    struct error own = {0};
     buf_clear(out);
-    if (answer(context, line, out, &error) != OK) {
+    if (answer(context, line, out, &own) != OK) {
         buf_clear(out);
         buf_add_text(out, "{\"error\": ");
-        json_write_string(out, str_from(error.text));
+        json_write_string(out, str_from(own.text));
         buf_add_byte(out, '}');
     }
     buf_add_byte(out, '\n');
-    return print(out);
+    return print(out, error);
 }
 
-static bool answer_lines(record_fn answer, void *context, struct str text, struct buf *out) {
-    while (text.bytes > 0) {
+static enum err answer_lines(record_fn answer, void *context, struct str text, struct buf *out,
+                             struct error *error) {
+    enum err err = OK;
+    while (text.bytes > 0 && err == OK) {
         size_t end = str_find_byte(text, '\n', 0);
         struct str line = {text.at, end == SIZE_MAX ? text.bytes : end};
-        if (!answer_line(answer, context, line, out)) return false;
+        err = answer_line(answer, context, line, out, error);
         text = str_skip(text, end == SIZE_MAX ? text.bytes : end + 1);
     }
-    return true;
+    return err;
 }
 
-int records_answer(bool batch, record_fn answer, void *context) {
-    struct error error = {0};
+enum err records_answer(bool batch, record_fn answer, void *context, struct error *error) {
     struct buf text, out;
-    int status = EXIT_GOOD;
     buf_init(&text, RECORDS_INPUT_BYTES_MAX);
     buf_init(&out, ANSWER_BYTES_MAX);
-    if (records_read_all(&text, &error) != OK) {
-        fprintf(stderr, "quern: %s\n", error.text);
-        status = EXIT_WRONG_INPUT;
-    } else if (batch) {
-        if (!answer_lines(answer, context, buf_str(&text), &out)) status = EXIT_MACHINE;
-    } else if (answer(context, buf_str(&text), &out, &error) != OK) {
-        fprintf(stderr, "quern: %s\n", error.text);
-        status = EXIT_WRONG_INPUT;
-    } else if (!print(&out)) {
-        status = EXIT_MACHINE;
+    enum err err = read_all(&text, error);
+    if (err == OK && batch) {
+        err = answer_lines(answer, context, buf_str(&text), &out, error);
+    } else if (err == OK) {
+        err = answer(context, buf_str(&text), &out, error);
+        if (err == OK) err = print(&out, error);
     }
-    if (fflush(stdout) != 0) status = EXIT_MACHINE;
+    if (fflush(stdout) != 0 && err == OK)
+        err = err_set(error, ERR_IO, "cannot write to standard output");
     buf_release(&text);
     buf_release(&out);
-    return status;
+    return err;
 }

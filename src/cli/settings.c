@@ -3,9 +3,9 @@
 
 #include "base/mem.h"
 #include "base/os.h"
+#include "cli/command.h"
 #include "cli/config_file.h"
 
-#include <assert.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,13 +13,12 @@
 
 #define SYSTEM_FILE "/etc/quern/config"
 
-/* One source on its way into the table. */
+/* One source on its way into the options. */
 struct loading {
     struct settings *settings;
-    const struct option *options;
-    size_t count;
+    struct options *options;
     const char *path;
-    uint32_t lines[OPTIONS_MAX]; /* where this file set the option */
+    uint32_t lines[OPTIONS_MAX]; /* the line of this file that set the option; 0: none */
 };
 
 static const char *keep(struct settings *settings, struct str text) {
@@ -35,41 +34,33 @@ void settings_release(struct settings *settings) {
 
 /* --- files --- */
 
-struct search {
-    struct str key;
-    bool found;
-};
-
-static void search_table(void *context, const struct option *options, size_t count) {
-    struct search *search = context;
-    const struct option *option = options_find(options, count, search->key);
-    if (option && !option->only_flag) search->found = true;
+/* Whether a command that reads settings has this one. */
+static bool is_known(struct str key) {
+    for (size_t i = 0; commands[i]; i++)
+        for (size_t j = 0; commands[i]->has_settings && j < commands[i]->table_count; j++)
+            for (const struct option *row = commands[i]->tables[j].rows; row->name; row++)
+                if (str_is(key, row->name) && !row->only_flag) return true;
+    return false;
 }
 
-/* A key of the table is set; one of another command is passed over. */
+/* Sets the option of a key. A key that only other commands have is passed over. */
 static enum err take(struct loading *loading, const struct config_setting *setting, uint32_t line,
                      struct error *error) {
-    const struct option *option = options_find(loading->options, loading->count, setting->key);
-    if (option && option->only_flag)
-        return err_set(error, ERR_INVALID, "'%s' is for the command line only", option->name);
-    if (!option || !option_is_setting(option)) {
-        struct search search = {setting->key, option != NULL};
-        cmd_serve_settings(search_table, &search);
-        cmd_run_settings(search_table, &search);
-        if (search.found) return OK;
-        return options_unknown(loading->options, loading->count, setting->key, error);
-    }
-    size_t at = (size_t)(option - loading->options);
-    if (loading->lines[at] && !option_is_list(option))
-        return err_set(error, ERR_INVALID, "'%s' was set in line %u already", option->name,
+    struct bound_option *bound = options_find(loading->options, setting->key);
+    if (bound && bound->is->only_flag)
+        return err_set(error, ERR_INVALID, "'%s' is for the command line only", bound->is->name);
+    if (!bound || !option_is_setting(bound->is))
+        return is_known(setting->key) ? OK : options_unknown(loading->options, setting->key, error);
+    size_t at = (size_t)(bound - loading->options->at);
+    if (loading->lines[at] && !option_is_list(bound->is))
+        return err_set(error, ERR_INVALID, "'%s' was set in line %u already", bound->is->name,
                        loading->lines[at]);
     loading->lines[at] = line;
     char origin[PATH_MAX + 16];
     snprintf(origin, sizeof origin, "%s:%u", loading->path, line);
-    struct option_origin *was = &loading->settings->origins[at];
     const char *text = keep(loading->settings, str_from(origin));
     const char *value = keep(loading->settings, setting->value);
-    return option_set(option, was, loading->path, text, value, error);
+    return options_set(bound, loading->path, text, value, error);
 }
 
 static enum err load_file(struct loading *loading, const char *path, bool must_be_there,
@@ -103,45 +94,43 @@ static bool user_file(char ret_path[PATH_MAX]) {
 
 /* --- the environment --- */
 
-static enum err take_variable(struct loading *loading, const struct option *option,
-                              const char *name, struct error *error) {
+static enum err take_variable(struct loading *loading, struct bound_option *bound, const char *name,
+                              struct error *error) {
     const char *value = getenv(name);
     if (!value) return OK;
-    struct option_origin *origin = &loading->settings->origins[(size_t)(option - loading->options)];
     const char *text = keep(loading->settings, str_from(name));
     struct str rest = str_from(value);
     enum err err;
     do {
-        size_t end = option_is_list(option) ? str_find_byte(rest, ',', 0) : SIZE_MAX;
+        size_t end = option_is_list(bound->is) ? str_find_byte(rest, ',', 0) : SIZE_MAX;
         struct str one = {rest.at, end == SIZE_MAX ? rest.bytes : end};
         rest = str_skip(rest, end == SIZE_MAX ? rest.bytes : end + 1);
-        err = option_set(option, origin, text, text, keep(loading->settings, str_trim(one)), error);
+        err = options_set(bound, text, text, keep(loading->settings, str_trim(one)), error);
     } while (err == OK && rest.bytes > 0);
     return err == OK ? OK : err_prefix(error, "%s", name);
 }
 
 static enum err load_environment(struct loading *loading, struct error *error) {
     enum err err = OK;
-    for (size_t i = 0; i < loading->count && err == OK; i++) {
-        const struct option *option = &loading->options[i];
+    for (size_t i = 0; i < loading->options->count && err == OK; i++) {
+        struct bound_option *bound = &loading->options->at[i];
         char name[CONFIG_KEY_BYTES_MAX + 16];
-        if (!option_is_setting(option)) continue;
-        snprintf(name, sizeof name, "QUERN_%s", option->name);
+        if (!option_is_setting(bound->is)) continue;
+        snprintf(name, sizeof name, "QUERN_%s", bound->is->name);
         for (char *c = name; *c; c++) {
             if (*c >= 'a' && *c <= 'z') *c = (char)(*c - 'a' + 'A');
             if (*c == '-') *c = '_';
         }
-        err = take_variable(loading, option, name, error);
+        err = take_variable(loading, bound, name, error);
     }
     return err;
 }
 
-enum err settings_load(struct settings *settings, const struct option *options, size_t count,
-                       const char *config, struct error *error) {
-    struct loading loading = {.settings = settings, .options = options, .count = count};
+enum err settings_load(struct settings *settings, struct options *options, const char *config,
+                       struct error *error) {
+    struct loading loading = {.settings = settings, .options = options};
     char path[PATH_MAX];
     enum err err = OK;
-    assert(count <= OPTIONS_MAX);
     if (!config) config = getenv("QUERN_CONFIG");
     if (config && *config) {
         err = load_file(&loading, config, true, error);
@@ -154,31 +143,11 @@ enum err settings_load(struct settings *settings, const struct option *options, 
 
 /* --- the command line --- */
 
-static const char *find_config(int argc, char **argv) {
+const char *settings_find_config(int argc, char **argv) {
     const char *found = NULL;
     for (int i = 0; i < argc; i++) {
         if (strncmp(argv[i], "--config=", 9) == 0) found = argv[i] + 9;
         if (strcmp(argv[i], "--config") == 0 && i + 1 < argc) found = argv[i + 1];
     }
     return found;
-}
-
-static bool asks_for_help(int argc, char **argv) {
-    for (int i = 0; i < argc; i++)
-        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) return true;
-    return false;
-}
-
-enum err settings_read(struct settings *settings, const struct option *options, size_t count,
-                       const struct options_help *help, int argc, char **argv,
-                       const char **ret_rest, size_t rest_max, bool *ret_done,
-                       struct error *error) {
-    *ret_done = false;
-    /* Help is there whatever is wrong with a file. */
-    enum err err = OK;
-    if (!asks_for_help(argc, argv))
-        err = settings_load(settings, options, count, find_config(argc, argv), error);
-    if (err != OK) return err;
-    return options_read_over(options, count, help, argc, argv, settings->origins, ret_rest,
-                             rest_max, ret_done, error);
 }

@@ -1,39 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* settings: an option table filled from everywhere a setting may come from, the later winning:
+/* settings: a command's options, filled from every source but the command line.
  *
- *     defaults (what the targets hold)
+ * The sources, the later winning:
+ *
+ *     the defaults
  *     /etc/quern/config
  *     ${XDG_CONFIG_HOME:-~/.config}/quern/config
  *     the environment: QUERN_ and the option's name in capitals, '_' for '-'; lists with commas
- *     the command line
+ *     the command line (options.h)
  *
- * `--config F` (or QUERN_CONFIG) takes the place of the two files. A list given in one place takes
- * the place of a list from before. Both kinds of files are for all commands: a key that only
- * another command has is passed over, one that none has is an error.
+ * `--config F` (or QUERN_CONFIG) replaces the two files. A list from one source replaces a list from
+ * an earlier one. All commands share the files: a key that only another command has is passed over;
+ * a key that no command has is an error.
  *
- * Thread: main.  Memory: owns the texts that targets point to, until settings_release. */
+ * Thread: main.
+ * Memory: owns the texts that options point to, until settings_release. */
 
 #include "cli/options.h"
 
+/* Zero is a valid start. */
 struct settings {
-    struct option_origin origins[OPTIONS_MAX]; /* one for each row of the table */
     char **texts;
     size_t text_count;
 };
 
-/* As options_read, with all sources. Zero *settings before. */
-enum err settings_read(struct settings *settings, const struct option *options, size_t count,
-                       const struct options_help *help, int argc, char **argv,
-                       const char **ret_rest, size_t rest_max, bool *ret_done,
+/* The value of --config in the arguments, or NULL. */
+const char *settings_find_config(int argc, char **argv);
+/* Reads the files and the environment; `config` NULL: the usual files. ERR_INVALID with the name and
+ * the line of the file, or the name of the variable. */
+enum err settings_load(struct settings *settings, struct options *options, const char *config,
                        struct error *error) MUST_CHECK;
-/* Files and environment only; `config` NULL: the usual files. */
-enum err settings_load(struct settings *settings, const struct option *options, size_t count,
-                       const char *config, struct error *error) MUST_CHECK;
 void settings_release(struct settings *settings);
-
-typedef void (*settings_visit_fn)(void *context, const struct option *options, size_t count);
-/* The tables of the commands that have settings, with their defaults. */
-void cmd_run_settings(settings_visit_fn visit, void *context);
-void cmd_serve_settings(settings_visit_fn visit, void *context);

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
+/* state_dir: the usual place of the state directory, without --state-dir.
+ *
+ * Thread: main.
+ * Memory: the caller's. */
+
 #include <limits.h>
 
-/* state_dir: where the state directory is unless --state-dir says otherwise.  Thread: main. */
-
-/* ${XDG_STATE_HOME:-~/.local/state}/quern, or quern-state in the working directory where neither is
- * set; empty when that is too long. */
+/* ${XDG_STATE_HOME:-~/.local/state}/quern, or quern-state in the working directory if neither
+ * XDG_STATE_HOME nor HOME is set. Empty if the path is too long. */
 void default_state_dir(char ret_path[PATH_MAX]);

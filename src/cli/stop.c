@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/stop.h"
 
+#include "cli/exit_status.h"
+
 #include <signal.h>
 #include <stddef.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#define EXIT_INTERRUPTED 130
-
-/* A signal handler can reach nothing but a global. */
+/* A global, because a signal handler gets no context. */
 static volatile bool stopping;
 
 static void on_signal(int number) {
@@ -24,7 +24,7 @@ const volatile bool *stop_on_signals(void) {
     return &stopping;
 }
 
-/* The system may tell it once for each thread of the parent: the second time is no hurry. */
+/* The kernel may send it once per thread of the parent, so a second one does not end at once. */
 static void on_orphaned(int number) {
     (void)number;
     stopping = true;

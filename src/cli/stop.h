@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* stop: SIGINT and SIGTERM as a flag. The first asks for an orderly end, the second ends the
- * process at once: everything that counts is on the disk.
+/* stop: SIGINT and SIGTERM as a flag.
  *
- * Thread: main sets it up before others start; any may read the flag. */
+ * The first signal asks for an orderly end; the second one ends the process at once with
+ * EXIT_INTERRUPTED, which loses nothing, because results are on the disk.
+ *
+ * Thread: main installs the handlers before other threads start; any thread may read the flag.
+ * Memory: static. */
 
 #include <stdbool.h>
 
-/* The flag the signals set. */
+/* Installs the handlers and returns the flag. */
 const volatile bool *stop_on_signals(void);
-/* And when the process that started this one ends. */
+/* Sets the same flag when the process that started this one ends. */
 void stop_with_parent(void);

@@ -225,7 +225,7 @@ static enum err check_aliases(struct node *node, struct error *error) {
     return OK;
 }
 
-enum err node_open(struct node **ret_house, const struct node_options *options,
+enum err node_open(struct node **ret_node, const struct node_options *options,
                    struct error *error) {
     struct node *node = mem_new(1, sizeof *node);
     memcpy(node->models, options->models, sizeof node->models);
@@ -247,7 +247,7 @@ enum err node_open(struct node **ret_house, const struct node_options *options,
     if (err == OK) err = check_aliases(node, error);
     if (err == OK) want_first(node);
     if (err == OK)
-        *ret_house = node;
+        *ret_node = node;
     else
         node_close(node, 0);
     return err;
@@ -260,8 +260,7 @@ enum err node_wait_ready(struct node *node, const volatile bool *stop, struct er
             if (*stop) return err_set(error, ERR_CANCELLED, "stopped while the model was loading");
             err = worker_engine_wait_ready(node->workers[i], WAIT_SLICE_MS, error);
         } while (err == ERR_UNAVAILABLE);
-        /* Whatever is wrong with a model, it is this machine's trouble and not the input's. */
-        if (err != OK) return error->code = ERR_IO;
+        if (err != OK) return err;
     }
     for (size_t i = 0; i < node->upstream_count; i++)
         for (int slice = 0; slice < UPSTREAM_SLICES && !*stop; slice++)

@@ -60,11 +60,12 @@ uint32_t node_models_that_fit(const uint64_t *model_bytes, size_t count, uint64_
 struct wire_hello node_hello(const struct model_choice *choice,
                              const struct engine_settings *settings);
 /* Opens the store and starts an engine for each model; batches are not taken up yet. */
-enum err node_open(struct node **ret_house, const struct node_options *options,
+enum err node_open(struct node **ret_node, const struct node_options *options,
                    struct error *error) MUST_CHECK;
 /* Waits until every engine has its model (of engines that take turns, the first ones), and a moment
- * for upstreams to tell theirs: one that is down is waited for while the server runs. ERR_IO with
- * the engine's own sentence when one cannot load it; ERR_CANCELLED when *stop has become true. */
+ * until upstreams have told theirs; an upstream that is down is waited for while the server runs.
+ * ERR_INVALID with the engine's own sentence if an engine cannot load its model; ERR_CANCELLED if
+ * *stop has become true. */
 enum err node_wait_ready(struct node *node, const volatile bool *stop,
                          struct error *error) MUST_CHECK;
 /* Starts the runner: every batch that is not terminal goes on. */

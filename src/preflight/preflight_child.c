@@ -22,8 +22,6 @@
 #define READ_BYTES 65536
 #define LOOK_MS 50
 #define TERM_PATIENCE_MS 5000 /* for a sample run to remove its state directory */
-#define EXIT_LINES_FAILED 1   /* as the command line has them */
-#define EXIT_WRONG_INPUT 2
 #define ARGUMENTS_MAX 64
 #define TEXTS_BYTES_MAX ((size_t)64 << 10)
 
@@ -202,13 +200,15 @@ static enum err run(struct child *child, const struct api_preflight *preflight,
     int status = spawn_wait(child->pid, TERM_PATIENCE_MS, end, sizeof end);
     if (!has_ended) return err_set(error, ERR_CANCELLED, "stopped");
     struct str json = str_trim(buf_str(&child->out));
-    bool is_done = status == 0 || status == EXIT_LINES_FAILED;
+    bool is_done = status == 0 || status == PREFLIGHT_CHILD_REFUSES_LINES;
     if (is_done && !child->out.overflowed && str_starts_with(json, STR("{"))) {
         buf_add_str(ret_json, json);
         return OK;
     }
     find_sentence(child, end, sentence);
-    return err_set(error, status == EXIT_WRONG_INPUT ? ERR_INVALID : ERR_IO, "%s", sentence);
+    bool is_input = status == PREFLIGHT_CHILD_USAGE || status == PREFLIGHT_CHILD_UNUSABLE ||
+                    status == PREFLIGHT_CHILD_NOT_FOUND;
+    return err_set(error, is_input ? ERR_INVALID : ERR_IO, "%s", sentence);
 }
 
 enum err preflight_child_run(void *context, const struct api_preflight *preflight,

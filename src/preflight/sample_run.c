@@ -172,6 +172,8 @@ static enum err run_groups(struct work *work, const struct node_options *node,
     enum err err = node_open(&work->node, node, error);
     if (err != OK) return err;
     err = node_wait_ready(work->node, work->options->stop, error);
+    /* The count has opened the model before, so the machine is to blame, not the input. */
+    if (err == ERR_INVALID) err = error->code = ERR_IO;
     sample->load_seconds = (double)(clock_monotonic_ns() - started_ns) / 1e9;
     if (err == OK) err = node_start(work->node, error);
     for (uint32_t group = 0; err == OK && group < SAMPLE_RUN_GROUPS; group++)

@@ -32,7 +32,7 @@ def served(hub, quern, home):
     """A model that a server has pulled at its start, and what that server told."""
     arguments = ("--model", "smol=org/smol-GGUF:Q4_1", "--max-model-len", "512")
     refused = quern("serve", *arguments, "--port", "0", "--state-dir", home / "none")
-    assert refused.returncode == 2 and "quern pull" in refused.stderr
+    assert refused.returncode == 4 and "quern pull" in refused.stderr
     with support.serving(home / "state", *arguments, "--pull", environment=quern.environment) as server:
         names = {m["id"] for m in server.json("GET", "/v1/models")["data"]}
         answer = server.json("POST", "/v1/completions", {"model": "smol", "prompt": "Once", "max_tokens": 2, "temperature": 0})
@@ -52,7 +52,7 @@ def test_a_server_pulls_what_is_missing_and_serves_it(served, hub, quern):
     assert hub.sent["smol-Q4_1.gguf"] == len(hub.repositories["org/smol-GGUF"]["smol-Q4_1.gguf"])
     sent = hub.sent.total()
     done = quern("run", "-i", "/dev/null", "-o", "/dev/null", "--model", "org/nothing", "--pull")
-    assert done.returncode == 2 and "no model org/nothing" in done.stderr
+    assert done.returncode == 4 and "no model org/nothing" in done.stderr
     assert hub.sent.total() == sent
 
 
@@ -76,8 +76,8 @@ def test_a_model_is_inspected_by_name_and_by_path(served, quern):
     assert max(by_name["types"], key=by_name["types"].get) == "Q4_1"
     page = quern("models", "inspect", "org/smol-GGUF").stdout
     assert "134.5 M" in page and "apache-2.0" in page and "servable     yes" in page
-    assert quern("models", "inspect", "nowhere").returncode == 2
-    assert quern("models", "inspect", "/etc/hostname").returncode == 2
+    assert quern("models", "inspect", "nowhere").returncode == 4
+    assert quern("models", "inspect", "/etc/hostname").returncode == 3
 
 
 def test_a_model_of_no_known_family_is_shown_and_not_served(quern, home, tmp_path):
@@ -104,7 +104,7 @@ def test_a_damaged_file_is_found(served, hub, quern):
             file.seek(len(good) // 2)
             file.write(b"damage")
         done = quern("models", "verify", "org/smol-GGUF")
-        assert done.returncode == 3 and "DAMAGED" in done.stdout and "1 of 1" in done.stderr
+        assert done.returncode == 10 and "DAMAGED" in done.stdout and "1 of 1" in done.stderr
         blob.unlink()
         assert "UNREADABLE" in quern("models", "verify", "org/smol-GGUF").stdout
     finally:
@@ -119,7 +119,7 @@ def test_small_files_are_verified_by_gits_sum(hub, quern, home):
     blob = home / "huggingface/hub/models--org--folder/blobs" / fake.digest(b"[]")
     blob.write_bytes(b"()")
     done = quern("models", "verify", "org/folder")
-    assert done.returncode == 3 and done.stdout.count("good") == 3 and f"DAMAGED    {blob}" in done.stdout
+    assert done.returncode == 10 and done.stdout.count("good") == 3 and f"DAMAGED    {blob}" in done.stdout
 
 
 def test_a_blob_of_ollamas_store_tells_its_sum(quern, home):
@@ -134,17 +134,17 @@ def test_a_blob_of_ollamas_store_tells_its_sum(quern, home):
     blob.write_bytes(content)
     assert quern("models", "verify", "tiny").returncode == 0
     blob.write_bytes(content[:-1] + b"x")
-    assert quern("models", "verify", "tiny").returncode == 3
+    assert quern("models", "verify", "tiny").returncode == 10
 
 
 def test_a_file_is_added_under_a_name(served, quern, home, tmp_path):
     file = tmp_path / "My Model.gguf"
     file.symlink_to(served[2])
     assert "say one with --name" in quern("models", "add", str(file)).stderr
-    assert quern("models", "add", str(file), "--name", "../up").returncode == 2
+    assert quern("models", "add", str(file), "--name", "../up").returncode == 3
     assert quern("models", "add", str(file), "--name", "mine").returncode == 0
     again = quern("models", "add", str(file), "--name", "mine.gguf")
-    assert again.returncode == 2 and "there already" in again.stderr
+    assert again.returncode == 7 and "there already" in again.stderr
     assert "no GGUF" in quern("models", "add", "/etc/hostname", "--name", "other").stderr
     assert {"mine.gguf", "org/smol-GGUF:Q4_1"} <= {m["model"] for m in listed(quern) if m["servable"]}
     [model] = listed(quern, "inspect", "mine")

@@ -99,11 +99,11 @@ def test_of_a_gguf_repository_one_file_comes_with_all_its_parts(hub, quern, cach
 def test_an_unclear_choice_lists_what_there_is(hub, quern, cache):
     hub.repositories["org/q"] = {"a-Q2_K.gguf": GGUF, "b-Q3_K_L.gguf": GGUF}
     hub.repositories["org/pickles"] = {"config.json": b"{}", "pytorch_model.bin": b"x"}
-    assert "a-Q2_K.gguf, b-Q3_K_L.gguf" in quern.pull("org/q", status=2)
-    said = quern.pull("org/q:Q4_0", status=2)
+    assert "a-Q2_K.gguf, b-Q3_K_L.gguf" in quern.pull("org/q", status=3)
+    said = quern.pull("org/q:Q4_0", status=4)
     assert "no Q4_0" in said and "a-Q2_K.gguf" in said
-    assert "pytorch_model.bin" in quern.pull("org/pickles", status=2)
-    assert "no file" in quern.pull("org/q", "--include", "*.txt", status=2)
+    assert "pytorch_model.bin" in quern.pull("org/pickles", status=4)
+    assert "no file" in quern.pull("org/q", "--include", "*.txt", status=4)
     quern.pull("org/pickles", "--include", "*.bin")
     assert list(fetched(cache, "org/pickles")) == ["pytorch_model.bin"]
 
@@ -111,7 +111,7 @@ def test_an_unclear_choice_lists_what_there_is(hub, quern, cache):
 def test_a_name_of_ollama_means_its_repository(hub, quern, cache):
     hub.repositories["Qwen/Qwen3-0.6B"] = {"config.json": b"{}", "model.safetensors": content(5000)}
     assert quern.pull("qwen3:0.6b")["repository"] == "Qwen/Qwen3-0.6B"
-    assert "ORG/NAME" in quern.pull("nonesuch:7b", status=2)
+    assert "ORG/NAME" in quern.pull("nonesuch:7b", status=4)
 
 
 def test_a_revision_gets_its_own_reference(hub, quern, cache):
@@ -119,8 +119,8 @@ def test_a_revision_gets_its_own_reference(hub, quern, cache):
     hub.revisions["refs/pr/1"] = "f" * 40
     quern.pull("org/model", "--revision", "refs/pr/1")
     assert (repository(cache, "org/model") / "refs" / "refs" / "pr" / "1").read_text() == "f" * 40
-    assert "no revision" in quern.pull("org/model", "--revision", "v9", status=2)
-    assert "no branch" in quern.pull("org/model", "--revision", "../main", status=2)
+    assert "no revision" in quern.pull("org/model", "--revision", "v9", status=4)
+    assert "no branch" in quern.pull("org/model", "--revision", "../main", status=3)
 
 
 def test_a_long_list_comes_in_pages(hub, quern, cache):
@@ -153,14 +153,14 @@ def test_a_token_may_lie_in_the_file_of_hugging_faces_tools(hub, quern, tmp_path
 def test_a_refusal_says_what_to_do(hub, quern, cache):
     hub.repositories["org/gated"] = {"config.json": b"{}", "model.safetensors": content(5000)}
     hub.gated.add("org/gated")
-    said = quern.pull("org/gated", status=2)
+    said = quern.pull("org/gated", status=5)
     assert "gated" in said and f"{hub.url()}/org/gated" in said and "HF_TOKEN" in said
-    assert "no access" in quern.pull("org/gated", HF_TOKEN="hf_stranger", status=2)
-    assert "refuses the token" in quern.pull("org/gated", HF_TOKEN="hf_of_old", status=2)
-    assert "holds no token" in quern.pull("org/gated", HF_TOKEN="two words", status=2)
-    assert "no model org/none" in quern.pull("org/none", status=2)
-    assert "HF_HUB_OFFLINE" in quern.pull("org/gated", HF_HUB_OFFLINE="1", status=2)
-    assert "HF_ENDPOINT" in quern.pull("org/gated", HF_ENDPOINT="ftp://127.0.0.1", status=2)
+    assert "no access" in quern.pull("org/gated", HF_TOKEN="hf_stranger", status=5)
+    assert "refuses the token" in quern.pull("org/gated", HF_TOKEN="hf_of_old", status=5)
+    assert "holds no token" in quern.pull("org/gated", HF_TOKEN="two words", status=5)
+    assert "no model org/none" in quern.pull("org/none", status=4)
+    assert "HF_HUB_OFFLINE" in quern.pull("org/gated", HF_HUB_OFFLINE="1", status=6)
+    assert "HF_ENDPOINT" in quern.pull("org/gated", HF_ENDPOINT="ftp://127.0.0.1", status=3)
     assert not (repository(cache, "org/gated") / "refs").exists() and not hub.sent
 
 
@@ -235,13 +235,13 @@ def test_a_signed_url_that_ran_out_is_asked_for_anew(hub, quern, cache):
 def test_a_redirect_leads_to_http_only(hub, quern, target):
     hub.repositories["org/model"] = {"config.json": b"{}", "model.safetensors": content(5000)}
     hub.misdeeds["config.json"] = [("to", target)]
-    assert "redirect" in quern.pull("org/model", status=3)
+    assert "redirect" in quern.pull("org/model", status=6)
 
 
 def test_redirects_that_never_end_do(hub, quern):
     hub.repositories["org/model"] = {"config.json": b"{}", "model.safetensors": content(5000)}
     hub.misdeeds["config.json"] = [("to", f"{hub.url()}/org/model/resolve/{fake.COMMIT}/config.json")] * 50
-    assert "too many redirects" in quern.pull("org/model", status=3)
+    assert "too many redirects" in quern.pull("org/model", status=6)
 
 
 def test_the_hub_may_ask_for_quiet(hub, quern):
@@ -251,7 +251,7 @@ def test_the_hub_may_ask_for_quiet(hub, quern):
     quern.pull("org/model")
     assert hub.seen[1][5] - hub.seen[0][5] >= 0.99  # as told
     hub.misdeeds["revision"] = [("status", 503, {"Retry-After": "0"})] * 9
-    assert "status 503" in quern.pull("org/model", status=3)
+    assert "status 503" in quern.pull("org/model", status=6)
 
 
 def test_killed_in_the_middle_it_goes_on_from_there(hub, quern, cache):
@@ -341,14 +341,14 @@ def test_without_room_nothing_is_fetched(hub, quern, cache):
     hub.repositories["org/model"] = {"config.json": b"{}"}
     hub.extra_entries = [{"type": "file", "path": "model.safetensors", "oid": "0" * 40, "size": 1 << 41,
                           "lfs": {"oid": "0" * 64, "size": 1 << 41, "pointerSize": 130}}]
-    said = quern.pull("org/model", status=3)
+    said = quern.pull("org/model", status=6)
     assert "GB free" in said and "2199.02 GB" in said and not hub.sent
 
 
 @pytest.mark.parametrize("plan", ["pwrite:4:ENOSPC:always", "fsync:1:EIO", "rename:2:EIO", "open:4:EMFILE:always", "fdatasync:1:EIO", "ftruncate:2:ENOSPC"])
 def test_a_disk_that_fails_ends_it_and_the_next_try_goes_on(hub, quern, cache, plan):
     files = hub.repositories["org/model"] = {"config.json": b"{}", "model.safetensors": content((17 if "fdata" in plan else 3) * MIB)}
-    said = quern.pull("org/model", QUERN_FAULT=plan, status=3)
+    said = quern.pull("org/model", QUERN_FAULT=plan, status=1 if plan.endswith("EIO") else 6)
     assert said.startswith("quern pull: ")
     assert not (repository(cache, "org/model") / "refs" / "main").exists()
     quern.pull("org/model")
@@ -362,7 +362,7 @@ def test_a_disk_that_fails_ends_it_and_the_next_try_goes_on(hub, quern, cache, p
 def test_a_name_that_is_no_safe_path_is_refused(hub, quern, cache, tmp_path, name):
     hub.repositories["org/model"] = {"config.json": b"{}"}
     hub.extra_entries = [{"type": "file", "path": name, "oid": "0" * 40, "size": 1}]
-    said = quern.pull("org/model", status=2)
+    said = quern.pull("org/model", status=3)
     assert "no safe path" in said and said.isprintable() or said.endswith("\n")
     assert not hub.sent and not list(tmp_path.rglob("*escape*"))
 
@@ -372,9 +372,9 @@ def test_a_name_that_is_no_safe_path_is_refused(hub, quern, cache, tmp_path, nam
 def test_a_list_with_sums_or_sizes_that_are_none_is_refused(hub, quern, entry):
     hub.repositories["org/model"] = {"config.json": b"{}"}
     hub.extra_entries = [{"type": "file", "path": "model.safetensors", **entry}]
-    assert "size or the sum" in quern.pull("org/model", status=2)
+    assert "size or the sum" in quern.pull("org/model", status=3)
     hub.extra_entries = ["text"]
-    assert "no object" in quern.pull("org/model", status=2)
+    assert "no object" in quern.pull("org/model", status=3)
 
 
 def test_a_file_is_what_the_list_says_or_nothing(hub, quern, cache):

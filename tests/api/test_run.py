@@ -36,7 +36,7 @@ def test_the_results_are_in_input_order_and_the_folder_is_gone(tmp_path):
 ], ids=["empty", "blank", "first line", "second line", "same id", "other model", "url"])
 def test_a_file_that_is_wrong_is_refused_before_anything_runs(tmp_path, content, said):
     done = run(tmp_path, content)
-    assert done.returncode == 2, done.stderr
+    assert done.returncode == 3, done.stderr
     assert said in done.stderr.lower()
     assert not (tmp_path / "out.jsonl").exists() and not (tmp_path / "out.jsonl.quern").exists()
 
@@ -70,9 +70,9 @@ def test_another_input_for_an_unfinished_output_is_refused(tmp_path):
     first = support.quern("run", "-i", tmp_path / "other.jsonl", "-o", tmp_path / "out.jsonl", "--model", tmp_path / "bad.gguf")
     assert first.returncode == 3, first.stderr
     second = support.quern("run", "-i", tmp_path / "in.jsonl", "-o", tmp_path / "out.jsonl", "--model", "smollm2=echo")
-    assert second.returncode == 2 and "another input" in second.stderr, second.stderr
+    assert second.returncode == 7 and "another input" in second.stderr, second.stderr
 
 
 def test_a_missing_input_is_named(tmp_path):
     done = support.quern("run", "-i", tmp_path / "nowhere.jsonl", "-o", tmp_path / "out.jsonl", "--model", "echo")
-    assert done.returncode == 2 and "nowhere.jsonl" in done.stderr
+    assert done.returncode == 4 and "nowhere.jsonl" in done.stderr

@@ -85,7 +85,7 @@ def test_a_write_torn_in_half_is_taken_for_what_it_is(tmp_path, call):
 
 @pytest.mark.parametrize("call", ["fsync", "fdatasync"])
 def test_a_sync_that_fails_ends_the_process_and_the_next_start_resumes(tmp_path, call):
-    died = side_by_side(lambda n: serve_with(tmp_path / f"{n}", f"{call}:{n}:EIO", ends=(SYNC_FAILED, 3)), range(1, scaled(10) + 1))
+    died = side_by_side(lambda n: serve_with(tmp_path / f"{n}", f"{call}:{n}:EIO", ends=(SYNC_FAILED, 1, 3)), range(1, scaled(10) + 1))
     assert any(died)
 
 
@@ -117,7 +117,7 @@ def test_run_killed_at_any_call_to_the_disk_goes_on(tmp_path):
 
 def test_run_whose_disk_fails_says_so_and_goes_on_later(tmp_path):
     points = [(call, n) for call in ("fsync", "fdatasync", "pwrite", "write", "pread") for n in range(1, scaled(4) + 1)]
-    died = side_by_side(lambda p: run_with(tmp_path / f"{p[0]}-{p[1]}", f"{p[0]}:{p[1]}:EIO", ends=(SYNC_FAILED, 3)), points)
+    died = side_by_side(lambda p: run_with(tmp_path / f"{p[0]}-{p[1]}", f"{p[0]}:{p[1]}:EIO", ends=(SYNC_FAILED, 1, 3)), points)
     assert sum(died) >= len(points) // 3
 
 
@@ -177,7 +177,7 @@ def test_a_sync_of_the_database_that_fails_ends_the_process(tmp_path, strace, ca
     def one(n):
         state = tmp_path / f"{n}"
         state.mkdir()
-        return serve_with(state, prefix=tracer(state, call, "error=EIO", n, ("meta.db-wal",)), ends=(SYNC_FAILED, 3))
+        return serve_with(state, prefix=tracer(state, call, "error=EIO", n, ("meta.db-wal",)), ends=(SYNC_FAILED, 1, 3))
 
     died = side_by_side(one, range(1, scaled(5) + 1))
     assert any(died) or call == "fsync"  # which of the two SQLite uses is its own affair

@@ -118,10 +118,10 @@ def test_ctrl_c_of_run_keeps_what_is_done_and_exits_130(tmp_path):
 
 # --- a directory in use, or damaged ---
 
-def refused(state, *words):
-    """`quern serve` ends with 3 and one sentence that has these words."""
+def refused(state, *words, status=3):
+    """`quern serve` ends with this status and one sentence that has these words."""
     done = support.quern("serve", "--port", "0", "--state-dir", state, *ECHO, timeout=30)
-    assert done.returncode == 3 and done.stdout == "", done
+    assert done.returncode == status and done.stdout == "", done
     sentence = done.stderr.strip().splitlines()[-1]
     assert sentence.startswith("quern serve: ") and all(word in sentence for word in words), done.stderr
     return done.stderr
@@ -130,10 +130,10 @@ def refused(state, *words):
 def test_a_second_server_on_the_directory_ends_with_one_sentence(tmp_path):
     state = tmp_path / "state"
     with support.serving(state, *ECHO) as server:
-        assert refused(state, "in use by another quern process").count("\n") == 1
+        assert refused(state, "in use by another quern process", status=7).count("\n") == 1
         Client(life.echo_lines(5)).go(server)  # the first one was not disturbed
         done = support.quern("fsck", "--state-dir", state)
-        assert done.returncode == 3 and "in use" in done.stderr, done
+        assert done.returncode == 7 and "in use" in done.stderr, done
 
 
 @pytest.mark.parametrize("damage", ["header", "page", "truncated", "foreign", "newer"])
@@ -165,7 +165,7 @@ def test_a_damaged_database_is_named_and_not_touched(tmp_path, damage):
     assert bytes(data) == database.read_bytes(), "the evidence stays as it is"
     assert files == sorted(str(path) for path in (state / "files").rglob("*"))
     done = support.quern("fsck", "--state-dir", state)
-    assert done.returncode in (1, 3) and "meta.db" in done.stderr, done
+    assert done.returncode in (3, 10) and "meta.db" in done.stderr, done
 
 
 def half_done(tmp_path, lines=12000):
@@ -200,7 +200,7 @@ def test_a_flipped_bit_in_a_segment_is_named_and_only_its_line_runs_again(tmp_pa
     data[at + 60] ^= 0x10
     segment.write_bytes(data)
     done = support.quern("fsck", "--state-dir", state)
-    assert done.returncode == 1 and client.batch in done.stdout and f"{length} bytes at {at} are damaged" in done.stdout, done
+    assert done.returncode == 10 and client.batch in done.stdout and f"{length} bytes at {at} are damaged" in done.stdout, done
     with support.serving(state, *ECHO) as server:
         assert metric(server, "quern_log_corrupt_records_total") == 1
         assert "event=log_corrupt" in server.log_text() and client.batch in server.log_text()
@@ -257,7 +257,7 @@ def test_a_published_byte_that_changes_is_named_by_fsck(tmp_path):
     data = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join([*data[:20], data[20].replace(b"line-00020", b"line-99999"), *data[21:]]))
     done = support.quern("fsck", "--state-dir", state)
-    assert done.returncode == 1 and f"{output}: its bytes are not what was stored" in done.stdout, done
+    assert done.returncode == 10 and f"{output}: its bytes are not what was stored" in done.stdout, done
     assert f"{client.batch}: line 21 of the input has no record" in done.stdout, done.stdout
 
 
@@ -268,7 +268,7 @@ def test_a_damaged_input_ends_its_batch_and_says_why(tmp_path):
     data = path.read_bytes()
     path.write_bytes(data[:len(data) // 2])
     done = support.quern("fsck", "--state-dir", state)
-    assert done.returncode == 1 and client.file in done.stdout, done
+    assert done.returncode == 10 and client.file in done.stdout, done
     with support.serving(state, *ECHO) as server:
         ended = server.wait(client.batch, 60)
         assert ended["status"] == "failed" and ended["errors"]["data"], ended

@@ -105,7 +105,7 @@ def failing_life(world, plan, prefix):
     failed, or at its start, with a sentence. It never dies of anything else."""
     print(f"{plan or prefix[-1]}", flush=True)
     world.faulty = world.was_faulty = True
-    victim = world.server = life.Victim(world.state, *world.arguments, plan=plan, prefix=prefix, ends=(0, 1, 2, 3, -signal.SIGABRT, -signal.SIGKILL))
+    victim = world.server = life.Victim(world.state, *world.arguments, plan=plan, prefix=prefix, ends=(0, 1, 2, 3, 6, -signal.SIGABRT, -signal.SIGKILL))
     before = len((world.state.parent / "state.log").read_text()) if (world.state.parent / "state.log").exists() else 0
     try:
         victim.start()

@@ -50,10 +50,10 @@ def test_flipped_bits_in_the_metadata_are_refused_or_harmless(tmp_path, whole):
             one_sentence(done)
 
 
-def test_a_model_that_is_not_there_is_a_wrong_command(tmp_path):
+def test_a_model_that_is_not_there_is_not_found(tmp_path):
     (tmp_path / "in.jsonl").write_bytes(support.jsonl([support.request("a", "Hello")]))
     done = support.quern("run", "-i", tmp_path / "in.jsonl", "-o", tmp_path / "out.jsonl", "--model", "no-such-model")
-    assert done.returncode == 2 and "no-such-model" in done.stderr
+    assert done.returncode == 4 and "no-such-model" in done.stderr
 
 
 def test_the_server_says_why_it_does_not_start(tmp_path, whole):

@@ -105,7 +105,7 @@ def test_the_fast_paths_stay_within_a_band_of_kl(files, family, weights, kernels
 def test_a_long_rope_ends_where_its_second_set_of_factors_would_count(files):
     ids = [1] + [5] * 64
     done = support.quern("logits", "--model", files("phi3-long"), input=json.dumps({"ids": ids}))
-    assert done.returncode == 2 and "65 tokens do not fit into a context of 64" in done.stderr
+    assert done.returncode == 3 and "65 tokens do not fit into a context of 64" in done.stderr
     assert support.quern("logits", "--model", files("phi3-long"), input=json.dumps({"ids": ids[1:]})).returncode == 0
 
 
@@ -222,13 +222,13 @@ def test_texts_that_cannot_be_embedded_are_refused_by_one_sentence(files):
                             '{"ids":[[2],[%s]]}' % ",".join(["5"] * 49): "text 1 has 49 tokens, more than the 48",
                             '{"ids":[[2,3]],"pool_first":[2]}': "no token to pool", '{"ids":[]}': "ids: not an array", "[1]": "not a JSON object"}.items():
         done = support.quern("embed", "--model", files("bert"), input=query)
-        assert done.returncode == 2 and sentence in done.stderr and done.stderr.count("\n") == 1, done.stderr
+        assert done.returncode == 3 and sentence in done.stderr and done.stderr.count("\n") == 1, done.stderr
     done = support.quern("embed", "--model", files("gemma2"), input='{"ids":[[2]]}')
-    assert done.returncode == 2 and "--pooling" in done.stderr
+    assert done.returncode == 3 and "--pooling" in done.stderr
     done = support.quern("embed", "--model", files("bert"), "--pooling", "max", input='{"ids":[[2]]}')
     assert done.returncode != 0 and "--pooling is not mean, cls or last" in done.stderr
     done = support.quern("logits", "--model", files("bert"), input='{"ids":[2,3]}')
-    assert done.returncode == 2 and "no logits" in done.stderr
+    assert done.returncode == 3 and "no logits" in done.stderr
 
 
 def test_an_encoders_folder_pools_as_its_files_say(files, tmp_path):

@@ -105,10 +105,11 @@ def test_without_a_tokenizer_the_lengths_are_called_an_estimate(tmp_path):
 
 
 def test_wrong_calls_are_answered_with_a_sentence(tmp_path):
-    for arguments, word in (([], "FILE"), ([tmp_path / "none.jsonl", "--model", "smollm2"], "none.jsonl"), ([tmp_path / "x"], "--model"),
-                            ([tmp_path / "x", "--model", "smollm2", "--pilot", "2000"], "--pilot")):
+    for arguments, word, status in (([], "FILE", 2), ([tmp_path / "none.jsonl", "--model", "smollm2"], "none.jsonl", 4),
+                                    ([tmp_path / "x"], "--model", 2),
+                                    ([tmp_path / "x", "--model", "smollm2", "--pilot", "2000"], "--pilot", 2)):
         done = support.quern("preflight", *arguments)
-        assert done.returncode == 2 and word in done.stderr, done.stderr
+        assert done.returncode == status and word in done.stderr, done.stderr
     empty = tmp_path / "empty.jsonl"
     empty.write_bytes(b"\n\n")
     assert preflight(empty)["requests"] == 0

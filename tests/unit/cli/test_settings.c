@@ -93,37 +93,27 @@ struct target {
     struct option_list models;
 };
 
-#define ROWS 5
-static void fill(struct option options[ROWS], struct target *target) {
-    *target = (struct target){.port = 8080, .caching = true};
-    const struct option rows[ROWS] = {
-        {.name = "port",
-         .kind = OPTION_INTEGER,
-         .target = &target->port,
-         .value = "N",
-         .min = 0,
-         .max = 65535},
-        {.name = "enable-prefix-caching", .kind = OPTION_SWITCH, .target = &target->caching},
-        {.name = "host", .kind = OPTION_TEXT, .target = &target->host, .value = "ADDRESS"},
-        {.name = "model", .kind = OPTION_LIST, .target = &target->models, .value = "M"},
-        {.name = "input-file",
-         .kind = OPTION_TEXT,
-         .target = &target->host,
-         .value = "F",
-         .only_flag = true},
-    };
-    memcpy(options, rows, sizeof rows);
-}
+#define AT(field) offsetof(struct target, field)
+static const struct option rows[] = {
+    {"port", OPTION_INTEGER, AT(port), "N", .max = 65535},
+    {"enable-prefix-caching", OPTION_SWITCH, AT(caching), .value = NULL},
+    {"host", OPTION_TEXT, AT(host), .value = "ADDRESS"},
+    {"model", OPTION_LIST, AT(models), .value = "M"},
+    {"input-file", OPTION_TEXT, AT(host), .value = "F", .only_flag = true},
+    {0},
+};
+static const struct option_table table = {rows, 0};
+
+static struct options options; /* as the last read_with left them */
 
 static enum err read_with(struct settings *settings, struct target *target, int argc,
                           const char **argv, struct error *error) {
-    static struct option options[ROWS];
-    const struct options_help help = {"test", ""};
-    bool done;
     *settings = (struct settings){0};
-    fill(options, target);
-    return settings_read(settings, options, ROWS, &help, argc, (char **)(uintptr_t)argv, NULL, 0,
-                         &done, error);
+    *target = (struct target){.port = 8080, .caching = true};
+    options_bind(&options, &table, 1, target);
+    enum err err = settings_load(settings, &options, NULL, error);
+    if (err != OK) return err;
+    return options_read(&options, argc, (char **)(uintptr_t)argv, NULL, 0, error);
 }
 
 static void flags_win_over_the_environment_and_that_over_the_file(void **state) {
@@ -137,14 +127,14 @@ static void flags_win_over_the_environment_and_that_over_the_file(void **state) 
     assert_int_equal(target.port, 1);
     assert_false(target.caching);
     assert_string_equal(target.host, "file");
-    assert_non_null(strstr(settings.origins[0].text, "/quern/config:1"));
+    assert_non_null(strstr(options.at[0].origin, "/quern/config:1"));
     settings_release(&settings);
     setenv("QUERN_PORT", "2", 1);
     setenv("QUERN_ENABLE_PREFIX_CACHING", "true", 1);
     assert_int_equal(read_with(&settings, &target, 0, NULL, &error), OK);
     assert_int_equal(target.port, 2);
     assert_true(target.caching);
-    assert_string_equal(settings.origins[0].text, "QUERN_PORT");
+    assert_string_equal(options.at[0].origin, "QUERN_PORT");
     settings_release(&settings);
     assert_int_equal(read_with(&settings, &target, 2, flags, &error), OK);
     assert_int_equal(target.port, 3);
