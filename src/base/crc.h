@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* crc: CRC-32C (Castagnoli), the checksum of iSCSI and ext4, by the SSE 4.2 instruction on CPUs that
- * have it. crc32c(0, "123456789", 9) is 0xE3069283.
+/* crc: CRC-32C (Castagnoli), the checksum of iSCSI and ext4. It runs on the SSE 4.2 instruction of
+ * CPUs that have it. crc32c(0, "123456789", 9) is 0xE3069283.
  *
  * Thread: any; pure. */
 

@@ -100,11 +100,10 @@ struct rule {
     uint32_t mask, value;
 };
 
-/* What an engine does after its files are named: it reads them (Landlock says which), talks over
- * the socket it has, computes in threads and asks for the time. mmap and mprotect make nothing
- * executable, clone makes threads only (clone3 cannot be looked into and fails, upon which the
- * library takes clone), and a descriptor is asked only whether it is a terminal. A plugin for a
- * device will need ioctl, and PROT_EXEC to load its library, from here. */
+/* The calls of an engine after its files are named. It reads files, of which Landlock chooses, uses
+ * its open socket, computes in threads and reads clocks. mmap and mprotect make nothing executable.
+ * clone makes threads only; clone3 fails, for a filter cannot read its arguments, and the library
+ * then takes clone. ioctl only asks whether a descriptor is a terminal. */
 static const struct rule allowed[] = {
     {.number = SYS_read},
     {.number = SYS_write},

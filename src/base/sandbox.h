@@ -3,11 +3,12 @@
 
 /* sandbox: takes rights away from a process before it reads foreign files.
  *
- * After sandbox_enter the process opens only the named paths, makes no socket, and starts no program
- * and no other process. Other processes of its user cannot read its memory. Open descriptors stay
- * open. Landlock guards paths and TCP, seccomp the system calls. A call that is a sure sign of a
- * break-in (execve, socket, ptrace, …) ends the process. Any other call that a reader of files does
- * not need fails with ENOSYS, so that a library which tries a new call falls back.
+ * After sandbox_enter the process opens only the named paths, makes no socket, and starts no
+ * program and no other process. Other processes of its user cannot read its memory. Open
+ * descriptors stay open. Landlock guards paths and TCP, seccomp the system calls. A call that is a
+ * sure sign of a break-in (execve, socket, ptrace, …) ends the process. Any other call that a
+ * reader of files does not need fails with ENOSYS, so that a library which tries a new call falls
+ * back.
  *
  * A kernel may lack Landlock or seccomp; the state says which of them are in force. In builds with
  * AddressSanitizer or ThreadSanitizer both are loose, for the sanitizers read and call more.
@@ -23,7 +24,7 @@
 
 #define SANDBOX_IS_LOOSE (!STACKS_OF_CRASHES)
 
-/* A file, or a directory with all below it. A link is followed at once, and its target is allowed. */
+/* A file, or a directory with all below it. A link is followed at once: its target is allowed. */
 struct sandbox_path {
     const char *path;
     bool is_writable; /* files of a directory may also be made, renamed and removed */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* spawn: starts a process that inherits only the named descriptors and the few environment variables
- * that a C program needs. No signal is blocked in it, and no key or secret reaches it.
+/* spawn: starts a process that inherits only the named descriptors and the few environment
+ * variables that a C program needs. No signal is blocked in it. No key or secret reaches it.
  *
  * Thread: any. A child that asked for a signal at its parent's end gets it when the starting thread
  * ends.
@@ -28,7 +28,7 @@ struct spawn_options {
 enum err spawn_start(pid_t *ret_pid, const struct spawn_options *options,
                      struct error *error) MUST_CHECK;
 
-/* Waits up to `patience_ms` for the child to end, then kills it. Writes a phrase about its end, such
- * as "exited with status 3" or "was killed by signal 9 (Killed)". Returns its exit status, or -1 if
+/* Waits up to `patience_ms` for the child to end, then kills it. Writes a phrase about its end,
+ * such as "exited with status 3" or "was killed by signal 9 (Killed)". Returns its exit status, or -1 if
  * a signal ended it. */
 int spawn_wait(pid_t pid, int64_t patience_ms, char *ret_text, size_t text_bytes);

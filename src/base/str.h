@@ -34,7 +34,7 @@ size_t str_find_byte(struct str whole, char byte, size_t from);
 size_t str_find(struct str whole, struct str part, size_t from);
 /* Drops ASCII whitespace at both ends. */
 struct str str_trim(struct str whole);
-/* Reads the whole text as a decimal integer. False, with nothing written, for any other text and for
- * a number out of range. */
+/* Reads the whole text as a decimal integer. False, with nothing written, for any other text and
+ * for a number out of range. */
 bool str_to_i64(struct str text, int64_t *ret_value);
 bool str_to_u64(struct str text, uint64_t *ret_value);
