@@ -3,12 +3,11 @@
 
 #include "base/mem.h"
 #include "cpu/spread.h"
+#include "cpu/workspace.h"
 
 #include <assert.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 
-#define ALIGNMENT ((size_t)64)
 /* Queries of one attention task: enough to reuse the keys it reads, few enough to spread. */
 #define ATTENTION_ROWS 32u
 /* Rows of a chunk. At most, so that what its stages leave stays in the second-level cache; at
@@ -19,15 +18,14 @@
 struct encoder {
     struct encoder_options options;
     uint32_t qkv_width;
-    struct kv_cache cache; /* the layers' in turn */
-    unsigned char *memory; /* everything below */
-    size_t bytes;
-    float *x;           /* (rows_max, width): the residual stream */
-    float *qkv;         /* (rows_max, qkv_width) */
-    float *attended;    /* (rows_max, width) */
-    float *wide;        /* (threads · CHUNK_ROWS_MAX, ffn_width) */
-    float *frequencies; /* (head_dim/2) of a rotary encoder, as the next two */
-    float *cosines;     /* (rows_max, head_dim/2): of the rows of this step */
+    struct kv_cache cache;      /* the layers' in turn */
+    struct workspace workspace; /* the arrays below, and the cache */
+    float *x;                   /* (rows_max, width): the residual stream */
+    float *qkv;                 /* (rows_max, qkv_width) */
+    float *attended;            /* (rows_max, width) */
+    float *wide;                /* (threads · CHUNK_ROWS_MAX, ffn_width) */
+    float *frequencies;         /* (head_dim/2) of a rotary encoder, as the next two */
+    float *cosines;             /* (rows_max, head_dim/2): of the rows of this step */
     float *sines;
     uint32_t *row_numbers;        /* (rows_max) 0, 1, 2, …: a row's line in these tables */
     size_t activation_bytes;      /* of a row, the most that any matrix needs */
@@ -40,59 +38,35 @@ struct encoder {
 
 /* ---- opening ---- */
 
-static void *place(unsigned char *memory, size_t *at, size_t bytes) {
-    void *here = memory ? memory + *at : NULL;
-    *at += (bytes + ALIGNMENT - 1) & ~(ALIGNMENT - 1);
-    return here;
-}
-
-static size_t max_of(size_t a, size_t b) {
-    return a > b ? a : b;
-}
-
-/* The widest row of activations any matrix reads. */
-static size_t activation_bytes(const struct weights *weights) {
-    size_t most = 0;
-    for (uint32_t i = 0; i < weights->layer_count; i++) {
-        const struct layer_weights *layer = &weights->layers[i];
-        most = max_of(most, layer->qkv->activation_bytes);
-        most = max_of(most, layer->output->activation_bytes);
-        most = max_of(most, layer->gate_up->activation_bytes);
-        most = max_of(most, layer->down->activation_bytes);
-    }
-    return most;
-}
-
 /* What the feed-forward's first product gives: up, or gate and up. */
 static size_t ffn_width(const struct encoder *encoder) {
     const struct model_config *config = encoder->options.config;
     return (config->architecture->is_rotary_encoder ? 2 : 1) * (size_t)config->ffn;
 }
 
-/* The formula of the workspace: hands out `memory`, or only adds up when it is NULL. No product
- * here can overflow, see the bounds of config.h. */
-static size_t lay_out(struct encoder *encoder, unsigned char *memory) {
+/* The formula of the workspace (cpu/workspace.h). */
+static void lay_out(struct encoder *encoder) {
+    struct workspace *space = &encoder->workspace;
     const struct encoder_options *options = &encoder->options;
-    size_t at = 0, rows = options->rows_max, width = options->config->width;
+    size_t rows = options->rows_max, width = options->config->width;
     size_t chunk_rows = (size_t)pool_threads(options->pool) * CHUNK_ROWS_MAX;
     size_t pairs = options->config->head_dim / 2;
     size_t plane = kv_block_bytes(&encoder->cache) * options->block_count;
-    encoder->x = place(memory, &at, rows * width * sizeof(float));
-    encoder->qkv = place(memory, &at, rows * encoder->qkv_width * sizeof(float));
-    encoder->attended = place(memory, &at, rows * width * sizeof(float));
-    encoder->wide = place(memory, &at, chunk_rows * ffn_width(encoder) * sizeof(float));
+    encoder->x = workspace_take(space, rows * width * sizeof(float));
+    encoder->qkv = workspace_take(space, rows * encoder->qkv_width * sizeof(float));
+    encoder->attended = workspace_take(space, rows * width * sizeof(float));
+    encoder->wide = workspace_take(space, chunk_rows * ffn_width(encoder) * sizeof(float));
     if (options->config->architecture->is_rotary_encoder) {
-        encoder->frequencies = place(memory, &at, pairs * sizeof(float));
-        encoder->cosines = place(memory, &at, rows * pairs * sizeof(float));
-        encoder->sines = place(memory, &at, rows * pairs * sizeof(float));
-        encoder->row_numbers = place(memory, &at, rows * sizeof *encoder->row_numbers);
+        encoder->frequencies = workspace_take(space, pairs * sizeof(float));
+        encoder->cosines = workspace_take(space, rows * pairs * sizeof(float));
+        encoder->sines = workspace_take(space, rows * pairs * sizeof(float));
+        encoder->row_numbers = workspace_take(space, rows * sizeof *encoder->row_numbers);
     }
-    encoder->activations = place(memory, &at, chunk_rows * encoder->activation_bytes);
-    encoder->slots = place(memory, &at, rows * sizeof *encoder->slots);
-    encoder->items = place(memory, &at, rows * sizeof *encoder->items);
-    encoder->cache.k = place(memory, &at, plane);
-    encoder->cache.v = place(memory, &at, plane);
-    return at;
+    encoder->activations = workspace_take(space, chunk_rows * encoder->activation_bytes);
+    encoder->slots = workspace_take(space, rows * sizeof *encoder->slots);
+    encoder->items = workspace_take(space, rows * sizeof *encoder->items);
+    encoder->cache.k = workspace_take(space, plane);
+    encoder->cache.v = workspace_take(space, plane);
 }
 
 enum err encoder_open(struct encoder **ret_encoder, const struct encoder_options *options,
@@ -103,21 +77,16 @@ enum err encoder_open(struct encoder **ret_encoder, const struct encoder_options
     struct encoder *encoder = mem_new(1, sizeof *encoder);
     encoder->options = *options;
     encoder->qkv_width = 3 * config->width;
-    encoder->activation_bytes = activation_bytes(options->weights);
+    encoder->activation_bytes = workspace_activation_bytes(options->weights);
     encoder->cache = (struct kv_cache){
         .type = options->kernels->kv_type, .kv_heads = config->heads, .head_dim = config->head_dim};
-    encoder->bytes = lay_out(encoder, NULL);
-    void *memory = mmap(NULL, encoder->bytes, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED) {
-        enum err err =
-            err_set(error, ERR_LIMIT, "no memory for a workspace of %zu bytes", encoder->bytes);
+    lay_out(encoder);
+    enum err err = workspace_open(&encoder->workspace, error);
+    if (err != OK) {
         free(encoder);
         return err;
     }
-    (void)madvise(memory, encoder->bytes, MADV_HUGEPAGE); /* as forward_open does */
-    encoder->memory = memory;
-    (void)lay_out(encoder, encoder->memory);
+    lay_out(encoder);
     if (config->architecture->is_rotary_encoder) {
         config_rope_frequencies(config, false, encoder->frequencies);
         for (uint32_t i = 0; i < options->rows_max; i++) encoder->row_numbers[i] = i;
@@ -128,12 +97,12 @@ enum err encoder_open(struct encoder **ret_encoder, const struct encoder_options
 
 void encoder_close(struct encoder *encoder) {
     if (!encoder) return;
-    munmap(encoder->memory, encoder->bytes);
+    workspace_close(&encoder->workspace);
     free(encoder);
 }
 
 uint64_t encoder_workspace_bytes(const struct encoder *encoder) {
-    return encoder->bytes;
+    return encoder->workspace.bytes;
 }
 
 /* ---- the stages of a layer ---- */

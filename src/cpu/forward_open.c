@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#define ALIGNMENT ((size_t)64)
-
 uint64_t forward_page_bytes(const struct model_config *config, const struct kv_layout *layout,
                             const struct kernels *kernels) {
     struct kv_cache cache = {
@@ -15,67 +13,39 @@ uint64_t forward_page_bytes(const struct model_config *config, const struct kv_l
     return 2 * (uint64_t)layout->layers_each * kv_block_bytes(&cache);
 }
 
-static void *place(unsigned char *memory, size_t *at, size_t bytes) {
-    void *here = memory ? memory + *at : NULL;
-    *at += (bytes + ALIGNMENT - 1) & ~(ALIGNMENT - 1);
-    return here;
-}
-
 static size_t max_of(size_t a, size_t b) {
     return a > b ? a : b;
 }
 
-/* The widest row of activations any matrix reads. */
-static size_t activation_bytes(const struct weights *weights) {
-    size_t most = weights->head->activation_bytes;
-    for (uint32_t i = 0; i < weights->layer_count; i++) {
-        const struct layer_weights *layer = &weights->layers[i];
-        most = max_of(most, layer->qkv->activation_bytes);
-        most = max_of(most, layer->output->activation_bytes);
-        most = max_of(most, layer->gate_up->activation_bytes);
-        most = max_of(most, layer->down->activation_bytes);
-    }
-    return most;
-}
-
-/* The formula of the workspace: hands out `memory`, or only adds up when it is NULL. No product
- * here can overflow, see the bounds of config.h. */
-static size_t lay_out(struct forward *forward, unsigned char *memory) {
+/* The formula of the workspace (cpu/workspace.h). */
+static void lay_out(struct forward *forward) {
+    struct workspace *space = &forward->workspace;
     const struct forward_options *options = &forward->options;
     const struct model_config *config = options->config;
-    size_t at = 0, rows = options->rows_max, pairs = config->head_dim / 2;
+    size_t rows = options->rows_max, pairs = config->head_dim / 2;
     size_t attention_width = (size_t)forward->qkv_width + forward->q_width;
-    forward->x = place(memory, &at, rows * config->width * sizeof(float));
-    forward->h = place(memory, &at, rows * config->width * sizeof(float));
-    forward->wide =
-        place(memory, &at, rows * max_of(attention_width, 2 * (size_t)config->ffn) * sizeof(float));
-    forward->attended = memory ? forward->wide + rows * forward->qkv_width : NULL;
-    forward->activations = place(memory, &at, rows * activation_bytes(options->weights));
+    forward->x = workspace_take(space, rows * config->width * sizeof(float));
+    forward->h = workspace_take(space, rows * config->width * sizeof(float));
+    forward->wide = workspace_take(space, rows * max_of(attention_width, 2 * (size_t)config->ffn) *
+                                              sizeof(float));
+    forward->attended = forward->wide ? forward->wide + rows * forward->qkv_width : NULL;
+    forward->activations =
+        workspace_take(space, rows * workspace_activation_bytes(options->weights));
     forward->logits =
-        place(memory, &at, (size_t)options->logit_rows_max * config->vocab_rows * sizeof(float));
+        workspace_take(space, (size_t)options->logit_rows_max * config->vocab_rows * sizeof(float));
     for (int i = 0; i < (config_has_local_rope(config) ? 2 : 1); i++) {
-        forward->rope[i].frequencies = place(memory, &at, pairs * sizeof(float));
-        forward->rope[i].cosines = place(memory, &at, rows * pairs * sizeof(float));
-        forward->rope[i].sines = place(memory, &at, rows * pairs * sizeof(float));
+        forward->rope[i].frequencies = workspace_take(space, pairs * sizeof(float));
+        forward->rope[i].cosines = workspace_take(space, rows * pairs * sizeof(float));
+        forward->rope[i].sines = workspace_take(space, rows * pairs * sizeof(float));
     }
-    forward->row_numbers = place(memory, &at, rows * sizeof *forward->row_numbers);
+    forward->row_numbers = workspace_take(space, rows * sizeof *forward->row_numbers);
     for (uint32_t i = 0; i < kv_layout_groups(&forward->layout); i++) {
         struct group_plan *plan = &forward->plans[i];
         plan->window = i < forward->layout.full_groups ? 0 : forward->layout.window_tokens;
-        plan->slots = place(memory, &at, rows * sizeof *plan->slots);
-        plan->items = place(memory, &at, rows * sizeof *plan->items);
-        plan->groups = place(memory, &at, rows * sizeof *plan->groups);
+        plan->slots = workspace_take(space, rows * sizeof *plan->slots);
+        plan->items = workspace_take(space, rows * sizeof *plan->items);
+        plan->groups = workspace_take(space, rows * sizeof *plan->groups);
     }
-    return at;
-}
-
-static void *map_memory(size_t bytes) {
-    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED) return NULL;
-    /* Attention walks scattered blocks: with small pages it waits for address translation. */
-    (void)madvise(memory, bytes, MADV_HUGEPAGE);
-    return memory;
 }
 
 static enum err open_kv(struct forward *forward, struct error *error) {
@@ -92,7 +62,7 @@ static enum err open_kv(struct forward *forward, struct error *error) {
         __builtin_mul_overflow(plane, planes, &forward->kv_bytes))
         return err_set(error, ERR_LIMIT, "a KV cache of %u pages is too large",
                        options->page_count);
-    unsigned char *at = forward->kv_memory = map_memory(forward->kv_bytes);
+    unsigned char *at = forward->kv_memory = workspace_map(forward->kv_bytes);
     if (!at)
         return err_set(error, ERR_LIMIT, "no memory for a KV cache of %zu bytes",
                        forward->kv_bytes);
@@ -107,11 +77,10 @@ static enum err open_kv(struct forward *forward, struct error *error) {
 
 static enum err open_workspace(struct forward *forward, struct error *error) {
     const struct model_config *config = forward->options.config;
-    forward->bytes = lay_out(forward, NULL);
-    forward->memory = map_memory(forward->bytes);
-    if (!forward->memory)
-        return err_set(error, ERR_LIMIT, "no memory for a workspace of %zu bytes", forward->bytes);
-    (void)lay_out(forward, forward->memory);
+    lay_out(forward);
+    enum err err = workspace_open(&forward->workspace, error);
+    if (err != OK) return err;
+    lay_out(forward);
     for (int i = 0; i < (config_has_local_rope(config) ? 2 : 1); i++)
         config_rope_frequencies(config, i == 1, forward->rope[i].frequencies);
     for (uint32_t i = 0; i < forward->options.rows_max; i++) forward->row_numbers[i] = i;
@@ -163,12 +132,12 @@ enum err forward_open_beside(struct forward **ret_forward, const struct forward 
 
 void forward_close(struct forward *forward) {
     if (!forward) return;
-    if (forward->memory) munmap(forward->memory, forward->bytes);
+    workspace_close(&forward->workspace);
     if (forward->kv_memory) munmap(forward->kv_memory, forward->kv_bytes);
     if (!forward->beside) free(forward->caches);
     free(forward);
 }
 
 uint64_t forward_workspace_bytes(const struct forward *forward) {
-    return forward->bytes;
+    return forward->workspace.bytes;
 }

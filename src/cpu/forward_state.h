@@ -5,6 +5,7 @@
  */
 
 #include "cpu/forward.h"
+#include "cpu/workspace.h"
 
 struct rope_tables {
     float *frequencies; /* (head_dim/2) */
@@ -39,8 +40,7 @@ struct forward {
     struct kv_cache *caches; /* (layers_each) views into kv_memory, by a layer's place */
     void *kv_memory;
     size_t kv_bytes;
-    unsigned char *memory; /* everything below */
-    size_t bytes;
+    struct workspace workspace; /* the arrays below */
     float *x;                   /* (rows_max, width): the residual stream */
     float *h;                   /* (rows_max, width): normed, or the output of a half layer */
     float *wide;                /* (rows_max, qkv_width) and (rows_max, q_width), or

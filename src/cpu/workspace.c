@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cpu/workspace.h"
+
+#include <assert.h>
+#include <sys/mman.h>
+
+#define ALIGNMENT ((size_t)64)
+
+void *workspace_take(struct workspace *workspace, size_t bytes) {
+    void *here = workspace->memory ? workspace->memory + workspace->at : NULL;
+    workspace->at += (bytes + ALIGNMENT - 1) & ~(ALIGNMENT - 1);
+    assert(!here || workspace->at <= workspace->bytes);
+    return here;
+}
+
+enum err workspace_open(struct workspace *workspace, struct error *error) {
+    workspace->memory = workspace_map(workspace->at);
+    if (!workspace->memory)
+        return err_set(error, ERR_LIMIT, "no memory for a workspace of %zu bytes", workspace->at);
+    workspace->bytes = workspace->at;
+    workspace->at = 0;
+    return OK;
+}
+
+void workspace_close(struct workspace *workspace) {
+    if (workspace->memory) munmap(workspace->memory, workspace->bytes);
+}
+
+void *workspace_map(size_t bytes) {
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) return NULL;
+    /* Attention walks scattered blocks: with small pages it waits for address translation. */
+    (void)madvise(memory, bytes, MADV_HUGEPAGE);
+    return memory;
+}
+
+static size_t max_of(size_t a, size_t b) {
+    return a > b ? a : b;
+}
+
+size_t workspace_activation_bytes(const struct weights *weights) {
+    size_t most = weights->head ? weights->head->activation_bytes : 0;
+    for (uint32_t i = 0; i < weights->layer_count; i++) {
+        const struct layer_weights *layer = &weights->layers[i];
+        most = max_of(most, layer->qkv->activation_bytes);
+        most = max_of(most, layer->output->activation_bytes);
+        most = max_of(most, layer->gate_up->activation_bytes);
+        most = max_of(most, layer->down->activation_bytes);
+    }
+    return most;
+}
