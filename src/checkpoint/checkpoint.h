@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* checkpoint: the tensors and the config of one model, wherever they lie: in a GGUF file, or in a
- * folder of Hugging Face's tools (config.json beside .safetensors).
+/* checkpoint: the tensors and the config of one model, from a GGUF file or from a folder of Hugging
+ * Face's tools (config.json and .safetensors).
  *
- * Whoever loads weights sees one list of tensors under GGUF's names. What differs behind them is a
- * flag or a form: rows that a converter permuted, norms stored less one, weights that must be
- * unpacked first, and weights that are made up (--load-format dummy). It reads no weights itself
- * before checkpoint_read.
+ * A loader sees one list of tensors under GGUF's names. The differences between files are flags or
+ * forms: rows that a converter permuted, norms stored less one, weights that must be unpacked, and
+ * made-up weights (--load-format dummy). No weight is read before checkpoint_read.
  *
- * Thread: immutable after opening; any.  Memory: owns the files and all that it hands out.
+ * Thread: any; immutable after opening.
+ * Memory: owns the files and everything that it hands out.
  * Invariant: no two tensors have one name; every view lies inside a file. */
 
 #include "checkpoint/config.h"
@@ -18,76 +18,77 @@
 #include "checkpoint/unpack.h"
 #include "checkpoint/vocab.h"
 
-/* Zero is the default of each. */
+/* All zero is the default. */
 struct checkpoint_options {
-    uint32_t token_count; /* that a folder's tokenizer knows; 0: as many as the embedding has rows.
-                             A GGUF says it itself */
-    bool dummy_weights;   /* a folder's config with made-up weights; none are read */
+    uint32_t token_count; /* tokens of a folder's tokenizer; 0: as many as the embedding has rows. A
+                             GGUF has its own count */
+    bool dummy_weights;   /* use a folder's config with made-up weights, and read none */
 };
 
 #define CHECKPOINT_SOURCES_MAX 4
 
 struct checkpoint_tensor {
-    struct str name;    /* as GGUF calls it; the file's own name when it is no part of a model */
-    struct str spelled; /* as the file calls it, for sentences */
-    uint32_t type;      /* GGUF's number of what checkpoint_read gives */
+    struct str name;    /* GGUF's name; the file's name for a tensor that is no part of a model */
+    struct str spelled; /* the file's name, for sentences */
+    uint32_t type;      /* GGUF's number of the type that checkpoint_read gives */
     uint32_t axis_count;
     uint64_t axes[GGUF_AXES_MAX]; /* axes[0] runs fastest; the axes not used are 1 */
-    uint64_t row_bytes;           /* one run along axes[0] */
+    uint64_t row_bytes;           /* bytes of one run along axes[0] */
     uint64_t bytes;
-    const unsigned char *at;            /* unaligned; NULL when it is packed */
-    const struct packed_weight *packed; /* or NULL */
-    /* Where its bytes are, for checkpoint_done. */
+    const unsigned char *at;            /* unaligned; NULL for a packed tensor */
+    const struct packed_weight *packed; /* the form it is stored in; NULL: as its type says */
+    /* the files' tensors that it is made of, for checkpoint_done */
     const struct gguf_tensor *in_gguf;
     struct shard_tensor sources[CHECKPOINT_SOURCES_MAX];
 };
 
 struct checkpoint;
 
-/* Opens a .gguf file, or a folder. ERR_INVALID with one sentence for what is no sound model of a
- * known architecture, ERR_NOT_FOUND or ERR_IO when it cannot be read. */
+/* Opens a .gguf file, or a folder. ERR_INVALID with one sentence unless it is a sound model of a
+ * known architecture; ERR_NOT_FOUND or ERR_IO when it cannot be read. */
 enum err checkpoint_open(struct checkpoint **ret_checkpoint, const char *path,
                          const struct checkpoint_options *options, struct error *error) MUST_CHECK;
-/* The tensors of a GGUF that the caller has open and keeps open; without vocabulary and config. */
+/* Makes a checkpoint of an open GGUF, which must outlive it; it has no vocabulary and no config. */
 struct checkpoint *checkpoint_of_gguf(const struct gguf *gguf);
-/* A folder that is in memory: the text of its config.json, and its one .safetensors, which the
- * caller keeps. */
+/* Opens a folder in memory: the text of its config.json, and the bytes of its one .safetensors,
+ * which must outlive it. */
 enum err checkpoint_open_bytes(struct checkpoint **ret_checkpoint, struct str config,
                                const void *bytes, size_t count, struct error *error) MUST_CHECK;
 void checkpoint_close(struct checkpoint *checkpoint); /* NULL is allowed */
 
-/* What a path means to checkpoint_open: a folder with a config.json in it. */
+/* True for a folder with a config.json, which checkpoint_open opens as a folder. */
 bool checkpoint_is_folder(const char *path);
 
 const struct model_config *checkpoint_config(const struct checkpoint *checkpoint);
-/* A GGUF's vocabulary; NULL for a folder, whose tokenizer.json is another reader's. */
+/* A GGUF's vocabulary; NULL for a folder, whose tokenizer.json the tokenizer reads. */
 const struct checkpoint_vocab *checkpoint_vocab(const struct checkpoint *checkpoint);
 uint64_t checkpoint_file_bytes(const struct checkpoint *checkpoint);
-/* How most weights are stored, when that is not the type they are read as: "GPTQ"; else NULL. */
+/* The form in which most weights are stored, such as "GPTQ"; NULL when they are stored as the type
+ * they are read as. */
 const char *checkpoint_form(const struct checkpoint *checkpoint);
-/* q and k stand in pairs (2i, 2i+1), as an interleaved family's converter to GGUF leaves them. */
+/* True when rows of q and k are in pairs (2i, 2i+1), as the converter to GGUF leaves them for an
+ * interleaved family. */
 bool checkpoint_is_permuted(const struct checkpoint *checkpoint);
-/* What is to be added to the weight of every RMSNorm: 0 or 1. */
+/* The number to add to the weight of every RMSNorm: 0 or 1. */
 float checkpoint_norm_offset(const struct checkpoint *checkpoint);
 
 size_t checkpoint_tensor_count(const struct checkpoint *checkpoint);
 const struct checkpoint_tensor *checkpoint_tensor_at(const struct checkpoint *checkpoint,
                                                      size_t index);
-/* By GGUF's name; NULL when there is none. */
+/* The tensor with this GGUF name, or NULL. */
 const struct checkpoint_tensor *checkpoint_find(const struct checkpoint *checkpoint,
                                                 struct str name);
-/* How this checkpoint would spell the GGUF name of a tensor it lacks. */
+/* The name that this checkpoint's files would give to a GGUF tensor, for sentences. */
 struct tensor_name checkpoint_spell(const struct checkpoint *checkpoint, const char *name);
 
-/* The elements of a tensor, as its type and axes say: those of the file, or unpacked ones. */
+/* The elements of a tensor, by its type and axes: bytes of the file, or unpacked ones. */
 struct checkpoint_bytes {
     const unsigned char *at;
     void *owned;
 };
-/* ERR_LIMIT when there is no memory to unpack into. */
+/* ERR_LIMIT without memory for unpacked elements. */
 enum err checkpoint_read(const struct checkpoint_tensor *tensor, struct pool *pool,
                          struct checkpoint_bytes *ret_bytes, struct error *error) MUST_CHECK;
-/* They are not needed again: what was unpacked is freed, and the pages of a file are let go, so
- * that a loader's peak memory need not hold the whole model twice. */
+/* Frees unpacked elements and drops the file's pages: no loader needs the model twice. */
 void checkpoint_done(const struct checkpoint *checkpoint, const struct checkpoint_tensor *tensor,
                      struct checkpoint_bytes *bytes);

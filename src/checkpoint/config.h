@@ -4,14 +4,14 @@
 /* config: the numbers of one model, read from GGUF metadata and checked against each other
  * (config_json.h reads them from a config.json).
  *
- * An architecture is a row of a table: what differs between families is a flag here, and the
- * forward program reads the flags, never the name. What a flag cannot say is refused by name rather
- * than run wrongly.
+ * An architecture is a row of a table: a difference between families is a flag here, and the
+ * forward program reads the flags, never the name. A model that no flags describe is refused by
+ * name, not run wrongly.
  *
- * Thread: any; immutable after config_init.  Memory: none but the struct; name and rope_factors lie
- * in the gguf, or whatever else it was read from, which must outlive it.
- * Invariant: every count is within the bounds below, so products of any four of them fit 64 bits.
- */
+ * Thread: any; immutable after config_init.
+ * Memory: the struct only; name and rope_factors lie in the file that it was read from, which must
+ *     outlive it.
+ * Invariant: every count is within the bounds below, so that products of any four fit 64 bits. */
 
 #include "checkpoint/gguf.h"
 
@@ -29,37 +29,37 @@ enum activation { ACTIVATION_SILU, ACTIVATION_GELU_TANH };
 enum pooling { POOLING_NONE, POOLING_MEAN, POOLING_CLS, POOLING_LAST };
 
 /* How a family differs from the common decoder (RMSNorm, rotary positions, grouped-query attention,
- * gated feed-forward). Zero is arch llama without its permutation. */
+ * gated feed-forward). All zero is the architecture llama without its permutation. */
 struct architecture {
     const char *name;       /* general.architecture, and the prefix of its keys */
     bool is_encoder;        /* BERT: LayerNorm after each half layer, learned positions, biases, no
                                causal mask, no gate (GELU), no head */
-    bool is_rotary_encoder; /* an encoder with rotary positions, a gate (SiLU), and no biases but
-                               those of its norms */
+    bool is_rotary_encoder; /* an encoder with rotary positions, a gate (SiLU), and biases only in
+                               its norms */
     bool rope_is_interleaved; /* q and k rows were permuted for pairs (2i, 2i+1) */
     bool has_qkv_bias;
     bool has_qk_norm;         /* RMSNorm of each head of q and k before the rotation */
     bool has_post_norm;       /* norms after attention and after the feed-forward, before the sum */
     bool embedding_is_scaled; /* by sqrt(width) */
     bool has_fused_gate_up;   /* one tensor with the rows of gate, then up */
-    bool has_long_rope;       /* may have one set of rope factors for short texts, one for long */
-    bool has_window;          /* must say sliding_window, on all but every window_period-th layer */
+    bool has_long_rope;       /* may have rope factors for short texts, and others for long ones */
+    bool has_window;          /* needs sliding_window; each window_period-th layer is without it */
     bool may_have_window;
     bool has_local_rope;    /* layers with the window have a base of their own and no scaling */
-    uint32_t window_period; /* 0: on every layer */
-    /* A model of so many layers scales attention by width / heads: GGUF has no key for it, and that
-     * is how llama.cpp tells. 0: none does. */
+    uint32_t window_period; /* 0: all layers have the window */
+    /* A model with this number of layers scales attention by width / heads. GGUF has no key for it;
+     * llama.cpp tells by the layers too. 0: no model does. */
     uint32_t wide_scale_layers;
-    float attention_softcap; /* when the file does not say; 0 for none */
-    float softcap;
+    float attention_softcap; /* default when the file has none; 0: no cap */
+    float softcap;           /* likewise */
     enum activation activation;
 };
 
 struct model_config {
     const struct architecture *architecture;
-    struct str name; /* general.name, cut to what can be shown; may be empty */
+    struct str name; /* general.name, printable and cut; may be empty */
     uint32_t layers;
-    uint32_t width; /* of the residual stream */
+    uint32_t width; /* width of the residual stream */
     uint32_t ffn;
     uint32_t heads;
     uint32_t kv_heads;
@@ -69,34 +69,34 @@ struct model_config {
     uint32_t token_count; /* tokens the tokenizer knows: ids from here on are never sampled */
     float eps;
     float rope_base;
-    float rope_scale; /* positions are multiplied by it: 1/factor of linear scaling */
+    float rope_scale; /* factor of positions: 1/factor of linear scaling */
     float rope_base_local;
-    const unsigned char *rope_factors; /* (head_dim/2) f32, unaligned, divisors; NULL for none */
-    float rope_magnitude;              /* of cosines and sines; 0 for 1 */
-    float attention_scale;             /* of q.k before the softmax */
-    float attention_softcap;           /* of the scores; 0 for none */
-    float softcap;                     /* of the logits; 0 for none */
-    uint32_t window;                   /* keys a local layer sees, itself included; 0 for none */
-    uint32_t window_period;            /* every such layer is not local; 0: all are */
-    uint32_t window_from;              /* layers before it are not local */
+    const unsigned char *rope_factors; /* (head_dim/2) f32, unaligned, divisors; NULL: none */
+    float rope_magnitude;              /* factor of cosines and sines; 0 means 1 */
+    float attention_scale;             /* factor of q.k before the softmax */
+    float attention_softcap;           /* cap of the scores; 0: none */
+    float softcap;                     /* cap of the logits; 0: none */
+    uint32_t window;                   /* keys that a local layer sees, its own too; 0: no window */
+    uint32_t window_period;            /* each window_period-th layer is not local; 0: all are */
+    uint32_t window_from;              /* the first layer that may be local */
     uint32_t token_types;              /* rows of an encoder's token types; else 0 */
-    enum pooling pooling;              /* NONE: the file says nothing */
-    uint32_t embed_tokens_max;         /* of one text; 0: as many as the context has */
-    bool is_bidirectional;             /* made to see the whole text, not only what came before */
+    enum pooling pooling;              /* NONE: the file does not say */
+    uint32_t embed_tokens_max;         /* tokens of one text to embed; 0: as many as the context */
+    bool is_bidirectional;             /* every position sees the whole text, also later tokens */
 };
 
-/* The row of the table; NULL when there is none of that name. */
+/* The table's row of that name, or NULL. */
 const struct architecture *config_architecture(struct str name);
 
 /* `token_count` is the length of the vocabulary. ERR_INVALID with one sentence naming the key or
- * tensor for what is missing, out of bounds, contradictory or not supported. */
+ * tensor that is missing, out of bounds, contradictory or not supported. */
 enum err config_init(struct model_config *ret_config, const struct gguf *gguf, size_t token_count,
                      struct error *error) MUST_CHECK;
 /* "mean", "cls" or "last"; false for any other name. */
 bool pooling_of_name(struct str name, enum pooling *ret_pooling);
-/* Whether layer `layer` sees only the last `window` keys. */
+/* True when layer `layer` sees only the last `window` keys. */
 bool config_layer_is_local(const struct model_config *config, uint32_t layer);
-/* Whether local layers rotate by frequencies of their own. */
+/* True when local layers rotate by frequencies of their own. */
 bool config_has_local_rope(const struct model_config *config);
 /* The inverse frequencies of a layer's rotation, (head_dim/2), with scaling and factors applied. */
 void config_rope_frequencies(const struct model_config *config, bool local, float *ret_frequencies);

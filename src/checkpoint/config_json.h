@@ -3,14 +3,16 @@
 
 /* config_json: the numbers of one model from a config.json, as Hugging Face's tools write it.
  *
- * A family is a row of a table: the model_type, the architecture of config.h it is run as, and what
- * its class says when a field is absent. Both spellings of positions are read, rope_theta beside
- * rope_scaling and rope_parameters. What cannot be run is refused by the field's name.
+ * A family is a row of a table: the model_type, the architecture of config.h that it runs as, and
+ * the defaults of its configuration class. Both spellings of positions are read: rope_theta with
+ * rope_scaling, and rope_parameters. A field that asks for more than quern can run is refused by
+ * name.
  *
- * Thread: any.  Memory: none but the struct, which must stay where it is while its config is used:
- * the rope factors of the config lie in it.
- * Invariant: the config is within the bounds of config.h; vocab_rows and token_count are the
- * caller's to fill, from the embedding. */
+ * Thread: any.
+ * Memory: the struct only, which must not move while its config is used: the config's rope factors
+ *     lie in it.
+ * Invariant: the config is within the bounds of config.h; the caller fills vocab_rows and
+ *     token_count from the embedding. */
 
 #include "checkpoint/config.h"
 #include "json/json.h"
@@ -22,11 +24,11 @@ enum quantisation_method {
     QUANTISATION_GPTQ, /* 4 or 8 bits */
 };
 
-/* What quantization_config says that the tensors do not. */
+/* The facts of quantization_config that the tensors do not show. */
 struct quantisation {
     enum quantisation_method method;
     uint32_t bits;       /* AWQ, GPTQ */
-    uint32_t group;      /* AWQ, GPTQ: inputs that share a scale; 0: all of them */
+    uint32_t group;      /* AWQ, GPTQ: inputs that share a scale; 0: all inputs */
     uint32_t zero_add;   /* GPTQ: the first format stores one less than the zero point */
     uint32_t block_rows; /* FP8 with weight_block_size; else 0 */
     uint32_t block_cols;
@@ -37,18 +39,18 @@ struct json_config {
     uint32_t vocab_size; /* rows of the embedding */
     bool head_is_tied;
     bool norms_lack_one;     /* the weight of an RMSNorm is stored less one (Gemma) */
-    bool is_part_of_another; /* the text model of one that sees or hears too */
+    bool is_part_of_another; /* the text part of a model that also sees or hears */
     struct quantisation quantisation;
-    float rope_factors[CONFIG_HEAD_DIM_MAX / 2]; /* where config.rope_factors points, if it does */
+    float rope_factors[CONFIG_HEAD_DIM_MAX / 2]; /* memory of config.rope_factors, if it has any */
 };
 
-/* ERR_INVALID with one sentence naming the field for what is missing, out of bounds, contradictory
- * or not supported. */
+/* ERR_INVALID with one sentence naming the field that is missing, out of bounds, contradictory or
+ * not supported. */
 enum err config_json_init(struct json_config *ret_config, const json_t *root,
                           struct error *error) MUST_CHECK;
 
-/* The same for the parts of it; see config_json_rope.c and config_json_quant.c. `text` is the
- * object with the fields of the text model. */
+/* Parts of config_json_init, in config_json_encoder.c, config_json_rope.c and config_json_quant.c.
+ * `text` is the object with the fields of the text model. */
 enum err config_json_read_encoder(struct json_config *json, const json_t *root,
                                   struct error *error) MUST_CHECK;
 struct json_rope_defaults {
@@ -60,8 +62,8 @@ enum err config_json_read_rope(struct json_config *json, const json_t *text,
 enum err config_json_read_quantisation(struct json_config *config, const json_t *root,
                                        struct error *error) MUST_CHECK;
 
-/* Fields with defaults: *value stays as it is when the field is absent or null. ERR_INVALID for
- * another kind or a value out of range. */
+/* Read a field with a default: *value does not change when the field is absent or null. ERR_INVALID
+ * for another type or a value out of range. */
 enum err config_json_count(const json_t *object, const char *key, uint32_t max, uint32_t *value,
                            struct error *error) MUST_CHECK;
 enum err config_json_number(const json_t *object, const char *key, double min, double max,

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* mapped: a model file as bytes in memory, read as they are touched. It knows no format.
+/* mapped: a model file as bytes in memory, which the system reads when they are touched. It knows
+ * no format.
  *
- * Thread: any.  Memory: the mapping, until mapped_close. A file that another process cuts short
- * while it is mapped kills this process (SIGBUS). */
+ * Thread: any.
+ * Memory: the mapping, until mapped_close. A file that another process cuts short while it is
+ *     mapped kills this process (SIGBUS). */
 
 #include "base/err.h"
 
@@ -21,6 +23,6 @@ struct mapped {
 enum err mapped_open(struct mapped *ret_file, const char *path, const char *kind,
                      struct error *error) MUST_CHECK;
 void mapped_close(const struct mapped *file);
-/* Tells the system that these bytes will not be read again soon, so that a loader's peak memory
- * need not hold the whole file. */
+/* Tells the system that these bytes will not be read again soon, so that a loader's memory never
+ * holds the whole file. */
 void mapped_drop_pages(const unsigned char *bytes, uint64_t count);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* shards: the .safetensors files of a folder as one: model.safetensors, or those that
- * model.safetensors.index.json names.
+/* shards: the .safetensors files of a folder as one list of tensors: model.safetensors, or the
+ * files that model.safetensors.index.json names.
  *
- * Thread: immutable after shards_open; any.  Memory: owns the files; what it hands out lives until
- * shards_close.
+ * Thread: any; immutable after shards_open.
+ * Memory: owns the files; everything that it hands out lives until shards_close.
  * Invariant: no two tensors have one name, and every file lies in the folder itself. */
 
 #include "checkpoint/safetensors.h"
@@ -15,7 +15,7 @@
 #define SHARDS_MAX 1024
 
 struct shard_tensor {
-    const struct safetensors *file; /* NULL: there is no such tensor */
+    const struct safetensors *file; /* NULL: no such tensor exists */
     const struct safetensors_tensor *tensor;
 };
 
@@ -27,10 +27,10 @@ struct shards {
     struct map by_name;
 };
 
-/* ERR_NOT_FOUND when the folder has neither of the two files; ERR_INVALID, naming the file, for
- * what is no sound one. */
+/* ERR_NOT_FOUND when the folder has neither of the two files; ERR_INVALID, naming the file, for a
+ * file that is not sound. */
 enum err shards_open(struct shards *ret_shards, const char *folder, struct error *error) MUST_CHECK;
-/* One file over bytes of the caller, which must outlive it. */
+/* Opens one file over bytes of the caller, which must outlive it. */
 enum err shards_open_bytes(struct shards *ret_shards, const void *bytes, size_t count,
                            struct error *error) MUST_CHECK;
 void shards_close(struct shards *shards);

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* tensors: which tensors a model has, what GGUF calls them and what shape each must have.
+/* tensors: the tensors of a model, with GGUF's names and the shape that each must have.
  *
- * One table says it all; checking and loading walk it. It reads no weights.
+ * All of them are rows of one table, which checking and loading walk. It reads no weights.
  *
- * Thread: any.  Memory: none.
- * Invariant: after tensors_check, every tensor of the file is one of the table, with the shape the
- * config says and a type kernels/ can read. */
+ * Thread: any.
+ * Memory: none.
+ * Invariant: after tensors_check, every tensor of the file is in the table, and has the config's
+ *     shape and a type that kernels/ can read. */
 
 #include "checkpoint/config.h"
 
@@ -22,7 +23,7 @@ enum tensor_role {
     ROLE_TOKEN_TYPES,
     ROLE_EMBEDDING_NORM,
     ROLE_EMBEDDING_NORM_BIAS,
-    /* From here on one for each layer. */
+    /* from here on one per layer */
     ROLE_ATTENTION_NORM,
     ROLE_Q,
     ROLE_K,
@@ -40,7 +41,7 @@ enum tensor_role {
     ROLE_UP,
     ROLE_DOWN,
     ROLE_POST_FFN_NORM,
-    /* An encoder's: after each half layer. */
+    /* an encoder's, after each half layer */
     ROLE_OUTPUT_BIAS,
     ROLE_ATTENTION_OUTPUT_NORM,
     ROLE_ATTENTION_OUTPUT_NORM_BIAS,
@@ -55,17 +56,17 @@ struct tensor_name {
     char text[96];
 };
 
-/* "blk.3.attn_q.weight"; `layer` is ignored for what there is only one of. */
+/* GGUF's name, such as "blk.3.attn_q.weight"; `layer` is ignored outside the layers. */
 struct tensor_name tensor_name_of(enum tensor_role role, uint32_t layer);
 
-/* The axes a model of this config must have; axes[0] runs fastest, those not used are 1. False when
- * it needs no such tensor: optional ones, but for the head, are not needed. */
+/* The axes that a model of this config must have; axes[0] runs fastest, unused axes are 1. False
+ * when it needs no such tensor: of the optional ones only the head counts as needed. */
 bool tensor_shape(const struct model_config *config, enum tensor_role role,
                   uint64_t ret_axes[GGUF_AXES_MAX], uint32_t *ret_axis_count);
 
 struct checkpoint;
 
-/* ERR_INVALID, naming the tensor, when one is missing, ill-shaped, of a type that cannot be used or
- * not part of the architecture. */
+/* ERR_INVALID, naming the tensor, when one is missing, has a wrong shape or an unusable type, or is
+ * no part of the architecture. */
 enum err tensors_check(const struct checkpoint *checkpoint, const struct model_config *config,
                        struct error *error) MUST_CHECK;

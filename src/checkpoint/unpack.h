@@ -1,31 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* unpack: weights that a file stores in another form than kernels/ reads, as rows of bf16, or of
- * INT4, which keeps the integers of AWQ and GPTQ exactly.
+/* unpack: turns weights that a file stores in a form which kernels/ cannot read into rows of bf16,
+ * or of INT4, which keeps the integers of AWQ and GPTQ exactly.
  *
- * It knows the layouts, no names and no files: whoever fills a struct packed_weight has checked
- * that its runs of bytes are as long as the shapes say and that `groups` are in range.
+ * It knows the layouts, no names and no files. The code that fills a struct packed_weight has
+ * checked that its runs of bytes are as long as the shapes say, and that `groups` are in range.
  *
- * Thread: any; pure.  Memory: the caller's.
  * Sources: the FP8 E4M3 format of the Open Compute Project (OFP8); the public descriptions of
- * compressed-tensors; AutoAWQ's "gemm" and AutoGPTQ's layouts. */
+ * compressed-tensors; AutoAWQ's "gemm" and AutoGPTQ's layouts.
+ *
+ * Thread: any; pure.
+ * Memory: the caller's. */
 
 #include "kernels/pool.h"
 #include "kernels/quant.h"
 
 enum packing {
-    PACKING_FP8, /* value = e4m3 · scale of the element's block */
-    PACKING_AWQ, /* value = (q - zero) · scale, eight outputs a word in the order 0 2 4 6 1 3 5 7 */
-    PACKING_GPTQ,  /* value = (q - zero) · scale, neighbouring inputs in a word */
-    PACKING_DUMMY, /* no bytes: centre ± spread, the same on every run */
+    PACKING_FP8,   /* value = e4m3 · scale of the element's block */
+    PACKING_AWQ,   /* (q - zero) · scale; a word has 8 outputs in the order 0 2 4 6 1 3 5 7 */
+    PACKING_GPTQ,  /* value = (q - zero) · scale; a word has neighbouring inputs */
+    PACKING_DUMMY, /* no bytes: values in centre ± spread, the same on every run */
 };
 
 /* A weight of `rows` outputs and `cols` inputs. All bytes are borrowed and unaligned. */
 struct packed_weight {
     enum packing packing;
-    enum tensor_type type; /* of what comes out: BF16; AWQ, GPTQ of 4 bits: also INT4, with cols and
-                              block_cols multiples of 32 and without `groups` */
+    enum tensor_type type; /* type of the unpacked rows: BF16, or INT4 for AWQ and GPTQ of 4 bits
+                              with cols and block_cols multiples of 32 and without `groups` */
     uint32_t rows;
     uint32_t cols;
     const unsigned char *values; /* FP8: u8 (rows, cols). AWQ: u32 (cols, rows / 8). GPTQ: u32
@@ -33,9 +35,9 @@ struct packed_weight {
     const unsigned char *scales; /* FP8: (scale_rows, scale_cols). AWQ, GPTQ: (groups, rows) */
     enum tensor_type scale_type; /* F32, F16 or BF16 */
     uint32_t block_rows;         /* FP8: outputs that share a scale */
-    uint32_t block_cols;         /* FP8: inputs that do; AWQ, GPTQ: the group */
+    uint32_t block_cols;         /* FP8, AWQ, GPTQ: inputs that share a scale */
     uint32_t scale_cols;         /* FP8 */
-    const unsigned char *zeros;  /* AWQ, GPTQ: u32 (groups, rows / (32 / bits)), as the values */
+    const unsigned char *zeros;  /* AWQ, GPTQ: u32 (groups, rows / (32 / bits)), as `values` */
     const unsigned char *groups; /* GPTQ: u32 (cols), each input's group; NULL: in order */
     uint32_t bits;               /* AWQ: 4. GPTQ: 4 or 8 */
     uint32_t zero_add;           /* added to each zero point */
@@ -43,6 +45,6 @@ struct packed_weight {
     uint64_t seed;               /* DUMMY */
 };
 
-/* Writes all rows of the type. BF16 is rounded from (float) q, zero and scale. ret_rows: (rows,
- * tensor_type_row_bytes), aligned to 2. */
+/* Writes all rows in the weight's type. A BF16 value is computed in float32 and rounded once.
+ * ret_rows: (rows, tensor_type_row_bytes), aligned to 2. */
 void unpack_weight(const struct packed_weight *weight, struct pool *pool, void *ret_rows);

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* vocab: what a GGUF file says about its tokenizer, as plain views.
+/* vocab: a GGUF file's metadata of its tokenizer, as plain views.
  *
- * It reads and checks the metadata; it builds no tokenizer and knows none of their rules but the
- * defaults that the format leaves to the reader.
+ * It reads and checks the metadata. It builds no tokenizer, and knows only the rules that the
+ * format leaves to the reader as defaults.
  *
- * Thread: any.  Memory: owns the tables; all strings lie in the gguf, which must outlive it.
- * Invariant: kinds and scores are token_count long or NULL; every id is CHECKPOINT_VOCAB_NONE or below
- * token_count. */
+ * Thread: any.
+ * Memory: owns the tables; all strings lie in the gguf, which must outlive it.
+ * Invariant: kinds and scores are token_count long or NULL; every id is CHECKPOINT_VOCAB_NONE or
+ *     below token_count. */
 
 #include "checkpoint/gguf.h"
 
@@ -16,7 +17,7 @@ enum { CHECKPOINT_VOCAB_NONE = -1 };
 #define CHECKPOINT_VOCAB_TOKENS_MAX (1u << 21)
 #define CHECKPOINT_VOCAB_MERGES_MAX (1u << 22)
 
-/* Zero is a valid start. */
+/* All zero is an empty vocabulary. */
 struct checkpoint_vocab {
     struct str model;   /* tokenizer.ggml.model: "gpt2", "llama", … */
     struct str pre;     /* tokenizer.ggml.pre; empty when absent */
@@ -27,9 +28,9 @@ struct checkpoint_vocab {
     struct str *merges; /* (merge_count) "left right", best first */
     size_t merge_count;
     int32_t bos, eos, eot, eom, unknown, padding, separator, cls, mask;
-    bool add_bos, add_eos, add_space_prefix; /* with the default of the model when absent */
+    bool add_bos, add_eos, add_space_prefix; /* the model's default when absent */
     struct str chat_template;                /* Jinja; empty when absent */
-    struct str tool_template;                /* for requests with tools, likewise */
+    struct str tool_template;                /* Jinja for requests with tools; empty when absent */
 };
 
 /* ERR_INVALID, naming the key, when the tokens are missing, the tables disagree in length, a kind

@@ -4,17 +4,16 @@
 /* encoder: the BERT forward program over one step of whole texts: rows of many texts in, their
  * final hidden states out.
  *
- * Texts are packed one after another without padding; each row sees all rows of its own text. The
- * layers take turns in one KV cache, which holds the step's keys and values of one layer. It knows
- * no pooling.
+ * Texts follow one another without padding; each row sees all rows of its own text. The layers take
+ * turns in one KV cache, which holds the step's keys and values of one layer. It knows no pooling.
  *
  * Algorithm: Devlin et al. 2018, as transformers' BertModel computes it; with rotary positions and
  * a gate, as NomicBertModel does.
  *
  * Thread: one caller at a time, which spreads the work over a pool.
  * Memory: sized in encoder_open by a formula over rows_max; a step allocates nothing.
- * Invariant: a text's rows are bitwise the same whatever stands beside it and however many threads
- * there are. */
+ * Invariant: a text's rows are bitwise the same for any other texts in the step and for any number
+ *     of threads. */
 
 #include "cpu/weights.h"
 #include "scheduler/backend.h"
@@ -26,11 +25,11 @@ struct encoder_options {
     const struct weights *weights;
     const struct kernels *kernels;
     struct pool *pool;
-    uint32_t rows_max;    /* of a step */
-    uint32_t block_count; /* of KV_BLOCK_TOKENS positions: what the steps' blocks are below */
+    uint32_t rows_max;    /* most rows of a step */
+    uint32_t block_count; /* blocks of KV_BLOCK_TOKENS positions; block numbers are below it */
 };
 
-/* ERR_LIMIT when there is no memory. All that the options point to must outlive it. */
+/* ERR_LIMIT without memory. Everything that the options point to must outlive the encoder. */
 enum err encoder_open(struct encoder **ret_encoder, const struct encoder_options *options,
                       struct error *error) MUST_CHECK;
 void encoder_close(struct encoder *encoder); /* NULL is allowed */

@@ -7,14 +7,14 @@
  * It reads the flags of the config, never the name of an architecture, and knows no sampling. Every
  * layer stores keys and values of all rows before the attention of any row reads (backend.h).
  *
- * A step can be run slice by slice. Between two slices another step may run in a workspace beside,
- * on the same weights and the same KV cache, if neither touches a slot that the other writes.
+ * A step can be run slice by slice. Between two slices another step may run in a second workspace,
+ * on the same weights and the same KV cache, if neither step touches a slot that the other writes.
  *
  * Thread: one caller at a time, which spreads the work over a pool.
  * Memory: the workspace is sized in forward_open by a formula over rows_max; a step allocates
- * nothing. The KV cache is mapped there too and takes memory as blocks are first written.
- * Invariant: a row's results are bitwise the same whatever stands beside it, however its prompt is
- * cut into steps and however many threads there are. */
+ *     nothing. The KV cache is mapped there too, and takes memory as blocks are first written.
+ * Invariant: a row's results are bitwise the same for any other rows in the step, for any cut of
+ *     its prompt into steps and for any number of threads. */
 
 #include "cpu/kv_layout.h"
 #include "cpu/weights.h"
@@ -27,37 +27,38 @@ struct forward_options {
     const struct weights *weights;
     const struct kernels *kernels;
     struct pool *pool;
-    uint32_t rows_max;              /* of a step */
-    uint32_t logit_rows_max;        /* of one forward_logits */
-    const struct kv_layout *layout; /* of the pages; NULL: a page has all layers */
-    uint32_t page_count;            /* of KV_BLOCK_TOKENS positions */
-    /* For embeddings. */
-    bool is_one_pass;      /* each step holds whole texts: the layers take turns in the KV blocks of
-                              one, and nothing is kept for later steps */
+    uint32_t rows_max;              /* most rows of a step */
+    uint32_t logit_rows_max;        /* most rows of one forward_logits */
+    const struct kv_layout *layout; /* layers of the pages; NULL: a page has all layers */
+    uint32_t page_count;            /* pages of KV_BLOCK_TOKENS positions */
+    /* for embeddings */
+    bool is_one_pass;      /* each step holds whole texts: the layers take turns in one layer's KV
+                              blocks, and nothing is kept for later steps */
     bool is_bidirectional; /* every row sees all rows of its sequence; only with is_one_pass */
 };
 
-/* Bytes of one page: keys and values of the layers of a group. */
+/* Bytes of one page: keys and values of a group's layers. */
 uint64_t forward_page_bytes(const struct model_config *config, const struct kv_layout *layout,
                             const struct kernels *kernels);
 
-/* ERR_LIMIT when there is no memory. All that the options point to must outlive it. */
+/* ERR_LIMIT without memory. Everything that the options point to must outlive it. */
 enum err forward_open(struct forward **ret_forward, const struct forward_options *options,
                       struct error *error) MUST_CHECK;
-/* A workspace of its own on all that `of` has, which outlives it. ERR_LIMIT without memory. */
+/* Opens a second workspace on the weights and the KV cache of `of`, which must outlive it.
+ * ERR_LIMIT without memory. */
 enum err forward_open_beside(struct forward **ret_forward, const struct forward *of,
                              uint32_t rows_max, uint32_t logit_rows_max,
                              struct error *error) MUST_CHECK;
 void forward_close(struct forward *forward);                     /* NULL is allowed */
-uint64_t forward_workspace_bytes(const struct forward *forward); /* the KV cache left out */
+uint64_t forward_workspace_bytes(const struct forward *forward); /* without the KV cache */
 
 /* Runs all layers over the rows of a step, within the bounds of the options. Only the rows in
- * `wanted`, (wanted_count) ascending, can have logits: the others leave the last layer as soon as
- * their keys and values are stored. */
+ * `wanted`, (wanted_count) ascending, can have logits: the last layer only stores keys and values
+ * of all others. */
 void forward_run(struct forward *forward, const struct step *step, const uint32_t *wanted,
                  uint32_t wanted_count);
-/* The same in slices, three a layer: begin, then advance until it says that all is done. The step
- * and `wanted` stay as they are until then. */
+/* forward_run in slices, three per layer: begin, then advance until it returns true. The step and
+ * `wanted` must not change until then. */
 void forward_begin(struct forward *forward, const struct step *step, const uint32_t *wanted,
                    uint32_t wanted_count);
 bool forward_advance(struct forward *forward);

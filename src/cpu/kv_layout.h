@@ -3,25 +3,26 @@
 
 /* kv_layout: which layers' keys and values share a page (scheduler/backend.h).
  *
- * Layers that see a window only stand apart from the others, since their pages are given back
- * earlier. All groups have room for equally many layers, so that all pages are of one size; what a
- * group has less is wasted, so its size is chosen to waste little.
+ * Layers that see only a window are in groups of their own, because their pages are given back
+ * earlier. All groups have room for the same number of layers, so that all pages have one size. A
+ * smaller group wastes the rest, so the size is chosen to waste little.
  *
- * Thread: any.  Memory: the struct. */
+ * Thread: any.
+ * Memory: the struct. */
 
 #include "checkpoint/config.h"
 
 struct kv_layout {
-    uint32_t layers_each; /* of a group, at most */
+    uint32_t layers_each; /* most layers of a group */
     uint32_t full_groups;
-    uint32_t window_groups;            /* after the full ones; 0 where nothing leaves the window */
-    uint32_t window_tokens;            /* of the window groups; else 0 */
-    uint16_t group[CONFIG_LAYERS_MAX]; /* of a layer */
-    uint16_t place[CONFIG_LAYERS_MAX]; /* of a layer in its group, below layers_each */
+    uint32_t window_groups; /* behind the full ones; 0 when no position leaves a window */
+    uint32_t window_tokens; /* window of the window groups; 0 without them */
+    uint16_t group[CONFIG_LAYERS_MAX]; /* group of each layer */
+    uint16_t place[CONFIG_LAYERS_MAX]; /* place of each layer in its group, below layers_each */
 };
 
-/* For sequences of up to `context_max` positions. */
+/* The layout for sequences of up to `context_max` positions. */
 struct kv_layout kv_layout_of(const struct model_config *config, uint32_t context_max);
-/* All layers in one group. */
+/* The layout with all layers in one group. */
 struct kv_layout kv_layout_plain(const struct model_config *config);
 uint32_t kv_layout_groups(const struct kv_layout *layout);

@@ -5,13 +5,13 @@
  * machine's CPU: the scheduler's backend, and a source of embeddings.
  *
  * It joins the reader, the weights, the forward programs, the sampler and the pooling. It knows no
- * request, no text and no tokenizer; the vocabulary's metadata is handed on as the file has it.
+ * request, no text and no tokenizer; it hands on the vocabulary's metadata as the file has it.
  *
  * Thread: one at a time (the engine loop); it has a pool of threads of its own. A step is computed
- * slice by slice, in advance or in wait; an urgent one may pass it.
- * Memory: everything is sized and allocated in model_open and listed by model_describe; the KV
- * cache and the workspace are mapped and take memory as they are first used. The files stay mapped,
- * for the vocabulary's strings.
+ *     slice by slice, in advance or in wait; an urgent step may pass it.
+ * Memory: everything is sized and allocated in model_open and listed by model_describe. The KV
+ *     cache and the workspace are mapped and take memory as they are first used. The files stay
+ *     mapped, for the vocabulary's strings.
  * Invariant: the tokens of a sequence depend on its prompt, sampling and seed only. */
 
 #include "checkpoint/config.h"
@@ -22,63 +22,63 @@
 
 struct model;
 
-/* Zero means the default of each. */
+/* All zero means all defaults. */
 struct model_options {
-    const char *kernels;    /* a name of kernels/kernels.h; NULL for the best of this CPU */
-    bool reference;         /* plain C in float32 with a float32 KV cache: the definition */
-    uint32_t threads;       /* one for each core */
-    uint32_t block_count;   /* KV blocks; else from kv_bytes */
-    uint64_t kv_bytes;      /* 1 GiB, or what sequences_max whole contexts take when that is less */
-    uint32_t rows_max;      /* of a step: 512 */
-    uint32_t sequences_max; /* of a step: 128 */
-    uint32_t context_max;   /* positions of a sequence: as the file says */
-    enum pooling pooling;   /* of embeddings: as the file says; a decoder's may say nothing */
-    uint32_t token_count;   /* that a folder's tokenizer knows: as many as there are rows for */
-    bool dummy_weights;     /* made up, for a folder with a config.json alone */
-    const char *packed_dir; /* where packed weights are kept (tiled_cache.h); NULL: nowhere */
-    uint64_t packed_bytes_max; /* of them; 0: what is there is used, nothing is added */
+    const char *kernels;  /* a name of kernels/kernels.h (default: the best for this CPU) */
+    bool reference;       /* plain C in float32 with a float32 KV cache: the definition */
+    uint32_t threads;     /* (default: one per core) */
+    uint32_t block_count; /* KV blocks (default: as many as fit kv_bytes) */
+    uint64_t kv_bytes;    /* (default 1 GiB, or less when sequences_max whole contexts need less) */
+    uint32_t rows_max;    /* rows of a step (default 512) */
+    uint32_t sequences_max; /* sequences of a step (default 128) */
+    uint32_t context_max;   /* positions of a sequence (default: the file's limit) */
+    enum pooling pooling; /* pooling of embeddings (default: the file's; a decoder may have none) */
+    uint32_t token_count; /* tokens of a folder's tokenizer (default: rows of the embedding) */
+    bool dummy_weights;   /* make weights up; a folder then needs only a config.json */
+    const char *packed_dir;    /* folder of packed weights (tiled_cache.h); NULL: keep none */
+    uint64_t packed_bytes_max; /* largest file to write there; 0: use existing ones, write none */
 };
 
 struct model_description {
     char name[129];           /* general.name, printable; may be empty */
     const char *architecture; /* "llama" */
-    const char *type;         /* the one that holds most weights: "Q4_1", "GPTQ" */
+    const char *type;         /* the type or form of most weights: "Q4_1", "GPTQ" */
     const char *kernels;      /* "avx512" */
     const char *kv_type;      /* "F16" */
     uint64_t parameters;
     uint32_t layers;
     uint32_t width;
     uint32_t vocab;
-    uint32_t context_model; /* what the file allows */
-    uint32_t context_max;   /* what was opened */
+    uint32_t context_model; /* the file's limit */
+    uint32_t context_max;   /* the limit it was opened with */
     uint32_t threads;
     uint32_t kv_blocks;
     bool embeds;               /* model_embed can be used */
     bool generates;            /* model_backend and model_logits can be used */
-    uint32_t embedding_width;  /* of a vector; 0 when it does not embed */
-    uint32_t embed_tokens_max; /* of one text; 0 when it does not embed */
-    /* The ledger. */
+    uint32_t embedding_width;  /* floats of a vector; 0 when it does not embed */
+    uint32_t embed_tokens_max; /* tokens of one text; 0 when it does not embed */
+    /* memory */
     uint64_t file_bytes;
     uint64_t weight_bytes;
-    bool is_from_packed; /* the weights lie in a file of packed_dir, mapped */
+    bool is_from_packed; /* the weights are mapped from a file of packed_dir */
     uint64_t kv_bytes_per_token;
     uint64_t kv_bytes;        /* when every block is in use */
-    uint64_t workspace_bytes; /* of a step of rows_max rows, and of sampling */
-    uint64_t peak_rss_bytes;  /* of this process until model_open returned */
+    uint64_t workspace_bytes; /* for a step of rows_max rows, and for sampling */
+    uint64_t peak_rss_bytes;  /* peak of this process when model_open returned */
 };
 
 /* Opens a model file. ERR_INVALID with one sentence for a file that is not a sound model of a known
- * architecture or an option out of range; ERR_NOT_FOUND or ERR_IO when it cannot be read; ERR_LIMIT
- * when there is no memory. */
+ * architecture, or for an option out of range; ERR_NOT_FOUND or ERR_IO when it cannot be read;
+ * ERR_LIMIT without memory. */
 enum err model_open(struct model **ret_model, const char *path, const struct model_options *options,
                     struct error *error) MUST_CHECK;
-/* NULL is allowed. ops->close of the backend is this same function. */
+/* NULL is allowed. ops->close of the backend calls this function. */
 void model_close(struct model *model);
 
 /* Both live as long as the model. No step may be submitted to the backend of a model that does not
- * generate; of its caps, only context_tokens_max and vocab mean something then. */
+ * generate; of its caps, only context_tokens_max and vocab are valid then. */
 const struct backend *model_backend(const struct model *model);
-const struct checkpoint_vocab *model_vocab(const struct model *model); /* NULL: it was a folder */
+const struct checkpoint_vocab *model_vocab(const struct model *model); /* NULL for a folder */
 void model_describe(const struct model *model, struct model_description *ret_description);
 
 struct logits_request {
@@ -88,7 +88,7 @@ struct logits_request {
     uint32_t position_count;
 };
 /* Runs a prompt alone and gives the logits at some of its positions: ret_logits (position_count,
- * vocab). Uses the KV blocks from 0 on as scratch, so that no scheduler may have sequences in this
+ * vocab). It uses the KV blocks from 0 on as scratch, so no scheduler may have sequences in this
  * model. ERR_INVALID for an id or position out of range, ERR_LIMIT when the prompt does not fit. */
 enum err model_logits(struct model *model, const struct logits_request *request, float *ret_logits,
                       struct error *error) MUST_CHECK;
@@ -99,9 +99,9 @@ struct embed_sequence {
     uint32_t count;
     uint32_t pool_first;
 };
-/* Embeds sequences: ret_vectors (count, embedding_width), each of length 1 and bitwise the same
- * whatever else is in the call. ERR_INVALID for a model without pooling, a text without tokens or
- * an id out of range, ERR_LIMIT when a text is longer than embed_tokens_max; nothing is to be read
- * of ret_vectors then. Thread: as the backend's calls; steps may be under way. */
+/* Embeds sequences: ret_vectors (count, embedding_width), each of length 1 and bitwise the same for
+ * any other sequences in the call. ERR_INVALID for a model without pooling, a text without tokens
+ * or an id out of range; ERR_LIMIT when a text is longer than embed_tokens_max. ret_vectors is
+ * undefined after an error. Called on the backend's thread; steps may be under way. */
 enum err model_embed(struct model *model, const struct embed_sequence *sequences, uint32_t count,
                      float *ret_vectors, struct error *error) MUST_CHECK;

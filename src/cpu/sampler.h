@@ -3,18 +3,19 @@
 
 /* sampler: from one row of logits to one token, as scheduler/sampling.h says.
  *
- * Everything about a row is in its logit_row, so the outcome depends on nothing else in the batch.
- * It knows no model: a row is `vocab` floats, of which the caller shows only ids that may be
- * sampled (padded rows of the embedding are left out).
+ * All facts about a row are in its logit_row, so that the outcome does not depend on other rows. It
+ * knows no model: a row is `vocab` floats, and the caller passes only ids that may be sampled,
+ * without the padded rows of the embedding.
  *
- * Three things that sampling.h leaves open: when min_tokens and `allowed` together leave no token,
- * `allowed` wins; when `allowed` alone leaves none, the row is sampled as if it were NULL, for a
- * row cannot fail alone; when no token that is left has a logit, the lowest id of them is taken,
- * and a bad word before a token that is not allowed. A logit that is NaN counts as -inf and one
- * that is +inf as FLT_MAX.
+ * It decides three cases that sampling.h leaves open:
+ *   - When min_tokens and `allowed` together leave no token, `allowed` wins.
+ *   - When `allowed` alone leaves no token, the row is sampled without it: a row cannot fail.
+ * - When no token that is left has a logit, the lowest id among them is taken. A bad word is taken
+ * before a token that is not allowed. A logit that is NaN counts as -inf, and +inf as FLT_MAX.
  *
- * Thread: one scratch, one thread.  Memory: the scratch is sized at open; a call allocates nothing.
- * Invariant: the counts of a scratch are all zero between calls. */
+ * Thread: one thread per struct sampler.
+ * Memory: sized at open; a call allocates nothing.
+ * Invariant: the counts are all zero between calls. */
 
 #include "kernels/kernels.h"
 #include "scheduler/backend.h"
@@ -29,11 +30,11 @@ struct sampler {
     uint32_t vocab;
     struct sampler_candidate *candidates; /* (vocab) */
     uint32_t *counts;                     /* (vocab) how often a token was seen */
-    float *logits;                        /* (vocab) the row as penalties and masks left it */
+    float *logits;                        /* (vocab) the row after penalties and masks */
     float *weights;                       /* (vocab) probabilities at the row's temperature */
 };
 
-/* Bytes sampler_open allocates for a vocabulary. */
+/* Bytes that sampler_open allocates for a vocabulary. */
 size_t sampler_bytes(uint32_t vocab);
 enum err sampler_open(struct sampler *ret_sampler, const struct kernels *kernels, uint32_t vocab,
                       struct error *error) MUST_CHECK;

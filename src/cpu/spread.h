@@ -5,23 +5,24 @@
  *
  * It knows kernels and pools, no model and no step.
  *
- * Thread: as pool_run.  Memory: none.
- * Invariant: how work is cut never changes a result (batch invariance of kernels/). */
+ * Thread: as pool_run.
+ * Memory: none.
+ * Invariant: the cut never changes a result (batch invariance of kernels/). */
 
 #include "kernels/kernels.h"
 #include "kernels/pool.h"
 
-/* Tasks for each thread, so that one thread that is late costs a quarter of its share. */
+/* Tasks per thread, so that a late thread costs a quarter of its share. */
 #define SPREAD_TASKS_PER_THREAD 4u
 
-/* Pieces of `each` that `count` makes, the last of which may be smaller. each > 0 */
+/* The number of pieces of `each` in `count`; the last one may be smaller. each > 0 */
 static inline uint32_t spread_divide_up(uint32_t count, uint32_t each) {
     return (count + each - 1) / each;
 }
 
 typedef void (*spread_fn)(void *context, uint32_t row, uint32_t count);
-/* Calls work for rows 0..rows-1 in pieces. */
+/* Calls `work` for rows 0..rows-1, in pieces. */
 void spread_rows(struct pool *pool, spread_fn work, void *context, uint32_t rows);
 
-/* kernels->matmul over all tiles and rows of the call. */
+/* Runs kernels->matmul over all tiles and rows of the call. */
 void spread_matmul(struct pool *pool, const struct kernels *kernels, const struct matmul *call);

@@ -5,8 +5,8 @@
  *
  * A program writes its layout once, as calls of workspace_take, and runs it twice: the first run
  * counts the bytes, workspace_open maps them, and the second run hands them out. So the formula of
- * the size cannot differ from the use. The bounds of checkpoint/config.h keep every size and the sum
- * far below 2^64.
+ * the size cannot differ from the use. The bounds of checkpoint/config.h keep every size and the
+ * sum far below 2^64.
  *
  * Thread: one, while it is laid out; the arrays are the program's.
  * Memory: owns the mapping. It takes memory as it is first written.
