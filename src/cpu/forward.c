@@ -266,8 +266,7 @@ static bool saves_more_with(const struct attention_group *group, uint32_t shared
            (uint64_t)group->shared_blocks * (group->item_count - 1);
 }
 
-/* Neighbouring items become groups of about equal cost; they share what is common to their tables.
- */
+/* Makes groups of neighbouring items, of about equal cost; a group shares its common blocks. */
 static void group_items(const struct forward *forward, struct group_plan *plan,
                         uint64_t cost_each) {
     uint64_t cost = 0;

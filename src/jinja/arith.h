@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* arith: the operators + - * / // % ** ~ and the signs, with Python's rules.  Thread: as render.
- * Integers are 64 bits wide; what does not fit is ERR_INVALID, never a wrong number. */
+/* arith: the operators + - * / // % ** ~ and the signs, with Python's rules.
+ *
+ * Integers have 64 bits. A result that does not fit is ERR_INVALID, never a wrong number.
+ *
+ * Thread: as render. */
 
 #include "jinja/render.h"
 
@@ -18,11 +21,11 @@ enum operator{
 
 enum err arith_apply(struct render *render, enum operator operator, struct value left,
                      struct value right, struct value *ret_value);
-/* left ~ right */
+/* Computes left ~ right. */
 enum err arith_join(struct render *render, struct value left, struct value right,
                     struct value *ret_text);
 enum err arith_sign(struct render *render, struct value value, bool negate,
                     struct value *ret_value);
-/* ERR_INVALID, naming what is undefined. */
+/* Fails with ERR_INVALID, naming the undefined value. */
 enum err arith_fail_undefined(struct render *render, struct value value);
 #define arith_fail_undefined(...) err_not_ok((arith_fail_undefined)(__VA_ARGS__))

@@ -1,25 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* ast: a template as its parser leaves it, for the evaluator to walk.
+/* ast: a parsed template, which the parser builds and the evaluator walks.
  *
- * Memory: the arena of the template; nothing is changed after jinja_template_open.
- * Invariant: where an expression has a `left`, that is evaluated first and its `parent` is the
- * expression. So long chains (a + b + …, a.b.c|f|g) are walked with a loop, not by recursion. */
+ * Thread: any; immutable after jinja_template_open.
+ * Memory: the arena of the template.
+ * Invariant: the `left` of an expression is evaluated first, and its `parent` is the expression. So
+ *     long chains (a + b + …, a.b.c|f|g) are walked with a loop, not by recursion. */
 
 #include "jinja/arith.h"
 #include "jinja/builtin.h"
 
 enum expr_kind {
-    /* without a left side */
+    /* expressions without `left` */
     EXPR_CONSTANT,
     EXPR_NAME,
     EXPR_LIST,
     EXPR_TUPLE,
     EXPR_DICT, /* items are keys and values in turn */
     EXPR_CONDITION,
-    EXPR_INPUT, /* what a filter block feeds its filters */
-    /* with one */
+    EXPR_INPUT, /* the text that a filter block gives to its filters */
+    /* expressions with `left` */
     EXPR_NOT,
     EXPR_NEGATE,
     EXPR_POSITIVE,
@@ -93,16 +94,16 @@ struct expr {
         };
         struct {
             enum operator operator;
-            struct expr *right; /* also of JOIN, AND, OR and ITEM */
+            struct expr *right; /* also for JOIN, AND, OR and ITEM */
         };
         struct comparand *comparands;
         struct {
             struct expr *start, *stop, *step; /* each may be NULL */
         };
         struct {
-            const struct builtin *builtin; /* of FILTER and TEST; NULL: not known, and fails */
-            struct str called;             /* its name */
-            struct call *call;             /* also of CALL; may be NULL for FILTER and TEST */
+            const struct builtin *builtin; /* FILTER, TEST; NULL: unknown, and fails when reached */
+            struct str called;             /* name of the filter or test */
+            struct call *call;             /* CALL; also FILTER and TEST, where it may be NULL */
         };
     };
 };
@@ -142,12 +143,12 @@ struct param {
     struct param *next;
 };
 
-/* Special names that the body of a macro uses, which changes what it may be called with. */
+/* Special names that the body of a macro uses; they change the arguments it may be called with. */
 enum { USES_CALLER = 1, USES_VARARGS = 2, USES_KWARGS = 4 };
 
 struct macro_def {
-    struct str name; /* none for the body of a call block */
-    uint32_t symbol; /* of the macro */
+    struct str name; /* empty for the body of a call block */
+    uint32_t symbol; /* symbol of the macro's name */
     struct param *params;
     size_t param_count;
     unsigned uses;
@@ -176,18 +177,18 @@ struct stmt {
         struct {
             struct expr *expr;     /* PRINT, SET; the filters of SET_BLOCK and FILTER; CALL */
             struct target *target; /* SET, SET_BLOCK, FOR */
-            struct stmt *body;     /* also of FOR, WITH, SCOPE */
+            struct stmt *body;     /* SET_BLOCK, FILTER, FOR, WITH, SCOPE */
             struct stmt *otherwise;
-            struct expr *condition; /* of FOR */
+            struct expr *condition; /* FOR */
             uint32_t loop_symbol;
             bool recursive;
-            bool keeps_scope; /* a macro in the body may hold on to the scope of a turn */
-            bool isolated;    /* SCOPE: sees only the outermost names */
+            bool keeps_scope; /* a macro in the body may keep the scope of a turn */
+            bool isolated;    /* SCOPE: only the outermost names are visible */
             struct binding *bindings;
         };
         struct branch *branches;
         struct {
-            struct macro_def *macro; /* also the body of CALL */
+            struct macro_def *macro; /* MACRO; the body of CALL */
             struct expr *called;     /* CALL */
         };
     };

@@ -4,8 +4,9 @@
 /* builtin: the tables of filters, tests, methods and functions, and how their arguments are bound.
  *
  * Thread: any; the tables are constant.
- * Invariant: a function that is not variadic finds args->values[i] for each of its parameters,
- * absent where the caller gave none, and never one of the required ones absent. */
+ * Memory: the arena of the rendering.
+ * Invariant: a function that is not variadic has args->values[i] for each of its parameters: absent
+ *     where the caller gave none, and never absent for a required one. */
 
 #include "jinja/render.h"
 
@@ -14,7 +15,7 @@
 struct named {
     struct str name;
     struct value value;
-    bool given; /* the name came with the request */
+    bool given; /* the name is the request's (origin.h) */
 };
 
 struct arguments {
@@ -31,7 +32,7 @@ struct builtin {
     const char *name;
     builtin_fn call;
     uint8_t required;
-    bool variadic; /* takes its arguments as they come */
+    bool variadic; /* gets its arguments unbound, in the order of the call */
     const char *params[BUILTIN_PARAMS_MAX];
 };
 
@@ -45,14 +46,14 @@ extern const struct builtin_table filter_table_text, filter_table_list, filter_t
     method_table_list, method_table_dict, method_table_number, method_table_loop,
     method_table_cycler, function_table;
 
-/* NULL when there is no such filter, test or global function. */
+/* The filter, test or global function of that name, or NULL. */
 const struct builtin *filter_find(struct str name);
 const struct builtin *test_find(struct str name);
 const struct builtin *function_find(struct str name);
-/* The method of that name which values of this kind have, or NULL. */
+/* The method of that name for values of this kind, or NULL. */
 const struct builtin *method_find(enum value_kind kind, struct str name);
 
-/* Binds and calls. ERR_INVALID for missing, surplus and unknown arguments. */
+/* Binds the arguments and calls. ERR_INVALID for missing, surplus and unknown arguments. */
 enum err builtin_call(struct render *render, const struct builtin *builtin, struct value self,
                       const struct arguments *args, struct value *ret_value);
 
@@ -62,12 +63,12 @@ enum err arg_int(struct render *render, const struct arguments *args, size_t ind
 /* As arg_int; none counts as absent. */
 enum err arg_int_or_none(struct render *render, const struct arguments *args, size_t index,
                          int64_t fallback, int64_t *ret_value);
-/* Its truth; `fallback` when absent. */
+/* The truth of argument number `index`; `fallback` when absent. */
 bool arg_true(const struct arguments *args, size_t index, bool fallback);
 /* Argument number `index` as the bytes of a text. ERR_INVALID for another type. */
 enum err arg_str(struct render *render, const struct arguments *args, size_t index,
                  const char *fallback, struct str *ret_text);
-/* The same, with all that is known of the text. */
+/* arg_str that gives the text as a value, with its origin. */
 enum err arg_text(struct render *render, const struct arguments *args, size_t index,
                   const char *fallback, struct value *ret_text);
 /* str() of argument number `index`. */

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* casing: what libutf8proc does not tell of the case of letters: those whose upper or title case is
- * several code points, and those that have a case by property, not by category.
+/* casing: facts about the case of letters that libutf8proc lacks: letters whose upper or title case
+ * is several code points, and letters that have a case by property, not by category.
  *
- * Thread: any; the tables are constant.  Memory: none. */
+ * Thread: any; the tables are constant.
+ * Memory: none. */
 
 #include <stdbool.h>
 #include <stddef.h>

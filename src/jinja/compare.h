@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* compare: equality, order and membership as Python's == < in.  Thread: as render. */
+/* compare: equality, order and membership, as Python's == < in.
+ *
+ * Thread: as render. */
 
 #include "jinja/render.h"
 
@@ -10,9 +12,9 @@ enum err compare_equal(struct render *render, struct value left, struct value ri
 /* Negative, 0 or positive. ERR_INVALID for values that have no order. NaN counts as larger. */
 enum err compare_order(struct render *render, struct value left, struct value right,
                        int *ret_order);
-/* A text in lower case; any other value as it is. */
+/* A text in lower case; any other value unchanged. */
 enum err compare_fold(struct render *render, struct value value, struct value *ret_value);
-/* item in whole. */
+/* True for `item in whole`. */
 enum err compare_contains(struct render *render, struct value whole, struct value item,
                           bool *ret_contains);
 

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* lexer: a template's source as tokens: text, and what stands within tags.
+/* lexer: a template's source as lexemes: text, and the tokens inside tags.
  *
- * White space control (trim_blocks, lstrip_blocks, the signs - and +), comments and raw blocks end
- * here; the parser sees text as it is to be written.
+ * White space control (trim_blocks, lstrip_blocks, the signs - and +), comments and raw blocks are
+ * handled here; the parser sees text as it will be written.
  *
- * Memory: tokens and decoded strings lie in the arena given. */
+ * Thread: any; pure.
+ * Memory: lexemes and decoded strings lie in the given arena. */
 
 #include "base/arena.h"
 #include "base/err.h"
@@ -60,7 +61,7 @@ struct lexeme {
     };
 };
 
-/* Splits valid UTF-8 with normalised newlines; the last token is LEXEME_END. ERR_INVALID with the
- * line for what is no token, ERR_LIMIT when the arena is full. */
+/* Splits valid UTF-8 with normalised newlines; the last lexeme is LEXEME_END. ERR_INVALID with the
+ * line for text that is no lexeme, ERR_LIMIT when the arena is full. */
 enum err lexer_split(struct arena *arena, struct str source, struct lexeme **ret_tokens,
                      struct error *error) MUST_CHECK;

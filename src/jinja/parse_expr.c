@@ -21,13 +21,13 @@ enum err parse_expr_new(struct parser *parser, enum expr_kind kind, struct expr 
 /* then if test else otherwise: `then` has been parsed. */
 static enum err parse_condition(struct parser *parser, struct expr *then, struct expr **ret_expr) {
     struct expr *expr;
-    bool soft = parser->soft;
-    parser->soft = true;
+    bool defers = parser->defers_unknown;
+    parser->defers_unknown = true;
     enum err err = parse_expr_new(parser, EXPR_CONDITION, NULL, &expr);
     if (!err) err = parse_or(parser, &expr->test);
     if (!err && parser_skip_name(parser, "else"))
         err = parse_expression(parser, true, &expr->otherwise);
-    parser->soft = soft;
+    parser->defers_unknown = defers;
     if (err) return err;
     expr->then = then;
     *ret_expr = expr;

@@ -25,7 +25,7 @@ enum err parse_check_known(struct parser *parser) {
 
 /* Jinja lets a branch name filters that do not exist, as long as it is not taken. */
 static void note_unknown(struct parser *parser, const char *kind, struct str name) {
-    if (parser->soft || parser->unknown.at) return;
+    if (parser->defers_unknown || parser->unknown.at) return;
     parser->unknown = name;
     parser->unknown_kind = kind;
     parser->unknown_line = parser->token->line;

@@ -103,11 +103,11 @@ static enum err parse_target(struct parser *parser, bool namespaces, struct targ
 static enum err parse_if(struct parser *parser, struct stmt **ret_stmt) {
     static const char *const ends[] = {"elif", "else", "endif", NULL};
     struct stmt *stmt;
-    bool soft = parser->soft;
+    bool defers = parser->defers_unknown;
     enum err err = stmt_new(parser, STMT_IF, &stmt);
     if (err) return err;
     struct branch **end = &stmt->branches;
-    parser->soft = true;
+    parser->defers_unknown = true;
     for (bool more = true, is_else = false; !err && more;) {
         struct branch *branch = parser_alloc(parser, sizeof *branch);
         if (!branch) return ERR_LIMIT;
@@ -126,7 +126,7 @@ static enum err parse_if(struct parser *parser, struct stmt **ret_stmt) {
         more = !parser_at_name(parser, "endif");
         parser->token++;
     }
-    parser->soft = soft;
+    parser->defers_unknown = defers;
     if (!err) *ret_stmt = stmt;
     return err;
 }
@@ -138,7 +138,7 @@ static enum err parse_for_head(struct parser *parser, struct stmt *stmt) {
     if (!parser_skip_name(parser, "in")) return parser_fail_expected(parser, "'in'");
     err = parse_tuple(parser, false, &stmt->expr);
     if (!err) err = parse_check_known(parser);
-    parser->soft = false;
+    parser->defers_unknown = false;
     if (!err && parser_skip_name(parser, "if"))
         err = parse_expression(parser, true, &stmt->condition);
     stmt->recursive = parser_skip_name(parser, "recursive");
@@ -148,7 +148,7 @@ static enum err parse_for_head(struct parser *parser, struct stmt *stmt) {
 
 static enum err parse_for(struct parser *parser, struct stmt **ret_stmt) {
     static const char *const ends[] = {"else", "endfor", NULL};
-    bool soft = parser->soft, keeps_scope = parser->keeps_scope;
+    bool defers = parser->defers_unknown, keeps_scope = parser->keeps_scope;
     struct stmt *stmt;
     enum err err = stmt_new(parser, STMT_FOR, &stmt);
     if (!err) err = parser_symbol(parser, STR("loop"), &stmt->loop_symbol);
@@ -167,7 +167,7 @@ static enum err parse_for(struct parser *parser, struct stmt **ret_stmt) {
     parser->for_loops--;
     stmt->keeps_scope = parser->keeps_scope;
     parser->keeps_scope |= keeps_scope;
-    parser->soft = soft;
+    parser->defers_unknown = defers;
     if (!err) *ret_stmt = stmt;
     return err;
 }
@@ -180,13 +180,13 @@ static enum err parse_set(struct parser *parser, struct stmt **ret_stmt) {
     *ret_stmt = stmt;
     if (parser_skip(parser, LEXEME_ASSIGN)) return parse_tuple(parser, true, &stmt->expr);
     stmt->kind = STMT_SET_BLOCK;
-    bool soft = parser->soft;
-    parser->soft = false;
+    bool defers = parser->defers_unknown;
+    parser->defers_unknown = false;
     struct expr *input;
     err = parse_expr_new(parser, EXPR_INPUT, NULL, &input);
     if (!err) err = parse_filters(parser, input, false, &stmt->expr);
     if (!err) err = parse_block(parser, "endset", &stmt->body);
-    parser->soft = soft;
+    parser->defers_unknown = defers;
     return err;
 }
 
@@ -219,19 +219,19 @@ static enum err parse_params(struct parser *parser, struct macro_def *macro) {
 /* The body of a macro or call block, which starts afresh in what it may refer to. */
 static enum err parse_macro_body(struct parser *parser, const char *end, struct macro_def *macro) {
     unsigned loops = parser->loops, uses = parser->uses;
-    bool soft = parser->soft;
+    bool defers = parser->defers_unknown;
     enum err err = parser_symbol(parser, STR("caller"), &macro->caller_symbol);
     if (!err) err = parser_symbol(parser, STR("varargs"), &macro->varargs_symbol);
     if (!err) err = parser_symbol(parser, STR("kwargs"), &macro->kwargs_symbol);
     if (err) return err;
     parser->loops = 0;
     parser->uses = 0;
-    parser->soft = false;
+    parser->defers_unknown = false;
     parser->keeps_scope = true;
     err = parse_block(parser, end, &macro->body);
     macro->uses = parser->uses;
     parser->uses |= uses;
-    parser->soft = soft;
+    parser->defers_unknown = defers;
     parser->loops = loops;
     return err;
 }
@@ -269,10 +269,10 @@ static enum err parse_call(struct parser *parser, struct stmt **ret_stmt) {
 /* A body that Jinja compiles with names of its own. */
 static enum err parse_inner(struct parser *parser, const char *end, struct stmt *stmt,
                             struct stmt **ret_stmt) {
-    bool soft = parser->soft;
-    parser->soft = false;
+    bool defers = parser->defers_unknown;
+    parser->defers_unknown = false;
     enum err err = parse_block(parser, end, &stmt->body);
-    parser->soft = soft;
+    parser->defers_unknown = defers;
     if (!err) *ret_stmt = stmt;
     return err;
 }

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* print: values as text, as Python's str and repr and as json.dumps write them.
- * Thread: as render.  Memory: appends to the output of the rendering. */
+/* print: values as text, as Python's str and repr and json.dumps write them.
+ *
+ * Thread: as render.
+ * Memory: appends to the output of the rendering. */
 
 #include "jinja/render.h"
 
@@ -15,11 +17,11 @@ struct json_style {
     bool ensure_ascii;
     bool sort_keys;
     bool indented;
-    struct str indent;         /* one level of it */
+    struct str indent;         /* indent of one level */
     struct str item_separator; /* ", " */
     struct str key_separator;  /* ": " */
 };
-/* json.dumps(value). ERR_INVALID for what JSON has no form for. */
+/* json.dumps(value). ERR_INVALID for a value that JSON cannot express. */
 enum err print_json(struct render *render, struct value value, const struct json_style *style);
 
 /* strftime(format) at a moment; ERR_LIMIT when a field is too wide. */

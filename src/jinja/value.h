@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* value: what a template computes with: Python's values as far as chat templates see them.
+/* value: the values of a template: Python's values, as far as chat templates see them.
  *
- * Knows no syntax. A struct value is two words and is passed by value; what it points to lies in
- * the arena of the rendering (constants: in that of the template).
+ * It knows no syntax. A struct value has two words and is passed by value.
  *
- * Thread: one rendering, one thread; constants are never written to.
- * Invariant: text is valid UTF-8; texts, lists, tuples and dicts do not change once they can be
- * seen (namespaces, iterators, cyclers and joiners do). */
+ * Thread: one per rendering; constants are never written to.
+ * Memory: pointers lead into the arena of the rendering, those of constants into the template's.
+ * Invariant: text is valid UTF-8. Texts, lists, tuples and dicts do not change once a template can
+ *     see them; namespaces, iterators, cyclers and joiners do. */
 
 #include "base/arena.h"
 #include "base/err.h"
@@ -24,7 +24,7 @@ struct scope;
 struct stmt;
 
 enum value_kind {
-    VALUE_ABSENT, /* no value at all: an argument not given, a variable not set */
+    VALUE_ABSENT, /* no value: an argument not given, a variable not set */
     VALUE_UNDEFINED,
     VALUE_NONE,
     VALUE_BOOL,
@@ -38,7 +38,7 @@ enum value_kind {
     VALUE_KEYS,     /* d.keys(), … */
     VALUE_VALUES,   /* d.values() */
     VALUE_ITEMS,    /* d.items() */
-    VALUE_ITERATOR, /* can be walked once, has no length: what map, select, … give */
+    VALUE_ITERATOR, /* can be walked once and has no length: results of map, select, … */
     VALUE_NAMESPACE,
     VALUE_LOOP,
     VALUE_MACRO,
@@ -69,8 +69,8 @@ struct value {
     };
 };
 
-/* Memory that a text or list shares with those it was extended from: the one that ends where
- * `used` ends may grow in place, which makes building by repeated `+` linear. */
+/* Memory that a text or list shares with the values it was extended from. The value that ends at
+ * `used` may grow in place, which makes building by repeated `+` linear. */
 struct backing {
     size_t used;
     size_t capacity;
@@ -81,18 +81,18 @@ struct backing {
 struct text {
     const char *at;
     size_t bytes;
-    size_t points; /* code points, or POINTS_UNKNOWN until somebody asks */
+    size_t points; /* code points; POINTS_UNKNOWN until text_points counts them */
     struct backing *backing;
-    const struct origin *origin; /* NULL: all is the template's */
-    size_t origin_from;          /* where the text begins in it */
-    bool markup; /* the result of `escape` or `safe`: what is added to it gets escaped */
+    const struct origin *origin; /* NULL: all bytes are the template's */
+    size_t origin_from;          /* place of the text in its origin */
+    bool markup;                 /* the result of `escape` or `safe`: text added to it is escaped */
 };
 
 struct list {
     struct value *items;
     size_t count;
     struct backing *backing;
-    bool group; /* a pair of groupby, whose items also go by the names grouper and list */
+    bool group; /* a pair of groupby: its items also have the names grouper and list */
 };
 
 struct dict_entry {
@@ -104,8 +104,8 @@ struct dict {
     struct dict_entry *entries; /* in order of insertion */
     size_t count;
     size_t capacity;
-    uint32_t *sorted; /* entry numbers by key bytes; only while every key is a text; may be NULL */
-    bool other_keys;  /* some key is not a text */
+    uint32_t *sorted; /* entry numbers by key bytes, while every key is a text; may be NULL */
+    bool other_keys;  /* a key is no text */
 };
 
 struct value_range {
@@ -120,7 +120,7 @@ struct iterator {
 enum undefined_cause {
     UNDEFINED_NAME,      /* a variable */
     UNDEFINED_ATTRIBUTE, /* an attribute or item of `owner` */
-    UNDEFINED_UNSAFE,    /* what the sandbox hides */
+    UNDEFINED_UNSAFE,    /* an attribute that the sandbox hides */
     UNDEFINED_REASON,    /* `name` is the sentence */
 };
 
@@ -169,7 +169,7 @@ static inline struct value value_of_list(struct list *list, bool tuple) {
 static inline struct value value_of_dict(struct dict *dict) {
     return (struct value){.kind = VALUE_DICT, .dict = dict};
 }
-/* d.keys() and its like. */
+/* d.keys(), d.values() or d.items(). */
 static inline struct value value_view(enum value_kind kind, struct dict *dict) {
     return (struct value){.kind = kind, .dict = dict};
 }
@@ -186,11 +186,11 @@ static inline bool value_is_integer(struct value value) {
 static inline bool value_is_number(struct value value) {
     return value_is_integer(value) || value.kind == VALUE_FLOAT;
 }
-/* Of an int or a bool. */
+/* The number of an int or a bool. */
 static inline int64_t value_integer(struct value value) {
     return value.kind == VALUE_BOOL ? value.boolean : value.integer;
 }
-/* Of an int, a bool or a float. */
+/* The number of an int, a bool or a float. */
 static inline double value_real(struct value value) {
     return value.kind == VALUE_FLOAT ? value.real : (double)value_integer(value);
 }
@@ -198,38 +198,38 @@ static inline struct str value_str(struct value text) {
     return (struct str){text.text->at, text.text->bytes};
 }
 
-/* What `if` makes of it. */
+/* True when Python's `if` takes the value for true. */
 bool value_is_true(struct value value);
-/* Python's name of its type: "str", "dict", … */
+/* Python's name of the value's type: "str", "dict", … */
 const char *value_type(struct value value);
-/* What len() gives; false for a value without a length. */
+/* The result of len(); false for a value without a length. */
 bool value_length(struct value value, size_t *ret_length);
 size_t range_length(const struct value_range *range);
 
-/* A new value in the arena of the rendering; ERR_LIMIT when that is full. */
+/* Make a new value in the arena of the rendering; ERR_LIMIT when the arena is full. */
 enum err value_undefined(struct render *render, enum undefined_cause cause, struct str name,
                          const char *owner, struct value *ret_value);
 enum err value_method(struct render *render, const struct builtin *builtin, struct value self,
                       struct value *ret_value);
-/* An iterator over the items of a list that nobody changes any more. */
+/* An iterator over the items of a list that no longer changes. */
 enum err value_iterator(struct render *render, const struct list *list, struct value *ret_value);
 
-/* What a value that comes from JSON is to the rendering. */
+/* How a rendering treats a value that comes from JSON. */
 struct json_origin {
-    bool copies; /* the value does not refer to `json` any more; else that must outlive it */
+    bool copies; /* true: the value has copies; false: `json` must outlive it */
     bool given;  /* its texts came with the request */
-    /* It is the list of messages: their roles, where they are plain words, are not counted as
-     * given, because templates build control tokens of them ("<|" + role + "|>"). */
+    /* It is the list of messages. Roles that are plain words do not count as given, because
+     * templates build control tokens of them ("<|" + role + "|>"). */
     bool messages;
 };
 enum err value_from_json(struct render *render, const json_t *json, struct json_origin origin,
                          struct value *ret_value);
 
-/* A list with room for `capacity` items and none in it. */
+/* An empty list with room for `capacity` items. */
 enum err list_new(struct render *render, size_t capacity, struct list **ret_list);
 /* Adds to a list that is still being built, growing it. */
 enum err list_add(struct render *render, struct list *list, struct value item);
-/* `left` followed by `right`, sharing left's memory where it can. */
+/* `left` followed by `right`; shares left's memory where possible. */
 enum err list_concat(struct render *render, const struct list *left, const struct list *right,
                      struct list **ret_list);
 enum err list_pair(struct render *render, struct value first, struct value second,

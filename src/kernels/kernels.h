@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* kernels: the arithmetic of a model as a table of operations, one table for each kind of CPU.
+/* kernels: the arithmetic of a model as a table of operations, one table per kind of CPU.
  *
  * `ref` is plain C in float32 and is the definition; `avx2`, `avx512` and `avx512-bf16` agree with
- * it within the tolerances of tests/kernels. The table knows no model, no scheduler and no threads:
- * an operation works on the rows, tiles or heads it is given, and whoever calls spreads those over
+ * it within the tolerances of tests/kernels. A table knows no model, no scheduler and no threads:
+ * an operation works on the rows, tiles or heads that it is given, and the caller spreads them over
  * threads (kernels/pool.h).
  *
- * Thread: any; operations are pure functions of their arguments and write only what is named
- * `ret_` or documented as changed. Calls that write different rows, tiles or heads may run at once.
- * Memory: the caller's; only matrix_open and kernels_memory allocate.
- * Invariant (batch invariance): a row of any result is bitwise the same however many rows stand
- * beside it, whichever tiles or rows a call covers, and however a prompt was cut into calls. Each
- * sum has one fixed order; nothing is split by size. Results differ between tables.
+ * Rows of floats are given as pointer and stride. Strides count floats and are at least the width.
+ * Floats need only the alignment of float. Arguments may overlap only where a comment says so.
  *
- * Rows of floats are given as pointer and stride; strides count floats and are at least the width.
- * No alignment is asked for but that of float. Nothing may overlap unless it says so. */
+ * Thread: any. Operations are pure functions of their arguments, and write only arguments that are
+ *     named `ret_` or documented as changed. Calls that write different rows, tiles or heads may
+ *     run at once.
+ * Memory: the caller's; only matrix_open and kernels_memory allocate.
+ * Invariant: (batch invariance) a row of any result is bitwise the same for any other rows of the
+ *     call, for any range of tiles or rows that the call covers, and for any cut of a prompt into
+ *     calls. Each sum has one fixed order. Results differ between tables. */
 
 #include "base/err.h"
 #include "kernels/quant.h"
@@ -27,19 +28,19 @@
 #define MATRIX_TILE 32     /* output columns of one tile */
 #define MATRIX_TILING 1    /* grows whenever the bytes of a tiled matrix change their meaning */
 #define KV_BLOCK_TOKENS 16 /* tokens of one KV block */
-#define HEAD_DIM_MAX 256   /* and a multiple of 8 */
+#define HEAD_DIM_MAX 256   /* head_dim is also a multiple of 8 */
 
 struct kernels;
 
-/* Memory for weights, caches and buffers: aligned to 64 bytes and, from some megabytes on, on huge
- * pages where the system has them (attention over scattered blocks gains a third from that). Not
- * zeroed; free() it. NULL when there is none. */
+/* Memory for weights, caches and buffers, aligned to 64 bytes. From some megabytes on it lies on
+ * huge pages where the system has them, which makes attention over scattered blocks a third faster.
+ * It is not zeroed; free() it. NULL without memory. */
 void *kernels_memory(size_t bytes);
 
 /* ---- weight matrices ---- */
 
-/* Some rows of a weight matrix as they stand in a file: `rows` rows of `cols` elements of `type`,
- * one after another without gaps. */
+/* Rows of a weight matrix as a file has them: `rows` rows of `cols` elements of `type`, one after
+ * another without gaps. */
 struct matrix_part {
     enum tensor_type type;
     const void *blocks;        /* borrowed until matrix_fill has covered every tile */
@@ -48,7 +49,7 @@ struct matrix_part {
                                   borrowed as blocks is */
 };
 
-/* What a table multiplies fastest. Every value of a weight is kept exactly in every layout; only
+/* How a table stores weights to multiply fastest. Every layout keeps every weight exactly; only
  * activations are rounded (see activate). */
 enum matrix_layout {
     MATRIX_BLOCKS,     /* ref: the file's rows */
@@ -70,19 +71,19 @@ struct matrix {
     uint32_t tile_count;
     enum matrix_layout layout;
     uint32_t group;          /* MATRIX_BYTES: columns that share a scale, 32 or 16; else 0 */
-    size_t activation_bytes; /* of one row of activations; a multiple of 64 */
-    size_t bytes;            /* of `memory` */
+    size_t activation_bytes; /* bytes of one row of activations; a multiple of 64 */
+    size_t bytes;            /* size of `memory` */
     unsigned char *memory;
     struct matrix_tile *tiles; /* private */
     struct matrix_part *parts; /* private */
     uint32_t part_count;
-    bool is_borrowed; /* `memory` is another's, and read-only */
+    bool is_borrowed; /* `memory` is the caller's, and read-only */
 };
 
-/* Opens a matrix whose rows are those of `parts` one after another (as q|k|v or gate|up), all of
- * `cols` columns. The weights are not read yet: call matrix_fill over all tiles before use.
- * ERR_INVALID for an unknown type, no part, no row, or `cols` that is not a multiple of a type's
- * block; ERR_LIMIT when there is no memory. */
+/* Opens a matrix of the rows of `parts`, one after another (as q|k|v or gate|up), all with `cols`
+ * columns. It does not read the weights: call matrix_fill over all tiles before use. ERR_INVALID
+ * for an unknown type, no part, no row, or `cols` that is no multiple of a type's block; ERR_LIMIT
+ * without memory. */
 enum err matrix_open(struct matrix **ret_matrix, const struct kernels *kernels,
                      const struct matrix_part *parts, uint32_t part_count, uint32_t cols,
                      struct error *error) MUST_CHECK;
@@ -96,18 +97,17 @@ enum err matrix_open_tiled(struct matrix **ret_matrix, const struct kernels *ker
 void matrix_close(struct matrix *matrix); /* NULL is allowed */
 /* Fills tiles tile_begin..tile_end-1 from the parts. Different tiles may be filled at once. */
 void matrix_fill(struct matrix *matrix, uint32_t tile_begin, uint32_t tile_end);
-/* Row `row` as float32, bitwise what quant_row_to_f32 gives for it. ret_row: (cols) */
+/* Row `row` as float32, bitwise equal to the result of quant_row_to_f32. ret_row: (cols) */
 void matrix_row(const struct matrix *matrix, uint32_t row, float *ret_row);
 
 struct matmul {
     const struct matrix *matrix;
-    const void *activations; /* (rows, matrix->activation_bytes), made by activate for this matrix
-                                or one that matrix_has_activations_of */
+    const void *activations; /* (rows, matrix->activation_bytes) from activate for this matrix */
     size_t rows;
     float *y; /* (rows, matrix->rows), written or added to */
     size_t y_stride;
     const float *bias; /* (matrix->rows) or NULL */
-    bool add;          /* y += x Wᵀ + bias instead of y = (the residual) */
+    bool add;          /* true: y += x Wᵀ + bias (the residual); false: y = x Wᵀ + bias */
 };
 
 /* ---- rows ---- */
@@ -122,7 +122,7 @@ struct norm {
     size_t width;
     size_t rows;
     float epsilon;
-    bool add; /* y += norm(x) instead of y = (Gemma's norm before the residual) */
+    bool add; /* true: y += norm(x) (Gemma's norm before the residual); false: y = norm(x) */
 };
 
 struct rope {
@@ -132,8 +132,8 @@ struct rope {
     size_t rows;
     uint32_t head_count;
     uint32_t head_dim;
-    uint32_t rotary_dim;  /* even, <= head_dim: the first elements of each head that turn */
-    bool interleaved;     /* pairs (2i, 2i+1); else (i, i + rotary_dim/2) */
+    uint32_t rotary_dim;  /* even, <= head_dim: elements of each head that are rotated, from 0 on */
+    bool interleaved;     /* true: pairs (2i, 2i+1); false: pairs (i, i + rotary_dim/2) */
     const float *cosines; /* (positions, rotary_dim/2), from rope_table */
     const float *sines;
 };
@@ -185,31 +185,29 @@ struct attention {
     size_t q_stride;
     float *y; /* (rows, head_count, head_dim) */
     size_t y_stride;
-    uint32_t head_count; /* a multiple of kv_heads; head h reads KV head h / (head_count/kv_heads)
-                          */
+    uint32_t head_count; /* a multiple of kv_heads; head h reads KV head h·kv_heads / head_count */
     float scale;
-    float softcap;   /* 0: none; else scores become softcap · tanh(score / softcap) */
-    uint32_t window; /* 0: none; else a query at p sees keys p - window < j <= p */
-    bool causal;     /* else every query of an item sees keys 0 <= j < key_count; no window then */
+    float softcap;   /* scores become softcap · tanh(score / softcap); 0: unchanged */
+    uint32_t window; /* a query at p sees keys p - window < j <= p; 0: keys 0 <= j <= p */
+    bool causal;     /* false: every query of an item sees keys 0 <= j < key_count; no window */
 };
 
 /* A run of consecutive positions of one sequence. Their keys and values are stored already. */
 struct attention_item {
-    size_t row;             /* of q and y: the first query */
+    size_t row;             /* row of the first query in q and y */
     uint32_t row_count;     /* 0 is allowed */
-    uint32_t position;      /* of the first query */
-    uint32_t key_count;     /* not causal: the keys there are; causal: ignored */
-    const uint32_t *blocks; /* block table of the sequence, by position / 16; entries wholly outside
-                               the window are not read, nor are the keys outside it used */
+    uint32_t position;      /* position of the first query */
+    uint32_t key_count;     /* keys of the sequence; ignored when causal */
+    const uint32_t *blocks; /* block table of the sequence, by position / 16; entries and keys
+                               outside the window are not read */
 };
 
-/* Items in one call. A chunk of keys that all of them have in common is loaded once for all. */
+/* Items in one call. A chunk of keys that all items have in common is loaded once. */
 struct attention_group {
     const struct attention_item *items; /* (item_count) */
     uint32_t item_count;
-    uint32_t shared_blocks; /* in so many leading entries all their block tables are equal, those
-                               outside a window left out; 0 with tables that have nothing to do with
-                               each other */
+    uint32_t shared_blocks; /* leading entries in which all block tables are equal, apart from those
+                               outside a window; 0 for unrelated tables */
 };
 
 /* ---- logits ---- */
@@ -241,18 +239,18 @@ typedef size_t (*top_k_fn)(const float *x, size_t count, size_t k, struct scored
 
 struct kernels {
     const char *name;
-    enum tensor_type kv_type; /* of the KV cache: F32 (ref) or F16 */
-    bool keeps_blocks;        /* keeps file blocks (ref) */
-    bool tiles_signed;        /* wants 8-bit weights signed (avx2's sign trick) */
-    bool tiles_bf16_pairs;    /* has vdpbf16ps */
+    enum tensor_type kv_type; /* type of the KV cache: F32 (ref) or F16 */
+    bool keeps_blocks;        /* matrices keep the file's blocks (ref) */
+    bool tiles_signed;        /* 8-bit weights are tiled signed (avx2's sign trick) */
+    bool tiles_bf16_pairs;    /* bf16 weights are tiled in pairs for vdpbf16ps */
 
-    /* x (rows, cols) f32 → what matmul reads, row by row. MATRIX_BLOCKS, F32, F16 and BF16 take
-     * f32 as it is; BF16_PAIRS rounds to bf16; BYTES rounds each group of `group` columns to whole
-     * steps, nearest even: of max|x| / 127, or less where the row has values far beyond its mean
-     * (see kernels/matrix.h). */
+    /* Turns rows of x (rows, cols) in f32 into activations for matmul. BLOCKS, F32, F16 and BF16
+     * keep f32; BF16_PAIRS rounds to bf16. BYTES rounds each group of `group` columns to whole
+     * steps, nearest even. A step is max|x| / 127, or less where the row has values far beyond its
+     * mean (kernels/matrix.h). */
     matrix_activate_fn activate;
     /* y (rows, matrix->rows) for the columns of tiles tile_begin..tile_end-1. A call with several
-     * tiles keeps activations in the core's cache: give a task four or more when rows are many. */
+     * tiles keeps activations in the core's cache: give a task four or more for many rows. */
     matrix_multiply_fn matmul;
 
     norm_fn rms_norm;      /* y = x / sqrt(mean(x²) + epsilon) · weight */
@@ -266,24 +264,24 @@ struct kernels {
     /* Writes the heads kv_head_begin..kv_head_end-1 of k and v rows into their slots. */
     kv_store_fn kv_store;
     /* y = softmax(scale q kᵀ + mask) v for the items of a group and the query heads that read KV
-     * heads kv_head_begin..kv_head_end-1. An item may be cut along its rows at will (the caller
-     * moves row, row_count and position), and items grouped at will: neither changes a bit. Online
-     * softmax over absolute chunks of 64 keys (Milakov and Gimelshein 2018), so the order of sums
-     * depends on a query's position alone. Several items in a call, also of nothing in common, let
-     * the keys of the next be fetched while one is at work. */
+     * heads kv_head_begin..kv_head_end-1. The caller may cut an item along its rows (by row,
+     * row_count and position) and group items in any way: neither changes a bit. Online softmax
+     * over absolute chunks of 64 keys (Milakov and Gimelshein 2018) makes the order of sums depend
+     * on a query's position alone. With several items in a call, also unrelated ones, the keys of
+     * the next item are fetched while one is computed. */
     attention_fn attention;
 
     softmax_fn softmax;         /* x (count) in place; count > 0 */
-    log_sum_exp_fn log_sum_exp; /* log Σ exp(x); -inf entries count for nothing; count > 0 */
+    log_sum_exp_fn log_sum_exp; /* log Σ exp(x); -inf entries add nothing; count > 0 */
     /* Index of the largest value, the lowest on ties; NaN counts as -inf; 0 when all are -inf. */
     argmax_fn argmax;
-    /* The min(k, count) largest, largest first, lower index first on ties; NaN counts as -inf.
-     * ret_top: (k). Returns how many were written. */
+    /* The min(k, count) largest values, largest first, lower index first on ties; NaN counts as
+     * -inf. ret_top: (k). Returns the number of entries written. */
     top_k_fn top_k;
 };
 
-/* The table of that name, or NULL when this build or CPU does not have it. With NULL the best table
- * of this CPU; never NULL then. Names: "ref", "avx2", "avx512", "avx512-bf16". */
+/* The table of that name, or NULL when this build or CPU does not have it. A NULL name gives the
+ * best table of this CPU, never NULL. Names: "ref", "avx2", "avx512", "avx512-bf16". */
 const struct kernels *kernels_choose(const char *name);
-/* The tables this CPU can run, ref first and the best one last; NULL from their count on. */
+/* The tables that this CPU can run, ref first and the best one last; NULL behind the last. */
 const struct kernels *kernels_at(size_t index);

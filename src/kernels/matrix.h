@@ -1,41 +1,50 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* matrix: how weights and activations lie in memory; for the kernels only, not for their users.
+/* matrix: how weights and activations lie in memory; only kernels/ includes it.
  *
- * A tile holds MATRIX_TILE output columns of one part (the last of a part may hold fewer; the rest
- * are zeros) for all inputs, so that a matmul streams it from front to back:
+ * A tile holds MATRIX_TILE output columns of one part for all inputs, so that a matmul streams it
+ * from front to back. The last tile of a part may have fewer columns, and zeros for the rest:
+ *
  *   F32         f32 [cols][32]
  *   F16, BF16   u16 [cols][32]
  *   BF16_PAIRS  u16 [(cols + 1) / 2][32][2]
- *   BYTES       for each group of 32 or 16 inputs:
- *                 8 bits  u8 [group / 4][32][4]
- *                 4 bits  u8 [group / 4][16][4], column c low, column c + 16 high nibble: the
- *                         integer itself, or the number of one of the type's 16 steps
- *                 f32 [32] scales, then f32 [32] minima when the type has them
+ *   BYTES       per group of 32 or 16 inputs:
+ *                 8 bits   u8 [group / 4][32][4]
+ *                 4 bits   u8 [group / 4][16][4]; the low nibble is column c, the high one column
+ *                          c + 16: the integer itself, or the number of one of the type's 16 steps
+ *                 scales   f32 [32]
+ *                 minima   f32 [32], when the type has them
  *   BLOCKS      the file's rows
- * A row of activations is f32 [cols]; bf16 [cols] for BF16_PAIRS. For BYTES an activation is
- * scale · (128 coarse + fine), with coarse zero where ±127 is enough: int8 fine [cols], int8 coarse
- * [cols], then for each group f32 scale, f32 scale · sum, int32 -sum, and a byte whose bit i says
- * that coarse is not all zero in the group's four columns 4i..4i+3. Each array is 64-byte aligned
- * in the row.
  *
- * Thread: any.  Memory: see kernels.h. */
+ * A row of activations is f32 [cols], or bf16 [cols] for BF16_PAIRS. For BYTES an activation is
+ * scale · (128 coarse + fine), with coarse zero where ±127 is enough. Its arrays follow each
+ * other, each at a multiple of 64 bytes in the row:
+ *
+ *   fine           int8 [cols]
+ *   coarse         int8 [cols]
+ *   scales         f32 per group
+ *   scaled sums    f32 per group: scale · sum
+ *   negative sums  int32 per group: -sum
+ *   coarse quads   u8 per group: bit i is set when coarse is not zero in columns 4i..4i+3
+ *
+ * Thread: any.
+ * Memory: see kernels.h. */
 
 #include "kernels/kernels.h"
 
 struct matrix_tile {
-    size_t offset;   /* into matrix->memory; a multiple of 64 unless BLOCKS */
-    uint32_t column; /* of y: the first */
+    size_t offset;   /* offset in matrix->memory; a multiple of 64 unless BLOCKS */
+    uint32_t column; /* first column of y */
     uint32_t count;  /* columns, 1..MATRIX_TILE */
     uint32_t part;
-    uint32_t part_row;  /* the first, before row_order */
-    uint8_t bits;       /* BYTES: 4 or 8 */
-    uint8_t zero;       /* BYTES: what was added to make q, or the steps as the kernels read them,
-                           unsigned; 0 or a power of two */
-    uint8_t zero_shift; /* log2 of zero, when it is not 0 */
+    uint32_t part_row; /* first row of the part, before row_order */
+    uint8_t bits;      /* BYTES: 4 or 8 */
+    uint8_t zero;      /* BYTES: offset that makes q, or the steps, unsigned; 0 or a power of two */
+    uint8_t zero_shift; /* log2 of zero, unless zero is 0 */
     bool has_minimum;
-    const int8_t *steps; /* BYTES of 4 bits: (16), what a nibble stands for, or NULL: itself */
+    const int8_t
+        *steps; /* BYTES of 4 bits: (16) the value of each nibble; NULL: the nibble itself */
 };
 
 static inline size_t round_up_64(size_t bytes) {

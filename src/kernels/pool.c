@@ -22,10 +22,10 @@
  * ticket: that it succeeds proves that the job it read about is still running, for a job's fields
  * change only after its last task has ended.
  *
- * Invariants: 1. task, context and task_count change only while ticket's low half is 0 and
- * ended == task_count. 2. A sleeper counts itself in `sleepers` before it looks at the ticket for
- * the last time, and pool_run changes `wake_word` before it reads `sleepers`: one sees the other.
- */
+ * Invariant: (1) task, context and task_count change only while ticket's low half is 0 and
+ *     ended == task_count.
+ *     (2) A sleeper counts itself in `sleepers` before it looks at the ticket for the last time, and
+ *     pool_run changes `wake_word` before it reads `sleepers`: one of them sees the other. */
 struct pool {
     _Atomic uint64_t ticket;
     _Atomic(pool_task_fn) task;

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* quant: the element types of GGUF tensors and what their blocks of quantised weights mean.
+/* quant: the element types of GGUF tensors and the meaning of their blocks of quantised weights.
  *
- * Ids are those of the file format; a type that no file has comes after its last. It knows single
- * rows and blocks, no files and no matrices.
+ * Ids are those of the file format; a type that no file has comes behind the format's last one. It
+ * knows single rows and blocks, no files and no matrices.
  *
- * Thread: any.  Memory: the caller's; rows need no alignment. */
+ * Thread: any.
+ * Memory: the caller's; rows need no alignment. */
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -29,27 +30,27 @@ enum tensor_type {
     TENSOR_IQ4_XS = 23,
     TENSOR_BF16 = 30,
     TENSOR_MXFP4 = 39,
-    /* What AWQ and GPTQ store becomes this: as Q4_1, with the scale and the minimum in f32. */
+    /* unpacked 4-bit weights of AWQ and GPTQ: Q4_1 with scale and minimum in f32 */
     TENSOR_INT4 = 256,
 };
-#define TENSOR_TYPE_END 257u /* above every one of them */
+#define TENSOR_TYPE_END 257u /* above every type */
 
-/* Whether `id` is one of the above; every other function here asserts it. */
+/* True when `id` is one of these types; every other function here asserts it. */
 bool tensor_type_is_known(uint32_t id);
 const char *tensor_type_name(enum tensor_type type);
 uint32_t tensor_type_block_elements(enum tensor_type type); /* 1, 32 or 256 */
 uint32_t tensor_type_block_bytes(enum tensor_type type);
-/* Neither F32, F16 nor BF16. */
+/* False for F32, F16 and BF16. */
 bool tensor_type_is_quantised(enum tensor_type type);
-/* Bytes of a row of `count` elements, a multiple of the block's. */
+/* Bytes of a row of `count` elements, which must be a multiple of the block's. */
 size_t tensor_type_row_bytes(enum tensor_type type, size_t count);
 
-/* `count` elements (a multiple of the block's) as float32, multiplied in the order the format
- * states. row: tensor_type_row_bytes, ret_values: (count) */
+/* Converts `count` elements (a multiple of the block's) to float32, multiplied in the format's
+ * order. row: tensor_type_row_bytes, ret_values: (count) */
 void quant_row_to_f32(enum tensor_type type, const void *row, size_t count, float *ret_values);
 
-/* How a type looks as unsigned integers: value = scale · (q - zero) for each group, or
- * scale · q + minimum when it has minima, or scale · steps[q] when it has steps. */
+/* A type as unsigned integers: a value is scale · (q - zero), or scale · q + minimum for a type
+ * with minima, or scale · steps[q] for a type with steps. */
 struct quant_form {
     uint32_t bits;  /* 4 or 8: q < 1 << bits */
     uint32_t group; /* elements that share a scale, 16 or 32 */
@@ -60,8 +61,8 @@ struct quant_form {
 
 /* Only for quantised types. */
 struct quant_form quant_form_of(enum tensor_type type);
-/* Splits a row into that form. ret_q: (count), ret_scales, ret_minima: (count / group); ret_minima
- * holds what is added (so -dmin·M for the K types) and is written only when the form has one. */
+/* Splits a row into that form. ret_q: (count), ret_scales, ret_minima: (count / group). ret_minima
+ * has the summand (so -dmin·M for the K types), and is written only for a form with minima. */
 void quant_row_split(enum tensor_type type, const void *row, size_t count, uint8_t *ret_q,
                      float *ret_scales, float *ret_minima);
 

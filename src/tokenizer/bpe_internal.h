@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* bpe_internal: the merge table, for bpe.c, which reads it, and bpe_open.c, which fills it. */
+/* bpe_internal: the merge table, which bpe_open.c fills and bpe.c reads. Only these two include it.
+ *
+ * Thread: as bpe.h. */
 
 #include "tokenizer/bpe.h"
 
 #define NO_PAIR UINT64_MAX
-/* Tokens longer than this are not tried for `whole`: they go through their merges. */
+/* Pieces longer than this are not looked up as a whole: they go through their merges. */
 #define WHOLE_BYTES_MAX 256
 
 struct merge_slot {
@@ -15,7 +17,7 @@ struct merge_slot {
     int32_t result;
 };
 
-/* The slot that has the pair, or the free one where it would go. */
+/* The slot of the pair, or the free slot where it belongs. */
 static inline struct merge_slot *merge_slot(const struct bpe *bpe, uint64_t pair) {
     size_t at = hash_mix(pair ^ bpe->merge_key, 0x9E3779B97F4A7C15u) & bpe->merge_mask;
     while (bpe->merges[at].pair != pair && bpe->merges[at].pair != NO_PAIR)

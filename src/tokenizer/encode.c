@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Text to ids: special tokens are cut out, what stands between is normalised and goes to the model.
- */
+/* Text to ids: special tokens are cut out; the text between is normalised and goes to the model. */
 
 #include "base/utf8.h"
 #include "tokenizer/normalize.h"

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* json_source: what the two readers of a tokenizer.json share: the vocabulary (json_source.c) and
- * the rules for its text (json_rules.c). */
+/* json_source: a tokenizer.json while it is read: its vocabulary by json_source.c, the rules for
+ * its text by json_rules.c. Only these two include it.
+ *
+ * Thread: one per struct.
+ * Memory: json_source.c releases the arena. */
 
 #include "base/arena.h"
 #include "json/json.h"
@@ -16,7 +19,7 @@ struct json_reading {
     struct str *tokens;
     uint8_t *kinds;
     uint8_t *flags;
-    bool saw_spaces; /* something makes them U+2581 */
+    bool saw_spaces; /* a rule turns spaces into U+2581 */
 };
 
 static inline struct str json_kind(const json_t *object) {
@@ -30,10 +33,11 @@ static inline bool json_says(const json_t *object, const char *key) {
 /* "PART: the type 'X' is not supported". */
 enum err json_refuse_type(const char *part, const json_t *object, struct error *error);
 
-/* The steps of `part`: the list of a Sequence, or the one step itself; 0 for no part. */
+/* The steps of `part`: the list of a Sequence, or the part itself as the one step; 0 without a
+ * part. */
 size_t json_step_count(const json_t *part, const char *list_key);
 json_t *json_step(json_t *part, const char *list_key, size_t index);
 
-/* Fill the source's rules from "normalizer" and "pre_tokenizer"; its model must be known. */
+/* Fill the source's rules from "normalizer" and "pre_tokenizer". The source's model must be set. */
 enum err json_read_normalizer(struct json_reading *reading, struct error *error) MUST_CHECK;
 enum err json_read_pre_tokenizer(struct json_reading *reading, struct error *error) MUST_CHECK;

@@ -3,39 +3,54 @@
 
 /* pretokenize: where the pieces of a text end, before the model sees them.
  *
- * Each rule set stands for the regular expression that the model was trained with; the matcher is
- * written by hand over the tables of unicode.h and agrees with Hugging Face tokenizers on every
- * text. Knows no vocabulary.
+ * Each rule set stands for the regular expression that the model was trained with. The matcher is
+ * written by hand over the tables of unicode.h, and agrees with Hugging Face tokenizers on every
+ * text. It knows no vocabulary.
  *
- * Thread: any; the rules are constant.  Memory: none. */
+ * Thread: any; the rules are constant.
+ * Memory: none. */
 
 #include "base/str.h"
 
-/* The expressions, by their shape; `struct pre_rules` holds what varies within one. */
+/* The expressions, by their shape; struct pre_rules has the variations of a shape. */
 enum pre_shape {
-    /* 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+ */
+    /* 's|'t|'re|'ve|'m|'ll|'d
+     * | ?\p{L}+
+     * | ?\p{N}+
+     * | ?[^\s\p{L}\p{N}]+
+     * |\s+(?!\S)
+     * |\s+ */
     PRE_SHAPE_GPT2,
-    /* (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*
-     * |\s*[\r\n]+|\s+(?!\S)|\s+ */
+    /* (?i:'s|'t|'re|'ve|'m|'ll|'d)
+     * |[^\r\n\p{L}\p{N}]?\p{L}+
+     * |\p{N}{1,3}
+     * | ?[^\s\p{L}\p{N}]+[\r\n]*
+     * |\s*[\r\n]+
+     * |\s+(?!\S)
+     * |\s+ */
     PRE_SHAPE_LLAMA3,
-    /* [\r\n], then \s?\p{L}+, then \s?\p{P}+, then [一-龥ࠀ-一가-퟿]+, then \p{N}: each
-     * cuts what the ones before it left. */
+    /* five expressions in turn, each over the text that the ones before have left:
+     *   [\r\n]
+     *   \s?\p{L}+
+     *   \s?\p{P}+
+     *   [一-龥ࠀ-一가-퟿]+
+     *   \p{N} */
     PRE_SHAPE_DEEPSEEK,
 };
 
 struct pre_rules {
     const char *name; /* as tokenizer.ggml.pre spells it */
     enum pre_shape shape;
-    uint8_t digits_max;   /* numbers in one piece (PRE_SHAPE_LLAMA3) */
-    bool digits_apart;    /* every number is cut out first, and the stretches between stand alone */
+    uint8_t digits_max;   /* most numbers (\p{N}) of a piece (PRE_SHAPE_LLAMA3) */
+    bool digits_apart;    /* every \p{N} is cut out first; the text between is matched by itself */
     bool signs_apart;     /* [\p{P}$+<=>^~|`]+ is cut out first, and [0-9][0-9][0-9] last */
-    bool marks_as_letter; /* [\p{L}\p{M}] where the shape says \p{L} */
-    bool ignore_merges;   /* a piece that is a token is that token, whatever the merges say */
+    bool marks_as_letter; /* [\p{L}\p{M}] in place of the shape's \p{L} */
+    bool ignore_merges;   /* a piece whose text is a token becomes it, also against the merges */
 };
 
-/* NULL for a name that is not known. */
+/* NULL for an unknown name. */
 const struct pre_rules *pre_rules_find(struct str name);
 
-/* The end of the piece that begins at text[from]; from < text.bytes and the text must be valid
- * UTF-8. Time is linear over a whole text. */
+/* The end of the piece that begins at text[from]; from < text.bytes. The text must be valid UTF-8.
+ * The time for a whole text is linear. */
 size_t pre_piece_end(const struct pre_rules *rules, struct str text, size_t from);

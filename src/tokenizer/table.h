@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* table: from byte strings to token ids, open addressing over an array of strings that the owner
- * keeps; and the keyed hash behind it. Sized once, never grown.
+/* table: from byte strings to token ids, by open addressing over an array of strings that the owner
+ * keeps. It is sized once and never grows.
  *
- * The hash is keyed with random bits, so a vocabulary made by a stranger cannot aim at one slot.
+ * The hash is keyed with random bits, so that a hostile vocabulary cannot aim at one slot.
  *
- * Thread: immutable once filled.  Memory: owns its slots, borrows the strings.
+ * Thread: any; immutable once filled.
+ * Memory: owns its slots, borrows the strings.
  * Invariant: at most half of the slots are used. */
 
 #include "base/str.h"
@@ -31,7 +32,7 @@ static inline uint64_t hash_load(const char *at, size_t bytes) {
     return word;
 }
 
-/* Multiply and fold, 16 bytes a round. */
+/* Multiplies and folds, 16 bytes per round. */
 static inline uint64_t hash_bytes(const struct hash_key *key, struct str text) {
     uint64_t hash = key->at[0] ^ text.bytes;
     const char *at = text.at;
@@ -59,15 +60,15 @@ struct table {
     size_t mask;
 };
 
-/* For up to `count` strings. False when there is no memory. */
+/* Opens a table for up to `count` strings. False without memory. */
 bool table_open(struct table *table, size_t count);
 void table_close(struct table *table);
-/* Puts keys[id], unless that text is there already: then returns the id it has, else -1. */
+/* Adds keys[id] and returns -1; when the table has that text, returns its id instead. */
 int32_t table_add(struct table *table, const struct str *keys, int32_t id);
 /* Puts keys[id] in the place of an equal text. */
 void table_replace(struct table *table, const struct str *keys, int32_t id);
 
-/* The slot that holds `text`, or the free one where it would go. */
+/* The slot of `text`, or the free slot where it belongs. */
 static inline uint64_t *table_slot(const struct table *table, const struct str *keys,
                                    struct str text, uint64_t hash) {
     size_t at = hash & table->mask;
@@ -81,7 +82,7 @@ static inline uint64_t *table_slot(const struct table *table, const struct str *
     return &table->slots[at];
 }
 
-/* The id of `text`, or -1. `text` is not empty. */
+/* The id of `text`, which is not empty; -1 without one. */
 static inline int32_t table_find(const struct table *table, const struct str *keys,
                                  struct str text) {
     uint64_t slot = *table_slot(table, keys, text, hash_bytes(&table->key, text));

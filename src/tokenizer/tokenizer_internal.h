@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* tokenizer_internal: what a tokenizer is made of, for tokenizer.c, which opens it, models.c, which
- * knows the kinds of models, and encode.c, which turns text into ids. */
+/* tokenizer_internal: the struct behind tokenizer.h, for tokenizer.c, which opens it, models.c,
+ * which has the kinds of models, and encode.c, which turns text into ids. Only these include it. */
 
 #include "tokenizer/bpe.h"
 #include "tokenizer/pretokenize.h"
@@ -13,11 +13,11 @@
 
 struct encoding;
 
-/* Where a stretch that is normalised stands. */
+/* The place of a stretch that is normalised. */
 enum stretch_place {
     STRETCH_FIRST,  /* at the beginning of the text */
     STRETCH_LATER,  /* after a special token */
-    STRETCH_INSIDE, /* it continues the one before it */
+    STRETCH_INSIDE, /* directly after another stretch */
 };
 
 /* One kind of model (tokenizer.ggml.model). */
@@ -26,12 +26,12 @@ struct model_kind {
     tokenizer_vocab_decode_fn decode; /* spelling of an ordinary token → bytes */
     enum err (*open)(struct tokenizer *tokenizer, const struct tokenizer_source *source,
                      struct error *error);
-    /* Whether normalising changes more than the form C that any model may ask for; NULL: never. */
+    /* True when normalising does more than form C, which any model may ask for. NULL: never. */
     bool (*normalizes)(const struct tokenizer *tokenizer);
-    /* Appends the stretch as the model wants it. */
+    /* Appends the stretch in the model's form. */
     void (*normalize)(const struct tokenizer *tokenizer, struct str stretch,
                       enum stretch_place place, struct buf *text);
-    /* Ids of a stretch without special tokens, normalised. */
+    /* Adds the ids of a normalised stretch without special tokens. */
     void (*encode)(struct encoding *encoding, struct str stretch);
 };
 
@@ -56,18 +56,18 @@ struct encoding {
     const struct tokenizer *tokenizer;
     struct ids *ids;
     bool parse_special;
-    struct spans plain; /* of the text: borrowed */
-    size_t plain_at;    /* those before it are over */
-    const char *start;  /* of the text */
+    struct spans plain; /* plain bytes of the text; borrowed */
+    size_t plain_at;    /* the first span that is not behind the encoder */
+    const char *start;  /* start of the text */
     struct bpe_scratch scratch;
-    struct buf spaced; /* scratch of the models that write spaces their own way */
+    struct buf spaced; /* scratch of models that write spaces in their own form */
 };
 
-/* NULL for a name that is not known. */
+/* NULL for an unknown name. */
 const struct model_kind *model_kind_find(struct str name);
 
-/* Whether tokenizer_normalize changes any text at all, beyond the form C. */
+/* True when tokenizer_normalize may do more than form C. */
 bool tokenizer_normalizes(const struct tokenizer *tokenizer);
-/* Appends `text` (valid UTF-8) as the model wants it. */
+/* Appends `text` (valid UTF-8) in the model's form. */
 void tokenizer_normalize(const struct tokenizer *tokenizer, struct str text,
                          enum stretch_place place, struct buf *normalized);

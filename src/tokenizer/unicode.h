@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* unicode: which code points are letters, numbers, marks and white space, as Unicode 16.0 has it
- * (the version Hugging Face tokenizers 0.23 carries). Knows nothing of tokens.
+/* unicode: which code points are letters, numbers, marks and white space, by Unicode 16.0, the
+ * version of Hugging Face tokenizers 0.23. It knows no tokens.
  *
- * Thread: any; the tables are constant.  Memory: none. */
+ * Thread: any; the tables are constant.
+ * Memory: none. */
 
 #include "base/utf8.h"
 
@@ -17,9 +18,9 @@ enum char_class {
     CHAR_SPACE = 4,
 };
 #define CHAR_CLASS_MASK 7u
-#define CHAR_WORD 8u /* set beside the class when \w of UTS 18 matches */
-/* What BertNormalizer drops, strips with the accents, and where BertPreTokenizer cuts: by older
- * tables than the class. */
+#define CHAR_WORD 8u /* set in addition to the class when \w of UTS 18 matches */
+/* Code points that BertNormalizer drops, that it strips with the accents, and at which
+ * BertPreTokenizer cuts. They follow older tables than the class. */
 #define CHAR_BERT_DROPPED 16u
 #define CHAR_BERT_MARK 32u
 #define CHAR_BERT_PUNCTUATION 64u
@@ -28,9 +29,8 @@ enum char_class {
 extern const uint8_t unicode_block_of[0x110000 >> UNICODE_BLOCK_SHIFT];
 extern const uint8_t unicode_blocks[];
 
-/* Ranges (first, last), ascending: code points that Unicode gave a combining class or a composition
- * after version 9.0. The NFC of Hugging Face tokenizers does not know of it, and neither do the
- * models. */
+/* Ranges (first, last), ascending: code points that got a combining class or a composition after
+ * Unicode 9.0. The form C of Hugging Face tokenizers, and so the models, do not have these. */
 extern const size_t unicode_nfc_inert_count;
 extern const uint32_t unicode_nfc_inert[][2];
 

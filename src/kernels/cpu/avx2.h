@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* avx2: the operations of the table "avx2" (AVX2, FMA, F16C); see kernels.h for what each promises.
- * Call only on a CPU that has them.
+/* avx2: the operations of the table "avx2"; kernels.h has their contracts. Call them only on a CPU
+ * with AVX2, FMA and F16C.
  *
- * Thread: any.  Memory: none. */
+ * Thread: any.
+ * Memory: none. */
 
 #include "kernels/kernels.h"
 

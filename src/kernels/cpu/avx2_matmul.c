@@ -88,9 +88,9 @@ ALWAYS_INLINE void load_quad(const unsigned char *at, const enum weight_kind kin
     UNROLL for (int c = 0; c < 2; c++) ret_weights[c] = _mm256_shuffle_epi8(steps, ret_weights[c]);
 }
 
-/* dots += the products of one quad of inputs, in int16 for NIBBLES and else in int32; weights: the
- * quad's bytes from this pass's column on; a: the rows, offset: of the quad's activations in them.
- */
+/* Adds the products of one quad of inputs to the dots, in int16 for NIBBLES and in int32 for other
+ * kinds. weights: the quad's bytes from this pass's column on; a: the rows; offset: the place of the
+ * quad's activations in them. */
 ALWAYS_INLINE void dot_quad(const unsigned char *weights, const enum weight_kind kind,
                             __m256i steps, const unsigned char *const *a, size_t offset,
                             const int rows, __m256i (*dots)[2]) {

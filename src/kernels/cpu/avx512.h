@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* avx512: the operations of the tables "avx512" (F, BW, DQ, VL, VNNI) and "avx512-bf16" (and
- * BF16); see kernels.h for what each promises. Call only on a CPU that has them.
+/* avx512: the operations of the tables "avx512" and "avx512-bf16"; kernels.h has their contracts.
+ * Call them only on a CPU with AVX-512 F, BW, DQ, VL and VNNI, those named bf16 only with BF16 too.
  *
- * Thread: any.  Memory: none. */
+ * Thread: any.
+ * Memory: none. */
 
 #include "kernels/kernels.h"
 

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* avx512_tile: what the matrix products of the AVX-512 files share: a register tile of up to
- * TILE_ROWS rows by the 32 columns of a matrix tile, as two vectors of 16 columns.
+/* avx512_tile: the register tile of the AVX-512 matrix products: up to TILE_ROWS rows by the 32
+ * columns of a matrix tile, as two vectors of 16 columns.
  *
- * Only for files compiled with AVX-512; everything is inline.  Thread: any. */
+ * Only for files compiled with AVX-512; everything is inline.
+ *
+ * Thread: any. */
 
-/* 12 sums, 12 more for what they are made of, 2 weights and a broadcast: 27 of 32 registers. */
+/* A tile takes 27 of 32 registers: 12 sums, 12 partial sums, 2 weights and a broadcast. */
 #define TILE_ROWS 6
 
 #include "kernels/cpu/tile.h"
@@ -33,7 +35,7 @@ ALWAYS_INLINE __m512 load_f32(const unsigned char *at) {
     return _mm512_castsi512_ps(load_512(at));
 }
 
-/* Adds bias and what is in y, and stores the columns that the tile has. */
+/* Adds the bias, and y if the call adds, and stores the tile's columns. */
 ALWAYS_INLINE void store_row(const struct place *place, size_t r, __m512 first, __m512 second) {
     const struct matmul *call = place->call;
     uint32_t mask = place->tile->count == MATRIX_TILE ? UINT32_MAX : (1u << place->tile->count) - 1;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* tile: how all matrix products here cut their work: register tiles of up to TILE_ROWS rows (each
- * file defines that before) by the 32 columns of a matrix tile.
+/* tile: how the x86-64 matrix products cut their work: register tiles of up to TILE_ROWS rows by
+ * the 32 columns of a matrix tile. Each file defines its TILE_ROWS before the include.
  *
- * Thread: any.  Memory: none; everything is inline. */
+ * Thread: any.
+ * Memory: none; everything is inline. */
 
 #include "kernels/matrix.h"
 
@@ -19,26 +20,26 @@
 #define UNROLL _Pragma("GCC unroll 32")
 #endif
 
-/* How the weights of a tile of a BYTES matrix lie there. */
+/* How a tile of a BYTES matrix stores its weights. */
 enum weight_kind {
     NIBBLES, /* 4 bits: the integers */
     STEPS,   /* 4 bits: numbers of the tile's steps */
     BYTES,   /* 8 bits */
 };
 
-/* Where a register tile reads and writes. */
+/* The place where a register tile reads and writes. */
 struct place {
     const struct matmul *call;
     const struct matrix_tile *tile;
     const unsigned char *weights;
-    const unsigned char *activations; /* of its first row */
+    const unsigned char *activations; /* activations of its first row */
     size_t row;
 };
 
 typedef void (*tile_fn)(const struct place *place);
 
-/* The functions name_1 .. name_4 (or 6), which are body(place, height, ...) with the height put in,
- * and their table. */
+/* Define the functions name_1 .. name_4 (or 6), which call body(place, height, ...) with a constant
+ * height, and their table. */
 #define TILE_HEIGHT(name, height, body, ...)                                                       \
     static void name##_##height(const struct place *place) {                                       \
         body(place, height, __VA_ARGS__);                                                          \
@@ -57,11 +58,12 @@ typedef void (*tile_fn)(const struct place *place);
     TILE_HEIGHT(name, 6, body, __VA_ARGS__)                                                        \
     static const tile_fn name[6] = {name##_1, name##_2, name##_3, name##_4, name##_5, name##_6};
 
-/* Activations a core keeps in its second-level cache (1 MiB or more on every CPU with these
- * instructions that matters) while a range of tiles streams past them. */
+/* Activations that a core keeps in its second-level cache while a range of tiles streams past.
+ * Current server CPUs with these instructions have 1 MiB or more. */
 #define CACHED_BYTES ((size_t)512 << 10)
 
-/* Rows row_begin..row_end-1 of one tile, cut into register tiles of nearly equal heights. */
+/* Computes rows row_begin..row_end-1 of one tile, cut into register tiles of nearly equal
+ * heights. */
 ALWAYS_INLINE void run_tile(const struct matmul *call, const struct matrix_tile *tile,
                             const tile_fn *heights, size_t row_begin, size_t row_end) {
     size_t row_bytes = call->matrix->activation_bytes;
@@ -80,8 +82,8 @@ ALWAYS_INLINE void run_tile(const struct matmul *call, const struct matrix_tile 
     }
 }
 
-/* Tiles tile_begin..tile_end-1, each with the functions for its kind, for as many rows at a time as
- * the cache holds. */
+/* Computes tiles tile_begin..tile_end-1, each with the functions for its kind, for as many rows at
+ * once as the cache holds. */
 ALWAYS_INLINE void run_tiles(const struct matmul *call, uint32_t tile_begin, uint32_t tile_end,
                              const tile_fn *(*heights_of)(const struct matrix *,
                                                           const struct matrix_tile *)) {
@@ -103,13 +105,13 @@ ALWAYS_INLINE void run_tiles(const struct matmul *call, uint32_t tile_begin, uin
 
 /* How activations are quantised.
  *
- * A few of a model's channels are tens to thousands of times larger than the rest. A step of
- * largest / 127 would round away their neighbours, so the step of a group is at most
- * STEP_MEANS · mean |x| of the row / 127, whatever the largest value; what goes beyond ±127 steps
- * gets a coarse part of 128 steps as well. That is rare, and a product adds the coarse part only
- * for the quads of four columns that have one. The smaller STEP_MEANS is, the more of them. */
+ * A few channels of a model are tens to thousands of times larger than the rest. A step of largest
+ * / 127 would round away their neighbours. So the step of a group is at most STEP_MEANS · mean |x|
+ * of the row / 127, for any largest value. A value beyond ±127 steps also gets a coarse part in
+ * units of 128 steps. Such values are rare, and a product adds the coarse part only for quads of
+ * four columns with one. A smaller STEP_MEANS makes them more frequent. */
 #define STEP_MEANS 4.0f
-/* Coarse and fine reach this many times ±127. */
+/* Coarse and fine together reach this many times ±127. */
 #define COARSE_REACH 128.0f
 #define COARSE_SHIFT 7
 /* Groups whose largest value is below this become zeros: 127 / largest might not be finite. */

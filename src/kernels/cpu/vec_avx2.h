@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* vec: 8 floats of AVX2 with FMA and F16C; see vec_avx512.h for what each name means.
+/* vec: 8 floats of AVX2 with FMA and F16C; vec_avx512.h has the meaning of each name.
  *
- * Only for files compiled with those.  Thread: any.  Memory: none. */
+ * Only for files compiled with these instructions.
+ *
+ * Thread: any.
+ * Memory: none. */
 
 #include <immintrin.h>
 #include <math.h>

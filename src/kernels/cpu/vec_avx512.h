@@ -2,10 +2,13 @@
 #pragma once
 
 /* vec: 16 floats of AVX-512 under the names that the *_body.inc files use, so that one text serves
- * both widths; vec_avx2.h is the other. `left` in loads and stores is how many floats there are
- * from `at` on (at least 1): lanes beyond are zero, and not touched.
+ * both widths; vec_avx2.h has the other width. `left` of loads and stores is the number of floats
+ * from `at` on, at least 1. Loads give zeros for the lanes beyond, stores do not write them.
  *
- * Only for files compiled with AVX-512.  Thread: any.  Memory: none. */
+ * Only for files compiled with AVX-512.
+ *
+ * Thread: any.
+ * Memory: none. */
 
 #include <immintrin.h>
 #include <math.h>

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* ref: every operation of kernels.h in plain C and float32; see there for what each promises.
- * Other tables borrow those that need no speed.  Thread: any.  Memory: none. */
+/* ref: every operation of kernels.h in plain C and float32; kernels.h has their contracts. Other
+ * tables borrow the operations that need no speed.
+ *
+ * Thread: any.
+ * Memory: none. */
 
 #include "kernels/kernels.h"
 
@@ -24,9 +27,8 @@ float ref_log_sum_exp(const float *x, size_t count);
 uint32_t ref_argmax(const float *x, size_t count);
 size_t ref_top_k(const float *x, size_t count, size_t k, struct scored *ret_top);
 
-/* The heap of top_k, for tables that only scan faster: its first entry is the one to be thrown out
- * next. Begin with the first `count` values, offer what beats heap[0].value by sinking it in at 0,
- * end by sorting. */
+/* The heap of top_k, for tables that only scan faster. Its first entry leaves the heap next. Begin
+ * with the first `count` values, sink in each value above heap[0].value at 0, end by sorting. */
 void top_begin(const float *x, size_t count, struct scored *ret_heap);
 void top_sink(struct scored *heap, size_t count, size_t at, struct scored entry);
 void top_end(struct scored *heap, size_t count);
