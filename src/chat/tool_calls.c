@@ -16,7 +16,7 @@
 #define MISTRAL_BEGIN STR("[TOOL_CALLS]")
 #define MISTRAL_ARGUMENTS STR("[ARGS]")
 #define LLAMA_BEGIN STR("<|python_tag|>")
-/* White space in a row that is looked at again and again; what is before it is text. */
+/* Most white space in a row that is looked at repeatedly; white space before it is text. */
 #define HELD_SPACE_MAX ((size_t)256)
 
 /* ---- which form ---- */
@@ -165,7 +165,7 @@ static bool read_named_call(struct tool_reader *reader, struct str text) {
     return true;
 }
 
-/* What follows [TOOL_CALLS]: an array of calls, one call, or a named one. */
+/* The text behind [TOOL_CALLS]: an array of calls, one call, or a named one. */
 static bool read_mistral(struct tool_reader *reader, struct str text) {
     text = str_trim(text);
     if (text.bytes == 0) return false;
@@ -224,7 +224,7 @@ static void add_content(struct tool_reader *reader, struct str text, size_t end)
     reader->is_after_call = false;
 }
 
-/* Where the white space before `end` begins; it is held until it is known what follows. */
+/* The start of the white space before `end`. It is held back until the text behind it is known. */
 static size_t skip_space_back(struct str text, size_t from, size_t end) {
     size_t least = end - from > HELD_SPACE_MAX ? end - HELD_SPACE_MAX : from;
     while (end > least && is_space(text.at[end - 1])) end--;
@@ -283,7 +283,7 @@ static bool read_to_end(struct tool_reader *reader, struct str text, bool is_end
     return end != SIZE_MAX;
 }
 
-/* All of the text is calls, or none of it. */
+/* Reads LLAMA's form: the whole text is calls, or no part of it is. */
 static void feed_llama(struct tool_reader *reader, struct str text, bool is_end) {
     if (reader->state == TOOL_TEXT)
         while (reader->searched < text.bytes && is_space(text.at[reader->searched]))

@@ -62,7 +62,7 @@ static enum err plain_attribute(struct render *render, struct value object, stru
     }
 }
 
-/* What getattr() finds; absent when it finds nothing. */
+/* The result of getattr(); absent without one. */
 static enum err attribute(struct render *render, struct value object, struct str name,
                           struct value *ret_value) {
     if (object.kind == VALUE_NAMESPACE && !str_is(name, "__class__")) {
@@ -103,7 +103,7 @@ enum err access_attribute(struct render *render, struct value object, struct str
     return missing(render, object, name, ret_value);
 }
 
-/* Index as Python counts it, from the end when negative; false when there is no such item. */
+/* An index as Python counts it, from the end when negative; false outside the items. */
 static bool place_of(int64_t index, size_t count, size_t *ret_place) {
     if (index < 0) index += (int64_t)count;
     if (index < 0 || (uint64_t)index >= count) return false;
@@ -160,7 +160,7 @@ enum err access_item(struct render *render, struct value object, struct value ke
     return err ? err : missing(render, object, value_str(name), ret_value);
 }
 
-/* A bound of a slice, or `fallback` for none. */
+/* A bound of a slice; `fallback` when it is absent or none. */
 static enum err slice_bound(struct render *render, struct value bound, int64_t fallback,
                             int64_t *ret_bound) {
     if (bound.kind == VALUE_ABSENT || bound.kind == VALUE_NONE) {
@@ -200,7 +200,7 @@ static enum err slice_text(struct render *render, struct value object,
     return text_take_like(render, start, object, ret_value);
 }
 
-/* text[::-1] and its like: one walk backwards instead of one search for each code point. */
+/* text[::-1] and other steps: one walk over the text instead of a search per code point. */
 static enum err reverse_text(struct render *render, struct value object, struct value *ret_value) {
     size_t end = object.text->bytes;
     char *at = render_alloc(render, end + 1);

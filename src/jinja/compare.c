@@ -70,7 +70,7 @@ static enum err equal_at(struct render *render, struct value left, struct value 
     case VALUE_TUPLE: return lists_equal(render, left.list, right.list, depth, ret_equal);
     case VALUE_DICT: return dicts_equal(render, left.dict, right.dict, depth, ret_equal);
     case VALUE_RANGE: *ret_equal = ranges_equal(left.range, right.range); return OK;
-    default: *ret_equal = left.list == right.list; return OK; /* the same thing? */
+    default: *ret_equal = left.list == right.list; return OK; /* the same object */
     }
 }
 

@@ -102,7 +102,8 @@ static enum err bind_param(struct render *render, struct scope *inner, const str
     return err ? err : scope_set(render, inner, param->symbol, value);
 }
 
-/* varargs, kwargs and caller, for macros that use them; an error for what others do not take. */
+/* Adds varargs, kwargs and caller for macros that use them; an error for arguments that a macro
+ * does not take. */
 static enum err bind_rest(struct render *render, struct scope *inner, const struct macro_def *def,
                           struct arguments *args) {
     enum err err = OK;

@@ -167,7 +167,7 @@ static enum err apply_binary(struct render *render, struct scope *scope, const s
     return arith_apply(render, expr->operator, left, right, ret_value);
 }
 
-/* What the expression makes of the value of its left side. */
+/* Computes the expression from the value of its left side. */
 static enum err apply(struct render *render, struct scope *scope, const struct expr *expr,
                       struct value left, struct value *ret_value) {
     switch (expr->kind) {

@@ -2,7 +2,7 @@
 #include "jinja/eval.h"
 #include "jinja/text.h"
 
-/* What the names of a target hold now, as a tuple. */
+/* The values of a target's names, as a tuple. */
 static enum err regroup(struct render *render, struct scope *scope, const struct target *target,
                         struct value *ret_value) {
     struct list *list;
@@ -55,7 +55,8 @@ size_t loop_index(const struct loop *loop) {
 
 enum err loop_length(struct render *render, struct loop *loop, size_t *ret_length) {
     if (!loop->has_length) {
-        /* What has no length is walked to its end; the rest is kept for the turns to come. */
+        /* An iterator without length is walked to its end, and the rest is kept for the turns to
+         * come. */
         bool known = !loop->stmt->condition && value_length(loop->source, &loop->length);
         struct list *rest;
         enum err err = known ? OK : list_new(render, 0, &rest);
@@ -126,7 +127,7 @@ enum err loop_attribute(struct render *render, struct loop *loop, struct str nam
     return OK;
 }
 
-/* Moves to the next item; *ret_more false when there is none. */
+/* Moves to the next item; *ret_more is false at the end. */
 static enum err advance(struct render *render, struct loop *loop, bool *ret_more) {
     enum err err = peek(render, loop);
     if (err) return err;
@@ -156,7 +157,7 @@ enum err eval_for(struct render *render, struct scope *scope, const struct stmt 
     loop->source = source;
     loop->depth0 = depth0;
     struct scope *inner = NULL;
-    bool completed = false; /* some turn reached its end, which is what Jinja's else asks for */
+    bool completed = false; /* a turn reached its end, so that Jinja does not run `else` */
     enum err err = cursor_open(render, source, &loop->cursor);
     for (bool more = true; !err;) {
         err = advance(render, loop, &more);

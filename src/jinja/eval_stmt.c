@@ -57,8 +57,8 @@ static enum err eval_print(struct render *render, struct scope *scope, const str
     return err ? err : print_value(render, value);
 }
 
-/* Runs a body in a scope of its own and takes what it wrote as a text. A break or continue out of
- * the body leaves *ret_text absent. */
+/* Runs a body in a scope of its own and takes its output as a text. A break or continue out of the
+ * body leaves *ret_text absent. */
 static enum err capture(struct render *render, struct scope *scope, const struct stmt *body,
                         struct value *ret_text) {
     struct scope *inner;

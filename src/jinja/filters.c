@@ -43,7 +43,7 @@ static enum err filter_attr(struct render *render, struct value self, const stru
     return access_attribute(render, self, name, ret_value);
 }
 
-/* indent: none, a number of blanks, or a text. */
+/* The argument `indent`: none, a number of blanks, or a text. */
 static enum err json_indent(struct render *render, const struct arguments *args,
                             struct json_style *style) {
     struct value indent = args->values[1], one, many;

@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-/* item, or what `attribute` (a path, a number, absent or none) finds in it. */
+/* The item, or the value at `attribute` in it: a path, a number, absent or none. */
 static enum err attribute_of(struct render *render, struct value item, struct value attribute,
                              struct value *ret_value) {
     if (attribute.kind == VALUE_ABSENT || attribute.kind == VALUE_NONE) {
@@ -71,7 +71,7 @@ static enum err filter_reverse(struct render *render, struct value self,
     for (size_t i = 0; !err && i < list->count; i++)
         err = list_add(render, reversed, list->items[list->count - 1 - i]);
     if (err) return err;
-    /* What cannot be walked backwards becomes a list first, as in Jinja. */
+    /* A value that cannot be walked backwards becomes a list first, as in Jinja. */
     if (self.kind == VALUE_ITERATOR) {
         *ret_value = value_of_list(reversed, false);
         return OK;
@@ -114,7 +114,7 @@ static enum err keyed_items(struct render *render, struct value self, struct val
     return err;
 }
 
-/* The key of sort(attribute="a,b"): a list of what each path finds. */
+/* The key of sort(attribute="a,b"): a list with the value of each path. */
 static enum err several_keys(struct render *render, struct value item, struct str paths,
                              bool case_sensitive, struct value *ret_key) {
     struct list *keys;
@@ -220,7 +220,7 @@ static enum err filter_unique(struct render *render, struct value self,
     return err ? err : value_iterator(render, list, ret_value);
 }
 
-/* The items of a walk; map, select and their like take none, 0 and false for an empty one. */
+/* The items of a walk. map, select and similar filters take none, 0 and false for an empty one. */
 static enum err list_or_none(struct render *render, struct value value, struct list **ret_list) {
     return value_is_true(value) ? cursor_list(render, value, ret_list)
                                 : list_new(render, 0, ret_list);

@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-/* Takes off what was made of `like` and written since `start`, as markup when that was. */
+/* Takes off the output since `start`, made of `like`, as markup when `like` is. */
 static enum err take_made(struct render *render, size_t start, struct value like,
                           struct value *ret_text) {
     enum err err = text_claim(render, start, like);
@@ -294,8 +294,8 @@ static enum err filter_urlencode(struct render *render, struct value self,
     return err ? err : text_take(render, start, ret_value);
 }
 
-/* The character reference at text[at], of those that escape writes and numbered ones: how many
- * bytes it has, 0 when there is none. */
+/* The bytes of a character reference at text[at], one of those that escape writes or a numbered
+ * one; 0 without one. */
 static size_t read_reference(struct str text, size_t at, uint32_t *ret_point) {
     static const struct {
         struct str name;
@@ -323,7 +323,7 @@ static size_t read_reference(struct str text, size_t at, uint32_t *ret_point) {
     return end + 1;
 }
 
-/* Drops comments and tags, joins what is left with single blanks, and reads references. */
+/* Drops comments and tags, joins the rest with single blanks, and reads references. */
 static enum err filter_striptags(struct render *render, struct value self,
                                  const struct arguments *args, struct value *ret_value) {
     (void)args;

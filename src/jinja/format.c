@@ -274,7 +274,7 @@ static enum err field_value(struct render *render, struct braces *braces, struct
     return err;
 }
 
-/* What stands between the braces: field[!conversion][:spec]. */
+/* The text between the braces: field[!conversion][:spec]. */
 static enum err format_field(struct render *render, struct braces *braces, struct str field) {
     size_t colon = str_find_byte(field, ':', 0);
     struct str spec_text = {NULL, 0};

@@ -103,7 +103,7 @@ static enum err call_joiner(struct render *render, struct value self, const stru
     return text_copy(render, STR(", "), &joiner->separator);
 }
 
-/* The message is the error, cut to the room there is without breaking a character. */
+/* The message is the error's text, cut to its room between characters. */
 static enum err call_raise_exception(struct render *render, struct value self,
                                      const struct arguments *args, struct value *ret_value) {
     (void)self;

@@ -16,7 +16,7 @@ struct lexer {
     size_t at;
     uint32_t line;
     size_t counted;  /* up to where `line` counts */
-    bool line_start; /* what was taken last ended a line */
+    bool line_start; /* the last token ended a line */
     struct lexeme *tokens;
     size_t count;
     size_t capacity;
@@ -90,8 +90,8 @@ static char sign_at(const struct lexer *lexer, size_t at) {
     return sign == '-' || sign == '+' ? sign : '\0';
 }
 
-/* Length of the end of a tag at `at` (`close` is "%}", "#}" or "}}"), with the white space it
- * takes along; 0 when there is none. */
+/* The bytes of the end of a tag at `at` (`close` is "%}", "#}" or "}}"), with the white space that
+ * it takes along; 0 without one. */
 static size_t tag_end(const struct lexer *lexer, size_t at, const char *close) {
     bool is_print = close[0] == '}';
     if (byte_at(lexer, at) == '-' && starts(lexer, at + 1, close))
@@ -244,7 +244,7 @@ static size_t decode_escape(const struct lexer *lexer, size_t at, char *out, siz
             point = point * 8 + (uint32_t)(byte_at(lexer, at + bytes) - '0');
     } else if (letter == 'N') {
         return 0;
-    } else { /* Python keeps what it does not know. */
+    } else { /* Python keeps an escape that it does not know. */
         out[(*out_bytes)++] = '\\';
         return 1;
     }
@@ -259,7 +259,7 @@ static enum err take_string(struct lexer *lexer) {
     while (end < lexer->source.bytes && byte_at(lexer, end) != quote)
         end += byte_at(lexer, end) == '\\' ? 2 : 1;
     if (end >= lexer->source.bytes) return fail(lexer, lexer->at, "a string has no end");
-    /* No escape is longer than what it stands for, except at most 4 bytes for \ooo. */
+    /* No escape is longer than its result, except at most 4 bytes for \ooo. */
     char *decoded = arena_alloc(lexer->arena, end - begin + 1);
     if (!decoded) return err_set(lexer->error, ERR_LIMIT, "the template is too large");
     size_t bytes = 0;

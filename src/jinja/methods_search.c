@@ -90,7 +90,7 @@ static enum err add_part(struct render *render, struct list *list, struct value 
     return err ? err : list_add(render, list, part);
 }
 
-/* split without a separator: at runs of white space, none at the ends. */
+/* split without a separator cuts at runs of white space, and gives no empty text at the ends. */
 static enum err split_space(struct render *render, struct value self, int64_t limit,
                             struct list *list) {
     struct str text = value_str(self);
@@ -140,7 +140,7 @@ static enum err method_split(struct render *render, struct value self, const str
     return err;
 }
 
-/* For find_last, which compares anew at every place. */
+/* The charge of find_last, which compares anew at every place. */
 static enum err charge_find(struct render *render, struct str text, struct str part) {
     return render_charge(render, text.bytes * (1 + part.bytes / 64));
 }
@@ -259,7 +259,7 @@ static enum err method_rpartition(struct render *render, struct value self,
     return split_in_three(render, self, args, true, ret_value);
 }
 
-/* find, index, rfind, rindex within text[start:end]; -1 when there is none. */
+/* find, index, rfind and rindex within text[start:end]; -1 when nothing is found. */
 static enum err find_part(struct render *render, struct value self, const struct arguments *args,
                           bool last, bool must, struct value *ret_value) {
     struct str part;

@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-/* Takes off what was made of `like` and written since `start`, as markup when that was. */
+/* Takes off the output since `start`, made of `like`, as markup when `like` is. */
 static enum err take_made(struct render *render, size_t start, struct value like,
                           struct value *ret_text) {
     enum err err = text_claim(render, start, like);
@@ -159,7 +159,7 @@ static enum err method_capitalize(struct render *render, struct value self,
     return text_capitalize(render, self, ret_value);
 }
 
-/* str.title: a word begins wherever a letter follows something that is none. */
+/* str.title: a word begins where a letter follows a character that is no letter. */
 static enum err method_title(struct render *render, struct value self, const struct arguments *args,
                              struct value *ret_value) {
     (void)args;
@@ -203,7 +203,7 @@ static enum err method_replace(struct render *render, struct value self,
 static enum err method_join(struct render *render, struct value self, const struct arguments *args,
                             struct value *ret_value) {
     if (!self.text->markup) return text_join(render, self, args->values[0], false, ret_value);
-    /* Markup escapes what it joins. */
+    /* Markup escapes the texts that it joins. */
     struct list *items, *escaped;
     enum err err = cursor_list(render, args->values[0], &items);
     if (!err) err = list_new(render, items->count, &escaped);

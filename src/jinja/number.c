@@ -63,7 +63,7 @@ static unsigned digit_of(char byte) {
     return 99;
 }
 
-/* Takes 0x, 0o or 0b off; returns the base it stands for, or 0 when there is none. */
+/* Takes 0x, 0o or 0b off; returns the base, or 0 without a prefix. */
 static unsigned base_prefix(struct str text) {
     if (text.bytes < 2 || text.at[0] != '0') return 0;
     switch (text.at[1] | 0x20) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Expressions: the operators, from the weakest down to those that parse_operand.c takes. */
+/* Expressions: the operators, from the weakest to the strongest; parse_operand.c has the
+ * operands. */
 
 #include "jinja/parser.h"
 
@@ -40,7 +41,7 @@ enum err parse_expression(struct parser *parser, bool conditions, struct expr **
     enum err err = parser_enter(parser);
     if (!err) err = parse_or(parser, &expr);
     for (unsigned turns = 0; !err && conditions && parser_skip_name(parser, "if"); turns++) {
-        /* Each turn puts what came before one level deeper. */
+        /* Each turn puts the expression so far one level deeper. */
         if (turns + parser->depth >= JINJA_DEPTH_MAX)
             return err_set(parser->error, ERR_LIMIT, "line %u: the template nests deeper than %d",
                            parser->token->line, JINJA_DEPTH_MAX);

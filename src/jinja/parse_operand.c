@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What operators stand between: constants, names, lists, and what follows these: attributes, items,
- * calls, filters and tests. */
+/* Operands: constants, names and lists, with the attributes, items, calls, filters and tests behind
+ * them. */
 
 #include "base/utf8.h"
 #include "jinja/parser.h"
@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-/* Of one call. */
+/* Most keyword arguments of one call. */
 #define KEYWORDS_MAX 255
 
 static enum err parse_primary(struct parser *parser, struct expr **ret_expr);
@@ -279,7 +279,7 @@ static enum err parse_postfix(struct parser *parser, struct expr *expr, struct e
     return err;
 }
 
-/* A name with dots, which is what Jinja allows filters and tests to be called. */
+/* A name with dots, as Jinja allows for filters and tests. */
 static enum err parse_dotted(struct parser *parser, struct str *ret_name) {
     enum err err = parser_name(parser, ret_name);
     while (!err && parser_skip(parser, LEXEME_DOT)) {

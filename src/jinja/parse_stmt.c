@@ -131,7 +131,7 @@ static enum err parse_if(struct parser *parser, struct stmt **ret_stmt) {
     return err;
 }
 
-/* What stands between `{% for` and its body. */
+/* The head of a loop, between `{% for` and its body. */
 static enum err parse_for_head(struct parser *parser, struct stmt *stmt) {
     enum err err = parse_target(parser, false, &stmt->target);
     if (err) return err;
@@ -216,7 +216,7 @@ static enum err parse_params(struct parser *parser, struct macro_def *macro) {
     return err;
 }
 
-/* The body of a macro or call block, which starts afresh in what it may refer to. */
+/* The body of a macro or call block. It cannot break out of loops around it. */
 static enum err parse_macro_body(struct parser *parser, const char *end, struct macro_def *macro) {
     unsigned loops = parser->loops, uses = parser->uses;
     bool defers = parser->defers_unknown;

@@ -6,7 +6,7 @@
  * is called with it. The walk over the ast is repeated until nothing new is found. */
 
 struct parts {
-    const struct macro_def *macros[64]; /* those found so far; more are not looked at */
+    const struct macro_def *macros[64]; /* names found so far; further ones are not looked at */
     size_t macro_count;
     unsigned char *holds; /* by symbol */
     bool changed;

@@ -165,7 +165,7 @@ enum err format_percent(struct render *render, struct value template, struct val
         enum err err = directive(render, text, &at, &operands);
         if (err) return err;
     }
-    /* Python lets what can be subscripted go unused, unless it is a tuple or a str. */
+    /* Python allows unused values if they can be subscripted, except a tuple or a str. */
     bool subscripted = values.kind == VALUE_DICT || values.kind == VALUE_LIST ||
                        values.kind == VALUE_RANGE || values.kind == VALUE_UNDEFINED;
     size_t count = values.kind == VALUE_TUPLE ? values.list->count : !subscripted;

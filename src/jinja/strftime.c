@@ -7,8 +7,8 @@
 #define WIDTH_DIGITS_MAX 3
 #define FIELD_BYTES 1200 /* the widest field, 999 */
 
-/* One field. The directive has been checked to be a single one of bounded width, which is what the
- * warning that is silenced here would have us make sure of. */
+/* Writes one field. The directive was checked to be a single one of bounded width; the compiler
+ * cannot know, hence the silenced warning. */
 static size_t write_field(char field[FIELD_BYTES], const char *directive, const struct tm *moment) {
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
@@ -16,7 +16,7 @@ static size_t write_field(char field[FIELD_BYTES], const char *directive, const 
 #pragma GCC diagnostic pop
 }
 
-/* Length of the directive at format[at] = '%', its last letter included; 0 when it has none. */
+/* The bytes of the directive at format[at] = '%', with its last letter; 0 when it has none. */
 static size_t directive_bytes(struct str format, size_t at, size_t *ret_width_digits) {
     size_t end = at + 1;
     while (end < format.bytes && format.at[end] && strchr("-_0^#", format.at[end])) end++;

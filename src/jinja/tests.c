@@ -38,7 +38,8 @@ SIMPLE_TEST(is_sequence, self.kind == VALUE_UNDEFINED || value_is_text(self) ||
                              self.kind == VALUE_RANGE)
 SIMPLE_TEST(is_escaped, value_is_text(self) && self.text->markup)
 
-/* The name of a filter, a test: looked up in a dict of them, so that what is no key is an error. */
+/* The name of a filter or a test is looked up in a dict of them, so that a value that is no key is
+ * an error. */
 #define NAME_TEST(name, find)                                                                      \
     static enum err name(struct render *render, struct value self, const struct arguments *args,   \
                          struct value *ret_value) {                                                \
@@ -149,7 +150,8 @@ static enum err is_same(struct render *render, struct value self, const struct a
     return OK;
 }
 
-/* str(value).isupper() or .islower(): some letter with case, and none in the other case. */
+/* str(value).isupper() or .islower(): at least one letter with case, and no letter in the other
+ * case. */
 static enum err has_case(struct render *render, struct value self, bool upper,
                          struct value *ret_value) {
     struct value text;

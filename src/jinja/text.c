@@ -70,7 +70,7 @@ static enum err origin_concat(struct render *render, const struct text *left,
     *ret = grows ? left->origin : NULL;
     if (!right_given && (grows || !origin_has(left->origin, left->origin_from, left->bytes)))
         return OK;
-    /* An origin beside a backing was made here, and begins where the text does. */
+    /* An origin of a text with a backing was made here, and begins where the text does. */
     struct origin *origin = grows ? (struct origin *)(uintptr_t)left->origin : NULL;
     if (!origin) origin = render_alloc(render, sizeof *origin);
     if (!origin) return ERR_LIMIT;
@@ -93,8 +93,8 @@ enum err text_concat(struct render *render, struct value left_text, struct value
     const struct origin *origin;
     char *at = NULL;
     if (backing && backing->used == left.bytes && backing->capacity >= bytes) {
-        /* Nobody sees the bytes after `used`, and a backing is only ever made below, over memory
-         * of the arena: writing there is safe. */
+        /* No value sees the bytes after `used`, and a backing is only made below, over memory of
+         * the arena. So writing there is safe. */
         enum err err = render_charge(render, right.bytes);
         if (err) return err;
         at = (char *)(uintptr_t)left.at;

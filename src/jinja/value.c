@@ -144,7 +144,7 @@ enum err list_concat(struct render *render, const struct list *left, const struc
     enum err err = render_charge(render, right->count);
     if (err) return err;
     if (!list->backing || list->backing->used != list->count || list->backing->capacity < count) {
-        /* What has grown once may well grow again. */
+        /* A list that has grown once is likely to grow again. */
         err = list_move(render, list, list->backing ? count * 2 : count);
         if (err) return err;
     }

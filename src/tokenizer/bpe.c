@@ -41,7 +41,8 @@ static size_t character_bytes(unsigned char lead) {
     return lead < 0x80 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
 }
 
-/* The bytes of a character that is no token, each a token; false when one of them has none. */
+/* The tokens of the bytes of a character that is no token itself; false when a byte has no
+ * token. */
 static bool fall_back(const struct bpe *bpe, struct str character, int32_t *ret_symbols) {
     for (size_t i = 0; i < character.bytes; i++) {
         ret_symbols[i] = bpe->byte_ids[(unsigned char)character.at[i]];

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 
 #define MERGES_MAX (1u << 23)
-#define SCORED_BYTES_MAX 1024 /* of one token: the time is quadratic in it */
-/* The sum of those squares. A vocabulary of 262,144 tokens in use has 2^25. */
+#define SCORED_BYTES_MAX 1024 /* most bytes of one token: the time is quadratic in them */
+/* Most of the sum of those squares. A vocabulary of 262,144 tokens in use has 2^25. */
 #define SCORED_WORK_MAX ((uint64_t)1 << 30)
 
 /* GPT-2's alphabet: printable Latin-1 stands for itself, the other 68 bytes follow U+0100 in
@@ -64,7 +64,8 @@ static void fill_characters(struct bpe *bpe, const struct tokenizer_source *sour
     }
 }
 
-/* A special token's bytes are its spelling; as a piece it is what the spelling stands for. */
+/* A special token's bytes are its spelling. As a piece it is the bytes that the spelling stands
+ * for. */
 static void fill_bytes(struct bpe *bpe, const struct tokenizer_source *source) {
     char *at = bpe->own_texts;
     for (size_t id = 0; id < source->token_count; id++) {
@@ -104,7 +105,7 @@ static enum err index_pieces(struct bpe *bpe, const struct tokenizer_source *sou
         if (bpe->vocab->kinds[id] == TOKEN_BYTE && bytes.bytes == 1)
             bpe->byte_ids[(unsigned char)bytes.at[0]] = (int32_t)id;
         if (text.bytes == 0) continue;
-        /* Spellings differ, so their bytes do: nothing is there yet. */
+        /* Spellings differ, so their bytes differ: no slot is taken. */
         int32_t other = table_add(&bpe->pieces, bpe->piece_texts, (int32_t)id);
         assert(other < 0);
         if (text.bytes != 1) continue;
@@ -199,7 +200,7 @@ static size_t next_character(struct str text, size_t at) {
     return at;
 }
 
-/* Pairs to be merged, while it is not known yet how many there are. */
+/* Pairs to be merged, while their number is unknown. */
 struct pairs {
     struct merge_slot *at;
     size_t count, capacity;
@@ -247,7 +248,7 @@ static enum err split_tokens(struct bpe *bpe, const struct scored_token *order, 
 }
 
 /* SentencePiece merges the adjacent pair whose text is the token of the highest score, the leftmost
- * of equals: as a table of pairs, ranked by the score of what they make. */
+ * of equals. Here that is a table of pairs, ranked by the score of their result. */
 static enum err index_scores(struct bpe *bpe, const struct tokenizer_source *source,
                              struct error *error) {
     struct scored_token *order = calloc(source->token_count, sizeof *order);

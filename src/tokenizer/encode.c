@@ -45,7 +45,7 @@ static bool touches_word(struct str text, const struct special_match *match) {
 struct cutting {
     const struct tokenizer *tokenizer;
     struct str text;
-    size_t from;      /* the end of what was encoded */
+    size_t from;      /* end of the encoded text */
     size_t space_end; /* all is white space from the last token that took its right up to here */
 };
 
@@ -69,7 +69,7 @@ static bool fit_match(struct cutting *cutting, struct special_match *match) {
     return true;
 }
 
-/* Cuts `text` at the tokens of `set`: their ids are added, what stands between goes to `encode`.
+/* Cuts `text` at the tokens of `set`: their ids are added, and the text between goes to `encode`.
  * As in Hugging Face tokenizers, white space that one token swallowed may still be a token. */
 static void cut_specials(struct encoding *encoding, const struct special_set *set, struct str text,
                          struct spans plain,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What a tokenizer.json does to a text before its model sees it. */
+/* The rules of a tokenizer.json for a text before its model sees it. */
 
 #include "tokenizer/json_source.h"
 
@@ -179,7 +179,7 @@ static enum err read_metaspace(struct json_reading *reading, const json_t *step,
     return OK;
 }
 
-/* Gemma's Split at spaces, of which there are none left. */
+/* Gemma's Split at spaces, which the normalizer has replaced before. */
 static bool is_idle_split(const struct json_reading *reading, const json_t *step) {
     return !reading->source.spaces_late && str_is(json_kind(step), "Split") &&
            str_is(json_member_str(json_member(step, "pattern"), "String"), " ");

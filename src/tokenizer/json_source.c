@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* tokenizer_open_json: a struct tokenizer_source from the tokenizer.json of Hugging Face
- * tokenizers. What changes ids and is not understood is refused by name; what does not change ids
- * (decoder, truncation, padding, offsets) is not looked at. */
+ * tokenizers. A setting that changes ids and is unknown is refused by name; settings that do not
+ * change ids (decoder, truncation, padding, offsets) are not looked at. */
 
 #include "tokenizer/json_source.h"
 
@@ -152,7 +152,7 @@ static enum err check_wordpiece(struct json_reading *reading, const json_t *mode
     return OK;
 }
 
-/* Names the kind of tokenizer, and refuses settings that none of them has. */
+/* Names the kind of tokenizer, and refuses settings that no kind has. */
 static enum err check_model(struct json_reading *reading, const json_t *model,
                             struct error *error) {
     struct str type = json_kind(model);
@@ -295,8 +295,9 @@ static enum err read_post_processor(struct json_reading *reading, struct error *
     return OK;
 }
 
-/* A value takes a hundred times the bytes of its shortest text, and its time: what has more of them
- * than any vocabulary is refused before it is read. The largest in use has 2 million marks. */
+/* A value takes a hundred times the memory of its shortest text, and time to match. So a text
+ * with more marks than any vocabulary is refused before it is parsed. The largest in use has 2
+ * million. */
 static enum err check_values(struct str json, struct error *error) {
     static const bool is_mark[256] = {[','] = true, [':'] = true, ['['] = true, ['{'] = true};
     size_t marks = 0;
@@ -325,7 +326,7 @@ enum err tokenizer_open_json(struct tokenizer **ret_tokenizer, struct str json,
     }
     arena_init(&reading.arena, TOKENIZER_VOCAB_BYTES_MAX);
     if (!json_is_object(reading.root)) err = err_set(error, ERR_INVALID, "not an object");
-    /* The model first: that is what names the kind of tokenizer. */
+    /* The model comes first: it names the kind of tokenizer. */
     if (err == OK) err = read_model(&reading, error);
     if (err == OK) err = json_read_normalizer(&reading, error);
     if (err == OK) err = json_read_pre_tokenizer(&reading, error);

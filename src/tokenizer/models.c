@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The kinds of models: how each reads its part of the source, and what it makes of a stretch. */
+/* The kinds of models: how each reads its part of the source, and how it encodes a stretch. */
 
 #include "tokenizer/sentencepiece.h"
 #include "tokenizer/tokenizer_internal.h"

@@ -86,7 +86,7 @@ static void add_segment(struct buf *buf, struct str segment) {
 }
 
 void nfc_add(struct buf *buf, struct str text) {
-    /* An ASCII character never composes with what stands before it: a place to cut. */
+    /* An ASCII character never composes with the text before it, so the text may be cut there. */
     size_t at = 0;
     while (at < text.bytes) {
         size_t ascii = at;

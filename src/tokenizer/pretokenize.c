@@ -7,7 +7,7 @@
 #include <string.h>
 #include <utf8proc.h>
 
-/* Names that share a row of another are those that llama.cpp gives the same expressions. */
+/* Names that share a row with another are those to which llama.cpp gives the same expression. */
 static const struct pre_rules known_rules[] = {
     {.name = "gpt-2", .shape = PRE_SHAPE_GPT2},
     {.name = "phi-2", .shape = PRE_SHAPE_GPT2},
@@ -31,7 +31,7 @@ const struct pre_rules *pre_rules_find(struct str name) {
     return NULL;
 }
 
-/* What the matcher sees of one character. */
+/* A character as the matcher sees it. */
 enum sight { OTHER, LETTER, NUMBER, SPACE, END };
 
 struct view {
@@ -50,7 +50,7 @@ static bool is_sign(uint32_t code_point) {
     return is_punctuation(code_point);
 }
 
-/* What most texts are made of, told without a table. */
+/* The commonest characters, classified without a table. */
 static inline bool is_ascii_letter(unsigned char byte) {
     return (unsigned char)((byte | 0x20) - 'a') < 26;
 }
@@ -168,7 +168,8 @@ static size_t gpt2_end(const struct view *view, size_t at) {
     return space_end(view, at);
 }
 
-/* \s*[\r\n]+ at `at`: up to the last line end of the run of white space; 0 when it has none. */
+/* The end of \s*[\r\n]+ at `at`: behind the last line end of the run of white space; 0 without
+ * one. */
 static size_t line_end(const struct view *view, size_t at) {
     size_t end = 0;
     size_t bytes;
@@ -243,7 +244,7 @@ static bool is_eastern(uint32_t code_point) {
            (code_point >= 0xAC00 && code_point <= 0xD7FF);
 }
 
-/* What the second and third expression see of a character. */
+/* A character as the second and third expression see it. */
 enum stretch { PLAIN, WORD, MARKS, LINE, NOTHING };
 
 static enum stretch stretch_at(struct str text, size_t at, uint32_t *ret_code_point,

@@ -5,11 +5,11 @@
 
 #include <stdlib.h>
 
-/* Children are a list of siblings; node 0 is nobody. */
+/* Children are a list of siblings; node 0 is no node. */
 struct special_node {
     uint32_t first_child;
     uint32_t next_sibling;
-    int32_t id; /* of the token that ends here, or -1 */
+    int32_t id; /* id of the token that ends here, or -1 */
     unsigned char byte;
     uint8_t rule; /* enum special_rule */
 };
@@ -39,7 +39,7 @@ static uint32_t child_of(const struct special_set *set, uint32_t node, unsigned 
     return child;
 }
 
-/* The child for `byte`, made when it is missing; parent 0 is the root. 0 when there is no room. */
+/* The child for `byte`, added if missing; parent 0 is the root. 0 without room. */
 static uint32_t child_take(struct special_set *set, uint32_t parent, unsigned char byte) {
     uint32_t child = parent ? child_of(set, parent, byte) : set->first[byte];
     if (child) return child;
@@ -86,7 +86,7 @@ static size_t free_end(struct special_search *search, size_t start) {
     return search->plain_at < plain->count ? plain->at[search->plain_at].start : SIZE_MAX;
 }
 
-/* The longest token at text[start], its end in *ret_end; -1 when there is none. */
+/* The longest token at text[start], its end in *ret_end; -1 without one. */
 static int32_t longest_at(const struct special_set *set, struct special_search *search,
                           size_t start, size_t *ret_end) {
     struct str text = search->text;
@@ -107,7 +107,7 @@ static int32_t longest_at(const struct special_set *set, struct special_search *
     return id;
 }
 
-/* The next place where a token may begin; text.bytes for none. */
+/* The next place where a token may begin, or text.bytes. */
 static size_t next_start(const struct special_set *set, struct str text, size_t from) {
     if (set->first_count == 1) { /* '<' in many vocabularies */
         size_t at = str_find_byte(text, set->last_first, from);

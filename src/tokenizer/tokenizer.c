@@ -95,7 +95,7 @@ void tokenizer_normalize(const struct tokenizer *tokenizer, struct str text,
     buf_release(&composed);
 }
 
-/* Files also list as ordinary what separates the turns of a chat. */
+/* Files also list tokens that separate the turns of a chat as ordinary. */
 static bool looks_like_control(struct str spelled) {
     return (str_starts_with(spelled, STR("<|")) && str_ends_with(spelled, STR("|>"))) ||
            (str_starts_with(spelled, STR("<｜")) && str_ends_with(spelled, STR("｜>")));

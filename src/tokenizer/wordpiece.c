@@ -16,7 +16,8 @@ static void add_point(struct buf *buf, uint32_t code_point) {
 
 /* --- making text plain --- */
 
-/* The blocks that BERT calls Chinese; the start of the sixth is what its authors wrote. */
+/* The blocks that BERT calls Chinese; the start of the sixth is spelled as its authors spelled
+ * it. */
 static bool is_chinese(uint32_t code_point) {
     static const uint32_t blocks[][2] = {
         {0x4E00, 0x9FFF},   {0x3400, 0x4DBF},   {0x20000, 0x2A6DF}, {0x2A700, 0x2B73F},
@@ -85,7 +86,7 @@ static bool is_boundary(struct str text, size_t at) {
     return at == text.bytes || ((unsigned char)text.at[at] & 0xC0) != 0x80;
 }
 
-/* The longest token at the beginning of `rest`, its bytes in *ret_bytes; TOKEN_NONE for none. */
+/* The longest token at the beginning of `rest`, its bytes in *ret_bytes; TOKEN_NONE without one. */
 static int32_t longest_piece(const struct tokenizer_vocab *vocab, struct str rest,
                              size_t *ret_bytes) {
     size_t bytes = rest.bytes < TOKEN_BYTES_MAX ? rest.bytes : TOKEN_BYTES_MAX;
