@@ -46,7 +46,7 @@ static void add_gguf_tensors(struct checkpoint *checkpoint) {
 static struct checkpoint *new_checkpoint(void) {
     struct checkpoint *checkpoint = mem_new(1, sizeof *checkpoint);
     map_init(&checkpoint->by_name);
-    arena_init(&checkpoint->arena, SIZE_MAX / 2); /* what the tables of the files bound */
+    arena_init(&checkpoint->arena, SIZE_MAX / 2); /* bounded by the tables of the files */
     return checkpoint;
 }
 

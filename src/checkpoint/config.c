@@ -175,7 +175,7 @@ static enum err read_heads(struct model_config *config, const struct gguf *gguf,
     return err;
 }
 
-/* The scaling of positions: none or linear. */
+/* Reads the scaling of positions: none or linear. */
 static enum err read_rope_scaling(struct model_config *config, const struct gguf *gguf,
                                   struct error *error) {
     struct str type = {0};
@@ -196,7 +196,7 @@ static enum err read_rope_scaling(struct model_config *config, const struct gguf
     key = key_of(config, "rope.scaling.factor");
     if (err == OK) err = gguf_get_f32(gguf, key.text, &factor, error);
     if (err != OK) return err;
-    if (factor == 0.0f) factor = 1.0f; /* what writers put for "none" */
+    if (factor == 0.0f) factor = 1.0f; /* the value that writers use for "none" */
     if (factor < 1e-3f || factor > 1e6f)
         return err_set(error, ERR_INVALID, "%s is %g, not 0.001..1000000", key.text,
                        (double)factor);
@@ -204,7 +204,7 @@ static enum err read_rope_scaling(struct model_config *config, const struct gguf
     return OK;
 }
 
-/* One tensor of divisors of the frequencies, when it is there. */
+/* Takes the tensor with divisors of the frequencies, if it exists. */
 static enum err read_rope_factors(struct model_config *config, const struct gguf *gguf,
                                   const char *name, struct error *error) {
     const struct gguf_tensor *tensor = gguf_tensor_find(gguf, str_from(name));
@@ -333,7 +333,7 @@ static enum err read_attention(struct model_config *config, const struct gguf *g
     return err == OK ? read_window(config, gguf, error) : err;
 }
 
-/* What the file says of embeddings. */
+/* Reads the keys for embeddings. */
 static enum err read_pooling(struct model_config *config, const struct gguf *gguf,
                              struct error *error) {
     uint32_t pooling = POOLING_NONE;

@@ -17,10 +17,10 @@ enum window_rule {
 };
 
 /* Sources: the defaults of the configuration classes of transformers 5. Sizes that every file
- * states have none; 0 where the last column of the struct says so. */
+ * states have no default; 0 where the last column of the struct says so. */
 static const struct family {
     const char *model_type;
-    const char *architecture; /* of config.h */
+    const char *architecture; /* the architecture in config.h */
     uint32_t heads;           /* 0: must be there */
     uint32_t kv_heads;        /* 0: as many as heads */
     uint32_t head_dim;        /* 0: width / heads */
@@ -31,7 +31,7 @@ static const struct family {
     struct json_rope_defaults rope;
     bool head_is_tied;
     bool norms_lack_one;
-    float attention_softcap, softcap; /* 0: none */
+    float attention_softcap, softcap; /* 0: no cap */
     bool scales_by_scalar; /* query_pre_attn_scalar, by default 256, instead of head_dim */
     const char *activation_key;
     const char *activation;
@@ -153,7 +153,7 @@ static enum err required_count(const json_t *object, const char *key, uint32_t m
     return config_json_count(object, key, max, ret_value, error);
 }
 
-/* For sentences: what a file says, if it can be shown. */
+/* A file's text for a sentence, if it is printable. */
 static struct str shown(struct str text) {
     bool is_printable = text.bytes > 0 && text.bytes <= SHOWN_BYTES;
     for (size_t i = 0; is_printable && i < text.bytes; i++)
@@ -161,7 +161,7 @@ static struct str shown(struct str text) {
     return is_printable ? text : STR("?");
 }
 
-/* A field that, when it is true, asks for what is not there. */
+/* Refuses a true field, which asks for a part that quern does not have. */
 static enum err refuse_when_true(const json_t *text, const char *key, struct error *error) {
     bool value = false;
     enum err err = config_json_bool(text, key, &value, error);
@@ -202,7 +202,7 @@ static enum err choose_family(const json_t *root, const struct family **ret_fami
         STR_ARGS(shown(type)));
 }
 
-/* What the families have in common and no flag can say. */
+/* Checks fields that all families share and that no flag expresses. */
 static enum err refuse_unknown(const json_t *text, const struct family *family,
                                struct error *error) {
     struct str activation = json_member_str(text, family->activation_key);
@@ -346,11 +346,11 @@ static enum err read_window(struct model_config *config, const json_t *text,
     if (err != OK) return err;
     for (uint32_t i = 0; i < config->layers; i++)
         if (config_layer_is_local(config, i)) return OK;
-    config->window = 0; /* none of them */
+    config->window = 0; /* no layer is local */
     return OK;
 }
 
-/* null says that there is none. */
+/* A null stands for no window. */
 static enum err read_softcap(const json_t *text, const char *key, float fallback,
                              float *ret_softcap, struct error *error) {
     *ret_softcap = json_is_null(json_object_get(text, key)) ? 0.0f : fallback;
@@ -374,7 +374,7 @@ static enum err read_attention(struct model_config *config, const json_t *text,
     return err == OK ? read_window(config, text, family, error) : err;
 }
 
-/* Of a whole model the outer object counts as well. */
+/* In a model with other parts the outer object counts as well. */
 static enum err read_tie(struct json_config *json, const json_t *root, const json_t *text,
                          const struct family *family, struct error *error) {
     json->head_is_tied = family->head_is_tied;

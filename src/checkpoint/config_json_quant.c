@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* quantization_config: how weights were made small. What is not known is refused by its name, for
- * tensors alone do not say all. */
+/* quantization_config: how weights were quantised. An unknown value is refused by its name, because
+ * the tensors alone do not show everything. */
 
 #include "checkpoint/config_json.h"
 

@@ -11,8 +11,8 @@
 #define BASE_MAX 1e12
 #define PI 3.14159265358979323846
 
-/* Llama 3.1: low frequencies are stretched by `factor`, high ones left, those between blended. The
- * config holds divisors, as rope_freqs.weight of a GGUF does. */
+/* Llama 3.1: low frequencies are stretched by `factor`, high ones stay, and those between are
+ * blended. The config holds divisors, as rope_freqs.weight of a GGUF does. */
 static enum err read_llama3(struct json_config *json, const json_t *scaling, struct error *error) {
     float factor = 0, low = 1, high = 4;
     uint32_t original = 8192;
@@ -31,7 +31,7 @@ static enum err read_llama3(struct json_config *json, const json_t *scaling, str
                        (double)high, (double)low);
     for (uint32_t i = 0; i < config->head_dim / 2; i++) {
         double frequency = pow((double)config->rope_base, -2.0 * i / config->head_dim);
-        double waves = original * frequency / (2.0 * PI); /* that fit into the original length */
+        double waves = original * frequency / (2.0 * PI); /* turns in the original length */
         double blend = (waves - (double)low) / ((double)high - (double)low);
         if (blend < 0) blend = 0;
         if (blend > 1) blend = 1;

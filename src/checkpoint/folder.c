@@ -79,7 +79,7 @@ static const char *find_prefix(const struct shards *shards, bool is_encoder) {
     return prefixes[0];
 }
 
-/* What stands beside a weight that is stored small, and is read with it. */
+/* Tensors that belong to a quantised weight and are read with it. */
 static bool is_companion(const struct checkpoint *checkpoint, struct str name) {
     static const char *const fp8[] = {".weight_scale", ".weight_scale_inv", ".input_scale",
                                       ".k_scale", ".v_scale"};
@@ -94,7 +94,7 @@ static bool is_companion(const struct checkpoint *checkpoint, struct str name) {
     return false;
 }
 
-/* The numbers of GGUF for what kernels/ reads as it stands. */
+/* GGUF's numbers of the types that kernels/ reads without unpacking. */
 static bool plain_type(enum safetensors_type type, uint32_t *ret_type) {
     if (type == SAFETENSORS_F32)
         *ret_type = TENSOR_F32;
@@ -120,7 +120,7 @@ static enum err take_plain(const struct shard_tensor *from, struct checkpoint_te
     for (uint32_t i = 0; i < GGUF_AXES_MAX; i++)
         tensor->axes[i] = i < source->axis_count ? source->axes[source->axis_count - 1 - i] : 1;
     tensor->bytes = source->bytes;
-    /* The product of all axes was checked, unless one is 0; then nobody will read a row. */
+    /* The product of all axes was checked, unless one axis is 0; then no row is read. */
     if (source->bytes > 0)
         tensor->row_bytes =
             tensor_type_row_bytes((enum tensor_type)tensor->type, (size_t)tensor->axes[0]);
@@ -163,7 +163,7 @@ static enum err take_tensor(struct checkpoint *checkpoint, const struct shard_te
     struct tensor_name known;
     if (folder_name_read(json->config.architecture, checkpoint->prefix, name, &known))
         tensor.name = copy(checkpoint, str_from(known.text));
-    /* A tied head may be stored all the same; the embedding is what counts. */
+    /* A tied head may be stored nonetheless; the embedding counts. */
     if (json->head_is_tied && str_is(tensor.name, "output.weight")) return OK;
     enum err err =
         packed ? folder_pack(checkpoint, module, &tensor, error) : take_plain(from, &tensor, error);

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Families differ in what stands before and after the feed-forward. */
+/* Families differ in the names around the feed-forward. */
 enum norms { NORMS_ANY, NORMS_TWO, NORMS_FOUR, NORMS_OF_ENCODER };
 
 static const struct name_pair {
@@ -53,7 +53,7 @@ static const struct name_pair {
 static const char head[] = "lm_head.weight";
 static const char fused_gate_up[] = "mlp.gate_up_proj.weight";
 
-/* Those there is one of, behind the prefix. */
+/* Tensors outside the layers, behind the prefix. */
 static const struct name_pair single_names[] = {
     {"token_embd.weight", "embed_tokens.weight", NORMS_ANY},
     {"output_norm.weight", "norm.weight", NORMS_ANY},

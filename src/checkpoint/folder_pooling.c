@@ -38,7 +38,7 @@ static enum err read_mode(const json_t *root, const char *name, struct model_con
                           struct error *error) {
     static const struct {
         const char *key, *mode;
-        enum pooling pooling; /* NONE: not run */
+        enum pooling pooling; /* NONE: quern does not run it */
     } modes[] = {
         {"pooling_mode_mean_tokens", "mean", POOLING_MEAN},
         {"pooling_mode_cls_token", "cls", POOLING_CLS},

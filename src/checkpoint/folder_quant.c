@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ROWS_MAX ((uint64_t)1 << 28) /* as kernels/matrix */
+#define ROWS_MAX ((uint64_t)1 << 28) /* the limits of kernels/matrix.c */
 #define COLS_MAX ((uint64_t)1 << 24)
 
 /* One weight while its parts are looked for. */

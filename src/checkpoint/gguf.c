@@ -11,12 +11,12 @@
 #include <string.h>
 
 #define ALIGNMENT_DEFAULT 32
-/* The least bytes a pair (a key of one byte, a value of one) and a tensor (a name of one byte, one
- * axis) take: what is left of the file bounds their counts. */
+/* The fewest bytes of a pair (a key of one byte, a value of one) and of a tensor (a name of one
+ * byte, one axis): the bytes left in the file bound their counts. */
 #define PAIR_BYTES_MIN (8 + 1 + 4 + 1)
 #define TENSOR_BYTES_MIN (8 + 1 + 4 + 8 + 4 + 8)
 #define NAME_SHOWN_BYTES 80
-/* For "%.*s": a name from the file, cut to what a sentence can hold. */
+/* The arguments of "%.*s" for a name from the file, cut to fit into a sentence. */
 #define SHOW(name)                                                                                 \
     (int)((name).bytes < NAME_SHOWN_BYTES ? (name).bytes : NAME_SHOWN_BYTES), (name).at
 
@@ -34,7 +34,7 @@ struct gguf {
     struct map tensor_by_name;
 };
 
-/* Where the reader is. Every take is bounded by what is left. */
+/* The place of the reader. Every read is bounded by the bytes left. */
 struct gguf_cursor {
     const unsigned char *bytes;
     uint64_t count;
@@ -74,7 +74,8 @@ static bool take_str(struct gguf_cursor *cursor, struct str *ret_text) {
     return true;
 }
 
-/* Bytes of one element; 0 for strings, which say their own, and for what cannot be one. */
+/* Bytes of one element; 0 for strings, which have a length of their own, and for kinds that no
+ * element has. */
 static uint64_t element_bytes(uint32_t kind) {
     static const unsigned char bytes[GGUF_KIND_COUNT] = {
         [GGUF_U8] = 1,  [GGUF_I8] = 1,  [GGUF_U16] = 2, [GGUF_I16] = 2,
@@ -316,7 +317,7 @@ static enum err read_alignment(struct gguf *gguf, struct error *error) {
     return OK;
 }
 
-/* Magic, version and the two counts, which what is left of the file must be able to hold. */
+/* Reads magic, version and the two counts, which must be possible in the bytes left. */
 static enum err take_header(struct gguf *gguf, struct gguf_cursor *cursor, struct error *error) {
     const unsigned char *magic;
     if (!take(cursor, 4, &magic) || memcmp(magic, "GGUF", 4) != 0)

@@ -34,8 +34,8 @@ static enum err wrong_kind(const struct gguf_value *value, const char *key, cons
                    wanted);
 }
 
-/* One integer of `kind` at `at`; false for the kinds that are none and for what needs 64 unsigned
- * bits. */
+/* One integer of `kind` at `at`; false for kinds that are no integer and for numbers that need 64
+ * unsigned bits. */
 static bool integer_at(enum gguf_kind kind, const unsigned char *at, int64_t *ret_value) {
     union {
         uint8_t u8;
@@ -133,7 +133,7 @@ enum err gguf_get_f32(const struct gguf *gguf, const char *key, float *value, st
     } else if (found->kind == GGUF_F64) {
         double wide;
         memcpy(&wide, found->at, sizeof wide);
-        /* A cast of what float cannot hold is undefined, so the range is looked at first. */
+        /* Casting a number that float cannot hold is undefined, so the range is checked first. */
         number = fabs(wide) <= 3.4e38 ? (float)wide : NAN;
     } else {
         return wrong_kind(found, key, "a float", error);

@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LENGTH_BYTES 8 /* of the header's length, which the file starts with */
+#define LENGTH_BYTES 8 /* the file starts with the header's length */
 #define NAME_SHOWN_BYTES 80
-/* For "%.*s": a name from the file, cut to what a sentence can hold. */
+/* The arguments of "%.*s" for a name from the file, cut to fit into a sentence. */
 #define SHOW(name)                                                                                 \
     (int)((name).bytes < NAME_SHOWN_BYTES ? (name).bytes : NAME_SHOWN_BYTES), (name).at
 
@@ -66,7 +66,7 @@ static bool is_string(struct str raw, const char *text) {
     return raw.bytes < 256 && json_span_is_string(raw) && json_span_string_is(raw, text);
 }
 
-/* What one entry of the header says, as raw JSON. */
+/* The members of one entry of the header, as raw JSON. */
 struct header_entry {
     struct str type;
     struct str shape;
@@ -121,7 +121,7 @@ static enum err read_type(struct safetensors_tensor *tensor, struct str text, st
                    SHOW(text));
 }
 
-/* Reads a list of up to `max` counts. False when it is none, or holds something else. */
+/* Reads a list of up to `max` counts. False for anything else. */
 static bool read_counts(struct str text, size_t max, uint64_t *ret_counts, size_t *ret_count) {
     struct json_span_iter iter;
     struct str element;
@@ -193,7 +193,7 @@ static enum err read_name(struct safetensors *file, struct str key, struct buf *
         if ((unsigned char)name.at[i] < 0x20 || name.at[i] == 0x7F)
             return err_set(error, ERR_INVALID, "the name of tensor %zu is not printable", index);
     *ret_name = arena_copy(&file->names, name);
-    if (!ret_name->at) abort(); /* its cap is what the bounds allow */
+    if (!ret_name->at) abort(); /* the arena holds all names that the limits allow */
     if (!map_put_new(&file->tensor_by_name, *ret_name, index, NULL))
         return err_set(error, ERR_INVALID, "tensor %.*s is there twice", SHOW(*ret_name));
     return OK;
@@ -222,7 +222,7 @@ static enum err add_tensor(struct safetensors *file, struct str key, struct str 
     return OK;
 }
 
-/* Text for whoever is curious; only its form is checked. */
+/* Metadata is for readers of the file; only its form is checked. */
 static enum err check_metadata(struct str value, struct error *error) {
     struct json_span_iter iter;
     struct str key, text;

@@ -16,7 +16,7 @@
 #define INDEX "model.safetensors.index.json"
 #define INDEX_BYTES_MAX ((size_t)64 * 1024 * 1024)
 #define FILE_NAME_BYTES_MAX 128
-#define TENSORS_MAX 262144 /* of all files */
+#define TENSORS_MAX 262144 /* tensors of all files together */
 
 struct path {
     char text[PATH_MAX];

@@ -168,7 +168,7 @@ static enum err check_shape(const struct checkpoint_tensor *tensor,
     return OK;
 }
 
-/* Checks one tensor of the table; *count grows when it is there. */
+/* Checks one tensor of the table; *count grows if it exists. */
 static enum err check_role(const struct checkpoint *checkpoint, const struct model_config *config,
                            enum tensor_role role, uint32_t layer, size_t *count,
                            struct error *error) {

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-#define TASK_ROWS 64 /* a multiple of what shares a word, and few enough lines to stay in L1 */
+#define TASK_ROWS 64 /* a multiple of the rows in a word; few enough that their lines stay in L1 */
 
 static uint32_t word_at(const unsigned char *at, size_t index) {
     uint32_t word;
@@ -28,7 +28,7 @@ static float scale_at(const struct packed_weight *weight, size_t index) {
 
 static float from_e4m3(uint8_t byte) {
     if ((byte & 0x7F) == 0x7F) return NAN;
-    /* Its bits are those of a float32 whose exponent is 120 too small. */
+    /* The bits are those of a float32 whose exponent is 120 too small. */
     uint32_t bits = (uint32_t)(byte & 0x7F) << 20;
     float value;
     memcpy(&value, &bits, sizeof value);
@@ -52,7 +52,7 @@ static void unpack_fp8(const struct packed_weight *weight, uint32_t begin, uint3
     }
 }
 
-static const unsigned char awq_place[8] = {0, 4, 1, 5, 2, 6, 3, 7}; /* of output j in its word */
+static const unsigned char awq_place[8] = {0, 4, 1, 5, 2, 6, 3, 7}; /* output j in a word */
 
 static void unpack_awq(const struct packed_weight *weight, uint32_t begin, uint32_t end,
                        void *ret_rows) {

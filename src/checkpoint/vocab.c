@@ -91,7 +91,7 @@ static enum err read_id(const struct checkpoint_vocab *vocab, const struct gguf 
     int64_t id;
     if (value->kind == GGUF_ARRAY || !gguf_element_i64(value, 0, &id))
         return err_set(error, ERR_INVALID, "%s is no integer", key);
-    /* Writers say "none" as -1, or as that in 32 unsigned bits. */
+    /* Writers express "none" as -1, or as -1 in 32 unsigned bits. */
     if (id == -1 || id == UINT32_MAX) return OK;
     if (id < 0 || (uint64_t)id >= vocab->token_count)
         return err_set(error, ERR_INVALID, "%s is %lld, but there are %zu tokens", key,

@@ -138,7 +138,7 @@ static enum err check_sequence(const struct embedder *embedder,
     return OK;
 }
 
-/* As many texts as fit into a step, at least one. */
+/* Takes as many texts as fit into a step, at least one. */
 static uint32_t fill_step(struct embedder *embedder, const struct embed_sequence *sequences,
                           uint32_t count, struct step *ret_step) {
     uint32_t rows = 0, blocks = 0, taken = 0;

@@ -10,8 +10,8 @@
 
 /* Queries of one attention task: enough to reuse the keys it reads, few enough to spread. */
 #define ATTENTION_ROWS 32u
-/* Rows of a chunk. At most, so that what its stages leave stays in the second-level cache; at
- * least, so that reading the weights once for each chunk costs little. */
+/* Rows of a chunk. The maximum keeps the results of its stages in the second-level cache; the
+ * minimum keeps the cost of reading the weights once per chunk low. */
 #define CHUNK_ROWS_MAX 48u
 #define CHUNK_ROWS_MIN 24u
 
@@ -28,7 +28,7 @@ struct encoder {
     float *cosines;             /* (rows_max, head_dim/2): of the rows of this step */
     float *sines;
     uint32_t *row_numbers;        /* (rows_max) 0, 1, 2, …: a row's line in these tables */
-    size_t activation_bytes;      /* of a row, the most that any matrix needs */
+    size_t activation_bytes;      /* most bytes per row that any matrix needs */
     unsigned char *activations;   /* (threads · CHUNK_ROWS_MAX, activation_bytes) */
     uint32_t *slots;              /* (rows_max) */
     struct attention_item *items; /* (rows_max) */
@@ -38,7 +38,7 @@ struct encoder {
 
 /* ---- opening ---- */
 
-/* What the feed-forward's first product gives: up, or gate and up. */
+/* The width of the feed-forward's first product: up, or gate and up. */
 static size_t ffn_width(const struct encoder *encoder) {
     const struct model_config *config = encoder->options.config;
     return (config->architecture->is_rotary_encoder ? 2 : 1) * (size_t)config->ffn;
@@ -109,9 +109,9 @@ uint64_t encoder_workspace_bytes(const struct encoder *encoder) {
 
 /* Some rows on their way through the stages between two attentions. */
 struct chunk {
-    uint32_t row; /* of the step: the first */
+    uint32_t row; /* its first row in the step */
     uint32_t count;
-    uint32_t place; /* of the first in the arrays below */
+    uint32_t place; /* place of the first row in the arrays below */
     float *wide;    /* (place + count, ffn_width) */
     unsigned char *activations;
 };
@@ -289,8 +289,8 @@ static const struct stage after_attention[] = {{.rows = before_output}, {.produc
 
 /* ---- spreading stages ---- */
 
-/* Nothing but attention looks at another row. So a thread takes a chunk of rows from one attention
- * to the next: what a stage leaves is in its caches for the next one, and nobody waits. With too
+/* Only attention reads other rows. So a thread takes a chunk of rows from one attention to the
+ * next: the result of a stage is in its caches for the next stage, and no thread waits. With too
  * few rows for that, the threads share each stage. */
 
 struct phase {
@@ -298,7 +298,7 @@ struct phase {
     const struct stage *stages;
     uint32_t layer;
     uint32_t rows_each;
-    struct chunk chunk; /* that threads share */
+    struct chunk chunk; /* the chunk that threads share */
 };
 
 static struct matmul product_of(struct encoder *encoder, const struct stage *stage,

@@ -30,7 +30,7 @@ static void run_stage(struct forward *forward, stage_fn stage, uint32_t layer) {
     spread_rows(forward->options.pool, stage_rows, &job, forward->row_count);
 }
 
-/* y = or += x Wᵀ over all rows; x is what stands in forward->activations. */
+/* Computes y = x Wᵀ, or y += x Wᵀ, over all rows; x is in forward->activations. */
 static void run_matmul(struct forward *forward, struct matmul call) {
     call.activations = forward->activations;
     spread_matmul(forward->options.pool, forward->options.kernels, &call);
@@ -241,8 +241,8 @@ static void run_attention(struct forward *forward, uint32_t layer) {
     pool_run(forward->options.pool, attention_task, &job, job.plan->group_count * job.head_tasks);
 }
 
-/* Blocks full of keys that both items read, at the front of their tables; what neither sees does
- * not count. */
+/* Counts leading blocks full of keys that both items read; blocks that neither item sees do not
+ * count. */
 static uint32_t common_blocks(const struct attention_item *a, const struct attention_item *b,
                               uint32_t window) {
     uint32_t a_first = backend_first_seen_block(window, a->position);
@@ -255,7 +255,7 @@ static uint32_t common_blocks(const struct attention_item *a, const struct atten
     return count;
 }
 
-/* What an item costs: queries times keys. */
+/* The cost of an item: queries times keys. */
 static uint64_t cost_of(const struct attention_item *item) {
     return (uint64_t)item->row_count * item->key_count;
 }

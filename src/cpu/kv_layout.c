@@ -5,8 +5,8 @@
 
 #include <assert.h>
 
-/* Of the layers' own memory, at most one part in so many is wasted by groups that are not full,
- * where such a size can be found. */
+/* Groups that are not full waste at most 1/WASTE_SHARE of the layers' own memory, if such a size
+ * exists. */
 #define WASTE_SHARE 20u
 
 static uint32_t divide_up(uint32_t a, uint32_t b) {

@@ -189,7 +189,7 @@ static void open_lane(struct lane *lane, const struct backend_caps *caps, uint32
     lane->samples = mem_new(rows_max, sizeof *lane->samples);
 }
 
-/* What a scheduler needs to generate. */
+/* Opens the parts that a scheduler needs to generate. */
 static enum err open_lanes(struct model *model, const struct model_options *options,
                            struct error *error) {
     struct backend_caps *caps = &model->backend.caps;

@@ -58,7 +58,7 @@ enum err model_logits(struct model *model, const struct logits_request *request,
     uint32_t *positions = mem_new(request->count, sizeof *positions);
     for (uint32_t i = 0; i < page_count; i++) pages[i] = i;
     for (uint32_t i = 0; i < request->count; i++) positions[i] = i;
-    uint32_t done = 0; /* of request->positions */
+    uint32_t done = 0; /* entries of request->positions */
     for (uint32_t begin = 0; begin < request->count; begin += rows_max) {
         uint32_t left = request->count - begin;
         struct step_sequence sequence = {.row_count = left < rows_max ? left : rows_max,

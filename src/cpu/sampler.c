@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a log-probability is when the model gave -inf: JSON has no infinity. */
+/* The log-probability given for a logit of -inf: JSON has no infinity. */
 #define LOGPROB_LEAST (-9999.0f)
 /* Up to this top_k the kernels' selection beats a heap over the vocabulary. */
 #define FEW 256
@@ -124,20 +124,21 @@ static void add_logprobs(struct sampler *sampler, const struct logit_row *row, c
         find_top(kernels, sampler->logits, vocab, lse, count, sample);
 }
 
-/* ---- what changes the logits ---- */
+/* ---- masks and penalties ---- */
 
 static bool is_allowed(const uint32_t *allowed, uint32_t token) {
     return allowed[token / 32] >> (token % 32) & 1;
 }
 
-/* The lowest id that the mask allows; 0 when none is. */
+/* The lowest id that the mask allows; 0 when it allows none. */
 static uint32_t first_allowed(const uint32_t *allowed, uint32_t vocab) {
     for (uint32_t i = 0; allowed && i < vocab; i++)
         if (is_allowed(allowed, i)) return i;
     return 0;
 }
 
-/* What is taken when no token is left: the lowest id that mask and list allow, else the mask. */
+/* The token taken when no token is left: the lowest id that mask and list allow, else that the mask
+ * allows. */
 static uint32_t fallback_token(const struct logit_row *row, uint32_t vocab) {
     const struct sampling *sampling = row->sampling;
     uint32_t least = UINT32_MAX;
@@ -281,7 +282,7 @@ static uint32_t gather(struct sampler *sampler, const float *logits, float least
     return count;
 }
 
-/* The same for a small top_k, with the most likely last. */
+/* gather for a small top_k, with the most likely candidate last. */
 static uint32_t gather_few(struct sampler *sampler, const float *logits, float least,
                            uint32_t top_k) {
     struct scored top[FEW];
@@ -293,7 +294,7 @@ static uint32_t gather_few(struct sampler *sampler, const float *logits, float l
     return (uint32_t)found;
 }
 
-/* What min_p leaves weighs this much. */
+/* The weight of the tokens that min_p leaves. */
 static double weight_left(const struct sampler *sampler, const float *logits, float least) {
     double sums[8] = {0}, total = 0.0;
     for (uint32_t i = 0; i < sampler->vocab; i++)
@@ -302,9 +303,9 @@ static double weight_left(const struct sampler *sampler, const float *logits, fl
     return total;
 }
 
-/* Moves the most likely candidates one by one from a heap to the end of the array, so that they
- * stand in candidates[count - kept..count) with the most likely last, until there are keep_max or
- * they weigh `enough`. Returns `kept`. */
+/* Moves the most likely candidates one by one from a heap to the end of the array, until there are
+ * keep_max or they weigh `enough`. They are then in candidates[count - kept..count), the most
+ * likely last. Returns `kept`. */
 static uint32_t keep_top(struct sampler *sampler, uint32_t count, uint32_t keep_max,
                          double enough) {
     struct sampler_candidate *heap = sampler->candidates;
@@ -334,8 +335,8 @@ static uint32_t cut_top_p(const struct sampler *sampler, const struct sampler_ca
     return count;
 }
 
-/* Applies min_p, top_k and top_p, at least one of which is on. What is left are *ret_kept
- * candidates from the one returned on. */
+/* Applies min_p, top_k and top_p, at least one of which is on. *ret_kept candidates are left, from
+ * the returned one on. */
 static const struct sampler_candidate *narrow(struct sampler *sampler,
                                               const struct sampling *sampling, const float *logits,
                                               float max, uint32_t *ret_kept) {
@@ -344,8 +345,9 @@ static const struct sampler_candidate *narrow(struct sampler *sampler,
     bool has_top_p = sampling->top_p > 0.0f && sampling->top_p < 1.0f;
     uint32_t count, kept;
     if (has_top_p && !has_top_k) {
-        /* All tokens below this weight together are less than half of what top_p leaves out, so
-         * none of them is in; that shortens the heap from a vocabulary to a few hundred. */
+        /* All tokens below this weight together are less than half of the weight that top_p leaves
+         * out, so that none of them is in. That shortens the heap from a vocabulary to a few
+         * hundred. */
         double total = weight_left(sampler, logits, least), top_p = (double)sampling->top_p;
         float least_weight = (float)(0.5 * (1.0 - top_p) * total / sampler->vocab);
         count = gather(sampler, logits, least, least_weight);
@@ -377,7 +379,7 @@ static int32_t draw(const struct sampler *sampler, const struct sampler_candidat
     return candidates[count - 1].token; /* u * total was rounded up to the sum */
 }
 
-/* The same over all tokens, when nothing was cut off. Masked tokens weigh nothing. */
+/* Draws over all tokens, when nothing was cut off. Masked tokens weigh nothing. */
 static int32_t draw_from_all(struct sampler *sampler, const float *logits, double u) {
     double sums[8] = {0}, total = 0.0, cumulated = 0.0;
     for (uint32_t i = 0; i < sampler->vocab; i++) {

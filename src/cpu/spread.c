@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cpu/spread.h"
 
-/* Activations of one matmul task stay in the second-level cache beside the weights' tile. */
+/* Activations of one matmul task stay in the second-level cache together with a tile of weights. */
 #define MATMUL_ACTIVATION_BYTES ((size_t)512 * 1024)
 #define MATMUL_ROWS_MIN 32u
 

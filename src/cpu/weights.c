@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What the helpers below share while one model is loaded. */
+/* The state of loading one model. */
 struct loader {
     const struct checkpoint *checkpoint;
     const struct model_config *config;
@@ -49,7 +49,7 @@ static enum err read_vector(const struct loader *loader, uint32_t layer, enum te
     return OK;
 }
 
-/* One vector or three joined, in a fresh allocation. NULL when the architecture has none. */
+/* One vector, or three joined, in new memory. NULL when the architecture has none. */
 static enum err load_vector(struct loader *loader, uint32_t layer, const enum tensor_role *roles,
                             size_t role_count, float **ret_vector) {
     size_t count = 0;
@@ -61,7 +61,7 @@ static enum err load_vector(struct loader *loader, uint32_t layer, const enum te
     float *vector = calloc(count, sizeof *vector);
     if (!vector)
         return err_set(loader->error, ERR_LIMIT, "no memory for a vector of %zu weights", count);
-    *ret_vector = vector; /* weights_close frees it, whatever happens below */
+    *ret_vector = vector; /* weights_close frees it, also after an error */
     loader->weights->bytes += count * sizeof *vector;
     float *at = vector;
     enum err err = OK;
@@ -131,16 +131,16 @@ static const struct kernels *table_for(const struct loader *loader, enum tensor_
     return role == ROLE_EMBEDDING && !is_tied ? kernels_choose("ref") : loader->kernels;
 }
 
-/* Encoders are served for their throughput: where the CPU multiplies bf16, at nearly twice the
- * speed of f32, their float weights are rounded to it. docs/internals/embeddings.md has what that
- * costs and gains. */
+/* Encoders serve for throughput. A CPU that multiplies bf16 does so at nearly twice the speed of
+ * f32, so their float weights are rounded to bf16 there. docs/internals/embeddings.md has the cost
+ * and the gain. */
 static bool is_to_round(const struct loader *loader, enum tensor_role role,
                         const struct checkpoint_tensor *tensor) {
     return loader->config->architecture->is_encoder && loader->kernels->tiles_bf16_pairs &&
            role != ROLE_EMBEDDING && (tensor->type == TENSOR_F32 || tensor->type == TENSOR_F16);
 }
 
-/* What was read of a tensor becomes bf16. */
+/* Converts the elements read of a tensor to bf16. */
 static enum err round_bytes(const struct loader *loader, const struct checkpoint_tensor *tensor,
                             struct checkpoint_bytes *bytes) {
     size_t rows = (size_t)tensor->axes[1], cols = (size_t)tensor->axes[0];
@@ -295,7 +295,7 @@ static enum err load_layer(struct loader *loader, uint32_t layer) {
     static const enum tensor_role output[] = {ROLE_OUTPUT_PROJECTION};
     static const enum tensor_role gate_up[] = {ROLE_GATE, ROLE_UP};
     static const enum tensor_role down[] = {ROLE_DOWN};
-    /* Without a gate, or with one in the same tensor, `up` is all there is. */
+    /* Without a gate, or with one in the same tensor, only `up` is loaded. */
     uint32_t ungated = find(loader, layer, ROLE_GATE) ? 0 : 1;
     struct layer_weights *to = &loader->weights->layers[layer];
     enum err err = find(loader, layer, ROLE_QKV) ? load_fused_qkv(loader, layer, &to->qkv)
@@ -370,7 +370,7 @@ static enum err load_all(struct loader *loader) {
     return err;
 }
 
-/* Which type holds most parameters: what people call the quantisation of the file. */
+/* The type that holds most parameters, which users call the quantisation of the file. */
 static void count_parameters(const struct checkpoint *checkpoint, struct weights *weights) {
     uint64_t by_type[TENSOR_TYPE_END] = {0};
     for (size_t i = 0; i < checkpoint_tensor_count(checkpoint); i++) {
@@ -412,7 +412,7 @@ static void make_key(const struct loader *loader, const struct tiled_key *stamp,
     sha256_end(&hash, ret_key->bytes);
 }
 
-/* The reference keeps the file's own rows: there is nothing to save. */
+/* The reference keeps the file's own rows, so it has no tiles to save. */
 static void open_cache(struct loader *loader, const struct tiled_cache_options *options) {
     struct tiled_key key;
     if (!options || !options->dir || loader->kernels->keeps_blocks) return;

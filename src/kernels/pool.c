@@ -14,18 +14,18 @@
 #include <unistd.h>
 
 #define SPIN_NS 20000        /* about the pause between two matrices of a layer */
-#define SPIN_NS_CROWDED 1000 /* more threads than cores: somebody else needs this one */
+#define SPIN_NS_CROWDED 1000 /* more threads than cores: another thread needs this core */
 #define SPINS_BETWEEN_CLOCKS 64
 
-/* The ticket holds the job's number (high half) and how many of its tasks nobody has taken yet (low
- * half). A worker reads the job's fields, then takes a task by compare-and-swap on the whole
- * ticket: that it succeeds proves that the job it read about is still running, for a job's fields
- * change only after its last task has ended.
+/* The ticket holds the job's number (high half) and the number of its tasks that are not taken yet
+ * (low half). A worker reads the job's fields, then takes a task by compare-and-swap on the whole
+ * ticket. Its success proves that this job is still running, because a job's fields change only
+ * after its last task has ended.
  *
  * Invariant: (1) task, context and task_count change only while ticket's low half is 0 and
  *     ended == task_count.
- *     (2) A sleeper counts itself in `sleepers` before it looks at the ticket for the last time, and
- *     pool_run changes `wake_word` before it reads `sleepers`: one of them sees the other. */
+ * (2) A sleeper counts itself in `sleepers` before it looks at the ticket for the last time, and
+ * pool_run changes `wake_word` before it reads `sleepers`: one of them sees the other. */
 struct pool {
     _Atomic uint64_t ticket;
     _Atomic(pool_task_fn) task;
@@ -62,7 +62,7 @@ static void spin_pause(void) {
     __builtin_ia32_pause();
 }
 
-/* Takes and runs tasks until nobody's is left. */
+/* Takes and runs tasks until all are taken. */
 static void run_tasks(struct pool *pool, uint32_t worker) {
     uint64_t ticket = atomic_load_explicit(&pool->ticket, memory_order_acquire);
     while ((uint32_t)ticket > 0) {

@@ -309,7 +309,7 @@ static void leave_line(struct scheduler *scheduler, struct sequence *sequence,
     if (request->sequence_next == request->sequence_count) waiting_begin_first(&line->waiting);
 }
 
-/* What a sequence takes if it starts now. */
+/* The resources that a sequence takes if it starts now. */
 struct demand {
     uint32_t matched; /* blocks of the tree it begins with */
     uint32_t passed;  /* matched blocks whose window pages it does not need */

@@ -6,7 +6,7 @@
 #include <assert.h>
 #include <string.h>
 
-#define MARKS_SHIFT 4             /* in the flags */
+#define MARKS_SHIFT 4             /* shift of the marks in the flags */
 #define SEGMENT_MAGIC 0x47455351u /* "QSEG" */
 #define SEGMENT_VERSION 1u
 #define RECORD_MAGIC 0x43455251u /* "QREC" */

@@ -3,7 +3,7 @@
 /* attention_body.inc at the width of AVX2. */
 
 #define ROWS_MAX 4       /* 4 x 2 sums, 2 keys or values, a broadcast: 11 of 16 registers */
-#define BLOCKS_AT_ONCE 1 /* of scores */
+#define BLOCKS_AT_ONCE 1 /* blocks of scores */
 #define VALUES_AT_ONCE 2 /* vectors of values */
 
 #include "kernels/cpu/avx2.h"

@@ -52,7 +52,7 @@ static void store_vector(const struct matmul *call, size_t row, uint32_t column,
     _mm256_maskstore_ps(y, mask, values);
 }
 
-/* Adds bias and what is in y, and stores the columns of this pass that the tile has. */
+/* Adds the bias, and y if the call adds, and stores the tile's columns of this pass. */
 ALWAYS_INLINE void store_row(const struct place *place, size_t r, uint32_t column, __m256 first,
                              __m256 second) {
     const struct matrix_tile *tile = place->tile;
@@ -89,8 +89,8 @@ ALWAYS_INLINE void load_quad(const unsigned char *at, const enum weight_kind kin
 }
 
 /* Adds the products of one quad of inputs to the dots, in int16 for NIBBLES and in int32 for other
- * kinds. weights: the quad's bytes from this pass's column on; a: the rows; offset: the place of the
- * quad's activations in them. */
+ * kinds. weights: the quad's bytes from this pass's column on; a: the rows; offset: the place of
+ * the quad's activations in them. */
 ALWAYS_INLINE void dot_quad(const unsigned char *weights, const enum weight_kind kind,
                             __m256i steps, const unsigned char *const *a, size_t offset,
                             const int rows, __m256i (*dots)[2]) {
@@ -119,7 +119,7 @@ ALWAYS_INLINE void clear(const int rows, __m256i (*ret_dots)[2]) {
     UNROLL for (int r = 0; r < rows; r++) ret_dots[r][0] = ret_dots[r][1] = _mm256_setzero_si256();
 }
 
-/* What dot_quad gave, in int32. */
+/* The result of dot_quad in int32. */
 ALWAYS_INLINE void widen(const enum weight_kind kind, const int rows, __m256i (*dots)[2]) {
     if (kind != NIBBLES) return;
     UNROLL for (int r = 0; r < rows; r++) UNROLL for (int c = 0; c < 2; c++) dots[r][c] =
@@ -323,11 +323,11 @@ static void store_bytes(__m256i values, int8_t *ret_bytes) {
 struct quantised {
     int8_t *fine;
     int8_t *coarse;
-    uint32_t quads; /* that have a coarse part, a bit each */
+    uint32_t quads; /* one bit per quad with a coarse part */
     int32_t sum;
 };
 
-/* `count` values to steps, nearest even, split into fine and coarse: what is beyond ±127 steps goes
+/* Converts `count` values to steps, nearest even, split into fine and coarse: steps beyond ±127 go
  * to coarse as multiples of 128. The clamp is for infinities and NaN, which convert to the lowest
  * int32. */
 static void quantise_group(const float *x, uint32_t count, float inverse, struct quantised *to) {

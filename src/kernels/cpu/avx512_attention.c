@@ -3,7 +3,7 @@
 /* attention_body.inc at the width of AVX-512. */
 
 #define ROWS_MAX 6       /* 6 x 4 sums, 4 keys or values, a broadcast: 29 of 32 registers */
-#define BLOCKS_AT_ONCE 4 /* of scores */
+#define BLOCKS_AT_ONCE 4 /* blocks of scores */
 #define VALUES_AT_ONCE 4 /* vectors of values */
 
 #include "kernels/cpu/avx512.h"

@@ -4,15 +4,14 @@
  *
  * A register tile is up to ROWS_MAX rows of activations by the 32 columns of a matrix tile: two
  * vectors of 16 columns. For quantised weights vpdpbusd multiplies unsigned weights by signed
- * activations, four products a lane, into exact int32 sums of one group; the group's sum becomes
- * f32 with weight scale · activation scale. What the weights' zero adds is taken off by adding
- * -zero · Σ activations. The coarse part of activations (matrix.h) is summed first, over the quads
- * of columns where any row of the register tile has one, and shifted: an exact sum is the same
- * however many zeros went into it.
+ * activations, four products per lane, into exact int32 sums of one group. The group's sum becomes
+ * f32 with weight scale · activation scale. Adding -zero · Σ activations takes the weights' zero off.
+ * The coarse part of activations (matrix.h) is summed first, over the quads of columns where any row
+ * of the register tile has one, and shifted: further zeros do not change an exact sum.
  *
- * Every output is one chain of the same operations in the same order whatever the tile's height,
- * which is what makes rows independent of the batch. The functions of one height and one format
- * are the same inline body with constants put in. */
+ * Every output is one chain of the same operations in the same order, for any height of the tile.
+ * That makes rows independent of the batch. The functions of one height and one format are the same
+ * inline body with constants. */
 
 #include "kernels/cpu/avx512.h"
 #include "kernels/cpu/avx512_tile.h"
@@ -240,7 +239,7 @@ struct quantised {
     int32_t *negative_sums;
 };
 
-/* Splits steps in place: what is beyond ±127 goes to ret_coarse as multiples of 128. */
+/* Splits steps in place: steps beyond ±127 go to ret_coarse as multiples of 128. */
 static inline void split(__m512i *steps, __m512i *ret_coarse) {
     const __m512i most = _mm512_set1_epi32(127);
     __mmask16 beyond = _mm512_cmpgt_epi32_mask(_mm512_abs_epi32(*steps), most);

@@ -6,7 +6,7 @@
 #include "kernels/cpu/avx2.h"
 #include "kernels/cpu/avx512.h"
 
-/* What the files of one instruction set define, beside its products. */
+/* The operations that the files of one instruction set define, without its matrix products. */
 #define OPERATIONS_OF(isa)                                                                         \
     .kv_type = TENSOR_F16, .rms_norm = isa##_rms_norm, .layer_norm = isa##_layer_norm,             \
     .rope = isa##_rope, .silu_mul = isa##_silu_mul, .gelu_tanh_mul = isa##_gelu_tanh_mul,          \
