@@ -16,8 +16,6 @@
 #include <string.h>
 #include <strings.h>
 
-#define COMMIT_BYTES 40
-
 /* The repository that the walk has reached. */
 struct repository {
     model_file_fn found;
@@ -183,8 +181,8 @@ static bool read_name(const char *folder, char ret_name[MODEL_NAME_BYTES]) {
            MODEL_NAME_BYTES;
 }
 
-/* Reads the commit of refs/main, a foreign text: 40 hex digits or nothing. */
-static bool read_commit(const char *root, const char *folder, char ret_commit[COMMIT_BYTES + 1]) {
+bool catalog_hub_commit(const char *root, const char *folder,
+                        char ret_commit[CATALOG_COMMIT_BYTES]) {
     char path[PATH_MAX + 32], real[PATH_MAX], *text;
     size_t bytes;
     struct error error;
@@ -192,21 +190,29 @@ static bool read_commit(const char *root, const char *folder, char ret_commit[CO
     if (!catalog_inside(root, path, false, real, NULL)) return false;
     if (os_read_file(real, 256, &text, &bytes, &error) != OK) return false;
     struct str commit = str_trim((struct str){text, bytes});
-    bool is_good =
-        commit.bytes == COMMIT_BYTES && strspn(commit.at, "0123456789abcdef") >= COMMIT_BYTES;
-    if (is_good) memcpy(ret_commit, commit.at, COMMIT_BYTES);
-    ret_commit[COMMIT_BYTES] = '\0';
+    bool is_good = catalog_is_hex(commit, CATALOG_COMMIT_BYTES - 1);
+    if (is_good) memcpy(ret_commit, commit.at, commit.bytes);
+    ret_commit[CATALOG_COMMIT_BYTES - 1] = '\0';
     free(text);
     return is_good;
 }
 
+void catalog_hub_folder_name(const char *repository, char ret_name[CATALOG_FOLDER_BYTES]) {
+    const char *slash = strchr(repository, '/');
+    if (slash)
+        snprintf(ret_name, CATALOG_FOLDER_BYTES, "models--%.*s--%s", (int)(slash - repository),
+                 repository, slash + 1);
+    else
+        snprintf(ret_name, CATALOG_FOLDER_BYTES, "models--%s", repository);
+}
+
 static void take_repository(void *context, const char *name) {
     struct repository *repository = context;
-    char path[2 * PATH_MAX], folder[PATH_MAX], commit[COMMIT_BYTES + 1];
+    char path[2 * PATH_MAX], folder[PATH_MAX], commit[CATALOG_COMMIT_BYTES];
     if (strncmp(name, "models--", 8) != 0 || !read_name(name, repository->name)) return;
     snprintf(path, sizeof path, "%s/%s", repository->root, name);
     if (!catalog_inside(repository->root, path, true, folder, NULL) ||
-        !read_commit(repository->root, folder, commit))
+        !catalog_hub_commit(repository->root, folder, commit))
         return;
     snprintf(path, sizeof path, "%s/snapshots/%s", folder, commit);
     if (!catalog_inside(repository->root, path, true, repository->snapshot, NULL)) return;

@@ -27,14 +27,11 @@
 /* --- one manifest --- */
 
 static bool read_digest(struct str text, char ret_digest[64 + 1]) {
-    if (text.bytes != 71 ||
-        (!str_starts_with(text, STR("sha256:")) && !str_starts_with(text, STR("sha256-"))))
+    struct str hex = str_skip(text, strlen("sha256:"));
+    if (!str_starts_with(text, STR("sha256:")) && !str_starts_with(text, STR("sha256-")))
         return false;
-    for (size_t i = 7; i < text.bytes; i++) {
-        char c = text.at[i];
-        if (!((c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'))) return false;
-    }
-    memcpy(ret_digest, text.at + 7, 64);
+    if (!catalog_is_hex(hex, 64)) return false;
+    memcpy(ret_digest, hex.at, 64);
     ret_digest[64] = '\0';
     return true;
 }

@@ -19,6 +19,14 @@ bool catalog_is_part(struct str name) {
     return true;
 }
 
+bool catalog_is_hex(struct str text, size_t digits) {
+    for (size_t i = 0; i < text.bytes; i++) {
+        char c = text.at[i];
+        if (!((c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'))) return false;
+    }
+    return text.bytes == digits;
+}
+
 bool catalog_root(const char *path, char ret_root[PATH_MAX]) {
     struct stat status;
     return realpath(path, ret_root) && stat(ret_root, &status) == 0 && S_ISDIR(status.st_mode);

@@ -22,6 +22,8 @@ bool catalog_is_model_path(const char *name);
 /* Whether a name from a file or a user may be one part of a path: letters, digits, '-', '_', '.',
  * not first a '.'; at most 128 bytes. */
 bool catalog_is_part(struct str name);
+/* Whether a text is that many hex digits, as sums and commits are: 0-9 and a-f. */
+bool catalog_is_hex(struct str text, size_t digits);
 /* The real path of a store's root; false if it is no folder. */
 bool catalog_root(const char *path, char ret_root[PATH_MAX]);
 /* Follows all links of `path`. False unless it ends at a file (a folder if `is_folder`) inside

@@ -20,6 +20,14 @@ void catalog_hub(model_file_fn found, void *context);
 
 /* Where the cache is, whether it exists or not; false if no variable says where. */
 bool catalog_hub_root(char ret_path[PATH_MAX]);
+/* The name of a repository's folder in the cache: models--ORG--NAME. */
+#define CATALOG_FOLDER_BYTES (MODEL_NAME_BYTES + 16)
+void catalog_hub_folder_name(const char *repository, char ret_name[CATALOG_FOLDER_BYTES]);
+/* Reads the commit in refs/main of a repository's folder below `root`, which is real; the text is
+ * foreign. False unless it is 40 hex digits. */
+#define CATALOG_COMMIT_BYTES 41
+bool catalog_hub_commit(const char *root, const char *folder,
+                        char ret_commit[CATALOG_COMMIT_BYTES]);
 /* The last part of a file name without its ending that names a quantisation; empty if none does. */
 struct str catalog_quantisation(struct str stem);
 /* The place of a quantisation among the usual ones, the one to prefer first: 0 and up;
@@ -55,7 +63,7 @@ enum err inspect_folder(struct inspection *inspection, const char *path,
 /* --- inspect.c --- */
 
 /* Copies a foreign text: cut to `room`, and '?' in place of bytes that are not printable ASCII. */
-void inspect_copy(char *ret_text, size_t room, struct str text);
+void hub_copy_printable(char *ret_text, size_t room, struct str text);
 /* Adds a tensor to the sums. The list of types stops at INSPECT_TYPES_MAX, the sums do not. */
 void inspect_add_tensor(struct inspection *inspection, const char *type, uint64_t elements,
                         uint64_t bytes);

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-void inspect_copy(char *ret_text, size_t room, struct str text) {
+void hub_copy_printable(char *ret_text, size_t room, struct str text) {
     size_t count = text.bytes < room ? text.bytes : room - 1;
     for (size_t i = 0; i < count; i++)
         ret_text[i] = text.at[i] >= ' ' && text.at[i] < 0x7F ? text.at[i] : '?';

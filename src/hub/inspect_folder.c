@@ -62,8 +62,8 @@ static uint32_t number(const json_t *config, const char *name, uint32_t otherwis
 static void read_config(struct inspection *inspection, const json_t *config) {
     const json_t *text = json_member(config, "text_config");
     if (!json_is_object(text)) text = config;
-    inspect_copy(inspection->family, sizeof inspection->family,
-                 json_member_str(config, "model_type"));
+    hub_copy_printable(inspection->family, sizeof inspection->family,
+                       json_member_str(config, "model_type"));
     inspection->layers = number(text, "num_hidden_layers", 0);
     inspection->width = number(text, "hidden_size", 0);
     inspection->context = number(text, "max_position_embeddings", 0);

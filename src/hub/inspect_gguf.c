@@ -70,10 +70,11 @@ static void read_general(struct inspection *inspection, const struct gguf *gguf)
     const struct gguf_value *tokens = gguf_find(gguf, "tokenizer.ggml.tokens");
     if (tokens && tokens->kind == GGUF_ARRAY && tokens->count <= UINT32_MAX)
         inspection->vocabulary = (uint32_t)tokens->count;
-    inspect_copy(inspection->title, sizeof inspection->title, text_of(gguf, "general.name"));
-    inspect_copy(inspection->licence, sizeof inspection->licence, text_of(gguf, "general.license"));
-    inspect_copy(inspection->tokenizer, sizeof inspection->tokenizer,
-                 text_of(gguf, "tokenizer.ggml.model"));
+    hub_copy_printable(inspection->title, sizeof inspection->title, text_of(gguf, "general.name"));
+    hub_copy_printable(inspection->licence, sizeof inspection->licence,
+                       text_of(gguf, "general.license"));
+    hub_copy_printable(inspection->tokenizer, sizeof inspection->tokenizer,
+                       text_of(gguf, "tokenizer.ggml.model"));
     inspection->has_template = text_of(gguf, "tokenizer.chat_template").bytes > 0;
 }
 
@@ -81,8 +82,8 @@ enum err inspect_gguf(struct inspection *inspection, const char *path, struct er
     struct gguf *gguf;
     enum err err = gguf_open(&gguf, path, error);
     if (err != OK) return err;
-    inspect_copy(inspection->family, sizeof inspection->family,
-                 text_of(gguf, "general.architecture"));
+    hub_copy_printable(inspection->family, sizeof inspection->family,
+                       text_of(gguf, "general.architecture"));
     const struct reader reader = {gguf, inspection->family};
     inspection->file_bytes = gguf_file_bytes(gguf);
     read_general(inspection, gguf);

@@ -74,14 +74,10 @@ bool pull_is_revision(struct str name) {
 
 /* --- what the hub says --- */
 
-static bool read_hex(struct str text, size_t bytes, char *ret_hex) {
-    if (text.bytes != bytes) return false;
-    for (size_t i = 0; i < bytes; i++) {
-        char c = text.at[i];
-        if (!((c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'))) return false;
-    }
-    memcpy(ret_hex, text.at, bytes);
-    ret_hex[bytes] = '\0';
+static bool read_hex(struct str text, size_t digits, char *ret_hex) {
+    if (!catalog_is_hex(text, digits)) return false;
+    memcpy(ret_hex, text.at, digits);
+    ret_hex[digits] = '\0';
     return true;
 }
 

@@ -4,6 +4,7 @@
 #include "base/id.h"
 #include "base/os.h"
 #include "hub/catalog_path.h"
+#include "hub/hub_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -41,12 +42,9 @@ static enum err make_above(const char *path, struct error *error) {
 enum err pull_store_open(struct pull_store *ret_store, const char *cache, const char *repository,
                          struct error *error) {
     struct pull_store store;
-    char name[PATH_MAX], path[PATH_MAX];
-    const char *slash = strchr(repository, '/');
-    enum err err = slash ? join(name, error, "models--%.*s--%s", (int)(slash - repository),
-                                repository, slash + 1)
-                         : join(name, error, "models--%s", repository);
-    if (err == OK) err = os_mkdirs_shared(cache, error);
+    char name[CATALOG_FOLDER_BYTES], path[PATH_MAX];
+    catalog_hub_folder_name(repository, name);
+    enum err err = os_mkdirs_shared(cache, error);
     if (err == OK && !catalog_root(cache, store.root))
         err = err_set(error, ERR_IO, "%.300s is no folder", cache);
     if (err == OK) err = join(store.folder, error, "%s/%s", store.root, name);

@@ -3,6 +3,7 @@
 
 #include "base/id.h"
 #include "base/mem.h"
+#include "hub/hub_internal.h"
 #include "net/client.h"
 #include "net/retry.h"
 
@@ -65,13 +66,10 @@ static bool on_bytes(void *context, void *owner, struct str piece) {
     return web->options.bytes(web->options.context, hops->request.owner, &hops->head, piece);
 }
 
-static void copy_printable(char *ret_text, size_t room, const struct hops *hops, const char *name) {
+static void copy_header(const struct hops *hops, const char *name, char *ret_text, size_t room) {
     struct str text = {NULL, 0};
     (void)net_exchange_header(hops->exchange, name, 0, &text);
-    size_t count = text.bytes < room ? text.bytes : room - 1;
-    for (size_t i = 0; i < count; i++)
-        ret_text[i] = text.at[i] >= ' ' && text.at[i] < 0x7F ? text.at[i] : '?';
-    ret_text[count] = '\0';
+    hub_copy_printable(ret_text, room, text);
 }
 
 /* --- one request --- */
@@ -158,8 +156,8 @@ static void on_done(void *context, const struct net_answer *net_answer) {
     if (net_answer->end == NET_END_TIMEOUT)
         snprintf(answer.why, sizeof answer.why, "nothing came for %u seconds",
                  web->options.hub->stall_s);
-    copy_printable(answer.error_code, sizeof answer.error_code, hops, "x-error-code");
-    copy_printable(answer.error_text, sizeof answer.error_text, hops, "x-error-message");
+    copy_header(hops, "x-error-code", answer.error_code, sizeof answer.error_code);
+    copy_header(hops, "x-error-message", answer.error_text, sizeof answer.error_text);
     for (size_t i = 0; net_exchange_header(hops->exchange, "link", i, &link); i++)
         (void)pull_next_read(link, answer.next);
     if (answer.end == PULL_END_WHOLE) {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "hub/verify.h"
 
-#include "base/os.h"
 #include "hub/catalog.h"
 #include "hub/catalog_path.h"
 #include "hub/hub_internal.h"
@@ -22,16 +21,13 @@ struct verify {
     bool is_stopped;
 };
 
-static bool is_hex(const char *text, size_t bytes) {
-    return strlen(text) == bytes && strspn(text, "0123456789abcdef") == bytes;
-}
-
 /* Reads the sum in the name of a blob; empty if the name is no sum. */
 static void read_wanted(const char *blob, char ret_wanted[PULL_SUM_BYTES]) {
     const char *slash = strrchr(blob, '/'), *name = slash ? slash + 1 : blob;
     if (strncmp(name, "sha256-", 7) == 0) name += 7;
     ret_wanted[0] = '\0';
-    if (is_hex(name, 64) || is_hex(name, 40)) snprintf(ret_wanted, PULL_SUM_BYTES, "%s", name);
+    if (catalog_is_hex(str_from(name), 64) || catalog_is_hex(str_from(name), 40))
+        snprintf(ret_wanted, PULL_SUM_BYTES, "%s", name);
 }
 
 /* The name of `blob` has the sum: it is the file itself, or the target of its link. */
@@ -89,27 +85,19 @@ static void check_path(struct verify *verify, const char *path) {
 
 /* The snapshot of the commit that refs/main names; false if the cache has none. */
 static bool find_snapshot(const char *name, char ret_path[PATH_MAX]) {
-    char repository[MODEL_NAME_BYTES], root[PATH_MAX], path[2 * PATH_MAX], *text;
+    char repository[MODEL_NAME_BYTES], hub[PATH_MAX], root[PATH_MAX];
+    char folder_name[CATALOG_FOLDER_BYTES], folder[PATH_MAX], commit[CATALOG_COMMIT_BYTES];
     struct str quantisation;
     struct error error;
-    size_t bytes;
     if (catalog_repository(name, repository, &quantisation, &error) != OK ||
-        !pull_is_repository(str_from(repository)) || !catalog_hub_root(root))
+        !pull_is_repository(str_from(repository)) || !catalog_hub_root(hub) ||
+        !catalog_root(hub, root))
         return false;
-    const char *slash = strchr(repository, '/');
-    int used = slash ? snprintf(ret_path, PATH_MAX, "%s/models--%.*s--%s", root,
-                                (int)(slash - repository), repository, slash + 1)
-                     : snprintf(ret_path, PATH_MAX, "%s/models--%s", root, repository);
-    if (used >= PATH_MAX) return false;
-    snprintf(path, sizeof path, "%s/refs/main", ret_path);
-    if (os_read_file(path, 256, &text, &bytes, &error) != OK) return false;
-    struct str commit = str_trim((struct str){text, bytes});
-    bool is_good = commit.bytes == 40 && strspn(commit.at, "0123456789abcdef") >= 40;
-    if (is_good)
-        used += snprintf(ret_path + used, (size_t)(PATH_MAX - used), "/snapshots/%.*s",
-                         STR_ARGS(commit));
-    free(text);
-    return is_good && used < PATH_MAX && access(ret_path, F_OK) == 0;
+    catalog_hub_folder_name(repository, folder_name);
+    return snprintf(folder, PATH_MAX, "%s/%s", hub, folder_name) < PATH_MAX &&
+           catalog_hub_commit(root, folder, commit) &&
+           snprintf(ret_path, PATH_MAX, "%s/snapshots/%s", folder, commit) < PATH_MAX &&
+           access(ret_path, F_OK) == 0;
 }
 
 enum err verify_model(const struct verify_options *options, struct error *error) {
