@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "workers/upstream/breaker.h"
 
+#include "net/retry.h"
+
 #define NS_PER_MS 1000000
 #define FAILURES_MAX 5
 #define PROBE_MS 500
@@ -9,9 +11,7 @@
 
 /* Between half of a time that doubles with `times` and the whole of it. */
 static int64_t delay_ns(uint32_t times, int64_t ms_max, double jitter) {
-    int64_t ms = PROBE_MS;
-    for (uint32_t i = 0; i < times && ms < ms_max; i++) ms *= 2;
-    if (ms > ms_max) ms = ms_max;
+    int64_t ms = net_backoff_ms(PROBE_MS, ms_max, times);
     return (int64_t)((0.5 + jitter / 2) * (double)(ms * NS_PER_MS));
 }
 

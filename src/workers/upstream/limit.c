@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "workers/upstream/limit.h"
 
+#include "net/retry.h"
+
 #include <assert.h>
 
 #define NS_PER_MS 1000000
@@ -105,9 +107,9 @@ void upstream_limit_refused(struct upstream_limit *limit, int64_t sent_ns, int64
         cut(limit, limit->is_ramping ? CUT_RAMP : CUT, now_ns);
         limit->refusals++;
     }
-    int64_t pause_ms = PAUSE_MS;
-    for (uint32_t i = 1; i < limit->refusals && pause_ms < PAUSE_MS_MAX; i++) pause_ms *= 2;
-    pause_ms = (int64_t)(jitter * (double)(pause_ms < PAUSE_MS_MAX ? pause_ms : PAUSE_MS_MAX));
+    uint32_t doublings = limit->refusals > 0 ? limit->refusals - 1 : 0;
+    int64_t pause_ms =
+        (int64_t)(jitter * (double)net_backoff_ms(PAUSE_MS, PAUSE_MS_MAX, doublings));
     if (retry_after_ms >= 0)
         pause_ms = retry_after_ms < RETRY_AFTER_MS_MAX ? retry_after_ms : RETRY_AFTER_MS_MAX;
     else if (!is_news)

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "net/retry.h"
 #include "workers/upstream/request.h"
 #include "workers/upstream/upstream_internal.h"
 
@@ -90,9 +91,7 @@ void upstream_probe_done(struct worker_upstream *upstream, const struct net_answ
     if (is_first && !upstream->models.is_known)
         log_warn("upstream=%s event=no_models reason=\"%s%s%s\", retrying", upstream->spec.name,
                  upstream->reason, *answer->why ? ": " : "", answer->why);
-    int64_t soon_ms = MODELS_SOON_MS;
-    for (uint32_t i = 0; i < upstream->models_failures && soon_ms < MODELS_SOON_MS_MAX; i++)
-        soon_ms *= 2;
+    int64_t soon_ms = net_backoff_ms(MODELS_SOON_MS, MODELS_SOON_MS_MAX, upstream->models_failures);
     upstream->models_failures = has_list ? 0 : upstream->models_failures + 1;
     upstream->models_due_ns =
         now_ns + (upstream->models.is_known ? MODELS_NS : soon_ms * NS_PER_MS);
