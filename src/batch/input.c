@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* A first look at an upload with purpose batch: is it JSONL at all? The name of the file says
- * nothing: the helper uploads everything as `upload`. */
+/* A first look at an upload with the purpose batch: is it JSONL? The file's name does not tell,
+ * because OpenAI's upload helper names every file `upload`. */
 
 #include "base/os.h"
 #include "batch/batch.h"
@@ -11,9 +11,6 @@
 #include <stdlib.h>
 
 #define PIECE_BYTES ((size_t)64 << 10)
-
-typedef enum err (*read_fn)(void *source, void *ret_bytes, size_t count, uint64_t offset,
-                            struct error *error);
 
 struct first_line {
     bool found;
@@ -31,7 +28,7 @@ static enum err refuse_input(struct error *error, const char *why) {
 }
 
 /* Reads on until the first line is whole, the file ends, or the line is too long to be one. */
-static enum err find_first(read_fn read, void *source, uint64_t bytes, struct buf *text,
+static enum err find_first(struct store_spool *spool, uint64_t bytes, struct buf *text,
                            struct first_line *first, struct error *error) {
     struct jsonl_splitter splitter;
     jsonl_init(&splitter);
@@ -40,7 +37,7 @@ static enum err find_first(read_fn read, void *source, uint64_t bytes, struct bu
         size_t count = bytes - at < PIECE_BYTES ? (size_t)(bytes - at) : PIECE_BYTES;
         char *room = buf_reserve(text, count);
         if (!room) return refuse_input(error, "its first line is too long.");
-        err = read(source, room, count, at, error);
+        err = store_spool_read(spool, room, count, at, error);
         if (err != OK) return err;
         buf_commit(text, count);
         jsonl_feed(&splitter, (struct str){text->at + at, count}, take_first, first);
@@ -50,12 +47,13 @@ static enum err find_first(read_fn read, void *source, uint64_t bytes, struct bu
     return err;
 }
 
-static enum err look(read_fn read, void *source, uint64_t bytes, struct error *error) {
+enum err batch_spool_look(struct store_spool *spool, struct error *error) {
+    uint64_t bytes = store_spool_bytes(spool);
     if (bytes == 0) return refuse_input(error, "the file is empty.");
     struct buf text;
     struct first_line first = {0};
     buf_init(&text, (size_t)BATCH_LINE_BYTES_MAX + PIECE_BYTES);
-    enum err err = find_first(read, source, bytes, &text, &first, error);
+    enum err err = find_first(spool, bytes, &text, &first, error);
     if (err == OK && !first.found) err = refuse_input(error, "it has only blank lines.");
     if (err == OK) {
         struct str line = {text.at + first.line.offset, (size_t)first.line.bytes};
@@ -67,22 +65,4 @@ static enum err look(read_fn read, void *source, uint64_t bytes, struct error *e
     }
     buf_release(&text);
     return err;
-}
-
-static enum err read_fd(void *source, void *ret_bytes, size_t count, uint64_t offset,
-                        struct error *error) {
-    return os_pread_all(*(const int *)source, ret_bytes, count, offset, error);
-}
-
-enum err batch_input_look(int fd, uint64_t bytes, struct error *error) {
-    return look(read_fd, &fd, bytes, error);
-}
-
-static enum err read_spool(void *source, void *ret_bytes, size_t count, uint64_t offset,
-                           struct error *error) {
-    return store_spool_read(source, ret_bytes, count, offset, error);
-}
-
-enum err batch_spool_look(struct store_spool *spool, struct error *error) {
-    return look(read_spool, spool, store_spool_bytes(spool), error);
 }

@@ -14,7 +14,9 @@ static int hex_value(char c) {
     return -1;
 }
 
-bool route_decode(struct str text, bool plus_is_space, struct arena *arena, struct str *ret_text) {
+/* Undoes %XX (and '+' if `plus_is_space`). False for broken encoding, a decoded control character
+ * or DEL, invalid UTF-8, or a full arena. */
+static bool decode(struct str text, bool plus_is_space, struct arena *arena, struct str *ret_text) {
     char *out = arena_alloc(arena, text.bytes + 1);
     size_t used = 0;
     if (!out) return false;
@@ -71,7 +73,7 @@ static enum fit fit_pattern(struct str pattern, struct str path, struct arena *a
     }
     if (pattern.bytes > 0 || path.bytes > 0) return FIT_NOT;
     for (size_t i = 0; i < count; i++)
-        if (!route_decode(raw[i], false, arena, &match->params[i])) return FIT_MALFORMED;
+        if (!decode(raw[i], false, arena, &match->params[i])) return FIT_MALFORMED;
     return FIT;
 }
 
@@ -80,7 +82,7 @@ static void allow(struct route_match *match, const char *method) {
     snprintf(match->allow + used, sizeof match->allow - used, "%s%s", used ? ", " : "", method);
 }
 
-/* A path that a pattern spells out is not a parameter of another one. */
+/* True if a pattern equals the path: then no row with a parameter is tried. */
 static bool is_spelled_out(const struct http_route *routes, size_t route_count, struct str path) {
     for (size_t i = 0; i < route_count; i++)
         if (str_is(path, routes[i].pattern)) return true;
@@ -120,11 +122,10 @@ size_t route_query(struct str query, struct arena *arena,
         size_t equals = str_find_byte(pair, '=', 0);
         struct str name = {pair.at, equals == SIZE_MAX ? pair.bytes : equals};
         struct str value = str_skip(pair, equals == SIZE_MAX ? pair.bytes : equals + 1);
-        if (name.bytes == 0 || !route_decode(name, true, arena, &ret_pairs[count].name)) continue;
-        /* What cannot be decoded stays as it came: no value that is looked for has a '%' in it, and
-         * a known key with a broken value must not pass for one that is absent. */
-        if (!route_decode(value, true, arena, &ret_pairs[count].value))
-            ret_pairs[count].value = value;
+        if (name.bytes == 0 || !decode(name, true, arena, &ret_pairs[count].name)) continue;
+        /* A value that cannot be decoded stays raw. No valid value has a '%' in it, and a known key
+         * with a broken value must not pass for an absent one. */
+        if (!decode(value, true, arena, &ret_pairs[count].value)) ret_pairs[count].value = value;
         count++;
     }
     return count;

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* route: finds the row of the routing table a method and a request target mean. Default deny: what
+/* route: finds the row of the routing table that a method and a request target mean. A target that
  * no row names does not exist.
  *
  * A pattern is a path whose segments are literal, `{name}` (one segment, percent-decoded, so that
- * %2F inside it is a slash of the id) or, as the last, `{name...}` (the rest, raw slashes
- * included). A literal row wins over a `{…}` row when it stands before it. One trailing slash is
- * ignored.
+ * %2F is a slash inside the id) or, as the last one, `{name...}` (the rest of the path, with its
+ * slashes). A path that equals a whole pattern never matches a row with `{…}`; otherwise the first
+ * row that fits wins. One trailing slash is ignored.
  *
- * Thread: any; pure.  Memory: decoded texts go into the caller's arena. */
+ * Thread: any; pure.
+ * Memory: decoded texts go into the caller's arena. */
 
 #include "base/arena.h"
 #include "base/err.h"
@@ -27,7 +28,7 @@ struct route_pair {
 enum route_found {
     ROUTE_FOUND,
     ROUTE_NO_PATH,   /* 404 */
-    ROUTE_NO_METHOD, /* 405: the path has rows, for other methods */
+    ROUTE_NO_METHOD, /* 405: the path has rows only for other methods */
     ROUTE_MALFORMED, /* 400: broken percent-encoding, or a control character in it */
 };
 
@@ -38,16 +39,12 @@ struct route_match {
     char allow[64];                      /* with ROUTE_NO_METHOD: "GET, POST" */
 };
 
-/* `path` is the target up to the '?', as it came. HEAD is answered by the row of GET. */
+/* `path` is the raw target up to the '?'. The row of GET also answers HEAD. */
 enum route_found route_find(const struct http_route *routes, size_t route_count, const char *method,
                             struct str path, struct arena *arena, struct route_match *ret_match);
 
-/* Splits `a=1&b=2`, decoded; a value that cannot be decoded stays as it came, for its reader to
- * refuse. More than ROUTE_QUERY_MAX pairs are dropped, as are those whose name cannot be read:
- * unknown query keys are ignored. Returns how many. */
+/* Splits `a=1&b=2` into decoded pairs and returns their number. A value that cannot be decoded
+ * stays raw, for its reader to refuse. Pairs with a name that cannot be decoded, and those after
+ * the first ROUTE_QUERY_MAX, are dropped, like unknown keys. */
 size_t route_query(struct str query, struct arena *arena,
                    struct route_pair ret_pairs[ROUTE_QUERY_MAX]);
-
-/* Undoes %XX (and '+' when `plus_is_space`). False for broken encoding, a decoded control character
- * or DEL, invalid UTF-8, or a full arena. */
-bool route_decode(struct str text, bool plus_is_space, struct arena *arena, struct str *ret_text);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "batch/validate.h"
 
+#include "../tree.h"
 #include "base/os.h"
 #include "batch/index.h"
 #include "batch/line.h"
@@ -323,19 +324,27 @@ static void an_upload_is_looked_at_only_as_far_as_its_first_line(void **state) {
     } cases[] = {
         {"", false},      {"{malformed", false}, {"{malformed\n{}\n", false}, {"{}\nbroken", true},
         {"\n\n{}", true}, {"\n\n", false},       {"\xEF\xBB\xBF{}", true},    {"\xFF\n", false}};
+    char dir[] = "/tmp/quern-test-look-XXXXXX";
+    struct store *store;
+    struct error error;
+    assert_non_null(mkdtemp(dir));
+    const struct store_options options = {.dir = dir, .ballast_bytes = 1 << 16};
+    assert_int_equal(store_open(&store, &options, &error), OK);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct error error;
-        int fd = memfd_create("upload", 0);
-        size_t bytes = strlen(cases[i].text);
-        assert_int_equal(os_write_all(fd, cases[i].text, bytes, &error), OK);
-        enum err err = batch_input_look(fd, bytes, &error);
+        struct store_spool *spool;
+        assert_int_equal(store_spool_open(&spool, store, &error), OK);
+        assert_int_equal(store_spool_write(spool, cases[i].text, strlen(cases[i].text), &error),
+                         OK);
+        enum err err = batch_spool_look(spool, &error);
         assert_int_equal(err, cases[i].good ? OK : ERR_INVALID);
         if (err != OK) {
             assert_non_null(strstr(error.text, "Invalid file format"));
             assert_non_null(strstr(error.text, "jsonl"));
         }
-        close(fd);
+        store_spool_abort(spool);
     }
+    store_close(store);
+    tree_remove(dir);
 }
 
 static void lines_may_leave_out_the_only_model_there_is(void **state) {
