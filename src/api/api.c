@@ -13,7 +13,7 @@
 #define FILE_BYTES_MAX ((uint64_t)2 << 30)
 #define MULTIPART_ROOM_BYTES ((uint64_t)1 << 20) /* for part headers and small fields */
 
-/* Who may use what, in one place. */
+/* All routes, each with the right that it needs. */
 const struct http_route api_routes[] = {
     {"GET", "/health", HTTP_SCOPE_OPEN, health_live, NULL, "getHealth"},
     {"GET", "/ping", HTTP_SCOPE_OPEN, health_live, NULL, "getPing"},

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* api_internal: what the handlers of api/ share. For this folder only.
+/* api_internal: the state, the table of routes and the functions that the handlers of api/ share.
+ * For this folder only.
  *
- * Thread: `options` is read-only after api_open, the rest is atomic. */
+ * Thread: `options` is read-only after api_open; `lock` guards `running`; the rest is atomic or has
+ * a lock of its own. */
 
 #include "api/api.h"
 #include "api/errors.h"
@@ -26,35 +28,35 @@ struct api {
     int64_t started_unix_s;
     struct metrics metrics;
     pthread_mutex_t lock;      /* guards running */
-    struct inference *running; /* requests with the runner, for api_close */
+    struct inference *running; /* requests that the runner has, for api_close */
     struct followers *followers;
     struct preflights *preflights;
 };
 
-/* The table of all routes; default deny. */
+/* The table of all routes. A target without a row does not exist. */
 extern const struct http_route api_routes[];
 extern const size_t api_route_count;
 
-/* Whether the caller may know of what belongs to `owner`: its own, or anything for an admin. What
- * it may not see is answered as what is not there. */
+/* True if the caller may see objects of `owner`: its own, or all for an admin. An object that it
+ * may not see is answered like a missing one. */
 bool api_may_see(const struct http_request *request, const char *owner);
-/* For lists: the owner whose rows the caller sees; NULL: everybody's. */
+/* The owner whose rows a list shows to the caller; NULL: all owners. */
 const char *api_sees_owner(const struct http_request *request);
 
-/* True, and answered with 503, when new work is refused. */
+/* True, and answered with 503, if the server refuses new work. */
 bool api_refuses_new_work(struct api *api, struct http_request *request);
 
-/* Answers 200 with what `buf` holds, and releases it. */
+/* Answers 200 with the contents of `buf`, and releases it. */
 void api_answer_json(struct http_request *request, struct buf *buf);
 
-/* The body as a JSON object; false, and answered with 400, when it is not one. The caller owns
- * *ret_body. */
+/* Reads the body as a JSON object, which the caller owns. False, and answered with 400, if it is
+ * none. */
 bool api_read_object(struct http_request *request, json_t **ret_body);
 
-/* The query's `limit`; false, and answered with 400, when it is outside 1..`most`. */
+/* Reads the query's `limit`. False, and answered with 400, if it is outside 1..`most`. */
 bool api_read_limit(struct http_request *request, size_t otherwise, size_t most, size_t *ret_limit);
 
-/* The text of a str as a C string in the request's memory; "" when it does not fit. */
+/* A copy of a str as a C string in the request's memory; "" if it does not fit. */
 const char *api_text(struct http_request *request, struct str text);
 
 /* files.c */
@@ -65,18 +67,19 @@ void files_content(void *context, struct http_request *request);
 void files_delete(void *context, struct http_request *request);
 void files_write_json(struct buf *buf, const struct store_file *file);
 /* files_create.c */
-#define API_BATCH_FILE_EXPIRES_S 2592000 /* 30 days, as the live service */
+#define API_BATCH_FILE_EXPIRES_S 2592000 /* 30 days, as in OpenAI's service */
 #define API_EXPIRY_S_MIN 3600
 #define API_EXPIRY_S_MAX 2592000
 extern const char *const api_file_purposes[]; /* NULL at the end */
 extern const struct http_upload files_upload;
-/* False, and answered with 413, when a file of that purpose may not have so many bytes. */
+/* False, and answered with 413, if `bytes` are too many for a file of that purpose. */
 bool api_file_fits(const struct api *api, struct http_request *request, bool is_batch,
                    uint64_t bytes);
 void files_create(void *context, struct http_request *request);
 /* batches.c */
-/* The batch of the path's first parameter, if the caller may see it: the caller releases it. Else
- * it is answered as one that is not there. Every route on a batch starts with this. */
+/* Reads the batch of the path's first parameter, which the calling function releases. False, and
+ * answered with 404, if it does not exist or belongs to another owner. Every route on a batch
+ * starts with this. */
 bool batches_find(struct api *api, struct http_request *request, struct store_batch *ret_batch);
 #define API_BATCHES_LIST_MAX 100
 #define API_RESULTS_LIST_MAX 1000000
@@ -90,16 +93,16 @@ void batches_resume(void *context, struct http_request *request);
 void batches_retry(void *context, struct http_request *request);
 /* results.c */
 void results_get(void *context, struct http_request *request);
-/* follow.c: clients that wait for the lines of a running batch, on a thread of its own. */
+/* follow.c: the clients that wait for lines of running batches, on a thread of its own. */
 enum err followers_open(struct api *api, struct error *error) MUST_CHECK;
-void followers_stop(struct api *api); /* ends their streams, and takes no more */
+void followers_stop(struct api *api); /* ends their streams and takes no more clients */
 void followers_close(struct api *api);
-/* Takes the request over, or answers it with 429 when there are too many. */
+/* Takes the request over, or answers it with 429 if there are too many followers. */
 void followers_add(struct api *api, struct http_request *request, uint64_t after, uint64_t lines);
-/* preflight.c: what running a file would take, one question at a time on a thread of its own. */
+/* preflight.c: questions what running a file would take, one at a time on a thread of its own. */
 extern const struct fields preflight_fields;
 enum err preflights_open(struct api *api, struct error *error) MUST_CHECK;
-void preflights_stop(struct api *api); /* answers those that wait with 503, and takes no more */
+void preflights_stop(struct api *api); /* answers waiting ones with 503 and takes no more */
 void preflights_close(struct api *api);
 void preflight_create(void *context, struct http_request *request);
 /* inference.c */

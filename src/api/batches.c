@@ -23,7 +23,7 @@ static void fail(struct http_request *request, enum err err, struct error *error
     api_fail_err(request, err, error, NULL);
 }
 
-/* The Idempotency-Key header goes where the body's field would. */
+/* Takes the Idempotency-Key header in place of the body's field. */
 static bool read_key(struct http_request *request, struct batch_parameters *parameters) {
     struct str key = http_request_header(request, "idempotency-key");
     if (key.bytes == 0) return true;
@@ -45,7 +45,8 @@ static void read_caller(struct http_request *request, struct batch_parameters *p
     parameters->queued_tokens_max = caller->queued_tokens_max;
 }
 
-/* A batch's own webhook needs a secret to sign with, and a URL on the open internet. */
+/* Checks a batch's own webhook: the server needs a secret to sign with, and the URL an address on
+ * the open internet. */
 static bool check_webhook(struct api *api, struct http_request *request,
                           const struct batch_parameters *parameters) {
     struct error error;
@@ -60,8 +61,8 @@ static bool check_webhook(struct api *api, struct http_request *request,
     return false;
 }
 
-/* The batch is stored: nothing from here on may answer with an error, or a client that tries again
- * would make a second one. */
+/* Answers with a batch that is stored. It must not answer with an error any more: a client that
+ * tried again would make a second batch. */
 static void answer_created(struct api *api, struct http_request *request, struct store_batch *batch,
                            bool existing) {
     if (existing)
@@ -162,7 +163,7 @@ void batches_get(void *context, struct http_request *request) {
     if (batches_find(context, request, &batch)) answer_batch(request, &batch);
 }
 
-/* The clients send this with a Content-Type of JSON and no body: the body is not looked at. */
+/* Clients send a Content-Type of JSON and no body, so the body is not read. */
 void batches_cancel(void *context, struct http_request *request) {
     struct api *api = context;
     struct store_batch batch;
@@ -177,7 +178,7 @@ void batches_cancel(void *context, struct http_request *request) {
         fail(request, err, &error);
 }
 
-/* The body is a choice of lines and what shall be otherwise, or nothing at all. */
+/* The body chooses lines and changes parameters; it may be absent. */
 static void retry(struct api *api, struct http_request *request, const json_t *body,
                   struct store_batch *original) {
     struct batch_retry retry;

@@ -8,7 +8,7 @@
 void api_pass(struct http_request *request, int status, struct str body) {
     struct http_header headers[1];
     size_t count = 0;
-    /* The clients repeat 409 by themselves, which cannot help (contract: retries by clients). */
+    /* Clients repeat a 409 by themselves, which cannot help (contract: retries by clients). */
     if (status == 409) headers[count++] = (struct http_header){"x-should-retry", "false"};
     if (status == 429 || status == 503)
         headers[count++] = (struct http_header){"retry-after", RETRY_AFTER_S};

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* errors: the one map from what went wrong to what a client sees: status, envelope, and the headers
+/* errors: the one map from a failure to the client's answer: status, error object, and the headers
  * that tell clients whether to try again (contract: error envelope).
  *
- * The sentence names the parameter and the value, because it is all that an exception's text shows.
- * Sentences of the machine's own failures are logged and not sent: they may hold paths.
+ * The sentence names the parameter and the value, because an exception's text shows nothing else.
+ * The sentences of the machine's own failures are logged and not sent, because they may hold paths.
  *
  * Thread: any.
  * Memory: none is kept. */

@@ -25,7 +25,7 @@ void files_write_json(struct buf *buf, const struct store_file *file) {
     buf_add_text(buf, ",\"status\":\"processed\",\"status_details\":null}");
 }
 
-/* Answers 404 in the API's words, or what else went wrong. */
+/* Answers 404 in the API's words, or another error. */
 static void fail(struct http_request *request, enum err err, struct error *error) {
     if (err == ERR_NOT_FOUND)
         err_set(error, err, "No such File object: %s",
@@ -92,7 +92,8 @@ void files_list(void *context, struct http_request *request) {
     free(files);
 }
 
-/* The file of the path, if the caller may see it; else it is answered as one that is not there. */
+/* Reads the file of the path. False, and answered with 404, if it does not exist or the caller may
+ * not see it. */
 static bool find_file(struct api *api, struct http_request *request, struct store_file *ret_file) {
     struct error error;
     enum err err = store_file_get(api->options.store, http_request_param(request, 0),
@@ -112,7 +113,8 @@ void files_get(void *context, struct http_request *request) {
     api_answer_json(request, &body);
 }
 
-/* The name for Content-Disposition: what could end the quoted string or the line is replaced. */
+/* Writes Content-Disposition; characters that could end the quoted string or the line are
+ * replaced. */
 static void write_disposition(char *ret_text, size_t text_bytes, const char *filename) {
     size_t used = (size_t)snprintf(ret_text, text_bytes, "attachment; filename=\"");
     for (; *filename && used + 2 < text_bytes; filename++) {

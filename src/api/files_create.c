@@ -25,11 +25,11 @@ const char *const api_file_purposes[] = {"assistants", "batch", "fine-tune", "vi
 
 struct upload {
     struct api *api;
-    struct store_spool *spool; /* once the file part has begun, until it is committed */
+    struct store_spool *spool; /* from the start of the file part until the commit */
     char filename[STORE_FILENAME_BYTES];
     struct buf texts[PART_COUNT]; /* of the small fields */
     bool seen[PART_COUNT];
-    int current; /* PART_COUNT: a part nobody asked for */
+    int current; /* PART_COUNT: an unknown part */
 };
 
 static void *upload_begin(void *context, struct http_request *request) {
@@ -47,7 +47,7 @@ static void upload_release(void *context) {
     free(upload);
 }
 
-/* The last name of what may be a path, cut to fit, always valid UTF-8. */
+/* Keeps the last name of a path, cut to fit and always valid UTF-8. */
 static void keep_filename(struct upload *upload, const char *filename) {
     struct buf repaired;
     buf_init(&repaired, 4 * MULTIPART_TEXT_BYTES);
@@ -134,7 +134,7 @@ static bool read_purpose(struct upload *upload, struct http_request *request, ch
     return false;
 }
 
-/* *ret_seconds is 0 when the file never expires. */
+/* Reads the expiry; *ret_seconds 0: the file never expires. */
 static bool read_expiry(struct upload *upload, struct http_request *request, bool is_batch,
                         int64_t *ret_seconds) {
     struct str anchor = buf_str(&upload->texts[PART_ANCHOR]);

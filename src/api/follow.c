@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* Followers: clients that keep a connection open and get the lines of a batch as they become
- * durable. One thread serves them all in turn; what a slow one has not taken stays on the disk. */
+ * durable. One thread serves all of them in turn; the lines that a slow client has not taken stay
+ * on the disk. */
 
 #include "api/api_internal.h"
 #include "base/clock.h"
@@ -16,7 +17,7 @@
 
 #define FOLLOWERS_MAX 64
 #define PAGE_BYTES ((size_t)256 << 10)
-#define WAITING_BYTES_MAX ((size_t)1 << 20) /* of one client's, before it gets more */
+#define WAITING_BYTES_MAX ((size_t)1 << 20) /* a client with more waiting gets no further lines */
 #define LOOK_NS 100000000
 
 struct follower {
@@ -30,7 +31,7 @@ struct follower {
 struct followers {
     struct runner *runner;
     pthread_t thread;
-    pthread_mutex_t lock; /* guards what follows; the list's items are the thread's */
+    pthread_mutex_t lock; /* guards the members below; the items of the list belong to the thread */
     pthread_cond_t work;
     struct follower *added;
     uint32_t count;
@@ -39,7 +40,7 @@ struct followers {
 
 enum progress { SAME, FED, OVER };
 
-/* Gives one client what there is, up to a bound. */
+/* Gives one client its next lines, up to a bound. */
 static enum progress feed(struct followers *followers, struct follower *follower) {
     struct http_request *request = follower->request;
     struct error error;
@@ -69,7 +70,7 @@ static enum progress feed(struct followers *followers, struct follower *follower
     return count > 0 ? FED : SAME;
 }
 
-/* A round over all clients. True when somebody got something. */
+/* Serves all clients once. True if one got a line. */
 static bool feed_all(struct followers *followers, struct follower **list) {
     bool any = false;
     for (struct follower **at = list; *at;) {
@@ -90,7 +91,7 @@ static bool feed_all(struct followers *followers, struct follower **list) {
     return any;
 }
 
-/* New ones go to the thread's list. False at the end. */
+/* Waits, and moves new clients to the thread's list. False at the end. */
 static bool wait_and_take(struct followers *followers, struct follower **list, bool is_busy) {
     int64_t due_ns = clock_monotonic_ns() + LOOK_NS;
     pthread_mutex_lock(&followers->lock);

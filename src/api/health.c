@@ -7,7 +7,7 @@
 
 #define HEALTH_BYTES_MAX ((size_t)64 << 10)
 
-/* How the servers behind this one are, when there are some. */
+/* Appends the state of the upstreams, if the server has any. */
 static void write_upstreams(struct api *api, struct buf *body) {
     struct worker_status *statuses = mem_new(RUNNER_WORKERS_MAX, sizeof *statuses);
     size_t count = runner_worker_statuses(api->options.runner, statuses, RUNNER_WORKERS_MAX);
@@ -27,7 +27,7 @@ static void write_upstreams(struct api *api, struct buf *body) {
     free(statuses);
 }
 
-/* The contract: 200 when requests are taken, 503 while loading or draining. */
+/* Contract: 200 while requests are taken, 503 while loading or draining. */
 void health_live(void *context, struct http_request *request) {
     struct api *api = context;
     struct runner_status status;

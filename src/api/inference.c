@@ -6,11 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Chat completions, completions and embeddings for single clients: the request goes to the runner
- * as it is, the client waits for the result, or reads the deltas as they come. */
+/* Chat completions, completions and embeddings for single clients: the body goes to the runner
+ * unchanged, and the client waits for the result, or reads the deltas as they come. */
 
-/* One request with the runner. Held by the HTTP request until that is over, and by the handler
- * while it submits. */
+/* One request that the runner has. The HTTP request holds it until its end, the handler while it
+ * submits. */
 struct inference {
     struct api *api;
     struct http_request *request;
@@ -19,9 +19,9 @@ struct inference {
     bool stream;
     pthread_mutex_t lock; /* guards the next two */
     bool streaming;       /* the event stream has begun */
-    bool ended;           /* the answer is settled, or the stream about to end */
+    bool ended;           /* the answer is settled, or the stream ends now */
     atomic_bool cancelled;
-    atomic_bool submitted; /* runner_id is there */
+    atomic_bool submitted; /* runner_id is set */
     uint64_t runner_id;
     atomic_uint holds;
 };
@@ -33,7 +33,7 @@ static void inference_drop(void *context) {
     free(inference);
 }
 
-/* From any thread. Either this or the submission sees what the other has set. */
+/* Cancels, from any thread. Either this or the submission sees the flag that the other has set. */
 static void cancel(void *context) {
     struct inference *inference = context;
     atomic_store(&inference->cancelled, true);
@@ -97,14 +97,14 @@ static void begin_stream(struct inference *inference) {
     pthread_mutex_unlock(&inference->lock);
 }
 
-/* The request has waited long for its first token: from here on its stream is kept open with
- * comment lines, and what goes wrong later is an event. */
+/* Begins the stream of a request that has waited long for its first token: comment lines then keep
+ * it open, and a later error is an event. */
 static void take_quiet(void *context) {
     struct inference *inference = context;
     if (inference->stream && atomic_load(&inference->submitted)) begin_stream(inference);
 }
 
-/* No stream begins after this. True when one has begun. */
+/* Settles the answer: no stream begins after this. True if one has begun. */
 static bool settle(struct inference *inference) {
     pthread_mutex_lock(&inference->lock);
     inference->ended = true;
@@ -116,7 +116,7 @@ static bool settle(struct inference *inference) {
 static void take_delta(void *context, struct str chunk) {
     struct inference *inference = context;
     begin_stream(inference);
-    /* The client is gone, or reads too slowly to keep its text in memory: stop making more. */
+    /* The client has gone, or reads too slowly for its text to be kept: stop the request. */
     if (!put_event(inference, chunk) && !atomic_load(&inference->cancelled)) cancel(inference);
 }
 
@@ -131,7 +131,7 @@ static void count_result(struct inference *inference, const struct worker_result
     atomic_fetch_add(&metrics->tokens[TOKENS_OUTPUT], result->usage.output_tokens);
 }
 
-/* After this the request, and with it the inference, may be gone. */
+/* Ends the request. Afterwards it may be freed, and the inference with it. */
 static void take_result(void *context, const struct worker_result *result) {
     struct inference *inference = context;
     int status = result->status < 200 || result->status > 599 ? 500 : result->status;
@@ -154,7 +154,7 @@ static void fail_model(struct http_request *request, struct str model) {
              api_text(request, model));
 }
 
-/* The request cannot be answered by the inference any more: the handler answers. */
+/* Answers a request that the runner did not take. */
 static void fail_submission(struct inference *inference, const struct runner_request *job,
                             enum err err, const struct error *error) {
     struct http_request *request = inference->request;

@@ -33,7 +33,7 @@ static void head(struct buf *buf, const char *name, const char *type, const char
     buf_printf(buf, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
 
-/* A metric without labels. */
+/* Appends a metric without labels. */
 static void one(struct buf *buf, const char *name, const char *type, double value,
                 const char *help) {
     head(buf, name, type, help);
@@ -143,7 +143,7 @@ static void write_runner(const struct runner_status *status, struct buf *buf) {
     one(buf, "quern_ready", "gauge", status->ready, "1 when work is taken.");
 }
 
-/* A name as a label's value. */
+/* Appends a name as a label's value. */
 static void label(struct buf *buf, const char *name) {
     for (; *name; name++) {
         if (*name == '\\' || *name == '"') buf_add_byte(buf, '\\');
@@ -182,7 +182,7 @@ static void write_progress(struct api *api, struct buf *buf) {
         (double)progress->oldest_progress_age_s,
         "Since the last result of the batch that got none for longest; those that wait for their "
         "turn are not counted.");
-    /* Nothing to be late for is as good as a day. */
+    /* Without a deadline the value is one day, so that an alarm on a small value stays silent. */
     one(buf, "quern_batch_deadline_seconds_min", "gauge",
         progress->has_deadline ? (double)progress->deadline_s_min : 86400,
         "Until the first deadline of a batch; negative when it has passed, a day without a batch.");
@@ -358,7 +358,7 @@ static void write_memory(struct buf *buf) {
     fclose(file);
 }
 
-/* The names every Prometheus client library uses. */
+/* Appends the metrics of the process, under the names of every Prometheus client library. */
 static void write_process(struct api *api, struct buf *buf) {
     struct rusage usage;
     struct rlimit limit;

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* metrics: what api/ counts, and the Prometheus text (0.0.4) of that and of what store, runner and
- * http count. Names have one prefix, base units, and labels from closed sets only: never an id, a
- * key or a client's text. Every combination of labels is there from the start, as 0.
+/* metrics: the counters of api/, and the Prometheus text (0.0.4) of them and of the counters of
+ * store, runner and http.
  *
- * Thread: any; counters are atomic, and read one by one.  Memory: none. */
+ * Names have one prefix and base units. Labels come from closed sets or from the operator's names
+ * (models, upstreams): never from an id, a key or a client's text. Every combination of labels from
+ * a closed set is written from the start, as 0.
+ *
+ * Thread: any; counters are atomic and read one by one.
+ * Memory: none. */
 
 #include "base/buf.h"
 #include "http/http.h"
@@ -26,12 +30,12 @@ enum metrics_outcome {
 
 enum metrics_tokens { TOKENS_INPUT, TOKENS_CACHED, TOKENS_OUTPUT, TOKENS_COUNT };
 
-#define METRICS_CODES 6 /* by hundreds; 0: the connection went before an answer */
+#define METRICS_CODES 6 /* status / 100; 0: the connection ended before an answer */
 
 struct metrics {
     atomic_uint_fast64_t requests[ENDPOINT_COUNT][METRICS_OUTCOMES]; /* of single clients */
     atomic_uint_fast64_t tokens[TOKENS_COUNT];                       /* of single clients */
-    /* by row of the routing table; the last for requests no row fitted */
+    /* By row of the routing table; the last one counts requests that no row fitted. */
     atomic_uint_fast64_t http_requests[HTTP_ROUTES_MAX + 1][METRICS_CODES];
     atomic_uint_fast64_t http_ns[HTTP_ROUTES_MAX + 1];
     atomic_uint_fast64_t upload_bytes;

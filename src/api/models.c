@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* Model objects as they come. */
+/* The model objects written so far. */
 struct listing {
     struct buf *body;
     size_t count;

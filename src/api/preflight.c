@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* POST /v1/batches/preflight (an extension): what running a file would take. One thread takes the
- * questions one after another, since a pilot wants the machine to itself; a few may wait. The
- * answer is one JSON object, so the connection is silent until it is there. */
+ * questions one after another, because a sample run wants the machine to itself; a few may wait.
+ * The answer is one JSON object, so the connection is silent until then. */
 
 #include "api/api_internal.h"
 #include "base/mem.h"
@@ -20,11 +20,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ASKS_MAX 5 /* one that is worked on, and those that wait */
+#define ASKS_MAX 5 /* the current one and the waiting ones */
 #define PREFLIGHT_MS ((int64_t)600000)
 #define PILOT_LINES_DEFAULT 48
-#define NAMES_KNOWN 8    /* of a file's models, before they are looked up again */
-#define LINES_A_LOOK 256 /* read between two looks at whether anybody waits */
+#define NAMES_KNOWN 8    /* names of a file's models to remember; others are looked up again */
+#define LINES_A_LOOK 256 /* lines read between two looks whether the client still waits */
 #define ANSWER_BYTES_MAX ((size_t)1 << 20)
 #define PRICE_MAX 1000000
 
@@ -61,24 +61,24 @@ static const struct field rows[] = {
 #undef AT
 const struct fields preflight_fields = {rows, sizeof rows / sizeof *rows, false, api_field_refuse};
 
-/* A question; it lives as long as its request. */
+/* A question that waits or is worked on; it lives as long as its request. */
 struct ask {
     struct ask *next;
     struct api *api;
     struct http_request *request;
     struct api_preflight preflight;
-    char model[MODEL_NAME_BYTES]; /* as the client names it, then as its worker does */
+    char model[MODEL_NAME_BYTES]; /* the client's name for it, then its worker's */
     int64_t deadline_ns;
-    bool is_waiting; /* guarded by the lock, as is the next */
+    bool is_waiting; /* the lock guards this and the next */
     bool is_gone;
 };
 
 struct preflights {
     pthread_t thread;
-    pthread_mutex_t lock; /* guards what follows */
+    pthread_mutex_t lock; /* guards the members below */
     pthread_cond_t work;
-    struct ask *first, **last; /* that wait */
-    uint32_t count;            /* with the one that is worked on */
+    struct ask *first, **last; /* the waiting questions */
+    uint32_t count;            /* waiting ones and the current one */
     bool is_stopping;
 };
 
@@ -110,7 +110,7 @@ static void release(void *context) {
     free(ask);
 }
 
-/* Nobody reads this answer. */
+/* Ends a request whose client has gone; no client reads this answer. */
 static void answer_gone(struct ask *ask) {
     api_fail(ask->request, 499, NULL, NULL, "The client has gone.");
 }
@@ -148,7 +148,7 @@ static void keep_model(void *context, const struct runner_model *model) {
     snprintf(found->why, sizeof found->why, "%s", model->text ? model->text : "");
 }
 
-/* False, and answered, when it cannot be counted with. */
+/* Finds the model to count with. False, and answered, if it is unknown or cannot be loaded. */
 static bool find_model(struct ask *ask, struct str name, const char *whose,
                        char ret_served[MODEL_NAME_BYTES]) {
     struct found_model found = {0};
@@ -167,7 +167,7 @@ static bool find_model(struct ask *ask, struct str name, const char *whose,
     return true;
 }
 
-/* The names that a file's lines have given so far. */
+/* The names in the lines of a file so far. */
 struct names_seen {
     char at[NAMES_KNOWN][MODEL_NAME_BYTES];
     size_t count;
@@ -179,7 +179,7 @@ static bool was_seen(const struct names_seen *seen, struct str name) {
     return false;
 }
 
-/* One line's model; false, and answered, when it is not the one of the lines before. */
+/* Takes the model of one line. False, and answered, if it is not that of the lines before. */
 static bool take_name(struct ask *ask, struct names_seen *seen, struct str name) {
     char served[MODEL_NAME_BYTES];
     if (was_seen(seen, name)) return true;
@@ -199,8 +199,8 @@ static bool take_name(struct ask *ask, struct names_seen *seen, struct str name)
     return true;
 }
 
-/* The model that all lines name; none when no line does. False when it has been answered; *error is
- * not OK when the file could not be read, or nobody waits. */
+/* Finds the model that all lines name, or none if no line names one. False if the request has been
+ * answered; *error is not OK if the file could not be read or the client no longer waits. */
 static bool read_models(struct ask *ask, struct error *error) {
     struct names_seen seen = {.count = 0};
     struct jsonl_file file;
@@ -229,7 +229,8 @@ static bool read_models(struct ask *ask, struct error *error) {
 
 /* --- answering --- */
 
-/* Asked again at once, it would take as long again: clients must not do that by themselves. */
+/* Answers after the time limit. The same question would take as long again, so clients must not
+ * repeat it by themselves. */
 static void answer_late(struct ask *ask, int64_t limit_ms) {
     struct buf body;
     char message[200];
@@ -259,7 +260,8 @@ static void answer(struct ask *ask, enum err err, const struct error *error, str
         api_fail_err(ask->request, err, error, NULL);
 }
 
-/* The request, and with it the question, may be gone after this. */
+/* Works on a question and answers it. Afterwards the request may be freed, and the question with
+ * it. */
 static void work_on(struct ask *ask) {
     const struct api_options *options = &ask->api->options;
     struct error error = {0};
@@ -283,7 +285,7 @@ static void work_on(struct ask *ask) {
 
 /* --- the thread --- */
 
-/* NULL at the end. */
+/* Waits for the next question; NULL at the end. */
 static struct ask *take(struct preflights *preflights) {
     pthread_mutex_lock(&preflights->lock);
     while (!preflights->first && !preflights->is_stopping)
@@ -309,7 +311,7 @@ static void *preflights_main(void *context) {
     return NULL;
 }
 
-/* False when too many wait already. */
+/* Adds a question. False if too many wait. */
 static bool add(struct preflights *preflights, struct ask *ask) {
     pthread_mutex_lock(&preflights->lock);
     bool has_room = preflights->count < ASKS_MAX && !preflights->is_stopping;
@@ -326,7 +328,8 @@ static bool add(struct preflights *preflights, struct ask *ask) {
 
 /* --- the route --- */
 
-/* The file, if the caller may see it. */
+/* Opens the file. False, and answered, if it does not exist, the caller may not see it, or its
+ * purpose is wrong. */
 static bool open_file(struct api *api, struct http_request *request, struct str id, int *ret_fd) {
     struct store_file file;
     struct error error;

@@ -58,7 +58,7 @@ void results_get(void *context, struct http_request *request) {
     struct buf body;
     buf_init(&body, BUF_UNLIMITED);
     struct runner_page page = {.after = after, .lines_max = limit, .bytes_max = PAGE_BYTES};
-    if (follow) page.lines_max = 0; /* only asks whether they are still there */
+    if (follow) page.lines_max = 0; /* only asks whether the result files still exist */
     enum err err = runner_batch_results(api->options.runner, http_request_param(request, 0), &page,
                                         &body, &last, &more, &error);
     if (err != OK)

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* Files in parts, for those too big for one request (contract: Uploads API). */
+/* Files in parts, for files that are too big for one request (contract: Uploads API). */
 
 #define UPLOAD_EXPIRES_S 3600
 #define MESSAGE_BYTES 200
@@ -81,7 +81,7 @@ static void fail(struct http_request *request, enum err err, struct error *error
     api_fail_err(request, err, error, err == ERR_NOT_FOUND ? "upload_id" : NULL);
 }
 
-/* The upload of the path, if the caller may see it; else it is one that is not there. */
+/* Reads the upload of the path. ERR_NOT_FOUND also if the caller may not see it. */
 static enum err find(struct api *api, struct http_request *request, int64_t now_unix_s,
                      struct store_upload *ret_upload, struct error *error) {
     enum err err = store_upload_get(api->options.store, http_request_param(request, 0), now_unix_s,
@@ -137,7 +137,7 @@ void uploads_get(void *context, struct http_request *request) {
         fail(request, err, &error);
         return;
     }
-    /* The file may be deleted since. */
+    /* The file may have been deleted since. */
     bool has_file = *upload.file_id && store_file_get(api->options.store, str_from(upload.file_id),
                                                       now_unix_s, &file, &error) == OK;
     answer_upload(request, &upload, has_file ? &file : NULL);
@@ -162,7 +162,7 @@ void uploads_cancel(void *context, struct http_request *request) {
 
 struct part_upload {
     struct api *api;
-    struct store_spool *spool; /* once the part `data` has begun, until it is committed */
+    struct store_spool *spool; /* from the start of the part `data` until the commit */
     bool in_data;
 };
 
@@ -257,8 +257,8 @@ static bool check_md5(struct str wanted, const char *found, struct error *error)
     return false;
 }
 
-/* Joins the parts, looks at what came out, and makes it a file. *ret_param is the parameter that is
- * wrong, if it is one. */
+/* Joins the parts, checks the result, and makes it a file. *ret_param is the wrong parameter, or
+ * NULL. */
 static enum err complete(struct api *api, struct http_request *request,
                          const struct store_join *join, struct str md5, struct store_file *file,
                          const char **ret_param, struct error *error) {

@@ -3,7 +3,8 @@
 
 /* uploads: the handlers of /v1/uploads, and the tables of their bodies.
  *
- * Thread: http's.  Memory: none. */
+ * Thread: http's worker threads.
+ * Memory: none. */
 
 #include "api/fields.h"
 

@@ -2,18 +2,29 @@
 #pragma once
 
 /* arrival: where the results of an ended batch stand in its two files, in the order in which they
- * became durable, so that a reader who followed the running batch goes on where it was. order.idx
- * in the batch's directory:
+ * became durable. A client that followed the running batch can so continue after its end.
  *
- *   header of 64 bytes: 0 magic u32 "QORD" | 4 version u32 | 8 places u64 | 16 batch id, 40 bytes
- *   with NULs | 56 zero | 60 crc32c u32 of the 60 bytes before it
- *   a u64 a place: offset of the line << 1 | 1 in the error file; all ones where there is no line
+ * The file is order.idx in the batch's directory; integers are little-endian (the machine's own
+ * order).
  *
- * Place i (from 0) is the record with the sequence number i + 1; lines that never ran come behind
- * all records, in the order of the input. A place is checked by what stands there: a line begins at
- * the start of the file or behind a LF.
+ *   offset  size  field
+ *        0     4  magic, "QORD"
+ *        4     4  version
+ *        8     8  count of places
+ *       16    40  id of the batch, padded with NULs
+ *       56     4  zero
+ *       60     4  CRC-32C of the 60 bytes before it
+ *       64   8·n  one u64 per place: offset of the line << 1 | 1 if it is in the error file;
+ *                 all ones: the place has no line
  *
- * Thread: one a struct.  Memory: a builder holds 8 bytes a record; reading, one line. */
+ * Place i (from 0) belongs to the record with the sequence number i + 1. Lines that never ran
+ * follow all records, in the order of the input.
+ *
+ * A place is valid if (1) the header is, (2) its offset lies in the file, and (3) a line begins
+ * there: at the start of the file or after a LF.
+ *
+ * Thread: one per struct.
+ * Memory: a builder holds 8 bytes per record; reading holds one line. */
 
 #include "store/batches.h"
 
@@ -25,28 +36,28 @@ struct arrival_builder {
     size_t capacity;
 };
 
-/* `last_sequence` is the highest there is. */
+/* `last_sequence` is the highest sequence number of the batch. */
 void arrival_init(struct arrival_builder *builder, uint64_t last_sequence);
 void arrival_release(struct arrival_builder *builder);
-/* A line at `offset` of the output or error file; `sequence` 0: it never ran. */
+/* Adds the line at `offset` of the output or error file; `sequence` 0: it never ran. */
 void arrival_add(struct arrival_builder *builder, uint64_t sequence, bool in_errors,
                  uint64_t offset);
-/* How many bytes arrival_write writes. */
+/* The size of the file that arrival_write writes. */
 uint64_t arrival_bytes(const struct arrival_builder *builder);
-/* Makes order.idx durable; one that is there already is replaced. */
+/* Makes order.idx durable; it replaces an earlier one. */
 enum err arrival_write(const struct arrival_builder *builder, struct store *store,
                        const char *batch_id, struct error *error) MUST_CHECK;
 
 struct arrival_page {
-    uint64_t after; /* places to leave out */
+    uint64_t after; /* places to skip */
     uint64_t lines_max;
     size_t bytes_max; /* the page ends with the first line that reaches it */
     int64_t now_unix_s;
 };
 
-/* Appends lines of the result files behind place `after`, whole ones. *ret_last is the place
- * behind the last of them, *ret_more whether there are further ones. ERR_NOT_FOUND when a file is
- * deleted or expired, or order.idx is not there (batches of before it was written). */
+/* Appends whole lines of the result files from place `after` on. *ret_last is the place after the
+ * last one, *ret_more says whether further lines exist. ERR_NOT_FOUND if a result file was deleted
+ * or has expired, or if order.idx is missing (batches older than that file). */
 enum err arrival_read(struct store *store, const struct store_batch *batch,
                       const struct arrival_page *page, struct buf *buf, uint64_t *ret_last,
                       bool *ret_more, struct error *error) MUST_CHECK;

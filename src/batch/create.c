@@ -52,8 +52,8 @@ static struct store_batch new_batch(const struct batch_parameters *parameters, i
     return batch;
 }
 
-/* Within the owner's limits, with its input when that is new. A queue of tokens is counted before
- * anybody has a tokenizer for it: four bytes of the input stand for one. */
+/* Adds the batch, with a new input, within its owner's limits. Queued tokens are estimated, four
+ * bytes of input per token, because no tokenizer has read the input yet. */
 static enum err insert(struct store *store, struct store_batch *batch,
                        const struct batch_parameters *parameters, struct store_spool *spool,
                        struct store_file *file, struct error *error) {
@@ -101,7 +101,7 @@ enum err batch_create_with_input(struct store *store, const struct batch_paramet
     }
     store_batch_release(&batch);
     if (err != ERR_CONFLICT || !*parameters->idempotency_key) return err;
-    /* Another call with the key came first. */
+    /* Another call with the same key came first. */
     err = batch_find_existing(store, parameters, ret_batch, error);
     *ret_existing = err == OK;
     return err;

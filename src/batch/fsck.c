@@ -39,8 +39,8 @@ static void violated(struct check *check, const char *format, ...) {
     check->report(check->context, sentence);
 }
 
-/* Opens a result file. False when its row is gone (deleted or expired): then nothing can be said.
- */
+/* Opens a result file. False if its row no longer exists (deleted or expired): then it cannot be
+ * checked. */
 static bool open_result(struct check *check, const char *id, struct jsonl_file *lines) {
     struct store_file file;
     struct error error;
@@ -55,7 +55,7 @@ static bool open_result(struct check *check, const char *id, struct jsonl_file *
 
 /* --- one record --- */
 
-/* A line of a result file that is being looked at. */
+/* The current line of a result file. */
 struct record {
     bool present;
     struct str custom_id; /* raw */
@@ -96,7 +96,8 @@ static void next_record(struct check *check, struct jsonl_file *lines, bool is_o
 
 /* --- one batch --- */
 
-/* Both files are in input order, so one walk over the input meets every record at its turn. */
+/* Walks over the input. Both result files are in its order, so the walk meets every record in
+ * turn. */
 static void walk(struct check *check, struct jsonl_file *input, struct jsonl_file *output,
                  struct jsonl_file *errors) {
     struct str line;
@@ -157,7 +158,7 @@ static void check_published(struct check *check) {
     bool there = store_input_open(check->store, str_from(batch->input_file_id), 0, &input.fd, &file,
                                   &error) == OK;
     if (there) input.bytes = file.bytes;
-    /* Without the input, or with a result file deleted, there is nothing to compare. */
+    /* Without the input, or after a result file was deleted, no comparison is possible. */
     if (there && open_result(check, batch->output_file_id, &output) &&
         open_result(check, batch->error_file_id, &errors))
         walk(check, &input, &output, &errors);
@@ -233,7 +234,7 @@ static void check_times(struct check *check) {
                  batch_status_name(batch->status));
 }
 
-/* The end of a batch is told once to the URL it asked for, and never another end (I12). */
+/* Checks I12: a batch's webhook is told its end once, and no other end. */
 static void check_outbox(struct check *check) {
     const struct store_batch *batch = check->batch;
     bool ended = batch_status_is_terminal(batch->status);
@@ -253,14 +254,14 @@ static void check_outbox(struct check *check) {
                  batch_status_name(batch->status), (unsigned long long)foreign);
 }
 
-/* A batch and its files have one owner (I13). A file whose row is gone belongs to nobody. */
+/* Checks I13: a batch and its files have one owner. A file without a row has no owner. */
 static void check_owners(struct check *check) {
     const struct store_batch *batch = check->batch;
     const char *ids[] = {batch->input_file_id, batch->output_file_id, batch->error_file_id};
     for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {
         struct store_file file;
         struct error error;
-        /* A client may name any file; one that is not its own fails the batch. */
+        /* A client may name any file; another owner's file fails the batch. */
         if (!*ids[i] || (i == 0 && batch->status == BATCH_FAILED)) continue;
         if (store_file_get(check->store, str_from(ids[i]), 0, &file, &error) != OK) continue;
         if (strcmp(file.owner, batch->owner) != 0 && batch->total > 0)

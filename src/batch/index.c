@@ -15,12 +15,12 @@
 #define MAGIC 0x58444951u /* "QIDX" */
 #define VERSION 2u
 #define HEADER_BYTES 128
-#define BUFFERED_MAX 4096 /* entries in memory before they are written */
+#define BUFFERED_MAX 4096 /* entries kept in memory before they are written */
 #define KEY_BITS 20
 #define KEY_MASK ((1u << KEY_BITS) - 1)
 #define MODEL_SHIFT (3 * KEY_BITS)
 #define PREFIX_MASK (((uint64_t)1 << MODEL_SHIFT) - 1)
-#define OFFSET_BITS 40 /* a terabyte */
+#define OFFSET_BITS 40 /* files of up to a terabyte */
 #define OFFSET_MASK (((uint64_t)1 << OFFSET_BITS) - 1)
 #define GROUP_MAX ((1u << (64 - OFFSET_BITS)) - 1)
 
@@ -28,7 +28,7 @@ static_assert(sizeof(struct index_entry) == 16, "entries are written as they are
 
 /* --- the coarse order --- */
 
-/* Mixes eight bytes at a time; equal bytes give equal sums and nothing more is asked of it. */
+/* Mixes eight bytes at a time. Its only promise: equal bytes give equal sums. */
 static uint64_t mix(uint64_t sum, struct str text) {
     size_t at = 0;
     for (; at + 8 <= text.bytes; at += 8) {
@@ -54,7 +54,7 @@ uint64_t index_prefix_key(struct str model, struct str url, struct str prompt) {
     return key;
 }
 
-/* The bits for the first 256 and 1024 bytes, folded into 24; never 0. */
+/* Folds the bits for the first 256 and 1024 bytes into 24; never 0. */
 static uint64_t group_of(uint64_t prefix_key) {
     uint64_t group = ((prefix_key >> KEY_BITS) * 0x9E3779B97F4A7C15u) >> OFFSET_BITS;
     return group ? group : GROUP_MAX;
@@ -113,7 +113,7 @@ struct index_builder {
     uint64_t *keys;
     size_t key_capacity;
     char *models[INDEX_MODELS_MAX]; /* in the order in which they came */
-    size_t model_count, model;      /* of the next entry */
+    size_t model_count, model;      /* rank of the next entry's model */
 };
 
 enum err index_builder_open(struct index_builder **ret_builder, const char *path,
@@ -156,7 +156,7 @@ void index_builder_set_model(struct index_builder *builder, struct str model) {
     builder->model_count++;
 }
 
-/* Models get the rank of their name in place of the order in which they came. */
+/* Replaces the models' order of arrival by the order of their names. */
 static void rank_models(struct index_builder *builder) {
     uint64_t ranks[INDEX_MODELS_MAX] = {0};
     for (size_t i = 0; i < builder->model_count; i++)
@@ -230,7 +230,7 @@ static enum err write_rest(struct index_builder *builder, uint64_t file_bytes,
     unsigned char header[HEADER_BYTES];
     write_header(header, builder->count, file_bytes, input_sha256, crc);
     err = os_pwrite_all(builder->fd, header, sizeof header, 0, error);
-    /* It can be made again, so a failed sync is only an error. */
+    /* The index can be made again, so a failed sync is only an error. */
     return err == OK ? os_fdatasync(builder->fd, error) : err;
 }
 
@@ -251,7 +251,7 @@ struct line_index {
     const uint32_t *order;
 };
 
-/* Checks the header, the sums and every number in it, so that readers need not. */
+/* Checks the header, the sums and every number in the index, so that readers need not. */
 static bool check(struct line_index *index, const unsigned char *input_sha256) {
     const unsigned char *header = index->map;
     uint32_t magic, version, crc, own;

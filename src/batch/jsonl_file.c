@@ -17,7 +17,7 @@ void jsonl_file_close(struct jsonl_file *file) {
     buf_release(&file->buf);
 }
 
-/* More of the file into the buf; false at its end. */
+/* Reads the next piece of the file into the buf; false at its end. */
 static bool fill(struct jsonl_file *file) {
     struct error error;
     uint64_t left = file->bytes - file->offset;

@@ -1,27 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* jsonl_file: the lines of a JSONL file one after another, in bounded memory. Blank lines and a
- * byte-order mark are left out.
+/* jsonl_file: the lines of a JSONL file one after another, in bounded memory. It skips blank lines
+ * and a byte-order mark.
  *
- * Thread: one a struct.  Memory: a piece of the file and one line; a line over the bound ends the
- * reading with `failed`. */
+ * Thread: one per struct.
+ * Memory: a piece of the file and one line; a line over the bound ends the reading with
+ * `failed`. */
 
 #include "base/buf.h"
 
 struct jsonl_file {
-    int fd; /* negative: no file, no lines; the struct's to close */
+    int fd; /* owned; negative: no file and no lines */
     uint64_t offset;
     uint64_t bytes;
     struct buf buf;
     size_t at;       /* in buf: the next line */
-    uint64_t number; /* of the line given last, from 1, blank ones counted */
-    bool failed;     /* it could not be read to its end */
+    uint64_t number; /* of the latest line, from 1, blank lines counted */
+    bool failed;     /* the file could not be read to its end */
 };
 
-/* Without a file; the caller sets fd and bytes. */
+/* Makes a reader without a file; the caller sets fd and bytes. */
 void jsonl_file_init(struct jsonl_file *file);
-/* The next line that is not blank, without CR and LF and space around it; valid until the next
+/* The next line that is not blank, without CR, LF and the space around it; valid until the next
  * call. False at the end. */
 bool jsonl_file_next(struct jsonl_file *file, struct str *ret_line);
 void jsonl_file_close(struct jsonl_file *file);

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define SHOWN_BYTES 100 /* of a value of the client's in a message */
+#define SHOWN_BYTES 100 /* of a client's value in a message */
 
 struct place {
     const char *name;
@@ -23,8 +23,8 @@ static const struct place body_places[] = {PLACE(model),  PLACE(messages), PLACE
                                            PLACE(prompt), PLACE(input),    PLACE(text_1),
                                            PLACE(text_2), PLACE(query),    PLACE(documents)};
 
-/* Puts the members that are known into their places; the last of equal keys stays. *ret_end is
- * where the object ends. False when it is not valid. */
+/* Puts the known members into their places; of equal keys the last one stays. *ret_end is the end
+ * of the object. False if it is not valid. */
 static bool read_members(struct str object, const struct place *places, size_t place_count,
                          struct batch_line *line, size_t *ret_end) {
     struct json_span_iter iter;
@@ -54,7 +54,7 @@ enum batch_line_reading batch_line_read(struct str text, struct batch_line *ret_
     text = str_skip(text, from);
     if (!json_span_is_object(text))
         return json_span_read(text, NULL) ? BATCH_LINE_NOT_OBJECT : BATCH_LINE_NOT_JSON;
-    /* An object is read once, member by member; that finds what is wrong with it, too. */
+    /* One reading, member by member, also finds syntax errors. */
     if (!read_members(text, line_places, sizeof line_places / sizeof *line_places, ret_line,
                       &end) ||
         !is_space(str_skip(text, end)))
@@ -114,7 +114,7 @@ bool batch_line_endpoint(const struct batch_line *line, enum endpoint *ret_endpo
     return known;
 }
 
-/* The start of what a raw string means, for a message. */
+/* The start of a raw string's text, for a message. */
 static void show(struct str string, char ret_text[SHOWN_BYTES + 1]) {
     struct buf scratch;
     buf_init(&scratch, BUF_UNLIMITED);
@@ -152,8 +152,8 @@ bool batch_line_check_model(const struct batch_line *line, bool may_lack,
     return refuse(ret_refusal, "invalid_request", "body.model", "Model parameter is required.");
 }
 
-/* A `model` of null may stand further on, and the last of equal keys counts: so it goes to the end.
- */
+/* The model goes to the end, because the body may have a `model` of null and the last of equal keys
+ * counts. */
 struct str batch_line_with_model(const struct batch_line *line, struct str model,
                                  struct buf *room) {
     struct json_span_iter iter;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The batch object as clients see it, with every key. */
+/* The batch object that clients see, with every key. */
 
 #include "batch/batch.h"
 #include "batch/extras.h"
@@ -52,7 +52,7 @@ static void add_usage(struct buf *buf, const struct store_batch *batch) {
                usage->input_tokens + usage->output_tokens);
 }
 
-/* Extensions, in one object of their own. */
+/* Appends the extensions, in one object of their own. */
 static void add_extras(struct buf *buf, const struct store_batch *batch) {
     buf_add_text(buf, ",\"quern\":{\"retry_of\":");
     if (*batch->retry_of)
@@ -90,7 +90,7 @@ void batch_write_json(struct buf *buf, const struct store_batch *batch) {
                batch->total, batch->completed, batch->failed);
     add_usage(buf, batch);
     buf_printf(buf, ",\"metadata\":%s", batch->metadata ? batch->metadata : "null");
-    /* Extensions: where it stands in the order of work, and what for it stands there. */
+    /* Extensions: the tier and priority in the order of work, and why the batch waits. */
     add_text(buf, "service_tier", tier_name(tier_of_batch(batch->service_tier)));
     buf_printf(buf, ",\"priority\":%" PRId32, batch->priority);
     add_text(buf, "waiting_for", batch->waiting_for);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The parameters of POST /v1/batches, checked one by one; the first that is wrong is named. */
+/* The parameters of POST /v1/batches, checked one by one; the refusal names the first wrong one. */
 
 #include "base/mem.h"
 #include "base/utf8.h"
@@ -20,7 +20,7 @@
 #define WINDOW_S_MIN 60
 #define WINDOW_S_MAX (30 * 86400)
 #define URL_BYTES_MAX 2048
-#define SHOWN_BYTES 60 /* of a value of the client's in a message */
+#define SHOWN_BYTES 60 /* of a client's value in a message */
 
 static const char *const tiers[] = {"auto",     "default", "flex", "scale",
                                     "priority", "fast",    "batch"};
@@ -57,7 +57,7 @@ static bool read_input(struct batch_parameters *parameters, const json_t *body,
                        struct refusal *refusal) {
     struct str id = {0};
     if (!read_required(body, "input_file_id", &id, refusal)) return false;
-    /* An id that cannot exist is a missing file like any other: validation says so. */
+    /* Validation reports a missing file; this refuses only an id that no file can have. */
     if (id.bytes == 0 || id.bytes >= sizeof parameters->input_file_id ||
         memchr(id.at, '\0', id.bytes))
         return refuse(refusal, "invalid_value", "input_file_id",
@@ -84,7 +84,7 @@ static bool read_endpoint(struct batch_parameters *parameters, const json_t *bod
                   endpoint_path(ENDPOINT_SCORE));
 }
 
-/* "90m", "24h", "7d" as seconds; 0 for anything else. */
+/* The seconds of "90m", "24h" or "7d"; 0 for any other text. */
 static int64_t window_seconds(struct str text) {
     int64_t count;
     if (text.bytes < 2 || text.bytes > 8 || text.at[0] < '1' || text.at[0] > '9') return 0;
@@ -301,7 +301,7 @@ static void write_choices(struct buf *buf, const char *const *texts, size_t coun
     for (size_t i = 0; i < count; i++) buf_printf(buf, "%s\"%s\"", i ? "," : "", texts[i]);
 }
 
-/* What depends on the operator's rules is left out: the windows. */
+/* The schema leaves out the windows, which depend on the operator's rules. */
 void batch_parameters_write_schema(struct buf *buf) {
     const char *paths[ENDPOINT_COUNT];
     for (int i = 0; i < ENDPOINT_COUNT; i++) paths[i] = endpoint_path((enum endpoint)i);

@@ -11,10 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PIECE_BYTES ((size_t)1 << 20) /* written at a time */
+#define PIECE_BYTES ((size_t)1 << 20) /* bytes per write */
 #define RECORD_BYTES_MAX (SEGLOG_TEXT_BYTES_MAX + 4096)
 
-/* One of the two files on its way. */
+/* One of the two result files. */
 struct side {
     struct store_spool *spool; /* NULL until it has a line */
     struct buf pending;
@@ -31,7 +31,7 @@ struct work {
     uint64_t failed; /* requests that ran and failed */
     struct usage usage;
     uint64_t missing;
-    uint64_t spooled_bytes; /* asked to be written so far */
+    uint64_t spooled_bytes; /* bytes whose write-out was started */
 };
 
 void batch_result_file_id(const char *batch_id, const char *which, char ret_id[STORE_ID_BYTES]) {
@@ -63,7 +63,7 @@ static enum err write_pending(struct work *work, struct side *side, struct error
     return err;
 }
 
-/* `sequence` is that of its record; 0 for a line that has none. */
+/* Adds a line; `sequence` is its record's, 0: it has no record. */
 static enum err add_line(struct work *work, struct side *side, struct str line, uint64_t sequence,
                          struct error *error) {
     arrival_add(&work->order, sequence, side == &work->errors, side->bytes);
@@ -73,8 +73,8 @@ static enum err add_line(struct work *work, struct side *side, struct str line, 
     return side->pending.bytes >= PIECE_BYTES ? write_pending(work, side, error) : OK;
 }
 
-/* The line of a request that did not run, made from the input. Input that cannot be read any more
- * leaves no custom_id to answer to: then there is no line. */
+/* Adds the line of a request that did not run, with the custom_id from the input. If the input
+ * cannot be read any more, no line is added, because it would have no custom_id. */
 static enum err add_unexecuted(struct work *work, uint32_t line, enum batch_outcome outcome,
                                struct error *error) {
     const struct batch_publish *publish = work->publish;
@@ -143,7 +143,7 @@ static enum err write_lines(struct work *work, enum batch_status target, struct 
     return err == OK ? write_pending(work, &work->errors, error) : err;
 }
 
-/* Puts one file in place. *ret_id stays empty when there is nothing to put. */
+/* Adds one file to the transaction. *ret_id stays empty if the file has no line. */
 static enum err place_side(struct work *work, struct side *side, const char *which,
                            struct store_file *files, size_t *file_count, char *ret_id,
                            struct error *error) {

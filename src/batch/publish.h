@@ -2,13 +2,14 @@
 #pragma once
 
 /* publish: writes the output and error files of a batch in the order of its input, and ends the
- * batch in the same transaction that makes the files visible. Their ids come from the batch's id,
- * so that doing it again after a crash gives the same files.
+ * batch in the same transaction that makes the files visible.
  *
- * A request without a record gets one of the codes of batch/result.h that goes with the state the
- * batch ends in.
+ * The files' ids follow from the batch's id, so that publishing again after a crash gives the same
+ * files. A request without a record gets the code of batch/result.h that belongs to the state in
+ * which the batch ends.
  *
- * Thread: one.  Memory: two buffers of 1 MiB. */
+ * Thread: one.
+ * Memory: two buffers of 1 MiB. */
 
 #include "batch/index.h"
 #include "batch/result.h"
@@ -21,21 +22,21 @@ struct batch_publish {
     int input_fd;
     int64_t now_unix_s;
     void *context;
-    bool (*stopped)(void *context); /* asked now and then; NULL allowed */
+    bool (*stopped)(void *context); /* asked between lines; NULL allowed */
 };
 
 struct batch_published {
     uint64_t output_lines;
     uint64_t error_lines;
-    /* With ERR_CONFLICT: requests that have no readable record and must run (again) first. */
+    /* With ERR_CONFLICT: requests that have no readable record and must run first. */
     uint64_t missing;
 };
 
 /* The state that publishing leads to. */
 enum batch_status batch_publish_target(const struct store_batch *batch);
-/* Publishes and moves the batch. *batch is what it became. ERR_CONFLICT when requests of a batch
- * that is to be completed have no record, or when the row is in another state by now;
- * ERR_UNAVAILABLE when the disk is full; ERR_CANCELLED when it was stopped. */
+/* Publishes and moves the batch; *batch becomes the row after the move. ERR_CONFLICT if requests of
+ * a batch that is to be completed have no record, or if the row has changed its state meanwhile;
+ * ERR_UNAVAILABLE if the disk is full; ERR_CANCELLED if `stopped` said so. */
 enum err batch_publish(const struct batch_publish *publish, struct store_batch *batch,
                        struct batch_published *ret_published, struct error *error) MUST_CHECK;
 /* "file-" and 22 characters that follow from the batch's id and `which` ("output", "error"). */

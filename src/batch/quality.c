@@ -9,7 +9,7 @@
 #define TEXT_BYTES_MAX ((size_t)16 << 20)
 #define FENCE STR("```")
 
-/* The inside of a Markdown code block, when the text is one. */
+/* The inside of a Markdown code block if the text is one, else the text. */
 static struct str without_fence(struct str text) {
     if (!str_starts_with(text, FENCE)) return text;
     size_t line = str_find_byte(text, '\n', 0);
@@ -28,7 +28,7 @@ static uint8_t look_at_text(struct str text) {
     return marks;
 }
 
-/* A choice of a chat, or of a text completion. */
+/* Looks at one choice of a chat or of a text completion. */
 static uint8_t look_at_choice(struct str choice, struct buf *scratch, uint32_t *hash) {
     struct str message = json_span_get(choice, "message");
     struct str raw = json_span_get(json_span_is_object(message) ? message : choice,
@@ -37,7 +37,7 @@ static uint8_t look_at_choice(struct str choice, struct buf *scratch, uint32_t *
     buf_clear(scratch);
     if (json_span_is_string(raw)) json_span_decode(scratch, raw);
     struct str calls = json_span_get(message, "tool_calls");
-    if (calls.bytes > 2) /* an answer of its own kind */
+    if (calls.bytes > 2) /* tool calls are an answer without text */
         *hash = crc32c(*hash, calls.at, calls.bytes);
     else
         marks = look_at_text(buf_str(scratch));
@@ -59,7 +59,7 @@ void quality_look(struct str body, uint8_t *ret_marks, uint32_t *ret_answer) {
     buf_init(&scratch, TEXT_BYTES_MAX);
     while (json_span_element(&iter, &choice)) {
         uint8_t marks = look_at_choice(choice, &scratch, &hash);
-        /* Of several choices the worst counts; JSON is that of the first. */
+        /* Of several choices the worst counts; only the first decides about JSON. */
         *ret_marks |= is_first ? marks : marks & (1u << SEGLOG_TRUNCATED | 1u << SEGLOG_EMPTY);
         is_first = false;
     }

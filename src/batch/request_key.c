@@ -15,7 +15,7 @@ struct member {
     size_t order;
 };
 
-/* They say who asks, not what for. */
+/* Members that describe the caller, not the answer. */
 static const char *const ignored[] = {"user", "safety_identifier", "metadata", "store",
                                       "prompt_cache_key"};
 
@@ -33,8 +33,8 @@ static int by_name(const void *a, const void *b) {
     return order != 0 ? order : x->order < y->order ? -1 : 1;
 }
 
-/* The members in order of their names; SIZE_MAX when they are too many, or a name is spelled with
- * escapes and might be the same as another. */
+/* Reads the members and sorts them by name. SIZE_MAX if they are too many, or if a name has escapes
+ * and might equal another. */
 static size_t read_members(struct str body, struct member members[MEMBERS_MAX]) {
     struct json_span_iter iter;
     struct str key, value;
@@ -57,7 +57,7 @@ static bool is_null(struct str value) {
     return str_is(value, "null");
 }
 
-/* "0", "0.0", "-0", "0e5": any spelling of nought. */
+/* True for any spelling of zero: "0", "0.0", "-0", "0e5". */
 static bool is_zero(struct str value) {
     for (size_t i = 0; i < value.bytes && value.at[i] != 'e' && value.at[i] != 'E'; i++)
         if (value.at[i] != '0' && value.at[i] != '.' && value.at[i] != '-') return false;
@@ -68,7 +68,7 @@ static bool is_number(struct str value) {
     return value.bytes > 0 && (*value.at == '-' || (*value.at >= '0' && *value.at <= '9'));
 }
 
-/* The last of equal names counts, as for every reader of the body. */
+/* The last member with the name, which counts for every reader of the body. */
 static struct str find(const struct member *members, size_t count, const char *name) {
     struct str found = {0};
     for (size_t i = 0; i < count; i++)
@@ -105,7 +105,7 @@ static size_t string_end(struct str text, size_t at) {
     return text.bytes;
 }
 
-/* The value without the white space between its tokens; it ends where no token of it can. */
+/* Adds the value without the white space between its tokens, and an end that no value contains. */
 static void add_value(struct sha256 *hash, struct str value) {
     size_t from = 0, at = 0;
     while (at < value.bytes) {

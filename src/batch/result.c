@@ -22,7 +22,8 @@ static const struct {
 };
 
 void batch_result_write(struct buf *buf, const struct batch_result *result) {
-    /* The id is the batch's own 32 digits and the request's number: unique and always the same. */
+    /* The id is made of the batch's 32 digits and the request's number: unique, and equal in every
+     * run. */
     const char *digits = strchr(result->batch_id, '_');
     buf_printf(buf, "{\"id\":\"batch_req_%s%08" PRIx64 "\",\"custom_id\":",
                digits ? digits + 1 : result->batch_id, result->line);
@@ -62,7 +63,7 @@ bool batch_body_read(struct str text, struct buf *scratch, struct str *ret_body)
     buf_clear(scratch);
     json_span_add_ascii(scratch, value);
     if (scratch->overflowed) return false;
-    /* Line breaks can only be space between values. */
+    /* In valid JSON, line breaks are only space between values. */
     for (size_t i = 0; i < scratch->bytes; i++)
         if (scratch->at[i] == '\n' || scratch->at[i] == '\r') scratch->at[i] = ' ';
     *ret_body = buf_str(scratch);

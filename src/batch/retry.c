@@ -68,7 +68,7 @@ static void set_json(json_t *object, const char *key, const char *text) {
         json_object_set_new(object, key, value);
 }
 
-/* A create body that would have made the original. */
+/* The create body that would make the original. */
 static json_t *body_of(const struct store_batch *original) {
     json_t *body = json_object();
     if (!body) abort();
@@ -95,8 +95,8 @@ bool batch_retry_read(struct batch_retry *ret_retry, const struct store_batch *o
     struct batch_retry retry = {0};
     if (!read_statuses(&retry, body, ret_refusal) || !read_codes(&retry, body, ret_refusal))
         return false;
-    /* All the rest is checked as if the client had said it in a create call. What chooses the lines
-     * is in there too, so that one idempotency key stands for one choice. */
+    /* All other members are checked as those of a create call. The members that choose lines are
+     * included, so that one idempotency key stands for one choice. */
     json_t *whole = body_of(original);
     if (body) json_object_update(whole, (json_t *)(uintptr_t)body);
     set_text(whole, "endpoint", original->endpoint);
@@ -160,7 +160,7 @@ static enum err add_line(struct walk *walk, struct store *store, struct str line
     return err;
 }
 
-/* Copies the line of every record that is chosen. */
+/* Copies the line of every chosen record. */
 static enum err copy_lines(struct walk *walk, struct store *store, struct error *error) {
     struct str record, line;
     enum err err = OK;
@@ -198,7 +198,7 @@ static enum err open_one(struct store *store, const char *id, const char *what, 
     return err;
 }
 
-/* The file of the lines, as a spool with everything in it. */
+/* Makes the new input file: a spool with all chosen lines. */
 static enum err make_input(struct walk *walk, struct store *store, int64_t now_unix_s,
                            struct error *error) {
     const struct store_batch *original = walk->original;

@@ -3,21 +3,22 @@
 
 #include <assert.h>
 
-/*   validating ──(1)──▶ in_progress ──(3)──▶ finalizing ──(4)──▶ completed
+/* validating ──(1)──▶ in_progress ──(3)──▶ finalizing ──(4)──▶ completed
  *     │   │                  │                  │   └───(5)──▶ expired, failed
  *     │   └──(2)──▶ failed   │                  │
  *     └──────────(6)─────────┴────────(6)───────┴──▶ cancelling ──(7)──▶ cancelled
  *
  * (1) runner/validate.c: every line is sound and the line index is on the disk.
- * (2) runner/validate.c: the file is not there or not sound; `errors` says why.
+ * (2) runner/validate.c: the file is missing or not sound; `errors` says why.
  * (3) runner/batches.c: every line has a durable result, or the window has closed, or the input can
- *     no longer be read; final_status says which.
+ *     no longer be read; final_status tells these apart.
  * (4) (5) runner/publish.c: the result files are on the disk, in the same transaction.
  * (6) runner_batch_cancel: a client asked.
- * (7) runner/publish.c: as (4); without files when the batch was never validated.
+ * (7) runner/publish.c: as (4); without files if the batch was never validated.
  *
- * What may be trusted: from in_progress on, `total` and `model`; in a terminal state, everything,
- * for ever. Counters in between are those of the segment log, not of the row. */
+ * Members that can be trusted: `total` and `model` from in_progress on; all members in a
+ * terminal state, which never changes. In between, the counters are in the segment log and
+ * not in the row. */
 
 const char *batch_status_name(enum batch_status status) {
     switch (status) {

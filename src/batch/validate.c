@@ -30,14 +30,14 @@ struct validation {
     struct buf errors; /* items of the array */
     size_t error_count;
     bool too_many;
-    bool done;                    /* nothing further needs to be looked at */
-    char model[MODEL_NAME_BYTES]; /* of the line before; it is served */
+    bool done;                    /* no further line needs to be read */
+    char model[MODEL_NAME_BYTES]; /* of the line before; a worker serves it */
     char default_model[MODEL_NAME_BYTES];
     bool asked_default;
     bool models_differ;
     struct buf scratch; /* a custom_id */
     struct buf model_scratch;
-    struct buf other; /* the line of an earlier custom_id */
+    struct buf other; /* an earlier line, to compare its custom_id */
     enum err failure; /* of the machine */
     struct error *error;
 };
@@ -83,7 +83,7 @@ struct same_question {
     struct str id;
 };
 
-/* Reads an earlier request again to compare what it really said. */
+/* Reads an earlier request again and compares its real custom_id. */
 static bool has_same_id(void *context, uint32_t line) {
     const struct same_question *question = context;
     struct validation *v = question->v;
@@ -161,7 +161,7 @@ static bool check_model(struct validation *v, const struct batch_line *parsed,
     return true;
 }
 
-/* The contract's checks in their order. */
+/* Makes the contract's checks in their order. */
 static bool check_line(struct validation *v, struct str text, struct batch_line *parsed,
                        struct refusal *ret_refusal) {
     enum batch_line_reading reading =
@@ -217,7 +217,7 @@ static void take_line(void *context, const struct jsonl_line *line) {
 
 /* --- the file --- */
 
-/* Drops what no line needs any more. A line that is too long in any case is not kept. */
+/* Drops the bytes before the current line, and a line that is too long in any case. */
 static void slide(struct validation *v) {
     uint64_t line_start = v->splitter.line_start, end = v->window_at + v->window.bytes;
     if (end - line_start > v->options->rules.line_bytes_max + 2) line_start = end;
@@ -249,7 +249,7 @@ static enum err read_lines(struct validation *v) {
     return v->failure;
 }
 
-/* Turns what was found into the result. */
+/* Turns the findings into the result. */
 static enum err conclude(struct validation *v, struct batch_validation *ret_result) {
     unsigned char digest[SHA256_BYTES];
     if (v->too_many) {
@@ -264,7 +264,7 @@ static enum err conclude(struct validation *v, struct batch_validation *ret_resu
         add_error(&v->errors, &v->error_count, "empty_file", 0, "The input file has no requests.",
                   NULL);
     }
-    /* A file that is refused half way was not read to its end. */
+    /* A file that was refused half-way has not been read to its end. */
     if (!v->done) {
         sha256_end(&v->hash, digest);
         if (memcmp(digest, v->options->input_sha256, SHA256_BYTES) != 0)

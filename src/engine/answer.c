@@ -12,8 +12,8 @@ static bool is_chat(const struct job *job) {
     return job->endpoint == ENDPOINT_CHAT;
 }
 
-/* The tier that was used. A batch line reports the default tier, which is all that clients know,
- * unless it names its own. */
+/* The tier that the answer reports. A batch line reports the default tier, which clients know,
+ * unless its body names another. */
 static const char *shown_tier(const struct job *job) {
     switch (job->tier) {
     case TIER_PRIORITY: return "priority";
@@ -23,12 +23,12 @@ static const char *shown_tier(const struct job *job) {
     }
 }
 
-/* As a JSON string; invalid UTF-8 becomes U+FFFD. */
+/* Appends bytes as a JSON string; invalid UTF-8 becomes U+FFFD. */
 static void write_repaired(struct buf *out, struct str bytes) {
     json_write_string(out, bytes.bytes ? bytes : STR(""));
 }
 
-/* `"key":` with the comma before it, for members after the first. */
+/* Appends `,"key":`, for members after the first. */
 static void write_key(struct buf *out, const char *key) {
     buf_printf(out, ",\"%s\":", key);
 }
@@ -55,7 +55,7 @@ static void write_usage(struct buf *out, const struct job *job) {
                usage.cached_tokens, usage.reasoning_tokens);
 }
 
-/* In the middle of a stream: what is known then. */
+/* Appends the usage up to now, in the middle of a stream. */
 static void write_usage_so_far(struct buf *out, const struct job *job) {
     uint64_t prompt_tokens = 0, completion_tokens = 0;
     for (size_t i = 0; i < job->request.prompt_count; i++)
@@ -93,8 +93,8 @@ static struct logprobs_prompt scored_prompt(const struct job *job, const struct 
                                     .shows_special = !job->request.skip_special_tokens};
 }
 
-/* The `logprobs` member for the entries [first, end), null when the request did not ask;
- * `with_echo`: after those of the prompt. */
+/* Appends the `logprobs` member for the entries [first, end), null if the request did not ask for
+ * it; `with_echo`: after those of the prompt. */
 static void write_logprobs(struct buf *out, const struct answer_source *source,
                            const struct job *job, uint32_t choice_index, size_t first, size_t end,
                            bool with_echo) {
@@ -169,7 +169,7 @@ static void write_choice(struct buf *out, const struct answer_source *source, co
         write_repaired(out, buf_str(&text));
     }
     buf_release(&text);
-    /* From the first on, whatever a stream has shown. */
+    /* The body has everything, even text that a stream has shown. */
     struct choice whole = *choice;
     whole.logprobs_shown = 0;
     write_logprobs(out, source, job, index, 0, choice_logprobs_shown(&whole, whole.raw.bytes),
@@ -183,7 +183,7 @@ static void write_choice(struct buf *out, const struct answer_source *source, co
     buf_add_byte(out, '}');
 }
 
-/* The candidates of a prompt, by their mean log probability, the best first. */
+/* Sorts the candidates of a prompt by their mean log probability, the best first. */
 static void rank_candidates(const struct job *job, uint32_t first,
                             uint32_t ret_order[REQUEST_CHOICES_MAX]) {
     double means[REQUEST_CHOICES_MAX];
@@ -258,7 +258,7 @@ static void write_chunk_end(struct buf *out, struct job *job, uint32_t index, co
         buf_add_text(out, ",\"usage\":null");
 }
 
-/* `delta` or `text` with this much of the answer; no content at all when `text` is NULL. */
+/* Appends `delta` or `text` with a piece of the answer; without content if `text` is NULL. */
 static void write_piece(struct buf *out, const struct job *job, const struct str *text,
                         bool is_first) {
     if (!is_chat(job)) {
@@ -275,7 +275,7 @@ static void write_piece(struct buf *out, const struct job *job, const struct str
     buf_add_byte(out, '}');
 }
 
-/* A chat begins with the role; what is of the prompt comes before the first sampled text. */
+/* Writes the chunk before the first sampled text: the role of a chat, the echo of a prompt. */
 static bool write_first_chunk(struct buf *out, const struct answer_source *source, struct job *job,
                               uint32_t index) {
     struct choice *choice = &job->choices[index];
@@ -300,7 +300,7 @@ static bool write_first_chunk(struct buf *out, const struct answer_source *sourc
     return true;
 }
 
-/* What may be shown of the text, and the log probabilities that go with it. */
+/* Writes the text that may be shown, with its log probabilities. */
 static bool write_text_chunk(struct buf *out, const struct answer_source *source, struct job *job,
                              uint32_t index) {
     struct choice *choice = &job->choices[index];
@@ -326,7 +326,7 @@ static bool write_text_chunk(struct buf *out, const struct answer_source *source
     return true;
 }
 
-/* The next half of a tool call: its name, or its arguments. */
+/* Writes the next half of a tool call: its name, or its arguments. */
 static bool write_call_chunk(struct buf *out, const struct answer_source *source, struct job *job,
                              uint32_t index) {
     struct choice *choice = &job->choices[index];

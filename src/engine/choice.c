@@ -25,7 +25,7 @@ void choice_release(struct choice *choice) {
     choice->tools = NULL;
 }
 
-/* Looks for a stop string that ends in raw[from..]; cuts raw there. */
+/* Looks for a stop string that ends in raw[from..], and cuts raw there. */
 static bool find_stop(struct choice *choice, const struct request *request, size_t from) {
     size_t best_end = SIZE_MAX, best_at = 0;
     for (size_t i = 0; i < request->stop_count; i++) {
@@ -74,7 +74,7 @@ bool choice_add(struct choice *choice, const struct request *request,
 }
 
 void choice_read_tools(struct choice *choice, const struct request *request) {
-    if (!choice->tools || choice->is_done) return; /* when done all was read */
+    if (!choice->tools || choice->is_done) return; /* choice_end has read all of it */
     struct str shown = {choice->raw.at, choice_shown(choice, request)};
     if (shown.bytes > 0) tool_reader_feed(choice->tools, shown, false);
 }
@@ -87,7 +87,7 @@ void choice_end(struct choice *choice, enum finish_reason reason) {
     if (choice->tools) tool_reader_feed(choice->tools, all.bytes ? all : STR(""), true);
 }
 
-/* Length of the longest proper prefix of `stop` that `text` ends with. */
+/* The length of the longest proper prefix of `stop` with which `text` ends. */
 static size_t held_by(struct str text, struct str stop) {
     size_t longest = stop.bytes - 1 < text.bytes ? stop.bytes - 1 : text.bytes;
     for (size_t bytes = longest; bytes > 0; bytes--)
@@ -112,7 +112,7 @@ size_t choice_logprobs_shown(const struct choice *choice, size_t shown) {
     size_t count = choice->logprobs_shown;
     while (count < choice->logprobs.count) {
         size_t at = choice->logprobs.entries[count].raw_at;
-        /* A token without visible bytes goes with what stands before it. */
+        /* A token without visible bytes goes with the text before it. */
         bool is_shown = at < shown || (is_all && at == shown && !choice->stopped);
         if (!is_shown) break;
         count++;

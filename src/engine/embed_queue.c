@@ -12,8 +12,8 @@ struct embed_queue {
     struct job *first, *last; /* by level, then by turn */
     struct embed_queue_stats stats;
 
-    /* The step under way: text i is one of owners[i]. */
-    struct embed_sequence *sequences; /* (step_tokens) a text has a token at least */
+    /* The current step: text i belongs to owners[i]. */
+    struct embed_sequence *sequences; /* (step_tokens) a text has at least one token */
     struct job **owners;              /* (step_tokens) texts of one job are neighbours */
     uint32_t count;
     float *vectors; /* (step_tokens, width) */
@@ -39,7 +39,7 @@ void embed_queue_close(struct embed_queue *queue) {
     free(queue);
 }
 
-/* Behind all of its level. */
+/* Links a job behind all of its level. */
 static void link_job(struct embed_queue *queue, struct job *job) {
     struct job *before = queue->last;
     while (before && before->embedding.level > job->embedding.level)
@@ -116,13 +116,13 @@ static void gather(struct embed_queue *queue) {
             queue->owners[queue->count++] = job;
             embedding->given++;
             queue->stats.tokens += text->count;
-            if (!fits) return; /* it goes alone */
+            if (!fits) return; /* a text that is too long for a step goes alone */
             tokens += text->count;
         }
     }
 }
 
-/* A text that the model cannot do, which only it can tell, spoils its own request and no other. */
+/* Computes one text alone. A text that the model refuses fails its own request and no other. */
 static enum err compute_alone(struct embed_queue *queue, uint32_t index, struct error *error) {
     const struct served_embedder *model = queue->options.model;
     float *vector = queue->vectors + (size_t)index * model->width;
@@ -155,8 +155,8 @@ static void hand_out(struct embed_queue *queue) {
     }
 }
 
-/* Lets go of the jobs that are done, and puts those that are not, and that people wait for, behind
- * the others. */
+/* Gives back the jobs that are done, and puts unfinished interactive jobs behind the others of
+ * their level. */
 static void take_turns(struct embed_queue *queue) {
     for (uint32_t i = 0; i < queue->count; i++) {
         struct job *job = queue->owners[i];

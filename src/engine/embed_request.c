@@ -6,10 +6,10 @@
 
 #include <stdio.h>
 
-/* What the longest float and its comma take as text, and what four bytes take as base64. */
+/* The room of the longest float with its comma as text, and of four bytes as base64. */
 #define FLOAT_TEXT_BYTES 17
 #define FLOAT_BASE64_BYTES 6
-#define ENTRY_BYTES 80 /* of one vector's object, beside its numbers */
+#define ENTRY_BYTES 80 /* of one vector's object, without its numbers */
 #define ANSWER_BYTES_MAX (WIRE_PAYLOAD_BYTES_MAX - 16 * 1024)
 
 #define FORMS                                                                                      \
@@ -40,7 +40,7 @@ static bool refuse_empty(struct refusal *refusal, const char *param) {
     return refuse(refusal, "invalid_value", param, "Invalid '%s': it must not be empty.", param);
 }
 
-/* The ids of one text. */
+/* Checks the ids of one text. */
 static bool check_ids(const json_t *ids, const char *param, size_t vocabulary_count,
                       struct refusal *refusal) {
     if (json_array_size(ids) == 0) return refuse_empty(refusal, param);
@@ -109,7 +109,7 @@ static bool parse_format(struct embed_request *request, struct refusal *refusal)
            refuse_value(refusal, "encoding_format", format, "'float', 'base64'");
 }
 
-/* An integer of `least` or more; absent: *ret_value stays. */
+/* Reads an integer from `least` to `most`; *ret_value stays if it is absent. */
 static bool parse_count(const json_t *body, const char *param, int64_t least, int64_t most,
                         int64_t *ret_value, struct refusal *refusal) {
     const json_t *value = json_member(body, param);
@@ -118,7 +118,7 @@ static bool parse_count(const json_t *body, const char *param, int64_t least, in
     return field_read(&request_fields, &field, value, ret_value, refusal);
 }
 
-/* Part of a vector means something only where the model was trained for it, as vLLM has it. */
+/* As in vLLM, part of a vector has a meaning only if the model was trained for it. */
 static bool parse_dimensions(struct embed_request *request, const struct served_embedder *embedder,
                              struct refusal *refusal) {
     int64_t dimensions = embedder->width;
@@ -168,7 +168,8 @@ static bool parse_instruction(struct embed_request *request, const struct served
     return true;
 }
 
-/* What a client must not believe to be in force; `harmless` asks for what is done anyway. */
+/* Refuses members that a client must not believe to be in force, except with the value `harmless`,
+ * which asks for what quern does anyway. */
 static bool check_unsupported(const json_t *body, struct refusal *refusal) {
     static const struct {
         const char *name, *harmless, *reason;
@@ -218,7 +219,7 @@ static bool parse_members(struct embed_request *request, const struct served_mod
 bool embed_request_parse(struct embed_request *ret_request, struct str body,
                          const struct served_model *model, uint32_t text_tokens_max,
                          struct refusal *ret_refusal) {
-    /* As sentence-transformers has both. */
+    /* Both defaults are those of sentence-transformers. */
     struct embed_request request = {.add_special_tokens = true, .parse_special = true};
     struct error error;
     if (json_read(&request.body, body, &error) != OK)

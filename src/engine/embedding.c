@@ -12,14 +12,14 @@
 
 #define TEXT_BYTES_MAX ((size_t)32 * 1024 * 1024)
 
-/* What turns the texts of one request into tokens. */
+/* The state while the texts of one request become tokens. */
 struct preparation {
     struct embedding *embedding;
     const struct tokenizer *tokenizer;
     uint32_t vocab;
     uint32_t text_tokens_max;
     struct buf text;     /* scratch */
-    struct str head;     /* what goes before every text; empty: nothing */
+    struct str head;     /* the text in front of every text; may be empty */
     uint32_t head_count; /* its tokens */
     struct refusal *refusal;
 };
@@ -41,8 +41,8 @@ static bool encode(const struct preparation *is, const char *param, struct str t
     return true;
 }
 
-/* The special token that ends a text; TOKEN_NONE without one. It is no part of the vocabulary's
- * interface whether the one that is added stands first or last. */
+/* The special token that ends a text, or TOKEN_NONE. The vocabulary's interface does not tell
+ * whether an added token stands first or last. */
 static int32_t closing_token(const struct preparation *is) {
     struct ids plain = {.at = NULL}, special = {.at = NULL};
     int32_t closing = TOKEN_NONE;
@@ -55,7 +55,7 @@ static int32_t closing_token(const struct preparation *is) {
     return closing;
 }
 
-/* Cuts the text that begins at `first` of the ids to its beginning, and what ends it. */
+/* Cuts the text that begins at `first` of the ids; its beginning and its closing token stay. */
 static bool cut(const struct preparation *is, size_t first, bool is_text) {
     struct ids *ids = &is->embedding->ids;
     uint32_t keep = is->embedding->request.cut_tokens;
@@ -115,8 +115,8 @@ static bool add_text(struct preparation *is, uint32_t index) {
     return check_length(is, param, count, head_count);
 }
 
-/* "<|user|>\n{instruction}\n<|embed|>\n" before every text, and how many tokens that is alone,
- * which is how GritLM counts them. */
+/* Makes "<|user|>\n{instruction}\n<|embed|>\n", which stands in front of every text, and counts the
+ * tokens that it has alone, as GritLM does. */
 static bool add_head(struct preparation *is, struct buf *head) {
     const struct embed_request *request = &is->embedding->request;
     struct ids ids = {.at = NULL};
@@ -138,7 +138,7 @@ static bool add_texts(struct preparation *is) {
     embedding->sequences = mem_new(embedding->request.count, sizeof *embedding->sequences);
     for (uint32_t i = 0; i < embedding->request.count; i++)
         if (!add_text(is, i)) return false;
-    /* The list has moved while it grew. */
+    /* The list has moved while it grew, so the pointers are taken now. */
     const int32_t *at = embedding->ids.at;
     for (uint32_t i = 0; i < embedding->request.count; i++) {
         embedding->sequences[i].ids = at;
@@ -174,7 +174,7 @@ void embedding_release(struct embedding *embedding) {
     free(embedding->vectors);
 }
 
-/* The first `count` numbers of a vector, made one of length 1 again. */
+/* Gives the first `count` numbers of a vector the length 1 again. */
 static void shorten(float *vector, uint32_t count) {
     double sum = 0;
     for (uint32_t i = 0; i < count; i++) sum += (double)vector[i] * (double)vector[i];

@@ -24,7 +24,8 @@ static void copy_names(struct engine *engine, const struct wire_hello *options) 
     }
 }
 
-/* Changes when the model or the program does, which is when equal seeds may give other text. */
+/* Makes the fingerprint. It changes with the model and the program: then equal seeds may give other
+ * text. */
 static void make_fingerprint(struct engine *engine) {
     struct sha256 hash;
     sha256_init(&hash);
@@ -62,7 +63,7 @@ static enum err open_scheduler(struct engine *engine, const struct wire_hello *o
         .on_event = loop_on_event,
         .user = engine,
     };
-    /* More than the model can do is what the model can do. */
+    /* The model's limits bound the options. */
     if (scheduler.max_num_seqs > caps->sequences_max) scheduler.max_num_seqs = 0;
     if (scheduler.max_num_batched_tokens > caps->rows_max) scheduler.max_num_batched_tokens = 0;
     if (scheduler.max_model_len > caps->context_tokens_max) scheduler.max_model_len = 0;
@@ -211,7 +212,7 @@ void engine_forget(struct engine *engine, struct job *job) {
     pthread_mutex_unlock(&engine->lock);
 }
 
-/* Sets the flag that every stage reads at its door. True when the job is inside. */
+/* Sets the flag that every stage reads first. True if the engine has the job. */
 static bool flag_cancelled(struct engine *engine, uint64_t id, uint32_t *ret_slot) {
     bool is_found = false;
     pthread_mutex_lock(&engine->lock);
@@ -245,7 +246,7 @@ bool engine_drain(struct engine *engine, int64_t timeout_ms) {
     return is_empty;
 }
 
-/* Cancels whatever is inside. One message wakes the loop, which finds all the flags. */
+/* Cancels all jobs. One message wakes the loop, which finds all flags. */
 static void cancel_all(struct engine *engine) {
     pthread_mutex_lock(&engine->lock);
     engine->is_refusing = true;
@@ -262,7 +263,7 @@ static void cancel_all(struct engine *engine) {
     }
 }
 
-/* Stops the stages in the order the jobs travel; each has handed on all it had when it ends. */
+/* Stops the stages in the order in which jobs travel; each hands on all its jobs before it ends. */
 static void stop_threads(struct engine *engine) {
     if (engine->prep_ring) ring_stop(engine->prep_ring);
     for (size_t i = 0; i < engine->prep_thread_count; i++)

@@ -29,7 +29,7 @@ struct out {
     pthread_cond_t changed;
     struct buf waiting;
     bool is_stopped; /* no more frames; the writer ends when all are sent */
-    bool is_broken;  /* the server is gone; frames are dropped */
+    bool is_broken;  /* the server has gone; frames are dropped */
     pthread_t writer;
 };
 
@@ -43,7 +43,7 @@ struct process {
     bool is_draining;
 };
 
-/* How often a drained engine is asked whether it is empty. */
+/* The time between two looks whether a draining engine is empty. */
 #define DRAIN_POLL_MS 20
 
 static void out_add(struct out *out, enum wire_kind kind, uint64_t id, struct str payload) {
@@ -101,7 +101,7 @@ static void out_open(struct out *out, int fd) {
     pthread_cond_init(&out->changed, NULL);
 }
 
-/* Until then frames wait. */
+/* Starts the writer; frames wait until then. */
 static void out_start(struct out *out) {
     if (pthread_create(&out->writer, NULL, writer_main, out) != 0) abort();
 }
@@ -118,7 +118,7 @@ static void out_close(struct out *out) {
 }
 
 static void send_fatal(struct process *process, const char *sentence) {
-    /* The server says it where it belongs: once, to whoever waits, or in its log. */
+    /* Only info: the server tells the failure once, to its clients or in its log. */
     log_info("event=fatal reason=\"%s\"", sentence);
     out_add(&process->out, WIRE_FATAL, 0, str_from(sentence));
 }
@@ -146,7 +146,7 @@ static void on_stats(void *context, uint64_t ping, const struct wire_stats *stat
     buf_release(&payload);
 }
 
-/* The reader is asleep in recv; closing its half of the socket wakes it. */
+/* Sends FATAL. The reader sleeps in recv; shutting its half of the socket wakes it. */
 static void on_fatal(void *context, const char *sentence) {
     struct process *process = context;
     send_fatal(process, sentence);
@@ -154,7 +154,7 @@ static void on_fatal(void *context, const char *sentence) {
     shutdown(process->out.fd, SHUT_RD);
 }
 
-/* Waits for bytes of the server, but while draining only until the last job is done; false then. */
+/* Waits for bytes of the server. False if the engine drains and its last job is done. */
 static bool wait_for_bytes(const struct process *process) {
     while (process->is_draining) {
         if (engine_drain(process->engine, 0)) return false;
@@ -164,8 +164,8 @@ static bool wait_for_bytes(const struct process *process) {
     return true;
 }
 
-/* The next frame. False at the end of the socket or of a drain, or after a bad frame with *ret_err
- * set. */
+/* Reads the next frame. False at the end of the socket or of a drain, or, with *ret_err set, after
+ * a bad frame. */
 static bool next_frame(struct process *process, struct wire_frame *ret_frame, enum err *ret_err,
                        struct error *error) {
     for (;;) {
@@ -194,7 +194,7 @@ static void refuse_at_the_door(struct process *process, uint64_t id) {
     buf_release(&body);
 }
 
-/* False when the process is to end. */
+/* Acts on a frame. False if the process must end. */
 static bool take_frame(struct process *process, const struct wire_frame *frame,
                        struct error *error) {
     struct wire_job job;
@@ -208,7 +208,7 @@ static bool take_frame(struct process *process, const struct wire_frame *frame,
     case WIRE_PING: engine_ping(process->engine, frame->id); return true;
     case WIRE_DRAIN:
         process->is_draining = true;
-        engine_drain(process->engine, 0); /* refuses from here on */
+        engine_drain(process->engine, 0); /* refuses jobs from here on */
         return true;
     default:
         err_set(error, ERR_CORRUPT, "wire: a %s frame from the server",
@@ -217,7 +217,7 @@ static bool take_frame(struct process *process, const struct wire_frame *frame,
     }
 }
 
-/* Until the socket ends. ERR_CORRUPT after a bad frame. */
+/* Serves until the socket ends. ERR_CORRUPT after a bad frame. */
 static enum err serve(struct process *process, struct error *error) {
     struct wire_frame frame;
     enum err err;
@@ -227,7 +227,7 @@ static enum err serve(struct process *process, struct error *error) {
     return err;
 }
 
-/* Strings of *ret_hello lie in the reader until the next frame. */
+/* Reads HELLO. Its strings lie in the reader until the next frame. */
 static enum err read_hello(struct process *process, struct wire_hello *ret_hello,
                            struct error *error) {
     struct wire_frame frame;
@@ -240,7 +240,8 @@ static enum err read_hello(struct process *process, struct wire_hello *ret_hello
     return wire_get_hello(frame.payload, ret_hello, error);
 }
 
-/* Before the first thread, which would not be inside, and the first byte of a model. */
+/* Enters the sandbox before the first thread, which would stay outside, and before the first byte
+ * of a model. */
 static void enter_sandbox(const struct wire_hello *hello) {
     char path[PATH_MAX], packed_dir[PATH_MAX];
     struct sandbox_state state;
@@ -319,10 +320,11 @@ int engine_main(int argc, char **argv) {
     }
     log_set_process("engine");
     if (dump_fd >= 3 && dump_fd <= 1 << 20) stacks_open((int)dump_fd);
-    /* The terminal's interrupt goes to the whole group; the server drains and ends the engine. */
+    /* A terminal's interrupt goes to the whole process group; the server drains and ends the
+     * engine. */
     signal(SIGINT, SIG_IGN);
     signal(SIGPIPE, SIG_IGN);
-    /* Should the server be killed while this process hangs, the socket's end is not read. */
+    /* If the server is killed while this process hangs, it would not read the end of the socket. */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     return engine_process_run(
         &(struct engine_process_options){.fd = (int)fd, .is_sandboxed = true});

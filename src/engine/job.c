@@ -14,7 +14,7 @@ struct job *job_open(uint64_t id, const struct wire_job *from) {
     job->tier = from->tier;
     job->stream = from->stream;
     job->priority = from->priority;
-    assert(from->owner.bytes < sizeof job->owner); /* the frame's reader has seen to it */
+    assert(from->owner.bytes < sizeof job->owner); /* the frame's reader has checked it */
     if (from->owner.bytes > 0) memcpy(job->owner, from->owner.at, from->owner.bytes);
     buf_init(&job->body, WIRE_PAYLOAD_BYTES_MAX);
     buf_add_str(&job->body, from->body);
@@ -57,8 +57,8 @@ struct usage job_usage(const struct job *job) {
             const struct choice *choice = &job->choices[i + k];
             /* A choice cancelled before it began reports no prompt. */
             if (choice->prompt_tokens > prompt_tokens) prompt_tokens = choice->prompt_tokens;
-            /* The later choices find what the first one computed; only what the first found was
-             * there before this request. */
+            /* Later choices find the prefix that the first one computed. Only the first one's finds
+             * were cached before this request. */
             if (choice->cached_tokens < cached_tokens) cached_tokens = choice->cached_tokens;
             usage.output_tokens += choice->token_count;
         }

@@ -3,8 +3,9 @@
 
 /* job: one request on its way through the engine, from its body to its result.
  *
- * Thread: belongs to one stage at a time, prep, loop or finish, and changes owner with the ring it
- * travels in; only `is_cancelled` is touched from outside.  Memory: owns all it points to.
+ * Thread: belongs to one stage at a time (prep, loop or finish) and changes owner with the ring
+ * that carries it; other threads touch only `is_cancelled`.
+ * Memory: owns all it points to.
  * Invariant: id and slot stay the same from job_open to job_close. */
 
 #include "engine/choice.h"
@@ -22,7 +23,7 @@ struct job {
     enum tier tier;
     bool stream;
     int32_t priority;
-    char owner[OWNER_BYTES]; /* empty: the default one */
+    char owner[OWNER_BYTES]; /* empty: the default owner */
     struct buf body;         /* until prep has read it */
     atomic_bool is_cancelled;
 
@@ -30,9 +31,9 @@ struct job {
     struct refusal refusal;
     enum outcome outcome;
 
-    struct embedding embedding; /* of ENDPOINT_EMBEDDINGS; the others: */
+    struct embedding embedding; /* only of ENDPOINT_EMBEDDINGS; the members below: of the others */
 
-    struct request request; /* when not refused in prep */
+    struct request request; /* unless prep refused it */
     struct prompt *prompts; /* (request.prompt_count) */
     uint32_t max_tokens;
     uint64_t seed;       /* choice k of every prompt uses seed + k */
@@ -43,7 +44,7 @@ struct job {
     struct choice *choices; /* (choice_count) index: prompt · candidates + k */
     uint32_t choice_count;
     uint32_t open_count; /* choices that are not done */
-    int64_t token_ns;    /* when it got its last token; 0: none yet */
+    int64_t token_ns;    /* the time of its last token; 0: it has none yet */
 };
 
 struct job *job_open(uint64_t id, const struct wire_job *from);
@@ -53,5 +54,5 @@ void job_close(struct job *job); /* NULL is allowed */
 void job_refuse_cancelled(struct job *job);
 void job_refuse_failed(struct job *job);
 
-/* Tokens of the request over all choices; a prompt counts once. */
+/* The tokens of the request over all choices; a prompt counts once. */
 struct usage job_usage(const struct job *job);

@@ -9,7 +9,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* What JSON can carry in place of minus infinity (as the OpenAI API does). */
+/* The number that stands for minus infinity, which JSON cannot carry (as in the OpenAI API). */
 #define LOGPROB_FLOOR (-9999.0)
 #define TOKEN_BYTES_MAX ((size_t)1024 * 1024)
 
@@ -80,7 +80,7 @@ static void write_text(struct buf *out, struct str bytes) {
     json_write_string(out, bytes.bytes ? bytes : STR(""));
 }
 
-/* The token as a JSON string; `scratch` is overwritten. */
+/* Appends the token as a JSON string; overwrites `scratch`. */
 static void write_token(struct buf *out, const struct logprobs_form *form, int32_t token,
                         struct buf *scratch) {
     if (form->as_ids) {
@@ -93,7 +93,7 @@ static void write_token(struct buf *out, const struct logprobs_form *form, int32
 
 /* ---- chat ---- */
 
-/* `"token":…,"logprob":…,"bytes":[…]` */
+/* Appends `"token":…,"logprob":…,"bytes":[…]`. */
 static void write_chat_token(struct buf *out, const struct logprobs_form *form, int32_t token,
                              float logprob, struct buf *scratch) {
     buf_add_text(out, "\"token\":");
@@ -131,7 +131,7 @@ void logprobs_write_chat(struct buf *out, const struct logprobs_form *form,
 
 /* ---- text completions ---- */
 
-/* One column; `write` adds the item of an entry. The first token of a prompt has none. */
+/* Appends the item of an entry to a column. The first token of a prompt has none. */
 typedef void (*item_fn)(struct buf *out, const struct logprobs_form *form,
                         const struct logprobs *logprobs, const struct logprob_entry *entry,
                         struct buf *scratch);

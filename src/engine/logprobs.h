@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* logprobs: the log probabilities of a run of tokens, each with those of the tokens beside it, and
- * the forms in which the API writes them.
+/* logprobs: the log probabilities of a run of tokens, each with those of its most probable
+ * alternatives, and the forms in which the API writes them.
  *
- * Thread: one at a time.  Memory: owns its arrays; logprobs_release frees. Zero is a valid start.
- */
+ * Thread: one at a time.
+ * Memory: owns its arrays; logprobs_release frees. Zero is a valid start. */
 
 #include "base/buf.h"
 #include "scheduler/backend.h"
@@ -14,10 +14,10 @@
 struct logprob_entry {
     int32_t token;
     float logprob;
-    uint32_t rank; /* of a prompt's token; else 0 */
-    size_t raw_at; /* where the token's bytes begin in the text of its choice… */
-    size_t offset; /* …in characters, once they are repaired */
-    size_t top_at; /* index of the first in tops */
+    uint32_t rank; /* among all tokens, for a token of a prompt; else 0 */
+    size_t raw_at; /* offset of the token in the text of its choice, in bytes */
+    size_t offset; /* the same in characters, once the text is repaired */
+    size_t top_at; /* index of its first alternative in tops */
     uint32_t top_count;
 };
 
@@ -28,7 +28,8 @@ struct logprobs {
     size_t top_count, top_capacity;
 };
 
-/* `text` is what the token comes after, and what it came after at the last call, and more. */
+/* Adds a token with its sample. `text` is the whole text before the token; it begins with the text
+ * of the call before. */
 void logprobs_add(struct logprobs *logprobs, const struct sample *sample, struct str text);
 void logprobs_release(struct logprobs *logprobs);
 
@@ -43,22 +44,22 @@ struct logprobs_prompt {
     const int32_t *ids; /* (count) */
     size_t count;
     const struct logprobs *scores; /* of all but the first token */
-    uint32_t top_max;              /* neighbours of a token that are shown at most */
-    bool shows_special;            /* in the text whose offsets are meant */
+    uint32_t top_max;              /* most alternatives shown per token */
+    bool shows_special;            /* special tokens are part of the text that offsets count */
 };
 
-/* The JSON value of `logprobs` of a chat choice: the entries [first, end). */
+/* Appends the JSON value of `logprobs` of a chat choice: the entries [first, end). */
 void logprobs_write_chat(struct buf *out, const struct logprobs_form *form,
                          const struct logprobs *logprobs, size_t first, size_t end);
-/* The same of a text completion: columns. Offsets count the characters of the whole text, of which
- * `before_count` come before that of the entries. With a `prompt` (else NULL) its tokens come
+/* Appends the same for a text completion, in columns. Offsets count the characters of the whole
+ * text, of which `before_count` precede the entries. The tokens of a `prompt` (NULL: none) come
  * first. */
 void logprobs_write_text(struct buf *out, const struct logprobs_form *form,
                          const struct logprobs_prompt *prompt, const struct logprobs *logprobs,
                          size_t first, size_t end, size_t before_count);
-/* The JSON value of `prompt_logprobs`, as vLLM has it. */
+/* Appends the JSON value of `prompt_logprobs` in vLLM's form. */
 void logprobs_write_prompt(struct buf *out, const struct logprobs_form *form,
                            const struct logprobs_prompt *prompt);
 
-/* Characters of `bytes` once they are repaired. */
+/* The number of characters of `bytes` once they are repaired. */
 size_t logprobs_characters(struct str bytes);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The engine loop: jobs in, steps of the model, tokens into text, chunks out.
  *
- * A request of n choices is n requests to the scheduler, number k with seed + k, so that each of
- * them can be had alone; the scheduler shares their prompt. The scheduler's id of a choice is made
- * of the job's slot and the choice's index. */
+ * A request of n choices is n requests to the scheduler, number k with seed + k, so that a client
+ * can ask for each of them alone; the scheduler shares their prompt. The scheduler's id of a choice
+ * combines the job's slot and the choice's index. */
 #include "engine/state.h"
 
 #include "base/clock.h"
@@ -14,8 +14,8 @@
 #include <stdlib.h>
 
 #define STATS_PERIOD_NS ((int64_t)1000000000)
-/* Below this vLLM and OpenAI take a temperature for 0; up to 0.01 it is lifted to that, since
- * logits divided by less overflow. */
+/* A temperature below this counts as 0, as in vLLM and OpenAI. Temperatures up to 0.01 become 0.01,
+ * because logits divided by less overflow. */
 #define TEMPERATURE_GREEDY 1e-5
 #define TEMPERATURE_LOWEST 0.01
 
@@ -23,7 +23,7 @@ static uint64_t choice_id(const struct job *job, uint32_t index) {
     return (uint64_t)job->slot * REQUEST_SEQUENCES_MAX + index;
 }
 
-/* Sampling of every choice of a job, but for its seed. */
+/* The sampling of every choice of a job, except its seed. */
 static struct sampling sampling_of(const struct engine *engine, const struct job *job) {
     const struct request *request = &job->request;
     struct sampling sampling = {
@@ -43,7 +43,7 @@ static struct sampling sampling_of(const struct engine *engine, const struct job
         .allowed_token_count = request->allowed_tokens.count,
         .bad_words = request->bad_word_runs.at,
         .bad_word_ints = request->bad_word_runs.count,
-        /* Candidates are ranked by theirs. */
+        /* Candidates are ranked by their log probabilities. */
         .logprobs = request->logprobs || request->candidates > request->choices,
         .top_logprobs = request->logprobs ? (uint32_t)request->top_logprobs : 0,
         .logprob_tokens = request->logprob_tokens.at,
@@ -86,8 +86,8 @@ static void refuse_job(struct job *job, const struct error *error) {
     }
 }
 
-/* The last FINISHED may come out of this and take the job away; an id that is done is unknown to
- * the scheduler, which ignores it. */
+/* Cancels all choices. The last FINISHED may come from inside this and free the job. The scheduler
+ * ignores ids of choices that are done. */
 static void cancel_job(struct engine *engine, struct job *job) {
     if (job->endpoint == ENDPOINT_EMBEDDINGS) {
         embed_queue_remove(engine->embed_queue, job);
@@ -122,7 +122,7 @@ static enum err submit_choice(struct engine *engine, struct job *job, uint32_t i
         .cache_salt = job->cache_salt,
     };
     request.sampling.seed = job->seed + index % candidates;
-    /* Once for each prompt. */
+    /* Once per prompt. */
     if (index % candidates == 0 && request_scores_prompt(&job->request)) {
         request.sampling.prompt_logprobs = true;
         request.sampling.prompt_top_logprobs = prompt_top_logprobs(&job->request);
@@ -148,7 +148,7 @@ static void admit(struct engine *engine, struct job *job) {
         struct error error;
         if (submit_choice(engine, job, i, &error) == OK) continue;
         refuse_job(job, &error);
-        /* The choices that were never submitted are done; the others end through their events. */
+        /* Choices that were never submitted are done; the others end with their events. */
         for (uint32_t k = i; k < job->choice_count; k++) job->choices[k].is_done = true;
         job->open_count = i;
         if (job->open_count == 0)
@@ -193,11 +193,11 @@ static void on_token(struct engine *engine, struct job *job, uint32_t index,
                      const struct scheduler_event *event) {
     struct choice *choice = &job->choices[index];
     job->token_ns = engine->step_begun_ns;
-    if (choice->stopped) return; /* was under way when the stop string was found */
+    if (choice->stopped) return; /* a token that was computed when the stop string was found */
     if (job->request.is_echo_only) return;
     struct sampling sampling = sampling_of(engine, job);
     bool is_end = sampling_is_stop(&sampling, event->token, event->token_index + 1);
-    struct sample plain; /* `top` stays unset: it is long, and this is done for every token */
+    struct sample plain; /* `top` stays unset: it is long, and this runs for every token */
     plain.token = event->token;
     plain.logprob = 0;
     plain.rank = plain.top_count = 0;
@@ -205,7 +205,7 @@ static void on_token(struct engine *engine, struct job *job, uint32_t index,
     bool is_stopped =
         choice_add(choice, &job->request, engine->model->vocabulary.tokenizer, sample, is_end);
     send_chunks(engine, job, index);
-    /* Last, for FINISHED may come before this returns, and take the job away. */
+    /* Last, because FINISHED may come before this returns and free the job. */
     if (is_stopped) scheduler_finish(engine->scheduler, event->id, event->sequence);
 }
 
@@ -250,7 +250,7 @@ static uint32_t ms_since(int64_t then_ns, int64_t now_ns) {
     return ms < UINT32_MAX ? (uint32_t)ms : UINT32_MAX;
 }
 
-/* How long the engine, and the request that is worst off, have not got on. */
+/* Reads the ages of the latest step, and of the oldest last token of a request. */
 static void read_ages(const struct engine *engine, struct wire_stats *stats) {
     int64_t now_ns = clock_monotonic_ns(), oldest_ns = 0;
     stats->step_ms_max = (uint32_t)(engine->step_ns_max / 1000000);
@@ -295,7 +295,8 @@ static void take_message(struct engine *engine, const struct loop_message *messa
     case LOOP_JOB: admit(engine, message->job); break;
     case LOOP_CANCEL:
         job = engine->running[message->slot];
-        /* Another job may be in the slot by now; a job not yet here is met at its door. */
+        /* Another job may have the slot by now. A job that is not here yet is refused when it
+         * comes. */
         if (job && job->id == message->id) cancel_job(engine, job);
         break;
     case LOOP_PING: report_stats(engine, message->id); break;
@@ -303,7 +304,8 @@ static void take_message(struct engine *engine, const struct loop_message *messa
     }
 }
 
-/* The model's cache is unknown: nothing can go on. Every job ends as the machine's fault. */
+/* Ends every job as a fault of the machine: the state of the model's cache is unknown, so no job
+ * can go on. */
 static void fail(struct engine *engine, const struct error *error) {
     engine->has_failed = true;
     pthread_mutex_lock(&engine->lock);
@@ -319,7 +321,7 @@ static void fail(struct engine *engine, const struct error *error) {
     }
 }
 
-/* Takes what is there; waits for it only when there is nothing to compute. */
+/* Takes the messages in the ring; waits for one only if there is nothing to compute. */
 static bool take_messages(struct engine *engine) {
     struct loop_message message;
     int64_t wait_ms = 0;
@@ -347,7 +349,7 @@ static enum err generate(struct engine *engine, struct error *error) {
     return err;
 }
 
-/* A model that does both does them by turns. */
+/* Runs a step. A model that generates and embeds does both by turns. */
 static void step(struct engine *engine) {
     struct error error;
     enum err err = OK;

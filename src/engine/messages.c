@@ -28,7 +28,7 @@ static json_t *joined_parts(const json_t *parts) {
     return value;
 }
 
-/* A refusal is text to a template. */
+/* Turns refusals into texts, which templates know. */
 static void clean_parts(json_t *parts) {
     for (size_t i = 0; i < json_array_size(parts); i++) {
         json_t *part = json_array_get(parts, i);
@@ -51,7 +51,7 @@ static void clean_content(json_t *message, bool takes_parts) {
 static void clean_tool_calls(json_t *message) {
     json_t *calls = json_object_get(message, "tool_calls");
     if (!calls) return;
-    if (json_array_size(calls) == 0) { /* null, too */
+    if (json_array_size(calls) == 0) { /* also null */
         json_object_del(message, "tool_calls");
         return;
     }

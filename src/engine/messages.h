@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* messages: the clean-up of chat messages before a template sees them, as the reference servers do
- * it: templates are written against that form and fail on others.
+/* messages: the clean-up of chat messages before a template sees them.
  *
- * Thread: any, one request each.  Memory: changes the messages in place. */
+ * The reference servers do the same; templates are written for the cleaned form and fail on others.
+ *
+ * Thread: any, one request each.
+ * Memory: changes the messages in place. */
 
 #include "engine/refusal.h"
 
@@ -13,12 +15,15 @@ struct messages_options {
     bool knows_developer; /* the template names the role */
 };
 
-/* `messages` have passed request_check_messages. For each: the arguments of tool calls become
- * objects, an empty tool_calls goes, a content that is null becomes "", a content of text parts
- * becomes their texts joined by newlines (unless the template takes parts), `reasoning` and
- * `thinking` become reasoning_content, and the role developer becomes system (unless known). */
+/* Cleans messages that have passed request_check_messages:
+ *   - arguments of tool calls become objects, and an empty tool_calls goes;
+ *   - a content of null becomes "";
+ *   - a content of text parts becomes their texts joined by newlines, unless the template takes
+ *     parts: then only refusals become texts;
+ *   - `reasoning` or `thinking` becomes reasoning_content;
+ *   - the role developer becomes system, unless the template knows it. */
 void messages_clean(json_t *messages, struct messages_options options);
 
-/* The text that ends the last message, for continuing it: its content, or the text of the last
- * part. Borrowed; empty when there is none. */
+/* The text that ends the last message, for continuing it: its content, or the text of its last
+ * part. Borrowed; empty if the message has no text. */
 struct str messages_last_text(const json_t *messages);

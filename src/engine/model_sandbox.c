@@ -13,11 +13,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#define PATHS_MAX 1024 /* the largest models come in some two hundred files */
+#define PATHS_MAX 1024 /* the largest models have about 200 files */
 
-/* What a device's driver opens after the sandbox is on: "/dev/nvidiactl", "/sys/devices", …, and
- * the folders of its libraries. The CPU needs none; seccomp (base/sandbox.c) would have to let
- * ioctl pass as well. */
+/* The files that a device's driver opens inside the sandbox: "/dev/nvidiactl", "/sys/devices", …,
+ * and the folders of its libraries. The CPU needs none. For a device, seccomp (base/sandbox.c) must
+ * let ioctl pass as well. */
 static const char *const device_paths[] = {NULL};
 
 struct paths {
@@ -33,9 +33,9 @@ static void add(struct paths *paths, char *path, bool is_writable) {
         free(path);
 }
 
-/* Whoever made the folder made its links: one that says it is a template may lead to a key. But
- * what everybody may read is no secret, weights are read as numbers, and the hub's cache keeps all
- * its files in one place. */
+/* True if a link may be followed. The folder's author made its links, and one named like a template
+ * may lead to a key. But a file that every user may read is no secret, weights are read as numbers,
+ * and the hub's cache keeps all its files in one place. */
 static bool is_followed(int folder_fd, const char *name) {
     char to[512];
     ssize_t bytes = readlinkat(folder_fd, name, to, sizeof to);
@@ -51,7 +51,7 @@ static bool is_followed(int folder_fd, const char *name) {
            (file.st_mode & S_IROTH);
 }
 
-/* Of the folder, and of those in it: encoders have a 1_Pooling. */
+/* Adds the targets of links in the folder and in its subfolders: encoders have a 1_Pooling. */
 static void add_links(struct paths *paths, const char *folder, bool has_inner) {
     DIR *directory = opendir(folder);
     if (!directory) return;
@@ -69,7 +69,7 @@ static void add_links(struct paths *paths, const char *folder, bool has_inner) {
     closedir(directory);
 }
 
-/* Libraries that open a file when they are first used, or else make do with less. */
+/* Uses libraries once that open a file at their first use, and otherwise fall back to less. */
 static void open_what_stays(void) {
     tzset();
     json_object_seed(0);

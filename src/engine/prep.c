@@ -8,7 +8,7 @@
 #include <string.h>
 
 #define PROMPT_TEXT_BYTES_MAX ((size_t)32 * 1024 * 1024)
-/* Log probabilities of all prompts of a request; more would not fit into a response. */
+/* Most log probabilities of all prompts of a request; more would not fit into a response. */
 #define SCORES_MAX (1 << 20)
 
 void prompt_release(struct prompt *prompt) {
@@ -22,13 +22,13 @@ static void set_text(json_t *object, const char *key, struct str text) {
     if (value) json_object_set_new(object, key, value); /* NULL: not UTF-8 */
 }
 
-/* A prompt as text. */
+/* A prompt as text, before it is encoded. */
 struct rendering {
     struct buf text;
-    struct spans given; /* what of it the messages and tools wrote, not the template */
+    struct spans given; /* the parts that come from messages and tools, not from the template */
 };
 
-/* The variables of the template; a tools that is absent is none, not undefined. */
+/* The variables of the template. Absent tools are none, not undefined. */
 static json_t *template_context(const struct request *request) {
     json_t *context = json_object();
     if (request->reasoning_effort.bytes > 0)
@@ -43,8 +43,9 @@ static json_t *template_context(const struct request *request) {
     return context;
 }
 
-/* A template closes a turn with a few words. The bound keeps a long text that almost repeats itself
- * from being compared with itself at every place. */
+/* The most text after the last message that is searched. A template closes a turn with a few
+ * words; without a bound, a long text that almost repeats itself would cost a comparison at
+ * every place. */
 #define CLOSING_BYTES_MAX 4096
 
 /* The last place of `part` near the end of `whole`, or SIZE_MAX. */
@@ -57,8 +58,8 @@ static size_t find_last(struct str whole, struct str part) {
     return SIZE_MAX;
 }
 
-/* Cuts what the template wrote after the text of the last message, as transformers does: its
- * trailing space stays only where the template kept it. */
+/* Cuts the template's text after the text of the last message, as transformers does: the message's
+ * trailing space stays only if the template kept it. */
 static bool cut_after(struct rendering *rendering, struct str last, struct refusal *refusal) {
     struct buf *text = &rendering->text;
     struct str trimmed = str_trim(last);
@@ -80,7 +81,7 @@ static bool cut_after(struct rendering *rendering, struct str last, struct refus
     return true;
 }
 
-/* Decides what is read as tool calls in the answer. */
+/* Decides in which form tool calls are read from the answer. */
 static bool prep_tools(struct request *request, const struct served_model *model,
                        const struct jinja_template *template, struct refusal *refusal) {
     if (!request->reads_tool_calls) return true;
@@ -126,7 +127,7 @@ static bool render_with(struct request *request, const struct served_model *mode
     return true;
 }
 
-/* With the template of the request, or else that of the model. */
+/* Renders a chat with the template of the request, or else with the model's. */
 static bool render_chat(struct request *request, const struct served_model *model,
                         const struct prep_options *options, struct rendering *rendering,
                         struct refusal *refusal) {
@@ -151,7 +152,7 @@ static bool render_chat(struct request *request, const struct served_model *mode
     return is_good;
 }
 
-/* Adds `word` in tokens to the runs, as one run. False when there is no more room. */
+/* Adds the tokens of `word` as one run. False if the runs have no more room. */
 static bool add_bad_run(const struct served_model *model, struct str word, struct ids *runs,
                         size_t last_at) {
     struct ids ids = {.at = NULL};
@@ -169,8 +170,8 @@ static bool add_bad_run(const struct served_model *model, struct str word, struc
     return runs->count <= SAMPLING_BAD_WORD_INTS_MAX;
 }
 
-/* As vLLM does: each word as it begins a text, and as it follows a space where that only changes
- * its first token. */
+/* Encodes bad words as vLLM does: each word at the start of a text, and after a space if that
+ * changes only its first token. */
 static bool prep_bad_words(struct request *request, const struct served_model *model,
                            struct refusal *refusal) {
     struct ids runs = {.at = NULL};
@@ -194,7 +195,8 @@ static bool prep_bad_words(struct request *request, const struct served_model *m
                              SAMPLING_BAD_WORD_INTS_MAX);
 }
 
-/* A tokenizer may know tokens that the model has no row for (Gemma's of images). */
+/* Checks ids against the model: a tokenizer may know tokens without a row in the model (Gemma's for
+ * images). */
 static bool check_ids(const struct ids *ids, const struct served_model *model, const char *param,
                       struct refusal *refusal) {
     if (!model->backend) return true;
@@ -205,8 +207,8 @@ static bool check_ids(const struct ids *ids, const struct served_model *model, c
     return true;
 }
 
-/* `given`: what no control token may come from; NULL: the whole text is as request->parse_special
- * says. */
+/* Encodes a text. `given`: the parts in which no control token is recognised; NULL: parse_special
+ * decides for the whole text. */
 static bool encode(const struct request *request, const struct served_model *model, struct str text,
                    const struct spans *given, struct ids *ids, struct refusal *refusal) {
     struct encode_options options = {.parse_special = given || request->parse_special,
@@ -257,7 +259,7 @@ static bool prep_text(const struct request *request, const struct served_model *
     return true;
 }
 
-/* Keeps the last tokens of each prompt; an echo is of them. */
+/* Keeps the last tokens of each prompt; an echo then shows only these. */
 static void truncate(const struct request *request, const struct served_model *model,
                      uint32_t context_tokens_max, struct prompt *prompts) {
     if (!request->truncate_prompt) return;
@@ -315,7 +317,7 @@ static bool check_lengths(const struct request *request, uint32_t context_tokens
     return true;
 }
 
-/* What the logprobs of the prompts would take is bounded before they are computed. */
+/* Checks the size of the prompts' logprobs before they are computed. */
 static bool prep_scores(const struct request *request, struct prompt *prompts,
                         struct refusal *refusal) {
     bool scores = request_scores_prompt(request);

@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* prep: from a checked request to token ids: messages are cleaned up as models.md §4.2 has it,
- * rendered by the model's template and encoded; prompts of text completions are encoded as they
- * are. Then the limits that need the length of the prompt are applied.
+/* prep: from a checked request to token ids.
  *
- * Of a chat, only what the template and the model's own variables wrote is searched for control
- * tokens; what messages, tools and the other fields brought into the prompt is text, whatever it
- * spells, unless the request says parse_special. The prompt of a text completion is all the
- * client's own, and is searched unless the request says not to. A template writes the BOS itself,
- * so none is added after it.
+ * Messages are cleaned up (messages.h), rendered by the model's template and encoded; prompts of
+ * text completions are encoded as they are. Then the limits apply that need the length of the
+ * prompt.
  *
- * Thread: any, one request each.  Memory: fills buffers of the caller. */
+ * In a chat, control tokens are recognised only in the text that the template and the model's own
+ * variables wrote. Text from messages, tools and other fields of the request stays text, whatever
+ * it spells, unless the request sets parse_special. The prompt of a text completion is the client's
+ * own text, where control tokens are recognised unless the request says otherwise. A template
+ * writes the BOS itself, so prep adds none to a chat.
+ *
+ * Thread: any, one request each.
+ * Memory: fills buffers of the caller. */
 
 #include "engine/logprobs.h"
 #include "engine/request.h"
@@ -19,11 +22,11 @@
 
 /* One prompt of a request. Zero is a valid start. */
 struct prompt {
-    struct ids ids; /* until it is in the scheduler, or for ever when the answer shows them */
+    struct ids ids; /* until the scheduler has them, or to the end if the answer shows them */
     size_t token_count;
-    struct buf echo;        /* the text that goes before the answer, when asked for */
-    struct logprobs scores; /* of its tokens but the first, when they are part of the answer */
-    bool is_scored;         /* all of them are there, or none are wanted */
+    struct buf echo;        /* the prompt's text, if the answer repeats it */
+    struct logprobs scores; /* of its tokens except the first, if the answer has them */
+    bool is_scored;         /* the scores are complete, or not wanted */
 };
 
 void prompt_release(struct prompt *prompt);
@@ -35,10 +38,10 @@ struct prep_options {
     bool trusts_templates; /* a request may bring its own */
 };
 
-/* Fills prompts[0..prompt_count) (one for a chat) and *ret_max_tokens, the same for all of them;
- * sets *ret_max_tokens to the rest of the context after the longest prompt when the request does
- * not say. Changes request->messages, and fills what
- * request.h says is prep's. False and *ret_refusal when the request cannot be served. */
+/* Fills prompts[0..prompt_count), of which a chat has one, and *ret_max_tokens, which all of them
+ * share: the request's, or else the rest of the context after the longest prompt. Changes
+ * request->messages and fills the members that request.h names for prep. False and *ret_refusal if
+ * the request cannot be served. */
 bool prep_prompts(struct request *request, const struct served_model *model,
                   const struct prep_options *options, struct prompt *prompts,
                   uint32_t *ret_max_tokens, struct refusal *ret_refusal) MUST_CHECK;

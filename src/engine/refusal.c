@@ -7,14 +7,13 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The largest valid prefix of `text` that leaves room for an ellipsis. */
 const char *value_text(const json_t *value, char text[VALUE_TEXT_BYTES]) {
     struct buf buf;
     buf_init(&buf, BUF_UNLIMITED);
     if (json_is_string(value)) {
         buf_printf(&buf, "'%s'", json_string_value(value));
     } else if (json_is_real(value)) {
-        /* Shorter than 17 digits when that reads back the same. */
+        /* 15 digits, because 17 would show 0.1 as 0.10000000000000001. */
         buf_printf(&buf, "%.15g", json_real_value(value));
     } else if (json_is_object(value) || json_is_array(value)) {
         buf_add_text(&buf, json_is_object(value) ? "an object" : "an array");

@@ -58,7 +58,7 @@ static bool parse_stops(struct request *request, struct refusal *refusal) {
     return true;
 }
 
-/* `stream_options` may come only with `stream`; its unknown members are ignored. */
+/* Parses stream_options, which is allowed only with `stream`; ignores its unknown members. */
 static bool parse_stream_options(struct request *request, struct refusal *refusal) {
     const json_t *options = json_member(request->body, "stream_options");
     if (!options) return true;
@@ -126,8 +126,8 @@ static bool check_modalities(const json_t *body, struct refusal *refusal) {
     return true;
 }
 
-/* What the template sees besides messages and tools. The names the server itself sets are not the
- * client's, or it could forge the conversation. */
+/* Parses the variables that the template sees in addition to messages and tools. The names that the
+ * server sets are refused, because a client could forge the conversation with them. */
 static bool parse_template_variables(struct request *request, struct refusal *refusal) {
     static const char *const reserved[] = {"messages",
                                            "tools",
@@ -169,7 +169,7 @@ bool request_check_caller(const json_t *body, struct refusal *refusal) {
 static bool check_accepted(const json_t *body, struct refusal *refusal) {
     static const char *const efforts[] = {"none", "minimal", "low", "medium",
                                           "high", "xhigh",   "max", NULL};
-    /* Only tokenizers that join tokens by spaces act on it, and none here does. */
+    /* Only for tokenizers that join tokens by spaces; quern has none of these. */
     const json_t *spaces = json_member(body, "spaces_between_special_tokens");
     if (spaces && !json_is_boolean(spaces))
         return refuse_type(refusal, "spaces_between_special_tokens", "a boolean", spaces);
@@ -178,7 +178,7 @@ static bool check_accepted(const json_t *body, struct refusal *refusal) {
            check_response_format(body, refusal) && check_modalities(body, refusal);
 }
 
-/* A member that is a string of 1 to `bytes_max` bytes. */
+/* Parses an optional string of 1 to `bytes_max` bytes. */
 static bool parse_text_member(const json_t *body, const char *param, size_t bytes_max,
                               struct str *ret_text, struct refusal *refusal) {
     const json_t *value = json_member(body, param);
@@ -242,7 +242,7 @@ static bool parse_truncation(struct request *request, struct refusal *refusal) {
     return true;
 }
 
-/* The token ids of one prompt. */
+/* Checks the token ids of one prompt. */
 static bool check_prompt_tokens(const json_t *tokens, uint32_t vocabulary_count,
                                 struct refusal *refusal) {
     if (json_array_size(tokens) == 0)
@@ -315,7 +315,7 @@ static bool parse_best_of(struct request *request, struct refusal *refusal) {
     return true;
 }
 
-/* 0 is possible together with `echo`; 16 is the default. */
+/* Parses max_tokens of a text completion: 0 only with `echo` (default 16). */
 static bool parse_text_length(struct request *request, struct refusal *refusal) {
     const json_t *value = json_member(request->body, "max_tokens");
     if (!value) {
@@ -404,7 +404,8 @@ bool request_parse(struct request *ret_request, enum endpoint endpoint, struct s
         .add_generation_prompt = true,
         /* A chat template writes the BOS itself. */
         .add_special_tokens = endpoint == ENDPOINT_COMPLETIONS,
-        /* The prompt of a completion is written for the model; messages may be anybody's. */
+        /* The client writes a completion's prompt for the model; messages may come from third
+         * parties. */
         .parse_special = endpoint == ENDPOINT_COMPLETIONS,
     };
     struct error error;

@@ -3,13 +3,13 @@
 
 /* request: the body of a chat or text completion, checked and turned into numbers.
  *
- * Knows the API's fields, types and ranges; knows no template and no tokenizer. Every number that
- * a client can write is checked here, in one table. A field that would constrain the answer and is
- * not supported is refused, never ignored; a field nobody knows is ignored.
+ * It knows the API's fields, types and ranges, and neither template nor tokenizer. It refuses
+ * unsupported fields that would constrain the answer, and ignores fields that no API has.
  *
- * Thread: any; one request belongs to one thread.  Memory: owns the parsed body and the arrays;
- * request_release frees. All json_t and str members are borrowed from the body.
- * Invariant: after request_parse the fields keep the ranges stated beside them. */
+ * Thread: any; one request belongs to one thread.
+ * Memory: owns the parsed body and the arrays; request_release frees. All json_t and str members
+ * are borrowed from the body.
+ * Invariant: after request_parse the fields keep the ranges stated next to them. */
 
 #include "chat/tool_calls.h"
 #include "engine/refusal.h"
@@ -48,29 +48,29 @@ struct request {
     bool add_generation_prompt;
     bool continue_final_message;
     /* COMPLETIONS */
-    json_t *prompt;      /* string, [string], [integer] or [[integer]], none of the arrays empty */
+    json_t *prompt;      /* string, [string], [integer] or [[integer]]; no array is empty */
     size_t prompt_count; /* 1..REQUEST_SEQUENCES_MAX; 1 for a chat */
 
     int64_t choices;    /* n: 1..REQUEST_CHOICES_MAX */
-    int64_t candidates; /* best_of: choices..REQUEST_CHOICES_MAX, of which the best are answered */
+    int64_t candidates; /* best_of: choices..REQUEST_CHOICES_MAX; the answer has the best of them */
     struct str request_id;   /* empty: none */
     struct str service_tier; /* empty: none */
     struct str cache_salt;   /* empty: none */
     bool add_special_tokens;
-    bool parse_special; /* control tokens in the client's own text become their ids */
+    bool parse_special; /* control tokens spelled in the client's text become their ids */
     bool echo;
-    bool is_echo_only;     /* max_tokens 0: nothing is answered but the prompt and its logprobs */
-    bool stream;           /* what the body says; the job decides */
+    bool is_echo_only;     /* max_tokens 0: the answer is the prompt and its logprobs */
+    bool stream;           /* as the body says; job.stream decides */
     bool include_usage;    /* in the stream */
-    bool continuous_usage; /* in every chunk of it */
+    bool continuous_usage; /* in every chunk of the stream */
     bool return_token_ids;
     bool tokens_as_ids; /* a token in logprobs is "token_id:17" */
     bool truncate_prompt;
     int64_t truncate_prompt_tokens; /* -1, or at least 1 */
 
-    double temperature;                         /* 0..2; */
+    double temperature;                         /* 0..2 */
     double top_p;                               /* 0..1 */
-    int64_t top_k;                              /* -1, 0: off */
+    int64_t top_k;                              /* -1 and 0: off */
     double min_p;                               /* 0..1 */
     double presence_penalty, frequency_penalty; /* -2..2 */
     double repetition_penalty;                  /* above 0, to 100 */
@@ -79,7 +79,7 @@ struct request {
     int64_t max_tokens; /* 0: not given */
     int64_t min_tokens;
     bool ignore_eos;
-    bool include_stop; /* the text that stopped it is part of the answer */
+    bool include_stop; /* the stop string or token is part of the answer */
     bool skip_special_tokens;
     bool logprobs;
     int64_t top_logprobs; /* 0..REQUEST_TOP_LOGPROBS_MAX */
@@ -91,23 +91,23 @@ struct request {
     uint32_t bias_count;
     struct token_list stop_tokens;
     struct token_list allowed_tokens;
-    struct token_list logprob_tokens; /* none twice */
-    json_t *bad_words;                /* an array of strings that are not empty, or NULL */
+    struct token_list logprob_tokens; /* without repetitions */
+    json_t *bad_words;                /* an array of non-empty strings, or NULL */
 
     /* Filled by prep, which knows the vocabulary and the template. */
-    struct token_list bad_word_runs; /* as sampling.bad_words has them */
-    enum tool_format tool_format;    /* what reads_tool_calls reads */
-    /* Control tokens that are part of the text whatever skip_special_tokens says: marks of calls */
+    struct token_list bad_word_runs; /* in the form of sampling.bad_words */
+    enum tool_format tool_format;    /* the form of the calls that are read */
+    /* Control tokens that stay in the text despite skip_special_tokens: marks of tool calls. */
     int32_t shown_tokens[REQUEST_SHOWN_TOKENS_MAX];
     uint32_t shown_token_count;
 };
 
-/* Whether the logprobs of the prompt are part of the answer: prompt_logprobs, or `echo` together
- * with the `logprobs` of a text completion. */
+/* True if the logprobs of the prompt are part of the answer: with prompt_logprobs, or with `echo`
+ * and `logprobs` in a text completion. */
 bool request_scores_prompt(const struct request *request);
 
-/* Parses and checks. False and *ret_refusal (status 400) when something is wrong; nothing is to be
- * released then. `vocabulary_count` bounds token ids. */
+/* Parses and checks a body; token ids must be below `vocabulary_count`. False and *ret_refusal
+ * (status 400) if something is wrong; then nothing is to be released. */
 bool request_parse(struct request *ret_request, enum endpoint endpoint, struct str body,
                    uint32_t vocabulary_count, struct refusal *ret_refusal) MUST_CHECK;
 void request_release(struct request *request);

@@ -9,7 +9,7 @@
 #define NO_SAMPLER "this build has no such sampler"
 #define USE_MAX_TOKENS "use max_tokens"
 
-/* The ranges of the API reference, and of vLLM for its extras. */
+/* The ranges of the API reference, and of vLLM for its extensions. */
 static const struct field rows[] = {
     {"temperature", FIELD_NUMBER, REQUEST_BOTH, 0, 2, 0, AT(temperature)},
     {"top_p", FIELD_NUMBER, REQUEST_BOTH, 0, 1, 0, AT(top_p)},
@@ -20,7 +20,7 @@ static const struct field rows[] = {
     {"repetition_penalty", FIELD_NUMBER, REQUEST_BOTH, 0, 100, FIELD_ABOVE_MIN,
      AT(repetition_penalty)},
     {"n", FIELD_INTEGER, REQUEST_BOTH, 1, REQUEST_CHOICES_MAX, 0, AT(choices)},
-    /* The later of the two wins when both are given. */
+    /* If a body has both, the later row wins. */
     {"max_tokens", FIELD_INTEGER, REQUEST_CHAT, 1, REQUEST_NO_MAX, 0, AT(max_tokens)},
     {"max_tokens", FIELD_INTEGER, REQUEST_TEXT, 0, REQUEST_NO_MAX, 0, AT(max_tokens)},
     {"max_completion_tokens", FIELD_INTEGER, REQUEST_CHAT, 1, REQUEST_NO_MAX, 0, AT(max_tokens)},
@@ -40,7 +40,8 @@ static const struct field rows[] = {
     {"continue_final_message", FIELD_BOOL, REQUEST_CHAT, 0, 0, 0, AT(continue_final_message)},
 };
 
-/* What a client must not believe to be in force. `is_off` says which values ask for nothing. */
+/* Members that a client must not believe to be in force; `off` is the value that asks for
+ * nothing. */
 enum off_value { OFF_NULL, OFF_FALSE, OFF_EMPTY, OFF_ZERO, OFF_ONE };
 struct unsupported {
     const char *name;
@@ -143,7 +144,7 @@ bool request_field_refuse(struct refusal *refusal, const struct field_fault *fau
     case FIELD_NO_CHOICE: return refuse_choice(refusal, fault);
     case FIELD_MISSING: return refuse_missing(refusal, fault->field->name);
     case FIELD_HAS_NUL:
-    case FIELD_NO_MD5: break; /* of kinds that no row here has */
+    case FIELD_NO_MD5: break; /* no row here has such a kind */
     }
     assert(!"a kind without a sentence");
     return false;

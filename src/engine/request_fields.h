@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* request_fields: the plain fields of a request, one row each: name, type, range and where it goes;
- * and the rows of what is not supported. For the readers of requests.
+/* request_fields: the plain fields of a request, one row of json/fields per field, and the table of
+ * fields that this build does not support. Internal to the readers of requests.
  *
- * Thread: any.  Memory: none kept. */
+ * Thread: any.
+ * Memory: none is kept. */
 
 #include "engine/request.h"
 #include "json/fields.h"
@@ -16,10 +17,10 @@
 #define REQUEST_NO_GRAMMAR "this build does not constrain output by a grammar"
 #define REQUEST_NO_MAX ((double)(1ll << 53)) /* a bound every double carries exactly */
 
-/* The fields of any request that say who asks and how urgently: priority, user, service_tier. */
+/* Checks the fields that every request may have about its caller: priority, user, service_tier. */
 bool request_check_caller(const json_t *body, struct refusal *ret_refusal) MUST_CHECK;
 
-/* Fills all plain fields of request->body, and refuses what is not supported. */
+/* Fills all plain fields from request->body, and refuses unsupported ones. */
 bool request_parse_fields(struct request *request, struct refusal *ret_refusal) MUST_CHECK;
 /* The table of the plain fields, for rows that are read on their own. Its integers may be decimals
  * without a fraction. */

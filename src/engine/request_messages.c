@@ -24,7 +24,7 @@ static bool is_media_part(struct str type) {
            str_is(type, "image_pil");
 }
 
-/* A function's name: one to 64 of [A-Za-z0-9_-]. */
+/* Checks a function's name: 1 to 64 characters of [A-Za-z0-9_-]. */
 static bool check_name(const json_t *name, const char *param, struct refusal *refusal) {
     if (!name) return refuse_missing(refusal, param);
     if (!json_is_string(name)) return refuse_type(refusal, param, "a string", name);
@@ -86,7 +86,7 @@ static bool check_content(const json_t *message, bool may_be_absent, size_t inde
     return true;
 }
 
-/* `arguments` is JSON text for an object, or empty; some clients send the object itself. */
+/* Checks `arguments`: JSON text of an object, or empty; some clients send the object itself. */
 static bool check_arguments(const json_t *arguments, const char *param, struct refusal *refusal) {
     if (!arguments || json_is_object(arguments)) return true;
     if (!json_is_string(arguments)) return refuse_type(refusal, param, "a string", arguments);

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* request_messages: checks of the parts of a chat body that are documents of their own: messages,
- * tools, tool_choice. Changes nothing.
+/* request_messages: checks the parts of a chat body that are documents of their own: messages,
+ * tools, tool_choice. It changes nothing.
  *
- * Thread: any.  Memory: none kept. */
+ * Thread: any.
+ * Memory: none is kept. */
 
 #include "engine/refusal.h"
 
-/* `body` is the whole request. False and *ret_refusal when something is wrong. */
+/* `body` is the whole request. False and *ret_refusal if something is wrong. */
 bool request_check_messages(const json_t *body, struct refusal *ret_refusal) MUST_CHECK;
 bool request_check_tools(const json_t *body, struct refusal *ret_refusal) MUST_CHECK;

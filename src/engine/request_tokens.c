@@ -13,7 +13,7 @@
 #define BAD_WORDS_MAX 1024
 #define BAD_WORD_BYTES_MAX 1024
 
-/* A member that is an array of token ids: ret_list->at is NULL when it is absent. */
+/* Parses an array of token ids; ret_list->at is NULL if the member is absent. */
 static bool parse_list(const json_t *body, const char *param, size_t count_max,
                        uint32_t vocabulary_count, struct token_list *ret_list,
                        struct refusal *refusal) {
@@ -40,7 +40,7 @@ static bool parse_list(const json_t *body, const char *param, size_t count_max,
     return true;
 }
 
-/* "17" but not "017", "+17" or " 17", so that no two keys name one token. */
+/* Parses "17", but not "017", "+17" or " 17", so that no two keys name one token. */
 static bool parse_token_key(const char *key, uint32_t vocabulary_count, int32_t *ret_token) {
     int64_t id;
     if (!str_to_i64(str_from(key), &id) || id < 0 || id >= vocabulary_count) return false;
@@ -119,7 +119,7 @@ static bool parse_logprob_tokens(struct request *request, uint32_t vocabulary_co
     return true;
 }
 
-/* Only their form; what they are in tokens is for prep. */
+/* Checks only the form of bad_words; prep encodes them. */
 static bool check_bad_words(struct request *request, struct refusal *refusal) {
     const char *param = "bad_words";
     json_t *words = json_member(request->body, param);

@@ -4,7 +4,8 @@
 /* request_tokens: the fields of a request that name tokens: stop_token_ids, logit_bias,
  * allowed_token_ids, logprob_token_ids and, by their text, bad_words. Internal to request.c.
  *
- * Thread: any.  Memory: fills the request's own arrays. */
+ * Thread: any.
+ * Memory: fills the request's own arrays. */
 
 #include "engine/request.h"
 

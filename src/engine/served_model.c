@@ -18,7 +18,7 @@ static double seconds_since(int64_t begin_ns) {
     return (double)(clock_monotonic_ns() - begin_ns) * 1e-9;
 }
 
-/* With a NUL behind it. `what` it is, is for the error. */
+/* Copies a text with a NUL after it; `what` names it in the error. */
 static enum err copy_text(char *ret_text, size_t text_bytes, struct str text, const char *what,
                           struct error *error) {
     if (text.bytes >= text_bytes)
@@ -51,7 +51,7 @@ static enum err open_model(struct served_model *model, const char *path,
         wanted.token_count = (uint32_t)tokenizer_count(model->vocabulary.tokenizer);
     if (options->pooling.bytes > 0 && !pooling_of_name(options->pooling, &wanted.pooling))
         return err_set(error, ERR_INVALID, "pooling: not mean, cls or last");
-    /* Beside those, room for urgent ones. */
+    /* More room, for sequences of interactive requests. */
     if (wanted.sequences_max <= MODEL_SEQUENCES_MAX - SERVED_URGENT_SEQS)
         wanted.sequences_max += SERVED_URGENT_SEQS;
     int64_t begin_ns = clock_monotonic_ns();
@@ -68,8 +68,8 @@ static bool has_word(const char *text, const char *word) {
     return strcasestr(text, word) != NULL;
 }
 
-/* Models that were trained so that the beginning of a vector is a vector, by what their names
- * have in common; no file says it. */
+/* True for models trained so that the beginning of a vector is a vector. Their names have these
+ * parts; no file says it. */
 static bool is_matryoshka(const char *name) {
     static const char *const names[] = {
         "embeddinggemma",      "qwen3-embedding",   "nomic-embed-text-v1.5", "mxbai-embed-large-v1",
@@ -84,7 +84,7 @@ static enum err embed(void *self, const struct embed_sequence *sequences, uint32
     return model_embed(self, sequences, count, ret_vectors, error);
 }
 
-/* What the model does. */
+/* Fills in what the model does: generate, embed, or both. */
 static void fill_uses(struct served_model *model, const struct model_description *is,
                       const struct wire_hello *options) {
     if (is->generates) model->backend = model_backend(model->model);
@@ -103,7 +103,7 @@ static void fill_uses(struct served_model *model, const struct model_description
     };
 }
 
-/* Of a folder the words are read first: they say how many tokens there are. */
+/* Opens a folder. Its words are read first, because they tell the number of tokens. */
 static enum err open_folder(struct served_model *model, const char *path,
                             const struct wire_hello *options, struct error *error) {
     enum err err = vocabulary_open_folder(&model->vocabulary, path, error);
@@ -124,7 +124,7 @@ static enum err open_file(struct served_model *model, const char *path,
     return OK;
 }
 
-/* "SmolLM2" of "/models/SmolLM2.gguf" and of the folder "/models/SmolLM2". */
+/* The name "SmolLM2" of "/models/SmolLM2.gguf" and of the folder "/models/SmolLM2". */
 static struct str name_of(const char *path) {
     const char *slash = strrchr(path, '/');
     struct str name = str_from(slash ? slash + 1 : path);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The two stages beside the loop: prep turns bodies into tokens, finish writes bodies. */
+/* The two stages around the loop: prep turns bodies into tokens, finish writes bodies. */
 #include "base/mem.h"
 #include "engine/state.h"
 
@@ -28,9 +28,9 @@ static void name_response(struct job *job) {
         id_hex(job->response_id, sizeof job->response_id, prefix, 32);
 }
 
-/* The first half of a hash with a key that nobody knows, so that nobody can look for a salt that
- * gives the number of another's; of whose it is, too, with its length, so that no owner has a salt
- * that runs into another's name. Never 0. */
+/* A number for a salt and its owner: the first half of a hash with a secret random key, so that no
+ * client can search a salt with another's number. The owner is hashed with its length, so that no
+ * salt runs into another owner's name. Never 0. */
 static uint64_t salt_number(const struct engine *engine, const char *owner, struct str salt) {
     uint64_t owner_bytes = strlen(owner);
     struct sha256 hash;
@@ -54,7 +54,8 @@ static void open_choices(struct job *job) {
     job->seed = job->request.has_seed ? (uint64_t)job->request.seed : id_u64();
 }
 
-/* The messages are tokens now; what is left of the body is small (stop strings, the model). */
+/* Drops the members that are tokens now; the rest of the body is small (stop strings, the
+ * model). */
 static void drop_documents(struct request *request) {
     json_object_del(request->body, "messages");
     json_object_del(request->body, "tools");
@@ -97,13 +98,13 @@ static bool prepare(const struct engine *engine, struct job *job) {
     return true;
 }
 
-/* The next job; its token has been taken, so there is one for every taker. */
+/* Takes the next job. The caller has taken a token, so one job is left for it. */
 static struct job *take_job(struct engine *engine) {
     struct job *job;
     bool is_found =
         ring_take(engine->prep_queues[0], &job, 0) || ring_take(engine->prep_queues[1], &job, 0);
-    /* A person's job may arrive and be taken by another thread between the two looks; what is left
-     * then is in the first queue again. */
+    /* Between the two looks an interactive job may arrive, and another thread may take the job of
+     * the second queue; then this thread's job is in the first one. */
     while (!is_found)
         is_found = ring_take(engine->prep_queues[0], &job, 0) ||
                    ring_take(engine->prep_queues[1], &job, 0);
@@ -161,7 +162,7 @@ void *finish_main(void *user) {
     struct engine *engine = user;
     struct buf body;
     pthread_setname_np(pthread_self(), "quern-finish");
-    /* A result travels with its numbers in one frame. */
+    /* A result and its numbers travel in one frame. */
     buf_init(&body, WIRE_PAYLOAD_BYTES_MAX - 1024);
     struct job *job;
     while (ring_take(engine->finish_ring, &job, -1)) {
@@ -174,7 +175,7 @@ void *finish_main(void *user) {
         engine_forget(engine, job);
         job_close(job);
         if (vector_bytes > 0) {
-            /* The queue may have waited for the room. */
+            /* The embed_queue may wait for this room. */
             atomic_fetch_sub(&engine->vector_bytes, vector_bytes);
             ring_try_put(engine->loop_ring, &(struct loop_message){.kind = LOOP_WAKE});
         }

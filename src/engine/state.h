@@ -3,11 +3,12 @@
 
 /* state: the inside of an engine, shared by engine.c and its stages. Internal to engine/.
  *
- * Every ring holds more than there can be messages, so no stage ever waits for the next one: a job
- * is in one ring at a time, and the table bounds the jobs. Only cancels and pings can fill the
- * loop's ring; those wait outside.
+ * No stage ever waits for the next one: a job is in one ring at a time, the table bounds the number
+ * of jobs, and every ring has room for all of them. Only cancels and pings can fill the loop's
+ * ring; their callers wait.
  *
- * Thread: see the members.  Memory: the engine owns all but the model. */
+ * Thread: see the members.
+ * Memory: the engine owns all but the model. */
 
 #include "base/ring.h"
 #include "engine/answer.h"
@@ -20,8 +21,8 @@
 #define ENGINE_PROBES_MAX 256 /* cancels and pings under way */
 #define ENGINE_FINGERPRINT_BYTES 24
 
-/* A message to the loop: a job that is ready to run, or the number of one to cancel, or a ping, or
- * only that it look again. */
+/* A message to the loop: a job that is ready to run, the number of a job to cancel, a ping, or only
+ * a wake-up. */
 struct loop_message {
     enum { LOOP_JOB, LOOP_CANCEL, LOOP_PING, LOOP_WAKE } kind;
     struct job *job;
@@ -37,17 +38,17 @@ struct engine {
     size_t name_count;
     char fingerprint[ENGINE_FINGERPRINT_BYTES];
     struct answer_source source;
-    struct prep_options limits; /* without the clock */
+    struct prep_options limits; /* without its clock members */
     uint64_t kv_tokens;
-    uint32_t text_tokens_max; /* of one text to embed */
+    uint32_t text_tokens_max; /* most tokens of one text to embed */
     int32_t end_tokens[SERVED_END_TOKENS_MAX];
     uint32_t end_token_count;
     uint64_t salt_key[2]; /* random */
 
-    /* A token for every job in the two queues, so that prep can wait for both and still take what
-     * a person waits for before what a batch brought. */
+    /* One token per job in the two queues: prep waits for tokens, and then takes an interactive job
+     * before a line of a batch. */
     struct ring *prep_ring;      /* char */
-    struct ring *prep_queues[2]; /* struct job *: of interactive tiers, of the others */
+    struct ring *prep_queues[2]; /* struct job *: interactive tiers, other tiers */
     struct ring *loop_ring;      /* struct loop_message */
     struct ring *finish_ring;    /* struct job * */
     pthread_t prep_threads[ENGINE_PREP_THREADS_MAX];
@@ -55,38 +56,38 @@ struct engine {
     pthread_t loop_thread, finish_thread;
     bool has_loop_thread, has_finish_thread;
 
-    /* The jobs inside, under the lock. */
+    /* The jobs of the engine; under the lock. */
     pthread_mutex_t lock;
     pthread_cond_t emptied;
     struct job **jobs;    /* (ENGINE_JOBS_MAX) by slot; NULL: free */
-    uint32_t *free_slots; /* (ENGINE_JOBS_MAX) a stack */
+    uint32_t *free_slots; /* (ENGINE_JOBS_MAX) used as a stack */
     uint32_t job_count;
     bool is_refusing; /* draining, closing or failed */
 
-    atomic_size_t vector_bytes; /* of all embeddings inside */
+    atomic_size_t vector_bytes; /* bytes of the vectors of all jobs */
 
-    /* The loop's alone. */
+    /* Only the loop touches these. */
     struct scheduler *scheduler;     /* NULL: the model generates nothing */
-    struct embed_queue *embed_queue; /* NULL: it makes no embeddings */
-    struct job **running;            /* (ENGINE_JOBS_MAX) by slot: jobs in one of the two */
+    struct embed_queue *embed_queue; /* NULL: the model makes no embeddings */
+    struct job **running;            /* (ENGINE_JOBS_MAX) by slot: jobs in one of these two */
     struct buf chunk;
     int64_t stats_due_ns;
     int64_t step_begun_ns;
-    int64_t step_ended_ns; /* of the last one */
+    int64_t step_ended_ns; /* of the last step */
     int64_t step_ns_max;
     struct wire_stats stats; /* as last read */
     bool has_failed;
 };
 
-/* The mains of the threads; `user` is the engine. */
+/* The main functions of the threads; `user` is the engine. */
 void *prep_main(void *user);
 void *loop_main(void *user);
 void *finish_main(void *user);
 
-/* Loop: called by the scheduler and by the embed_queue; `user` is the engine. */
+/* Events of the scheduler and of the embed_queue, on the loop; `user` is the engine. */
 struct scheduler_event;
 void loop_on_event(void *user, const struct scheduler_event *event);
 void loop_on_embedded(void *user, struct job *job);
 
-/* Finish: takes the job out of the table. */
+/* Takes the job out of the table; on the finish thread. */
 void engine_forget(struct engine *engine, struct job *job);

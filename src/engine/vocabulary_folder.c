@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The words of a folder of Hugging Face's tools: tokenizer.json, and what stands beside it.
+/* The words of a folder of Hugging Face's tools: tokenizer.json and the files next to it.
  *
  * The chat template is that of chat_template.jinja, else of tokenizer_config.json, else of
  * chat_template.json. A generation ends at the tokens of generation_config.json, else of
- * config.json, at the eos_token of tokenizer_config.json, and at the spellings the tokenizer knows.
- * Everything but the tokenizer is read without a tree, so that a small file costs little memory. */
+ * config.json, at the eos_token of tokenizer_config.json, and at the spellings the tokenizer
+ * knows. All files except the tokenizer are read without a tree, so that a small file costs
+ * little memory. */
 
 #include "base/os.h"
 #include "engine/vocabulary.h"
@@ -32,7 +33,7 @@ static const struct {
     [PART_CONFIG] = {"config.json", FILE_BYTES_MAX},
 };
 
-/* The object of a part; none, and OK, when the part is not there. */
+/* Reads the object of a part; OK without an object if the part is missing. */
 static enum err read_object(const struct str *parts, enum vocabulary_part part,
                             struct str *ret_object, struct error *error) {
     struct str text = parts[part];
@@ -46,7 +47,8 @@ static enum err read_object(const struct str *parts, enum vocabulary_part part,
 
 /* ---- tokens ---- */
 
-/* "<s>", or {"content": "<s>", …}; TOKEN_NONE for null and for what is no token. */
+/* The token of "<s>" or {"content": "<s>", …}; TOKEN_NONE for null and for texts that are no
+ * token. */
 static int32_t find_token(const struct vocabulary *vocabulary, struct str object,
                           const char *name) {
     struct str value = json_span_get(object, name);
@@ -69,7 +71,7 @@ static void add_end(struct vocabulary *vocabulary, int64_t id) {
         vocabulary->ends[vocabulary->end_count++] = (int32_t)id;
 }
 
-/* eos_token_id: one id, or a list. False when the object says none. */
+/* Adds eos_token_id: one id, or a list. False if the object has none. */
 static bool add_ends(struct vocabulary *vocabulary, struct str object) {
     struct str value = json_span_get(object, "eos_token_id"), element;
     struct json_span_iter iter;
@@ -103,7 +105,7 @@ static enum err open_template(struct jinja_template **ret_template, const char *
     return err_prefix(error, "%s", file);
 }
 
-/* A raw string of JSON as a template, unless there is one or the string is none. */
+/* Opens a raw JSON string as a template, unless *template is set or the value is no string. */
 static enum err open_raw(struct jinja_template **template, const char *file, struct str raw,
                          struct error *error) {
     if (*template || !raw.at) return OK;
@@ -118,8 +120,8 @@ static enum err open_raw(struct jinja_template **template, const char *file, str
     return err;
 }
 
-/* What a "chat_template" says: a string, or a list of {name, template}, of which one may be for
- * requests with tools and one for the others: that named "default", else the only one. */
+/* The value of a "chat_template": a string, or a list of {name, template}. Of a list, "tool_use" is
+ * for requests with tools; "default", else the only one, is for the others. */
 struct raw_templates {
     struct str others, tools;
 };
@@ -181,7 +183,7 @@ enum err vocabulary_add_parts(struct vocabulary *vocabulary,
     return err == OK ? read_ends(vocabulary, parts, error) : err;
 }
 
-/* A whole file, which the caller frees; an empty str, and OK, when it is not there. */
+/* Reads a whole file, which the caller frees; OK with an empty str if it does not exist. */
 static enum err read_file(const char *folder, const char *name, size_t bytes_max, char **ret_bytes,
                           struct str *ret_text, struct error *error) {
     char path[PATH_MAX];

@@ -20,8 +20,8 @@ static void add_header(struct http_request *request, const char *name, const cha
         (struct http_header){name_copy.at, value_copy.at};
 }
 
-/* The answer is filled in: hands it to the connection thread, and the request with it. The lock
- * keeps the connection thread from ending the request between the question and the resume. */
+/* Hands the request with its complete answer to the connection thread. The lock keeps that thread
+ * from ending the request between the look at `suspended` and the resume. */
 static void hand_over(struct http_request *request, bool handler_done) {
     pthread_mutex_lock(&request->lock);
     assert(!request->answered);
@@ -156,7 +156,7 @@ void http_request_tell_quiet(struct http_request *request) {
         quiet = request->quiet;
     } else if (request->is_event_stream && !request->stream_ended && !request->stream_broken &&
                !request->over && request->stream.bytes == 0) {
-        /* Events are put whole, so that this never falls into one. */
+        /* Events are put whole, so that this line never splits one. */
         buf_add_text(&request->stream, ": ping\n\n");
         wake_reader(request);
     }

@@ -22,8 +22,8 @@
 
 #define TICK_MS 250
 #define EVENTS_MAX 64
-#define ACCEPTS_MAX 64 /* in a row, before connections that are open get their turn */
-#define PACE_MS 10000  /* the window in which the pace of a body is judged */
+#define ACCEPTS_MAX 64 /* accepts in a row, before open connections get their turn */
+#define PACE_MS 10000  /* the window in which the pace of a body is measured */
 #define BACKLOG 1024
 
 struct gate {
@@ -74,7 +74,7 @@ void gate_refuse(struct gate_connection *c, struct str answer) {
 static void wake(struct gate *gate) {
     uint64_t one = 1;
     ssize_t written = write(gate->wake, &one, sizeof one);
-    (void)written; /* fails only when a wake-up is pending already */
+    (void)written; /* fails only if a wake-up is pending */
 }
 
 void gate_request_done(struct gate_connection *c) {
@@ -128,8 +128,8 @@ void gate_write_refusal(struct buf *buf, int status, const char *sentence, const
 
 /* --- connections --- */
 
-/* Registers, changes or removes a descriptor's interest. No interest at all means removal, because
- * a hang-up is reported whether asked for or not and would be reported for ever. */
+/* Registers, changes or removes a descriptor's interest. No interest means removal, because epoll
+ * reports a hang-up of every registered descriptor, again and again. */
 static void set_interest(struct gate *gate, struct gate_connection *c, int fd, uint32_t *current,
                          uint32_t wanted) {
     if (*current == wanted) return;
@@ -151,8 +151,8 @@ static void tell_gone(struct gate *gate, struct gate_connection *c) {
 static void connection_close(struct gate *gate, struct gate_connection *c) {
     if (c->refusal.bytes > 0) atomic_fetch_add(&gate->refused_total, 1);
     tell_gone(gate, c);
-    /* close alone does not end the interest while a child that was just forked, an engine, has the
-     * descriptors as well: its events would name memory that is free by then. */
+    /* While a child that was just forked (an engine) has the descriptors too, closing them does not
+     * end the interest: later events would name freed memory. */
     set_interest(gate, c, c->client, &c->client_interest, 0);
     set_interest(gate, c, c->inner, &c->inner_interest, 0);
     close(c->client);
@@ -166,8 +166,8 @@ static void connection_close(struct gate *gate, struct gate_connection *c) {
     gate_drop(c);
 }
 
-/* Moves bytes and settles what to wait for next. The caller closes what is dead, once no event in
- * its hands can name it. */
+/* Moves bytes and registers the events to wait for. The caller closes dead connections, once none
+ * of its events can name them. */
 static void connection_serve(struct gate *gate, struct gate_connection *c, int64_t at_ms) {
     relay_run(c, at_ms);
     if (c->client_hung_up || c->dead) tell_gone(gate, c);
@@ -201,7 +201,7 @@ static bool has_place(struct gate *gate, const struct sockaddr_storage *peer) {
     return same < gate->options.connections_per_peer_max;
 }
 
-/* One short answer without a connection of its own: the socket's buffer is empty, so it fits. */
+/* Sends one short answer without making a connection: the socket's buffer is empty, so it fits. */
 static void turn_away(struct gate *gate, int client) {
     struct buf text;
     char id[HTTP_REQUEST_ID_BYTES];
@@ -209,7 +209,7 @@ static void turn_away(struct gate *gate, int client) {
     id_hex(id, sizeof id, "req_", 32);
     gate_write_refusal(&text, 503, "Too many connections are open", id);
     ssize_t sent = send(client, text.at, text.bytes, MSG_NOSIGNAL);
-    (void)sent; /* a client that is turned away and does not hear it has to guess */
+    (void)sent; /* the client is turned away even if it does not get the answer */
     shutdown(client, SHUT_WR);
     close(client);
     buf_release(&text);
@@ -224,7 +224,7 @@ static void connection_open(struct gate *gate, int client, const struct sockaddr
         return;
     }
     struct gate_connection *c = mem_alloc(sizeof *c);
-    /* The two relay buffers at the end stay untouched until bytes come. */
+    /* The two buffers at the end of the struct stay untouched until bytes come. */
     memset(c, 0, offsetof(struct gate_connection, up));
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair) != 0) {
         free(c);
@@ -247,7 +247,7 @@ static void connection_open(struct gate *gate, int client, const struct sockaddr
     atomic_fetch_add(&gate->connection_count, 1);
     atomic_fetch_add(&gate->connections_total, 1);
     if (!gate->options.add(gate->options.context, c, pair[1])) {
-        atomic_fetch_sub(&c->holds, 1); /* the one that was for the server */
+        atomic_fetch_sub(&c->holds, 1); /* the server's hold */
         connection_close(gate, c);
         return;
     }
@@ -271,7 +271,7 @@ static void accept_some(struct gate *gate, int64_t at_ms) {
                              SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (client < 0 && (errno == EINTR || errno == ECONNABORTED)) continue;
         if (client < 0) {
-            /* Out of descriptors or memory: look again at the next tick, do not spin. */
+            /* Out of descriptors or memory: try again at the next tick instead of spinning. */
             if (errno != EAGAIN && errno != EWOULDBLOCK) set_accepting(gate, false);
             return;
         }
@@ -279,7 +279,7 @@ static void accept_some(struct gate *gate, int64_t at_ms) {
     }
 }
 
-/* Only a client that could send and does not is slow; one we do not read from is not. */
+/* Refuses a client that sends too slowly. One from which the gate does not read now is not slow. */
 static void judge_pace(struct gate *gate, struct gate_connection *c, int64_t at_ms) {
     bool in_body = c->reading == RELAY_LENGTH || c->reading == RELAY_CHUNKED;
     if (!in_body || c->up_start < c->up_ready) {
@@ -309,9 +309,9 @@ static void judge_times(struct gate *gate, struct gate_connection *c, int64_t at
     if (quiet && at_ms - c->active_ms > options->idle_ms) c->dead = true;
 }
 
-/* Looks at the clock for every connection, and takes the steps that no event announces: a refusal
- * by the clock, the end of a request the connection waits for. Called between batches of events
- * only, because it frees connections. */
+/* Takes the steps that no event announces, for every connection: refusals after a time limit, and
+ * the end of a request that the connection waits for. Only between batches of events, because it
+ * frees connections. */
 static void tick(struct gate *gate, int64_t at_ms) {
     struct gate_connection *next;
     for (struct gate_connection *c = gate->connections; c; c = next) {

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* gate: the sockets clients see. Each connection is relayed byte for byte to a socket pair behind
- * which the HTTP library sits, but only after head.h has accepted its framing, and only at a pace
- * that does not hold the server up.
+/* gate: the sockets of clients. It relays each connection byte for byte to a socket pair, whose
+ * other end the HTTP library has, but only bytes whose framing head.h has accepted, and only at a
+ * pace that does not hold up the server.
  *
- * The gate answers by itself what the library must not see or could not answer: bad framing, header
- * blocks that are too big or too slow, bodies that trickle, too many connections, and bodies a
- * handler gave up on half-way (gate_refuse). It closes such a connection after reading on for a
- * moment, so that the client gets to see the answer. It also is what notices that a client went
- * away while its request waits.
+ * The gate itself answers requests that the library must not see or could not answer: bad framing,
+ * header blocks that are too big or too slow, bodies that trickle, too many connections, and bodies
+ * that a handler gave up half-way (gate_refuse). It reads on for a moment before it closes such a
+ * connection, so that the client sees the answer. It also notices that a client has gone while its
+ * request waits.
  *
- * Thread: its own ("http-gate"); functions as they say.  Memory: two 64 KiB buffers a connection.
- * Invariant: bytes go to the library only when the gate knows where the request they belong to
- * ends. */
+ * Thread: its own ("http-gate"); functions as they say.
+ * Memory: two buffers of 64 KiB per connection.
+ * Invariant: bytes go to the library only if the gate knows where their request ends. */
 
 #include "base/buf.h"
 #include "base/err.h"
@@ -31,15 +31,15 @@ struct gate_options {
     int64_t stall_ms;
     uint64_t body_bytes_per_s_min;
     void *context;
-    /* A connection has been accepted: `fd` is the library's end. False when it cannot be taken; the
-     * callee has closed `fd` then. Holding: the callee owns one hold of the connection, given back
-     * by gate_drop. */
+    /* A connection was accepted; `fd` is the library's end, now the callee's. The callee also gets
+     * one hold of the connection, which gate_drop gives back. False if it cannot take the
+     * connection. */
     bool (*add)(void *context, struct gate_connection *connection, int fd);
-    /* Nothing has moved for quiet_ms while the client waits for the rest of an answer. On the
-     * gate's thread, without locks; again and again until something moves. */
+    /* No byte has moved for quiet_ms while the client waits for the rest of an answer. On the
+     * gate's thread, without locks; repeated until a byte moves. */
     int64_t quiet_ms;
     void (*quiet)(void *context, struct gate_connection *connection);
-    /* The client has gone away; once a connection. On the gate's thread, without locks. */
+    /* The client has gone; once per connection. On the gate's thread, without locks. */
     void (*gone)(void *context, struct gate_connection *connection);
 };
 
@@ -57,23 +57,23 @@ enum err gate_start(struct gate *gate, struct error *error) MUST_CHECK;
 void gate_stop_listening(struct gate *gate); /* any thread */
 /* Closes all connections. No `add` and no `gone` follows. */
 void gate_stop(struct gate *gate);
-/* Frees a stopped gate; nothing may hold a connection any more. NULL is allowed. */
+/* Frees a stopped gate, of which no connection may be held any more. NULL is allowed. */
 void gate_close(struct gate *gate);
 void gate_status(struct gate *gate, struct gate_status *ret_status); /* any thread */
 
-/* Any thread, while holding the connection: when the library closes its end without having answered
- * the request it was reading, the client gets `answer` (a whole HTTP message; copied). The first
- * call counts. */
+/* Leaves an answer (a whole HTTP message; copied) for a client whose request the library will not
+ * answer: the gate sends it when the library closes its end. The first call counts. Any thread that
+ * holds the connection. */
 void gate_refuse(struct gate_connection *connection, struct str answer);
-/* Any thread: one more request has been answered in full. */
+/* One more request has been answered in full. Any thread. */
 void gate_request_done(struct gate_connection *connection);
 void gate_hold(struct gate_connection *connection);
 void gate_drop(struct gate_connection *connection);
-/* The callee's own pointer for the connection, under the callee's lock. */
+/* A pointer that the callee keeps with the connection, under the callee's lock. */
 void gate_set_user(struct gate_connection *connection, void *user);
 void *gate_user(const struct gate_connection *connection);
 bool gate_is_gone(struct gate_connection *connection); /* any thread */
 
-/* A whole error message in the API's JSON envelope, with a request id of its own and Connection:
+/* Appends a whole HTTP message with the API's error object, the request id and Connection:
  * close. */
 void gate_write_refusal(struct buf *buf, int status, const char *sentence, const char *request_id);

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* Fields whose repetition means that two readers may take different ones. */
+/* Fields that must not be repeated, because two readers may take different ones. */
 enum unique_field {
     FIELD_HOST,
     FIELD_CONTENT_LENGTH,
@@ -153,7 +153,7 @@ static enum head_state decide_body(struct head_parse *parse) {
     return HEAD_COMPLETE;
 }
 
-/* The block is all there and every line in it ends in CRLF. */
+/* Reads a complete block in which every line ends in CRLF. */
 static enum head_state read_block(struct head *head, struct str block) {
     struct head_parse parse = {.head = head};
     bool first = true;
@@ -172,8 +172,8 @@ static enum head_state read_block(struct head *head, struct str block) {
     return decide_body(&parse);
 }
 
-/* A CR or LF that is not part of a CRLF pair, in bytes[from..). A CR at the very end may still get
- * its LF. */
+/* True if bytes[from..) has a CR or LF outside a CRLF pair. A CR at the very end may still get its
+ * LF. */
 static bool has_bare_line_end(struct str bytes, size_t from) {
     for (size_t i = from; i < bytes.bytes; i++) {
         if (bytes.at[i] == '\n' && (i == 0 || bytes.at[i - 1] != '\r')) return true;
@@ -184,7 +184,7 @@ static bool has_bare_line_end(struct str bytes, size_t from) {
 
 enum head_state head_read(struct head *ret_head, struct str bytes, size_t checked) {
     memset(ret_head, 0, sizeof *ret_head);
-    /* The empty line may straddle what was seen before: step back three bytes. */
+    /* The empty line may begin in the bytes seen before: step back three bytes. */
     size_t from = checked > 3 ? checked - 3 : 0;
     size_t end = str_starts_with(bytes, STR("\r\n")) ? 0 : str_find(bytes, STR("\r\n\r\n"), from);
     struct str seen = bytes;
@@ -220,7 +220,7 @@ static int hex_value(char c) {
     return -1;
 }
 
-/* One byte outside chunk data. False refuses. */
+/* Takes one byte outside chunk data. False refuses. */
 static bool scan_byte(struct chunk_scan *scan, char c) {
     switch (scan->step) {
     case CHUNK_SIZE: {

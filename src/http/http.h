@@ -4,14 +4,14 @@
 /* http: one listener, its connections, and requests handed to handlers by a routing table.
  *
  * A connection passes the gate (gate.h), which checks framing, limits and pace on the raw socket
- * and notices when the client goes away; behind it libmicrohttpd reads requests and writes answers.
- * A handler runs on one of the server's worker threads when the body is complete, and answers at
- * once or later from any thread. Knows no route's meaning, no store and no runner.
+ * and notices that a client has gone. Behind it libmicrohttpd reads requests and writes answers. A
+ * handler runs on one of the server's worker threads once the body is complete, and answers at once
+ * or later, from any thread. The folder knows no route's meaning, no store and no runner.
  *
  * Thread: open and close belong to one thread; a request belongs to the thread that answers it,
  * except where a function says otherwise.
- * Memory: a request and all texts it gives out live until it is answered (or its stream ended).
- * Invariant: every request handed to a handler is answered exactly once, by http_answer*, or by
+ * Memory: a request and its texts live until it is answered (or its stream has ended).
+ * Invariant: every request that a handler gets is answered exactly once, by http_answer*, or by
  * http_stream_begin … http_stream_end. */
 
 #include "base/arena.h"
@@ -22,7 +22,7 @@
 
 #include <stdatomic.h>
 
-#define HTTP_REQUEST_ID_BYTES 72 /* 64 of a client's own, or "req_" and 32 digits */
+#define HTTP_REQUEST_ID_BYTES 72 /* room for the 64 of a client's id, or "req_" and 32 digits */
 #define HTTP_ROUTES_MAX 64
 
 struct http_server;
@@ -30,14 +30,14 @@ struct http_request;
 
 typedef void (*http_handler_fn)(void *context, struct http_request *request);
 
-/* Where the parts of a multipart body go while they arrive, on the connection thread. Any call may
+/* Receives the parts of a multipart body while they arrive, on the connection thread. Any call may
  * answer the request (http_answer): that refuses the rest of the body and ends the connection. */
 struct http_upload {
     void *(*begin)(void *context, struct http_request *request);
     void (*part)(void *upload, struct http_request *request, const struct multipart_part *part);
     void (*data)(void *upload, struct http_request *request, struct str bytes);
     void (*part_end)(void *upload, struct http_request *request);
-    /* Once, when the request is over; also when its body never became complete. */
+    /* Called once, when the request is over, even if its body never became complete. */
     void (*release)(void *upload);
 };
 
@@ -53,33 +53,35 @@ struct http_route {
 struct http_done {
     const char *request_id;
     const char *method;
-    size_t route_index; /* SIZE_MAX when no row fitted */
-    int status;         /* 0 when the connection went before an answer */
+    size_t route_index; /* SIZE_MAX: no row fitted */
+    int status;         /* 0: the connection ended before an answer */
     int64_t duration_ns;
     uint64_t body_bytes;
 };
 
-/* Zero means the default behind it. */
+/* Zero or NULL means the default that the comment names. */
 struct http_options {
-    const char *host; /* numeric address; "127.0.0.1" */
-    uint16_t port;    /* 0: any free one */
+    const char *host; /* numeric address (default "127.0.0.1") */
+    uint16_t port;    /* 0: any free port */
     const struct http_route *routes;
     size_t route_count;
-    struct key_set *keys; /* NULL: no key is asked for */
+    struct key_set *keys; /* NULL: routes need no key */
     void *context;        /* for handlers, uploads and `done` */
-    void (*done)(void *context, const struct http_done *done); /* on the connection thread */
-    uint32_t connections_max;                                  /* 1024 */
-    uint32_t connections_per_peer_max;                         /* 256; does not count loopback */
-    uint32_t worker_threads;                                   /* 4 */
-    uint64_t body_bytes_max;       /* of a body kept in memory; 32 MiB */
-    uint64_t body_bytes_total_max; /* of all such bodies together; 256 MiB */
-    uint64_t upload_bytes_max;     /* of a multipart body; 2 GiB + 1 MiB */
-    uint64_t stream_bytes_max;     /* waiting for a slow reader of a stream; 4 MiB */
-    int64_t head_ms;               /* from the first to the last byte of a header block; 10 s */
-    int64_t idle_ms;               /* between requests; 75 s */
-    int64_t stall_ms;              /* a client that takes no bytes of an answer; 120 s */
-    uint64_t body_bytes_per_s_min; /* slower bodies are refused, after 10 s; 1 KiB */
-    int64_t ping_ms;               /* before a silent stream gets a comment line; 15 s */
+    /* A request is over. On the connection thread. */
+    void (*done)(void *context, const struct http_done *done);
+    uint32_t connections_max;          /* (default 1024) */
+    uint32_t connections_per_peer_max; /* per address; loopback has no limit (default 256) */
+    uint32_t worker_threads;           /* (default 4) */
+    uint64_t body_bytes_max;           /* of a body kept in memory (default 32 MiB) */
+    uint64_t body_bytes_total_max;     /* of all such bodies together (default 256 MiB) */
+    uint64_t upload_bytes_max;         /* of a multipart body (default 2 GiB + 1 MiB) */
+    uint64_t stream_bytes_max;         /* waiting for a slow reader of a stream (default 4 MiB) */
+    int64_t head_ms;  /* from the first to the last byte of a header block (default 10 s) */
+    int64_t idle_ms;  /* between two requests of a connection (default 75 s) */
+    int64_t stall_ms; /* while a client takes no byte of its answer (default 120 s) */
+    /* A body slower than this, measured over 10 s, is refused (default 1 KiB/s). */
+    uint64_t body_bytes_per_s_min;
+    int64_t ping_ms; /* before a silent stream gets a comment line (default 15 s) */
 };
 
 struct http_status {
@@ -87,50 +89,51 @@ struct http_status {
     uint32_t requests_inflight;
     uint64_t body_bytes; /* of request bodies kept in memory */
     uint64_t connections_total;
-    uint64_t refused_total;      /* framing, limits and pace */
+    uint64_t refused_total;      /* for framing, limits or pace */
     uint64_t keys_missing_total; /* 401 */
     uint64_t keys_wrong_total;   /* 401 */
-    uint64_t keys_scope_total;   /* 403: not the route's scope */
+    uint64_t keys_scope_total;   /* 403: the key lacks the route's scope */
     uint64_t keys_rate_total;    /* 429: too many requests */
 };
 
 /* Listens; *ret_port is the real port. Clients wait until http_start, so that no handler runs
- * before the caller has the server. ERR_UNAVAILABLE when the address is taken. */
+ * before the caller has the server. ERR_UNAVAILABLE if the address is taken. */
 enum err http_open(struct http_server **ret_server, const struct http_options *options,
                    uint16_t *ret_port, struct error *error) MUST_CHECK;
 enum err http_start(struct http_server *server, struct error *error) MUST_CHECK;
-/* Takes no new connections; those that are open go on. */
+/* Takes no new connections; open ones go on. */
 void http_stop_listening(struct http_server *server);
-/* Every request must have been answered or be about to be: waits for them, then closes. */
+/* Waits until every request has ended, then closes. Each must be answered, now or soon. */
 void http_close(struct http_server *server);
 void http_status(struct http_server *server, struct http_status *ret_status);
 
 /* --- reading a request --- */
 
-/* "req_…", or what the client sent as X-Request-Id: 1 to 64 of A-Z a-z 0-9 . _ - */
+/* "req_…", or the client's X-Request-Id of 1 to 64 characters A-Z a-z 0-9 . _ - */
 const char *http_request_id(const struct http_request *request);
 const struct http_route *http_request_route(const struct http_request *request);
-/* Who asks; nobody on a route that is open. */
+/* The caller that the key names; zero on an open route. */
 const struct key_caller *http_request_caller(const struct http_request *request);
 struct str http_request_param(const struct http_request *request, size_t index);
-/* The first value of a query key; at is NULL when it is absent. */
+/* The first value of a query key; `at` is NULL if the key is absent. */
 struct str http_request_query(const struct http_request *request, const char *name);
-/* The first header of that name in any case; empty when absent. */
+/* The first header of that name, in any case; empty if absent. */
 struct str http_request_header(const struct http_request *request, const char *name);
 struct str http_request_body(const struct http_request *request);
-void *http_request_upload(const struct http_request *request); /* what `begin` returned */
-/* True once the request has an answer, for uploads. */
+/* The pointer that http_upload's `begin` returned. */
+void *http_request_upload(const struct http_request *request);
+/* True once the request has an answer; for uploads. */
 bool http_request_is_answered(struct http_request *request);
-/* Memory that lives as long as the request; for the handler. */
+/* Memory for the handler that lives as long as the request. */
 struct arena *http_request_arena(struct http_request *request);
-/* `gone` is called once, on another thread, when the client disconnects before the answer is
- * complete; at once when it has gone already. `release` is called when the request is over, and
- * `gone` is not running then. Either may be NULL. Call it at most once, before answering. */
+/* Registers two calls on another thread. `gone`: once, if the client disconnects before the answer
+ * is complete, or has done so already. `release`: when the request is over; `gone` does not run
+ * then. Either may be NULL. For at most one call per request, before it is answered. */
 void http_request_on_gone(struct http_request *request, void (*gone)(void *context),
                           void (*release)(void *context), void *context);
-/* `quiet` is called with the same context, on another thread, when nothing has been sent for
- * ping_ms and there is no answer yet; again and again until something is. After
- * http_request_on_gone. A stream that has begun gets a comment line instead. */
+/* Registers a call, with the same context and on another thread, for each ping_ms without an answer
+ * and without a byte sent. After http_request_on_gone. A stream that has begun gets a comment line
+ * instead. */
 void http_request_on_quiet(struct http_request *request, void (*quiet)(void *context));
 
 /* --- answering it --- */
@@ -150,10 +153,9 @@ struct http_answer {
 
 void http_answer(struct http_request *request, const struct http_answer *answer);
 
-/* Bytes of an open file, with Range, If-Range and If-None-Match obeyed. The file descriptor is
- * taken over. */
+/* The bytes of an open file; Range, If-Range and If-None-Match apply. */
 struct http_file {
-    int fd;
+    int fd; /* taken over */
     uint64_t bytes;
     const char *content_type;
     const char *etag;        /* with its quotes */
@@ -162,17 +164,17 @@ struct http_file {
 
 void http_answer_file(struct http_request *request, const struct http_file *file);
 
-/* Answers 200 with an event stream that is written by http_stream_put, from one thread at a time.
- */
+/* Answers 200 with an event stream, which http_stream_put then writes, from one thread at a
+ * time. */
 void http_stream_begin(struct http_request *request);
-/* As http_stream_begin, with another type. */
+/* As http_stream_begin, with another content type. */
 void http_stream_begin_as(struct http_request *request, const char *content_type);
-/* Bytes that were put and that the client has not taken yet. */
+/* The bytes that were put and that the client has not taken yet. */
 size_t http_stream_waiting(struct http_request *request);
-/* Queues bytes; never waits. False when the client is gone or reads too slowly: then nothing more
- * will be sent, and the stream still has to be ended. */
+/* Queues bytes without waiting. False if the client has gone or reads too slowly: then nothing more
+ * is sent, and the caller still has to end the stream. */
 bool http_stream_put(struct http_request *request, struct str bytes);
-/* The request may not be used after this. */
+/* Ends the stream, and with it the request, which must not be used any more. */
 void http_stream_end(struct http_request *request);
-/* As http_stream_end, so that the client notices that something is missing. */
+/* As http_stream_end, but the client notices that the stream is not whole. */
 void http_stream_abort(struct http_request *request);

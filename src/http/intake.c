@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* A request as it comes in, on the connection thread: its row of the table, its key, its body, up
- * to the worker thread that takes it, or to an early answer. */
+/* A request on the connection thread: its row of the table, its key and its body, up to the worker
+ * thread that takes it, or to an early answer. */
 
 #include "base/mem.h"
 #include "http/server.h"
@@ -28,8 +28,7 @@ static enum MHD_Result keep_header(void *context, enum MHD_ValueKind kind, const
     return MHD_YES;
 }
 
-/* A proxy's or a client's own id goes through to the logs and the answer when it is harmless
- * there. */
+/* Takes over the id of a client or proxy, for logs and answer, if it is harmless there. */
 static void take_client_id(struct http_request *request) {
     struct str id = http_request_header(request, "x-request-id");
     if (id.bytes == 0 || id.bytes > 64) return;
@@ -42,7 +41,7 @@ static void take_client_id(struct http_request *request) {
     request->id[id.bytes] = '\0';
 }
 
-/* OPTIONS asks what may be done with a path; only a path that is there has an answer. */
+/* Answers OPTIONS with the methods of a path; a path without rows gets 404. */
 static void answer_options(struct http_request *request) {
     char allow[sizeof request->match.allow + 16];
     bool reads = strstr(request->match.allow, "GET") != NULL;
@@ -52,7 +51,7 @@ static void answer_options(struct http_request *request) {
                 &(struct http_answer){.status = 204, .headers = &header, .header_count = 1});
 }
 
-/* True when the request names a row its client may use; else it has been answered. */
+/* True if the request names a row that its client may use; else it has been answered. */
 static bool find_route(struct http_request *request) {
     struct http_server *server = request->server;
     size_t question = str_find_byte(request->target, '?', 0);
@@ -87,7 +86,7 @@ static bool find_route(struct http_request *request) {
     return false;
 }
 
-/* Nobody needs the key after it has been checked: neither a handler nor a core file. */
+/* Wipes the key after its check: no handler needs it, and no core file should have it. */
 static void forget_key(struct http_request *request) {
     struct str key = http_request_header(request, "authorization");
     if (key.bytes > 0) explicit_bzero((char *)(uintptr_t)key.at, key.bytes);
@@ -170,7 +169,7 @@ static void begin_upload(struct http_request *request) {
     request->upload_begun = true;
 }
 
-/* Everything that is known once the headers are. May answer. */
+/* Fills in the members that the headers determine. May answer. */
 static void begin_request(struct http_request *request, struct MHD_Connection *mhd,
                           const char *method) {
     const struct http_options *options = &request->server->options;
@@ -194,8 +193,8 @@ static void begin_request(struct http_request *request, struct MHD_Connection *m
 
 /* --- its body --- */
 
-/* Many large bodies at once must not fill the memory: the one that would pass the sum is refused.
- */
+/* Keeps a piece of the body. The request whose body passes the sum of all bodies is refused, so
+ * that many large bodies cannot fill the memory. */
 static void keep_body(struct http_request *request, struct str bytes) {
     struct http_server *server = request->server;
     request->body_kept += bytes.bytes;
@@ -220,7 +219,7 @@ static void take_body(struct http_request *request, struct str bytes) {
     }
 }
 
-/* The body that is still to come is small and sure to come: reading it keeps the connection. */
+/* True if the rest of the body is small and sure to come: reading it keeps the connection. */
 static bool is_cheap_to_discard(const struct http_request *request) {
     uint64_t bytes = 0;
     if (http_request_header(request, "transfer-encoding").bytes > 0 ||
@@ -230,9 +229,9 @@ static bool is_cheap_to_discard(const struct http_request *request) {
     return bytes <= DISCARD_BYTES_MAX && request->body_seen == 0;
 }
 
-/* After a step that may have answered before the body was complete. libmicrohttpd can answer only
- * at the end of a body, so what cannot wait for it goes through the gate, which cuts the
- * connection. */
+/* Sends an answer that a step gave before the body was complete, if one did. libmicrohttpd can
+ * answer only at the end of a body; an answer that cannot wait goes through the gate, which ends
+ * the connection. */
 static enum MHD_Result settle_early_answer(struct http_request *request) {
     if (request->stage == REQUEST_DISCARD || !http_request_is_answered(request)) return MHD_YES;
     if (is_cheap_to_discard(request)) {
@@ -247,7 +246,7 @@ static enum MHD_Result settle_early_answer(struct http_request *request) {
     return MHD_NO;
 }
 
-/* The body is complete: the request goes to a worker thread, the connection sleeps. */
+/* Hands a request with a complete body to a worker thread; the connection sleeps. */
 static void dispatch(struct http_request *request) {
     request->stage = REQUEST_WHOLE;
     http_request_hold(request);

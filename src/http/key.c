@@ -12,14 +12,14 @@
 
 #define LOOK_NS 1000000000 /* between two looks at the file, unless the options say otherwise */
 
-/* A row of the file with what it has used up. */
+/* A row of the file with its use of the rate limit. */
 struct entry {
     struct key_row row;
-    double left; /* requests it may still make at once */
+    double left; /* requests that it may make at once now */
     int64_t left_at_ns;
 };
 
-/* What tells one state of the file from another. */
+/* The facts that distinguish one state of the file from another. */
 struct stamp {
     ino_t inode;
     off_t bytes;
@@ -32,11 +32,11 @@ struct key_set {
     char *path; /* NULL: no file */
     int64_t look_ns;
     void (*report)(const char *sentence);
-    pthread_mutex_t lock; /* guards what follows */
+    pthread_mutex_t lock; /* guards the members below */
     struct entry *entries;
     size_t count;
     bool had_keys;
-    bool is_broken; /* has been said */
+    bool is_broken; /* the trouble was reported */
     struct stamp stamp;
     int64_t looked_ns;
 };
@@ -59,7 +59,7 @@ static const struct entry *find_entry(const struct key_set *keys, const char *id
     return NULL;
 }
 
-/* What a key has used up stays used up when the file changes. */
+/* Takes over the rows of a changed file; keys keep their use of the rate limit. */
 static void take_rows(struct key_set *keys, const struct key_file *file) {
     struct entry *entries = mem_new(file->count + 1, sizeof *entries);
     for (size_t i = 0; i < file->count; i++) {
@@ -74,7 +74,7 @@ static void take_rows(struct key_set *keys, const struct key_file *file) {
     if (file->count > 0) keys->had_keys = true;
 }
 
-/* Reads the file when it has changed. The lock is held, or nobody else has the set yet. */
+/* Reads the file if it has changed. The lock is held, or no other thread has the set yet. */
 static enum err look(struct key_set *keys, struct error *error) {
     struct stamp stamp;
     struct key_file file;
@@ -112,14 +112,14 @@ bool key_caller_has(const struct key_caller *caller, enum http_scope scope) {
     return caller->scopes >> scope & 1 || caller->scopes >> HTTP_SCOPE_ADMIN & 1;
 }
 
-/* "Bearer KEY" → KEY, empty when it is something else. */
+/* The KEY of "Bearer KEY"; empty for any other text. */
 static struct str bearer_of(struct str authorization) {
     if (authorization.bytes < 7 || strncasecmp(authorization.at, "bearer ", 7) != 0)
         return (struct str){NULL, 0};
     return str_trim(str_skip(authorization, 7));
 }
 
-/* The eight public characters of a key in quern's own form; false when it has none. */
+/* Reads the eight public characters of a key in quern's form; false for other keys. */
 static bool read_public_id(struct str key, char ret_id[KEY_ID_CHARACTERS + 1]) {
     if (key.bytes != KEY_TEXT_BYTES - 1 || !str_starts_with(key, STR("sk-")) ||
         key.at[3 + KEY_ID_CHARACTERS] != '_')
@@ -133,7 +133,7 @@ static bool is_in_force(const struct key_row *row, int64_t now_unix_s) {
     return !row->revoked_unix_s && (!row->expires_unix_s || row->expires_unix_s > now_unix_s);
 }
 
-/* The row the key opens, or NULL. One comparison is made whatever the key is. */
+/* The row of the key, or NULL. It makes one comparison for every key, good or wrong. */
 static struct entry *match_entry(struct key_set *keys, struct str key,
                                  const unsigned char digest[SHA256_BYTES]) {
     static const unsigned char nobody[SHA256_BYTES] = {0};
@@ -145,7 +145,7 @@ static struct entry *match_entry(struct key_set *keys, struct str key,
     return equal && in_force ? &keys->entries[found - keys->entries] : NULL;
 }
 
-/* Every sum is looked at, also after one has fitted. */
+/* True if a fixed key has this sum. It compares with all of them, also after one has fitted. */
 static bool match_fixed(const struct key_set *keys, const unsigned char digest[SHA256_BYTES]) {
     bool good = false;
     for (size_t i = 0; i < keys->digest_count; i++)
@@ -153,7 +153,7 @@ static bool match_fixed(const struct key_set *keys, const unsigned char digest[S
     return good;
 }
 
-/* A bucket that holds a minute's requests and fills steadily. */
+/* Takes one request from a bucket that holds the requests of a minute and fills steadily. */
 static bool take_request(struct entry *entry, uint32_t *ret_retry_s) {
     double per_minute = (double)entry->row.requests_per_minute;
     if (entry->row.requests_per_minute == 0) return true;
@@ -181,7 +181,7 @@ static enum key_answer answer_entry(struct entry *entry, struct key_caller *call
     return take_request(entry, ret_retry_s) ? KEY_GOOD : KEY_LATER;
 }
 
-/* The lock is held. */
+/* key_check, with the lock held. */
 static enum key_answer check(struct key_set *keys, struct str authorization,
                              struct key_caller *caller, uint32_t *ret_retry_s) {
     unsigned char digest[SHA256_BYTES];

@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* key: who may use the routes behind a key, as whom, and how often. Only SHA-256 sums of keys are
- * kept. A presented key is hashed and compared in constant time, with every fixed key and with the
- * row its public characters name, or with nobody's sum when they name none: the time taken and the
- * answer are the same for every wrong key.
+/* key: who may use the routes behind a key, for which owner, and how often.
  *
- * Keys come from two places: fixed ones that the operator lists, which belong to the default owner
- * and may do everything but administer; and the file of `quern key` (key_file.h), which is read
- * again at most once a second when it has changed. Once a set has had a key it asks for one until
- * it is closed: a file that is gone or broken opens no door.
+ * Only SHA-256 sums of keys are kept. A presented key is hashed and compared in constant time with
+ * every fixed key and with the row that its public characters name, or else with a sum that no key
+ * has. So the answer and its time are the same for every wrong key.
  *
- * Thread: any.  Memory: copies all it is given. */
+ * Keys come from two places. The operator lists fixed keys, which belong to the default owner and
+ * may do everything except administer. The file of `quern key` (key_file.h) has the others; a
+ * changed file is read again at most once per second. A set that ever had a key asks for one until
+ * it is closed: a missing or broken file grants no access.
+ *
+ * Thread: any.
+ * Memory: copies its options. */
 
 #include "http/key_file.h"
 
@@ -20,21 +22,21 @@ struct key_set;
 struct key_set_options {
     const unsigned char (*digests)[SHA256_BYTES]; /* of the fixed keys */
     size_t digest_count;
-    const char *path; /* of the file; NULL: none. It need not be there */
+    const char *path; /* of the file, which need not exist; NULL: none */
     int64_t look_ns;  /* between two looks at the file (0: a second) */
     /* The file has become unreadable (the keys read before stay in use), or readable again: then
-     * the sentence is NULL. NULL allowed. */
+     * the sentence is NULL. `report` may be NULL. */
     void (*report)(const char *sentence);
 };
 
-/* ERR_INVALID when the file is there and cannot be used. */
+/* ERR_INVALID if the file exists and cannot be used. */
 enum err key_set_open(struct key_set **ret_keys, const struct key_set_options *options,
                       struct error *error) MUST_CHECK;
 void key_set_close(struct key_set *keys); /* NULL is allowed */
 
-/* Who asks. Zero is nobody. */
+/* The caller that a key names. Zero is the caller of an open route. */
 struct key_caller {
-    char id[KEY_ID_CHARACTERS + 1]; /* public; empty for a fixed key and where none is asked for */
+    char id[KEY_ID_CHARACTERS + 1]; /* public; empty for a fixed key and where no key is needed */
     char owner[OWNER_BYTES];
     uint32_t scopes;
     uint64_t queued_tokens_max; /* 0: no limit */
@@ -47,10 +49,11 @@ enum key_answer {
     KEY_GOOD,
     KEY_MISSING,
     KEY_WRONG, /* unknown, expired or revoked */
-    KEY_LATER, /* good, and used too often; see *ret_retry_s */
+    KEY_LATER, /* good, but used too often; again after *ret_retry_s seconds */
 };
 
-/* `authorization` is the header's value, empty when it is absent. A KEY_GOOD counts as a request.
- * *ret_caller is filled in for KEY_GOOD and KEY_LATER. `keys` NULL: everybody may do everything. */
+/* Checks the value of the Authorization header, empty if absent. KEY_GOOD counts as one request of
+ * the key. *ret_caller is filled in for KEY_GOOD and KEY_LATER. `keys` NULL: every caller may do
+ * everything. */
 enum key_answer key_check(struct key_set *keys, struct str authorization,
                           struct key_caller *ret_caller, uint32_t *ret_retry_s);

@@ -189,7 +189,7 @@ enum err key_file_read(struct key_file *ret_file, const char *path, struct error
 
 /* --- changing it --- */
 
-/* What `quern key` made as root is for the server, which owns the directory. */
+/* Gives a file that `quern key` made as root to the owner of the directory: the server. */
 static enum err give_away(int fd, const char *state_dir, struct error *error) {
     struct stat status;
     if (geteuid() != 0 || stat(state_dir, &status) != 0 || status.st_uid == 0) return OK;
@@ -217,7 +217,7 @@ static enum err replace(const char *state_dir, const struct key_file *file, stru
     return err == OK ? os_fsync_dir(state_dir, error) : err;
 }
 
-/* Two commands at a time would lose one another's change. */
+/* Locks out other commands: two at a time would lose each other's change. */
 static enum err lock(const char *state_dir, int *ret_fd, struct error *error) {
     char path[PATH_MAX];
     int bytes = snprintf(path, sizeof path, "%s/" KEY_FILE_NAME ".lock", state_dir);

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* key_file: the keys that `quern key` makes, one JSON object a line in `keys.jsonl` of the state
- * directory. Of a key only the SHA-256 is kept; its eight public characters say which row it is.
+/* key_file: the keys that `quern key` makes, one JSON object per line in `keys.jsonl` of the state
+ * directory. Only the SHA-256 of a key is kept; its eight public characters name its row.
  *
- * A file of its own and not a table of meta.db, because the server holds that database and the
- * command must work beside it: the file is replaced as a whole by a rename, under a lock file, and
- * the server reads it again when it has changed (key.h).
+ * It is a file of its own and not a table of meta.db, because the server holds that database and
+ * the command must work while the server runs. The command replaces the file as a whole by a
+ * rename, under a lock file; the server reads it again after a change (key.h).
  *
- * Thread: any.  Memory: rows are plain structs; the array is freed with key_file_release.
+ * Thread: any.
+ * Memory: rows are plain structs; key_file_release frees the array.
  * Invariant: rows are added and revoked, never removed. */
 
 #include "base/err.h"
@@ -19,19 +20,19 @@
 
 #define KEY_FILE_NAME "keys.jsonl"
 #define KEY_ID_CHARACTERS 8
-#define KEY_TEXT_BYTES 56 /* "sk-", the id, '_', 43 characters of the secret, NUL */
+#define KEY_TEXT_BYTES 56 /* "sk-", the id, '_', the 43 characters of the secret, NUL */
 #define KEYS_PER_FILE_MAX 10000
 
-/* What a route asks of a key; bit i of a row's scopes: it has scope i. */
+/* The right that a route needs; bit i of a key's scopes is the right i. */
 enum http_scope {
-    HTTP_SCOPE_ADMIN, /* the value of a row that forgot; has all the others */
+    HTTP_SCOPE_ADMIN, /* zero, so that a route without a scope is closed; includes all others */
     HTTP_SCOPE_FILES,
     HTTP_SCOPE_BATCHES,
     HTTP_SCOPE_INFER,
     HTTP_SCOPE_METRICS,
     HTTP_SCOPE_NAMED_COUNT,
-    HTTP_SCOPE_KEY,  /* any key */
-    HTTP_SCOPE_OPEN, /* everybody, without a key: health, version */
+    HTTP_SCOPE_KEY,  /* any key will do */
+    HTTP_SCOPE_OPEN, /* no key is needed: health, version */
 };
 
 #define KEY_SCOPES_ALL ((1u << HTTP_SCOPE_NAMED_COUNT) - 1)
@@ -46,7 +47,7 @@ struct key_row {
     uint32_t scopes;
     int64_t created_unix_s;
     int64_t expires_unix_s;       /* 0: never */
-    int64_t revoked_unix_s;       /* 0: it is not */
+    int64_t revoked_unix_s;       /* 0: not revoked */
     uint64_t requests_per_minute; /* 0: no limit, as for the next two */
     uint64_t queued_tokens_max;
     uint64_t batches_max;
@@ -57,23 +58,23 @@ struct key_file {
     size_t count;
 };
 
-/* "admin", "files", …; the name must be one of HTTP_SCOPE_NAMED_COUNT. */
+/* "admin", "files", …, for scopes below HTTP_SCOPE_NAMED_COUNT. */
 const char *key_scope_name(enum http_scope scope);
-/* "files,batches" → bits. ERR_INVALID with the word that is none. */
+/* Reads "files,batches" into bits. ERR_INVALID names the word that is no scope. */
 enum err key_scopes_read(struct str list, uint32_t *ret_scopes, struct error *error) MUST_CHECK;
-/* 1 to 63 of A-Z a-z 0-9 . _ -; "default" is the default owner. */
+/* True for 1 to 63 characters A-Z a-z 0-9 . _ - ; "default" is the default owner. */
 bool key_owner_is_sane(struct str owner);
 
-/* ERR_NOT_FOUND when there is no file; ERR_INVALID when others than its owner can read it or a line
- * is not a row, with its number. */
+/* ERR_NOT_FOUND if the file does not exist. ERR_INVALID if other users than its owner can read it,
+ * or if a line is no row; the sentence has its number. */
 enum err key_file_read(struct key_file *ret_file, const char *path, struct error *error) MUST_CHECK;
 void key_file_release(struct key_file *file);
 
-/* Makes a new key: id, created time and hash are filled in, the rest of *row is the caller's. The
- * text, which exists nowhere else, goes to `ret_text`; the caller wipes it. The row is durable. */
+/* Makes a new key and its durable row. Fills in the id, the time and the hash; the caller gives the
+ * rest of *row. `ret_text` gets the key's text, which exists nowhere else; the caller wipes it. */
 enum err key_file_add(const char *state_dir, struct key_row *row, int64_t now_unix_s,
                       char ret_text[KEY_TEXT_BYTES], struct error *error) MUST_CHECK;
-/* Revokes the key of that id, or of that name when it is the only one. *ret_row is the row.
- * Revoking twice changes nothing. */
+/* Revokes the key with that id, or the only one with that name; *ret_row is its row. Revoking twice
+ * changes nothing. */
 enum err key_file_revoke(const char *state_dir, struct str id_or_name, int64_t now_unix_s,
                          struct key_row *ret_row, struct error *error) MUST_CHECK;

@@ -21,8 +21,8 @@ static struct str trim_blanks(struct str text) {
 
 /* --- header parameters --- */
 
-/* Reads a quoted string at the start of *value and moves *value behind it. A backslash only escapes
- * a quote or itself: Internet Explorer sent whole Windows paths unescaped. */
+/* Reads a quoted string at the start of *value and moves *value past it. A backslash escapes only a
+ * quote or itself, because Internet Explorer sent whole Windows paths unescaped. */
 static bool read_quoted(struct str *value, char *ret_text, size_t text_bytes) {
     size_t at = 1, used = 0;
     for (; at < value->bytes && value->at[at] != '"'; at++) {
@@ -98,7 +98,7 @@ static bool has_media_type(struct str value, const char *type) {
     return rest.bytes == 0 || rest.at[0] == ';';
 }
 
-/* bchars of RFC 2046 §5.1.1; the last may not be a space. */
+/* True for the bchars of RFC 2046 §5.1.1; the last may not be a space. */
 static bool boundary_is_good(const char *boundary) {
     size_t bytes = strlen(boundary);
     if (bytes == 0 || bytes > MULTIPART_BOUNDARY_BYTES_MAX || boundary[bytes - 1] == ' ')
@@ -201,7 +201,7 @@ static enum err feed_head(struct multipart *multipart, char c, struct error *err
 
 /* --- delimiters and data --- */
 
-/* Takes one byte of what follows a delimiter on its line: "--" or blanks and CRLF. */
+/* Takes one byte of the rest of a delimiter's line: "--" or blanks and CRLF. */
 static enum err feed_after_delimiter(struct multipart *multipart, char c, struct error *error) {
     char *tail = multipart->head;
     if (multipart->head_bytes >= MULTIPART_BOUNDARY_BYTES_MAX)
@@ -233,7 +233,7 @@ static bool emit(struct multipart *multipart, const char *at, size_t bytes) {
     return multipart->events.data(multipart->events.context, (struct str){at, bytes});
 }
 
-/* A delimiter has been read; `rest` is the data before it that was not handed on yet. */
+/* Ends the data at a delimiter; `rest` is the data before it that was not handed on yet. */
 static enum err end_data(struct multipart *multipart, struct str rest, struct error *error) {
     bool in_part = multipart->state == MULTIPART_DATA;
     bool go_on = emit(multipart, rest.at, rest.bytes);
@@ -243,12 +243,12 @@ static enum err end_data(struct multipart *multipart, struct str rest, struct er
     return go_on ? OK : fail(multipart, error, ERR_CANCELLED, "stopped");
 }
 
-/* Reads preamble or part data up to and with a delimiter; *ret_used is how much was taken.
+/* Reads preamble or part data up to and including a delimiter, in all *ret_used bytes.
  *
  * The delimiter starts with CR, which occurs nowhere else in it: after a mismatch a new match can
- * only start at the byte that did not fit, so no table of failures is needed. Data is handed on in
- * one run for each piece, [from, match), whatever CRs it holds. Bytes of a match that began
- * in an earlier piece and fails are data too, and are taken from multipart->delimiter itself. */
+ * only start at the byte that did not fit, so no table of failures is needed. Each piece hands on
+ * its data in one run, [from, match), with any CRs in it. If a match that began in an earlier piece
+ * fails, its bytes are data too, and come from multipart->delimiter. */
 static enum err feed_data(struct multipart *multipart, struct str bytes, size_t *ret_used,
                           struct error *error) {
     const char *delimiter = multipart->delimiter;

@@ -4,11 +4,13 @@
 /* multipart: reads a multipart/form-data body (RFC 7578, RFC 2046 §5.1) in pieces of any size and
  * hands on part headers and part bytes as they come; a part is never held whole.
  *
- * Strict where two readers could differ: delimiter lines end in CRLF (blanks before it allowed), a
- * part has exactly one Content-Disposition with a name, header blocks are small, the body ends with
- * the closing delimiter. A preamble and an epilogue are skipped, as RFC 2046 demands.
+ * It is strict where two readers could differ: delimiter lines end in CRLF (with blanks allowed
+ * before it), a part has exactly one Content-Disposition with a name, header blocks are small, and
+ * the body ends with the closing delimiter. It skips a preamble and an epilogue, as RFC 2046
+ * demands.
  *
- * Thread: one struct, one thread.  Memory: fixed; no allocation.
+ * Thread: one per struct.
+ * Memory: fixed; no allocation.
  * Invariant: the data calls of a part, joined, are exactly its bytes. */
 
 #include "base/err.h"
@@ -19,15 +21,15 @@
 #define MULTIPART_TEXT_BYTES 1024       /* room for a name, a file name or a type */
 #define MULTIPART_PARTS_MAX 64
 
-/* What the headers of a part say; texts are NUL-terminated and hold no NUL themselves. */
+/* The headers of a part; the texts end with a NUL and hold no other. */
 struct multipart_part {
     char name[MULTIPART_TEXT_BYTES];
     char filename[MULTIPART_TEXT_BYTES];
-    char content_type[MULTIPART_TEXT_BYTES]; /* empty when there is none */
+    char content_type[MULTIPART_TEXT_BYTES]; /* empty: absent */
     bool has_filename;
 };
 
-/* Each answers false to stop the reading: multipart_feed then returns ERR_CANCELLED. */
+/* Each may return false to stop the reading: multipart_feed then returns ERR_CANCELLED. */
 struct multipart_events {
     void *context;
     bool (*begin)(void *context, const struct multipart_part *part);
@@ -50,27 +52,26 @@ struct multipart {
     /* CR LF "--" boundary; the preamble starts as if its CR LF had been read. */
     char delimiter[4 + MULTIPART_BOUNDARY_BYTES_MAX + 1];
     size_t delimiter_bytes;
-    size_t matched; /* bytes of the delimiter that the latest bytes equal */
-    size_t granted; /* of matched: taken as read, because they belong to the part's headers */
+    size_t matched; /* bytes of the delimiter that the latest bytes match */
+    size_t granted; /* those of them that the part's headers supplied and that are no data */
     char head[MULTIPART_HEAD_BYTES_MAX];
-    size_t head_bytes; /* also of the rest of a delimiter line */
+    size_t head_bytes; /* in `head`, which also holds the rest of a delimiter line */
     size_t parts;
     struct multipart_part part;
 };
 
-/* `content_type` is the request's header. ERR_INVALID when it is not multipart/form-data with a
- * usable boundary. */
+/* Starts a reader; `content_type` is the request's header. ERR_INVALID unless it is
+ * multipart/form-data with a usable boundary. */
 enum err multipart_init(struct multipart *multipart, struct str content_type,
                         const struct multipart_events *events, struct error *error) MUST_CHECK;
-/* ERR_INVALID for a malformed body, ERR_LIMIT over a bound, ERR_CANCELLED when an event said stop;
- * after that nothing more may be fed. */
+/* Reads the next bytes. ERR_INVALID for a malformed body, ERR_LIMIT over a bound, ERR_CANCELLED if
+ * an event returned false; after an error nothing more may be fed. */
 enum err multipart_feed(struct multipart *multipart, struct str bytes,
                         struct error *error) MUST_CHECK;
-/* The body has ended. ERR_INVALID when the closing delimiter has not been seen. */
+/* Ends the body. ERR_INVALID if it has no closing delimiter. */
 enum err multipart_end(struct multipart *multipart, struct error *error) MUST_CHECK;
 
-/* One parameter of a header value such as `form-data; name="a"; filename="b"`, unquoted, with \"
- * and
- * \\ undone, and %22, %0D, %0A undone as browsers write them. False when it is absent, given twice,
- * malformed, holds a NUL, or is too long. */
+/* Reads one parameter of a header value such as `form-data; name="a"; filename="b"`: unquoted, with
+ * \" and \\ undone, and with the %22, %0D and %0A of browsers undone. False if it is absent, given
+ * twice, malformed, too long, or holds a NUL. */
 bool multipart_parameter(struct str value, const char *key, char *ret_text, size_t text_bytes);

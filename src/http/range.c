@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "http/range.h"
 
-/* True when the list of entity tags holds `etag` (weak comparison) or is "*". */
+/* True if the list of entity tags has `etag` (weak comparison) or is "*". */
 static bool has_tag(struct str list, struct str etag) {
     if (str_is(str_trim(list), "*")) return true;
     while (list.bytes > 0) {
@@ -14,7 +14,7 @@ static bool has_tag(struct str list, struct str etag) {
     return false;
 }
 
-/* `first-last`, `first-` or `-suffix`; false when it is none of them. */
+/* Reads `first-last`, `first-` or `-suffix`; false for any other text. */
 static bool read_spec(struct str spec, uint64_t file_bytes, uint64_t *ret_first,
                       uint64_t *ret_last) {
     size_t dash = str_find_byte(spec, '-', 0);
@@ -25,7 +25,7 @@ static bool read_spec(struct str spec, uint64_t file_bytes, uint64_t *ret_first,
     if (from.bytes == 0) {
         uint64_t suffix;
         if (!str_to_u64(to, &suffix)) return false;
-        /* A suffix of 0 bytes names nothing: put the first byte past the end. */
+        /* A suffix of 0 bytes names no byte: put the first one past the end. */
         *ret_first = suffix == 0 ? UINT64_MAX : suffix > file_bytes ? 0 : file_bytes - suffix;
         *ret_last = UINT64_MAX;
         return true;

@@ -4,7 +4,8 @@
 /* range: which bytes of a stored file a GET asks for (RFC 9110 §13, §14): Range with one range,
  * If-Range and If-None-Match against a strong entity tag.
  *
- * Thread: any; pure.  Memory: none. */
+ * Thread: any; pure.
+ * Memory: none. */
 
 #include "base/str.h"
 
@@ -20,7 +21,7 @@ struct range {
     uint64_t bytes;
 };
 
-/* Headers that are not there are empty strs. `etag` has its quotes. A Range that is malformed, in
- * another unit, or names several ranges is ignored, as the RFC allows. */
+/* Decides the answer. Absent headers are empty strs; `etag` has its quotes. It ignores a Range that
+ * is malformed, has another unit or names several ranges, as the RFC allows. */
 enum range_answer range_read(struct str range, struct str if_range, struct str if_none_match,
                              struct str etag, uint64_t file_bytes, struct range *ret_range);

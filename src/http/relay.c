@@ -10,7 +10,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-/* So that one busy connection does not keep the others waiting. */
+/* Rounds per run: one busy connection must not keep the others waiting. */
 #define ROUNDS_MAX 8
 
 void relay_refuse(struct gate_connection *c, int status, const char *sentence) {
@@ -36,7 +36,7 @@ static ssize_t receive(int fd, void *bytes, size_t count) {
     return got;
 }
 
-/* MSG_NOSIGNAL: a peer that went is an answer, not a signal. */
+/* Sends with MSG_NOSIGNAL: a peer that has gone gives an error, not a signal. */
 static ssize_t transmit(int fd, const void *bytes, size_t count) {
     ssize_t sent;
     do sent = send(fd, bytes, count, MSG_NOSIGNAL);
@@ -125,21 +125,21 @@ static bool check_body(struct gate_connection *c) {
     return used > 0;
 }
 
-/* Accepts framing as far as the bytes go, over several pipelined requests. */
+/* Checks the framing of all bytes, over several pipelined requests. */
 static void check(struct gate_connection *c, int64_t now_ms) {
     bool moved = true;
     while (moved && c->reading != RELAY_DISCARD)
         moved = c->reading == RELAY_HEAD ? check_head(c, now_ms) : check_body(c);
 }
 
-/* Whether the library may be told that no more bytes come. It takes the end of input for the end of
- * the connection, even while a handler still works on an answer, so that has to be over: all but a
- * last request whose body will never be complete. */
+/* True if the library may learn that no more bytes come. It takes the end of input for the end of
+ * the connection, even while a handler works on an answer. So every request must have its answer
+ * first, except a last one whose body will never be complete. */
 static bool may_shut_inner(struct gate_connection *c) {
     if (!c->client_eof && c->reading != RELAY_DISCARD) return false;
     unsigned doomed = c->in_body ? 1 : 0;
     if (atomic_load(&c->unanswered) <= doomed) return true;
-    /* gate_request_done looks at this after it has counted, as we count again after setting it. */
+    /* gate_request_done reads this after it has counted; so count again after setting it. */
     atomic_store(&c->awaits_done, true);
     return atomic_load(&c->unanswered) <= doomed;
 }
@@ -152,8 +152,10 @@ static bool write_inner(struct gate_connection *c) {
     if (c->up_start < c->up_ready) {
         ssize_t sent = transmit(c->inner, c->up + c->up_start, c->up_ready - c->up_start);
         if (sent < 0 && would_block()) return false;
-        if (sent < 0) { /* the library has closed its end; what it said before is still there */
-            shutdown(c->inner, SHUT_WR); /* or there was no memory: then it closes on this */
+        if (sent < 0) {
+            /* The library has closed its end; its earlier bytes can still be read. Or memory is
+             * short: then the library closes because of this. */
+            shutdown(c->inner, SHUT_WR);
             c->inner_shut = true;
             return true;
         }
@@ -170,7 +172,7 @@ static bool write_inner(struct gate_connection *c) {
 
 /* --- down: from the library to the client --- */
 
-/* The library has closed: the last word is what gate_refuse left, or the gate's own refusal. */
+/* Queues the last answer after the library has closed: gate_refuse's, or the gate's own refusal. */
 static void queue_last_word(struct gate_connection *c) {
     c->refusal_queued = true;
     pthread_mutex_lock(&c->lock);

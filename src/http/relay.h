@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* relay: one connection of the gate: bytes up from the client to the library, as far as their
- * framing has been accepted, and bytes down as they come. For gate.c only.
+/* relay: one connection of the gate. It passes bytes up from the client to the library as far as
+ * their framing is accepted, and all bytes down. For gate.c only.
  *
- * Thread: the gate's, except for what `lock` guards.  Memory: one block a connection; gate.c frees
- * it after the last hold is given back.
- * Invariant: up_start <= up_ready <= up_end; only [up_start, up_ready) may be sent to the library.
- */
+ * Thread: the gate's, except for the members that `lock` guards and the atomic ones.
+ * Memory: one block per connection; gate.c frees it after the last hold is given back.
+ * Invariant: up_start <= up_ready <= up_end; only [up_start, up_ready) may be sent to the
+ * library. */
 
 #include "http/gate.h"
 #include "http/head.h"
@@ -23,7 +23,7 @@ enum relay_reading {
     RELAY_HEAD,
     RELAY_LENGTH,
     RELAY_CHUNKED,
-    RELAY_DISCARD, /* what comes now is dropped: the connection is about to end */
+    RELAY_DISCARD, /* further bytes are dropped: the connection is about to end */
 };
 
 struct gate_connection {
@@ -31,42 +31,42 @@ struct gate_connection {
     struct gate_connection *next, *previous; /* the gate's list */
     struct sockaddr_storage peer;
     int client;
-    int inner; /* our end of the pair */
+    int inner; /* the gate's end of the socket pair */
     uint32_t client_interest, inner_interest;
 
     enum relay_reading reading;
-    size_t head_checked; /* bytes from up_ready on that were searched already */
-    bool in_body;        /* of the last request passed on; stays when the body is given up */
+    size_t head_checked; /* bytes from up_ready on that head_read has searched */
+    bool in_body;        /* of the latest request; stays true if the body is given up */
     uint64_t body_left;
     struct chunk_scan chunks;
 
     bool client_eof;
-    bool client_hung_up; /* seen to have closed its side, perhaps with bytes still to read */
+    bool client_hung_up; /* the client has closed its side; unread bytes may be left */
     bool inner_eof;
-    bool inner_shut;     /* our side of the pair is shut: no more bytes go up */
-    bool refusal_queued; /* it is in `down`, the last thing sent */
+    bool inner_shut;     /* the gate has shut its end: no more bytes go up */
+    bool refusal_queued; /* the refusal is in `down`, behind all other bytes */
     bool lingering;
-    bool unfinished; /* there was more to move than one run may */
+    bool unfinished; /* the latest run ended at its bound, with bytes left to move */
     bool dead;
     bool told_gone;
-    struct buf refusal; /* what the gate itself has to say at the end */
+    struct buf refusal; /* the gate's own last answer */
 
     int64_t accepted_ms;
-    int64_t active_ms; /* the last byte in either direction */
-    int64_t head_ms;   /* when the first byte of a header block came; 0 between blocks */
+    int64_t active_ms; /* time of the latest byte in either direction */
+    int64_t head_ms;   /* time of the first byte of a header block; 0 between blocks */
     int64_t pace_ms;   /* start of the window in which body bytes are counted */
     uint64_t pace_bytes;
-    int64_t stalled_ms; /* since when the client takes nothing; 0 when it does */
+    int64_t stalled_ms; /* time since which the client takes no bytes; 0: it takes them */
     int64_t linger_ms;
 
     pthread_mutex_t lock; /* guards note, gone */
-    char *note;           /* what gate_refuse left; owned */
+    char *note;           /* the answer that gate_refuse left; owned */
     size_t note_bytes;
     bool gone;
     _Atomic(void *) user;
     atomic_uint holds;
     atomic_uint unanswered;  /* requests passed on and not yet answered in full */
-    atomic_bool awaits_done; /* the gate wants to be woken when that falls */
+    atomic_bool awaits_done; /* the gate wants to be woken when `unanswered` falls */
 
     size_t up_start, up_ready, up_end;
     size_t down_start, down_end;
@@ -74,10 +74,10 @@ struct gate_connection {
     char down[RELAY_BYTES];
 };
 
-/* Moves what can be moved, up to a bound. Afterwards `dead` says whether the connection can be
- * closed, and `unfinished` whether it has to be run again without waiting for an event. */
+/* Moves bytes up to a bound. Afterwards `dead` says that the connection can be closed, and
+ * `unfinished` that it must be run again without waiting for an event. */
 void relay_run(struct gate_connection *connection, int64_t now_ms);
-/* Ends the connection with an answer of the gate's own after those of earlier requests. */
+/* Ends the connection with an answer of the gate, after the answers to earlier requests. */
 void relay_refuse(struct gate_connection *connection, int status, const char *sentence);
 /* The epoll events to wait for. */
 uint32_t relay_client_interest(const struct gate_connection *connection);

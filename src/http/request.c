@@ -65,8 +65,8 @@ void http_request_on_gone(struct http_request *request, void (*gone)(void *conte
     request->release = release;
     request->gone_context = context;
     pthread_mutex_unlock(&request->lock);
-    /* The gate marks the connection before it looks for a request to tell, so that one of the two
-     * sides sees the other. */
+    /* The gate marks the connection before it looks for a request to tell. So either it sees this
+     * request, or this thread sees the mark. */
     if (gate_is_gone(request->connection)) http_request_tell_gone(request);
 }
 

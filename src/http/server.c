@@ -65,7 +65,7 @@ void http_server_forget(struct http_server *server, const struct http_request *r
     pthread_mutex_unlock(&server->lock);
 }
 
-/* A connection is known to libmicrohttpd by an address of our own making: it holds the pointer to
+/* The address by which libmicrohttpd knows a connection: it is made up, and holds the pointer to
  * the gate's connection. */
 static struct sockaddr_un connection_address(struct gate_connection *connection) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -96,7 +96,7 @@ static bool connection_added(void *context, struct gate_connection *connection, 
                               sizeof address) == MHD_YES;
 }
 
-/* Tells the request that is on the connection, if there is one. */
+/* Tells the connection's request, if it has one. */
 static void tell(struct http_server *server, struct gate_connection *connection,
                  void (*news)(struct http_request *request)) {
     pthread_mutex_lock(&server->lock);
@@ -162,7 +162,7 @@ static void fill_defaults(struct http_options *options) {
     options->ping_ms = (int64_t)or_default((uint64_t)options->ping_ms, 15000);
 }
 
-/* The path is decoded by route.h, once and after it was split. */
+/* Leaves the path encoded: route.h decodes it, after it has split it. */
 static size_t keep_encoded(void *context, struct MHD_Connection *mhd, char *text) {
     (void)context, (void)mhd;
     return strlen(text);
@@ -196,7 +196,8 @@ enum err http_open(struct http_server **ret_server, const struct http_options *o
     pthread_mutex_init(&server->lock, NULL);
     sync_cond_init(&server->idle);
 
-    /* The library closes its end a little later than the gate does: it needs room for both. */
+    /* The library closes its end a little later than the gate: it needs room for old and new
+     * ones. */
     unsigned connections_max = 2 * server->options.connections_max + 64;
     enum err err = ring_open(&server->work, connections_max, sizeof(struct http_request *), error);
     if (err == OK) err = start_workers(server, error);
@@ -250,7 +251,7 @@ void http_close(struct http_server *server) {
         gate_stop(server->gate);
     }
     if (server->daemon) MHD_stop_daemon(server->daemon);
-    /* Whoever answered last may still be on its way out of the request. */
+    /* The thread that answered last may not have left the request yet. */
     pthread_mutex_lock(&server->lock);
     while (server->requests > 0) pthread_cond_wait(&server->idle, &server->lock);
     pthread_mutex_unlock(&server->lock);

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* server: the inside of struct http_server, shared by server.c (its life, its threads, the ends of
- * requests) and intake.c (what libmicrohttpd reads of a request, up to the handler). For these two
- * only.
+/* server: the inside of struct http_server. For server.c (its life, its threads, the ends of
+ * requests) and intake.c (a request from libmicrohttpd to the handler) only.
  *
- * Thread: constant after http_open, but for what is atomic or has a lock. */
+ * Thread: constant after http_open, except the atomic members and those that `lock` guards. */
 
 #include "base/ring.h"
 #include "http/request.h"
@@ -16,21 +15,21 @@ struct http_server {
     struct http_options options;
     struct gate *gate;
     struct MHD_Daemon *daemon;
-    struct ring *work; /* of struct http_request *: whole requests for handlers */
+    struct ring *work; /* struct http_request *: whole requests for handlers */
     pthread_t workers[HTTP_WORKERS_MAX];
     uint32_t worker_count;
-    pthread_mutex_t lock; /* guards requests, and connection → request */
+    pthread_mutex_t lock; /* guards `requests`, and the requests of connections (gate_user) */
     pthread_cond_t idle;
     uint32_t requests;
-    atomic_uint_fast64_t body_bytes; /* of all bodies kept in memory */
+    atomic_uint_fast64_t body_bytes; /* bytes of all bodies kept in memory */
     atomic_uint_fast64_t keys_missing_total;
     atomic_uint_fast64_t keys_wrong_total;
     atomic_uint_fast64_t keys_scope_total;
     atomic_uint_fast64_t keys_rate_total;
 };
 
-/* libmicrohttpd's handler: calls once when the headers are there, for each piece of the body, at
- * its end, and once more after a resume. */
+/* The handler that libmicrohttpd calls: with the headers, with each piece of the body, at its end,
+ * and once more after a resume. */
 enum MHD_Result http_intake(void *context, struct MHD_Connection *mhd, const char *url,
                             const char *method, const char *version, const char *bytes,
                             size_t *byte_count, void **request_context);

@@ -8,7 +8,7 @@
  * parameter and the offending value, because most clients show nothing else.
  *
  * Thread: any.
- * Memory: plain structs; texts that are too long are cut at a character. */
+ * Memory: plain structs; longer texts are cut at a character. */
 
 #include "base/buf.h"
 

@@ -37,7 +37,7 @@ bool field_whole_number(const json_t *value, int64_t *ret_value) {
 
 /* --- reading --- */
 
-/* The value being read, and where a fault of it goes. */
+/* The value to read, and the refusal for a fault of it. */
 struct reading {
     const struct fields *fields;
     const struct field *field;

@@ -7,25 +7,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DIGITS_MAX 9 /* that tell any two floats apart */
+#define DIGITS_MAX 9 /* digits that distinguish any two floats */
 
-/* Exact in double, as is every whole number of DIGITS_MAX digits: so their quotient is rounded
- * once. */
+/* A double carries these exactly, and every whole number of DIGITS_MAX digits: their quotient is
+ * rounded only once. */
 static const double powers[] = {1e0, 1e1, 1e2,  1e3,  1e4,  1e5,  1e6, 1e7,
                                 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14};
 
-/* Whether digits · 10^-places, read as a float, is `value`. */
+/* True if digits · 10^-places, read as a float, is `value`. */
 static bool reads_back(double digits, int places, float value) {
     double quotient = digits / powers[places];
     uint64_t bits;
     memcpy(&bits, &quotient, sizeof bits);
-    /* In the middle between two floats the rounding to double may have decided; one digit more
-     * does not stand there. */
+    /* In the middle between two floats the rounding to double may have decided; with one digit more
+     * the number is not there. */
     if ((bits & 0x1FFFFFFF) == 0x10000000) return false;
     return (float)quotient == value;
 }
 
-/* The fewest places, of at most `places`, after which the nearest number reads back. */
+/* The fewest decimal places, at most `places`, with which the nearest number reads back. */
 static int find_places(float value, int places, double *ret_digits) {
     *ret_digits = rint((double)value * powers[places]);
     assert(reads_back(*ret_digits, places, value));
@@ -50,7 +50,7 @@ static void write_digits(struct buf *buf, uint32_t digits, int places) {
     buf_add(buf, at, (size_t)(text + sizeof text - at));
 }
 
-/* Any float, by trying. */
+/* Writes any float, by trying numbers of digits. */
 static void write_slowly(struct buf *buf, float value) {
     char text[32];
     for (int digits = 0; digits < DIGITS_MAX; digits++) {
@@ -68,7 +68,7 @@ void json_write_float(struct buf *buf, float value) {
     if (size == 0) {
         buf_add_text(buf, "0.0");
     } else if (size >= 1e-5F && size < 1e6F) {
-        int before = -4; /* digits before the point, or less the noughts after it */
+        int before = -4; /* digits before the point; negative: minus the zeros after it */
         while (before < 7 && (before > 0 ? powers[before] : 1 / powers[-before]) <= (double)size)
             before++;
         int places = find_places(size, DIGITS_MAX - before, &digits);

@@ -9,8 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* jansson's parser recurses and its own bound (2048) is deeper than our thread stacks need to
- * carry. */
+/* jansson's parser recurses, and its own bound of 2048 levels is too deep for our thread stacks. */
 static enum err check_depth(struct str text, struct error *error) {
     size_t depth = 0;
     bool in_string = false;

@@ -27,7 +27,7 @@ static size_t skip_mark(struct jsonl_splitter *splitter, struct str bytes) {
     size_t at = 0;
     while (!splitter->started && at < bytes.bytes) {
         if ((unsigned char)bytes.at[at] != byte_order_mark[splitter->bom_seen]) {
-            /* Not a mark after all: what looked like its start belongs to line 1. */
+            /* Not a mark after all: the bytes that looked like its start belong to line 1. */
             splitter->started = true;
             if (splitter->bom_seen > 0) splitter->blank = false;
             break;

@@ -52,7 +52,7 @@ static int32_t read_hex(struct str text, size_t at) {
     return value;
 }
 
-/* Steps over the escape whose backslash is at `at`; the code point it means, or -1. */
+/* Steps over the escape whose backslash is at `at`. Returns its code point, or -1. */
 static int32_t read_escape(struct str text, size_t at, size_t *ret_end) {
     if (at + 1 >= text.bytes) return -1;
     static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
@@ -73,7 +73,7 @@ static int32_t read_escape(struct str text, size_t at, size_t *ret_end) {
     return 0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00);
 }
 
-/* `at` is behind the opening quote; returns where the closing one ends. */
+/* Returns the end of the string whose opening quote ends at `at`. */
 static size_t string_end(struct str text, size_t at) {
     while (at < text.bytes) {
         if (at + 8 <= text.bytes) {
@@ -122,7 +122,7 @@ static size_t word_end(struct str text, size_t at, struct str word) {
     return str_starts_with(str_skip(text, at), word) ? at + word.bytes : SIZE_MAX;
 }
 
-/* A string, number or word; `at` is inside the text. */
+/* The end of the string, number or word at `at`, which is inside the text. */
 static size_t scalar_end(struct str text, size_t at) {
     switch (text.at[at]) {
     case '"': return string_end(text, at + 1);
@@ -144,7 +144,7 @@ static size_t scalar_end(struct str text, size_t at) {
     }
 }
 
-/* A key and its colon; returns where the value may start. */
+/* Steps over a key and its colon. Returns where the value may start. */
 static size_t key_end(struct str text, size_t at) {
     if (at >= text.bytes || text.at[at] != '"') return SIZE_MAX;
     at = string_end(text, at + 1);
@@ -153,14 +153,14 @@ static size_t key_end(struct str text, size_t at) {
     return at < text.bytes && text.at[at] == ':' ? skip_space(text, at + 1) : SIZE_MAX;
 }
 
-/* What is open around the place that is read. */
+/* The objects and arrays that are open at the current place. */
 struct nesting {
     size_t depth;
     char closers[JSON_DEPTH_MAX];
 };
 
-/* Goes into the object or array at `at`. Returns where its first value may start (behind the key in
- * an object), or where it ends when it is empty, which *ret_empty tells. */
+/* Enters the object or array at `at`. Returns where its first value may start (after the key in an
+ * object), or its end if it is empty (*ret_empty). */
 static size_t open_nest(struct str text, size_t at, struct nesting *nesting, bool *ret_empty) {
     if (nesting->depth == JSON_DEPTH_MAX) return SIZE_MAX;
     char closer = text.at[at] == '{' ? '}' : ']';
@@ -171,8 +171,8 @@ static size_t open_nest(struct str text, size_t at, struct nesting *nesting, boo
     return closer == '}' ? key_end(text, at) : at;
 }
 
-/* Behind a value: closes what closes there. Returns where the next value may start, or with depth 0
- * where everything ended. */
+/* Closes the objects and arrays that end after a value. Returns where the next value may start, or,
+ * with depth 0, the end of the outermost one. */
 static size_t after_value(struct str text, size_t at, struct nesting *nesting) {
     while (nesting->depth > 0) {
         char closer = nesting->closers[nesting->depth - 1];
@@ -215,7 +215,7 @@ bool json_span_enter(struct json_span_iter *iter, struct str value) {
     return value.bytes >= 2 && (*value.at == '{' || *value.at == '[');
 }
 
-/* To the next item; SIZE_MAX at the end. */
+/* Moves to the next item; SIZE_MAX at the end. */
 static size_t next_item(struct json_span_iter *iter) {
     size_t at = skip_space(iter->text, iter->at);
     if (at >= iter->text.bytes) {
