@@ -11,7 +11,7 @@
  * answers of the runner on the runner's.
  * Memory: borrows store, runner and all texts of the options. */
 
-#include "batch/batch.h"
+#include "batch/parameters.h"
 #include "http/http.h"
 #include "notify/notify.h"
 #include "runner/runner.h"

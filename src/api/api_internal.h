@@ -11,6 +11,7 @@
 #include "api/errors.h"
 #include "api/fields.h"
 #include "api/metrics.h"
+#include "json/json.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

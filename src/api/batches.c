@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "api/api_internal.h"
-#include "base/mem.h"
-
 #include "base/clock.h"
+#include "base/mem.h"
+#include "batch/create.h"
+#include "batch/object.h"
 #include "batch/retry.h"
 
 #include <stdlib.h>

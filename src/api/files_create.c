@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/utf8.h"
+#include "batch/input.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -5,9 +5,8 @@
  * The answer is one JSON object, so the connection is silent until then. */
 
 #include "api/api_internal.h"
-#include "base/mem.h"
-
 #include "base/clock.h"
+#include "base/mem.h"
 #include "base/os.h"
 #include "batch/jsonl_file.h"
 #include "batch/line.h"

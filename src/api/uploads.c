@@ -4,6 +4,7 @@
 #include "api/api_internal.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "batch/input.h"
 #include "store/uploads.h"
 
 #include <inttypes.h>

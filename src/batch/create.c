@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "batch/create.h"
+
 #include "base/id.h"
 #include "base/mem.h"
-#include "batch/batch.h"
 #include "batch/validate.h"
 
 #include <stdio.h>

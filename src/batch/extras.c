@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "base/utf8.h"
+#include "json/json.h"
 
 #include <inttypes.h>
 #include <stdio.h>

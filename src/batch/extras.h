@@ -12,7 +12,8 @@
  * Thread: any; pure.
  * Memory: plain structs. */
 
-#include "batch/batch.h"
+#include "base/buf.h"
+#include "json/envelope.h"
 
 #define EXTRAS_STATUSES_MAX 16
 

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "batch/input.h"
 
-/* A first look at an upload with the purpose batch: is it JSONL? The file's name does not tell,
- * because OpenAI's upload helper names every file `upload`. */
-
-#include "base/os.h"
-#include "batch/batch.h"
+#include "base/buf.h"
+#include "batch/parameters.h"
 #include "json/jsonl.h"
 #include "json/span.h"
 

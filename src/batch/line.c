@@ -2,6 +2,7 @@
 #include "batch/line.h"
 
 #include "base/utf8.h"
+#include "json/json.h"
 #include "json/span.h"
 
 #include <stddef.h>

@@ -7,7 +7,9 @@
  * Thread: any; pure.
  * Memory: all spans are views of the line's text. */
 
-#include "batch/batch.h"
+#include "base/buf.h"
+#include "json/envelope.h"
+#include "protocol/request.h"
 
 /* Raw JSON values; the `at` of an absent or null member is NULL. */
 struct batch_line {

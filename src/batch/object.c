@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "batch/object.h"
 
-/* The batch object that clients see, with every key. */
-
-#include "batch/batch.h"
 #include "batch/extras.h"
 #include "batch/state.h"
+#include "json/json.h"
 
 #include <inttypes.h>
 

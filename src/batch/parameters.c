@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-
-/* The parameters of POST /v1/batches, checked one by one; the refusal names the first wrong one. */
+#include "batch/parameters.h"
 
 #include "base/mem.h"
 #include "base/utf8.h"
-#include "batch/batch.h"
 #include "batch/extras.h"
+#include "json/json.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -7,7 +7,7 @@
  * Memory: the caller's.
  * Invariant: a line is pure ASCII with one LF, at its end. */
 
-#include "batch/batch.h"
+#include "base/buf.h"
 #include "store/seglog.h"
 
 enum batch_outcome {

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "batch/retry.h"
 
+#include "batch/create.h"
 #include "batch/jsonl_file.h"
 #include "batch/line.h"
 #include "batch/state.h"
+#include "json/json.h"
 #include "json/span.h"
 
 #include <inttypes.h>

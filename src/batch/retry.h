@@ -10,7 +10,7 @@
  * Thread: any.
  * Memory: one line of each file. */
 
-#include "batch/batch.h"
+#include "batch/parameters.h"
 
 #define RETRY_CHOICES_MAX 64
 

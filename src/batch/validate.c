@@ -7,6 +7,7 @@
 #include "batch/idset.h"
 #include "batch/index.h"
 #include "batch/line.h"
+#include "json/json.h"
 #include "json/jsonl.h"
 #include "json/span.h"
 

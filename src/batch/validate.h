@@ -9,7 +9,7 @@
  * custom_ids, whatever the size of the file. *ret_result owns its errors;
  * batch_validation_release frees them. */
 
-#include "batch/batch.h"
+#include "batch/parameters.h"
 
 struct batch_validate_options {
     int input_fd; /* read from 0 on, and again at earlier offsets */

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "base/os.h"
 #include "batch/jsonl_file.h"
+#include "batch/parameters.h"
 #include "batch/request_key.h"
 #include "engine/embedding.h"
 #include "engine/prep.h"

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/os.h"
+#include "batch/create.h"
 #include "batch/jsonl_file.h"
 #include "batch/line.h"
 #include "batch/state.h"

@@ -13,7 +13,7 @@
  * dispatch, validate, publish, and the segment log's writer.  Memory: owns the workers attached to
  * it; borrows the store.  Invariant: only durable results count. */
 
-#include "batch/batch.h"
+#include "batch/parameters.h"
 #include "protocol/names.h"
 #include "protocol/worker.h"
 

@@ -5,6 +5,8 @@
 #include "base/hash.h"
 #include "base/mem.h"
 #include "base/os.h"
+#include "batch/create.h"
+#include "batch/input.h"
 #include "batch/state.h"
 #include "json/json.h"
 #include "node/folder.h"

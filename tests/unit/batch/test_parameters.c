@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "batch/batch.h"
+#include "batch/object.h"
+#include "batch/parameters.h"
+#include "json/json.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

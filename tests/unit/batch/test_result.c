@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "batch/result.h"
 
+#include "json/json.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

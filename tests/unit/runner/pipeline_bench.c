@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "base/os.h"
-#include "batch/batch.h"
+#include "batch/create.h"
 #include "batch/fsck.h"
 #include "batch/state.h"
 #include "runner/runner.h"

@@ -1,18 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* batch: the domain: what a client may ask for, what a batch looks like, and its creation.
+/* parameters: what a client may ask for in a create call, and what the operator allows.
  *
- * States are in state.h, the check of the input file in validate.h, result lines in result.h, the
- * output files in publish.h. The folder knows no thread, no socket and no clock: times are
- * arguments.
+ * Parameters are checked one by one; the refusal names the first wrong one. Times are arguments in
+ * the whole folder, which knows no thread, no socket and no clock.
  *
  * Thread: any; a struct belongs to one thread.
- * Memory: as each function says. */
+ * Memory: batch_parameters_release frees the members that are owned. */
 
 #include "base/buf.h"
 #include "json/envelope.h"
-#include "json/json.h"
 #include "protocol/request.h"
 #include "store/batches.h"
 
@@ -59,33 +57,3 @@ bool batch_parameters_read(struct batch_parameters *ret_parameters, const json_t
 /* Appends the JSON Schema of such a body, with the ranges that batch_parameters_read checks. */
 void batch_parameters_write_schema(struct buf *buf);
 void batch_parameters_release(struct batch_parameters *parameters);
-
-/* Adds the batch in the state validating, or in the state failed with token_limit_exceeded if its
- * owner has too many queued tokens. ERR_LIMIT: the owner has too many batches.
- *
- * If the owner used the idempotency key before: the earlier batch (*ret_existing true) for the same
- * parameters, ERR_CONFLICT for others, with a message that has the word "conflict". The caller
- * releases *ret_batch, and tells the runner of a new batch (runner_kick). */
-enum err batch_create(struct store *store, const struct batch_parameters *parameters,
-                      int64_t now_unix_s, struct store_batch *ret_batch, bool *ret_existing,
-                      struct error *error) MUST_CHECK;
-
-/* The batch that the parameters' idempotency key stands for. ERR_NOT_FOUND if no such batch exists
- * or the key is empty, ERR_CONFLICT if the batch was made with other parameters. */
-enum err batch_find_existing(struct store *store, const struct batch_parameters *parameters,
-                             struct store_batch *ret_batch, struct error *error) MUST_CHECK;
-/* As batch_create, with an input that becomes a file in the same transaction; `file` has its name,
- * purpose and time. Takes the spool over, also on failure. */
-enum err batch_create_with_input(struct store *store, const struct batch_parameters *parameters,
-                                 struct store_spool *spool, struct store_file *file,
-                                 int64_t now_unix_s, struct store_batch *ret_batch,
-                                 bool *ret_existing, struct error *error) MUST_CHECK;
-
-/* Appends the batch object with every key. Its counters are the row's; runner_batch_get refreshes
- * them. */
-void batch_write_json(struct buf *buf, const struct store_batch *batch);
-
-/* Looks at the start of an upload with the purpose batch, before its spool is committed.
- * ERR_INVALID, with the sentence for the client, for zero bytes and for a first line that is not
- * JSON. */
-enum err batch_spool_look(struct store_spool *spool, struct error *error) MUST_CHECK;
