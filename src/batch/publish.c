@@ -34,7 +34,8 @@ struct work {
     uint64_t spooled_bytes; /* bytes whose write-out was started */
 };
 
-void batch_result_file_id(const char *batch_id, const char *which, char ret_id[STORE_ID_BYTES]) {
+/* "file-" and 22 characters that follow from the batch's id and `which` ("output", "error"). */
+static void result_file_id(const char *batch_id, const char *which, char ret_id[STORE_ID_BYTES]) {
     static const char letters[] = "0123456789abcdefghijklmnopqrstuvwxyz";
     unsigned char digest[SHA256_BYTES];
     struct sha256 hash;
@@ -156,7 +157,7 @@ static enum err place_side(struct work *work, struct side *side, const char *whi
         file->expires_unix_s = publish->now_unix_s + publish->batch->output_expires_after_s;
     snprintf(file->filename, sizeof file->filename, "%s_%s.jsonl", publish->batch->id, which);
     memcpy(file->owner, publish->batch->owner, sizeof file->owner);
-    batch_result_file_id(publish->batch->id, which, file->id);
+    result_file_id(publish->batch->id, which, file->id);
     enum err err = store_spool_place(side->spool, file, error);
     side->spool = NULL;
     if (err != OK) return err;

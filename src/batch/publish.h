@@ -39,5 +39,3 @@ enum batch_status batch_publish_target(const struct store_batch *batch);
  * ERR_UNAVAILABLE if the disk is full; ERR_CANCELLED if `stopped` said so. */
 enum err batch_publish(const struct batch_publish *publish, struct store_batch *batch,
                        struct batch_published *ret_published, struct error *error) MUST_CHECK;
-/* "file-" and 22 characters that follow from the batch's id and `which` ("output", "error"). */
-void batch_result_file_id(const char *batch_id, const char *which, char ret_id[STORE_ID_BYTES]);

@@ -61,7 +61,7 @@ const char *json_kind_name(const json_t *value) {
     return "something else";
 }
 
-const char *envelope_type(int32_t status) {
+static const char *type_of(int32_t status) {
     if (status == 429) return "rate_limit_exceeded";
     return status >= 500 ? "server_error" : "invalid_request_error";
 }
@@ -77,7 +77,7 @@ void envelope_write(struct buf *buf, int32_t status, const char *code, const cha
                     struct str message) {
     buf_add_text(buf, "{\"error\":{\"message\":");
     json_write_string(buf, message);
-    buf_printf(buf, ",\"type\":\"%s\",\"param\":", envelope_type(status));
+    buf_printf(buf, ",\"type\":\"%s\",\"param\":", type_of(status));
     write_text_or_null(buf, param);
     buf_add_text(buf, ",\"code\":");
     write_text_or_null(buf, code);

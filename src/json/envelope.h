@@ -37,10 +37,8 @@ bool refuse_missing(struct refusal *refusal, const char *param); /* status 400 *
 /* The kind of a value as a sentence names it: "an object", "a decimal", "nothing" for NULL. */
 const char *json_kind_name(const json_t *value);
 
-/* The error type that belongs to a status: "invalid_request_error", "rate_limit_exceeded" (429) or
- * "server_error" (500 and above). */
-const char *envelope_type(int32_t status);
-/* Appends the error object in ASCII; NULL and "" become null. */
+/* Appends the error object in ASCII; NULL and "" become null. Its type follows from the status:
+ * "invalid_request_error", "rate_limit_exceeded" (429) or "server_error" (500 and above). */
 void envelope_write(struct buf *buf, int32_t status, const char *code, const char *param,
                     struct str message);
 void refusal_write(struct buf *buf, const struct refusal *refusal);

@@ -4,6 +4,7 @@
 #include "../tree.h"
 #include "base/os.h"
 #include "batch/index.h"
+#include "batch/input.h"
 #include "batch/line.h"
 #include "json/json.h"
 
