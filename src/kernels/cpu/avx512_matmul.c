@@ -144,42 +144,8 @@ ALWAYS_INLINE void float_tile(const struct place *place, const int rows,
     UNROLL for (int r = 0; r < rows; r++) store_row(place, (size_t)r, sums[r][0], sums[r][1]);
 }
 
-TILE_HEIGHTS_6(bytes_4_32, bytes_tile, NIBBLES, 32, false)
-TILE_HEIGHTS_6(bytes_4_32_minimum, bytes_tile, NIBBLES, 32, true)
-TILE_HEIGHTS_6(bytes_steps_32, bytes_tile, STEPS, 32, false)
-TILE_HEIGHTS_6(bytes_8_32, bytes_tile, BYTES, 32, false)
-TILE_HEIGHTS_6(bytes_8_32_minimum, bytes_tile, BYTES, 32, true)
-TILE_HEIGHTS_6(bytes_4_16, bytes_tile, NIBBLES, 16, false)
-TILE_HEIGHTS_6(bytes_4_16_minimum, bytes_tile, NIBBLES, 16, true)
-TILE_HEIGHTS_6(bytes_steps_16, bytes_tile, STEPS, 16, false)
-TILE_HEIGHTS_6(bytes_8_16, bytes_tile, BYTES, 16, false)
-TILE_HEIGHTS_6(bytes_8_16_minimum, bytes_tile, BYTES, 16, true)
-TILE_HEIGHTS_6(floats_f32, float_tile, MATRIX_F32)
-TILE_HEIGHTS_6(floats_f16, float_tile, MATRIX_F16)
-TILE_HEIGHTS_6(floats_bf16, float_tile, MATRIX_BF16)
-
-static const tile_fn *byte_heights(const struct matrix *matrix, const struct matrix_tile *tile) {
-    if (tile->steps) return matrix->group == 32 ? bytes_steps_32 : bytes_steps_16;
-    if (matrix->group == 32) {
-        if (tile->bits == 4) return tile->has_minimum ? bytes_4_32_minimum : bytes_4_32;
-        return tile->has_minimum ? bytes_8_32_minimum : bytes_8_32;
-    }
-    if (tile->bits == 4) return tile->has_minimum ? bytes_4_16_minimum : bytes_4_16;
-    return tile->has_minimum ? bytes_8_16_minimum : bytes_8_16;
-}
-
-static const tile_fn *heights_of(const struct matrix *matrix, const struct matrix_tile *tile) {
-    switch (matrix->layout) {
-    case MATRIX_BYTES: return byte_heights(matrix, tile);
-    case MATRIX_F32: return floats_f32;
-    case MATRIX_F16: return floats_f16;
-    case MATRIX_BF16: return floats_bf16;
-    case MATRIX_BLOCKS:
-    case MATRIX_BF16_PAIRS: break;
-    }
-    assert(false); /* no layout of this table */
-    return NULL;
-}
+#define TILE_HEIGHTS TILE_HEIGHTS_6
+#include "kernels/cpu/matmul_body.inc"
 
 void avx512_matmul(const struct matmul *call, uint32_t tile_begin, uint32_t tile_end) {
     run_tiles(call, tile_begin, tile_end, heights_of);
