@@ -22,7 +22,8 @@ static struct str plain(struct str name) {
     return name;
 }
 
-struct str names_alias(const struct names *names, struct str name) {
+/* What the aliases make of a name: the name itself if none is for it, or if they form a circle. */
+static struct str resolve_alias(const struct names *names, struct str name) {
     struct str now = name;
     for (int hops = 0; names && hops <= ALIAS_HOPS_MAX; hops++) {
         size_t i = 0;
@@ -74,7 +75,7 @@ static bool serves_either(struct worker *worker, struct str name,
 
 bool names_find(const struct names *names, struct worker *worker, struct str name,
                 char ret_served[MODEL_NAME_BYTES]) {
-    struct str wanted = names_alias(names, name);
+    struct str wanted = resolve_alias(names, name);
     if (serves_either(worker, wanted, ret_served)) return true;
     const struct known_name *known = names_known(wanted);
     const char *one;

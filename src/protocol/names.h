@@ -31,10 +31,6 @@ struct names {
 bool names_find(const struct names *names, struct worker *worker, struct str name,
                 char ret_served[MODEL_NAME_BYTES]);
 
-/* What the operator's aliases make of a name: the name itself when there is none, or when they go
- * round in a circle. */
-struct str names_alias(const struct names *names, struct str name);
-
 /* One row of the table. */
 struct known_name {
     const char *repository; /* on Hugging Face */

@@ -39,20 +39,21 @@ uint64_t wire_get_u64(struct wire_cursor *cursor) {
     return get_integer(cursor, 8);
 }
 
-double wire_get_f64(struct wire_cursor *cursor) {
+static double get_f64(struct wire_cursor *cursor) {
     uint64_t bits = wire_get_u64(cursor);
     double value;
     memcpy(&value, &bits, sizeof value);
     return value;
 }
 
-bool wire_get_bool(struct wire_cursor *cursor) {
+/* Bad unless 0 or 1. */
+static bool get_bool(struct wire_cursor *cursor) {
     uint8_t value = wire_get_u8(cursor);
     if (value > 1) cursor->bad = true;
     return value == 1;
 }
 
-struct str wire_get_str(struct wire_cursor *cursor) {
+static struct str get_str(struct wire_cursor *cursor) {
     uint32_t bytes = wire_get_u32(cursor);
     const unsigned char *at = take(cursor, bytes);
     if (!at) return (struct str){NULL, 0};
@@ -81,13 +82,13 @@ void wire_put_u64(struct buf *out, uint64_t value) {
     put_integer(out, value, 8);
 }
 
-void wire_put_f64(struct buf *out, double value) {
+static void put_f64(struct buf *out, double value) {
     uint64_t bits;
     memcpy(&bits, &value, sizeof bits);
     wire_put_u64(out, bits);
 }
 
-void wire_put_str(struct buf *out, struct str text) {
+static void put_str(struct buf *out, struct str text) {
     assert(text.bytes <= UINT32_MAX);
     wire_put_u32(out, (uint32_t)text.bytes);
     buf_add_str(out, text);
@@ -96,7 +97,7 @@ void wire_put_str(struct buf *out, struct str text) {
 static void put_names(struct buf *out, const struct wire_names *names) {
     assert(names->count <= WIRE_NAMES_MAX);
     wire_put_u8(out, (uint8_t)names->count);
-    for (size_t i = 0; i < names->count; i++) wire_put_str(out, names->at[i]);
+    for (size_t i = 0; i < names->count; i++) put_str(out, names->at[i]);
 }
 
 static void get_names(struct wire_cursor *cursor, struct wire_names *ret_names) {
@@ -106,7 +107,7 @@ static void get_names(struct wire_cursor *cursor, struct wire_names *ret_names) 
         return;
     }
     ret_names->count = count;
-    for (size_t i = 0; i < count; i++) ret_names->at[i] = wire_get_str(cursor);
+    for (size_t i = 0; i < count; i++) ret_names->at[i] = get_str(cursor);
 }
 
 static enum err end(const struct wire_cursor *cursor, const char *name, struct error *error) {
@@ -128,7 +129,7 @@ static enum err check_version(const struct wire_cursor *cursor, uint32_t version
 
 void wire_put_hello(struct buf *out, const struct wire_hello *hello) {
     wire_put_u32(out, hello->version);
-    wire_put_str(out, hello->model_path);
+    put_str(out, hello->model_path);
     put_names(out, &hello->names);
     wire_put_u32(out, hello->threads);
     wire_put_u32(out, hello->prep_threads);
@@ -138,11 +139,11 @@ void wire_put_hello(struct buf *out, const struct wire_hello *hello) {
     wire_put_u64(out, hello->kv_bytes);
     wire_put_u8(out, hello->prefix_caching);
     wire_put_u8(out, hello->reference);
-    wire_put_str(out, hello->kernels);
-    wire_put_str(out, hello->pooling);
+    put_str(out, hello->kernels);
+    put_str(out, hello->pooling);
     wire_put_u8(out, hello->trust_request_chat_template);
     wire_put_u8(out, hello->dummy_weights);
-    wire_put_str(out, hello->packed_dir);
+    put_str(out, hello->packed_dir);
     wire_put_u64(out, hello->packed_bytes_max);
 }
 
@@ -151,7 +152,7 @@ enum err wire_get_hello(struct str payload, struct wire_hello *ret_hello, struct
     struct wire_hello hello = {.version = wire_get_u32(&cursor)};
     enum err err = check_version(&cursor, hello.version, "hello", error);
     if (err != OK) return err;
-    hello.model_path = wire_get_str(&cursor);
+    hello.model_path = get_str(&cursor);
     get_names(&cursor, &hello.names);
     hello.threads = wire_get_u32(&cursor);
     hello.prep_threads = wire_get_u32(&cursor);
@@ -159,13 +160,13 @@ enum err wire_get_hello(struct str payload, struct wire_hello *ret_hello, struct
     hello.max_num_batched_tokens = wire_get_u32(&cursor);
     hello.max_model_len = wire_get_u32(&cursor);
     hello.kv_bytes = wire_get_u64(&cursor);
-    hello.prefix_caching = wire_get_bool(&cursor);
-    hello.reference = wire_get_bool(&cursor);
-    hello.kernels = wire_get_str(&cursor);
-    hello.pooling = wire_get_str(&cursor);
-    hello.trust_request_chat_template = wire_get_bool(&cursor);
-    hello.dummy_weights = wire_get_bool(&cursor);
-    hello.packed_dir = wire_get_str(&cursor);
+    hello.prefix_caching = get_bool(&cursor);
+    hello.reference = get_bool(&cursor);
+    hello.kernels = get_str(&cursor);
+    hello.pooling = get_str(&cursor);
+    hello.trust_request_chat_template = get_bool(&cursor);
+    hello.dummy_weights = get_bool(&cursor);
+    hello.packed_dir = get_str(&cursor);
     hello.packed_bytes_max = wire_get_u64(&cursor);
     err = end(&cursor, "hello", error);
     if (err == OK) *ret_hello = hello;
@@ -181,7 +182,7 @@ void wire_put_ready(struct buf *out, const struct wire_ready *ready) {
     wire_put_u64(out, ready->kv_tokens);
     wire_put_u8(out, ready->generates);
     wire_put_u8(out, ready->embeds);
-    wire_put_str(out, ready->description);
+    put_str(out, ready->description);
 }
 
 enum err wire_get_ready(struct str payload, struct wire_ready *ret_ready, struct error *error) {
@@ -194,9 +195,9 @@ enum err wire_get_ready(struct str payload, struct wire_ready *ret_ready, struct
     ready.context_tokens_max = wire_get_u32(&cursor);
     ready.vocabulary_count = wire_get_u32(&cursor);
     ready.kv_tokens = wire_get_u64(&cursor);
-    ready.generates = wire_get_bool(&cursor);
-    ready.embeds = wire_get_bool(&cursor);
-    ready.description = wire_get_str(&cursor);
+    ready.generates = get_bool(&cursor);
+    ready.embeds = get_bool(&cursor);
+    ready.description = get_str(&cursor);
     /* A model nobody could ask for, or for nothing. */
     if (ready.names.count == 0 || (!ready.generates && !ready.embeds)) cursor.bad = true;
     err = end(&cursor, "ready", error);
@@ -209,18 +210,18 @@ void wire_put_job(struct buf *out, const struct wire_job *job) {
     wire_put_u8(out, (uint8_t)job->tier);
     wire_put_u8(out, job->stream);
     wire_put_u32(out, (uint32_t)job->priority);
-    wire_put_str(out, job->body);
-    wire_put_str(out, job->owner);
+    put_str(out, job->body);
+    put_str(out, job->owner);
 }
 
 enum err wire_get_job(struct str payload, struct wire_job *ret_job, struct error *error) {
     struct wire_cursor cursor = {.bytes = payload};
     uint8_t endpoint = wire_get_u8(&cursor);
     uint8_t tier = wire_get_u8(&cursor);
-    struct wire_job job = {.stream = wire_get_bool(&cursor)};
+    struct wire_job job = {.stream = get_bool(&cursor)};
     job.priority = (int32_t)wire_get_u32(&cursor);
-    job.body = wire_get_str(&cursor);
-    job.owner = wire_get_str(&cursor);
+    job.body = get_str(&cursor);
+    job.owner = get_str(&cursor);
     if (endpoint >= ENDPOINT_COUNT || tier >= TIER_COUNT) cursor.bad = true;
     if (job.owner.bytes >= OWNER_BYTES) cursor.bad = true;
     job.endpoint = (enum endpoint)endpoint;
@@ -237,7 +238,7 @@ void wire_put_result(struct buf *out, const struct wire_result *result) {
     wire_put_u32(out, (uint32_t)result->usage.cached_tokens);
     wire_put_u32(out, (uint32_t)result->usage.output_tokens);
     wire_put_u32(out, (uint32_t)result->usage.reasoning_tokens);
-    wire_put_str(out, result->body);
+    put_str(out, result->body);
 }
 
 enum err wire_get_result(struct str payload, struct wire_result *ret_result, struct error *error) {
@@ -250,7 +251,7 @@ enum err wire_get_result(struct str payload, struct wire_result *ret_result, str
     result.usage.cached_tokens = wire_get_u32(&cursor);
     result.usage.output_tokens = wire_get_u32(&cursor);
     result.usage.reasoning_tokens = wire_get_u32(&cursor);
-    result.body = wire_get_str(&cursor);
+    result.body = get_str(&cursor);
     /* An HTTP status, for the server will write it into a status line. */
     if (result.status < 200 || result.status > 599) cursor.bad = true;
     enum err err = end(&cursor, "result", error);
@@ -266,7 +267,7 @@ void wire_put_stats(struct buf *out, const struct wire_stats *stats) {
     wire_put_u64(out, stats->preemptions);
     wire_put_u32(out, stats->running);
     wire_put_u32(out, stats->waiting);
-    wire_put_f64(out, stats->kv_used);
+    put_f64(out, stats->kv_used);
     wire_put_u32(out, stats->step_age_ms);
     wire_put_u32(out, stats->step_ms_max);
     wire_put_u32(out, stats->token_age_ms);
@@ -281,7 +282,7 @@ enum err wire_get_stats(struct str payload, struct wire_stats *ret_stats, struct
     stats.preemptions = wire_get_u64(&cursor);
     stats.running = wire_get_u32(&cursor);
     stats.waiting = wire_get_u32(&cursor);
-    stats.kv_used = wire_get_f64(&cursor);
+    stats.kv_used = get_f64(&cursor);
     stats.step_age_ms = wire_get_u32(&cursor);
     stats.step_ms_max = wire_get_u32(&cursor);
     stats.token_age_ms = wire_get_u32(&cursor);

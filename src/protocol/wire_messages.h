@@ -27,16 +27,11 @@ uint8_t wire_get_u8(struct wire_cursor *cursor);
 uint16_t wire_get_u16(struct wire_cursor *cursor);
 uint32_t wire_get_u32(struct wire_cursor *cursor);
 uint64_t wire_get_u64(struct wire_cursor *cursor);
-double wire_get_f64(struct wire_cursor *cursor);
-bool wire_get_bool(struct wire_cursor *cursor); /* bad unless 0 or 1 */
-struct str wire_get_str(struct wire_cursor *cursor);
 
 void wire_put_u8(struct buf *out, uint8_t value);
 void wire_put_u16(struct buf *out, uint16_t value);
 void wire_put_u32(struct buf *out, uint32_t value);
 void wire_put_u64(struct buf *out, uint64_t value);
-void wire_put_f64(struct buf *out, double value);
-void wire_put_str(struct buf *out, struct str text);
 
 struct wire_names {
     struct str at[WIRE_NAMES_MAX];

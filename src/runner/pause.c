@@ -36,15 +36,17 @@ static enum err set_paused(struct runner *runner, struct active_batch *batch,
     return OK;
 }
 
-enum err active_pause(struct runner *runner, struct active_batch *batch, enum batch_paused why,
-                      struct error *error) {
+/* Lines in flight end and count; no other is given. */
+static enum err pause_lines(struct runner *runner, struct active_batch *batch,
+                            enum batch_paused why, struct error *error) {
     if (active_is_paused(batch)) return OK;
     log_info("batch=%s event=paused by=%s", batch->row.id,
              why == BATCH_PAUSED_BY_QUALITY ? "quality" : "request");
     return set_paused(runner, batch, why, error);
 }
 
-static enum err resume(struct runner *runner, struct active_batch *batch, struct error *error) {
+static enum err resume_lines(struct runner *runner, struct active_batch *batch,
+                             struct error *error) {
     if (!active_is_paused(batch)) return OK;
     log_info("batch=%s event=resumed", batch->row.id);
     /* Who lets it go on has seen what its answers are like. */
@@ -66,7 +68,7 @@ void active_judge(struct runner *runner, struct active_batch *batch) {
     }
     bool pauses = batch->extras.pauses && batch->row.paused == BATCH_NOT_PAUSED &&
                   batch->row.status == BATCH_IN_PROGRESS;
-    if (pauses && active_pause(runner, batch, BATCH_PAUSED_BY_QUALITY, &error) != OK)
+    if (pauses && pause_lines(runner, batch, BATCH_PAUSED_BY_QUALITY, &error) != OK)
         log_warn("batch=%s error=\"%s\", retrying", batch->row.id, error.text);
 }
 
@@ -87,8 +89,8 @@ enum err runner_batch_pause(struct runner *runner, struct str batch_id, bool pau
     pthread_mutex_lock(&runner->lock);
     struct active_batch *batch = active_find(runner, batch_id);
     if (batch && batch->row.status == BATCH_IN_PROGRESS) {
-        err = pause ? active_pause(runner, batch, BATCH_PAUSED_BY_REQUEST, error)
-                    : resume(runner, batch, error);
+        err = pause ? pause_lines(runner, batch, BATCH_PAUSED_BY_REQUEST, error)
+                    : resume_lines(runner, batch, error);
         if (err == OK) active_copy_row(batch, ret_batch);
         pthread_mutex_unlock(&runner->lock);
         return err;

@@ -10,9 +10,6 @@
 #include "runner/active_batch.h"
 
 bool active_is_paused(const struct active_batch *batch);
-/* Lines wait until active_resume; lines in flight end and count. Durable. */
-enum err active_pause(struct runner *runner, struct active_batch *batch, enum batch_paused why,
-                      struct error *error) MUST_CHECK;
 /* Looks at the marks of its answers; may pause it. */
 void active_judge(struct runner *runner, struct active_batch *batch);
 /* The shares of marked answers, as JSON text that the caller frees. */

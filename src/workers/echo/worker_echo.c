@@ -293,11 +293,3 @@ void worker_echo_set_ready(struct worker *worker) {
     pthread_cond_signal(&echo->work);
     pthread_mutex_unlock(&echo->lock);
 }
-
-uint64_t worker_echo_answered(struct worker *worker) {
-    struct echo *echo = echo_of(worker);
-    pthread_mutex_lock(&echo->lock);
-    uint64_t answered = echo->answered;
-    pthread_mutex_unlock(&echo->lock);
-    return answered;
-}

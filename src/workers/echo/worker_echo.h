@@ -35,5 +35,3 @@ struct worker_echo_options {
 enum err worker_echo_open(struct worker **ret_worker, const struct worker_echo_options *options,
                           const struct worker_events *events, struct error *error) MUST_CHECK;
 void worker_echo_set_ready(struct worker *worker);
-/* Jobs answered so far, cancelled ones included. */
-uint64_t worker_echo_answered(struct worker *worker);

@@ -54,7 +54,6 @@ struct worker_engine {
     uint32_t job_count;
     uint64_t too_large[WORKER_TOO_LARGE_MAX]; /* jobs no frame can hold: the thread answers them */
     uint32_t too_large_count;
-    pid_t pid;
     uint64_t restarts;
     struct wire_stats stats;
     int64_t step_ms_max;  /* of all children */

@@ -312,7 +312,6 @@ static void forget_child(struct worker_engine *engine) {
     buf_clear(&engine->out);
     engine->job_count = 0;
     engine->too_large_count = 0;
-    engine->pid = 0;
     engine->steps_total += engine->stats.steps;
     engine->stats = (struct wire_stats){0};
     pthread_mutex_unlock(&engine->lock);
@@ -387,7 +386,6 @@ static enum err start_child(struct worker_engine *engine, struct error *error) {
     engine->load_deadline_ns = now_ns + engine->load_ns;
     engine->has_told_fatal = false;
     pthread_mutex_lock(&engine->lock);
-    engine->pid = engine->child.pid;
     engine->moved_ns = now_ns;
     wire_write(&engine->out, WIRE_HELLO, 0, 0, buf_str(&engine->hello));
     pthread_mutex_unlock(&engine->lock);

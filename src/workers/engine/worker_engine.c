@@ -193,14 +193,6 @@ static bool identity(struct worker *worker, struct str model,
     return true;
 }
 
-int worker_engine_pid(struct worker *worker) {
-    struct worker_engine *engine = engine_of(worker);
-    pthread_mutex_lock(&engine->lock);
-    int pid = engine->pid;
-    pthread_mutex_unlock(&engine->lock);
-    return pid;
-}
-
 static void release(struct worker_engine *engine) {
     os_close(engine->wake_fd);
     wire_reader_release(&engine->reader);

@@ -60,6 +60,3 @@ enum err worker_engine_open(struct worker **ret_worker, const struct worker_engi
  * ERR_UNAVAILABLE after `timeout_ms` (negative: for ever). */
 enum err worker_engine_wait_ready(struct worker *worker, int64_t timeout_ms,
                                   struct error *error) MUST_CHECK;
-
-/* The process id of the engine, or 0 while there is none: for tests and for the log. */
-int worker_engine_pid(struct worker *worker);

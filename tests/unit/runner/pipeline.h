@@ -44,6 +44,13 @@ static inline int64_t test_now(void) {
         }                                                                                          \
     } while (0)
 
+/* Jobs that an echo worker has answered. */
+static inline uint64_t answered_by(struct worker *worker) {
+    struct worker_status status;
+    worker->ops->status(worker, &status);
+    return status.steps;
+}
+
 static inline void pipeline_dir(struct pipeline *pipeline) {
     /* A kill is no power cut: memory keeps what was written, and syncs cost nothing there. */
     snprintf(pipeline->dir, sizeof pipeline->dir, "%s/quern-test-XXXXXX",

@@ -112,7 +112,7 @@ static void retries_are_bounded_and_end_in_the_workers_own_answer(void **state) 
     pipeline_submit(&p, "r", 4, id);
     struct store_batch batch = pipeline_wait(&p, id, is_over);
     assert_int_equal(batch.failed, 4);
-    assert_int_equal(worker_echo_answered(p.workers[0]), 12);
+    assert_int_equal(answered_by(p.workers[0]), 12);
     size_t bytes;
     char *errors = pipeline_read(&p, batch.error_file_id, &bytes);
     assert_non_null(strstr(errors, "\"status_code\":503"));
@@ -373,7 +373,7 @@ static void a_stop_in_the_middle_is_resumed_and_done_lines_do_not_run_again(void
     pipeline_open(&p, &options, &(struct worker_echo_options){0}, 1);
     batch = pipeline_wait(&p, id, is_over);
     assert_int_equal(batch.completed, 2000);
-    assert_int_equal(worker_echo_answered(p.workers[0]), 2000 - done);
+    assert_int_equal(answered_by(p.workers[0]), 2000 - done);
     store_batch_release(&batch);
     pipeline_close(&p);
     assert_int_equal(pipeline_fsck(&p), 0);

@@ -125,7 +125,7 @@ static void a_model_that_is_full_holds_up_no_other(void **state) {
     struct store_batch batch = pipeline_wait(&p, id, has_all_quick_ones);
     assert_int_equal(batch.status, BATCH_IN_PROGRESS);
     store_batch_release(&batch);
-    assert_int_equal(worker_echo_answered(p.workers[0]), 0);
+    assert_int_equal(answered_by(p.workers[0]), 0);
     close_two(&p, id);
 }
 
@@ -164,8 +164,8 @@ static void what_was_held_runs_when_there_is_room(void **state) {
     assert_int_equal(batch.status, BATCH_COMPLETED);
     assert_int_equal(batch.completed, 2 * EACH);
     store_batch_release(&batch);
-    assert_int_equal(worker_echo_answered(p.workers[0]), EACH);
-    assert_int_equal(worker_echo_answered(p.workers[1]), EACH);
+    assert_int_equal(answered_by(p.workers[0]), EACH);
+    assert_int_equal(answered_by(p.workers[1]), EACH);
     pipeline_close(&p);
     pipeline_remove(&p);
 }
