@@ -13,7 +13,7 @@ static bool equals_in_any_case(struct str a, const char *b) {
     return strlen(b) == a.bytes && strncasecmp(a.at, b, a.bytes) == 0;
 }
 
-/* Without Ollama's default tag, and without its default namespace and what stands before that. */
+/* The name without Ollama's default tag, its default namespace and anything before that. */
 static struct str plain(struct str name) {
     if (str_ends_with(name, latest)) name.bytes -= latest.bytes;
     size_t at = str_find(name, STR("library/"), 0);
@@ -50,7 +50,7 @@ const struct known_name *names_known(struct str name) {
     return NULL;
 }
 
-/* Whether the worker serves this very name; it is then what it serves. */
+/* Whether the worker serves exactly this name. */
 static bool serves(struct worker *worker, struct str name, char ret_served[MODEL_NAME_BYTES]) {
     if (name.bytes == 0 || name.bytes >= MODEL_NAME_BYTES || memchr(name.at, '\0', name.bytes))
         return false;

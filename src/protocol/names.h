@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* names: the one answer to "which model does this request mean?". A request, a line of a batch, the
- * list of models and `--model` all ask here, so that they cannot disagree.
+/* names: the one answer to "which model does this request mean?".
  *
- * A name means, in this order: what the operator's aliases make of it; the model that a worker
- * serves under exactly that name; the model that a worker serves under another name of the same row
- * of the table (names_table.c: the Hugging Face id and Ollama's names of one model, in any case).
- * `:latest` may be there or not, as Ollama has it.
+ * A request, a line of a batch, the list of models and `--model` all ask here, so that they cannot
+ * disagree. The operator's aliases are applied first. The result means the model that a worker
+ * serves under exactly this name, else the model that a worker serves under another name of the
+ * same row of the table (names_table.c: the Hugging Face id and Ollama's names of one model, in any
+ * case). `:latest` is optional, as in Ollama. Knows no file and no configuration.
  *
- * Knows no file and no configuration; asks any worker through worker.h.
- *
- * Thread: any; constant after it was made.  Memory: borrows all texts. */
+ * Thread: any; constant after it was made.
+ * Memory: borrows all texts. */
 
 #include "protocol/worker.h"
 
@@ -26,20 +25,20 @@ struct names {
     size_t alias_count;
 };
 
-/* Whether `worker` runs requests for `name`. *ret_served is then what the worker calls that model,
- * the name under which it can be asked for there. NULL for `names` means no aliases. */
+/* Whether `worker` runs requests for `name`. *ret_served is then the worker's own name for that
+ * model. `names` NULL: no aliases. */
 bool names_find(const struct names *names, struct worker *worker, struct str name,
                 char ret_served[MODEL_NAME_BYTES]);
 
 /* One row of the table. */
 struct known_name {
     const char *repository; /* on Hugging Face */
-    const char *ollama[3];  /* the most precise first; NULL where there are fewer */
+    const char *ollama[3];  /* the most precise first; NULL after the last */
 };
 
-/* The row that has this name; NULL when none has. */
+/* The row with this name; NULL if no row has it. */
 const struct known_name *names_known(struct str name);
-/* Names of one row, from 0 on; NULL behind the last. */
+/* The names of one row, from 0 on; NULL after the last. */
 const char *names_of_known(const struct known_name *known, size_t index);
 
 extern const struct known_name names_table[];

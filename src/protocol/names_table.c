@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The names of models: the Hugging Face id, then what Ollama calls it. A bare name is Ollama's tag
- * `latest`. Tags move; what is not here, or has moved, the operator adds with --alias. */
+/* The names of models: the Hugging Face id, then Ollama's names. A bare name is Ollama's tag
+ * `latest`. Tags move: the operator adds names that are missing or have moved with --alias. */
 
 #include "protocol/names.h"
 

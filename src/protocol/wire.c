@@ -6,7 +6,7 @@
 
 #include <assert.h>
 
-#define MAGIC 0x31465751u /* "QWF1" as its bytes stand in the file */
+#define MAGIC 0x31465751u /* the bytes "QWF1" */
 #define CRC_AT 20
 
 void wire_reader_init(struct wire_reader *reader) {
@@ -22,7 +22,7 @@ void wire_reader_release(struct wire_reader *reader) {
 char *wire_reader_room(struct wire_reader *reader, size_t *ret_room_bytes) {
     buf_consume(&reader->bytes, reader->consumed);
     reader->consumed = 0;
-    /* What is left is less than one frame, so the room is always there. */
+    /* The rest is less than one frame, so there is always room. */
     char *room = buf_reserve(&reader->bytes, WIRE_ROOM_BYTES);
     assert(room);
     *ret_room_bytes = WIRE_ROOM_BYTES;

@@ -4,7 +4,7 @@
 #include <assert.h>
 #include <string.h>
 
-/* The next `count` bytes, or NULL when there are fewer. */
+/* The next `count` bytes; NULL if fewer are left. */
 static const unsigned char *take(struct wire_cursor *cursor, size_t count) {
     if (cursor->bad || count > cursor->bytes.bytes - cursor->at) {
         cursor->bad = true;
@@ -198,7 +198,7 @@ enum err wire_get_ready(struct str payload, struct wire_ready *ret_ready, struct
     ready.generates = get_bool(&cursor);
     ready.embeds = get_bool(&cursor);
     ready.description = get_str(&cursor);
-    /* A model nobody could ask for, or for nothing. */
+    /* A model without a name, or without a use. */
     if (ready.names.count == 0 || (!ready.generates && !ready.embeds)) cursor.bad = true;
     err = end(&cursor, "ready", error);
     if (err == OK) *ret_ready = ready;
@@ -252,7 +252,7 @@ enum err wire_get_result(struct str payload, struct wire_result *ret_result, str
     result.usage.output_tokens = wire_get_u32(&cursor);
     result.usage.reasoning_tokens = wire_get_u32(&cursor);
     result.body = get_str(&cursor);
-    /* An HTTP status, for the server will write it into a status line. */
+    /* An HTTP status, because the server writes it into a status line. */
     if (result.status < 200 || result.status > 599) cursor.bad = true;
     enum err err = end(&cursor, "result", error);
     if (err == OK) *ret_result = result;

@@ -1,22 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* wire_messages: what the payloads of wire.h hold. Integers are little-endian; a string is a u32
- * length and its bytes; a real is the u64 of its IEEE-754 bits; a bool is one byte, 0 or 1.
+/* wire_messages: the payloads of wire.h.
  *
- * Every decoder takes the payload for hostile: it checks every bound, refuses bytes that are left
- * over, and answers ERR_CORRUPT with a sentence that names the message.
+ * A payload is the fields of its struct below, in the order in which wire_put_* writes them.
+ * Integers are little-endian. A string is a u32 length and its bytes; a real is the u64 of its
+ * IEEE-754 bits; a bool is one byte, 0 or 1; an enum is a u8.
  *
- * Thread: any.  Memory: decoded strings are borrowed from the payload; encoders append to the
- * caller's buf. */
+ * Every decoder takes the payload for hostile. A payload is valid if (1) every field lies inside
+ * it, (2) every bool, enum and count is in its range, and (3) no byte is left over. Otherwise the
+ * decoder returns ERR_CORRUPT with a sentence that names the message.
+ *
+ * Thread: any.
+ * Memory: decoded strings are borrowed from the payload; encoders append to a buffer. */
 
 #include "protocol/request.h"
 #include "protocol/wire.h"
 
 #define WIRE_NAMES_MAX 16
 
-/* A place in a payload. Reading past the end sets `bad` and gives zeros, so that a decoder checks
- * once. */
+/* A position in a payload. Reading past the end sets `bad` and gives zeros, so that a decoder
+ * checks once. */
 struct wire_cursor {
     struct str bytes;
     size_t at;
@@ -38,12 +42,12 @@ struct wire_names {
     size_t count;
 };
 
-/* HELLO. For every number 0 means: choose. */
+/* HELLO. A number 0 lets the engine choose. */
 struct wire_hello {
     uint32_t version;
     struct str model_path;
     struct wire_names names; /* the first is the served name; none: made from the file's name */
-    uint32_t threads;        /* of the model */
+    uint32_t threads;        /* that compute */
     uint32_t prep_threads;
     uint32_t max_num_seqs;
     uint32_t max_num_batched_tokens;
@@ -54,9 +58,9 @@ struct wire_hello {
     struct str kernels; /* name of a kernel table; empty: the best this CPU runs */
     struct str pooling; /* of embeddings: mean, cls or last; empty: as the model says */
     bool trust_request_chat_template;
-    bool dummy_weights;        /* made up, for a folder with a config.json alone */
-    struct str packed_dir;     /* where packed weights are kept; empty: nowhere */
-    uint64_t packed_bytes_max; /* of them */
+    bool dummy_weights;        /* invented, for a folder with a config.json alone */
+    struct str packed_dir;     /* keeps files of packed weights; empty: none are kept */
+    uint64_t packed_bytes_max; /* of all these files */
 };
 
 /* READY. */
@@ -67,7 +71,7 @@ struct wire_ready {
     uint32_t context_tokens_max;
     uint32_t vocabulary_count;
     uint64_t kv_tokens;
-    bool generates, embeds; /* what the model does; at least one of them */
+    bool generates, embeds; /* at least one of them */
     struct str description; /* one line for the log */
 };
 
@@ -78,7 +82,7 @@ struct wire_job {
     bool stream;
     int32_t priority;
     struct str body;
-    struct str owner; /* prefixes are shared inside one owner only; empty: the default one */
+    struct str owner; /* cached prefixes are shared inside one owner only; empty: the default */
 };
 
 /* RESULT. */
@@ -98,11 +102,10 @@ struct wire_stats {
     uint64_t preemptions;
     uint32_t running;
     uint32_t waiting;
-    double kv_used; /* 0..1 */
-    /* In milliseconds; ages are 0 without jobs. */
-    uint32_t step_age_ms;  /* since a step ended */
+    double kv_used;        /* 0..1 */
+    uint32_t step_age_ms;  /* since the last step ended; 0 without jobs */
     uint32_t step_ms_max;  /* the longest step so far */
-    uint32_t token_age_ms; /* of the running request whose last token is the oldest */
+    uint32_t token_age_ms; /* since the oldest last token of a running request; 0: none runs */
 };
 
 void wire_put_hello(struct buf *out, const struct wire_hello *hello);
@@ -111,8 +114,8 @@ void wire_put_job(struct buf *out, const struct wire_job *job);
 void wire_put_result(struct buf *out, const struct wire_result *result);
 void wire_put_stats(struct buf *out, const struct wire_stats *stats);
 
-/* ERR_CORRUPT for what is no such message, ERR_INVALID for another version than WIRE_VERSION (the
- * other members are then not set). */
+/* ERR_CORRUPT for a payload that is not valid. ERR_INVALID for a version other than WIRE_VERSION:
+ * the other members are not read then. */
 enum err wire_get_hello(struct str payload, struct wire_hello *ret_hello,
                         struct error *error) MUST_CHECK;
 enum err wire_get_ready(struct str payload, struct wire_ready *ret_ready,
@@ -122,5 +125,5 @@ enum err wire_get_result(struct str payload, struct wire_result *ret_result,
                          struct error *error) MUST_CHECK;
 enum err wire_get_stats(struct str payload, struct wire_stats *ret_stats,
                         struct error *error) MUST_CHECK;
-/* DELTA and FATAL: the payload is the chunk, or the sentence, itself. CANCEL, PING and DRAIN: none.
- */
+/* The payload of DELTA is the chunk itself, that of FATAL the sentence. CANCEL, PING and DRAIN have
+ * none. */

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* worker: the one interface behind which every engine stands: the local engine process, a second
- * one, an upstream HTTP server, the echo worker. What crosses it is the OpenAI request itself.
+/* worker: the one interface to everything that answers requests: a local engine process, an
+ * upstream HTTP server, the echo worker. The OpenAI request itself crosses it.
  *
- * A worker knows no batch, no file and no store. Jobs are identified by a number the runner chose
- * and never reuses. Every accepted job ends in exactly one `result`, or in one `down` that loses
- * all jobs in flight; after `down` the worker takes jobs again as soon as it is back (the runner
- * need not know how).
+ * A worker knows no batch, no file and no store. A job is identified by a number that the runner
+ * chose and never uses again. After `down` the worker takes jobs again as soon as it is back; how
+ * it comes back is its own affair.
  *
- * Thread: submit, cancel and close are called by runner threads, events by the worker's own
- * threads; an event must not block for long and must not call back into the worker except for
- * submit and cancel. Memory: all strings are borrowed for the duration of the call. */
+ * Thread: the operations are called by threads of the runner, events by the worker's own threads.
+ *     An event must not block for long, and calls no operation but submit and cancel.
+ * Memory: all strings are borrowed for the duration of the call.
+ * Invariant: every accepted job ends in exactly one `result`, or in one `down`, which loses all
+ *     jobs in flight. */
 
 #include "base/err.h"
 #include "protocol/request.h"
@@ -21,13 +22,12 @@ struct worker_job {
     enum endpoint endpoint;
     enum tier tier;
     int32_t priority;
-    bool stream;      /* send `delta` events; the result comes all the same */
-    bool is_line;     /* of a batch: nobody waits for this one answer */
-    struct str model; /* the name under which this worker serves it; the body may say another */
-    struct str body;  /* the request body as JSON text, as the client wrote it */
-    /* Who asks: cached prefixes are shared inside one owner only. Empty: the default one. */
-    char owner[OWNER_BYTES];
-    int64_t deadline_unix_s; /* when nobody waits for it any more; 0: never */
+    bool stream;             /* send `delta` events; the result comes as well */
+    bool is_line;            /* a line of a batch: no client waits for this one answer */
+    struct str model;        /* the worker's own name for it; the body may name another */
+    struct str body;         /* the request body as JSON text, as the client wrote it */
+    char owner[OWNER_BYTES]; /* cached prefixes are shared inside one owner only */
+    int64_t deadline_unix_s; /* the answer is of no use after it; 0: always of use */
 };
 
 struct worker_result {
@@ -42,17 +42,16 @@ struct worker_result {
 /* One piece of a streamed answer. */
 struct worker_delta {
     uint64_t id;
-    struct str
-        chunk; /* one `chat.completion.chunk` (or text_completion) as JSON text, without "data: " */
+    struct str chunk; /* a `chat.completion.chunk` or text_completion as JSON, without "data: " */
 };
 
 struct worker_events {
     void *context;
     void (*delta)(void *context, const struct worker_delta *delta);
     void (*result)(void *context, const struct worker_result *result);
-    /* All jobs in flight are lost. `reason` is one sentence for the log. */
+    /* All jobs in flight are lost. `reason` is a sentence for the log. */
     void (*down)(void *context, const char *reason);
-    /* There is room again after submit answered false, or the worker has become ready. */
+    /* There is room again after submit returned false, or the worker has become ready. */
     void (*room)(void *context);
 };
 
@@ -60,34 +59,34 @@ struct worker_events {
 struct worker_model {
     struct str name;
     int64_t created_unix_s;
-    uint32_t context_tokens_max; /* 0 when not known */
-    bool generates, embeds;      /* both false when not known */
+    uint32_t context_tokens_max; /* 0: not known */
+    bool generates, embeds;      /* both false: not known */
 };
 
 struct worker_status {
     bool ready;       /* takes jobs now */
-    bool is_parked;   /* not loaded, and will be when a job waits for it */
+    bool is_parked;   /* not loaded; loads when a job waits for it */
     bool is_failed;   /* will never be ready */
     bool knows_names; /* it will never serve a name that it does not serve now */
-    char text[160];   /* "loading", "ready", or why not */
-    uint32_t running; /* sequences in the running set, when known */
-    uint32_t waiting; /* accepted, not yet running, when known */
+    char text[160];   /* "loading", "ready", or why it is not ready */
     uint64_t restarts;
-    uint64_t steps; /* engine steps since its start, when known */
-    /* While there are jobs: how long ago a step ended, and the request that has waited longest for
-     * its next token got one. */
-    int64_t step_age_ms, token_age_ms;
-    int64_t step_ms_max;                                      /* the longest step so far */
-    uint64_t prompt_tokens, cached_tokens, completion_tokens; /* computed since start, when known */
+    /* Numbers that a worker does not know are 0. */
+    uint32_t running;     /* sequences in the running set, or requests in flight */
+    uint32_t waiting;     /* accepted, not yet running */
+    uint64_t steps;       /* of the engine since its start; of others: jobs answered */
+    int64_t step_age_ms;  /* since the last step ended; 0 without jobs */
+    int64_t token_age_ms; /* since the oldest last token of a running request; 0: none runs */
+    int64_t step_ms_max;  /* the longest step so far */
+    uint64_t prompt_tokens, cached_tokens, completion_tokens; /* computed since the start */
     double kv_used;                                           /* 0..1 */
-    /* Of a worker that is somebody else's server: */
-    const char *upstream; /* its name, as long as the worker lives; NULL for the others */
+    /* Of an upstream only: */
+    const char *upstream; /* its name, as long as the worker lives; NULL: no upstream */
     const char *breaker;  /* "closed", "open", "half_open" */
     uint32_t limit;       /* requests that may be in flight now */
     uint64_t openings;    /* of the breaker */
-    uint64_t refusals;    /* requests it did not run */
+    uint64_t refusals;    /* answers that were OUTCOME_NOT_RUN */
+    uint64_t faults;      /* answers that were OUTCOME_TRY_AGAIN */
     bool is_key_refused;  /* it answers nothing but 401, 402 or 403 */
-    uint64_t faults;      /* requests that failed and were given back to be tried again */
 };
 
 struct worker;
@@ -95,27 +94,27 @@ struct worker;
 #define WORKER_IDENTITY_BYTES 32
 
 struct worker_ops {
-    /* False when it cannot take the job now (full, loading, restarting): the runner keeps the job
-     * and tries again after `room`. True: the job is the worker's until its result or `down`. */
+    /* False if it cannot take the job now (full, loading, restarting): the runner keeps the job and
+     * tries again after `room`. True: the worker has the job until its result or `down`. */
     bool (*submit)(struct worker *worker, const struct worker_job *job);
     /* Ends the job soon. Its result still comes: OUTCOME_CANCELLED, or what it was before. */
     void (*cancel)(struct worker *worker, uint64_t job_id);
-    /* True when a request that names `model` can be sent here. */
+    /* True if it serves a model under exactly this name. */
     bool (*serves)(struct worker *worker, struct str model);
     size_t (*models)(struct worker *worker, struct worker_model *ret_models, size_t models_max);
     void (*status)(struct worker *worker, struct worker_status *ret_status);
-    /* What makes the answers to two equal requests for `model` equal: the model's bytes and what
-     * computes it. False when answers of this worker must not be used again. NULL: never. */
+    /* A hash of everything but the request that an answer for `model` depends on: the model's bytes
+     * and what computes it. False if answers must not be used again. NULL: they never may. */
     bool (*identity)(struct worker *worker, struct str model,
                      unsigned char ret_identity[WORKER_IDENTITY_BYTES]);
-    /* Jobs of this kind wait for the worker, which is not ready or has no room. Needed by workers
-     * that are loaded on demand; NULL otherwise. `deadline_unix_s` 0: none. */
+    /* Such jobs wait for the worker, which is not ready or has no room. For workers that are loaded
+     * on demand; NULL for others. `deadline_unix_s` 0: none. */
     void (*want)(struct worker *worker, enum tier tier, int64_t deadline_unix_s);
-    /* Stops, waits for its threads and processes, frees. No event follows. */
+    /* Stops its threads and processes, waits for them and frees. No event follows. */
     void (*close)(struct worker *worker);
 };
 
-/* The first member of every worker's own struct. */
+/* The first member of each worker's own struct. */
 struct worker {
     const struct worker_ops *ops;
 };

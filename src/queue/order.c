@@ -6,7 +6,7 @@
 #include <stddef.h>
 
 #define RATE_SECONDS 60.0   /* over which a rate is averaged */
-#define JUDGED_SECONDS 5.0  /* of measuring before a rate is believed */
+#define JUDGED_SECONDS 5.0  /* a rate is believed after 5 s of measuring */
 #define HURRY_FACTOR 3.0    /* times what it would take alone */
 #define RELAX_FACTOR 4.0    /* and again so much before it is let go */
 #define MEETS_SHARE 0.75    /* of the time left, to be let go */
@@ -111,7 +111,7 @@ static bool judge(const struct order *order, struct order_entry *entry, int64_t 
     double own_s = rate_seconds(&entry->rate, lines_left(entry));
     double alone_s = rate_seconds(&pool->rate, lines_left(entry) * entry->line_cost);
     bool was_hurried = entry->is_hurried, was_late = entry->is_late;
-    /* What stands still measures nothing: no batch is late because an engine loads. */
+    /* A pool without progress is not measured: no batch is late because an engine loads. */
     bool is_known = pool->rate.amount > 0;
     entry->is_late = is_known && alone_s > left_s * HOPELESS_FACTOR;
     if (entry->is_late)

@@ -18,7 +18,7 @@
 #include <string.h>
 
 #define LOAD_AGAIN_NS 1000000000
-#define TOKEN_BYTES 4 /* that stand for a token until a batch's own are known */
+#define TOKEN_BYTES 4 /* of input per token, a guess until the batch's own tokens are known */
 
 struct active_batch *active_find(struct runner *runner, struct str id) {
     for (struct active_batch *batch = runner->batches; batch; batch = batch->next)
@@ -85,7 +85,7 @@ void active_free(struct active_batch *batch) {
     free(batch);
 }
 
-/* No line of it is given any more. */
+/* No line of the batch is given from here on. */
 static void leave_order(struct runner *runner, struct active_batch *batch) {
     runner->queue->ops->remove(runner->queue, batch->row.sequence);
     order_remove(&runner->order, &batch->order);
@@ -257,7 +257,7 @@ enum err active_move(struct runner *runner, struct active_batch *batch, enum bat
     batch_move(&row, to, runner_now_unix_s(runner));
     enum err err = store_batch_update(runner->store, &row, batch->row.status, NULL, 0, error);
     if (err != OK) return err;
-    /* Only what a move changes: other threads read the rest without the lock. */
+    /* Only the members that a move changes: other threads read the rest without the lock. */
     batch->row.status = row.status;
     batch->row.in_progress_unix_s = row.in_progress_unix_s;
     batch->row.finalizing_unix_s = row.finalizing_unix_s;

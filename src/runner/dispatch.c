@@ -18,18 +18,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TEND_NS 50000000                      /* between looks at clocks and blocked batches */
-#define LEASE_PLACES 256                      /* taken from the queue at a time */
-#define BACKLOG_BYTES_MAX ((uint64_t)4 << 20) /* of results not durable, to go on */
-#define LINE_BYTES_KEPT ((size_t)1 << 20)     /* of the buffer after a long line */
-#define READ_AGAIN_NS 1000000000              /* after the disk did not give a line */
+#define TEND_NS 50000000 /* between looks at clocks and blocked batches */
+#define LEASE_PLACES 256 /* taken from the queue at a time */
+#define BACKLOG_BYTES_MAX                                                                          \
+    ((uint64_t)4 << 20) /* of results that are not durable; at more, no line is given */
+#define LINE_BYTES_KEPT ((size_t)1 << 20) /* a larger line buffer is released after its line */
+#define READ_AGAIN_NS 1000000000          /* after the disk did not give a line */
 
-/* What the thread has of its own. */
+/* The buffers of the thread. */
 struct dispatch {
     struct runner *runner;
     struct buf line;
     struct buf scratch;
-    struct buf body; /* of a line that names no model */
+    struct buf body; /* the body of a line that names no model, with the model in it */
     uint64_t placed;
 };
 
@@ -72,7 +73,7 @@ static bool take_waiting(struct runner *runner, struct active_batch *batch,
     return true;
 }
 
-/* Leases places of one run, or of none (runs.h). */
+/* Leases places that lie in one run, or outside of all runs (runs.h). */
 static bool take_lease(struct runner *runner, struct active_batch *batch) {
     const struct queue_ops *queue = runner->queue->ops;
     struct queue_lease *lease = &batch->lease;
@@ -138,23 +139,23 @@ static struct active_batch *take_line(struct runner *runner, struct line_state *
             runner->current_left--;
             return batch;
         }
-        batch->blocked_at = runner->progress; /* it has none to give */
+        batch->blocked_at = runner->progress; /* it has no line to give */
     }
 }
 
 /* --- giving it to a worker --- */
 
-/* What becomes of a line that was taken. */
+/* The fate of a line that was taken. */
 enum next {
     NEXT_GONE,           /* it is with a worker or has ended: the slot belongs to others */
     NEXT_FOLLOWS,        /* it waits for the answer to an equal request (reuse.h) */
     NEXT_WAIT_FOR_ROOM,  /* it waits, and its batch with it */
     NEXT_WAIT_FOR_MODEL, /* it waits, and its batch goes on with lines for other models */
     NEXT_READ_AGAIN,     /* the disk did not give it */
-    NEXT_DAMAGED,        /* the input is not what was validated */
+    NEXT_DAMAGED,        /* the input has changed since validation */
 };
 
-/* ERR_CORRUPT if the input is not what was validated. */
+/* Reads the line from the input. ERR_CORRUPT if the input has changed since validation. */
 static enum err read_line(struct dispatch *dispatch, struct active_batch *batch, uint32_t number,
                           struct batch_line *ret_line, struct error *error) {
     struct index_entry entry = index_entry(batch->index, number);
@@ -207,7 +208,7 @@ static size_t list_seats(struct runner *runner, const struct line_state *line,
     return count;
 }
 
-/* The first of these that serves the model, and what its worker calls it; NULL if none has room. */
+/* The first of these that serves the model, and its worker's name for it; NULL if none has room. */
 static struct seat *choose_seat(struct runner *runner, struct slot *slot, struct str model,
                                 char ret_served[MODEL_NAME_BYTES]) {
     struct seat *seats[RUNNER_WORKERS_MAX];
@@ -240,7 +241,7 @@ static bool submit(struct runner *runner, struct slot *slot, struct seat *seat,
     return seat_submit(runner, seat, slot, &job);
 }
 
-/* The model of a line that names none: what validation found, unless other lines named others. */
+/* The model of a line that names none: the only model of the batch, else the default one. */
 static enum serving default_model(struct runner *runner, const struct active_batch *batch,
                                   char ret_model[MODEL_NAME_BYTES]) {
     _Static_assert(sizeof batch->row.model == MODEL_NAME_BYTES, "a name fits in the row");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What the workers together can do. */
+/* The models, states and status of all workers together. */
 
 #include "runner/models.h"
 
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MODELS_MAX 1024 /* of all workers */
+#define MODELS_MAX 1024 /* all workers together */
 #define NAMES_MAX (MODELS_MAX * 4)
 
 size_t runner_workers(struct runner *runner, struct worker *ret_workers[RUNNER_WORKERS_MAX]) {
@@ -104,7 +104,7 @@ size_t runner_worker_statuses(struct runner *runner, struct worker_status *ret_s
 
 /* --- the list of models --- */
 
-/* What all workers serve, and the names that were given out. */
+/* The models that all workers serve, and the names that were told. */
 struct listing {
     struct worker *workers[RUNNER_WORKERS_MAX];
     struct worker_status statuses[RUNNER_WORKERS_MAX];
@@ -147,7 +147,7 @@ static void tell(struct listing *listing, struct str name, const struct worker_m
     add_one(listing, name, served, listing->add, listing->context);
 }
 
-/* What a request with this name gets: the answer of the first worker that takes it. */
+/* The model that a request with this name gets: that of the first worker that serves it. */
 static const struct worker_model *find_served(struct runner *runner, const struct listing *listing,
                                               struct str name) {
     char served[MODEL_NAME_BYTES];
@@ -221,7 +221,7 @@ void runner_status(struct runner *runner, struct runner_status *ret_status) {
         ret_status->workers_in[state_of(&statuses[i])]++;
         parked += statuses[i].is_parked;
     }
-    /* While models take turns there are moments when none is loaded. */
+    /* While models take turns, at times none is loaded. */
     if (is_started && ret_status->workers_ready == 0) ret_status->workers_ready = parked;
     ret_status->ready = ret_status->workers_ready > 0 && !ret_status->draining && !disk.disk_full;
     if (ret_status->draining)

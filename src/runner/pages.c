@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Results for a reader who does not wait for the end of the batch: from the log while there is one,
- * then from the published files. Both count in the same way, so that nobody notices the change. */
+/* Results for a reader who does not wait for the end of the batch: from the log while it exists,
+ * then from the published files. Both count in the same way, so that a reader sees no change. */
 
 #include "batch/arrival.h"
 #include "runner/runner_internal.h"
@@ -28,7 +28,7 @@ static enum err read_log(struct seglog *log, const struct runner_page *page, str
     return err;
 }
 
-/* Reads from a batch that is on its way. False when it is none, or ended meanwhile. */
+/* Reads from an active batch. False if no active batch has this id, or it ended meanwhile. */
 static bool read_active(struct runner *runner, struct str batch_id, const struct runner_page *page,
                         struct buf *buf, uint64_t *ret_last, enum err *ret_err,
                         struct error *error) {

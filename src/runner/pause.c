@@ -49,7 +49,7 @@ static enum err resume_lines(struct runner *runner, struct active_batch *batch,
                              struct error *error) {
     if (!active_is_paused(batch)) return OK;
     log_info("batch=%s event=resumed", batch->row.id);
-    /* Who lets it go on has seen what its answers are like. */
+    /* A client that resumes the batch has seen its answers. */
     return set_paused(
         runner, batch,
         batch->row.paused == BATCH_PAUSED_BY_QUALITY ? BATCH_FORGIVEN : BATCH_NOT_PAUSED, error);

@@ -82,7 +82,7 @@ static void publish(struct runner *runner, struct active_batch *batch) {
         free(batch->row.quality);
         batch->row.quality = active_quality(batch);
     }
-    /* The texts of the row stay the active one's; cancel changes none of them. */
+    /* The active batch still owns the texts of the row; a cancel changes none of them. */
     struct store_batch row = batch->row;
     pthread_mutex_unlock(&runner->lock);
     enum err err = publish_files(runner, batch, &row, &published, &error);
@@ -109,7 +109,7 @@ static struct active_batch *next_due(struct runner *runner, int64_t now_ns) {
     return NULL;
 }
 
-/* Files that nobody needs any more go about once a minute. The lock is held, and let go. */
+/* Removes expired and deleted files, about once per minute. The lock is held, and let go. */
 static void sweep(struct runner *runner) {
     struct error error;
     int64_t now_unix_s = runner_now_unix_s(runner);

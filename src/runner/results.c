@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What workers tell, on their threads, and what the log's writer tells, on its own. */
+/* Events of workers and of the log's writer, each on a thread of its sender. */
 
 #include "runner/results.h"
 
@@ -104,13 +104,12 @@ void commit_reused(struct runner *runner, struct slot *slot, struct str body,
 
 /* --- results --- */
 
-/* Once, and only while its client has seen nothing of it. The lock is held. */
+/* A request runs again once, and only if nothing was streamed yet. The lock is held. */
 static bool request_may_run_again(const struct request *request) {
     return !request->was_lost && !request->has_streamed && !request->cancel;
 }
 
-/* Puts the request back into the list of those that wait, if its result is not for its client. The
- * lock is held. */
+/* True if the request waits to run again; its client gets nothing then. The lock is held. */
 static bool put_request_aside(struct runner *runner, struct request *request,
                               enum outcome outcome) {
     bool is_returned = outcome == OUTCOME_RETURNED && !request->cancel;
@@ -123,8 +122,8 @@ static bool put_request_aside(struct runner *runner, struct request *request,
     return true;
 }
 
-/* A random part of a time that doubles with each try, so that what failed together does not come
- * back together. */
+/* A random part of a time that doubles with each try, so that lines that failed together do not
+ * come back together. */
 static int64_t delay_ns(const struct runner *runner, const struct slot *slot, unsigned tries,
                         int64_t delay_ms_max) {
     int64_t delay_ms = runner->options.retry_delay_ms;
@@ -265,7 +264,7 @@ void runner_on_room(void *context) {
 
 /* --- a worker went down --- */
 
-/* What is to be done for the lost jobs once the lock is let go. */
+/* The lost jobs that end, once the lock is let go. */
 struct losses {
     struct slot **lines; /* that get an error record */
     size_t line_count;

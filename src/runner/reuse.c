@@ -129,7 +129,7 @@ static bool commit_cached(struct runner *runner, struct slot *slot, const unsign
     if (!result_cache_get(reuse->cache, key, &reuse->body, &usage)) return false;
     usage.reused_input_tokens = usage.input_tokens;
     usage.reused_output_tokens = usage.output_tokens;
-    slot->state = SLOT_COMMITTING; /* nobody else knows the slot yet */
+    slot->state = SLOT_COMMITTING; /* no other thread knows the slot yet */
     commit_reused(runner, slot, buf_str(&reuse->body), &usage);
     return true;
 }

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* reuse: equal requests whose answer is determined run once. A line whose key is in the result
- * cache gets that answer; one whose key is being computed waits for it; any other becomes the
- * leader of its key until its slot is free again. A leader that ends without an answer leaves its
- * followers to run: the first of them leads then.
+/* reuse: equal requests whose answer is determined run once.
  *
- * Only answers of workers that say what they compute (worker_ops.identity) are used again, and only
- * successes: an error may have been of its moment.
+ * A line whose key is in the result cache gets that answer. A line whose key is in flight follows
+ * it. Any other line becomes the leader of its key until its slot is free. Its followers are then
+ * pending lines of their batches again: they find the answer in the cache, or one of them leads.
  *
- * Thread: as each function says; guarded by the runner's lock.  Memory: followers are bounded by
- * followers_max.  Invariant: a follower is in no slot and in no retry list. */
+ * Only answers of workers with an identity (worker_ops.identity) are used again, and only
+ * successes, because an error may pass.
+ *
+ * Thread: as each function says; guarded by the runner's lock.
+ * Memory: at most followers_max followers.
+ * Invariant: a follower is in no slot and is no pending line. */
 
 #include "batch/line.h"
 #include "store/result_cache.h"
@@ -26,7 +28,7 @@ struct reuse {
     struct slot *leaders[REUSE_BUCKETS];
     uint32_t followers;
     uint32_t followers_max;
-    /* Of the dispatch thread: the identity it was told last. */
+    /* The identity that workers told last; the dispatch thread's alone. */
     char model[256];
     bool has_identity;
     unsigned char identity[32];
@@ -35,18 +37,19 @@ struct reuse {
 };
 
 enum reuse_choice {
-    REUSE_RUN,       /* give it to a worker */
-    REUSE_COMMITTED, /* its record is with the writer; the slot is committing */
-    REUSE_FOLLOWS,   /* it waits for its leader: the slot is to be freed */
-    REUSE_FULL,      /* too many wait already */
+    REUSE_RUN,       /* a worker must run it */
+    REUSE_COMMITTED, /* the cache had its answer; the slot is COMMITTING */
+    REUSE_FOLLOWS,   /* it waits for its leader; the caller frees the slot */
+    REUSE_FULL,      /* followers_max lines wait already */
 };
 
-/* For the dispatch thread, without the lock. The slot is placing. */
+/* Called by the dispatch thread, without the lock. The slot is PLACING. */
 enum reuse_choice reuse_line(struct runner *runner, struct slot *slot,
                              const struct batch_line *line, struct str model);
-/* The answer of a leader, before its record is put; any thread, without the lock. */
+/* Keeps the answer of a leader in the cache, before its record is put. Any thread; without the
+ * lock. */
 void reuse_keep(struct runner *runner, const struct slot *slot, struct str body);
-/* The slot is about to be free: its followers may run. The lock is held. */
+/* The slot is about to be free: its followers may run. With the lock held. */
 void reuse_leave(struct runner *runner, struct slot *slot);
-/* The batch stops: its followers are forgotten. The lock is held. */
+/* The batch stops: its followers are forgotten. With the lock held. */
 void reuse_forget(struct runner *runner, struct active_batch *batch);

@@ -25,7 +25,7 @@ void runs_release(struct runs *runs) {
     *runs = (struct runs){0};
 }
 
-/* The first run that ends behind the place; runs->count when there is none. */
+/* The first run that ends after the place; runs->count if none does. */
 static uint32_t run_behind(const struct runs *runs, uint32_t place) {
     uint32_t low = 0, high = runs->count;
     while (low < high) {

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* runs: which stretches of a batch's places begin with the same bytes (batch/index.h), so that
- * batches that share a beginning run it at the same time. When a batch has come to the end of a run
- * it goes on with one whose group was leased lately, of whatever batch, if it has one, and else
- * with the next. The order inside a batch is its own affair, so this takes nothing from anybody.
+/* runs: stretches of a batch's places whose lines begin with the same bytes (batch/index.h), so
+ * that batches with a common beginning run it at the same time.
  *
- * Only runs worth it are kept: RUNS_MAX of at least RUN_PLACES_MIN places.
+ * At the end of a run a batch goes on with a run whose group any batch leased lately, if it has
+ * one, else with the next place. Only the order inside the batch changes, so no other batch loses.
  *
- * Thread: the runner's lock.  Memory: 12 bytes a run.
+ * Short runs are not worth it: at most RUNS_MAX runs of at least RUN_PLACES_MIN places are kept.
+ *
+ * Thread: the runner's lock.
+ * Memory: 16 bytes per run.
  * Invariant: runs are in order and do not overlap. */
 
 #include "batch/index.h"
@@ -29,15 +31,15 @@ struct runs {
     uint32_t count;
 };
 
-/* The groups leased last, the newest first; 0: none. Zero is a valid start. */
+/* The groups that were leased last, the newest first; 0: none. Zero is a valid start. */
 struct runs_warm {
     uint32_t groups[RUNS_WARM_MAX];
 };
 
 void runs_make(struct runs *ret_runs, const struct line_index *index);
 void runs_release(struct runs *runs);
-/* Where a batch that leased up to `place` goes on. */
+/* The next place of a batch that has leased up to `place`. */
 uint32_t runs_next(const struct runs *runs, const struct runs_warm *warm, uint32_t place);
-/* `count` places from `first` on are leased: how many of them stay in one run, or outside of all.
- */
+/* Notes that `count` places from `first` on are leased. Returns how many of them lie in one run, or
+ * outside of all runs. */
 uint32_t runs_lease(struct runs *runs, struct runs_warm *warm, uint32_t first, uint32_t count);

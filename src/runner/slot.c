@@ -10,7 +10,7 @@
 #include <string.h>
 
 #define CHUNK_SLOTS 1024
-#define INDEX_BITS 20 /* of a job id; the rest counts jobs */
+#define INDEX_BITS 20 /* low bits of a job's number; the others count jobs */
 
 struct slot *slot_at(struct runner *runner, uint32_t index) {
     return &runner->chunks[index / CHUNK_SLOTS][index % CHUNK_SLOTS];

@@ -228,7 +228,7 @@ static void load_again(struct runner *runner, struct active_batch *batch) {
     log_warn("batch=%s error=\"%s\", retrying", batch->row.id, error.text);
     batch->due_ns = clock_monotonic_ns() + AGAIN_NS;
     if (err != ERR_CORRUPT && err != ERR_NOT_FOUND) return;
-    /* What can be read is published; the rest cannot be run. */
+    /* The existing results are published; the other lines cannot run. */
     active_fault(runner, batch, "The batch's input can no longer be read.", &cancel);
     cancel_list_send(&cancel);
     if (batch->phase == PHASE_END) batch->phase = PHASE_PUBLISH;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Watching over the batches, on the dispatch thread: how fast they get on, who will be late, who
- * stands still, and what for. */
+/* Measures the rates of the active batches and reports those that will be late or are stuck. */
 
 #include "runner/watch.h"
 
@@ -18,7 +17,7 @@
 #define NS_PER_S INT64_C(1000000000)
 #define WATCH_NS NS_PER_S
 #define SILENT_NS (5 * NS_PER_S) /* without a result before anybody asks why */
-#define KNOWN_LINES 32           /* that tell what a line of the batch costs */
+#define KNOWN_LINES 32           /* finished, until their mean cost is believed */
 
 /* --- measuring --- */
 
@@ -105,7 +104,7 @@ static bool engine_waits(struct runner *runner, const char *model, char ret_text
     return true;
 }
 
-/* What is silent and not yet looked at in this round. */
+/* A silent batch that this round has not looked at yet. */
 struct silent {
     char id[STORE_ID_BYTES];
     char model[256];
@@ -128,7 +127,7 @@ static bool find_silent(struct runner *runner, uint64_t after, int64_t now_ns,
     return true;
 }
 
-/* With nobody to blame. */
+/* The reason of a batch that waits for neither the server nor an engine. */
 static void own_reason(const struct active_batch *batch, char ret_text[128]) {
     bool is_new = batch->row.status == BATCH_VALIDATING;
     switch (batch->phase) {
@@ -149,7 +148,7 @@ static void own_reason(const struct active_batch *batch, char ret_text[128]) {
     }
 }
 
-/* Notes why; true when it shall be told. The lock is held. */
+/* Notes the reason; true if it is to be reported. The lock is held. */
 static bool note_reason(struct runner *runner, struct active_batch *batch, const char *reason,
                         int64_t now_ns) {
     struct active_progress *progress = &batch->progress;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What the echo worker says: a request's own text in the shape of its endpoint. */
+/* The answers of the echo worker: a request's own text in the shape of its endpoint. */
 
 #include "workers/echo/echo_internal.h"
 
@@ -19,7 +19,7 @@ struct str echo_wishes(struct str body) {
     return json_span_is_object(echo) ? echo : (struct str){NULL, 0};
 }
 
-/* Appends what a message's content says, as the inside of a JSON string. */
+/* Appends the text of a message's content, as the inside of a JSON string. */
 static void add_content(struct buf *buf, struct str content) {
     if (json_span_is_string(content)) {
         json_span_add_ascii(buf, (struct str){content.at + 1, content.bytes - 2});
@@ -66,7 +66,7 @@ static void add_head(struct buf *buf, const char *id, const char *object, struct
         buf_add_text(buf, "null");
 }
 
-/* As the engine says it: lines of batches report the default tier. */
+/* Lines of batches report the default tier, as the engine's do. */
 static const char *shown_tier(enum tier tier) {
     if (tier == TIER_PRIORITY) return "priority";
     return tier == TIER_FLEX ? "flex" : "default";
@@ -112,7 +112,7 @@ static void answer_numbers(struct buf *buf, enum endpoint endpoint, struct str b
                usage->input_tokens, usage->input_tokens);
 }
 
-/* What a stream says: the whole of echo->text at once. */
+/* The one chunk of a stream: the whole of echo->text. */
 static void send_delta(struct echo *echo, const struct echo_job *job, struct str model) {
     if (!job->job.stream || !echo->events.delta) return;
     struct buf chunk;

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* echo: the inside of the echo worker, shared by worker_echo.c (its thread and the runner's calls)
- * and echo_answer.c (what it says). For these two only.
+/* echo_internal: the inside of the echo worker, shared by worker_echo.c (its thread and the
+ * runner's calls) and answer.c (its answers).
  *
- * Thread: the members after `lock` are guarded by it, but the scratch buffers are the thread's. */
+ * Thread: the members after `lock` are guarded by it, except the scratch buffers, which are the
+ *     thread's.
+ * Memory: see worker_echo.h. */
 
 #include "base/buf.h"
 #include "protocol/names.h"
@@ -24,7 +26,7 @@ struct echo_job {
     bool cancelled;
     bool hangs;
     bool goes_down;
-    char model[MODEL_NAME_BYTES]; /* empty: what the body says */
+    char model[MODEL_NAME_BYTES]; /* empty: the body names it */
     size_t bytes;
     char body[];
 };
@@ -37,14 +39,14 @@ struct echo {
     pthread_mutex_t lock;
     pthread_cond_t work;
     struct echo_job *first, **last;
-    struct echo_job *hanging; /* that are not answered until they are cancelled */
+    struct echo_job *hanging; /* answered only when they are cancelled */
     uint32_t waiting;
-    int64_t last_due_ns; /* of the jobs that wait */
+    int64_t last_due_ns; /* the latest of the waiting jobs with each_ms */
     bool was_full;       /* a submit was refused */
     bool ready;
     bool stopping;
     int64_t down_until_ns;
-    uint64_t seen; /* jobs taken up, for the n-th */
+    uint64_t seen; /* jobs taken up; the "every n-th" options count them */
     uint64_t answered;
     uint64_t restarts;
     uint64_t tokens_in, tokens_out;
@@ -53,11 +55,11 @@ struct echo {
     struct buf model;
 };
 
-/* --- echo_answer.c: without the lock --- */
-/* The member `echo` of a body; empty when there is none. */
+/* --- answer.c: without the lock --- */
+/* The member `echo` of a body; empty if the body has none. */
 struct str echo_wishes(struct str body);
 void echo_answer(struct echo *echo, const struct echo_job *job);
 void echo_answer_error(struct echo *echo, const struct echo_job *job, int32_t status,
                        enum outcome outcome, const char *message);
-/* With the status its body asks for; a stream has said its text by then. */
+/* Answers with the status that the body asks for, after the text of a stream. */
 void echo_fail_as_told(struct echo *echo, const struct echo_job *job);

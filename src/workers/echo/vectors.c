@@ -9,7 +9,7 @@
 
 #include <math.h>
 
-/* What is asked for of every vector. */
+/* The form of every vector, as the request asks for it. */
 struct form {
     uint32_t dimensions;
     bool is_base64;

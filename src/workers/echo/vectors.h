@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* echo_vectors: the embeddings of the echo worker: one vector of length 1 for each text, made of
- * the text's bytes alone, so that equal texts have equal vectors and others nearly never.
+/* echo_vectors: the embeddings of the echo worker: one vector of length 1 per text, made of the
+ * text's bytes alone, so that equal texts have equal vectors and other texts nearly never.
  *
- * Thread: any; pure.  Memory: the caller's. */
+ * Thread: any; pure.
+ * Memory: the caller's buffer. */
 
 #include "base/buf.h"
 

@@ -29,7 +29,7 @@ static void free_jobs(struct echo_job **list) {
     }
 }
 
-/* Loses everything that waits. The lock is held, and let go for the event. */
+/* Loses all waiting jobs. The lock is held, and let go for the event. */
 static void go_down(struct echo *echo, const char *reason) {
     free_jobs(&echo->first);
     free_jobs(&echo->hanging);
@@ -43,7 +43,7 @@ static void go_down(struct echo *echo, const char *reason) {
     pthread_mutex_lock(&echo->lock);
 }
 
-/* Waits for the next job that is due. The lock is held. NULL when stopping. */
+/* Waits for the next job that is due. The lock is held. NULL if the worker stops. */
 static struct echo_job *take(struct echo *echo) {
     while (!echo->stopping) {
         int64_t now_ns = clock_monotonic_ns();
@@ -114,7 +114,7 @@ static void *echo_main(void *context) {
 
 /* --- the interface --- */
 
-/* What the body itself asks for. */
+/* Reads the faults that the body asks for. */
 static void read_wishes(struct echo_job *job) {
     struct str echo = echo_wishes((struct str){job->body, job->bytes});
     int64_t delay_ms = 0;
@@ -150,7 +150,7 @@ static bool echo_submit(struct worker *worker, const struct worker_job *from) {
                  echo->waiting < echo->options.waiting_max;
     if (takes) {
         bool was_empty = echo->waiting++ == 0;
-        if (from->tier < TIER_BATCH) { /* ahead of what waits */
+        if (from->tier < TIER_BATCH) { /* ahead of all waiting jobs */
             job->next = echo->first;
             if (!echo->first) echo->last = &job->next;
             echo->first = job;
@@ -245,7 +245,7 @@ static void echo_close(struct worker *worker) {
     free(echo);
 }
 
-/* An answer is made of the request alone, as far as an echo is wanted again. */
+/* An answer depends on the request alone. */
 static bool echo_identity(struct worker *worker, struct str model,
                           unsigned char ret_identity[WORKER_IDENTITY_BYTES]) {
     (void)worker, (void)model;

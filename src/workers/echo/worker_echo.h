@@ -6,15 +6,16 @@
  * alone, and with its faults switched on it tests what the runner promises. A body may ask for a
  * fault of its own in its member "echo":
  *
- *   {"delay_ms": N}   its answer comes that much later, and all behind it as well
- *   {"hang": true}    it is never answered; the next ones are
+ *   {"delay_ms": N}   its answer, and all answers after it, come N ms later
+ *   {"hang": true}    it is never answered; later requests are
  *   {"down": true}    it takes the worker down
- *   {"each_ms": N}    it takes that long, and those that ask for it go one after another
- *   {"status": N}     it is answered with this error, 400 to 599, a stream after its text; 503 may
- *                     pass another time
- *   {"finish_reason": "length"}  a chat's answer has this one
+ *   {"each_ms": N}    it takes N ms, one after the other with all that ask for this
+ *   {"status": N}     it ends with this error, 400 to 599, a stream after its text; 503 is
+ *                     OUTCOME_TRY_AGAIN
+ *   {"finish_reason": "length"}  the finish_reason of a chat's answer
  *
- * Thread: one of its own.  Memory: a copy of each waiting body; at most `waiting_max` of them.
+ * Thread: one of its own.
+ * Memory: a copy of each waiting body; at most `waiting_max` of them.
  * Invariant: the same request gives the same answer. */
 
 #include "protocol/worker.h"
@@ -22,12 +23,12 @@
 /* Zero is a valid start. */
 struct worker_echo_options {
     const char *const *models; /* names it serves, NULL at the end; NULL: every name */
-    uint32_t waiting_max;      /* 65536 */
+    uint32_t waiting_max;      /* jobs (default 65536) */
     int64_t latency_ms;        /* from submit to result */
     uint64_t fail_every;       /* every n-th job ends with status 500 */
-    uint64_t retryable_every;  /* every n-th with a retryable 503 */
-    uint64_t down_every;       /* at every n-th the worker goes down instead of answering */
-    int64_t down_ms;           /* how long it then takes nothing */
+    uint64_t retryable_every;  /* every n-th job ends with 503 and OUTCOME_TRY_AGAIN */
+    uint64_t down_every;       /* every n-th job takes the worker down */
+    int64_t down_ms;           /* the time it takes no job then */
     const char *poison;        /* a body that contains this takes the worker down */
     bool loading;              /* not ready until worker_echo_set_ready */
 };

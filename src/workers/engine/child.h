@@ -3,11 +3,11 @@
 
 /* engine_child: a process of our own program behind one end of a socket pair.
  *
- * The child inherits that socket as descriptor 3, a file in memory for its stacks as 4 (see
- * engine_dump.h), standard error, and nothing else: no other descriptor, no blocked signals, and of
- * the environment only what a C program needs to run.
+ * The child inherits the other end as descriptor 3, a file in memory for its stacks as 4 (dump.h),
+ * and standard error. It gets no other descriptor, no blocked signal, and only those variables of
+ * the environment that a C program needs.
  *
- * Thread: the one that starts a child must live as long as it (see worker_engine.h).
+ * Thread: the thread that starts a child must live as long as the child (see worker_engine.h).
  * Memory: none. */
 
 #include "base/err.h"
@@ -29,7 +29,7 @@ struct engine_child {
 enum err engine_child_start(struct engine_child *ret_child, const char *program,
                             const char *const *arguments, struct error *error) MUST_CHECK;
 
-/* Closes the socket, waits up to `patience_ms` for the child to end, then kills it. Writes how it
- * ended as a phrase: "exited with status 3", "was killed by signal 9 (Killed)". */
+/* Closes the socket, waits up to `patience_ms` for the child to end, then kills it. *ret_text is
+ * how it ended, as a phrase: "exited with status 3", "was killed by signal 9 (Killed)". */
 void engine_child_end(struct engine_child *child, int64_t patience_ms, char *ret_text,
                       size_t text_bytes);

@@ -16,7 +16,7 @@ struct device {
     struct {
         void (*wake)(void *context);
         void *context;
-    } wakes[DEVICE_MEMBERS_MAX]; /* wake NULL: it has left */
+    } wakes[DEVICE_MEMBERS_MAX]; /* wake NULL: the member has left */
     uint32_t count;
 };
 
@@ -53,14 +53,14 @@ static int64_t load_time_ns(const struct device_member *member) {
     return member->loaded_ns - member->loading_ns;
 }
 
-/* How long it stays without a job. */
+/* How long the member stays loaded without a job. */
 static int64_t linger_ns(const struct device_member *member) {
     int64_t load_ns = load_time_ns(member);
     if (!member->had_job) return load_ns > DEVICE_FIRST_JOB_NS ? load_ns : DEVICE_FIRST_JOB_NS;
     return member->was_interactive && load_ns > DEVICE_IDLE_NS ? load_ns : DEVICE_IDLE_NS;
 }
 
-/* The one that has been without work for the longest, if any has been for long enough. */
+/* The loaded member that has been idle for the longest, if any has been idle for long enough. */
 static uint32_t idle_longest(const struct device_member *members, uint32_t count, int64_t now_ns) {
     uint32_t best = NOBODY;
     for (uint32_t i = 0; i < count; i++) {
@@ -84,7 +84,7 @@ static bool had_its_time(const struct device_member *member, int64_t stay_ns_min
     return now_ns - member->loaded_ns >= stay_ns;
 }
 
-/* The one whose work can wait longest for `candidate`, if any has had its time. */
+/* The loaded member whose work can wait longest for `candidate`, if any has had its time. */
 static uint32_t can_wait(const struct device_member *members, uint32_t count,
                          const struct device_member *candidate, int64_t stay_ns_min,
                          int64_t now_ns) {

@@ -18,7 +18,7 @@
 #define DUMP_BYTES_MAX ((size_t)1 << 20)
 #define ANSWER_MS_MAX 2000
 #define ANSWER_STEP_MS 10
-#define FD_LEAST 16 /* out of the way of the numbers an engine gets */
+#define FD_LEAST 16 /* above the descriptors that an engine inherits */
 #define NAME_BYTES 64
 
 int engine_dump_make(void) {
@@ -47,7 +47,7 @@ void engine_dump_ask(int fd, pid_t pid) {
     }
 }
 
-/* The oldest go until one fewer than ENGINE_DUMPS_MAX are left. */
+/* Removes the oldest files until one more fits into ENGINE_DUMPS_MAX. */
 static void make_room(const char *dir) {
     for (;;) {
         char oldest[NAME_BYTES] = "", path[4300];

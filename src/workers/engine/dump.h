@@ -2,10 +2,13 @@
 #pragma once
 
 /* engine_dump: the stacks of an engine that hung or crashed, kept as a file for a person to read.
- * The engine writes them (base/stacks.h) to a file in memory that both processes have open: it
- * never opens the state directory, and this side still has it when the engine is gone.
  *
- * Thread: any.  Memory: none kept.  Invariant: the directory has at most ENGINE_DUMPS_MAX files. */
+ * The engine writes them (base/stacks.h) to a file in memory that both processes have open. So the
+ * engine never opens the state directory, and the stacks outlive it.
+ *
+ * Thread: any.
+ * Memory: none kept.
+ * Invariant: the directory has at most ENGINE_DUMPS_MAX files. */
 
 #include "base/err.h"
 
@@ -13,10 +16,10 @@
 
 #define ENGINE_DUMPS_MAX 16
 
-/* The file in memory, or -1 when there can be none. */
+/* The file in memory; -1 if it cannot be made. */
 int engine_dump_make(void);
-/* Asks the engine for its stacks and waits until they are there, two seconds at most. */
+/* Asks the engine for its stacks and waits until they are written, at most 2 s. */
 void engine_dump_ask(int fd, pid_t pid);
-/* Keeps what was written in a new file in `dir`, which is made when it is not there. False when
- * nothing was written. */
+/* Keeps the stacks in a new file in `dir`, which is made if it does not exist. False if the engine
+ * wrote none. */
 bool engine_dump_keep(int fd, pid_t pid, const char *dir, char *ret_path, size_t path_bytes);

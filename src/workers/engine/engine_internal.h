@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* worker_internal: the inside of a worker_engine, shared by the calls of the runner
- * (worker_engine.c) and the thread that keeps the child (engine_supervisor.c).
+/* engine_internal: the inside of a worker_engine, shared by the calls of the runner
+ * (worker_engine.c), the thread that keeps the child (supervisor.c) and the turns on a shared
+ * device (turn.c).
  *
- * Thread: see the members.  Memory: see worker_engine.h. */
+ * Thread: as each group of members says.
+ * Memory: see worker_engine.h. */
 
 #include "workers/engine/child.h"
 #include "workers/engine/device.h"
@@ -18,11 +20,11 @@
 
 enum worker_phase { PHASE_LOADING, PHASE_READY, PHASE_PARKED, PHASE_DOWN, PHASE_FAILED };
 
-/* A job inside. */
+/* A job that was submitted and has no result yet. */
 struct engine_job {
     uint64_t id;
-    bool is_line;     /* nobody waits for it: it can be run later as well */
-    bool is_recalled; /* cancelled to make room: it goes back to the runner */
+    bool is_line;     /* no client waits for it: it can run later as well */
+    bool is_recalled; /* cancelled to make room: it becomes OUTCOME_RETURNED */
 };
 
 struct worker_engine {
@@ -37,9 +39,9 @@ struct worker_engine {
     struct wire_names names;
     uint32_t jobs_max;
     int64_t hang_ns, load_ns, restart_delay_ms, close_ms;
-    struct device *device; /* NULL: it has one of its own */
+    struct device *device; /* NULL: not shared */
     uint32_t member;
-    int wake_fd; /* an eventfd: something is to be sent, or the worker closes */
+    int wake_fd; /* an eventfd that wakes the thread: there are frames to send, or it closes */
     pthread_t thread;
 
     pthread_mutex_t lock;
@@ -47,20 +49,21 @@ struct worker_engine {
     enum worker_phase phase;
     char reason[ERROR_TEXT_BYTES]; /* why it is down or has failed */
     bool is_closing;
-    bool is_leaving;         /* makes room on its device: takes nothing more */
-    bool wants_room;         /* submit has answered false since the last room event */
-    struct buf out;          /* frames to be sent */
-    struct engine_job *jobs; /* (jobs_max) inside, in no order */
+    bool is_leaving;         /* makes room on its device: takes no more jobs */
+    bool wants_room;         /* submit has returned false since the last room event */
+    struct buf out;          /* frames to send */
+    struct engine_job *jobs; /* (jobs_max) in no order */
     uint32_t job_count;
-    uint64_t too_large[WORKER_TOO_LARGE_MAX]; /* jobs no frame can hold: the thread answers them */
+    uint64_t
+        too_large[WORKER_TOO_LARGE_MAX]; /* jobs that fit in no frame: the thread refuses them */
     uint32_t too_large_count;
     uint64_t restarts;
     struct wire_stats stats;
     int64_t step_ms_max;  /* of all children */
     uint64_t steps_total; /* of the children before */
-    int64_t moved_ns;     /* when it was last seen to get on */
+    int64_t moved_ns;     /* when it last made progress, as seen from here */
     struct buf ready_payload;
-    struct wire_ready ready; /* of the running engine, or the last one */
+    struct wire_ready ready; /* of the first engine; its names are lent */
     bool has_ready;
 
     /* The thread's alone. */
@@ -68,29 +71,28 @@ struct worker_engine {
     struct wire_reader reader;
     struct buf sending;
     size_t sent;
-    int64_t watched_ns; /* when it was last looked after */
+    int64_t watched_ns; /* when it was last watched */
     int64_t ping_due_ns;
     int64_t load_deadline_ns;
-    uint32_t failures; /* deaths since it last did something useful */
+    uint32_t failures; /* deaths since the last result */
     bool has_told_fatal;
     uint32_t same_failures; /* loads in a row that ended with the sentence in `reason` */
 };
 
-/* Whether a job can be taken; under the lock. */
+/* Whether a job can be taken; with the lock held. */
 bool worker_engine_has_room(const struct worker_engine *engine);
 /* Whether close was called; takes the lock. */
 bool worker_engine_is_closing(struct worker_engine *engine);
 
-/* --- engine_turn.c: of an engine that shares its device; without the lock --- */
-/* Waits until it shall load; false when the worker closes. */
+/* --- turn.c: turns on a shared device; without the lock --- */
+/* Waits until it is this engine's turn to load; false if the worker closes. */
 bool engine_turn_wait(struct worker_engine *engine);
-/* True when it shall make room and nothing is inside any more; asks for that when it has to. */
+/* True if the engine must make room and has no job left; begins to make room if it must. */
 bool engine_turn_is_over(struct worker_engine *engine);
 /* Its process has ended. */
 void engine_turn_end(struct worker_engine *engine);
 /* Its process has died. */
 void engine_turn_lost(struct worker_engine *engine);
 
-/* The main of the thread; the argument is the worker_engine. Ends when the worker closes or has
- * failed. */
+/* The thread; the argument is the worker_engine. Ends when the worker closes or has failed. */
 void *worker_engine_supervise(void *user);

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The thread of a worker_engine: starts the child, talks to it, watches it, buries it. */
+
+/* The thread of a worker_engine: starts the child, talks to it, watches it, cleans up after it. */
+
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/os.h"
@@ -20,8 +22,8 @@
 #define POLL_MS 250
 #define END_PATIENCE_MS 200 /* between the end of a child's socket and its own */
 #define TERM_PATIENCE_MS 1000
-/* When nobody has said how long an engine may stand still. A step with a long prompt in it takes
- * far longer than one without, so a young engine is given more time. */
+/* The default of hang_ms. A step with a long prompt takes far longer than one without, so an engine
+ * that has done few steps is given more time. */
 #define HANG_STEPS 20
 #define HANG_NS_MIN (60 * NS_PER_S)
 #define HANG_NS_UNKNOWN (300 * NS_PER_S)
@@ -51,7 +53,7 @@ static bool has_job(struct worker_engine *engine, uint64_t id) {
     return is_found;
 }
 
-/* Takes the job out; false when it is not inside. */
+/* Takes the job out; false if the worker does not have it. */
 static bool take_job(struct worker_engine *engine, uint64_t id, struct engine_job *ret_job) {
     uint32_t at;
     pthread_mutex_lock(&engine->lock);
@@ -112,7 +114,7 @@ static enum err take_ready(struct worker_engine *engine, const struct wire_frame
         assert(err == OK);
         engine->has_ready = true;
     }
-    engine->wants_room = true; /* whoever was turned away while it loaded */
+    engine->wants_room = true; /* jobs may have been refused while it loaded */
     pthread_mutex_unlock(&engine->lock);
     if (!is_expected) return err_set(error, ERR_CORRUPT, "a second READY");
     log_info("event=engine_ready pid=%d description=\"%.*s\"", engine->child.pid,
@@ -170,7 +172,7 @@ static enum err take_delta(struct worker_engine *engine, const struct wire_frame
     return OK;
 }
 
-/* An error means the end of this child; its sentence is the reason. */
+/* An error ends this child; its sentence is the reason. */
 static enum err take_frame(struct worker_engine *engine, const struct wire_frame *frame,
                            struct error *error) {
     bool is_ready = engine->phase == PHASE_READY; /* only this thread changes it */
@@ -213,7 +215,7 @@ static enum err read_frames(struct worker_engine *engine, struct error *error) {
     return OK;
 }
 
-/* Takes over what is waiting and sends as much as the socket takes. *ret_left: there is more. */
+/* Takes over the waiting frames and sends what the socket takes. *ret_left: not all was sent. */
 static enum err send_frames(struct worker_engine *engine, bool *ret_left, struct error *error) {
     if (engine->sent == engine->sending.bytes) {
         buf_clear(&engine->sending);
@@ -235,7 +237,7 @@ static enum err send_frames(struct worker_engine *engine, bool *ret_left, struct
     return OK;
 }
 
-/* Under the lock: how long it may stand still. */
+/* The time it may go without a step. The lock is held. */
 static int64_t hang_limit_ns(const struct worker_engine *engine) {
     if (engine->hang_ns > 0) return engine->hang_ns;
     bool is_known = engine->steps_total + engine->stats.steps >= KNOWN_STEPS;
@@ -244,7 +246,7 @@ static int64_t hang_limit_ns(const struct worker_engine *engine) {
     return limit_ns > least_ns ? limit_ns : least_ns;
 }
 
-/* Pings once a second; an error when the child loads or hangs for too long. */
+/* Pings once per second; an error if the child loads or hangs for too long. */
 static enum err watch(struct worker_engine *engine, struct error *error) {
     int64_t now_ns = clock_monotonic_ns(), unseen_ns = now_ns - engine->watched_ns;
     engine->watched_ns = now_ns;
@@ -277,7 +279,7 @@ static void drain_wakes(const struct worker_engine *engine) {
     (void)count;
 }
 
-/* Until the child is finished with, the worker closes (ERR_CANCELLED), or its turn on the device is
+/* Serves the child until it dies, the worker closes (ERR_CANCELLED), or its turn on the device is
  * over (ERR_CONFLICT). The error says why it ended. */
 static enum err serve_child(struct worker_engine *engine, struct error *error) {
     for (;;) {
@@ -302,7 +304,7 @@ static enum err serve_child(struct worker_engine *engine, struct error *error) {
     }
 }
 
-/* What a new child must not see of the old one. */
+/* Clears the state that belongs to the old child. */
 static void forget_child(struct worker_engine *engine) {
     wire_reader_release(&engine->reader);
     wire_reader_init(&engine->reader);
@@ -317,7 +319,7 @@ static void forget_child(struct worker_engine *engine) {
     pthread_mutex_unlock(&engine->lock);
 }
 
-/* DRAIN, then SIGTERM, then SIGKILL. What still comes is handed on. */
+/* Ends the child: DRAIN, then SIGTERM, then SIGKILL. Results that still come are handed on. */
 static void close_child(struct worker_engine *engine) {
     int64_t deadline_ns = clock_monotonic_ns() + engine->close_ms * NS_PER_MS;
     pthread_mutex_lock(&engine->lock);
@@ -342,9 +344,9 @@ static void close_child(struct worker_engine *engine) {
     log_info("event=engine_closed end=\"%s\"", text);
 }
 
-/* A FATAL before the first READY will come again; so will the third death of one that never was
- * ready. What loaded once may have met a moment's trouble, or a file that is being replaced: it is
- * given up when it has failed again and again with the same sentence. */
+/* Whether the worker fails for good. A FATAL before the first READY would come again, and so would
+ * the third death before it. A model that has loaded once may have met a passing trouble, or a file
+ * that is being replaced: it fails after WORKER_ENGINE_RELOADS_MAX loads with the same sentence. */
 static bool is_hopeless(struct worker_engine *engine, bool was_ready, const char *reason) {
     /* Only this thread writes `reason`. */
     bool is_same = !was_ready && strcmp(engine->reason, reason) == 0;
@@ -368,10 +370,10 @@ static void bury_child(struct worker_engine *engine, const struct error *why) {
     else
         snprintf(reason, sizeof reason, "%.400s; it %s", why->text, end);
     bool is_final = is_hopeless(engine, was_ready, reason);
-    /* Whoever waits for the model to load gets the engine's own sentence, and says it once. */
+    /* The caller of worker_engine_wait_ready gets the engine's own sentence and reports it once. */
     log_write(engine->has_told_fatal && !was_ready ? LOG_INFO : LOG_ERROR,
               "event=engine_down will_restart=%s reason=\"%s\"", is_final ? "no" : "yes", reason);
-    /* First, so that no job is taken that the next child would not get. */
+    /* The phase first, so that no job is taken that the next child would not get. */
     set_phase(engine, is_final ? PHASE_FAILED : PHASE_DOWN, reason);
     forget_child(engine);
     if (engine->events.down) engine->events.down(engine->events.context, reason);
@@ -394,7 +396,7 @@ static enum err start_child(struct worker_engine *engine, struct error *error) {
     return OK;
 }
 
-/* Waits before the next start; false when the worker closes meanwhile. */
+/* Waits before the next start; false if the worker closes meanwhile. */
 static bool back_off(struct worker_engine *engine) {
     uint32_t doublings = engine->failures > 0 ? engine->failures - 1 : 0;
     int64_t delay_ms = engine->restart_delay_ms << (doublings < 10 ? doublings : 10);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The turns of an engine that shares its device: waiting for one, and giving it up. On the worker's
- * own thread. */
+
+/* The turns of an engine on a shared device: waiting for one, and giving it up. On the worker's own
+ * thread. */
+
 #include "workers/engine/engine_internal.h"
 
 #include <poll.h>
@@ -31,7 +33,7 @@ bool engine_turn_wait(struct worker_engine *engine) {
     return false;
 }
 
-/* Takes nothing more, and asks for the lines back: nobody waits for one of them. */
+/* Takes no more jobs, and recalls the lines, because no client waits for one of them. */
 static void begin_to_leave(struct worker_engine *engine) {
     pthread_mutex_lock(&engine->lock);
     engine->is_leaving = true;

@@ -26,7 +26,7 @@ static struct worker_engine *engine_of(struct worker *worker) {
 static void wake(const struct worker_engine *engine) {
     uint64_t one = 1;
     ssize_t count = write(engine->wake_fd, &one, sizeof one);
-    (void)count; /* full means it is awake already */
+    (void)count; /* a full counter has woken it already */
 }
 
 bool worker_engine_has_room(const struct worker_engine *engine) {
@@ -90,7 +90,7 @@ static void want(struct worker *worker, enum tier tier, int64_t deadline_unix_s)
 static void cancel(struct worker *worker, uint64_t job_id) {
     struct worker_engine *engine = engine_of(worker);
     pthread_mutex_lock(&engine->lock);
-    /* Behind a full buffer the job is done sooner than its cancel would arrive. */
+    /* Without room, the job ends sooner than its cancel would arrive. */
     bool is_sent = engine->phase == PHASE_READY &&
                    engine->out.bytes < WORKER_ENGINE_OUT_BYTES_MAX - WIRE_HEADER_BYTES;
     if (is_sent) wire_write(&engine->out, WIRE_CANCEL, job_id, 0, STR(""));
@@ -113,7 +113,7 @@ static bool serves(struct worker *worker, struct str model) {
     return is_served;
 }
 
-/* The names live as long as the worker: those of READY are kept from the first one on. */
+/* The names live as long as the worker: those of the first READY are kept. */
 static size_t models(struct worker *worker, struct worker_model *ret_models, size_t models_max) {
     struct worker_engine *engine = engine_of(worker);
     pthread_mutex_lock(&engine->lock);
@@ -151,7 +151,7 @@ static void status(struct worker *worker, struct worker_status *ret_status) {
         .token_age_ms = stats->token_age_ms,
         .step_ms_max = engine->step_ms_max,
     };
-    /* Seen from here: an engine that hangs does not tell. */
+    /* Measured here, because an engine that hangs sends no STATS. */
     if (engine->phase == PHASE_READY && engine->job_count > 0)
         ret_status->step_age_ms = (clock_monotonic_ns() - engine->moved_ns) / NS_PER_MS;
     static const char *const texts[] = {"loading", "ready", "not loaded",
@@ -161,8 +161,8 @@ static void status(struct worker *worker, struct worker_status *ret_status) {
     pthread_mutex_unlock(&engine->lock);
 }
 
-/* What the engine was asked to be (its HELLO), the file as it is now, and this version: a file that
- * was written in place has another time. */
+/* Hashes the HELLO, the model's file as it is now, and this version. A file that was written in
+ * place has another time. */
 static bool identity(struct worker *worker, struct str model,
                      unsigned char ret_identity[WORKER_IDENTITY_BYTES]) {
     struct worker_engine *engine = engine_of(worker);
@@ -181,7 +181,7 @@ static bool identity(struct worker *worker, struct str model,
     sha256_init(&hash);
     sha256_add(&hash, QUERN_VERSION, sizeof QUERN_VERSION);
     sha256_add(&hash, facts, sizeof facts);
-    /* Where packed weights lie changes no answer. */
+    /* The folder of packed weights changes no answer. */
     hello.packed_dir = (struct str){NULL, 0};
     hello.packed_bytes_max = 0;
     struct buf asked;

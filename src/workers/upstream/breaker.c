@@ -9,7 +9,7 @@
 #define PROBE_MS_MAX 30000
 #define TRIAL_MS_MAX 1000
 
-/* Between half of a time that doubles with `times` and the whole of it. */
+/* From half of a time that doubles with `times` to the whole of it. */
 static int64_t delay_ns(uint32_t times, int64_t ms_max, double jitter) {
     int64_t ms = net_backoff_ms(PROBE_MS, ms_max, times);
     return (int64_t)((0.5 + jitter / 2) * (double)(ms * NS_PER_MS));

@@ -7,12 +7,13 @@
  *                                      ▲ └─bad probe: later─┘  │
  *                                      └───────a failure───────┘
  *
- * While it is open nothing is sent but probes; half open, one request at a time. A probe that fails
- * makes the next one later, up to half a minute; a request that fails although the probe was good
- * at most a second, since the upstream is there and it may be the request. What was sent before
- * it opened says nothing about what is now.
+ * While it is open, only probes are sent; half open, one request at a time. Each bad probe makes
+ * the next one later, up to 30 s. A request that fails behind a good probe opens the breaker again
+ * for at most a second, because it may be the request. A request that was sent before the breaker
+ * opened tells nothing about the upstream now. The breaker knows no socket and no clock.
  *
- * Knows no socket and no clock.  Thread: one.  Memory: none. */
+ * Thread: one.
+ * Memory: none. */
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -28,7 +29,7 @@ struct upstream_breaker {
     enum upstream_breaker_state state;
     uint32_t failures;   /* in a row, while closed */
     uint32_t bad_probes; /* in a row */
-    uint32_t bad_trials; /* requests that failed half open, in a row */
+    uint32_t bad_trials; /* requests in a row that failed while half open */
     int64_t changed_ns;  /* when it opened, or was half opened */
     int64_t probe_ns;    /* when the next probe is due */
 };
@@ -41,8 +42,8 @@ bool upstream_breaker_failed(struct upstream_breaker *breaker, int64_t sent_ns, 
                              double jitter);
 /* A request was answered. True when it closes. */
 bool upstream_breaker_answered(struct upstream_breaker *breaker, int64_t sent_ns);
-/* It has just opened for a reason that does not pass soon: the next probe comes after a time that
- * doubles with `times`, up to half a minute. */
+/* The breaker has just opened for a reason that does not pass soon: the next probe comes after a
+ * time that doubles with `times`, up to 30 s. */
 void upstream_breaker_delay(struct upstream_breaker *breaker, uint32_t times, int64_t now_ns,
                             double jitter);
 bool upstream_breaker_wants_probe(const struct upstream_breaker *breaker, int64_t now_ns);

@@ -10,7 +10,7 @@
 #define MESSAGE_BYTES_MAX ((size_t)64 << 10)
 #define DETAILS_MAX 8
 
-/* The parts, as raw JSON strings; at is NULL for what is not told. */
+/* The parts, as raw JSON strings; `at` is NULL for a part that the body lacks. */
 struct parts {
     struct str message, type, param, code;
 };
@@ -75,7 +75,7 @@ static const char *type_of(int status) {
 
 static const char *code_of(struct str type, int status) {
     if (type.at && json_span_string_is(type, "exceed_context_size_error"))
-        return "context_length_exceeded"; /* llama-server's word for it */
+        return "context_length_exceeded"; /* llama-server's type for it */
     return status == 429 ? "rate_limit_exceeded" : NULL;
 }
 

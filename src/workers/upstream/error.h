@@ -9,7 +9,9 @@
  *     {"detail":"text"}, {"detail":[{"loc":[…],"msg":…}]}   FastAPI
  *     {"message":"text"}                gateways
  *
- * and what is none of them gets a sentence with its status.  Thread: any; pure. */
+ * Any other body gets a sentence with its status.
+ *
+ * Thread: any; pure. */
 
 #include "base/buf.h"
 

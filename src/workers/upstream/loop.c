@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The thread of an upstream: starts what may start, probes, gives back what cannot be sent. */
+/* The thread of an upstream: sends jobs as limit and breaker allow, probes, and gives back jobs
+ * that cannot be sent. */
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -19,9 +20,9 @@
 #define MODELS_NS (60 * 1000 * NS_PER_MS) /* between two looks at the list of models */
 #define MODELS_SOON_MS 500                /* before it is asked again while there is none */
 #define MODELS_SOON_MS_MAX 10000
-/* A longer pause gives back what waits: another worker may have room. */
+/* A longer pause gives waiting jobs back: another worker may have room. */
 #define PAUSE_KEPT_NS (1000 * NS_PER_MS)
-#define LINE_BYTES_MAX ((size_t)4 << 20) /* of an event, and a line of one */
+#define LINE_BYTES_MAX ((size_t)4 << 20) /* of an event, and of one line of it */
 #define ERROR_BYTES_MAX ((size_t)1 << 20)
 
 /* --- probes --- */
@@ -49,7 +50,7 @@ static void start_probes(struct worker_upstream *upstream, int64_t now_ns) {
     }
 }
 
-/* True when the answer is a list of models; it is taken then. The lock is held. */
+/* Takes the answer if it is a list of models; else false. The lock is held. */
 static bool take_models(struct worker_upstream *upstream, const struct net_answer *answer) {
     struct error error = {0};
     char reason[UPSTREAM_REASON_BYTES];
@@ -75,7 +76,7 @@ void upstream_probe_done(struct worker_upstream *upstream, const struct net_answ
                    !(upstream->key.is_refused && upstream_is_key_status(answer->status));
     bool was_health = upstream->probe == PROBE_HEALTH;
     upstream->probe = PROBE_NONE;
-    /* A gateway's /health may take long, since it asks others; that alone says nothing. */
+    /* A gateway's /health may take long, because it asks others: a timeout is no bad sign. */
     if (was_health && (is_good || answer->end == NET_END_TIMEOUT)) {
         start_probe(upstream, PROBE_MODELS);
         return;
@@ -168,7 +169,7 @@ static void start_jobs(struct worker_upstream *upstream, int64_t now_ns) {
 
 /* --- ending --- */
 
-/* Takes the first job that waits and is cancelled, or any. The lock is held. */
+/* Takes the first waiting job, or the first one that is cancelled. The lock is held. */
 static struct upstream_job *take_waiting(struct worker_upstream *upstream, bool cancelled_only) {
     struct upstream_job **at = &upstream->first;
     while (*at && cancelled_only && !(*at)->is_cancelled) at = &(*at)->next;
@@ -213,7 +214,7 @@ static void give_back_waiting(struct worker_upstream *upstream) {
 
 /* --- the gate --- */
 
-/* Opens and shuts it, and lets the figures be seen. */
+/* Opens and closes the gate, and publishes the figures. */
 static void tend_gate(struct worker_upstream *upstream, int64_t now_ns) {
     const struct upstream_limit *limit = &upstream->limit;
     bool is_paused = limit->pause_until_ns > now_ns + PAUSE_KEPT_NS;
@@ -240,7 +241,7 @@ static void tend_gate(struct worker_upstream *upstream, int64_t now_ns) {
     if (tells_room) upstream->events.room(upstream->events.context);
 }
 
-/* Until something may be due. */
+/* The time until something may be due. */
 static int wait_ms(const struct worker_upstream *upstream, int64_t now_ns) {
     int64_t pause_ns = upstream->limit.pause_until_ns - now_ns;
     if (upstream->limit.is_ramping && upstream->running_count > 0) return RAMP_TICK_MS;

@@ -35,7 +35,7 @@ void upstream_models_release(struct upstream_models *models) {
     arena_release(&models->names);
 }
 
-/* vLLM's word, or llama-server's. */
+/* As vLLM names it, or llama-server. */
 static uint32_t context_of(const json_t *one) {
     json_int_t tokens = json_integer_value(json_member(one, "max_model_len"));
     if (tokens <= 0) tokens = json_integer_value(json_member(json_member(one, "meta"), "n_ctx"));
@@ -48,7 +48,7 @@ static void learn(struct upstream_model *model, const json_t *one) {
     if (created > 0) model->created_unix_s = created;
 }
 
-/* Puts the one model of the list where it belongs. */
+/* Takes one model of the list. */
 static void take_model(struct upstream_models *models, const json_t *one) {
     struct str id = json_member_str(one, "id");
     struct upstream_model *found = NULL;

@@ -23,7 +23,7 @@ static uint64_t at_most(uint64_t value, uint64_t max) {
     return value < max ? value : max;
 }
 
-/* OpenAI's place for cached tokens, else DeepSeek's, else llama-server's. */
+/* Cached tokens as OpenAI tells them, else as DeepSeek, else as llama-server. */
 static uint32_t read_cached(struct str body, struct str usage) {
     struct str details = json_span_get(usage, "prompt_tokens_details");
     if (json_span_is_object(details)) return read_count(details, "cached_tokens");
@@ -53,7 +53,7 @@ static void add_plain(struct buf *buf, struct str text) {
         if (buf->at[i] == '\n' || buf->at[i] == '\r') buf->at[i] = ' ';
 }
 
-/* vLLM leaves the details out or null, and clients look into them; not those of embeddings. */
+/* Adds prompt_tokens_details, which vLLM omits or sets to null, because clients read them. */
 static void add_usage(struct buf *buf, struct str usage, uint64_t cached) {
     struct json_span_iter iter;
     struct str key, value;
@@ -71,7 +71,7 @@ static void add_usage(struct buf *buf, struct str usage, uint64_t cached) {
     buf_printf(buf, "%s\"prompt_tokens_details\":{\"cached_tokens\":%" PRIu64 "}}", comma, cached);
 }
 
-/* The object with its model's and its usage's members as clients know them. */
+/* The object with the client's name for the model, and a usage with its details. */
 static void add_body(struct buf *buf, struct str body, const char *model,
                      const struct usage *usage) {
     struct json_span_iter iter;

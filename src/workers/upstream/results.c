@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What becomes of the answers of an upstream. Each goes one way: read it, decide its outcome, let
- * limit, breaker and key learn from it, hand the result on. */
+/* The way of an upstream's answer, in one direction: read it, decide its outcome, let key, limit
+ * and breaker learn from it, hand the result on. */
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -19,12 +19,12 @@ struct stream {
     struct upstream_job *job;
 };
 
-/* One event of a stream, passed on. */
+/* Passes one event of a stream on. */
 static bool take_event(void *context, struct str data) {
     const struct stream *stream = context;
     struct upstream_job *job = stream->job;
     struct worker_upstream *upstream = stream->upstream;
-    if (job->is_done || job->has_failed) return true; /* nothing after the end counts */
+    if (job->is_done || job->has_failed) return true; /* events after the end are ignored */
     switch (
         upstream_read_event(&upstream->answer, data, job->model, &job->usage, &job->is_finished)) {
     case UPSTREAM_EVENT_DONE: job->is_done = true; return true;
@@ -34,7 +34,7 @@ static bool take_event(void *context, struct str data) {
         buf_add_str(&job->error, buf_str(&upstream->answer));
         return true;
     case UPSTREAM_EVENT_USAGE:
-        if (!job->wants_usage) return true; /* it was us who asked */
+        if (!job->wants_usage) return true; /* quern asked for it, not the client */
         break;
     case UPSTREAM_EVENT_CHUNK: break;
     }
@@ -49,7 +49,7 @@ bool upstream_on_bytes(void *context, void *owner, struct str bytes) {
     return net_sse_feed(&stream.job->sse, bytes, take_event, &stream);
 }
 
-/* What a stream came to, once the exchange is over. */
+/* Reads the end of a stream, once the exchange is over. */
 static void read_stream(struct worker_upstream *upstream, struct upstream_job *job,
                         struct upstream_reading *ret_reading) {
     *ret_reading = (struct upstream_reading){
@@ -101,7 +101,7 @@ static void read_failure(struct worker_upstream *upstream, const struct net_answ
 
 /* --- the outcome --- */
 
-/* What was never sent is as new as its end. */
+/* A request that was never sent counts as sent when it ended. */
 static int64_t sent_ns_of(const struct net_answer *answer) {
     return answer->sent_ns ? answer->sent_ns : answer->ended_ns;
 }
@@ -123,7 +123,7 @@ static enum outcome decide(const struct worker_upstream *upstream, const struct 
 
 /* --- what is learnt --- */
 
-/* Addresses stay in the log: `reason` is told to everybody. True when the breaker opens. */
+/* `reason` is shown to clients; addresses go only to the log. True if the breaker opens. */
 static bool learn_bad(struct worker_upstream *upstream, const struct net_answer *answer,
                       const char *reason) {
     if (!upstream_breaker_failed(&upstream->breaker, sent_ns_of(answer), answer->ended_ns,
@@ -200,8 +200,7 @@ static void learn(struct worker_upstream *upstream, const struct net_answer *ans
     if (is_refusal || answer->end == NET_END_TIMEOUT)
         upstream_limit_refused(&upstream->limit, answer->sent_ns, answer->ended_ns,
                                answer->retry_after_ms, rng_unit(&upstream->rng));
-    /* An answer that is too long, or a 4xx that may be tried again, is no word about the upstream.
-     */
+    /* An answer that is too long, or a 4xx that may be tried again, shows a working upstream. */
     bool speaks = answer->end == NET_END_TOO_LONG ||
                   (is_whole && answer->status >= 400 && answer->status < 500);
     if (outcome == OUTCOME_DONE)

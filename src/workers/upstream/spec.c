@@ -201,7 +201,7 @@ enum err upstream_spec_read(const char *text, struct upstream_spec *ret_spec, st
             err = read_rest(str_skip(rest, comma + 1), spec, health, error);
     }
     if (err == OK) err = read_url(address, health, spec, error);
-    /* The text is not shown: somebody may have put a password into it. */
+    /* The text is not shown, because it may hold a password. */
     if (err == OK)
         *ret_spec = *spec;
     else

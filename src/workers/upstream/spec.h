@@ -3,19 +3,20 @@
 
 /* upstream_spec: what `--upstream NAME=URL[,KEY=VALUE]...` says, checked.
  *
- *     key-file=F              the API key, alone in a file only its owner can read
- *     concurrency=N           requests in flight at most; 64
- *     models=M|ALIAS=M|...    the models it serves, and what it calls them; else /v1/models is
- * asked weight=W                share of the lines, where several serve a model; 1
- *     connect-timeout=S       seconds; 10
- *     timeout=S               to the first byte, and from there to the end of what is not streamed;
- *                             3600
- *     stall-timeout=S         between bytes once the first has come; 120
- *     health=PATH             asked after failures, before anything else is sent; /health
- *     proxy=env               take the proxy from the environment; else none is used
+ *     key-file=F            a file with the API key alone, readable by its owner only
+ *     concurrency=N         requests in flight at most (default 64)
+ *     models=M|ALIAS=M|...  the models it serves, and its own names for them (default: as
+ *                           /v1/models lists them)
+ *     weight=W              share of the lines, where several workers serve a model (default 1)
+ *     connect-timeout=S     for a connection (default 10 s)
+ *     timeout=S             to the first byte, and from there to the end of an answer that is not
+ *                           streamed (default 3600 s)
+ *     stall-timeout=S       between two bytes of an answer (default 120 s)
+ *     health=PATH           asked after failures, before any request is sent (default /health)
+ *     proxy=env             the proxy that the environment names (default: no proxy)
  *
- * Knows no socket.  Thread: any; pure but for the key file.  Memory: the caller's struct; the key
- * is the caller's to wipe. */
+ * Thread: any; pure.
+ * Memory: the caller's struct. */
 
 #include "base/err.h"
 #include "base/str.h"
@@ -38,16 +39,16 @@ struct upstream_spec {
     uint32_t weight;
     int64_t connect_ms, first_byte_ms, stall_ms;
     bool proxy_from_environment;
-    size_t model_count; /* 0: ask */
+    size_t model_count; /* 0: as /v1/models lists them */
     struct upstream_spec_model {
-        char name[UPSTREAM_MODEL_BYTES];   /* as clients call it */
-        char theirs[UPSTREAM_MODEL_BYTES]; /* as the upstream does */
+        char name[UPSTREAM_MODEL_BYTES];   /* for clients */
+        char theirs[UPSTREAM_MODEL_BYTES]; /* the upstream's own name */
     } models[UPSTREAM_FIXED_MODELS_MAX];
 };
 
 /* ERR_INVALID with a sentence that names the key and the value. */
 enum err upstream_spec_read(const char *text, struct upstream_spec *ret_spec,
                             struct error *error) MUST_CHECK;
-/* Whether the text, which was read at `where`, can be a key: visible ASCII only. ERR_INVALID with a
- * sentence that never shows it. */
+/* Checks that the text, which was read at `where`, can be a key: visible ASCII only. ERR_INVALID
+ * with a sentence that never shows it. */
 enum err upstream_spec_check_key(struct str key, const char *where, struct error *error) MUST_CHECK;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* worker_upstream_internal: the inside of a worker_upstream, shared by the calls of the runner
- * (worker_upstream.c), the thread's loop (upstream_loop.c) and what becomes of answers
- * (upstream_results.c).
+/* upstream_internal: the inside of a worker_upstream, shared by the calls of the runner
+ * (worker_upstream.c), the loop of its thread (loop.c) and the way of its answers (results.c).
  *
- * Thread: see the members.  Memory: see worker_upstream.h. */
+ * Thread: as each group of members says.
+ * Memory: see worker_upstream.h. */
 
 #include "base/rng.h"
 #include "net/client.h"
@@ -22,21 +22,21 @@
 
 #define UPSTREAM_REASON_BYTES 120
 
-/* Waiting or in flight. */
+/* A job that waits or is in flight. */
 struct upstream_job {
     struct upstream_job *next;
     struct worker_job job; /* its body is `body` */
     bool is_cancelled;     /* under the lock */
-    /* Of the thread, in flight. */
+    /* While it is in flight; the thread's alone. */
     struct net_exchange *exchange;
-    const char *model; /* to be put into answers; NULL: theirs stays */
+    const char *model; /* the model's name for the answer; NULL: the upstream's name stays */
     bool is_trial;     /* the one request of a half-open breaker */
-    /* Of a stream. */
+    /* While it is streamed. */
     struct net_sse sse;
     struct usage usage;
     bool wants_usage, has_streamed, is_finished, is_done, has_failed;
     struct buf error;              /* the envelope of an error event */
-    char served[MODEL_NAME_BYTES]; /* the name of its model here; the body may say another */
+    char served[MODEL_NAME_BYTES]; /* its model as this worker calls it; the body may differ */
     char body[];
 };
 

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <time.h>
 
-#define REQUESTS_MAX 4096 /* of single clients, beside the lines */
+#define REQUESTS_MAX 4096 /* of single clients, in addition to lines */
 #define LINES_WAITING_MIN 16
 
 static struct worker_upstream *upstream_of(struct worker *worker) {
@@ -42,7 +42,7 @@ static struct upstream_job *new_job(const struct worker_job *from) {
     return job;
 }
 
-/* Behind its like: requests of clients before lines. The lock is held. */
+/* Puts the job after others of its tier; requests of clients before lines. The lock is held. */
 static void put_in_order(struct worker_upstream *upstream, struct upstream_job *job) {
     struct upstream_job **at = &upstream->first;
     if (job->job.tier < TIER_BATCH)
@@ -72,7 +72,7 @@ static bool submit(struct worker *worker, const struct worker_job *from) {
     return is_taken;
 }
 
-/* The thread sees to it. */
+/* Marks the job; the thread ends it. */
 static void cancel(struct worker *worker, uint64_t job_id) {
     struct worker_upstream *upstream = upstream_of(worker);
     pthread_mutex_lock(&upstream->lock);
