@@ -18,12 +18,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TEND_NS 50000000 /* between looks at clocks and blocked batches */
-#define LEASE_PLACES 256 /* taken from the queue at a time */
-#define BACKLOG_BYTES_MAX                                                                          \
-    ((uint64_t)4 << 20) /* of results that are not durable; at more, no line is given */
-#define LINE_BYTES_KEPT ((size_t)1 << 20) /* a larger line buffer is released after its line */
-#define READ_AGAIN_NS 1000000000          /* after the disk did not give a line */
+#define TEND_NS 50000000                      /* between looks at clocks and blocked batches */
+#define LEASE_PLACES 256                      /* taken from the queue at a time */
+#define BACKLOG_BYTES_MAX ((uint64_t)4 << 20) /* of results not yet durable; above, lines wait */
+#define LINE_BYTES_KEPT ((size_t)1 << 20)     /* a larger line buffer is released after its line */
+#define READ_AGAIN_NS 1000000000              /* after the disk did not give a line */
 
 /* The buffers of the thread. */
 struct dispatch {
@@ -34,8 +33,8 @@ struct dispatch {
     uint64_t placed;
 };
 
-/* NULL: for a line of any kind. Lines for a worker that has failed are to be taken too: they end
- * with an error. */
+/* Whether any seat may take the line; NULL: any line. A seat that has failed counts, because its
+ * lines end with an error. */
 static bool anyone_has_room(const struct runner *runner, const struct line_state *line) {
     for (uint32_t i = 0; i < runner->seat_count; i++)
         if (runner->seats[i].has_failed || seat_has_room(runner, &runner->seats[i], line))
@@ -64,7 +63,7 @@ static bool take_pending(struct runner *runner, struct active_batch *batch, int6
     return false;
 }
 
-/* A line that was read before, and whose model may have room now. */
+/* Takes a line that waits for a model which may have room now. */
 static bool take_waiting(struct runner *runner, struct active_batch *batch,
                          struct line_state *ret_line) {
     uint32_t line;

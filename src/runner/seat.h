@@ -40,7 +40,7 @@ struct seat {
 };
 
 /* --- with the lock held --- */
-/* Whether the line may go to this seat now. NULL: a line about which nothing is known. */
+/* Whether the line may go to this seat now. NULL: whether any line may, a suspect or not. */
 bool seat_has_room(const struct runner *runner, const struct seat *seat,
                    const struct line_state *line);
 /* Whether the seat has been down for so long that its suspects look for another one. */
