@@ -289,7 +289,7 @@ static int engine_pid(struct bench *bench) {
     give_job(bench, 1u << 30, "pid");
     wait_for(bench, &bench->results, results + 1);
     bench->results = results;
-    return atoi(bench->body);
+    return (int)strtol(bench->body, NULL, 10);
 }
 
 static const struct worker_engine_options none;
