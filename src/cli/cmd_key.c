@@ -171,7 +171,7 @@ static enum err check(struct command_call *call, struct error *error) {
                        call->operands[1]);
     if (action->takes_key && !call->operands[1])
         return err_set(error, ERR_INVALID, "revoke needs the id or the name of a key");
-    default_state_dir(chosen->state_dir_usual);
+    state_dir_default(chosen->state_dir_usual);
     if (!chosen->state_dir) chosen->state_dir = chosen->state_dir_usual;
     return action->run == create ? read_row(chosen, clock_unix_s(), &chosen->row, error) : OK;
 }

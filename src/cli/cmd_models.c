@@ -155,7 +155,7 @@ static enum err add(struct command_call *call, struct error *error) {
 
 static const struct action {
     const char *word;
-    const char *operand; /* what the second word is; NULL: there is none */
+    const char *operand; /* the meaning of the second word; NULL: no second word */
     bool reads_only;
     enum err (*run)(struct command_call *call, struct error *error);
 } actions[] = {
@@ -185,7 +185,8 @@ static enum err check(struct command_call *call, struct error *error) {
     return OK;
 }
 
-/* The files come from strangers: from here on the process can read any file, and do nothing else. */
+/* The files come from strangers: from here on the process can read any file, and do nothing
+ * else. */
 static void enter_sandbox(void) {
     struct sandbox_state state;
     const struct sandbox_path all = {.path = "/"};

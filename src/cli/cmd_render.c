@@ -56,7 +56,7 @@ static enum err answer_record(void *context, struct str record, struct buf *answ
     return err;
 }
 
-/* --now is local time of a clock that runs on UTC. */
+/* --now is the local time of a clock on UTC. */
 static enum err read_now(struct render *render, struct error *error) {
     struct tm at = {0};
     const char *end = render->now ? strptime(render->now, "%Y-%m-%dT%H:%M:%S", &at) : NULL;

@@ -85,7 +85,8 @@ static void print_clock(char ret_text[16], double seconds) {
         snprintf(ret_text, 16, "%ld:%02ld", whole / 60, whole % 60);
 }
 
-/* The first answers end together, so their rate tells little about the others: -1 at first. */
+/* An estimate of the remaining time, or -1 for a tenth of the lines: the first answers end
+ * together, so their rate tells little about the others. */
 static double seconds_left(const struct store_batch *batch, uint64_t done, uint64_t done_now,
                            double rate) {
     uint64_t enough = batch->total / 10 > 0 ? batch->total / 10 : 1;
@@ -137,7 +138,7 @@ static void show_bad_line(void *context, uint64_t number, const char *code, cons
         fprintf(stderr, "%s: %s\n", code ? code : "", message ? message : "");
 }
 
-/* The engine is a process of its own, which has ended by now. */
+/* This process and its largest child; the engine has ended by now. */
 static uint64_t peak_rss_bytes(void) {
     struct rusage children;
     getrusage(RUSAGE_CHILDREN, &children);

@@ -85,7 +85,7 @@ static enum err check(struct command_call *call, struct error *error) {
     serve->node.runner.lookahead_lines = (uint32_t)chosen->lookahead_lines;
     serve->node.runner.stuck_ms = chosen->stuck_s * 1000;
     serve->node.engine.hang_ms = chosen->hang_s * 1000;
-    default_state_dir(chosen->state_dir_usual);
+    state_dir_default(chosen->state_dir_usual);
     if (!serve->node.store.dir) serve->node.store.dir = chosen->state_dir_usual;
     return OK;
 }

@@ -3,11 +3,11 @@
 
 /* command: the frame of quern's subcommands.
  *
- * Each cmd_*.c has one `const struct command`: a name, texts for the help, static tables of options,
- * and up to four functions. The frame does the rest: it makes the struct that the options fill,
- * reads settings and the command line, prints the help, asks the signals, prints the one sentence of
- * an error and chooses the exit status. So `quern config` can show a command's options without
- * running it.
+ * Each cmd_*.c has one `const struct command`: a name, texts for the help, static tables of
+ * options, and up to four functions. The frame does the rest: it makes the struct that the options
+ * fill, reads settings and the command line, prints the help, catches signals, prints the one
+ * sentence of an error and chooses the exit status. So `quern config` can show a command's options
+ * without running it.
  *
  * Thread: main.
  * Memory: the frame owns the chosen options and the settings' texts until `run` has returned. */
@@ -43,7 +43,8 @@ struct command {
 
     /* Writes the defaults that are not zero. NULL: all are zero. */
     void (*set_defaults)(void *chosen);
-    /* Checks the command line: an ERR_INVALID from here is a usage error. NULL: nothing to check. */
+    /* Checks the command line: an ERR_INVALID from here is a usage error. NULL: nothing to
+     * check. */
     enum err (*check)(struct command_call *call, struct error *error);
     /* Does the work. */
     enum err (*run)(struct command_call *call, struct error *error);
@@ -73,8 +74,8 @@ extern const struct command *const commands[];
 
 /* The command of that name, or NULL. */
 const struct command *command_find(const char *name);
-/* Makes the struct of the options with its defaults and binds the tables to it; the caller passes it
- * to command_end. */
+/* Makes the struct of the options with its defaults and binds the tables to it; the caller passes
+ * it to command_end. */
 void *command_begin(const struct command *command, struct options *ret_options);
 void command_end(const struct command *command, void *chosen);
 /* `quern` with its arguments, the program's name first. Returns the exit status. */

@@ -3,7 +3,7 @@
 
 #include "base/utf8.h"
 
-/* The next line without its end; false when there is none. */
+/* The next line, trimmed; false at the end of the text. */
 static bool next_line(struct config_reader *reader, struct str *ret_line) {
     if (reader->rest.bytes == 0) return false;
     size_t end = str_find_byte(reader->rest, '\n', 0);

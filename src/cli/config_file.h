@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* config_file: the text of a configuration file, setting by setting.
+/* config_file: the text of a settings file, setting by setting.
  *
- *     # a comment: a line whose first character that is no space is '#'
+ *     # a comment is a line of its own
  *     port = 8081
  *     model = smollm2
- *     model = big=/models/big.gguf     # this is part of the value: there are no comments behind
- * one
+ *     model = big=/models/big.gguf     # this is part of the value
  *
  * A key is the name of a long option; the value is the rest of the line without the spaces around
- * it. Nothing is quoted, nothing goes on in the next line. Everything else is an error with its
- * line.
+ * it, quotes included. Sections and values over several lines do not exist: any other line is an
+ * error. This module knows no option.
  *
- * Knows no option.  Thread: one.  Memory: borrows the text; keys and values point into it. */
+ * Thread: one.
+ * Memory: borrows the text; keys and values point into it. */
 
 #include "base/err.h"
 #include "base/str.h"
@@ -25,15 +25,15 @@
 /* Begin with {.rest = text}. */
 struct config_reader {
     struct str rest;
-    uint32_t line; /* of the last setting, from 1 */
+    uint32_t line; /* the last one read, from 1 */
 };
 
 struct config_setting {
     struct str key;   /* lower-case letters, digits and '-' */
-    struct str value; /* not empty; UTF-8 without control characters but tab */
+    struct str value; /* not empty; UTF-8 without control characters except tab */
 };
 
-/* False at the end of the text, and with *ret_err not OK at an error, whose sentence begins with
- * what is wrong (the caller knows the file's name; the line is in `reader`). */
+/* Reads the next setting. False at the end of the text with *ret_err OK, and at an error. The
+ * sentence names neither file nor line: the caller knows the file, and reader->line is the line. */
 bool config_next(struct config_reader *reader, struct config_setting *ret_setting,
                  enum err *ret_err, struct error *error);

@@ -151,7 +151,7 @@ enum err engine_options_is_dummy(const char *load_format, bool *ret_is_dummy, st
                    load_format);
 }
 
-/* NULL: none. */
+/* The folder of packed weights, or NULL. */
 static const char *packed_dir_of(struct engine_choice *choice) {
     if (!choice->packed_cache || choice->packed_bytes_max == 0) return NULL;
     if (choice->packed_dir) return *choice->packed_dir ? choice->packed_dir : NULL;

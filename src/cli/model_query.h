@@ -2,8 +2,8 @@
 #pragma once
 
 /* model_query: the common part of the tools that ask a model directly, `quern embed` and
- * `quern logits`: their shared options, the model behind its sandbox, one JSON object in and one out
- * per record.
+ * `quern logits`: their shared options, the model behind its sandbox, one JSON object in and one
+ * out per record.
  *
  * It does not know the questions.
  *

@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* models_show: a model's facts as a line of a list, as a page, or as JSON.
+/* models_show: a model's facts on standard output, as a line of a list, as a page, or as JSON.
  *
- * Thread: main.  Memory: none. */
+ * Thread: main.
+ * Memory: the caller's struct. */
 
 #include "hub/catalog.h"
 #include "hub/inspect.h"
 
 struct model_facts {
     const struct model_file *file;
-    bool is_read; /* what follows is known */
+    bool is_read; /* `is`, `machine` and `fit` are known */
     struct inspection is;
     struct machine machine;
     struct fit fit;
-    char why_not[ERROR_TEXT_BYTES]; /* empty: it can be served */
+    char why_not[ERROR_TEXT_BYTES]; /* empty: the model can be served */
 };
 
-/* Reads a model's head. `sequence_tokens` as inspect_fit has it. */
+/* Reads a model's head. `sequence_tokens`: the length for inspect_fit, 0: the model's context. */
 void models_read_facts(struct model_facts *ret_facts, const struct model_file *file,
                        uint32_t sequence_tokens);
 

@@ -47,7 +47,7 @@ void pull_show_progress(void *context, const struct pull_progress *progress) {
     double rate = progress->seconds > 0 ? (double)progress->bytes_fetched / progress->seconds : 0;
     print_clock(left, rate > 0 ? (double)(progress->bytes - progress->bytes_done) / rate : -1);
     if (show->terminal) draw_bar(progress);
-    /* The end of a long name says more than its start. */
+    /* The end of a long name tells files apart better than its start. */
     const char *name = progress->file ? progress->file : "checking sums";
     size_t bytes = strlen(name);
     if (show->terminal && bytes > NAME_WIDTH) name += bytes - NAME_WIDTH;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* pull_show: how a model's transfer is shown to people: a bar on a terminal, else a line every ten
- * seconds, on standard error.
+/* pull_show: the progress of a model's transfer on standard error: a bar on a terminal, elsewhere a
+ * line every ten seconds.
  *
- * Thread: main.  Memory: the caller's struct. */
+ * Thread: main.
+ * Memory: the caller's struct. */
 
 #include "hub/pull.h"
 
@@ -16,12 +17,12 @@ struct shown_bytes pull_show_bytes(uint64_t bytes);
 
 /* Zero is a valid start. */
 struct pull_show {
-    const char *command; /* "pull": in front of notes */
+    const char *command; /* the prefix of notes: "pull" */
     bool quiet, terminal, drawn;
     double line_at_s;
 };
 
-/* What pull_options takes as progress and note, with the struct as their context. */
+/* The callbacks `progress` and `note` of pull_options; `context` is a struct pull_show. */
 void pull_show_progress(void *context, const struct pull_progress *progress);
 void pull_show_note(void *context, const char *sentence);
 /* Ends the bar's line. */

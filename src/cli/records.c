@@ -10,7 +10,7 @@
 #define PIECE_BYTES ((size_t)256 * 1024)
 #define ANSWER_BYTES_MAX ((size_t)1 << 30)
 
-/* All of standard input. */
+/* Reads all of standard input. */
 static enum err read_all(struct buf *ret_text, struct error *error) {
     for (;;) {
         size_t count;

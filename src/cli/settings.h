@@ -11,9 +11,9 @@
  *     the environment: QUERN_ and the option's name in capitals, '_' for '-'; lists with commas
  *     the command line (options.h)
  *
- * `--config F` (or QUERN_CONFIG) replaces the two files. A list from one source replaces a list from
- * an earlier one. All commands share the files: a key that only another command has is passed over;
- * a key that no command has is an error.
+ * `--config F` (or QUERN_CONFIG) replaces the two files. A list from one source replaces a list
+ * from an earlier one. All commands share the files: a key that only another command has is passed
+ * over; a key that no command has is an error.
  *
  * Thread: main.
  * Memory: owns the texts that options point to, until settings_release. */
@@ -28,8 +28,8 @@ struct settings {
 
 /* The value of --config in the arguments, or NULL. */
 const char *settings_find_config(int argc, char **argv);
-/* Reads the files and the environment; `config` NULL: the usual files. ERR_INVALID with the name and
- * the line of the file, or the name of the variable. */
+/* Reads the files and the environment; `config` NULL: the usual files. ERR_INVALID with the name
+ * and the line of the file, or the name of the variable. */
 enum err settings_load(struct settings *settings, struct options *options, const char *config,
                        struct error *error) MUST_CHECK;
 void settings_release(struct settings *settings);

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-void default_state_dir(char ret_path[PATH_MAX]) {
+void state_dir_default(char ret_path[PATH_MAX]) {
     const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
     int bytes = state && *state ? snprintf(ret_path, PATH_MAX, "%s/quern", state)
                 : home && *home ? snprintf(ret_path, PATH_MAX, "%s/.local/state/quern", home)

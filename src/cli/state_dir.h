@@ -10,4 +10,4 @@
 
 /* ${XDG_STATE_HOME:-~/.local/state}/quern, or quern-state in the working directory if neither
  * XDG_STATE_HOME nor HOME is set. Empty if the path is too long. */
-void default_state_dir(char ret_path[PATH_MAX]);
+void state_dir_default(char ret_path[PATH_MAX]);

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* folder: removing a state directory that is no longer needed.  Thread: any. */
+/* folder: the removal of a state directory that is no longer needed.
+ *
+ * Thread: any.
+ * Memory: the stack. */
 
-/* Removes the folder and what is in it, a few levels deep. What is left is harmless, so errors are
- * not the caller's. */
+/* Removes the folder with its content, at most 8 levels deep. It returns no error, because
+ * leftovers are harmless. */
 void folder_remove(const char *path);

@@ -18,20 +18,20 @@
 #include <unistd.h>
 
 #define WAIT_SLICE_MS 100
-#define UPSTREAM_SLICES 20 /* for its models; it may be down for long */
+#define UPSTREAM_SLICES 20 /* 2 s for its list of models; an upstream may be down for long */
 #define NS_PER_S ((int64_t)1000000000)
 
 struct node {
     struct store *store;
     struct runner *runner;
-    struct device *device;                   /* NULL: all engines are loaded all the time */
-    struct worker *workers[NODE_MODELS_MAX]; /* engines; owned by the runner */
+    struct device *device;                   /* NULL: all models stay loaded */
+    struct worker *workers[NODE_MODELS_MAX]; /* engines only */
     size_t worker_count;
     char dump_dir[4096];
-    struct worker *upstreams[NODE_UPSTREAMS_MAX]; /* owned by the runner */
+    struct worker *upstreams[NODE_UPSTREAMS_MAX];
     size_t upstream_count;
-    size_t first_count; /* of them, those that load at the start */
-    /* The echo workers borrow their names from here. */
+    size_t first_count; /* engines that load at the start: the first of `workers` */
+    /* Texts that workers and the runner borrow. */
     struct model_choice models[NODE_MODELS_MAX];
     struct name_alias aliases[NODE_ALIASES_MAX];
     struct names aliased;
@@ -94,11 +94,11 @@ static enum err open_worker(struct node *node, size_t index, const struct engine
     return err;
 }
 
-/* What a webhook may want to hear of; the log has it already. */
+/* Passes the events of batches on to webhooks. */
 static void on_runner_event(void *context, const struct runner_event *event) {
     struct node *node = context;
     struct error error;
-    if (event->kind == RUNNER_ENGINE_DOWN) return; /* of no batch */
+    if (event->kind == RUNNER_ENGINE_DOWN) return; /* concerns no batch */
     enum outbox_event type =
         event->kind == RUNNER_BATCH_STUCK ? OUTBOX_BATCH_STUCK : OUTBOX_BATCH_AT_RISK;
     if (store_outbox_add(node->store, type, str_from(event->batch_id), clock_unix_s(), &error) !=
@@ -106,7 +106,7 @@ static void on_runner_event(void *context, const struct runner_event *event) {
         log_warn("batch=%s event=webhook_lost error=\"%s\"", event->batch_id, error.text);
 }
 
-/* *ret_key lies in *ret_secret. */
+/* Reads the key of an upstream; *ret_key points into *ret_secret. */
 static enum err read_key(const struct upstream_spec *spec, struct secret *ret_secret,
                          const char **ret_key, struct error *error) {
     struct secret secret;
@@ -147,10 +147,12 @@ static enum err open_upstream(struct node *node, const struct upstream_spec *spe
     return OK;
 }
 
-#define KV_BYTES_USUAL ((uint64_t)1 << 30) /* what an engine takes when it is not told */
+#define KV_BYTES_USUAL ((uint64_t)1 << 30) /* an engine's default */
 
-uint32_t node_models_that_fit(const uint64_t *model_bytes, size_t count, uint64_t extra_bytes,
-                              uint64_t memory_bytes) {
+/* The number of models that fit into three quarters of the memory, the largest together: their
+ * files, and `extra_bytes` for each. At least one. */
+static uint32_t models_that_fit(const uint64_t *model_bytes, size_t count, uint64_t extra_bytes,
+                                uint64_t memory_bytes) {
     uint64_t left = memory_bytes / 4 * 3;
     bool is_counted[NODE_MODELS_MAX] = {false};
     for (uint32_t fit = 0; fit < count; fit++) {
@@ -166,7 +168,7 @@ uint32_t node_models_that_fit(const uint64_t *model_bytes, size_t count, uint64_
     return count > 0 ? (uint32_t)count : 1;
 }
 
-/* One device, the CPU: the engines share it when they do not all fit. */
+/* Opens the one device, the CPU, on which engines take turns if they do not all fit. */
 static void open_device(struct node *node, const struct node_options *options) {
     uint64_t bytes[NODE_MODELS_MAX];
     size_t count = 0;
@@ -176,7 +178,7 @@ static void open_device(struct node *node, const struct node_options *options) {
     uint64_t kv_bytes = options->engine.kv_bytes ? options->engine.kv_bytes : KV_BYTES_USUAL;
     uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
     uint32_t most = options->loaded_models_max;
-    if (most == 0) most = node_models_that_fit(bytes, count, kv_bytes + ENGINE_OTHER_BYTES, memory);
+    if (most == 0) most = models_that_fit(bytes, count, kv_bytes + ENGINE_OTHER_BYTES, memory);
     node->first_count = most < count ? most : count;
     if (most >= count) return;
     const struct device_options device = {most, options->model_stay_s * NS_PER_S};
@@ -184,7 +186,7 @@ static void open_device(struct node *node, const struct node_options *options) {
     log_info("event=models_take_turns models=%zu loaded_max=%u", count, most);
 }
 
-/* Room for what the engines will add: about as much as their models have. */
+/* Makes room for the files that engines will add, each about as large as its model. */
 static void sweep_packed(const struct node *node, const struct node_options *options) {
     uint64_t wanted = 0, most = options->engine.packed_bytes_max;
     for (size_t i = 0; i < options->model_count; i++) {
@@ -195,7 +197,7 @@ static void sweep_packed(const struct node *node, const struct node_options *opt
             packed_folder_has(packed_dir))
             continue;
         uint64_t bytes = catalog_bytes(model->path);
-        if (bytes <= most - wanted) wanted += bytes; /* the others cannot be kept anyway */
+        if (bytes <= most - wanted) wanted += bytes; /* larger ones cannot be kept anyway */
     }
     packed_folder_sweep(options->engine.packed_dir, most - wanted);
 }
@@ -209,7 +211,7 @@ static void ignore_model(void *context, const struct runner_model *model) {
     (void)context, (void)model;
 }
 
-/* An alias of nothing is a slip of the pen, as long as no worker may still learn of more names. */
+/* An alias without a model is an error once every worker knows all its names. */
 static enum err check_aliases(struct node *node, struct error *error) {
     struct worker_status statuses[RUNNER_WORKERS_MAX];
     size_t count = runner_worker_statuses(node->runner, statuses, RUNNER_WORKERS_MAX);

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* node: the server without its network side: the store, the runner, and a worker for each model and each
- * upstream, opened in this order and closed in reverse. `quern serve` puts the API in front of it,
- * `quern run` drives it itself.
+/* node: the server without its network side.
  *
- * Thread: main.  Memory: owns all of it. */
+ * It is the store, the runner, and one worker per model and per upstream, opened in this order and
+ * closed in reverse. `quern serve` puts the API in front of it; `quern run` and the sample run of a
+ * preflight drive it directly. It knows no HTTP route and no key of a client.
+ *
+ * Thread: main.
+ * Memory: owns the store, the runner and the device; the runner owns the workers. */
 
 #include "hub/catalog.h"
 #include "protocol/wire_messages.h"
@@ -19,7 +22,7 @@
 
 struct node;
 
-/* What an engine is started with; zero means: the engine chooses. */
+/* The options of an engine; zero leaves the choice to the engine. */
 struct engine_settings {
     uint32_t threads;
     uint32_t max_num_seqs;
@@ -29,12 +32,12 @@ struct engine_settings {
     bool no_prefix_caching;
     bool reference;
     const char *kernels; /* NULL: the best of this CPU */
-    const char *pooling; /* NULL: as the model says */
-    int64_t hang_ms;     /* without a step until it is killed; 0: by the longest step seen */
+    const char *pooling; /* NULL: the model's own */
+    int64_t hang_ms;     /* time without a step until a kill; 0: by the longest step seen */
     bool trust_request_chat_template;
-    bool dummy_weights;        /* made up, for folders with a config.json alone */
-    const char *packed_dir;    /* the folder of packed weights (node/packed_folder.h); NULL: none */
-    uint64_t packed_bytes_max; /* of all in it */
+    bool dummy_weights;        /* make weights up, for folders with only a config.json */
+    const char *packed_dir;    /* folder of packed weights (node/packed_folder.h); NULL: none */
+    uint64_t packed_bytes_max; /* size of that folder */
 };
 
 struct node_options {
@@ -45,21 +48,16 @@ struct node_options {
     struct engine_settings engine;
     struct upstream_spec *upstreams; /* (upstream_count), borrowed for node_open */
     size_t upstream_count;
-    struct name_alias aliases[NODE_ALIASES_MAX]; /* the operator's; texts are borrowed */
+    struct name_alias aliases[NODE_ALIASES_MAX]; /* --alias; the texts are borrowed */
     size_t alias_count;
-    int64_t model_stay_s; /* at least, once loaded, before another's request takes its place */
-    uint32_t loaded_models_max; /* in memory at a time; 0: as many as fit */
+    int64_t model_stay_s; /* least time of a loaded model before another one takes its place */
+    uint32_t loaded_models_max; /* models in memory at a time; 0: as many as fit */
 };
 
-/* How many models can be loaded at a time, when the largest come together: their files, and
- * `extra_bytes` for each, within three quarters of the memory. At least one. */
-uint32_t node_models_that_fit(const uint64_t *model_bytes, size_t count, uint64_t extra_bytes,
-                              uint64_t memory_bytes);
-
-/* What an engine for the model is told; texts are borrowed. */
+/* The HELLO for an engine of the model; its texts are borrowed. */
 struct wire_hello node_hello(const struct model_choice *choice,
                              const struct engine_settings *settings);
-/* Opens the store and starts an engine for each model; batches are not taken up yet. */
+/* Opens the store and starts one engine per model, or those that fit; no batch runs yet. */
 enum err node_open(struct node **ret_node, const struct node_options *options,
                    struct error *error) MUST_CHECK;
 /* Waits until every engine has its model (of engines that take turns, the first ones), and a moment
@@ -68,9 +66,9 @@ enum err node_open(struct node **ret_node, const struct node_options *options,
  * *stop has become true. */
 enum err node_wait_ready(struct node *node, const volatile bool *stop,
                          struct error *error) MUST_CHECK;
-/* Starts the runner: every batch that is not terminal goes on. */
+/* Starts the runner, which resumes every batch that is not terminal. */
 enum err node_start(struct node *node, struct error *error) MUST_CHECK;
-/* Finishes what is in flight within `drain_ms`, then closes all. NULL is allowed. */
+/* Waits at most `drain_ms` for the lines in flight, then closes everything. NULL is allowed. */
 void node_close(struct node *node, int64_t drain_ms);
 
 struct store *node_store(struct node *node);

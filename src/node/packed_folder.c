@@ -14,9 +14,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define NAME_BYTES 16 /* of a model's folder */
-#define FILES_MAX 4096
-#define LEFT_BEHIND_S 3600
+#define NAME_BYTES 16      /* a model's folder: the first hex digits of its path's SHA-256 */
+#define FILES_MAX 4096     /* files looked at in one sweep */
+#define LEFT_BEHIND_S 3600 /* age of an unfinished file whose writer must have died */
 
 bool packed_folder_usual(char ret_path[PATH_MAX]) {
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
@@ -60,7 +60,7 @@ bool packed_folder_has(const char *path) {
 struct packed_file {
     char *path;
     uint64_t bytes;
-    int64_t used_s; /* Unix seconds: written, or mapped by an engine */
+    int64_t used_s; /* Unix seconds of the last write or read */
 };
 
 struct sweep {

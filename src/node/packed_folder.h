@@ -3,12 +3,13 @@
 
 /* packed_folder: the folder in which engines keep packed weights (cpu/packed_cache.h).
  *
- * Every model has a folder of its own in it, named after its path, and its engine can write to that
- * one alone: what one model's engine leaves there never reaches another's. The server makes the
- * folders, and before the engines start it removes what is over the limit.
+ * Every model has a subfolder, named after its path, and its engine can write to no other. So a bad
+ * model file cannot change the weights of another model. The server makes the subfolders, and
+ * before the engines start it removes files over the limit. A file that is removed while an engine
+ * has it mapped lives until that engine ends.
  *
- * Thread: any; several servers may share a folder. A file that is removed while an engine has it
- * mapped stays until that engine ends.  Memory: none. */
+ * Thread: any; several servers may share a folder.
+ * Memory: the heap during a sweep; nothing is kept. */
 
 #include <limits.h>
 #include <stdbool.h>
@@ -16,13 +17,13 @@
 
 #define PACKED_FOLDER_BYTES_DEFAULT ((int64_t)64 << 30)
 
-/* ${XDG_CACHE_HOME:-~/.cache}/quern/packed; false when neither that nor HOME is set. */
+/* ${XDG_CACHE_HOME:-~/.cache}/quern/packed; false if neither variable is set. */
 bool packed_folder_usual(char ret_path[PATH_MAX]);
-/* The folder of the model at `model_path` in `dir` (NULL: none), made when it is not there. False,
- * and a line in the log, when it cannot be had. */
+/* The subfolder of `dir` for the model at `model_path`, which is made if it does not exist. False
+ * without `dir`; false and a line in the log if it cannot be made. */
 bool packed_folder_of(const char *dir, const char *model_path, char ret_path[PATH_MAX]);
-/* Whether there are packed weights in a model's folder. */
+/* Whether a model's subfolder has packed weights. */
 bool packed_folder_has(const char *path);
-/* Removes packed weights, the longest unused first, until the others are at most `bytes_max`, and
- * what a writer that died an hour ago or more has left. Other files are let be. */
+/* Removes packed weights, the longest unused first, until the others have at most `bytes_max`. Also
+ * removes unfinished files that are an hour old. Files of other kinds stay. */
 void packed_folder_sweep(const char *dir, uint64_t bytes_max);

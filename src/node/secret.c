@@ -20,7 +20,7 @@ void secret_release(struct secret *secret) {
     *secret = (struct secret){0};
 }
 
-/* Made by a service manager in a folder of its own, with a mode of its own choice. */
+/* Whether a service manager made the file; it chooses mode and folder itself. */
 static bool is_managed(const char *path) {
     const char *folder = getenv("CREDENTIALS_DIRECTORY");
     size_t bytes = folder ? strlen(folder) : 0;
@@ -39,7 +39,7 @@ static enum err check_file(int fd, const char *path, struct error *error) {
                    (unsigned)(status.st_mode & 0777));
 }
 
-/* The buffer never moves, so that no copy is left behind. */
+/* Reads into one buffer that never moves, so that no copy stays in freed memory. */
 static enum err read_all(int fd, const char *path, struct secret *secret, struct error *error) {
     size_t count = 1;
     uint64_t bytes = 0;
@@ -89,7 +89,8 @@ void secret_variables_release(struct secret_variables *variables) {
     *variables = (struct secret_variables){0};
 }
 
-/* The value of `NAME=value`, `export NAME="value"`; at is NULL when no line has it. */
+/* The value in a line `NAME=value` or `export NAME="value"`; `at` is NULL if no line has the
+ * name. */
 static struct str find_line(const struct secret_variables *variables, const char *name) {
     struct str rest = {variables->text, variables->bytes};
     while (rest.bytes > 0) {
@@ -115,7 +116,7 @@ static void keep_copy(struct secret *secret, struct str value, const char *name)
     snprintf(secret->where, sizeof secret->where, "%s", name);
 }
 
-/* `name` in the environment, whose copy is overwritten, or in the file of variables. */
+/* Reads a variable of the environment, which is overwritten, or else of --env-file. */
 static bool read_variable(struct secret *secret, const char *name,
                           const struct secret_variables *variables) {
     char *value = getenv(name);

@@ -1,15 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* secret: reads what must not stand on a command line: keys and signing secrets.
+/* secret: keys and signing secrets, which must not stand on a command line.
  *
- * A secret NAME is looked for in the file an option names, then in the file the variable NAME_FILE
- * names, in the variable NAME itself, both of the environment first and then of the file of
- * `--env-file`, and last in the folder systemd passes in $CREDENTIALS_DIRECTORY. The first that is
- * there counts. A file that others than its owner can read is refused, but for those that a service
- * manager made: in $CREDENTIALS_DIRECTORY and under /run/secrets/.
+ * A secret NAME has these places, and the first one that exists counts:
  *
- * Thread: main, before others start.  Memory: the caller wipes and frees with secret_release. */
+ *     1. the file that an option names; if it cannot be read, that is an error
+ *     2. the file that the variable NAME_FILE names
+ *     3. the variable NAME
+ *     4. a file in the folder that systemd passes in $CREDENTIALS_DIRECTORY
+ *
+ * Variables of the environment go before those of `--env-file`. A file that group or others can
+ * read is refused, unless a service manager made it: in $CREDENTIALS_DIRECTORY or under
+ * /run/secrets/.
+ *
+ * Thread: main, before other threads start.
+ * Memory: the caller wipes and frees with secret_release. */
 
 #include "base/err.h"
 #include "base/str.h"
@@ -18,7 +24,7 @@
 
 #define SECRET_BYTES_MAX ((size_t)1 << 20)
 
-/* The text of --env-file: `NAME=value` lines. Zero: there is none. */
+/* The text of --env-file: `NAME=value` lines. Zero: no such file. */
 struct secret_variables {
     char *text;
     size_t bytes;
@@ -30,22 +36,22 @@ enum err secret_variables_read(struct secret_variables *ret_variables, const cha
 void secret_variables_release(struct secret_variables *variables);
 
 struct secret_place {
-    const char *path;       /* of the option; NULL: not given */
+    const char *path;       /* the option's file; NULL: not given */
     const char *variable;   /* "QUERN_…" */
-    const char *credential; /* the file's name in $CREDENTIALS_DIRECTORY */
+    const char *credential; /* name of the file in $CREDENTIALS_DIRECTORY */
 };
 
 struct secret {
-    char *text; /* NULL: there is none; ends in NUL */
+    char *text; /* ends in NUL; NULL: no secret */
     size_t bytes;
-    char where[256]; /* what to name in a message: a file or a variable */
+    char where[256]; /* the file or the variable, for messages */
 };
 
-/* OK and an empty secret when it is nowhere. A variable's bytes are overwritten in the environment
- * once read. */
+/* OK and an empty secret if no place has it. A variable's value is overwritten in the environment
+ * after reading. */
 enum err secret_read(struct secret *ret_secret, const struct secret_place *place,
                      const struct secret_variables *variables, struct error *error) MUST_CHECK;
 void secret_release(struct secret *secret);
-/* Refuses what group or others can read; reads at most SECRET_BYTES_MAX bytes. */
+/* Reads one file. ERR_INVALID if group or others can read it; ERR_LIMIT over SECRET_BYTES_MAX. */
 enum err secret_read_file(struct secret *ret_secret, const char *path,
                           struct error *error) MUST_CHECK;

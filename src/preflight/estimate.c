@@ -7,8 +7,8 @@
 #define ROOM_TOKENS 500u
 #define ROUND_TOKENS 128u
 
-/* Two-sided 95 % points of Student's distribution for 1 to 30 degrees of freedom; from any table
- * of it. */
+/* Two-sided 95 % points of Student's distribution for 1 to 30 degrees of freedom, from any printed
+ * table. */
 static const double t_points[] = {12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306,
                                   2.262,  2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120,
                                   2.110,  2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064,

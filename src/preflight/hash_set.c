@@ -7,7 +7,7 @@
 
 #define FIRST_SLOTS ((size_t)4096)
 
-/* Where the hash is, or would be. There is always a free slot. */
+/* The slot of the hash, or the free slot for it. A set always has a free slot. */
 static size_t find(const struct hash_set *set, uint64_t hash) {
     size_t at = (size_t)(hash * 0x9E3779B97F4A7C15u >> 20) & (set->slot_count - 1);
     while (set->slots[at] != 0 && set->slots[at] != hash) at = (at + 1) & (set->slot_count - 1);

@@ -114,7 +114,7 @@ static enum err count(const struct preflight_options *options, struct preflight 
         err = served_model_open(&model, &hello, error);
         if (err != OK) return err;
         model_describe(model.model, &about);
-        /* Each text of an embeddings request has a context of its own, and was counted in it. */
+        /* Each text of an embeddings request has its own context, and the count checks it. */
         is->only_embeds = !model.backend;
         is->context_tokens = is->only_embeds ? 0 : about.context_max;
         is->kv_tokens = (uint64_t)about.kv_blocks * BACKEND_BLOCK_TOKENS;
@@ -195,7 +195,7 @@ enum err preflight_run(const struct preflight_options *options, struct preflight
     return OK;
 }
 
-/* --- as JSON --- */
+/* --- JSON --- */
 
 static void add_interval(struct buf *buf, const char *name, const struct interval *is, bool there) {
     buf_printf(buf, ",\"%s\":", name);

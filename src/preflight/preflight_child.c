@@ -31,7 +31,7 @@ _Static_assert(API_PREFLIGHT_LINES_MAX <= SAMPLE_RUN_LINES_MAX,
 /* --- the child's arguments --- */
 
 struct arguments {
-    const char *at[ARGUMENTS_MAX + 1]; /* the last stays NULL */
+    const char *at[ARGUMENTS_MAX + 1]; /* ends in NULL */
     size_t count;
     struct arena texts;
 };
@@ -87,7 +87,7 @@ static const struct model_choice *find_choice(const struct node_options *node, c
     return NULL;
 }
 
-/* NAME=PATH, or NAME=echo, which guesses, for what no engine here runs. */
+/* Adds --model NAME=PATH, or NAME=echo, which guesses lengths, for models of upstreams. */
 static enum err add_model(struct arguments *arguments, const struct node_options *node,
                           const char *model, struct error *error) {
     char text[MODEL_NAME_BYTES + PATH_MAX + 8];
@@ -114,7 +114,7 @@ static enum err fill(struct arguments *arguments, const struct node_options *nod
     add(arguments, FILE_PATH);
     add(arguments, "--json");
     add(arguments, "--end-with-parent");
-    /* Everything is said here: what the files of settings say is for the server. */
+    /* All options are on this command line; settings files are for the server. */
     add_text(arguments, "--config", "/dev/null");
     enum err err = add_model(arguments, node, preflight->model, error);
     if (err != OK) return err;
@@ -132,7 +132,7 @@ static enum err fill(struct arguments *arguments, const struct node_options *nod
 
 struct child {
     pid_t pid;
-    int out_fd, err_fd; /* what it says; -1 at the end */
+    int out_fd, err_fd; /* its standard output and error; -1 at their ends */
     struct buf out, err;
 };
 
@@ -154,7 +154,7 @@ static enum err start(struct child *child, const struct arguments *arguments, in
     return err;
 }
 
-/* One read of what is there. */
+/* Reads what the pipe holds now, once; closes it at its end. */
 static void read_some(int *fd, struct buf *buf) {
     char bytes[READ_BYTES];
     ssize_t count = read(*fd, bytes, sizeof bytes);
@@ -164,8 +164,8 @@ static void read_some(int *fd, struct buf *buf) {
     *fd = -1;
 }
 
-/* Until it has said all; false when it was stopped. Its own children may keep standard error open,
- * so only the end of standard output counts. */
+/* Reads the child's output to its end; false if the client stopped it. Its own children may keep
+ * standard error open, so only the end of standard output counts. */
 static bool listen_to(struct child *child, const struct api_preflight *preflight) {
     while (child->out_fd >= 0) {
         if (preflight->stopped(preflight->context)) return false;
@@ -178,7 +178,7 @@ static bool listen_to(struct child *child, const struct api_preflight *preflight
     return true;
 }
 
-/* The sentence with which the command ends, or how it ended. */
+/* The command's error sentence, or else how the process ended. */
 static void find_sentence(const struct child *child, const char *end, char ret_text[300]) {
     struct str said = buf_str(&child->err), mark = STR("quern preflight: ");
     size_t at = str_find(said, mark, 0);

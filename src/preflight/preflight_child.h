@@ -4,8 +4,8 @@
 /* preflight_child: preflights for clients of the API.
  *
  * The server opens no model file. So each preflight is a `quern preflight` of its own, which reads
- * the file from a descriptor and gets the engine's options of the server. A model that runs elsewhere
- * is counted by guessing.
+ * the file from a descriptor and gets the engine's options of the server. A model that runs
+ * elsewhere is counted by guessing.
  *
  * Thread: one, which lives as long as its children.
  * Memory: borrows the node's options. */
@@ -26,6 +26,7 @@ struct preflight_child {
 };
 
 /* An api_preflight_fn; `context` is a struct preflight_child. ERR_INVALID with the child's sentence
- * if it refuses the file; ERR_IO if it fails. A child that is stopped has ended when this returns. */
+ * if it refuses the file; ERR_IO if it fails. A child that is stopped has ended when this
+ * returns. */
 enum err preflight_child_run(void *context, const struct api_preflight *preflight,
                              struct buf *ret_json, struct error *error) MUST_CHECK;

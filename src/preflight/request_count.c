@@ -44,14 +44,14 @@ struct work {
 
 /* The request that one thread is reading. */
 struct item {
-    uint64_t index;  /* of the request */
-    uint64_t number; /* of its line */
+    uint64_t index;  /* the request's, from 0 */
+    uint64_t number; /* its line's, from 1 */
     struct buf text;
     struct batch_line line;
     uint32_t prompt_tokens, answer_tokens;
-    bool has_key; /* its answer is determined */
+    bool has_key; /* its answer is determined, so that `key` counts duplicates */
     uint64_t key;
-    struct request request; /* parsed, when the model is there */
+    struct request request; /* parsed if the model is here */
     bool is_parsed;
     struct prompt *prompts;
     char fault[200];
@@ -71,7 +71,8 @@ static bool read_item(struct work *work, struct item *item) {
     return there;
 }
 
-/* What the runner answers once (batch/request_key.h); here all of it is for one and by one. */
+/* The key of requests that the runner would run once (batch/request_key.h). A preflight
+ * counts for one owner with one model, so neither is part of the key. */
 static void read_key(struct item *item) {
     unsigned char key[SHA256_BYTES];
     item->has_key = batch_request_key(&item->line, STR(""), key);
@@ -107,7 +108,7 @@ static bool guess(struct item *item) {
     return true;
 }
 
-/* The sample wants the messages as they are, before prep changes them. */
+/* Samples the messages before prep changes them. */
 static void sample_layout(struct work *work, struct item *item) {
     pthread_mutex_lock(&work->adding);
     if (item->index % work->layout_stride == 0) {
@@ -150,8 +151,9 @@ static bool count_exactly(struct work *work, struct item *item, enum endpoint en
     return true;
 }
 
-/* Tokens at the start of a prompt that stood there before. A block's hash is over all before it, so
- * what is known of a prompt is always its beginning. */
+/* Counts the tokens at the start of a prompt that an earlier prompt began with, and remembers its
+ * blocks. A block's hash covers all blocks before it, so a known block is always part of a known
+ * beginning. */
 static uint64_t share_prefix(struct work *work, const struct ids *ids) {
     uint64_t hash = 1, shared = 0;
     size_t fresh = 0, blocks = ids->count / BLOCK_TOKENS;
@@ -183,7 +185,7 @@ static void grow(struct work *work, uint64_t index) {
     work->capacity = capacity;
 }
 
-/* The first of the file are kept, in its order. */
+/* Keeps the first faults of the file, in its order. */
 static void keep_fault(struct request_count *counted, const struct item *item) {
     size_t at = counted->faulty < REQUEST_COUNT_FAULTS_MAX ? (size_t)counted->faulty
                                                            : REQUEST_COUNT_FAULTS_MAX;

@@ -49,8 +49,7 @@ static int compare_picks(const void *a, const void *b) {
 /* Picks requests evenly over the lengths and deals them to the groups in turn. */
 static enum err choose(struct work *work, struct error *error) {
     const struct sample_run_options *options = work->options;
-    uint64_t *sorted = calloc((size_t)options->requests + 1, sizeof *sorted), count = 0;
-    if (!sorted) abort();
+    uint64_t *sorted = mem_new((size_t)options->requests + 1, sizeof *sorted), count = 0;
     for (uint64_t i = 0; i < options->requests; i++) {
         uint32_t tokens = options->prompt_tokens[i];
         if (tokens > 0 && tokens <= options->prompt_tokens_max)

@@ -2,6 +2,7 @@
 #include "server/keys.h"
 
 #include "base/log.h"
+#include "base/mem.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -17,7 +18,7 @@ static void report(const char *sentence) {
         log_info("event=keys_readable");
 }
 
-/* One key a line, as digests: the text itself is not kept. */
+/* Reads one key per line as its digest. */
 static enum err read_keys(const struct secret *secret, unsigned char (*ret_digests)[SHA256_BYTES],
                           size_t *ret_count, struct error *error) {
     struct str rest = {secret->text, secret->bytes};
@@ -49,8 +50,7 @@ enum err keys_open(struct key_set **ret_keys, const char *key_file, const char *
         return err_set(error, ERR_INVALID, "the state directory's name is too long");
     enum err err = secret_read(&secret, &place, variables, error);
     if (err != OK) return err;
-    unsigned char(*digests)[SHA256_BYTES] = calloc(KEYS_MAX, sizeof *digests);
-    if (!digests) abort();
+    unsigned char(*digests)[SHA256_BYTES] = mem_new(KEYS_MAX, sizeof *digests);
     if (secret.text) err = read_keys(&secret, digests, &options.digest_count, error);
     secret_release(&secret);
     options.digests = (const unsigned char(*)[SHA256_BYTES])digests;

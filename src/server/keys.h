@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* keys: from the operator's key file and the state directory to the keys of the door (http/key.h).
+/* keys: the set of keys that clients may use (http/key.h), from the operator's key file and from
+ * the state directory.
  *
- * Thread: main.  Memory: the caller closes the set. */
+ * Thread: main.
+ * Memory: the caller closes the set; the key texts are wiped. */
 
 #include "http/key.h"
 #include "node/secret.h"
 
-/* The fixed keys of `key_file` (NULL: QUERN_API_KEYS_FILE, QUERN_API_KEYS or the credential
- * api-keys, where there is one), and those of `quern key` in `state_dir`. ERR_INVALID for a key
- * file without a key, or one that others can read. */
+/* Opens the set: the fixed keys of `key_file` (NULL: of QUERN_API_KEYS_FILE, QUERN_API_KEYS or the
+ * credential api-keys, if one exists) and the keys of `quern key` in `state_dir`. ERR_INVALID if a
+ * key file has no key or group or others can read it. */
 enum err keys_open(struct key_set **ret_keys, const char *key_file, const char *state_dir,
                    const struct secret_variables *variables, struct error *error) MUST_CHECK;

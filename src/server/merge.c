@@ -9,15 +9,15 @@
 #define PIECE_BYTES ((size_t)256 * 1024)
 #define LINE_BYTES_MAX ((size_t)256 * 1024 * 1024)
 
-/* Lines of one file, a buffer at a time. */
+/* The lines of one file, read in pieces. */
 struct lines {
     int fd; /* -1: no lines */
     struct buf bytes;
     size_t at;
     bool ended;
-    uint64_t number;      /* of the current line */
+    uint64_t number;      /* the current line's, from 1 */
     struct str line;      /* current line without its LF; at is NULL past the end */
-    struct buf custom_id; /* of the current line, decoded */
+    struct buf custom_id; /* the current line's, decoded */
 };
 
 static void lines_open(struct lines *lines, int fd) {

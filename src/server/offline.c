@@ -23,12 +23,12 @@
 #define PIECE_BYTES ((size_t)1 << 20)
 #define DRAIN_MS 2000
 
-/* One call on its way. */
+/* One call of offline_run. */
 struct offline {
     const struct offline_options *options;
     struct node *node;
     char folder[PATH_MAX];
-    struct store_batch batch; /* the one batch of the folder; id empty until there is one */
+    struct store_batch batch; /* the folder's only batch; its id is empty until it is created */
     uint64_t done_before;
     int64_t started_ns, ready_ns, ended_ns;
 };
@@ -37,7 +37,7 @@ static double seconds_between(int64_t from_ns, int64_t to_ns) {
     return from_ns && to_ns > from_ns ? (double)(to_ns - from_ns) / 1e9 : 0;
 }
 
-/* Copies the input into the store, so that a file that changes later changes nothing. */
+/* Copies the input into the store, so that a later change of the file has no effect. */
 static enum err store_input(struct offline *offline, struct store_file *ret_file,
                             struct error *error) {
     int fd;
@@ -72,7 +72,7 @@ static enum err create(struct offline *offline, struct error *error) {
     struct store_file file;
     enum err err = store_input(offline, &file, error);
     if (err != OK) return err;
-    /* The window is a year: nothing expires while its owner is away. */
+    /* The window is a year, so that no line expires between two calls. */
     struct batch_parameters parameters = {.endpoint = ENDPOINT_CHAT, .window_s = 366ll * 86400};
     snprintf(parameters.input_file_id, sizeof parameters.input_file_id, "%s", file.id);
     snprintf(parameters.completion_window, sizeof parameters.completion_window, "366d");
@@ -81,7 +81,7 @@ static enum err create(struct offline *offline, struct error *error) {
                         &existing, error);
 }
 
-/* The batch an earlier call left, if its input is this one. */
+/* Takes up the batch of an earlier call, if its input is this one. */
 static enum err resume(struct offline *offline, bool *ret_found, struct error *error) {
     struct store_batch batch;
     size_t count;
@@ -182,7 +182,7 @@ static enum err open_result(struct offline *offline, const char *id, int *ret_fd
                            error);
 }
 
-/* The two result files as one, synced, under its final name. */
+/* Writes the two result files as one, syncs it, and gives it its final name. */
 static enum err publish(struct offline *offline, struct error *error) {
     char path[PATH_MAX], parent[PATH_MAX];
     int input = -1, output = -1, errors = -1, out = -1;
@@ -248,7 +248,7 @@ enum err offline_run(const struct offline_options *options, struct offline_summa
     err = work(&offline, error);
     summarize(&offline, ret_summary);
     node_close(offline.node, err == OK ? 0 : DRAIN_MS);
-    /* A file that is refused leaves nothing: correcting it and running again is a new start. */
+    /* A refused file leaves no folder, so that the corrected file is a new start. */
     bool is_refused =
         err == ERR_INVALID && (!offline.batch.id[0] || offline.batch.status == BATCH_FAILED);
     if (err == OK || is_refused) folder_remove(offline.folder);

@@ -1,46 +1,48 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* offline: one file in, one file out, without HTTP: what `quern run` does.
+/* offline: one file in, one file out, without HTTP: the work of `quern run`.
  *
- * The same store, runner and workers as the server's, in a folder of its own beside the output
- * (OUT.quern). Whatever ends it, the same call goes on from what is there. OUT appears whole, by
- * rename, and then the folder goes.
+ * It uses the store, runner and workers of the server, in a folder next to the output (OUT.quern).
+ * Whatever ends a call, the same call continues from that folder. OUT appears whole, by rename;
+ * then the folder is removed.
  *
- * Thread: main.  Memory: none kept. */
+ * Thread: main.
+ * Memory: borrows the options. */
 
 #include "node/node.h"
 
 struct offline_progress {
     const struct store_batch *batch;          /* with live counters */
-    const char *engine;                       /* "loading" and the like, or NULL */
+    const char *engine;                       /* "loading", or NULL once requests run */
     double seconds;                           /* since the requests began to run */
-    uint64_t done_before;                     /* results that an earlier call left */
-    uint64_t running;                         /* sequences being computed */
-    uint64_t prompt_tokens, generated_tokens; /* of this call, unfinished lines included */
+    uint64_t done_before;                     /* results of earlier calls */
+    uint64_t running;                         /* requests with the workers */
+    uint64_t prompt_tokens, generated_tokens; /* in this call, unfinished lines included */
 };
 
 struct offline_options {
     const char *input_path;
     const char *output_path;
-    struct node_options node;  /* its store.dir is set here */
-    const volatile bool *stop; /* becomes true on a signal: end soon, keep everything */
+    struct node_options node;  /* without store.dir, which offline_run sets */
+    const volatile bool *stop; /* becomes true on a signal: end soon and keep all results */
     void *context;
     void (*progress)(void *context,
-                     const struct offline_progress *progress); /* a few times a second */
-    /* A line that is no request: the file is refused. `number` 0: the file as a whole. */
+                     const struct offline_progress *progress); /* called ten times per second */
+    /* Called for each line that is no request, which refuses the file. Number 0 is the whole
+     * file. */
     void (*bad_line)(void *context, uint64_t number, const char *code, const char *message);
 };
 
 struct offline_summary {
     uint64_t requests, completed, failed;
     double seconds;      /* from the first request to the last result, in this call */
-    double load_seconds; /* until the model was ready */
+    double load_seconds; /* from the start until the model was ready */
     struct usage usage;
 };
 
-/* ERR_INVALID: the file is refused; ERR_NOT_FOUND: no such input; ERR_CONFLICT: OUT.quern belongs
- * to another input or is in use; ERR_CANCELLED: stopped. Whatever is returned, nothing that was
- * done is lost. */
+/* ERR_INVALID: the file is refused, or a model cannot be loaded; ERR_NOT_FOUND: no such input;
+ * ERR_CONFLICT: OUT.quern belongs to another input or is in use; ERR_CANCELLED: *stop became true.
+ * No error loses a finished result. */
 enum err offline_run(const struct offline_options *options, struct offline_summary *ret_summary,
                      struct error *error) MUST_CHECK;

@@ -13,12 +13,12 @@
 
 #define POLL_MS 50
 #define CLOSE_MS 2000
-/* The live service's limits (contract: limits). */
+/* OpenAI's limits, from tests/contract. */
 #define OPENAI_LINES_MAX 50000
 #define OPENAI_FILE_BYTES_MAX ((uint64_t)512 << 20)
 #define OPENAI_BATCH_FILE_BYTES_MAX ((uint64_t)200 << 20)
 
-/* What stands between the node and its clients. */
+/* The network side of the node. */
 struct front {
     struct key_set *keys;
     struct notify *notify;
@@ -81,18 +81,18 @@ static void close_front(struct front *front) {
     key_set_close(front->keys);
 }
 
-/* Keys, signing secrets and prompts are in this memory: no core file of it, no debugger of another
- * process, and the engines inherit the first. */
+/* Forbids core files and debuggers, because this memory has keys, signing secrets and prompts.
+ * Engines inherit the limit on core files. */
 static void guard_memory(void) {
     const struct rlimit none = {0, 0};
     if (setrlimit(RLIMIT_CORE, &none) != 0) log_warn("core files stay allowed");
-#ifndef __SANITIZE_ADDRESS__ /* whose leak check is a debugger */
+#ifndef __SANITIZE_ADDRESS__ /* its leak check is a debugger */
     if (prctl(PR_SET_DUMPABLE, 0) != 0) log_warn("the process stays open to debuggers");
 #endif
 }
 
-/* A connection takes three descriptors; the usual soft limit of 1024 is for programs that use
- * select. */
+/* A connection takes three descriptors. The usual soft limit of 1024 protects programs that use
+ * select; this one does not. */
 static void raise_open_files(void) {
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
@@ -112,7 +112,7 @@ enum err serve_run(const struct serve_options *options, struct error *error) {
     raise_open_files();
     enum err err = node_open(&node, &options->node, error);
     if (err != OK) return err;
-    /* The front opens first, so that /health tells "loading" meanwhile. */
+    /* The network side opens first, so that /health tells "loading" while models load. */
     err = open_front(options, node, &front, error);
     if (err == OK) err = node_wait_ready(node, options->stop, error);
     if (err == OK) err = node_start(node, error);

@@ -1,24 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* webhooks: from the operator's options to a running notify (notify/notify.h).
+/* webhooks: the sender of events (notify/notify.h), from the operator's options and secrets.
  *
- * Thread: main.  Memory: none kept. */
+ * Thread: main.
+ * Memory: secrets are wiped before the return. */
 
 #include "node/secret.h"
 #include "notify/notify.h"
 
-/* Zero: no webhooks, unless the environment has a secret. */
+/* The options of `quern serve`. Zero: no webhooks, unless a secret exists (secret.h). */
 struct webhook_settings {
-    const char *url;         /* NULL: batches' own URLs only */
-    const char *secret_file; /* NULL: see secret.h; QUERN_WEBHOOK_SECRET, webhook-secret */
+    const char *url;         /* receiver for all batches; NULL: only the URLs of batches */
+    const char *secret_file; /* NULL: the places of QUERN_WEBHOOK_SECRET and webhook-secret */
     const char *events;      /* names separated by commas; NULL: the ends of batches */
-    bool allow_private;
-    int64_t retry_s;
+    bool allow_private;      /* allow plain http and private addresses */
+    int64_t retry_s;         /* wait before the second attempt; 0: notify's default */
 };
 
-/* *ret_notify is NULL when there is no secret. ERR_INVALID with a sentence that names the option.
- */
+/* Opens the sender; *ret_notify is NULL without a secret. ERR_INVALID with a sentence that names
+ * the option. */
 enum err webhooks_open(struct notify **ret_notify, const struct webhook_settings *settings,
                        struct store *store, const struct secret_variables *variables,
                        struct error *error) MUST_CHECK;
