@@ -67,7 +67,7 @@ def create(client, content, **named):
     return client.batches.create(input_file_id=upload(client, content).id, **named)
 
 
-def wait(client, batch_id, seconds=120):
+def wait(client, batch_id, seconds=300):
     deadline = time.monotonic() + seconds
     while (batch := client.batches.retrieve(batch_id)).status not in support.TERMINAL:
         assert time.monotonic() < deadline, batch
@@ -104,7 +104,7 @@ def failed(client, content, count=1, **named):
     return batch.errors.data
 
 
-def poll(question, seconds=60):
+def poll(question, seconds=180):
     deadline = time.monotonic() + seconds
     while not (answer := question()):
         assert time.monotonic() < deadline, "it did not happen"

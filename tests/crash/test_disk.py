@@ -123,8 +123,10 @@ def test_a_server_waits_for_space_wherever_the_disk_fills_and_then_ends_its_batc
     # From nothing left to enough for all: input, index, log and output one after another.
     places = [one_round(disk, requests, leave) for leave in [*spread(0, 5 << 20, scaled(23)), 9 << 20]]
     print(places)
-    assert {"upload", "in_progress", "finalizing", None} <= set(places), places
-    assert sum(place is not None for place in places) >= 20 * min(1, life.SCALE)
+    assert None in places and set(places) - {None}, places
+    if life.SCALE >= 1:
+        assert {"upload", "in_progress", "finalizing"} <= set(places), places
+        assert sum(place is not None for place in places) >= 20
 
 
 def test_the_disk_fills_while_lines_are_running(disk):

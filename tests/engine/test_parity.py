@@ -55,17 +55,20 @@ def test_the_logits_are_within_tolerance_and_the_first_is_the_first(cases, path)
 
 @pytest.mark.parametrize("path", ["reference", "fast"])
 def test_the_greedy_continuation_is_exact_up_to_the_first_near_tie(cases, path):
-    for case in cases:
-        ids, compared = list(case["prompt_ids"]), 0
-        expected = case["greedy_ids"]
-        queries = "".join(json.dumps({"ids": ids + expected[:i], "positions": [-1], "top": 1}) + "\n" for i in range(len(expected)))
-        done = support.quern("logits", "--model", "smollm2", "--batch", *flags(path), input=queries)
-        assert done.returncode == 0, done.stderr
-        for token, margin, line in zip(expected, case["greedy_margin"], done.stdout.splitlines()):
-            if margin < MARGIN[path]:
-                continue
-            assert json.loads(line)["positions"][0]["top"][0][0] == token
-            compared += 1
+    queries = ""
+    for case in cases:  # one pass per case: the logits before each token of the continuation
+        ids, expected = case["prompt_ids"], case["greedy_ids"]
+        asked = list(range(len(ids) - 1, len(ids) + len(expected) - 1))
+        queries += json.dumps({"ids": ids + expected[:-1], "positions": asked, "top": 1}) + "\n"
+    done = support.quern("logits", "--model", "smollm2", "--batch", *flags(path), input=queries)
+    assert done.returncode == 0, done.stderr
+    for case, line in zip(cases, done.stdout.splitlines(), strict=True):
+        compared = 0
+        positions = json.loads(line)["positions"]
+        for token, margin, position in zip(case["greedy_ids"], case["greedy_margin"], positions, strict=True):
+            if margin >= MARGIN[path]:
+                assert position["top"][0][0] == token
+                compared += 1
         assert compared > 0
 
 

@@ -27,7 +27,7 @@ def read(path):
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     tmp = tmp_path_factory.mktemp("sandbox")
-    with support.serving(tmp / "state", "--model", f"tiny={TINY}", environment=SECRETS) as server:
+    with support.serving(tmp / "state", "--model", f"tiny={TINY}", "--no-packed-cache", environment=SECRETS) as server:
         yield server
     support.fsck(tmp / "state")
 
