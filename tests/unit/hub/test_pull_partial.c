@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* A file in parts: what the journal says after any end, and what happens when it lies. */
+/* A file in parts: what its journals say after a crash, and what a damaged journal does. */
 
 #include "base/clock.h"
 #include "base/os.h"
@@ -68,7 +68,7 @@ static void put(uint64_t from, uint64_t to) {
             OK);
 }
 
-/* As if the process had died: nothing is saved. */
+/* Closes as a death of the process does: nothing is saved. */
 static void open_again(void) {
     pull_partial_close(&partial);
     assert_int_equal(pull_partial_open(&partial, blob, BYTES, &error), OK);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What a hub's answers are taken for, and which files a model needs. */
+/* How a hub's answers are read, and which files a model needs. */
 
 #include "hub/pull_choose.h"
 
@@ -113,7 +113,8 @@ static void the_next_page_is_the_one_that_is_called_next(void **state) {
 static struct pull_listing listing;
 static struct error error;
 
-/* A list of these names, separated by spaces, and what is chosen of it, in the same form. */
+/* Reads a list of these names, separated by spaces; ret_chosen has the chosen ones, in the same
+ * form. */
 static enum err choose(const char *names, const char *quantisation, char ret_chosen[1024]) {
     struct pull_wish wish = {.quantisation = str_from(quantisation)};
     pull_listing_release(&listing);

@@ -30,7 +30,7 @@ static void path_of(char ret_path[512], const char *name) {
     snprintf(ret_path, 512, "%s/%s", root, name);
 }
 
-/* Makes the folders above it too. */
+/* Also makes the folders above. */
 static void put(const char *name, const char *text) {
     char path[512];
     path_of(path, name);

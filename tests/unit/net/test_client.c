@@ -29,8 +29,8 @@ struct server {
     int listener;
     int port;
     pthread_t thread;
-    const char *const
-        *answers; /* NULL at the end; an empty one: no answer until the client leaves */
+    /* NULL at the end. An empty one: no answer until the client leaves. */
+    const char *const *answers;
     struct buf requests;
     unsigned connections;
 };
@@ -99,7 +99,7 @@ struct heard {
     struct net_client *client;
     struct net_exchange *exchange;
     unsigned done;
-    struct net_answer answer; /* its texts are copied below */
+    struct net_answer answer; /* its texts are gone after `done`; their copies: */
     char body[256], location[256], what[128], fault[128], mark[64];
     char streamed[256];
     bool stops, refuses;

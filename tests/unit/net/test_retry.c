@@ -17,7 +17,7 @@ static void retry_after_is_read_in_all_its_forms(void **state) {
     assert_int_equal(after(" 7 \r\n"), 7000);
     assert_int_equal(after("0"), 0);
     assert_int_equal(after("Sun, 06 Nov 1994 08:49:57 GMT"), 20000);
-    assert_int_equal(after("Sun, 06 Nov 1994 08:49:00 GMT"), 0); /* is over */
+    assert_int_equal(after("Sun, 06 Nov 1994 08:49:00 GMT"), 0); /* in the past */
     assert_int_equal(after("-1"), -1);
     assert_int_equal(after("soon"), -1);
     assert_int_equal(after(""), -1);

@@ -60,7 +60,7 @@ static void urls_of_this_side_are_refused_however_they_are_spelled(void **state)
         "https://0251.0376.0251.0376/", "https://169.254.43518/", "https://100.64.0.1/",
         "https://100.100.100.200/", "https://168.63.129.16/", "https://192.0.0.192/",
         "https://198.18.0.1/", "https://224.0.0.1/", "https://255.255.255.255/", "https://240.1/",
-        /* who a reader may take for the host */
+        /* other hosts than a reader may think */
         "https://user@example.com/", "https://user:pw@example.com/",
         "https://example.com@127.0.0.1/", "https://127.0.0.1:80@example.com/",
         "https://:@example.com/", "https://@example.com/", "https://example.com\\@127.0.0.1/",
