@@ -12,7 +12,7 @@
 
 #include "protocol/worker.h"
 #include "runner/slot.h"
-#include "store/seglog.h"
+#include "store/seglog_writer.h"
 
 /* The events of a worker; the context is its seat. */
 void runner_on_result(void *context, const struct worker_result *result);

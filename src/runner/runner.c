@@ -10,7 +10,7 @@
 #include "batch/state.h"
 #include "runner/results.h"
 #include "runner/runner_internal.h"
-#include "store/seglog.h"
+#include "store/seglog_writer.h"
 
 #include <assert.h>
 #include <stdlib.h>

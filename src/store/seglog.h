@@ -3,10 +3,8 @@
 
 /* seglog: the results of one batch, appended to segment files in the order in which they arrive.
  *
- * A record in the log is the only commit point of a line. One writer thread serves all logs: it
- * appends the queued records, syncs when 256 KiB wait or 10 ms have passed, and only then reports
- * them as durable. The bytes of a segment, and how a reader tells damage from a torn tail, are in
- * seglog_format.h.
+ * A record in the log is the only commit point of a line. seglog_writer.h appends records. The bytes
+ * of a segment, and how a reader tells damage from a torn tail, are in seglog_format.h.
  *
  * Opening a log reads it back. A torn tail is cut off. Damage stays on the disk, is counted and
  * reported, and its lines have no record, so that they run again. The first record of a line wins;
@@ -14,9 +12,9 @@
  *
  * It knows no JSON and no state of a batch.
  *
- * Thread: seglog_put and seglog_has from any; open and close from one; reads from one thread at a
- *     time, except through seglog_reader.h.
- * Memory: 12 bytes per line, and at most 64 MiB of records that wait to be written.
+ * Thread: seglog_has from any; open and close from one; reads from one thread at a time, except
+ *     through seglog_reader.h.
+ * Memory: 12 bytes per line.
  * Invariant: seglog_has(line) is true only for a line whose record was synced. */
 
 #include "base/buf.h"
@@ -27,7 +25,6 @@
 enum seglog_kind { SEGLOG_SUCCESS = 1, SEGLOG_ERROR, SEGLOG_CANCELLED, SEGLOG_EXPIRED };
 
 struct seglog;
-struct seglog_writer;
 
 /* Properties of an answer, kept in its record so that a restart need not read the answer again. */
 #define SEGLOG_MARKS 4
@@ -97,22 +94,3 @@ enum err seglog_read_record(struct seglog *log, uint64_t line, struct buf *buf,
 uint64_t seglog_last_sequence(struct seglog *log);
 /* Forgets the line's record: seglog_has is false from here on. The counts do not change. */
 void seglog_forget(struct seglog *log, uint64_t line);
-
-/* A record that has become durable. A duplicate is reported too: its line has a durable record. */
-struct seglog_done {
-    uint64_t cookie; /* the one given to seglog_put */
-};
-
-/* Called on the writer thread after every group. */
-typedef void (*seglog_done_fn)(void *context, const struct seglog_done *done, size_t count);
-
-enum err seglog_writer_open(struct seglog_writer **ret_writer, struct store *store,
-                            seglog_done_fn done, void *context, struct error *error) MUST_CHECK;
-/* Writes the queued records first. While the disk is full they are given up, and their lines run
- * again. NULL is allowed. */
-void seglog_writer_close(struct seglog_writer *writer);
-/* Queues a copy of the record. Waits only while 64 MiB are queued. */
-void seglog_put(struct seglog_writer *writer, struct seglog *log,
-                const struct seglog_record *record, uint64_t cookie);
-/* Bytes that are queued and not yet durable. */
-uint64_t seglog_writer_backlog_bytes(struct seglog_writer *writer);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-
-/* The thread that appends records and syncs them in groups. */
+#include "store/seglog_writer.h"
 
 #include "base/clock.h"
 #include "base/log.h"

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "store/seglog_format.h"
+#include "store/seglog_writer.h"
 
 #include <fcntl.h>
 #include <pthread.h>

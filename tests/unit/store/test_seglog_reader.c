@@ -3,6 +3,7 @@
 
 #include "store/seglog_format.h"
 #include "store/seglog_reader.h"
+#include "store/seglog_writer.h"
 
 #include <fcntl.h>
 #include <pthread.h>

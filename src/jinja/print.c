@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "jinja/print.h"
+
 #include "base/utf8.h"
 #include "jinja/builtin.h"
 #include "jinja/eval.h"
 #include "jinja/number.h"
-#include "jinja/print.h"
 #include "jinja/text.h"
 #include "jinja/unicode.h"
 
