@@ -166,6 +166,7 @@ def test_case_110_killed_after_an_upload(tmp_path):
         assert client.files.content(client.uploads.complete(made.id, part_ids=[part.id]).file.id).read() == b"content"
 
 
+@pytest.mark.slow
 def test_case_111_a_full_disk(tmp_path):
     """The disk fills up while results are written: the batch pauses, and completes with whole lines when there is room again."""
     disk = tmp_path / "disk"
@@ -178,7 +179,7 @@ def test_case_111_a_full_disk(tmp_path):
         (tmp_path / "state").symlink_to(disk / "state")  # the server's log stays beside it, on the other disk
         with serving(tmp_path) as (server, start):
             client = start()
-            batch = create(client, lines(20000, padding="x" * 100))
+            batch = create(client, lines(3000, padding="x" * 100, echo={"each_ms": 1}))  # three seconds, so that the disk fills meanwhile
             poll(lambda: client.batches.retrieve(batch.id).request_counts.completed > 0)
             with open(disk / "filler", "wb") as filler:
                 for _ in range(50):
@@ -194,7 +195,7 @@ def test_case_111_a_full_disk(tmp_path):
             (disk / "filler").unlink()
             batch = wait(client, batch.id)
             assert batch.status == "completed"
-            identities(client, batch, ids(20000))
+            identities(client, batch, ids(3000))
     finally:
         subprocess.run(["umount", "-l", str(disk)], check=True)
 
