@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* One input file of a batch: validation must take any bytes, agree with the JSON reader on what is
- * JSON, and what it finds good must be readable again line by line. */
+/* One input file of a batch. Validation must take any bytes, agree with the JSON reader about JSON,
+ * and every line that it accepts must be readable again by itself. */
 
 #include "batch/index.h"
 #include "batch/line.h"
@@ -23,8 +23,8 @@ static bool serves(void *context, struct str model) {
     return model.bytes > 0;
 }
 
-/* What the span scanner takes, the tree reader takes, but for the range of numbers and for NUL in
- * keys; what the tree reader takes, the scanner takes. */
+/* The tree reader takes all texts that the span scanner takes, except for the range of numbers and
+ * NUL in keys; the scanner takes all texts that the tree reader takes. */
 static void compare_readers(struct str text) {
     struct error error;
     json_t *value = NULL;

@@ -37,7 +37,7 @@ static struct tokenizer *open_words(void) {
     return tokenizer;
 }
 
-/* What embedding.h and embed_request.h promise of an accepted request. */
+/* The promises of embedding.h and embed_request.h for an accepted request. */
 static void check(const struct embedding *embedding, const struct served_embedder *model) {
     const struct embed_request *request = &embedding->request;
     assert(request->count >= 1 && request->count <= EMBED_INPUTS_MAX);
@@ -79,7 +79,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         refusal_write(&text, &refusal);
         json_t *value;
         enum err err = json_read(&value, buf_str(&text), NULL);
-        assert(err == OK); /* an answer is JSON whatever the question */
+        assert(err == OK); /* an answer is JSON for every question */
         json_decref(value);
         buf_release(&text);
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* A folder from a stranger: the first line is its config.json, the rest its .safetensors. What is a
- * sound model is unpacked, packed, and run for one step over two tokens. */
+/* A hostile folder: the first line is its config.json, the rest its .safetensors. A sound model is
+ * unpacked, tiled, and run for one step over two tokens. */
 
 #include "model_run.h"
 

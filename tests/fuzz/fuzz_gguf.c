@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DESCRIPTION_BYTES ((size_t)2100) /* of a model of the corpus */
+#define DESCRIPTION_BYTES ((size_t)2100) /* bytes of a model of the corpus */
 
 size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t max_size);
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsigned int seed);
@@ -21,7 +21,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define RUN_BYTES_MAX ((size_t)64 * 1024) /* larger files are checked but not run */
 
-/* Mutates the first `head` bytes and keeps what follows them. */
+/* Mutates the first `head` bytes and keeps the bytes behind them. */
 static size_t mutate_head(uint8_t *data, size_t size, size_t head, size_t max_size) {
     size_t tail = size - head;
     uint8_t *kept = malloc(tail);

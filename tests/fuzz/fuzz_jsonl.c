@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* JSONL and JSON: the splitter gives the same lines however the bytes are cut, each line lies
- * inside the file, and what json_read takes, json_write writes so that it reads back equal. */
+/* JSONL and JSON. The splitter gives the same lines for any cut of the bytes, and each line lies
+ * inside the file. A text that json_read takes is written by json_write so that it reads back
+ * equal. */
 #include "json/json.h"
 #include "json/jsonl.h"
 

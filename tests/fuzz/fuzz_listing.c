@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a hub says: its list of files, its commit, its header of the next page. Whatever is read, no
- * path leads out of its folder, every sum is one, and the choice is of files in the list. */
+/* A hub's answers: its list of files, its commit, its header of the next page. For any bytes, no
+ * path leads out of its folder, every sum is valid, and the chosen files are in the list. */
 #include "hub/pull_choose.h"
 
 #include <assert.h>

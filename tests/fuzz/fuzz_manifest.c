@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Manifests of Ollama's store: whatever is read, the digest is 64 hex digits or empty, so that no
- * path made of it leads anywhere else. */
+/* Manifests of Ollama's store. For any bytes the digest is 64 hex digits or empty, so that no path
+ * made of it leads anywhere else. */
 #include "hub/hub_internal.h"
 
 #include <assert.h>

@@ -15,7 +15,7 @@ static void check_list(const struct token_list *list) {
     for (uint32_t i = 0; i < list->count; i++) assert(list->at[i] >= 0 && list->at[i] < VOCABULARY);
 }
 
-/* What request.h promises of an accepted request. */
+/* The promises of request.h for an accepted request. */
 static void check(const struct request *request) {
     assert(request->temperature >= 0 && request->temperature <= 2);
     assert(request->top_p >= 0 && request->top_p <= 1);
@@ -62,7 +62,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         refusal_write(&text, &refusal);
         json_t *value;
         enum err err = json_read(&value, buf_str(&text), NULL);
-        assert(err == OK); /* an answer is JSON whatever the question */
+        assert(err == OK); /* an answer is JSON for every question */
         json_decref(value);
         buf_release(&text);
     }

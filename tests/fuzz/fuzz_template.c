@@ -22,9 +22,9 @@ static void check_given(struct str out, const struct spans *given) {
     }
 }
 
-/* The input is the source of a template. Whatever it is, it is refused or rendered over a small
- * context within small limits; nothing crashes, leaks or takes long, and what came with the context
- * is told from what the template wrote. */
+/* The input is the source of a template. It is refused or rendered over a small context within
+ * small limits. Nothing crashes, leaks or takes long, and the context's words are told apart from
+ * the template's. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     char *source = malloc(size > 0 ? size : 1);
     if (!source) abort();

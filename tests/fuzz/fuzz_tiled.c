@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* A file of packed weights from whoever can write to the folder: any bytes are taken or refused,
- * and every section of what is taken can be read.
+/* A hostile file of tiled weights: any bytes are taken or refused, and every section of a file that
+ * is taken can be read.
  *
- * The first byte says what is put right first, so that more than the magic and the checksums is
- * reached: the head's fixed fields, its checksum, those of the body. */
+ * The first byte says which parts are corrected first, so that more than the magic and the
+ * checksums is reached: the head's fixed fields, its checksum, the checksums of the body. */
 
 #include "cpu/tiled_format.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* An input that begins with '{' is a tokenizer.json; what it opens encodes the whole input. Any
- * other is a text behind two bytes of options: ids of a small vocabulary must give it back when
- * nothing is normalised, and no control token may come out of plain bytes. */
+/* An input that begins with '{' is a tokenizer.json; if it opens, it encodes the whole input. Any
+ * other input is a text behind two bytes of options: ids of a small vocabulary must give it back
+ * when nothing is normalised, and no control token may come out of plain bytes. */
 
 #include "../unit/tokenizer/small_vocab.h"
 

@@ -9,8 +9,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* A model's text in one of the forms, in pieces and at once: the same comes out, what was shown
- * stays, and arguments are JSON. The first byte chooses the form, the second how it is cut. */
+/* A model's text in one of the forms, in pieces and at once. Both give the same result, text that
+ * was shown stays, and arguments are JSON. The first byte chooses the form, the second the cut. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (size < 2) return 0;
     enum tool_format format = TOOL_FORMAT_HERMES + data[0] % 3;

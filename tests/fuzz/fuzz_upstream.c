@@ -10,9 +10,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Everything that is read from an upstream, on an exact-size copy: whatever the bytes are, what
- * goes on is one JSON object in ASCII on one line; and a stream means the same however it is cut.
- */
+/* Everything that is read from an upstream, on an exact-size copy. For any bytes the result is one
+ * JSON object in ASCII on one line, and a stream means the same for any cut. */
 
 static void check_object(struct str text) {
     json_t *value;

@@ -6,7 +6,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Every decoder on an exact-size copy; what is accepted must encode to the same bytes. */
+/* Every decoder on an exact-size copy; an accepted message must encode to the same bytes. */
 static void decode_all(struct str from) {
     char *copy = malloc(from.bytes ? from.bytes : 1);
     if (!copy) abort();

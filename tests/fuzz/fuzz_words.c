@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What stands beside a tokenizer.json in a stranger's folder: one part a line, in the order of enum
- * vocabulary_part; an empty line is a file that is not there. */
+/* The files next to a tokenizer.json in a hostile folder: one part per line, in the order of enum
+ * vocabulary_part; an empty line is a file that does not exist. */
 
 #include "engine/vocabulary.h"
 

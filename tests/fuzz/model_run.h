@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* model_run: packs the weights of a checkpoint from a stranger and runs it once over two tokens, as
- * what generates, if it does, and as what embeds. */
+/* model_run: tiles the weights of a hostile checkpoint and runs it once over two tokens, for
+ * generation if it generates, and for embeddings. */
 
 #include "cpu/embed.h"
 #include "cpu/forward.h"
@@ -44,7 +44,7 @@ static inline void model_run_embed(const struct forward_options *options) {
     if (embedder_open(&embedder, &embed, &error) != OK) abort();
     int32_t tokens[2] = {0, (int32_t)config->token_count - 1};
     struct embed_sequence text = {.ids = tokens, .count = embed.tokens_max};
-    /* What weights that are no numbers give is refused, and nothing else can be. */
+    /* Only the results of weights that are no numbers may be refused. */
     if (embedder_run(embedder, &text, 1, vector, &error) != OK && error.code != ERR_INVALID)
         abort();
     embedder_close(embedder);

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TRY_NS 15000000 /* of one measurement, at least twice */
+#define TRY_NS 15000000 /* time of one measurement, which runs at least twice */
 #define DRAM_BYTES ((size_t)128 << 20)
 #define L2_BYTES ((size_t)512 << 10)
 
@@ -162,7 +162,7 @@ static void bench_attention(const struct kernels *kernels, uint32_t kv_heads, ui
                              .causal = true},
                             {items, sequences, is_told ? shared_blocks : 0}};
     double s = seconds_of(run_attention, &attend);
-    double keys = (double)rows * (length - (rows - 1) / 2.0); /* of one head of one sequence */
+    double keys = (double)rows * (length - (rows - 1) / 2.0); /* keys read per head and sequence */
     double gop_s = 4e-9 * sequences * (double)width * keys / s;
     double read_gb = 4e-9 * kv_heads * head_dim *
                      (sequences * (double)(length - shared) + (shared > 0 ? shared : 0));

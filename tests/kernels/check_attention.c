@@ -102,7 +102,7 @@ static void drop_sequence(struct sequence *sequence) {
     free(sequence->v);
 }
 
-/* Queries first..first+count-1, with the block table cut down to what they may read. */
+/* Queries first..first+count-1, with the block table cut down to the blocks that they may read. */
 static void attend(const struct kernels *kernels, const struct sequence *sequence, uint32_t first,
                    uint32_t count, uint32_t window, bool causal, float *y) {
     uint32_t blocks[BLOCKS];
@@ -145,7 +145,7 @@ static bool rows_agree(const struct sequence *sequence, const float *a, const fl
                 return false;
             }
         }
-        for (size_t i = width; i < sequence->q_stride; i++) /* what lies beside is untouched */
+        for (size_t i = width; i < sequence->q_stride; i++) /* the rows between are unchanged */
             if (!isnan(a[r * sequence->q_stride + i])) return false;
     }
     return true;
@@ -243,8 +243,8 @@ static void store_tokens(struct rng *rng, const struct kernels *kernels,
     }
 }
 
-/* Most items are one query beyond the shared blocks, as in decode; some are several queries, or
- * none, or end within the shared blocks. */
+/* Most items are one query behind the shared blocks, as in decode. Some have several queries, or no
+ * query, or end inside the shared blocks. */
 static struct attention_item make_item(struct rng *rng, uint32_t shared_blocks, bool causal) {
     uint32_t shared = shared_blocks * KV_BLOCK_TOKENS;
     uint32_t most = OWN_BLOCKS * KV_BLOCK_TOKENS;
@@ -303,7 +303,7 @@ static void make_herd(struct rng *rng, const struct kernels *kernels, struct sha
         herd->items[i] = make_item(rng, herd->shared_blocks, causal);
         herd->items[i].row = rows;
         uint32_t end = herd->items[i].position + herd->items[i].row_count;
-        rows += herd->items[i].row_count + i % 3 / 2; /* and rows of nobody */
+        rows += herd->items[i].row_count + i % 3 / 2; /* and rows of no item */
         fill_table(herd, i, numbers, own);
         if (end > shared) store_tokens(rng, kernels, &herd->cache, own, 0, end - shared);
     }

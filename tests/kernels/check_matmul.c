@@ -175,7 +175,7 @@ static bool products_are_right(struct rng *rng, const struct problem *problem) {
     return is_ok;
 }
 
-/* y = old + (product + bias), and nothing beside the columns is touched. */
+/* y = old + (product + bias), and floats outside the columns do not change. */
 static bool bias_and_add_work(struct rng *rng, const struct problem *problem) {
     size_t rows = 3;
     size_t stride = problem->rows + 5;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* harness: what the checks and the bench of tests/kernels share: seeded numbers, exact-size memory
- * (so that a sanitizer sees an overrun), random weights, and TAP lines.
+/* harness: the common parts of the checks and the bench of tests/kernels: seeded numbers,
+ * exact-size memory (so that a sanitizer sees an overrun), random weights, and TAP lines.
  *
  * Thread: one.  Memory: blocks of make_* are freed by the caller; running out aborts. */
 
@@ -15,7 +15,7 @@
 
 #define COUNT_OF(array) (sizeof(array) / sizeof(array)[0])
 
-/* One TAP line. The first failures of a check are what `note` says before. */
+/* Prints one TAP line. The first failures of a check print a `note` before it. */
 void report(bool is_ok, const char *format, ...) PRINTF_LIKE(2, 3);
 void note(const char *format, ...) PRINTF_LIKE(1, 2);
 /* Prints the plan; the exit status of the program. */
@@ -35,8 +35,8 @@ struct matrix *make_matrix(const struct kernels *kernels, const struct matrix_pa
 extern const enum tensor_type tensor_types[];
 extern const size_t tensor_type_count;
 
-/* CPU time of this thread in nanoseconds: what others do on a shared machine counts only through
- * caches and memory. */
+/* CPU time of this thread in nanoseconds: other processes of the machine count only through caches
+ * and memory. */
 int64_t spent_ns(void);
 
 /* Bitwise. */

@@ -16,7 +16,7 @@ static int usage(void) {
     return 2;
 }
 
-/* What a table shares with the one before is checked there. */
+/* An operation that a table shares with the one before is checked there. */
 static void check(const struct kernels *kernels, const struct kernels *before) {
     check_matmul(kernels);
     if (!before || before->rms_norm != kernels->rms_norm) check_rows(kernels);

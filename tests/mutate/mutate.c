@@ -29,7 +29,7 @@
 #include <unistd.h>
 
 #define CASE_SECONDS_MAX 2.0
-#define HANG_SECONDS 60 /* of a case that never ends */
+#define HANG_SECONDS 60 /* a case that takes longer counts as endless */
 #define RSS_BYTES_MAX ((uint64_t)1 << 30)
 #define BASES_MAX 256
 #define FAULTS_SHOWN 10
@@ -41,7 +41,7 @@
 #define SLOWER 1
 #endif
 
-/* What the child tells; it may die at any time. */
+/* The child's report; the child may die at any time. */
 struct tally {
     atomic_ulong next; /* the case under way */
     unsigned long opened[BASE_KIND_COUNT], refused[BASE_KIND_COUNT], bad_sentences, slow, fat;
@@ -59,7 +59,7 @@ struct run {
     struct tally *tally;
 };
 
-/* The next one of the kind from any place on; one of another kind when there is none. */
+/* The next place of the kind from any place on; of another kind when no such place exists. */
 static const struct base *choose(const struct run *run, enum base_kind kind, struct rng *rng) {
     size_t start = rng_below(rng, run->base_count);
     for (size_t i = 0; i < run->base_count; i++) {

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #define BASE_BYTES_MAX ((size_t)64 << 20)
-#define TEXTS_EACH 64 /* of an array */
+#define TEXTS_EACH 64 /* elements of an array */
 
 /* ---- bases ---- */
 
@@ -158,7 +158,7 @@ static size_t length(struct rng *rng, size_t most) {
     return bound > 0 ? 1 + rng_below(rng, bound) : 0;
 }
 
-/* What a reader of texts looks at. */
+/* The places that a reader of texts looks at. */
 static char letter(struct rng *rng) {
     static const char letters[] = "{}[](),:;\"'\\%#|.~=<>!+-*/ \n0189aeinrtu_";
     return letters[rng_below(rng, sizeof letters - 1)];
@@ -293,7 +293,7 @@ static void set_number(const struct base *base, struct buf *out, struct rng *rng
     replace(out, at, end - at, str_from(digits));
 }
 
-/* A quoted text from `at` on, with its quotes; empty when there is none. */
+/* A quoted text from `at` on, with its quotes; empty without one. */
 static struct str quoted_after(struct str text, size_t at) {
     size_t start = at < text.bytes ? str_find_byte(text, '"', at) : SIZE_MAX;
     size_t end = start < text.bytes - 1 ? str_find_byte(text, '"', start + 1) : SIZE_MAX;
@@ -414,7 +414,7 @@ void mutate(const struct base *base, const struct base *other, struct rng *rng, 
     buf_add(out, base->bytes, base->count);
     uint64_t count = rng_below(rng, 4) > 0 ? 1 : 2 + rng_below(rng, 3);
     for (; count > 0; count--) mutate_once(base, other, rng, out);
-    /* What a header says is looked at only when its length fits. */
+    /* A reader looks at the header only when its length fits. */
     uint64_t header_bytes;
     if (base->kind != BASE_FOLDER || base->field_count == 0 || rng_below(rng, 4) == 0) return;
     if (out->bytes < sizeof header_bytes) return;

@@ -23,7 +23,7 @@ static const char sample[] = "Hello, world! \xC3\x9C"
                              "ber 1234567 <|im_start|>\n\n   tabs\tand "
                              "\xF0\x9F\x98\x80 <s>[INST] aaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 
-/* A failure of what did open, which is an answer to a request. */
+/* A failure after the file was opened, which is the answer to a request. */
 static void check_answer(enum err err, const struct error *error) {
     if (err != OK && !*error->text) abort();
 }
@@ -98,7 +98,7 @@ static const char *name_in_folder(const char *path) {
     return strncmp(name, "config", 6) == 0 ? "config.json" : name;
 }
 
-/* Links to all files beside `path` but the one it stands in for, which gets `bytes`. */
+/* Links all files next to `path`, except the replaced one, which gets `bytes`. */
 static void make_folder(const char *folder, const char *path, struct str bytes) {
     char source[PATH_MAX], from[2 * PATH_MAX], to[2 * PATH_MAX];
     int fd = -1;
@@ -148,7 +148,7 @@ static enum err try_template(struct str bytes, struct error *error) {
     return err;
 }
 
-/* A file in memory, since the reader of a model maps what it is given the path of. */
+/* A file in memory, because the reader of a model maps a path. */
 static enum err try_file(struct str bytes, struct error *error) {
     char path[32];
     int fd = memfd_create("mutated", MFD_CLOEXEC);

@@ -10,7 +10,7 @@
 
 struct trial {
     bool is_refused;
-    bool is_sentence; /* what refuses it is printable, on one line and not empty */
+    bool is_sentence; /* a refusal is printable, on one line and not empty */
     char text[ERROR_TEXT_BYTES];
 };
 

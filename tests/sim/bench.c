@@ -107,7 +107,8 @@ int bench_run(uint32_t requests, uint32_t sequences) {
     static const struct backend_ops ops = {
         .submit = bench_submit, .wait = bench_wait, .close = bench_close};
     struct bench bench = {0};
-    /* Blocks for what runs at a time, at this workload's mean length, and a third more. */
+    /* Blocks for the sequences that run at once, at this workload's mean length, and a third
+     * more. */
     struct backend backend = {.ops = &ops,
                               .self = &bench,
                               .caps = {.block_tokens = BACKEND_BLOCK_TOKENS,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* bench: what the scheduler itself costs, with a backend that costs nearly nothing. */
+/* bench: the cost of the scheduler itself, with a backend that costs nearly nothing. */
 
 #include <stdint.h>
 

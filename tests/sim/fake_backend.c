@@ -20,7 +20,7 @@ struct fake {
     uint32_t *slot_positions; /* (sequences_max) where the sequence in the slot goes on */
     uint64_t *slot_seen;      /* (sequences_max) step in which the slot had rows last */
     const struct step *step;  /* between submit and wait */
-    uint32_t slices_left;     /* of it */
+    uint32_t slices_left;     /* slices of that step */
     uint64_t steps;
 };
 
@@ -124,7 +124,7 @@ static bool compute(struct fake *fake, const struct step *step, const struct ste
     return true;
 }
 
-/* Sequences may stand before those whose rows they read, so go round until all is done. */
+/* A sequence may come before those whose rows it reads, so the loop repeats until all are done. */
 static void compute_all(struct fake *fake, const struct step *step) {
     uint32_t done = 0;
     while (done < step->sequence_count) {
@@ -191,7 +191,7 @@ static void run(struct fake *fake, const struct step *step, struct step_result *
     }
 }
 
-/* Works here and not in submit, so that whatever changes between the two is seen. */
+/* The work is done here and not in submit, so that every change between the two is seen. */
 static enum err fake_wait(void *self, struct step_result *result, struct error *error) {
     (void)error;
     struct fake *fake = self;
@@ -210,8 +210,8 @@ static enum err fake_advance(void *self, bool *ret_done, struct error *error) {
     return OK;
 }
 
-/* What the step under way reads and writes must stay as it is: its slots are pending, and what it
- * reads is looked at when it is computed. */
+/* The slots that the step under way reads and writes must not change: those it writes are pending,
+ * and those it reads are checked when it is computed. */
 static enum err fake_interject(void *self, const struct step *step, struct step_result *result,
                                struct error *error) {
     (void)error;

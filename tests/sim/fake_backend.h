@@ -23,8 +23,8 @@
 
 struct fake_options {
     struct backend_caps caps;
-    uint32_t slices;     /* of a step; 0: it cannot be passed */
-    uint32_t end_one_in; /* on average every so many tokens is FAKE_END_TOKEN; 0: never */
+    uint32_t slices;     /* rows of an urgent step; 0: steps cannot be passed */
+    uint32_t end_one_in; /* mean number of tokens between two FAKE_END_TOKEN; 0: none comes */
 };
 
 /* ret_backend->self is owned by the caller, who calls ops->close. */
@@ -32,7 +32,7 @@ void fake_backend_open(struct backend *ret_backend, const struct fake_options *o
 
 #define FAKE_HASH_START 0x51ED270B0A1F39C1ull
 uint64_t fake_hash(uint64_t hash, int32_t token);
-/* What follows the prefix with this hash. Greedy sampling takes no notice of the seed. */
+/* The token that follows the prefix with this hash. Greedy sampling ignores the seed. */
 int32_t fake_next_token(const struct fake_options *options, uint64_t hash,
                         const struct sampling *sampling, uint64_t seed, uint32_t counter,
                         const uint32_t *allowed);

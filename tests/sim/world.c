@@ -17,7 +17,7 @@
 #define STOP_TOKEN 5
 
 struct expected_sequence {
-    uint64_t hash; /* of prompt and generated tokens */
+    uint64_t hash; /* limit of prompt and generated tokens */
     uint64_t seed;
     uint32_t scored; /* tokens of the prompt */
     uint32_t generated;
@@ -49,9 +49,9 @@ struct world {
     uint32_t context_tokens_max;
     uint32_t running_max;
     uint32_t load;             /* requests the world tries to keep waiting */
-    uint32_t urgent_one_in;    /* requests that are urgent; 0: none */
+    uint32_t urgent_one_in;    /* one request in this number is urgent; 0: none is */
     bool is_reckless;          /* admission expects much less than comes */
-    struct admission reckless; /* what it expects then */
+    struct admission reckless; /* the sentence expected then */
     bool is_one_priority;
     bool is_under_way; /* between begin and end */
     bool is_passing;   /* inside scheduler_advance */
@@ -65,7 +65,7 @@ struct world {
     uint32_t request_room;
     uint32_t open_sequences;
     uint32_t open_peak;
-    uint64_t begun[2]; /* sequences with a first token; those of urgent requests */
+    uint64_t begun[2]; /* sequences with a first token, and those of urgent requests */
     struct world_totals *totals;
 };
 
@@ -87,7 +87,7 @@ static uint32_t blocks_alone(const struct world *world) {
            (world->fake.caps.full_pages + world->fake.caps.window_pages);
 }
 
-/* What is asked for. */
+/* ---- requests ---- */
 
 static void make_prefixes(struct world *world) {
     for (uint32_t i = 0; i < PREFIXES; i++) {
@@ -151,7 +151,7 @@ static struct sampling make_sampling(struct world *world) {
     return sampling;
 }
 
-/* What scheduler_submit must say to it. */
+/* The result that scheduler_submit must give. */
 static bool is_too_large(const struct world *world, struct expected_request *request) {
     uint64_t context = world->context_tokens_max;
     uint64_t pool = (uint64_t)blocks_alone(world) * BACKEND_BLOCK_TOKENS + 1;
@@ -247,7 +247,7 @@ static void submit_some(struct world *world) {
     for (uint32_t i = 0; i < copies; i++) submit_copies(world, &model);
 }
 
-/* What the caller ends. */
+/* ---- cancelling and finishing ---- */
 
 static void expect_end(struct world *world, struct expected_sequence *sequence,
                        enum finish_reason reason) {
@@ -284,7 +284,7 @@ static void meddle(struct world *world) {
     if (one_in(world, 60)) submit_some(world);
 }
 
-/* What comes out. */
+/* ---- events ---- */
 
 static void mix_event(struct world *world, const struct scheduler_event *event) {
     uint64_t hash = world->totals->events_hash;
@@ -302,7 +302,8 @@ static void on_token(struct world *world, struct expected_request *request,
         uint64_t waited = world->begun[request->is_urgent]++ - request->begun_before;
         world->totals->urgent += request->is_urgent;
         world->totals->passed += request->is_urgent && world->is_passing;
-        /* Two sweeps of at most twice what there ever was, and who began before it. */
+        /* Two sweeps of at most twice the requests that were ever open, and the sequences that
+         * began before. */
         if (world->is_one_priority) assert(waited <= 4 * world->open_peak + world->running_max);
     }
     int32_t token =
@@ -346,7 +347,7 @@ static void on_finished(struct world *world, struct expected_request *request,
     if (--request->open_count == 0) release_request(world, (uint32_t)event->id);
 }
 
-/* A victim leaves behind somebody who started before it. */
+/* After a preemption a sequence that started before the victim still runs. */
 static bool has_older_running(const struct world *world, const struct scheduler_event *event) {
     const struct scheduler *scheduler = world->scheduler;
     const struct live_request *request = request_table_find(&scheduler->requests, event->id);
@@ -438,7 +439,7 @@ static void world_open(struct world *world) {
     world->load = one_in(world, 3) ? between(world, 100, 300) : between(world, 1, 60);
     for (uint32_t i = 0; i < sizeof world->allowed / sizeof world->allowed[0]; i++)
         world->allowed[i] = (uint32_t)rng_next(&world->rng) | 2; /* token 1 at least */
-    if (world->is_reckless) { /* many at a time, who want much more than there is */
+    if (world->is_reckless) { /* many sequences, which need much more memory than exists */
         caps->page_count = between(world, 20, 80);
         caps->rows_max = between(world, 40, 600);
         caps->sequences_max = between(world, 8, 48);
@@ -556,8 +557,8 @@ static void world_close(struct world *world, bool must_be_empty) {
     free(world);
 }
 
-/* Lets what is there finish; what takes longer than `steps` is cancelled, so that runs stay short.
- */
+/* Lets the running requests finish; after `steps` steps the others are cancelled, so that runs stay
+ * short. */
 static void drain_all(struct world *world, uint32_t steps) {
     world->is_meddling = false;
     for (uint32_t step = 0; step < steps && scheduler_has_work(world->scheduler); step++)

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* world: one seeded life of a scheduler: who asks for what, and what must come out.
- * Thread: one. Failures assert. */
+/* world: one seeded life of a scheduler: its requests, and the events that must follow. Failures
+ * assert.
+ *
+ * Thread: one. */
 
 #include <stdint.h>
 
@@ -22,8 +24,8 @@ struct world_totals {
     uint64_t preempted_twice;
     uint64_t evictions;
     uint64_t urgent;       /* urgent sequences that began */
-    uint64_t passed;       /* of these, in the middle of a step */
-    uint64_t urgent_steps; /* that passed another */
+    uint64_t passed;       /* requests that came in the middle of a step */
+    uint64_t urgent_steps; /* steps that passed another */
     uint64_t hit_tokens;
     uint64_t events_hash; /* two runs of one seed must agree on it */
 };
