@@ -10,7 +10,8 @@
  *
  * A call is taken when it is complete and its arguments are JSON. Text that only looks like a call
  * stays text, as the model wrote it. White space before and between calls is dropped. So a stream
- * shows a call as soon as it is complete, and shows exactly what a reader of the whole text sees.
+ * shows a call as soon as it is complete, and no text that a reader of the whole text would not
+ * see.
  *
  * It knows no template language, no token and no response format. The time over all feeds is linear
  * in the text.

@@ -19,7 +19,7 @@ struct checkpoint {
     size_t tensor_capacity;
     struct map by_name;
 
-    /* Of a folder only. */
+    /* only for a folder */
     char *path;
     struct json_config *json;
     struct shards shards;

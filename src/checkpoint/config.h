@@ -19,7 +19,7 @@
 #define CONFIG_WIDTH_MAX 65536u
 #define CONFIG_FFN_MAX 262144u
 #define CONFIG_HEADS_MAX 512u
-#define CONFIG_HEAD_DIM_MAX 256u /* as kernels/ */
+#define CONFIG_HEAD_DIM_MAX 256u /* the limit of kernels/kernels.h */
 #define CONFIG_CONTEXT_MAX (1u << 24)
 #define CONFIG_VOCAB_MAX (1u << 21)
 

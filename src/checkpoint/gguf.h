@@ -52,7 +52,7 @@ struct gguf_value {
     enum gguf_kind element;  /* kind of an array's elements; never GGUF_ARRAY */
     uint64_t count;          /* elements of an array, else 1 */
     const unsigned char *at; /* the value, or the first element; unaligned */
-    uint64_t bytes;          /* of all elements, with the length fields of strings */
+    uint64_t bytes;          /* bytes of all elements, with the length fields of strings */
 };
 
 struct gguf_pair {

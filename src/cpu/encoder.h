@@ -21,7 +21,7 @@
 struct encoder;
 
 struct encoder_options {
-    const struct model_config *config; /* of an architecture that is_encoder */
+    const struct model_config *config; /* its architecture is an encoder */
     const struct weights *weights;
     const struct kernels *kernels;
     struct pool *pool;

@@ -50,7 +50,7 @@ struct forward {
     float *logits;              /* (logit_rows_max, vocab_rows) */
     struct rope_tables rope[2]; /* global, local */
     uint32_t *row_numbers;      /* (rows_max) 0, 1, 2, …: a row's line in the rope tables */
-    struct group_plan plans[BACKEND_GROUPS_MAX]; /* of the layout's groups */
+    struct group_plan plans[BACKEND_GROUPS_MAX]; /* one per group of the layout */
     uint32_t item_count;                         /* items per group */
     uint32_t heads_each;                         /* KV heads per attention task */
     const struct step *step;                     /* the step begun last */

@@ -16,7 +16,7 @@
 
 struct workspace {
     unsigned char *memory; /* NULL while bytes are counted */
-    size_t bytes;          /* of the mapping */
+    size_t bytes;          /* size of the mapping */
     size_t at;             /* end of the arrays taken so far */
 };
 

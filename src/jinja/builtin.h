@@ -60,7 +60,7 @@ enum err builtin_call(struct render *render, const struct builtin *builtin, stru
 /* Argument number `index` as an int; `fallback` when absent. ERR_INVALID for another type. */
 enum err arg_int(struct render *render, const struct arguments *args, size_t index,
                  int64_t fallback, int64_t *ret_value);
-/* As arg_int; none counts as absent. */
+/* arg_int that takes none for absent. */
 enum err arg_int_or_none(struct render *render, const struct arguments *args, size_t index,
                          int64_t fallback, int64_t *ret_value);
 /* The truth of argument number `index`; `fallback` when absent. */

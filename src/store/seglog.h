@@ -3,8 +3,8 @@
 
 /* seglog: the results of one batch, appended to segment files in the order in which they arrive.
  *
- * A record in the log is the only commit point of a line. seglog_writer.h appends records. The bytes
- * of a segment, and how a reader tells damage from a torn tail, are in seglog_format.h.
+ * A record in the log is the only commit point of a line. seglog_writer.h appends records. The
+ * bytes of a segment, and how a reader tells damage from a torn tail, are in seglog_format.h.
  *
  * Opening a log reads it back. A torn tail is cut off. Damage stays on the disk, is counted and
  * reported, and its lines have no record, so that they run again. The first record of a line wins;

@@ -102,7 +102,7 @@ bool segment_header_read(const unsigned char bytes[SEGLOG_HEADER_BYTES],
 
 struct record_header {
     uint32_t crc;
-    uint32_t bytes; /* of the text and the token counts */
+    uint32_t bytes; /* bytes of the text and the token counts */
     enum seglog_kind kind;
     bool has_usage;
     uint8_t marks;

@@ -23,7 +23,7 @@ struct often {
 struct seglog {
     struct store *store;
     char dir[STORE_PATH_BYTES];
-    struct segment_header identity; /* of this batch's segments; index and sequence unused */
+    struct segment_header identity; /* header of the batch's segments; only facts of the batch */
     uint64_t line_count;
     bool read_only;
     void (*report)(void *context, const char *sentence);
@@ -40,7 +40,7 @@ struct seglog {
     uint32_t *order;
     size_t order_count;
     size_t order_capacity;
-    uint64_t last_sequence; /* of the durable records */
+    uint64_t last_sequence; /* highest sequence number of a durable record */
 
     /* Writer thread: the segment that is appended to. */
     int fd;                 /* -1: none is open */

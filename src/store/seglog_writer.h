@@ -3,8 +3,8 @@
 
 /* seglog_writer: the one thread that appends records to all logs.
  *
- * It appends the queued records, syncs when 256 KiB wait or 10 ms have passed, and only then reports
- * them as durable. So many small records share one sync.
+ * It appends the queued records, syncs when 256 KiB wait or 10 ms have passed, and only then
+ * reports them as durable. So many small records share one sync.
  *
  * Thread: seglog_put from any; open and close from one; it has a thread of its own.
  * Memory: at most about 64 MiB of queued records.

@@ -39,7 +39,7 @@ enum pre_shape {
 };
 
 struct pre_rules {
-    const char *name; /* as tokenizer.ggml.pre spells it */
+    const char *name; /* in the spelling of tokenizer.ggml.pre */
     enum pre_shape shape;
     uint8_t digits_max;   /* most numbers (\p{N}) of a piece (PRE_SHAPE_LLAMA3) */
     bool digits_apart;    /* every \p{N} is cut out first; the text between is matched by itself */
