@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* packed_folder: the folder in which engines keep packed weights (cpu/packed_cache.h).
+/* packed_folder: the folder in which engines keep packed weights (cpu/tiled_cache.h).
  *
  * Every model has a subfolder, named after its path, and its engine can write to no other. So a bad
  * model file cannot change the weights of another model. The server makes the subfolders, and
