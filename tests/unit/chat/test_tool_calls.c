@@ -98,7 +98,7 @@ static void check(enum tool_format format, const struct row *row, struct rng *rn
         at += 1 + rng_below(rng, 1 + rng_below(rng, 12));
         if (at > bytes) at = bytes;
         tool_reader_feed(&reader, (struct str){row->text, at}, false);
-        /* What was shown stays. */
+        /* Text that was shown stays. */
         assert_true(reader.content.bytes >= content_before && reader.call_count >= calls_before);
         content_before = reader.content.bytes;
         calls_before = reader.call_count;

@@ -25,7 +25,7 @@ struct recipe_tensor {
     uint32_t type;
 };
 
-/* What differs from the sound file. Zero is the sound file. */
+/* Differences from the sound file. All zero is the sound file. */
 struct recipe {
     const char *drop_key;
     const char *set_key;   /* replaces the key, or adds it */
@@ -51,7 +51,7 @@ struct recipe {
 
     uint32_t times; /* 0 is 1: all widths so many times as large */
     uint32_t type;  /* 0: Q8_0; of the matrices */
-    bool as_f32;    /* the values of those, in float32 */
+    bool as_f32;    /* the values of that type, stored in float32 */
 };
 
 static inline uint32_t times(const struct recipe *recipe, uint32_t width) {
@@ -193,7 +193,7 @@ static inline void calm_block(uint32_t type, unsigned char *block) {
                                 (type_is_float ? block[places[i].at] & 0x80u : 0));
 }
 
-/* The same weights as another file has in a type of blocks. */
+/* The weights of another file in a type of blocks. */
 static inline void put_values(struct tensors *tensors, uint32_t type, const unsigned char *block) {
     float values[256];
     uint32_t count = tensor_type_block_elements((enum tensor_type)type);
@@ -206,7 +206,7 @@ static inline void put_data(struct tensors *tensors, const struct recipe_tensor 
     uint64_t elements = 1;
     for (uint32_t i = 0; i < tensor->axis_count; i++) elements *= tensor->axes[i];
     uint64_t bytes = type ? elements / type->block_elements * type->block_bytes : 0;
-    if (bytes > 1 << 20) bytes = 1 << 20; /* what a lying description claims is not there */
+    if (bytes > 1 << 20) bytes = 1 << 20; /* bytes that a wrong description claims do not exist */
     size_t begin = tensors->data.bytes;
     for (uint64_t i = 0; i < bytes;) {
         /* Random, but with every float and every scale small. */

@@ -257,7 +257,7 @@ static void what_is_quantised_is_known_by_its_method(void **state) {
     QUANTISED("\"quant_method\":\"compressed-tensors\",\"format\":\"float-quantized\","            \
               "\"config_groups\":{\"group_0\":{\"weights\":{" rest "}}}")
 
-/* What is wrong, and words of the sentence that says so. */
+/* A fault, and words of the sentence that names it. */
 static const struct {
     const char *says;
     const char *changes;

@@ -80,8 +80,8 @@ static void every_tensor_is_found_with_its_type_shape_and_bytes(void **state) {
     buf_release(&file);
 }
 
-/* Each breach: words of its sentence, the header, bytes of data, and what is added to its length.
- */
+/* Each breach: words of its sentence, the header, bytes of data, and the number added to its
+ * length. */
 static const struct breach {
     const char *says;
     const char *header;

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #define DRIVER_RUNS_MAX 64
-#define DRIVER_BLOCKS_MAX 64u /* of a run */
+#define DRIVER_BLOCKS_MAX 64u /* blocks per run */
 #define DRIVER_TOKENS_MAX 512u
 
 struct driver_run {
@@ -20,7 +20,7 @@ struct driver_run {
     uint32_t prompt_count;
     struct sampling sampling; /* max_tokens: how many to generate, unless `stop` comes */
     uint64_t seed;
-    int32_t stop;   /* ends the run when sampled; -1 for none */
+    int32_t stop;   /* the token that ends the run; -1: no token does */
     uint32_t chunk; /* rows of a step while in the prompt; 0: all */
     const uint32_t *allowed;
     /* Filled in. */

@@ -33,7 +33,7 @@ struct runner_sequence {
     uint32_t cached; /* positions another sequence writes for it */
     uint32_t done;   /* positions so far */
     bool last_only;  /* logits of the last row of each step alone */
-    float *logits;   /* (count, vocab_rows); what was not asked for stays zero */
+    float *logits;   /* (count, vocab_rows); rows without wanted logits stay zero */
 };
 
 static inline void rig_close(struct rig *rig) {

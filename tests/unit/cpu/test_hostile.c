@@ -35,8 +35,8 @@ static enum err check_bytes(const char *bytes, size_t count, struct error *error
     return err;
 }
 
-/* As check_bytes, and packs the weights too. The bytes are copied to a block of their exact size,
- * so that a sanitizer sees one byte too far. */
+/* check_bytes that tiles the weights too. The bytes are copied to a block of their exact size, so
+ * that a sanitizer sees one byte too far. */
 static enum err load_bytes(const struct buf *file, struct error *error) {
     char *copy = malloc(file->bytes + 1);
     memcpy(copy, file->at, file->bytes);
@@ -414,8 +414,8 @@ static void a_file_cut_anywhere_is_refused(void **state) {
     buf_release(&file);
 }
 
-/* Every byte of the descriptions takes a few other values. What comes out may be a sound file; it
- * may not be a crash, and a refusal has a sentence. */
+/* Every byte of the descriptions takes a few other values. The result may be a sound file, or a
+ * refusal with a sentence, but not a crash. */
 static void any_changed_byte_is_survived(void **state) {
     (void)state;
     struct buf file;

@@ -101,7 +101,7 @@ static void check_shared(struct rig *rig, int32_t tokens[SEQUENCES][TOKENS_MAX])
     free(pair[1].logits);
 }
 
-/* The sequence that passes the steps of the others, and what it must bring. */
+/* The sequence that passes the steps of the others, and its expected tokens. */
 struct passing {
     const struct runner_sequence *sequence;
     const float *alone;

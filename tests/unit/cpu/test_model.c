@@ -182,7 +182,7 @@ static void a_sequence_says_the_same_alone_and_in_company(void **state) {
         }
 }
 
-/* The embedding has more rows than there are tokens; the rest must never come out. */
+/* The embedding has more rows than tokens; the other rows must never be sampled. */
 static void rows_that_are_no_tokens_are_never_sampled(void **state) {
     (void)state;
     static const int32_t prompt[] = {2, 3, 4};

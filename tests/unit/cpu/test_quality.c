@@ -56,7 +56,7 @@ static double number_at(const json_t *array, size_t index) {
     return json_number_value(json_array_get(array, index));
 }
 
-/* The largest error of the last position's logits: all of them, or the top 20 there are. */
+/* The largest error of the last position's logits: of all, or of the top 20. */
 static double logit_error(const struct reference_case *reference, const float *last) {
     double worst = 0.0;
     const json_t *all = json_member(reference->json, "last_logits"), *entry;
@@ -213,7 +213,7 @@ static void check_family(const char *family) {
         if (kernels->tiles_bf16_pairs) bf16 = (struct tolerance){0.1f, 0.1f, 0.1f}; /* 0.05 */
         snprintf(path, sizeof path, "%s/tiny/%s/model-bf16.gguf", shared, family);
         free(check_model(path, &file, kernels, bf16, 16).at);
-        /* The reference has the bf16 weights, so this also sees what 8 bits lose. */
+        /* The reference has the bf16 weights, so this also sees the loss of 8 bits. */
         snprintf(path, sizeof path, "%s/tiny/%s/model-q8_0.gguf", shared, family);
         free(check_model(path, &file, kernels, q8_0, 16).at);
     }

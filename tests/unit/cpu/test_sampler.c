@@ -67,7 +67,7 @@ static void draw_many(struct fixture *fixture, uint32_t counts[VOCAB]) {
     }
 }
 
-/* Chi-squared of draws against the softmax of what `kept` keeps, and nothing else drawn. */
+/* Chi-squared of draws against the softmax of the kept tokens; no other token is drawn. */
 static void check_distribution(struct fixture *fixture, const bool kept[VOCAB]) {
     static uint32_t counts[VOCAB];
     draw_many(fixture, counts);
@@ -130,7 +130,7 @@ static int compare_down(const void *a, const void *b) {
     return (first < second) - (first > second);
 }
 
-/* What is at least the logit of this rank. */
+/* Keeps logits at or above the logit of this rank. */
 static void keep_best(const struct fixture *fixture, uint32_t count, bool kept[VOCAB]) {
     float sorted[VOCAB];
     memcpy(sorted, fixture->logits, sizeof sorted);
@@ -200,7 +200,7 @@ static void top_p_after_top_k_looks_only_at_what_top_k_left(void **state) {
     fixture.sampling.top_k = 20;
     fixture.sampling.top_p = 0.5f;
     uint32_t count = count_for(&fixture, 20, 0.5);
-    assert_in_range(count, 2, 15); /* and far from what top_p alone would keep */
+    assert_in_range(count, 2, 15); /* and far from the result of top_p alone */
     assert_true(count_for(&fixture, VOCAB, 0.5) > 30);
     keep_best(&fixture, count, kept);
     check_distribution(&fixture, kept);
@@ -314,7 +314,7 @@ static void biases_masks_and_min_tokens_decide_what_can_be_sampled(void **state)
         fixture.row.seed = i;
         assert_int_equal(sample_of(&fixture).token, 7);
     }
-    /* A mask that leaves nothing is as none. */
+    /* A mask that leaves no token counts as no mask. */
     memset(allowed, 0, sizeof allowed);
     fixture.sampling.temperature = 0.0f;
     fixture.sampling.min_tokens = 0;

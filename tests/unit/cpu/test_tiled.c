@@ -82,7 +82,7 @@ static unsigned char *make_file(size_t *ret_count) {
     assert_int_equal(there, count);
     assert_int_equal(os_pread_all(fd, bytes, count, 0, &error), OK);
     os_close(fd);
-    assert_int_equal(count_files(folder, true), 1); /* nothing was left beside it */
+    assert_int_equal(count_files(folder, true), 1); /* no other file was left */
     *ret_count = count;
     return bytes;
 }
@@ -381,7 +381,7 @@ static void a_model_that_was_written_anew_is_tiled_anew(void **state) {
     make_model(scene.model, TENSOR_Q5_K);
     assert_false(load(&scene, NULL, UINT64_MAX, second));
     assert_true(memcmp(first, second, sizeof first) != 0);
-    make_model(scene.model, TENSOR_Q4_K); /* the same bytes as at first, at another time */
+    make_model(scene.model, TENSOR_Q4_K); /* the bytes of the first file, at another time */
     assert_false(load(&scene, NULL, UINT64_MAX, second));
     assert_memory_equal(first, second, sizeof first);
     drop_scene(&scene);
@@ -436,12 +436,12 @@ static void what_is_over_the_limit_is_not_kept(void **state) {
     assert_false(load(&scene, NULL, 0, logits));
     assert_int_equal(count_files(scene.packed, false), 0);
     assert_false(load(&scene, NULL, UINT64_MAX, logits));
-    assert_true(load(&scene, NULL, 0, logits)); /* what is there is used */
+    assert_true(load(&scene, NULL, 0, logits)); /* an existing file is used */
     drop_scene(&scene);
 }
 
-/* A failure means that tiled bytes have changed their meaning. Then raise MATRIX_TILING (kernels.h),
- * so that no release maps the tiles of another, and put the new hash here. */
+/* A failure means that tiled bytes have changed their meaning. Then raise MATRIX_TILING
+ * (kernels.h), so that no release maps the tiles of another, and put the new hash here. */
 static void the_bytes_of_a_tiled_matrix_are_those_of_its_version(void **state) {
     (void)state;
     static const char *const wanted[] = {"avx2", "avx512", "avx512-bf16"};

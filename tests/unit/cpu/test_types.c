@@ -19,7 +19,8 @@
 
 #define VOCAB 8u
 #define TOKENS 6u
-/* Of the largest logit: activations are rounded to steps (kernels.h). Measured: up to 0.004. */
+/* Share of the largest logit: activations are rounded to steps (kernels.h). Measured: up to
+ * 0.004. */
 #define ROUNDING 0.01f
 
 /* The logits of a prompt at all of its tokens. */

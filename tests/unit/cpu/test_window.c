@@ -100,7 +100,7 @@ static void run_all(struct model *model, bool one_by_one, struct run *ret_run) {
         if (one_by_one) drain(scheduler, ret_run);
     }
     drain(scheduler, ret_run);
-    /* Again, with what the cache has kept. */
+    /* Runs again, with the prefixes that the cache has kept. */
     struct run again = *ret_run;
     for (uint32_t i = 0; i < REQUESTS; i++) ret_run->texts[i].count = 0;
     for (uint32_t i = REQUESTS; i-- > 0;) submit(scheduler, i, model_backend(model)->caps.vocab);

@@ -14,7 +14,7 @@
 static struct error error;
 
 /* Opens and renders over {"l": [1, 2, 3], "s": "text"}; *ret_text (NULL allowed) gets the start of
- * what was written. */
+ * the output. */
 static enum err render_with(const struct jinja_limits *limits, struct str source,
                             char ret_text[64]) {
     struct jinja_template *template;

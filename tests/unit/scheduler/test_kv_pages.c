@@ -52,7 +52,7 @@ static void window_pages_stay_cached_until_they_are_forgotten(void **state) {
     assert_true(kv_pages_oldest_window(pages, &block, &since));
     assert_int_equal(block, 1);
     assert_int_equal(since, 11);
-    kv_pages_hold_window(pages, 1); /* found by somebody */
+    kv_pages_hold_window(pages, 1); /* found by a sequence */
     assert_true(kv_pages_oldest_window(pages, &block, &since));
     assert_int_equal(block, 0);
     kv_pages_forget_window(pages, 0);

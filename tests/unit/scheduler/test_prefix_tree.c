@@ -58,7 +58,7 @@ static void a_block_is_found_by_its_parent_and_all_its_tokens(void **state) {
     assert_int_equal(found, a);
     assert_true(prefix_tree_find(fixture.tree, a, 0, tokens_of(20), &found));
     assert_int_equal(found, b);
-    /* The same tokens after another prefix are another block. */
+    /* Equal tokens after another prefix are another block. */
     assert_false(prefix_tree_find(fixture.tree, PREFIX_ROOT, 0, tokens_of(20), &found));
     assert_false(prefix_tree_find(fixture.tree, b, 0, tokens_of(20), &found));
     int32_t nearly[BACKEND_BLOCK_TOKENS];

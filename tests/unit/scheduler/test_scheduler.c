@@ -23,14 +23,14 @@ struct fixture {
     struct backend backend;
     struct scheduler_options options;
     struct scheduler *scheduler;
-    const struct step *step; /* of the last submit */
+    const struct step *step; /* result of the last submit */
     int32_t next_token;
     enum err submit_err;
     enum err wait_err;
     struct scheduler_event events[EVENTS_MAX];
     uint32_t event_count;
     uint64_t finish_at_token; /* calls scheduler_finish inside the event of this index */
-    bool resubmit;            /* the same id inside its FINISHED event, once */
+    bool resubmit;            /* submits the same id once more inside its FINISHED event */
     const uint32_t *allowed;
 };
 
@@ -609,7 +609,7 @@ static void the_rows_of_a_prompt_are_scored_and_none_are_taken_from_the_cache(vo
     }
     assert_int_equal(fixture.events[49].kind, SCHEDULER_TOKEN);
     assert_int_equal(last_event(&fixture)->cached_tokens, 0);
-    /* What it computed is shared as ever. */
+    /* The blocks that it computed are shared as before. */
     submit_plain(&fixture, 3, 7, 50, 1);
     run(&fixture);
     assert_int_equal(last_event(&fixture)->cached_tokens, 48);
@@ -634,7 +634,7 @@ static void prefixes_are_shared_within_a_salt_only(void **state) {
     scheduler_close(fixture.scheduler);
 }
 
-/* As if it had been preempted twice. */
+/* The state after two preemptions. */
 static void reserve(struct fixture *fixture, uint64_t id) {
     struct live_request *request = request_table_find(&fixture->scheduler->requests, id);
     assert_non_null(request);

@@ -16,7 +16,8 @@
 #define IDS_MAX 4096u
 #define SLICES 5u
 
-/* A backend of SLICES slices a step whose next token is always 1, and what came of each request. */
+/* A backend of SLICES slices per step whose next token is always 1, and the events of each
+ * request. */
 struct fixture {
     struct backend backend;
     struct scheduler_options options;

@@ -49,7 +49,7 @@ static void an_aborted_or_forgotten_spool_leaves_nothing(void **state) {
     assert_int_equal(entries(&s, "tmp"), 1);
     store_spool_abort(spool);
     assert_int_equal(entries(&s, "tmp"), 0);
-    /* What a crash leaves in tmp/ goes at the next start. */
+    /* The next start removes the bytes that a crash leaves in tmp/. */
     assert_int_equal(store_spool_open(&spool, s.store, &s.error), OK);
     store_close(s.store);
     assert_int_equal(scratch_reopen(&s), OK);
@@ -174,7 +174,7 @@ static void a_full_disk_refuses_uploads_until_there_is_room_again(void **state) 
     store_status(s.store, &status);
     assert_true(status.disk_full);
     assert_int_equal(status.reserve_bytes, 1 << 16);
-    /* The ballast was given back; making it anew is what says that there is room. */
+    /* The ballast is gone; when it can be created again, the disk has room. */
     char path[128];
     snprintf(path, sizeof path, "%s/ballast", s.dir);
     assert_int_equal(access(path, F_OK), -1);

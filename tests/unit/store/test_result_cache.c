@@ -100,14 +100,14 @@ static void the_oldest_go_when_the_bytes_are_used_up(void **state) {
     char *body = calloc(MIB, 1);
     set_up(&c, 32 * MIB);
     for (uint64_t i = 0; i < 100; i++) put(&c, i, (struct str){body, MIB - 64});
-    assert_true(count_files(&c) <= 2); /* of 16 MiB each */
+    assert_true(count_files(&c) <= 2); /* 16 MiB per file */
     assert_false(get(&c, 0));
     assert_false(get(&c, 60));
     for (uint64_t i = 90; i < 100; i++) assert_true(get(&c, i));
     result_cache_close(c.cache);
     open_cache(&c, 32 * MIB);
     assert_true(get(&c, 99));
-    put(&c, 200, (struct str){body, MIB + 1}); /* over what one body may have */
+    put(&c, 200, (struct str){body, MIB + 1}); /* over the limit of one body */
     assert_false(get(&c, 200));
     free(body);
     tear_down(&c);

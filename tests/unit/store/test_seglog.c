@@ -201,7 +201,7 @@ static void damage_in_the_middle_is_kept_and_counted_and_costs_only_its_lines(vo
     assert_true(!seglog_has(log, 4) && seglog_has(log, 3) && seglog_has(log, 5));
     assert_true(seglog_counts(log).recovered >= 18);
     assert_int_equal(segment_bytes(&s, 1), size);
-    /* What is missing runs again, into the same log. */
+    /* Lines without a record run again, into the same log. */
     for (uint64_t line = 0; line < 20; line++)
         if (!seglog_has(log, line)) write_lines(&s, log, line, line + 1);
     assert_int_equal(count_readable(&s, log), 20);

@@ -113,7 +113,7 @@ static void an_upload_ends_once(void **state) {
     struct store_upload upload = announce(&s, 2);
     assert_int_equal(add(&s, &upload, "1", 110, &a), OK);
     assert_int_equal(add(&s, &upload, "2", 110, &b), OK);
-    /* Joined, and cancelled by somebody else before it becomes a file. */
+    /* Joined, and cancelled by another call before it becomes a file. */
     struct str ids[2] = {str_from(a.id), str_from(b.id)};
     struct store_join join = {str_from(upload.id), ids, 2, NULL, 120};
     assert_int_equal(store_upload_join(s.store, &join, &spool, &s.error), OK);

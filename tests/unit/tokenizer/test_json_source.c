@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What a tokenizer.json may say. That its ids are right is shown by test_fixtures. */
+/* The contents that a tokenizer.json may have. test_fixtures shows that its ids are right. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -114,7 +114,7 @@ static void the_template_names_bos_and_eos(void **state) {
     tokenizer_close(tokenizer);
 }
 
-/* Spaces as U+2581; a merge of two words there is not; é is spelled in bytes. */
+/* Spaces are U+2581; one merge has two words and no token; é is spelled in bytes. */
 #define SENTENCEPIECE                                                                              \
     "{\"type\":\"BPE\",\"byte_fallback\":true,\"unk_token\":\"<unk>\",\"vocab\":{\"<unk>\":0,"     \
     "\"<0xC3>\":1,\"<0xA9>\":2,\"\u2581\":3,\"a\":4,\"b\":8,\"ab\":6,\"\u2581ab\":7},"             \

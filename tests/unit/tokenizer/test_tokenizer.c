@@ -417,7 +417,8 @@ static void plain_bytes_are_followed_through_normalisation(void **state) {
     vocab.source.flags = flags;
     vocab.source.normalize_nfc = true;
     struct tokenizer *tokenizer = open_source(&vocab.source);
-    /* e and an accent become one character of two bytes: what follows lies a byte further left. */
+    /* e and an accent become one character of two bytes: the text behind moves a byte to the
+     * left. */
     struct str text = STR("e\xCC\x81<s>e\xCC\x81<s>");
     assert_encodes_plain(tokenizer, text, 0, 3, IDS(0xC3, 0xA9, SMALL_BOS, 0xC3, 0xA9, SMALL_BOS));
     assert_encodes_plain(tokenizer, text, 5, 9,

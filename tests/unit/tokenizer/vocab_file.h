@@ -145,7 +145,7 @@ static inline struct vocab_file vocab_file_open(const char *name) {
     struct gguf_cursor cursor = {vocab.file, 16};
     size_t key_count = gguf_number(&cursor, 8);
     bool says_bos = false;
-    source->space_prefix = SPACE_PREFIX_ALWAYS; /* what a GGUF that does not say means */
+    source->space_prefix = SPACE_PREFIX_ALWAYS; /* the default of a GGUF without the key */
     source->bert = tokenizer_bert_uncased();
     for (size_t i = 0; i < key_count; i++) {
         struct str key = gguf_string(&cursor);
@@ -161,7 +161,7 @@ static inline struct vocab_file vocab_file_open(const char *name) {
             vocab_file_scalar(source, key, gguf_number(&cursor, gguf_type_bytes(type)));
         }
     }
-    if (!says_bos) /* what the format means then */
+    if (!says_bos) /* the format's default */
         source->add_bos = !str_is(source->model, "gpt2") || str_is(source->pre, "llama-bpe");
     return vocab;
 }
