@@ -168,10 +168,10 @@ uint8_t e4m3_from_f32(float value) {
     if (std::isnan(value)) return 0x7f;
     if (size >= 448) return sign | 0x7e;
     int exponent;
-    (void)frexpf(size, &exponent);                  /* size = f · 2^exponent, f in [0.5, 1) */
-    int step = std::max(exponent - 1, -6) - 3;      /* of the last mantissa bit */
-    long steps = lrintf(ldexpf(size, -step));       /* nearest even */
-    if (steps < 8) return sign | (uint8_t)steps;    /* zero and subnormal */
+    (void)frexpf(size, &exponent);               /* size = f · 2^exponent, f in [0.5, 1) */
+    int step = std::max(exponent - 1, -6) - 3;   /* of the last mantissa bit */
+    long steps = lrintf(ldexpf(size, -step));    /* nearest even */
+    if (steps < 8) return sign | (uint8_t)steps; /* zero and subnormal */
     if (steps == 16) steps = 8, step++;
     return sign | (uint8_t)((step + 3 + 7) << 3 | (steps & 7));
 }

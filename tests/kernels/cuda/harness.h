@@ -89,6 +89,7 @@ template <class T> T *device_take(size_t count) {
 template <class T> T *device_copy(const T *from, size_t count) {
     T *at = device_take<T>(count);
     if (count > 0) CUDA_MUST(cudaMemcpy(at, from, count * sizeof(T), cudaMemcpyHostToDevice));
+    CUDA_MUST(cudaStreamSynchronize(0)); /* it may return before the last bytes are there */
     return at;
 }
 template <class T> T *device_copy(const std::vector<T> &from) {
@@ -111,8 +112,8 @@ struct difference {
 };
 struct difference differ(const float *got, const float *want, size_t count);
 std::vector<float> floats_of_bf16(const std::vector<uint16_t> &values);
-float e4m3_to_f32(uint8_t value);         /* 0x7f and 0xff are NaN */
-uint8_t e4m3_from_f32(float value);       /* nearest even, beyond 448 becomes 448; NaN 0x7f */
+float e4m3_to_f32(uint8_t value);   /* 0x7f and 0xff are NaN */
+uint8_t e4m3_from_f32(float value); /* nearest even, beyond 448 becomes 448; NaN 0x7f */
 std::vector<float> floats_of_e4m3(const std::vector<uint8_t> &values);
 
 /* ---- timing ---- */
@@ -129,8 +130,8 @@ template <class F> double time_us(F launch) {
 }
 
 /* Ceilings, measured on first use. */
-double ceiling_read(void);                /* GB/s of a linear read of 2 GiB */
-double ceiling_copy(void);                /* GB/s read plus written, 1 GiB to 1 GiB */
+double ceiling_read(void); /* GB/s of a linear read of 2 GiB */
+double ceiling_copy(void); /* GB/s read plus written, 1 GiB to 1 GiB */
 enum product_kind { PRODUCT_BF16, PRODUCT_E4M3, PRODUCT_INT8 };
 double ceiling_product(enum product_kind kind); /* TFLOP/s of cuBLASLt's best; 0 without it */
 
@@ -144,3 +145,11 @@ void bench_flops(const char *name, double us, double flops, double ceiling, cons
 
 void check_norm(void);
 void bench_norm(void);
+void check_gate(void);
+void bench_gate(void);
+void check_heads(void);
+void bench_heads(void);
+void check_embed(void);
+void bench_embed(void);
+void check_products(void);
+void bench_products(void);

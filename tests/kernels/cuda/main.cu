@@ -18,6 +18,10 @@ static const struct {
     void (*bench)(void);
 } families[] = {
     {"norm", check_norm, bench_norm},
+    {"gate", check_gate, bench_gate},
+    {"heads", check_heads, bench_heads},
+    {"embed", check_embed, bench_embed},
+    {"products", check_products, bench_products},
 };
 
 int report_end(void);
@@ -39,11 +43,16 @@ int main(int count, char **words) {
     const char *only = NULL;
     uint64_t seed = (uint64_t)time(NULL);
     for (int i = 1; i < count; i++) {
-        if (strcmp(words[i], "--check") == 0) is_check = true;
-        else if (strcmp(words[i], "--bench") == 0) is_bench = true;
-        else if (strcmp(words[i], "--seed") == 0 && i + 1 < count) seed = strtoull(words[++i], 0, 0);
-        else if (words[i][0] != '-' && !only) only = words[i];
-        else return usage();
+        if (strcmp(words[i], "--check") == 0)
+            is_check = true;
+        else if (strcmp(words[i], "--bench") == 0)
+            is_bench = true;
+        else if (strcmp(words[i], "--seed") == 0 && i + 1 < count)
+            seed = strtoull(words[++i], 0, 0);
+        else if (words[i][0] != '-' && !only)
+            only = words[i];
+        else
+            return usage();
     }
     if (is_check == is_bench) return usage();
     int cards = 0;
@@ -55,8 +64,10 @@ int main(int count, char **words) {
     harness_open(seed);
     for (const auto &family : families) {
         if (!is_wanted(family.name, only)) continue;
-        if (is_check) family.check();
-        else family.bench();
+        if (is_check)
+            family.check();
+        else
+            family.bench();
         device_release();
     }
     return is_check ? report_end() : 0;

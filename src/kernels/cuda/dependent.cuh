@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* dependent: launches that may begin while the kernel before them still runs (programmatic
+ * dependent launch, sm_90 and later; elsewhere they are plain launches).
+ *
+ * A kernel launched so loads what no kernel writes, calls wait_for_before() and only then touches
+ * the rest. Each one must call it, or a later kernel could overtake one before. It takes 1.3–1.9 µs
+ * off each launch (device_measured.md §5). */
+
+extern "C" {
+#include "base/err.h"
+}
+
+#include <cuda_runtime.h>
+
+__device__ static inline void wait_for_before(void) {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+/* Lets the next kernel's blocks start as soon as all of this one have come here. */
+__device__ static inline void let_next_start(void) {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+
+static inline bool card_has_dependent_launch(void) {
+    static int major = 0; /* of the process's one card; racing threads write the same */
+    int device;
+    if (major == 0 && cudaGetDevice(&device) == cudaSuccess)
+        (void)cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+    return major >= 9;
+}
+
+template <class... Parameters, class... Arguments>
+static enum err launch_dependent(const char *name, struct error *error, cudaStream_t stream,
+                                 dim3 grid, dim3 block, size_t shared_bytes,
+                                 void (*kernel)(Parameters...), Arguments... arguments) {
+    cudaLaunchAttribute attribute = {};
+    cudaLaunchConfig_t config = {};
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+    config.gridDim = grid;
+    config.blockDim = block;
+    config.dynamicSmemBytes = shared_bytes;
+    config.stream = stream;
+    config.attrs = &attribute;
+    config.numAttrs = card_has_dependent_launch() ? 1 : 0;
+    cudaError_t code = cudaLaunchKernelEx(&config, kernel, arguments...);
+    if (code == cudaSuccess) return OK;
+    return err_set(error, ERR_IO, "%s: %s", name, cudaGetErrorString(code));
+}

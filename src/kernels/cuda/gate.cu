@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* gate: act(gate) · up, and its codes for the product that reads it.
+ *
+ * Without a scale to find there is nothing to wait for, and a thread does eight numbers and ends.
+ * With one, a block a row keeps the row in registers while its largest magnitude is found. */
+
+#include "dependent.cuh"
+#include "vec.cuh"
+
+#define SPANS 2 /* eights a thread holds of a row that is quantised */
+#define WIDTH_MAX (1024 * SPANS * EACH)
+#define FLAT_THREADS 256
+
+template <int KIND> __device__ static inline float activate(float x) {
+    if (KIND == CUDA_SILU) return __fdividef(x, 1.0f + __expf(-x));
+    /* x/2 (1 + tanh(y)) = x · sigmoid(2y) */
+    float y = 0.797884560802865f * (x + 0.044715f * x * x * x);
+    return __fdividef(x, 1.0f + __expf(-2.0f * y));
+}
+
+template <int IN, int KIND>
+__device__ static inline struct eight gate_eight(const struct cuda_gate &call, float row_scale,
+                                                 uint32_t at, const struct raw_sums<IN> &gate_raw,
+                                                 const struct raw_sums<IN> &up_raw) {
+    struct eight gate = sums_eight<IN>(call.in, row_scale, at, gate_raw);
+    struct eight up = sums_eight<IN>(call.in, row_scale, call.width + at, up_raw);
+#pragma unroll
+    for (int i = 0; i < EACH; i++) gate.at[i] = activate<KIND>(gate.at[i]) * up.at[i];
+    return gate;
+}
+
+/* To bf16: a block takes FLAT_THREADS · EACH columns of a row. */
+template <int IN, int KIND>
+__global__ void __launch_bounds__(FLAT_THREADS) gate_flat(struct cuda_gate call) {
+    size_t row = blockIdx.y;
+    uint32_t at = (blockIdx.x * FLAT_THREADS + threadIdx.x) * EACH;
+    wait_for_before();
+    let_next_start();
+    if (at >= call.width) return;
+    float row_scale = IN >= IN_BF16_SCALED ? call.in.row_scale[row] : 1.0f;
+    struct raw_sums<IN> gate = read_sums<IN>(call.in, row, at);
+    struct raw_sums<IN> up = read_sums<IN>(call.in, row, call.width + at);
+    store_eight<CUDA_BF16>(call.y, row, at, gate_eight<IN, KIND>(call, row_scale, at, gate, up));
+}
+
+template <int IN, int KIND, int CODE>
+__global__ void __maxnreg__(64) gate_rows(struct cuda_gate call) {
+    __shared__ float2 parts[32];
+    size_t row = blockIdx.x;
+    struct raw_sums<IN> gate[SPANS], up[SPANS];
+    struct eight y[SPANS];
+    wait_for_before();
+    float row_scale = IN >= IN_BF16_SCALED ? call.in.row_scale[row] : 1.0f;
+#pragma unroll
+    for (int s = 0; s < SPANS; s++) {
+        uint32_t at = (s * blockDim.x + threadIdx.x) * EACH;
+        if (at >= call.width) continue;
+        gate[s] = read_sums<IN>(call.in, row, at);
+        up[s] = read_sums<IN>(call.in, row, call.width + at);
+    }
+    let_next_start();
+    float most = 0;
+#pragma unroll
+    for (int s = 0; s < SPANS; s++) {
+        uint32_t at = (s * blockDim.x + threadIdx.x) * EACH;
+        if (at >= call.width) continue;
+        y[s] = gate_eight<IN, KIND>(call, row_scale, at, gate[s], up[s]);
+#pragma unroll
+        for (int i = 0; i < EACH; i++) most = fmaxf(most, fabsf(y[s].at[i]));
+    }
+    most = block_sum_max(make_float2(0.0f, most), parts).y;
+    float scale = scale_of<CODE>(most), factor = 1.0f / scale;
+    if (threadIdx.x == 0) call.y.scale[row] = scale;
+#pragma unroll
+    for (int s = 0; s < SPANS; s++) {
+        uint32_t at = (s * blockDim.x + threadIdx.x) * EACH;
+        if (at >= call.width) continue;
+#pragma unroll
+        for (int i = 0; i < EACH; i++) y[s].at[i] *= factor;
+        store_eight<CODE>(call.y, row, at, y[s]);
+    }
+}
+
+__device__ static inline float gate_one(const struct cuda_gate &call, size_t row, uint32_t at) {
+    float gate = sum_at(call.in, row, at), up = sum_at(call.in, row, call.width + at);
+    return (call.kind == CUDA_SILU ? activate<CUDA_SILU>(gate) : activate<CUDA_GELU_TANH>(gate)) *
+           up;
+}
+
+/* Any width, any alignment: the row is computed twice when it is quantised. */
+__global__ void gate_rows_plain(struct cuda_gate call) {
+    __shared__ float2 parts[32];
+    size_t row = blockIdx.x;
+    float factor = 1.0f;
+    wait_for_before();
+    if (call.y.type != CUDA_BF16) {
+        float most = 0;
+        for (uint32_t i = threadIdx.x; i < call.width; i += blockDim.x)
+            most = fmaxf(most, fabsf(gate_one(call, row, i)));
+        most = block_sum_max(make_float2(0.0f, most), parts).y;
+        float scale =
+            call.y.type == CUDA_E4M3 ? scale_of<CUDA_E4M3>(most) : scale_of<CUDA_INT8>(most);
+        factor = 1.0f / scale;
+        if (threadIdx.x == 0) call.y.scale[row] = scale;
+    }
+    for (uint32_t i = threadIdx.x; i < call.width; i += blockDim.x)
+        store_one(call.y, row, i, gate_one(call, row, i) * factor);
+}
+
+typedef void (*gate_kernel)(struct cuda_gate call);
+
+template <int IN, int KIND> static gate_kernel kernel_of(enum cuda_code code) {
+    if (code == CUDA_E4M3) return gate_rows<IN, KIND, CUDA_E4M3>;
+    if (code == CUDA_INT8) return gate_rows<IN, KIND, CUDA_INT8>;
+    return gate_flat<IN, KIND>;
+}
+
+template <int IN> static gate_kernel kernel_with(const struct cuda_gate *call) {
+    return call->kind == CUDA_SILU ? kernel_of<IN, CUDA_SILU>(call->y.type)
+                                   : kernel_of<IN, CUDA_GELU_TANH>(call->y.type);
+}
+
+static gate_kernel kernel_for(const struct cuda_gate *call) {
+    switch (in_kind_of(&call->in)) {
+    case IN_BF16_SCALED: return kernel_with<IN_BF16_SCALED>(call);
+    case IN_INT32: return kernel_with<IN_INT32>(call);
+    default: return kernel_with<IN_BF16>(call);
+    }
+}
+
+enum err cuda_gate(const struct cuda_gate *call, struct CUstream_st *stream, struct error *error) {
+    if (call->rows == 0 || call->width == 0) return OK;
+    bool is_wide = call->width % EACH == 0 && is_product_wide(&call->in) && is_rows_wide(&call->y);
+    if (!is_wide || (call->y.type != CUDA_BF16 && call->width > WIDTH_MAX))
+        return launch_dependent("gate", error, stream, call->rows, 256, 0, gate_rows_plain, *call);
+    uint32_t eights = call->width / EACH;
+    if (call->y.type == CUDA_BF16 && call->rows <= 65535) {
+        dim3 grid((eights + FLAT_THREADS - 1) / FLAT_THREADS, call->rows);
+        return launch_dependent("gate", error, stream, grid, FLAT_THREADS, 0, kernel_for(call),
+                                *call);
+    }
+    uint32_t threads = ((eights + SPANS - 1) / SPANS + 31) / 32 * 32;
+    return launch_dependent("gate", error, stream, call->rows, threads, 0, kernel_for(call), *call);
+}

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* heads: norms and turns the heads of q and k, stores k and v into their pages.
+ *
+ * A block a row; LANES threads hold a head, eight numbers each, so a row's cosines and sines are
+ * read once a thread and serve all its heads. The partner of a number is in a lane half the turning
+ * part away, or in shared memory where that is no whole number of lanes. */
+
+#include "dependent.cuh"
+#include "vec.cuh"
+
+#include <cuda_fp16.h>
+
+#define THREADS 256
+#define TURNS 4 /* heads a thread reads ahead */
+#define PAGE_TOKENS 16
+#define KV_SCALE_MIN 6.103515625e-5f /* 2^-14: below it fp16 loses bits */
+
+struct turn {
+    struct eight cosine; /* of the pair each of the eight numbers is in */
+    struct eight sine;   /* negative where the number is the first of its pair */
+    bool has_any;        /* one that stays among those that turn has cosine 1 and sine 0 */
+};
+
+__device__ static inline struct turn turn_of(const struct cuda_heads &call, size_t row,
+                                             uint32_t at) {
+    struct turn turn;
+    uint32_t half = call.rotary_dim / 2;
+    turn.has_any = at < call.rotary_dim;
+    size_t begin = (size_t)call.positions[row] * half;
+    if (!call.interleaved && half % EACH == 0) { /* eight of one kind, at a multiple of 32 bytes */
+        size_t pair = begin + (at < half ? at : at - half);
+        if (!turn.has_any) return turn;
+        turn.cosine = f32_eight(call.cosines + pair);
+        turn.sine = f32_eight(call.sines + pair);
+#pragma unroll
+        for (int i = 0; i < EACH; i++)
+            turn.sine.at[i] = at < half ? -turn.sine.at[i] : turn.sine.at[i];
+        return turn;
+    }
+#pragma unroll
+    for (int i = 0; i < EACH; i++) {
+        uint32_t element = at + i;
+        uint32_t pair = call.interleaved ? element / 2 : element < half ? element : element - half;
+        bool is_first = call.interleaved ? element % 2 == 0 : element < half;
+        bool turns = element < call.rotary_dim;
+        turn.cosine.at[i] = turns ? call.cosines[begin + pair] : 1.0f;
+        turn.sine.at[i] = turns ? call.sines[begin + pair] : 0.0f;
+        if (is_first) turn.sine.at[i] = -turn.sine.at[i];
+    }
+    return turn;
+}
+
+/* The other number of each pair. `share` holds the heads that the block is at. */
+template <int LANES>
+__device__ static inline struct eight partners_of(const struct cuda_heads &call, uint32_t at,
+                                                  const struct eight &v, float *share) {
+    struct eight other;
+    uint32_t half = call.rotary_dim / 2, lane = threadIdx.x % LANES;
+    if (call.interleaved) {
+#pragma unroll
+        for (int i = 0; i < EACH; i++) other.at[i] = v.at[i ^ 1];
+    } else if (half % EACH == 0) {
+        uint32_t apart = half / EACH;
+        uint32_t from = at < half ? lane + apart : lane >= apart ? lane - apart : lane;
+#pragma unroll
+        for (int i = 0; i < EACH; i++) other.at[i] = __shfl_sync(~0u, v.at[i], from, LANES);
+    } else {
+        float *head = share + (threadIdx.x - lane) * EACH;
+        __syncwarp();
+#pragma unroll
+        for (int i = 0; i < EACH; i++) head[lane * EACH + i] = v.at[i];
+        __syncwarp();
+#pragma unroll
+        for (int i = 0; i < EACH; i++) {
+            uint32_t element = at + i;
+            uint32_t from = element < half ? element + half : element - half;
+            other.at[i] = element < call.rotary_dim ? head[from] : 0.0f;
+        }
+    }
+    return other;
+}
+
+template <int LANES> __device__ static inline float lanes_sum(float value) {
+#pragma unroll
+    for (int apart = LANES / 2; apart > 0; apart /= 2) value += __shfl_xor_sync(~0u, value, apart);
+    return value;
+}
+
+template <int LANES> __device__ static inline float lanes_max(float value) {
+#pragma unroll
+    for (int apart = LANES / 2; apart > 0; apart /= 2)
+        value = fmaxf(value, __shfl_xor_sync(~0u, value, apart));
+    return value;
+}
+
+/* Stores eight of a head's numbers at its token in its page. */
+template <int LANES, bool IS_E4M3>
+__device__ static inline void store_kv(const struct cuda_heads &call, bool is_value, uint32_t head,
+                                       uint32_t slot, uint32_t at, bool is_active, struct eight v) {
+    size_t page_head = (size_t)(slot / PAGE_TOKENS) * call.kv_heads + head;
+    uint32_t token = slot % PAGE_TOKENS;
+    size_t offset = (page_head * PAGE_TOKENS + token) * call.head_dim + at;
+    void *pool = is_value ? call.v : call.k;
+    if (!IS_E4M3) {
+        if (is_active) *(uint4 *)((uint16_t *)pool + offset) = eight_bf16(v);
+        return;
+    }
+    float most = 0;
+#pragma unroll
+    for (int i = 0; i < EACH; i++) most = fmaxf(most, is_active ? fabsf(v.at[i]) : 0.0f);
+    most = lanes_max<LANES>(most);
+    /* Rounded up, so that no code is beyond 448. */
+    __half scale = __float2half_ru(fmaxf(most / E4M3_MAX, KV_SCALE_MIN));
+    float factor = 1.0f / __half2float(scale);
+#pragma unroll
+    for (int i = 0; i < EACH; i++) v.at[i] *= factor;
+    if (is_active) *(uint2 *)((uint8_t *)pool + offset) = eight_e4m3(v);
+    if (at == 0)
+        call.kv_scales[page_head * 2 * PAGE_TOKENS + (is_value ? PAGE_TOKENS : 0) + token] =
+            __half_as_ushort(scale);
+}
+
+template <int LANES>
+__device__ static inline void norm_head(const struct cuda_heads &call, const float *weight,
+                                        uint32_t at, bool is_active, struct eight *v) {
+    float squares = 0;
+#pragma unroll
+    for (int i = 0; i < EACH; i++) squares += is_active ? v->at[i] * v->at[i] : 0.0f;
+    squares = lanes_sum<LANES>(squares);
+    float factor = 1.0f / sqrtf(squares / (float)call.head_dim + call.epsilon);
+    if (!is_active) return;
+    struct eight w = f32_eight(weight + at);
+#pragma unroll
+    for (int i = 0; i < EACH; i++) v->at[i] *= factor * w.at[i];
+}
+
+/* Eight numbers of one head, from sums to where they belong. */
+template <int IN, int LANES, bool IS_E4M3>
+__device__ static inline void do_head(const struct cuda_heads &call, const struct turn &turn,
+                                      size_t row, uint32_t head, uint32_t slot, struct eight v,
+                                      bool is_here, float *share) {
+    uint32_t at = threadIdx.x % LANES * EACH;
+    bool is_q = head < call.heads, is_k = !is_q && head < call.heads + call.kv_heads;
+    const float *weight = is_q ? call.q_norm : is_k ? call.k_norm : NULL;
+    if (call.q_norm || call.k_norm) {
+        struct eight normed = v;
+        norm_head<LANES>(call, weight, at, is_here && weight, &normed);
+        if (weight) v = normed;
+    }
+    if (call.cosines) {
+        struct eight other = partners_of<LANES>(call, at, v, share);
+#pragma unroll
+        for (int i = 0; i < EACH; i++)
+            if ((is_q || is_k) && turn.has_any)
+                v.at[i] = v.at[i] * turn.cosine.at[i] + other.at[i] * turn.sine.at[i];
+    }
+    if (is_q && is_here)
+        *(uint4 *)(call.q + row * call.q_stride + head * call.head_dim + at) = eight_bf16(v);
+    uint32_t last = head | (32 / LANES - 1); /* of the heads in this warp, which shuffle together */
+    if (slot == CUDA_NO_SLOT || last < call.heads) return;
+    uint32_t kv_head = is_k ? head - call.heads : head - call.heads - call.kv_heads;
+    bool is_kv = !is_q && head < call.heads + 2 * call.kv_heads;
+    store_kv<LANES, IS_E4M3>(call, !is_k, is_kv ? kv_head : 0, slot, is_kv ? at : EACH,
+                             is_here && is_kv, v);
+}
+
+template <int IN, int LANES, bool IS_E4M3>
+__global__ void __launch_bounds__(THREADS, 3) heads_rows(struct cuda_heads call) {
+    __shared__ float share[THREADS * EACH];
+    const uint32_t step = THREADS / LANES;
+    size_t row = blockIdx.x;
+    uint32_t at = threadIdx.x % LANES * EACH;
+    uint32_t count = call.heads + 2 * call.kv_heads;
+    struct turn turn;
+    wait_for_before();
+    let_next_start();
+    float row_scale = IN >= IN_BF16_SCALED ? call.in.row_scale[row] : 1.0f;
+    uint32_t slot = call.slots[row];
+    /* All lanes of a warp take as many turns, for they shuffle; what a few turns need is read
+     * before the first, or a row would wait for memory once a head. */
+    for (uint32_t first = 0; first < count; first += TURNS * step) {
+        struct raw_sums<IN> raw[TURNS];
+#pragma unroll
+        for (int t = 0; t < TURNS; t++) {
+            uint32_t head = first + t * step + threadIdx.x / LANES;
+            if (at < call.head_dim && head < count)
+                raw[t] = read_sums<IN>(call.in, row, head * call.head_dim + at);
+        }
+        if (first == 0 && call.cosines) turn = turn_of(call, row, at);
+#pragma unroll
+        for (int t = 0; t < TURNS; t++) {
+            if (first + t * step >= count) break;
+            uint32_t head = first + t * step + threadIdx.x / LANES;
+            bool is_here = at < call.head_dim && head < count;
+            struct eight v = {};
+            if (is_here) v = sums_eight<IN>(call.in, row_scale, head * call.head_dim + at, raw[t]);
+            do_head<IN, LANES, IS_E4M3>(call, turn, row, head, slot, v, is_here, share);
+        }
+    }
+}
+
+typedef void (*heads_kernel)(struct cuda_heads call);
+
+template <int IN, int LANES> static heads_kernel kernel_of(const struct cuda_heads *call) {
+    return call->kv_scales ? heads_rows<IN, LANES, true> : heads_rows<IN, LANES, false>;
+}
+
+template <int IN> static heads_kernel kernel_with(const struct cuda_heads *call) {
+    if (call->head_dim <= 8 * EACH) return kernel_of<IN, 8>(call);
+    if (call->head_dim <= 16 * EACH) return kernel_of<IN, 16>(call);
+    return kernel_of<IN, 32>(call);
+}
+
+enum err cuda_heads(const struct cuda_heads *call, struct CUstream_st *stream,
+                    struct error *error) {
+    if (call->rows == 0) return OK;
+    if (call->head_dim % EACH != 0 || call->head_dim > 32 * EACH || call->rotary_dim % 2 != 0 ||
+        call->rotary_dim > call->head_dim || !is_at_16(call->cosines) || !is_at_16(call->sines) ||
+        call->q_stride % EACH != 0 || !is_product_wide(&call->in) || !is_at_16(call->q) ||
+        !is_at_16(call->k) || !is_at_16(call->v))
+        return err_set(error, ERR_INVALID, "heads of %u, %u of them turning, cannot be stored",
+                       call->head_dim, call->rotary_dim);
+    heads_kernel kernel;
+    switch (in_kind_of(&call->in)) {
+    case IN_BF16_SCALED: kernel = kernel_with<IN_BF16_SCALED>(call); break;
+    case IN_INT32: kernel = kernel_with<IN_INT32>(call); break;
+    default: kernel = kernel_with<IN_BF16>(call); break;
+    }
+    return launch_dependent("heads", error, stream, call->rows, THREADS, 0, kernel, *call);
+}

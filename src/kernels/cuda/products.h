@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* products: rows times the transpose of a weight matrix, by cuBLASLt.
+ *
+ * The library (541 MB) is found at run time and not linked. For each format, matrix shape and
+ * bucket of rows its algorithms are timed once on the card, for its own first choice is 3 % slower
+ * on average and up to 68 % (device_measured.md §1); the best are kept and can be written to a
+ * file. Rows are rounded up to a bucket, so that few shapes are timed and captured: whoever calls
+ * gives memory for that many, and what stands in the rows past the last is computed and ignored.
+ *
+ * 8-bit products leave raw sums: kernels/cuda/rows.h says who scales them.
+ *
+ * Thread: one.  Memory: one workspace of device memory, owned; the rest is the caller's. Nothing is
+ * allocated after open and tune.
+ * Invariant: a shape's algorithm never changes once chosen, so equal inputs give equal bits. */
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#include "base/err.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct CUstream_st;
+struct cuda_products;
+
+#define CUDA_BUCKET_MAX 8192
+
+enum cuda_format {
+    CUDA_FORMAT_BF16,     /* bf16 · bf16 → bf16 */
+    CUDA_FORMAT_BF16_F32, /* bf16 · bf16 → float32, for logits */
+    CUDA_FORMAT_E4M3,     /* e4m3 · e4m3 → bf16 */
+    CUDA_FORMAT_E4M3_F32, /* e4m3 · e4m3 → float32 */
+    CUDA_FORMAT_INT8,     /* int8 · int8 → int32 */
+    CUDA_FORMAT_COUNT,
+};
+size_t cuda_format_in_bytes(enum cuda_format format);
+size_t cuda_format_out_bytes(enum cuda_format format);
+
+/* Opens the library at `path`, or where the loader finds it when NULL. ERR_UNAVAILABLE without it.
+ * `workspace_bytes` of device memory are taken; 8 MiB was the most any algorithm wanted of 32. */
+enum err cuda_products_open(struct cuda_products **ret_products, const char *path,
+                            size_t workspace_bytes, struct error *error) MUST_CHECK;
+void cuda_products_close(struct cuda_products *products); /* NULL is allowed */
+
+/* The least bucket that holds `rows`, which is 1 to CUDA_BUCKET_MAX. */
+uint32_t cuda_bucket(uint32_t rows);
+
+/* sums (bucket, outputs) = rows (bucket, inputs) · weightsᵀ (outputs, inputs). All pointers at
+ * multiples of 16; inputs a multiple of 16, outputs of 8. */
+struct cuda_multiply {
+    enum cuda_format format;
+    uint32_t outputs;
+    uint32_t inputs;
+    uint32_t rows; /* memory is there for cuda_bucket(rows) */
+    const void *weights;
+    const void *in;
+    void *sums;
+};
+
+/* Times up to eight algorithms for the shape of `call` and keeps the best; about 10 ms. `copies`
+ * weights of the same shape, `copy_bytes` apart from call->weights on, are taken in turn so that
+ * they come from memory, as in a step. Nothing is done when the shape is known. Waits for the
+ * stream. ERR_INVALID when the library has no algorithm for it. */
+enum err cuda_products_tune(struct cuda_products *products, const struct cuda_multiply *call,
+                            uint32_t copies, size_t copy_bytes, struct CUstream_st *stream,
+                            struct error *error) MUST_CHECK;
+
+/* Enqueues the product. ERR_NOT_FOUND when its shape was neither timed nor read. */
+enum err cuda_multiply(struct cuda_products *products, const struct cuda_multiply *call,
+                       struct CUstream_st *stream, struct error *error) MUST_CHECK;
+
+/* What was chosen, as text: a line that names library and card, then one a shape. Reading is for
+ * the same library and card: ERR_CONFLICT otherwise, ERR_CORRUPT when the text is not such a file.
+ * An algorithm that the library refuses now is left out. */
+enum err cuda_products_write(const struct cuda_products *products, const char *path,
+                             struct error *error) MUST_CHECK;
+enum err cuda_products_read(struct cuda_products *products, const char *path,
+                            struct error *error) MUST_CHECK;
+
+/* For reports: how the chosen algorithm of a shape did against the library's first choice. */
+struct cuda_chosen {
+    uint32_t found; /* algorithms timed; 0 when it was read from a file */
+    uint32_t which; /* index of the chosen one */
+    float first_us;
+    float chosen_us;
+    size_t workspace_bytes;
+};
+bool cuda_products_chosen(const struct cuda_products *products, const struct cuda_multiply *call,
+                          struct cuda_chosen *ret_chosen);
+
+#ifdef __cplusplus
+}
+#endif

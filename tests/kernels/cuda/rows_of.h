@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* rows_of: random products and expected rows, for the checks of kernels/cuda/rows.h. */
+
+#include "harness.h"
+
+extern "C" {
+#include "kernels/cuda/rows.h"
+}
+
+enum product_form {
+    FORM_NONE,
+    FORM_BF16,
+    FORM_BF16_BIAS,
+    FORM_BF16_SCALED,
+    FORM_INT32,
+    FORM_COUNT
+};
+extern const char *const form_names[FORM_COUNT];
+extern const char *const code_names[3]; /* by enum cuda_code */
+
+/* A product on the device and, as the kernels are to read it, its values on the host. */
+struct random_product {
+    struct cuda_product product;
+    std::vector<double> values; /* (rows, columns) */
+};
+struct random_product random_product(struct rng *rng, enum product_form form, size_t rows,
+                                     size_t columns, size_t stride, float deviation);
+
+/* Rows on the device to be written, and whether what was written is `want` (rows, width). False
+ * after a note that says where not. */
+struct cuda_rows take_rows(enum cuda_code code, size_t rows, size_t stride);
+bool are_rows(const struct cuda_rows *y, size_t rows, size_t width,
+              const std::vector<double> &want);
+
+double bf16_room(double want); /* half of the last place */
+size_t code_bytes(enum cuda_code code);
