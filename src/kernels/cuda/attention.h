@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* attention: decode, prefill and shared-prefix attention of a CUDA device over a paged KV cache.
+ *
+ * Three launches make the attention of one layer: tiles that leave partials (shared prefixes),
+ * tiles that finish (prefill) or decode items that continue from a partial, and a merge of decode
+ * items that were cut. The host makes the items (kernels/cuda/attention_plan.h cuts them); nothing
+ * here knows sequences, and no item waits for another of the same launch.
+ *
+ * Every pointer is to device memory and every launch is put into `stream`; nothing is allocated
+ * and nothing is waited for. Thread: any, one at a time for a stream.
+ *
+ * A page holds CUDA_PAGE_TOKENS tokens of one layer. The elements of page `p` and KV head `h` begin
+ * at element (p · kv_heads + h) · 16 · head_dim of `k` and of `v` and are [16][head_dim] there, so
+ * that one head of one page is one run of memory. E4M3 elements are multiplied by a float16 for
+ * each token and head; those of page p and head h lie in `scales` at (p · kv_heads + h) · 32: 16 of
+ * the keys, then 16 of the values. (Behind the runs they would cost 9 % of the bandwidth, there
+ * they cost 2 %: docs/internals/device.md.)
+ *
+ * A partial is what attention over some of a row's keys has gathered, in float32: for each head the
+ * largest score m (in powers of two), l = Σ 2^(score - m) and o = Σ 2^(score - m) · value, of which
+ * several can be added up in a fixed order. m may stay under the true maximum by a few powers.
+ *
+ * Invariants: which keys an item sees depends on its positions alone. Page entries outside
+ * [begin, end) and outside the window of an item are not read, and the bytes of tokens outside are
+ * not used, whatever they hold. The order of sums of an item depends on its own fields only. */
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#include "base/err.h"
+
+#define CUDA_PAGE_TOKENS 16
+#define CUDA_SPLIT_TOKENS 256 /* decode items are cut at absolute multiples of it */
+#define CUDA_GROUP_MAX 16     /* query heads that read one KV head */
+#define CUDA_NO_PARTIAL UINT32_MAX
+
+typedef struct CUstream_st *cuda_stream;
+
+enum cuda_kv_type { CUDA_KV_BF16, CUDA_KV_E4M3 };
+
+struct cuda_attention {
+    const void *k; /* (pages, kv_heads, 16, head_dim) of `type`, at a multiple of 16 bytes */
+    const void *v;
+    const void *scales; /* (pages, kv_heads, 2, 16) float16; BF16: not looked at */
+    enum cuda_kv_type type;
+    uint32_t kv_heads;
+    uint32_t head_dim;   /* 64, 80, 96, 112, 128 or 256 */
+    uint32_t head_count; /* a multiple of kv_heads, at most CUDA_GROUP_MAX times it */
+    float scale;
+    float softcap;   /* 0: none; else scores become softcap · tanh(score / softcap) */
+    uint32_t window; /* 0: none; else a query at p sees keys p - window < j <= p */
+    const void *q;   /* (rows, head_count, head_dim) bf16, rows at multiples of 16 bytes */
+    size_t q_stride; /* elements */
+    void *y;         /* (rows, head_count, head_dim) bf16 */
+    size_t y_stride;
+    const uint32_t *positions; /* (rows) of tiles: the position of each row's query */
+    const uint32_t *pages;     /* page tables of all sequences, one after another */
+    float *partial_o;          /* (partials, head_count, head_dim) */
+    float *partial_ml;         /* (partials, head_count, 2): m, l */
+};
+
+/* One row against keys begin..end-1 of its sequence. */
+struct cuda_decode_item {
+    uint32_t row;           /* of q and y */
+    uint32_t position;      /* of its query */
+    uint32_t begin;         /* tokens */
+    uint32_t end;           /* nothing behind `position` is seen, whatever stands here */
+    uint32_t pages;         /* index into `pages` where the table of the sequence begins */
+    uint32_t partial_in;    /* continues from partials partial_in.., none of them partial_out */
+    uint32_t partial_count; /* so many; 0: begins anew */
+    uint32_t partial_out;   /* leaves this partial and no y, or CUDA_NO_PARTIAL */
+};
+
+/* Several rows against keys begin..end-1 of pages that all of them have: a piece of a prompt, or
+ * rows of many sequences with a prefix in common. A row sees what its position allows. */
+struct cuda_tile_item {
+    uint32_t row;       /* the first of q and y, or index of the first in `rows` */
+    uint32_t row_count; /* 0..cuda_tile_rows() */
+    uint32_t begin;
+    uint32_t end;
+    uint32_t pages;
+    uint32_t partial_in; /* the first row continues from it, or CUDA_NO_PARTIAL */
+    uint32_t
+        partial_out; /* the first row leaves it and no y, or CUDA_NO_PARTIAL; may be the same */
+    uint32_t partial_step; /* from a row's partial to that of the next: more than 1 where a shared
+                              prefix is cut into as many items to fill the card */
+};
+
+/* Adds up partials first..first+count-1 of a row and writes its y. */
+struct cuda_merge_item {
+    uint32_t row;
+    uint32_t first;
+    uint32_t count;
+    uint32_t reserved;
+};
+
+/* Items of one launch, the costly ones first. The grid is made for item_count; with `count`, which
+ * lies on the device, only so many of them are there, so that a captured launch can serve steps of
+ * different sizes. */
+struct cuda_decode_items {
+    const struct cuda_decode_item *items; /* (item_count), at a multiple of 16 bytes */
+    uint32_t item_count;
+    const uint32_t *count; /* or NULL */
+};
+struct cuda_tile_items {
+    const struct cuda_tile_item *items;
+    uint32_t item_count;
+    const uint32_t *count;
+    const uint32_t *rows; /* row i of an item is rows[item.row + i]; NULL: item.row + i */
+};
+struct cuda_merge_items {
+    const struct cuda_merge_item *items;
+    uint32_t item_count;
+    const uint32_t *count;
+};
+
+/* How many rows a tile takes: of 64 or 128 query rows, one for each of `group` heads. */
+uint32_t cuda_tile_rows(uint32_t head_dim, uint32_t group);
+
+/* ERR_INVALID when no kernel has that head size or group; ERR_IO when the launch is refused. */
+enum err cuda_attention_decode(const struct cuda_attention *call,
+                               const struct cuda_decode_items *items, cuda_stream stream,
+                               struct error *error) MUST_CHECK;
+enum err cuda_attention_tiles(const struct cuda_attention *call,
+                              const struct cuda_tile_items *items, cuda_stream stream,
+                              struct error *error) MUST_CHECK;
+enum err cuda_attention_merge(const struct cuda_attention *call,
+                              const struct cuda_merge_items *items, cuda_stream stream,
+                              struct error *error) MUST_CHECK;
+
+#ifdef __cplusplus
+}
+#endif

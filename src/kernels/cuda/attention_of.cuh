@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* attention_of: which shape of kernel serves a head size and group. A .cu for each type of cache
+ * and kind of kernel instantiates them, so that no compilation is long. The figures behind the
+ * shapes are in docs/internals/device.md. */
+
+#include "kernels/cuda/attention.h"
+
+enum err cuda_decode_bf16(const struct cuda_attention *call, const struct cuda_decode_items *items,
+                          cuda_stream stream, struct error *error);
+enum err cuda_decode_e4m3(const struct cuda_attention *call, const struct cuda_decode_items *items,
+                          cuda_stream stream, struct error *error);
+enum err cuda_tiles_bf16(const struct cuda_attention *call, const struct cuda_tile_items *items,
+                         cuda_stream stream, struct error *error);
+enum err cuda_tiles_e4m3(const struct cuda_attention *call, const struct cuda_tile_items *items,
+                         cuda_stream stream, struct error *error);
+
+/* Rows of a tile. */
+#define CUDA_TILE_ROWS_64 128
+#define CUDA_TILE_ROWS_128 128
+#define CUDA_TILE_ROWS_256 64

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* attention_tile_kernel: the kernel around attention_tile.cuh: which rows a block has and what they
+ * see, its loop, and what is left behind. */
+
+#include "kernels/cuda/attention_tile.cuh"
+#include "kernels/cuda/launch.cuh"
+
+/* The item's row that packed row r belongs to; beyond the last one, the last. */
+__device__ static inline uint32_t cuda_tile_row(const struct cuda_tile_items *items,
+                                                const struct cuda_tile_item *item, uint32_t r,
+                                                uint32_t group) {
+    uint32_t i = min(r / group, item->row_count - 1);
+    return items->rows ? __ldg(items->rows + item->row + i) : item->row + i;
+}
+
+/* The queries into shared memory, 16 elements a turn. For e4m3 their order and size are those that
+ * attention_page.cuh asks for. Elements beyond the head's size become zero. */
+template <class S>
+__device__ static inline void
+cuda_tile_queries(const struct cuda_attention *call, const struct cuda_tile_items *items,
+                  const struct cuda_tile_item *item, uint32_t head, char *memory) {
+    using Q = typename S::QUERIES;
+    const uint32_t group = call->head_count / call->kv_heads;
+    for (uint32_t i = threadIdx.x; i < S::ROWS * S::STEPS; i += S::THREADS) {
+        uint32_t r = i / S::STEPS, s = i % S::STEPS;
+        uint4 x[2] = {};
+        if (S::PAGE::EXACT || s * 16 < call->head_dim) {
+            const char *q = (const char *)call->q +
+                            (cuda_tile_row(items, item, r, group) * call->q_stride +
+                             (size_t)(head * group + r % group) * call->head_dim + s * 16) *
+                                2;
+            x[0] = __ldg((const uint4 *)q), x[1] = __ldg((const uint4 *)q + 1);
+        }
+        if (S::PAGE::IS_E4M3) {
+            uint4 a = x[0], b = x[1];
+            x[0] = make_uint4(cuda_lows(a.x, a.y), cuda_lows(a.z, a.w), cuda_lows(b.x, b.y),
+                              cuda_lows(b.z, b.w));
+            x[1] = make_uint4(cuda_highs(a.x, a.y), cuda_highs(a.z, a.w), cuda_highs(b.x, b.y),
+                              cuda_highs(b.z, b.w));
+#pragma unroll
+            for (int half = 0; half < 2; half++)
+                x[half] = make_uint4(cuda_raise(x[half].x), cuda_raise(x[half].y),
+                                     cuda_raise(x[half].z), cuda_raise(x[half].w));
+        }
+        *(uint4 *)(memory + Q::place(r, 2 * s)) = x[0];
+        *(uint4 *)(memory + Q::place(r, 2 * s + 1)) = x[1];
+    }
+}
+
+/* What this lane's rows see, what some and all rows of the warp see, and what the block needs. */
+template <class S>
+__device__ static inline void cuda_tile_bounds(cuda_tiler<S> *d, const struct cuda_attention *call,
+                                               const struct cuda_tile_items *items,
+                                               const struct cuda_tile_item *item, char *memory) {
+    const uint32_t group = call->head_count / call->kv_heads, warp = threadIdx.x / 32;
+    int(*bounds)[2] = (int(*)[2])(memory + S::BOUNDS_AT);
+    d->some_first = d->all_last = INT32_MAX, d->some_last = d->all_first = 0;
+#pragma unroll
+    for (int r = 0; r < S::TILES; r++)
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            uint32_t packed = (warp * S::TILES + r) * 16 + d->lane / 4 + 8 * i;
+            uint32_t row = cuda_tile_row(items, item, packed, group);
+            int seen = (int)__ldg(call->positions + row) + 1, first = (int)item->begin;
+            if (call->window && seen > (int)call->window)
+                first = max(first, seen - (int)call->window);
+            d->first[r][i] = first, d->last[r][i] = min((int)item->end, seen);
+            d->some_first = min(d->some_first, first), d->all_first = max(d->all_first, first);
+            d->some_last = max(d->some_last, d->last[r][i]);
+            d->all_last = min(d->all_last, d->last[r][i]);
+        }
+#pragma unroll
+    for (int apart = 4; apart < 32; apart *= 2) {
+        d->some_first = min(d->some_first, __shfl_xor_sync(CUDA_ALL_LANES, d->some_first, apart));
+        d->all_first = max(d->all_first, __shfl_xor_sync(CUDA_ALL_LANES, d->all_first, apart));
+        d->some_last = max(d->some_last, __shfl_xor_sync(CUDA_ALL_LANES, d->some_last, apart));
+        d->all_last = min(d->all_last, __shfl_xor_sync(CUDA_ALL_LANES, d->all_last, apart));
+    }
+    if (d->lane == 0) bounds[warp][0] = d->some_first, bounds[warp][1] = d->some_last;
+    __syncthreads();
+    d->begin = INT32_MAX, d->end = 0;
+#pragma unroll
+    for (int w = 0; w < S::WARPS; w++)
+        d->begin = min(d->begin, bounds[w][0]), d->end = max(d->end, bounds[w][1]);
+}
+
+template <class S>
+__device__ static inline void cuda_tiler_begin(cuda_tiler<S> *d, const struct cuda_attention *call,
+                                               const struct cuda_tile_item *item, uint32_t head,
+                                               char *memory) {
+    using P = typename S::PAGE;
+    d->lane = threadIdx.x % 32;
+    d->memory = cuda_shared_address(memory);
+    d->row_bytes = P::row_bytes(call);
+    size_t run = (size_t)CUDA_PAGE_TOKENS * d->row_bytes;
+    d->keys = (const char *)call->k + head * run;
+    d->values = (const char *)call->v + head * run;
+    d->page_bytes = call->kv_heads * run;
+    d->scales = (const char *)call->scales + head * 2 * P::SCALE_BYTES;
+    d->page_scale_bytes = (size_t)call->kv_heads * 2 * P::SCALE_BYTES;
+    d->pages = call->pages + item->pages;
+#pragma unroll
+    for (int r = 0; r < S::TILES; r++) {
+        d->m[r][0] = d->m[r][1] = CUDA_UNSEEN;
+        d->l[r][0] = d->l[r][1] = 0;
+#pragma unroll
+        for (int n = 0; n < 2 * S::STEPS; n++)
+            d->o[r][n][0] = d->o[r][n][1] = d->o[r][n][2] = d->o[r][n][3] = 0;
+    }
+    if constexpr (!P::EXACT) { /* what lies behind short rows stays zero: copies never write there
+                                */
+        for (int i = (int)threadIdx.x * 16; i < 4 * S::STAGE_BYTES; i += S::THREADS * 16)
+            *(uint4 *)(memory + S::KEYS_AT + i) = make_uint4(0, 0, 0, 0);
+    }
+}
+
+/* What one head of a row has after this item: a partial, or its part of y. Lane 4g + t holds two
+ * pairs of neighbours of each 16 elements. */
+template <class S>
+__device__ static inline void
+cuda_tile_leave(const cuda_tiler<S> *d, const struct cuda_attention *call,
+                const struct cuda_tile_item *item, size_t row, uint32_t index, uint32_t head, int r,
+                int i, bool is_there) {
+    constexpr bool IS_E4M3 = S::PAGE::IS_E4M3;
+    const size_t step = (size_t)index * item->partial_step;
+    const size_t before = (item->partial_in + step) * call->head_count + head;
+    const size_t after = (item->partial_out + step) * call->head_count + head;
+    const bool goes_on = is_there && item->partial_in != CUDA_NO_PARTIAL;
+    const bool is_partial = item->partial_out != CUDA_NO_PARTIAL;
+    const uint32_t t = d->lane % 4;
+    float m = d->m[r][i], l = d->l[r][i], old_m = CUDA_UNSEEN, old_l = 0;
+    l += __shfl_xor_sync(CUDA_ALL_LANES, l, 1);
+    l += __shfl_xor_sync(CUDA_ALL_LANES, l, 2);
+    if (goes_on) old_m = call->partial_ml[before * 2], old_l = call->partial_ml[before * 2 + 1];
+    __syncwarp(); /* all four lanes of a row have read m and l */
+    if (!is_there) return;
+    float together = fmaxf(m, old_m);
+    float a = cuda_exp2(old_m - together), b = cuda_exp2(m - together);
+    l = old_l * a + l * b;
+    float share = is_partial ? 1 : l > 0 ? 1 / l : 0;
+    float mine = b * share * (IS_E4M3 ? CUDA_LOWERED : 1.0f), old = a * share;
+    char *y = (char *)call->y + (row * call->y_stride + (size_t)head * call->head_dim) * 2;
+    if (is_partial && t == 0)
+        call->partial_ml[after * 2] = together, call->partial_ml[after * 2 + 1] = l;
+#pragma unroll
+    for (int s = 0; s < S::STEPS; s++) {
+        if (!S::PAGE::EXACT && s * 16 >= (int)call->head_dim) break;
+#pragma unroll
+        for (int pair = 0; pair < 2; pair++) {
+            const float(*o)[4] = &d->o[r][2 * s];
+            uint32_t at = s * 16 + (IS_E4M3 ? 4 * t + 2 * pair : 8 * pair + 2 * t);
+            float2 x = IS_E4M3 ? make_float2(o[0][2 * i + pair], o[1][2 * i + pair])
+                               : make_float2(o[pair][2 * i], o[pair][2 * i + 1]);
+            float2 was = make_float2(0, 0);
+            if (goes_on) was = *(const float2 *)(call->partial_o + before * call->head_dim + at);
+            x.x = x.x * mine + was.x * old, x.y = x.y * mine + was.y * old;
+            if (is_partial)
+                *(float2 *)(call->partial_o + after * call->head_dim + at) = x;
+            else
+                *(uint32_t *)(y + at * 2) = cuda_pack_bf16(x.x, x.y);
+        }
+    }
+}
+
+template <class S>
+__global__ void __launch_bounds__(S::THREADS)
+    cuda_tiles(struct cuda_attention call, struct cuda_tile_items items) {
+    extern __shared__ __align__(128) char cuda_memory[];
+    const uint32_t index = blockIdx.x / call.kv_heads, head = blockIdx.x % call.kv_heads;
+    if (items.count && index >= *items.count) return;
+    const struct cuda_tile_item item = items.items[index];
+    if (item.row_count == 0) return;
+    const uint32_t group = call.head_count / call.kv_heads;
+    const struct cuda_scoring scoring = cuda_scoring_of<typename S::PAGE>(&call);
+    cuda_tiler<S> d;
+    cuda_tiler_begin(&d, &call, &item, head, cuda_memory);
+    cuda_tile_bounds(&d, &call, &items, &item, cuda_memory);
+    int s = d.begin / S::KEYS;
+    cuda_fetch_stage<S, true>(&d, s);
+    cuda_fetch_stage<S, false>(&d, s);
+    cuda_fetch_stage<S, true>(&d, s + 1);
+    cuda_tile_queries<S>(&call, &items, &item, head, cuda_memory);
+    if (d.begin < d.end)
+        for (; s * S::KEYS < d.end; s++) cuda_tile_step(&d, &scoring, s, cuda_memory);
+    cuda_copy_wait<0>();
+#pragma unroll
+    for (int r = 0; r < S::TILES; r++)
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            uint32_t packed = (threadIdx.x / 32 * S::TILES + r) * 16 + d.lane / 4 + 8 * i;
+            bool is_there = packed < item.row_count * group;
+            uint32_t row = cuda_tile_row(&items, &item, packed, group);
+            cuda_tile_leave(&d, &call, &item, row, packed / group, head * group + packed % group, r,
+                            i, is_there);
+        }
+}
+
+template <class S>
+static enum err cuda_launch_tiles(const struct cuda_attention *call,
+                                  const struct cuda_tile_items *items, cuda_stream stream,
+                                  struct error *error) {
+    return cuda_launch("attention tiles", cuda_tiles<S>, items->item_count * call->kv_heads,
+                       S::THREADS, S::SHARED_BYTES, stream, error, *call, *items);
+}

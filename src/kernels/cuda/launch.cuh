@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* launch: one kernel launch with an error for an answer. */
+
+extern "C" {
+#include "base/err.h"
+}
+
+#include <cuda_runtime.h>
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define CUDA_SHARED_BYTES_FREE 49152 /* more must be asked for */
+
+/* No blocks are no launch. What the kernel does wrong later is seen by whoever waits. */
+template <class... TAKES, class... GIVES>
+static inline enum err cuda_launch(const char *name, void (*kernel)(TAKES...), uint32_t blocks,
+                                   uint32_t threads, size_t shared_bytes, cudaStream_t stream,
+                                   struct error *error, const GIVES &...arguments) {
+    cudaError_t status = cudaSuccess;
+    if (blocks == 0) return OK;
+    if (shared_bytes > CUDA_SHARED_BYTES_FREE)
+        status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                      (int)shared_bytes);
+    if (status == cudaSuccess) {
+        kernel<<<blocks, threads, shared_bytes, stream>>>(arguments...);
+        status = cudaGetLastError();
+    }
+    if (status == cudaSuccess) return OK;
+    return err_set(error, ERR_IO, "%s: %s", name, cudaGetErrorString(status));
+}

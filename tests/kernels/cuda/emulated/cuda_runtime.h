@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* Enough of CUDA's runtime to run the kernels of src/kernels/cuda on a machine without a card, to
+ * find wrong indices and missing waits before a card's time is spent on them. Slow, and no proof:
+ * a thread here runs until it waits for others, and memory is what it seems.
+ *
+ * Threads of a block are contexts that take turns. What a warp does together waits for its 32
+ * lanes, checks that they all do the same, and gives each what the others brought. Device memory is
+ * host memory (a sanitizer sees what leaves it). Shared memory begins as 0xff. */
+
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <algorithm>
+
+#define __global__
+#define __device__
+#define __host__
+#define __shared__
+#define __launch_bounds__(...)
+#define __align__(bytes) __attribute__((aligned(bytes)))
+
+using std::max;
+using std::min;
+
+struct uint4 {
+    uint32_t x, y, z, w;
+};
+struct float2 {
+    float x, y;
+};
+static inline uint4 make_uint4(uint32_t x, uint32_t y, uint32_t z, uint32_t w) {
+    return {x, y, z, w};
+}
+static inline float2 make_float2(float x, float y) {
+    return {x, y};
+}
+
+/* ---- threads ---- */
+
+struct emulated_index {
+    uint32_t x;
+};
+extern emulated_index threadIdx, blockIdx; /* of the context that runs */
+extern uint32_t emulated_threads;
+extern char cuda_memory[]; /* shared */
+
+void emulated_block(uint32_t index, uint32_t threads, void (*body)(void *), void *context);
+void __syncthreads(void);
+/* Gives `mine` to the other lanes; returns what all 32 brought, `bytes` apart. `what` must be the
+ * same in all of them. */
+const void *emulated_meet(int what, const void *mine, size_t bytes);
+
+static inline void __syncwarp(uint32_t = 0) {
+    (void)emulated_meet(1, NULL, 0);
+}
+template <class T> static inline T __shfl_xor_sync(uint32_t, T value, int apart) {
+    const T *all = (const T *)emulated_meet(2 + apart, &value, sizeof value);
+    return all[(threadIdx.x % 32) ^ (uint32_t)apart];
+}
+static inline int __any_sync(uint32_t, bool is_so) {
+    const bool *all = (const bool *)emulated_meet(40, &is_so, sizeof is_so);
+    return std::any_of(all, all + 32, [](bool one) { return one; });
+}
+template <class T> static inline T __ldg(const T *at) {
+    return *at;
+}
+
+/* ---- the runtime ---- */
+
+enum cudaError_t { cudaSuccess };
+enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost };
+typedef struct CUstream_st *cudaStream_t;
+#define cudaStreamNonBlocking 0
+struct cudaDeviceProp {
+    char name[32];
+    int major, minor, multiProcessorCount, l2CacheSize;
+};
+static inline const char *cudaGetErrorString(cudaError_t) {
+    return "no error";
+}
+static inline cudaError_t cudaGetLastError(void) {
+    return cudaSuccess;
+}
+static inline cudaError_t cudaGetDeviceCount(int *ret) {
+    *ret = 1;
+    return cudaSuccess;
+}
+static inline cudaError_t cudaSetDevice(int) {
+    return cudaSuccess;
+}
+static inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp *ret, int) {
+    *ret = {"no card: emulated", 8, 0, 4, 1 << 20};
+    return cudaSuccess;
+}
+static inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t *ret, int) {
+    *ret = NULL;
+    return cudaSuccess;
+}
+static inline cudaError_t cudaStreamSynchronize(cudaStream_t) {
+    return cudaSuccess;
+}
+static inline cudaError_t cudaDeviceSynchronize(void) {
+    return cudaSuccess;
+}
+template <class T> static inline cudaError_t cudaMalloc(T **ret, size_t bytes) {
+    *ret = (T *)aligned_alloc(256, (bytes + 255) / 256 * 256);
+    return cudaSuccess;
+}
+static inline cudaError_t cudaFree(void *at) {
+    free(at);
+    return cudaSuccess;
+}
+static inline cudaError_t cudaMemset(void *at, int value, size_t bytes) {
+    memset(at, value, bytes);
+    return cudaSuccess;
+}
+static inline cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, cudaMemcpyKind) {
+    memcpy(to, from, bytes);
+    return cudaSuccess;
+}

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Blocks, warps and the instructions that a warp does together. See cuda_runtime.h beside this. */
+
+#include "cuda_runtime.h"
+
+#include "kernels/cuda/ptx.cuh"
+
+#include <setjmp.h>
+#include <ucontext.h>
+
+#include <vector>
+
+#define SHARED_BYTES (228 << 10)
+#define STACK_BYTES (64 << 10)
+#define MEETING_BYTES 64 /* what one lane can bring */
+
+emulated_index threadIdx, blockIdx;
+uint32_t emulated_threads;
+alignas(1024) char cuda_memory[SHARED_BYTES];
+
+struct copy {
+    uint32_t to;
+    const void *from; /* NULL: zeros */
+};
+
+struct thread {
+    ucontext_t context; /* to begin with; jumps are faster from then on */
+    jmp_buf jump;
+    bool is_begun;
+    char *stack;
+    bool is_over;
+    uint32_t meetings; /* that it came to */
+    std::vector<std::vector<copy>> groups;
+};
+
+struct warp {
+    uint32_t arrived;
+    uint32_t meeting;
+    int what;
+    alignas(16) char brought[2][32 * MEETING_BYTES]; /* of even and of odd meetings */
+};
+
+static std::vector<thread> threads;
+static std::vector<warp> warps;
+static uint32_t block_arrived, block_meeting;
+static ucontext_t home_context;
+static jmp_buf home;
+static bool is_late; /* copies happen when they are waited for */
+
+static void die(const char *why) {
+    (void)printf("Bail out! emulated: %s (block %u, thread %u)\n", why, blockIdx.x, threadIdx.x);
+    exit(1);
+}
+
+static void pause_thread(void) {
+    if (_setjmp(threads[threadIdx.x].jump) == 0) _longjmp(home, 1);
+}
+
+void __syncthreads(void) {
+    uint32_t meeting = block_meeting;
+    if (++block_arrived == emulated_threads) {
+        block_arrived = 0;
+        block_meeting++;
+    }
+    while (block_meeting == meeting) pause_thread();
+}
+
+const void *emulated_meet(int what, const void *mine, size_t bytes) {
+    warp &warp = warps[threadIdx.x / 32];
+    uint32_t meeting = warp.meeting;
+    char *brought = warp.brought[meeting % 2];
+    if (bytes > MEETING_BYTES) die("too much to bring");
+    if (warp.arrived > 0 && warp.what != what) die("lanes do different things");
+    warp.what = what;
+    if (bytes > 0) memcpy(brought + threadIdx.x % 32 * bytes, mine, bytes);
+    if (++warp.arrived == 32) {
+        warp.arrived = 0;
+        warp.meeting++;
+    }
+    while (warp.meeting == meeting) pause_thread();
+    return brought;
+}
+
+static void (*block_body)(void *);
+static void *block_context;
+
+static void run_thread(void) {
+    block_body(block_context);
+    threads[threadIdx.x].is_over = true;
+    for (;;) pause_thread();
+}
+
+static void start_thread(uint32_t index) {
+    thread &self = threads[index];
+    if (!self.stack) self.stack = (char *)malloc(STACK_BYTES);
+    self.is_over = self.is_begun = false;
+    self.groups.assign(1, {});
+    (void)getcontext(&self.context);
+    self.context.uc_stack.ss_sp = self.stack;
+    self.context.uc_stack.ss_size = STACK_BYTES;
+    makecontext(&self.context, run_thread, 0);
+}
+
+static void run(thread *thread) {
+    if (_setjmp(home) != 0) return;
+    if (thread->is_begun) _longjmp(thread->jump, 1);
+    thread->is_begun = true;
+    (void)swapcontext(&home_context, &thread->context);
+}
+
+void emulated_block(uint32_t index, uint32_t count, void (*body)(void *), void *context) {
+    static uint64_t turn;
+    blockIdx.x = index, emulated_threads = count;
+    block_body = body, block_context = context;
+    if (threads.size() < count) threads.resize(count);
+    warps.assign((count + 31) / 32, {});
+    block_arrived = 0, is_late = turn++ % 2;
+    memset(cuda_memory, 0xff, SHARED_BYTES);
+    for (uint32_t i = 0; i < count; i++) start_thread(i);
+    /* Warps run forwards or backwards, each until it waits for others. */
+    for (bool is_over = false; !is_over;) {
+        is_over = true;
+        for (uint32_t i = 0; i < count; i++) {
+            threadIdx.x = turn % 4 < 2 ? i : (count / 32 - 1 - i / 32) * 32 + i % 32;
+            if (threads[threadIdx.x].is_over) continue;
+            run(&threads[threadIdx.x]);
+            is_over = false;
+        }
+    }
+    if (block_arrived > 0) die("some threads wait for others that ended");
+}
+
+/* ---- copies ---- */
+
+static void do_copy(const copy *one) {
+    if (one->to % 16 || one->to + 16 > SHARED_BYTES) die("a copy leaves shared memory");
+    if (one->from)
+        memcpy(cuda_memory + one->to, one->from, 16);
+    else
+        memset(cuda_memory + one->to, 0, 16);
+}
+
+void emulated_copy(uint32_t to, const void *from, bool is_wanted) {
+    copy one = {to, is_wanted ? from : NULL};
+    if ((uintptr_t)from % 16) die("a copy begins at no multiple of 16");
+    if (is_late)
+        threads[threadIdx.x].groups.back().push_back(one);
+    else
+        do_copy(&one);
+}
+
+void emulated_commit(void) {
+    threads[threadIdx.x].groups.emplace_back();
+}
+
+void emulated_wait(int count) {
+    std::vector<std::vector<copy>> &groups = threads[threadIdx.x].groups;
+    while ((int)groups.size() - 1 > count) {
+        for (const copy &one : groups[0]) do_copy(&one);
+        groups.erase(groups.begin());
+    }
+}
+
+/* ---- matrices ---- */
+
+void emulated_load(uint32_t ret[4], uint32_t row, bool is_transposed) {
+    const uint32_t *rows = (const uint32_t *)emulated_meet(50 + is_transposed, &row, sizeof row);
+    uint32_t g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+    for (uint32_t i = 0; i < 4; i++) {
+        uint16_t pair[2];
+        for (uint32_t j = 0; j < 2; j++) {
+            uint32_t from = rows[8 * i + (is_transposed ? 2 * t + j : g)];
+            if (from % 16 || from + 16 > SHARED_BYTES) die("a row outside shared memory");
+            memcpy(&pair[j], cuda_memory + from + (is_transposed ? g : 2 * t + j) * 2, 2);
+        }
+        ret[i] = pair[0] | (uint32_t)pair[1] << 16;
+    }
+}
+
+uint32_t cuda_transpose(uint32_t pair) {
+    const uint16_t *all = (const uint16_t *)emulated_meet(52, &pair, sizeof pair);
+    uint32_t g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+    return all[(2 * t) * 8 + g] | (uint32_t)all[(2 * t + 1) * 8 + g] << 16;
+}
+
+void cuda_mma(float sum[4], const uint32_t a[4], uint32_t b0, uint32_t b1) {
+    uint32_t mine[6] = {a[0], a[1], a[2], a[3], b0, b1};
+    const uint32_t(*all)[6] = (const uint32_t(*)[6])emulated_meet(53, mine, sizeof mine);
+    uint32_t g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+    for (uint32_t i = 0; i < 4; i++) {
+        uint32_t row = g, column = 2 * t + i % 2;
+        for (uint32_t k = 0; k < 16; k += 2) {
+            uint32_t x = all[row * 4 + k % 8 / 2][i / 2 + k / 8 * 2];
+            uint32_t y = all[column * 4 + k % 8 / 2][4 + k / 8];
+            sum[i] += cuda_low_bf16(x) * cuda_low_bf16(y);
+            sum[i] += cuda_high_bf16(x) * cuda_high_bf16(y);
+        }
+    }
+}

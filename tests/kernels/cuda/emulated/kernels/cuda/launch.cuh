@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* launch, emulated: one block after another. */
+
+extern "C" {
+#include "base/err.h"
+}
+
+#include <cuda_runtime.h>
+
+template <class... TAKES, class... GIVES>
+static inline enum err cuda_launch(const char *, void (*kernel)(TAKES...), uint32_t blocks,
+                                   uint32_t threads, size_t, cudaStream_t, struct error *,
+                                   const GIVES &...arguments) {
+    auto body = [&] { kernel(arguments...); };
+    for (uint32_t i = 0; i < blocks; i++)
+        emulated_block(
+            i, threads, [](void *context) { (*(decltype(body) *)context)(); }, &body);
+    return OK;
+}
