@@ -2,9 +2,9 @@
 
 /* heads: norms and turns the heads of q and k, stores k and v into their pages.
  *
- * A block a row; LANES threads hold a head, eight numbers each, so a row's cosines and sines are
- * read once a thread and serve all its heads. The partner of a number is in a lane half the turning
- * part away, or in shared memory where that is no whole number of lanes. */
+ * A block a row; LANES threads hold a head, eight numbers each. The row's cosines and sines are
+ * read once, into shared memory, and serve all its heads. The partner of a number is in a lane half
+ * the turning part away, or in shared memory where that is no whole number of lanes. */
 
 #include "dependent.cuh"
 #include "vec.cuh"
@@ -12,43 +12,50 @@
 #include <cuda_fp16.h>
 
 #define THREADS 256
-#define TURNS 4 /* heads a thread reads ahead */
+#define HALF_MAX 128
+#define BLOCKS 5 /* a multiprocessor: 48 registers a thread */
 #define PAGE_TOKENS 16
 #define KV_SCALE_MIN 6.103515625e-5f /* 2^-14: below it fp16 loses bits */
 
-struct turn {
-    struct eight cosine; /* of the pair each of the eight numbers is in */
-    struct eight sine;   /* negative where the number is the first of its pair */
-    bool has_any;        /* one that stays among those that turn has cosine 1 and sine 0 */
+/* The cosines and sines of a row's position: each head of it needs them. */
+struct turns {
+    float cosines[HALF_MAX];
+    float sines[HALF_MAX];
 };
 
-__device__ static inline struct turn turn_of(const struct cuda_heads &call, size_t row,
-                                             uint32_t at) {
-    struct turn turn;
+__device__ static inline void read_turns(const struct cuda_heads &call, size_t row,
+                                         struct turns *turns) {
     uint32_t half = call.rotary_dim / 2;
-    turn.has_any = at < call.rotary_dim;
     size_t begin = (size_t)call.positions[row] * half;
-    if (!call.interleaved && half % EACH == 0) { /* eight of one kind, at a multiple of 32 bytes */
-        size_t pair = begin + (at < half ? at : at - half);
-        if (!turn.has_any) return turn;
-        turn.cosine = f32_eight(call.cosines + pair);
-        turn.sine = f32_eight(call.sines + pair);
+    for (uint32_t i = threadIdx.x; i < half; i += THREADS) {
+        turns->cosines[i] = call.cosines[begin + i];
+        turns->sines[i] = call.sines[begin + i];
+    }
+}
+
+/* v cos ± other sin for eight numbers of a head, of which `at` is the first. */
+__device__ static inline void turn_eight(const struct cuda_heads &call, const struct turns *turns,
+                                         uint32_t at, const struct eight &other, struct eight *v) {
+    uint32_t half = call.rotary_dim / 2;
+    if (!call.interleaved && half % EACH == 0) { /* all of one kind, at a multiple of 16 bytes */
+        if (at >= call.rotary_dim) return;
+        struct eight cosine = f32_eight(turns->cosines + (at < half ? at : at - half));
+        struct eight sine = f32_eight(turns->sines + (at < half ? at : at - half));
+        float sign = at < half ? -1.0f : 1.0f;
 #pragma unroll
         for (int i = 0; i < EACH; i++)
-            turn.sine.at[i] = at < half ? -turn.sine.at[i] : turn.sine.at[i];
-        return turn;
+            v->at[i] = v->at[i] * cosine.at[i] + other.at[i] * (sign * sine.at[i]);
+        return;
     }
 #pragma unroll
     for (int i = 0; i < EACH; i++) {
         uint32_t element = at + i;
+        if (element >= call.rotary_dim) continue;
         uint32_t pair = call.interleaved ? element / 2 : element < half ? element : element - half;
         bool is_first = call.interleaved ? element % 2 == 0 : element < half;
-        bool turns = element < call.rotary_dim;
-        turn.cosine.at[i] = turns ? call.cosines[begin + pair] : 1.0f;
-        turn.sine.at[i] = turns ? call.sines[begin + pair] : 0.0f;
-        if (is_first) turn.sine.at[i] = -turn.sine.at[i];
+        float sine = turns->sines[pair];
+        v->at[i] = v->at[i] * turns->cosines[pair] + other.at[i] * (is_first ? -sine : sine);
     }
-    return turn;
 }
 
 /* The other number of each pair. `share` holds the heads that the block is at. */
@@ -112,7 +119,7 @@ __device__ static inline void store_kv(const struct cuda_heads &call, bool is_va
     most = lanes_max<LANES>(most);
     /* Rounded up, so that no code is beyond 448. */
     __half scale = __float2half_ru(fmaxf(most / E4M3_MAX, KV_SCALE_MIN));
-    float factor = 1.0f / __half2float(scale);
+    float factor = __frcp_rn(__half2float(scale));
 #pragma unroll
     for (int i = 0; i < EACH; i++) v.at[i] *= factor;
     if (is_active) *(uint2 *)((uint8_t *)pool + offset) = eight_e4m3(v);
@@ -128,7 +135,7 @@ __device__ static inline void norm_head(const struct cuda_heads &call, const flo
 #pragma unroll
     for (int i = 0; i < EACH; i++) squares += is_active ? v->at[i] * v->at[i] : 0.0f;
     squares = lanes_sum<LANES>(squares);
-    float factor = 1.0f / sqrtf(squares / (float)call.head_dim + call.epsilon);
+    float factor = rsqrtf(squares / (float)call.head_dim + call.epsilon);
     if (!is_active) return;
     struct eight w = f32_eight(weight + at);
 #pragma unroll
@@ -137,7 +144,7 @@ __device__ static inline void norm_head(const struct cuda_heads &call, const flo
 
 /* Eight numbers of one head, from sums to where they belong. */
 template <int IN, int LANES, bool IS_E4M3>
-__device__ static inline void do_head(const struct cuda_heads &call, const struct turn &turn,
+__device__ static inline void do_head(const struct cuda_heads &call, const struct turns *turns,
                                       size_t row, uint32_t head, uint32_t slot, struct eight v,
                                       bool is_here, float *share) {
     uint32_t at = threadIdx.x % LANES * EACH;
@@ -150,10 +157,7 @@ __device__ static inline void do_head(const struct cuda_heads &call, const struc
     }
     if (call.cosines) {
         struct eight other = partners_of<LANES>(call, at, v, share);
-#pragma unroll
-        for (int i = 0; i < EACH; i++)
-            if ((is_q || is_k) && turn.has_any)
-                v.at[i] = v.at[i] * turn.cosine.at[i] + other.at[i] * turn.sine.at[i];
+        if (is_q || is_k) turn_eight(call, turns, at, other, &v);
     }
     if (is_q && is_here)
         *(uint4 *)(call.q + row * call.q_stride + head * call.head_dim + at) = eight_bf16(v);
@@ -166,37 +170,31 @@ __device__ static inline void do_head(const struct cuda_heads &call, const struc
 }
 
 template <int IN, int LANES, bool IS_E4M3>
-__global__ void __launch_bounds__(THREADS, 3) heads_rows(struct cuda_heads call) {
+__global__ void __launch_bounds__(THREADS, BLOCKS) heads_rows(struct cuda_heads call) {
     __shared__ float share[THREADS * EACH];
+    __shared__ __align__(16) struct turns turns;
     const uint32_t step = THREADS / LANES;
     size_t row = blockIdx.x;
-    uint32_t at = threadIdx.x % LANES * EACH;
+    uint32_t at = threadIdx.x % LANES * EACH, head = threadIdx.x / LANES;
     uint32_t count = call.heads + 2 * call.kv_heads;
-    struct turn turn;
+    struct raw_sums<IN> raw;
     wait_for_before();
     let_next_start();
+    bool is_here = at < call.head_dim && head < count;
+    if (is_here) raw = read_sums<IN>(call.in, row, head * call.head_dim + at);
     float row_scale = IN >= IN_BF16_SCALED ? call.in.row_scale[row] : 1.0f;
     uint32_t slot = call.slots[row];
-    /* All lanes of a warp take as many turns, for they shuffle; what a few turns need is read
-     * before the first, or a row would wait for memory once a head. */
-    for (uint32_t first = 0; first < count; first += TURNS * step) {
-        struct raw_sums<IN> raw[TURNS];
-#pragma unroll
-        for (int t = 0; t < TURNS; t++) {
-            uint32_t head = first + t * step + threadIdx.x / LANES;
-            if (at < call.head_dim && head < count)
-                raw[t] = read_sums<IN>(call.in, row, head * call.head_dim + at);
-        }
-        if (first == 0 && call.cosines) turn = turn_of(call, row, at);
-#pragma unroll
-        for (int t = 0; t < TURNS; t++) {
-            if (first + t * step >= count) break;
-            uint32_t head = first + t * step + threadIdx.x / LANES;
-            bool is_here = at < call.head_dim && head < count;
-            struct eight v = {};
-            if (is_here) v = sums_eight<IN>(call.in, row_scale, head * call.head_dim + at, raw[t]);
-            do_head<IN, LANES, IS_E4M3>(call, turn, row, head, slot, v, is_here, share);
-        }
+    if (call.cosines) read_turns(call, row, &turns);
+    __syncthreads();
+    /* All lanes of a warp take as many turns, for they shuffle; the next head is on its way while
+     * one is at work. */
+    for (uint32_t first = 0; first < count; first += step, head += step) {
+        struct eight v = {};
+        if (is_here) v = sums_eight<IN>(call.in, row_scale, head * call.head_dim + at, raw);
+        bool is_next = at < call.head_dim && head + step < count;
+        if (is_next) raw = read_sums<IN>(call.in, row, (head + step) * call.head_dim + at);
+        do_head<IN, LANES, IS_E4M3>(call, &turns, row, head, slot, v, is_here, share);
+        is_here = is_next;
     }
 }
 

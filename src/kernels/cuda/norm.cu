@@ -2,44 +2,80 @@
 
 /* norm: adds a product to the residual and leaves its RMS norm for the next product.
  *
- * A block a row and 16 numbers a thread: the row stays in registers between its two uses, and all
- * rows of a usual step are in flight at once (48 registers a thread: 8 blocks of 160 threads). The
- * weights go to shared memory past the registers, while the kernel before still runs. */
+ * 16 numbers a thread, so a row stays in registers between its two uses, and all rows of a usual
+ * step are in flight at once. A block takes two rows where it can and reads the weights once, into
+ * shared memory, past the registers, while the kernel before still runs: weights of 4 B for each
+ * row would be a third of what the L2 has to give. */
 
 #include "dependent.cuh"
 #include "vec.cuh"
 
-#define SPANS 2         /* eights a thread holds */
-#define WIDTH_MAX 12160 /* floats that, with `parts`, fit 48 KiB of shared memory */
+#define SPANS 2 /* eights a thread holds */
+#define BLOCK_ROWS_MAX 2
+#define MANY_ROWS 512          /* below it there are too few blocks for that */
+#define SHARED_THREADS_MAX 512 /* of a block of several rows */
+#define WIDTH_MAX 12160        /* floats that, with `parts`, fit 48 KiB of shared memory */
 
-/* Eight floats into shared memory, past the registers. */
-__device__ static inline void fetch_eight(float *to, const float *from) {
+/* 16 bytes into shared memory, past the registers. */
+__device__ static inline void fetch_16(void *to, const void *from) {
     uint32_t at = (uint32_t)__cvta_generic_to_shared(to);
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at), "l"(from));
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at + 16), "l"(from + 4));
 }
 
-__device__ static inline void wait_for_fetched(void) {
+__device__ static inline void fetch_weights(const struct cuda_norm &call, char *shared) {
+    uint32_t bytes = call.width * (call.weight.is_bf16 ? 2 : 4);
+    for (uint32_t at = threadIdx.x * 16; at < bytes; at += blockDim.x * 16)
+        fetch_16(shared + at, (const char *)call.weight.at + at);
+}
+
+__device__ static inline void wait_for_weights(void) {
     asm volatile("cp.async.wait_all;" ::: "memory");
+    __syncthreads();
 }
 
+__device__ static inline struct eight eight_weights(const struct cuda_norm &call,
+                                                    const char *shared, uint32_t at) {
+    if (!call.weight.is_bf16) return f32_eight((const float *)shared + at);
+    struct eight v = bf16_eight(*(const uint4 *)((const uint16_t *)shared + at));
+#pragma unroll
+    for (int i = 0; i < EACH; i++) v.at[i] += call.weight.plus;
+    return v;
+}
+
+/* A thread's share of its row. */
 struct norm_row {
     struct eight x[SPANS];
     uint32_t at[SPANS];
     bool has[SPANS];
+    size_t row;
+    uint32_t first_warp; /* of the row's, in the block */
+    uint32_t warps;
 };
+
+/* block_sum_max over the threads of a row. */
+__device__ static inline float2 row_sum_max(const struct norm_row &r, float2 v, float2 *parts) {
+    v = warp_sum_max(v);
+    if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = v;
+    __syncthreads();
+    float2 all = parts[r.first_warp];
+    for (uint32_t i = 1; i < r.warps; i++) {
+        all.x += parts[r.first_warp + i].x;
+        all.y = fmaxf(all.y, parts[r.first_warp + i].y);
+    }
+    return all;
+}
 
 /* Leaves x + h, or x + rms_norm(h) · post, in row->x and in memory. */
 template <int IN, bool POST>
-__device__ static inline void add_product(const struct cuda_norm &call, size_t row,
-                                          struct norm_row *r, float2 *parts) {
+__device__ static inline void add_product(const struct cuda_norm &call, struct norm_row *r,
+                                          float2 *parts) {
     struct raw_sums<IN> raw[SPANS];
     struct eight h[SPANS];
-    float row_scale = IN >= IN_BF16_SCALED ? call.h.row_scale[row] : 1.0f;
+    float row_scale = IN >= IN_BF16_SCALED && r->has[0] ? call.h.row_scale[r->row] : 1.0f;
     float squares = 0;
 #pragma unroll
     for (int s = 0; s < SPANS; s++)
-        if (r->has[s]) raw[s] = read_sums<IN>(call.h, row, r->at[s]);
+        if (r->has[s]) raw[s] = read_sums<IN>(call.h, r->row, r->at[s]);
 #pragma unroll
     for (int s = 0; s < SPANS; s++) {
         if (!r->has[s]) continue;
@@ -50,7 +86,7 @@ __device__ static inline void add_product(const struct cuda_norm &call, size_t r
     }
     float factor = 1.0f;
     if (POST) {
-        squares = block_sum_max(make_float2(squares, 0.0f), parts).x;
+        squares = row_sum_max(*r, make_float2(squares, 0.0f), parts).x;
         factor = 1.0f / sqrtf(squares / (float)call.width + call.epsilon);
     }
 #pragma unroll
@@ -61,34 +97,37 @@ __device__ static inline void add_product(const struct cuda_norm &call, size_t r
 #pragma unroll
         for (int i = 0; i < EACH; i++)
             r->x[s].at[i] += POST ? h[s].at[i] * factor * post.at[i] : h[s].at[i];
-        eight_f32(r->x[s], call.x + row * call.x_stride + r->at[s]);
+        eight_f32(r->x[s], call.x + r->row * call.x_stride + r->at[s]);
     }
 }
 
 template <int IN, int CODE, bool POST>
-__global__ void __maxnreg__(IN == IN_INT32 || POST ? 64 : 48) norm_rows(struct cuda_norm call) {
-    extern __shared__ __align__(16) float weights[]; /* a thread reads back what it fetched */
+__global__ void __maxnreg__(IN == IN_INT32 || POST ? 64 : 48)
+    norm_rows(struct cuda_norm call, uint32_t row_threads) {
+    extern __shared__ __align__(16) char weights[];
     __shared__ float2 parts[2][32];
-    size_t row = blockIdx.x;
     struct norm_row r;
+    uint32_t lane = threadIdx.x % row_threads;
+    r.row = (size_t)blockIdx.x * (blockDim.x / row_threads) + threadIdx.x / row_threads;
+    r.warps = row_threads / 32, r.first_warp = threadIdx.x / row_threads * r.warps;
+    fetch_weights(call, weights);
 #pragma unroll
     for (int s = 0; s < SPANS; s++) {
-        r.at[s] = (s * blockDim.x + threadIdx.x) * EACH;
-        r.has[s] = r.at[s] < call.width;
-        if (r.has[s]) fetch_eight(weights + r.at[s], call.weight + r.at[s]);
+        r.at[s] = (s * row_threads + lane) * EACH;
+        r.has[s] = r.at[s] < call.width && r.row < call.rows;
     }
     wait_for_before();
 #pragma unroll
     for (int s = 0; s < SPANS; s++)
-        if (r.has[s]) r.x[s] = f32_eight(call.x + row * call.x_stride + r.at[s]);
-    if (IN != IN_NONE) add_product<IN, POST>(call, row, &r, parts[0]);
+        if (r.has[s]) r.x[s] = f32_eight(call.x + r.row * call.x_stride + r.at[s]);
+    if (IN != IN_NONE) add_product<IN, POST>(call, &r, parts[0]);
     let_next_start();
-    wait_for_fetched();
+    wait_for_weights();
     float2 sums = make_float2(0.0f, 0.0f); /* squares, and the largest |x · weight| */
 #pragma unroll
     for (int s = 0; s < SPANS; s++) {
         if (!r.has[s]) continue;
-        struct eight weight = f32_eight(weights + r.at[s]);
+        struct eight weight = eight_weights(call, weights, r.at[s]);
 #pragma unroll
         for (int i = 0; i < EACH; i++) {
             sums.x += r.x[s].at[i] * r.x[s].at[i];
@@ -96,11 +135,11 @@ __global__ void __maxnreg__(IN == IN_INT32 || POST ? 64 : 48) norm_rows(struct c
             if (CODE != CUDA_BF16) sums.y = fmaxf(sums.y, fabsf(r.x[s].at[i]));
         }
     }
-    sums = block_sum_max(sums, parts[1]);
+    sums = row_sum_max(r, sums, parts[1]);
     float factor = 1.0f / sqrtf(sums.x / (float)call.width + call.epsilon);
     if (CODE != CUDA_BF16) {
         float scale = scale_of<CODE>(sums.y * factor);
-        if (threadIdx.x == 0) call.y.scale[row] = scale;
+        if (lane == 0 && r.has[0]) call.y.scale[r.row] = scale;
         factor /= scale;
     }
 #pragma unroll
@@ -108,8 +147,13 @@ __global__ void __maxnreg__(IN == IN_INT32 || POST ? 64 : 48) norm_rows(struct c
         if (!r.has[s]) continue;
 #pragma unroll
         for (int i = 0; i < EACH; i++) r.x[s].at[i] *= factor;
-        store_eight<CODE>(call.y, row, r.at[s], r.x[s]);
+        store_eight<CODE>(call.y, r.row, r.at[s], r.x[s]);
     }
+}
+
+__device__ static inline float weight_at(const struct cuda_norm &call, uint32_t at) {
+    if (!call.weight.is_bf16) return ((const float *)call.weight.at)[at];
+    return bf16_float(((const uint16_t *)call.weight.at)[at]) + call.weight.plus;
 }
 
 /* Any width, any alignment: three walks over the row. A thread reads back only what it wrote. */
@@ -135,7 +179,7 @@ __global__ void norm_rows_plain(struct cuda_norm call) {
             x[i] += call.post ? h * factor * call.post[i] : h;
         }
         sums.x += x[i] * x[i];
-        if (call.y.codes) sums.y = fmaxf(sums.y, fabsf(x[i] * call.weight[i]));
+        if (call.y.codes) sums.y = fmaxf(sums.y, fabsf(x[i] * weight_at(call, i)));
     }
     if (!call.y.codes) return;
     sums = block_sum_max(sums, parts[1]);
@@ -147,10 +191,10 @@ __global__ void norm_rows_plain(struct cuda_norm call) {
         factor /= scale;
     }
     for (uint32_t i = threadIdx.x; i < call.width; i += blockDim.x)
-        store_one(call.y, row, i, x[i] * call.weight[i] * factor);
+        store_one(call.y, row, i, x[i] * weight_at(call, i) * factor);
 }
 
-typedef void (*norm_kernel)(struct cuda_norm call);
+typedef void (*norm_kernel)(struct cuda_norm call, uint32_t row_threads);
 
 template <int IN, bool POST> static norm_kernel kernel_of(enum cuda_code code) {
     if (code == CUDA_E4M3) return norm_rows<IN, CUDA_E4M3, POST>;
@@ -175,7 +219,7 @@ static norm_kernel kernel_for(const struct cuda_norm *call) {
 
 static bool is_wide(const struct cuda_norm *call) {
     return call->width % EACH == 0 && call->width <= WIDTH_MAX && call->x_stride % 4 == 0 &&
-           is_at_16(call->x) && is_at_16(call->weight) && is_at_16(call->post) &&
+           is_at_16(call->x) && is_at_16(call->weight.at) && is_at_16(call->post) &&
            (!call->h.sums || is_product_wide(&call->h)) && call->y.codes && is_rows_wide(&call->y);
 }
 
@@ -183,7 +227,11 @@ enum err cuda_norm(const struct cuda_norm *call, struct CUstream_st *stream, str
     if (call->rows == 0 || call->width == 0) return OK;
     if (!is_wide(call))
         return launch_dependent("norm", error, stream, call->rows, 256, 0, norm_rows_plain, *call);
-    uint32_t threads = (call->width + SPANS * EACH - 1) / (SPANS * EACH);
-    return launch_dependent("norm", error, stream, call->rows, (threads + 31) / 32 * 32,
-                            call->width * sizeof(float), kernel_for(call), *call);
+    uint32_t threads = ((call->width + SPANS * EACH - 1) / (SPANS * EACH) + 31) / 32 * 32;
+    uint32_t block_rows = threads * BLOCK_ROWS_MAX <= SHARED_THREADS_MAX && call->rows >= MANY_ROWS
+                              ? BLOCK_ROWS_MAX
+                              : 1;
+    return launch_dependent("norm", error, stream, (call->rows + block_rows - 1) / block_rows,
+                            threads * block_rows, call->width * (call->weight.is_bf16 ? 2 : 4),
+                            kernel_for(call), *call, threads);
 }

@@ -49,14 +49,22 @@ struct cuda_rows {
         *scale; /* (rows), written unless BF16: largest magnitude / 448 or / 127, at least 1e-20 */
 };
 
+/* The weights of a norm: plus + what stands there. bf16 where the host finds that every weight (or
+ * every weight - 1, as Gemma's) is exactly one: each row reads them, and half the bytes count. */
+struct cuda_weights {
+    const void *at; /* (width) float32, or bf16 */
+    bool is_bf16;
+    float plus; /* 0 with float32 */
+};
+
 /* x += h, or x += rms_norm(h) · post; then y = rms_norm(x) · weight. */
 struct cuda_norm {
     float *x; /* (rows, x_stride), changed when there is an h */
     size_t x_stride;
-    struct cuda_product h; /* sums NULL: nothing to add */
-    const float *post;     /* (width) or NULL */
-    const float *weight;   /* (width) */
-    struct cuda_rows y;    /* codes NULL: only the addition */
+    struct cuda_product h;      /* sums NULL: nothing to add */
+    const float *post;          /* (width) or NULL */
+    struct cuda_weights weight; /* (width) */
+    struct cuda_rows y;         /* codes NULL: only the addition */
     uint32_t width;
     uint32_t rows;
     float epsilon;

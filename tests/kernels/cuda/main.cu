@@ -22,6 +22,9 @@ static const struct {
     {"heads", check_heads, bench_heads},
     {"embed", check_embed, bench_embed},
     {"products", check_products, bench_products},
+    {"sample", check_sample, bench_sample},
+    {"unpack", check_unpack, bench_unpack},
+    {"attention", check_attention, bench_attention},
 };
 
 int report_end(void);

@@ -22,6 +22,7 @@ static const struct norm_case cases[] = {
     {2, 12168, 12168, 12168},
     {1, 14336, 14336, 14336},
     {4, 2560, 2561, 2563},
+    {513, 2560, 2560, 2560},
 };
 
 static void norm_wants(std::vector<double> *x, const std::vector<double> &h, const float *post,
@@ -48,6 +49,10 @@ static bool check_case(struct rng *rng, const struct norm_case *shape, enum prod
     std::vector<float> x = random_floats(rng, rows * shape->x_stride, 2.0f);
     std::vector<float> weight = random_floats(rng, width, 1.0f),
                        post = random_floats(rng, width, 1.0f);
+    bool is_bf16 = rng_below(rng, 2);
+    float plus = rng_below(rng, 2) ? 1.0f : 0.0f;
+    std::vector<uint16_t> halves = random_bf16(rng, width, 1.0f);
+    for (size_t i = 0; i < width && is_bf16; i++) weight[i] = plus + bf16_to_f32(halves[i]);
     if (rows > 1) /* a row of large numbers, and one of nothing */
         for (size_t i = 0; i < width; i++) x[i] *= 1e12f, x[shape->x_stride + i] = 0;
     std::vector<double> want_x(rows * width), want_y(rows * width);
@@ -60,7 +65,8 @@ static bool check_case(struct rng *rng, const struct norm_case *shape, enum prod
     call.x_stride = shape->x_stride;
     call.h = h.product;
     call.post = has_post ? device_copy(post) : NULL;
-    call.weight = device_copy(weight);
+    call.weight.at = device_copy(weight);
+    if (is_bf16) call.weight = {device_copy(halves), true, plus};
     call.y = take_rows(code, rows, shape->stride);
     call.width = (uint32_t)width;
     call.rows = (uint32_t)rows;
@@ -87,7 +93,7 @@ static void check_alone(struct rng *rng) {
     std::vector<float> weight = random_floats(rng, width, 1.0f);
     x[7 * width + 5] = NAN;
     struct cuda_norm call = {};
-    call.weight = device_copy(weight);
+    call.weight.at = device_copy(weight);
     call.x_stride = width, call.width = width, call.epsilon = EPSILON;
     call.y = take_rows(CUDA_BF16, rows, width);
     call.x = device_copy(x), call.rows = rows;
@@ -125,7 +131,7 @@ void check_norm(void) {
 }
 
 static void bench_one(uint32_t rows, uint32_t width, enum cuda_code code, bool is_scaled,
-                      bool has_post) {
+                      bool has_post, bool is_bf16) {
     size_t count = (size_t)rows * width;
     double bytes = (double)count * (4 + 4 + 2 + code_bytes(code));
     int copies = cold_copies((size_t)bytes);
@@ -134,7 +140,7 @@ static void bench_one(uint32_t rows, uint32_t width, enum cuda_code code, bool i
     uint8_t *y = device_take<uint8_t>(count * copies * code_bytes(code));
     float *row_scale = device_take<float>(rows), *y_scale = device_take<float>(rows);
     fill_f32(x, count * copies, 1, 1.0f), fill_bf16(h, count * copies, 2, 0.1f);
-    fill_f32(weight, width, 3, 1.0f), fill_f32(row_scale, rows, 4, 1.0f);
+    fill_bf16(weight, width, 3, 1.0f), fill_f32(row_scale, rows, 4, 1.0f);
     fill_bf16(columns, width, 5, 1.0f);
     double us = time_us([&](int i) {
         size_t at = (size_t)(i % copies) * count;
@@ -142,22 +148,26 @@ static void bench_one(uint32_t rows, uint32_t width, enum cuda_code code, bool i
         call.x = x + at, call.x_stride = width;
         call.h.sums = h + at, call.h.stride = width;
         if (is_scaled) call.h.row_scale = row_scale, call.h.column_scale = columns;
-        call.weight = weight, call.width = width, call.rows = rows, call.epsilon = EPSILON;
+        call.weight = {weight, is_bf16, 0}, call.width = width, call.rows = rows,
+        call.epsilon = EPSILON;
         if (has_post) call.post = weight;
         call.y = {y + at * code_bytes(code), code, width, y_scale};
         MUST_BE_OK(cuda_norm(&call, stream, error));
     });
-    bench_bytes("norm", us, bytes, ceiling_copy(), "%u x %u %s%s -> %s", rows, width,
-                is_scaled ? "scaled bf16" : "bf16", has_post ? " post" : "", code_names[code]);
+    bench_bytes("norm", us, bytes, ceiling_copy(), "%u x %u %s%s -> %s%s", rows, width,
+                is_scaled ? "scaled bf16" : "bf16", has_post ? " post" : "", code_names[code],
+                is_bf16 ? "" : " (f32 weights)");
     device_release();
 }
 
 void bench_norm(void) {
     for (uint32_t width : {2560u, 4096u})
         for (uint32_t rows : {64u, 512u, 1024u, 2048u}) {
-            bench_one(rows, width, CUDA_BF16, false, false);
-            if (rows >= 1024) bench_one(rows, width, CUDA_E4M3, true, false);
+            bench_one(rows, width, CUDA_BF16, false, false, true);
+            if (rows >= 1024) bench_one(rows, width, CUDA_E4M3, true, false, true);
         }
-    bench_one(1024, 2560, CUDA_BF16, false, true);
-    bench_one(1024, 4096, CUDA_INT8, true, false);
+    bench_one(1024, 2560, CUDA_BF16, false, true, true);
+    bench_one(1024, 2560, CUDA_BF16, false, false, false);
+    bench_one(2048, 2560, CUDA_BF16, false, false, false);
+    bench_one(1024, 4096, CUDA_INT8, true, false, true);
 }

@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* sample_choose: the token of every row that is not greedy and plain, a block a row.
+ *
+ * What is kept is nearly always among few tokens, so the least key to keep is found in a short
+ * list. Two bounds make the list. The best key each of 512 threads met: the k-th of those is at
+ * most the k-th of the row, and those of them that weigh enough together leave nothing out that
+ * top_p keeps. And the weight of which all the vocabulary together would not fill what top_p leaves
+ * out. Where the list is too long all the same, the row itself is walked instead. */
+
+#include "sample.cuh"
+
+#define LN_2 0.693147181f
+
+/* Applies the edits of a row; each token's are one thread's. `kept` gets the logits as they were,
+ * and, where a token is held back, kept_free what it would be without that. */
+__device__ static inline void edit_row(const struct cuda_sample &call, const struct cuda_draw &draw,
+                                       float *logits, bool is_holding) {
+    for (uint32_t i = threadIdx.x; i < draw.edit_count; i += THREADS) {
+        const struct draw_edit *edit = &call.edits[draw.edit_begin + i];
+        if (i > 0 && edit[-1].token == edit->token) continue;
+        uint32_t token = (uint32_t)edit->token;
+        if (is_holding) call.kept[draw.edit_begin + i] = logits[token];
+        float value = draw_clean(call.kept[draw.edit_begin + i]);
+        bool is_held = false;
+        for (uint32_t k = i; k < draw.edit_count && edit->token == (int32_t)token; k++, edit++) {
+            if (edit->kind == DRAW_HOLD)
+                is_held = is_holding;
+            else
+                value = draw_edited(value, edit->kind, edit->value);
+        }
+        logits[token] = is_held ? -INFINITY : value;
+    }
+    __syncthreads();
+}
+
+__device__ static inline void restore_row(const struct cuda_sample &call,
+                                          const struct cuda_draw &draw, float *logits) {
+    __syncthreads();
+    for (uint32_t i = threadIdx.x; i < draw.edit_count; i += THREADS) {
+        const struct draw_edit *edit = &call.edits[draw.edit_begin + i];
+        if (i > 0 && edit[-1].token == edit->token) continue;
+        logits[edit->token] = call.kept[draw.edit_begin + i];
+    }
+}
+
+/* The best token of the row, as ranked(); 0 when there is none. */
+__device__ static inline uint64_t best_of(const struct view &view, struct select_memory *memory) {
+    float most = -INFINITY;
+    uint32_t first = 0;
+    walk(view, [&](uint32_t id, const struct four &v) { /* ids come in order */
+#pragma unroll
+                                                        for (int i = 0; i < 4; i++)
+                                                            if (v.at[i] > most)
+                                                                most = v.at[i], first = id + i;
+    });
+    return block_most(most > -INFINITY ? ranked(draw_key(most), first) : 0, memory->parts[0]);
+}
+
+/* Weight of all keys from `least` on; local[thread] becomes the best key the thread met. */
+__device__ static inline uint64_t weigh_row(const struct view &view, struct select_memory *memory,
+                                            const struct scale &scale, uint32_t least) {
+    uint64_t sum = 0;
+    float best = -INFINITY, floor = logit_of(least);
+    walk(view, [&](uint32_t, const struct four &v) {
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            if (!(v.at[i] >= floor)) continue;
+            best = fmaxf(best, v.at[i]);
+            sum += draw_weight(v.at[i], scale.max, scale.factor);
+        }
+    });
+    memory->local[threadIdx.x] = draw_key(best);
+    return block_sum(sum, memory->parts[0]);
+}
+
+/* A key that leaves out less than `spare` however the vocabulary lies. A margin of 1 % stands for
+ * the rounding of logarithm and division. */
+__device__ static inline uint32_t spare_key(const struct view &view, const struct scale &scale,
+                                            uint64_t spare) {
+    float each = (float)(spare / view.vocab);
+    if (each < 1.0f) return 0;
+    float x = ((float)DRAW_ONE_BITS - log2f(each)) * LN_2 + 0.01f;
+    float logit = scale.max - x / scale.factor;
+    return draw_key(fmaxf(logit - 1e-6f * fabsf(logit), -FLT_MAX));
+}
+
+/* What min_p, top_k and top_p keep of a row. */
+__device__ static inline struct cut narrow(const struct view &view, struct select_memory *memory,
+                                           const struct cuda_draw &draw, const struct scale &scale,
+                                           uint32_t least) {
+    struct cut all = {least, UINT32_MAX, 0};
+    bool has_top_k = draw.top_k > 0 && draw.top_k < view.vocab;
+    bool has_top_p = draw.top_p > 0.0f && draw.top_p < 1.0f;
+    if (!has_top_k && !has_top_p) return all;
+    uint64_t total = weigh_row(view, memory, scale, least);
+    auto locals = [&](auto visit) {
+        uint32_t key = memory->local[threadIdx.x];
+        if (key > DRAW_KEY_NONE) visit(key);
+    };
+    struct cut bound;
+    uint32_t from = least;
+    if (has_top_k) {
+        bound = select_cut<false>(memory, draw.top_k, scale, locals);
+    } else {
+        uint64_t enough = draw_enough(draw.top_p, total);
+        bound = select_cut<true>(memory, enough, scale, locals);
+        from = max(from, spare_key(view, scale, total - enough));
+    }
+    from = max(from, bound.key);
+    bool is_listed = list_above(view, memory, from);
+    uint32_t listed = memory->list_count;
+    auto keys = [&](auto visit) {
+        if (is_listed) {
+            for (uint32_t i = threadIdx.x; i < listed; i += THREADS) visit(memory->list[i].key);
+        } else {
+            walk(view, [&](uint32_t, const struct four &v) {
+#pragma unroll
+                for (int i = 0; i < 4; i++) {
+                    uint32_t key = draw_key(v.at[i]);
+                    if (key >= from && key > DRAW_KEY_NONE) visit(key);
+                }
+            });
+        }
+    };
+    struct cut cut = all;
+    bool is_cut = false;
+    if (has_top_k) {
+        struct cut by_count = select_cut<false>(memory, draw.top_k, scale, keys);
+        is_cut = by_count.key != DRAW_KEY_NONE; /* or min_p left fewer */
+        if (is_cut) cut = by_count;
+    }
+    if (!has_top_p) return cut;
+    if (is_cut) {
+        uint64_t sum = 0;
+        keys([&](uint32_t key) {
+            if (key > cut.key) sum += key_weight(key, scale);
+        });
+        total = block_sum(sum, memory->parts[0]) + cut.equals * key_weight(cut.key, scale);
+    }
+    struct cut by_weight = select_cut<true>(memory, draw_enough(draw.top_p, total), scale, keys);
+    return by_weight.key == DRAW_KEY_NONE ? cut : by_weight;
+}
+
+/* What a token weighs in the draw, of which `equals_before` before it equal the cut, `at`. */
+__device__ static inline uint64_t kept_weight(float logit, float at, const struct cut &cut,
+                                              const struct scale &scale, uint32_t equals_before) {
+    bool is_kept = logit > at || (logit == at && equals_before < cut.equals);
+    return is_kept ? draw_weight(logit, scale.max, scale.factor) : 0;
+}
+
+/* The token at which the kept weights, in order of ids, exceed `wanted`: the warp that walks the
+ * segment where they do finds it. `before` and `equals` are what lies in the segments before. */
+__device__ static inline void locate(const struct view &view, struct select_memory *memory,
+                                     const struct cut &cut, const struct scale &scale,
+                                     uint64_t before, uint32_t equals, uint64_t wanted) {
+    float least = logit_of(cut.key);
+    uint32_t begin = threadIdx.x / 32 * view.segment, lane = threadIdx.x % 32;
+    for (uint32_t at = 0; at < view.segment; at += 128) {
+        uint32_t id = begin + at + lane * 4;
+        struct four v = read_four(view, id);
+        uint32_t mine = 0;
+#pragma unroll
+        for (int i = 0; i < 4; i++) mine += v.at[i] == least;
+        uint32_t equals_here = equals + warp_prefix(mine) - mine, seen = equals_here;
+        uint64_t weight = 0;
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            weight += kept_weight(v.at[i], least, cut, scale, seen);
+            seen += v.at[i] == least;
+        }
+        uint64_t upto = before + warp_prefix(weight);
+        uint32_t lanes = __ballot_sync(ALL_LANES, upto > wanted);
+        if (lanes) {
+            if (lane != (uint32_t)__ffs((int)lanes) - 1) return;
+            uint64_t sum = upto - weight;
+            seen = equals_here;
+            for (int i = 0; i < 4; i++) {
+                sum += kept_weight(v.at[i], least, cut, scale, seen);
+                seen += v.at[i] == least;
+                if (sum <= wanted) continue;
+                memory->token = (int32_t)(id + i);
+                return;
+            }
+        }
+        before = __shfl_sync(ALL_LANES, upto, 31);
+        equals = __shfl_sync(ALL_LANES, equals_here + mine, 31);
+    }
+}
+
+/* One draw over what is kept; memory->token has it after the next barrier. */
+__device__ static inline void draw_token(const struct view &view, struct select_memory *memory,
+                                         const struct cut &cut, const struct scale &scale,
+                                         uint64_t random_bits) {
+    __shared__ uint64_t sums[WARPS];
+    __shared__ uint32_t equals[WARPS];
+    uint32_t warp = threadIdx.x / 32, equal_count = 0;
+    uint64_t sum = 0;
+    float least = logit_of(cut.key);
+    walk(view, [&](uint32_t, const struct four &v) {
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            if (v.at[i] > least)
+                sum += draw_weight(v.at[i], scale.max, scale.factor);
+            else
+                equal_count += v.at[i] == least;
+        }
+    });
+    sum = warp_sum(sum);
+    equal_count = warp_sum(equal_count);
+    if (threadIdx.x % 32 == 0) sums[warp] = sum, equals[warp] = equal_count;
+    __syncthreads();
+    uint64_t each = cut.equals > 0 ? key_weight(cut.key, scale) : 0;
+    uint64_t total = 0, before = 0, upto = 0;
+    uint32_t equals_before = 0, left = cut.equals;
+    for (uint32_t w = 0; w < WARPS; w++) {
+        if (w == warp) before = total, equals_before = cut.equals - left;
+        uint32_t taken = min(equals[w], left);
+        left -= taken;
+        total += sums[w] + taken * each;
+        if (w == warp) upto = total;
+    }
+    uint64_t wanted = draw_wanted(random_bits, total);
+    if (before <= wanted && wanted < upto)
+        locate(view, memory, cut, scale, before, equals_before, wanted);
+}
+
+/* base/rng.h's rng_at. */
+__device__ static inline uint64_t mixed(uint64_t z) {
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
+    return z ^ (z >> 31);
+}
+
+__device__ static inline uint64_t random_at(uint64_t seed, uint64_t counter) {
+    const uint64_t gamma = 0x9E3779B97F4A7C15ull;
+    return mixed(mixed(seed + gamma) + counter * gamma);
+}
+
+__global__ void __launch_bounds__(THREADS, 2) choose_rows(struct cuda_sample call) {
+    __shared__ struct select_memory memory;
+    wait_for_before();
+    let_next_start();
+    uint32_t row = call.drawn[blockIdx.x];
+    struct cuda_draw draw = call.draws[row];
+    const uint32_t *mask = draw.mask < 0 ? NULL : call.masks + (size_t)draw.mask * call.mask_words;
+    struct view view = view_of(call.logits, row, mask);
+    float *logits = (float *)view.logits;
+    uint64_t best;
+    if (draw.edit_count > 0) edit_row(call, draw, logits, true);
+    if (draw.edit_count > 0 || mask) {
+        best = best_of(view, &memory);
+        if (best == 0 && draw.edit_count > 0) { /* min_tokens must not leave nothing */
+            edit_row(call, draw, logits, false);
+            best = best_of(view, &memory);
+        }
+    } else {
+        struct cuda_stat stat = call.stats[row];
+        best = stat.max > -INFINITY ? ranked(draw_key(stat.max), stat.best) : 0;
+    }
+    if (threadIdx.x == 0)
+        memory.token = best ? (int32_t)(0xffffffffu - (uint32_t)best) : draw.fallback;
+    if (best && draw.factor > 0) {
+        struct scale scale = {logit_of((uint32_t)(best >> 32)), draw.factor};
+        uint32_t least = draw_key(draw_least(scale.max, draw.offset));
+        struct cut cut = narrow(view, &memory, draw, scale, least);
+        __syncthreads();
+        draw_token(view, &memory, cut, scale, random_at(draw.seed, draw.counter));
+    }
+    if (draw.edit_count > 0) restore_row(call, draw, logits);
+    __syncthreads();
+    if (threadIdx.x > 0) return;
+    call.tokens[row] = memory.token;
+    if (call.last_token && draw.slot >= 0) call.last_token[draw.slot] = memory.token;
+}
+
+enum err cuda_sample_choose(const struct cuda_sample *call, struct CUstream_st *stream,
+                            struct error *error) {
+    if (call->drawn_count == 0) return OK;
+    return launch_dependent("choose", error, stream, call->drawn_count, THREADS, 0, choose_rows,
+                            *call);
+}

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* sample_stats: the highest logit and the sum of exponentials of every row, in one walk. */
+
+#include "sample.cuh"
+
+#include "vec.cuh"
+
+#define CHUNK_THREADS 256
+#define QUADS (CUDA_STATS_CHUNK / CHUNK_THREADS / 4) /* 16-byte reads of a thread */
+
+struct partial {
+    uint64_t best; /* ranked(); 0: nothing above -inf */
+    double sum;    /* Σ e^(logit - logit of best) */
+};
+
+size_t cuda_sample_partial_bytes(uint32_t rows, uint32_t vocab) {
+    size_t chunks = (vocab + CUDA_STATS_CHUNK - 1) / CUDA_STATS_CHUNK;
+    return rows * chunks * sizeof(struct partial);
+}
+
+/* Makes logits of what an 8-bit product left, and caps them. */
+__device__ static inline float finish(const struct cuda_logits &logits, float row_scale,
+                                      uint32_t id, float value) {
+    if (logits.row_scale) value *= row_scale * bf16_float(logits.column_scale[id]);
+    if (logits.softcap > 0) value = logits.softcap * tanhf(value / logits.softcap);
+    return value;
+}
+
+template <bool FINISH>
+__device__ static inline struct four read_chunk(const struct cuda_logits &logits, size_t row,
+                                                uint32_t id) {
+    struct four v = {{-INFINITY, -INFINITY, -INFINITY, -INFINITY}};
+    if (id >= logits.vocab) return v;
+    float *from = logits.logits + row * logits.stride + id;
+    float4 raw = *(const float4 *)from;
+    v = {{raw.x, raw.y, raw.z, raw.w}};
+    if (FINISH) {
+        float row_scale = logits.row_scale ? logits.row_scale[row] : 1.0f;
+        for (uint32_t i = 0; i < 4 && id + i < logits.vocab; i++)
+            from[i] = v.at[i] = finish(logits, row_scale, id + i, v.at[i]);
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < 4; i++) v.at[i] = id + i < logits.vocab ? cleaned(v.at[i]) : -INFINITY;
+    return v;
+}
+
+template <bool FINISH>
+__global__ void __launch_bounds__(CHUNK_THREADS, 4)
+    stats_chunks(struct cuda_logits logits, struct partial *partials) {
+    __shared__ float mosts[CHUNK_THREADS / 32];
+    __shared__ uint32_t best_id;
+    __shared__ float sums[CHUNK_THREADS / 32];
+    size_t row = blockIdx.y;
+    uint32_t begin = blockIdx.x * CUDA_STATS_CHUNK + threadIdx.x * 4;
+    struct four v[QUADS];
+    wait_for_before();
+#pragma unroll
+    for (int q = 0; q < QUADS; q++)
+        v[q] = read_chunk<FINISH>(logits, row, begin + q * CHUNK_THREADS * 4);
+    let_next_start();
+    float most = -INFINITY;
+#pragma unroll
+    for (int q = 0; q < QUADS; q++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) most = fmaxf(most, v[q].at[i]);
+#pragma unroll
+    for (int apart = 16; apart > 0; apart /= 2)
+        most = fmaxf(most, __shfl_xor_sync(ALL_LANES, most, apart));
+    if (threadIdx.x % 32 == 0) mosts[threadIdx.x / 32] = most;
+    if (threadIdx.x == 0) best_id = UINT32_MAX;
+    __syncthreads();
+    for (int w = 0; w < CHUNK_THREADS / 32; w++) most = fmaxf(most, mosts[w]);
+    float sum = 0;
+    if (most > -INFINITY) {
+#pragma unroll
+        for (int q = 0; q < QUADS; q++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                if (v[q].at[i] == most) atomicMin(&best_id, begin + q * CHUNK_THREADS * 4 + i);
+                sum += __expf(v[q].at[i] - most);
+            }
+    }
+    sum = warp_sum(sum);
+    if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = sum;
+    __syncthreads();
+    if (threadIdx.x > 0) return;
+    double total = 0;
+    for (int w = 0; w < CHUNK_THREADS / 32; w++) total += sums[w];
+    uint64_t best = most > -INFINITY ? ranked(draw_key(most), best_id) : 0;
+    partials[row * gridDim.x + blockIdx.x] = {best, total};
+}
+
+/* A warp a row puts its chunks together, in their order. */
+__global__ void __launch_bounds__(CHUNK_THREADS)
+    stats_rows(struct cuda_sample call, uint32_t chunks) {
+    uint32_t row = blockIdx.x * (CHUNK_THREADS / 32) + threadIdx.x / 32, lane = threadIdx.x % 32;
+    wait_for_before();
+    let_next_start();
+    if (row >= call.logits.rows) return;
+    const struct partial *partials = (const struct partial *)call.partial + (size_t)row * chunks;
+    uint64_t best = 0;
+    for (uint32_t c = lane; c < chunks; c += 32)
+        best = partials[c].best > best ? partials[c].best : best;
+#pragma unroll
+    for (int apart = 16; apart > 0; apart /= 2) {
+        uint64_t other = __shfl_xor_sync(ALL_LANES, best, apart);
+        best = other > best ? other : best;
+    }
+    float max = best ? logit_of((uint32_t)(best >> 32)) : -INFINITY;
+    double sum = 0;
+    for (uint32_t c = lane; c < chunks; c += 32)
+        if (partials[c].best)
+            sum += partials[c].sum *
+                   exp((double)logit_of((uint32_t)(partials[c].best >> 32)) - (double)max);
+    sum = warp_sum(sum);
+    if (lane > 0) return;
+    uint32_t id = best ? 0xffffffffu - (uint32_t)best : 0;
+    call.stats[row] = {max, id, best ? (double)max + log(sum) : -INFINITY};
+    const struct cuda_draw *draw = &call.draws[row];
+    if (draw->factor > 0 || draw->mask >= 0 || draw->edit_count > 0) return;
+    call.tokens[row] = (int32_t)id;
+    if (call.last_token && draw->slot >= 0) call.last_token[draw->slot] = (int32_t)id;
+}
+
+enum err cuda_sample_stats(const struct cuda_sample *call, struct CUstream_st *stream,
+                           struct error *error) {
+    const struct cuda_logits *logits = &call->logits;
+    if (logits->rows == 0) return OK;
+    if (logits->vocab == 0 || logits->stride % 4 != 0 || !is_at_16(logits->logits) ||
+        logits->rows > 65535)
+        return err_set(error, ERR_INVALID, "%u rows of %u logits cannot be sampled", logits->rows,
+                       logits->vocab);
+    uint32_t chunks = (logits->vocab + CUDA_STATS_CHUNK - 1) / CUDA_STATS_CHUNK;
+    bool is_to_finish = logits->row_scale || logits->softcap > 0;
+    enum err err =
+        launch_dependent("logits", error, stream, dim3(chunks, logits->rows), CHUNK_THREADS, 0,
+                         is_to_finish ? stats_chunks<true> : stats_chunks<false>, *logits,
+                         (struct partial *)call->partial);
+    if (err != OK) return err;
+    uint32_t blocks = (logits->rows + CHUNK_THREADS / 32 - 1) / (CHUNK_THREADS / 32);
+    return launch_dependent("logits", error, stream, blocks, CHUNK_THREADS, 0, stats_rows, *call,
+                            chunks);
+}

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* unpack: a block a row, eight values a thread at a time; twice over the row for 8-bit codes, whose
+ * scale must be known first. */
+
+#include "dependent.cuh"
+#include "unpack_types.cuh"
+
+#define THREADS 256
+
+template <int TYPE> __device__ static inline const uint8_t *row_of(const struct cuda_unpack &call) {
+    size_t row = call.row_order ? call.row_order[blockIdx.x] : blockIdx.x;
+    return (const uint8_t *)call.blocks +
+           row * (call.cols / block_elements<TYPE>() * block_bytes<TYPE>());
+}
+
+__device__ static inline void store_row(const struct cuda_rows &y, uint32_t at, uint32_t cols,
+                                        const struct eight &v) {
+    if (at + EACH > cols) {
+        for (uint32_t k = 0; at + k < cols; k++) store_one(y, blockIdx.x, at + k, v.at[k]);
+    } else if (y.type == CUDA_BF16) {
+        store_eight<CUDA_BF16>(y, blockIdx.x, at, v);
+    } else if (y.type == CUDA_E4M3) {
+        store_eight<CUDA_E4M3>(y, blockIdx.x, at, v);
+    } else {
+        store_eight<CUDA_INT8>(y, blockIdx.x, at, v);
+    }
+}
+
+template <int TYPE>
+__global__ void __launch_bounds__(THREADS) unpack_rows(struct cuda_unpack call) {
+    __shared__ float2 parts[32];
+    struct cuda_rows y = {call.codes, call.code, call.stride, NULL};
+    wait_for_before();
+    const uint8_t *row = row_of<TYPE>(call);
+    float factor = 1.0f;
+    if (call.code != CUDA_BF16) {
+        float most = 0;
+        for (uint32_t at = threadIdx.x * EACH; at < call.cols; at += THREADS * EACH) {
+            struct eight v = row_eight<TYPE>(row, at, call.cols);
+#pragma unroll
+            for (int k = 0; k < EACH; k++) most = fmaxf(most, fabsf(v.at[k]));
+        }
+        most = block_sum_max(make_float2(0.0f, most), parts).y;
+        float scale =
+            call.code == CUDA_E4M3 ? scale_of<CUDA_E4M3>(most) : scale_of<CUDA_INT8>(most);
+        uint32_t bits = (__float_as_uint(scale) + 0xffffu) >> 16; /* up, so no code is cut off */
+        factor = 1.0f / bf16_float(bits);
+        if (threadIdx.x == 0) call.scales[blockIdx.x] = (uint16_t)bits;
+    }
+    for (uint32_t at = threadIdx.x * EACH; at < call.cols; at += THREADS * EACH) {
+        struct eight v = row_eight<TYPE>(row, at, call.cols);
+#pragma unroll
+        for (int k = 0; k < EACH; k++)
+            if (call.code != CUDA_BF16) v.at[k] *= factor;
+        store_row(y, at, call.cols, v);
+    }
+}
+
+typedef void (*unpack_kernel)(struct cuda_unpack call);
+
+static unpack_kernel kernel_for(enum tensor_type type) {
+    switch (type) {
+    case TENSOR_F32: return unpack_rows<TENSOR_F32>;
+    case TENSOR_F16: return unpack_rows<TENSOR_F16>;
+    case TENSOR_BF16: return unpack_rows<TENSOR_BF16>;
+    case TENSOR_Q4_0: return unpack_rows<TENSOR_Q4_0>;
+    case TENSOR_Q4_1: return unpack_rows<TENSOR_Q4_1>;
+    case TENSOR_Q5_0: return unpack_rows<TENSOR_Q5_0>;
+    case TENSOR_Q5_1: return unpack_rows<TENSOR_Q5_1>;
+    case TENSOR_Q8_0: return unpack_rows<TENSOR_Q8_0>;
+    case TENSOR_Q2_K: return unpack_rows<TENSOR_Q2_K>;
+    case TENSOR_Q3_K: return unpack_rows<TENSOR_Q3_K>;
+    case TENSOR_Q4_K: return unpack_rows<TENSOR_Q4_K>;
+    case TENSOR_Q5_K: return unpack_rows<TENSOR_Q5_K>;
+    case TENSOR_Q6_K: return unpack_rows<TENSOR_Q6_K>;
+    case TENSOR_IQ4_NL: return unpack_rows<TENSOR_IQ4_NL>;
+    case TENSOR_IQ4_XS: return unpack_rows<TENSOR_IQ4_XS>;
+    case TENSOR_MXFP4: return unpack_rows<TENSOR_MXFP4>;
+    case TENSOR_INT4: return unpack_rows<TENSOR_INT4>;
+    }
+    return NULL;
+}
+
+enum err cuda_unpack(const struct cuda_unpack *call, struct CUstream_st *stream,
+                     struct error *error) {
+    if (call->rows == 0 || call->cols == 0) return OK;
+    unpack_kernel kernel = kernel_for(call->type);
+    if (!kernel || call->stride % EACH != 0 || !is_at_16(call->codes) || !is_at_16(call->blocks))
+        return err_set(error, ERR_INVALID, "rows of type %d cannot be unpacked", (int)call->type);
+    return launch_dependent("unpack", error, stream, call->rows, THREADS, 0, kernel, *call);
+}
