@@ -14,11 +14,11 @@ __global__ void __launch_bounds__(THREADS) embed_rows(struct cuda_embed call) {
     if (token < 0) token = call.last_token[~token];
     const uint16_t *from = call.table + (size_t)token * call.width;
     float *x = call.x + row * call.x_stride;
-    for (uint32_t at = threadIdx.x * EACH; at < call.width; at += THREADS * EACH) {
-        struct eight v = bf16_eight(*(const uint4 *)(from + at));
+    for (uint32_t at = threadIdx.x * 4; at < call.width; at += THREADS * 4) {
+        struct numbers<4> v = read_bf16<4>(from + at);
 #pragma unroll
-        for (int i = 0; i < EACH; i++) v.at[i] *= call.scale;
-        eight_f32(v, x + at);
+        for (int i = 0; i < 4; i++) v.at[i] *= call.scale;
+        write_f32(v, x + at);
     }
 }
 

@@ -3,7 +3,9 @@
 /* gate: act(gate) · up, and its codes for the product that reads it.
  *
  * Without a scale to find there is nothing to wait for, and a thread does eight numbers and ends.
- * With one, a block a row keeps the row in registers while its largest magnitude is found. */
+ * With one, a block a row keeps the row in registers while its largest magnitude is found. (Rows on
+ * their way into a ring of shared memory meanwhile were slower: too few warps to hide the
+ * arithmetic.) */
 
 #include "dependent.cuh"
 #include "vec.cuh"
@@ -12,19 +14,28 @@
 #define WIDTH_MAX (1024 * SPANS * EACH)
 #define FLAT_THREADS 256
 
+/* x / (1 + 2^y), without what subnormal numbers would cost: 8 instructions of 35 a number. */
+__device__ static inline float over_one_plus_power(float x, float y) {
+    float power, part;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(y));
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(part) : "f"(1.0f + power));
+    return x * part;
+}
+
 template <int KIND> __device__ static inline float activate(float x) {
-    if (KIND == CUDA_SILU) return __fdividef(x, 1.0f + __expf(-x));
+    const float log2_e = 1.44269504f;
+    if (KIND == CUDA_SILU) return over_one_plus_power(x, -log2_e * x);
     /* x/2 (1 + tanh(y)) = x · sigmoid(2y) */
     float y = 0.797884560802865f * (x + 0.044715f * x * x * x);
-    return __fdividef(x, 1.0f + __expf(-2.0f * y));
+    return over_one_plus_power(x, -2.0f * log2_e * y);
 }
 
 template <int IN, int KIND>
-__device__ static inline struct eight gate_eight(const struct cuda_gate &call, float row_scale,
-                                                 uint32_t at, const struct raw_sums<IN> &gate_raw,
-                                                 const struct raw_sums<IN> &up_raw) {
-    struct eight gate = sums_eight<IN>(call.in, row_scale, at, gate_raw);
-    struct eight up = sums_eight<IN>(call.in, row_scale, call.width + at, up_raw);
+__device__ static inline eight gate_eight(const struct cuda_gate &call, float row_scale,
+                                          uint32_t at, const struct raw_sums<IN> &gate_raw,
+                                          const struct raw_sums<IN> &up_raw) {
+    eight gate = sums_of<IN>(call.in, row_scale, at, gate_raw);
+    eight up = sums_of<IN>(call.in, row_scale, call.width + at, up_raw);
 #pragma unroll
     for (int i = 0; i < EACH; i++) gate.at[i] = activate<KIND>(gate.at[i]) * up.at[i];
     return gate;
@@ -41,15 +52,15 @@ __global__ void __launch_bounds__(FLAT_THREADS) gate_flat(struct cuda_gate call)
     float row_scale = IN >= IN_BF16_SCALED ? call.in.row_scale[row] : 1.0f;
     struct raw_sums<IN> gate = read_sums<IN>(call.in, row, at);
     struct raw_sums<IN> up = read_sums<IN>(call.in, row, call.width + at);
-    store_eight<CUDA_BF16>(call.y, row, at, gate_eight<IN, KIND>(call, row_scale, at, gate, up));
+    store<CUDA_BF16>(call.y, row, at, gate_eight<IN, KIND>(call, row_scale, at, gate, up));
 }
 
 template <int IN, int KIND, int CODE>
-__global__ void __maxnreg__(64) gate_rows(struct cuda_gate call) {
+__global__ void __maxnreg__(IN == IN_INT32 ? 64 : 48) gate_rows(struct cuda_gate call) {
     __shared__ float2 parts[32];
     size_t row = blockIdx.x;
     struct raw_sums<IN> gate[SPANS], up[SPANS];
-    struct eight y[SPANS];
+    eight y[SPANS];
     wait_for_before();
     float row_scale = IN >= IN_BF16_SCALED ? call.in.row_scale[row] : 1.0f;
 #pragma unroll
@@ -78,7 +89,7 @@ __global__ void __maxnreg__(64) gate_rows(struct cuda_gate call) {
         if (at >= call.width) continue;
 #pragma unroll
         for (int i = 0; i < EACH; i++) y[s].at[i] *= factor;
-        store_eight<CODE>(call.y, row, at, y[s]);
+        store<CODE>(call.y, row, at, y[s]);
     }
 }
 

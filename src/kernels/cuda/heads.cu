@@ -35,12 +35,12 @@ __device__ static inline void read_turns(const struct cuda_heads &call, size_t r
 
 /* v cos ± other sin for eight numbers of a head, of which `at` is the first. */
 __device__ static inline void turn_eight(const struct cuda_heads &call, const struct turns *turns,
-                                         uint32_t at, const struct eight &other, struct eight *v) {
+                                         uint32_t at, const eight &other, eight *v) {
     uint32_t half = call.rotary_dim / 2;
     if (!call.interleaved && half % EACH == 0) { /* all of one kind, at a multiple of 16 bytes */
         if (at >= call.rotary_dim) return;
-        struct eight cosine = f32_eight(turns->cosines + (at < half ? at : at - half));
-        struct eight sine = f32_eight(turns->sines + (at < half ? at : at - half));
+        eight cosine = read_f32(turns->cosines + (at < half ? at : at - half));
+        eight sine = read_f32(turns->sines + (at < half ? at : at - half));
         float sign = at < half ? -1.0f : 1.0f;
 #pragma unroll
         for (int i = 0; i < EACH; i++)
@@ -58,11 +58,16 @@ __device__ static inline void turn_eight(const struct cuda_heads &call, const st
     }
 }
 
+/* The lanes of this thread's head: heads of one warp may be of different kinds and part ways. */
+template <int LANES> __device__ static inline uint32_t head_lanes(void) {
+    return LANES == 32 ? ~0u : ((1u << LANES % 32) - 1u) << (threadIdx.x % 32 / LANES * LANES);
+}
+
 /* The other number of each pair. `share` holds the heads that the block is at. */
 template <int LANES>
-__device__ static inline struct eight partners_of(const struct cuda_heads &call, uint32_t at,
-                                                  const struct eight &v, float *share) {
-    struct eight other;
+__device__ static inline eight partners_of(const struct cuda_heads &call, uint32_t at,
+                                           const eight &v, float *share) {
+    eight other;
     uint32_t half = call.rotary_dim / 2, lane = threadIdx.x % LANES;
     if (call.interleaved) {
 #pragma unroll
@@ -71,13 +76,14 @@ __device__ static inline struct eight partners_of(const struct cuda_heads &call,
         uint32_t apart = half / EACH;
         uint32_t from = at < half ? lane + apart : lane >= apart ? lane - apart : lane;
 #pragma unroll
-        for (int i = 0; i < EACH; i++) other.at[i] = __shfl_sync(~0u, v.at[i], from, LANES);
+        for (int i = 0; i < EACH; i++)
+            other.at[i] = __shfl_sync(head_lanes<LANES>(), v.at[i], from, LANES);
     } else {
         float *head = share + (threadIdx.x - lane) * EACH;
-        __syncwarp();
+        __syncwarp(head_lanes<LANES>());
 #pragma unroll
         for (int i = 0; i < EACH; i++) head[lane * EACH + i] = v.at[i];
-        __syncwarp();
+        __syncwarp(head_lanes<LANES>());
 #pragma unroll
         for (int i = 0; i < EACH; i++) {
             uint32_t element = at + i;
@@ -90,27 +96,28 @@ __device__ static inline struct eight partners_of(const struct cuda_heads &call,
 
 template <int LANES> __device__ static inline float lanes_sum(float value) {
 #pragma unroll
-    for (int apart = LANES / 2; apart > 0; apart /= 2) value += __shfl_xor_sync(~0u, value, apart);
+    for (int apart = LANES / 2; apart > 0; apart /= 2)
+        value += __shfl_xor_sync(head_lanes<LANES>(), value, apart);
     return value;
 }
 
 template <int LANES> __device__ static inline float lanes_max(float value) {
 #pragma unroll
     for (int apart = LANES / 2; apart > 0; apart /= 2)
-        value = fmaxf(value, __shfl_xor_sync(~0u, value, apart));
+        value = fmaxf(value, __shfl_xor_sync(head_lanes<LANES>(), value, apart));
     return value;
 }
 
 /* Stores eight of a head's numbers at its token in its page. */
 template <int LANES, bool IS_E4M3>
 __device__ static inline void store_kv(const struct cuda_heads &call, bool is_value, uint32_t head,
-                                       uint32_t slot, uint32_t at, bool is_active, struct eight v) {
+                                       uint32_t slot, uint32_t at, bool is_active, eight v) {
     size_t page_head = (size_t)(slot / PAGE_TOKENS) * call.kv_heads + head;
     uint32_t token = slot % PAGE_TOKENS;
     size_t offset = (page_head * PAGE_TOKENS + token) * call.head_dim + at;
     void *pool = is_value ? call.v : call.k;
     if (!IS_E4M3) {
-        if (is_active) *(uint4 *)((uint16_t *)pool + offset) = eight_bf16(v);
+        if (is_active) write_bf16(v, (uint16_t *)pool + offset);
         return;
     }
     float most = 0;
@@ -118,11 +125,11 @@ __device__ static inline void store_kv(const struct cuda_heads &call, bool is_va
     for (int i = 0; i < EACH; i++) most = fmaxf(most, is_active ? fabsf(v.at[i]) : 0.0f);
     most = lanes_max<LANES>(most);
     /* Rounded up, so that no code is beyond 448. */
-    __half scale = __float2half_ru(fmaxf(most / E4M3_MAX, KV_SCALE_MIN));
+    __half scale = __float2half_ru(fmaxf(most * (1.0f / E4M3_MAX), KV_SCALE_MIN));
     float factor = __frcp_rn(__half2float(scale));
 #pragma unroll
     for (int i = 0; i < EACH; i++) v.at[i] *= factor;
-    if (is_active) *(uint2 *)((uint8_t *)pool + offset) = eight_e4m3(v);
+    if (is_active) store<CUDA_E4M3>({(uint8_t *)pool + offset, CUDA_E4M3, 0, NULL}, 0, 0, v);
     if (at == 0)
         call.kv_scales[page_head * 2 * PAGE_TOKENS + (is_value ? PAGE_TOKENS : 0) + token] =
             __half_as_ushort(scale);
@@ -130,43 +137,39 @@ __device__ static inline void store_kv(const struct cuda_heads &call, bool is_va
 
 template <int LANES>
 __device__ static inline void norm_head(const struct cuda_heads &call, const float *weight,
-                                        uint32_t at, bool is_active, struct eight *v) {
+                                        uint32_t at, bool is_active, eight *v) {
     float squares = 0;
 #pragma unroll
     for (int i = 0; i < EACH; i++) squares += is_active ? v->at[i] * v->at[i] : 0.0f;
     squares = lanes_sum<LANES>(squares);
-    float factor = rsqrtf(squares / (float)call.head_dim + call.epsilon);
+    const float part = 1.0f / (float)call.head_dim;
+    float factor = rsqrtf(squares * part + call.epsilon);
     if (!is_active) return;
-    struct eight w = f32_eight(weight + at);
+    eight w = read_f32(weight + at);
 #pragma unroll
     for (int i = 0; i < EACH; i++) v->at[i] *= factor * w.at[i];
 }
 
 /* Eight numbers of one head, from sums to where they belong. */
-template <int IN, int LANES, bool IS_E4M3>
+template <int LANES, bool IS_E4M3>
 __device__ static inline void do_head(const struct cuda_heads &call, const struct turns *turns,
-                                      size_t row, uint32_t head, uint32_t slot, struct eight v,
-                                      bool is_here, float *share) {
+                                      size_t row, uint32_t head, uint32_t slot, eight v,
+                                      float *share) {
     uint32_t at = threadIdx.x % LANES * EACH;
-    bool is_q = head < call.heads, is_k = !is_q && head < call.heads + call.kv_heads;
-    const float *weight = is_q ? call.q_norm : is_k ? call.k_norm : NULL;
-    if (call.q_norm || call.k_norm) {
-        struct eight normed = v;
-        norm_head<LANES>(call, weight, at, is_here && weight, &normed);
-        if (weight) v = normed;
+    bool is_active = at < call.head_dim, is_q = head < call.heads;
+    bool is_value = head >= call.heads + call.kv_heads;
+    if (!is_value) {
+        const float *weight = is_q ? call.q_norm : call.k_norm;
+        if (weight) norm_head<LANES>(call, weight, at, is_active, &v);
+        if (call.cosines) turn_eight(call, turns, at, partners_of<LANES>(call, at, v, share), &v);
     }
-    if (call.cosines) {
-        struct eight other = partners_of<LANES>(call, at, v, share);
-        if (is_q || is_k) turn_eight(call, turns, at, other, &v);
+    if (is_q) {
+        uint16_t *to = call.q + row * call.q_stride + head * call.head_dim + at;
+        if (is_active) write_bf16(v, to);
+    } else if (slot != CUDA_NO_SLOT) {
+        uint32_t kv_head = head - call.heads - (is_value ? call.kv_heads : 0);
+        store_kv<LANES, IS_E4M3>(call, is_value, kv_head, slot, at, is_active, v);
     }
-    if (is_q && is_here)
-        *(uint4 *)(call.q + row * call.q_stride + head * call.head_dim + at) = eight_bf16(v);
-    uint32_t last = head | (32 / LANES - 1); /* of the heads in this warp, which shuffle together */
-    if (slot == CUDA_NO_SLOT || last < call.heads) return;
-    uint32_t kv_head = is_k ? head - call.heads : head - call.heads - call.kv_heads;
-    bool is_kv = !is_q && head < call.heads + 2 * call.kv_heads;
-    store_kv<LANES, IS_E4M3>(call, !is_k, is_kv ? kv_head : 0, slot, is_kv ? at : EACH,
-                             is_here && is_kv, v);
 }
 
 template <int IN, int LANES, bool IS_E4M3>
@@ -180,21 +183,21 @@ __global__ void __launch_bounds__(THREADS, BLOCKS) heads_rows(struct cuda_heads 
     struct raw_sums<IN> raw;
     wait_for_before();
     let_next_start();
-    bool is_here = at < call.head_dim && head < count;
-    if (is_here) raw = read_sums<IN>(call.in, row, head * call.head_dim + at);
+    if (at < call.head_dim && head < count)
+        raw = read_sums<IN>(call.in, row, head * call.head_dim + at);
     float row_scale = IN >= IN_BF16_SCALED ? call.in.row_scale[row] : 1.0f;
     uint32_t slot = call.slots[row];
     if (call.cosines) read_turns(call, row, &turns);
     __syncthreads();
-    /* All lanes of a warp take as many turns, for they shuffle; the next head is on its way while
-     * one is at work. */
-    for (uint32_t first = 0; first < count; first += step, head += step) {
-        struct eight v = {};
-        if (is_here) v = sums_eight<IN>(call.in, row_scale, head * call.head_dim + at, raw);
-        bool is_next = at < call.head_dim && head + step < count;
-        if (is_next) raw = read_sums<IN>(call.in, row, (head + step) * call.head_dim + at);
-        do_head<IN, LANES, IS_E4M3>(call, &turns, row, head, slot, v, is_here, share);
-        is_here = is_next;
+    for (; head < count; head += step) { /* the next head is on its way while one is at work */
+        eight v = {};
+        if (at < call.head_dim) {
+            uint32_t column = head * call.head_dim + at;
+            v = sums_of<IN>(call.in, row_scale, column, raw);
+            if (head + step < count)
+                raw = read_sums<IN>(call.in, row, column + step * call.head_dim);
+        }
+        do_head<LANES, IS_E4M3>(call, &turns, row, head, slot, v, share);
     }
 }
 

@@ -10,7 +10,7 @@
 #include "dependent.cuh"
 #include "vec.cuh"
 
-#define SPANS 2 /* eights a thread holds */
+#define THREAD_NUMBERS 16
 #define BLOCK_ROWS_MAX 2
 #define MANY_ROWS 512          /* below it there are too few blocks for that */
 #define SHARED_THREADS_MAX 512 /* of a block of several rows */
@@ -33,27 +33,33 @@ __device__ static inline void wait_for_weights(void) {
     __syncthreads();
 }
 
-__device__ static inline struct eight eight_weights(const struct cuda_norm &call,
-                                                    const char *shared, uint32_t at) {
-    if (!call.weight.is_bf16) return f32_eight((const float *)shared + at);
-    struct eight v = bf16_eight(*(const uint4 *)((const uint16_t *)shared + at));
+template <int N>
+__device__ static inline struct numbers<N> weights_at(const struct cuda_norm &call,
+                                                      const char *shared, uint32_t at) {
+    if (!call.weight.is_bf16) return read_f32<N>((const float *)shared + at);
+    struct numbers<N> v = read_bf16<N>((const uint16_t *)shared + at);
 #pragma unroll
-    for (int i = 0; i < EACH; i++) v.at[i] += call.weight.plus;
+    for (int i = 0; i < N; i++) v.at[i] += call.weight.plus;
     return v;
 }
 
-/* A thread's share of its row. */
+/* A thread's share of its row: N numbers in SPANS places. */
+#define SPANS (THREAD_NUMBERS / N)
+
+template <int N>
 struct norm_row {
-    struct eight x[SPANS];
-    uint32_t at[SPANS];
-    bool has[SPANS];
+    struct numbers<N> x[SPANS];
+    uint32_t first; /* of its columns; the next place is `step` away */
+    uint32_t step;
+    uint32_t limit; /* the width; 0 for a row past the last */
     size_t row;
     uint32_t first_warp; /* of the row's, in the block */
     uint32_t warps;
 };
 
 /* block_sum_max over the threads of a row. */
-__device__ static inline float2 row_sum_max(const struct norm_row &r, float2 v, float2 *parts) {
+template <int N>
+__device__ static inline float2 row_sum_max(const struct norm_row<N> &r, float2 v, float2 *parts) {
     v = warp_sum_max(v);
     if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = v;
     __syncthreads();
@@ -65,89 +71,92 @@ __device__ static inline float2 row_sum_max(const struct norm_row &r, float2 v, 
     return all;
 }
 
-/* Leaves x + h, or x + rms_norm(h) · post, in row->x and in memory. */
-template <int IN, bool POST>
-__device__ static inline void add_product(const struct cuda_norm &call, struct norm_row *r,
+__device__ static inline float factor_of(const struct cuda_norm &call, float squares) {
+    return 1.0f / sqrtf(squares / (float)call.width + call.epsilon);
+}
+
+/* Leaves x + h, or x + rms_norm(h) · post, in r->x and in memory. */
+template <int IN, bool POST, int N>
+__device__ static inline void add_product(const struct cuda_norm &call, struct norm_row<N> *r,
                                           float2 *parts) {
-    struct raw_sums<IN> raw[SPANS];
-    struct eight h[SPANS];
-    float row_scale = IN >= IN_BF16_SCALED && r->has[0] ? call.h.row_scale[r->row] : 1.0f;
-    float squares = 0;
-#pragma unroll
-    for (int s = 0; s < SPANS; s++)
-        if (r->has[s]) raw[s] = read_sums<IN>(call.h, r->row, r->at[s]);
+    struct raw_sums<IN, N> raw[SPANS];
+    struct numbers<N> h[SPANS];
+    float row_scale = IN >= IN_BF16_SCALED && r->limit > 0 ? call.h.row_scale[r->row] : 1.0f;
+    float squares = 0, factor = 1.0f;
 #pragma unroll
     for (int s = 0; s < SPANS; s++) {
-        if (!r->has[s]) continue;
-        h[s] = sums_eight<IN>(call.h, row_scale, r->at[s], raw[s]);
+        uint32_t at = r->first + s * r->step;
+        if (at < r->limit) raw[s] = read_sums<IN, N>(call.h, r->row, at);
+    }
 #pragma unroll
-        for (int i = 0; i < EACH; i++)
+    for (int s = 0; s < SPANS; s++) {
+        uint32_t at = r->first + s * r->step;
+        if (at >= r->limit) continue;
+        h[s] = sums_of<IN>(call.h, row_scale, at, raw[s]);
+#pragma unroll
+        for (int i = 0; i < N; i++)
             if (POST) squares += h[s].at[i] * h[s].at[i];
     }
-    float factor = 1.0f;
-    if (POST) {
-        squares = row_sum_max(*r, make_float2(squares, 0.0f), parts).x;
-        factor = 1.0f / sqrtf(squares / (float)call.width + call.epsilon);
-    }
+    if (POST) factor = factor_of(call, row_sum_max(*r, make_float2(squares, 0.0f), parts).x);
 #pragma unroll
     for (int s = 0; s < SPANS; s++) {
-        if (!r->has[s]) continue;
-        struct eight post;
-        if (POST) post = f32_eight(call.post + r->at[s]);
+        uint32_t at = r->first + s * r->step;
+        if (at >= r->limit) continue;
+        struct numbers<N> post;
+        if (POST) post = read_f32<N>(call.post + at);
 #pragma unroll
-        for (int i = 0; i < EACH; i++)
+        for (int i = 0; i < N; i++)
             r->x[s].at[i] += POST ? h[s].at[i] * factor * post.at[i] : h[s].at[i];
-        eight_f32(r->x[s], call.x + r->row * call.x_stride + r->at[s]);
+        write_f32(r->x[s], call.x + r->row * call.x_stride + at);
     }
 }
 
+/* N: measured, eights are 10 % faster where bf16 is written, fours 6–12 % where 8-bit codes are. */
 template <int IN, int CODE, bool POST>
 __global__ void __maxnreg__(IN == IN_INT32 || POST ? 64 : 48)
     norm_rows(struct cuda_norm call, uint32_t row_threads) {
+    constexpr int N = CODE == CUDA_BF16 ? 8 : 4;
     extern __shared__ __align__(16) char weights[];
     __shared__ float2 parts[2][32];
-    struct norm_row r;
+    struct norm_row<N> r;
     uint32_t lane = threadIdx.x % row_threads;
     r.row = (size_t)blockIdx.x * (blockDim.x / row_threads) + threadIdx.x / row_threads;
     r.warps = row_threads / 32, r.first_warp = threadIdx.x / row_threads * r.warps;
+    r.first = lane * N, r.step = row_threads * N, r.limit = r.row < call.rows ? call.width : 0;
     fetch_weights(call, weights);
-#pragma unroll
-    for (int s = 0; s < SPANS; s++) {
-        r.at[s] = (s * row_threads + lane) * EACH;
-        r.has[s] = r.at[s] < call.width && r.row < call.rows;
-    }
     wait_for_before();
 #pragma unroll
     for (int s = 0; s < SPANS; s++)
-        if (r.has[s]) r.x[s] = f32_eight(call.x + r.row * call.x_stride + r.at[s]);
+        if (r.first + s * r.step < r.limit)
+            r.x[s] = read_f32<N>(call.x + r.row * call.x_stride + r.first + s * r.step);
     if (IN != IN_NONE) add_product<IN, POST>(call, &r, parts[0]);
     let_next_start();
     wait_for_weights();
     float2 sums = make_float2(0.0f, 0.0f); /* squares, and the largest |x · weight| */
 #pragma unroll
     for (int s = 0; s < SPANS; s++) {
-        if (!r.has[s]) continue;
-        struct eight weight = eight_weights(call, weights, r.at[s]);
+        if (r.first + s * r.step >= r.limit) continue;
+        struct numbers<N> weight = weights_at<N>(call, weights, r.first + s * r.step);
 #pragma unroll
-        for (int i = 0; i < EACH; i++) {
+        for (int i = 0; i < N; i++) {
             sums.x += r.x[s].at[i] * r.x[s].at[i];
             r.x[s].at[i] *= weight.at[i];
             if (CODE != CUDA_BF16) sums.y = fmaxf(sums.y, fabsf(r.x[s].at[i]));
         }
     }
     sums = row_sum_max(r, sums, parts[1]);
-    float factor = 1.0f / sqrtf(sums.x / (float)call.width + call.epsilon);
+    float factor = factor_of(call, sums.x);
     if (CODE != CUDA_BF16) {
         float scale = scale_of<CODE>(sums.y * factor);
-        if (lane == 0 && r.has[0]) call.y.scale[r.row] = scale;
+        if (lane == 0 && r.limit > 0) call.y.scale[r.row] = scale;
         factor /= scale;
     }
 #pragma unroll
     for (int s = 0; s < SPANS; s++) {
-        if (!r.has[s]) continue;
+        if (r.first + s * r.step >= r.limit) continue;
 #pragma unroll
-        for (int i = 0; i < EACH; i++) r.x[s].at[i] *= factor;
-        store_eight<CODE>(call.y, r.row, r.at[s], r.x[s]);
+        for (int i = 0; i < N; i++) r.x[s].at[i] *= factor;
+        store<CODE>(call.y, r.row, r.first + s * r.step, r.x[s]);
     }
 }
 
@@ -170,7 +179,7 @@ __global__ void norm_rows_plain(struct cuda_norm call) {
             squares += h * h;
         }
         squares = block_sum_max(make_float2(squares, 0.0f), parts[0]).x;
-        factor = 1.0f / sqrtf(squares / (float)call.width + call.epsilon);
+        factor = factor_of(call, squares);
     }
     float2 sums = make_float2(0.0f, 0.0f);
     for (uint32_t i = threadIdx.x; i < call.width; i += blockDim.x) {
@@ -183,7 +192,7 @@ __global__ void norm_rows_plain(struct cuda_norm call) {
     }
     if (!call.y.codes) return;
     sums = block_sum_max(sums, parts[1]);
-    factor = 1.0f / sqrtf(sums.x / (float)call.width + call.epsilon);
+    factor = factor_of(call, sums.x);
     if (call.y.type != CUDA_BF16) {
         float scale = call.y.type == CUDA_E4M3 ? scale_of<CUDA_E4M3>(sums.y * factor)
                                                : scale_of<CUDA_INT8>(sums.y * factor);
@@ -227,7 +236,7 @@ enum err cuda_norm(const struct cuda_norm *call, struct CUstream_st *stream, str
     if (call->rows == 0 || call->width == 0) return OK;
     if (!is_wide(call))
         return launch_dependent("norm", error, stream, call->rows, 256, 0, norm_rows_plain, *call);
-    uint32_t threads = ((call->width + SPANS * EACH - 1) / (SPANS * EACH) + 31) / 32 * 32;
+    uint32_t threads = ((call->width + THREAD_NUMBERS - 1) / THREAD_NUMBERS + 31) / 32 * 32;
     uint32_t block_rows = threads * BLOCK_ROWS_MAX <= SHARED_THREADS_MAX && call->rows >= MANY_ROWS
                               ? BLOCK_ROWS_MAX
                               : 1;

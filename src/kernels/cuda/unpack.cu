@@ -15,15 +15,15 @@ template <int TYPE> __device__ static inline const uint8_t *row_of(const struct 
 }
 
 __device__ static inline void store_row(const struct cuda_rows &y, uint32_t at, uint32_t cols,
-                                        const struct eight &v) {
+                                        const eight &v) {
     if (at + EACH > cols) {
         for (uint32_t k = 0; at + k < cols; k++) store_one(y, blockIdx.x, at + k, v.at[k]);
     } else if (y.type == CUDA_BF16) {
-        store_eight<CUDA_BF16>(y, blockIdx.x, at, v);
+        store<CUDA_BF16>(y, blockIdx.x, at, v);
     } else if (y.type == CUDA_E4M3) {
-        store_eight<CUDA_E4M3>(y, blockIdx.x, at, v);
+        store<CUDA_E4M3>(y, blockIdx.x, at, v);
     } else {
-        store_eight<CUDA_INT8>(y, blockIdx.x, at, v);
+        store<CUDA_INT8>(y, blockIdx.x, at, v);
     }
 }
 
@@ -37,7 +37,7 @@ __global__ void __launch_bounds__(THREADS) unpack_rows(struct cuda_unpack call) 
     if (call.code != CUDA_BF16) {
         float most = 0;
         for (uint32_t at = threadIdx.x * EACH; at < call.cols; at += THREADS * EACH) {
-            struct eight v = row_eight<TYPE>(row, at, call.cols);
+            eight v = row_eight<TYPE>(row, at, call.cols);
 #pragma unroll
             for (int k = 0; k < EACH; k++) most = fmaxf(most, fabsf(v.at[k]));
         }
@@ -49,7 +49,7 @@ __global__ void __launch_bounds__(THREADS) unpack_rows(struct cuda_unpack call) 
         if (threadIdx.x == 0) call.scales[blockIdx.x] = (uint16_t)bits;
     }
     for (uint32_t at = threadIdx.x * EACH; at < call.cols; at += THREADS * EACH) {
-        struct eight v = row_eight<TYPE>(row, at, call.cols);
+        eight v = row_eight<TYPE>(row, at, call.cols);
 #pragma unroll
         for (int k = 0; k < EACH; k++)
             if (call.code != CUDA_BF16) v.at[k] *= factor;

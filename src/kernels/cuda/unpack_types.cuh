@@ -214,8 +214,8 @@ __device__ static inline void load_steps(const uint8_t *block, uint32_t i, struc
 
 /* Elements at..at+7 of a row of `cols`; 0 past its end. */
 template <int TYPE>
-__device__ static inline struct eight row_eight(const uint8_t *row, uint32_t at, uint32_t cols) {
-    struct eight v = {};
+__device__ static inline eight row_eight(const uint8_t *row, uint32_t at, uint32_t cols) {
+    eight v = {};
     if (block_elements<TYPE>() == 1) {
 #pragma unroll
         for (uint32_t k = 0; k < EACH; k++) {

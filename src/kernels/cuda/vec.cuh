@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* vec: eight numbers of a row at a time, 16 bytes of bf16, and their conversions.
+/* vec: some numbers of a row at a time, and their conversions: eight, which are 16 bytes of bf16,
+ * or four, which are 16 bytes of float32. (A warp's 16-byte accesses that are 32 bytes apart, as
+ * those of eight float32, touch every sector of the L2 twice.)
  *
  * What rounds is written with explicit instructions, so that no compiler flag changes a result. */
 
@@ -13,9 +15,8 @@
 
 #define EACH 8 /* numbers a thread moves at a time */
 
-struct eight {
-    float at[EACH];
-};
+template <int N> struct numbers { float at[N]; };
+typedef struct numbers<EACH> eight;
 
 /* ---- bf16 ---- */
 
@@ -34,35 +35,79 @@ __device__ static inline uint16_t bf16_bits(float value) {
     return (uint16_t)bf16_pair(value, 0.0f);
 }
 
-__device__ static inline struct eight bf16_eight(uint4 raw) {
-    struct eight v;
-    uint32_t words[4] = {raw.x, raw.y, raw.z, raw.w};
+template <int N>
+__device__ static inline struct numbers<N> bf16_numbers(const uint32_t (&words)[N / 2]) {
+    struct numbers<N> v;
 #pragma unroll
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < N / 2; i++) {
         v.at[2 * i] = __uint_as_float(words[i] << 16);
         v.at[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000u);
     }
     return v;
 }
 
-__device__ static inline uint4 eight_bf16(const struct eight &v) {
-    return make_uint4(bf16_pair(v.at[0], v.at[1]), bf16_pair(v.at[2], v.at[3]),
-                      bf16_pair(v.at[4], v.at[5]), bf16_pair(v.at[6], v.at[7]));
+/* Words from memory, 8 or 16 bytes an instruction. */
+template <int N>
+struct words {
+    uint32_t at[N];
+};
+
+template <int N> __device__ static inline struct words<N> read_words(const void *from) {
+    struct words<N> w;
+    if constexpr (N == 2) {
+        uint2 raw = *(const uint2 *)from;
+        w.at[0] = raw.x, w.at[1] = raw.y;
+    } else {
+#pragma unroll
+        for (int i = 0; i < N; i += 4) {
+            uint4 raw = ((const uint4 *)from)[i / 4];
+            w.at[i] = raw.x, w.at[i + 1] = raw.y, w.at[i + 2] = raw.z, w.at[i + 3] = raw.w;
+        }
+    }
+    return w;
+}
+
+template <int N>
+__device__ static inline void write_words(const struct words<N> &w, void *to) {
+    if constexpr (N == 1) {
+        *(uint32_t *)to = w.at[0];
+    } else if constexpr (N == 2) {
+        *(uint2 *)to = make_uint2(w.at[0], w.at[1]);
+    } else {
+#pragma unroll
+        for (int i = 0; i < N; i += 4)
+            ((uint4 *)to)[i / 4] = make_uint4(w.at[i], w.at[i + 1], w.at[i + 2], w.at[i + 3]);
+    }
+}
+
+template <int N = EACH> __device__ static inline struct numbers<N> read_bf16(const void *from) {
+    return bf16_numbers<N>(read_words<N / 2>(from).at);
+}
+
+template <int N>
+__device__ static inline void write_bf16(const struct numbers<N> &v, void *to) {
+    struct words<N / 2> w;
+#pragma unroll
+    for (int i = 0; i < N / 2; i++) w.at[i] = bf16_pair(v.at[2 * i], v.at[2 * i + 1]);
+    write_words(w, to);
 }
 
 /* ---- float32 ---- */
 
-__device__ static inline struct eight f32_eight(const float *from) {
-    struct eight v;
-    float4 low = *(const float4 *)from, high = *(const float4 *)(from + 4);
-    v.at[0] = low.x, v.at[1] = low.y, v.at[2] = low.z, v.at[3] = low.w;
-    v.at[4] = high.x, v.at[5] = high.y, v.at[6] = high.z, v.at[7] = high.w;
+template <int N = EACH> __device__ static inline struct numbers<N> read_f32(const float *from) {
+    struct words<N> w = read_words<N>(from);
+    struct numbers<N> v;
+#pragma unroll
+    for (int i = 0; i < N; i++) v.at[i] = __uint_as_float(w.at[i]);
     return v;
 }
 
-__device__ static inline void eight_f32(const struct eight &v, float *to) {
-    *(float4 *)to = make_float4(v.at[0], v.at[1], v.at[2], v.at[3]);
-    *(float4 *)(to + 4) = make_float4(v.at[4], v.at[5], v.at[6], v.at[7]);
+template <int N>
+__device__ static inline void write_f32(const struct numbers<N> &v, float *to) {
+    struct words<N> w;
+#pragma unroll
+    for (int i = 0; i < N; i++) w.at[i] = __float_as_uint(v.at[i]);
+    write_words(w, to);
 }
 
 /* ---- 8 bits ---- */
@@ -107,33 +152,31 @@ __device__ static inline uint32_t int8_code(float value) {
     return (uint32_t)code & 0xffu;
 }
 
-__device__ static inline uint2 eight_e4m3(const struct eight &v) {
-    return make_uint2(e4m3_pair(v.at[0], v.at[1]) | e4m3_pair(v.at[2], v.at[3]) << 16,
-                      e4m3_pair(v.at[4], v.at[5]) | e4m3_pair(v.at[6], v.at[7]) << 16);
-}
-
-__device__ static inline uint2 eight_int8(const struct eight &v) {
-    uint32_t words[2];
-#pragma unroll
-    for (int i = 0; i < 2; i++)
-        words[i] = int8_code(v.at[4 * i]) | int8_code(v.at[4 * i + 1]) << 8 |
-                   int8_code(v.at[4 * i + 2]) << 16 | int8_code(v.at[4 * i + 3]) << 24;
-    return make_uint2(words[0], words[1]);
-}
-
 /* The scale that brings `most` to the largest code. */
 template <int CODE> __device__ static inline float scale_of(float most) {
     return fmaxf(most / (CODE == CUDA_E4M3 ? E4M3_MAX : INT8_MAX_CODE), SCALE_MIN);
 }
 
-/* Eight values, already divided by the row's scale, as codes at row `row`, column `at`. */
-template <int CODE>
-__device__ static inline void store_eight(const struct cuda_rows &y, size_t row, uint32_t at,
-                                          const struct eight &v) {
+/* Values, already divided by the row's scale, as codes at row `row`, column `at`. */
+template <int CODE, int N>
+__device__ static inline void store(const struct cuda_rows &y, size_t row, uint32_t at,
+                                    const struct numbers<N> &v) {
     size_t offset = row * y.stride + at;
-    if (CODE == CUDA_BF16) *(uint4 *)((uint16_t *)y.codes + offset) = eight_bf16(v);
-    if (CODE == CUDA_E4M3) *(uint2 *)((uint8_t *)y.codes + offset) = eight_e4m3(v);
-    if (CODE == CUDA_INT8) *(uint2 *)((uint8_t *)y.codes + offset) = eight_int8(v);
+    if constexpr (CODE == CUDA_BF16) {
+        write_bf16(v, (uint16_t *)y.codes + offset);
+    } else {
+        struct words<N / 4> w;
+#pragma unroll
+        for (int i = 0; i < N / 4; i++) {
+            const float *four = v.at + 4 * i;
+            if (CODE == CUDA_E4M3)
+                w.at[i] = e4m3_pair(four[0], four[1]) | e4m3_pair(four[2], four[3]) << 16;
+            else
+                w.at[i] = int8_code(four[0]) | int8_code(four[1]) << 8 | int8_code(four[2]) << 16 |
+                          int8_code(four[3]) << 24;
+        }
+        write_words(w, (uint8_t *)y.codes + offset);
+    }
 }
 
 __device__ static inline void store_one(const struct cuda_rows &y, size_t row, uint32_t at,
@@ -155,50 +198,46 @@ static inline int in_kind_of(const struct cuda_product *product) {
     return product->row_scale ? IN_BF16_SCALED : IN_BF16;
 }
 
-/* What was read of eight sums, not yet converted, so that several can be in flight. */
-template <int IN> struct raw_sums { uint4 words[IN == IN_INT32 ? 2 : 1]; };
+/* What was read of some sums, not yet converted, so that several reads can be in flight. */
+template <int IN, int N = EACH> struct raw_sums { struct words<IN == IN_INT32 ? N : N / 2> words; };
 
-template <int IN>
-__device__ static inline struct raw_sums<IN> read_sums(const struct cuda_product &product,
-                                                       size_t row, uint32_t at) {
-    struct raw_sums<IN> raw;
+template <int IN, int N = EACH>
+__device__ static inline struct raw_sums<IN, N> read_sums(const struct cuda_product &product,
+                                                          size_t row, uint32_t at) {
     size_t offset = row * product.stride + at;
-    if (IN == IN_INT32) {
-        raw.words[0] = *(const uint4 *)((const int32_t *)product.sums + offset);
-        raw.words[IN == IN_INT32] = *(const uint4 *)((const int32_t *)product.sums + offset + 4);
-    } else {
-        raw.words[0] = *(const uint4 *)((const uint16_t *)product.sums + offset);
-    }
-    return raw;
+    if constexpr (IN == IN_INT32)
+        return {read_words<N>((const int32_t *)product.sums + offset)};
+    else
+        return {read_words<N / 2>((const uint16_t *)product.sums + offset)};
 }
 
-template <int IN>
-__device__ static inline struct eight sums_eight(const struct cuda_product &product,
-                                                 float row_scale, uint32_t at,
-                                                 const struct raw_sums<IN> &raw) {
-    struct eight v;
-    if (IN == IN_INT32) {
-        const uint32_t *words = (const uint32_t *)raw.words;
+template <int IN, int N>
+__device__ static inline struct numbers<N> sums_of(const struct cuda_product &product,
+                                                   float row_scale, uint32_t at,
+                                                   const struct raw_sums<IN, N> &raw) {
+    struct numbers<N> v;
+    if constexpr (IN == IN_INT32) {
 #pragma unroll
-        for (int i = 0; i < EACH; i++) v.at[i] = (float)(int32_t)words[i];
+        for (int i = 0; i < N; i++) v.at[i] = (float)(int32_t)raw.words.at[i];
     } else {
-        v = bf16_eight(raw.words[0]);
+        v = bf16_numbers<N>(raw.words.at);
     }
     if (IN == IN_BF16_SCALED || IN == IN_INT32) {
-        struct eight scale = bf16_eight(*(const uint4 *)(product.column_scale + at));
+        struct numbers<N> scale = read_bf16<N>(product.column_scale + at);
 #pragma unroll
-        for (int i = 0; i < EACH; i++) v.at[i] *= row_scale * scale.at[i];
+        for (int i = 0; i < N; i++) v.at[i] *= row_scale * scale.at[i];
     }
     if (product.bias) {
-        struct eight bias = f32_eight(product.bias + at);
+        struct numbers<N> bias = read_f32<N>(product.bias + at);
 #pragma unroll
-        for (int i = 0; i < EACH; i++) v.at[i] += bias.at[i];
+        for (int i = 0; i < N; i++) v.at[i] += bias.at[i];
     }
     return v;
 }
 
 /* One value of a product, whatever its kind and alignment. */
-__device__ static inline float sum_at(const struct cuda_product &product, size_t row, uint32_t at) {
+__device__ static inline float
+sum_at(const struct cuda_product &product, size_t row, uint32_t at) {
     size_t offset = row * product.stride + at;
     float value = product.type == CUDA_SUMS_INT32
                       ? (float)((const int32_t *)product.sums)[offset]

@@ -18,6 +18,7 @@ static const struct gate_case cases[] = {
     {2, 16392, 32784, 16392},
     {4, 2560, 5121, 2560},
     {15, 8192, 16384, 8200},
+    {517, 1032, 2064, 1032},
 };
 
 static bool check_case(struct rng *rng, const struct gate_case *shape, enum product_form form,
@@ -29,8 +30,7 @@ static bool check_case(struct rng *rng, const struct gate_case *shape, enum prod
         double gate = in.values[i / width * 2 * width + i % width];
         double up = in.values[i / width * 2 * width + width + i % width];
         double inner = 0.797884560802865 * (gate + 0.044715 * gate * gate * gate);
-        want[i] =
-            up * (kind == CUDA_SILU ? gate / (1 + exp(-gate)) : 0.5 * gate * (1 + tanh(inner)));
+        want[i] = up * (kind == CUDA_SILU ? gate / (1 + exp(-gate)) : gate / (1 + exp(-2 * inner)));
     }
     struct cuda_gate call = {};
     call.in = in.product;
@@ -83,6 +83,12 @@ void check_gate(void) {
                 report(is_well, "gate: %s of %s to %s", kind ? "gelu_tanh" : "silu",
                        form_names[form], code_names[code]);
             }
+    /* More rows than the card has multiprocessors, three times. */
+    const struct gate_case large[] = {{397, 9728, 19456, 9728}, {401, 14336, 28672, 14336}};
+    report(check_case(&rng, &large[0], FORM_INT32, CUDA_E4M3, CUDA_GELU_TANH) &&
+               check_case(&rng, &large[1], FORM_BF16_SCALED, CUDA_INT8, CUDA_SILU) &&
+               check_case(&rng, &large[0], FORM_BF16_SCALED, CUDA_E4M3, CUDA_SILU),
+           "gate: many wide rows");
     check_edges();
 }
 
