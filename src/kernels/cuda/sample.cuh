@@ -19,17 +19,25 @@ struct view {
     const float *logits;
     const uint32_t *mask; /* or NULL */
     uint32_t vocab;
-    uint32_t segment; /* ids a warp walks: a multiple of 128 */
+    uint32_t begin; /* the ids that walk() walks: begin..end-1, end past the vocabulary or a
+                       multiple of 128 from begin */
+    uint32_t end;
+    uint32_t segment; /* ids of it that a warp walks: a multiple of 128 */
 };
 
 struct four {
     float at[4];
 };
 
+__device__ static inline void walk_part(struct view *view, uint32_t begin, uint32_t end) {
+    view->begin = begin, view->end = end;
+    view->segment = (end - begin + 128 * WARPS - 1) / (128 * WARPS) * 128;
+}
+
 __device__ static inline struct view view_of(const struct cuda_logits &logits, size_t row,
                                              const uint32_t *mask) {
-    struct view view = {logits.logits + row * logits.stride, mask, logits.vocab, 0};
-    view.segment = (view.vocab + 128 * WARPS - 1) / (128 * WARPS) * 128;
+    struct view view = {logits.logits + row * logits.stride, mask, logits.vocab, 0, 0, 0};
+    walk_part(&view, 0, view.vocab);
     return view;
 }
 
@@ -56,17 +64,18 @@ __device__ static inline struct four read_four(const struct view &view, uint32_t
 /* Calls visit(id, four) for every four ids, each warp in order of ids over a part of its own; the
  * lanes of a warp come together. */
 template <class Visit> __device__ static inline void walk(const struct view &view, Visit visit) {
-    uint32_t begin = threadIdx.x / 32 * view.segment, lane = threadIdx.x % 32;
-    for (uint32_t at = 0; at < view.segment; at += 512) { /* 64 B a lane in flight */
+    uint32_t lane = threadIdx.x % 32, begin = view.begin + threadIdx.x / 32 * view.segment;
+    uint32_t end = min(begin + view.segment, view.end);
+    for (; begin < end; begin += 512) { /* 64 B a lane in flight */
         struct four some[4];
 #pragma unroll
-        for (int i = 0; i < 4; i++) {
-            uint32_t id = at + i * 128 + lane * 4;
-            some[i] = read_four(view, id < view.segment ? begin + id : view.vocab);
+        for (uint32_t i = 0; i < 4; i++) {
+            uint32_t id = begin + i * 128;
+            some[i] = read_four(view, id < end ? id + lane * 4 : view.vocab);
         }
 #pragma unroll
-        for (int i = 0; i < 4; i++)
-            if (at + i * 128 < view.segment) visit(begin + at + i * 128 + lane * 4, some[i]);
+        for (uint32_t i = 0; i < 4; i++)
+            if (begin + i * 128 < end) visit(begin + i * 128 + lane * 4, some[i]);
     }
 }
 

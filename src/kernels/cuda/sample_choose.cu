@@ -149,15 +149,15 @@ __device__ static inline uint64_t kept_weight(float logit, float at, const struc
     return is_kept ? draw_weight(logit, scale.max, scale.factor) : 0;
 }
 
-/* The token at which the kept weights, in order of ids, exceed `wanted`: the warp that walks the
- * segment where they do finds it. `before` and `equals` are what lies in the segments before. */
+/* The token at which the kept weights, in order of ids, exceed `wanted`; by one warp, among the ids
+ * of the view. `before` and `equals` are what lies before those. */
 __device__ static inline void locate(const struct view &view, struct select_memory *memory,
                                      const struct cut &cut, const struct scale &scale,
                                      uint64_t before, uint32_t equals, uint64_t wanted) {
     float least = logit_of(cut.key);
-    uint32_t begin = threadIdx.x / 32 * view.segment, lane = threadIdx.x % 32;
-    for (uint32_t at = 0; at < view.segment; at += 128) {
-        uint32_t id = begin + at + lane * 4;
+    uint32_t lane = threadIdx.x % 32;
+    for (uint32_t at = view.begin; at < view.end; at += 128) {
+        uint32_t id = at + lane * 4;
         struct four v = read_four(view, id);
         uint32_t mine = 0;
 #pragma unroll
@@ -188,41 +188,63 @@ __device__ static inline void locate(const struct view &view, struct select_memo
     }
 }
 
-/* One draw over what is kept; memory->token has it after the next barrier. */
-__device__ static inline void draw_token(const struct view &view, struct select_memory *memory,
-                                         const struct cut &cut, const struct scale &scale,
-                                         uint64_t random_bits) {
-    __shared__ uint64_t sums[WARPS];
-    __shared__ uint32_t equals[WARPS];
-    uint32_t warp = threadIdx.x / 32, equal_count = 0;
+/* What the warps found in their parts of a walk. */
+struct parts {
+    uint64_t sums[WARPS];   /* weight above the cut */
+    uint32_t equals[WARPS]; /* how many equal it */
+};
+
+__device__ static inline void weigh_parts(const struct view &view, float least,
+                                          const struct scale &scale, struct parts *parts) {
+    uint32_t equals = 0;
     uint64_t sum = 0;
-    float least = logit_of(cut.key);
     walk(view, [&](uint32_t, const struct four &v) {
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             if (v.at[i] > least)
                 sum += draw_weight(v.at[i], scale.max, scale.factor);
             else
-                equal_count += v.at[i] == least;
+                equals += v.at[i] == least;
         }
     });
     sum = warp_sum(sum);
-    equal_count = warp_sum(equal_count);
-    if (threadIdx.x % 32 == 0) sums[warp] = sum, equals[warp] = equal_count;
+    equals = warp_sum(equals);
     __syncthreads();
-    uint64_t each = cut.equals > 0 ? key_weight(cut.key, scale) : 0;
-    uint64_t total = 0, before = 0, upto = 0;
-    uint32_t equals_before = 0, left = cut.equals;
-    for (uint32_t w = 0; w < WARPS; w++) {
-        if (w == warp) before = total, equals_before = cut.equals - left;
-        uint32_t taken = min(equals[w], left);
-        left -= taken;
-        total += sums[w] + taken * each;
-        if (w == warp) upto = total;
+    if (threadIdx.x % 32 == 0)
+        parts->sums[threadIdx.x / 32] = sum, parts->equals[threadIdx.x / 32] = equals;
+    __syncthreads();
+}
+
+/* One draw over what is kept; memory->token has it after the next barrier. First by what the warps
+ * weighed in their sixteenths of the row, then in the sixteenths of that one, then by one warp. */
+__device__ static inline void draw_token(struct view view, struct select_memory *memory,
+                                         const struct cut &cut, const struct scale &scale,
+                                         uint64_t random_bits) {
+    __shared__ struct parts parts;
+    uint64_t each = key_weight(cut.key, scale), before = 0, wanted = 0;
+    uint32_t equals = 0;
+    for (int level = 0; level < 2; level++) {
+        weigh_parts(view, logit_of(cut.key), scale, &parts);
+        if (level == 0) {
+            uint64_t total = 0;
+            uint32_t left = cut.equals;
+            for (uint32_t w = 0; w < WARPS; w++) {
+                uint32_t taken = min(parts.equals[w], left);
+                left -= taken, total += parts.sums[w] + taken * each;
+            }
+            wanted = draw_wanted(random_bits, total);
+        }
+        uint32_t w = 0; /* the part in which the weights exceed what is wanted */
+        for (; w < WARPS; w++) {
+            uint32_t taken = min(parts.equals[w], cut.equals - equals);
+            uint64_t upto = before + parts.sums[w] + taken * each;
+            if (upto > wanted) break;
+            before = upto, equals += taken;
+        }
+        uint32_t begin = view.begin + w * view.segment;
+        walk_part(&view, begin, min(begin + view.segment, view.end));
     }
-    uint64_t wanted = draw_wanted(random_bits, total);
-    if (before <= wanted && wanted < upto)
-        locate(view, memory, cut, scale, before, equals_before, wanted);
+    if (threadIdx.x < 32) locate(view, memory, cut, scale, before, equals, wanted);
 }
 
 /* base/rng.h's rng_at. */
