@@ -20,11 +20,8 @@ static enum err is_known(const struct cuda_attention *call, struct error *error)
     return OK;
 }
 
-uint32_t cuda_tile_rows(uint32_t head_dim, uint32_t group) {
-    uint32_t rows = head_dim == 64    ? CUDA_TILE_ROWS_64
-                    : head_dim == 256 ? CUDA_TILE_ROWS_256
-                                      : CUDA_TILE_ROWS_128;
-    return rows / group;
+uint32_t cuda_tile_rows(uint32_t group) {
+    return CUDA_TILE_ROWS / group;
 }
 
 enum err cuda_attention_decode(const struct cuda_attention *call,

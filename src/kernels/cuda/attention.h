@@ -52,12 +52,12 @@ struct cuda_attention {
     uint32_t kv_heads;
     uint32_t head_dim;   /* 64, 80, 96, 112, 128 or 256 */
     uint32_t head_count; /* a multiple of kv_heads, at most CUDA_GROUP_MAX times it */
-    float scale;
-    float softcap;   /* 0: none; else scores become softcap · tanh(score / softcap) */
-    uint32_t window; /* 0: none; else a query at p sees keys p - window < j <= p */
-    const void *q;   /* (rows, head_count, head_dim) bf16, rows at multiples of 16 bytes */
-    size_t q_stride; /* elements */
-    void *y;         /* (rows, head_count, head_dim) bf16 */
+    float scale;         /* > 0 */
+    float softcap;       /* 0: none; else scores become softcap · tanh(score / softcap) */
+    uint32_t window;     /* 0: none; else a query at p sees keys p - window < j <= p */
+    const void *q;       /* (rows, head_count, head_dim) bf16, rows at multiples of 16 bytes */
+    size_t q_stride;     /* elements */
+    void *y;             /* (rows, head_count, head_dim) bf16 */
     size_t y_stride;
     const uint32_t *positions; /* (rows) of tiles: the position of each row's query */
     const uint32_t *pages;     /* page tables of all sequences, one after another */
@@ -120,8 +120,8 @@ struct cuda_merge_items {
     const uint32_t *count;
 };
 
-/* How many rows a tile takes: of 64 or 128 query rows, one for each of `group` heads. */
-uint32_t cuda_tile_rows(uint32_t head_dim, uint32_t group);
+/* How many rows a tile takes: it has room for 128 query heads. */
+uint32_t cuda_tile_rows(uint32_t group);
 
 /* ERR_INVALID when no kernel has that head size or group; ERR_IO when the launch is refused. */
 enum err cuda_attention_decode(const struct cuda_attention *call,

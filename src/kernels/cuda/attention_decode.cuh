@@ -38,8 +38,8 @@ template <class S> struct cuda_decoder {
     const char *values;
     const char *scales;
     const uint32_t *pages;
-    size_t page_bytes;       /* from page to page, of keys or of values */
-    size_t page_scale_bytes; /* likewise of scales */
+    uint32_t page_bytes;       /* from page to page, of keys or of values */
+    uint32_t page_scale_bytes; /* likewise of scales */
     uint32_t row_bytes;
     uint32_t ring;   /* in shared memory */
     int begin, end;  /* tokens to be seen */
@@ -101,13 +101,13 @@ __device__ static inline void cuda_fetch(const cuda_decoder<S> *d, int step,
         uint32_t stage = d->ring + step % S::STAGES * S::STAGE_BYTES;
 #pragma unroll
         for (int p = 0; p < S::PAGES; p++) {
-            const char *from = (IS_KEYS ? d->keys : d->values) + numbers[p] * d->page_bytes;
+            const char *from = (IS_KEYS ? d->keys : d->values) + (size_t)numbers[p] * d->page_bytes;
             int page = cuda_page_of(d, step, p);
             cuda_fetch_run(d, stage + (IS_KEYS ? 0 : S::VALUES) + p * P::BYTES, from, page);
             if (P::IS_E4M3 && d->lane < P::SCALE_BYTES / 16)
                 cuda_copy16_if(stage + S::SCALES + (2 * p + !IS_KEYS) * P::SCALE_BYTES +
                                    d->lane * 16,
-                               d->scales + numbers[p] * d->page_scale_bytes +
+                               d->scales + (size_t)numbers[p] * d->page_scale_bytes +
                                    (IS_KEYS ? 0 : P::SCALE_BYTES) + d->lane * 16,
                                page < d->last);
         }
@@ -185,11 +185,21 @@ cuda_score_page(const cuda_decoder<S> *d, const struct cuda_scoring *scoring, in
                 const float key_scales[2], float scores[S::TILES][4]) {
     int begin = d->begin - page * CUDA_PAGE_TOKENS, end = d->end - page * CUDA_PAGE_TOKENS;
     bool is_whole = begin <= 0 && end >= CUDA_PAGE_TOKENS;
+    if constexpr (S::PAGE::IS_E4M3) {
+        float sums[2] = {scoring->sum * key_scales[0], scoring->sum * key_scales[1]};
 #pragma unroll
-    for (int t = 0; t < S::TILES; t++)
+        for (int t = 0; t < S::TILES; t++)
 #pragma unroll
-        for (int i = 0; i < 4; i++)
-            scores[t][i] = cuda_score(scoring, scores[t][i], key_scales[i / 2]);
+            for (int i = 0; i < 4; i++) scores[t][i] *= sums[i / 2];
+    }
+    if (scoring->out > 0) {
+        float sum = S::PAGE::IS_E4M3 ? 1 : scoring->sum;
+#pragma unroll
+        for (int t = 0; t < S::TILES; t++)
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                scores[t][i] = cuda_capped(scores[t][i] * sum, scoring->in, scoring->out);
+    }
     if (is_whole) return;
 #pragma unroll
     for (int i = 0; i < 4; i++) {
@@ -203,6 +213,7 @@ cuda_score_page(const cuda_decoder<S> *d, const struct cuda_scoring *scoring, in
 /* Raises m where a score exceeds it by more than CUDA_SLACK, and scales the sums down to it. */
 template <class S>
 __device__ static inline void cuda_raise_largest(cuda_decoder<S> *d,
+                                                 const struct cuda_scoring *scoring,
                                                  const float scores[S::PAGES][S::TILES][4]) {
     float largest[S::TILES][2];
     bool is_over = false;
@@ -214,8 +225,8 @@ __device__ static inline void cuda_raise_largest(cuda_decoder<S> *d,
 #pragma unroll
             for (int p = 1; p < S::PAGES; p++)
                 all = fmaxf(all, fmaxf(scores[p][t][i], scores[p][t][i + 2]));
-            largest[t][i] = all;
-            is_over |= all > d->m[t][i] + CUDA_SLACK;
+            largest[t][i] = all * cuda_factor<typename S::PAGE>(scoring);
+            is_over |= largest[t][i] > d->m[t][i] + CUDA_SLACK;
         }
     if (!__any_sync(CUDA_ALL_LANES, is_over)) return;
 #pragma unroll
@@ -240,14 +251,15 @@ __device__ static inline void cuda_raise_largest(cuda_decoder<S> *d,
 /* Weights of a page's tokens as the B operand of values times weights. The scores' tokens run down
  * the rows of an 8 x 8 matrix and have to run along them: hence the transposition. */
 template <class S>
-__device__ static inline void cuda_weigh(cuda_decoder<S> *d, const float scores[S::TILES][4],
+__device__ static inline void cuda_weigh(cuda_decoder<S> *d, const struct cuda_scoring *scoring,
+                                         const float scores[S::TILES][4],
                                          const float value_scales[2], uint32_t ret[S::TILES][2]) {
 #pragma unroll
     for (int t = 0; t < S::TILES; t++)
 #pragma unroll
         for (int half = 0; half < 2; half++) {
-            float a = cuda_exp2(scores[t][2 * half] - d->m[t][0]);
-            float b = cuda_exp2(scores[t][2 * half + 1] - d->m[t][1]);
+            float a = cuda_weight<typename S::PAGE>(scoring, scores[t][2 * half], d->m[t][0]);
+            float b = cuda_weight<typename S::PAGE>(scoring, scores[t][2 * half + 1], d->m[t][1]);
             d->l[t][0] += a;
             d->l[t][1] += b;
             if (S::PAGE::IS_E4M3) a *= value_scales[half], b *= value_scales[half];
@@ -294,13 +306,13 @@ __device__ static inline void cuda_decode_step(cuda_decoder<S> *d,
     }
     __syncwarp();
     cuda_fetch<S, true>(d, step + S::STAGES, upcoming);
-    cuda_raise_largest(d, scores);
+    cuda_raise_largest(d, scoring, scores);
     cuda_copy_wait<2 * S::STAGES - 1>();
     __syncwarp();
 #pragma unroll
     for (int p = 0; p < S::PAGES; p++) {
         cuda_scales_of<S, false>(d, ring + offset, cuda_page_of(d, step, p), p, scales);
-        cuda_weigh(d, scores[p], scales, weights);
+        cuda_weigh(d, scoring, scores[p], scales, weights);
         cuda_multiply_values(d, stage + S::VALUES + p * P::BYTES, weights);
     }
     __syncwarp();

@@ -16,7 +16,4 @@ enum err cuda_tiles_bf16(const struct cuda_attention *call, const struct cuda_ti
 enum err cuda_tiles_e4m3(const struct cuda_attention *call, const struct cuda_tile_items *items,
                          cuda_stream stream, struct error *error);
 
-/* Rows of a tile. */
-#define CUDA_TILE_ROWS_64 128
-#define CUDA_TILE_ROWS_128 128
-#define CUDA_TILE_ROWS_256 64
+#define CUDA_TILE_ROWS 128 /* queries of a tile: rows times the heads of a group */

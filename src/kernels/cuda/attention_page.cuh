@@ -96,22 +96,30 @@ __device__ static inline float cuda_capped(float score, float in, float out) {
     return out - 2 * out * cuda_reciprocal(1 + cuda_exp2(score * in));
 }
 
-/* How sums of products become base-2 scores. */
+/* How sums of products become base-2 scores: those of keys with a scale are multiplied by `sum` and
+ * the scale at once, those without stay sums until exp2, which multiplies by `factor` for nothing.
+ */
 struct cuda_scoring {
-    float scale;
+    float sum;
+    float factor;
     float in, out; /* of the softcap; out 0: none */
 };
 
 template <class P>
 __device__ static inline struct cuda_scoring cuda_scoring_of(const struct cuda_attention *call) {
-    float scale = call->scale * (P::IS_E4M3 ? CUDA_LOWERED : 1.0f);
+    float sum = call->scale * (P::IS_E4M3 ? CUDA_LOWERED : 1.0f);
     if (call->softcap > 0)
-        return {scale, 2 * CUDA_LOG2_E / call->softcap, call->softcap * CUDA_LOG2_E};
-    return {scale * CUDA_LOG2_E, 0, 0};
+        return {sum, 1, 2 * CUDA_LOG2_E / call->softcap, call->softcap * CUDA_LOG2_E};
+    if (P::IS_E4M3) return {sum * CUDA_LOG2_E, 1, 0, 0};
+    return {1, sum * CUDA_LOG2_E, 0, 0};
 }
 
-__device__ static inline float cuda_score(const struct cuda_scoring *scoring, float sum,
-                                          float key_scale) {
-    float score = sum * (scoring->scale * key_scale);
-    return scoring->out > 0 ? cuda_capped(score, scoring->in, scoring->out) : score;
+template <class P> __device__ static inline float cuda_factor(const struct cuda_scoring *scoring) {
+    return P::IS_E4M3 ? 1.0f : scoring->factor;
+}
+
+/* 2^(score - m) of what a sum has become. */
+template <class P>
+__device__ static inline float cuda_weight(const struct cuda_scoring *scoring, float sum, float m) {
+    return cuda_exp2(fmaf(sum, cuda_factor<P>(scoring), -m));
 }

@@ -4,7 +4,9 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#define ITEMS_A_MULTIPROCESSOR 4 /* fewer leave it waiting for memory: device.md, "Attention" */
+/* Blocks that a card wants of each multiprocessor. More pieces than that cost more in partials and
+ * in their merge (5 µs and up) than they win: docs/internals/device.md, "Attention". */
+#define BLOCKS_A_MULTIPROCESSOR 1
 
 /* The keys that `item` sees. */
 static void seen(const struct cuda_decode_item *item, uint32_t window, uint32_t *ret_begin,
@@ -82,7 +84,7 @@ static int by_tokens(const void *a, const void *b) {
 void cuda_decode_plan(struct cuda_decode_plan *plan, const struct cuda_decode_item *whole,
                       uint32_t item_count, uint32_t window, uint32_t kv_heads,
                       uint32_t multiprocessors) {
-    uint32_t blocks = ITEMS_A_MULTIPROCESSOR * multiprocessors, tokens = 0;
+    uint32_t blocks = BLOCKS_A_MULTIPROCESSOR * multiprocessors, tokens = 0;
     assert(plan->item_room >= item_count && kv_heads > 0);
     plan->item_count = plan->merge_count = plan->partial_count = 0;
     if (item_count * kv_heads < blocks)

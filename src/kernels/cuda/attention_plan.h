@@ -3,7 +3,7 @@
 
 /* attention_plan: cuts decode items, on the host. Plain C; knows no device.
  *
- * As many items as there are sequences fill a card from four items a multiprocessor on; with fewer,
+ * An item and KV head is a block, and one block a multiprocessor keeps a card busy; with fewer,
  * long items are cut at absolute multiples of CUDA_SPLIT_TOKENS, so that where a row is cut depends
  * on the cut's length alone, and the pieces leave partials that cuda_attention_merge adds up.
  *
@@ -28,7 +28,7 @@ struct cuda_decode_plan {
 };
 
 /* Fills `plan` from whole items, one for each row: cuts them when `item_count` · `kv_heads` is less
- * than 4 · `multiprocessors`, at most so far that there are so many, and sorts. An item that finds
+ * than `multiprocessors`, into no more pieces than make so many, and sorts. An item that finds
  * no room for its pieces stays whole. item_room must be at least item_count. */
 void cuda_decode_plan(struct cuda_decode_plan *plan, const struct cuda_decode_item *whole,
                       uint32_t item_count, uint32_t window, uint32_t kv_heads,

@@ -33,24 +33,24 @@ template <class PAGE_, int TILES_, int WARPS_, int KEYS_> struct cuda_tile_shape
     static constexpr int KEY_SCALES_AT = VALUES_AT + 2 * STAGE_BYTES;
     static constexpr int VALUE_SCALES_AT = KEY_SCALES_AT + 2 * SCALE_BYTES;
     static constexpr int BOUNDS_AT = VALUE_SCALES_AT + 2 * SCALE_BYTES;
-    static constexpr int SHARED_BYTES = BOUNDS_AT + WARPS_ * 8;
+    static constexpr int SEEN_AT = BOUNDS_AT + WARPS_ * 8;
+    static constexpr int SHARED_BYTES = SEEN_AT + ROWS * 8;
 };
 
 /* What a warp is at. Lane 4g + t holds rows g and g + 8 of each 16, columns 2t and 2t + 1 of each
  * 8 of a result. */
 template <class S> struct cuda_tiler {
-    const char *keys; /* of the KV head in page 0 */
+    const char *keys; /* this thread's chunk of the KV head in page 0 */
     const char *values;
-    const char *scales;
+    const char *scales; /* of the KV head in page 0 */
     const uint32_t *pages;
-    size_t page_bytes;
-    size_t page_scale_bytes;
+    uint32_t page_bytes;
+    uint32_t page_scale_bytes;
     uint32_t row_bytes;
-    uint32_t memory;                           /* the block's, in shared memory */
-    int begin, end;                            /* tokens that some row of the block sees */
-    int first[S::TILES][2], last[S::TILES][2]; /* tokens that a row sees; last is not one */
-    int some_first, some_last;                 /* some row of the warp sees nothing outside … */
-    int all_first, all_last;                   /* … and all of them see all inside */
+    uint32_t memory;           /* the block's, in shared memory */
+    int begin, end;            /* tokens that some row of the block sees */
+    int some_first, some_last; /* no row of the warp sees anything outside … */
+    int all_first, all_last;   /* … and all of them see all inside */
     uint32_t lane;
     float s[S::TILES][S::COLUMNS][4];
     float o[S::TILES][2 * S::STEPS][4];
@@ -58,37 +58,61 @@ template <class S> struct cuda_tiler {
     float l[S::TILES][2]; /* of this lane's columns alone */
 };
 
-/* Asks for keys or values of stage s: tokens that no row sees become zero and are not read. */
+/* Scales of keys or values of stage s, those of 8 tokens a copy. */
 template <class S, bool IS_KEYS>
-__device__ static inline void cuda_fetch_stage(const cuda_tiler<S> *d, int s) {
+__device__ static inline void cuda_fetch_scales(const cuda_tiler<S> *d, int s) {
+    int at = s * S::KEYS + (int)threadIdx.x * 8;
+    if (threadIdx.x >= S::KEYS / 8) return;
+    bool is_wanted = at + 8 > d->begin && at < d->end;
+    uint32_t page = is_wanted ? __ldg(d->pages + at / CUDA_PAGE_TOKENS) : 0;
+    cuda_copy16_if(d->memory + (IS_KEYS ? S::KEY_SCALES_AT : S::VALUE_SCALES_AT) +
+                       s % 2 * S::SCALE_BYTES + threadIdx.x * 16,
+                   d->scales + (size_t)page * d->page_scale_bytes +
+                       (IS_KEYS ? 0 : S::PAGE::SCALE_BYTES) + threadIdx.x % 2 * 16,
+                   is_wanted);
+}
+
+/* This thread's chunks of keys or values of stage s; what no row sees becomes zero, unread. */
+template <class S, bool IS_KEYS>
+__device__ static inline void cuda_fetch_chunks(const cuda_tiler<S> *d, int s) {
     using P = typename S::PAGE;
-    constexpr int AT_ONCE = S::THREADS / P::CHUNKS; /* rows */
+    constexpr int AT_ONCE = S::THREADS / P::CHUNKS; /* rows; divides 16 or is a multiple of it */
     const int token = s * S::KEYS;
     const uint32_t row = threadIdx.x / P::CHUNKS, chunk = threadIdx.x % P::CHUNKS;
     const char *pool = IS_KEYS ? d->keys : d->values;
-    const uint32_t to = d->memory + (IS_KEYS ? S::KEYS_AT : S::VALUES_AT) + s % 2 * S::STAGE_BYTES;
-    if (token < d->end) {
+    const uint32_t *pages = d->pages + token / CUDA_PAGE_TOKENS;
+    const uint32_t to = d->memory + (IS_KEYS ? S::KEYS_AT : S::VALUES_AT) + s % 2 * S::STAGE_BYTES +
+                        row * P::ROW_BYTES;
+    const uint32_t mixed = chunk ^ P::swizzle(row);
+    if (AT_ONCE > S::KEYS && row >= S::KEYS) return;
+    if (!P::EXACT && chunk * 16 >= d->row_bytes) return;
+    if (token >= d->begin && token + S::KEYS <= d->end) {
+        const char *from = pool;
 #pragma unroll
         for (int i = 0; i < S::KEYS; i += AT_ONCE) {
-            int at = token + i + (int)row;
-            bool is_wanted = at >= d->begin && at < d->end;
-            uint32_t page = is_wanted ? __ldg(d->pages + at / CUDA_PAGE_TOKENS) : 0;
-            if (i + row < S::KEYS && (P::EXACT || chunk * 16 < d->row_bytes))
-                cuda_copy16_if(to + P::place(row + i, chunk),
-                               pool + page * d->page_bytes +
-                                   (row + i) % CUDA_PAGE_TOKENS * d->row_bytes + chunk * 16,
-                               is_wanted);
+            if (i % CUDA_PAGE_TOKENS == 0)
+                from = pool + (size_t)__ldg(pages + (i + row) / CUDA_PAGE_TOKENS) * d->page_bytes;
+            cuda_copy16(to + i * P::ROW_BYTES + ((mixed ^ P::swizzle(i)) << 4),
+                        from + i % CUDA_PAGE_TOKENS * d->row_bytes);
         }
-        if (P::IS_E4M3 && threadIdx.x < S::KEYS / 8) { /* 8 tokens' scales a copy */
-            int at = token + (int)threadIdx.x * 8;
-            bool is_wanted = at + 8 > d->begin && at < d->end;
-            uint32_t page = is_wanted ? __ldg(d->pages + at / CUDA_PAGE_TOKENS) : 0;
-            cuda_copy16_if(d->memory + (IS_KEYS ? S::KEY_SCALES_AT : S::VALUE_SCALES_AT) +
-                               s % 2 * S::SCALE_BYTES + threadIdx.x * 16,
-                           d->scales + page * d->page_scale_bytes + (IS_KEYS ? 0 : P::SCALE_BYTES) +
-                               threadIdx.x % 2 * 16,
-                           is_wanted);
-        }
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < S::KEYS; i += AT_ONCE) {
+        int at = token + i + (int)row;
+        bool is_wanted = at >= d->begin && at < d->end;
+        uint32_t page = is_wanted ? __ldg(pages + (i + row) / CUDA_PAGE_TOKENS) : 0;
+        const char *from = pool + (size_t)page * d->page_bytes;
+        cuda_copy16_if(to + i * P::ROW_BYTES + ((mixed ^ P::swizzle(i)) << 4),
+                       from + i % CUDA_PAGE_TOKENS * d->row_bytes, is_wanted);
+    }
+}
+
+template <class S, bool IS_KEYS>
+__device__ static inline void cuda_fetch_stage(const cuda_tiler<S> *d, int s) {
+    if (s * S::KEYS < d->end) {
+        cuda_fetch_chunks<S, IS_KEYS>(d, s);
+        if constexpr (S::PAGE::IS_E4M3) cuda_fetch_scales<S, IS_KEYS>(d, s);
     }
     cuda_copy_commit();
 }
@@ -143,35 +167,58 @@ __device__ static inline float2 cuda_column_scales(const char *scales, int c, ui
     return make_float2(cuda_low_f16(pair), cuda_high_f16(pair));
 }
 
+/* The tokens that row g (or g + 8) of a row tile sees: from x on, y is not one. */
+template <class S>
+__device__ static inline int2 cuda_seen(const cuda_tiler<S> *d, const char *memory, int r, int i) {
+    uint32_t packed = (threadIdx.x / 32 * S::TILES + r) * 16 + d->lane / 4 + 8 * i;
+    return ((const int2 *)(memory + S::SEEN_AT))[packed];
+}
+
 /* Makes scores of sums, and -inf of those that a row does not see. */
 template <class S>
 __device__ static inline void cuda_tile_score(cuda_tiler<S> *d, const struct cuda_scoring *scoring,
-                                              int token, const char *key_scales) {
+                                              int token, const char *memory) {
+    const char *key_scales = memory + S::KEY_SCALES_AT + token / S::KEYS % 2 * S::SCALE_BYTES;
     const bool is_whole = token >= d->all_first && token + S::KEYS <= d->all_last;
+    if constexpr (S::PAGE::IS_E4M3) {
 #pragma unroll
-    for (int c = 0; c < S::COLUMNS; c++) {
-        float2 scales = make_float2(1, 1);
-        if (S::PAGE::IS_E4M3) scales = cuda_column_scales(key_scales, c, d->lane);
+        for (int c = 0; c < S::COLUMNS; c++) {
+            float2 scales = cuda_column_scales(key_scales, c, d->lane);
+            scales.x *= scoring->sum, scales.y *= scoring->sum;
 #pragma unroll
-        for (int r = 0; r < S::TILES; r++)
+            for (int r = 0; r < S::TILES; r++)
 #pragma unroll
-            for (int i = 0; i < 4; i++)
-                d->s[r][c][i] = cuda_score(scoring, d->s[r][c][i], i % 2 ? scales.y : scales.x);
+                for (int i = 0; i < 4; i++) d->s[r][c][i] *= i % 2 ? scales.y : scales.x;
+        }
+    }
+    if (scoring->out > 0) {
+        float sum = S::PAGE::IS_E4M3 ? 1 : scoring->sum;
+#pragma unroll
+        for (int c = 0; c < S::COLUMNS; c++)
+#pragma unroll
+            for (int r = 0; r < S::TILES; r++)
+#pragma unroll
+                for (int i = 0; i < 4; i++)
+                    d->s[r][c][i] = cuda_capped(d->s[r][c][i] * sum, scoring->in, scoring->out);
     }
     if (is_whole) return;
 #pragma unroll
-    for (int c = 0; c < S::COLUMNS; c++)
+    for (int r = 0; r < S::TILES; r++)
 #pragma unroll
-        for (int r = 0; r < S::TILES; r++)
+        for (int i = 0; i < 2; i++) {
+            const int2 seen = cuda_seen<S>(d, memory, r, i);
+            int at = token + (int)(d->lane % 4) * 2;
 #pragma unroll
-            for (int i = 0; i < 4; i++) {
-                int at = token + c * 8 + (int)(d->lane % 4) * 2 + i % 2;
-                if (at < d->first[r][i / 2] || at >= d->last[r][i / 2]) d->s[r][c][i] = -INFINITY;
-            }
+            for (int c = 0; c < 2 * S::COLUMNS; c++)
+                if (at + c / 2 * 8 + c % 2 < seen.x || at + c / 2 * 8 + c % 2 >= seen.y)
+                    d->s[r][c / 2][2 * i + c % 2] = -INFINITY;
+        }
 }
 
 /* Raises m where a score exceeds it by more than CUDA_SLACK, and scales the sums down to it. */
-template <class S> __device__ static inline void cuda_tile_raise(cuda_tiler<S> *d) {
+template <class S>
+__device__ static inline void cuda_tile_raise(cuda_tiler<S> *d,
+                                              const struct cuda_scoring *scoring) {
     float largest[S::TILES][2];
     bool is_over = false;
 #pragma unroll
@@ -182,8 +229,8 @@ template <class S> __device__ static inline void cuda_tile_raise(cuda_tiler<S> *
 #pragma unroll
             for (int c = 0; c < S::COLUMNS; c++)
                 all = fmaxf(all, fmaxf(d->s[r][c][2 * i], d->s[r][c][2 * i + 1]));
-            largest[r][i] = all;
-            is_over |= all > d->m[r][i] + CUDA_SLACK;
+            largest[r][i] = all * cuda_factor<typename S::PAGE>(scoring);
+            is_over |= largest[r][i] > d->m[r][i] + CUDA_SLACK;
         }
     if (!__any_sync(CUDA_ALL_LANES, is_over)) return;
 #pragma unroll
@@ -212,8 +259,9 @@ __device__ static inline float cuda_finite(float scale) {
 
 /* Weights of 16 tokens from the scores of columns 2k and 2k + 1, as the A operand of a row tile. */
 template <class S>
-__device__ static inline void cuda_tile_weigh(cuda_tiler<S> *d, int r, int k,
-                                              const char *value_scales, uint32_t ret[4]) {
+__device__ static inline void cuda_tile_weigh(cuda_tiler<S> *d, const struct cuda_scoring *scoring,
+                                              int r, int k, const char *value_scales,
+                                              uint32_t ret[4]) {
 #pragma unroll
     for (int n = 0; n < 2; n++) {
         float2 scales = make_float2(1, 1);
@@ -224,8 +272,9 @@ __device__ static inline void cuda_tile_weigh(cuda_tiler<S> *d, int r, int k,
         }
 #pragma unroll
         for (int i = 0; i < 2; i++) {
-            float a = cuda_exp2(d->s[r][2 * k + n][2 * i] - d->m[r][i]);
-            float b = cuda_exp2(d->s[r][2 * k + n][2 * i + 1] - d->m[r][i]);
+            const float *sums = &d->s[r][2 * k + n][2 * i];
+            float a = cuda_weight<typename S::PAGE>(scoring, sums[0], d->m[r][i]);
+            float b = cuda_weight<typename S::PAGE>(scoring, sums[1], d->m[r][i]);
             d->l[r][i] += a + b;
             if (S::PAGE::IS_E4M3) a *= scales.x, b *= scales.y;
             ret[2 * n + i] = cuda_pack_bf16(a, b);
@@ -235,15 +284,16 @@ __device__ static inline void cuda_tile_weigh(cuda_tiler<S> *d, int r, int k,
 
 /* o += weights times the values of a stage. */
 template <class S>
-__device__ static inline void cuda_tile_sums(cuda_tiler<S> *d, uint32_t stage,
-                                             const char *value_scales) {
+__device__ static inline void cuda_tile_sums(cuda_tiler<S> *d, const struct cuda_scoring *scoring,
+                                             uint32_t stage, const char *value_scales) {
     using P = typename S::PAGE;
     const struct cuda_reader reader = cuda_read_by_token<P>(d->lane);
 #pragma unroll
     for (int k = 0; k < S::KEYS / 16; k++) {
         uint32_t weights[S::TILES][4];
 #pragma unroll
-        for (int r = 0; r < S::TILES; r++) cuda_tile_weigh(d, r, k, value_scales, weights[r]);
+        for (int r = 0; r < S::TILES; r++)
+            cuda_tile_weigh(d, scoring, r, k, value_scales, weights[r]);
 #pragma unroll
         for (int c = 0; c < P::CHUNKS / 2; c++) {
             uint32_t w[4];
@@ -281,13 +331,13 @@ __device__ static inline void cuda_tile_step(cuda_tiler<S> *d, const struct cuda
     cuda_fetch_stage<S, false>(d, s + 1);
     if (is_seen) {
         cuda_tile_scores(d, d->memory + S::KEYS_AT + s % 2 * S::STAGE_BYTES);
-        cuda_tile_score(d, scoring, token, memory + S::KEY_SCALES_AT + s % 2 * S::SCALE_BYTES);
-        cuda_tile_raise(d);
+        cuda_tile_score(d, scoring, token, memory);
+        cuda_tile_raise(d, scoring);
     }
     cuda_copy_wait<2>();
     __syncthreads();
     cuda_fetch_stage<S, true>(d, s + 2);
     if (is_seen)
-        cuda_tile_sums(d, d->memory + S::VALUES_AT + s % 2 * S::STAGE_BYTES,
+        cuda_tile_sums(d, scoring, d->memory + S::VALUES_AT + s % 2 * S::STAGE_BYTES,
                        memory + S::VALUE_SCALES_AT + s % 2 * S::SCALE_BYTES);
 }

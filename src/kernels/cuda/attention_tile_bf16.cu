@@ -2,20 +2,19 @@
 #include "kernels/cuda/attention_of.cuh"
 #include "kernels/cuda/attention_tile_kernel.cuh"
 
-template <int ROWS, int D, bool EXACT, int TILES, int WARPS, int KEYS>
+template <int D, bool EXACT, int TILES, int WARPS, int KEYS>
 static enum err launch(const struct cuda_attention *call, const struct cuda_tile_items *items,
                        cuda_stream stream, struct error *error) {
     using SHAPE = cuda_tile_shape<cuda_page<CUDA_KV_BF16, D, EXACT>, TILES, WARPS, KEYS>;
-    static_assert(SHAPE::ROWS == ROWS, "what cuda_tile_rows says");
+    static_assert(SHAPE::ROWS == CUDA_TILE_ROWS, "what cuda_tile_rows says");
     return cuda_launch_tiles<SHAPE>(call, items, stream, error);
 }
 
 enum err cuda_tiles_bf16(const struct cuda_attention *call, const struct cuda_tile_items *items,
                          cuda_stream stream, struct error *error) {
-    switch (call->head_dim) {
-    case 64: return launch<CUDA_TILE_ROWS_64, 64, true, 2, 4, 64>(call, items, stream, error);
-    case 128: return launch<CUDA_TILE_ROWS_128, 128, true, 2, 4, 64>(call, items, stream, error);
-    case 256: return launch<CUDA_TILE_ROWS_256, 256, true, 1, 4, 32>(call, items, stream, error);
-    default: return launch<CUDA_TILE_ROWS_128, 128, false, 2, 4, 64>(call, items, stream, error);
-    }
+    if (call->head_dim == 64) return launch<64, true, 2, 4, 64>(call, items, stream, error);
+    if (call->head_dim == 128) return launch<128, true, 2, 4, 32>(call, items, stream, error);
+    if (call->head_dim != 256) return launch<128, false, 2, 4, 32>(call, items, stream, error);
+    if (cuda_has_shared(200 << 10)) return launch<256, true, 1, 8, 64>(call, items, stream, error);
+    return launch<256, true, 1, 8, 16>(call, items, stream, error);
 }

@@ -66,10 +66,10 @@ __device__ static inline void cuda_tile_bounds(cuda_tiler<S> *d, const struct cu
             int seen = (int)__ldg(call->positions + row) + 1, first = (int)item->begin;
             if (call->window && seen > (int)call->window)
                 first = max(first, seen - (int)call->window);
-            d->first[r][i] = first, d->last[r][i] = min((int)item->end, seen);
+            int last = min((int)item->end, seen);
+            ((int2 *)(memory + S::SEEN_AT))[packed] = make_int2(first, last);
             d->some_first = min(d->some_first, first), d->all_first = max(d->all_first, first);
-            d->some_last = max(d->some_last, d->last[r][i]);
-            d->all_last = min(d->all_last, d->last[r][i]);
+            d->some_last = max(d->some_last, last), d->all_last = min(d->all_last, last);
         }
 #pragma unroll
     for (int apart = 4; apart < 32; apart *= 2) {
@@ -95,11 +95,13 @@ __device__ static inline void cuda_tiler_begin(cuda_tiler<S> *d, const struct cu
     d->memory = cuda_shared_address(memory);
     d->row_bytes = P::row_bytes(call);
     size_t run = (size_t)CUDA_PAGE_TOKENS * d->row_bytes;
-    d->keys = (const char *)call->k + head * run;
-    d->values = (const char *)call->v + head * run;
-    d->page_bytes = call->kv_heads * run;
+    size_t mine = head * run + threadIdx.x / P::CHUNKS % CUDA_PAGE_TOKENS * d->row_bytes +
+                  threadIdx.x % P::CHUNKS * 16;
+    d->keys = (const char *)call->k + mine;
+    d->values = (const char *)call->v + mine;
+    d->page_bytes = call->kv_heads * (uint32_t)run;
     d->scales = (const char *)call->scales + head * 2 * P::SCALE_BYTES;
-    d->page_scale_bytes = (size_t)call->kv_heads * 2 * P::SCALE_BYTES;
+    d->page_scale_bytes = call->kv_heads * 2 * P::SCALE_BYTES;
     d->pages = call->pages + item->pages;
 #pragma unroll
     for (int r = 0; r < S::TILES; r++) {

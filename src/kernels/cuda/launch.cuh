@@ -14,6 +14,16 @@ extern "C" {
 
 #define CUDA_SHARED_BYTES_FREE 49152 /* more must be asked for */
 
+/* Whether a block of this card can have so much shared memory: 99 KiB is what sm_86, 89 and 120
+ * give, 163 sm_80, 227 sm_90. */
+static inline bool cuda_has_shared(size_t bytes) {
+    int card = 0, most = 0;
+    return cudaGetDevice(&card) == cudaSuccess &&
+           cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, card) ==
+               cudaSuccess &&
+           (size_t)most >= bytes;
+}
+
 /* No blocks are no launch. What the kernel does wrong later is seen by whoever waits. */
 template <class... TAKES, class... GIVES>
 static inline enum err cuda_launch(const char *name, void (*kernel)(TAKES...), uint32_t blocks,

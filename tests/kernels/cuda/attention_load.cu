@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "attention_load.h"
 
+extern "C" {
+#include "kernels/cuda/attention_plan.h"
+}
+
 #define HALF_SCALES 0x24 /* in both bytes: float16 0.016 */
 
 static std::vector<uint32_t> dealt_pages(struct rng *rng, uint32_t count) {
@@ -45,6 +49,23 @@ static struct attention_load load_of(const struct attention_load_shape *shape, s
     return load;
 }
 
+/* Cuts and sorts `items`; the merges of what was cut. */
+static std::vector<cuda_merge_item> planned(std::vector<cuda_decode_item> *items, uint32_t kv_heads,
+                                            uint32_t *ret_partials) {
+    uint32_t room = (uint32_t)items->size() * 2 + 4 * (uint32_t)card.multiProcessorCount;
+    std::vector<cuda_decode_item> cut(room);
+    std::vector<cuda_merge_item> merges(items->size());
+    struct cuda_decode_plan plan = {};
+    plan.items = cut.data(), plan.item_room = room;
+    plan.merges = merges.data(), plan.merge_room = (uint32_t)items->size();
+    plan.partial_room = room;
+    cuda_decode_plan(&plan, items->data(), (uint32_t)items->size(), 0, kv_heads,
+                     (uint32_t)card.multiProcessorCount);
+    cut.resize(plan.item_count), merges.resize(plan.merge_count);
+    *items = cut, *ret_partials = plan.partial_count;
+    return merges;
+}
+
 struct attention_load decode_load(const struct attention_load_shape *shape, uint32_t sequences,
                                   uint32_t shortest, uint32_t longest) {
     struct rng rng = {4242};
@@ -59,8 +80,11 @@ struct attention_load decode_load(const struct attention_load_shape *shape, uint
         items.push_back({i, lengths[i] - 1, 0, lengths[i], pages, 0, 0, CUDA_NO_PARTIAL});
         pages += (lengths[i] + 15) / 16, tokens += lengths[i];
     }
-    struct attention_load load = load_of(shape, &rng, pages, sequences, 1);
-    load.decode = {device_copy(items), sequences, NULL};
+    uint32_t partials;
+    std::vector<cuda_merge_item> merges = planned(&items, shape->kv_heads, &partials);
+    struct attention_load load = load_of(shape, &rng, pages, sequences, partials);
+    load.decode = {device_copy(items), (uint32_t)items.size(), NULL};
+    load.merges = {device_copy(merges), (uint32_t)merges.size(), NULL};
     double element = shape->type == CUDA_KV_BF16 ? 2 : 1;
     double token = shape->head_dim * element + (shape->type == CUDA_KV_BF16 ? 0 : 2);
     load.bytes = tokens * shape->kv_heads * 2 * token +

@@ -19,12 +19,13 @@ struct attention_load_shape {
 struct attention_load {
     std::vector<struct cuda_attention> layers; /* one for each turn */
     struct cuda_decode_items decode;
+    struct cuda_merge_items merges; /* of what the plan cut */
     struct cuda_tile_items tiles;
     double bytes; /* of keys, values and scales that decode items see, queries and results */
     double flops; /* of tile items: 4 · head_dim for each query, head and key it sees */
 };
 
-/* `sequences` of `shortest`..`longest` tokens, one decode item each. */
+/* `sequences` of `shortest`..`longest` tokens as attention_plan.h makes items of them. */
 struct attention_load decode_load(const struct attention_load_shape *shape, uint32_t sequences,
                                   uint32_t shortest, uint32_t longest);
 /* `rows` that share `shared` tokens, in items of `tile_rows` rows and `shared` / `parts` tokens. */

@@ -15,8 +15,9 @@ static void bench_decode(const struct attention_load_shape *shape, uint32_t sequ
                          uint32_t shortest, uint32_t longest) {
     struct attention_load load = decode_load(shape, sequences, shortest, longest);
     double us = time_us([&](int i) {
-        MUST_BE_OK(cuda_attention_decode(&load.layers[i % load.layers.size()], &load.decode, stream,
-                                         error));
+        const struct cuda_attention *layer = &load.layers[i % load.layers.size()];
+        MUST_BE_OK(cuda_attention_decode(layer, &load.decode, stream, error));
+        MUST_BE_OK(cuda_attention_merge(layer, &load.merges, stream, error));
     });
     bench_bytes("attention decode", us, load.bytes, ceiling_read(),
                 "%s head %u, %u KV heads x %u, %u of %u-%u", name_of(shape), shape->head_dim,
@@ -63,9 +64,10 @@ void bench_attention(void) {
     for (enum cuda_kv_type type : {CUDA_KV_BF16, CUDA_KV_E4M3})
         for (uint32_t head_dim : head_dims) {
             struct attention_load_shape shape = {type, head_dim, head_dim == 256 ? 4u : 8u, 4};
-            uint32_t most = cuda_tile_rows(head_dim, shape.group);
+            uint32_t most = cuda_tile_rows(shape.group);
             bench_decode(&shape, 512, 300, 1500);
             bench_decode(&shape, 64, 300, 1500);
+            bench_decode(&shape, 8, 8192, 8192);
             bench_tiles(&shape, prefix_load(&shape, 512, 1024, 2, most), "attention prefix", 512,
                         1024);
             bench_tiles(&shape, prefix_load(&shape, 2048, 1024, 1, most), "attention prefix", 2048,

@@ -107,7 +107,7 @@ static void check_decode(const struct attention_shape *shape) {
 static std::vector<cuda_tile_item> prefix_items(const struct attention_world *world,
                                                 uint32_t shared, uint32_t parts, uint32_t pages) {
     std::vector<cuda_tile_item> items;
-    uint32_t most = cuda_tile_rows(world->shape.head_dim, world->shape.group);
+    uint32_t most = cuda_tile_rows(world->shape.group);
     for (uint32_t first = 0; first < MEMBERS; first += most)
         for (uint32_t part = 0; part < parts; part++)
             items.push_back({first, std::min(most, MEMBERS - first), part * shared / parts,
@@ -154,7 +154,7 @@ static void check_prefix(const struct attention_shape *shape, uint32_t shared, u
 static void add_tiles(const struct attention_world *world, uint32_t row, uint32_t count,
                       uint32_t begin, uint32_t end, uint32_t in, uint32_t out,
                       std::vector<cuda_tile_item> *items) {
-    uint32_t most = cuda_tile_rows(world->shape.head_dim, world->shape.group);
+    uint32_t most = cuda_tile_rows(world->shape.group);
     for (uint32_t i = 0; i < count; i += most)
         items->push_back({row + i, std::min(most, count - i), begin, end,
                           world->tables[world->rows[row].sequence],

@@ -34,6 +34,12 @@ struct uint4 {
 struct float2 {
     float x, y;
 };
+struct int2 {
+    int x, y;
+};
+static inline int2 make_int2(int x, int y) {
+    return {x, y};
+}
 static inline uint4 make_uint4(uint32_t x, uint32_t y, uint32_t z, uint32_t w) {
     return {x, y, z, w};
 }
