@@ -113,7 +113,7 @@ DRAW_FN uint64_t draw_wanted(uint64_t bits, uint64_t total) {
 #ifdef __CUDA_ARCH__
     return __umul64hi(bits, total);
 #else
-    return (uint64_t)((unsigned __int128)bits * total >> 64);
+    return (uint64_t)((__uint128_t)bits * total >> 64);
 #endif
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "products_library.h"
+#include "products_library.cuh"
 
 #include <dlfcn.h>
 #include <stdlib.h>

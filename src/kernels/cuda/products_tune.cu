@@ -2,7 +2,7 @@
 
 /* products_tune: which algorithm is best for a shape, by trying; and the file that remembers. */
 
-#include "products_library.h"
+#include "products_library.cuh"
 
 #include <stdio.h>
 #include <string.h>
