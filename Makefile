@@ -18,6 +18,9 @@ test: ## every test; ends with "N passed, N failed"
 	@tools/bootstrap build
 	@tools/test
 
+test-gpu: $(BUILD)/build.ninja ## the CUDA kernels against plain references on the card; skips without nvcc or a card
+	@tools/test-gpu $(BUILD)
+
 test-peers: ## batches through real llama-server and vLLM; skips what is not installed
 	@tools/bootstrap build
 	@tools/test peers
@@ -50,4 +53,4 @@ clean:
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile
 
-.PHONY: all demo test test-peers check asan tsan fuzz bench install clean help
+.PHONY: all demo test test-gpu test-peers check asan tsan fuzz bench install clean help

@@ -247,7 +247,8 @@ static void check_refusals(void) {
     report(cuda_attention_tiles(&call, &no_tiles, stream, &error) == OK, "no tiles, no launch");
 }
 
-static void check_shape(const struct attention_shape *shape) {
+static void check_shape(struct rng *draw, const struct attention_shape *shape) {
+    if (rng_below(draw, check_one_in) != 0) return;
     check_decode(shape);
     check_prefix(shape, shape->head_dim == 96 ? 16 : 208, 1 + shape->group % 3);
     check_prefill(shape);
@@ -256,6 +257,7 @@ static void check_shape(const struct attention_shape *shape) {
 void check_attention(void) {
     static const uint32_t head_dims[] = {64, 80, 96, 112, 128, 256}, groups[] = {1, 4, 5, 8, 16};
     static const uint32_t windows[] = {0, 1, 7, 16, 17, 100};
+    struct rng draw = random_of("shapes");
     check_refusals();
     for (enum cuda_kv_type type : {CUDA_KV_BF16, CUDA_KV_E4M3}) {
         uint32_t turn = type == CUDA_KV_E4M3;
@@ -264,12 +266,12 @@ void check_attention(void) {
                 uint32_t window = turn % 3 == 0 ? 0 : windows[turn % COUNT_OF(windows)];
                 struct attention_shape shape = {type,  head_dim, 1 + turn % 3,
                                                 group, window,   turn % 4 == 1 ? 20.0f : 0.0f};
-                check_shape(&shape);
+                check_shape(&draw, &shape);
                 turn++;
             }
         for (uint32_t window : windows) {
             struct attention_shape shape = {type, 64, 2, 4, window, 0};
-            check_shape(&shape);
+            check_shape(&draw, &shape);
         }
         struct attention_shape shape = {type, 128, 2, 4, 0, 0};
         check_company(&shape);

@@ -5,6 +5,7 @@
 #define GUARD 0xa5
 
 uint64_t run_seed;
+uint64_t check_one_in = 1;
 cudaStream_t stream;
 cudaDeviceProp card;
 

@@ -63,6 +63,7 @@ void note(const char *format, ...) PRINTF_LIKE(1, 2); /* a "# …" line before i
 /* ---- random numbers ---- */
 
 extern uint64_t run_seed;
+extern uint64_t check_one_in; /* of the shapes, at random; 1 is all. Only attention asks */
 struct rng random_of(const char *family);
 float random_normal(struct rng *rng); /* deviation 1 */
 std::vector<float> random_floats(struct rng *rng, size_t count, float deviation);

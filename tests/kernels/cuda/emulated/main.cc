@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The checks of attention on a machine without a card: emulated [--seed N]. TAP. */
+/* The checks of attention on a machine without a card: emulated [--one-in N] [--seed N]. TAP. */
 
 #include "../harness.h"
 
@@ -11,7 +11,11 @@ void harness_open(uint64_t seed);
 void check_attention(void);
 
 int main(int count, char **words) {
-    uint64_t seed = count == 3 ? strtoull(words[2], 0, 0) : (uint64_t)time(NULL);
+    uint64_t seed = (uint64_t)time(NULL);
+    for (int i = 1; i + 1 < count; i += 2) {
+        if (strcmp(words[i], "--seed") == 0) seed = strtoull(words[i + 1], 0, 0);
+        if (strcmp(words[i], "--one-in") == 0) check_one_in = strtoull(words[i + 1], 0, 0);
+    }
     harness_open(seed);
     check_attention();
     return report_end();
