@@ -44,7 +44,7 @@ static void write_mark(struct buf *buf, struct str name) {
         marks[i].write(buf);
         return;
     }
-    assert(!"openapi.json has a mark that no row of `marks` names");
+    assert(false); /* openapi.json has a mark that no row of `marks` names */
 }
 
 void openapi_write(struct buf *buf) {

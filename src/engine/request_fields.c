@@ -146,7 +146,7 @@ bool request_field_refuse(struct refusal *refusal, const struct field_fault *fau
     case FIELD_HAS_NUL:
     case FIELD_NO_MD5: break; /* no row here has such a kind */
     }
-    assert(!"a kind without a sentence");
+    assert(false); /* a kind without a sentence */
     return false;
 }
 
