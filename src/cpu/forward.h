@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* forward: the decoder over one mixed step: rows of many sequences in, final hidden states and the
- * logits of some rows out.
+/* forward: a decoder's program (program/program.h) on the CPU, over one mixed step: rows of many
+ * sequences in, final hidden states and the logits of some rows out.
  *
- * It reads the flags of the config, never the name of an architecture, and knows no sampling. Every
- * layer stores keys and values of all rows before the attention of any row reads (backend.h).
+ * It runs the operations in their order, each over all rows, with one function per kind of
+ * operation. It knows no architecture and no sampling.
  *
  * A step can be run slice by slice. Between two slices another step may run in a second workspace,
  * on the same weights and the same KV cache, if neither step touches a slot that the other writes.
@@ -16,8 +16,8 @@
  * Invariant: a row's results are bitwise the same for any other rows in the step, for any cut of
  *     its prompt into steps and for any number of threads. */
 
-#include "cpu/kv_layout.h"
 #include "cpu/weights.h"
+#include "program/kv_layout.h"
 #include "scheduler/backend.h"
 
 struct forward;
@@ -57,13 +57,13 @@ uint64_t forward_workspace_bytes(const struct forward *forward); /* without the 
  * of all others. */
 void forward_run(struct forward *forward, const struct step *step, const uint32_t *wanted,
                  uint32_t wanted_count);
-/* forward_run in slices, three per layer: begin, then advance until it returns true. The step and
- * `wanted` must not change until then. */
+/* forward_run in slices, as the program marks them, three per layer: begin, then advance until it
+ * returns true. The step and `wanted` must not change until then. */
 void forward_begin(struct forward *forward, const struct step *step, const uint32_t *wanted,
                    uint32_t wanted_count);
 bool forward_advance(struct forward *forward);
 /* Hidden states after the last norm of wanted[first..first+count). Returns (count, width) floats,
- * valid until the next call. */
+ * valid until the next step. */
 const float *forward_hidden(struct forward *forward, uint32_t first, uint32_t count);
 /* Logits of wanted[first..first+count) of the step last run, count <= logit_rows_max. Returns
  * (count, vocab_rows) floats, valid until the next call. */

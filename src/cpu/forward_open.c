@@ -23,28 +23,28 @@ static void lay_out(struct forward *forward) {
     const struct forward_options *options = &forward->options;
     const struct model_config *config = options->config;
     size_t rows = options->rows_max, pairs = config->head_dim / 2;
-    size_t attention_width = (size_t)forward->qkv_width + forward->q_width;
+    const struct program_shape *shape = &forward->program->shape;
+    size_t attention_width = (size_t)shape->qkv_width + shape->q_width;
     forward->x = workspace_take(space, rows * config->width * sizeof(float));
     forward->h = workspace_take(space, rows * config->width * sizeof(float));
     forward->wide = workspace_take(space, rows * max_of(attention_width, 2 * (size_t)config->ffn) *
                                               sizeof(float));
-    forward->attended = forward->wide ? forward->wide + rows * forward->qkv_width : NULL;
+    forward->attended = forward->wide ? forward->wide + rows * shape->qkv_width : NULL;
     forward->activations =
         workspace_take(space, rows * workspace_activation_bytes(options->weights));
     forward->logits =
         workspace_take(space, (size_t)options->logit_rows_max * config->vocab_rows * sizeof(float));
-    for (int i = 0; i < (config_has_local_rope(config) ? 2 : 1); i++) {
+    for (uint32_t i = 0; i < forward->program->shape.rope_count; i++) {
         forward->rope[i].frequencies = workspace_take(space, pairs * sizeof(float));
         forward->rope[i].cosines = workspace_take(space, rows * pairs * sizeof(float));
         forward->rope[i].sines = workspace_take(space, rows * pairs * sizeof(float));
     }
     forward->row_numbers = workspace_take(space, rows * sizeof *forward->row_numbers);
-    for (uint32_t i = 0; i < kv_layout_groups(&forward->layout); i++) {
-        struct group_plan *plan = &forward->plans[i];
-        plan->window = i < forward->layout.full_groups ? 0 : forward->layout.window_tokens;
-        plan->slots = workspace_take(space, rows * sizeof *plan->slots);
-        plan->items = workspace_take(space, rows * sizeof *plan->items);
-        plan->groups = workspace_take(space, rows * sizeof *plan->groups);
+    for (uint32_t i = 0; i < forward->plan.group_count; i++) {
+        struct plan_group *group = &forward->plan.groups[i];
+        group->slots = workspace_take(space, rows * sizeof *group->slots);
+        group->items = workspace_take(space, rows * sizeof *group->items);
+        forward->tasks[i].groups = workspace_take(space, rows * sizeof *forward->tasks[i].groups);
     }
 }
 
@@ -81,7 +81,7 @@ static enum err open_workspace(struct forward *forward, struct error *error) {
     enum err err = workspace_open(&forward->workspace, error);
     if (err != OK) return err;
     lay_out(forward);
-    for (int i = 0; i < (config_has_local_rope(config) ? 2 : 1); i++)
+    for (uint32_t i = 0; i < forward->program->shape.rope_count; i++)
         config_rope_frequencies(config, i == 1, forward->rope[i].frequencies);
     for (uint32_t i = 0; i < forward->options.rows_max; i++) forward->row_numbers[i] = i;
     return OK;
@@ -92,19 +92,38 @@ static struct forward *new_forward(const struct forward_options *options) {
     assert(options->is_one_pass ? options->logit_rows_max == 0 : options->logit_rows_max > 0);
     assert(options->is_one_pass ? !options->layout : !options->is_bidirectional);
     struct forward *forward = mem_new(1, sizeof *forward);
-    const struct model_config *config = options->config;
     forward->options = *options;
-    forward->layout = options->layout ? *options->layout : kv_layout_plain(config);
+    forward->layout = options->layout ? *options->layout : kv_layout_plain(options->config);
     forward->options.layout = &forward->layout;
-    forward->q_width = config->heads * config->head_dim;
-    forward->kv_width = config->kv_heads * config->head_dim;
-    forward->qkv_width = forward->q_width + 2 * forward->kv_width;
+    forward->plan.page_count = options->page_count;
+    forward->plan.is_causal = !options->is_bidirectional;
+    forward->plan.group_count = kv_layout_groups(&forward->layout);
+    for (uint32_t i = 0; i < forward->plan.group_count; i++)
+        forward->plan.groups[i].window =
+            i < forward->layout.full_groups ? 0 : forward->layout.window_tokens;
     return forward;
+}
+
+static void make_program(struct forward *forward) {
+    const struct forward_options *options = &forward->options;
+    const struct weights *weights = options->weights;
+    program_of(&forward->own_program,
+               &(struct program_options){
+                   .config = options->config,
+                   .layout = &forward->layout,
+                   .weights = {.layers = weights->layers,
+                               .embedding = weights->embedding,
+                               .head = options->logit_rows_max > 0 ? weights->head : NULL,
+                               .output_norm = weights->output_norm},
+                   .is_bidirectional = options->is_bidirectional,
+                   .matmul_adds = true});
+    forward->program = &forward->own_program;
 }
 
 enum err forward_open(struct forward **ret_forward, const struct forward_options *options,
                       struct error *error) {
     struct forward *forward = new_forward(options);
+    make_program(forward);
     enum err err = open_kv(forward, error);
     if (err == OK) err = open_workspace(forward, error);
     if (err == OK)
@@ -121,6 +140,7 @@ enum err forward_open_beside(struct forward **ret_forward, const struct forward 
     options.logit_rows_max = logit_rows_max;
     struct forward *forward = new_forward(&options);
     forward->beside = of;
+    forward->program = of->program;
     forward->caches = of->caches;
     enum err err = open_workspace(forward, error);
     if (err == OK)
@@ -135,6 +155,7 @@ void forward_close(struct forward *forward) {
     workspace_close(&forward->workspace);
     if (forward->kv_memory) munmap(forward->kv_memory, forward->kv_bytes);
     if (!forward->beside) free(forward->caches);
+    program_release(&forward->own_program);
     free(forward);
 }
 

@@ -6,6 +6,8 @@
 
 #include "cpu/forward.h"
 #include "cpu/workspace.h"
+#include "program/plan.h"
+#include "program/program.h"
 
 struct rope_tables {
     float *frequencies; /* (head_dim/2) */
@@ -13,31 +15,19 @@ struct rope_tables {
     float *sines;
 };
 
-/* The attention of the layers of one group, which share a page table. */
-struct group_plan {
-    uint32_t window;                /* positions its layers see; 0: all */
-    uint32_t *slots;                /* (rows_max) */
-    struct attention_item *items;   /* (rows_max) equal in all groups, except for their tables */
+/* The attention of a group's layers (program/plan.h) as tasks for threads. */
+struct attention_tasks {
     struct attention_group *groups; /* (rows_max) runs of neighbouring items */
     uint32_t group_count;
-};
-
-/* The slices of a layer. Between two slices the state of the step is this struct's memory and the
- * KV cache. */
-enum slice {
-    SLICE_KV,        /* until all keys and values are stored */
-    SLICE_ATTENTION, /* attention and its output */
-    SLICE_FFN,
 };
 
 struct forward {
     struct forward_options options;
     const struct forward *beside; /* the owner of the KV cache; NULL: this one */
-    uint32_t q_width;
-    uint32_t kv_width;
-    uint32_t qkv_width;
     struct kv_layout layout;
-    struct kv_cache *caches; /* (layers_each) views into kv_memory, by a layer's place */
+    struct program own_program;    /* empty with `beside` */
+    const struct program *program; /* own_program, or that of `beside` */
+    struct kv_cache *caches;       /* (layers_each) views into kv_memory, by a layer's place */
     void *kv_memory;
     size_t kv_bytes;
     struct workspace workspace; /* the arrays below */
@@ -50,13 +40,12 @@ struct forward {
     float *logits;              /* (logit_rows_max, vocab_rows) */
     struct rope_tables rope[2]; /* global, local */
     uint32_t *row_numbers;      /* (rows_max) 0, 1, 2, …: a row's line in the rope tables */
-    struct group_plan plans[BACKEND_GROUPS_MAX]; /* one per group of the layout */
-    uint32_t item_count;                         /* items per group */
-    uint32_t heads_each;                         /* KV heads per attention task */
-    const struct step *step;                     /* the step begun last */
-    const uint32_t *wanted;                      /* (wanted_count) its rows that can have logits */
+    struct plan plan;
+    struct attention_tasks tasks[BACKEND_GROUPS_MAX]; /* one per group of the layout */
+    uint32_t heads_each;                              /* KV heads per attention task */
+    const struct step *step;                          /* the step begun last */
+    const uint32_t *wanted; /* (wanted_count) its rows that can have logits */
     uint32_t wanted_count;
-    uint32_t layer; /* layer of the next slice; config->layers when all are done */
-    enum slice slice;
-    uint32_t row_count; /* rows of the current stage: all, and in the end only the wanted ones */
+    uint32_t op_next;   /* index of the operation that runs next */
+    uint32_t row_count; /* rows of an operation: all, and behind KEEP the wanted ones */
 };

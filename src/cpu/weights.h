@@ -18,33 +18,7 @@
 #include "cpu/tiled_cache.h"
 #include "kernels/kernels.h"
 #include "kernels/pool.h"
-
-/* The norms and biases of an encoder's layer. Its gate_up is `up` alone; that of a rotary encoder
- * is both, and its biases are the norms' only. */
-struct encoder_layer {
-    float *output_bias;         /* (width) or NULL, as up_bias and down_bias */
-    float *attention_norm;      /* (width) LayerNorm after attention and its residual */
-    float *attention_norm_bias; /* (width) */
-    float *up_bias;             /* (ffn) */
-    float *down_bias;           /* (width) */
-    float *ffn_norm;            /* (width) LayerNorm after the feed-forward and its residual */
-    float *ffn_norm_bias;       /* (width) */
-};
-
-struct layer_weights {
-    float *attention_norm;      /* (width) */
-    float *q_norm;              /* (head_dim) or NULL */
-    float *k_norm;              /* (head_dim) or NULL */
-    struct matrix *qkv;         /* (q | k | v, width): (heads + 2 kv_heads) · head_dim outputs */
-    float *qkv_bias;            /* (q | k | v) or NULL */
-    struct matrix *output;      /* (width, heads · head_dim) */
-    float *post_attention_norm; /* (width) or NULL */
-    float *ffn_norm;            /* (width) */
-    struct matrix *gate_up;     /* (gate | up: 2 ffn, width) */
-    struct matrix *down;        /* (width, ffn) */
-    float *post_ffn_norm;       /* (width) or NULL */
-    struct encoder_layer encoder;
-};
+#include "program/layer_weights.h"
 
 struct weights {
     uint32_t layer_count;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cpu/kv_layout.h"
+#include "program/kv_layout.h"
 
 #include "scheduler/backend.h"
 

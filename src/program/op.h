@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* op: one operation of a forward pass over the rows of a step.
+ *
+ * An executor runs a list of operations in order (program/program.h). It knows no architecture: the
+ * maker of the list read the config's flags. Between two operations a row's state is a few buffers,
+ * which each executor keeps in its own types and its own memory:
+ *
+ *     x         (width)            the residual stream
+ *     h         (width)            what NORM leaves, or the product of a half layer before its sum
+ *     wide      (q | k | v)        or (gate | up), of which GATE leaves the first half
+ *     attended  (heads · head_dim) what ATTENTION leaves
+ *     prepared  (next's form)      the last result, in the form that the matrix `next` reads
+ *
+ * Thread: any; constant.
+ * Memory: matrices and vectors are the weights', which outlive the list. */
+
+#include "kernels/kernels.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum op_kind {
+    OP_EMBED,     /* x = row `token` of matrix · scale, and the row's angles of rotation */
+    OP_NORM,      /* x += as `add` names; h = RMSNorm(x) · weight; prepared for next */
+    OP_MATMUL,    /* `to` = prepared · matrixᵀ + bias */
+    OP_HEADS,     /* q and k of wide: RMSNorm per head, rotation; k and v go into the KV cache */
+    OP_ATTENTION, /* attended = softmax(scale · q kᵀ) v over the KV cache; prepared for next */
+    OP_GATE,      /* wide = gate(first half) · second half; prepared for next */
+    OP_KEEP,   /* leaves only the wanted rows of x and wide: the last layer has stored its keys */
+    OP_LOGITS, /* logits = prepared · matrixᵀ, capped; runs for as many rows at once as fit */
+};
+#define OP_KINDS (OP_LOGITS + 1)
+
+/* NORM: the sum that the half layer before it left open. */
+enum op_add {
+    ADD_NOTHING,  /* the product went into x (TO_X), or none came before */
+    ADD_H,        /* x += h */
+    ADD_NORMED_H, /* x += RMSNorm(h) · post (Gemma) */
+};
+
+/* MATMUL: the buffer of the product. */
+enum op_to {
+    TO_WIDE, /* wide = product */
+    TO_H,    /* h = product */
+    TO_X,    /* x += product */
+};
+
+enum op_gate { GATE_SILU, GATE_GELU_TANH };
+
+/* A field that the kind does not name is zero. */
+struct op {
+    enum op_kind kind;
+    uint16_t layer;              /* from 0; the number of layers behind the last one */
+    bool ends_slice;             /* an urgent step may pass behind this operation */
+    const struct matrix *matrix; /* EMBED, MATMUL, LOGITS */
+    const struct matrix *next;   /* NORM, ATTENTION, GATE: reader of the result, whose form it gets;
+                                    NULL: the result stays as numbers (NORM without a head) */
+    enum op_add add;             /* NORM */
+    const float *weight;         /* NORM: (width) */
+    const float *post;           /* NORM with ADD_NORMED_H: (width) */
+    enum op_to to;               /* MATMUL */
+    const float *bias;           /* MATMUL: (matrix->rows) or NULL */
+    const float *q_norm;         /* HEADS: (head_dim) or NULL */
+    const float *k_norm;         /* HEADS: (head_dim) or NULL */
+    uint8_t rope;                /* HEADS: table of angles, 0 global, 1 local */
+    uint16_t kv_group;           /* HEADS, ATTENTION: group of the layer, which has its pages */
+    uint16_t kv_place;           /* HEADS, ATTENTION: place of the layer in its group */
+    uint32_t window;             /* ATTENTION: keys that a row sees, its own too; 0: all */
+    enum op_gate gate;           /* GATE */
+    float scale;                 /* EMBED: factor of the row; ATTENTION: factor of q · k */
+    float softcap;               /* ATTENTION: cap of scores; LOGITS: cap of logits; 0: none */
+};

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "program/program.h"
+
+#include "base/mem.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+
+/* Operations of a layer, and around all layers: EMBED, KEEP, NORM, LOGITS. */
+#define OPS_PER_LAYER 9u
+#define OPS_AROUND 4u
+
+struct maker {
+    const struct program_options *options;
+    struct program *program;
+    uint16_t layer;
+    enum op_add add;   /* what the next NORM adds */
+    const float *post; /* with which weights */
+};
+
+static struct op *append(struct maker *maker, enum op_kind kind) {
+    struct op *op = &maker->program->ops[maker->program->op_count++];
+    *op = (struct op){.kind = kind, .layer = maker->layer};
+    return op;
+}
+
+/* h = norm(x), after the sum that the last product left open. */
+static void append_norm(struct maker *maker, const float *weight, const struct matrix *next) {
+    struct op *op = append(maker, OP_NORM);
+    op->weight = weight;
+    op->next = next;
+    op->add = maker->add;
+    op->post = maker->post;
+}
+
+static struct op *append_matmul(struct maker *maker, const struct matrix *matrix, enum op_to to) {
+    struct op *op = append(maker, OP_MATMUL);
+    op->matrix = matrix;
+    op->to = to;
+    return op;
+}
+
+/* The product that ends a half layer. `post` is the norm before its sum, or NULL. */
+static struct op *append_half_end(struct maker *maker, const struct matrix *matrix,
+                                  const float *post) {
+    bool adds = maker->options->matmul_adds && !post;
+    maker->post = post;
+    maker->add = post ? ADD_NORMED_H : adds ? ADD_NOTHING : ADD_H;
+    return append_matmul(maker, matrix, adds ? TO_X : TO_H);
+}
+
+static struct op *append_attention(struct maker *maker, enum op_kind kind) {
+    const struct kv_layout *layout = maker->options->layout;
+    struct op *op = append(maker, kind);
+    op->kv_group = layout->group[maker->layer];
+    op->kv_place = layout->place[maker->layer];
+    return op;
+}
+
+static void append_attention_half(struct maker *maker, const struct layer_weights *weights) {
+    const struct model_config *config = maker->options->config;
+    const bool is_local = config_layer_is_local(config, maker->layer);
+    append_norm(maker, weights->attention_norm, weights->qkv);
+    append_matmul(maker, weights->qkv, TO_WIDE)->bias = weights->qkv_bias;
+
+    struct op *heads = append_attention(maker, OP_HEADS);
+    heads->q_norm = weights->q_norm;
+    heads->k_norm = weights->k_norm;
+    heads->rope = is_local && config_has_local_rope(config);
+    heads->ends_slice = true;
+    if (maker->layer == config->layers - 1) {
+        heads->ends_slice = false;
+        append(maker, OP_KEEP)->ends_slice = true;
+    }
+
+    struct op *attention = append_attention(maker, OP_ATTENTION);
+    attention->window = is_local && !maker->options->is_bidirectional ? config->window : 0;
+    attention->scale = config->attention_scale;
+    attention->softcap = config->attention_softcap;
+    attention->next = weights->output;
+    append_half_end(maker, weights->output, weights->post_attention_norm)->ends_slice = true;
+}
+
+static void append_ffn_half(struct maker *maker, const struct layer_weights *weights) {
+    const struct model_config *config = maker->options->config;
+    const bool is_silu = config->architecture->activation == ACTIVATION_SILU;
+    append_norm(maker, weights->ffn_norm, weights->gate_up);
+    append_matmul(maker, weights->gate_up, TO_WIDE);
+    struct op *gate = append(maker, OP_GATE);
+    gate->gate = is_silu ? GATE_SILU : GATE_GELU_TANH;
+    gate->next = weights->down;
+    /* The last layer's slice goes on to the end of the pass. */
+    append_half_end(maker, weights->down, weights->post_ffn_norm)->ends_slice =
+        maker->layer < config->layers - 1;
+}
+
+static struct program_shape shape_of(const struct program_options *options) {
+    const struct model_config *config = options->config;
+    const uint32_t q_width = config->heads * config->head_dim;
+    const uint32_t kv_width = config->kv_heads * config->head_dim;
+    return (struct program_shape){
+        .layers = config->layers,
+        .width = config->width,
+        .ffn = config->ffn,
+        .heads = config->heads,
+        .kv_heads = config->kv_heads,
+        .head_dim = config->head_dim,
+        .q_width = q_width,
+        .kv_width = kv_width,
+        .qkv_width = q_width + 2 * kv_width,
+        .vocab_rows = config->vocab_rows,
+        .rope_count = config_has_local_rope(config) ? 2 : 1,
+        .rope_magnitude = config->rope_magnitude,
+        .eps = config->eps,
+        .is_causal = !options->is_bidirectional,
+    };
+}
+
+void program_of(struct program *ret_program, const struct program_options *options) {
+    const struct model_config *config = options->config;
+    const struct program_weights *weights = &options->weights;
+    struct maker maker = {.options = options, .program = ret_program};
+    assert(!config->architecture->is_encoder && config->layers > 0);
+    const uint32_t most = config->layers * OPS_PER_LAYER + OPS_AROUND;
+    *ret_program = (struct program){.shape = shape_of(options),
+                                    .ops = mem_new(most, sizeof *ret_program->ops)};
+    struct op *embed = append(&maker, OP_EMBED);
+    embed->matrix = weights->embedding;
+    embed->scale = config->architecture->embedding_is_scaled ? sqrtf((float)config->width) : 1.0f;
+    for (; maker.layer < config->layers; maker.layer++) {
+        append_attention_half(&maker, &weights->layers[maker.layer]);
+        append_ffn_half(&maker, &weights->layers[maker.layer]);
+    }
+    append_norm(&maker, weights->output_norm, weights->head);
+    if (weights->head) {
+        struct op *logits = append(&maker, OP_LOGITS);
+        logits->matrix = weights->head;
+        logits->softcap = config->softcap;
+    }
+    assert(ret_program->op_count <= most);
+}
+
+void program_release(struct program *program) {
+    free(program->ops);
+    *program = (struct program){0};
+}

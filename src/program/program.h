@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* program: the forward pass of a decoder as a list of operations (program/op.h).
+ *
+ * program_of is the one place that turns the flags of an architecture into operations. A layer of a
+ * llama is NORM MATMUL HEADS ATTENTION MATMUL NORM MATMUL GATE MATMUL; other families differ in the
+ * fields. The list is in the order of execution: EMBED, the layers, KEEP between HEADS and
+ * ATTENTION of the last one, NORM, LOGITS. It knows no processor and no thread.
+ *
+ * Thread: any; constant after program_of.
+ * Memory: owns the list. Config, layout and weights must outlive it.
+ * Invariant: HEADS of a layer stands before its ATTENTION, and an executor runs each operation for
+ *     all rows before the next one: this is the promise of scheduler/backend.h. */
+
+#include "program/kv_layout.h"
+#include "program/layer_weights.h"
+#include "program/op.h"
+
+/* The numbers that hold for all operations. */
+struct program_shape {
+    uint32_t layers;
+    uint32_t width; /* of x and h */
+    uint32_t ffn;
+    uint32_t heads;
+    uint32_t kv_heads;
+    uint32_t head_dim;
+    uint32_t q_width;     /* heads · head_dim */
+    uint32_t kv_width;    /* kv_heads · head_dim */
+    uint32_t qkv_width;   /* of wide before ATTENTION: q | k | v */
+    uint32_t vocab_rows;  /* logits per row */
+    uint32_t rope_count;  /* tables of angles: 1 or 2 */
+    float rope_magnitude; /* factor of cosines and sines; 0 means 1 */
+    float eps;            /* of every norm */
+    bool is_causal;       /* false: a row sees all rows of its sequence, also later ones */
+};
+
+struct program_weights {
+    const struct layer_weights *layers; /* (config->layers) */
+    const struct matrix *embedding;     /* (vocab_rows, width) */
+    const struct matrix *head;          /* (vocab_rows, width); NULL: the pass ends in hidden
+                                           states */
+    const float *output_norm;           /* (width) */
+};
+
+struct program_options {
+    const struct model_config *config; /* of a decoder */
+    const struct kv_layout *layout;
+    struct program_weights weights;
+    bool is_bidirectional;
+    /* True: a product adds into x by itself where no norm stands between (the CPU). False: it goes
+     * to h, and the next NORM adds it (a device, whose x is wider than its products). */
+    bool matmul_adds;
+};
+
+struct program {
+    struct program_shape shape;
+    struct op *ops; /* (op_count) */
+    uint32_t op_count;
+};
+
+void program_of(struct program *ret_program, const struct program_options *options);
+void program_release(struct program *program); /* one that is all zero is allowed */

@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The lists of operations of some families, as texts. " /" marks the end of a slice. */
+#include "program/program.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#define LAYERS_MAX 8u
+
+/* Weights of which only the addresses count. */
+struct model {
+    struct model_config config;
+    struct kv_layout layout;
+    struct matrix matrices[2 + 4 * LAYERS_MAX];
+    struct layer_weights layers[LAYERS_MAX];
+    struct program_options options;
+    struct program program;
+};
+
+static float vector[8];
+
+static void make_model(struct model *model, const char *architecture, uint32_t layers) {
+    *model = (struct model){
+        .config = {.architecture = config_architecture(str_from(architecture)),
+                   .layers = layers,
+                   .width = 64,
+                   .ffn = 96,
+                   .heads = 4,
+                   .kv_heads = 2,
+                   .head_dim = 16,
+                   .context_max = 4096,
+                   .vocab_rows = 100,
+                   .attention_scale = 0.25f},
+    };
+    assert_non_null(model->config.architecture);
+    for (uint32_t i = 0; i < layers; i++) {
+        struct matrix *matrices = &model->matrices[2 + 4 * i];
+        model->layers[i] = (struct layer_weights){.attention_norm = &vector[0],
+                                                  .ffn_norm = &vector[1],
+                                                  .qkv = &matrices[0],
+                                                  .output = &matrices[1],
+                                                  .gate_up = &matrices[2],
+                                                  .down = &matrices[3]};
+    }
+}
+
+static void add_flagged_vectors(struct model *model) {
+    const struct architecture *architecture = model->config.architecture;
+    for (uint32_t i = 0; i < model->config.layers; i++) {
+        struct layer_weights *layer = &model->layers[i];
+        if (architecture->has_qkv_bias) layer->qkv_bias = &vector[2];
+        if (architecture->has_qk_norm) layer->q_norm = layer->k_norm = &vector[3];
+        if (!architecture->has_post_norm) continue;
+        layer->post_attention_norm = &vector[4];
+        layer->post_ffn_norm = &vector[5];
+    }
+}
+
+/* Makes the program of a model whose config is set. */
+static void make_program(struct model *model, bool matmul_adds) {
+    add_flagged_vectors(model);
+    model->layout = kv_layout_of(&model->config, model->config.context_max);
+    model->options.config = &model->config;
+    model->options.layout = &model->layout;
+    model->options.matmul_adds = matmul_adds;
+    model->options.weights = (struct program_weights){.layers = model->layers,
+                                                      .embedding = &model->matrices[0],
+                                                      .head = &model->matrices[1],
+                                                      .output_norm = &vector[6]};
+    program_of(&model->program, &model->options);
+}
+
+static void print_op(const struct op *op, char *text, size_t bytes) {
+    static const char *const kinds[OP_KINDS] = {"embed",     "norm", "matmul", "heads",
+                                                "attention", "gate", "keep",   "logits"};
+    static const char *const adds[] = {"", "h+", "post+"}, *const to[] = {":wide", ":h", ":x"};
+    static const char *const gates[] = {"(silu)", "(gelu)"};
+    char window[24] = "";
+    if (op->window > 0) snprintf(window, sizeof window, "(%u)", op->window);
+    snprintf(text, bytes, "%s%s%s%s%s%s%s%s%s%s", adds[op->add], kinds[op->kind],
+             op->kind == OP_MATMUL ? to[op->to] : "", op->bias ? "+bias" : "",
+             op->q_norm ? "(norms)" : "", op->rope ? "(local)" : "",
+             op->kind == OP_GATE ? gates[op->gate] : "", window,
+             op->kind == OP_EMBED && op->scale != 1.0f ? "(scaled)" : "",
+             op->ends_slice ? " /" : "");
+}
+
+/* Compares the operations of one layer. What follows the last layer counts as a layer. */
+static void expect_layer(const struct program *program, uint32_t layer, const char *expected) {
+    char text[512] = "";
+    for (uint32_t i = 0; i < program->op_count; i++) {
+        const struct op *op = &program->ops[i];
+        if (op->layer != layer) continue;
+        size_t used = strlen(text);
+        if (used > 0) text[used++] = ' ';
+        print_op(op, text + used, sizeof text - used);
+    }
+    assert_string_equal(text, expected);
+}
+
+/* Every product reads what was prepared for its matrix, and layers have their pages. */
+static void check_program(const struct model *model) {
+    const struct matrix *prepared = NULL;
+    for (uint32_t i = 0; i < model->program.op_count; i++) {
+        const struct op *op = &model->program.ops[i];
+        if (op->kind == OP_MATMUL || op->kind == OP_LOGITS) assert_ptr_equal(op->matrix, prepared);
+        if (op->next) prepared = op->next;
+        assert_true((op->add == ADD_NORMED_H) == (op->post != NULL));
+        if (op->kind != OP_HEADS && op->kind != OP_ATTENTION) continue;
+        assert_int_equal(op->kv_group, model->layout.group[op->layer]);
+        assert_int_equal(op->kv_place, model->layout.place[op->layer]);
+    }
+}
+
+static void a_llama_adds_its_products_to_the_residual(void **state) {
+    (void)state;
+    struct model model;
+    make_model(&model, "llama", 2);
+    make_program(&model, true);
+    check_program(&model);
+    expect_layer(&model.program, 0,
+                 "embed norm matmul:wide heads / attention matmul:x / "
+                 "norm matmul:wide gate(silu) matmul:x /");
+    expect_layer(&model.program, 1,
+                 "norm matmul:wide heads keep / attention matmul:x / "
+                 "norm matmul:wide gate(silu) matmul:x");
+    expect_layer(&model.program, 2, "norm logits");
+    program_release(&model.program);
+}
+
+static void a_device_leaves_the_sum_to_the_next_norm(void **state) {
+    (void)state;
+    struct model model;
+    make_model(&model, "qwen2", 2);
+    make_program(&model, false);
+    check_program(&model);
+    expect_layer(&model.program, 0,
+                 "embed norm matmul:wide+bias heads / attention matmul:h / "
+                 "h+norm matmul:wide gate(silu) matmul:h /");
+    expect_layer(&model.program, 1,
+                 "h+norm matmul:wide+bias heads keep / attention matmul:h / "
+                 "h+norm matmul:wide gate(silu) matmul:h");
+    expect_layer(&model.program, 2, "h+norm logits");
+    program_release(&model.program);
+}
+
+static void qwen_3_norms_its_heads(void **state) {
+    (void)state;
+    struct model model;
+    make_model(&model, "qwen3", 2);
+    make_program(&model, true);
+    check_program(&model);
+    expect_layer(&model.program, 0,
+                 "embed norm matmul:wide heads(norms) / attention matmul:x / "
+                 "norm matmul:wide gate(silu) matmul:x /");
+    program_release(&model.program);
+}
+
+static void phi_3_has_a_window_in_all_layers(void **state) {
+    (void)state;
+    struct model model;
+    make_model(&model, "phi3", 2);
+    model.config.window = 32;
+    make_program(&model, true);
+    check_program(&model);
+    for (uint32_t i = 0; i < model.program.op_count; i++)
+        if (model.program.ops[i].kind == OP_ATTENTION)
+            assert_int_equal(model.program.ops[i].window, 32);
+    expect_layer(&model.program, 1,
+                 "norm matmul:wide heads keep / attention(32) matmul:x / "
+                 "norm matmul:wide gate(silu) matmul:x");
+    program_release(&model.program);
+}
+
+static void gemma_3_norms_before_its_sums_and_alternates_windows(void **state) {
+    (void)state;
+    struct model model;
+    make_model(&model, "gemma3", 7);
+    model.config.window = 32;
+    model.config.window_period = 6;
+    model.config.attention_softcap = 50.0f;
+    model.config.softcap = 30.0f;
+    make_program(&model, true);
+    check_program(&model);
+    assert_true(model.program.ops[0].scale == 8.0f);
+    assert_int_equal(model.program.shape.rope_count, 2);
+    expect_layer(&model.program, 0,
+                 "embed(scaled) norm matmul:wide heads(norms)(local) / attention(32) matmul:h / "
+                 "post+norm matmul:wide gate(gelu) matmul:h /");
+    expect_layer(&model.program, 5,
+                 "post+norm matmul:wide heads(norms) / attention matmul:h / "
+                 "post+norm matmul:wide gate(gelu) matmul:h /");
+    expect_layer(&model.program, 6,
+                 "post+norm matmul:wide heads(norms)(local) keep / attention(32) matmul:h / "
+                 "post+norm matmul:wide gate(gelu) matmul:h");
+    expect_layer(&model.program, 7, "post+norm logits");
+    for (uint32_t i = 0; i < model.program.op_count; i++) {
+        const struct op *op = &model.program.ops[i];
+        if (op->kind == OP_ATTENTION) assert_true(op->softcap == 50.0f && op->scale == 0.25f);
+        if (op->kind == OP_LOGITS) assert_true(op->softcap == 30.0f);
+    }
+    program_release(&model.program);
+}
+
+static void a_pass_for_embeddings_ends_in_hidden_states_and_may_see_all_rows(void **state) {
+    (void)state;
+    struct model model;
+    make_model(&model, "gemma3", 2);
+    model.config.window = 32;
+    make_program(&model, true);
+    program_release(&model.program);
+    model.options.weights.head = NULL;
+    model.options.is_bidirectional = true;
+    program_of(&model.program, &model.options);
+    assert_false(model.program.shape.is_causal);
+    expect_layer(&model.program, 1,
+                 "post+norm matmul:wide heads(norms)(local) keep / attention matmul:h / "
+                 "post+norm matmul:wide gate(gelu) matmul:h");
+    expect_layer(&model.program, 2, "post+norm");
+    program_release(&model.program);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_llama_adds_its_products_to_the_residual),
+        cmocka_unit_test(a_device_leaves_the_sum_to_the_next_norm),
+        cmocka_unit_test(qwen_3_norms_its_heads),
+        cmocka_unit_test(phi_3_has_a_window_in_all_layers),
+        cmocka_unit_test(gemma_3_norms_before_its_sums_and_alternates_windows),
+        cmocka_unit_test(a_pass_for_embeddings_ends_in_hidden_states_and_may_see_all_rows),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
