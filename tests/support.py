@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the Python suites share: starting quern, talking to it with the standard library, and judging result files."""
-import contextlib, http.client, json, os, pathlib, re, signal, subprocess, sys, time, uuid
+import contextlib, http.client, json, mmap, os, pathlib, re, signal, subprocess, sys, time, uuid
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BINARY = os.environ.get("QUERN_BINARY", str(ROOT / "build/src/quern"))
@@ -8,6 +8,29 @@ os.environ.setdefault("QUERN_PACKED_CACHE_DIR", str(ROOT / "build/packed"))  # a
 SHARED = pathlib.Path(os.environ.get("QUERN_SHARED", ROOT.parent / "shared"))
 MINILM = os.environ.get("QUERN_MINILM", "all-minilm")
 TERMINAL = ("completed", "failed", "expired", "cancelled")
+
+
+class Clock:
+    """The clock of a server that a test moves (src/base/clock.h): a server that gets `environment` follows it."""
+
+    def __init__(self, folder):
+        path = pathlib.Path(folder) / "clock"
+        path.write_bytes(bytes(8))
+        path.chmod(0o600)
+        with open(path, "r+b") as file:
+            self.moved_ms = memoryview(mmap.mmap(file.fileno(), 8)).cast("q")
+        self.environment = {"QUERN_TEST_CLOCK": str(path)}
+
+    def now(self):
+        """Seconds on the server's monotonic clock."""
+        return time.monotonic() + self.moved_ms[0] / 1000
+
+    def move(self, seconds):
+        self.moved_ms[0] += int(seconds * 1000)
+
+    def until(self, holds, step, is_busy=lambda: False, seconds=120):
+        """Lets time pass in steps of so many seconds until holds() is true. It stands still while is_busy()."""
+        until(lambda: holds() or (not is_busy() and self.move(step)), seconds)
 
 
 class Server:

@@ -4,7 +4,8 @@
 /* sync: condition variables on the monotonic clock, and deadlines for them.
  *
  * A plain pthread_cond_t waits on the wall clock, which an operator may set back by an hour. Every
- * condition of quern that is waited on with a deadline is made here.
+ * condition of quern that is waited on with a deadline is made here. In a process with movable
+ * clocks (clock.h) a wait with a deadline wakes every CLOCK_LOOK_MS and looks at the clock again.
  *
  * Thread: any; the caller holds the lock of a condition as for pthread_cond_wait. */
 

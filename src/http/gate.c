@@ -358,7 +358,7 @@ static void *gate_main(void *context) {
         struct epoll_event events[EVENTS_MAX];
         int timeout = gate->connections || !gate->accepting ? TICK_MS : -1;
         if (gate->woken) timeout = 0;
-        int count = epoll_wait(gate->epoll, events, EVENTS_MAX, timeout);
+        int count = epoll_wait(gate->epoll, events, EVENTS_MAX, clock_wait_ms(timeout));
         int64_t at_ms = now_ms();
         for (int i = 0; i < count; i++) handle_event(gate, &events[i], at_ms);
         /* Both ends of a connection may be in `events`: it is freed only after all of them. */

@@ -362,7 +362,7 @@ void net_client_poll(struct net_client *client, int timeout_ms) {
         ended_one = true;
     }
     check_clocks(client);
-    if (!ended_one) curl_multi_poll(client->multi, NULL, 0, timeout_ms, NULL);
+    if (!ended_one) curl_multi_poll(client->multi, NULL, 0, clock_wait_ms(timeout_ms), NULL);
 }
 
 void net_client_wake(struct net_client *client) {

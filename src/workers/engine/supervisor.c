@@ -293,7 +293,7 @@ static enum err serve_child(struct worker_engine *engine, struct error *error) {
             {.fd = engine->child.fd, .events = (short)(POLLIN | (is_left ? POLLOUT : 0))},
             {.fd = engine->wake_fd, .events = POLLIN},
         };
-        if (poll(fds, 2, POLL_MS) < 0 && errno != EINTR)
+        if (poll(fds, 2, clock_wait_ms(POLL_MS)) < 0 && errno != EINTR)
             return err_from_errno(error, errno, "poll");
         if (fds[1].revents) drain_wakes(engine);
         answer_too_large(engine);
@@ -407,7 +407,7 @@ static bool back_off(struct worker_engine *engine) {
         int64_t left_ms = (deadline_ns - clock_monotonic_ns()) / NS_PER_MS;
         if (left_ms <= 0) return true;
         struct pollfd fd = {.fd = engine->wake_fd, .events = POLLIN};
-        if (poll(&fd, 1, (int)left_ms) > 0) drain_wakes(engine);
+        if (poll(&fd, 1, clock_wait_ms((int)left_ms)) > 0) drain_wakes(engine);
     }
     return false;
 }
