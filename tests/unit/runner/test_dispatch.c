@@ -143,8 +143,8 @@ static size_t count_of(struct recorder *recorder) {
 }
 
 static void wait_count(struct recorder *recorder, size_t count) {
-    int64_t until_ns = clock_monotonic_ns() + WAIT_MS_MAX * INT64_C(1000000);
-    while (count_of(recorder) < count && clock_monotonic_ns() < until_ns) usleep(500);
+    int64_t until_ns = test_real_ns() + WAIT_MS_MAX * INT64_C(1000000);
+    while (count_of(recorder) < count && test_real_ns() < until_ns) usleep(500);
     assert_int_equal(count_of(recorder), count);
 }
 
@@ -153,12 +153,12 @@ static struct store_batch answer_all(struct pipeline *p, struct recorder *record
                                      const char *id) {
     struct error error;
     struct store_batch batch;
-    int64_t until_ns = clock_monotonic_ns() + WAIT_MS_MAX * INT64_C(1000000);
+    int64_t until_ns = test_real_ns() + WAIT_MS_MAX * INT64_C(1000000);
     for (;;) {
         recorder_answer(recorder, count_of(recorder) - recorder->answered);
         must(runner_batch_get(p->runner, str_from(id), &batch, &error));
         if (is_over(&batch)) return batch;
-        assert_true(clock_monotonic_ns() < until_ns);
+        assert_true(test_real_ns() < until_ns);
         store_batch_release(&batch);
         usleep(200);
     }
@@ -455,6 +455,8 @@ static void a_batch_that_waits_for_its_model_holds_up_no_other(void **state) {
     close_with(&p);
 }
 
+#define STUCK_MS INT64_C(3600000)
+
 struct heard {
     pthread_mutex_t lock;
     int stuck, at_risk, down;
@@ -480,9 +482,13 @@ static int stuck_of(struct heard *heard) {
     return stuck;
 }
 
+/* Lets time pass until so many reports have come. */
 static void wait_stuck(struct heard *heard, int count) {
-    int64_t until_ns = clock_monotonic_ns() + WAIT_MS_MAX * INT64_C(1000000);
-    while (stuck_of(heard) < count && clock_monotonic_ns() < until_ns) usleep(1000);
+    int64_t until_ns = test_real_ns() + WAIT_MS_MAX * INT64_C(1000000);
+    while (stuck_of(heard) < count && test_real_ns() < until_ns) {
+        clock_move_ms(STUCK_MS / 20);
+        usleep(1000);
+    }
     assert_true(stuck_of(heard) >= count);
 }
 
@@ -499,11 +505,12 @@ a_batch_that_stands_still_is_told_with_what_it_waits_for_and_can_be_cancelled(vo
     struct error error;
     struct heard heard = {.lock = PTHREAD_MUTEX_INITIALIZER};
     open_with(&p, &r, 3,
-              (struct runner_options){.stuck_ms = 50,
-                                      .cancel_deadline_ms = 50,
+              (struct runner_options){.stuck_ms = STUCK_MS,
+                                      .cancel_deadline_ms = 5000,
                                       .events = {.context = &heard, .event = on_event}});
     r.is_deaf = true;
     create_lines(&p, "still", 10, 0, "", id);
+    wait_count(&r, 3);
     wait_stuck(&heard, 1);
     assert_string_equal(heard.batch_id, id);
     assert_string_equal(heard.text, "It waits for results of 3 requests that are with an engine.");
@@ -537,15 +544,17 @@ static void a_batch_behind_another_waits_for_its_turn_and_is_not_stuck(void **st
     char first[STORE_ID_BYTES], second[STORE_ID_BYTES];
     struct error error;
     struct heard heard = {.lock = PTHREAD_MUTEX_INITIALIZER};
-    open_with(
-        &p, &r, 2,
-        (struct runner_options){.stuck_ms = 50, .events = {.context = &heard, .event = on_event}});
+    open_with(&p, &r, 2,
+              (struct runner_options){.stuck_ms = STUCK_MS,
+                                      .events = {.context = &heard, .event = on_event}});
     create_lines(&p, "first", 100, 0, "", first);
     wait_count(&r, 2);
     create_lines(&p, "second", 5, 1, "", second);
+    struct store_batch batch = pipeline_wait(&p, second, is_running);
+    store_batch_release(&batch);
     wait_stuck(&heard, 1);
     assert_string_equal(heard.batch_id, first);
-    struct store_batch batch = pipeline_wait(&p, second, waits_for_something);
+    batch = pipeline_wait(&p, second, waits_for_something);
     assert_string_equal(batch.waiting_for, "its turn");
     store_batch_release(&batch);
     end(&p, &r, first);
@@ -563,7 +572,7 @@ static int at_risk_of(struct heard *heard) {
     return at_risk;
 }
 
-/* Whoever is hurried or late is told once. The rates are measured, so this takes some seconds. */
+/* Batches that are hurried or late are told once. The rates are measured: a line per second. */
 static void batches_that_will_miss_their_deadline_are_told_once(void **state) {
     (void)state;
     struct pipeline p = {0};
@@ -573,11 +582,12 @@ static void batches_that_will_miss_their_deadline_are_told_once(void **state) {
     open_with(&p, &r, 4, (struct runner_options){.events = {.context = &heard, .event = on_event}});
     create_lines(&p, "first", 3000, 0, "", first);
     create_lines(&p, "second", 1000, 1, "", second);
-    int64_t until_ns = clock_monotonic_ns() + WAIT_MS_MAX * INT64_C(1000000);
+    int64_t until_ns = test_real_ns() + WAIT_MS_MAX * INT64_C(1000000);
     test_unix_s += 86400 - 1; /* a second is left for either */
-    while (at_risk_of(&heard) < 2 && clock_monotonic_ns() < until_ns) {
+    while (at_risk_of(&heard) < 2 && test_real_ns() < until_ns) {
         if (r.answered < 1000 && count_of(&r) > r.answered) recorder_answer(&r, 1);
-        usleep(20000);
+        clock_move_ms(1000);
+        usleep(1000);
     }
     test_unix_s -= 86400 - 1;
     assert_int_equal(at_risk_of(&heard), 2);
@@ -627,6 +637,7 @@ static void flex_requests_are_refused_before_others(void **state) {
 
 int main(void) {
     log_set_level(LOG_ERROR);
+    clock_make_movable();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_batch_of_priority_minus_one_behind_zeros_starts_first),
         cmocka_unit_test(the_service_tier_of_a_batch_comes_before_its_priority),
