@@ -38,6 +38,7 @@ enum err cuda_attention_tiles(const struct cuda_attention *call,
                               struct error *error) {
     enum err err = is_known(call, error);
     if (err != OK) return err;
+    if (cuda_has_groups()) return cuda_tiles_grouped(call, items, stream, error);
     return call->type == CUDA_KV_E4M3 ? cuda_tiles_e4m3(call, items, stream, error)
                                       : cuda_tiles_bf16(call, items, stream, error);
 }

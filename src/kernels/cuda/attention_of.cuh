@@ -16,4 +16,9 @@ enum err cuda_tiles_bf16(const struct cuda_attention *call, const struct cuda_ti
 enum err cuda_tiles_e4m3(const struct cuda_attention *call, const struct cuda_tile_items *items,
                          cuda_stream stream, struct error *error);
 
+/* Tiles with products of warpgroups, of any type of cache. */
+bool cuda_has_groups(void);
+enum err cuda_tiles_grouped(const struct cuda_attention *call, const struct cuda_tile_items *items,
+                            cuda_stream stream, struct error *error);
+
 #define CUDA_TILE_ROWS 128 /* queries of a tile: rows times the heads of a group */

@@ -35,6 +35,14 @@ template <class PAGE_, int TILES_, int WARPS_, int KEYS_> struct cuda_tile_shape
     static constexpr int BOUNDS_AT = VALUE_SCALES_AT + 2 * SCALE_BYTES;
     static constexpr int SEEN_AT = BOUNDS_AT + WARPS_ * 8;
     static constexpr int SHARED_BYTES = SEEN_AT + ROWS * 8;
+    static constexpr int SCALE_STAGES = 2;
+    static constexpr int TOGETHER = 1; /* warps that leave a stage out only if all of them can */
+    static constexpr int TOKEN_STEP = PAGE_::ROW_BYTES; /* from token to token of a stage */
+    /* Where a chunk of a token lies, from the token's first one. */
+    __device__ static constexpr uint32_t chunk_at(uint32_t mixed) { return mixed << 4; }
+    __device__ static constexpr uint32_t query_at(uint32_t row, uint32_t chunk) {
+        return QUERIES::place(row, chunk);
+    }
 };
 
 /* What a warp is at. Lane 4g + t holds rows g and g + 8 of each 16, columns 2t and 2t + 1 of each
@@ -66,7 +74,7 @@ __device__ static inline void cuda_fetch_scales(const cuda_tiler<S> *d, int s) {
     bool is_wanted = at + 8 > d->begin && at < d->end;
     uint32_t page = is_wanted ? __ldg(d->pages + at / CUDA_PAGE_TOKENS) : 0;
     cuda_copy16_if(d->memory + (IS_KEYS ? S::KEY_SCALES_AT : S::VALUE_SCALES_AT) +
-                       s % 2 * S::SCALE_BYTES + threadIdx.x * 16,
+                       s % S::SCALE_STAGES * S::SCALE_BYTES + threadIdx.x * 16,
                    d->scales + (size_t)page * d->page_scale_bytes +
                        (IS_KEYS ? 0 : S::PAGE::SCALE_BYTES) + threadIdx.x % 2 * 16,
                    is_wanted);
@@ -82,7 +90,7 @@ __device__ static inline void cuda_fetch_chunks(const cuda_tiler<S> *d, int s) {
     const char *pool = IS_KEYS ? d->keys : d->values;
     const uint32_t *pages = d->pages + token / CUDA_PAGE_TOKENS;
     const uint32_t to = d->memory + (IS_KEYS ? S::KEYS_AT : S::VALUES_AT) + s % 2 * S::STAGE_BYTES +
-                        row * P::ROW_BYTES;
+                        row * S::TOKEN_STEP;
     const uint32_t mixed = chunk ^ P::swizzle(row);
     if (AT_ONCE > S::KEYS && row >= S::KEYS) return;
     if (!P::EXACT && chunk * 16 >= d->row_bytes) return;
@@ -92,7 +100,7 @@ __device__ static inline void cuda_fetch_chunks(const cuda_tiler<S> *d, int s) {
         for (int i = 0; i < S::KEYS; i += AT_ONCE) {
             if (i % CUDA_PAGE_TOKENS == 0)
                 from = pool + (size_t)__ldg(pages + (i + row) / CUDA_PAGE_TOKENS) * d->page_bytes;
-            cuda_copy16(to + i * P::ROW_BYTES + ((mixed ^ P::swizzle(i)) << 4),
+            cuda_copy16(to + i * S::TOKEN_STEP + S::chunk_at(mixed ^ P::swizzle(i)),
                         from + i % CUDA_PAGE_TOKENS * d->row_bytes);
         }
         return;
@@ -103,7 +111,7 @@ __device__ static inline void cuda_fetch_chunks(const cuda_tiler<S> *d, int s) {
         bool is_wanted = at >= d->begin && at < d->end;
         uint32_t page = is_wanted ? __ldg(pages + (i + row) / CUDA_PAGE_TOKENS) : 0;
         const char *from = pool + (size_t)page * d->page_bytes;
-        cuda_copy16_if(to + i * P::ROW_BYTES + ((mixed ^ P::swizzle(i)) << 4),
+        cuda_copy16_if(to + i * S::TOKEN_STEP + S::chunk_at(mixed ^ P::swizzle(i)),
                        from + i % CUDA_PAGE_TOKENS * d->row_bytes, is_wanted);
     }
 }
@@ -178,7 +186,7 @@ __device__ static inline int2 cuda_seen(const cuda_tiler<S> *d, const char *memo
 template <class S>
 __device__ static inline void cuda_tile_score(cuda_tiler<S> *d, const struct cuda_scoring *scoring,
                                               int token, const char *memory) {
-    const char *key_scales = memory + S::KEY_SCALES_AT + token / S::KEYS % 2 * S::SCALE_BYTES;
+    const char *key_scales = memory + S::KEY_SCALES_AT + token / S::KEYS % S::SCALE_STAGES * S::SCALE_BYTES;
     const bool is_whole = token >= d->all_first && token + S::KEYS <= d->all_last;
     if constexpr (S::PAGE::IS_E4M3) {
 #pragma unroll

@@ -21,7 +21,6 @@ template <class S>
 __device__ static inline void
 cuda_tile_queries(const struct cuda_attention *call, const struct cuda_tile_items *items,
                   const struct cuda_tile_item *item, uint32_t head, char *memory) {
-    using Q = typename S::QUERIES;
     const uint32_t group = call->head_count / call->kv_heads;
     for (uint32_t i = threadIdx.x; i < S::ROWS * S::STEPS; i += S::THREADS) {
         uint32_t r = i / S::STEPS, s = i % S::STEPS;
@@ -44,8 +43,8 @@ cuda_tile_queries(const struct cuda_attention *call, const struct cuda_tile_item
                 x[half] = make_uint4(cuda_raise(x[half].x), cuda_raise(x[half].y),
                                      cuda_raise(x[half].z), cuda_raise(x[half].w));
         }
-        *(uint4 *)(memory + Q::place(r, 2 * s)) = x[0];
-        *(uint4 *)(memory + Q::place(r, 2 * s + 1)) = x[1];
+        *(uint4 *)(memory + S::query_at(r, 2 * s)) = x[0];
+        *(uint4 *)(memory + S::query_at(r, 2 * s + 1)) = x[1];
     }
 }
 
@@ -84,6 +83,11 @@ __device__ static inline void cuda_tile_bounds(cuda_tiler<S> *d, const struct cu
 #pragma unroll
     for (int w = 0; w < S::WARPS; w++)
         d->begin = min(d->begin, bounds[w][0]), d->end = max(d->end, bounds[w][1]);
+#pragma unroll
+    for (int w = 1; w < S::TOGETHER; w++) {
+        const int *other = bounds[warp ^ w];
+        d->some_first = min(d->some_first, other[0]), d->some_last = max(d->some_last, other[1]);
+    }
 }
 
 template <class S>
@@ -166,6 +170,25 @@ cuda_tile_leave(const cuda_tiler<S> *d, const struct cuda_attention *call,
     }
 }
 
+/* What all rows of this thread have. */
+template <class S>
+__device__ static inline void
+cuda_tile_leave_all(const cuda_tiler<S> *d, const struct cuda_attention *call,
+                    const struct cuda_tile_items *items, const struct cuda_tile_item *item,
+                    uint32_t head) {
+    const uint32_t group = call->head_count / call->kv_heads;
+#pragma unroll
+    for (int r = 0; r < S::TILES; r++)
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            uint32_t packed = (threadIdx.x / 32 * S::TILES + r) * 16 + d->lane / 4 + 8 * i;
+            bool is_there = packed < item->row_count * group;
+            uint32_t row = cuda_tile_row(items, item, packed, group);
+            cuda_tile_leave(d, call, item, row, packed / group, head * group + packed % group, r,
+                            i, is_there);
+        }
+}
+
 template <class S>
 __global__ void __launch_bounds__(S::THREADS)
     cuda_tiles(struct cuda_attention call, struct cuda_tile_items items) {
@@ -174,7 +197,6 @@ __global__ void __launch_bounds__(S::THREADS)
     if (items.count && index >= *items.count) return;
     const struct cuda_tile_item item = items.items[index];
     if (item.row_count == 0) return;
-    const uint32_t group = call.head_count / call.kv_heads;
     const struct cuda_scoring scoring = cuda_scoring_of<typename S::PAGE>(&call);
     cuda_tiler<S> d;
     cuda_tiler_begin(&d, &call, &item, head, cuda_memory);
@@ -187,16 +209,7 @@ __global__ void __launch_bounds__(S::THREADS)
     if (d.begin < d.end)
         for (; s * S::KEYS < d.end; s++) cuda_tile_step(&d, &scoring, s, cuda_memory);
     cuda_copy_wait<0>();
-#pragma unroll
-    for (int r = 0; r < S::TILES; r++)
-#pragma unroll
-        for (int i = 0; i < 2; i++) {
-            uint32_t packed = (threadIdx.x / 32 * S::TILES + r) * 16 + d.lane / 4 + 8 * i;
-            bool is_there = packed < item.row_count * group;
-            uint32_t row = cuda_tile_row(&items, &item, packed, group);
-            cuda_tile_leave(&d, &call, &item, row, packed / group, head * group + packed % group, r,
-                            i, is_there);
-        }
+    cuda_tile_leave_all(&d, &call, &items, &item, head);
 }
 
 template <class S>

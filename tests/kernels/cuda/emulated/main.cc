@@ -6,6 +6,17 @@
 
 #include <ctime>
 
+#include "kernels/cuda/attention_of.cuh"
+
+/* No products of warpgroups here. */
+bool cuda_has_groups(void) {
+    return false;
+}
+enum err cuda_tiles_grouped(const struct cuda_attention *, const struct cuda_tile_items *,
+                            cuda_stream, struct error *) {
+    abort();
+}
+
 int report_end(void);
 void harness_open(uint64_t seed);
 void check_attention(void);

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* attention_group: the tiles of attention_tile.cuh with products of warpgroups, which sm_90a has
+ * and which give 1.35 times what mma.sync can.
+ *
+ * A block has two warpgroups of 64 query rows, a warp 16 of them. Queries, keys and values lie in
+ * halves (or quarters) of 64 elements of a head, each as wgmma.cuh asks for. E4M3 arrives in a ring
+ * of its own and is unpacked once for the block, keys and values of a stage at a time:
+ *   wait for stage s, meet | unpack s, meet | ask for s + 2 | scores, softmax, sums
+ * bf16 is copied to where products read it, in the order of attention_tile.cuh. */
+
+#include "kernels/cuda/attention_tile.cuh"
+#include "kernels/cuda/wgmma.cuh"
+
+/* KEYS: tokens of a stage, a multiple of 64. BLOCKS: of a multiprocessor at once. */
+template <class PAGE_, int KEYS_, int BLOCKS_> struct cuda_group_shape {
+    using PAGE = PAGE_;
+    static constexpr int TILES = 1, WARPS = 8, KEYS = KEYS_, BLOCKS = BLOCKS_, TOGETHER = 4;
+    static constexpr int D = PAGE_::D, THREADS = 256, ROWS = 128, PARTS = D / 64;
+    static constexpr int STEPS = D / 16, COLUMNS = KEYS / 8;
+    static constexpr int STAGE_BYTES = KEYS * PAGE_::ROW_BYTES;
+    static constexpr int WIDE_BYTES = PAGE_::IS_E4M3 ? KEYS * D * 2 : 0;
+    static constexpr int SCALE_BYTES = PAGE_::IS_E4M3 ? KEYS * 2 : 0;
+    static constexpr int SCALE_STAGES = 3; /* of s while those of s + 2 arrive */
+    static constexpr int WIDE_KEYS_AT = ROWS * D * 2;
+    static constexpr int WIDE_VALUES_AT = WIDE_KEYS_AT + WIDE_BYTES;
+    static constexpr int KEYS_AT = WIDE_VALUES_AT + WIDE_BYTES;
+    static constexpr int VALUES_AT = KEYS_AT + 2 * STAGE_BYTES;
+    static constexpr int KEY_SCALES_AT = VALUES_AT + 2 * STAGE_BYTES;
+    static constexpr int VALUE_SCALES_AT = KEY_SCALES_AT + SCALE_STAGES * SCALE_BYTES;
+    static constexpr int BOUNDS_AT = VALUE_SCALES_AT + SCALE_STAGES * SCALE_BYTES;
+    static constexpr int SEEN_AT = BOUNDS_AT + WARPS * 8;
+    static constexpr int SHARED_BYTES = SEEN_AT + ROWS * 8;
+    static constexpr int TOKEN_STEP = PAGE_::IS_E4M3 ? PAGE_::ROW_BYTES : 128;
+
+    __device__ static constexpr uint32_t chunk_at(uint32_t mixed) {
+        return PAGE_::IS_E4M3 ? mixed << 4 : (mixed >> 3) * (KEYS * 128) + ((mixed & 7) << 4);
+    }
+    /* Where chunk c of row r of a matrix of `rows` is. */
+    __device__ static constexpr uint32_t wide_at(uint32_t rows, uint32_t r, uint32_t c) {
+        return (c >> 3) * (rows * 128) + r * 128 + (((c ^ r) & 7) << 4);
+    }
+    __device__ static constexpr uint32_t query_at(uint32_t row, uint32_t chunk) {
+        return wide_at(ROWS, row, chunk);
+    }
+};
+
+/* Even and odd elements of 16 as two chunks: attention_page.cuh tells the order. */
+template <class S>
+__device__ static inline void cuda_group_unpack(const char *from, char *to) {
+    using P = typename S::PAGE;
+#pragma unroll
+    for (int i = 0; i < S::KEYS * P::CHUNKS; i += S::THREADS) {
+        uint32_t row = (i + threadIdx.x) % S::KEYS, chunk = (i + threadIdx.x) / S::KEYS;
+        uint4 w = *(const uint4 *)(from + P::place(row, chunk));
+        *(uint4 *)(to + S::wide_at(S::KEYS, row, 2 * chunk)) = make_uint4(
+            cuda_even_e4m3(w.x), cuda_even_e4m3(w.y), cuda_even_e4m3(w.z), cuda_even_e4m3(w.w));
+        *(uint4 *)(to + S::wide_at(S::KEYS, row, 2 * chunk + 1)) = make_uint4(
+            cuda_odd_e4m3(w.x), cuda_odd_e4m3(w.y), cuda_odd_e4m3(w.z), cuda_odd_e4m3(w.w));
+    }
+}
+
+/* s = queries times the keys at an address. */
+template <class S>
+__device__ static inline void cuda_group_scores(cuda_tiler<S> *d, uint32_t keys) {
+    const uint32_t queries = d->memory + threadIdx.x / 128 * (64 * 128);
+    cuda_products_begin();
+#pragma unroll
+    for (int k = 0; k < S::STEPS; k++)
+#pragma unroll
+        for (int c = 0; c < S::KEYS / 64; c++)
+            cuda_product(
+                &d->s[0][8 * c], cuda_matrix_at(queries + k / 4 * (S::ROWS * 128) + k % 4 * 32),
+                cuda_matrix_at(keys + k / 4 * (S::KEYS * 128) + c * (64 * 128) + k % 4 * 32),
+                k > 0);
+    cuda_products_wait();
+    cuda_products_pin(d->s[0]);
+}
+
+/* o += weights times the values at an address. */
+template <class S>
+__device__ static inline void cuda_group_sums(cuda_tiler<S> *d, const struct cuda_scoring *scoring,
+                                              uint32_t values, const char *value_scales) {
+    uint32_t weights[S::KEYS / 16][4];
+#pragma unroll
+    for (int k = 0; k < S::KEYS / 16; k++)
+        cuda_tile_weigh(d, scoring, 0, k, value_scales, weights[k]);
+    cuda_products_begin();
+#pragma unroll
+    for (int k = 0; k < S::KEYS / 16; k++)
+#pragma unroll
+        for (int p = 0; p < S::PARTS; p++)
+            cuda_product_from(&d->o[0][8 * p], weights[k],
+                              cuda_matrix_at(values + p * (S::KEYS * 128) + k * (16 * 128)));
+    cuda_products_wait();
+    cuda_products_pin(d->o[0]);
+}
+
+template <class S> __device__ static inline bool cuda_group_sees(const cuda_tiler<S> *d, int s) {
+    return s * S::KEYS < d->some_last && (s + 1) * S::KEYS > d->some_first;
+}
+
+template <class S> __device__ static inline void cuda_group_fetch(const cuda_tiler<S> *d, int s) {
+    if (s * S::KEYS < d->end) {
+        cuda_fetch_chunks<S, true>(d, s);
+        cuda_fetch_chunks<S, false>(d, s);
+        cuda_fetch_scales<S, true>(d, s);
+        cuda_fetch_scales<S, false>(d, s);
+    }
+    cuda_copy_commit();
+}
+
+template <class S>
+__device__ static inline void cuda_group_step_e4m3(cuda_tiler<S> *d,
+                                                   const struct cuda_scoring *scoring, int s,
+                                                   char *memory) {
+    cuda_copy_wait<1>();
+    __syncthreads();
+    cuda_group_unpack<S>(memory + S::KEYS_AT + s % 2 * S::STAGE_BYTES, memory + S::WIDE_KEYS_AT);
+    cuda_group_unpack<S>(memory + S::VALUES_AT + s % 2 * S::STAGE_BYTES,
+                         memory + S::WIDE_VALUES_AT);
+    cuda_show_products();
+    __syncthreads();
+    cuda_group_fetch(d, s + 2);
+    if (!cuda_group_sees(d, s)) return;
+    cuda_group_scores(d, d->memory + S::WIDE_KEYS_AT);
+    cuda_tile_score(d, scoring, s * S::KEYS, memory);
+    cuda_tile_raise(d, scoring);
+    cuda_group_sums(d, scoring, d->memory + S::WIDE_VALUES_AT,
+                    memory + S::VALUE_SCALES_AT + s % S::SCALE_STAGES * S::SCALE_BYTES);
+}
+
+template <class S>
+__device__ static inline void cuda_group_step_bf16(cuda_tiler<S> *d,
+                                                   const struct cuda_scoring *scoring, int s,
+                                                   char *memory) {
+    const bool is_seen = cuda_group_sees(d, s);
+    cuda_copy_wait<2>();
+    cuda_show_products();
+    __syncthreads();
+    cuda_fetch_stage<S, false>(d, s + 1);
+    if (is_seen) {
+        cuda_group_scores(d, d->memory + S::KEYS_AT + s % 2 * S::STAGE_BYTES);
+        cuda_tile_score(d, scoring, s * S::KEYS, memory);
+        cuda_tile_raise(d, scoring);
+    }
+    cuda_copy_wait<2>();
+    cuda_show_products();
+    __syncthreads();
+    cuda_fetch_stage<S, true>(d, s + 2);
+    if (is_seen)
+        cuda_group_sums(d, scoring, d->memory + S::VALUES_AT + s % 2 * S::STAGE_BYTES, memory);
+}

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* wgmma: products of a warpgroup (four warps, the first of them a multiple of four), which read an
+ * operand from shared memory by themselves. sm_90a alone has them; elsewhere these functions stop.
+ *
+ * A matrix in shared memory has rows of 128 B and begins at a multiple of 1,024; chunk (16 B) c of
+ * row r is at place c ^ (r & 7). All functions are for the 128 threads at once. */
+
+#include <cuda_runtime.h>
+
+#include <stdint.h>
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#define CUDA_WGMMA(code) code
+#else
+#define CUDA_WGMMA(code) asm volatile("trap;")
+#endif
+
+/* The operand at an address in shared memory: 64 rows of 16 numbers, or 16 rows of 64. */
+__device__ static inline uint64_t cuda_matrix_at(uint32_t address) {
+    const uint64_t rows_in_eights = 1024 >> 4, mixed_in_128_bytes = 1ull << 62, unused = 1;
+    return (address >> 4 & 0x3fff) | unused << 16 | rows_in_eights << 32 | mixed_in_128_bytes;
+}
+
+/* Lets products see what this thread wrote to shared memory, or copied there and waited for; then
+ * the threads must meet. */
+__device__ static inline void cuda_show_products(void) {
+    CUDA_WGMMA(asm volatile("fence.proxy.async.shared::cta;" ::: "memory"));
+}
+
+/* Before the first product whose registers others have written. */
+__device__ static inline void cuda_products_begin(void) {
+    CUDA_WGMMA(asm volatile("wgmma.fence.sync.aligned;" ::: "memory"));
+}
+
+__device__ static inline void cuda_products_wait(void) {
+    CUDA_WGMMA(asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"));
+    CUDA_WGMMA(asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory"));
+}
+
+/* Keeps reads of results behind the wait. */
+template <int N> __device__ static inline void cuda_products_pin(float (&x)[N][4]) {
+#pragma unroll
+    for (int n = 0; n < N; n++)
+        asm volatile("" : "+f"(x[n][0]), "+f"(x[n][1]), "+f"(x[n][2]), "+f"(x[n][3])::"memory");
+}
+
+#define CUDA_FOUR(x, n) "+f"(x[n][0]), "+f"(x[n][1]), "+f"(x[n][2]), "+f"(x[n][3])
+#define CUDA_EIGHT_FOURS(x)                                                                        \
+    CUDA_FOUR(x, 0), CUDA_FOUR(x, 1), CUDA_FOUR(x, 2), CUDA_FOUR(x, 3), CUDA_FOUR(x, 4),           \
+        CUDA_FOUR(x, 5), CUDA_FOUR(x, 6), CUDA_FOUR(x, 7)
+#define CUDA_32_SUMS                                                                               \
+    "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, "  \
+    "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
+
+/* sum (64, 64) = a (64, 16) · b (64, 16) transposed, or += that. Warp w has rows 16w.., as cuda_mma
+ * has them for each eight columns. */
+__device__ static inline void cuda_product(float (*sum)[4], uint64_t a, uint64_t b, int is_added) {
+    CUDA_WGMMA(asm volatile("{ .reg .pred p; setp.ne.b32 p, %34, 0;\n"
+                            "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " CUDA_32_SUMS
+                            "%32, %33, p, 1, 1, 0, 0; }"
+                            : CUDA_EIGHT_FOURS(sum)
+                            : "l"(a), "l"(b), "r"(is_added)));
+}
+
+/* sum (64, 64) += a (64, 16) · b (16, 64), `a` in registers as that of cuda_mma. */
+__device__ static inline void cuda_product_from(float (*sum)[4], const uint32_t a[4], uint64_t b) {
+    CUDA_WGMMA(asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " CUDA_32_SUMS
+                            "{%32, %33, %34, %35}, %36, 1, 1, 1, 1;"
+                            : CUDA_EIGHT_FOURS(sum)
+                            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b)));
+}
