@@ -2,8 +2,9 @@
 # What one types; the build itself is Meson's.
 
 BUILD ?= build
+PREFIX ?= /usr/local
 
-all: $(BUILD)/build.ninja ## build the release binary, build/quern
+all: $(BUILD)/build.ninja ## build the release binary, build/src/quern
 	@ninja -C $(BUILD) src/quern
 
 $(BUILD)/build.ninja:
@@ -44,8 +45,9 @@ fuzz: ## each fuzz target for FUZZ_SECONDS (60)
 bench: all ## kernels against their peak, the engine, the server alone
 	@tools/bench
 
-install: all ## into PREFIX (/usr/local)
-	@meson install -C $(BUILD)
+install: all ## into PREFIX (/usr/local), under DESTDIR for a package
+	@meson configure $(BUILD) -Dprefix=$(PREFIX)
+	@DESTDIR=$(if $(DESTDIR),$(abspath $(DESTDIR))) meson install -C $(BUILD)
 
 clean:
 	@rm -rf build build-*
