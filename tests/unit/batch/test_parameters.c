@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "batch/object.h"
 #include "batch/parameters.h"
 #include "json/json.h"
 
@@ -169,69 +168,6 @@ static void equal_parameters_have_equal_sums_and_the_key_is_not_one(void **state
     assert_memory_not_equal(a.sha256, c.sha256, SHA256_BYTES);
 }
 
-static void the_object_has_every_key_with_explicit_nulls(void **state) {
-    (void)state;
-    static const char *const keys[] = {"id",
-                                       "object",
-                                       "endpoint",
-                                       "model",
-                                       "errors",
-                                       "input_file_id",
-                                       "completion_window",
-                                       "status",
-                                       "output_file_id",
-                                       "error_file_id",
-                                       "created_at",
-                                       "in_progress_at",
-                                       "expires_at",
-                                       "finalizing_at",
-                                       "completed_at",
-                                       "failed_at",
-                                       "expired_at",
-                                       "cancelling_at",
-                                       "cancelled_at",
-                                       "request_counts",
-                                       "usage",
-                                       "metadata",
-                                       "service_tier",
-                                       "priority",
-                                       "waiting_for",
-                                       "quern"};
-    struct store_batch batch = {.id = "batch_1",
-                                .endpoint = "/v1/embeddings",
-                                .input_file_id = "file-1",
-                                .completion_window = "24h",
-                                .created_unix_s = 5,
-                                .expires_unix_s = 86405};
-    struct buf text;
-    struct error error;
-    json_t *object;
-    buf_init(&text, 1 << 16);
-    batch_write_json(&text, &batch);
-    assert_int_equal(json_read(&object, buf_str(&text), &error), OK);
-    assert_int_equal(json_object_size(object), sizeof keys / sizeof *keys);
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        assert_non_null(json_object_get(object, keys[i]));
-    assert_true(json_is_null(json_object_get(object, "output_file_id")));
-    assert_true(json_is_null(json_object_get(object, "usage")));
-    assert_true(json_is_null(json_object_get(object, "waiting_for")));
-    assert_true(str_is(json_member_str(object, "status"), "validating"));
-    assert_true(str_is(json_member_str(object, "service_tier"), "batch"));
-    json_decref(object);
-    batch.errors = batch.metadata = NULL;
-    batch.has_usage = true;
-    batch.usage = (struct usage){9, 2, 3, 1, 5, 2};
-    buf_clear(&text);
-    batch_write_json(&text, &batch);
-    assert_non_null(strstr(text.at,
-                           "\"usage\":{\"input_tokens\":9,\"input_tokens_details\":{"
-                           "\"cached_tokens\":2,\"deduplicated_tokens\":5},\"output_tokens\":3,"
-                           "\"output_tokens_details\":{\"reasoning_tokens\":1,"
-                           "\"deduplicated_tokens\":2},"
-                           "\"total_tokens\":12}"));
-    buf_release(&text);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_wrong_parameter_is_named_with_its_value),
@@ -239,7 +175,6 @@ int main(void) {
         cmocka_unit_test(good_parameters_come_through_with_metadata_in_order),
         cmocka_unit_test(other_windows_need_the_operators_consent),
         cmocka_unit_test(equal_parameters_have_equal_sums_and_the_key_is_not_one),
-        cmocka_unit_test(the_object_has_every_key_with_explicit_nulls),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
