@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "harness.h"
 
+#include "../block_scales.h"
+
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -62,37 +64,23 @@ void poison(float *at, size_t count) {
     for (size_t i = 0; i < count; i++) at[i] = NAN;
 }
 
-const enum tensor_type tensor_types[] = {
-    TENSOR_F32,  TENSOR_F16,    TENSOR_BF16,   TENSOR_Q4_0,  TENSOR_Q4_1, TENSOR_Q5_0,
-    TENSOR_Q5_1, TENSOR_Q8_0,   TENSOR_Q2_K,   TENSOR_Q3_K,  TENSOR_Q4_K, TENSOR_Q5_K,
-    TENSOR_Q6_K, TENSOR_IQ4_NL, TENSOR_IQ4_XS, TENSOR_MXFP4, TENSOR_INT4,
-};
-const size_t tensor_type_count = COUNT_OF(tensor_types);
-
-/* Gives a block of random bytes scales that weights have. Where the halves are: one or two, from
- * the first offset on. */
+/* Gives a block of random bytes scales that weights have. */
 static void set_scales(struct rng *rng, enum tensor_type type, unsigned char *block) {
-    static const struct {
-        enum tensor_type type;
-        uint32_t at;
-        uint32_t count;
-    } places[] = {{TENSOR_Q4_0, 0, 1},   {TENSOR_Q4_1, 0, 2},   {TENSOR_Q5_0, 0, 1},
-                  {TENSOR_Q5_1, 0, 2},   {TENSOR_Q8_0, 0, 1},   {TENSOR_Q2_K, 80, 2},
-                  {TENSOR_Q3_K, 108, 1}, {TENSOR_Q4_K, 0, 2},   {TENSOR_Q5_K, 0, 2},
-                  {TENSOR_Q6_K, 208, 1}, {TENSOR_IQ4_NL, 0, 1}, {TENSOR_IQ4_XS, 0, 1}};
-    if (type == TENSOR_MXFP4) block[0] = (unsigned char)(118 + rng_below(rng, 6));
-    if (type == TENSOR_INT4) {
+    const struct block_scales *scales = block_scales_find(type);
+    if (type == TENSOR_MXFP4) {
+        block[0] = (unsigned char)(118 + rng_below(rng, 6));
+    } else if (type == TENSOR_INT4) {
         float scale = (float)(rng_unit(rng) + 0.1) * 0.02f;
         float minimum = -scale * (float)rng_below(rng, 17);
         memcpy(block, &scale, sizeof scale);
         memcpy(block + sizeof scale, &minimum, sizeof minimum);
+    } else if (!scales) {
+        (void)fprintf(stderr, "%s has no row in tests/block_scales.h\n", tensor_type_name(type));
+        abort();
     }
-    for (size_t i = 0; i < COUNT_OF(places); i++) {
-        if (places[i].type != type) continue;
-        for (uint32_t h = 0; h < places[i].count; h++) {
-            uint16_t half = half_from_f32((float)(rng_unit(rng) - 0.4) * 0.02f);
-            memcpy(block + places[i].at + 2 * h, &half, sizeof half);
-        }
+    for (uint32_t h = 0; scales && h < scales->count; h++) {
+        uint16_t half = half_from_f32((float)(rng_unit(rng) - 0.4) * 0.02f);
+        memcpy(block + scales->at + 2 * h, &half, sizeof half);
     }
 }
 

@@ -32,9 +32,6 @@ unsigned char *make_weights(struct rng *rng, enum tensor_type type, uint32_t row
 struct matrix *make_matrix(const struct kernels *kernels, const struct matrix_part *parts,
                            uint32_t part_count, uint32_t cols); /* opened and packed */
 
-extern const enum tensor_type tensor_types[];
-extern const size_t tensor_type_count;
-
 /* CPU time of this thread in nanoseconds: other processes of the machine count only through caches
  * and memory. */
 int64_t spent_ns(void);

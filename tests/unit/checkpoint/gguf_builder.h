@@ -7,6 +7,7 @@
  * and 8 tokens: every tensor there must be, and nothing more. A recipe may have it wider and its
  * matrices of another type. */
 
+#include "../../block_scales.h"
 #include "base/buf.h"
 #include "base/rng.h"
 #include "checkpoint/gguf.h"
@@ -177,20 +178,15 @@ struct tensors {
     struct rng rng;
 };
 
-/* Gives the bytes of a block of random bytes that say how large its weights are a small value. */
+/* Gives the scales in a block of random bytes small values. */
 static inline void calm_block(uint32_t type, unsigned char *block) {
-    static const struct {
-        unsigned char type, at, value;
-    } places[] = {{1, 1, 0x24},   {30, 1, 0x3C},   {2, 1, 0x20},  {3, 1, 0x20},  {3, 3, 0x20},
-                  {6, 1, 0x20},   {7, 1, 0x20},    {7, 3, 0x20},  {8, 1, 0x20},  {10, 81, 0x1C},
-                  {10, 83, 0x1C}, {11, 109, 0x1C}, {12, 1, 0x14}, {12, 3, 0x14}, {13, 1, 0x10},
-                  {13, 3, 0x10},  {14, 209, 0x0C}, {20, 1, 0x18}, {23, 1, 0x08}, {39, 0, 122}};
-    bool type_is_float = type == 1 || type == 30; /* which need both signs */
-    for (size_t i = 0; i < sizeof places / sizeof *places; i++)
-        if (places[i].type == type)
-            block[places[i].at] =
-                (unsigned char)(places[i].value |
-                                (type_is_float ? block[places[i].at] & 0x80u : 0));
+    const struct block_scales *scales = block_scales_find(type);
+    for (uint32_t h = 0; scales && h < scales->count; h++)
+        block[scales->at + 2 * h + 1] = scales->high;
+    if (type == TENSOR_MXFP4) block[0] = 122;
+    /* Floats need both signs. */
+    if (type == TENSOR_F16) block[1] = (unsigned char)(0x24 | (block[1] & 0x80u));
+    if (type == TENSOR_BF16) block[1] = (unsigned char)(0x3C | (block[1] & 0x80u));
 }
 
 /* The weights of another file in a type of blocks. */

@@ -49,19 +49,19 @@ static void compute(const struct recipe *recipe, const char *kernels,
 
 static void every_type_computes_what_its_values_in_float32_do(void **state) {
     (void)state;
-    uint32_t types = 0;
-    for (uint32_t type = 1; type < 64; type++) {
-        if (!tensor_type_is_known(type)) continue;
+    for (uint32_t type = 1; type < TENSOR_TYPE_END; type++) {
+        if (!tensor_type_is_known(type) || type == TENSOR_INT4) continue; /* no file has INT4 */
         struct recipe own = {.times = 8, .type = type};
         struct recipe values = {.times = 8, .type = type, .as_f32 = true};
         float wanted[TOKENS * VOCAB], got[TOKENS * VOCAB];
         float largest = 0, worst = 0;
-        types++;
         compute(&values, "ref", wanted);
         compute(&own, "ref", got);
         assert_memory_equal(got, wanted, sizeof wanted);
         for (uint32_t i = 0; i < TOKENS * VOCAB; i++) largest = fmaxf(largest, fabsf(wanted[i]));
-        assert_true(isfinite(largest) && largest > 0.01f);
+        if (!isfinite(largest) || largest <= 0.01f)
+            fail_msg("%s: logits up to %g; its row in tests/block_scales.h is missing or wrong",
+                     tensor_type_name((enum tensor_type)type), (double)largest);
         for (size_t table = 1; kernels_at(table); table++) {
             compute(&own, kernels_at(table)->name, got);
             for (uint32_t i = 0; i < TOKENS * VOCAB; i++)
@@ -71,7 +71,6 @@ static void every_type_computes_what_its_values_in_float32_do(void **state) {
                       tensor_type_name((enum tensor_type)type), (double)largest, (double)worst);
         assert_true(worst <= ROUNDING * largest);
     }
-    assert_int_equal(types, 15);
 }
 
 int main(void) {
