@@ -15,7 +15,8 @@ class Behaviour:
     def __init__(self, service_ms=0, models=("fake",), first_answer=None):
         self.service, self.models = service_ms / 1000, models
         self.seen, self.order, self.heads, self.bodies = {}, [], [], []
-        self.now = self.peak = self.probes = 0
+        self.now = self.held = self.peak = self.probes = 0
+        self.clock, self.probed = time.monotonic, []  # when each probe came
         self.storm, self.storm_until, self.storm_after = None, 0, ""
 
     def stats(self):
@@ -47,6 +48,7 @@ class Behaviour:
         storm = self.storm if time.monotonic() < self.storm_until else None
         if path in ("/health", "/v1/models"):
             self.probes += 1
+            self.probed.append(self.clock())
             if storm in ("503", "500"):
                 return self.json(writer, int(storm), {"error": {"message": "away", "code": int(storm)}})
             if path == "/health":
@@ -116,7 +118,11 @@ class Behaviour:
             writer.write(whole + good)
             await writer.drain()
             return True
-        return await MODES[mode](writer, head, whole, good)
+        self.held += mode in HELD
+        try:
+            return await MODES[mode](writer, head, whole, good)
+        finally:
+            self.held -= mode in HELD
 
 
 async def forever(writer):
@@ -249,6 +255,7 @@ async def ollama(writer, head, whole, good):
 MODES = {"stall": stall, "stall-body": stall_body, "garbage": garbage, "half": half, "cut-body": cut, "reset": reset, "close": close, "loris": loris,
          "loris-head": loris_head, "bomb": bomb, "endless": endless, "heads": heads, "html": html, "redirect": redirect, "nan": nan, "chunks": chunks,
          "array": array, "disguised": disguised, "old": old, "detail": detail, "ollama": ollama}
+HELD = ("stall", "stall-body", "loris", "loris-head")  # answers that come slowly or never
 
 
 class Upstream:
@@ -273,6 +280,12 @@ class Upstream:
     @property
     def url(self):
         return f"http://127.0.0.1:{self.port}"
+
+    def is_busy(self):
+        """A request is here that will be answered soon. The loop has gone round before it is asked: it has seen what came."""
+        for _ in range(3):
+            asyncio.run_coroutine_threadsafe(asyncio.sleep(0), self.loop).result(60)
+        return self.behaviour.now > self.behaviour.held
 
     def control(self, mode, seconds=1e9, after=""):
         self.behaviour.storm, self.behaviour.storm_until, self.behaviour.storm_after = mode, time.monotonic() + seconds, after
@@ -303,6 +316,9 @@ class Process:
 
     def stats(self):
         return json.load(urllib.request.urlopen(self.url + "/stats", timeout=30))
+
+    def is_busy(self):
+        return self.stats()["now"] > 0
 
     def kill(self):
         self.process.kill()

@@ -7,12 +7,21 @@ import pytest
 import support
 import upstream
 
-QUICK = "timeout=3,stall-timeout=1,connect-timeout=2"
+# Time passes in steps that are small next to these limits, and only while no request is with the upstream that it will answer: so
+# no answer comes too late for the clock alone.
+TIMES = "timeout=20,stall-timeout=20,connect-timeout=2"
+STEP = 0.5
 
 
 @pytest.fixture
-def fake():
+def clock(tmp_path):
+    return support.Clock(tmp_path)
+
+
+@pytest.fixture
+def fake(clock):
     server = upstream.Upstream()
+    server.behaviour.clock = clock.now
     yield server
     server.stop()
 
@@ -21,9 +30,16 @@ def lines(texts, model="fake"):
     return support.jsonl(support.request(f"c{i}", text, model=model) for i, text in enumerate(texts))
 
 
-def run(server, texts, seconds=300, model="fake"):
+def wait(server, clock, fake, batch_id):
+    """The batch when it has ended; time passes until then."""
+    clock.until(lambda: server.batch(batch_id)["status"] in support.TERMINAL, STEP, fake.is_busy)
+    return server.batch(batch_id)
+
+
+def run(server, texts, seconds=300, model="fake", clock=None, fake=None):
     """The results by custom_id, after checking that each is there exactly once."""
-    batch = server.wait(server.create(lines(texts, model))["id"], seconds)
+    batch_id = server.create(lines(texts, model))["id"]
+    batch = wait(server, clock, fake, batch_id) if clock else server.wait(batch_id, seconds)
     assert batch["status"] == "completed", batch
     good, bad = server.results(batch)
     ids = [line["custom_id"] for line in good + bad]
@@ -52,22 +68,22 @@ def metric(server, name):
 MISBEHAVIOURS = sorted(set(upstream.MODES) - {"detail", "ollama"}) + ["408", "409", "425", "429", "500", "502", "503", "504"]
 
 
-def test_what_misbehaves_once_is_tried_again(tmp_path, fake):
+def test_what_misbehaves_once_is_tried_again(tmp_path, fake, clock):
     texts = [f"{i} mode={mode} times=1" for i, mode in enumerate(MISBEHAVIOURS)] + [f"plain {i}" for i in range(40)]
-    with serving(tmp_path, f"fake={fake.url},{QUICK}") as server:
-        good, bad = run(server, texts)
+    with serving(tmp_path, f"fake={fake.url},{TIMES}", environment=clock.environment) as server:
+        good, bad = run(server, texts, clock=clock, fake=fake)
         assert not bad
         assert_answers(good, texts)
         assert all(fake.behaviour.seen[text] >= 2 for text in texts[:len(MISBEHAVIOURS)])
     support.fsck(tmp_path / "state")
 
 
-def test_what_always_misbehaves_ends_in_an_error_of_its_own(tmp_path, fake):
+def test_what_always_misbehaves_ends_in_an_error_of_its_own(tmp_path, fake, clock):
     always = {"garbage": (502, "upstream_bad_answer"), "half": (502, "upstream_bad_answer"), "cut-body": (502, "upstream_broken"), "endless": (502, "upstream_bad_answer"),
               "redirect": (502, "upstream_bad_answer"), "disguised": (502, None), "500": (500, None)}
     texts = [f"mode={mode} x" for mode in always] + ["mode=stall x", "mode=loris-head x"] + [f"plain {i}" for i in range(300)]
-    with serving(tmp_path, f"fake={fake.url},{QUICK}") as server:
-        good, bad = run(server, texts)
+    with serving(tmp_path, f"fake={fake.url},{TIMES}", environment=clock.environment) as server:
+        good, bad = run(server, texts, clock=clock, fake=fake)
         assert len(bad) == len(always) + 2
         assert_answers(good, texts)
         for i, (status, code) in enumerate(always.values()):
@@ -82,7 +98,7 @@ def test_what_always_misbehaves_ends_in_an_error_of_its_own(tmp_path, fake):
 
 def test_an_error_of_the_request_is_its_result_at_once(tmp_path, fake):
     texts = ["mode=400 x", "mode=403 x", "mode=404 x", "mode=422 x", "mode=413 x", "mode=ollama x", "mode=detail x"]
-    with serving(tmp_path, f"fake={fake.url},{QUICK}") as server:
+    with serving(tmp_path, f"fake={fake.url},{TIMES}") as server:
         good, bad = run(server, texts)
         assert not good and all(fake.behaviour.seen[text] == 1 for text in texts)
         for i, status in enumerate((400, 403, 404, 422, 413, 404, 422)):
@@ -95,21 +111,25 @@ def test_an_error_of_the_request_is_its_result_at_once(tmp_path, fake):
 
 
 @pytest.mark.parametrize("status", ["401", "402", "403"])
-def test_while_the_key_is_refused_lines_wait_and_none_is_lost(tmp_path, fake, status):
+def test_while_the_key_is_refused_lines_wait_and_none_is_lost(tmp_path, fake, clock, status):
     texts = [f"line {i}" for i in range(100)] + ["mode=401 times=2 x"]
     fake.control(status)
-    with serving(tmp_path, f"fake={fake.url},{QUICK}") as server:
+    with serving(tmp_path, f"fake={fake.url},{TIMES}", environment=clock.environment) as server:
         batch = server.create(lines(texts))
-        upstream_of = lambda: server.json("GET", "/ready", status=503)["upstreams"][0]
-        support.until(lambda: "its key" in server.call("GET", "/health")[1].decode())
-        assert upstream_of()["text"] == f"waiting: it refuses its key (status {status})" and upstream_of()["breaker"] != "closed"
+
+        def is_told():  # but not while it tries the key again
+            code, body = server.call("GET", "/ready")
+            told = json.loads(body)["upstreams"][0]
+            return code == 503 and told["breaker"] != "closed" and told["text"] == f"waiting: it refuses its key (status {status})"
+
+        clock.until(is_told, STEP, fake.is_busy)
         assert 'quern_upstream_key_refused{upstream="fake"} 1' in server.call("GET", "/metrics")[1].decode()
-        support.until(lambda: f"key (status {status})" in (server.batch(batch["id"])["waiting_for"] or ""))
+        clock.until(lambda: f"key (status {status})" in (server.batch(batch["id"])["waiting_for"] or ""), STEP, fake.is_busy)
         assert server.batch(batch["id"])["request_counts"] == {"total": len(texts), "completed": 0, "failed": 0}
         # Some were tried before it was known, and then one after the other, ever more rarely.
         assert sum(fake.behaviour.seen.values()) < 40
         fake.control(None)
-        done = server.wait(batch["id"])
+        done = wait(server, clock, fake, batch["id"])
         assert done["request_counts"] == {"total": len(texts), "completed": len(texts), "failed": 0}
         assert 'quern_upstream_key_refused{upstream="fake"} 0' in server.call("GET", "/metrics")[1].decode()
         assert server.log_text().count("event=key_refused") == server.log_text().count("event=key_accepted") == 1
@@ -117,59 +137,79 @@ def test_while_the_key_is_refused_lines_wait_and_none_is_lost(tmp_path, fake, st
 
 
 @pytest.mark.parametrize("mode,after", [("429", ""), ("429", "1"), ("429", "700ms"), ("429", "date"), ("503", ""), ("503", "1"), ("500", "")])
-def test_a_storm_delays_and_loses_nothing(tmp_path, fake, mode, after):
+def test_a_storm_delays_and_loses_nothing(tmp_path, fake, clock, mode, after):
     if after == "date":
         after = email.utils.formatdate(time.time() + 2, usegmt=True)
     texts = [f"line {i} ms=5" for i in range(200)]
     fake.control(mode, seconds=1e9, after=after)
-    with serving(tmp_path, f"fake={fake.url},{QUICK}") as server:
+    with serving(tmp_path, f"fake={fake.url},{TIMES}", environment=clock.environment) as server:
         batch = server.create(lines(texts))
         if mode in ("503", "500"):  # its /health and /v1/models say so too
             before = fake.behaviour.probes
-            support.until(lambda: fake.behaviour.probes > before)
+            clock.until(lambda: fake.behaviour.probes > before, STEP, fake.is_busy)
             assert server.batch(batch["id"])["status"] == "validating"
         else:
             support.until(lambda: metric(server, "refusals_total") > 0 and metric(server, "inflight") == 0)
             # It backs off: far fewer requests than an upstream without pauses would get.
             assert 0 < sum(fake.behaviour.seen.values()) < 200
         fake.control(None)
-        batch = server.wait(batch["id"], 120)
+        batch = wait(server, clock, fake, batch["id"])
         assert batch["request_counts"] == {"total": 200, "completed": 200, "failed": 0}
         good, _ = server.results(batch)
         assert len({line["custom_id"] for line in good}) == 200
 
 
-def test_a_storm_in_the_middle_burns_no_line(tmp_path, fake):
+def test_a_storm_in_the_middle_burns_no_line(tmp_path, fake, clock):
     """Everything answers 500, the probes too, for far longer than five tries of a line would take."""
     texts = [f"line {i} ms=20" for i in range(600)]
-    with serving(tmp_path, f"fake={fake.url},concurrency=8,{QUICK}") as server:
+    with serving(tmp_path, f"fake={fake.url},concurrency=8,{TIMES}", environment=clock.environment) as server:
         batch = server.create(lines(texts))
         support.until(lambda: len(fake.behaviour.seen) >= 100)
         fake.control("500")
-        support.until(lambda: 'state="open"} 1' in server.call("GET", "/metrics")[1].decode())
+        clock.until(lambda: 'state="open"} 1' in server.call("GET", "/metrics")[1].decode(), STEP, fake.is_busy)
         status, health = server.call("GET", "/ready")
         told = json.loads(health)["upstreams"][0]
         assert status == 503 and told["name"] == "fake" and not told["ready"] and "500" in told["text"]
         sent, probes = sum(fake.behaviour.seen.values()), fake.behaviour.probes
-        support.until(lambda: fake.behaviour.probes >= probes + 2)
+        clock.until(lambda: fake.behaviour.probes >= probes + 2, STEP, fake.is_busy)
         assert sum(fake.behaviour.seen.values()) <= sent + 8  # probes only
         fake.control(None)
-        batch = server.wait(batch["id"], 120)
+        batch = wait(server, clock, fake, batch["id"])
         assert batch["request_counts"] == {"total": 600, "completed": 600, "failed": 0}
 
 
-def test_the_upstream_dies_and_comes_back(tmp_path):
+def test_probes_come_ever_more_rarely_but_twice_a_minute_at_least(tmp_path, fake, clock):
+    texts = [f"line {i}" for i in range(20)]
+    with serving(tmp_path, f"fake={fake.url},{TIMES}", environment=clock.environment) as server:
+        support.until(lambda: server.call("GET", "/health")[0] == 200)
+        fake.control("500")
+        batch = server.create(lines(texts))
+        clock.until(lambda: metric(server, "breaker_openings_total") > 0, STEP, fake.is_busy)
+        del fake.behaviour.probed[:]
+        clock.until(lambda: len(fake.behaviour.probed) >= 10, STEP, fake.is_busy)
+        waits = [after - before for before, after in zip(fake.behaviour.probed, fake.behaviour.probed[1:])]
+        # Half of 0.5 s, 1 s, 2 s … at least; from the seventh on half of 30 s.
+        assert all(wait >= min(0.25 * 2 ** number, 15) - 0.1 for number, wait in enumerate(waits)), waits
+        sent = sum(fake.behaviour.seen.values())
+        fake.control(None)
+        clock.move(30)
+        support.until(lambda: sum(fake.behaviour.seen.values()) > sent, 20)
+        assert wait(server, clock, fake, batch["id"])["request_counts"] == {"total": 20, "completed": 20, "failed": 0}
+
+
+def test_the_upstream_dies_and_comes_back(tmp_path, clock):
     process = upstream.Process(0, "--service-ms", "30")
     try:
-        with serving(tmp_path, f"fake={process.url},concurrency=16,{QUICK}") as server:
+        with serving(tmp_path, f"fake={process.url},concurrency=16,{TIMES}", environment=clock.environment) as server:
             batch = server.create(lines([f"line {i}" for i in range(1200)]))
             for _ in range(2):
                 before = len(process.stats()["seen"])
                 support.until(lambda: len(process.stats()["seen"]) >= before + 100)
                 process.kill()
-                support.until(lambda: 'state="open"} 1' in server.call("GET", "/metrics")[1].decode())
+                clock.until(lambda: 'state="open"} 1' in server.call("GET", "/metrics")[1].decode(), STEP)
                 assert server.batch(batch["id"])["status"] == "in_progress"
                 process = process.again()
+                clock.until(lambda: 'state="closed"} 1' in server.call("GET", "/metrics")[1].decode(), STEP, process.is_busy)
             batch = server.wait(batch["id"], 120)
             assert batch["request_counts"] == {"total": 1200, "completed": 1200, "failed": 0}
             good, bad = server.results(batch)
@@ -180,17 +220,18 @@ def test_the_upstream_dies_and_comes_back(tmp_path):
         process.kill()
 
 
-def test_an_upstream_that_is_not_there_yet_is_waited_for(tmp_path):
+def test_an_upstream_that_is_not_there_yet_is_waited_for(tmp_path, clock):
     process = upstream.Process()
     port = process.port
     process.kill()
-    with serving(tmp_path, f"fake=http://127.0.0.1:{port},{QUICK}") as server:
+    with serving(tmp_path, f"fake=http://127.0.0.1:{port},{TIMES}", environment=clock.environment) as server:
         assert server.call("GET", "/health")[0] == 503
         batch = server.create(lines(["a", "b"]))
-        support.until(lambda: server.batch(batch["id"])["waiting_for"])
+        clock.until(lambda: server.batch(batch["id"])["waiting_for"], STEP)
         assert server.batch(batch["id"])["status"] == "validating"
         process = upstream.Process(port)
         try:
+            clock.until(lambda: server.call("GET", "/ready")[0] == 200, STEP, process.is_busy)
             assert server.wait(batch["id"], 60)["request_counts"] == {"total": 2, "completed": 2, "failed": 0}
         finally:
             process.kill()
@@ -198,7 +239,7 @@ def test_an_upstream_that_is_not_there_yet_is_waited_for(tmp_path):
 
 def test_kill_9_in_the_middle_and_a_restart(tmp_path):
     process = upstream.Process(0, "--service-ms", "30")
-    state, arguments = tmp_path / "state", ("--upstream", f"fake={process.url},concurrency=16,{QUICK}")
+    state, arguments = tmp_path / "state", ("--upstream", f"fake={process.url},concurrency=16,{TIMES}")
     try:
         with support.serving(state, *arguments) as server:
             batch = server.create(lines([f"line {i}" for i in range(1000)]))
@@ -258,7 +299,7 @@ def test_models_are_asked_for_or_named_and_mapped(tmp_path, fake):
 
 
 def test_a_stream_passes_through(tmp_path, fake):
-    with serving(tmp_path, f"fake={fake.url},{QUICK}") as server:
+    with serving(tmp_path, f"fake={fake.url},{TIMES}") as server:
         ask = {"model": "fake", "messages": [{"role": "user", "content": "one two three"}], "stream": True}
         status, data = server.call("POST", "/v1/chat/completions", ask)
         events = [part[6:] for part in data.decode().split("\n\n") if part]
@@ -283,7 +324,7 @@ def test_a_request_of_a_client_fails_over_and_is_answered(tmp_path, fake):
     gone = upstream.Process()
     port = gone.port
     gone.kill()
-    with serving(tmp_path, f"gone=http://127.0.0.1:{port},models=fake,{QUICK}", f"fake={fake.url},{QUICK}") as server:
+    with serving(tmp_path, f"gone=http://127.0.0.1:{port},models=fake,{TIMES}", f"fake={fake.url},{TIMES}") as server:
         for _ in range(20):
             assert server.call("POST", "/v1/chat/completions", {"model": "fake", "messages": [{"role": "user", "content": "x"}]})[0] == 200
         status, data = server.call("POST", "/v1/chat/completions", {"model": "fake", "messages": [{"role": "user", "content": "mode=400 x"}]})
@@ -305,13 +346,13 @@ def test_two_upstreams_share_a_batch(tmp_path, fake):
         other.stop()
 
 
-def test_the_key_is_sent_and_shown_nowhere(tmp_path, fake):
+def test_the_key_is_sent_and_shown_nowhere(tmp_path, fake, clock):
     key = "sk-verysecret0123456789"
     file = tmp_path / "key"
     file.write_text(key + "\n")
     file.chmod(0o600)
-    with serving(tmp_path, f"fake={fake.url},key-file={file}") as server:
-        good, bad = run(server, ["x", "mode=401 y", "mode=500 z"])
+    with serving(tmp_path, f"fake={fake.url},key-file={file}", environment=clock.environment) as server:
+        good, bad = run(server, ["x", "mode=401 y", "mode=500 z"], clock=clock, fake=fake)
         assert {head["authorization"] for head in fake.behaviour.heads} == {f"Bearer {key}"}
         shown = pathlib.Path(f"/proc/{server.process.pid}/cmdline").read_text() + server.log_text() + json.dumps([good, bad])
         for path in ("/health", "/ready", "/metrics", "/v1/models"):

@@ -169,6 +169,31 @@ def test_150_a_retry_has_the_same_id_and_a_new_timestamp_and_signature(tmp_path,
         assert outcomes(server) == {"succeeded": 1, "failed": 2, "given_up": 0}
 
 
+def test_the_whole_schedule_of_three_days_runs_until_the_event_is_given_up(tmp_path, secret_file):
+    """Pauses of 5 s, 10 s … 4 h, each random in 75 % to 125 % of its length, until the event is 72 hours old."""
+    clock, pauses = support.Clock(tmp_path), [min(5 * 2 ** number, 4 * 3600) for number in range(40)]
+    with receiving([500] * 100) as receiver, receiving() as other, \
+            support.serving(tmp_path / "state", *hooked(secret_file, "--webhook-retry-seconds", "5"), environment=clock.environment) as server:
+        run_batch(server, webhook_url=receiver.url)
+        support.until(lambda: outcomes(server)["failed"] == 1)
+        last = next(number for number in range(40) if 1.26 * sum(pauses[:number]) >= 72 * 3600)
+        for number in range(last):
+            clock.move(0.7 * pauses[number])
+            if number % 6 == 0:
+                run_batch(server, webhook_url=other.url)
+                other.wait(number // 6 + 1)  # an event in between: what is due has been looked for since
+            assert len(receiver.seen) == number + 1
+            clock.move(0.56 * pauses[number])
+            support.until(lambda: outcomes(server)["failed"] + outcomes(server)["given_up"] == number + 2)
+            assert outcomes(server)["given_up"] == (number + 1 == last)
+        support.until(lambda: pending(server) == 0)
+        clock.move(24 * 3600)
+        run_batch(server, webhook_url=other.url)
+        other.wait((last - 1) // 6 + 2)
+        assert len(receiver.seen) == last + 1
+    support.fsck(tmp_path / "state")
+
+
 def test_151_a_redirect_is_a_failure_and_is_not_followed(tmp_path, secret_file):
     with receiving() as other, receiving([302, 307], location=other.url) as receiver, \
             support.serving(tmp_path / "state", *hooked(secret_file, "--webhook-url", receiver.url)) as server:
