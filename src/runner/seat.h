@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* seat: where one worker sits: what it has in flight, how much more it may get, and the hand-over.
+/* seat: the runner's account of one worker: its jobs in flight, how many more it may get, and the
+ * hand-over of a job.
  *
- * Suspects: lines that were in flight when a worker went down. While a seat has suspects, in flight
- * there or waiting to be, it runs nothing else: at most half of those it went down with at a time,
- * twice as many after as many have ended well. A suspect that is alone excludes single requests as
- * well, so that its crash proves it guilty. A suspect whose seat has been down for 5 s moves to
- * another seat, with the same care.
+ * A suspect is a line that was in flight when a worker went down. While a seat has suspects, it
+ * runs only those. At first at most half of the lines of that crash run at a time; the number
+ * doubles once as many suspects have ended well. A suspect that runs alone excludes single requests
+ * too, so that its crash proves it guilty. A suspect whose seat has been down for 5 s moves to
+ * another seat under the same rule.
  *
  * Thread: the runner's lock.
  * Memory: an array in struct runner; a seat is never given back.
