@@ -17,37 +17,10 @@
  * Memory: matrices and vectors are the weights', which outlive the list. */
 
 #include "kernels/kernels.h"
+#include "kernels/op_kind.h"
 
 #include <stdbool.h>
 #include <stdint.h>
-
-enum op_kind {
-    OP_EMBED,     /* x = row `token` of matrix · scale, and the row's angles of rotation */
-    OP_NORM,      /* x += as `add` names; h = RMSNorm(x) · weight; prepared for next */
-    OP_MATMUL,    /* `to` = prepared · matrixᵀ + bias */
-    OP_HEADS,     /* q and k of wide: RMSNorm per head, rotation; k and v go into the KV cache */
-    OP_ATTENTION, /* attended = softmax(scale · q kᵀ) v over the KV cache; prepared for next */
-    OP_GATE,      /* wide = gate(first half) · second half; prepared for next */
-    OP_KEEP,   /* leaves only the wanted rows of x and wide: the last layer has stored its keys */
-    OP_LOGITS, /* logits = prepared · matrixᵀ, capped; runs for as many rows at once as fit */
-};
-#define OP_KINDS (OP_LOGITS + 1)
-
-/* NORM: the sum that the half layer before it left open. */
-enum op_add {
-    ADD_NOTHING,  /* the product went into x (TO_X), or none came before */
-    ADD_H,        /* x += h */
-    ADD_NORMED_H, /* x += RMSNorm(h) · post (Gemma) */
-};
-
-/* MATMUL: the buffer of the product. */
-enum op_to {
-    TO_WIDE, /* wide = product */
-    TO_H,    /* h = product */
-    TO_X,    /* x += product */
-};
-
-enum op_gate { GATE_SILU, GATE_GELU_TANH };
 
 /* A field that the kind does not name is zero. */
 struct op {

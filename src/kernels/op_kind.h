@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* op_kind: the kinds of operations of a forward pass, and the choices within a kind.
+ *
+ * program/op.h says which fields of an operation each kind has. The numbers are part of the table
+ * of a device (kernels/device.h), so a new kind or choice goes to the end of its list.
+ *
+ * Thread: any; constants. */
+
+enum op_kind {
+    OP_EMBED,     /* x = row `token` of matrix · scale, and the row's angles of rotation */
+    OP_NORM,      /* x += as `add` names; h = RMSNorm(x) · weight; prepared for next */
+    OP_MATMUL,    /* `to` = prepared · matrixᵀ + bias */
+    OP_HEADS,     /* q and k of wide: RMSNorm per head, rotation; k and v go into the KV cache */
+    OP_ATTENTION, /* attended = softmax(scale · q kᵀ) v over the KV cache; prepared for next */
+    OP_GATE,      /* wide = gate(first half) · second half; prepared for next */
+    OP_KEEP,   /* leaves only the wanted rows of x and wide: the last layer has stored its keys */
+    OP_LOGITS, /* logits = prepared · matrixᵀ, capped; runs for as many rows at once as fit */
+};
+#define OP_KINDS (OP_LOGITS + 1)
+
+/* NORM: the sum that the half layer before it left open. */
+enum op_add {
+    ADD_NOTHING,  /* the product went into x (TO_X), or none came before */
+    ADD_H,        /* x += h */
+    ADD_NORMED_H, /* x += RMSNorm(h) · post (Gemma) */
+};
+
+/* MATMUL: the buffer of the product. */
+enum op_to {
+    TO_WIDE, /* wide = product */
+    TO_H,    /* h = product */
+    TO_X,    /* x += product */
+};
+
+enum op_gate { GATE_SILU, GATE_GELU_TANH };

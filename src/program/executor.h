@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* executor: the computer of a decoder's steps: the CPU (cpu/executor_cpu.h) or a device
+ * (device/executor_device.h).
+ *
+ * model/model.h opens files, configuration and layout, and describes the model; the rest is behind
+ * this interface. It knows no file and no text.
+ *
+ * Thread: that of the scheduler (scheduler/backend.h).
+ * Memory: an executor is its own until close. */
+
+#include "scheduler/backend.h"
+
+struct executor_description {
+    char name[96];       /* "avx512", or the name of the card */
+    const char *kv_type; /* "F16" */
+    uint32_t threads;
+    uint64_t kv_bytes_per_token;
+    uint64_t kv_bytes;        /* when every page is in use */
+    uint64_t workspace_bytes; /* buffers of a step, and for sampling */
+    uint64_t device_bytes;    /* memory of a device; 0: a CPU */
+};
+
+struct executor_ops {
+    const struct backend_ops *backend; /* called with the executor's self; its close is NULL */
+    /* Runs `step`, which is no scheduler's, and gives the logits of its logit_rows: ret_logits
+     * (logit_count, vocab_rows). No other step is under way. */
+    enum err (*logits)(void *self, const struct step *step, float *ret_logits, struct error *error);
+    void (*describe)(const void *self, struct executor_description *ret_description);
+    void (*close)(void *self);
+};
+
+struct executor {
+    const struct executor_ops *ops;
+    void *self;
+    struct backend_caps caps; /* constant while open */
+};

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* weight_store: the receiver of a model's matrices as they are loaded.
+ *
+ * The loader (weights/weights.h) knows tensors and their names; a store knows how an executor keeps
+ * a matrix: tiled for a CPU, or rows that a device converts. The loader opens all matrices before
+ * it fills the first, so that an executor can refuse a model that is too large before its weights
+ * are read.
+ *
+ * Thread: the thread that loads.
+ * Memory: a matrix is the store's until matrix_close; parts are borrowed for the call. */
+
+#include "kernels/kernels.h"
+
+/* A matrix to be stored. */
+struct weight_matrix {
+    const char *name;                /* of its first tensor: a key for caches and messages */
+    const struct matrix_part *parts; /* (part_count) one after another, as q | k | v */
+    uint32_t part_count;
+    uint32_t cols;
+    bool is_embedding; /* its rows are read one by one, and it may serve as the head */
+};
+
+struct weight_store_ops {
+    /* Makes the matrix without reading rows: blocks of the parts are NULL. *ret_is_filled is true
+     * when the store has its rows already, from a cache. ERR_LIMIT without memory. */
+    enum err (*open)(void *self, const struct weight_matrix *from, struct matrix **ret_matrix,
+                     bool *ret_is_filled, struct error *error);
+    /* Takes the rows: `from` as in open, with the blocks. */
+    enum err (*fill)(void *self, struct matrix *matrix, const struct weight_matrix *from,
+                     struct error *error);
+};
+
+struct weight_store {
+    const struct weight_store_ops *ops;
+    void *self;
+};
