@@ -198,7 +198,8 @@ static enum err open_lanes(struct model *model, const struct model_options *opti
         .rows_max = or_default(options->rows_max, ROWS_DEFAULT),
         .sequences_max = or_default(options->sequences_max, SEQUENCES_DEFAULT),
         .context_tokens_max = or_default(options->context_max, model->config.context_max),
-        .vocab = model->config.token_count};
+        .vocab = model->config.token_count,
+        .steps_max = 1};
     caps->full_pages = model->layout.full_groups;
     caps->window_pages = model->layout.window_groups;
     caps->window_tokens = model->layout.window_tokens;

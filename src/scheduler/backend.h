@@ -21,26 +21,44 @@
  * sequence of the same step is writing into a block both have in their tables, whichever of the two
  * comes first in the list.
  *
+ * Steps touch the cache in the order of their submits. A row reads what earlier steps have written,
+ * even while they are under way; and a page that a step reads may be written by the next one.
+ *
  * The scheduler promises in turn:
  *   - No two rows of a step write the same slot.
  *   - A page that several sequences have in their tables is written by one of them.
- *   - Every position that a row sees is written already, or is written in this step.
- * - Where two sequences have equal page numbers, from the first page that a row sees on, they have
- * equal tokens. - Sequences that share pages are neighbours in the list as far as possible.
+ *   - Every position that a row sees is written by an earlier step, or in this one.
+ *   - Where two sequences have equal page numbers, from the first page that a row sees on, they
+ *     have equal tokens.
+ *   - Sequences that share pages are neighbours in the list as far as possible.
  *
- * URGENT STEPS. A backend that computes a step in slices has `advance` and `interject`. Then an
- * urgent step may pass a step that has been submitted: between two slices it runs from its
- * beginning to its end. It needs activations of its own; both steps use one KV cache. The scheduler
- * promises that neither step reads or writes a slot that the other writes.
+ * TWO STEPS UNDER WAY. A step is under way from its submit to the return of its wait. With
+ * steps_max 2 the scheduler submits step n+1 while n computes, so that a device never waits for the
+ * host. Then two things of a sequence may be unknown to the host when n+1 is submitted:
+ *   - The token of a decode row, which n samples. The row has a PENDING TOKEN: step.tokens holds
+ *     backend_pending(slot), which stands for the token sampled last in this slot. The slot is the
+ *     one of the row's own sequence, which has only this row in the step and kept its slot from n.
+ *   - The changes of its logits that depend on that token: `allowed`, penalties and bad words. Such
+ *     a logit row is LATE: submit computes its logits and does not sample it. `sample` does, after
+ *     the wait for n and before the next submit, while n+1 computes.
+ * A row of a sequence that ends in n is computed and its sample thrown away. A late row of such a
+ * sequence is never sampled. A step submitted while none is under way has neither kind of row.
+ *
+ * URGENT STEPS. A backend that computes a step in slices has `advance` and `interject`, and
+ * steps_max 1. Then an urgent step may pass a step that has been submitted: between two slices it
+ * runs from its beginning to its end. It needs activations of its own; both steps use one KV cache.
+ * The scheduler promises that neither step reads or writes a slot that the other writes.
  *
  * Errors: an operating error of any call is fatal for the engine process. After it the content of
  * the cache is unknown, and the scheduler takes no further step. A single row cannot fail.
  *
  * Thread: the scheduler's thread calls; a backend may have threads of its own inside.
- * Memory: the arrays of a step belong to the scheduler. They do not change from submit until wait
- *     returns, so that a device may read them late.
- * Invariant: every submit is followed by one wait before the next submit; step numbers ascend, also
- *     over urgent steps. */
+ * Memory: the arrays of a step belong to the scheduler. With steps_max 1 they do not change from
+ *     submit until wait returns, so that a backend may read them late. With steps_max 2 they change
+ *     as soon as submit returns, and the rows of `sample` as soon as sample returns: the backend
+ *     copies what it needs.
+ * Invariant: at most steps_max steps are under way, and waits come in the order of the submits.
+ *     Step numbers ascend, also over urgent steps. */
 
 #include "base/err.h"
 #include "scheduler/sampling.h"
@@ -63,7 +81,24 @@ struct backend_caps {
     uint32_t context_tokens_max; /* positions of one sequence, at least 2 */
     uint32_t vocab;              /* token ids are 0..vocab-1 */
     uint32_t urgent_rows_max;    /* rows of an urgent step; 0: the backend cannot interject */
+    uint32_t steps_max;          /* steps under way: 1, or 2 with `sample` and without `advance` */
 };
+
+#define BACKEND_STEPS_MAX 2u
+
+/* A pending token: in step.tokens, the token sampled last in this slot. Ids are never negative. */
+static inline int32_t backend_pending(uint32_t slot) {
+    return -1 - (int32_t)slot;
+}
+
+static inline bool backend_is_pending(int32_t token) {
+    return token < 0;
+}
+
+/* The slot of a pending token. */
+static inline uint32_t backend_pending_slot(int32_t token) {
+    return (uint32_t)(-1 - token);
+}
 
 /* One sequence's part of a step. */
 struct step_sequence {
@@ -84,16 +119,20 @@ struct step_sequence {
 struct logit_row {
     uint32_t row;
     uint32_t sequence; /* index into step.sequences */
+    uint32_t index;    /* its own place in step.logit_rows, which is the place of its sample */
     const struct sampling *sampling;
     uint64_t seed;    /* use this one, not sampling.seed */
     uint32_t counter; /* tokens generated so far, which is the index of the next one */
     /* The token to be sampled follows prompt[0..prompt_count) and generated[0..counter). */
     const int32_t *prompt; /* (prompt_count) */
     uint32_t prompt_count;
-    const int32_t *generated; /* (counter) */
+    /* (counter). NULL in submit where the last of them is pending: then the row is late, or nothing
+     * that it asks for depends on generated tokens. */
+    const int32_t *generated;
     /* ((vocab + 31) / 32) words: token t is allowed when bit t % 32 of word t / 32 is set. NULL:
      * all tokens are allowed. */
     const uint32_t *allowed;
+    bool is_late; /* `sample` samples it, and gets `generated` and `allowed`; submit does not */
     /* The token that follows this row in the prompt: no token is sampled, but its logprob, its rank
      * and prompt_top_logprobs neighbours are needed. NULL: a token is sampled. */
     const int32_t *scored;
@@ -104,7 +143,7 @@ struct step {
     uint32_t row_count;
     uint32_t sequence_count;
     uint32_t logit_count;
-    const int32_t *tokens;                 /* (row_count) */
+    const int32_t *tokens;                 /* (row_count) ids, or backend_pending(slot) */
     const uint32_t *positions;             /* (row_count) from 0 */
     const struct step_sequence *sequences; /* (sequence_count) in row order */
     const struct logit_row *logit_rows;    /* (logit_count) in row order; may be none */
@@ -140,7 +179,13 @@ struct backend_ops {
     /* Starts the step. A device returns at once; a backend without a device may do all work
      * here. */
     enum err (*submit)(void *self, const struct step *step, struct error *error);
-    /* Blocks until the step is done and fills result->samples. */
+    /* Samples late rows of the step `number`, which was submitted last, after the wait for the step
+     * before it. Called at most once per step. `rows`, in ascending order of `index`, are all its
+     * late rows but those of sequences that have ended. NULL with steps_max 1. */
+    enum err (*sample)(void *self, uint64_t number, const struct logit_row *rows, uint32_t count,
+                       struct error *error);
+    /* Blocks until the oldest step under way is done and fills result->samples. The samples of late
+     * rows that were never sampled are left as they are. */
     enum err (*wait)(void *self, struct step_result *result, struct error *error);
     void (*close)(void *self);
     /* `advance` and `interject` are NULL when no step can pass another. */

@@ -86,9 +86,11 @@ static void add_logit_row(const struct scheduler *scheduler, struct plan *plan,
                           const struct sequence *sequence) {
     const struct live_request *request = sequence->request;
     struct step *step = &plan->step;
-    plan->logit_rows[step->logit_count++] = (struct logit_row){
+    uint32_t index = step->logit_count++;
+    plan->logit_rows[index] = (struct logit_row){
         .row = step->row_count - 1,
         .sequence = step->sequence_count - 1,
+        .index = index,
         .sampling = &request->sampling,
         .seed = sequence->index == 0 ? request->seed : rng_at(request->seed, sequence->index),
         .counter = sequence->generated_count,
@@ -110,13 +112,14 @@ static void add_scored_rows(struct plan *plan, struct sequence *sequence, uint32
     for (uint32_t i = 0; i < count && is_to_be_scored(sequence); i++) {
         if (sequence->computed + i < sequence->scored) continue;
         sequence->scored++;
-        plan->logit_rows[step->logit_count++] =
-            (struct logit_row){.row = row + i,
-                               .sequence = step->sequence_count - 1,
-                               .sampling = &request->sampling,
-                               .prompt = request->prompt,
-                               .prompt_count = request->prompt_count,
-                               .scored = &request->prompt[sequence->scored]};
+        uint32_t index = step->logit_count++;
+        plan->logit_rows[index] = (struct logit_row){.row = row + i,
+                                                     .sequence = step->sequence_count - 1,
+                                                     .index = index,
+                                                     .sampling = &request->sampling,
+                                                     .prompt = request->prompt,
+                                                     .prompt_count = request->prompt_count,
+                                                     .scored = &request->prompt[sequence->scored]};
     }
 }
 
