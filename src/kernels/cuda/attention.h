@@ -34,11 +34,11 @@ extern "C" {
 #endif
 
 #include "base/err.h"
+#include "kernels/device.h"
 
-#define CUDA_PAGE_TOKENS 16
+#define CUDA_PAGE_TOKENS ((int)DEVICE_PAGE_TOKENS) /* signed, for bounds below zero */
 #define CUDA_SPLIT_TOKENS 256 /* decode items are cut at absolute multiples of it */
 #define CUDA_GROUP_MAX 16     /* query heads that read one KV head */
-#define CUDA_NO_PARTIAL UINT32_MAX
 
 typedef struct CUstream_st *cuda_stream;
 
@@ -65,57 +65,22 @@ struct cuda_attention {
     float *partial_ml;         /* (partials, head_count, 2): m, l */
 };
 
-/* One row against keys begin..end-1 of its sequence. */
-struct cuda_decode_item {
-    uint32_t row;           /* of q and y */
-    uint32_t position;      /* of its query */
-    uint32_t begin;         /* tokens */
-    uint32_t end;           /* nothing behind `position` is seen, whatever stands here */
-    uint32_t pages;         /* index into `pages` where the table of the sequence begins */
-    uint32_t partial_in;    /* continues from partials partial_in.., none of them partial_out */
-    uint32_t partial_count; /* so many; 0: begins anew */
-    uint32_t partial_out;   /* leaves this partial and no y, or CUDA_NO_PARTIAL */
-};
-
-/* Several rows against keys begin..end-1 of pages that all of them have: a piece of a prompt, or
- * rows of many sequences with a prefix in common. A row sees what its position allows. */
-struct cuda_tile_item {
-    uint32_t row;       /* the first of q and y, or index of the first in `rows` */
-    uint32_t row_count; /* 0..cuda_tile_rows() */
-    uint32_t begin;
-    uint32_t end;
-    uint32_t pages;
-    uint32_t partial_in; /* the first row continues from it, or CUDA_NO_PARTIAL */
-    uint32_t
-        partial_out; /* the first row leaves it and no y, or CUDA_NO_PARTIAL; may be the same */
-    uint32_t partial_step; /* from a row's partial to that of the next: more than 1 where a shared
-                              prefix is cut into as many items to fill the card */
-};
-
-/* Adds up partials first..first+count-1 of a row and writes its y. */
-struct cuda_merge_item {
-    uint32_t row;
-    uint32_t first;
-    uint32_t count;
-    uint32_t reserved;
-};
-
 /* Items of one launch, the costly ones first. The grid is made for item_count; with `count`, which
  * lies on the device, only so many of them are there, so that a captured launch can serve steps of
  * different sizes. */
 struct cuda_decode_items {
-    const struct cuda_decode_item *items; /* (item_count), at a multiple of 16 bytes */
+    const struct device_decode_item *items; /* (item_count), at a multiple of 16 bytes */
     uint32_t item_count;
     const uint32_t *count; /* or NULL */
 };
 struct cuda_tile_items {
-    const struct cuda_tile_item *items;
+    const struct device_tile_item *items;
     uint32_t item_count;
     const uint32_t *count;
     const uint32_t *rows; /* row i of an item is rows[item.row + i]; NULL: item.row + i */
 };
 struct cuda_merge_items {
-    const struct cuda_merge_item *items;
+    const struct device_merge_item *items;
     uint32_t item_count;
     const uint32_t *count;
 };

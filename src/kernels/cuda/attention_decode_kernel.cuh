@@ -19,7 +19,7 @@ template <class S> __device__ static inline void cuda_clear_ring(char *ring, uin
 template <class S>
 __device__ static inline void
 cuda_decoder_begin(cuda_decoder<S> *d, const struct cuda_attention *call,
-                   const struct cuda_decode_item *item, uint32_t head, char *ring) {
+                   const struct device_decode_item *item, uint32_t head, char *ring) {
     using P = typename S::PAGE;
     d->lane = threadIdx.x % 32;
     d->ring = cuda_shared_address(ring);
@@ -89,7 +89,7 @@ __device__ static inline void cuda_add_up(struct cuda_gathered *all, float m, fl
 /* Elements 2e and 2e + 1 of a head: the partials first, then the warps in their order. */
 template <class S>
 __device__ static inline void
-cuda_meet_pair(const struct cuda_attention *call, const struct cuda_decode_item *item,
+cuda_meet_pair(const struct cuda_attention *call, const struct device_decode_item *item,
                const char *memory, uint32_t head, uint32_t n, uint32_t e) {
     struct cuda_gathered all = {CUDA_UNSEEN, 0, make_float2(0, 0)};
     for (uint32_t i = 0; i < item->partial_count; i++) {
@@ -103,7 +103,7 @@ cuda_meet_pair(const struct cuda_attention *call, const struct cuda_decode_item 
         const float *ml = sums + S::HEADS * S::PITCH + 2 * n;
         cuda_add_up(&all, ml[0], ml[1], *(const float2 *)(sums + n * S::PITCH + 2 * e));
     }
-    if (item->partial_out != CUDA_NO_PARTIAL) {
+    if (item->partial_out != DEVICE_NONE) {
         const size_t at = (size_t)item->partial_out * call->head_count + head;
         *(float2 *)(call->partial_o + at * call->head_dim + 2 * e) = all.o;
         if (e == 0) call->partial_ml[at * 2] = all.m, call->partial_ml[at * 2 + 1] = all.l;
@@ -121,7 +121,7 @@ __global__ void __launch_bounds__(S::THREADS)
     const uint32_t index = blockIdx.x / call.kv_heads, head = blockIdx.x % call.kv_heads;
     if (items.count && index >= *items.count) return;
     char *ring = cuda_memory + threadIdx.x / 32 * S::WARP_BYTES;
-    const struct cuda_decode_item item = items.items[index];
+    const struct device_decode_item item = items.items[index];
     const struct cuda_scoring scoring = cuda_scoring_of<typename S::PAGE>(&call);
     cuda_decoder<S> d;
     cuda_decoder_begin(&d, &call, &item, head, ring);

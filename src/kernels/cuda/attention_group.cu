@@ -10,7 +10,7 @@ __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
     extern __shared__ __align__(128) char cuda_memory[];
     const uint32_t index = blockIdx.x / call.kv_heads, head = blockIdx.x % call.kv_heads;
     if (items.count && index >= *items.count) return;
-    const struct cuda_tile_item item = items.items[index];
+    const struct device_tile_item item = items.items[index];
     if (item.row_count == 0) return;
     const struct cuda_scoring scoring = cuda_scoring_of<typename S::PAGE>(&call);
     cuda_tiler<S> d;

@@ -16,10 +16,10 @@ extern "C" {
 #endif
 
 struct cuda_decode_plan {
-    struct cuda_decode_item *items; /* room for item_room; longest first */
+    struct device_decode_item *items; /* room for item_room; longest first */
     uint32_t item_room;
     uint32_t item_count;
-    struct cuda_merge_item *merges; /* room for merge_room */
+    struct device_merge_item *merges; /* room for merge_room */
     uint32_t merge_room;
     uint32_t merge_count;
     uint32_t partial_first; /* partials from here on are free */
@@ -30,7 +30,7 @@ struct cuda_decode_plan {
 /* Fills `plan` from whole items, one for each row: cuts them when `item_count` · `kv_heads` is less
  * than `multiprocessors`, into no more pieces than make so many, and sorts. An item that finds
  * no room for its pieces stays whole. item_room must be at least item_count. */
-void cuda_decode_plan(struct cuda_decode_plan *plan, const struct cuda_decode_item *whole,
+void cuda_decode_plan(struct cuda_decode_plan *plan, const struct device_decode_item *whole,
                       uint32_t item_count, uint32_t window, uint32_t kv_heads,
                       uint32_t multiprocessors);
 

@@ -9,7 +9,7 @@
 
 /* The item's row that packed row r belongs to; beyond the last one, the last. */
 __device__ static inline uint32_t cuda_tile_row(const struct cuda_tile_items *items,
-                                                const struct cuda_tile_item *item, uint32_t r,
+                                                const struct device_tile_item *item, uint32_t r,
                                                 uint32_t group) {
     uint32_t i = min(r / group, item->row_count - 1);
     return items->rows ? __ldg(items->rows + item->row + i) : item->row + i;
@@ -20,7 +20,7 @@ __device__ static inline uint32_t cuda_tile_row(const struct cuda_tile_items *it
 template <class S>
 __device__ static inline void
 cuda_tile_queries(const struct cuda_attention *call, const struct cuda_tile_items *items,
-                  const struct cuda_tile_item *item, uint32_t head, char *memory) {
+                  const struct device_tile_item *item, uint32_t head, char *memory) {
     const uint32_t group = call->head_count / call->kv_heads;
     for (uint32_t i = threadIdx.x; i < S::ROWS * S::STEPS; i += S::THREADS) {
         uint32_t r = i / S::STEPS, s = i % S::STEPS;
@@ -52,7 +52,7 @@ cuda_tile_queries(const struct cuda_attention *call, const struct cuda_tile_item
 template <class S>
 __device__ static inline void cuda_tile_bounds(cuda_tiler<S> *d, const struct cuda_attention *call,
                                                const struct cuda_tile_items *items,
-                                               const struct cuda_tile_item *item, char *memory) {
+                                               const struct device_tile_item *item, char *memory) {
     const uint32_t group = call->head_count / call->kv_heads, warp = threadIdx.x / 32;
     int(*bounds)[2] = (int(*)[2])(memory + S::BOUNDS_AT);
     d->some_first = d->all_last = INT32_MAX, d->some_last = d->all_first = 0;
@@ -92,7 +92,7 @@ __device__ static inline void cuda_tile_bounds(cuda_tiler<S> *d, const struct cu
 
 template <class S>
 __device__ static inline void cuda_tiler_begin(cuda_tiler<S> *d, const struct cuda_attention *call,
-                                               const struct cuda_tile_item *item, uint32_t head,
+                                               const struct device_tile_item *item, uint32_t head,
                                                char *memory) {
     using P = typename S::PAGE;
     d->lane = threadIdx.x % 32;
@@ -127,14 +127,14 @@ __device__ static inline void cuda_tiler_begin(cuda_tiler<S> *d, const struct cu
 template <class S>
 __device__ static inline void
 cuda_tile_leave(const cuda_tiler<S> *d, const struct cuda_attention *call,
-                const struct cuda_tile_item *item, size_t row, uint32_t index, uint32_t head, int r,
-                int i, bool is_there) {
+                const struct device_tile_item *item, size_t row, uint32_t index, uint32_t head,
+                int r, int i, bool is_there) {
     constexpr bool IS_E4M3 = S::PAGE::IS_E4M3;
     const size_t step = (size_t)index * item->partial_step;
     const size_t before = (item->partial_in + step) * call->head_count + head;
     const size_t after = (item->partial_out + step) * call->head_count + head;
-    const bool goes_on = is_there && item->partial_in != CUDA_NO_PARTIAL;
-    const bool is_partial = item->partial_out != CUDA_NO_PARTIAL;
+    const bool goes_on = is_there && item->partial_in != DEVICE_NONE;
+    const bool is_partial = item->partial_out != DEVICE_NONE;
     const uint32_t t = d->lane % 4;
     float m = d->m[r][i], l = d->l[r][i], old_m = CUDA_UNSEEN, old_l = 0;
     l += __shfl_xor_sync(CUDA_ALL_LANES, l, 1);
@@ -174,7 +174,7 @@ cuda_tile_leave(const cuda_tiler<S> *d, const struct cuda_attention *call,
 template <class S>
 __device__ static inline void
 cuda_tile_leave_all(const cuda_tiler<S> *d, const struct cuda_attention *call,
-                    const struct cuda_tile_items *items, const struct cuda_tile_item *item,
+                    const struct cuda_tile_items *items, const struct device_tile_item *item,
                     uint32_t head) {
     const uint32_t group = call->head_count / call->kv_heads;
 #pragma unroll
@@ -184,8 +184,8 @@ cuda_tile_leave_all(const cuda_tiler<S> *d, const struct cuda_attention *call,
             uint32_t packed = (threadIdx.x / 32 * S::TILES + r) * 16 + d->lane / 4 + 8 * i;
             bool is_there = packed < item->row_count * group;
             uint32_t row = cuda_tile_row(items, item, packed, group);
-            cuda_tile_leave(d, call, item, row, packed / group, head * group + packed % group, r,
-                            i, is_there);
+            cuda_tile_leave(d, call, item, row, packed / group, head * group + packed % group, r, i,
+                            is_there);
         }
 }
 
@@ -195,7 +195,7 @@ __global__ void __launch_bounds__(S::THREADS)
     extern __shared__ __align__(128) char cuda_memory[];
     const uint32_t index = blockIdx.x / call.kv_heads, head = blockIdx.x % call.kv_heads;
     if (items.count && index >= *items.count) return;
-    const struct cuda_tile_item item = items.items[index];
+    const struct device_tile_item item = items.items[index];
     if (item.row_count == 0) return;
     const struct cuda_scoring scoring = cuda_scoring_of<typename S::PAGE>(&call);
     cuda_tiler<S> d;

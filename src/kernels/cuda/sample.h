@@ -18,7 +18,7 @@ extern "C" {
 #endif
 
 #include "base/err.h"
-#include "kernels/draw.h"
+#include "kernels/device.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -26,7 +26,6 @@ extern "C" {
 struct CUstream_st;
 
 #define CUDA_STATS_CHUNK 8192
-#define CUDA_TOP_MAX 20 /* SAMPLING_TOP_LOGPROBS_MAX */
 
 /* What is known of a row's logits as the model gave them. */
 struct cuda_stat {
@@ -47,28 +46,13 @@ struct cuda_logits {
     float softcap;                /* 0: none; else softcap · tanh(logit / softcap), written back */
 };
 
-/* How one row is sampled; greedy when factor is 0. */
-struct cuda_draw {
-    uint64_t seed;
-    uint32_t counter;
-    float factor;        /* draw_factor(temperature), or 0 */
-    float offset;        /* draw_offset(temperature, min_p) */
-    float top_p;         /* 0 and 1 are off */
-    uint32_t top_k;      /* 0 is off */
-    int32_t mask;        /* row of `masks`, or -1; a mask that allows nothing is not to be given */
-    uint32_t edit_begin; /* of `edits`, those of the row by token, of a token in their order */
-    uint32_t edit_count;
-    int32_t fallback; /* the lowest id that mask and list allow */
-    int32_t slot;     /* last_token[slot] becomes the token, too; -1: not */
-};
-
 struct cuda_sample {
     struct cuda_logits logits;
-    struct cuda_stat *stats;       /* (rows), written by stats */
-    void *partial;                 /* cuda_sample_partial_bytes, of stats */
-    const struct cuda_draw *draws; /* (rows) */
-    int32_t *tokens;               /* (rows), written */
-    int32_t *last_token;           /* or NULL */
+    struct cuda_stat *stats;         /* (rows), written by stats */
+    void *partial;                   /* cuda_sample_partial_bytes, of stats */
+    const struct device_draw *draws; /* (rows) */
+    int32_t *tokens;                 /* (rows), written */
+    int32_t *last_token;             /* or NULL */
     const uint32_t
         *drawn; /* (drawn_count) rows that `choose` takes: all but the greedy and plain */
     uint32_t drawn_count;
@@ -84,30 +68,14 @@ enum err cuda_sample_stats(const struct cuda_sample *call, struct CUstream_st *s
 enum err cuda_sample_choose(const struct cuda_sample *call, struct CUstream_st *stream,
                             struct error *error) MUST_CHECK;
 
-/* What somebody wants to know of one row, from the logits as the model gave them. */
-struct cuda_ask {
-    uint32_t row;
-    int32_t token;        /* -1: the one that was chosen; else that one (a scored row) */
-    uint32_t top_count;   /* 0..CUDA_TOP_MAX */
-    uint32_t named_begin; /* of `named`: tokens whose logits are wanted */
-    uint32_t named_count;
-};
-struct cuda_answer {
-    int32_t token;
-    float logit;   /* cleaned, as all logits here; its log-probability is logit - lse */
-    uint32_t rank; /* 1 for the most likely, the lower id first among equals */
-    uint32_t top_count;
-    double lse;
-    int32_t top[CUDA_TOP_MAX]; /* most likely first */
-    float top_logits[CUDA_TOP_MAX];
-};
+/* Answers to what is asked of some rows, from the logits as the model gave them. */
 struct cuda_logprobs {
     struct cuda_logits logits;
     const struct cuda_stat *stats;
     const int32_t *tokens;
-    const struct cuda_ask *asks; /* (ask_count) */
+    const struct device_ask *asks; /* (ask_count) */
     uint32_t ask_count;
-    struct cuda_answer *answers; /* (ask_count), written */
+    struct device_answer *answers; /* (ask_count), written */
     const int32_t *named;
     float *named_logits; /* as `named`, written */
 };

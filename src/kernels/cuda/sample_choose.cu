@@ -14,8 +14,9 @@
 
 /* Applies the edits of a row; each token's are one thread's. `kept` gets the logits as they were,
  * and, where a token is held back, kept_free what it would be without that. */
-__device__ static inline void edit_row(const struct cuda_sample &call, const struct cuda_draw &draw,
-                                       float *logits, bool is_holding) {
+__device__ static inline void edit_row(const struct cuda_sample &call,
+                                       const struct device_draw &draw, float *logits,
+                                       bool is_holding) {
     for (uint32_t i = threadIdx.x; i < draw.edit_count; i += THREADS) {
         const struct draw_edit *edit = &call.edits[draw.edit_begin + i];
         if (i > 0 && edit[-1].token == edit->token) continue;
@@ -35,7 +36,7 @@ __device__ static inline void edit_row(const struct cuda_sample &call, const str
 }
 
 __device__ static inline void restore_row(const struct cuda_sample &call,
-                                          const struct cuda_draw &draw, float *logits) {
+                                          const struct device_draw &draw, float *logits) {
     __syncthreads();
     for (uint32_t i = threadIdx.x; i < draw.edit_count; i += THREADS) {
         const struct draw_edit *edit = &call.edits[draw.edit_begin + i];
@@ -87,8 +88,8 @@ __device__ static inline uint32_t spare_key(const struct view &view, const struc
 
 /* What min_p, top_k and top_p keep of a row. */
 __device__ static inline struct cut narrow(const struct view &view, struct select_memory *memory,
-                                           const struct cuda_draw &draw, const struct scale &scale,
-                                           uint32_t least) {
+                                           const struct device_draw &draw,
+                                           const struct scale &scale, uint32_t least) {
     struct cut all = {least, UINT32_MAX, 0};
     bool has_top_k = draw.top_k > 0 && draw.top_k < view.vocab;
     bool has_top_p = draw.top_p > 0.0f && draw.top_p < 1.0f;
@@ -264,7 +265,7 @@ __global__ void __launch_bounds__(THREADS, 2) choose_rows(struct cuda_sample cal
     wait_for_before();
     let_next_start();
     uint32_t row = call.drawn[blockIdx.x];
-    struct cuda_draw draw = call.draws[row];
+    struct device_draw draw = call.draws[row];
     const uint32_t *mask = draw.mask < 0 ? NULL : call.masks + (size_t)draw.mask * call.mask_words;
     struct view view = view_of(call.logits, row, mask);
     float *logits = (float *)view.logits;

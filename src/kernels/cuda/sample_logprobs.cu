@@ -45,8 +45,8 @@ __global__ void __launch_bounds__(THREADS, 2) logprobs_rows(struct cuda_logprobs
     __shared__ struct select_memory memory;
     wait_for_before();
     let_next_start();
-    struct cuda_ask ask = call.asks[blockIdx.x];
-    struct cuda_answer *answer = &call.answers[blockIdx.x];
+    struct device_ask ask = call.asks[blockIdx.x];
+    struct device_answer *answer = &call.answers[blockIdx.x];
     struct view view = view_of(call.logits, ask.row, NULL);
     int32_t token = ask.token < 0 ? call.tokens[ask.row] : ask.token;
     float logit = draw_clean(view.logits[token]);
@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(THREADS, 2) logprobs_rows(struct cuda_logprobs
     for (uint32_t i = threadIdx.x; i < ask.named_count; i += THREADS)
         call.named_logits[ask.named_begin + i] =
             draw_clean(view.logits[call.named[ask.named_begin + i]]);
-    uint32_t count = min(min(ask.top_count, (uint32_t)CUDA_TOP_MAX), view.vocab);
+    uint32_t count = min(min(ask.top_count, (uint32_t)DEVICE_TOP_MAX), view.vocab);
     if (threadIdx.x == 0) answer->top_count = count;
     if (count == 0) return;
     struct scale none = {0, 0};

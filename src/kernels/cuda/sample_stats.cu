@@ -117,7 +117,7 @@ __global__ void __launch_bounds__(CHUNK_THREADS)
     if (lane > 0) return;
     uint32_t id = best ? 0xffffffffu - (uint32_t)best : 0;
     call.stats[row] = {max, id, best ? (double)max + log(sum) : -INFINITY};
-    const struct cuda_draw *draw = &call.draws[row];
+    const struct device_draw *draw = &call.draws[row];
     if (draw->factor > 0 || draw->mask >= 0 || draw->edit_count > 0) return;
     call.tokens[row] = (int32_t)id;
     if (call.last_token && draw->slot >= 0) call.last_token[draw->slot] = (int32_t)id;

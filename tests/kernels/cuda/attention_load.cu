@@ -50,11 +50,11 @@ static struct attention_load load_of(const struct attention_load_shape *shape, s
 }
 
 /* Cuts and sorts `items`; the merges of what was cut. */
-static std::vector<cuda_merge_item> planned(std::vector<cuda_decode_item> *items, uint32_t kv_heads,
-                                            uint32_t *ret_partials) {
+static std::vector<device_merge_item> planned(std::vector<device_decode_item> *items,
+                                              uint32_t kv_heads, uint32_t *ret_partials) {
     uint32_t room = (uint32_t)items->size() * 2 + 4 * (uint32_t)card.multiProcessorCount;
-    std::vector<cuda_decode_item> cut(room);
-    std::vector<cuda_merge_item> merges(items->size());
+    std::vector<device_decode_item> cut(room);
+    std::vector<device_merge_item> merges(items->size());
     struct cuda_decode_plan plan = {};
     plan.items = cut.data(), plan.item_room = room;
     plan.merges = merges.data(), plan.merge_room = (uint32_t)items->size();
@@ -70,18 +70,18 @@ struct attention_load decode_load(const struct attention_load_shape *shape, uint
                                   uint32_t shortest, uint32_t longest) {
     struct rng rng = {4242};
     std::vector<uint32_t> lengths;
-    std::vector<cuda_decode_item> items;
+    std::vector<device_decode_item> items;
     uint32_t pages = 0;
     double tokens = 0;
     for (uint32_t i = 0; i < sequences; i++)
         lengths.push_back(shortest + (uint32_t)rng_below(&rng, longest - shortest + 1));
     std::sort(lengths.rbegin(), lengths.rend());
     for (uint32_t i = 0; i < sequences; i++) {
-        items.push_back({i, lengths[i] - 1, 0, lengths[i], pages, 0, 0, CUDA_NO_PARTIAL});
+        items.push_back({i, lengths[i] - 1, 0, lengths[i], pages, 0, 0, DEVICE_NONE});
         pages += (lengths[i] + 15) / 16, tokens += lengths[i];
     }
     uint32_t partials;
-    std::vector<cuda_merge_item> merges = planned(&items, shape->kv_heads, &partials);
+    std::vector<device_merge_item> merges = planned(&items, shape->kv_heads, &partials);
     struct attention_load load = load_of(shape, &rng, pages, sequences, partials);
     load.decode = {device_copy(items), (uint32_t)items.size(), NULL};
     load.merges = {device_copy(merges), (uint32_t)merges.size(), NULL};
@@ -95,12 +95,12 @@ struct attention_load decode_load(const struct attention_load_shape *shape, uint
 struct attention_load prefix_load(const struct attention_load_shape *shape, uint32_t rows,
                                   uint32_t shared, uint32_t parts, uint32_t tile_rows) {
     struct rng rng = {4242};
-    std::vector<cuda_tile_item> items;
+    std::vector<device_tile_item> items;
     struct attention_load load = load_of(shape, &rng, (shared + 15) / 16, rows, rows * parts);
     for (uint32_t first = 0; first < rows; first += tile_rows)
         for (uint32_t part = 0; part < parts; part++)
             items.push_back({first, std::min(tile_rows, rows - first), part * shared / parts,
-                             (part + 1) * shared / parts, 0, CUDA_NO_PARTIAL, first * parts + part,
+                             (part + 1) * shared / parts, 0, DEVICE_NONE, first * parts + part,
                              parts});
     std::vector<uint32_t> positions(rows, shared + 100);
     for (struct cuda_attention &layer : load.layers) layer.positions = device_copy(positions);
@@ -113,17 +113,17 @@ struct attention_load prefill_load(const struct attention_load_shape *shape, uin
                                    uint32_t tokens, uint32_t tile_rows) {
     struct rng rng = {4242};
     uint32_t pages = (tokens + 15) / 16;
-    std::vector<cuda_tile_item> items;
+    std::vector<device_tile_item> items;
     std::vector<uint32_t> positions;
     struct attention_load load = load_of(shape, &rng, prompts * pages, prompts * tokens, 1);
     for (uint32_t i = 0; i < prompts; i++) {
         for (uint32_t p = 0; p < tokens; p++) positions.push_back(p);
         for (uint32_t first = 0; first < tokens; first += tile_rows)
             items.push_back({i * tokens + first, std::min(tile_rows, tokens - first), 0, tokens,
-                             i * pages, CUDA_NO_PARTIAL, CUDA_NO_PARTIAL, 1});
+                             i * pages, DEVICE_NONE, DEVICE_NONE, 1});
     }
     std::stable_sort(items.begin(), items.end(),
-                     [&](const cuda_tile_item &a, const cuda_tile_item &b) {
+                     [&](const device_tile_item &a, const device_tile_item &b) {
                          return positions[a.row] > positions[b.row];
                      });
     for (struct cuda_attention &layer : load.layers) layer.positions = device_copy(positions);

@@ -30,22 +30,22 @@ static void report_error(double error, double worst, const char *what,
 }
 
 /* A whole item for each row, over all its keys. */
-static std::vector<cuda_decode_item> whole_items(const struct attention_world *world) {
-    std::vector<cuda_decode_item> items;
+static std::vector<device_decode_item> whole_items(const struct attention_world *world) {
+    std::vector<device_decode_item> items;
     for (uint32_t row = 0; row < world->rows.size(); row++)
         items.push_back({row, world->rows[row].position, 0, world->rows[row].position + 1,
-                         world->tables[world->rows[row].sequence], 0, 0, CUDA_NO_PARTIAL});
+                         world->tables[world->rows[row].sequence], 0, 0, DEVICE_NONE});
     return items;
 }
 
 static void decode(const struct attention_world *world,
-                   const std::vector<cuda_decode_item> &items) {
+                   const std::vector<device_decode_item> &items) {
     struct cuda_decode_items call = {device_copy(items), (uint32_t)items.size(), NULL};
     MUST_BE_OK(cuda_attention_decode(&world->call, &call, stream, error));
     device_settle();
 }
 
-static void tiles(const struct attention_world *world, const std::vector<cuda_tile_item> &items,
+static void tiles(const struct attention_world *world, const std::vector<device_tile_item> &items,
                   const std::vector<uint32_t> *rows) {
     struct cuda_tile_items call = {device_copy(items), (uint32_t)items.size(), NULL,
                                    rows ? device_copy(*rows) : NULL};
@@ -55,10 +55,10 @@ static void tiles(const struct attention_world *world, const std::vector<cuda_ti
 
 /* Decodes what `items` are after the plan for so many multiprocessors; how many merges it took. */
 static uint32_t decode_planned(const struct attention_world *world,
-                               const std::vector<cuda_decode_item> &items, uint32_t multiprocessors,
-                               uint32_t partial_first) {
-    std::vector<cuda_decode_item> room(items.size() * 8 + 64);
-    std::vector<cuda_merge_item> merges(items.size() + 1);
+                               const std::vector<device_decode_item> &items,
+                               uint32_t multiprocessors, uint32_t partial_first) {
+    std::vector<device_decode_item> room(items.size() * 8 + 64);
+    std::vector<device_merge_item> merges(items.size() + 1);
     struct cuda_decode_plan plan = {};
     plan.items = room.data(), plan.item_room = (uint32_t)room.size();
     plan.merges = merges.data(), plan.merge_room = (uint32_t)merges.size();
@@ -104,15 +104,15 @@ static void check_decode(const struct attention_shape *shape) {
 
 /* Items of rows that share the first tokens, those cut into `parts`: row i of `order` leaves
  * partials parts · i.. */
-static std::vector<cuda_tile_item> prefix_items(const struct attention_world *world,
-                                                uint32_t shared, uint32_t parts, uint32_t pages) {
-    std::vector<cuda_tile_item> items;
+static std::vector<device_tile_item> prefix_items(const struct attention_world *world,
+                                                  uint32_t shared, uint32_t parts, uint32_t pages) {
+    std::vector<device_tile_item> items;
     uint32_t most = cuda_tile_rows(world->shape.group);
     for (uint32_t first = 0; first < MEMBERS; first += most)
         for (uint32_t part = 0; part < parts; part++)
             items.push_back({first, std::min(most, MEMBERS - first), part * shared / parts,
-                             (part + 1) * shared / parts, pages, CUDA_NO_PARTIAL,
-                             first * parts + part, parts});
+                             (part + 1) * shared / parts, pages, DEVICE_NONE, first * parts + part,
+                             parts});
     return items;
 }
 
@@ -128,8 +128,8 @@ static void check_prefix(const struct attention_shape *shape, uint32_t shared, u
     }
     struct attention_world world =
         attention_world_of(&rng, shape, lengths, shared, last_rows(lengths), MEMBERS * parts + 64);
-    std::vector<cuda_decode_item> items = whole_items(&world);
-    for (cuda_decode_item &item : items) {
+    std::vector<device_decode_item> items = whole_items(&world);
+    for (device_decode_item &item : items) {
         item.begin = shared;
         item.partial_in = (MEMBERS - 1 - item.row) * parts, item.partial_count = parts;
     }
@@ -153,13 +153,12 @@ static void check_prefix(const struct attention_shape *shape, uint32_t shared, u
 /* Rows from..to-1 of a sequence as tile items over keys begin..end-1. */
 static void add_tiles(const struct attention_world *world, uint32_t row, uint32_t count,
                       uint32_t begin, uint32_t end, uint32_t in, uint32_t out,
-                      std::vector<cuda_tile_item> *items) {
+                      std::vector<device_tile_item> *items) {
     uint32_t most = cuda_tile_rows(world->shape.group);
     for (uint32_t i = 0; i < count; i += most)
         items->push_back({row + i, std::min(most, count - i), begin, end,
-                          world->tables[world->rows[row].sequence],
-                          in == CUDA_NO_PARTIAL ? in : in + i,
-                          out == CUDA_NO_PARTIAL ? out : out + i, 1});
+                          world->tables[world->rows[row].sequence], in == DEVICE_NONE ? in : in + i,
+                          out == DEVICE_NONE ? out : out + i, 1});
 }
 
 /* Pieces of prompts: from the start, from within, one row, many; then again in three parts of keys,
@@ -178,20 +177,20 @@ static void check_prefill(const struct attention_shape *shape) {
     }
     uint32_t count = (uint32_t)rows.size();
     struct attention_world world = attention_world_of(&rng, shape, lengths, 0, rows, count);
-    std::vector<cuda_tile_item> whole, part[3];
+    std::vector<device_tile_item> whole, part[3];
     for (uint32_t i = 0; i < COUNT_OF(pieces); i++) {
         uint32_t piece = pieces[i].end - pieces[i].begin, end = pieces[i].end;
-        add_tiles(&world, firsts[i], piece, 0, end, CUDA_NO_PARTIAL, CUDA_NO_PARTIAL, &whole);
-        add_tiles(&world, firsts[i], piece, 0, end / 3, CUDA_NO_PARTIAL, firsts[i], &part[0]);
+        add_tiles(&world, firsts[i], piece, 0, end, DEVICE_NONE, DEVICE_NONE, &whole);
+        add_tiles(&world, firsts[i], piece, 0, end / 3, DEVICE_NONE, firsts[i], &part[0]);
         add_tiles(&world, firsts[i], piece, end / 3, end / 2, firsts[i], firsts[i], &part[1]);
-        add_tiles(&world, firsts[i], piece, end / 2, end, firsts[i], CUDA_NO_PARTIAL, &part[2]);
+        add_tiles(&world, firsts[i], piece, end / 2, end, firsts[i], DEVICE_NONE, &part[2]);
     }
-    whole.push_back({0, 0, 0, 16, 0, CUDA_NO_PARTIAL, CUDA_NO_PARTIAL, 1});
+    whole.push_back({0, 0, 0, 16, 0, DEVICE_NONE, DEVICE_NONE, 1});
     tiles(&world, whole, NULL);
     double worst, error = attention_error(&world, 0, count, &worst);
     report_error(error, worst, "prefill", shape);
     CUDA_MUST(cudaMemset(world.call.y, 0xff, count * world.call.y_stride * 2));
-    for (const std::vector<cuda_tile_item> &items : part) tiles(&world, items, NULL);
+    for (const std::vector<device_tile_item> &items : part) tiles(&world, items, NULL);
     error = attention_error(&world, 0, count, &worst);
     report_error(error, worst, "prefill in three parts", shape);
     device_release();
@@ -203,7 +202,7 @@ static void check_company(const struct attention_shape *shape) {
     struct attention_world world =
         attention_world_of(&rng, shape, edge_lengths, 0, last_rows(edge_lengths), 1);
     size_t count = world.rows.size() * world.call.y_stride;
-    std::vector<cuda_decode_item> items = whole_items(&world);
+    std::vector<device_decode_item> items = whole_items(&world);
     decode(&world, items);
     std::vector<uint16_t> first = device_read((const uint16_t *)world.call.y, count);
     std::reverse(items.begin(), items.end());
@@ -213,10 +212,10 @@ static void check_company(const struct attention_shape *shape) {
     decode(&world, items);
     std::vector<uint16_t> second = device_read((const uint16_t *)world.call.y, count);
     report(first == second, "rows are the same bits in another order");
-    cuda_decode_item empty = items[0];
+    device_decode_item empty = items[0];
     empty.begin = empty.end = 32;
     uint32_t one = 1;
-    std::vector<cuda_decode_item> two = {empty, items[1]};
+    std::vector<device_decode_item> two = {empty, items[1]};
     struct cuda_decode_items call = {device_copy(two), 2, device_copy(&one, 1)};
     CUDA_MUST(cudaMemset(world.call.y, 0xff, count * 2));
     MUST_BE_OK(cuda_attention_decode(&world.call, &call, stream, error));

@@ -13,7 +13,7 @@ struct sample_case {
     uint32_t rows, vocab;
     size_t stride;
     std::vector<float> logits; /* (rows, stride) */
-    std::vector<struct cuda_draw> draws;
+    std::vector<struct device_draw> draws;
     std::vector<uint32_t> drawn, masks;
     std::vector<struct draw_edit> edits;
 };
@@ -21,7 +21,7 @@ struct sample_case {
 /* ---- the reference ---- */
 
 static void wants_edited(const struct sample_case *c, uint32_t row, std::vector<float> *v) {
-    const struct cuda_draw *draw = &c->draws[row];
+    const struct device_draw *draw = &c->draws[row];
     uint32_t words = (c->vocab + 31) / 32;
     for (uint32_t i = 0; i < c->vocab; i++) (*v)[i] = draw_clean(c->logits[row * c->stride + i]);
     std::vector<float> free = *v; /* without what is held back */
@@ -44,7 +44,7 @@ static void wants_edited(const struct sample_case *c, uint32_t row, std::vector<
 }
 
 static int32_t wants_token(const struct sample_case *c, uint32_t row) {
-    const struct cuda_draw *draw = &c->draws[row];
+    const struct device_draw *draw = &c->draws[row];
     std::vector<float> v(c->vocab);
     wants_edited(c, row, &v);
     std::vector<uint32_t> order;
@@ -113,7 +113,7 @@ template <class T, size_t N> static T one_of(struct rng *rng, const T (&choices)
 }
 
 static void add_edits(struct rng *rng, struct sample_case *c, uint32_t row) {
-    struct cuda_draw *draw = &c->draws[row];
+    struct device_draw *draw = &c->draws[row];
     draw->edit_begin = (uint32_t)c->edits.size();
     std::vector<uint32_t> tokens;
     for (uint64_t i = rng_below(rng, 60); i > 0; i--)
@@ -166,7 +166,7 @@ static struct sample_case random_case(struct rng *rng, uint32_t rows, uint32_t v
         for (uint32_t i = 0; i < vocab; i++) c.logits[row * c.stride + i] = random_logit(rng, look);
         for (size_t i = vocab; i < c.stride; i++) c.logits[row * c.stride + i] = 1e30f;
         float temperature = one_of(rng, temperatures);
-        struct cuda_draw draw = {};
+        struct device_draw draw = {};
         draw.seed = rng_next(rng), draw.counter = (uint32_t)rng_below(rng, 5000);
         draw.factor = temperature > 0 ? draw_factor(temperature) : 0;
         draw.offset = draw_offset(temperature, one_of(rng, min_ps));
@@ -175,7 +175,7 @@ static struct sample_case random_case(struct rng *rng, uint32_t rows, uint32_t v
         c.draws.push_back(draw);
         if (rng_below(rng, 3) == 0) add_mask(rng, &c, row);
         if (rng_below(rng, 3) == 0) add_edits(rng, &c, row);
-        const struct cuda_draw *made = &c.draws[row];
+        const struct device_draw *made = &c.draws[row];
         if (made->factor > 0 || made->mask >= 0 || made->edit_count > 0) c.drawn.push_back(row);
     }
     return c;
@@ -228,7 +228,7 @@ static bool check_case(struct rng *rng, uint32_t rows, uint32_t vocab, enum look
     std::vector<int32_t> last = device_read(call.last_token, rows);
     std::vector<float> after = device_read(call.logits.logits, rows * c.stride);
     for (uint32_t row = 0; row < rows && is_well; row++) {
-        const struct cuda_draw *d = &c.draws[row];
+        const struct device_draw *d = &c.draws[row];
         int32_t want = wants_token(&c, row);
         is_well = tokens[row] == want && last[row] == want;
         if (!is_well)
@@ -245,8 +245,8 @@ static bool check_case(struct rng *rng, uint32_t rows, uint32_t vocab, enum look
 
 /* ---- log-probabilities ---- */
 
-static bool is_answer(const struct sample_case *c, const struct cuda_ask *ask, int32_t chosen,
-                      const struct cuda_answer *got) {
+static bool is_answer(const struct sample_case *c, const struct device_ask *ask, int32_t chosen,
+                      const struct device_answer *got) {
     const float *logits = &c->logits[ask->row * c->stride];
     std::vector<uint32_t> order(c->vocab);
     for (uint32_t i = 0; i < c->vocab; i++) order[i] = i;
@@ -271,26 +271,26 @@ static bool check_asks(struct rng *rng, uint32_t vocab, enum look look) {
     const uint32_t rows = 12;
     struct sample_case c = random_case(rng, rows, vocab, look);
     struct cuda_sample call = call_of(&c);
-    std::vector<struct cuda_ask> asks;
+    std::vector<struct device_ask> asks;
     std::vector<int32_t> named;
     for (uint32_t i = 0; i < 9; i++) {
         uint32_t row = (uint32_t)rng_below(rng, rows), count = (uint32_t)rng_below(rng, 40);
         int32_t token = rng_below(rng, 2) ? -1 : (int32_t)rng_below(rng, vocab);
-        asks.push_back({row, token, (uint32_t)rng_below(rng, CUDA_TOP_MAX + 1),
+        asks.push_back({row, token, (uint32_t)rng_below(rng, DEVICE_TOP_MAX + 1),
                         (uint32_t)named.size(), count});
         for (uint32_t k = 0; k < count; k++) named.push_back((int32_t)rng_below(rng, vocab));
     }
     struct cuda_logprobs ask = {};
     ask.logits = call.logits, ask.stats = call.stats, ask.tokens = call.tokens;
     ask.asks = device_copy(asks), ask.ask_count = (uint32_t)asks.size();
-    ask.answers = device_take<struct cuda_answer>(asks.size());
+    ask.answers = device_take<struct device_answer>(asks.size());
     ask.named = device_copy(named), ask.named_logits = device_take<float>(named.size());
     MUST_BE_OK(cuda_sample_stats(&call, stream, error));
     MUST_BE_OK(cuda_sample_choose(&call, stream, error));
     MUST_BE_OK(cuda_logprobs(&ask, stream, error));
     device_settle();
     std::vector<int32_t> tokens = device_read(call.tokens, rows);
-    std::vector<struct cuda_answer> answers = device_read(ask.answers, asks.size());
+    std::vector<struct device_answer> answers = device_read(ask.answers, asks.size());
     std::vector<struct cuda_stat> stats = device_read(call.stats, rows);
     std::vector<float> logits = device_read(ask.named_logits, named.size());
     bool is_well = true;
@@ -326,7 +326,7 @@ static void check_shares(void) {
     const float logits[] = {1.0f, 3.0f, -2.0f, 2.5f, 0.0f, 3.0f, -40.0f, 1.5f};
     for (uint32_t row = 0; row < rows; row++) {
         c.logits.insert(c.logits.end(), logits, logits + 8);
-        struct cuda_draw draw = {};
+        struct device_draw draw = {};
         draw.seed = run_seed + row, draw.counter = 3, draw.factor = draw_factor(temperature);
         draw.offset = -INFINITY, draw.mask = -1, draw.slot = -1;
         c.draws.push_back(draw), c.drawn.push_back(row);
@@ -402,10 +402,10 @@ __global__ static void lift(float *logits, size_t stride, uint32_t vocab) {
 static void bench_choose(struct cuda_sample *call, const char *name, float temperature,
                          uint32_t top_k, float top_p, bool has_mask) {
     uint32_t rows = call->logits.rows, vocab = call->logits.vocab;
-    std::vector<struct cuda_draw> draws(rows);
+    std::vector<struct device_draw> draws(rows);
     std::vector<uint32_t> drawn(rows);
     for (uint32_t row = 0; row < rows; row++) {
-        struct cuda_draw draw = {};
+        struct device_draw draw = {};
         draw.seed = row * 77, draw.factor = temperature > 0 ? draw_factor(temperature) : 0;
         draw.offset = -INFINITY, draw.top_k = top_k, draw.top_p = top_p;
         draw.mask = has_mask ? 0 : -1, draw.slot = -1;
@@ -429,7 +429,7 @@ static void bench_vocab(uint32_t rows, uint32_t vocab) {
     call.mask_words = (vocab + 31) / 32;
     fill_f32(call.logits.logits, rows * stride, 1, 2.0f);
     lift<<<rows, 20, 0, stream>>>(call.logits.logits, stride, vocab);
-    call.draws = device_copy(std::vector<struct cuda_draw>(rows));
+    call.draws = device_copy(std::vector<struct device_draw>(rows));
     double us = time_us([&](int) { MUST_BE_OK(cuda_sample_stats(&call, stream, error)); });
     bench_bytes("logits", us, (double)rows * vocab * 4, ceiling_read(), "%u x %u argmax and lse",
                 rows, vocab);
@@ -438,12 +438,12 @@ static void bench_vocab(uint32_t rows, uint32_t vocab) {
     bench_choose(&call, "top_k 40, top_p 0.95", 0.7f, 40, 0.95f, false);
     bench_choose(&call, "top_p 0.999, temperature 2 (long lists)", 2.0f, 0, 0.999f, false);
     bench_choose(&call, "greedy with a mask", 0, 0, 0, true);
-    std::vector<struct cuda_ask> asks(rows);
+    std::vector<struct device_ask> asks(rows);
     for (uint32_t row = 0; row < rows; row++) asks[row] = {row, -1, 20, 0, 0};
     struct cuda_logprobs ask = {};
     ask.logits = call.logits, ask.stats = call.stats, ask.tokens = call.tokens;
     ask.asks = device_copy(asks), ask.ask_count = rows;
-    ask.answers = device_take<struct cuda_answer>(rows);
+    ask.answers = device_take<struct device_answer>(rows);
     us = time_us([&](int) { MUST_BE_OK(cuda_logprobs(&ask, stream, error)); });
     bench_bytes("logprobs", us, (double)rows * vocab * 4, ceiling_read(), "%u x %u top 20", rows,
                 vocab);
