@@ -126,7 +126,7 @@ struct device_program {
     uint32_t rope_count;         /* 1 or 2 */
     const float *frequencies[2]; /* (head_dim / 2) radians per position; elements i and
                                     i + head_dim / 2 of a head turn together */
-    float rope_magnitude;        /* factor of cosines and sines */
+    float rope_magnitude;        /* factor of cosines and sines; 0 means 1 */
 };
 
 struct device_limits {
@@ -139,6 +139,12 @@ struct device_limits {
     uint32_t page_count_max; /* pages that can be of use; the cache has no more */
     uint32_t page_count_min; /* with fewer, prepare refuses */
     uint32_t steps_max;      /* 1..DEVICE_STEPS_MAX */
+    /* Sizes of a step's arrays, which a device has no memory to enlarge later. */
+    uint32_t pages_max;    /* device_group.page_count */
+    uint32_t items_max;    /* items of each kind in a device_attention */
+    uint32_t partials_max; /* partials of a device_attention: 0..partials_max-1 */
+    uint32_t edits_max;    /* edits of a step, over both calls */
+    uint32_t named_max;    /* named tokens of a step, over both calls */
     enum device_form kv_form;
 };
 
@@ -170,10 +176,12 @@ struct device_rows {
 /* ---- a step ---- */
 
 /* Keys begin..end-1 of the sequence whose page table begins at pages[pages]. A row at position p
- * sees of them the positions up to p, and of these the window.
+ * sees of them the positions up to p, and of these the window. Table entries that the item's rows
+ * do not see are not read. Together the items of a row have each key that it sees exactly once.
  *
  * A partial is the result of attention over a part of a row's keys, which the item that continues
- * from it adds to its own. */
+ * from it adds to its own. It belongs to one row, is left once and read once. Partials last for one
+ * device_attention of one layer. */
 
 /* One row. */
 struct device_decode_item {
@@ -191,11 +199,11 @@ struct device_decode_item {
  * common prefix. */
 struct device_tile_item {
     uint32_t row;       /* the first row, or index of the first one in device_tiles.rows */
-    uint32_t row_count; /* at most device_table.tile_rows */
+    uint32_t row_count; /* at most device_table.tile_rows_heads / (heads / kv_heads) */
     uint32_t begin;
     uint32_t end;
     uint32_t pages;        /* index into device_group.pages */
-    uint32_t partial_in;   /* of the first row, or DEVICE_NONE */
+    uint32_t partial_in;   /* of the first row, or DEVICE_NONE; in prefixes DEVICE_NONE */
     uint32_t partial_out;  /* of the first row, or DEVICE_NONE: the item leaves the result */
     uint32_t partial_step; /* from a row's partial to the next row's */
 };
@@ -213,11 +221,11 @@ struct device_tiles {
     uint32_t count;
     const uint32_t
         *rows; /* (row_count): row i of an item is rows[item.row + i]; NULL: item.row + i */
-    uint32_t row_count;
+    uint32_t row_count; /* at most partials_max in prefixes, rows_max in tiles */
 };
 
 /* The attention of a group's layers in a step. Prefixes run first, then tiles and decode, then
- * merges; no item reads a partial of its own launch. Each row has one item or merge that leaves its
+ * merges; no item reads a partial of its own launch (tiles and decode are one). Each row has one item or merge that leaves its
  * result. */
 struct device_attention {
     struct device_tiles prefixes;            /* leave partials */
@@ -229,7 +237,7 @@ struct device_attention {
 };
 
 struct device_group {
-    const uint32_t *slots; /* (row_count) the place of each row's key and value */
+    const uint32_t *slots; /* (row_count) the place of each row's key and value; all different */
     const uint32_t *pages; /* (page_count) page tables, one after another */
     uint32_t page_count;
     struct device_attention all;  /* before OP_KEEP; rows are the step's */
@@ -290,11 +298,12 @@ struct device_samples {
     const uint32_t *rows;            /* (count) ascending indices into the step's wanted rows */
     const struct device_draw *draws; /* (count) */
     const uint32_t *masks;           /* (mask_count, mask_words): bit t % 32 of word t / 32 */
-    uint32_t mask_count;
-    uint32_t mask_words;
-    const struct draw_edit *edits; /* (edit_count); draw_edit.row is an index into `rows` */
+    uint32_t mask_count;             /* at most count */
+    uint32_t mask_words;             /* (vocab + 31) / 32 */
+    const struct draw_edit *edits;   /* (edit_count); draw_edit.row is an index into `rows` */
     uint32_t edit_count;
-    const struct device_ask *asks; /* (ask_count) of these rows, or scored rows without a draw */
+    const struct device_ask *asks; /* (ask_count) of these rows, or scored rows without a draw; a
+                                      row has at most one */
     uint32_t ask_count;
     const int32_t *named; /* (named_count) */
     uint32_t named_count;
@@ -311,14 +320,17 @@ struct device_result {
 
 /* One operation of the program over buffers of the host, for tests. The operation reads and changes
  * them as program/op.h tells; the KV cache is the device's. Buffers that the operation does not use
- * may be NULL. */
+ * may be NULL. A prepared result stands as numbers in the buffer of its maker: NORM's in h,
+ * ATTENTION's in attended, GATE's in the first ffn of each row of wide, which stay 2 ffn apart.
+ * MATMUL and LOGITS read it there; the maker is the nearest operation before whose `next` is their
+ * matrix. KEEP moves the wanted rows of x and wide to the front. */
 struct device_op_call {
     uint32_t op;                    /* index into device_program.ops */
     const struct device_step *step; /* rows, slots, attention; not counted as a step */
     bool is_behind_keep;            /* rows are the wanted ones */
     float *x;                       /* (rows, width) */
     float *h;                       /* (rows, width) */
-    float *wide;                    /* (rows, max(q | k | v, 2 ffn)) without gaps per operation */
+    float *wide;                    /* (rows, q | k | v) or (rows, 2 ffn), without gaps */
     float *attended;                /* (rows, heads · head_dim) */
     float *logits;                  /* (rows, vocab_rows) */
 };
@@ -364,15 +376,16 @@ struct device_table {
      * returns at once. At most steps_max are under way. */
     enum err (*submit)(struct device *device, const struct device_step *step,
                        const struct device_samples *samples, struct error *error);
-    /* Starts the remaining draws of a step that is under way. At most once per step, before the
-     * submit of the next step but one. */
+    /* Starts the remaining draws of the step submitted last, before the next submit: so ~slot in a
+     * step stands for the last token that was drawn for the slot by calls before its submit. At
+     * most once per step. */
     enum err (*sample)(struct device *device, const struct device_samples *samples,
                        struct error *error);
     /* Blocks until the oldest step under way is done, whose number this is. */
     enum err (*wait)(struct device *device, uint64_t number, struct device_result *result,
                      struct error *error);
     /* Logits of wanted rows first..first+count-1 of the step waited for last, as the model gave
-     * them, before another is submitted: ret_logits (count, vocab_rows). */
+     * them: ret_logits (count, vocab_rows). No step has been submitted behind it. */
     enum err (*logits)(struct device *device, uint32_t first, uint32_t count, float *ret_logits,
                        struct error *error);
     /* Runs one operation between steps: none is under way. */
