@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "device/device_load.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MIB ((uint64_t)1 << 20)
+#define PLUGIN_NAME "libquern-cuda.so"
+#define TEXT_MAX(text) (int)((text).bytes < 400 ? (text).bytes : 400), (text).at
+
+/* Pauses before memory is asked for again. */
+static const int pauses_ms[] = {250, 500, 1000, 2000};
+
+/* Leaves the choice to the CPU where the settings allow it; else the sentence is an error. */
+static enum err fall_back(struct loaded_device *loaded, const struct device_settings *settings,
+                          enum err err, const struct error *why, struct error *error) {
+    if (settings->place == DEVICE_PLACE_AUTO && err == ERR_UNAVAILABLE) {
+        snprintf(loaded->reason, sizeof loaded->reason, "%s", why->text);
+        loaded->table = NULL;
+        return OK;
+    }
+    return err_set(error, err, "%s", why->text);
+}
+
+/* ---- the plugin ---- */
+
+/* True when the machine has a driver of NVIDIA, loaded or under Windows. */
+static bool has_driver(void) {
+    return access("/dev/nvidiactl", F_OK) == 0 ||
+           access("/proc/driver/nvidia/version", F_OK) == 0 || access("/dev/dxg", F_OK) == 0;
+}
+
+/* Finds the plugin next to the program; false when none exists. */
+static bool find_plugin(char ret_path[PATH_MAX]) {
+    static const char *const places[] = {
+        "../lib/quern/" PLUGIN_NAME, /* installed */
+        "kernels/cuda/" PLUGIN_NAME, /* build tree */
+        PLUGIN_NAME,                 /* a folder that was copied */
+    };
+    char program[PATH_MAX];
+    ssize_t bytes = readlink("/proc/self/exe", program, sizeof program - 1);
+    if (bytes <= 0) return false;
+    program[bytes] = '\0';
+    char *slash = strrchr(program, '/');
+    if (!slash) return false;
+    slash[1] = '\0';
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        int length = snprintf(ret_path, PATH_MAX, "%s%s", program, places[i]);
+        if (length > 0 && length < PATH_MAX && access(ret_path, R_OK) == 0) return true;
+    }
+    return false;
+}
+
+/* Checks that the table is of this build. The first two members have their place in every build. */
+static enum err check_table(const struct device_table *table, const char *path,
+                            struct error *error) {
+    static const char remedy[] = "install the plugin that was built with this quern";
+    if (!table) return err_set(error, ERR_UNAVAILABLE, "%.200s gives no table", path);
+    if (table->abi != DEVICE_ABI)
+        return err_set(error, ERR_UNAVAILABLE,
+                       "%.200s is of another build: its interface is %u, not %u; %s", path,
+                       table->abi, DEVICE_ABI, remedy);
+    if (table->bytes != sizeof *table)
+        return err_set(error, ERR_UNAVAILABLE,
+                       "%.200s is of another build: its table has %u bytes, not %zu; %s", path,
+                       table->bytes, sizeof *table, remedy);
+    if (strcmp(table->version, QUERN_VERSION) != 0)
+        return err_set(error, ERR_UNAVAILABLE,
+                       "%.200s is of another build: quern %.40s, not " QUERN_VERSION "; %s", path,
+                       table->version, remedy);
+    return OK;
+}
+
+static enum err open_library(const struct device_table **ret_table, const char *path,
+                             struct error *error) {
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!library) {
+        const char *why = dlerror();
+        return err_set(error, ERR_UNAVAILABLE, "cannot load the plugin: %.400s", why ? why : path);
+    }
+    device_table_fn *give;
+    void *symbol = dlsym(library, DEVICE_SYMBOL);
+    memcpy(&give, &symbol, sizeof give);
+    enum err err = give ? check_table(give(), path, error)
+                        : err_set(error, ERR_UNAVAILABLE, "%.200s is no plugin: it lacks %s", path,
+                                  DEVICE_SYMBOL);
+    if (err == OK)
+        *ret_table = give();
+    else
+        dlclose(library);
+    return err;
+}
+
+static enum err load_plugin(struct loaded_device *loaded, const struct device_settings *settings,
+                            struct error *error) {
+    char path[PATH_MAX];
+    loaded->is_surprising = has_driver();
+    if (settings->plugin.bytes > 0) {
+        if (settings->plugin.bytes >= sizeof path)
+            return err_set(error, ERR_UNAVAILABLE, "--device-plugin: a path of %zu bytes",
+                           settings->plugin.bytes);
+        snprintf(path, sizeof path, "%.*s", STR_ARGS(settings->plugin));
+    } else if (!find_plugin(path)) {
+        return err_set(error, ERR_UNAVAILABLE,
+                       "this quern has no " PLUGIN_NAME " next to it; build it with nvcc "
+                       "(meson setup -Dcuda=enabled), or run with --device cpu");
+    }
+    enum err err = open_library(&loaded->table, path, error);
+    loaded->has_library = err == OK;
+    if (err != OK || settings->plugin.bytes > 0) loaded->is_surprising = true;
+    return err;
+}
+
+/* ---- the card ---- */
+
+static bool is_named(const struct device_info *card, struct str name) {
+    uint64_t index;
+    if (name.bytes == 0) return true;
+    if (str_to_u64(name, &index)) return card->index == index;
+    return str_starts_with(str_from(card->uuid), name);
+}
+
+/* Chooses among the cards that the settings name. ERR_UNAVAILABLE tells why none of them serves. */
+static enum err choose_card(struct loaded_device *loaded, const struct device_settings *settings,
+                            struct error *error) {
+    struct device_info cards[DEVICE_CARDS_MAX] = {0};
+    const struct device_info *best = NULL, *refused = NULL;
+    uint32_t count = 0;
+    enum err err = loaded->table->list(cards, DEVICE_CARDS_MAX, &count, error);
+    if (err != OK) return err;
+    if (count > DEVICE_CARDS_MAX) count = DEVICE_CARDS_MAX;
+    if (count > 0) loaded->is_surprising = true;
+    for (uint32_t i = 0; i < count; i++) {
+        if (!is_named(&cards[i], settings->card)) continue;
+        if (*cards[i].refusal)
+            refused = refused ? refused : &cards[i];
+        else if (!best || cards[i].free_bytes > best->free_bytes)
+            best = &cards[i];
+    }
+    if (best) {
+        loaded->card = *best;
+        return OK;
+    }
+    if (refused)
+        return err_set(error, ERR_UNAVAILABLE, "card %u, %s, cannot be used: %s", refused->index,
+                       refused->name, refused->refusal);
+    if (count == 0)
+        return err_set(error, ERR_UNAVAILABLE,
+                       "this machine has no %s card that the driver shows; see nvidia-smi",
+                       loaded->table->kind);
+    return err_set(error, ERR_UNAVAILABLE,
+                   "--device cuda:%.*s: no card has this number or UUID; there are %u, from "
+                   "cuda:0 to cuda:%u",
+                   TEXT_MAX(settings->card), count, count - 1);
+}
+
+enum err device_load(struct loaded_device *ret_loaded, const struct device_settings *settings,
+                     struct error *error) {
+    struct loaded_device loaded = {.table = NULL};
+    struct error why = {0};
+    enum err err = OK;
+    if (settings->place != DEVICE_PLACE_CPU) {
+        err = load_plugin(&loaded, settings, &why);
+        if (err == OK) err = choose_card(&loaded, settings, &why);
+        if (err != OK) err = fall_back(&loaded, settings, err, &why, error);
+    }
+    if (err == OK) *ret_loaded = loaded;
+    return err;
+}
+
+/* ---- opening ---- */
+
+/* The memory that the device may take. Without an option the desktop and other programs keep what
+ * they have, so the device takes no more than what is free. */
+static uint64_t memory_of(const struct device_info *card, const struct device_settings *settings) {
+    if (settings->memory_bytes > 0) return settings->memory_bytes;
+    double share = settings->memory_share > 0 ? settings->memory_share : DEVICE_SHARE_DEFAULT;
+    uint64_t bytes = (uint64_t)((double)card->memory_bytes * share);
+    if (settings->memory_share > 0 || bytes <= card->free_bytes) return bytes;
+    return card->free_bytes;
+}
+
+static enum err open_once(struct loaded_device *loaded, const struct device_settings *settings,
+                          struct error *error) {
+    loaded->memory_bytes = memory_of(&loaded->card, settings);
+    const struct device_options options = {.index = loaded->card.index,
+                                           .memory_bytes = loaded->memory_bytes};
+    return loaded->table->open(&loaded->device, &options, error);
+}
+
+enum err device_load_open(struct loaded_device *loaded, const struct device_settings *settings,
+                          struct error *error) {
+    struct error why = {0};
+    if (!loaded->table) return OK;
+    enum err err = open_once(loaded, settings, &why);
+    for (size_t i = 0; err == ERR_LIMIT && i < sizeof pauses_ms / sizeof *pauses_ms; i++) {
+        log_info("event=device_waits card=%u limit_mib=%llu reason=\"%s\"", loaded->card.index,
+                 (unsigned long long)(loaded->memory_bytes / MIB), why.text);
+        clock_sleep_ms(pauses_ms[i]);
+        err = open_once(loaded, settings, &why);
+    }
+    if (err == OK) return OK;
+    loaded->device = NULL;
+    return fall_back(loaded, settings, err, &why, error);
+}
+
+void device_load_close(struct loaded_device *loaded) {
+    if (loaded->device) loaded->table->close(loaded->device);
+    loaded->device = NULL;
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* device_load: the plugin of a device is found and loaded, and a card chosen and opened.
+ *
+ * The plugin is a shared library with the table of kernels/device.h. It is the only code of quern
+ * that is loaded while a process runs, and must be of the same build. It is looked for relative to
+ * the program, so an installed quern, a build tree and a folder that was copied each find their
+ * own. Knows no model.
+ *
+ * Thread: one, before the sandbox: the plugin opens files, maps code and starts threads.
+ * Memory: a library that was asked for its cards stays loaded, because its threads may run on. */
+
+#include "device/device_settings.h"
+#include "kernels/device.h"
+
+#include <limits.h>
+
+#define DEVICE_CARDS_MAX 64
+
+/* Zero is a valid start: the CPU. */
+struct loaded_device {
+    const struct device_table *table; /* NULL: the CPU computes */
+    struct device *device;
+    struct device_info card;
+    uint64_t memory_bytes; /* that the device may take */
+    bool has_library; /* a plugin was asked for its cards: threads of a driver may exist, even when
+                         the CPU computes */
+    /* Why the CPU computes, a sentence; empty when the settings asked for it. */
+    char reason[ERROR_TEXT_BYTES];
+    bool is_surprising; /* the machine has a card, or a plugin: a person should see the reason */
+};
+
+/* Loads the plugin that the settings name and chooses a card: of several that can be used, the one
+ * with the most free memory. DEVICE_PLACE_AUTO without such a card is OK, with a reason.
+ * DEVICE_PLACE_CARD is ERR_UNAVAILABLE then, with the same sentence. */
+enum err device_load(struct loaded_device *ret_loaded, const struct device_settings *settings,
+                     struct error *error) MUST_CHECK;
+
+/* Opens the chosen card, which takes its memory; does nothing for the CPU. Memory that others hold
+ * is asked for again with pauses, about 4 s in all: an engine that was killed gives its memory back
+ * late. Then ERR_LIMIT. A card that cannot be opened is treated as in device_load. */
+enum err device_load_open(struct loaded_device *loaded, const struct device_settings *settings,
+                          struct error *error) MUST_CHECK;
+
+/* Closes the device. */
+void device_load_close(struct loaded_device *loaded);
