@@ -5,7 +5,7 @@
  *
  * Three launches make the attention of one layer: tiles that leave partials (shared prefixes),
  * tiles that finish (prefill) or decode items that continue from a partial, and a merge of decode
- * items that were cut. The host makes the items (kernels/cuda/attention_plan.h cuts them); nothing
+ * items that were cut. The host makes the items (program/plan_decode.h cuts them); nothing
  * here knows sequences, and no item waits for another of the same launch.
  *
  * Every pointer is to device memory and every launch is put into `stream`; nothing is allocated

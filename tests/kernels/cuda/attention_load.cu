@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "attention_load.h"
 
-extern "C" {
-#include "kernels/cuda/attention_plan.h"
-}
+#include "program/plan_decode.h"
 
 #define HALF_SCALES 0x24 /* in both bytes: float16 0.016 */
 
@@ -55,12 +53,13 @@ static std::vector<device_merge_item> planned(std::vector<device_decode_item> *i
     uint32_t room = (uint32_t)items->size() * 2 + 4 * (uint32_t)card.multiProcessorCount;
     std::vector<device_decode_item> cut(room);
     std::vector<device_merge_item> merges(items->size());
-    struct cuda_decode_plan plan = {};
+    struct plan_decode_shape plan_shape = {0, kv_heads, (uint32_t)card.multiProcessorCount,
+                                           CUDA_SPLIT_TOKENS};
+    struct plan_decode plan = {};
     plan.items = cut.data(), plan.item_room = room;
     plan.merges = merges.data(), plan.merge_room = (uint32_t)items->size();
     plan.partial_room = room;
-    cuda_decode_plan(&plan, items->data(), (uint32_t)items->size(), 0, kv_heads,
-                     (uint32_t)card.multiProcessorCount);
+    plan_decode_fill(&plan, items->data(), (uint32_t)items->size(), &plan_shape);
     cut.resize(plan.item_count), merges.resize(plan.merge_count);
     *items = cut, *ret_partials = plan.partial_count;
     return merges;

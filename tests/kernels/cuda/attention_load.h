@@ -25,7 +25,7 @@ struct attention_load {
     double flops; /* of tile items: 4 · head_dim for each query, head and key it sees */
 };
 
-/* `sequences` of `shortest`..`longest` tokens as attention_plan.h makes items of them. */
+/* `sequences` of `shortest`..`longest` tokens as program/plan_decode.h cuts their items. */
 struct attention_load decode_load(const struct attention_load_shape *shape, uint32_t sequences,
                                   uint32_t shortest, uint32_t longest);
 /* `rows` that share `shared` tokens, in items of `tile_rows` rows and `shared` / `parts` tokens. */

@@ -6,7 +6,7 @@
 #include "attention_world.h"
 
 extern "C" {
-#include "kernels/cuda/attention_plan.h"
+#include "program/plan_decode.h"
 }
 
 /* bf16 results and weights are off by 2^-9 at most and 0.0017 to 0.003 on the whole. */
@@ -59,12 +59,13 @@ static uint32_t decode_planned(const struct attention_world *world,
                                uint32_t multiprocessors, uint32_t partial_first) {
     std::vector<device_decode_item> room(items.size() * 8 + 64);
     std::vector<device_merge_item> merges(items.size() + 1);
-    struct cuda_decode_plan plan = {};
+    struct plan_decode_shape shape = {world->shape.window, world->shape.kv_heads, multiprocessors,
+                                      CUDA_SPLIT_TOKENS};
+    struct plan_decode plan = {};
     plan.items = room.data(), plan.item_room = (uint32_t)room.size();
     plan.merges = merges.data(), plan.merge_room = (uint32_t)merges.size();
     plan.partial_first = partial_first, plan.partial_room = world->partial_room - partial_first;
-    cuda_decode_plan(&plan, items.data(), (uint32_t)items.size(), world->shape.window,
-                     world->shape.kv_heads, multiprocessors);
+    plan_decode_fill(&plan, items.data(), (uint32_t)items.size(), &shape);
     room.resize(plan.item_count), merges.resize(plan.merge_count);
     decode(world, room);
     struct cuda_merge_items call = {device_copy(merges), (uint32_t)merges.size(), NULL};
