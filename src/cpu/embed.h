@@ -13,7 +13,7 @@
  * Invariant: a text's vector is bitwise the same whatever other texts are in the call. */
 
 #include "cpu/model.h"
-#include "cpu/weights.h"
+#include "weights/weights.h"
 
 struct embedder;
 

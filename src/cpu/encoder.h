@@ -15,8 +15,8 @@
  * Invariant: a text's rows are bitwise the same for any other texts in the step and for any number
  *     of threads. */
 
-#include "cpu/weights.h"
 #include "scheduler/backend.h"
+#include "weights/weights.h"
 
 struct encoder;
 

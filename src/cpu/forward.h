@@ -16,9 +16,9 @@
  * Invariant: a row's results are bitwise the same for any other rows in the step, for any cut of
  *     its prompt into steps and for any number of threads. */
 
-#include "cpu/weights.h"
 #include "program/kv_layout.h"
 #include "scheduler/backend.h"
+#include "weights/weights.h"
 
 struct forward;
 

@@ -263,6 +263,21 @@ static struct tiled_cache_options cache_options(const char *path,
     return cache;
 }
 
+static enum err open_weights(struct model *model, const struct tiled_cache_options *cache,
+                             struct error *error) {
+    struct tile_store_options store = {.checkpoint = model->checkpoint,
+                                       .config = &model->config,
+                                       .kernels = model->kernels,
+                                       .pool = model->pool,
+                                       .cache = cache};
+    model->store = tile_store_open(&store);
+    struct weights_options weights = {.checkpoint = model->checkpoint,
+                                      .config = &model->config,
+                                      .store = tile_store_interface(model->store),
+                                      .pool = model->pool};
+    return weights_open(&model->weights, &weights, error);
+}
+
 static enum err open_all(struct model *model, const char *path, const struct model_options *options,
                          struct error *error) {
     _Static_assert(BACKEND_BLOCK_TOKENS == KV_BLOCK_TOKENS, "one block size for both sides");
@@ -276,13 +291,10 @@ static enum err open_all(struct model *model, const char *path, const struct mod
     err = check_options(options, &model->config, error);
     model->layout =
         kv_layout_of(&model->config, or_default(options->context_max, model->config.context_max));
-    if (err == OK) err = weights_check(model->checkpoint, &model->config, error);
     if (err == OK) err = pool_open(&model->pool, options->threads, error);
-    if (err == OK)
-        err = weights_open(&model->weights, model->checkpoint, &model->config, model->kernels,
-                           model->pool, &cache, error);
+    if (err == OK) err = open_weights(model, &cache, error);
     if (err == OK) err = open_forward(model, options, error);
-    return err;
+    return err == OK ? weights_fill(model->weights, error) : err;
 }
 
 enum err model_open(struct model **ret_model, const char *path, const struct model_options *options,
@@ -311,6 +323,7 @@ void model_close(struct model *model) {
         free(model->lanes[i].wanted);
         forward_close(model->lanes[i].forward);
     }
+    tile_store_close(model->store);
     weights_close(model->weights);
     pool_close(model->pool);
     checkpoint_close(model->checkpoint);
@@ -366,7 +379,7 @@ void model_describe(const struct model *model, struct model_description *ret_des
         .generates = model_generates(model),
         .file_bytes = checkpoint_file_bytes(model->checkpoint),
         .weight_bytes = model->weights->bytes,
-        .is_from_packed = tiled_cache_has_all(model->weights->cache),
+        .is_from_packed = tile_store_is_from_cache(model->store),
         .kv_bytes_per_token = page_bytes(model) * groups / KV_BLOCK_TOKENS,
         .kv_bytes = page_bytes(model) * caps->page_count,
         .workspace_bytes = workspace_bytes(model),

@@ -9,6 +9,8 @@
 #include "cpu/forward.h"
 #include "cpu/model.h"
 #include "cpu/sampler.h"
+#include "cpu/tile_store.h"
+#include "weights/weights.h"
 
 /* The place where a step is computed. An urgent step that passes another has a lane of its own. */
 struct lane {
@@ -29,6 +31,7 @@ struct model {
     struct kv_layout layout;
     const struct kernels *kernels;
     struct pool *pool;
+    struct tile_store *store;
     struct weights *weights;
     struct lane lanes[LANE_COUNT];
     struct sampler *samplers;  /* (threads); NULL, and no lane is open, if it does not generate */

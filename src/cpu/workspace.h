@@ -12,7 +12,7 @@
  * Memory: owns the mapping. It takes memory as it is first written.
  * Invariant: every array begins at a multiple of 64 bytes. */
 
-#include "cpu/weights.h"
+#include "weights/weights.h"
 
 struct workspace {
     unsigned char *memory; /* NULL while bytes are counted */

@@ -43,10 +43,11 @@ void *kernels_memory(size_t bytes);
  * another without gaps. */
 struct matrix_part {
     enum tensor_type type;
-    const void *blocks;        /* borrowed until matrix_fill has covered every tile */
-    uint32_t rows;             /* outputs */
-    const uint32_t *row_order; /* (rows) or NULL: row i of the part is file row row_order[i];
-                                  borrowed as blocks is */
+    const void *blocks; /* read by matrix_fill alone */
+    uint32_t rows;      /* outputs */
+    const uint32_t
+        *row_order; /* (rows) or NULL: row i of the part is file row row_order[i]; read by
+                                  matrix_fill alone */
 };
 
 /* How a table stores weights to multiply fastest. Every layout keeps every weight exactly; only
@@ -63,7 +64,10 @@ enum matrix_layout {
 struct matrix_tile;
 
 /* A weight matrix laid out for one table: y = x Wᵀ with W (rows, cols). Read-only for users; one
- * tiled copy serves both matmul and matrix_row (a tied embedding). */
+ * tiled copy serves both matmul and matrix_row (a tied embedding).
+ *
+ * A matrix on a device (kernels/device.h) has rows, cols and handle alone: it is made with calloc,
+ * and no function here but matrix_close takes it. */
 struct matrix {
     const struct kernels *kernels;
     uint32_t rows; /* outputs, over all parts in order */
@@ -78,25 +82,28 @@ struct matrix {
     struct matrix_part *parts; /* private */
     uint32_t part_count;
     bool is_borrowed; /* `memory` is the caller's, and read-only */
+    uint32_t handle;  /* its index in device_program.matrices; UINT32_MAX (DEVICE_NONE): it is laid
+                         out here */
 };
 
 /* Opens a matrix of the rows of `parts`, one after another (as q|k|v or gate|up), all with `cols`
- * columns. It does not read the weights: call matrix_fill over all tiles before use. ERR_INVALID
- * for an unknown type, no part, no row, or `cols` that is no multiple of a type's block; ERR_LIMIT
- * without memory. */
+ * columns. It does not read the weights: call matrix_fill over all tiles before use. Memory is
+ * taken as tiles are filled. ERR_INVALID for an unknown type, no part, no row, or `cols` that is no
+ * multiple of a type's block; ERR_LIMIT without memory. */
 enum err matrix_open(struct matrix **ret_matrix, const struct kernels *kernels,
                      const struct matrix_part *parts, uint32_t part_count, uint32_t cols,
                      struct error *error) MUST_CHECK;
 /* Opens a matrix over tiles that exist: the `memory` of a filled matrix of the same table, parts
- * and columns, perhaps from another process with the same MATRIX_TILING. The parts' blocks are not
- * read and may be NULL. `tiles`, at a multiple of 64, must outlive the matrix. ERR_CORRUPT when
- * `bytes` is not the size of such a matrix. */
+ * and columns, perhaps from another process with the same MATRIX_TILING. `tiles`, at a multiple of
+ * 64, must outlive the matrix. ERR_CORRUPT when `bytes` is not the size of such a matrix. */
 enum err matrix_open_tiled(struct matrix **ret_matrix, const struct kernels *kernels,
                            const struct matrix_part *parts, uint32_t part_count, uint32_t cols,
                            const void *tiles, size_t bytes, struct error *error) MUST_CHECK;
 void matrix_close(struct matrix *matrix); /* NULL is allowed */
-/* Fills tiles tile_begin..tile_end-1 from the parts. Different tiles may be filled at once. */
-void matrix_fill(struct matrix *matrix, uint32_t tile_begin, uint32_t tile_end);
+/* Fills tiles tile_begin..tile_end-1 from the parts it was opened with, now with their blocks.
+ * Different tiles may be filled at once. */
+void matrix_fill(struct matrix *matrix, const struct matrix_part *parts, uint32_t tile_begin,
+                 uint32_t tile_end);
 /* Row `row` as float32, bitwise equal to the result of quant_row_to_f32. ret_row: (cols) */
 void matrix_row(const struct matrix *matrix, uint32_t row, float *ret_row);
 

@@ -157,8 +157,9 @@ static enum err open_bare(struct matrix **ret_matrix, const struct kernels *kern
     matrix->activation_bytes = activation_bytes_of(matrix->layout, matrix->group, cols);
     matrix->parts = calloc(part_count, sizeof *matrix->parts);
     if (!matrix->parts) goto out_of_memory;
-    memcpy(matrix->parts, parts, part_count * sizeof *parts);
+    matrix->handle = UINT32_MAX;
     for (uint32_t i = 0; i < part_count; i++) {
+        matrix->parts[i] = (struct matrix_part){.type = parts[i].type, .rows = parts[i].rows};
         matrix->rows += parts[i].rows;
         matrix->tile_count += (parts[i].rows + MATRIX_TILE - 1) / MATRIX_TILE;
     }
@@ -215,9 +216,9 @@ void matrix_close(struct matrix *matrix) {
     free(matrix);
 }
 
-static const unsigned char *file_row(const struct matrix *matrix, const struct matrix_tile *tile,
-                                     uint32_t column) {
-    const struct matrix_part *part = &matrix->parts[tile->part];
+static const unsigned char *file_row(const struct matrix *matrix, const struct matrix_part *parts,
+                                     const struct matrix_tile *tile, uint32_t column) {
+    const struct matrix_part *part = &parts[tile->part];
     size_t row = tile->part_row + column;
     if (part->row_order) row = part->row_order[row];
     return (const unsigned char *)part->blocks +
@@ -277,9 +278,10 @@ static void fill_float_chunk(const struct matrix *matrix, const struct matrix_ti
     }
 }
 
-static void fill_row(const struct matrix *matrix, const struct matrix_tile *tile, uint32_t column) {
+static void fill_row(const struct matrix *matrix, const struct matrix_part *parts,
+                     const struct matrix_tile *tile, uint32_t column) {
     enum tensor_type type = matrix->parts[tile->part].type;
-    const unsigned char *blocks = file_row(matrix, tile, column);
+    const unsigned char *blocks = file_row(matrix, parts, tile, column);
     if (matrix->layout == MATRIX_BLOCKS) {
         size_t row_bytes = tensor_type_row_bytes(type, matrix->cols);
         memcpy(matrix->memory + tile->offset + column * row_bytes, blocks, row_bytes);
@@ -296,13 +298,15 @@ static void fill_row(const struct matrix *matrix, const struct matrix_tile *tile
     }
 }
 
-void matrix_fill(struct matrix *matrix, uint32_t tile_begin, uint32_t tile_end) {
+void matrix_fill(struct matrix *matrix, const struct matrix_part *parts, uint32_t tile_begin,
+                 uint32_t tile_end) {
     assert(!matrix->is_borrowed);
     assert(tile_begin <= tile_end && tile_end <= matrix->tile_count);
     for (uint32_t t = tile_begin; t < tile_end; t++) {
         const struct matrix_tile *tile = &matrix->tiles[t];
         memset(matrix->memory + tile->offset, 0, tile_bytes(matrix, tile));
-        for (uint32_t column = 0; column < tile->count; column++) fill_row(matrix, tile, column);
+        for (uint32_t column = 0; column < tile->count; column++)
+            fill_row(matrix, parts, tile, column);
     }
 }
 

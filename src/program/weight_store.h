@@ -4,12 +4,13 @@
 /* weight_store: the receiver of a model's matrices as they are loaded.
  *
  * The loader (weights/weights.h) knows tensors and their names; a store knows how an executor keeps
- * a matrix: tiled for a CPU, or rows that a device converts. The loader opens all matrices before
- * it fills the first, so that an executor can refuse a model that is too large before its weights
- * are read.
+ * a matrix: tiled for a CPU (cpu/tile_store.h), or rows that a device converts. The loader opens all
+ * matrices before it fills the first, so that an executor can refuse a model that is too large
+ * before its weights are read.
  *
  * Thread: the thread that loads.
- * Memory: a matrix is the store's until matrix_close; parts are borrowed for the call. */
+ * Memory: the loader closes the matrices with matrix_close, after the store, which may still be
+ *     reading them. Names and parts are borrowed for the call. */
 
 #include "kernels/kernels.h"
 
@@ -19,7 +20,8 @@ struct weight_matrix {
     const struct matrix_part *parts; /* (part_count) one after another, as q | k | v */
     uint32_t part_count;
     uint32_t cols;
-    bool is_embedding; /* its rows are read one by one, and it may serve as the head */
+    bool is_looked_up;  /* an embedding: its rows are read one by one */
+    bool is_multiplied; /* a product reads it: true but for an embedding that no head is tied to */
 };
 
 struct weight_store_ops {
@@ -27,9 +29,11 @@ struct weight_store_ops {
      * when the store has its rows already, from a cache. ERR_LIMIT without memory. */
     enum err (*open)(void *self, const struct weight_matrix *from, struct matrix **ret_matrix,
                      bool *ret_is_filled, struct error *error);
-    /* Takes the rows: `from` as in open, with the blocks. */
+    /* Takes the rows: `from` as in open, with the blocks. Called for each matrix without rows. */
     enum err (*fill)(void *self, struct matrix *matrix, const struct weight_matrix *from,
                      struct error *error);
+    /* All matrices have their rows. NULL: the store need not know. */
+    enum err (*finish)(void *self, struct error *error);
 };
 
 struct weight_store {

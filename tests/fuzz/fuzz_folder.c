@@ -35,7 +35,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         &checkpoint, (struct str){(const char *)data, config_bytes}, copy, rest, &error);
     if (err == OK) {
         const struct model_config *config = checkpoint_config(checkpoint);
-        err = weights_check(checkpoint, config, &error);
+        err = tensors_check(checkpoint, config, &error);
         if (err == OK && count_weights(config) <= RUN_WEIGHTS_MAX) model_run(checkpoint, config);
         checkpoint_close(checkpoint);
     }

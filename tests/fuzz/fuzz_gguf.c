@@ -61,7 +61,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         if (err == OK) {
             err = config_init(&config, gguf, vocab.token_count, &error);
             struct checkpoint *checkpoint = checkpoint_of_gguf(gguf);
-            if (err == OK) err = weights_check(checkpoint, &config, &error);
+            if (err == OK) err = tensors_check(checkpoint, &config, &error);
             if (err == OK && size <= RUN_BYTES_MAX) model_run(checkpoint, &config);
             checkpoint_close(checkpoint);
             checkpoint_vocab_release(&vocab);

@@ -4,6 +4,7 @@
 /* model_run: tiles the weights of a hostile checkpoint and runs it once over two tokens, for
  * generation if it generates, and for embeddings. */
 
+#include "../cpu_weights.h"
 #include "cpu/embed.h"
 #include "cpu/forward.h"
 
@@ -55,12 +56,12 @@ static inline void model_run(const struct checkpoint *checkpoint,
                              const struct model_config *config) {
     struct error error = {0};
     struct pool *pool;
-    struct weights *weights;
+    struct cpu_weights cpu;
     const struct kernels *kernels = kernels_choose("ref");
     if (pool_open(&pool, 1, &error) != OK) abort();
-    if (weights_open(&weights, checkpoint, config, kernels, pool, NULL, &error) == OK) {
+    if (cpu_weights_open(&cpu, checkpoint, config, kernels, pool, &error) == OK) {
         struct forward_options options = {.config = config,
-                                          .weights = weights,
+                                          .weights = cpu.weights,
                                           .kernels = kernels,
                                           .pool = pool,
                                           .rows_max = 2,
@@ -68,7 +69,7 @@ static inline void model_run(const struct checkpoint *checkpoint,
                                           .page_count = 1};
         if (!config->architecture->is_encoder) model_run_step(&options);
         model_run_embed(&options);
-        weights_close(weights);
+        cpu_weights_close(&cpu);
     }
     pool_close(pool);
 }

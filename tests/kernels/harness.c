@@ -113,7 +113,7 @@ struct matrix *make_matrix(const struct kernels *kernels, const struct matrix_pa
         (void)fprintf(stderr, "%s\n", error.text);
         abort();
     }
-    matrix_fill(matrix, 0, matrix->tile_count);
+    matrix_fill(matrix, parts, 0, matrix->tile_count);
     return matrix;
 }
 

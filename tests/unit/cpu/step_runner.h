@@ -4,6 +4,7 @@
 /* step_runner: feeds the forward program steps of many sequences and keeps the logits of every
  * position, so that a test can compare how they were cut and mixed. */
 
+#include "../../cpu_weights.h"
 #include "cpu/forward.h"
 
 #include <stdlib.h>
@@ -16,7 +17,7 @@ struct rig {
     struct checkpoint *checkpoint;
     struct model_config config;
     struct pool *pool;
-    struct weights *weights;
+    struct cpu_weights cpu;
     struct forward *forward;
     struct forward *beside; /* a second workspace of 128 rows */
     /* Called between two slices of each step; NULL: nothing comes between. */
@@ -39,7 +40,7 @@ struct runner_sequence {
 static inline void rig_close(struct rig *rig) {
     forward_close(rig->beside);
     forward_close(rig->forward);
-    weights_close(rig->weights);
+    cpu_weights_close(&rig->cpu);
     pool_close(rig->pool);
     checkpoint_close(rig->checkpoint);
 }
@@ -51,10 +52,9 @@ static inline enum err rig_open(struct rig *rig, const char *path, const struct 
     if (err == OK) rig->config = *checkpoint_config(rig->checkpoint);
     if (err == OK) err = pool_open(&rig->pool, threads, error);
     if (err == OK)
-        err = weights_open(&rig->weights, rig->checkpoint, &rig->config, kernels, rig->pool, NULL,
-                           error);
+        err = cpu_weights_open(&rig->cpu, rig->checkpoint, &rig->config, kernels, rig->pool, error);
     struct forward_options options = {.config = &rig->config,
-                                      .weights = rig->weights,
+                                      .weights = rig->cpu.weights,
                                       .kernels = kernels,
                                       .pool = rig->pool,
                                       .rows_max = 512,

@@ -467,7 +467,7 @@ static void the_bytes_of_a_tiled_matrix_are_those_of_its_version(void **state) {
             for (size_t i = 0; i + block <= sizeof blocks; i += block) calm_block(type, blocks + i);
             struct matrix_part part = {(enum tensor_type)type, blocks, 40, NULL};
             assert_int_equal(matrix_open(&matrix, kernels, &part, 1, 512, &error), OK);
-            matrix_fill(matrix, 0, matrix->tile_count);
+            matrix_fill(matrix, &part, 0, matrix->tile_count);
             sha256_add(&hash, matrix->memory, matrix->bytes);
             matrix_close(matrix);
         }

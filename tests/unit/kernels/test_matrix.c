@@ -51,8 +51,8 @@ static void packing_in_pieces_gives_the_same_bytes_as_packing_at_once(void **sta
         assert_int_equal(matrix_open(&pieces, kernels_at(t), parts, 2, 8, &error), OK);
         assert_int_equal(whole->tile_count, 4); /* a part starts a tile: 32 + 32 + 6, 30 */
         assert_int_equal(whole->rows, 100);
-        matrix_fill(whole, 0, 4);
-        for (uint32_t tile = 4; tile-- > 0;) matrix_fill(pieces, tile, tile + 1);
+        matrix_fill(whole, parts, 0, 4);
+        for (uint32_t tile = 4; tile-- > 0;) matrix_fill(pieces, parts, tile, tile + 1);
         assert_memory_equal(whole->memory, pieces->memory, whole->bytes);
         matrix_close(whole);
         matrix_close(pieces);

@@ -2,7 +2,8 @@
 #include "../checkpoint/gguf_builder.h"
 #include "checkpoint/config.h"
 #include "checkpoint/vocab.h"
-#include "cpu/weights.h"
+#include "plain_store.h"
+#include "weights/weights.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -26,7 +27,7 @@ static enum err check_bytes(const char *bytes, size_t count, struct error *error
         err = config_init(&config, gguf, vocab.token_count, error);
         if (err == OK) {
             struct checkpoint *checkpoint = checkpoint_of_gguf(gguf);
-            err = weights_check(checkpoint, &config, error);
+            err = tensors_check(checkpoint, &config, error);
             checkpoint_close(checkpoint);
         }
         checkpoint_vocab_release(&vocab);
@@ -35,7 +36,7 @@ static enum err check_bytes(const char *bytes, size_t count, struct error *error
     return err;
 }
 
-/* check_bytes that tiles the weights too. The bytes are copied to a block of their exact size, so
+/* check_bytes that loads the weights too. The bytes are copied to a block of their exact size, so
  * that a sanitizer sees one byte too far. */
 static enum err load_bytes(const struct buf *file, struct error *error) {
     char *copy = malloc(file->bytes + 1);
@@ -44,7 +45,8 @@ static enum err load_bytes(const struct buf *file, struct error *error) {
     struct gguf *gguf;
     struct checkpoint_vocab vocab;
     struct model_config config;
-    struct weights *weights;
+    struct weights *weights = NULL;
+    struct plain_store store = {0};
     struct pool *pool;
     enum err err = check_bytes(copy, file->bytes, error);
     if (err == OK) {
@@ -53,8 +55,13 @@ static enum err load_bytes(const struct buf *file, struct error *error) {
         assert_int_equal(config_init(&config, gguf, vocab.token_count, error), OK);
         assert_int_equal(pool_open(&pool, 1, error), OK);
         struct checkpoint *checkpoint = checkpoint_of_gguf(gguf);
-        err = weights_open(&weights, checkpoint, &config, kernels_choose("ref"), pool, NULL, error);
-        if (err == OK) weights_close(weights);
+        struct weights_options options = {.checkpoint = checkpoint,
+                                          .config = &config,
+                                          .store = plain_store_interface(&store),
+                                          .pool = pool};
+        err = weights_open(&weights, &options, error);
+        if (err == OK) err = weights_fill(weights, error);
+        weights_close(weights);
         checkpoint_close(checkpoint);
         pool_close(pool);
         checkpoint_vocab_release(&vocab);

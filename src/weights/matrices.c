@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "weights/weights_internal.h"
+
+#include "base/mem.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+/* The converter to GGUF stored row (head, half, i) of an interleaved family as (head, i, half);
+ * row r of the matrix is file row row_order[r]. */
+enum err weights_make_row_order(struct weights_loader *loader) {
+    const struct model_config *config = loader->options.config;
+    if (!config->architecture->rope_is_interleaved ||
+        !checkpoint_is_permuted(loader->options.checkpoint))
+        return OK;
+    uint32_t half = config->head_dim / 2, rows = config->heads * config->head_dim;
+    loader->row_order = calloc(rows, sizeof *loader->row_order);
+    if (!loader->row_order)
+        return err_set(loader->error, ERR_LIMIT, "no memory for the order of %u rows", rows);
+    for (uint32_t row = 0; row < rows; row++) {
+        uint32_t head = row / config->head_dim, within = row % config->head_dim;
+        loader->row_order[row] = head * config->head_dim + 2 * (within % half) + within / half;
+    }
+    return OK;
+}
+
+/* ---- opening ---- */
+
+/* All of a tensor as a part of a matrix; its bytes are yet to be read. */
+static struct matrix_part part_of(const struct checkpoint_tensor *tensor) {
+    return (struct matrix_part){.type = (enum tensor_type)tensor->type,
+                                .rows = (uint32_t)tensor->axes[1]};
+}
+
+static struct weight_matrix matrix_of(const struct weights_source *source) {
+    return (struct weight_matrix){.name = source->name.text,
+                                  .parts = source->parts,
+                                  .part_count = source->part_count,
+                                  .cols = (uint32_t)source->tensors[0]->axes[0],
+                                  .is_looked_up = source->is_looked_up,
+                                  .is_multiplied = source->is_multiplied};
+}
+
+static enum err open_source(struct weights_loader *loader, struct weights_source *source,
+                            struct matrix **ret_matrix) {
+    const struct weight_store *store = &loader->options.store;
+    struct weight_matrix from = matrix_of(source);
+    enum err err =
+        store->ops->open(store->self, &from, &source->matrix, &source->is_filled, loader->error);
+    if (err != OK) return err;
+    *ret_matrix = source->matrix;
+    loader->weights->bytes += source->matrix->bytes;
+    loader->sources = vec_grow(loader->sources, loader->source_count, &loader->source_capacity,
+                               sizeof *loader->sources);
+    loader->sources[loader->source_count++] = *source;
+    return OK;
+}
+
+enum err weights_open_matrix(struct weights_loader *loader, uint32_t layer,
+                             const enum tensor_role *roles, uint32_t role_count,
+                             struct matrix **ret_matrix) {
+    const bool is_encoder = loader->options.config->architecture->is_encoder;
+    const bool is_tied = !is_encoder && !weights_find(loader, 0, ROLE_HEAD);
+    struct weights_source source = {.name = tensor_name_of(roles[0], layer),
+                                    .tensor_count = role_count,
+                                    .part_count = role_count,
+                                    .is_looked_up = roles[0] == ROLE_EMBEDDING,
+                                    .is_multiplied = roles[0] != ROLE_EMBEDDING || is_tied};
+    assert(role_count <= MATRIX_PARTS_MAX);
+    for (uint32_t i = 0; i < role_count; i++) {
+        source.tensors[i] = weights_find(loader, layer, roles[i]);
+        assert(source.tensors[i]);
+        source.parts[i] = part_of(source.tensors[i]);
+        if (roles[i] == ROLE_Q || roles[i] == ROLE_K) source.parts[i].row_order = loader->row_order;
+    }
+    return open_source(loader, &source, ret_matrix);
+}
+
+enum err weights_open_fused_qkv(struct weights_loader *loader, uint32_t layer,
+                                struct matrix **ret_matrix) {
+    const struct model_config *config = loader->options.config;
+    const struct checkpoint_tensor *tensor = weights_find(loader, layer, ROLE_QKV);
+    const uint32_t kv_rows = config->kv_heads * config->head_dim;
+    const uint32_t rows[3] = {config->heads * config->head_dim, kv_rows, kv_rows};
+    struct weights_source source = {.name = tensor_name_of(ROLE_QKV, layer),
+                                    .tensors = {tensor},
+                                    .tensor_count = 1,
+                                    .part_count = 3,
+                                    .is_multiplied = true};
+    for (int i = 0; i < 3; i++) {
+        source.parts[i] = part_of(tensor);
+        source.parts[i].rows = rows[i];
+        source.parts[i].row_order = i < 2 ? loader->row_order : NULL;
+    }
+    return open_source(loader, &source, ret_matrix);
+}
+
+/* ---- filling ---- */
+
+/* Gives each part its rows; several parts may share one tensor. */
+static void set_blocks(struct weights_source *source, const struct checkpoint_bytes *bytes) {
+    const unsigned char *at = NULL;
+    for (uint32_t i = 0; i < source->part_count; i++) {
+        if (i < source->tensor_count) at = bytes[i].at;
+        source->parts[i].blocks = at;
+        at += source->parts[i].rows *
+              tensor_type_row_bytes(source->parts[i].type, (size_t)source->tensors[0]->axes[0]);
+    }
+}
+
+static enum err fill_source(struct weights_loader *loader, struct weights_source *source) {
+    const struct weight_store *store = &loader->options.store;
+    struct checkpoint_bytes bytes[MATRIX_PARTS_MAX];
+    uint32_t count = 0;
+    enum err err = OK;
+    while (err == OK && count < source->tensor_count) {
+        err = checkpoint_read(source->tensors[count], loader->options.pool, &bytes[count],
+                              loader->error);
+        if (err == OK) count++;
+    }
+    if (err == OK) {
+        set_blocks(source, bytes);
+        struct weight_matrix from = matrix_of(source);
+        err = store->ops->fill(store->self, source->matrix, &from, loader->error);
+    }
+    for (uint32_t i = 0; i < count; i++)
+        checkpoint_done(loader->options.checkpoint, source->tensors[i], &bytes[i]);
+    return err;
+}
+
+enum err weights_fill_matrices(struct weights_loader *loader) {
+    enum err err = OK;
+    for (size_t i = 0; i < loader->source_count && err == OK; i++)
+        if (!loader->sources[i].is_filled) err = fill_source(loader, &loader->sources[i]);
+    return err;
+}

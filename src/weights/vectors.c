@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "weights/weights_internal.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+
+/* Appends the elements of a vector to *at. */
+static enum err append_tensor(const struct weights_loader *loader, uint32_t layer,
+                              enum tensor_role role, float **at) {
+    const struct checkpoint_tensor *tensor = weights_find(loader, layer, role);
+    assert(tensor);
+    struct checkpoint_bytes bytes;
+    enum err err = checkpoint_read(tensor, loader->options.pool, &bytes, loader->error);
+    if (err != OK) return err;
+    quant_row_to_f32((enum tensor_type)tensor->type, bytes.at, (size_t)tensor->axes[0], *at);
+    checkpoint_done(loader->options.checkpoint, tensor, &bytes);
+    for (uint64_t i = 0; i < tensor->axes[0]; i++)
+        if (!isfinite((*at)[i]))
+            return err_set(loader->error, ERR_INVALID,
+                           "tensor %.*s: element %llu is no finite number",
+                           STR_ARGS(tensor->spelled), (unsigned long long)i);
+    *at += tensor->axes[0];
+    return OK;
+}
+
+enum err weights_read_vector(struct weights_loader *loader, uint32_t layer,
+                             const enum tensor_role *roles, size_t role_count, float **ret_vector) {
+    size_t count = 0;
+    for (size_t i = 0; i < role_count; i++) {
+        const struct checkpoint_tensor *tensor = weights_find(loader, layer, roles[i]);
+        if (!tensor) return OK;
+        count += (size_t)tensor->axes[0];
+    }
+    float *vector = calloc(count, sizeof *vector);
+    if (!vector)
+        return err_set(loader->error, ERR_LIMIT, "no memory for a vector of %zu weights", count);
+    *ret_vector = vector; /* weights_close frees it, also after an error */
+    loader->weights->bytes += count * sizeof *vector;
+    float *at = vector;
+    enum err err = OK;
+    for (size_t i = 0; i < role_count && err == OK; i++)
+        err = append_tensor(loader, layer, roles[i], &at);
+    return err;
+}
+
+enum err weights_read_norm(struct weights_loader *loader, uint32_t layer, enum tensor_role role,
+                           float **ret_norm) {
+    enum err err = weights_read_vector(loader, layer, &role, 1, ret_norm);
+    float offset = checkpoint_norm_offset(loader->options.checkpoint);
+    if (err != OK || offset == 0.0f || !*ret_norm) return err;
+    uint64_t count = weights_find(loader, layer, role)->axes[0];
+    for (uint64_t i = 0; i < count; i++) (*ret_norm)[i] += offset;
+    return OK;
+}
+
+/* The first `count` rows of a matrix as floats: ret_rows (count, width). */
+static enum err read_rows(struct weights_loader *loader, enum tensor_role role, size_t count,
+                          float *ret_rows) {
+    const struct checkpoint_tensor *tensor = weights_find(loader, 0, role);
+    size_t width = loader->options.config->width;
+    struct checkpoint_bytes bytes;
+    enum err err = checkpoint_read(tensor, loader->options.pool, &bytes, loader->error);
+    if (err != OK) return err;
+    for (size_t i = 0; i < count; i++)
+        quant_row_to_f32((enum tensor_type)tensor->type, bytes.at + i * tensor->row_bytes, width,
+                         ret_rows + i * width);
+    checkpoint_done(loader->options.checkpoint, tensor, &bytes);
+    return OK;
+}
+
+/* A position begins with its own vector, and the first token type's. */
+enum err weights_read_positions(struct weights_loader *loader) {
+    const struct model_config *config = loader->options.config;
+    bool is_rotary = config->architecture->is_rotary_encoder;
+    size_t width = config->width, count = is_rotary ? 1 : config->context_max;
+    float *at = loader->weights->positions = calloc(count * width, sizeof *at);
+    float *type = calloc(width, sizeof *type);
+    if (!at || !type) {
+        free(type);
+        return err_set(loader->error, ERR_LIMIT, "no memory for %zu positions", count);
+    }
+    loader->weights->bytes += count * width * sizeof *at;
+    enum err err = read_rows(loader, ROLE_TOKEN_TYPES, 1, type);
+    if (err == OK && !is_rotary) err = read_rows(loader, ROLE_POSITIONS, count, at);
+    for (size_t i = 0; i < count * width && err == OK; i++) at[i] += type[i % width];
+    free(type);
+    return err;
+}

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "weights/weights.h"
+
+#include "base/mem.h"
+#include "weights/weights_internal.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+const struct checkpoint_tensor *weights_find(const struct weights_loader *loader, uint32_t layer,
+                                             enum tensor_role role) {
+    struct tensor_name name = tensor_name_of(role, layer);
+    return checkpoint_find(loader->options.checkpoint, str_from(name.text));
+}
+
+/* ---- opening ---- */
+
+static enum err load_norms(struct weights_loader *loader, uint32_t layer,
+                           struct layer_weights *to) {
+    const struct {
+        enum tensor_role role;
+        float **norm;
+    } norms[] = {
+        {ROLE_ATTENTION_NORM, &to->attention_norm},
+        {ROLE_Q_NORM, &to->q_norm},
+        {ROLE_K_NORM, &to->k_norm},
+        {ROLE_POST_ATTENTION_NORM, &to->post_attention_norm},
+        {ROLE_FFN_NORM, &to->ffn_norm},
+        {ROLE_POST_FFN_NORM, &to->post_ffn_norm},
+    };
+    enum err err = OK;
+    for (size_t i = 0; i < sizeof norms / sizeof *norms && err == OK; i++)
+        err = weights_read_norm(loader, layer, norms[i].role, norms[i].norm);
+    return err;
+}
+
+static enum err load_encoder_vectors(struct weights_loader *loader, uint32_t layer,
+                                     struct encoder_layer *to) {
+    const struct {
+        enum tensor_role role;
+        float **vector;
+    } vectors[] = {
+        {ROLE_OUTPUT_BIAS, &to->output_bias},
+        {ROLE_ATTENTION_OUTPUT_NORM, &to->attention_norm},
+        {ROLE_ATTENTION_OUTPUT_NORM_BIAS, &to->attention_norm_bias},
+        {ROLE_UP_BIAS, &to->up_bias},
+        {ROLE_DOWN_BIAS, &to->down_bias},
+        {ROLE_LAYER_OUTPUT_NORM, &to->ffn_norm},
+        {ROLE_LAYER_OUTPUT_NORM_BIAS, &to->ffn_norm_bias},
+    };
+    enum err err = OK;
+    for (size_t i = 0; i < sizeof vectors / sizeof *vectors && err == OK; i++)
+        err = weights_read_norm(loader, layer, vectors[i].role, vectors[i].vector);
+    return err;
+}
+
+static enum err open_layer(struct weights_loader *loader, uint32_t layer) {
+    static const enum tensor_role qkv[] = {ROLE_Q, ROLE_K, ROLE_V};
+    static const enum tensor_role qkv_bias[] = {ROLE_Q_BIAS, ROLE_K_BIAS, ROLE_V_BIAS};
+    static const enum tensor_role output[] = {ROLE_OUTPUT_PROJECTION};
+    static const enum tensor_role gate_up[] = {ROLE_GATE, ROLE_UP};
+    static const enum tensor_role down[] = {ROLE_DOWN};
+    /* Without a gate, or with one in the same tensor, only `up` is loaded. */
+    uint32_t ungated = weights_find(loader, layer, ROLE_GATE) ? 0 : 1;
+    struct layer_weights *to = &loader->weights->layers[layer];
+    enum err err = weights_find(loader, layer, ROLE_QKV)
+                       ? weights_open_fused_qkv(loader, layer, &to->qkv)
+                       : weights_open_matrix(loader, layer, qkv, 3, &to->qkv);
+    if (err == OK) err = weights_read_vector(loader, layer, qkv_bias, 3, &to->qkv_bias);
+    if (err == OK) err = weights_open_matrix(loader, layer, output, 1, &to->output);
+    if (err == OK)
+        err = weights_open_matrix(loader, layer, gate_up + ungated, 2 - ungated, &to->gate_up);
+    if (err == OK) err = weights_open_matrix(loader, layer, down, 1, &to->down);
+    if (err != OK) return err;
+    return loader->options.config->architecture->is_encoder
+               ? load_encoder_vectors(loader, layer, &to->encoder)
+               : load_norms(loader, layer, to);
+}
+
+static enum err open_ends(struct weights_loader *loader) {
+    static const enum tensor_role embedding[] = {ROLE_EMBEDDING}, head[] = {ROLE_HEAD};
+    struct weights *weights = loader->weights;
+    enum err err = weights_open_matrix(loader, 0, embedding, 1, &weights->embedding);
+    if (err != OK) return err;
+    if (loader->options.config->architecture->is_encoder) {
+        err = weights_read_positions(loader);
+        if (err == OK)
+            err = weights_read_norm(loader, 0, ROLE_EMBEDDING_NORM, &weights->embedding_norm);
+        if (err == OK)
+            err = weights_read_norm(loader, 0, ROLE_EMBEDDING_NORM_BIAS,
+                                    &weights->embedding_norm_bias);
+        return err;
+    }
+    if (weights_find(loader, 0, ROLE_HEAD))
+        err = weights_open_matrix(loader, 0, head, 1, &weights->head);
+    else
+        weights->head = weights->embedding;
+    return err == OK ? weights_read_norm(loader, 0, ROLE_OUTPUT_NORM, &weights->output_norm) : err;
+}
+
+static enum err open_all(struct weights_loader *loader) {
+    enum err err = weights_make_row_order(loader);
+    if (err == OK) err = open_ends(loader);
+    for (uint32_t i = 0; i < loader->weights->layer_count && err == OK; i++)
+        err = open_layer(loader, i);
+    return err;
+}
+
+/* The type that holds most parameters, which users call the quantisation of the file. */
+static void count_parameters(const struct checkpoint *checkpoint, struct weights *weights) {
+    uint64_t by_type[TENSOR_TYPE_END] = {0};
+    for (size_t i = 0; i < checkpoint_tensor_count(checkpoint); i++) {
+        const struct checkpoint_tensor *tensor = checkpoint_tensor_at(checkpoint, i);
+        uint64_t elements = 1;
+        for (uint32_t axis = 0; axis < tensor->axis_count; axis++) elements *= tensor->axes[axis];
+        weights->parameters += elements;
+        assert(tensor->type < TENSOR_TYPE_END);
+        by_type[tensor->type] += elements;
+        if (by_type[tensor->type] > by_type[weights->type])
+            weights->type = (enum tensor_type)tensor->type;
+    }
+}
+
+enum err weights_open(struct weights **ret_weights, const struct weights_options *options,
+                      struct error *error) {
+    const struct model_config *config = options->config;
+    enum err err = tensors_check(options->checkpoint, config, error);
+    if (err != OK) return err;
+    struct weights *weights = mem_new(1, sizeof *weights);
+    weights->layer_count = config->layers;
+    weights->layers = mem_new(config->layers, sizeof *weights->layers);
+    weights->loader = mem_new(1, sizeof *weights->loader);
+    *weights->loader =
+        (struct weights_loader){.options = *options, .weights = weights, .error = error};
+    count_parameters(options->checkpoint, weights);
+    err = open_all(weights->loader);
+    if (err == OK)
+        *ret_weights = weights;
+    else
+        weights_close(weights);
+    return err;
+}
+
+static void close_loader(struct weights *weights) {
+    if (!weights->loader) return;
+    free(weights->loader->row_order);
+    free(weights->loader->sources);
+    free(weights->loader);
+    weights->loader = NULL;
+}
+
+enum err weights_fill(struct weights *weights, struct error *error) {
+    assert(weights->loader);
+    const struct weight_store store = weights->loader->options.store;
+    weights->loader->error = error;
+    enum err err = weights_fill_matrices(weights->loader);
+    close_loader(weights);
+    return err == OK && store.ops->finish ? store.ops->finish(store.self, error) : err;
+}
+
+static void close_layer(struct layer_weights *layer) {
+    matrix_close(layer->qkv);
+    matrix_close(layer->output);
+    matrix_close(layer->gate_up);
+    matrix_close(layer->down);
+    free(layer->attention_norm);
+    free(layer->q_norm);
+    free(layer->k_norm);
+    free(layer->qkv_bias);
+    free(layer->post_attention_norm);
+    free(layer->ffn_norm);
+    free(layer->post_ffn_norm);
+    free(layer->encoder.output_bias);
+    free(layer->encoder.attention_norm);
+    free(layer->encoder.attention_norm_bias);
+    free(layer->encoder.up_bias);
+    free(layer->encoder.down_bias);
+    free(layer->encoder.ffn_norm);
+    free(layer->encoder.ffn_norm_bias);
+}
+
+void weights_close(struct weights *weights) {
+    if (!weights) return;
+    close_loader(weights);
+    for (uint32_t i = 0; i < weights->layer_count; i++) close_layer(&weights->layers[i]);
+    free(weights->layers);
+    if (weights->head != weights->embedding) matrix_close(weights->head);
+    matrix_close(weights->embedding);
+    free(weights->output_norm);
+    free(weights->positions);
+    free(weights->embedding_norm);
+    free(weights->embedding_norm_bias);
+    free(weights);
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* weights_internal: the state of loading one model, for the files of this folder.
+ *
+ * Thread: the thread that loads.
+ * Memory: the loader lives from weights_open to the end of weights_fill. */
+
+#include "checkpoint/tensors.h"
+#include "weights/weights.h"
+
+#define MATRIX_PARTS_MAX 3
+
+/* An open matrix, and the tensors that its rows come from. */
+struct weights_source {
+    struct matrix *matrix;
+    bool is_filled;
+    struct tensor_name name;
+    const struct checkpoint_tensor *tensors[MATRIX_PARTS_MAX]; /* (tensor_count) */
+    uint32_t tensor_count; /* as many as parts, or one that has the rows of all parts */
+    struct matrix_part parts[MATRIX_PARTS_MAX]; /* (part_count) */
+    uint32_t part_count;
+    bool is_looked_up;
+    bool is_multiplied;
+};
+
+struct weights_loader {
+    struct weights_options options;
+    uint32_t *row_order; /* (heads · head_dim) of q; its start serves k as well; NULL: the file's */
+    struct weights *weights;
+    struct weights_source *sources; /* (source_count) in the order of opening */
+    size_t source_count, source_capacity;
+    struct error *error; /* the caller's, during a call */
+};
+
+/* A tensor that tensors_check has found, or NULL. */
+const struct checkpoint_tensor *weights_find(const struct weights_loader *loader, uint32_t layer,
+                                             enum tensor_role role);
+
+/* ---- vectors.c ---- */
+
+/* Reads one vector, or several joined, into new memory. NULL when the architecture has none. */
+enum err weights_read_vector(struct weights_loader *loader, uint32_t layer,
+                             const enum tensor_role *roles, size_t role_count,
+                             float **ret_vector) MUST_CHECK;
+/* weights_read_vector for a norm, which some files store less one. */
+enum err weights_read_norm(struct weights_loader *loader, uint32_t layer, enum tensor_role role,
+                           float **ret_norm) MUST_CHECK;
+/* Reads the vectors at which the positions of an encoder begin. */
+enum err weights_read_positions(struct weights_loader *loader) MUST_CHECK;
+
+/* ---- matrices.c ---- */
+
+/* Sets row_order, if the file has permuted rows. */
+enum err weights_make_row_order(struct weights_loader *loader) MUST_CHECK;
+/* Opens the matrix of the tensors of these roles, one after another. */
+enum err weights_open_matrix(struct weights_loader *loader, uint32_t layer,
+                             const enum tensor_role *roles, uint32_t role_count,
+                             struct matrix **ret_matrix) MUST_CHECK;
+/* Opens the matrix of one tensor that has the rows of q, then k, then v. */
+enum err weights_open_fused_qkv(struct weights_loader *loader, uint32_t layer,
+                                struct matrix **ret_matrix) MUST_CHECK;
+/* Reads the rows of all matrices that have none. */
+enum err weights_fill_matrices(struct weights_loader *loader) MUST_CHECK;
