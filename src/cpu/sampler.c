@@ -2,21 +2,23 @@
 #include "cpu/sampler.h"
 
 #include "base/rng.h"
+#include "kernels/draw.h"
 
 #include <assert.h>
-#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* The log-probability given for a logit of -inf: JSON has no infinity. */
 #define LOGPROB_LEAST (-9999.0f)
-/* Up to this top_k the kernels' selection beats a heap over the vocabulary. */
+/* Up to this top_k the kernels' selection beats a walk over the vocabulary. */
 #define FEW 256
+/* Neighbouring tokens that are skipped at once while the draw is behind them. */
+#define SKIP 256
 
 size_t sampler_bytes(uint32_t vocab) {
     return (size_t)vocab *
-           (sizeof(struct sampler_candidate) + sizeof(uint32_t) + 2 * sizeof(float));
+           (sizeof(struct sampler_candidate) + 2 * sizeof(uint32_t) + sizeof(float));
 }
 
 enum err sampler_open(struct sampler *ret_sampler, const struct kernels *kernels, uint32_t vocab,
@@ -44,11 +46,7 @@ void sampler_close(struct sampler *sampler) {
 
 /* A copy in which every logit is a number below infinity. */
 static void clean(const float *logits, float *ret_logits, uint32_t vocab) {
-    for (uint32_t i = 0; i < vocab; i++) {
-        float logit = logits[i];
-        if (!(logit <= FLT_MAX)) logit = logit > FLT_MAX ? FLT_MAX : -INFINITY;
-        ret_logits[i] = logit;
-    }
+    for (uint32_t i = 0; i < vocab; i++) ret_logits[i] = draw_clean(logits[i]);
 }
 
 /* Whether the answer is the plain argmax: the common case of a batch, and worth its own path. */
@@ -126,6 +124,10 @@ static void add_logprobs(struct sampler *sampler, const struct logit_row *row, c
 
 /* ---- masks and penalties ---- */
 
+static void edit(float *logit, enum draw_edit_kind kind, float value) {
+    *logit = draw_clean(draw_edited(*logit, kind, value));
+}
+
 static bool is_allowed(const uint32_t *allowed, uint32_t token) {
     return allowed[token / 32] >> (token % 32) & 1;
 }
@@ -175,7 +177,7 @@ static void apply_bad_words(const struct logit_row *row, float *logits) {
         if (before > row->counter) continue;
         if (before == 0 ||
             memcmp(row->generated + (row->counter - before), word, before * sizeof *word) == 0)
-            logits[word[before]] = -INFINITY;
+            edit(&logits[word[before]], DRAW_FORBID, 0);
     }
 }
 
@@ -185,8 +187,8 @@ static bool is_one_of(int32_t token, const int32_t *tokens, uint32_t count) {
     return false;
 }
 
-/* Forbids stop and end tokens while min_tokens has not been reached, unless that would leave
- * nothing. */
+/* DRAW_HOLD: forbids stop and end tokens while min_tokens has not been reached, unless that would
+ * leave nothing. */
 static void apply_min_tokens(const struct logit_row *row, float *logits, uint32_t vocab) {
     const struct sampling *sampling = row->sampling;
     if (row->counter >= sampling->min_tokens) return;
@@ -205,9 +207,8 @@ static void apply_min_tokens(const struct logit_row *row, float *logits, uint32_
 static void repeat_penalty(struct sampler *sampler, const int32_t *tokens, uint32_t count,
                            float penalty, float *logits) {
     for (uint32_t i = 0; i < count; i++) {
-        float *logit = &logits[tokens[i]];
         if (sampler->counts[tokens[i]]++ > 0) continue;
-        *logit = *logit > 0.0f ? *logit / penalty : *logit * penalty;
+        edit(&logits[tokens[i]], DRAW_REPEAT, penalty);
     }
 }
 
@@ -225,204 +226,187 @@ static void apply_penalties(struct sampler *sampler, const struct logit_row *row
     for (uint32_t i = 0; i < row->counter; i++) {
         uint32_t *count = &sampler->counts[row->generated[i]];
         if (*count == 0) continue;
-        logits[row->generated[i]] -=
-            sampling->presence_penalty + sampling->frequency_penalty * (float)*count;
+        edit(&logits[row->generated[i]], DRAW_SUBTRACT,
+             sampling->presence_penalty + sampling->frequency_penalty * (float)*count);
         *count = 0;
     }
 }
 
 /* ---- choosing ---- */
 
-/* Order of likelihood: the higher logit first, the lower id among equals. */
-static bool comes_before(struct sampler_candidate a, struct sampler_candidate b) {
-    return a.logit > b.logit || (a.logit == b.logit && a.token < b.token);
+/* The candidates above `key`, and the first `equals` of those that have it. */
+struct cut {
+    uint32_t key;
+    uint32_t equals;
+};
+
+static uint64_t sum_of(const struct sampler_candidate *at, uint32_t count) {
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < count; i++) sum += at[i].weight;
+    return sum;
 }
 
-static void sift_down(struct sampler_candidate *heap, uint32_t count, uint32_t at) {
-    struct sampler_candidate moved = heap[at];
-    for (;;) {
-        uint32_t child = 2 * at + 1;
-        if (child >= count) break;
-        if (child + 1 < count && comes_before(heap[child + 1], heap[child])) child++;
-        if (!comes_before(heap[child], moved)) break;
-        heap[at] = heap[child];
-        at = child;
+/* The shortest beginning of the candidates, in order of likelihood, that adds up to `enough`:
+ * weights, or with `is_by_count` ones. All together do. Their keys are searched eleven bits at a
+ * time, which takes three walks however many there are. */
+static struct cut cut_at(const struct sampler_candidate *at, uint32_t count, uint64_t enough,
+                         bool is_by_count) {
+    uint32_t key = 0, known = 0; /* bits of the key that are found */
+    uint64_t each = 1;
+    for (int shift = 21; shift >= 0; shift = shift > 10 ? 10 : shift - 10) {
+        uint64_t sums[1u << 11] = {0};
+        uint32_t digits = shift == 0 ? 0x3ff : 0x7ff;
+        for (uint32_t i = 0; i < count; i++) {
+            uint64_t weight = is_by_count ? 1 : at[i].weight;
+            sums[at[i].key >> shift & digits] += (at[i].key & known) == key ? weight : 0;
+        }
+        uint32_t digit = digits;
+        for (; sums[digit] < enough; digit--) enough -= sums[digit];
+        key |= digit << shift;
+        known |= digits << shift;
     }
-    heap[at] = moved;
+    for (uint32_t i = 0; i < count && !is_by_count; i++)
+        if (at[i].key == key) each = at[i].weight;
+    return (struct cut){key, (uint32_t)((enough + each - 1) / each)};
 }
 
-/* Probabilities at this temperature, as far as they count: e^-200 is 0 in float. */
-static void weigh(struct sampler *sampler, const float *logits, float max, float temperature) {
-    float factor = 1.0f / fmaxf(temperature, 1e-6f); /* finite, for the 0 of the highest logit */
-    for (uint32_t i = 0; i < sampler->vocab; i++) {
-        float scaled = (logits[i] - max) * factor;
-        sampler->weights[i] = scaled > -200.0f ? scaled : -200.0f;
-    }
-    sampler->kernels->softmax(sampler->weights, sampler->vocab);
-}
-
-static double weight_of(const struct sampler *sampler, struct sampler_candidate candidate) {
-    return (double)sampler->weights[candidate.token];
-}
-
-/* The logit below which min_p drops a token: p >= min_p * p_max, on logits over temperature. */
-static float least_logit(const struct sampling *sampling, float max) {
-    if (sampling->min_p <= 0.0f) return -FLT_MAX;
-    return max + sampling->temperature * logf(sampling->min_p);
-}
-
-/* Candidates that min_p leaves and that weigh at least `least_weight`, in order of id. */
-static uint32_t gather(struct sampler *sampler, const float *logits, float least,
-                       float least_weight) {
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < sampler->vocab; i++)
-        if (logits[i] >= least && sampler->weights[i] >= least_weight)
-            sampler->candidates[count++] =
-                (struct sampler_candidate){.logit = logits[i], .token = (int32_t)i};
-    return count;
-}
-
-/* gather for a small top_k, with the most likely candidate last. */
-static uint32_t gather_few(struct sampler *sampler, const float *logits, float least,
-                           uint32_t top_k) {
-    struct scored top[FEW];
-    size_t found = sampler->kernels->top_k(logits, sampler->vocab, top_k, top);
-    while (found > 0 && !(top[found - 1].value >= least)) found--;
-    for (size_t i = 0; i < found; i++)
-        sampler->candidates[found - 1 - i] =
-            (struct sampler_candidate){.logit = top[i].value, .token = (int32_t)top[i].index};
-    return (uint32_t)found;
-}
-
-/* The weight of the tokens that min_p leaves. */
-static double weight_left(const struct sampler *sampler, const float *logits, float least) {
-    double sums[8] = {0}, total = 0.0;
-    for (uint32_t i = 0; i < sampler->vocab; i++)
-        sums[i % 8] += logits[i] >= least ? (double)sampler->weights[i] : 0.0;
-    for (int i = 0; i < 8; i++) total += sums[i];
-    return total;
-}
-
-/* Moves the most likely candidates one by one from a heap to the end of the array, until there are
- * keep_max or they weigh `enough`. They are then in candidates[count - kept..count), the most
- * likely last. Returns `kept`. */
-static uint32_t keep_top(struct sampler *sampler, uint32_t count, uint32_t keep_max,
-                         double enough) {
-    struct sampler_candidate *heap = sampler->candidates;
-    for (uint32_t i = count / 2; i-- > 0;) sift_down(heap, count, i);
-    double cumulated = 0.0;
+/* Moves the kept candidates to the front, in their order, and returns their number. Equal ones
+ * stand in order of ids. Which are kept cannot be foreseen, so that no branch depends on it. */
+static uint32_t keep(struct sampler_candidate *at, uint32_t count, struct cut cut) {
     uint32_t kept = 0;
-    while (kept < keep_max && kept < count && cumulated < enough) {
-        struct sampler_candidate best = heap[0];
-        heap[0] = heap[count - kept - 1];
-        heap[count - kept - 1] = best;
-        kept++;
-        sift_down(heap, count - kept, 0);
-        cumulated += weight_of(sampler, best);
+    for (uint32_t i = 0; i < count; i++) {
+        bool is_equal = at[i].key == cut.key;
+        bool is_kept = (at[i].key > cut.key) | (is_equal & (cut.equals > 0));
+        cut.equals -= is_equal & is_kept;
+        at[kept] = at[i];
+        kept += is_kept;
     }
     return kept;
 }
 
-/* top_p over `count` candidates that end with the most likely: how many of them to keep. */
-static uint32_t cut_top_p(const struct sampler *sampler, const struct sampler_candidate *candidates,
-                          uint32_t count, float top_p) {
-    double total = 0.0, cumulated = 0.0;
-    for (uint32_t i = count; i-- > 0;) total += weight_of(sampler, candidates[i]);
-    for (uint32_t i = count; i-- > 0;) {
-        cumulated += weight_of(sampler, candidates[i]);
-        if (cumulated >= (double)top_p * total) return count - i;
+/* A logit below which a whole vocabulary weighs no more than `spare`. The margins stand for the
+ * roundings of weight, logarithm and division. */
+static float spare_logit(const struct weighing *how, uint64_t spare, uint32_t vocab) {
+    uint64_t each = spare / vocab;
+    if (each == 0) return how->least;
+    double x = ((double)DRAW_ONE_BITS - log2((double)each)) * M_LN2 + 0.01;
+    float logit = (float)((double)how->max - x / (double)how->factor);
+    return fmaxf(logit - 1e-6f * fabsf(logit), how->least);
+}
+
+/* Candidates from the logit `from` on that weigh something, in order of ids. */
+static uint32_t gather(struct sampler *sampler, const float *logits, float from) {
+    struct sampler_candidate *at = sampler->candidates;
+    uint32_t count = 0;
+    for (uint32_t begin = 0; begin < sampler->vocab; begin += 16) {
+        uint32_t end = begin + 16 < sampler->vocab ? begin + 16 : sampler->vocab;
+        bool has_some = false;
+        for (uint32_t i = begin; i < end; i++) has_some |= logits[i] >= from;
+        for (uint32_t i = begin; i < end && has_some; i++) { /* at[count] is there: count <= i */
+            uint32_t weight = sampler->weights[i];
+            at[count] = (struct sampler_candidate){draw_key(logits[i]), weight, (int32_t)i};
+            count += (logits[i] >= from) & (weight > 0);
+        }
     }
     return count;
 }
 
-/* Applies min_p, top_k and top_p, at least one of which is on. *ret_kept candidates are left, from
- * the returned one on. */
-static const struct sampler_candidate *narrow(struct sampler *sampler,
-                                              const struct sampling *sampling, const float *logits,
-                                              float max, uint32_t *ret_kept) {
-    float least = least_logit(sampling, max);
-    bool has_top_k = sampling->top_k > 0 && sampling->top_k < sampler->vocab;
+/* The top_k most likely candidates, for a small top_k, in order of ids. */
+static uint32_t gather_few(struct sampler *sampler, const float *logits, const struct weighing *how,
+                           uint32_t top_k) {
+    struct scored top[FEW];
+    struct sampler_candidate *at = sampler->candidates;
+    size_t found = sampler->kernels->top_k(logits, sampler->vocab, top_k, top);
+    uint32_t count = 0;
+    for (size_t i = 0; i < found && top[i].value >= how->least; i++) {
+        struct sampler_candidate next = {draw_key(top[i].value),
+                                         draw_weight(top[i].value, how->max, how->factor),
+                                         (int32_t)top[i].index};
+        if (next.weight == 0) break;
+        uint32_t place = count++;
+        for (; place > 0 && at[place - 1].token > next.token; place--) at[place] = at[place - 1];
+        at[place] = next;
+    }
+    return count;
+}
+
+/* The token at which the weights, in order of ids, exceed the share of `total` that the random
+ * bits ask for. */
+static int32_t draw(const struct sampler_candidate *at, uint64_t total, uint64_t bits) {
+    uint64_t wanted = draw_wanted(bits, total), sum = at->weight;
+    while (sum <= wanted) sum += (++at)->weight;
+    return at->token;
+}
+
+/* The same over sampler->weights of all tokens. */
+static int32_t draw_from_all(const struct sampler *sampler, uint64_t total, uint64_t bits) {
+    const uint32_t *weights = sampler->weights;
+    uint64_t wanted = draw_wanted(bits, total), sum = 0;
+    uint32_t at = 0;
+    for (; at + SKIP <= sampler->vocab; at += SKIP) {
+        uint64_t more = 0;
+        for (uint32_t i = 0; i < SKIP; i++) more += weights[at + i];
+        if (sum + more > wanted) break;
+        sum += more;
+    }
+    for (;; at++) {
+        sum += weights[at];
+        if (sum > wanted) return (int32_t)at;
+    }
+}
+
+/* Steps 4 and 5 of sampling.h above temperature 0; `max` is the highest logit. */
+static int32_t choose_by_chance(struct sampler *sampler, const struct logit_row *row,
+                                const float *logits, float max) {
+    const struct sampling *sampling = row->sampling;
+    uint32_t vocab = sampler->vocab, top_k = sampling->top_k, count;
+    bool has_top_k = top_k > 0 && top_k < vocab;
     bool has_top_p = sampling->top_p > 0.0f && sampling->top_p < 1.0f;
-    uint32_t count, kept;
-    if (has_top_p && !has_top_k) {
-        /* All tokens below this weight together are less than half of the weight that top_p leaves
-         * out, so that none of them is in. That shortens the heap from a vocabulary to a few
-         * hundred. */
-        double total = weight_left(sampler, logits, least), top_p = (double)sampling->top_p;
-        float least_weight = (float)(0.5 * (1.0 - top_p) * total / sampler->vocab);
-        count = gather(sampler, logits, least, least_weight);
-        kept = keep_top(sampler, count, count, top_p * total);
-    } else if (has_top_k) {
-        bool is_few = sampling->top_k <= FEW;
-        count = is_few ? gather_few(sampler, logits, least, sampling->top_k)
-                       : gather(sampler, logits, least, 0.0f);
-        kept = is_few ? count : keep_top(sampler, count, sampling->top_k, INFINITY);
-        if (has_top_p)
-            kept = cut_top_p(sampler, sampler->candidates + (count - kept), kept, sampling->top_p);
+    uint64_t bits = rng_at(row->seed, row->counter), total = 0;
+    const struct weighing how = {
+        .max = max,
+        .least = draw_least(max, draw_offset(sampling->temperature, sampling->min_p)),
+        .factor = draw_factor(sampling->temperature)};
+    struct sampler_candidate *candidates = sampler->candidates;
+    if (has_top_k && top_k <= FEW) {
+        count = gather_few(sampler, logits, &how, top_k);
     } else {
-        count = kept = gather(sampler, logits, least, 0.0f);
+        total = sampler->kernels->weigh(logits, vocab, &how, sampler->weights);
+        if (!has_top_k && !has_top_p) return draw_from_all(sampler, total, bits);
+        float from = how.least;
+        if (!has_top_k)
+            from = spare_logit(&how, total - draw_enough(sampling->top_p, total), vocab);
+        count = gather(sampler, logits, from);
+        if (has_top_k && count > top_k)
+            count = keep(candidates, count, cut_at(candidates, count, top_k, true));
     }
-    *ret_kept = kept;
-    return sampler->candidates + (count - kept);
-}
-
-/* The candidate whose share of [0, 1) holds u. */
-static int32_t draw(const struct sampler *sampler, const struct sampler_candidate *candidates,
-                    uint32_t count, double u) {
-    double total = 0.0;
-    for (uint32_t i = 0; i < count; i++) total += weight_of(sampler, candidates[i]);
-    double cumulated = 0.0, wanted = u * total;
-    for (uint32_t i = 0; i < count; i++) {
-        cumulated += weight_of(sampler, candidates[i]);
-        if (cumulated > wanted) return candidates[i].token;
+    if (has_top_k) total = sum_of(candidates, count);
+    if (has_top_p) {
+        uint64_t enough = draw_enough(sampling->top_p, total);
+        count = keep(candidates, count, cut_at(candidates, count, enough, false));
+        total = sum_of(candidates, count);
     }
-    return candidates[count - 1].token; /* u * total was rounded up to the sum */
-}
-
-/* Draws over all tokens, when nothing was cut off. Masked tokens weigh nothing. */
-static int32_t draw_from_all(struct sampler *sampler, const float *logits, double u) {
-    double sums[8] = {0}, total = 0.0, cumulated = 0.0;
-    for (uint32_t i = 0; i < sampler->vocab; i++) {
-        if (!(logits[i] > -INFINITY)) sampler->weights[i] = 0.0f;
-        sums[i % 8] += (double)sampler->weights[i];
-    }
-    for (int i = 0; i < 8; i++) total += sums[i];
-    uint32_t last = 0;
-    for (uint32_t i = 0; i < sampler->vocab; i++) {
-        cumulated += (double)sampler->weights[i];
-        if (cumulated > u * total) return (int32_t)i;
-        if (sampler->weights[i] > 0.0f) last = i;
-    }
-    return (int32_t)last;
+    return draw(candidates, total, bits);
 }
 
 static int32_t choose(struct sampler *sampler, const struct logit_row *row, const float *logits) {
-    const struct sampling *sampling = row->sampling;
     uint32_t best = sampler->kernels->argmax(logits, sampler->vocab);
     if (!(logits[best] > -INFINITY)) return (int32_t)fallback_token(row, sampler->vocab);
-    if (sampling->temperature <= 0.0f) return (int32_t)best;
-    double u = rng_unit_at(row->seed, row->counter);
-    weigh(sampler, logits, logits[best], sampling->temperature);
-    bool has_top_p = sampling->top_p > 0.0f && sampling->top_p < 1.0f;
-    if (!has_top_p && sampling->top_k == 0 && sampling->min_p <= 0.0f)
-        return draw_from_all(sampler, logits, u);
-    uint32_t kept;
-    const struct sampler_candidate *candidates =
-        narrow(sampler, sampling, logits, logits[best], &kept);
-    assert(kept > 0);
-    return draw(sampler, candidates, kept, u);
+    if (row->sampling->temperature <= 0.0f) return (int32_t)best;
+    return choose_by_chance(sampler, row, logits, logits[best]);
 }
 
-/* Steps 2 and 3 of sampling.h. */
+/* Steps 2 and 3 of sampling.h. The edits of a token come in the order of enum draw_edit_kind, but
+ * that min_tokens looks at what all others leave. */
 static void change_logits(struct sampler *sampler, const struct logit_row *row, float *logits) {
     const struct sampling *sampling = row->sampling;
     if (row->allowed) apply_allowed(row->allowed, logits, sampler->vocab);
     if (sampling->allowed_token_count > 0) apply_allowed_tokens(sampler, sampling, logits);
     if (sampling->bad_word_ints > 0) apply_bad_words(row, logits);
     for (uint32_t i = 0; i < sampling->bias_count; i++)
-        logits[sampling->biases[i].token] += sampling->biases[i].bias;
-    apply_min_tokens(row, logits, sampler->vocab);
+        edit(&logits[sampling->biases[i].token], DRAW_BIAS, sampling->biases[i].bias);
     apply_penalties(sampler, row, logits);
+    apply_min_tokens(row, logits, sampler->vocab);
 }
 
 void sampler_sample(struct sampler *sampler, const struct logit_row *row, const float *logits,

@@ -10,8 +10,8 @@
  * It decides three cases that sampling.h leaves open:
  *   - When min_tokens and `allowed` together leave no token, `allowed` wins.
  *   - When `allowed` alone leaves no token, the row is sampled without it: a row cannot fail.
- * - When no token that is left has a logit, the lowest id among them is taken. A bad word is taken
- * before a token that is not allowed. A logit that is NaN counts as -inf, and +inf as FLT_MAX.
+ *   - When no token that is left has a logit, the lowest id among them is taken. A bad word is
+ *     taken before a token that is not allowed.
  *
  * Thread: one thread per struct sampler.
  * Memory: sized at open; a call allocates nothing.
@@ -20,8 +20,10 @@
 #include "kernels/kernels.h"
 #include "scheduler/backend.h"
 
+/* A token that may be drawn. */
 struct sampler_candidate {
-    float logit;
+    uint32_t key;    /* draw_key of its logit */
+    uint32_t weight; /* above 0 */
     int32_t token;
 };
 
@@ -31,7 +33,7 @@ struct sampler {
     struct sampler_candidate *candidates; /* (vocab) */
     uint32_t *counts;                     /* (vocab) how often a token was seen */
     float *logits;                        /* (vocab) the row after penalties and masks */
-    float *weights;                       /* (vocab) probabilities at the row's temperature */
+    uint32_t *weights;                    /* (vocab) weights at the row's temperature */
 };
 
 /* Bytes that sampler_open allocates for a vocabulary. */

@@ -224,6 +224,13 @@ struct scored {
     uint32_t index;
 };
 
+/* How a row of logits is weighed for a draw (kernels/draw.h). */
+struct weighing {
+    float max;    /* the highest of the row, finite */
+    float least;  /* a logit below it weighs nothing */
+    float factor; /* draw_factor of the temperature */
+};
+
 /* ---- the table ---- */
 
 typedef void (*matrix_activate_fn)(const struct matrix *matrix, const float *x, size_t x_stride,
@@ -239,7 +246,8 @@ typedef void (*kv_store_fn)(const struct kv_store *call, uint32_t kv_head_begin,
                             uint32_t kv_head_end);
 typedef void (*attention_fn)(const struct attention *call, const struct attention_group *group,
                              uint32_t kv_head_begin, uint32_t kv_head_end);
-typedef void (*softmax_fn)(float *x, size_t count);
+typedef uint64_t (*weigh_fn)(const float *x, size_t count, const struct weighing *how,
+                             uint32_t *ret_weights);
 typedef float (*log_sum_exp_fn)(const float *x, size_t count);
 typedef uint32_t (*argmax_fn)(const float *x, size_t count);
 typedef size_t (*top_k_fn)(const float *x, size_t count, size_t k, struct scored *ret_top);
@@ -278,7 +286,9 @@ struct kernels {
      * the next item are fetched while one is computed. */
     attention_fn attention;
 
-    softmax_fn softmax;         /* x (count) in place; count > 0 */
+    /* ret_weights: (count), draw_weight (kernels/draw.h) of each x, or 0 below `least`. Returns
+     * their sum. No x is NaN or above `max`. */
+    weigh_fn weigh;
     log_sum_exp_fn log_sum_exp; /* log Σ exp(x); -inf entries add nothing; count > 0 */
     /* Index of the largest value, the lowest on ties; NaN counts as -inf; 0 when all are -inf. */
     argmax_fn argmax;

@@ -7,19 +7,21 @@
  * stop and end tokens); the backend acts on the rest. A struct of zeros is greedy decoding up to
  * the end of the context. Knows no text: stop strings belong to the engine.
  *
- * A backend treats one row of fp32 logits in this order:
+ * A backend treats one row of fp32 logits in this order. kernels/draw.h has the exact numbers of
+ * steps 2 to 5, so that equal logits give equal tokens on every processor.
  *   1. Logprobs, if asked for, are the log-softmax of the model's logits.
  *   2. `allowed` of the logit row (backend.h), allowed_tokens, bad_words and then logit_bias are
  *      applied. While fewer than min_tokens tokens are generated, stop tokens and end tokens become
- *      -inf, end tokens also with ignore_eos.
+ *      -inf, end tokens also with ignore_eos, unless that leaves no token.
  *   3. repetition_penalty is applied over prompt and generated tokens: a positive logit is divided
  *      by it, a negative one multiplied. Then presence and frequency penalties are applied over
  *      generated tokens.
- *   4. With temperature 0 the highest logit wins, the lowest id among equals. Otherwise logits are
- *      divided by the temperature; then min_p, top_k and top_p, in this order, each restrict the
- *      tokens that the one before has left.
- *   5. One draw with u = rng_unit_at(seed, counter) of the logit row (base/rng.h) decides, so that
- *      the n-th token of a sequence does not depend on other sequences.
+ *   4. With temperature 0 the highest logit wins, the lowest id among equals. Otherwise a token's
+ *      weight is e^(logit / temperature); then min_p, top_k and top_p, in this order, each restrict
+ *      the tokens that the one before has left, the most likely first, among equals the lowest id.
+ *   5. One draw with u = rng_unit_at(seed, counter) of the logit row (base/rng.h) walks the tokens
+ *      that are left in the order of their ids. The first at which the weights so far exceed u of
+ *      all of them is taken. So the n-th token of a sequence does not depend on other sequences.
  *
  * Thread: any; immutable after submit.
  * Memory: the arrays are the caller's; scheduler_submit copies them. */

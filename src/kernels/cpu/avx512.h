@@ -28,7 +28,8 @@ void avx512_kv_store(const struct kv_store *call, uint32_t kv_head_begin, uint32
 void avx512_attention(const struct attention *call, const struct attention_group *group,
                       uint32_t kv_head_begin, uint32_t kv_head_end);
 
-void avx512_softmax(float *x, size_t count);
+uint64_t avx512_weigh(const float *x, size_t count, const struct weighing *how,
+                      uint32_t *ret_weights);
 float avx512_log_sum_exp(const float *x, size_t count);
 uint32_t avx512_argmax(const float *x, size_t count);
 size_t avx512_top_k(const float *x, size_t count, size_t k, struct scored *ret_top);

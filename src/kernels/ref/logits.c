@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/ref/ref.h"
 
+#include "kernels/draw.h"
+
 #include <assert.h>
 #include <math.h>
 
@@ -11,15 +13,14 @@ static float largest_of(const float *x, size_t count) {
     return largest;
 }
 
-void ref_softmax(float *x, size_t count) {
-    assert(count > 0);
-    float largest = largest_of(x, count);
-    float total = 0;
+uint64_t ref_weigh(const float *x, size_t count, const struct weighing *how,
+                   uint32_t *ret_weights) {
+    uint64_t total = 0;
     for (size_t i = 0; i < count; i++) {
-        x[i] = expf(x[i] - largest);
-        total += x[i];
+        ret_weights[i] = x[i] >= how->least ? draw_weight(x[i], how->max, how->factor) : 0;
+        total += ret_weights[i];
     }
-    for (size_t i = 0; i < count; i++) x[i] /= total;
+    return total;
 }
 
 float ref_log_sum_exp(const float *x, size_t count) {

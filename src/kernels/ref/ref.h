@@ -22,7 +22,7 @@ void ref_add(const float *x, float *y, size_t count);
 void ref_kv_store(const struct kv_store *call, uint32_t kv_head_begin, uint32_t kv_head_end);
 void ref_attention(const struct attention *call, const struct attention_group *group,
                    uint32_t kv_head_begin, uint32_t kv_head_end);
-void ref_softmax(float *x, size_t count);
+uint64_t ref_weigh(const float *x, size_t count, const struct weighing *how, uint32_t *ret_weights);
 float ref_log_sum_exp(const float *x, size_t count);
 uint32_t ref_argmax(const float *x, size_t count);
 size_t ref_top_k(const float *x, size_t count, size_t k, struct scored *ret_top);

@@ -2,6 +2,7 @@
 #include "cpu/sampler.h"
 
 #include "base/rng.h"
+#include "kernels/draw.h"
 
 #include <float.h>
 #include <math.h>
@@ -247,6 +248,116 @@ static void a_seed_and_a_counter_give_the_same_token_always(void **state) {
     sampler_close(&other.sampler);
 }
 
+/* ---- the definition, written down as a loop ---- */
+
+static const float *order_logits; /* of the sort, which takes no argument */
+
+/* By likelihood: the higher logit first, the lower id among equals. */
+static int compare_likelihood(const void *a, const void *b) {
+    uint32_t first = *(const uint32_t *)a, second = *(const uint32_t *)b;
+    if (order_logits[first] != order_logits[second])
+        return order_logits[first] < order_logits[second] ? 1 : -1;
+    return first < second ? -1 : 1;
+}
+
+/* The token that kernels/draw.h defines for cleaned logits, of which one at least is a number. */
+static uint32_t defined_token(const struct sampling *sampling, const float *logits, uint64_t bits) {
+    uint32_t order[VOCAB], count = VOCAB;
+    bool is_kept[VOCAB] = {0};
+    float factor = draw_factor(sampling->temperature);
+    for (uint32_t i = 0; i < VOCAB; i++) order[i] = i;
+    order_logits = logits;
+    qsort(order, VOCAB, sizeof order[0], compare_likelihood);
+    float max = logits[order[0]];
+    float least = draw_least(max, draw_offset(sampling->temperature, sampling->min_p));
+    while (logits[order[count - 1]] < least) count--;
+    if (sampling->top_k > 0 && sampling->top_k < count) count = sampling->top_k;
+    uint64_t total = 0, sum = 0;
+    for (uint32_t i = 0; i < count; i++) total += draw_weight(logits[order[i]], max, factor);
+    if (sampling->top_p > 0.0f && sampling->top_p < 1.0f) {
+        uint64_t enough = draw_enough(sampling->top_p, total);
+        count = 0;
+        while (sum < enough) sum += draw_weight(logits[order[count++]], max, factor);
+        total = sum;
+    }
+    for (uint32_t i = 0; i < count; i++) is_kept[order[i]] = true;
+    uint64_t wanted = draw_wanted(bits, total);
+    sum = 0;
+    for (uint32_t i = 0; i < VOCAB; i++) {
+        if (is_kept[i]) sum += draw_weight(logits[i], max, factor);
+        if (sum > wanted) return i;
+    }
+    return VOCAB;
+}
+
+/* Rows as models give them, and such with many equal logits, flat, peaked and broken ones. */
+static float random_logit(struct rng *rng, uint32_t look) {
+    static const float broken[] = {NAN, INFINITY, -INFINITY, 3e38f, -3e38f, 0.0f, -0.0f, 1e-40f};
+    float value = (float)(rng_unit(rng) + rng_unit(rng) + rng_unit(rng) - 1.5) * 8;
+    switch (look) {
+    case 1: return floorf(value * 4) / 4;
+    case 2: return value * 0.001f;
+    case 3: return 1.5f;
+    case 4: return rng_below(rng, 200) == 0 ? value * 5 : value - 20;
+    case 5: return rng_below(rng, 50) == 0 ? broken[rng_below(rng, 8)] : value;
+    default: return value;
+    }
+}
+
+/* On every instruction set, for all that can be asked. */
+static void tokens_are_those_of_the_definition(void **state) {
+    (void)state;
+    static const float temperatures[] = {1e-40f, 0.2f, 0.7f, 1, 2, 100};
+    static const float top_ps[] = {0, 0, 0.1f, 0.5f, 0.9f, 0.95f, 0.999f, 1, 1e-9f};
+    static const float min_ps[] = {0, 0, 0.05f, 0.9f};
+    static const uint32_t top_ks[] = {0, 0, 1, 2, 40, 256, 257, 600, VOCAB, 5000};
+    struct rng rng = {31};
+    struct fixture fixture;
+    float cleaned[VOCAB];
+    open_fixture(&fixture, 31);
+    for (uint32_t round = 0; round < 3000; round++) {
+        uint32_t look = round % 6;
+        for (uint32_t i = 0; i < VOCAB; i++) fixture.logits[i] = random_logit(&rng, look);
+        fixture.logits[rng_below(&rng, VOCAB)] = 1;
+        for (uint32_t i = 0; i < VOCAB; i++) cleaned[i] = draw_clean(fixture.logits[i]);
+        fixture.sampling = (struct sampling){.temperature = temperatures[rng_below(&rng, 6)],
+                                             .top_p = top_ps[rng_below(&rng, 9)],
+                                             .min_p = min_ps[rng_below(&rng, 4)],
+                                             .top_k = top_ks[rng_below(&rng, 10)]};
+        fixture.row.seed = rng_next(&rng);
+        fixture.row.counter = (uint32_t)rng_below(&rng, 5000);
+        uint64_t bits = rng_at(fixture.row.seed, fixture.row.counter);
+        uint32_t wanted = defined_token(&fixture.sampling, cleaned, bits);
+        for (size_t i = 0; kernels_at(i); i++) {
+            fixture.sampler.kernels = kernels_at(i);
+            assert_int_equal(sample_of(&fixture).token, wanted);
+        }
+    }
+    sampler_close(&fixture.sampler);
+}
+
+/* A change of the definition changes what clients with a seed get: these tokens stand for them. */
+static void seeded_tokens_stay_what_they_are(void **state) {
+    (void)state;
+    static const int32_t plain[] = {906, 513, 472, 554, 453, 745, 737, 996};
+    static const int32_t narrowed[] = {898, 464, 434, 494, 423, 737, 696, 999};
+    struct fixture fixture;
+    open_fixture(&fixture, 41);
+    for (uint32_t i = 0; i < VOCAB; i++) fixture.logits[i] = (float)(i * 37 % 101) / 8.0f;
+    fixture.sampling.temperature = 0.8f;
+    for (uint32_t i = 0; i < 8; i++) {
+        fixture.row.counter = i;
+        assert_int_equal(sample_of(&fixture).token, plain[i]);
+    }
+    fixture.sampling.top_k = 40;
+    fixture.sampling.top_p = 0.9f;
+    for (uint32_t i = 0; i < 8; i++) {
+        fixture.row.counter = i;
+        assert_int_equal(sample_of(&fixture).token, narrowed[i]);
+    }
+    sampler_close(&fixture.sampler);
+}
+
 static void penalties_count_prompt_and_output_as_their_definitions_say(void **state) {
     (void)state;
     struct fixture fixture;
@@ -483,6 +594,8 @@ int main(void) {
         cmocka_unit_test(top_p_after_top_k_looks_only_at_what_top_k_left),
         cmocka_unit_test(min_p_keeps_what_is_near_the_most_likely),
         cmocka_unit_test(a_seed_and_a_counter_give_the_same_token_always),
+        cmocka_unit_test(tokens_are_those_of_the_definition),
+        cmocka_unit_test(seeded_tokens_stay_what_they_are),
         cmocka_unit_test(penalties_count_prompt_and_output_as_their_definitions_say),
         cmocka_unit_test(biases_masks_and_min_tokens_decide_what_can_be_sampled),
         cmocka_unit_test(logprobs_are_those_of_the_logits_as_the_model_gave_them),
