@@ -119,13 +119,36 @@ enum err os_fault_plan(const char *plan, struct error *error) {
     return OK;
 }
 
-enum err os_open(int *ret_fd, const char *path, int flags, mode_t mode, struct error *error) {
+enum err os_open_at(int *ret_fd, int dir_fd, const char *path, int flags, mode_t mode,
+                    struct error *error) {
     int fd;
-    do fd = fault_is_due(CALL_OPEN) ? -1 : open(path, flags | O_CLOEXEC, mode);
+    do fd = fault_is_due(CALL_OPEN) ? -1 : openat(dir_fd, path, flags | O_CLOEXEC, mode);
     while (fd < 0 && errno == EINTR);
+    if (fd < 0 && errno == ELOOP && (flags & O_NOFOLLOW))
+        return err_set(error, ERR_INVALID, "%s is a link, which quern does not follow here", path);
     if (fd < 0) return err_from_errno(error, errno, "cannot open %s", path);
     *ret_fd = fd;
     return OK;
+}
+
+enum err os_open(int *ret_fd, const char *path, int flags, mode_t mode, struct error *error) {
+    return os_open_at(ret_fd, AT_FDCWD, path, flags, mode, error);
+}
+
+static enum err unlink_at(int dir_fd, const char *path, struct error *error) {
+    if ((fault_is_due(CALL_UNLINK) || unlinkat(dir_fd, path, 0) != 0) && errno != ENOENT)
+        return err_from_errno(error, errno, "cannot remove %s", path);
+    return OK;
+}
+
+enum err os_create_at(int *ret_fd, int dir_fd, const char *name, mode_t mode, struct error *error) {
+    enum err err = unlink_at(dir_fd, name, error);
+    if (err != OK) return err;
+    return os_open_at(ret_fd, dir_fd, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, mode, error);
+}
+
+enum err os_create(int *ret_fd, const char *path, mode_t mode, struct error *error) {
+    return os_create_at(ret_fd, AT_FDCWD, path, mode, error);
 }
 
 void os_close(int fd) {
@@ -227,16 +250,18 @@ enum err os_ftruncate(int fd, uint64_t bytes, struct error *error) {
     return OK;
 }
 
-enum err os_rename(const char *from, const char *to, struct error *error) {
-    if (fault_is_due(CALL_RENAME) || rename(from, to) != 0)
+enum err os_rename_at(int dir_fd, const char *from, const char *to, struct error *error) {
+    if (fault_is_due(CALL_RENAME) || renameat(dir_fd, from, dir_fd, to) != 0)
         return err_from_errno(error, errno, "cannot rename %s to %s", from, to);
     return OK;
 }
 
+enum err os_rename(const char *from, const char *to, struct error *error) {
+    return os_rename_at(AT_FDCWD, from, to, error);
+}
+
 enum err os_unlink(const char *path, struct error *error) {
-    if ((fault_is_due(CALL_UNLINK) || unlink(path) != 0) && errno != ENOENT)
-        return err_from_errno(error, errno, "cannot remove %s", path);
-    return OK;
+    return unlink_at(AT_FDCWD, path, error);
 }
 
 static enum err make_dirs(const char *path, mode_t mode, struct error *error) {
@@ -276,14 +301,11 @@ enum err os_free_bytes(const char *path, uint64_t *ret_bytes, struct error *erro
     return OK;
 }
 
-enum err os_read_file(const char *path, size_t bytes_max, char **ret_bytes, size_t *ret_count,
-                      struct error *error) {
-    int fd;
-    enum err err = os_open(&fd, path, O_RDONLY, 0, error);
-    if (err != OK) return err;
+enum err os_read_opened(int fd, const char *path, size_t bytes_max, char **ret_bytes,
+                        size_t *ret_count, struct error *error) {
     uint64_t bytes;
     char *whole = NULL;
-    err = os_file_bytes(fd, &bytes, error);
+    enum err err = os_file_bytes(fd, &bytes, error);
     if (err == OK && bytes > bytes_max)
         err = err_set(error, ERR_LIMIT, "%s has %llu bytes, over the limit of %zu", path,
                       (unsigned long long)bytes, bytes_max);
@@ -291,7 +313,6 @@ enum err os_read_file(const char *path, size_t bytes_max, char **ret_bytes, size
         whole = mem_alloc((size_t)bytes + 1);
         err = os_pread_all(fd, whole, (size_t)bytes, 0, error);
     }
-    os_close(fd);
     if (err != OK) {
         free(whole);
         return err;
@@ -300,6 +321,16 @@ enum err os_read_file(const char *path, size_t bytes_max, char **ret_bytes, size
     *ret_bytes = whole;
     *ret_count = (size_t)bytes;
     return OK;
+}
+
+enum err os_read_file(const char *path, size_t bytes_max, char **ret_bytes, size_t *ret_count,
+                      struct error *error) {
+    int fd;
+    enum err err = os_open(&fd, path, O_RDONLY, 0, error);
+    if (err != OK) return err;
+    err = os_read_opened(fd, path, bytes_max, ret_bytes, ret_count, error);
+    os_close(fd);
+    return err;
 }
 
 uint64_t os_peak_rss_bytes(void) {

@@ -18,6 +18,14 @@
 
 enum err os_open(int *ret_fd, const char *path, int flags, mode_t mode,
                  struct error *error) MUST_CHECK;
+/* As os_open, with `path` relative to an open directory. */
+enum err os_open_at(int *ret_fd, int dir_fd, const char *path, int flags, mode_t mode,
+                    struct error *error) MUST_CHECK;
+/* Makes a new file with that mode, open for reading and writing. It first removes what has the
+ * name: the rest of a killed process, or a link, which is never followed. */
+enum err os_create(int *ret_fd, const char *path, mode_t mode, struct error *error) MUST_CHECK;
+enum err os_create_at(int *ret_fd, int dir_fd, const char *name, mode_t mode,
+                      struct error *error) MUST_CHECK;
 void os_close(int fd); /* negative is allowed */
 /* Makes one read; *ret_count is 0 at the end of the file. */
 enum err os_read(int fd, void *ret_bytes, size_t count, size_t *ret_count,
@@ -34,6 +42,7 @@ enum err os_fsync_dir(const char *path, struct error *error) MUST_CHECK;
 enum err os_fallocate(int fd, uint64_t offset, uint64_t bytes, struct error *error) MUST_CHECK;
 enum err os_ftruncate(int fd, uint64_t bytes, struct error *error) MUST_CHECK;
 enum err os_rename(const char *from, const char *to, struct error *error) MUST_CHECK;
+enum err os_rename_at(int dir_fd, const char *from, const char *to, struct error *error) MUST_CHECK;
 /* A file that does not exist is no error. */
 enum err os_unlink(const char *path, struct error *error) MUST_CHECK;
 /* As mkdir -p; new folders have mode 0700. */
@@ -47,6 +56,9 @@ enum err os_free_bytes(const char *path, uint64_t *ret_bytes, struct error *erro
  * file is over `bytes_max`. */
 enum err os_read_file(const char *path, size_t bytes_max, char **ret_bytes, size_t *ret_count,
                       struct error *error) MUST_CHECK;
+/* As os_read_file, of an open file; `path` is for sentences only. */
+enum err os_read_opened(int fd, const char *path, size_t bytes_max, char **ret_bytes,
+                        size_t *ret_count, struct error *error) MUST_CHECK;
 /* Peak resident set of this process in bytes. */
 uint64_t os_peak_rss_bytes(void);
 

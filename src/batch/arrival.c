@@ -67,7 +67,7 @@ static enum err write_file(const struct arrival_builder *builder, const char *pa
                            const char *batch_id, struct error *error) {
     unsigned char header[HEADER_BYTES];
     int fd;
-    enum err err = os_open(&fd, path, O_WRONLY | O_CREAT | O_TRUNC, 0600, error);
+    enum err err = os_create(&fd, path, 0600, error);
     if (err != OK) return err;
     write_header(header, builder->count, batch_id);
     err = os_write_all(fd, header, sizeof header, error);

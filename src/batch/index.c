@@ -119,7 +119,7 @@ struct index_builder {
 enum err index_builder_open(struct index_builder **ret_builder, const char *path,
                             struct error *error) {
     struct index_builder *builder = mem_new(1, sizeof *builder);
-    enum err err = os_open(&builder->fd, path, O_RDWR | O_CREAT | O_TRUNC, 0600, error);
+    enum err err = os_create(&builder->fd, path, 0600, error);
     if (err != OK) {
         free(builder);
         return err;

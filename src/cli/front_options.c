@@ -7,6 +7,9 @@
 const struct option front_option_rows[] = {
     {"api-key-file", OPTION_TEXT, AT(api_key_file), "F",
      .help = "file of keys that clients must send, one per line (default: no key needed)"},
+    {"insecure-no-keys", OPTION_SWITCH, AT(insecure_no_keys),
+     .help =
+         "serve an address of other machines although no key exists: everyone may do everything"},
     {"env-file", OPTION_TEXT, AT(env_file), "F",
      .help = "file of NAME=value lines, for secrets that no option names"},
     {"webhook-url", OPTION_TEXT, AT(webhooks.url), "URL",

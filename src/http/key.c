@@ -219,6 +219,13 @@ enum key_answer key_check(struct key_set *keys, struct str authorization,
     return answer;
 }
 
+bool key_set_asks(struct key_set *keys) {
+    pthread_mutex_lock(&keys->lock);
+    bool asks = keys->had_keys;
+    pthread_mutex_unlock(&keys->lock);
+    return asks;
+}
+
 /* --- opening and closing --- */
 
 enum err key_set_open(struct key_set **ret_keys, const struct key_set_options *options,

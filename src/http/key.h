@@ -43,6 +43,9 @@ struct key_caller {
     uint64_t batches_max;
 };
 
+/* True once a key exists: requests without one are refused from then on. */
+bool key_set_asks(struct key_set *keys);
+
 bool key_caller_has(const struct key_caller *caller, enum http_scope scope);
 
 enum key_answer {

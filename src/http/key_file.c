@@ -156,22 +156,28 @@ static enum err add_line(struct key_file *file, struct str line, unsigned number
     return OK;
 }
 
-static enum err check_mode(const char *path, struct error *error) {
+/* O_NONBLOCK of the open keeps a planted pipe from stopping the reader before this check. */
+static enum err check_mode(int fd, const char *path, struct error *error) {
     struct stat status;
-    if (stat(path, &status) != 0) return err_from_errno(error, errno, "cannot look at %s", path);
+    if (fstat(fd, &status) != 0) return err_from_errno(error, errno, "cannot look at %s", path);
+    if (!S_ISREG(status.st_mode)) return err_set(error, ERR_INVALID, "%s is no file", path);
     if ((status.st_mode & 077) == 0) return OK;
     return err_set(error, ERR_INVALID,
                    "%s can be read by others than its owner (mode %03o); chmod 600 it", path,
                    (unsigned)(status.st_mode & 0777));
 }
 
-enum err key_file_read(struct key_file *ret_file, const char *path, struct error *error) {
+static enum err read_at(int dir_fd, const char *path, struct key_file *ret_file,
+                        struct error *error) {
     struct key_file file = {0};
-    char *text;
-    size_t bytes;
-    enum err err = os_read_file(path, FILE_BYTES_MAX, &text, &bytes, error);
+    char *text = NULL;
+    size_t bytes = 0;
+    int fd;
+    enum err err = os_open_at(&fd, dir_fd, path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW, 0, error);
     if (err != OK) return err;
-    err = check_mode(path, error);
+    err = check_mode(fd, path, error);
+    if (err == OK) err = os_read_opened(fd, path, FILE_BYTES_MAX, &text, &bytes, error);
+    os_close(fd);
     struct str rest = {text, bytes};
     for (unsigned number = 1; err == OK && rest.bytes > 0; number++) {
         size_t end = str_find_byte(rest, '\n', 0);
@@ -187,58 +193,104 @@ enum err key_file_read(struct key_file *ret_file, const char *path, struct error
     return err;
 }
 
+enum err key_file_read(struct key_file *ret_file, const char *path, struct error *error) {
+    return read_at(AT_FDCWD, path, ret_file, error);
+}
+
 /* --- changing it --- */
 
-/* Gives a file that `quern key` made as root to the owner of the directory: the server. */
-static enum err give_away(int fd, const char *state_dir, struct error *error) {
+/* The state directory, held open: `quern key` may run as root in a directory of another user, who
+ * could put a link in the place of a name between two calls. */
+struct folder {
+    int dir_fd;
+    int lock_fd; /* locked: two commands at a time would lose each other's change */
+};
+
+static void close_folder(struct folder *folder) {
+    os_close(folder->lock_fd);
+    os_close(folder->dir_fd);
+}
+
+/* Gives a file that this process has just made as root to the owner of the directory: the server. */
+static enum err give_away(const struct folder *folder, int fd, struct error *error) {
     struct stat status;
-    if (geteuid() != 0 || stat(state_dir, &status) != 0 || status.st_uid == 0) return OK;
+    if (geteuid() != 0 || fstat(folder->dir_fd, &status) != 0 || status.st_uid == 0) return OK;
     if (fchown(fd, status.st_uid, status.st_gid) == 0) return OK;
-    return err_from_errno(error, errno, "cannot give the keys to the owner of %s", state_dir);
+    return err_from_errno(error, errno, "cannot give the keys to the owner of the directory");
 }
 
-static enum err replace(const char *state_dir, const struct key_file *file, struct error *error) {
-    char path[PATH_MAX], fresh[PATH_MAX];
-    struct buf text;
-    int fd;
-    snprintf(path, sizeof path, "%s/" KEY_FILE_NAME, state_dir);
-    snprintf(fresh, sizeof fresh, "%s/" KEY_FILE_NAME ".new", state_dir);
-    enum err err = os_open(&fd, fresh, O_WRONLY | O_CREAT | O_TRUNC, 0600, error);
-    if (err != OK) return err;
-    buf_init(&text, FILE_BYTES_MAX);
-    for (size_t i = 0; i < file->count; i++) write_row(&text, &file->rows[i]);
-    if (text.overflowed) err = err_set(error, ERR_LIMIT, "%s would be too large", path);
-    if (err == OK) err = os_write_all(fd, text.at, text.bytes, error);
-    if (err == OK) err = give_away(fd, state_dir, error);
-    if (err == OK) err = os_fsync(fd, error);
-    os_close(fd);
-    buf_release(&text);
-    if (err == OK) err = os_rename(fresh, path, error);
-    return err == OK ? os_fsync_dir(state_dir, error) : err;
-}
-
-/* Locks out other commands: two at a time would lose each other's change. */
-static enum err lock(const char *state_dir, int *ret_fd, struct error *error) {
-    char path[PATH_MAX];
-    int bytes = snprintf(path, sizeof path, "%s/" KEY_FILE_NAME ".lock", state_dir);
-    if (bytes < 0 || (size_t)bytes >= sizeof path)
-        return err_set(error, ERR_INVALID, "the state directory's name is too long");
+static enum err open_folder(const char *state_dir, struct folder *ret_folder, struct error *error) {
+    struct folder folder = {.dir_fd = -1, .lock_fd = -1};
     enum err err = os_mkdirs(state_dir, error);
-    if (err == OK) err = os_open(ret_fd, path, O_RDWR | O_CREAT, 0600, error);
-    if (err != OK) return err;
-    if (flock(*ret_fd, LOCK_EX) == 0) return OK;
-    err = err_from_errno(error, errno, "cannot lock %s", path);
-    os_close(*ret_fd);
+    if (err == OK) err = os_open(&folder.dir_fd, state_dir, O_RDONLY | O_DIRECTORY, 0, error);
+    if (err == OK)
+        err = os_open_at(&folder.lock_fd, folder.dir_fd, KEY_FILE_NAME ".lock",
+                         O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK, 0600, error);
+    if (err == OK && flock(folder.lock_fd, LOCK_EX) != 0)
+        err = err_from_errno(error, errno, "cannot lock %s/" KEY_FILE_NAME ".lock", state_dir);
+    if (err != OK)
+        close_folder(&folder);
+    else
+        *ret_folder = folder;
     return err;
 }
 
-static enum err read_or_empty(const char *state_dir, struct key_file *ret_file,
+/* Makes the file that says, without a row, that keys were made. It stands before the first row. */
+static enum err make_mark(const struct folder *folder, struct error *error) {
+    int fd;
+    if (faccessat(folder->dir_fd, KEY_FILE_MARK, F_OK, AT_SYMLINK_NOFOLLOW) == 0) return OK;
+    enum err err = os_create_at(&fd, folder->dir_fd, KEY_FILE_MARK, 0600, error);
+    if (err != OK) return err;
+    err = give_away(folder, fd, error);
+    if (err == OK) err = os_fsync(fd, error);
+    os_close(fd);
+    return err == OK ? os_fsync(folder->dir_fd, error) : err;
+}
+
+static enum err replace(const struct folder *folder, const struct key_file *file,
+                        struct error *error) {
+    struct buf text;
+    int fd;
+    enum err err = make_mark(folder, error);
+    if (err == OK) err = os_create_at(&fd, folder->dir_fd, KEY_FILE_NAME ".new", 0600, error);
+    if (err != OK) return err;
+    buf_init(&text, FILE_BYTES_MAX);
+    for (size_t i = 0; i < file->count; i++) write_row(&text, &file->rows[i]);
+    if (text.overflowed) err = err_set(error, ERR_LIMIT, KEY_FILE_NAME " would be too large");
+    if (err == OK) err = os_write_all(fd, text.at, text.bytes, error);
+    if (err == OK) err = give_away(folder, fd, error);
+    if (err == OK) err = os_fsync(fd, error);
+    os_close(fd);
+    buf_release(&text);
+    if (err == OK) err = os_rename_at(folder->dir_fd, KEY_FILE_NAME ".new", KEY_FILE_NAME, error);
+    return err == OK ? os_fsync(folder->dir_fd, error) : err;
+}
+
+static enum err read_or_empty(const struct folder *folder, struct key_file *ret_file,
                               struct error *error) {
-    char path[PATH_MAX];
-    snprintf(path, sizeof path, "%s/" KEY_FILE_NAME, state_dir);
     *ret_file = (struct key_file){0};
-    enum err err = key_file_read(ret_file, path, error);
+    enum err err = read_at(folder->dir_fd, KEY_FILE_NAME, ret_file, error);
     return err == ERR_NOT_FOUND ? OK : err;
+}
+
+enum err key_file_check_lost(const char *state_dir, struct error *error) {
+    struct folder folder;
+    struct key_file file;
+    enum err err = open_folder(state_dir, &folder, error);
+    if (err != OK) return err;
+    bool was_made = faccessat(folder.dir_fd, KEY_FILE_MARK, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+    err = read_or_empty(&folder, &file, error);
+    if (err == OK && file.count == 0 && was_made)
+        err = err_set(error, ERR_CORRUPT,
+                      "%s/" KEY_FILE_NAME " is missing or empty, but keys were made: put it back "
+                      "from a backup, or make new keys with `quern key create`; to serve without "
+                      "keys, remove " KEY_FILE_MARK " there",
+                      state_dir);
+    /* Keys of a version without the mark. */
+    if (err == OK && file.count > 0) err = make_mark(&folder, error);
+    key_file_release(&file);
+    close_folder(&folder);
+    return err;
 }
 
 static bool has_id(const struct key_file *file, const char *id) {
@@ -256,23 +308,23 @@ static void make_text(const char *id, char ret_text[KEY_TEXT_BYTES]) {
     sodium_memzero(secret, sizeof secret);
 }
 
-static enum err add_row(const char *state_dir, struct key_file *file, const struct key_row *row,
-                        struct error *error) {
+static enum err add_row(const struct folder *folder, struct key_file *file,
+                        const struct key_row *row, struct error *error) {
     if (file->count == KEYS_PER_FILE_MAX)
         return err_set(error, ERR_LIMIT, "there are %d keys already", KEYS_PER_FILE_MAX);
     file->rows = mem_resize(file->rows, file->count + 1, sizeof *file->rows);
     file->rows[file->count++] = *row;
-    return replace(state_dir, file, error);
+    return replace(folder, file, error);
 }
 
 enum err key_file_add(const char *state_dir, struct key_row *row, int64_t now_unix_s,
                       char ret_text[KEY_TEXT_BYTES], struct error *error) {
-    int fd;
+    struct folder folder;
     struct key_file file;
     struct sha256 hash;
-    enum err err = lock(state_dir, &fd, error);
+    enum err err = open_folder(state_dir, &folder, error);
     if (err != OK) return err;
-    err = read_or_empty(state_dir, &file, error);
+    err = read_or_empty(&folder, &file, error);
     if (err == OK) {
         do id_alnum(row->id, sizeof row->id, "", KEY_ID_CHARACTERS);
         while (has_id(&file, row->id));
@@ -281,11 +333,11 @@ enum err key_file_add(const char *state_dir, struct key_row *row, int64_t now_un
         sha256_add(&hash, ret_text, strlen(ret_text));
         sha256_end(&hash, row->sha256);
         row->created_unix_s = now_unix_s;
-        err = add_row(state_dir, &file, row, error);
+        err = add_row(&folder, &file, row, error);
         if (err != OK) sodium_memzero(ret_text, KEY_TEXT_BYTES);
         key_file_release(&file);
     }
-    os_close(fd);
+    close_folder(&folder);
     return err;
 }
 
@@ -307,12 +359,12 @@ static struct key_row *find(struct key_file *file, struct str id_or_name, size_t
 
 enum err key_file_revoke(const char *state_dir, struct str id_or_name, int64_t now_unix_s,
                          struct key_row *ret_row, struct error *error) {
-    int fd;
     size_t count = 0;
+    struct folder folder;
     struct key_file file;
-    enum err err = lock(state_dir, &fd, error);
+    enum err err = open_folder(state_dir, &folder, error);
     if (err != OK) return err;
-    err = read_or_empty(state_dir, &file, error);
+    err = read_or_empty(&folder, &file, error);
     struct key_row *row = err == OK ? find(&file, id_or_name, &count) : NULL;
     if (err == OK && count != 1)
         err = err_set(error, count ? ERR_CONFLICT : ERR_NOT_FOUND,
@@ -321,10 +373,10 @@ enum err key_file_revoke(const char *state_dir, struct str id_or_name, int64_t n
                       count, (int)(id_or_name.bytes < 80 ? id_or_name.bytes : 80), id_or_name.at);
     if (err == OK && row && !row->revoked_unix_s) {
         row->revoked_unix_s = now_unix_s;
-        err = replace(state_dir, &file, error);
+        err = replace(&folder, &file, error);
     }
     if (err == OK && row) *ret_row = *row;
     key_file_release(&file);
-    os_close(fd);
+    close_folder(&folder);
     return err;
 }

@@ -8,6 +8,9 @@
  * the command must work while the server runs. The command replaces the file as a whole by a
  * rename, under a lock file; the server reads it again after a change (key.h).
  *
+ * A file of keys that is lost would open the server to everyone at its next start. So the first key
+ * leaves a mark, KEY_FILE_MARK, and a mark without keys is an error.
+ *
  * Thread: any.
  * Memory: rows are plain structs; key_file_release frees the array.
  * Invariant: rows are added and revoked, never removed. */
@@ -19,6 +22,7 @@
 #include <stdint.h>
 
 #define KEY_FILE_NAME "keys.jsonl"
+#define KEY_FILE_MARK "keys.made" /* an empty file: keys were made in this directory once */
 #define KEY_ID_CHARACTERS 8
 #define KEY_TEXT_BYTES 56 /* "sk-", the id, '_', the 43 characters of the secret, NUL */
 #define KEYS_PER_FILE_MAX 10000
@@ -65,10 +69,13 @@ enum err key_scopes_read(struct str list, uint32_t *ret_scopes, struct error *er
 /* True for 1 to 63 characters A-Z a-z 0-9 . _ - ; "default" is the default owner. */
 bool key_owner_is_sane(struct str owner);
 
-/* ERR_NOT_FOUND if the file does not exist. ERR_INVALID if other users than its owner can read it,
- * or if a line is no row; the sentence has its number. */
+/* ERR_NOT_FOUND if the file does not exist. ERR_INVALID if it is a link, if other users than its
+ * owner can read it, or if a line is no row; the sentence has its number. */
 enum err key_file_read(struct key_file *ret_file, const char *path, struct error *error) MUST_CHECK;
 void key_file_release(struct key_file *file);
+/* ERR_CORRUPT, with the ways out, if keys were made in this directory and none is left. Marks a
+ * directory whose keys are older than the mark. */
+enum err key_file_check_lost(const char *state_dir, struct error *error) MUST_CHECK;
 
 /* Makes a new key and its durable row. Fills in the id, the time and the hash; the caller gives the
  * rest of *row. `ret_text` gets the key's text, which exists nowhere else; the caller wipes it. */

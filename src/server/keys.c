@@ -48,7 +48,8 @@ enum err keys_open(struct key_set **ret_keys, const char *key_file, const char *
     int bytes = snprintf(path, sizeof path, "%s/" KEY_FILE_NAME, state_dir);
     if (bytes < 0 || (size_t)bytes >= sizeof path)
         return err_set(error, ERR_INVALID, "the state directory's name is too long");
-    enum err err = secret_read(&secret, &place, variables, error);
+    enum err err = key_file_check_lost(state_dir, error);
+    if (err == OK) err = secret_read(&secret, &place, variables, error);
     if (err != OK) return err;
     unsigned char(*digests)[SHA256_BYTES] = mem_new(KEYS_MAX, sizeof *digests);
     if (secret.text) err = read_keys(&secret, digests, &options.digest_count, error);

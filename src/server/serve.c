@@ -7,6 +7,8 @@
 #include "preflight/preflight_child.h"
 #include "server/keys.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -27,12 +29,36 @@ struct front {
     uint16_t port;
 };
 
+static bool is_loopback(const char *host) {
+    struct in_addr v4;
+    struct in6_addr v6;
+    if (inet_pton(AF_INET, host, &v4) == 1) return ntohl(v4.s_addr) >> 24 == 127;
+    return inet_pton(AF_INET6, host, &v6) != 1 || IN6_IS_ADDR_LOOPBACK(&v6);
+}
+
+/* Without a key everyone who reaches the port may read and delete everything. */
+static enum err check_reach(const struct serve_options *options, struct key_set *keys,
+                            const char *state_dir, struct error *error) {
+    if (is_loopback(options->host) || key_set_asks(keys)) return OK;
+    if (!options->insecure_no_keys)
+        return err_set(error, ERR_INVALID,
+                       "--host %s: other machines reach it, and there is no key. Make one with "
+                       "`quern key create --name N --state-dir %s`, or give --api-key-file; "
+                       "--insecure-no-keys serves everyone without",
+                       options->host, state_dir);
+    log_warn("event=open_to_everyone host=%s; everyone who reaches the port may read and delete "
+             "everything (--insecure-no-keys)",
+             options->host);
+    return OK;
+}
+
 static enum err open_with(const struct serve_options *options, struct node *node,
                           const struct secret_variables *variables, struct front *front,
                           struct error *error) {
     struct store *store = node_store(node);
     enum err err =
         keys_open(&front->keys, options->api_key_file, store_dir(store), variables, error);
+    if (err == OK) err = check_reach(options, front->keys, store_dir(store), error);
     if (err == OK) err = webhooks_open(&front->notify, &options->webhooks, store, variables, error);
     if (err != OK) return err;
     front->preflight.node = &options->node;

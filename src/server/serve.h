@@ -14,6 +14,7 @@ struct serve_options {
     const char *host;
     uint16_t port;            /* 0: any free one */
     const char *api_key_file; /* one key per line; NULL: the places in keys.h */
+    bool insecure_no_keys;    /* serve an address of other machines without any key */
     const char *env_file;     /* variables for secrets (secret.h); NULL: none */
     struct webhook_settings webhooks;
     uint64_t file_bytes_max;       /* 0: the API's default */
@@ -29,5 +30,6 @@ struct serve_options {
  * name. */
 enum err serve_set_profile(struct serve_options *options, const char *profile,
                            struct error *error) MUST_CHECK;
-/* Serves until *stop, then drains. OK after an orderly end, also if *stop came while loading. */
+/* Serves until *stop, then drains. OK after an orderly end, also if *stop came while loading.
+ * ERR_INVALID for a host that other machines reach without a key, unless insecure_no_keys. */
 enum err serve_run(const struct serve_options *options, struct error *error) MUST_CHECK;

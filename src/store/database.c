@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "store/store_internal.h"
 
+#include "base/os.h"
+
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* One entry per version: entry i takes user_version i to i + 1, in one transaction. A released
  * entry is never edited. */
@@ -276,8 +280,31 @@ static enum err migrate(struct store *store, int64_t version, struct error *erro
     return OK;
 }
 
+/* Makes meta.db, or closes it and its companions to other users: SQLite itself would make it with
+ * mode 0644, and gives its companions the mode of meta.db. */
+static enum err close_to_others(const struct store *store, struct error *error) {
+    static const char *const names[] = {"meta.db", "meta.db-wal", "meta.db-shm"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char path[STORE_PATH_BYTES];
+        struct stat status;
+        int fd;
+        store_path(store, path, "%s", names[i]);
+        enum err err =
+            os_open(&fd, path, O_RDWR | O_NOFOLLOW | (i == 0 ? O_CREAT : 0), 0600, error);
+        if (err == ERR_NOT_FOUND) continue;
+        if (err != OK) return err;
+        if (fstat(fd, &status) != 0 || ((status.st_mode & 077) && fchmod(fd, 0600) != 0))
+            err = err_from_errno(error, errno, "cannot close %s to others", path);
+        os_close(fd);
+        if (err != OK) return err;
+    }
+    return OK;
+}
+
 enum err database_open(struct store *store, struct error *error) {
     char path[STORE_PATH_BYTES];
+    enum err closed = store->read_only ? OK : close_to_others(store, error);
+    if (closed != OK) return closed;
     store_path(store, path, "meta.db");
     int flags =
         store->read_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;

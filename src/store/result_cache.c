@@ -117,7 +117,7 @@ static enum err add_segment(struct result_cache *cache, struct error *error) {
         return err_set(error, ERR_LIMIT, "the result cache has used up its file numbers");
     while (segment - cache->first >= cache->segments_max) drop_segment(cache, cache->first++);
     segment_path(cache, segment, path);
-    enum err err = os_open(&fd, path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600, error);
+    enum err err = os_create(&fd, path, 0600, error);
     if (err != OK) return err;
     cache->last = segment;
     *fd_of(cache, segment) = fd;
@@ -145,7 +145,7 @@ static enum err open_segment(struct result_cache *cache, uint32_t segment, struc
     char path[PATH_MAX];
     uint64_t bytes = 0;
     segment_path(cache, segment, path);
-    enum err err = os_open(fd_of(cache, segment), path, O_RDWR | O_CLOEXEC, 0, error);
+    enum err err = os_open(fd_of(cache, segment), path, O_RDWR | O_NOFOLLOW, 0, error);
     if (err == OK) err = os_file_bytes(*fd_of(cache, segment), &bytes, error);
     if (err != OK) return err;
     if (bytes > SEGMENT_BYTES) bytes = SEGMENT_BYTES;

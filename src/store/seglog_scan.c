@@ -228,7 +228,8 @@ static enum err scan_segment(struct seglog *log, uint32_t index, bool is_last,
     struct scan scan = {.log = log, .index = index, .window = window};
     char path[STORE_PATH_BYTES];
     seglog_segment_path(log, index, path);
-    enum err err = os_open(&scan.fd, path, log->read_only ? O_RDONLY : O_RDWR, 0, error);
+    enum err err =
+        os_open(&scan.fd, path, log->read_only ? O_RDONLY : O_RDWR | O_NOFOLLOW, 0, error);
     if (err != OK) return err;
     bool usable = false, empty = false;
     err = os_file_bytes(scan.fd, &scan.bytes, error);

@@ -14,6 +14,7 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <unistd.h>
 
 #define SEGMENT_BYTES_MIN ((uint64_t)64 << 10)
 #define BALLAST_SHARE 8 /* the ballast is at most 1/BALLAST_SHARE of the disk */
@@ -61,7 +62,7 @@ const char *store_dir(const struct store *store) {
 static enum err take_lock(struct store *store, struct error *error) {
     char path[STORE_PATH_BYTES];
     store_path(store, path, "LOCK");
-    int flags = store->read_only ? O_RDONLY : O_RDWR | O_CREAT;
+    int flags = store->read_only ? O_RDONLY : O_RDWR | O_CREAT | O_NOFOLLOW;
     enum err err = os_open(&store->lock_fd, path, flags, 0600, error);
     if (err == ERR_NOT_FOUND)
         return err_set(error, err, "%s is not a state directory of quern", store->dir);
@@ -102,7 +103,7 @@ static enum err make_ballast(struct store *store, struct error *error) {
     char path[STORE_PATH_BYTES];
     store_path(store, path, "ballast");
     int fd;
-    enum err err = os_open(&fd, path, O_RDWR | O_CREAT | O_TRUNC, 0600, error);
+    enum err err = os_create(&fd, path, 0600, error);
     if (err != OK) return err;
     err = os_fallocate(fd, 0, store->ballast_bytes, error);
     os_close(fd);
@@ -175,8 +176,32 @@ static enum err make_layout(struct store *store, struct error *error) {
     return store_sync_result(store, os_fsync_dir(store->dir, error), error);
 }
 
+/* Refuses a directory in which another user could plant a link or a file, and closes one that
+ * others can read. */
+static enum err check_folder(const struct store *store, struct error *error) {
+    struct stat status;
+    if (stat(store->dir, &status) != 0)
+        return err_from_errno(error, errno, "cannot look at %s", store->dir);
+    unsigned mode = status.st_mode & 07777;
+    if (status.st_uid != geteuid())
+        return err_set(error, ERR_INVALID,
+                       "the state directory %s belongs to user %u, not to user %u, who runs this: "
+                       "run quern as its owner, or give it away with chown -R",
+                       store->dir, (unsigned)status.st_uid, (unsigned)geteuid());
+    if (mode & 022)
+        return err_set(error, ERR_INVALID,
+                       "others may write to the state directory %s (mode %04o): chmod 700 it",
+                       store->dir, mode);
+    if ((mode & 055) == 0) return OK;
+    if (chmod(store->dir, 0700) != 0)
+        return err_from_errno(error, errno, "cannot close %s to others", store->dir);
+    log_warn("store=%s event=state_dir_closed mode=%04o now=0700", store->dir, mode);
+    return OK;
+}
+
 static enum err open_parts(struct store *store, struct error *error) {
     enum err err = store->read_only ? OK : os_mkdirs(store->dir, error);
+    if (err == OK && !store->read_only) err = check_folder(store, error);
     if (err == OK) err = take_lock(store, error);
     size_ballast(store);
     if (err == OK && !store->read_only) err = make_layout(store, error);

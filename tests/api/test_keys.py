@@ -282,7 +282,7 @@ def test_a_wrong_key_command_says_what_is_wrong(state, arguments, why):
 def test_a_command_killed_at_any_disk_call_leaves_the_keys_whole(state):
     """Either the old keys or the old and the new one; and a full disk is said, and gives no key."""
     old = make_key(state)
-    for call in range(1, 12):
+    for call in range(1, 24):
         before = (state / "keys.jsonl").read_text()
         done = support.quern("key", "create", "--state-dir", state, "--name", f"k{call}", env={**os.environ, "QUERN_FAULT": f"any:{call}:KILL"})
         after = (state / "keys.jsonl").read_text()

@@ -80,7 +80,7 @@ bool engine_dump_keep(int fd, pid_t pid, const char *dir, char *ret_path, size_t
     enum err err = os_mkdirs(dir, &error);
     if (err == OK) make_room(dir);
     if (err == OK) err = os_pread_all(fd, text, bytes, 0, &error);
-    if (err == OK) err = os_open(&file, ret_path, O_WRONLY | O_CREAT | O_TRUNC, 0600, &error);
+    if (err == OK) err = os_create(&file, ret_path, 0600, &error);
     if (err == OK) err = os_write_all(file, text, bytes, &error);
     if (err != OK) log_warn("event=engine_dump error=\"%s\"", error.text);
     os_close(file);
