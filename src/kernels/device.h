@@ -140,7 +140,7 @@ struct device_limits {
     uint32_t page_count_min; /* with fewer, prepare refuses */
     uint32_t steps_max;      /* 1..DEVICE_STEPS_MAX */
     /* Sizes of a step's arrays, which a device has no memory to enlarge later. */
-    uint32_t pages_max;    /* device_group.page_count */
+    uint32_t pages_max;    /* sum of device_group.page_count over the groups of a step */
     uint32_t items_max;    /* items of each kind in a device_attention */
     uint32_t partials_max; /* partials of a device_attention: 0..partials_max-1 */
     uint32_t edits_max;    /* edits of a step, over both calls */
@@ -241,7 +241,8 @@ struct device_group {
     const uint32_t *pages; /* (page_count) page tables, one after another */
     uint32_t page_count;
     struct device_attention all;  /* before OP_KEEP; rows are the step's */
-    struct device_attention kept; /* behind OP_KEEP; row i is the step's wanted[i] */
+    struct device_attention kept; /* behind OP_KEEP; row i is the step's wanted[i]. Only the group
+                                     of the last layer has one */
 };
 
 struct device_step {

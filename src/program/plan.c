@@ -31,12 +31,14 @@ static void set_item(struct plan *plan, uint32_t index, const struct step_sequen
                                                                .blocks = pages_of(sequence, i)};
 }
 
-static void set_slots(struct plan *plan, const struct step_sequence *sequence, uint32_t row,
-                      uint32_t position) {
-    for (uint32_t i = 0; i < plan->group_count; i++) {
-        uint32_t page = pages_of(sequence, i)[position / KV_BLOCK_TOKENS];
-        assert(page < plan->page_count);
-        plan->groups[i].slots[row] = page * KV_BLOCK_TOKENS + position % KV_BLOCK_TOKENS;
+void plan_slots(const struct step_sequence *sequence, uint32_t group, uint32_t page_count,
+                uint32_t *slots) {
+    const uint32_t *pages = pages_of(sequence, group);
+    for (uint32_t i = 0; i < sequence->row_count; i++) {
+        uint32_t position = sequence->kv_tokens + i;
+        uint32_t page = pages[position / KV_BLOCK_TOKENS];
+        assert(page < page_count);
+        slots[sequence->row_first + i] = page * KV_BLOCK_TOKENS + position % KV_BLOCK_TOKENS;
     }
 }
 
@@ -45,10 +47,11 @@ void plan_step(struct plan *plan, const struct step *step) {
     for (uint32_t i = 0; i < step->sequence_count; i++) {
         const struct step_sequence *sequence = &step->sequences[i];
         assert(plan->is_causal || sequence->kv_tokens == 0);
+        for (uint32_t j = 0; j < plan->group_count; j++)
+            plan_slots(sequence, j, plan->page_count, plan->groups[j].slots);
         for (uint32_t j = 0; j < sequence->row_count; j++) {
             uint32_t position = sequence->kv_tokens + j, row = sequence->row_first + j;
             assert(step->positions[row] == position);
-            set_slots(plan, sequence, row, position);
             if (j % PLAN_ITEM_ROWS != 0) continue;
             uint32_t left = sequence->row_count - j;
             set_item(plan, plan->item_count++, sequence, row, position,

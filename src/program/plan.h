@@ -34,6 +34,9 @@ struct plan {
     uint32_t item_count; /* per group */
 };
 
+/* Sets the slots of a sequence's rows in one group: page · 16 + offset, by row of the step. */
+void plan_slots(const struct step_sequence *sequence, uint32_t group, uint32_t page_count,
+                uint32_t *slots);
 /* Sets the slots of all rows, and the items. */
 void plan_step(struct plan *plan, const struct step *step);
 /* Makes each of the rows wanted[0..count), ascending, an item of its own: item and row i. */

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "program/plan_decode.h"
 
+#include "program/plan_classes.h"
+
 #include <assert.h>
 #include <stdlib.h>
-
-/* Classes of cost, by which many items are sorted. */
-#define CLASSES 512u
 
 /* Items times KV heads that a device wants. */
 static uint32_t items_wanted(uint32_t kv_heads, uint32_t multiprocessors) {
@@ -25,6 +24,12 @@ static void seen(const struct device_decode_item *item, uint32_t window, uint32_
     *ret_begin = item->begin;
     if (window && end > window && end - window > *ret_begin) *ret_begin = end - window;
     *ret_end = item->end < end ? item->end : end;
+}
+
+static uint32_t tokens_seen(const struct device_decode_item *item, uint32_t window) {
+    uint32_t begin, end;
+    seen(item, window, &begin, &end);
+    return end > begin ? end - begin : 0;
 }
 
 /* Pieces between multiples of `tokens` that begin..end-1 has. */
@@ -95,31 +100,24 @@ static int by_tokens(const void *a, const void *b) {
     return x->begin < y->begin ? -1 : x->begin > y->begin;
 }
 
-static uint32_t class_of(uint32_t tokens, uint32_t longest) {
-    return (uint32_t)((uint64_t)(longest - tokens) * (CLASSES - 1) / longest);
-}
-
-/* Copies whole items by class of cost: a sort by comparison would take longer than the rest of a
- * step's plan. */
+/* Copies whole items in order of their cost. */
 static void add_whole(struct plan_decode *plan, const struct device_decode_item *whole,
                       uint32_t item_count, uint32_t window) {
-    uint32_t places[CLASSES + 1] = {0}, longest = 1;
+    struct plan_classes classes;
+    uint32_t longest = 0;
     for (uint32_t i = 0; i < item_count; i++) {
-        struct device_decode_item item = whole[i];
-        seen(&whole[i], window, &item.begin, &item.end);
-        if (tokens_of(&item) > longest) longest = tokens_of(&item);
+        uint32_t tokens = tokens_seen(&whole[i], window);
+        if (tokens > longest) longest = tokens;
     }
-    for (int pass = 0; pass < 2; pass++) {
-        for (uint32_t i = 0; i < item_count; i++) {
-            struct device_decode_item item = whole[i];
-            seen(&whole[i], window, &item.begin, &item.end);
-            uint32_t class = class_of(tokens_of(&item), longest);
-            if (pass == 0)
-                places[class + 1]++;
-            else
-                plan->items[places[class]++] = item;
-        }
-        for (uint32_t i = 0; i < CLASSES && pass == 0; i++) places[i + 1] += places[i];
+    plan_classes_begin(&classes, longest);
+    for (uint32_t i = 0; i < item_count; i++)
+        plan_classes_count(&classes, tokens_seen(&whole[i], window));
+    plan_classes_settle(&classes);
+    for (uint32_t i = 0; i < item_count; i++) {
+        struct device_decode_item *item =
+            &plan->items[plan_classes_place(&classes, tokens_seen(&whole[i], window))];
+        *item = whole[i];
+        seen(&whole[i], window, &item->begin, &item->end);
     }
     plan->item_count = item_count;
 }
