@@ -7,6 +7,13 @@ BINARY = os.environ.get("QUERN_BINARY", str(ROOT / "build/src/quern"))
 os.environ.setdefault("QUERN_PACKED_CACHE_DIR", str(ROOT / "build/packed"))  # and not the user's
 SHARED = pathlib.Path(os.environ.get("QUERN_SHARED", ROOT.parent / "shared"))
 MINILM = os.environ.get("QUERN_MINILM", "all-minilm")
+
+
+def plugin(kind):
+    """A stub of a device's plugin (tests/unit/device/stub_plugin.c)."""
+    return pathlib.Path(BINARY).resolve().parent.parent / f"tests/unit/device/stub-{kind}.so"
+
+
 TERMINAL = ("completed", "failed", "expired", "cancelled")
 
 

@@ -21,9 +21,11 @@
 /* ---- Landlock: paths and TCP ---- */
 
 /* Constants that later kernels added to linux/landlock.h. */
-#define FS_TRUNCATE (UINT64_C(1) << 14) /* ABI 3 */
-#define NET_TCP_ALL UINT64_C(3)         /* ABI 4: bind, connect */
-#define SCOPE_ALL UINT64_C(3)           /* ABI 6: abstract sockets and signals of others */
+#define FS_TRUNCATE (UINT64_C(1) << 14)  /* ABI 3 */
+#define NET_TCP_ALL UINT64_C(3)          /* ABI 4: bind, connect */
+#define FS_IOCTL_DEV (UINT64_C(1) << 15) /* ABI 5 */
+#define SCOPE_ALL UINT64_C(3)            /* ABI 6: abstract sockets and signals of others */
+#define RESTRICT_THREADS 8u              /* ABI 8: LANDLOCK_RESTRICT_SELF_TSYNC */
 
 struct ruleset {
     uint64_t fs;
@@ -42,6 +44,7 @@ static uint64_t rights_of(const struct sandbox_path *path, bool is_directory) {
     uint64_t rights = LANDLOCK_ACCESS_FS_READ_FILE;
     if (is_directory) rights |= LANDLOCK_ACCESS_FS_READ_DIR;
     if (path->is_writable) rights |= LANDLOCK_ACCESS_FS_WRITE_FILE | FS_TRUNCATE;
+    if (path->is_device) rights |= LANDLOCK_ACCESS_FS_WRITE_FILE | FS_IOCTL_DEV;
     if (path->is_writable && is_directory)
         rights |= LANDLOCK_ACCESS_FS_MAKE_REG | LANDLOCK_ACCESS_FS_REMOVE_FILE;
     return rights;
@@ -71,24 +74,31 @@ static void allow_sanitizer(int ruleset, uint64_t handled) {
         close_if_open(allow_path(ruleset, &(struct sandbox_path){.path = paths[i]}, handled));
 }
 
-/* The ABI in force from now on; 0 for none. */
-static int enter_landlock(const struct sandbox_path *paths, size_t count) {
+/* Binds the caller, and for a device the driver's threads where the kernel can. */
+static bool restrict_process(enum sandbox_kind kind, int abi, int ruleset,
+                             struct sandbox_state *state) {
+    state->binds_threads = kind == SANDBOX_DEVICE && abi >= 8 &&
+                           syscall(SYS_landlock_restrict_self, ruleset, RESTRICT_THREADS) == 0;
+    return state->binds_threads || syscall(SYS_landlock_restrict_self, ruleset, 0) == 0;
+}
+
+static void enter_landlock(enum sandbox_kind kind, const struct sandbox_path *paths, size_t count,
+                           struct sandbox_state *state) {
     int abi = (int)syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
-    if (abi < 1) return 0;
+    if (abi < 1) return;
     const struct ruleset wanted = {.fs = fs_rights(abi),
                                    .net = abi >= 4 ? NET_TCP_ALL : 0,
                                    .scopes = abi >= 6 ? SCOPE_ALL : 0};
     /* An older kernel takes the longer struct if the members that it does not know are zero. */
     int ruleset = (int)syscall(SYS_landlock_create_ruleset, &wanted, sizeof wanted, 0);
-    if (ruleset < 0) return 0;
+    if (ruleset < 0) return;
     for (size_t i = 0; i < count; i++) close_if_open(allow_path(ruleset, &paths[i], wanted.fs));
     allow_sanitizer(ruleset, wanted.fs);
     /* base/stacks reads the names of threads here. The rule is for this inode, which the kernel
      * keeps only while a descriptor is open. */
     (void)allow_path(ruleset, &(struct sandbox_path){.path = "/proc/self/task"}, wanted.fs);
-    bool is_on = syscall(SYS_landlock_restrict_self, ruleset, 0) == 0;
+    if (restrict_process(kind, abi, ruleset, state)) state->landlock_abi = abi;
     close(ruleset);
-    return is_on ? abi : 0;
 }
 
 /* ---- seccomp: system calls ---- */
@@ -220,6 +230,15 @@ static const struct rule allowed[] = {
     {.number = SYS_getcwd},
 };
 
+/* The further calls of a driver that is open: it speaks to its card by ioctl alone. Landlock lets
+ * it open its own nodes only, and mmap still makes nothing executable. */
+static const struct rule allowed_device[] = {
+    {.number = SYS_ioctl},
+    {.number = SYS_memfd_create},
+    {.number = SYS_mbind},
+    {.number = SYS_get_mempolicy},
+};
+
 /* No reader of files makes these calls by mistake. */
 static const unsigned short fatal[] = {
     SYS_execve,
@@ -228,8 +247,6 @@ static const unsigned short fatal[] = {
     SYS_connect,
     SYS_bind,
     SYS_listen,
-    SYS_accept,
-    SYS_accept4,
     SYS_mount,
     SYS_umount2,
     SYS_pivot_root,
@@ -262,6 +279,10 @@ static const unsigned short fatal[] = {
     SYS_process_vm_writev,
 #endif
 };
+
+/* A driver listens on a socket, and a stranger who connects to it must not end the engine: there
+ * these calls only fail. */
+static const unsigned short fatal_without_device[] = {SYS_accept, SYS_accept4};
 
 #define FILTER_MAX 512
 
@@ -299,40 +320,52 @@ static void add_rule(struct filter *filter, const struct rule *rule, uint32_t an
     if (rule->argument) add_load(filter, offsetof(struct seccomp_data, nr));
 }
 
-static void build(struct filter *filter) {
+static void add_rules(struct filter *filter, const struct rule *rules, size_t count) {
+    for (size_t i = 0; i < count; i++) add_rule(filter, &rules[i], SECCOMP_RET_ALLOW);
+}
+
+static void add_fatal(struct filter *filter, const unsigned short *numbers, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        add_rule(filter, &(struct rule){.number = numbers[i]}, SECCOMP_RET_KILL_PROCESS);
+}
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+static void build(struct filter *filter, enum sandbox_kind kind) {
     filter->count = 0;
     add_load(filter, offsetof(struct seccomp_data, arch));
     add(filter, BPF_JMP | BPF_JEQ | BPF_K, AUDIT_ARCH_X86_64, 1, 0);
     add_answer(filter, SECCOMP_RET_KILL_PROCESS);
     add_load(filter, offsetof(struct seccomp_data, nr));
-    for (size_t i = 0; i < sizeof allowed / sizeof *allowed; i++)
-        add_rule(filter, &allowed[i], SECCOMP_RET_ALLOW);
+    if (kind == SANDBOX_DEVICE) add_rules(filter, allowed_device, COUNT(allowed_device));
+    add_rules(filter, allowed, COUNT(allowed));
     /* abort and base/stacks signal threads of this process. */
     add_rule(filter, &(struct rule){SYS_tgkill, 1, UINT32_MAX, (uint32_t)getpid()},
              SECCOMP_RET_ALLOW);
-    for (size_t i = 0; i < sizeof fatal / sizeof *fatal; i++)
-        add_rule(filter, &(struct rule){.number = fatal[i]}, SECCOMP_RET_KILL_PROCESS);
+    add_fatal(filter, fatal, COUNT(fatal));
+    if (kind == SANDBOX_FILES) add_fatal(filter, fatal_without_device, COUNT(fatal_without_device));
     add_answer(filter, SANDBOX_IS_LOOSE ? SECCOMP_RET_ALLOW : SECCOMP_RET_ERRNO | ENOSYS);
 }
 
-static bool enter_seccomp(void) {
+static bool enter_seccomp(enum sandbox_kind kind) {
     struct filter filter;
-    build(&filter);
+    build(&filter, kind);
     const struct sock_fprog program = {.len = filter.count, .filter = filter.at};
-    /* Without the flag a kernel before 5.16 turns off speculation, which costs the kernels' speed
+    unsigned threads = kind == SANDBOX_DEVICE ? SECCOMP_FILTER_FLAG_TSYNC : 0;
+    /* Without SPEC_ALLOW a kernel before 5.16 turns off speculation, which costs the kernels' speed
      * and protects nothing: this process holds no secret. */
-    return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_SPEC_ALLOW,
+    return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, threads | SECCOMP_FILTER_FLAG_SPEC_ALLOW,
                    &program) == 0 ||
-           syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) == 0;
+           syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, threads, &program) == 0;
 }
 
-void sandbox_enter(const struct sandbox_path *paths, size_t count,
+void sandbox_enter(enum sandbox_kind kind, const struct sandbox_path *paths, size_t count,
                    struct sandbox_state *ret_state) {
     *ret_state = (struct sandbox_state){.landlock_abi = 0};
     setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0}); /* a core would hold prompts */
     if (!SANDBOX_IS_LOOSE) prctl(PR_SET_DUMPABLE, 0);
     /* Landlock and seccomp both need it; a kernel that has either has it. */
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return;
-    ret_state->landlock_abi = enter_landlock(paths, count);
-    ret_state->has_seccomp = enter_seccomp();
+    enter_landlock(kind, paths, count, ret_state);
+    ret_state->has_seccomp = enter_seccomp(kind);
 }

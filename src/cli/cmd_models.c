@@ -190,7 +190,7 @@ static enum err check(struct command_call *call, struct error *error) {
 static void enter_sandbox(void) {
     struct sandbox_state state;
     const struct sandbox_path all = {.path = "/"};
-    sandbox_enter(&all, 1, &state);
+    sandbox_enter(SANDBOX_FILES, &all, 1, &state);
 }
 
 static enum err run(struct command_call *call, struct error *error) {

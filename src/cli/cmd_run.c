@@ -40,14 +40,8 @@ static const struct option rows[] = {
 
 /* Options of vLLM's run-batch without a meaning here. */
 static const struct option ignored_rows[] = {
-    {"gpu-memory-utilization", OPTION_IGNORED, .value = "VALUE"},
-    {"dtype", OPTION_IGNORED, .value = "VALUE"},
-    {"tensor-parallel-size", OPTION_IGNORED, .value = "VALUE"},
     {"pipeline-parallel-size", OPTION_IGNORED, .value = "VALUE"},
     {"data-parallel-size", OPTION_IGNORED, .value = "VALUE"},
-    {"quantization", OPTION_IGNORED, .value = "VALUE"},
-    {"kv-cache-dtype", OPTION_IGNORED, .value = "VALUE"},
-    {"block-size", OPTION_IGNORED, .value = "VALUE"},
     {"swap-space", OPTION_IGNORED, .value = "VALUE"},
     {"seed", OPTION_IGNORED, .value = "VALUE"},
     {"tokenizer", OPTION_IGNORED, .value = "VALUE"},

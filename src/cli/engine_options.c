@@ -4,6 +4,8 @@
 #include "base/mem.h"
 #include "checkpoint/config.h"
 #include "cli/pull_show.h"
+#include "device/device_settings.h"
+#include "kernels/device.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,6 +57,26 @@ const struct option engine_option_rows[] = {
      .help = "kernels: ref, avx2, avx512 or avx512-bf16 (default: the best of this CPU)"},
     {"pooling", OPTION_TEXT, AT(pooling), "NAME",
      .help = "pooling of embeddings: mean, cls or last (default: the model's)"},
+
+    /* Devices. */
+    {"device", OPTION_TEXT, AT(device), "D",
+     .help = "auto (a card if one can be used), cpu, cuda, cuda:N or cuda:UUID (default auto)"},
+    {"gpu-memory-utilization", OPTION_NUMBER, AT(gpu_memory_share), "X",
+     .help = "share of a card's memory to take (default 0.9, at most what is free)", .min = 0.01,
+     .max = 1},
+    {"gpu-memory-limit-mib", OPTION_INTEGER, AT(gpu_memory_limit_mib), "N",
+     .help = "memory of a card to take, in MiB, instead of a share", .min = 1, .max = 1 << 28},
+    {"dtype", OPTION_TEXT, AT(dtype), "NAME",
+     .help = "numbers between operations: auto, or bfloat16 on a card (default auto)"},
+    {"kv-cache-dtype", OPTION_TEXT, AT(kv_cache_dtype), "NAME",
+     .help = "numbers of the KV cache: auto, or on a card bfloat16 or fp8 (default auto)"},
+    {"quantization", OPTION_TEXT, AT(quantization), "NAME",
+     .help = "weights: auto, or on a card none, fp8 or int8 (default auto)"},
+    {"tensor-parallel-size", OPTION_INTEGER, AT(tensor_parallel_size), "N",
+     .help = "cards per engine: 1"},
+    {"block-size", OPTION_INTEGER, AT(block_size), "N", .help = "tokens per KV block: 16"},
+    {"device-plugin", OPTION_TEXT, AT(device_plugin), "FILE",
+     .help = "plugin that drives the cards (default: the one next to quern)"},
 
     /* Reading models. */
     {"packed-cache", OPTION_SWITCH, AT(packed_cache),
@@ -158,6 +180,46 @@ static const char *packed_dir_of(struct engine_choice *choice) {
     return packed_folder_usual(choice->packed_dir_usual) ? choice->packed_dir_usual : NULL;
 }
 
+/* Fills the options about a device, after the same check that the engine process makes. */
+static enum err fill_device(const struct engine_choice *choice, struct wire_device *ret_device,
+                            struct error *error) {
+    if (choice->tensor_parallel_size > 1 || choice->tensor_parallel_size < 0)
+        return err_set(error, ERR_INVALID,
+                       "--tensor-parallel-size %lld is not supported (1 is: an engine computes on "
+                       "one card)",
+                       (long long)choice->tensor_parallel_size);
+    if (choice->block_size != 0 && choice->block_size != DEVICE_PAGE_TOKENS)
+        return err_set(error, ERR_INVALID, "--block-size %lld is not supported (%u is)",
+                       (long long)choice->block_size, DEVICE_PAGE_TOKENS);
+    const struct device_texts texts = {
+        .device = str_from(choice->device),
+        .plugin = str_from(choice->device_plugin),
+        .dtype = str_from(choice->dtype),
+        .kv_cache_dtype = str_from(choice->kv_cache_dtype),
+        .quantization = str_from(choice->quantization),
+        .memory_share = choice->gpu_memory_share,
+        .memory_bytes = (uint64_t)choice->gpu_memory_limit_mib << 20,
+    };
+    struct device_settings settings;
+    enum err err = device_settings_read(&settings, &texts, error);
+    if (err != OK) return err;
+    *ret_device = (struct wire_device){.name = texts.device,
+                                       .plugin = texts.plugin,
+                                       .dtype = texts.dtype,
+                                       .kv_cache_dtype = texts.kv_cache_dtype,
+                                       .quantization = texts.quantization,
+                                       .memory_share = texts.memory_share,
+                                       .memory_bytes = texts.memory_bytes};
+    if (!choice->reference && !choice->kernels) return OK;
+    if (settings.place == DEVICE_PLACE_CARD)
+        return err_set(error, ERR_INVALID,
+                       "--reference and --kernels choose the CPU; --device %.64s does not",
+                       choice->device);
+    ret_device->name = STR("cpu");
+    settings.place = DEVICE_PLACE_CPU;
+    return device_settings_check_cpu(&settings, error);
+}
+
 static enum err fill_engine(struct engine_choice *choice, struct engine_settings *ret_engine,
                             struct error *error) {
     bool is_dummy;
@@ -165,6 +227,8 @@ static enum err fill_engine(struct engine_choice *choice, struct engine_settings
     if (choice->pooling && !pooling_of_name(str_from(choice->pooling), &pooling))
         return err_set(error, ERR_INVALID, "--pooling is not mean, cls or last");
     enum err err = engine_options_is_dummy(choice->load_format, &is_dummy, error);
+    struct wire_device device;
+    if (err == OK) err = fill_device(choice, &device, error);
     if (err != OK) return err;
     *ret_engine = (struct engine_settings){
         .threads = (uint32_t)choice->threads,
@@ -180,6 +244,7 @@ static enum err fill_engine(struct engine_choice *choice, struct engine_settings
         .dummy_weights = is_dummy,
         .packed_dir = packed_dir_of(choice),
         .packed_bytes_max = (uint64_t)choice->packed_bytes_max,
+        .device = device,
     };
     return OK;
 }

@@ -29,6 +29,9 @@ struct engine_choice {
     bool prefix_caching;
     bool reference;
     const char *kernels, *pooling;
+    const char *device, *device_plugin, *dtype, *kv_cache_dtype, *quantization;
+    double gpu_memory_share;
+    int64_t gpu_memory_limit_mib, tensor_parallel_size, block_size;
     bool trust_request_chat_template;
     const char *load_format;
     bool packed_cache;

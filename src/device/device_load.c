@@ -17,9 +17,9 @@
 static const int pauses_ms[] = {250, 500, 1000, 2000};
 
 /* Leaves the choice to the CPU where the settings allow it; else the sentence is an error. */
-static enum err fall_back(struct loaded_device *loaded, const struct device_settings *settings,
-                          enum err err, const struct error *why, struct error *error) {
-    if (settings->place == DEVICE_PLACE_AUTO && err == ERR_UNAVAILABLE) {
+static enum err fall_back(struct loaded_device *loaded, enum err err, const struct error *why,
+                          struct error *error) {
+    if (loaded->settings.place == DEVICE_PLACE_AUTO && err == ERR_UNAVAILABLE) {
         snprintf(loaded->reason, sizeof loaded->reason, "%s", why->text);
         loaded->table = NULL;
         return OK;
@@ -96,8 +96,8 @@ static enum err open_library(const struct device_table **ret_table, const char *
     return err;
 }
 
-static enum err load_plugin(struct loaded_device *loaded, const struct device_settings *settings,
-                            struct error *error) {
+static enum err load_plugin(struct loaded_device *loaded, struct error *error) {
+    const struct device_settings *settings = &loaded->settings;
     char path[PATH_MAX];
     loaded->is_surprising = has_driver();
     if (settings->plugin.bytes > 0) {
@@ -126,8 +126,8 @@ static bool is_named(const struct device_info *card, struct str name) {
 }
 
 /* Chooses among the cards that the settings name. ERR_UNAVAILABLE tells why none of them serves. */
-static enum err choose_card(struct loaded_device *loaded, const struct device_settings *settings,
-                            struct error *error) {
+static enum err choose_card(struct loaded_device *loaded, struct error *error) {
+    const struct device_settings *settings = &loaded->settings;
     struct device_info cards[DEVICE_CARDS_MAX] = {0};
     const struct device_info *best = NULL, *refused = NULL;
     uint32_t count = 0;
@@ -161,13 +161,13 @@ static enum err choose_card(struct loaded_device *loaded, const struct device_se
 
 enum err device_load(struct loaded_device *ret_loaded, const struct device_settings *settings,
                      struct error *error) {
-    struct loaded_device loaded = {.table = NULL};
+    struct loaded_device loaded = {.settings = *settings};
     struct error why = {0};
     enum err err = OK;
     if (settings->place != DEVICE_PLACE_CPU) {
-        err = load_plugin(&loaded, settings, &why);
-        if (err == OK) err = choose_card(&loaded, settings, &why);
-        if (err != OK) err = fall_back(&loaded, settings, err, &why, error);
+        err = load_plugin(&loaded, &why);
+        if (err == OK) err = choose_card(&loaded, &why);
+        if (err != OK) err = fall_back(&loaded, err, &why, error);
     }
     if (err == OK) *ret_loaded = loaded;
     return err;
@@ -185,28 +185,26 @@ static uint64_t memory_of(const struct device_info *card, const struct device_se
     return card->free_bytes;
 }
 
-static enum err open_once(struct loaded_device *loaded, const struct device_settings *settings,
-                          struct error *error) {
-    loaded->memory_bytes = memory_of(&loaded->card, settings);
+static enum err open_once(struct loaded_device *loaded, struct error *error) {
+    loaded->memory_bytes = memory_of(&loaded->card, &loaded->settings);
     const struct device_options options = {.index = loaded->card.index,
                                            .memory_bytes = loaded->memory_bytes};
     return loaded->table->open(&loaded->device, &options, error);
 }
 
-enum err device_load_open(struct loaded_device *loaded, const struct device_settings *settings,
-                          struct error *error) {
+enum err device_load_open(struct loaded_device *loaded, struct error *error) {
     struct error why = {0};
     if (!loaded->table) return OK;
-    enum err err = open_once(loaded, settings, &why);
+    enum err err = open_once(loaded, &why);
     for (size_t i = 0; err == ERR_LIMIT && i < sizeof pauses_ms / sizeof *pauses_ms; i++) {
         log_info("event=device_waits card=%u limit_mib=%llu reason=\"%s\"", loaded->card.index,
                  (unsigned long long)(loaded->memory_bytes / MIB), why.text);
         clock_sleep_ms(pauses_ms[i]);
-        err = open_once(loaded, settings, &why);
+        err = open_once(loaded, &why);
     }
     if (err == OK) return OK;
     loaded->device = NULL;
-    return fall_back(loaded, settings, err, &why, error);
+    return fall_back(loaded, err, &why, error);
 }
 
 void device_load_close(struct loaded_device *loaded) {

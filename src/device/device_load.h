@@ -9,7 +9,8 @@
  * own. Knows no model.
  *
  * Thread: one, before the sandbox: the plugin opens files, maps code and starts threads.
- * Memory: a library that was asked for its cards stays loaded, because its threads may run on. */
+ * Memory: a library that was asked for its cards stays loaded, because its threads may run on. The
+ *     texts of the settings are borrowed for device_load alone. */
 
 #include "device/device_settings.h"
 #include "kernels/device.h"
@@ -20,6 +21,7 @@
 
 /* Zero is a valid start: the CPU. */
 struct loaded_device {
+    struct device_settings settings;
     const struct device_table *table; /* NULL: the CPU computes */
     struct device *device;
     struct device_info card;
@@ -40,8 +42,7 @@ enum err device_load(struct loaded_device *ret_loaded, const struct device_setti
 /* Opens the chosen card, which takes its memory; does nothing for the CPU. Memory that others hold
  * is asked for again with pauses, about 4 s in all: an engine that was killed gives its memory back
  * late. Then ERR_LIMIT. A card that cannot be opened is treated as in device_load. */
-enum err device_load_open(struct loaded_device *loaded, const struct device_settings *settings,
-                          struct error *error) MUST_CHECK;
+enum err device_load_open(struct loaded_device *loaded, struct error *error) MUST_CHECK;
 
 /* Closes the device. */
 void device_load_close(struct loaded_device *loaded);

@@ -36,6 +36,7 @@ struct out {
 struct process {
     struct out out;
     struct wire_reader reader;
+    struct loaded_device device;
     struct served_model model;
     bool has_model;
     struct engine *engine;
@@ -240,16 +241,49 @@ static enum err read_hello(struct process *process, struct wire_hello *ret_hello
     return wire_get_hello(frame.payload, ret_hello, error);
 }
 
-/* Enters the sandbox before the first thread, which would stay outside, and before the first byte
- * of a model. */
-static void enter_sandbox(const struct wire_hello *hello) {
+/* Opens the card that HELLO asks for, or leaves the CPU and says why. */
+static enum err open_device(struct process *process, const struct wire_hello *hello,
+                            struct error *error) {
+    const struct device_texts texts = {.device = hello->device.name,
+                                       .plugin = hello->device.plugin,
+                                       .dtype = hello->device.dtype,
+                                       .kv_cache_dtype = hello->device.kv_cache_dtype,
+                                       .quantization = hello->device.quantization,
+                                       .memory_share = hello->device.memory_share,
+                                       .memory_bytes = hello->device.memory_bytes};
+    struct loaded_device *device = &process->device;
+    struct device_settings settings;
+    enum err err = device_settings_read(&settings, &texts, error);
+    if (err == OK) err = device_load(device, &settings, error);
+    if (err == OK) err = device_load_open(device, error);
+    if (err != OK) return err;
+    if (device->device) {
+        log_info("event=device device=%s:%u name=\"%s\" limit_mib=%llu", device->table->kind,
+                 device->card.index, device->card.name,
+                 (unsigned long long)(device->memory_bytes >> 20));
+        return OK;
+    }
+    if (*device->reason)
+        log_write(device->is_surprising ? LOG_WARN : LOG_INFO,
+                  "event=device device=cpu reason=\"%s\"", device->reason);
+    return device_settings_check_cpu(&settings, error);
+}
+
+/* Enters the sandbox before the first thread of our own, which would stay outside, and before the
+ * first byte of a model. */
+static void enter_sandbox(const struct process *process, const struct wire_hello *hello) {
     char path[PATH_MAX], packed_dir[PATH_MAX];
     struct sandbox_state state;
     snprintf(path, sizeof path, "%.*s", STR_ARGS(hello->model_path));
     snprintf(packed_dir, sizeof packed_dir, "%.*s", STR_ARGS(hello->packed_dir));
-    model_sandbox_enter(
-        &(struct model_sandbox){.model_path = path, .cache_dir = *packed_dir ? packed_dir : NULL},
-        &state);
+    model_sandbox_enter(&(struct model_sandbox){.model_path = path,
+                                                .cache_dir = *packed_dir ? packed_dir : NULL,
+                                                .has_device = process->device.has_library},
+                        &state);
+    if (process->device.has_library && !state.binds_threads)
+        log_info(
+            "event=sandbox_threads reason=\"this kernel's Landlock leaves the driver's threads "
+            "free to open files\"");
     if (state.landlock_abi > 0 && state.has_seccomp)
         log_info("event=sandbox landlock=%d seccomp=1", state.landlock_abi);
     else
@@ -259,8 +293,8 @@ static void enter_sandbox(const struct wire_hello *hello) {
 
 static enum err open_engine(struct process *process, const struct engine_process_options *options,
                             const struct wire_hello *hello, struct error *error) {
-    enum err err = (options->open_model ? options->open_model : served_model_open)(&process->model,
-                                                                                   hello, error);
+    enum err err = (options->open_model ? options->open_model : served_model_open)(
+        &process->model, hello, &process->device, error);
     if (err != OK) return err;
     process->has_model = true;
     const struct engine_events events = {process, on_delta, on_result, on_stats, on_fatal};
@@ -288,7 +322,8 @@ int engine_process_run(const struct engine_process_options *options) {
     struct error error = {0};
     struct wire_hello hello;
     enum err err = read_hello(&process, &hello, &error);
-    if (err == OK && options->is_sandboxed) enter_sandbox(&hello);
+    if (err == OK) err = open_device(&process, &hello, &error);
+    if (err == OK && options->is_sandboxed) enter_sandbox(&process, &hello);
     out_start(&process.out);
     if (err == OK) err = open_engine(&process, options, &hello, &error);
     if (err == OK) {
@@ -299,6 +334,7 @@ int engine_process_run(const struct engine_process_options *options) {
     engine_close(process.engine);
     if (process.has_model)
         (options->close_model ? options->close_model : served_model_close)(&process.model);
+    device_load_close(&process.device);
     out_close(&process.out);
     wire_reader_release(&process.reader);
     os_close(options->fd);

@@ -3,8 +3,9 @@
 
 /* engine_process: an engine behind one end of a socket: the process `quern engine --fd N`.
  *
- * It waits for HELLO, enters its sandbox, opens the model, and answers READY, or FATAL with one
- * sentence. Then it serves jobs until DRAIN is done or the socket ends. It ends with the server,
+ * It waits for HELLO, opens the device with all its memory, enters its sandbox, opens the model, and
+ * answers READY, or FATAL with one sentence. The device comes before the sandbox because a driver
+ * opens files, maps code and starts threads; no byte of a stranger has been read by then. Then it serves jobs until DRAIN is done or the socket ends. It ends with the server,
  * even if that is killed. It opens no file except the model's, listens nowhere and needs no secret.
  *
  * Thread: the caller's reads the socket, one writes it, and the engine has its own.
@@ -22,13 +23,15 @@ enum engine_exit {
 
 /* Opens a model as HELLO asks: served_model_open, or a test's function. */
 typedef enum err (*engine_open_model_fn)(struct served_model *ret_model,
-                                         const struct wire_hello *options, struct error *error);
+                                         const struct wire_hello *options,
+                                         struct loaded_device *device, struct error *error);
 
 struct engine_process_options {
     int fd;                                          /* taken over */
     engine_open_model_fn open_model;                 /* NULL: served_model_open */
     void (*close_model)(struct served_model *model); /* NULL: served_model_close */
-    bool is_sandboxed; /* from HELLO on (model_sandbox.h): the process must have no other thread */
+    bool is_sandboxed; /* from HELLO on (model_sandbox.h): the process must have no other thread
+                          but those of a device */
 };
 /* Serves, and returns the exit status of the process. */
 int engine_process_run(const struct engine_process_options *options);

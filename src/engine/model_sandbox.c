@@ -15,11 +15,6 @@
 
 #define PATHS_MAX 1024 /* the largest models have about 200 files */
 
-/* The files that a device's driver opens inside the sandbox: "/dev/nvidiactl", "/sys/devices", …,
- * and the folders of its libraries. The CPU needs none. For a device, seccomp (base/sandbox.c) must
- * let ioctl pass as well. */
-static const char *const device_paths[] = {NULL};
-
 struct paths {
     struct sandbox_path at[PATHS_MAX];
     size_t count;
@@ -28,7 +23,7 @@ struct paths {
 /* Takes over `path`. */
 static void add(struct paths *paths, char *path, bool is_writable) {
     if (path && paths->count < PATHS_MAX)
-        paths->at[paths->count++] = (struct sandbox_path){path, is_writable};
+        paths->at[paths->count++] = (struct sandbox_path){.path = path, .is_writable = is_writable};
     else
         free(path);
 }
@@ -69,6 +64,28 @@ static void add_links(struct paths *paths, const char *folder, bool has_inner) {
     closedir(directory);
 }
 
+/* Adds the nodes under /dev that the driver has open: it maps memory by opening them again. */
+static void add_nodes(struct paths *paths) {
+    DIR *directory = opendir("/proc/self/fd");
+    if (!directory) return;
+    for (const struct dirent *at; (at = readdir(directory));) {
+        char to[256];
+        struct stat file;
+        ssize_t bytes = readlinkat(dirfd(directory), at->d_name, to, sizeof to - 1);
+        if (bytes <= 0) continue;
+        to[bytes] = '\0';
+        if (strncmp(to, "/dev/", 5) != 0 || stat(to, &file) != 0 || !S_ISCHR(file.st_mode))
+            continue;
+        bool is_known = false;
+        for (size_t i = 0; i < paths->count && !is_known; i++)
+            is_known = strcmp(paths->at[i].path, to) == 0;
+        if (is_known) continue;
+        add(paths, strdup(to), false);
+        paths->at[paths->count - 1].is_device = true;
+    }
+    closedir(directory);
+}
+
 /* Uses libraries once that open a file at their first use, and otherwise fall back to less. */
 static void open_what_stays(void) {
     tzset();
@@ -79,12 +96,13 @@ static void open_what_stays(void) {
 void model_sandbox_enter(const struct model_sandbox *wanted, struct sandbox_state *ret_state) {
     struct paths paths = {.count = 0};
     open_what_stays();
+    if (wanted->has_device) add_nodes(&paths);
     add(&paths, strdup(wanted->model_path), false);
     add_links(&paths, wanted->model_path, true);
     if (wanted->input_path) add(&paths, strdup(wanted->input_path), false);
     if (wanted->cache_dir) add(&paths, strdup(wanted->cache_dir), true);
-    for (size_t i = 0; device_paths[i]; i++) add(&paths, strdup(device_paths[i]), true);
-    sandbox_enter(paths.at, paths.count, ret_state);
+    sandbox_enter(wanted->has_device ? SANDBOX_DEVICE : SANDBOX_FILES, paths.at, paths.count,
+                  ret_state);
     for (size_t i = 0; i < paths.count; i++) free((char *)(uintptr_t)paths.at[i].path);
 }
 

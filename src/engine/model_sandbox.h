@@ -4,10 +4,10 @@
 /* model_sandbox: the sandbox of a process that opens one model.
  *
  * Such a process still needs the model, which is a file or a folder of files, and the files that
- * libraries open once and keep. A device that needs files of its own adds them to device_paths in
- * model_sandbox.c.
+ * libraries open once and keep. A driver that is open may open its nodes again: those of which the
+ * process has a descriptor.
  *
- * Thread: the only one of the process (base/sandbox.h).
+ * Thread: the only one of the process but for a driver's (base/sandbox.h).
  * Memory: none. */
 
 #include "base/sandbox.h"
@@ -19,6 +19,7 @@ struct model_sandbox {
     const char *model_path;
     const char *input_path; /* one more file to read; NULL: none */
     const char *cache_dir;  /* a folder to write to; NULL: none */
+    bool has_device;        /* a driver is open */
 };
 
 void model_sandbox_enter(const struct model_sandbox *wanted, struct sandbox_state *ret_state);

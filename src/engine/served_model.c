@@ -163,8 +163,20 @@ static void describe(struct served_model *model, const struct model_description 
     model->created_unix_s = stat(path, &file) == 0 ? (int64_t)file.st_mtime : 0;
 }
 
+/* Until a model can run on a device: `auto` gives the card back and says so; a card that was asked
+ * for is an error. */
+static enum err refuse_device(struct loaded_device *device, struct error *error) {
+    static const char why[] = "this build has no device executor";
+    if (!device || !device->device) return OK;
+    if (device->settings.place == DEVICE_PLACE_CARD)
+        return err_set(error, ERR_UNAVAILABLE, "%s", why);
+    log_warn("event=device device=cpu reason=\"%s\"", why);
+    device_load_close(device);
+    return device_settings_check_cpu(&device->settings, error);
+}
+
 enum err served_model_open(struct served_model *ret_model, const struct wire_hello *options,
-                           struct error *error) {
+                           struct loaded_device *device, struct error *error) {
     char path[PATH_MAX];
     if (options->model_path.bytes == 0 || options->model_path.bytes >= sizeof path)
         return err_set(error, ERR_INVALID, "a model path of %zu bytes", options->model_path.bytes);
@@ -172,8 +184,10 @@ enum err served_model_open(struct served_model *ret_model, const struct wire_hel
     path[options->model_path.bytes] = '\0';
     struct served_model model = {.name = NULL};
     int64_t begin_ns = clock_monotonic_ns();
-    enum err err = checkpoint_is_folder(path) ? open_folder(&model, path, options, error)
-                                              : open_file(&model, path, options, error);
+    enum err err = refuse_device(device, error);
+    if (err == OK)
+        err = checkpoint_is_folder(path) ? open_folder(&model, path, options, error)
+                                         : open_file(&model, path, options, error);
     if (err == OK) {
         struct model_description is;
         model_describe(model.model, &is);

@@ -10,6 +10,7 @@
  * Memory: after served_model_open it owns all its members; served_model_close frees them. */
 
 #include "cpu/model.h"
+#include "device/device_load.h"
 #include "engine/refusal.h"
 #include "engine/vocabulary.h"
 #include "protocol/wire_messages.h"
@@ -48,10 +49,11 @@ struct served_model {
     char *text; /* name and description */
 };
 
-/* Reads the model file that HELLO names, with its threads, kv_bytes, kernels and limits.
- * ERR_INVALID or ERR_NOT_FOUND with one clear sentence. */
+/* Reads the model file that HELLO names, with its threads, kv_bytes, kernels and limits. It runs on
+ * the open device, or on the CPU if `device` is NULL or has none. ERR_INVALID or ERR_NOT_FOUND with
+ * one clear sentence. */
 enum err served_model_open(struct served_model *ret_model, const struct wire_hello *options,
-                           struct error *error) MUST_CHECK;
+                           struct loaded_device *device, struct error *error) MUST_CHECK;
 void served_model_close(struct served_model *model);
 
 /* True if the model serves the endpoint; else *ret_refusal names the endpoint that it does

@@ -53,6 +53,7 @@ struct wire_hello node_hello(const struct model_choice *choice,
         .pooling = str_from(settings->pooling),
         .trust_request_chat_template = settings->trust_request_chat_template,
         .dummy_weights = settings->dummy_weights,
+        .device = settings->device,
     };
     _Static_assert(MODEL_NAMES_MAX <= WIRE_NAMES_MAX, "all names of a model fit in HELLO");
     for (size_t i = 0; i < choice->name_count; i++) hello.names.at[i] = str_from(choice->names[i]);

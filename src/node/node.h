@@ -38,6 +38,7 @@ struct engine_settings {
     bool dummy_weights;        /* make weights up, for folders with only a config.json */
     const char *packed_dir;    /* folder of packed weights (node/packed_folder.h); NULL: none */
     uint64_t packed_bytes_max; /* size of that folder */
+    struct wire_device device; /* the texts are borrowed */
 };
 
 struct node_options {

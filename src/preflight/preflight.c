@@ -111,7 +111,7 @@ static enum err count(const struct preflight_options *options, struct preflight 
         struct model_description about;
         say(options, "opening the model");
         enter_sandbox(options, choice->path);
-        err = served_model_open(&model, &hello, error);
+        err = served_model_open(&model, &hello, NULL, error);
         if (err != OK) return err;
         model_describe(model.model, &about);
         /* Each text of an embeddings request has its own context, and the count checks it. */

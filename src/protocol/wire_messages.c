@@ -127,6 +127,28 @@ static enum err check_version(const struct wire_cursor *cursor, uint32_t version
                    version, WIRE_VERSION);
 }
 
+static void put_device(struct buf *out, const struct wire_device *device) {
+    put_str(out, device->name);
+    put_str(out, device->plugin);
+    put_str(out, device->dtype);
+    put_str(out, device->kv_cache_dtype);
+    put_str(out, device->quantization);
+    put_f64(out, device->memory_share);
+    wire_put_u64(out, device->memory_bytes);
+}
+
+static struct wire_device get_device(struct wire_cursor *cursor) {
+    struct wire_device device = {.name = get_str(cursor)};
+    device.plugin = get_str(cursor);
+    device.dtype = get_str(cursor);
+    device.kv_cache_dtype = get_str(cursor);
+    device.quantization = get_str(cursor);
+    device.memory_share = get_f64(cursor);
+    device.memory_bytes = wire_get_u64(cursor);
+    if (!(device.memory_share >= 0 && device.memory_share <= 1)) cursor->bad = true;
+    return device;
+}
+
 void wire_put_hello(struct buf *out, const struct wire_hello *hello) {
     wire_put_u32(out, hello->version);
     put_str(out, hello->model_path);
@@ -145,6 +167,7 @@ void wire_put_hello(struct buf *out, const struct wire_hello *hello) {
     wire_put_u8(out, hello->dummy_weights);
     put_str(out, hello->packed_dir);
     wire_put_u64(out, hello->packed_bytes_max);
+    put_device(out, &hello->device);
 }
 
 enum err wire_get_hello(struct str payload, struct wire_hello *ret_hello, struct error *error) {
@@ -168,6 +191,7 @@ enum err wire_get_hello(struct str payload, struct wire_hello *ret_hello, struct
     hello.dummy_weights = get_bool(&cursor);
     hello.packed_dir = get_str(&cursor);
     hello.packed_bytes_max = wire_get_u64(&cursor);
+    hello.device = get_device(&cursor);
     err = end(&cursor, "hello", error);
     if (err == OK) *ret_hello = hello;
     return err;

@@ -42,6 +42,18 @@ struct wire_names {
     size_t count;
 };
 
+/* The options about a device, as texts and numbers of the command line (device/device_settings.h).
+ * An empty text or a 0 was not given. */
+struct wire_device {
+    struct str name; /* auto, cpu, cuda, cuda:N or cuda:UUID */
+    struct str plugin;
+    struct str dtype;
+    struct str kv_cache_dtype;
+    struct str quantization;
+    double memory_share; /* of the card's memory, 0..1 */
+    uint64_t memory_bytes;
+};
+
 /* HELLO. A number 0 lets the engine choose. */
 struct wire_hello {
     uint32_t version;
@@ -61,6 +73,7 @@ struct wire_hello {
     bool dummy_weights;        /* invented, for a folder with a config.json alone */
     struct str packed_dir;     /* keeps files of packed weights; empty: none are kept */
     uint64_t packed_bytes_max; /* of all these files */
+    struct wire_device device;
 };
 
 /* READY. */

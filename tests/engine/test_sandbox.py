@@ -24,10 +24,13 @@ def read(path):
         pytest.skip("only root looks into a process that is closed to debuggers")
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
+@pytest.fixture(scope="module", params=["cpu", "plugin"])
+def server(request, tmp_path_factory):
+    """A server on the CPU, and one whose engine has loaded a plugin with a thread of its own."""
     tmp = tmp_path_factory.mktemp("sandbox")
-    with support.serving(tmp / "state", "--model", f"tiny={TINY}", "--no-packed-cache", environment=SECRETS) as server:
+    device = {"cpu": ["cpu"], "plugin": ["auto", "--device-plugin", str(support.plugin("good"))]}[request.param]
+    with support.serving(tmp / "state", "--model", f"tiny={TINY}", "--no-packed-cache", "--device", *device, environment=SECRETS) as server:
+        server.has_plugin = request.param == "plugin"
         yield server
     support.fsck(tmp / "state")
 
@@ -62,6 +65,7 @@ def test_every_thread_of_the_engine_is_shut_in(server):
     assert re.search(r"engine (info|warn) event=sandbox landlock=\d+ seccomp=1", server.log_text())
     names = {(task / "comm").read_text().strip() for task in pathlib.Path(f"/proc/{pid}/task").iterdir()}
     assert {"quern-write", "quern-loop", "quern-prep", "quern-finish"} <= names
+    assert ("stub-driver" in names) == server.has_plugin
 
 
 def mutated(content, rng):

@@ -86,7 +86,7 @@ static enum err try_model(const char *path, struct error *error) {
                                      .max_num_batched_tokens = 64,
                                      .kv_bytes = KV_BYTES};
     if (vocabulary_open_file(&vocabulary, path, error) == OK) use_vocabulary(&vocabulary);
-    enum err err = served_model_open(&model, &hello, error);
+    enum err err = served_model_open(&model, &hello, NULL, error);
     if (err == OK) use_model(&model);
     return err;
 }

@@ -14,11 +14,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -66,20 +68,47 @@ static int remove_folder(void **state) {
     return 0;
 }
 
+/* A thread that runs before the sandbox, as a driver's does, and answers one question. */
+static struct {
+    pthread_barrier_t asked;
+    bool (*question)(void);
+    bool answer;
+} early;
+
+static void *answer_early(void *context) {
+    pthread_barrier_wait(&early.asked);
+    early.answer = early.question();
+    return context;
+}
+
+static bool of_early_thread(bool (*question)(void), pthread_t thread) {
+    early.question = question;
+    pthread_barrier_wait(&early.asked);
+    return pthread_join(thread, NULL) == 0 && early.answer;
+}
+
+/* Set before `kind` of ask is SANDBOX_DEVICE: what the sandbox said, and a thread from before. */
+static struct sandbox_state entered;
+static pthread_t early_thread;
+
 /* Asks the question in a process in the sandbox. Returns how that process ended. */
-static int ask(bool (*question)(void), bool needs_landlock) {
+static int ask_kind(enum sandbox_kind kind, bool (*question)(void), bool needs_landlock) {
     pid_t pid = fork();
     if (pid == 0) {
-        struct sandbox_state state;
+        if (kind == SANDBOX_DEVICE) {
+            pthread_barrier_init(&early.asked, NULL, 2);
+            if (pthread_create(&early_thread, NULL, answer_early, NULL) != 0) abort();
+        }
         const struct sandbox_path paths[] = {
             {.path = in_folder("models")},
             {.path = in_folder("link")},
             {.path = in_folder("cache"), .is_writable = true},
             {.path = in_folder("not-there")},
+            {.path = "/dev/zero", .is_device = true},
         };
-        sandbox_enter(paths, sizeof paths / sizeof *paths, &state);
-        if (needs_landlock && state.landlock_abi == 0) _exit(EXIT_NO_LANDLOCK);
-        if (!needs_landlock && !state.has_seccomp) _exit(EXIT_NO_SECCOMP);
+        sandbox_enter(kind, paths, sizeof paths / sizeof *paths, &entered);
+        if (needs_landlock && entered.landlock_abi == 0) _exit(EXIT_NO_LANDLOCK);
+        if (!needs_landlock && !entered.has_seccomp) _exit(EXIT_NO_SECCOMP);
         _exit(question() ? EXIT_YES : EXIT_NO);
     }
     int status;
@@ -89,16 +118,28 @@ static int ask(bool (*question)(void), bool needs_landlock) {
     return status;
 }
 
-static void holds(bool (*question)(void), bool needs_landlock) {
-    int status = ask(question, needs_landlock);
+static int ask(bool (*question)(void), bool needs_landlock) {
+    return ask_kind(SANDBOX_FILES, question, needs_landlock);
+}
+
+static void holds_for(enum sandbox_kind kind, bool (*question)(void), bool needs_landlock) {
+    int status = ask_kind(kind, question, needs_landlock);
     assert_true(WIFEXITED(status));
     assert_int_equal(WEXITSTATUS(status), EXIT_YES);
 }
 
-static void kills(bool (*question)(void)) {
-    int status = ask(question, false);
+static void holds(bool (*question)(void), bool needs_landlock) {
+    holds_for(SANDBOX_FILES, question, needs_landlock);
+}
+
+static void kills_for(enum sandbox_kind kind, bool (*question)(void)) {
+    int status = ask_kind(kind, question, false);
     assert_true(WIFSIGNALED(status));
     assert_int_equal(WTERMSIG(status), SIGSYS);
+}
+
+static void kills(bool (*question)(void)) {
+    kills_for(SANDBOX_FILES, question);
 }
 
 static bool can_read(const char *path) {
@@ -226,6 +267,83 @@ static bool tells_its_stacks(void) {
            !strstr(text, "does not answer") && strstr(text, "(+0x");
 }
 
+/* ---- with a device ---- */
+
+static bool is_shut_in(void) {
+    if (SANDBOX_IS_LOOSE) return true;
+    void *code = mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return code == MAP_FAILED && syscall(SYS_chdir, "/") < 0 && errno == ENOSYS;
+}
+
+static bool the_early_thread_is_shut_in(void) {
+    return is_shut_in() && of_early_thread(is_shut_in, early_thread);
+}
+
+static bool is_denied_a_file(void) {
+    return is_denied("/etc/passwd", O_RDONLY);
+}
+
+static bool the_early_thread_opens_nothing_where_the_kernel_can(void) {
+    return !entered.binds_threads || of_early_thread(is_denied_a_file, early_thread);
+}
+
+static bool early_thread_connects(void) {
+    return of_early_thread(connects, early_thread);
+}
+
+static int listening;
+
+static bool drives_a_device(void) {
+    int bytes, node = open("/dev/zero", O_RDWR), memory = memfd_create("x", MFD_CLOEXEC);
+    if (node < 0 || memory < 0 || ftruncate(memory, 4096) != 0) return false;
+    void *at = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0);
+    if (at == MAP_FAILED) return false;
+    /* Neither is a terminal nor knows the request: any error but the filter's own. */
+    bool asks = ioctl(node, 0x1234, &bytes) == 0 || (errno != ENOSYS && errno != EACCES);
+    bool places = syscall(SYS_get_mempolicy, NULL, NULL, 0, NULL, 0) == 0 || errno != EACCES;
+    return asks && places && is_denied("/dev/null", O_WRONLY);
+}
+
+static bool a_stranger_ends_nothing(void) {
+    return accept(listening, NULL, NULL) < 0 && errno == (SANDBOX_IS_LOOSE ? EAGAIN : ENOSYS);
+}
+
+static bool is_accepting(void) {
+    return accept(listening, NULL, NULL) >= 0;
+}
+
+static void a_driver_reaches_its_card(void **state) {
+    (void)state;
+    holds_for(SANDBOX_DEVICE, drives_a_device, true);
+    holds_for(SANDBOX_DEVICE, reads_what_is_allowed, true);
+    holds_for(SANDBOX_DEVICE, is_denied_the_rest, true);
+}
+
+static void a_thread_of_a_driver_is_shut_in_too(void **state) {
+    (void)state;
+    holds_for(SANDBOX_DEVICE, the_early_thread_is_shut_in, false);
+    holds_for(SANDBOX_DEVICE, the_early_thread_opens_nothing_where_the_kernel_can, false);
+    kills_for(SANDBOX_DEVICE, early_thread_connects);
+}
+
+static void a_driver_makes_no_socket_and_starts_no_program(void **state) {
+    (void)state;
+    kills_for(SANDBOX_DEVICE, connects_to_a_neighbour);
+    kills_for(SANDBOX_DEVICE, starts_a_program);
+}
+
+static void a_stranger_on_a_drivers_socket_ends_no_engine(void **state) {
+    (void)state;
+    listening = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    assert_true(listening >= 0);
+    assert_int_equal(bind(listening, (struct sockaddr *)&name, sizeof name.sun_family), 0);
+    assert_int_equal(listen(listening, 1), 0);
+    holds_for(SANDBOX_DEVICE, a_stranger_ends_nothing, false);
+    if (!SANDBOX_IS_LOOSE) kills_for(SANDBOX_FILES, is_accepting);
+    close(listening);
+}
+
 static void it_reads_what_is_allowed(void **state) {
     (void)state;
     holds(reads_what_is_allowed, true);
@@ -308,6 +426,10 @@ int main(void) {
         cmocka_unit_test(it_leaves_no_core),
         cmocka_unit_test(a_failed_assertion_is_still_an_abort),
         cmocka_unit_test(it_still_tells_its_stacks),
+        cmocka_unit_test(a_driver_reaches_its_card),
+        cmocka_unit_test(a_thread_of_a_driver_is_shut_in_too),
+        cmocka_unit_test(a_driver_makes_no_socket_and_starts_no_program),
+        cmocka_unit_test(a_stranger_on_a_drivers_socket_ends_no_engine),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

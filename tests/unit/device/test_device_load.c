@@ -18,7 +18,7 @@ static enum err load(struct loaded_device *ret_loaded, const char *device, const
     struct device_settings settings;
     enum err err = device_settings_read(&settings, &texts, error);
     if (err == OK) err = device_load(ret_loaded, &settings, error);
-    if (err == OK) err = device_load_open(ret_loaded, &settings, error);
+    if (err == OK) err = device_load_open(ret_loaded, error);
     return err;
 }
 
@@ -119,7 +119,7 @@ static uint64_t memory_for(double share, uint64_t bytes) {
     struct loaded_device loaded;
     struct error error = {0};
     assert_int_equal(device_load(&loaded, &settings, &error), OK);
-    assert_int_equal(device_load_open(&loaded, &settings, &error), OK);
+    assert_int_equal(device_load_open(&loaded, &error), OK);
     device_load_close(&loaded);
     return loaded.memory_bytes;
 }

@@ -40,7 +40,7 @@ static void open_file(struct harness *harness, struct served_model *model, const
                                      .kv_bytes = 64 << 20,
                                      .prefix_caching = true};
     struct error error;
-    if (served_model_open(model, &hello, &error) != OK) fail_msg("%s", error.text);
+    if (served_model_open(model, &hello, NULL, &error) != OK) fail_msg("%s", error.text);
     harness_open_model(harness, model, &hello);
 }
 
@@ -107,7 +107,7 @@ static void a_file_that_is_cut_short_is_refused_with_one_sentence(void **state) 
     struct served_model model;
     struct error error;
     const struct wire_hello hello = {.model_path = str_from(cut)};
-    assert_int_not_equal(served_model_open(&model, &hello, &error), OK);
+    assert_int_not_equal(served_model_open(&model, &hello, NULL, &error), OK);
     unlink(cut);
     assert_true(strlen(error.text) > 10);
     assert_null(strchr(error.text, '\n'));
@@ -118,7 +118,7 @@ static void a_file_that_is_not_there_is_not_found(void **state) {
     struct served_model model;
     struct error error;
     const struct wire_hello hello = {.model_path = STR("/nonexistent/m.gguf")};
-    assert_int_equal(served_model_open(&model, &hello, &error), ERR_NOT_FOUND);
+    assert_int_equal(served_model_open(&model, &hello, NULL, &error), ERR_NOT_FOUND);
 }
 
 int main(void) {

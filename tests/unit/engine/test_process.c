@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -25,9 +26,11 @@ struct bench {
 };
 
 static struct toy toy;
+static char card_of_toy[64]; /* of the device that the model was opened with; empty: none */
 
 static enum err open_toy(struct served_model *ret_model, const struct wire_hello *options,
-                         struct error *error) {
+                         struct loaded_device *device, struct error *error) {
+    snprintf(card_of_toy, sizeof card_of_toy, "%s", device->device ? device->card.name : "");
     if (str_is(options->model_path, "bad.gguf"))
         return err_set(error, ERR_INVALID, "bad.gguf: the file ends inside tensor 'x'");
     toy_open(&toy, &(struct toy_options){.block_count = 0});
@@ -79,13 +82,19 @@ static void expect(struct bench *bench, enum wire_kind kind, struct wire_frame *
     assert_int_equal(ret_frame->kind, kind);
 }
 
-static void say_hello(struct bench *bench, const char *path) {
-    struct wire_hello hello = {.version = WIRE_VERSION, .model_path = str_from(path)};
+static void say_hello_with(struct bench *bench, const char *path,
+                           const struct wire_device *device) {
+    struct wire_hello hello = {
+        .version = WIRE_VERSION, .model_path = str_from(path), .device = *device};
     struct buf payload;
     buf_init(&payload, 10000);
     wire_put_hello(&payload, &hello);
     send_frame(bench, WIRE_HELLO, 0, buf_str(&payload));
     buf_release(&payload);
+}
+
+static void say_hello(struct bench *bench, const char *path) {
+    say_hello_with(bench, path, &(struct wire_device){.memory_bytes = 0});
 }
 
 static void bench_open(struct bench *bench) {
@@ -287,6 +296,58 @@ static void the_end_of_the_server_ends_the_engine_with_jobs_inside(void **state)
     wire_reader_release(&bench.reader);
 }
 
+static void expect_fatal(const struct wire_device *device, const char *sentence) {
+    struct bench bench;
+    struct wire_frame frame;
+    bench_open(&bench);
+    say_hello_with(&bench, "toy.gguf", device);
+    expect(&bench, WIRE_FATAL, &frame);
+    assert_int_equal(frame.payload.bytes, strlen(sentence));
+    assert_memory_equal(frame.payload.at, sentence, strlen(sentence));
+    assert_int_equal(bench_close(&bench), ENGINE_EXIT_FATAL);
+}
+
+static void expect_ready_on(const struct wire_device *device, const char *card) {
+    struct bench bench;
+    struct wire_frame frame;
+    bench_open(&bench);
+    say_hello_with(&bench, "toy.gguf", device);
+    expect(&bench, WIRE_READY, &frame);
+    assert_string_equal(card_of_toy, card);
+    assert_int_equal(bench_close(&bench), ENGINE_EXIT_DONE);
+}
+
+static void a_device_is_open_before_the_model(void **state) {
+    (void)state;
+    struct wire_device device = {.plugin = STR(STUBS "/stub-good.so")};
+    expect_ready_on(&device, "Stub 2");
+    device.name = STR("cuda:0");
+    expect_ready_on(&device, "Stub 0");
+    device.name = STR("cpu");
+    expect_ready_on(&device, "");
+}
+
+static void a_card_that_cannot_be_used_leaves_the_cpu_or_is_fatal(void **state) {
+    (void)state;
+    struct wire_device device = {.name = STR("auto"), .plugin = STR(STUBS "/stub-refused.so")};
+    expect_ready_on(&device, "");
+    device.name = STR("cuda");
+    expect_fatal(&device,
+                 "card 0, Stub 0, cannot be used: it has compute capability 6.1, and quern "
+                 "needs 8.0");
+    device.plugin = STR(STUBS "/stub-driver.so");
+    expect_fatal(&device, "libcuda.so.1 cannot be loaded; install NVIDIA's driver");
+}
+
+static void the_cpu_refuses_what_only_a_card_does(void **state) {
+    (void)state;
+    struct wire_device device = {.quantization = STR("fp8"), .plugin = STR(STUBS "/stub-good.so")};
+    expect_ready_on(&device, "Stub 2");
+    device.plugin = STR(STUBS "/stub-empty.so");
+    expect_fatal(&device,
+                 "--quantization: the CPU has no other value than auto; only a card has one");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_job_is_answered_over_the_wire),
@@ -299,6 +360,9 @@ int main(void) {
         cmocka_unit_test(a_drain_finishes_what_runs_takes_nothing_new_and_ends),
         cmocka_unit_test(a_cancel_over_the_wire_ends_the_job),
         cmocka_unit_test(the_end_of_the_server_ends_the_engine_with_jobs_inside),
+        cmocka_unit_test(a_device_is_open_before_the_model),
+        cmocka_unit_test(a_card_that_cannot_be_used_leaves_the_cpu_or_is_fatal),
+        cmocka_unit_test(the_cpu_refuses_what_only_a_card_does),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -163,7 +163,14 @@ static struct wire_hello a_hello(void) {
                                .pooling = STR("last"),
                                .kernels = STR("avx2"),
                                .packed_dir = STR("/cache/packed"),
-                               .packed_bytes_max = 1ull << 41};
+                               .packed_bytes_max = 1ull << 41,
+                               .device = {.name = STR("cuda:1"),
+                                          .plugin = STR("/x.so"),
+                                          .dtype = STR("bfloat16"),
+                                          .kv_cache_dtype = STR("fp8"),
+                                          .quantization = STR("int8"),
+                                          .memory_share = 0.75,
+                                          .memory_bytes = 1ull << 42}};
     hello.names.at[0] = STR("m");
     hello.names.at[1] = STR("alias");
     hello.names.count = 2;
@@ -187,6 +194,12 @@ static void a_hello_comes_back(void **state) {
     assert_true(same(in.kernels, out.kernels));
     assert_true(same(in.pooling, out.pooling));
     assert_true(same(in.packed_dir, out.packed_dir) && out.packed_bytes_max == 1ull << 41);
+    assert_true(same(in.device.name, out.device.name));
+    assert_true(same(in.device.plugin, out.device.plugin));
+    assert_true(same(in.device.dtype, out.device.dtype));
+    assert_true(same(in.device.kv_cache_dtype, out.device.kv_cache_dtype));
+    assert_true(same(in.device.quantization, out.device.quantization));
+    assert_true(out.device.memory_share == 0.75 && out.device.memory_bytes == 1ull << 42);
     buf_release(&buf);
 }
 
@@ -199,7 +212,7 @@ static void a_hello_of_another_version_is_refused_by_name(void **state) {
     wire_put_hello(&buf, &in);
     struct error error;
     assert_int_equal(wire_get_hello(buf_str(&buf), &out, &error), ERR_INVALID);
-    assert_non_null(strstr(error.text, "version 3"));
+    assert_non_null(strstr(error.text, "version 4"));
     buf_release(&buf);
 }
 
