@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/rng.h"
+#include "plain_internal.h"
+
+#include <string.h>
+
+/* ---- the ledger ---- */
+
+static void count_weights(struct device *device) {
+    const struct device_program *program = &device->program;
+    struct device_ledger *ledger = &device->ledger;
+    uint64_t cols_max = 0;
+    for (uint32_t i = 0; i < program->matrix_count; i++) {
+        const struct device_matrix *matrix = &program->matrices[i];
+        ledger->weights += (uint64_t)matrix->rows * matrix->cols * plain_form_bytes(matrix->form);
+        if (matrix->cols > cols_max) cols_max = matrix->cols;
+    }
+    uint64_t each = sizeof *device->edited + sizeof *device->order + sizeof *device->is_held;
+    ledger->workspace = cols_max * sizeof(float) + program->vocab * each;
+}
+
+static void count_buffers(struct device *device) {
+    const struct device_program *program = &device->program;
+    const struct device_limits *limits = &device->limits;
+    struct device_ledger *ledger = &device->ledger;
+    uint64_t row = 2ull * program->width + device->wide_width + device->q_width +
+                   (uint64_t)program->rope_count * program->head_dim;
+    uint64_t partial = (uint64_t)program->heads * (program->head_dim + 2);
+    ledger->activations = (limits->rows_max * row + limits->partials_max * partial) * sizeof(float);
+    ledger->logits = (uint64_t)limits->logit_rows_max * program->vocab_rows * sizeof(float);
+
+    uint64_t items = 2 * sizeof(struct device_tile_item) + sizeof(struct device_decode_item) +
+                     sizeof(struct device_merge_item);
+    uint64_t rows = limits->rows_max, wanted = limits->logit_rows_max;
+    uint64_t attention = limits->items_max * items + (limits->partials_max + rows) * 4;
+    uint64_t group = (rows + limits->pages_max) * 4 + 2 * attention;
+    uint64_t draw = sizeof(struct device_draw) + sizeof(struct device_ask) + 4 +
+                    (program->vocab + 31) / 32 * 4ull;
+    ledger->steps =
+        limits->steps_max *
+        (rows * 8 + wanted * 4 + limits->group_count * group + wanted * draw +
+         limits->edits_max * sizeof(struct draw_edit) + limits->named_max * sizeof(int32_t));
+}
+
+static void count_kv(struct device *device) {
+    const struct device_program *program = &device->program;
+    const struct device_limits *limits = &device->limits;
+    struct device_ledger *ledger = &device->ledger;
+    uint64_t head = program->head_dim * plain_form_bytes(limits->kv_form) +
+                    (limits->kv_form == DEVICE_E4M3 ? sizeof(uint16_t) : 0);
+    ledger->page_bytes =
+        2ull * limits->layer_places * DEVICE_PAGE_TOKENS * program->kv_heads * head;
+    ledger->context = PLAIN_CONTEXT_BYTES;
+    ledger->used = ledger->context + ledger->weights + ledger->activations + ledger->logits +
+                   ledger->steps + ledger->workspace;
+    uint64_t fit =
+        ledger->limit > ledger->used ? (ledger->limit - ledger->used) / ledger->page_bytes : 0;
+    if (fit > limits->page_count_max) fit = limits->page_count_max;
+    if (fit < limits->page_count_min) fit = limits->page_count_min;
+    ledger->page_count = (uint32_t)fit;
+    ledger->kv = fit * ledger->page_bytes;
+    ledger->used += ledger->kv;
+}
+
+/* ---- memory ---- */
+
+static void *room(struct device *device, size_t count, size_t item_bytes) {
+    return plain_new(&device->heap, count, item_bytes);
+}
+
+static void open_matrices(struct device *device) {
+    const struct device_program *program = &device->program;
+    device->matrices = room(device, program->matrix_count, sizeof *device->matrices);
+    uint32_t cols_max = 0;
+    for (uint32_t i = 0; i < program->matrix_count; i++) {
+        struct plain_matrix *matrix = &device->matrices[i];
+        matrix->shape = program->matrices[i];
+        matrix->values = room(device, (size_t)matrix->shape.rows * matrix->shape.cols,
+                              plain_form_bytes(matrix->shape.form));
+        matrix->is_filled = room(device, matrix->shape.rows, sizeof *matrix->is_filled);
+        if (matrix->shape.cols > cols_max) cols_max = matrix->shape.cols;
+    }
+    device->weights = room(device, cols_max, sizeof(float));
+}
+
+static void open_buffers(struct device *device) {
+    const struct device_program *program = &device->program;
+    const struct device_limits *limits = &device->limits;
+    size_t rows = limits->rows_max, wanted = limits->logit_rows_max;
+    device->x = room(device, rows * program->width, sizeof(float));
+    device->h = room(device, rows * program->width, sizeof(float));
+    device->wide = room(device, rows * device->wide_width, sizeof(float));
+    device->attended = room(device, rows * device->q_width, sizeof(float));
+    device->logits = room(device, wanted * program->vocab_rows, sizeof(float));
+    for (uint32_t i = 0; i < program->rope_count; i++) {
+        device->cosines[i] = room(device, rows * program->head_dim / 2, sizeof(float));
+        device->sines[i] = room(device, rows * program->head_dim / 2, sizeof(float));
+    }
+    device->partial_sums =
+        room(device, (size_t)limits->partials_max * program->heads * (program->head_dim + 2),
+             sizeof(float));
+    device->partials = room(device, limits->partials_max, sizeof *device->partials);
+    device->results = room(device, rows, sizeof *device->results);
+    device->edited = room(device, program->vocab, sizeof *device->edited);
+    device->order = room(device, program->vocab, sizeof *device->order);
+    device->is_held = room(device, program->vocab, sizeof *device->is_held);
+    device->tokens = room(device, wanted, sizeof *device->tokens);
+    device->is_drawn = room(device, wanted, sizeof *device->is_drawn);
+    device->last_token = room(device, limits->sequences_max, sizeof *device->last_token);
+    device->has_token = room(device, limits->sequences_max, sizeof *device->has_token);
+}
+
+static void open_kv(struct device *device) {
+    const struct device_limits *limits = &device->limits;
+    size_t slots = plain_slots(device), places = limits->layer_places;
+    device->kv = room(device, device->ledger.page_count, device->ledger.page_bytes);
+    if (limits->kv_form == DEVICE_E4M3)
+        device->kv_scales =
+            room(device, places * slots * device->program.kv_heads * 2, sizeof(uint16_t));
+    device->stamps = room(device, places * slots, sizeof *device->stamps);
+    device->slot_marks = room(device, slots, sizeof *device->slot_marks);
+    device->key_marks = room(device, (size_t)limits->context_max + 1, sizeof(uint64_t));
+    for (uint32_t i = 0; i < limits->context_max; i++)
+        device->key_marks[i + 1] = device->key_marks[i] + rng_at(0, i);
+}
+
+static void check_limits(const struct device_limits *limits) {
+    MUST(limits->rows_max > 0 && limits->logit_rows_max > 0 && limits->sequences_max > 0 &&
+             limits->context_max > 0 && limits->layer_places > 0,
+         "a limit is zero");
+    MUST(limits->group_count >= 1 && limits->group_count <= DEVICE_GROUPS_MAX, "%u groups",
+         limits->group_count);
+    MUST(limits->page_count_min > 0 && limits->page_count_min <= limits->page_count_max,
+         "%u to %u pages", limits->page_count_min, limits->page_count_max);
+    MUST(limits->steps_max >= 1 && limits->steps_max <= DEVICE_STEPS_MAX, "%u steps under way",
+         limits->steps_max);
+    MUST(limits->pages_max > 0 && limits->items_max > 0, "no pages or items in a step");
+}
+
+enum err plain_prepare(struct device *device, const struct device_program *program,
+                       const struct device_limits *limits, struct device_ledger *ret_ledger,
+                       struct error *error) {
+    MUST(device->calls[PLAIN_PREPARE] == 1, "prepare is called once");
+    check_limits(limits);
+    device->limits = *limits;
+    enum err err = plain_take_program(device, program, error);
+    if (err != OK) return err;
+    count_weights(device);
+    count_buffers(device);
+    count_kv(device);
+    *ret_ledger = device->ledger;
+    if (device->ledger.used > device->ledger.limit)
+        return err_set(error, ERR_LIMIT, "plain device: %llu KiB are needed, and %llu KiB allowed",
+                       (unsigned long long)device->ledger.used >> 10,
+                       (unsigned long long)device->ledger.limit >> 10);
+    open_matrices(device);
+    open_buffers(device);
+    open_kv(device);
+    device->is_prepared = true;
+    return OK;
+}
+
+/* ---- weights ---- */
+
+static enum err check_rows(const struct device *device, const struct device_rows *rows,
+                           struct error *error) {
+    const struct device_matrix *shape = &device->matrices[rows->matrix].shape;
+    if (rows->row_first > shape->rows || rows->rows > shape->rows - rows->row_first)
+        return err_set(error, ERR_INVALID, "matrix %u: rows %u..%u, and it has %u", rows->matrix,
+                       rows->row_first, rows->row_first + rows->rows - 1, shape->rows);
+    if (!tensor_type_is_known(rows->type) ||
+        shape->cols % tensor_type_block_elements(rows->type) != 0)
+        return err_set(error, ERR_INVALID, "matrix %u: rows of %u columns and type %u",
+                       rows->matrix, shape->cols, (unsigned)rows->type);
+    return OK;
+}
+
+enum err plain_fill(struct device *device, const struct device_rows *rows, struct error *error) {
+    MUST(!device->is_warm, "fill behind warm");
+    MUST(rows->matrix < device->program.matrix_count, "fill of matrix %u, and there are %u",
+         rows->matrix, device->program.matrix_count);
+    enum err err = check_rows(device, rows, error);
+    if (err != OK) return err;
+    struct plain_matrix *matrix = &device->matrices[rows->matrix];
+    uint32_t cols = matrix->shape.cols;
+    size_t row_bytes = tensor_type_row_bytes(rows->type, cols);
+    for (uint32_t i = 0; i < rows->rows; i++) {
+        uint32_t row = rows->row_first + i, from = rows->row_order ? rows->row_order[i] : i;
+        MUST(from < rows->rows, "matrix %u: row_order[%u] is %u, of %u rows", rows->matrix, i, from,
+             rows->rows);
+        MUST(!matrix->is_filled[row], "matrix %u: row %u is filled twice", rows->matrix, row);
+        matrix->is_filled[row] = true;
+        quant_row_to_f32(rows->type, (const unsigned char *)rows->blocks + from * row_bytes, cols,
+                         device->weights);
+        if (matrix->shape.form == DEVICE_F32) {
+            memcpy((float *)matrix->values + (size_t)row * cols, device->weights,
+                   cols * sizeof(float));
+            continue;
+        }
+        uint16_t *to = (uint16_t *)matrix->values + (size_t)row * cols;
+        for (uint32_t c = 0; c < cols; c++) to[c] = bf16_from_f32(device->weights[c]);
+    }
+    return OK;
+}
+
+enum err plain_warm(struct device *device, struct error *error) {
+    MUST(!device->is_warm, "warm is called once");
+    for (uint32_t i = 0; i < device->program.matrix_count; i++) {
+        const struct plain_matrix *matrix = &device->matrices[i];
+        uint32_t rows = matrix->shape.rows, first = 0;
+        while (first < rows && matrix->is_filled[first]) first++;
+        if (first == rows) continue;
+        uint32_t end = first;
+        while (end < rows && !matrix->is_filled[end]) end++;
+        return err_set(error, ERR_INVALID, "matrix %u: rows %u..%u of %u are not filled", i, first,
+                       end - 1, rows);
+    }
+    device->is_warm = true;
+    return OK;
+}

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plain_world.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A decoder from its weights, in double precision and in the plainest order: one sequence, layer by
+ * layer, all positions. It shares no code with the device. */
+
+struct pass {
+    const struct world *world;
+    const struct world_traits *traits;
+    uint32_t count; /* positions */
+    double *x, *h, *qkv, *y;
+};
+
+static void norm(const double *x, const float *weight, uint32_t width, double *ret) {
+    double squares = 0.0;
+    for (uint32_t i = 0; i < width; i++) squares += x[i] * x[i];
+    double factor = 1.0 / sqrt(squares / width + 1e-5);
+    for (uint32_t i = 0; i < width; i++) ret[i] = x[i] * factor * (double)weight[i];
+}
+
+static double product(const float *weights, const double *x, uint32_t count) {
+    double sum = 0.0;
+    for (uint32_t i = 0; i < count; i++) sum += (double)weights[i] * x[i];
+    return sum;
+}
+
+static void add_half(const struct pass *pass, const double *y, const float *post, double *x) {
+    double normed[512];
+    uint32_t width = pass->traits->width;
+    if (post) norm(y, post, width, normed);
+    for (uint32_t i = 0; i < width; i++) x[i] += post ? normed[i] : y[i];
+}
+
+/* Norm and rotation of one head. */
+static void turn(const struct pass *pass, const struct world_layer *layer, double *head,
+                 const float *weight, uint32_t position) {
+    uint32_t dim = pass->traits->head_dim, pairs = dim / 2;
+    double magnitude = pass->traits->magnitude > 0.0f ? (double)pass->traits->magnitude : 1.0;
+    if (weight) {
+        double normed[256];
+        norm(head, weight, dim, normed);
+        memcpy(head, normed, dim * sizeof *head);
+    }
+    for (uint32_t i = 0; i < pairs; i++) {
+        double angle = position * (double)pass->world->frequencies[layer->is_local][i];
+        double c = cos(angle) * magnitude, s = sin(angle) * magnitude;
+        double a = head[i], b = head[i + pairs];
+        head[i] = a * c - b * s;
+        head[i + pairs] = a * s + b * c;
+    }
+}
+
+static double score_of(const struct pass *pass, const double *q, const double *k) {
+    uint32_t dim = pass->traits->head_dim;
+    double score = 0.0, cap = (double)pass->traits->softcap;
+    for (uint32_t i = 0; i < dim; i++) score += q[i] * k[i];
+    score /= sqrt((double)dim);
+    return cap > 0.0 ? cap * tanh(score / cap) : score;
+}
+
+/* Attention of one position and head over pass->qkv. */
+static void attend(const struct pass *pass, const struct world_layer *layer, uint32_t position,
+                   uint32_t head, double *ret) {
+    const struct world_traits *t = pass->traits;
+    uint32_t dim = t->head_dim, kv = head / (t->heads / t->kv_heads);
+    size_t stride = (size_t)(t->heads + 2 * t->kv_heads) * dim;
+    const double *q = pass->qkv + position * stride + (size_t)head * dim;
+    double total = 0.0;
+    memset(ret, 0, dim * sizeof *ret);
+    for (uint32_t j = 0; j <= position; j++) {
+        if (layer->is_local && position - j >= t->window) continue;
+        const double *k = pass->qkv + j * stride + (size_t)(t->heads + kv) * dim;
+        const double *v = k + (size_t)t->kv_heads * dim;
+        double weight = exp(score_of(pass, q, k));
+        total += weight;
+        for (uint32_t i = 0; i < dim; i++) ret[i] += weight * v[i];
+    }
+    for (uint32_t i = 0; i < dim; i++) ret[i] /= total;
+}
+
+static void run_attention(const struct pass *pass, const struct world_layer *layer) {
+    const struct world_traits *t = pass->traits;
+    uint32_t rows = (t->heads + 2 * t->kv_heads) * t->head_dim, q_width = t->heads * t->head_dim;
+    for (uint32_t p = 0; p < pass->count; p++) {
+        double *qkv = pass->qkv + (size_t)p * rows;
+        norm(pass->x + (size_t)p * t->width, layer->attention_norm, t->width, pass->h);
+        for (uint32_t i = 0; i < rows; i++)
+            qkv[i] = product(layer->qkv + (size_t)i * t->width, pass->h, t->width) +
+                     (layer->qkv_bias ? (double)layer->qkv_bias[i] : 0.0);
+        for (uint32_t i = 0; i < t->heads + t->kv_heads; i++)
+            turn(pass, layer, qkv + (size_t)i * t->head_dim,
+                 i < t->heads ? layer->q_norm : layer->k_norm, p);
+    }
+    for (uint32_t p = 0; p < pass->count; p++) {
+        for (uint32_t head = 0; head < t->heads; head++)
+            attend(pass, layer, p, head, pass->h + (size_t)head * t->head_dim);
+        for (uint32_t i = 0; i < t->width; i++)
+            pass->y[i] = product(layer->output + (size_t)i * q_width, pass->h, q_width);
+        add_half(pass, pass->y, layer->post_attention, pass->x + (size_t)p * t->width);
+    }
+}
+
+static void run_ffn(const struct pass *pass, const struct world_layer *layer) {
+    const struct world_traits *t = pass->traits;
+    double inner[512];
+    for (uint32_t p = 0; p < pass->count; p++) {
+        norm(pass->x + (size_t)p * t->width, layer->ffn_norm, t->width, pass->h);
+        for (uint32_t i = 0; i < t->ffn; i++) {
+            double g = product(layer->gate_up + (size_t)i * t->width, pass->h, t->width);
+            double up =
+                product(layer->gate_up + (size_t)(t->ffn + i) * t->width, pass->h, t->width);
+            double gelu = 0.5 * g * (1.0 + tanh(0.7978845608028654 * (g + 0.044715 * g * g * g)));
+            inner[i] = (t->is_gelu ? gelu : g / (1.0 + exp(-g))) * up;
+        }
+        for (uint32_t i = 0; i < t->width; i++)
+            pass->y[i] = product(layer->down + (size_t)i * t->ffn, inner, t->ffn);
+        add_half(pass, pass->y, layer->post_ffn, pass->x + (size_t)p * t->width);
+    }
+}
+
+void world_reference(const struct world *world, const int32_t *tokens, uint32_t count,
+                     double *ret_logits) {
+    const struct world_traits *t = &world->traits;
+    size_t qkv = (size_t)(t->heads + 2 * t->kv_heads) * t->head_dim;
+    const float *head = world->head ? world->head : world->embedding;
+    struct pass pass = {.world = world, .traits = t, .count = count};
+    pass.x = calloc((size_t)count * t->width, sizeof(double));
+    pass.h = calloc(t->width + qkv, sizeof(double));
+    pass.y = calloc(t->width, sizeof(double));
+    pass.qkv = calloc(count * qkv, sizeof(double));
+    for (uint32_t p = 0; p < count; p++)
+        for (uint32_t i = 0; i < t->width; i++)
+            pass.x[(size_t)p * t->width + i] =
+                (double)world->embedding[(size_t)tokens[p] * t->width + i] * (double)t->embed_scale;
+    for (uint32_t i = 0; i < WORLD_LAYERS; i++) {
+        run_attention(&pass, &world->layers[i]);
+        run_ffn(&pass, &world->layers[i]);
+    }
+    for (uint32_t p = 0; p < count; p++) {
+        norm(pass.x + (size_t)p * t->width, world->output_norm, t->width, pass.h);
+        for (uint32_t i = 0; i < world->vocab_rows; i++) {
+            double logit = product(head + (size_t)i * t->width, pass.h, t->width);
+            double cap = (double)t->logit_softcap;
+            ret_logits[(size_t)p * world->vocab_rows + i] =
+                cap > 0.0 ? cap * tanh(logit / cap) : logit;
+        }
+    }
+    free(pass.x);
+    free(pass.h);
+    free(pass.y);
+    free(pass.qkv);
+}

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* plain_world: a tiny decoder with random weights, its program on a device, and what it should
+ * compute.
+ *
+ * A reference in double precision evaluates whole sequences from the weights, without program,
+ * pages or items. Steps are planned in several ways, which all must give the reference's logits.
+ *
+ * Thread: one at a time.
+ * Memory: a world owns everything until world_close. */
+
+#include "plain_device.h"
+
+#include "base/rng.h"
+
+#define WORLD_LAYERS 3u
+#define WORLD_SEQUENCES 4u
+#define WORLD_CONTEXT 96u
+#define WORLD_BLOCKS (WORLD_CONTEXT / DEVICE_PAGE_TOKENS)
+#define WORLD_ROWS 96u
+#define WORLD_PARTIALS 512u
+#define WORLD_ITEMS 256u
+#define WORLD_SHARED 32u /* tokens that sequences 0..2 have in common */
+#define WORLD_VOCAB_MAX 64u
+
+struct world_traits {
+    const char *name;
+    uint32_t width, ffn, heads, kv_heads, head_dim;
+    uint32_t window; /* of the layers in group 1, every second one; 0: one group */
+    float softcap, logit_softcap, embed_scale, magnitude;
+    bool has_post, has_head_norms, has_bias, has_head, is_gelu;
+    enum device_form form, kv_form;
+    double tolerance;
+};
+
+struct world_layer {
+    float *attention_norm, *qkv, *qkv_bias, *q_norm, *k_norm, *output, *post_attention;
+    float *ffn_norm, *gate_up, *down, *post_ffn;
+    bool is_local;
+};
+
+struct world_sequence {
+    int32_t tokens[WORLD_CONTEXT];
+    uint32_t pages[2][WORLD_BLOCKS];
+    uint32_t shared; /* WORLD_SHARED or 0 */
+};
+
+struct world {
+    struct world_traits traits;
+    struct rng rng;
+    struct world_layer layers[WORLD_LAYERS];
+    float *embedding, *head, *output_norm, *frequencies[2];
+    uint32_t vocab, vocab_rows;
+    struct world_sequence sequences[WORLD_SEQUENCES];
+    struct device_matrix matrices[2 + 4 * WORLD_LAYERS];
+    const float *values[2 + 4 * WORLD_LAYERS]; /* of the matrices */
+    struct device_op ops[4 + 9 * WORLD_LAYERS];
+    struct device_program program;
+    struct device_limits limits;
+    const struct device_table *table;
+    struct device *device;
+    struct device_ledger ledger;
+    void *blocks[128]; /* all memory */
+    uint32_t block_count;
+};
+
+/* Weights, sequences and program, without a device. */
+void world_make(struct world *ret_world, const struct world_traits *traits, uint64_t seed);
+/* world_make, open, prepare, fill, warm. */
+void world_open(struct world *ret_world, const struct world_traits *traits, uint64_t seed);
+void world_fill(struct world *world, uint32_t matrix);
+void world_close(struct world *world);
+/* Logits of the first `count` positions of a sequence: ret_logits (count, vocab_rows). */
+void world_reference(const struct world *world, const int32_t *tokens, uint32_t count,
+                     double *ret_logits);
+
+/* ---- steps ---- */
+
+/* Rows of a sequence in a step: positions position..position+count-1. */
+struct world_run {
+    uint32_t sequence, position, count;
+    bool is_pending; /* the token is ~sequence */
+};
+
+/* Ways to plan attention, to be combined. */
+enum { PLAN_TILES = 1, PLAN_PREFIX = 2, PLAN_CUT = 4, PLAN_LIST = 8, PLAN_WAYS = 16 };
+
+struct world_items {
+    struct device_tile_item prefixes[WORLD_ITEMS], tiles[WORLD_ITEMS];
+    struct device_decode_item decode[WORLD_ITEMS];
+    struct device_merge_item merges[WORLD_ITEMS];
+    uint32_t prefix_rows[WORLD_PARTIALS], tile_rows[WORLD_ROWS];
+    uint32_t partials;
+};
+
+struct world_step {
+    struct device_step step;
+    struct device_group groups[2];
+    int32_t tokens[WORLD_ROWS];
+    uint32_t positions[WORLD_ROWS], wanted[WORLD_ROWS], sequences[WORLD_ROWS];
+    uint32_t slots[2][WORLD_ROWS];
+    uint32_t pages[2][WORLD_SEQUENCES * WORLD_BLOCKS];
+    struct world_items items[2][2]; /* by group; all, kept */
+};
+
+/* Wants the last row of each run; with wants_all every row. */
+void world_plan(struct world *world, struct world_step *ret_step, uint64_t number,
+                const struct world_run *runs, uint32_t run_count, bool wants_all, unsigned how);
