@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the Python suites share: starting quern, talking to it with the standard library, and judging result files."""
-import contextlib, http.client, json, mmap, os, pathlib, re, signal, subprocess, sys, time, uuid
+import contextlib, http.client, json, mmap, os, pathlib, re, signal, socket, subprocess, sys, time, uuid
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BINARY = os.environ.get("QUERN_BINARY", str(ROOT / "build/src/quern"))
@@ -132,10 +132,7 @@ class Server:
 
     def engine_pid(self):
         """The process id of the one engine child."""
-        children = pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
-        found = [int(pid) for tasks in pathlib.Path(f"/proc/{self.process.pid}/task").iterdir()
-                 for pid in (tasks / "children").read_text().split()] if children.exists() else []
-        return found[0] if found else None
+        return next(iter(children(self.process.pid)), None)
 
 
 @contextlib.contextmanager
@@ -151,6 +148,24 @@ def serving(state, *arguments, environment=None):
             except subprocess.TimeoutExpired:
                 server.process.kill()
                 server.process.wait()
+
+
+def children(pid):
+    """The process ids of a process's children. Threads and processes may end meanwhile."""
+    found = []
+    for path in pathlib.Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            found += map(int, path.read_text().split())
+    return found
+
+
+@contextlib.contextmanager
+def reserved_port():
+    """A port on which nobody listens, and which nobody else gets: a server that is told it can listen there, again and again."""
+    with socket.socket() as holder:
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holder.bind(("127.0.0.1", 0))
+        yield holder.getsockname()[1]
 
 
 def until(holds, seconds=120):

@@ -3,8 +3,9 @@
 """An OpenAI-compatible upstream that misbehaves on demand, for the tests and for bench/upstream.
 
 A request says itself how it wants to be treated, by words in its last message: `mode=stall times=2` does that the first two times the
-same message comes and answers well from then on; without `times`, always. GET /control?mode=M&for=SECONDS treats every request so.
-GET /stats tells what was seen. Runs in the caller's process (Upstream) or as a program, to be killed: upstream.py PORT [--service-ms N]
+same message comes and answers well from then on; without `times`, always. GET /control?mode=M&for=SECONDS&from=COUNT treats every request so
+that comes after COUNT others. GET /stats tells what was seen. Runs in the caller's process (Upstream) or as a program, to be killed:
+upstream.py PORT [--service-ms N] [--answers N]
 """
 import argparse, asyncio, gzip, json, pathlib, re, subprocess, sys, threading, time, urllib.parse, urllib.request
 
@@ -17,10 +18,10 @@ class Behaviour:
         self.seen, self.order, self.heads, self.bodies = {}, [], [], []
         self.now = self.held = self.peak = self.probes = 0
         self.clock, self.probed = time.monotonic, []  # when each probe came
-        self.storm, self.storm_until, self.storm_after = None, 0, ""
+        self.storm, self.storm_until, self.storm_after, self.storm_from = None, 0, "", 0
 
     def stats(self):
-        return {"seen": self.seen, "order": self.order, "now": self.now, "peak": self.peak, "probes": self.probes, "heads": self.heads[-20:],
+        return {"seen": self.seen, "order": self.order, "now": self.now, "held": self.held, "peak": self.peak, "probes": self.probes, "heads": self.heads[-20:],
                 "bodies": self.bodies[-20:]}
 
     async def handle(self, reader, writer):
@@ -43,9 +44,9 @@ class Behaviour:
         if path == "/control":
             words = dict(urllib.parse.parse_qsl(query))
             self.storm, self.storm_until = words.get("mode"), time.monotonic() + float(words.get("for", 1e9))
-            self.storm_after = words.get("after", "")
+            self.storm_after, self.storm_from = words.get("after", ""), int(words.get("from", 0))
             return self.json(writer, 200, {})
-        storm = self.storm if time.monotonic() < self.storm_until else None
+        storm = self.storm if time.monotonic() < self.storm_until and len(self.order) >= self.storm_from else None
         if path in ("/health", "/v1/models"):
             self.probes += 1
             self.probed.append(self.clock())
@@ -287,8 +288,9 @@ class Upstream:
             asyncio.run_coroutine_threadsafe(asyncio.sleep(0), self.loop).result(60)
         return self.behaviour.now > self.behaviour.held
 
-    def control(self, mode, seconds=1e9, after=""):
-        self.behaviour.storm, self.behaviour.storm_until, self.behaviour.storm_after = mode, time.monotonic() + seconds, after
+    def control(self, mode, seconds=1e9, after="", from_=0):
+        behaviour = self.behaviour
+        behaviour.storm, behaviour.storm_until, behaviour.storm_after, behaviour.storm_from = mode, time.monotonic() + seconds, after, from_
 
     def stop(self):
         async def end():
@@ -305,8 +307,7 @@ class Upstream:
 class Process:
     """One in a process of its own, to be killed and started again on the same port."""
 
-    def __init__(self, port=0, *arguments):
-        self.arguments = arguments
+    def __init__(self, port, *arguments):
         self.process = subprocess.Popen([sys.executable, __file__, str(port), *arguments], stdout=subprocess.PIPE, text=True)
         self.port = int(self.process.stdout.readline())
 
@@ -318,22 +319,24 @@ class Process:
         return json.load(urllib.request.urlopen(self.url + "/stats", timeout=30))
 
     def is_busy(self):
-        return self.stats()["now"] > 0
+        stats = self.stats()
+        return stats["now"] > stats["held"]
 
     def kill(self):
         self.process.kill()
         self.process.wait()
-
-    def again(self):
-        return Process(self.port, *self.arguments)
 
 
 async def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("port", type=int)
     parser.add_argument("--service-ms", type=int, default=0)
+    parser.add_argument("--answers", type=int, help="requests that are answered; later ones wait for ever")
     options = parser.parse_args()
-    server = await asyncio.start_server(Behaviour(options.service_ms).handle, "127.0.0.1", options.port, backlog=1024, limit=1 << 24)
+    behaviour = Behaviour(options.service_ms)
+    if options.answers is not None:
+        behaviour.storm, behaviour.storm_until, behaviour.storm_from = "stall", 1e18, options.answers
+    server = await asyncio.start_server(behaviour.handle, "127.0.0.1", options.port, backlog=1024, limit=1 << 24)
     print(server.sockets[0].getsockname()[1], flush=True)
     await server.serve_forever()
 

@@ -18,7 +18,7 @@ import time
 
 HOST = "127.0.0.1"
 PORT = 0
-LIMIT_S = 20.0
+LIMIT_S = 120.0
 CASES = []
 SLOW = 0  # slow cases that run at the same time as the others
 
@@ -674,7 +674,7 @@ def slow_header():
     with dial() as connection:
         send(connection, b"GET /version HTTP/1.1\r\n")
         data = b""
-        while time.monotonic() - start < 30:
+        while time.monotonic() - start < LIMIT_S:
             if is_readable(connection, 0.5):
                 data = read_all(connection)
                 break
@@ -687,7 +687,7 @@ def slow_body():
         send(connection, POST + b"Content-Length: 100000\r\n\r\n{")
         start = time.monotonic()
         data = b""
-        while time.monotonic() - start < 30:
+        while time.monotonic() - start < LIMIT_S:
             if is_readable(connection, 0.5):
                 data = read_all(connection)
                 break

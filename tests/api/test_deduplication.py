@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Equal requests whose answer is determined run once, inside a batch and across batches; nothing else is ever merged."""
-import json, random, time
+import json, random
 
 import support
 
@@ -91,23 +91,22 @@ def test_the_switch_turns_it_off(tmp_path):
 
 def test_followers_of_a_leader_that_is_cancelled_or_killed_are_not_lost(tmp_path):
     """A hundred equal lines wait for one that takes its time; the server is killed meanwhile, then cancelled."""
-    slow = {"echo": {"delay_ms": 1500}}
+    clock, slow = support.Clock(tmp_path), {"echo": {"delay_ms": 600000}}
     requests = [support.request(f"id-{i}", "one slow text", model="echo", temperature=0, **slow) for i in range(100)]
     state = tmp_path / "state"
     with support.serving(state, "--model", "echo") as server:
         batch = server.create(support.jsonl(requests))["id"]
-        while server.batch(batch)["status"] != "in_progress":
-            time.sleep(0.01)
+        server.wait(batch, until=("in_progress",))
         server.kill()
     support.fsck(state)
-    with support.serving(state, "--model", "echo") as server:
-        ended = server.wait(batch)
+    with support.serving(state, "--model", "echo", environment=clock.environment) as server:
+        clock.until(lambda: server.batch(batch)["status"] in support.TERMINAL, 60)
+        ended = server.batch(batch)
         assert ended["request_counts"] == {"total": 100, "completed": 100, "failed": 0}
         assert ran(server) == 1
         other = [{**r, "body": {**r["body"], "seed": 5}} for r in requests]
         second = server.create(support.jsonl(other))["id"]
-        while server.batch(second)["status"] != "in_progress":
-            time.sleep(0.01)
+        server.wait(second, until=("in_progress",))
         server.json("POST", f"/v1/batches/{second}/cancel", {})
         ended = server.wait(second)
         output, errors = server.results(ended)
@@ -125,7 +124,6 @@ def test_a_fifth_of_duplicates_saves_a_fifth_of_the_tokens_of_a_real_model(tmp_p
         usage = batch["usage"]
         reused = usage["input_tokens_details"]["deduplicated_tokens"] + usage["output_tokens_details"]["deduplicated_tokens"]
         assert reused >= 0.19 * usage["total_tokens"]
-        deadline = time.monotonic() + 30  # the engine tells its figures once a second
-        while metric(server, 'quern_engine_generated_tokens_total{engine="0"}') < 160 and time.monotonic() < deadline:
-            time.sleep(0.1)
+        # The engine tells its figures once a second.
+        support.until(lambda: metric(server, 'quern_engine_generated_tokens_total{engine="0"}') >= 160)
         assert metric(server, 'quern_engine_generated_tokens_total{engine="0"}') == 160, "eight of ten ran"

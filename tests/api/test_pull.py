@@ -51,6 +51,11 @@ def leftovers(cache):
     return sorted(p.name for p in cache.rglob("*") if ".incomplete" in p.name or p.name.endswith(".tmp"))
 
 
+def rests(cache, content):
+    """What an unfinished pull of the file left. Other files of its repository are fetched at the same time."""
+    return list(cache.rglob(f"{fake.digest(content)}.quern.incomplete"))
+
+
 # --- what is fetched, and how it lies there ---
 
 def test_a_model_lies_in_the_cache_as_hugging_faces_tools_lay_it(hub, quern, cache):
@@ -261,7 +266,7 @@ def test_killed_in_the_middle_it_goes_on_from_there(hub, quern, cache):
     hub.wait_sent(hub.hold_at)
     # The journal lies behind the bytes, written in turn in two places; the second is the first that tells of bytes.
     journal = 36 + 4 * 5  # of five parts of 8 MiB
-    support.until(lambda: any(p.stat().st_size == 36 * MIB + 2 * journal for p in cache.rglob("*.incomplete")))
+    support.until(lambda: any(p.stat().st_size == 36 * MIB + 2 * journal for p in rests(cache, files["model.safetensors"])))
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert not (repository(cache, "org/model") / "refs").exists()
@@ -298,7 +303,7 @@ def test_a_damaged_rest_of_an_earlier_try_does_no_harm(hub, quern, cache, damage
     hub.hold_at = None
     hub.released.set()
     # config.json may have left a rest of its own: it is fetched next to the weights.
-    [rest] = list(cache.rglob(f"{fake.digest(files['model.safetensors'])}.quern.incomplete"))
+    [rest] = rests(cache, files["model.safetensors"])
     with open(rest, "r+b") as file:
         if damage == "cut":
             file.truncate(3 * MIB)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Quality alarms: what answers look like is counted, told, and may pause a batch; pausing by hand; all over restarts."""
-import json, time
+import json
 
 import pytest
 
@@ -9,21 +9,18 @@ import support
 LIMITS = {"min_lines": 20}
 
 
-def poll(question, seconds=60):
-    deadline = time.monotonic() + seconds
-    while not (answer := question()):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    return answer
-
-
 def metric(server, name):
     return next(float(line.rsplit(" ", 1)[1]) for line in server.call("GET", "/metrics")[1].decode().splitlines() if line.startswith(name + " "))
 
 
 @pytest.fixture
-def server(tmp_path):
-    with support.serving(tmp_path / "state", "--model", "smollm2=echo") as server:
+def clock(tmp_path):
+    return support.Clock(tmp_path)
+
+
+@pytest.fixture
+def server(tmp_path, clock):
+    with support.serving(tmp_path / "state", "--model", "smollm2=echo", environment=clock.environment) as server:
         yield server
         assert server.stop() == 0
     support.fsck(tmp_path / "state")
@@ -56,19 +53,19 @@ def test_good_answers_raise_none_and_few_are_not_judged(server):
     assert few["quern"]["quality"]["empty"] == 1 and few["quern"]["quality"]["alarm"] is None
 
 
-
-def test_an_alarm_pauses_when_asked_to_and_resume_lets_it_go_on_over_restarts(tmp_path):
+def test_an_alarm_pauses_when_asked_to_and_resume_lets_it_go_on_over_restarts(tmp_path, clock):
     state = tmp_path / "state"
     count = 6000  # more than a worker holds at a time
     with support.serving(state, "--model", "smollm2=echo") as server:
         requests = [support.request(f"a{i:04d}", f"x {i}", echo={"each_ms": 1, "finish_reason": "length" if i < 5000 else "stop"}) for i in range(count)]
         batch = server.create(support.jsonl(requests), on_quality="pause", quality_limits=LIMITS)
-        batch = poll(lambda: (b := server.batch(batch["id"]))["quern"]["paused"] == "quality" and b)
+        support.until(lambda: server.batch(batch["id"])["quern"]["paused"] == "quality")
+        batch = server.batch(batch["id"])
         assert batch["status"] == "in_progress" and batch["quern"]["quality"]["alarm"] == "truncated"
         assert batch["waiting_for"] == "its owner: it is paused"
         server.kill()
     support.fsck(state)
-    with support.serving(state, "--model", "smollm2=echo") as server:
+    with support.serving(state, "--model", "smollm2=echo", environment=clock.environment) as server:
         batch = server.batch(batch["id"])
         assert batch["quern"]["paused"] == "quality" and batch["quern"]["quality"]["alarm"] == "truncated", "the marks are in the log"
         before = done(batch)
@@ -77,28 +74,29 @@ def test_an_alarm_pauses_when_asked_to_and_resume_lets_it_go_on_over_restarts(tm
         assert other["status"] == "completed" and done(server.batch(batch["id"])) == before
         resumed = server.json("POST", f"/v1/batches/{batch['id']}/resume", {})
         assert resumed["quern"]["paused"] is None
-        batch = server.wait(batch["id"])
+        clock.until(lambda: server.batch(batch["id"])["status"] in support.TERMINAL, 1)
+        batch = server.batch(batch["id"])
         assert (batch["status"], batch["request_counts"]) == ("completed", {"total": count, "completed": count, "failed": 0})
         assert batch["quern"]["quality"]["truncated"] == pytest.approx(5000 / count, abs=0.001)
         assert server.stop() == 0
     support.fsck(state)
 
 
-def test_pausing_by_hand_keeps_what_is_in_flight_and_can_be_cancelled(server):
-    batch = server.create(support.jsonl([support.request(f"a{i}", f"x {i}", echo={"each_ms": 1}) for i in range(9000)]))
-    poll(lambda: server.batch(batch["id"])["status"] == "in_progress")
+def test_pausing_by_hand_keeps_what_is_in_flight_and_can_be_cancelled(server, clock):
+    batch = server.create(support.jsonl([support.request(f"a{i}", f"x {i}", echo={"each_ms": 1000}) for i in range(9000)]))
+    clock.until(lambda: done(server.batch(batch["id"])) > 0, 1)
     paused = server.json("POST", f"/v1/batches/{batch['id']}/pause", {})
     assert paused["quern"]["paused"] == "request" and paused["status"] == "in_progress"
     assert server.json("POST", f"/v1/batches/{batch['id']}/pause", {})["quern"]["paused"] == "request"
     assert metric(server, "quern_batches_paused") == 1
 
-    poll(lambda: metric(server, "quern_requests_inflight") == 0)
+    clock.until(lambda: metric(server, "quern_requests_inflight") == 0, 100)
     before = done(server.batch(batch["id"]))
     assert 0 < before < 9000
     other = server.wait(server.create(support.jsonl([support.request("b", "c")]))["id"])
     assert other["status"] == "completed" and done(server.batch(batch["id"])) == before
     server.json("POST", f"/v1/batches/{batch['id']}/resume", {})
-    poll(lambda: done(server.batch(batch["id"])) > before)
+    clock.until(lambda: done(server.batch(batch["id"])) > before, 1)
     server.json("POST", f"/v1/batches/{batch['id']}/pause", {})
     server.json("POST", f"/v1/batches/{batch['id']}/cancel", {})
     batch = server.wait(batch["id"])

@@ -10,7 +10,7 @@ import support
 MANY = 400
 
 
-def slow(count, ms=30, **body):
+def slow(count, ms=5, **body):
     return [support.request(f"r{i:04d}", f"text {i}", echo={"each_ms": ms}, **body) for i in range(count)]
 
 
@@ -60,22 +60,29 @@ def test_two_readers_of_a_running_batch_get_every_line_once_as_it_is_published(e
     assert sorted(first) == sorted(files)
 
 
-def test_the_count_goes_on_over_the_end_of_the_batch(echo_server, client):
-    batch = echo_server.create(support.jsonl(slow(60, ms=100)))
-    taken, after = [], 0
-    while not taken:
-        answer = client.get(f"/v1/batches/{batch['id']}/results", params={"limit": 5})
-        taken, after = answer.content.split(b"\n")[:-1], int(answer.headers["x-last-line"])
-    assert answer.headers["x-incomplete"] == "true"
-    batch = echo_server.wait(batch["id"])
-    rest = list(follow_pages(client, batch["id"], after=after))
-    assert sorted(taken + rest) == sorted(published(echo_server, batch))
-    # Asking again from the start gives the same lines in the same order.
-    assert list(follow_pages(client, batch["id"], limit=11)) == taken + rest
+def test_the_count_goes_on_over_the_end_of_the_batch(tmp_path):
+    clock = support.Clock(tmp_path)
+    with support.serving(tmp_path / "state", "--model", "smollm2=echo", environment=clock.environment) as server, \
+            httpx.Client(base_url=f"http://127.0.0.1:{server.port}", timeout=60) as client:
+        batch, answers = server.create(support.jsonl(slow(60, ms=10000))), []
+
+        def has_lines():
+            answers.append(client.get(f"/v1/batches/{batch['id']}/results", params={"limit": 5}))
+            return answers[-1].content
+
+        clock.until(has_lines, 1)
+        taken, after = answers[-1].content.split(b"\n")[:-1], int(answers[-1].headers["x-last-line"])
+        assert answers[-1].headers["x-incomplete"] == "true" and server.batch(batch["id"])["status"] == "in_progress"
+        clock.until(lambda: server.batch(batch["id"])["status"] in support.TERMINAL, 60)
+        rest = list(follow_pages(client, batch["id"], after=after))
+        assert sorted(taken + rest) == sorted(published(server, server.batch(batch["id"])))
+        # Asking again from the start gives the same lines in the same order.
+        assert list(follow_pages(client, batch["id"], limit=11)) == taken + rest
+    support.fsck(tmp_path / "state")
 
 
 def test_following_gives_the_lines_as_they_come_and_ends_with_the_batch(echo_server, client):
-    batch = echo_server.create(support.jsonl(slow(50, ms=60)))
+    batch = echo_server.create(support.jsonl(slow(50, ms=20)))
     with client.stream("GET", f"/v1/batches/{batch['id']}/results", params={"follow": "true"}) as answer:
         assert answer.status_code == 200 and answer.headers["content-type"] == "application/jsonl"
         lines = [line.encode() for line in answer.iter_lines()]
@@ -89,8 +96,7 @@ def test_lines_that_never_ran_come_last_and_failed_ones_in_their_turn(echo_serve
     requests = slow(20, ms=1) + [support.request(f"bad{i}", "x", echo={"status": 418}) for i in range(3)]
     requests += [support.request(f"hang{i}", "x", echo={"hang": True}) for i in range(4)]
     batch = echo_server.create(support.jsonl(requests))
-    while echo_server.batch(batch["id"])["request_counts"]["completed"] < 20:
-        time.sleep(0.01)
+    support.until(lambda: echo_server.batch(batch["id"])["request_counts"] == {"total": 27, "completed": 20, "failed": 3})
     echo_server.json("POST", f"/v1/batches/{batch['id']}/cancel", {})
     batch = echo_server.wait(batch["id"])
     assert batch["status"] == "cancelled"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """POST /v1/batches/{id}/retry: a new batch of the failed lines only; and the retry policy inside a batch."""
-import json, threading, time
+import json, threading
 
 import httpx
 import openai
@@ -74,8 +74,7 @@ def test_lines_that_never_ran_are_retried_and_can_be_chosen_by_code(echo_server,
     batch = echo_server.create(support.jsonl(requests))
     running = client.post(f"/v1/batches/{batch['id']}/retry")
     assert running.status_code == 409 and "Cannot retry a batch with status" in running.json()["error"]["message"]
-    while sum(echo_server.batch(batch["id"])["request_counts"][k] for k in ("completed", "failed")) < 2:
-        time.sleep(0.01)
+    support.until(lambda: echo_server.batch(batch["id"])["request_counts"] == {"total": 5, "completed": 1, "failed": 1})
     echo_server.json("POST", f"/v1/batches/{batch['id']}/cancel", {})
     echo_server.wait(batch["id"])
     by_code = client.post(f"/v1/batches/{batch['id']}/retry", json={"codes": ["batch_cancelled"]}).json()

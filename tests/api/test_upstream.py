@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Batches and requests through an upstream, whatever the upstream does."""
-import email.utils, json, os, pathlib, re, threading, time
+import contextlib, email.utils, json, os, pathlib, re, threading, time
 
 import pytest
 
@@ -163,9 +163,8 @@ def test_a_storm_in_the_middle_burns_no_line(tmp_path, fake, clock):
     """Everything answers 500, the probes too, for far longer than five tries of a line would take."""
     texts = [f"line {i} ms=20" for i in range(600)]
     with serving(tmp_path, f"fake={fake.url},concurrency=8,{TIMES}", environment=clock.environment) as server:
+        fake.control("500", from_=100)
         batch = server.create(lines(texts))
-        support.until(lambda: len(fake.behaviour.seen) >= 100)
-        fake.control("500")
         clock.until(lambda: 'state="open"} 1' in server.call("GET", "/metrics")[1].decode(), STEP, fake.is_busy)
         status, health = server.call("GET", "/ready")
         told = json.loads(health)["upstreams"][0]
@@ -193,22 +192,23 @@ def test_probes_come_ever_more_rarely_but_twice_a_minute_at_least(tmp_path, fake
         sent = sum(fake.behaviour.seen.values())
         fake.control(None)
         clock.move(30)
-        support.until(lambda: sum(fake.behaviour.seen.values()) > sent, 20)
+        support.until(lambda: sum(fake.behaviour.seen.values()) > sent, 60)
         assert wait(server, clock, fake, batch["id"])["request_counts"] == {"total": 20, "completed": 20, "failed": 0}
 
 
 def test_the_upstream_dies_and_comes_back(tmp_path, clock):
-    process = upstream.Process(0, "--service-ms", "30")
-    try:
+    with contextlib.ExitStack() as stack:
+        port = stack.enter_context(support.reserved_port())
+        process = upstream.Process(port, "--service-ms", "30", "--answers", "100")  # then it stands still until it is killed
+        stack.callback(lambda: process.kill())
         with serving(tmp_path, f"fake={process.url},concurrency=16,{TIMES}", environment=clock.environment) as server:
             batch = server.create(lines([f"line {i}" for i in range(1200)]))
-            for _ in range(2):
-                before = len(process.stats()["seen"])
-                support.until(lambda: len(process.stats()["seen"]) >= before + 100)
+            for more in (("--answers", "100"), ()):
+                support.until(lambda: len(process.stats()["seen"]) >= 100)
                 process.kill()
                 clock.until(lambda: 'state="open"} 1' in server.call("GET", "/metrics")[1].decode(), STEP)
                 assert server.batch(batch["id"])["status"] == "in_progress"
-                process = process.again()
+                process = upstream.Process(port, "--service-ms", "30", *more)
                 clock.until(lambda: 'state="closed"} 1' in server.call("GET", "/metrics")[1].decode(), STEP, process.is_busy)
             batch = server.wait(batch["id"], 120)
             assert batch["request_counts"] == {"total": 1200, "completed": 1200, "failed": 0}
@@ -216,15 +216,10 @@ def test_the_upstream_dies_and_comes_back(tmp_path, clock):
             assert sorted(line["custom_id"] for line in good) == sorted(f"c{i}" for i in range(1200)) and not bad
             key = next(line for line in server.call("GET", "/metrics")[1].decode().split("\n") if line.startswith("quern_upstream_breaker_openings_total"))
             assert int(key.split()[-1]) >= 2
-    finally:
-        process.kill()
 
 
 def test_an_upstream_that_is_not_there_yet_is_waited_for(tmp_path, clock):
-    process = upstream.Process()
-    port = process.port
-    process.kill()
-    with serving(tmp_path, f"fake=http://127.0.0.1:{port},{TIMES}", environment=clock.environment) as server:
+    with support.reserved_port() as port, serving(tmp_path, f"fake=http://127.0.0.1:{port},{TIMES}", environment=clock.environment) as server:
         assert server.call("GET", "/health")[0] == 503
         batch = server.create(lines(["a", "b"]))
         clock.until(lambda: server.batch(batch["id"])["waiting_for"], STEP)
@@ -321,10 +316,7 @@ def test_a_stream_passes_through(tmp_path, fake):
 
 
 def test_a_request_of_a_client_fails_over_and_is_answered(tmp_path, fake):
-    gone = upstream.Process()
-    port = gone.port
-    gone.kill()
-    with serving(tmp_path, f"gone=http://127.0.0.1:{port},models=fake,{TIMES}", f"fake={fake.url},{TIMES}") as server:
+    with support.reserved_port() as port, serving(tmp_path, f"gone=http://127.0.0.1:{port},models=fake,{TIMES}", f"fake={fake.url},{TIMES}") as server:
         for _ in range(20):
             assert server.call("POST", "/v1/chat/completions", {"model": "fake", "messages": [{"role": "user", "content": "x"}]})[0] == 200
         status, data = server.call("POST", "/v1/chat/completions", {"model": "fake", "messages": [{"role": "user", "content": "mode=400 x"}]})
@@ -371,9 +363,7 @@ def test_a_proxy_is_taken_from_the_environment_only_when_asked(tmp_path, fake):
 def test_a_cancelled_batch_lets_the_upstream_go(tmp_path, fake):
     with serving(tmp_path, f"fake={fake.url}") as server:
         batch = server.create(lines([f"{i} mode=stall" for i in range(100)]))
-        deadline = time.monotonic() + 60
-        while fake.behaviour.now < 64 and time.monotonic() < deadline:
-            time.sleep(0.02)
+        support.until(lambda: fake.behaviour.now >= 64)
         server.json("POST", f"/v1/batches/{batch['id']}/cancel", "")
         batch = server.wait(batch["id"], 60)
         assert batch["status"] == "cancelled"

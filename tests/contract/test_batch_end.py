@@ -91,17 +91,16 @@ def expired(client, batch_id, count, quick):
     return batch
 
 
-@pytest.mark.slow
 def test_case_106_a_window_too_short_for_the_work(tmp_path):
     """The window closes while it runs: expired, what is finished is kept, the rest is batch_expired and not in `failed`."""
-    with serving(tmp_path) as (server, start):
+    clock = support.Clock(tmp_path)
+    with serving(tmp_path, clock=clock) as (server, start):
         client = start()
-        batch = create(client, slow(40, quick=10))
+        batch = create(client, support.jsonl([line(f"id-{i}", **({} if i < 10 else {"echo": {"hang": True}})) for i in range(40)]))
         poll(lambda: client.batches.retrieve(batch.id).request_counts.completed == 10)
-        server.kill()
-        close_window(server, batch.id, 4)
-        client = start()
+        clock.move(86400 - 3600)
         assert client.batches.retrieve(batch.id).status == "in_progress"
+        clock.move(3600)
         expired(client, batch.id, 40, 10)
         error = refused(409, client.batches.cancel, batch.id)  # case 102, for an expired one
         assert "'expired'" in str(error)
@@ -166,7 +165,6 @@ def test_case_110_killed_after_an_upload(tmp_path):
         assert client.files.content(client.uploads.complete(made.id, part_ids=[part.id]).file.id).read() == b"content"
 
 
-@pytest.mark.slow
 def test_case_111_a_full_disk(tmp_path):
     """The disk fills up while results are written: the batch pauses, and completes with whole lines when there is room again."""
     disk = tmp_path / "disk"
@@ -177,10 +175,11 @@ def test_case_111_a_full_disk(tmp_path):
     try:
         (disk / "state").mkdir()
         (tmp_path / "state").symlink_to(disk / "state")  # the server's log stays beside it, on the other disk
-        with serving(tmp_path) as (server, start):
+        clock = support.Clock(tmp_path)
+        with serving(tmp_path, clock=clock) as (server, start):
             client = start()
-            batch = create(client, lines(3000, padding="x" * 100, echo={"each_ms": 1}))  # three seconds, so that the disk fills meanwhile
-            poll(lambda: client.batches.retrieve(batch.id).request_counts.completed > 0)
+            batch = create(client, lines(3000, padding="x" * 100, echo={"each_ms": 1000}))  # an hour, so that the disk fills meanwhile
+            clock.until(lambda: client.batches.retrieve(batch.id).request_counts.completed > 0, 1)
             with open(disk / "filler", "wb") as filler:
                 for _ in range(50):
                     free = os.statvfs(disk).f_bavail * 4096
@@ -190,9 +189,10 @@ def test_case_111_a_full_disk(tmp_path):
                         os.posix_fallocate(filler.fileno(), os.fstat(filler.fileno()).st_size, free)
                     except OSError:
                         pass
-            poll(lambda: metric(server, "quern_store_full") == 1)
+            clock.until(lambda: metric(server, "quern_store_full") == 1, 10)
             assert client.batches.retrieve(batch.id).status in ("in_progress", "finalizing")
             (disk / "filler").unlink()
+            clock.until(lambda: client.batches.retrieve(batch.id).status in support.TERMINAL, 100)
             batch = wait(client, batch.id)
             assert batch.status == "completed"
             identities(client, batch, ids(3000))

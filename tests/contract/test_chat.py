@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cases 117 to 140: chat completions, completions and models, on the default model."""
-import concurrent.futures, contextlib, json, math, socket
+import concurrent.futures, contextlib, json, math, os, signal, socket
 
 import openai
 import pydantic
@@ -206,9 +206,12 @@ def test_case_135_priorities(tmp_path):
             ask(client, f"Tell a story about {name}.", max_tokens=12, ignore_eos=True, **options)
             order.append(name)
         with concurrent.futures.ThreadPoolExecutor(41) as pool:
+            os.kill(server.engine_pid(), signal.SIGSTOP)  # none is answered until all have been sent
             waiting = [pool.submit(one, i) for i in range(40)]
-            poll(lambda: metric(server, "quern_requests_inflight") + len(order) >= 40)
+            poll(lambda: metric(server, "quern_requests_inflight") == 40)
             waiting.append(pool.submit(one, "first", priority=-1))
+            poll(lambda: metric(server, "quern_requests_inflight") == 41)
+            os.kill(server.engine_pid(), signal.SIGCONT)
             for done in waiting:
                 done.result()
         assert order.index("first") < 30, order  # without its priority it is the last

@@ -26,6 +26,15 @@ def echo_lines(count, words=3):
     return [support.request(f"line-{i:05d} é", f"{i} " + "lantern stone " * (words + i % 7)) for i in range(count)]
 
 
+def held_lines(count, *places):
+    """`count` requests that are answered at once, but those at `places` only after a minute, then two …; those behind them wait too. So
+    a test that does something in the meantime does it before the batch ends."""
+    lines = echo_lines(count, words=1)
+    for number, place in enumerate(places):
+        lines[place]["body"]["echo"] = {"delay_ms": 60000 * (number + 1)}
+    return lines
+
+
 def answers(requests):
     """What the echo worker has to say to each request, in input order."""
     return [(r["custom_id"], r["body"]["messages"][-1]["content"]) for r in requests]
@@ -77,14 +86,14 @@ class Victim(support.Server):
 class Client:
     """One batch from upload to download. Whatever was acknowledged is asked for again after a restart."""
 
-    def __init__(self, requests):
-        self.requests, self.content = requests, support.jsonl(requests)
+    def __init__(self, requests, clock=None):
+        self.requests, self.content, self.clock = requests, support.jsonl(requests), clock
         self.key = uuid.uuid4().hex
         self.file = self.batch = None
         self.seen = 0      # lines counted
         self.output = None # bytes of the output file once downloaded
 
-    def go(self, server, until="downloaded", seconds=60):
+    def go(self, server, until="downloaded", seconds=120):
         """Goes on where it was, up to the named step."""
         if not self.file:
             self.file = server.upload(self.content)["id"]
@@ -113,10 +122,12 @@ class Client:
         self.seen = done
         return batch
 
-    def wait(self, server, seconds=60):
+    def wait(self, server, seconds=120):
         deadline = time.monotonic() + seconds
         while (batch := self.look(server))["status"] not in support.TERMINAL:
             assert time.monotonic() < deadline, f"{batch}; {server.log_text()[-2000:]}"
+            if self.clock:
+                self.clock.move(10)
             time.sleep(0.005)
         count = len(self.requests)
         assert (batch["status"], batch["request_counts"]) == ("completed", {"total": count, "completed": count, "failed": 0})
@@ -147,7 +158,7 @@ def metric(server, name):
     raise AssertionError(f"no metric {name}")
 
 
-def poll(question, seconds=30, what="it"):
+def poll(question, seconds=120, what="it"):
     """Asks until the answer is true."""
     deadline = time.monotonic() + seconds
     while not (answer := question()):

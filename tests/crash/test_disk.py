@@ -129,20 +129,21 @@ def test_a_server_waits_for_space_wherever_the_disk_fills_and_then_ends_its_batc
         assert sum(place is not None for place in places) >= 20
 
 
-def test_the_disk_fills_while_lines_are_running(disk):
-    """Many rounds of full and empty under one running batch."""
-    state, client = state_on(disk), Client(life.echo_lines(12000))
-    with support.serving(state, *ECHO) as server:
+def test_the_disk_fills_while_lines_are_running(disk, tmp_path):
+    """Many rounds of full and empty under one running batch. Each fourth of it is there in a later round, however quick the server is."""
+    state, clock, count = state_on(disk), support.Clock(tmp_path), 12000
+    client = Client(life.held_lines(count, count // 4, count // 2, count * 3 // 4))
+    with support.serving(state, *ECHO, environment=clock.environment) as server:
         client.go(server, "created")
         rounds = 0
         while client.look(server)["status"] not in support.TERMINAL:
             fill(disk, 0)
-            poll(lambda: client.look(server)["status"] in support.TERMINAL or metric(server, "quern_store_full") == 1)
+            clock.until(lambda: client.look(server)["status"] in support.TERMINAL or metric(server, "quern_store_full") == 1, 5)
             rounds += 1
+            before = client.seen
             (disk / "filler").unlink()
             poll(lambda: metric(server, "quern_store_full") == 0)
-            before = client.seen
-            poll(lambda: client.look(server)["status"] in support.TERMINAL or client.seen > before + LINES // 3)
+            poll(lambda: client.look(server)["status"] in support.TERMINAL or client.seen > before)
         assert rounds >= 2
         client.go(server)
         assert server.stop() == 0
@@ -213,19 +214,23 @@ def test_run_waits_for_space_or_ends_in_one_sentence_and_goes_on(disk):
     assert {"ended", "waited", "enough"} <= set(ways) or life.SCALE < 1, ways
 
 
-def test_run_interrupted_while_it_waits_for_space_keeps_everything(disk):
-    requests = life.echo_lines(LINES)
+def test_run_interrupted_while_it_waits_for_space_keeps_everything(disk, tmp_path):
+    requests, clock, said = life.held_lines(2 * LINES, LINES), support.Clock(tmp_path), tmp_path / "said"
     (disk / "in.jsonl").write_bytes(support.jsonl(requests))
-    process = subprocess.Popen(life.run_command(disk), stderr=subprocess.PIPE, text=True)
+    environment = {**os.environ, **clock.environment}
+    with open(said, "w") as file:
+        process = subprocess.Popen(life.run_command(disk), stderr=file, env=environment)
     poll(lambda: (disk / "out.jsonl.quern/ballast").exists())
-    fill(disk, 1 << 20)
-    poll(lambda: process.poll() is not None or "event=disk_full" in process.stderr.readline())
+    fill(disk, 0)
+    clock.until(lambda: process.poll() is not None or "event=disk_full" in said.read_text(), 5)
     if process.poll() is None:
         process.send_signal(signal.SIGINT)
-    assert process.wait(30) in (130, 6)
+    assert process.wait(60) in (130, 6)
     (disk / "filler").unlink()
-    again = subprocess.run(life.run_command(disk), capture_output=True, text=True)
-    assert again.returncode == 0, again.stderr
+    with open(said, "w") as file:
+        process = subprocess.Popen(life.run_command(disk), stderr=file, env=environment)
+    clock.until(lambda: process.poll() is not None, 5)
+    assert process.returncode == 0, said.read_text()
     life.judge_file(disk / "out.jsonl", requests)
 
 

@@ -3,7 +3,7 @@
 vectors are bit for bit those of an undisturbed run, and fsck is clean.
 
 QUERN_KILLS scales the counts; QUERN_SEED repeats a failure."""
-import os, random, signal, time
+import contextlib, os, random, signal, time
 
 import pytest
 
@@ -90,12 +90,14 @@ def test_the_engine_killed_in_a_batch_of_embeddings_is_started_again(tmp_path, u
 
 
 def test_an_engine_that_stands_still_in_a_batch_of_embeddings_is_replaced(tmp_path, undisturbed):
-    arguments = ("--model", support.MINILM, "--result-cache-bytes", "0", "--hang-seconds", "2")
-    with support.serving(tmp_path / "state", *arguments) as server:
-        batch_id = server.create(support.jsonl(requests()), endpoint=URL)["id"]
-        wait_for(server, batch_id, 1)
-        if pid := server.engine_pid():
+    clock, arguments = support.Clock(tmp_path), ("--model", support.MINILM, "--result-cache-bytes", "0", "--hang-seconds", "60")
+    with support.serving(tmp_path / "state", *arguments, environment=clock.environment) as server:
+        while "no progress" not in server.log_text():  # once more where all lines were done before it stood still
+            batch_id, pid = server.create(support.jsonl(requests()), endpoint=URL)["id"], server.engine_pid()
+            wait_for(server, batch_id, 1)
             os.kill(pid, signal.SIGSTOP)
-        assert outcome(server, server.wait(batch_id)) == undisturbed
-        assert "no progress" in server.log_text()
+            clock.until(lambda: "no progress" in server.log_text() or server.batch(batch_id)["status"] in support.TERMINAL, 0.5)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+            assert outcome(server, server.wait(batch_id)) == undisturbed
     support.fsck(tmp_path / "state")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a start finds: how much runs again (I6), an orderly end and an impatient one, a directory that is in use, and
 bytes that have changed on the disk."""
-import json, os, random, signal, sqlite3, struct, subprocess, time
+import json, os, random, signal, sqlite3, struct, subprocess
 
 import pytest
 
@@ -13,36 +13,33 @@ SEED = int(os.environ.get("QUERN_SEED", random.randrange(1 << 30)))
 
 def stop_while_it_runs(server, client, at_least):
     """kill -9 once so many lines are counted; returns what was counted then."""
-    poll(lambda: client.look(server)["status"] in support.TERMINAL or client.seen >= at_least)
+    poll(lambda: client.look(server) and client.seen >= at_least)
     server.kill()
     return client.seen
 
 
 def test_after_a_kill_only_lines_without_a_counted_result_run_again(tmp_path):
     print(f"seed {SEED}")
-    rng, total, measured = random.Random(SEED), 12000, 0
-    requests = life.echo_lines(total, words=1)
+    rng, total, clock = random.Random(SEED), 12000, support.Clock(tmp_path)
+    requests = life.held_lines(total, total - 1)
     for round_number in range(scaled(5)):
-        state, client = tmp_path / f"{round_number}", Client(requests)
+        state, client = tmp_path / f"{round_number}", Client(requests, clock)
         with support.serving(state, *ECHO) as server:
             client.go(server, "created")
             counted = stop_while_it_runs(server, client, rng.randrange(1, total * 3 // 4))
-        with support.serving(state, *ECHO) as server:
+            assert 0 < counted < total
+        with support.serving(state, *ECHO, environment=clock.environment) as server:
             client.wait(server)
             ran, recovered = metric(server, "quern_lines_total"), metric(server, "quern_recovered_requests_total")
             print(f"{counted} counted, {recovered:.0f} recovered, {ran:.0f} ran again")
-            if ran + recovered == 0:
-                continue  # it had ended before the kill: a batch that has not ended has its lines in one or the other
             assert ran <= total - counted, "a counted line ran again (I6)"
             assert recovered >= counted, "a counted line was not found again (I5)"
             assert ran + recovered == total
             assert metric(server, "quern_lines_lost_total") == metric(server, "quern_lines_retried_total") == 0
             assert metric(server, "quern_duplicate_results_total") == 0
-            measured += 0 < counted < total
             client.download(server)
             assert server.stop() == 0
         support.fsck(state)
-    assert measured > 0
 
 
 # --- SIGTERM and SIGINT ---
@@ -58,11 +55,11 @@ def ids_of(server, batch):
 
 
 def test_sigterm_lets_lines_in_flight_finish_and_a_restart_goes_on(tmp_path):
-    requests, state = slow_requests(24), tmp_path / "state"
+    requests, state = slow_requests(24, tokens=60, ignore_eos=True), tmp_path / "state"
     arguments = ("--model", "smollm2", "--lookahead-lines", "4", "--drain-seconds", "60")
     with support.serving(state, *arguments) as server:
         batch = server.create(support.jsonl(requests))["id"]
-        poll(lambda: server.batch(batch)["request_counts"]["completed"] >= 2, 60)
+        poll(lambda: server.batch(batch)["request_counts"]["completed"] >= 2)
         counted = server.batch(batch)["request_counts"]["completed"]
         assert server.stop() == 0
         assert "drained left=nothing" in server.log_text()
@@ -82,13 +79,13 @@ def test_a_second_sigterm_ends_at_once_and_loses_nothing(tmp_path):
     requests, state = slow_requests(8, tokens=600, ignore_eos=True), tmp_path / "state"
     with support.serving(state, "--model", "smollm2", "--drain-seconds", "600") as server:
         batch = server.create(support.jsonl(requests))["id"]
-        poll(lambda: metric(server, "quern_engine_running{engine=\"0\"}") > 0, 60)
+        poll(lambda: metric(server, "quern_engine_running{engine=\"0\"}") > 0)
         engine = server.engine_pid()
         server.process.send_signal(signal.SIGTERM)
         poll(lambda: "draining" in server.log_text())
         assert server.process.poll() is None, "the first one drains"
         server.process.send_signal(signal.SIGTERM)
-        assert server.process.wait(5) == 130
+        assert server.process.wait(60) == 130
         poll(lambda: not os.path.exists(f"/proc/{engine}"), what="the end of the engine")
     support.fsck(state)
     with support.serving(state, "--model", "smollm2") as server:
@@ -102,10 +99,10 @@ def test_ctrl_c_of_run_keeps_what_is_done_and_exits_130(tmp_path):
     (tmp_path / "in.jsonl").write_bytes(support.jsonl(requests))
     command = life.run_command(tmp_path, "--model", "smollm2", "--max-num-seqs", "2")
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
-    segment = poll(lambda: next((tmp_path / "out.jsonl.quern").glob("batches/*/seg-000001.log"), None), 60)
-    poll(lambda: segment.read_bytes().count(b"QREC") >= 3, 60)
+    segment = poll(lambda: next((tmp_path / "out.jsonl.quern").glob("batches/*/seg-000001.log"), None))
+    poll(lambda: segment.read_bytes().count(b"QREC") >= 3)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: the engine gets it too
-    assert process.wait(30) == 130
+    assert process.wait(60) == 130
     assert "the same command goes on from here" in process.stderr.read()
     assert not (tmp_path / "out.jsonl").exists()
     kept = segment.read_bytes().count(b"QREC")
@@ -120,7 +117,7 @@ def test_ctrl_c_of_run_keeps_what_is_done_and_exits_130(tmp_path):
 
 def refused(state, *words, status=3):
     """`quern serve` ends with this status and one sentence that has these words."""
-    done = support.quern("serve", "--port", "0", "--state-dir", state, *ECHO, timeout=30)
+    done = support.quern("serve", "--port", "0", "--state-dir", state, *ECHO, timeout=120)
     assert done.returncode == status and done.stdout == "", done
     sentence = done.stderr.strip().splitlines()[-1]
     assert sentence.startswith("quern serve: ") and all(word in sentence for word in words), done.stderr
@@ -170,15 +167,11 @@ def test_a_damaged_database_is_named_and_not_touched(tmp_path, damage):
 
 def half_done(tmp_path, lines=12000):
     """A killed server's directory with a batch in the middle, and its client."""
-    for attempt in range(10):
-        state, client = tmp_path / f"state-{attempt}", Client(life.echo_lines(lines, words=1))
-        with support.serving(state, *ECHO) as server:
-            client.go(server, "created")
-            counted = stop_while_it_runs(server, client, lines // 4)
-        batch = state / "batches" / client.batch
-        if 0 < counted < lines and (batch / "seg-000001.log").exists():
-            return state, client, batch
-    raise AssertionError("it was always done before it could be killed")
+    state, client = tmp_path / "state", Client(life.held_lines(lines, lines - 1), support.Clock(tmp_path))
+    with support.serving(state, *ECHO) as server:
+        client.go(server, "created")
+        stop_while_it_runs(server, client, lines // 4)
+    return state, client, state / "batches" / client.batch
 
 
 def records(data):
@@ -201,7 +194,7 @@ def test_a_flipped_bit_in_a_segment_is_named_and_only_its_line_runs_again(tmp_pa
     segment.write_bytes(data)
     done = support.quern("fsck", "--state-dir", state)
     assert done.returncode == 10 and client.batch in done.stdout and f"{length} bytes at {at} are damaged" in done.stdout, done
-    with support.serving(state, *ECHO) as server:
+    with support.serving(state, *ECHO, environment=client.clock.environment) as server:
         assert metric(server, "quern_log_corrupt_records_total") == 1
         assert "event=log_corrupt" in server.log_text() and client.batch in server.log_text()
         client.seen -= 1  # the damaged one is not counted until it has run again
@@ -219,7 +212,7 @@ def test_a_torn_tail_is_cut_without_a_word_about_damage(tmp_path):
     at, length, line = list(records(data))[-1]
     segment.write_bytes(data[:at + length // 2])
     support.fsck(state)
-    with support.serving(state, *ECHO) as server:
+    with support.serving(state, *ECHO, environment=client.clock.environment) as server:
         client.seen = 0  # what was counted has been taken from the disk by hand
         client.go(server)
         assert metric(server, "quern_log_corrupt_records_total") == 0
@@ -239,7 +232,7 @@ def test_a_damaged_index_is_made_again_from_the_input(tmp_path, damage):
     else:
         data[len(data) // 3] ^= 4
         index.write_bytes(data)
-    with support.serving(state, *ECHO) as server:
+    with support.serving(state, *ECHO, environment=client.clock.environment) as server:
         assert "event=index_rebuilt" in server.log_text()
         client.go(server)
         assert server.stop() == 0
@@ -269,7 +262,7 @@ def test_a_damaged_input_ends_its_batch_and_says_why(tmp_path):
     path.write_bytes(data[:len(data) // 2])
     done = support.quern("fsck", "--state-dir", state)
     assert done.returncode == 10 and client.file in done.stdout, done
-    with support.serving(state, *ECHO) as server:
+    with support.serving(state, *ECHO, environment=client.clock.environment) as server:
         ended = server.wait(client.batch, 60)
         assert ended["status"] == "failed" and ended["errors"]["data"], ended
         assert server.stop() == 0

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Chats beside a batch on one engine: they are answered at once, say what they say alone, and leave when their client does."""
-import concurrent.futures, http.client, json, re, time
+import concurrent.futures, http.client, json, re
 
 import pytest
 
 import support
 
+LINES = 300  # of the batch, all of which are with the engine
 WORDS = "rivers clocks bread snow maps wool salt lamps".split()
 
 
@@ -22,20 +23,13 @@ def gauge(server, name):
     return float(re.search(rf"^{name}\S* (\S+)$", server.call("GET", "/metrics")[1].decode(), re.M)[1])
 
 
-def wait_for(what, seconds=60):
-    deadline = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < deadline, "it never came"
-        time.sleep(0.02)
-
-
 @pytest.fixture
 def busy_server(model_server):
     """The server with a batch that outlasts any test, some of whose lines run."""
     lines = [support.request(str(i), f"Line {i}. " + "Count the stars and the boats. " * (i % 30), temperature=0, max_tokens=1500, ignore_eos=True)
-             for i in range(300)]
+             for i in range(LINES)]
     batch = model_server.create(support.jsonl(lines))
-    wait_for(lambda: gauge(model_server, "quern_engine_running") > 5)
+    support.until(lambda: gauge(model_server, "quern_engine_running") > 5)
     yield model_server
     model_server.json("POST", f"/v1/batches/{batch['id']}/cancel")
     model_server.wait(batch["id"])
@@ -68,8 +62,12 @@ def test_case_132_a_client_that_disconnects_frees_its_sequence(busy_server):
     def cancelled():
         text = busy_server.call("GET", "/metrics")[1].decode()
         return sum(float(n) for n in re.findall(r'^\S*requests\S*outcome="cancelled"\S* (\S+)$', text, re.M))
-    inflight = gauge(busy_server, "quern_http_requests_inflight")
+
+    def chats():
+        return gauge(busy_server, "quern_requests_inflight") - LINES
+
     for stream in (True, False):
+        support.until(lambda: chats() == 0)
         before = cancelled()
         connection = http.client.HTTPConnection("127.0.0.1", busy_server.port, timeout=60)
         connection.request("POST", "/v1/chat/completions", json.dumps(body(3, max_tokens=1500, ignore_eos=True, stream=stream)),
@@ -79,8 +77,8 @@ def test_case_132_a_client_that_disconnects_frees_its_sequence(busy_server):
             assert answer.readline().startswith(b"data: ")
             answer.close()
         else:
-            wait_for(lambda: gauge(busy_server, "quern_http_requests_inflight") > inflight)
+            support.until(lambda: chats() == 1)
         connection.close()
-        wait_for(lambda: cancelled() > before)
-    wait_for(lambda: gauge(busy_server, "quern_http_requests_inflight") <= inflight)
+        support.until(lambda: cancelled() > before)
+    support.until(lambda: chats() == 0)
     assert text_of(busy_server, body(1, max_tokens=1)) is not None

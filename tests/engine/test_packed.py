@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Packed weights are kept, mapped by the next engine inside its sandbox, and made anew when they are damaged."""
-import os, pathlib, re, time
+import os, pathlib, re
 
 import pytest
 
@@ -15,10 +15,7 @@ def answer(tmp_path, name, *arguments, until=None):
     with support.serving(tmp_path / name, "--model", "smollm2", *arguments) as server:
         body = server.json("POST", "/v1/chat/completions", {
             "model": "smollm2", "messages": [{"role": "user", "content": "Name three colours."}], "max_tokens": 12, "temperature": 0})
-        deadline = time.monotonic() + 60
-        while until and not until() and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert not until or until()
+        support.until(until or (lambda: True))
         return body["choices"][0]["message"]["content"], re.search(r"event=model_loaded .* weights=(\w+)", server.log_text())[1]
 
 

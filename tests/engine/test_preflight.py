@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """quern preflight: what it says about a file is what running the file shows."""
-import http.client, json, os, pathlib, threading
+import contextlib, http.client, json, os, pathlib, threading
 
 import pytest
 
@@ -123,10 +123,10 @@ PATH = "/v1/batches/preflight"
 def children(server):
     """The processes of the server's preflights."""
     found = []
-    for children in pathlib.Path(f"/proc/{server.process.pid}/task").glob("*/children"):
-        for pid in children.read_text().split():
+    for pid in support.children(server.process.pid):
+        with contextlib.suppress(OSError):
             if b"\0preflight\0" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes():
-                found.append(int(pid))
+                found.append(pid)
     return found
 
 
@@ -149,9 +149,8 @@ def begin_a_long_one(server):
     connection = ask_a_long_one(server)
     support.until(lambda: len(children(server)) == 1)
     pid, = children(server)
-    engine = []
-    support.until(lambda: engine.extend(pid for task in pathlib.Path(f"/proc/{pid}/task").glob("*/children") for pid in task.read_text().split()) or engine)
-    return connection, pid, int(engine[0])
+    support.until(lambda: support.children(pid))
+    return connection, pid, support.children(pid)[0]
 
 
 def test_a_server_answers_what_the_command_says(tmp_path):

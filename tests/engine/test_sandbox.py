@@ -13,8 +13,7 @@ SECRETS = {"OPENAI_API_KEY": "canary-one", "HF_TOKEN": "canary-two", "QUERN_WEBH
 
 def engines(server):
     """The process ids of all engine children."""
-    tasks = pathlib.Path(f"/proc/{server.process.pid}/task")
-    return {int(pid) for task in tasks.iterdir() for pid in (task / "children").read_text().split()}
+    return set(support.children(server.process.pid))
 
 
 def read(path):
