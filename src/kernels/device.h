@@ -71,6 +71,7 @@ struct device_options {
     uint32_t index;
     uint64_t memory_bytes; /* most memory to take, context and libraries included */
     const char *library;   /* path of the library for products; NULL: wherever it is found */
+    bool measures_ops;     /* device_counters.op_ns, at the cost of pauses between operations */
 };
 
 /* ---- the program ---- */
@@ -225,8 +226,8 @@ struct device_tiles {
 };
 
 /* The attention of a group's layers in a step. Prefixes run first, then tiles and decode, then
- * merges; no item reads a partial of its own launch (tiles and decode are one). Each row has one item or merge that leaves its
- * result. */
+ * merges; no item reads a partial of its own launch (tiles and decode are one). Each row has one
+ * item or merge that leaves its result. */
 struct device_attention {
     struct device_tiles prefixes;            /* leave partials */
     struct device_tiles tiles;               /* leave results */

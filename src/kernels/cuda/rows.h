@@ -84,6 +84,17 @@ struct cuda_gate {
 enum err cuda_gate(const struct cuda_gate *call, struct CUstream_st *stream,
                    struct error *error) MUST_CHECK;
 
+/* y = from, in the form of the next product. */
+struct cuda_quantise {
+    const void *from; /* (rows, from_stride) bf16 */
+    size_t from_stride;
+    struct cuda_rows y; /* 8-bit codes */
+    uint32_t width;     /* a multiple of 8, as the strides */
+    uint32_t rows;
+};
+enum err cuda_quantise(const struct cuda_quantise *call, struct CUstream_st *stream,
+                       struct error *error) MUST_CHECK;
+
 #define CUDA_NO_SLOT UINT32_MAX
 
 /* Norms and turns q and k and stores k and v. A page of one layer and KV head is 16 tokens of keys,

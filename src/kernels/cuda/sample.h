@@ -59,7 +59,8 @@ struct cuda_sample {
     const uint32_t *masks; /* (…, mask_words) bit t % 32 of word t / 32 allows token t */
     uint32_t mask_words;   /* at least (vocab + 31) / 32 */
     const struct draw_edit *edits;
-    float *kept; /* as many as there are edits; scratch of choose */
+    float *kept;         /* as many as there are edits; scratch of choose */
+    uint32_t *nonfinite; /* stats adds the number of rows with a NaN or +inf; NULL: not counted */
 };
 
 size_t cuda_sample_partial_bytes(uint32_t rows, uint32_t vocab);

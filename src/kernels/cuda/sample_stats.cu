@@ -11,7 +11,7 @@
 
 struct partial {
     uint64_t best; /* ranked(); 0: nothing above -inf */
-    double sum;    /* Σ e^(logit - logit of best) */
+    double sum;    /* Σ e^(logit - logit of best); its sign is set when a logit is NaN or +inf */
 };
 
 size_t cuda_sample_partial_bytes(uint32_t rows, uint32_t vocab) {
@@ -29,7 +29,7 @@ __device__ static inline float finish(const struct cuda_logits &logits, float ro
 
 template <bool FINISH>
 __device__ static inline struct four read_chunk(const struct cuda_logits &logits, size_t row,
-                                                uint32_t id) {
+                                                uint32_t id, bool *is_bad) {
     struct four v = {{-INFINITY, -INFINITY, -INFINITY, -INFINITY}};
     if (id >= logits.vocab) return v;
     float *from = logits.logits + row * logits.stride + id;
@@ -41,7 +41,10 @@ __device__ static inline struct four read_chunk(const struct cuda_logits &logits
             from[i] = v.at[i] = finish(logits, row_scale, id + i, v.at[i]);
     }
 #pragma unroll
-    for (uint32_t i = 0; i < 4; i++) v.at[i] = id + i < logits.vocab ? cleaned(v.at[i]) : -INFINITY;
+    for (uint32_t i = 0; i < 4; i++) {
+        *is_bad |= id + i < logits.vocab && !(v.at[i] <= FLT_MAX);
+        v.at[i] = id + i < logits.vocab ? cleaned(v.at[i]) : -INFINITY;
+    }
     return v;
 }
 
@@ -54,10 +57,11 @@ __global__ void __launch_bounds__(CHUNK_THREADS, 4)
     size_t row = blockIdx.y;
     uint32_t begin = blockIdx.x * CUDA_STATS_CHUNK + threadIdx.x * 4;
     struct four v[QUADS];
+    bool is_bad = false;
     wait_for_before();
 #pragma unroll
     for (int q = 0; q < QUADS; q++)
-        v[q] = read_chunk<FINISH>(logits, row, begin + q * CHUNK_THREADS * 4);
+        v[q] = read_chunk<FINISH>(logits, row, begin + q * CHUNK_THREADS * 4, &is_bad);
     let_next_start();
     float most = -INFINITY;
 #pragma unroll
@@ -83,12 +87,12 @@ __global__ void __launch_bounds__(CHUNK_THREADS, 4)
     }
     sum = warp_sum(sum);
     if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = sum;
-    __syncthreads();
+    is_bad = __syncthreads_or(is_bad);
     if (threadIdx.x > 0) return;
     double total = 0;
     for (int w = 0; w < CHUNK_THREADS / 32; w++) total += sums[w];
     uint64_t best = most > -INFINITY ? ranked(draw_key(most), best_id) : 0;
-    partials[row * gridDim.x + blockIdx.x] = {best, total};
+    partials[row * gridDim.x + blockIdx.x] = {best, is_bad ? -total : total};
 }
 
 /* A warp a row puts its chunks together, in their order. */
@@ -109,12 +113,17 @@ __global__ void __launch_bounds__(CHUNK_THREADS)
     }
     float max = best ? logit_of((uint32_t)(best >> 32)) : -INFINITY;
     double sum = 0;
-    for (uint32_t c = lane; c < chunks; c += 32)
+    bool is_bad = false;
+    for (uint32_t c = lane; c < chunks; c += 32) {
+        is_bad |= signbit(partials[c].sum);
         if (partials[c].best)
-            sum += partials[c].sum *
+            sum += fabs(partials[c].sum) *
                    exp((double)logit_of((uint32_t)(partials[c].best >> 32)) - (double)max);
+    }
     sum = warp_sum(sum);
+    is_bad = __any_sync(ALL_LANES, is_bad);
     if (lane > 0) return;
+    if (is_bad && call.nonfinite) atomicAdd(call.nonfinite, 1u);
     uint32_t id = best ? 0xffffffffu - (uint32_t)best : 0;
     call.stats[row] = {max, id, best ? (double)max + log(sum) : -INFINITY};
     const struct device_draw *draw = &call.draws[row];

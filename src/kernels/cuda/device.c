@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kernels/cuda/device_internal.h"
+
+#include <cuda_runtime_api.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CONTEXT_USUAL (540 * MIB) /* driver and cuBLASLt (device_measured.md) */
+#define CONTEXT_MOST (800 * MIB)  /* more than that is another process's */
+#define LATER_BYTES (64 * MIB)    /* kernels that are loaded later, stacks of threads */
+#define COMPUTE_LEAST 80u         /* cp.async, mma of bf16 */
+#define TILE_ROWS_HEADS 128u      /* cuda_tile_rows(1) */
+
+enum err card_error(int code, struct error *error, const char *format, ...) {
+    char what[256];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(what, sizeof what, format, args);
+    va_end(args);
+    return err_set(error, ERR_IO, "%s: %s (%s)", what, cudaGetErrorString((cudaError_t)code),
+                   cudaGetErrorName((cudaError_t)code));
+}
+
+size_t form_bytes(enum device_form form) {
+    return form == DEVICE_F32 ? 4 : form == DEVICE_BF16 ? 2 : 1;
+}
+
+enum cuda_code code_of(enum device_form form) {
+    return form == DEVICE_E4M3 ? CUDA_E4M3 : form == DEVICE_INT8 ? CUDA_INT8 : CUDA_BF16;
+}
+
+enum cuda_format format_of(enum device_form form, bool is_logits) {
+    if (form == DEVICE_INT8) return CUDA_FORMAT_INT8;
+    if (form == DEVICE_E4M3) return is_logits ? CUDA_FORMAT_E4M3_F32 : CUDA_FORMAT_E4M3;
+    return is_logits ? CUDA_FORMAT_BF16_F32 : CUDA_FORMAT_BF16;
+}
+
+/* ---- list ---- */
+
+/* The reason why the driver cannot be used. cudaGetDeviceCount opens no card. */
+static enum err count_cards(int *ret_count, struct error *error) {
+    int driver = 0, runtime = 0;
+    *ret_count = 0;
+    cudaError_t code = cudaGetDeviceCount(ret_count);
+    if (code == cudaSuccess && *ret_count > 0) return OK;
+    (void)cudaGetLastError();
+    (void)cudaDriverGetVersion(&driver);
+    (void)cudaRuntimeGetVersion(&runtime);
+    if (driver == 0)
+        return err_set(error, ERR_UNAVAILABLE,
+                       "no CUDA device: libcuda.so.1 not found: install "
+                       "the driver of the card");
+    if (code == cudaErrorInsufficientDriver)
+        return err_set(error, ERR_UNAVAILABLE,
+                       "no CUDA device: the driver runs CUDA %d.%d and this plugin needs %d.%d: "
+                       "update the driver, or build the plugin with an older nvcc",
+                       driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
+    if (code == cudaSuccess || code == cudaErrorNoDevice)
+        return err_set(error, ERR_UNAVAILABLE, "no CUDA device: the driver finds no card");
+    return err_set(error, ERR_UNAVAILABLE, "no CUDA device: %s (%s)", cudaGetErrorString(code),
+                   cudaGetErrorName(code));
+}
+
+static void describe(int index, const struct cudaDeviceProp *card, struct device_info *ret_info) {
+    *ret_info = (struct device_info){
+        .index = (uint32_t)index,
+        .compute = (uint32_t)(card->major * 10 + card->minor),
+        .multiprocessors = (uint32_t)card->multiProcessorCount,
+        .memory_bytes = card->totalGlobalMem,
+        .free_bytes = card->totalGlobalMem, /* until the card is open nobody tells */
+    };
+    (void)snprintf(ret_info->name, sizeof ret_info->name, "%.63s", card->name);
+    const unsigned char *id = (const unsigned char *)card->uuid.bytes;
+    int used = snprintf(ret_info->uuid, sizeof ret_info->uuid, "GPU");
+    for (int i = 0; i < 16; i++) {
+        const char *before = i == 0 || i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "";
+        used += snprintf(ret_info->uuid + used, sizeof ret_info->uuid - (size_t)used, "%s%02x",
+                         before, id[i]);
+    }
+    if (ret_info->compute < COMPUTE_LEAST)
+        (void)snprintf(ret_info->refusal, sizeof ret_info->refusal,
+                       "its compute capability is %d.%d, and the kernels need 8.0", card->major,
+                       card->minor);
+}
+
+static enum err device_list(struct device_info *ret_infos, uint32_t room, uint32_t *ret_count,
+                            struct error *error) {
+    int count;
+    *ret_count = 0;
+    enum err err = count_cards(&count, error);
+    if (err != OK) return err;
+    *ret_count = (uint32_t)count;
+    for (int i = 0; i < count && (uint32_t)i < room; i++) {
+        struct cudaDeviceProp card;
+        cudaError_t code = cudaGetDeviceProperties(&card, i);
+        if (code != cudaSuccess)
+            return err_set(error, ERR_UNAVAILABLE, "CUDA device %d: %s", i,
+                           cudaGetErrorString(code));
+        describe(i, &card, &ret_infos[i]);
+    }
+    return OK;
+}
+
+/* ---- open ---- */
+
+/* Context, streams and the library for products. */
+static enum err open_card(struct device *device, const struct device_options *options,
+                          struct error *error) {
+    cudaError_t code = cudaSetDevice((int)options->index);
+    if (code == cudaSuccess) code = cudaFree(NULL); /* makes the context */
+    if (code == cudaSuccess)
+        code = cudaDeviceGetAttribute(&device->multiprocessors, cudaDevAttrMultiProcessorCount,
+                                      (int)options->index);
+    if (code == cudaSuccess)
+        code = cudaStreamCreateWithFlags(&device->compute, cudaStreamNonBlocking);
+    if (code == cudaSuccess) code = cudaStreamCreateWithFlags(&device->up, cudaStreamNonBlocking);
+    if (code == cudaSuccess) code = cudaStreamCreateWithFlags(&device->down, cudaStreamNonBlocking);
+    if (code == cudaSuccess)
+        code = cudaEventCreateWithFlags(&device->copied, cudaEventDisableTiming);
+    if (code != cudaSuccess)
+        return err_set(error, ERR_UNAVAILABLE, "CUDA device %u cannot be opened: %s (%s)",
+                       options->index, cudaGetErrorString(code), cudaGetErrorName(code));
+    return cuda_products_open(&device->products, options->library, WORKSPACE_BYTES, error);
+}
+
+/* The arena: all that the options leave beside context and libraries. */
+static enum err take_memory(struct device *device, struct error *error) {
+    size_t free_bytes = 0, total = 0;
+    cudaError_t code = cudaMemGetInfo(&free_bytes, &total);
+    if (code != cudaSuccess) return card_error(code, error, "asking for the card's memory");
+    uint64_t used = total - free_bytes;
+    uint64_t context = used > WORKSPACE_BYTES ? used - WORKSPACE_BYTES : 0;
+    if (context > CONTEXT_MOST) context = CONTEXT_USUAL;
+    device->context_bytes = context + LATER_BYTES;
+    uint64_t outside = device->context_bytes + WORKSPACE_BYTES;
+    if (device->limit <= outside)
+        return err_set(error, ERR_LIMIT,
+                       "%llu MiB of the card's memory are too few: driver and libraries take %llu",
+                       (unsigned long long)(device->limit / MIB),
+                       (unsigned long long)(outside / MIB));
+    uint64_t bytes = (device->limit - outside) / MIB * MIB;
+    if (bytes + LATER_BYTES <= free_bytes) {
+        void *base = NULL;
+        code = cudaMalloc(&base, bytes);
+        device->memory = (struct memory){.base = base, .room = bytes};
+        if (code == cudaSuccess) return OK;
+        (void)cudaGetLastError();
+    }
+    return err_set(error, ERR_LIMIT, "%llu MiB of the card's memory are wanted and %llu are free",
+                   (unsigned long long)(bytes / MIB), (unsigned long long)(free_bytes / MIB));
+}
+
+static void device_close(struct device *device) {
+    if (!device) return;
+    if (device->compute) (void)cudaStreamSynchronize(device->compute);
+    if (device->down) (void)cudaStreamSynchronize(device->down);
+    for (uint32_t i = 0; i < DEVICE_STEPS_MAX; i++) {
+        struct flight *flight = &device->flights[i];
+        if (flight->block.host) (void)cudaFreeHost(flight->block.host);
+        if (flight->host.tokens) (void)cudaFreeHost(flight->host.tokens);
+        if (flight->begun) (void)cudaEventDestroy(flight->begun);
+        if (flight->ended) (void)cudaEventDestroy(flight->ended);
+        if (flight->done) (void)cudaEventDestroy(flight->done);
+        for (uint32_t k = 0; flight->op_ended && k < device->program.op_count; k++)
+            if (flight->op_ended[k]) (void)cudaEventDestroy(flight->op_ended[k]);
+        free(flight->op_ended);
+    }
+    for (uint32_t i = 0; i < FILL_SLICES; i++) {
+        if (device->fill_host[i]) (void)cudaFreeHost(device->fill_host[i]);
+        if (device->fill_done[i]) (void)cudaEventDestroy(device->fill_done[i]);
+    }
+    cuda_products_close(device->products);
+    if (device->memory.base) (void)cudaFree(device->memory.base);
+    if (device->copied) (void)cudaEventDestroy(device->copied);
+    if (device->compute) (void)cudaStreamDestroy(device->compute);
+    if (device->up) (void)cudaStreamDestroy(device->up);
+    if (device->down) (void)cudaStreamDestroy(device->down);
+    free(device->matrices);
+    free(device->ops);
+    free(device->places);
+    free(device);
+}
+
+static enum err device_open(struct device **ret_device, const struct device_options *options,
+                            struct error *error) {
+    int count;
+    enum err err = count_cards(&count, error);
+    if (err != OK) return err;
+    if (options->index >= (uint32_t)count)
+        return err_set(error, ERR_UNAVAILABLE, "there is no CUDA device %u: the driver counts %d",
+                       options->index, count);
+    struct device *device = calloc(1, sizeof *device);
+    if (!device) return err_set(error, ERR_LIMIT, "no memory for a device");
+    device->index = options->index;
+    device->limit = options->memory_bytes;
+    device->is_measuring = options->measures_ops;
+    err = open_card(device, options, error);
+    if (err == OK) err = take_memory(device, error);
+    if (err == OK)
+        *ret_device = device;
+    else
+        device_close(device);
+    return err;
+}
+
+/* ---- the table ---- */
+
+static const struct device_table table = {
+    .abi = DEVICE_ABI,
+    .bytes = sizeof(struct device_table),
+    .version = QUERN_VERSION,
+    .kind = "cuda",
+    .tile_rows_heads = TILE_ROWS_HEADS,
+    .split_tokens = CUDA_SPLIT_TOKENS,
+    .list = device_list,
+    .open = device_open,
+    .close = device_close,
+    .prepare = device_prepare,
+    .fill = device_fill,
+    .warm = device_warm,
+    .submit = device_submit,
+    .sample = device_sample,
+    .wait = device_wait,
+    .logits = device_logits,
+    .run_op = device_run_op,
+    .counters = device_counters_read,
+};
+
+const struct device_table *quern_device_table(void);
+const struct device_table *quern_device_table(void) {
+    return &table;
+}

@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* device_internal: a CUDA card behind the table of kernels/device.h; private to device*.c.
+ *
+ * Host code in plain C over the kernels' headers: it lays out one arena of device memory, copies a
+ * step's arrays in one transfer, and enqueues kernels. It computes nothing itself.
+ *
+ *     device.c          table, list, open, close
+ *     device_memory.c   the arena, and the blocks that carry arrays to the card
+ *     device_prepare.c  sizes, ledger, vectors
+ *     device_fill.c     rows of a file become codes
+ *     device_warm.c     algorithms of products, a first run of all kernels
+ *     device_step.c     a step's arrays, submit
+ *     device_walk.c     operations become kernels
+ *     device_sample.c   draws and answers
+ *     device_result.c   wait, logits, counters
+ *     device_op.c       one operation over buffers of the host
+ *
+ * Three streams: `compute` has all kernels, `up` the copies of steps to the card, `down` those of
+ * results. Nothing is allocated and nothing waited for between submit and wait.
+ *
+ * Thread: the device's one.
+ * Memory: the arena and all pinned memory are the device's.
+ * Invariant: device memory that a step reads changes only when the step has been waited for. */
+
+#include "kernels/cuda/attention.h"
+#include "kernels/cuda/products.h"
+#include "kernels/cuda/rows.h"
+#include "kernels/cuda/sample.h"
+#include "kernels/device.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct CUevent_st;
+struct CUstream_st;
+
+#define FILL_SLICES 2                /* one is copied while the other is filled */
+#define FILL_BYTES ((size_t)8 << 20) /* of a slice, if a row fits */
+#define MIB (UINT64_C(1) << 20)
+#define WORKSPACE_BYTES (32 * MIB) /* of cuBLASLt; 8 MiB was the most any algorithm wanted */
+
+/* ---- memory ---- */
+
+enum memory_part {
+    MEMORY_WEIGHTS,
+    MEMORY_ACTIVATIONS,
+    MEMORY_LOGITS,
+    MEMORY_STEPS,
+    MEMORY_WORKSPACE,
+    MEMORY_KV,
+    MEMORY_PARTS,
+};
+
+/* An arena that is given away from its beginning. With base NULL it only counts. */
+struct memory {
+    char *base;
+    size_t room;
+    size_t used;
+    size_t parts[MEMORY_PARTS];
+};
+/* `bytes` of device memory at a multiple of 256; NULL while counting. */
+void *memory_take(struct memory *memory, enum memory_part part, size_t bytes);
+
+/* Arrays on their way to the card: pinned memory, and its like on the card. */
+struct block {
+    char *host;
+    char *card;
+    size_t room;
+    size_t used;
+    size_t sent; /* bytes before it are under way */
+    bool is_full;
+};
+/* Room for an array, at a multiple of 16: fills *ret_host and returns the card's address. When the
+ * block is full, is_full is set and both are NULL. */
+void *block_take(struct block *block, size_t bytes, void **ret_host);
+/* Copies an array into the block; NULL for an empty one. */
+const void *block_put(struct block *block, const void *from, size_t count, size_t bytes);
+/* Sends all that was put since the last time; `compute` waits for it. */
+enum err block_send(struct device *device, struct block *block, struct error *error) MUST_CHECK;
+
+/* ---- the program ---- */
+
+struct card_matrix {
+    uint32_t rows;
+    uint32_t rows_padded; /* outputs of the product: a multiple of 8 */
+    uint32_t cols;
+    enum device_form form;
+    char *codes;      /* (rows_padded, cols) */
+    uint16_t *scales; /* (rows_padded) bf16; NULL: bf16 codes */
+};
+
+/* An operation whose vectors lie on the card. */
+struct card_op {
+    struct device_op op;
+    struct cuda_weights weight; /* NORM: of op.weight */
+};
+
+/* Keys and values of one place of a page. */
+struct card_place {
+    void *k;
+    void *v;
+    uint16_t *scales; /* NULL: bf16 */
+};
+
+/* ---- a step ---- */
+
+struct card_tiles {
+    const struct device_tile_item *items;
+    uint32_t count;
+    const uint32_t *rows;
+};
+struct card_attention {
+    struct card_tiles prefixes;
+    struct card_tiles tiles;
+    const struct device_decode_item *decode;
+    uint32_t decode_count;
+    const struct device_merge_item *merges;
+    uint32_t merge_count;
+};
+struct card_group {
+    const uint32_t *slots;
+    const uint32_t *pages;
+    struct card_attention all;
+    struct card_attention kept;
+};
+/* A step's arrays on the card. */
+struct card_step {
+    uint32_t row_count;
+    uint32_t wanted_count;
+    const int32_t *tokens;
+    const uint32_t *positions;
+    const uint32_t *wanted;
+    const uint32_t *wanted_positions; /* (wanted_count) */
+    uint32_t *nonfinite;              /* (1) zero when it arrives */
+    struct card_group groups[DEVICE_GROUPS_MAX];
+};
+
+/* The draws of one call of sample, on the card. */
+struct card_samples {
+    const struct device_draw *draws; /* (wanted_count) of all wanted rows */
+    const uint32_t *drawn;
+    uint32_t drawn_count;
+    const uint32_t *masks;
+    uint32_t mask_words;
+    const struct draw_edit *edits;
+    const struct device_ask *asks;
+    uint32_t ask_count;
+    const int32_t *named;
+    uint32_t named_count;
+};
+
+/* What a step leaves, twice: on the card and in pinned memory. */
+struct results {
+    int32_t *tokens;               /* (logit_rows_max), behind them the count of nonfinite rows */
+    struct device_answer *answers; /* (logit_rows_max) */
+    float *named;                  /* (named_max) */
+};
+
+/* A step under way. */
+struct flight {
+    uint64_t number;
+    bool is_under_way;
+    bool has_late; /* sample was called for it */
+    struct block block;
+    struct card_step step;
+    float *logits;           /* (bucket of logit_rows_max, logit_stride) */
+    const float *row_scale;  /* of its logits; NULL: bf16 */
+    struct cuda_stat *stats; /* (logit_rows_max) */
+    struct results card;
+    struct results host;
+    uint32_t answer_count;
+    uint32_t named_count;
+    struct CUevent_st *begun;     /* on `compute`: the step's first kernel may start */
+    struct CUevent_st *ended;     /* on `compute`: its kernels are done */
+    struct CUevent_st *done;      /* on `down`: its results are here */
+    struct CUevent_st **op_ended; /* (op_count) when operations are measured, else NULL */
+};
+
+/* ---- the device ---- */
+
+struct device {
+    uint32_t index;
+    int multiprocessors;
+    uint64_t limit;
+    uint64_t context_bytes;
+    bool is_measuring;
+    struct CUstream_st *compute, *up, *down;
+    struct CUevent_st *copied; /* on `up`: the last block is on the card */
+    struct cuda_products *products;
+    struct memory memory;
+
+    bool is_prepared;
+    struct device_program program; /* its arrays are NULL: see matrices and ops */
+    struct device_limits limits;
+    struct card_matrix *matrices;
+    struct card_op *ops;
+    uint32_t logit_matrix; /* of OP_LOGITS, or DEVICE_NONE */
+    size_t logit_stride;
+    uint32_t row_bucket;   /* of rows_max */
+    uint32_t logit_bucket; /* of logit_rows_max */
+    float *cosines[2];     /* (context_max, head_dim / 2) */
+    float *sines[2];
+
+    float *x, *x_kept;    /* (rows, width) */
+    void *h;              /* (bucket, width) bf16 or int32 */
+    void *wide;           /* (bucket, max(q | k | v, 2 ffn)) bf16 or int32 */
+    void *q, *q_kept;     /* (rows, heads · head_dim) bf16 */
+    void *attended;       /* (bucket, heads · head_dim) bf16 */
+    void *codes;          /* (bucket, widest input of a product) */
+    float *row_scales[2]; /* (bucket) of codes, by turns */
+    float *partial_o, *partial_ml;
+    int32_t *last_token; /* (sequences_max) */
+    void *stats_partial;
+    float *kept; /* (edits_max) scratch of choose */
+    struct card_place *places;
+    uint32_t page_count;
+
+    char *fill_host[FILL_SLICES], *fill_card[FILL_SLICES];
+    struct CUevent_st *fill_done[FILL_SLICES];
+    size_t fill_bytes;
+    uint32_t fill_next;
+
+    struct flight flights[DEVICE_STEPS_MAX];
+    uint64_t submitted; /* steps; the next one's flight is submitted % steps_max */
+    uint64_t waited;
+    struct device_counters counters;
+};
+
+/* ERR_IO with a sentence: what, the error's text and name. `code` is a cudaError. */
+enum err card_error(int code, struct error *error, const char *format, ...) PRINTF_LIKE(3, 4);
+
+/* Bytes of an element of that form. */
+size_t form_bytes(enum device_form form);
+enum cuda_code code_of(enum device_form form);
+/* The product's format; its sums are float32 for logits. */
+enum cuda_format format_of(enum device_form form, bool is_logits);
+
+/* The functions of the table. */
+enum err device_prepare(struct device *device, const struct device_program *program,
+                        const struct device_limits *limits, struct device_ledger *ret_ledger,
+                        struct error *error) MUST_CHECK;
+enum err device_fill(struct device *device, const struct device_rows *rows,
+                     struct error *error) MUST_CHECK;
+enum err device_warm(struct device *device, struct error *error) MUST_CHECK;
+enum err device_submit(struct device *device, const struct device_step *step,
+                       const struct device_samples *samples, struct error *error) MUST_CHECK;
+enum err device_sample(struct device *device, const struct device_samples *samples,
+                       struct error *error) MUST_CHECK;
+enum err device_wait(struct device *device, uint64_t number, struct device_result *result,
+                     struct error *error) MUST_CHECK;
+enum err device_logits(struct device *device, uint32_t first, uint32_t count, float *ret_logits,
+                       struct error *error) MUST_CHECK;
+enum err device_run_op(struct device *device, const struct device_op_call *call,
+                       struct error *error) MUST_CHECK;
+enum err device_counters_read(struct device *device, struct device_counters *ret_counters,
+                              struct error *error) MUST_CHECK;
+
+/* ---- device_step.c ---- */
+
+/* Bytes of a block that holds any step within the limits, and its draws. */
+size_t step_block_bytes(const struct device_limits *limits, uint32_t vocab);
+/* Puts the arrays of a step into the flight's block. ERR_LIMIT when they are over the limits. */
+enum err step_put(struct device *device, struct flight *flight, const struct device_step *step,
+                  struct error *error) MUST_CHECK;
+
+/* ---- device_walk.c ---- */
+
+/* The state between two operations. */
+struct walk {
+    struct device *device;
+    struct flight *flight;
+    uint32_t rows;
+    bool is_kept; /* behind KEEP */
+    float *x;
+    void *q;
+    struct cuda_product product[2]; /* by enum op_to: the last one in wide and in h */
+    struct cuda_rows prepared;
+    uint32_t scale_turn; /* row_scales that the next result gets */
+};
+void walk_begin(struct walk *walk, struct device *device, struct flight *flight);
+enum err walk_op(struct walk *walk, const struct card_op *op, struct error *error) MUST_CHECK;
+/* All operations, with an event behind each when they are measured. */
+enum err walk_all(struct device *device, struct flight *flight, struct error *error) MUST_CHECK;
+
+/* ---- device_sample.c ---- */
+
+enum err samples_put(struct device *device, struct flight *flight,
+                     const struct device_samples *samples, bool is_late,
+                     struct card_samples *ret_samples, struct error *error) MUST_CHECK;
+/* Enqueues the draws; of a step's first call also the statistics of all logits. */
+enum err samples_run(struct device *device, struct flight *flight,
+                     const struct card_samples *samples, bool is_late,
+                     struct error *error) MUST_CHECK;
+/* Enqueues the copies of results to the host, and the event behind them. */
+enum err samples_fetch(struct device *device, struct flight *flight,
+                       struct error *error) MUST_CHECK;

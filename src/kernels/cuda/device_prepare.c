@@ -1,0 +1,436 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kernels/cuda/device_internal.h"
+
+#include <assert.h>
+#include <cuda_runtime_api.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PRODUCT_ALIGN 8u     /* outputs of a product */
+#define INPUT_ALIGN 16u      /* inputs: 16 bytes of 8-bit codes */
+#define ROPE_POSITIONS 1024u /* angles that are computed at once */
+
+/* A layout is made twice: once to count, once to place. */
+struct layout {
+    struct device *device;
+    const struct device_program *program; /* with the host's vectors */
+    struct memory memory;
+    cudaError_t code;
+};
+
+static uint32_t round_up(uint32_t value, uint32_t to) {
+    return (value + to - 1) / to * to;
+}
+
+static size_t largest(size_t a, size_t b) {
+    return a > b ? a : b;
+}
+
+/* ---- what can be computed ---- */
+
+static enum err check_matrices(const struct device_program *program, struct error *error) {
+    for (uint32_t i = 0; i < program->matrix_count; i++) {
+        const struct device_matrix *matrix = &program->matrices[i];
+        if (matrix->form == DEVICE_F32 || matrix->rows == 0 || matrix->cols == 0 ||
+            matrix->cols % INPUT_ALIGN != 0)
+            return err_set(error, ERR_INVALID,
+                           "a matrix of %u x %u has no product: columns come in multiples of %u",
+                           matrix->rows, matrix->cols, INPUT_ALIGN);
+    }
+    for (uint32_t i = 0; i < program->op_count; i++) {
+        const struct device_op *op = &program->ops[i];
+        bool reads = op->kind == OP_EMBED || op->kind == OP_MATMUL || op->kind == OP_LOGITS;
+        enum device_form form = reads ? program->matrices[op->matrix].form : DEVICE_BF16;
+        if (op->kind == OP_EMBED && form != DEVICE_BF16)
+            return err_set(error, ERR_INVALID, "an embedding is kept in bf16 only");
+        if (op->kind == OP_LOGITS && form == DEVICE_INT8)
+            return err_set(error, ERR_INVALID, "a head is kept in bf16 or e4m3 only");
+        if (op->kind == OP_MATMUL &&
+            (op->to == TO_X || program->matrices[op->matrix].rows % PRODUCT_ALIGN != 0))
+            return err_set(error, ERR_INVALID, "a product of %u columns cannot be read in eights",
+                           program->matrices[op->matrix].rows);
+        if ((op->kind == OP_NORM || op->kind == OP_ATTENTION || op->kind == OP_GATE) &&
+            op->next == DEVICE_NONE)
+            return err_set(error, ERR_INVALID, "operation %u: nobody reads its result", i);
+        if ((op->kind == OP_HEADS || op->kind == OP_ATTENTION) && op->kv_group >= DEVICE_GROUPS_MAX)
+            return err_set(error, ERR_INVALID, "operation %u: group %u", i, op->kv_group);
+    }
+    return OK;
+}
+
+static enum err check_shape(const struct device_program *program,
+                            const struct device_limits *limits, struct error *error) {
+    static const uint32_t head_dims[] = {64, 80, 96, 112, 128, 256};
+    bool is_known = false;
+    for (size_t i = 0; i < sizeof head_dims / sizeof head_dims[0]; i++)
+        is_known |= program->head_dim == head_dims[i];
+    if (!is_known)
+        return err_set(error, ERR_INVALID, "no CUDA kernel has head size %u", program->head_dim);
+    if (program->kv_heads == 0 || program->heads % program->kv_heads != 0 ||
+        program->heads / program->kv_heads > CUDA_GROUP_MAX || program->heads == 0)
+        return err_set(error, ERR_INVALID, "no CUDA kernel has %u heads over %u KV heads",
+                       program->heads, program->kv_heads);
+    if (program->width % INPUT_ALIGN != 0 || program->ffn % INPUT_ALIGN != 0)
+        return err_set(error, ERR_INVALID, "rows of %u or %u numbers are no multiples of %u",
+                       program->width, program->ffn, INPUT_ALIGN);
+    if (limits->rows_max == 0 || limits->rows_max > CUDA_BUCKET_MAX ||
+        limits->logit_rows_max > limits->rows_max || limits->steps_max == 0 ||
+        limits->steps_max > DEVICE_STEPS_MAX || limits->group_count > DEVICE_GROUPS_MAX)
+        return err_set(error, ERR_INVALID, "a step of %u rows, %u with logits, in %u groups",
+                       limits->rows_max, limits->logit_rows_max, limits->group_count);
+    if (limits->kv_form != DEVICE_BF16 && limits->kv_form != DEVICE_E4M3)
+        return err_set(error, ERR_INVALID, "a KV cache is kept in bf16 or e4m3 only");
+    return check_matrices(program, error);
+}
+
+/* ---- weights and vectors ---- */
+
+static const void *place(struct layout *layout, const void *from, size_t bytes) {
+    if (!from) return NULL;
+    void *at = memory_take(&layout->memory, MEMORY_WEIGHTS, bytes);
+    if (at && layout->code == cudaSuccess)
+        layout->code = cudaMemcpy(at, from, bytes, cudaMemcpyHostToDevice);
+    return at;
+}
+
+static const float *place_vector(struct layout *layout, const float *from, size_t count) {
+    return place(layout, from, count * sizeof *from);
+}
+
+/* True when every weight is plus + a bf16 number. */
+static bool is_exact(const float *weight, uint32_t count, float plus) {
+    for (uint32_t i = 0; i < count; i++)
+        if (plus + bf16_to_f32(bf16_from_f32(weight[i] - plus)) != weight[i]) return false;
+    return true;
+}
+
+/* The weights of a norm as bf16 where that loses nothing: each row of a step reads them. */
+static struct cuda_weights place_weights(struct layout *layout, const float *weight) {
+    uint32_t width = layout->program->width;
+    bool is_plain = is_exact(weight, width, 0);
+    if (!is_plain && !is_exact(weight, width, 1))
+        return (struct cuda_weights){.at = place_vector(layout, weight, width)};
+    struct cuda_weights ret = {.is_bf16 = true, .plus = is_plain ? 0 : 1};
+    uint16_t *codes = malloc(width * sizeof *codes);
+    for (uint32_t i = 0; codes && i < width; i++) codes[i] = bf16_from_f32(weight[i] - ret.plus);
+    ret.at = place(layout, codes, width * sizeof *codes);
+    if (!codes) layout->code = cudaErrorMemoryAllocation;
+    free(codes);
+    return ret;
+}
+
+static void place_ops(struct layout *layout) {
+    const struct device_program *program = layout->program;
+    for (uint32_t i = 0; i < program->op_count; i++) {
+        const struct device_op *from = &program->ops[i];
+        struct card_op *to = &layout->device->ops[i];
+        to->op = *from;
+        uint32_t outputs = from->bias ? program->matrices[from->matrix].rows : 0;
+        if (from->weight) to->weight = place_weights(layout, from->weight);
+        to->op.post = place_vector(layout, from->post, program->width);
+        to->op.bias = place_vector(layout, from->bias, outputs);
+        to->op.q_norm = place_vector(layout, from->q_norm, program->head_dim);
+        to->op.k_norm = place_vector(layout, from->k_norm, program->head_dim);
+        if (from->kind == OP_LOGITS) layout->device->logit_matrix = from->matrix;
+    }
+}
+
+static void place_matrices(struct layout *layout) {
+    for (uint32_t i = 0; i < layout->program->matrix_count; i++) {
+        const struct device_matrix *from = &layout->program->matrices[i];
+        struct card_matrix *to = &layout->device->matrices[i];
+        *to = (struct card_matrix){.rows = from->rows,
+                                   .rows_padded = round_up(from->rows, PRODUCT_ALIGN),
+                                   .cols = from->cols,
+                                   .form = from->form};
+        size_t row_bytes = from->cols * form_bytes(from->form);
+        size_t scale_bytes = from->form == DEVICE_BF16 ? 0 : to->rows_padded * sizeof(uint16_t);
+        to->codes = memory_take(&layout->memory, MEMORY_WEIGHTS, to->rows_padded * row_bytes);
+        if (scale_bytes > 0) to->scales = memory_take(&layout->memory, MEMORY_WEIGHTS, scale_bytes);
+        if (!to->codes || layout->code != cudaSuccess) continue;
+        layout->code = cudaMemset(to->codes + from->rows * row_bytes, 0,
+                                  (to->rows_padded - from->rows) * row_bytes);
+        if (to->scales && layout->code == cudaSuccess)
+            layout->code = cudaMemset(to->scales, 0, scale_bytes);
+    }
+}
+
+/* Angles of positions begin..end-1, as the CPU has them: products and turns in double. */
+static void angles_of(const struct layout *layout, uint32_t table, uint32_t begin, uint32_t end,
+                      float *ret_cosines, float *ret_sines) {
+    const uint32_t half = layout->program->head_dim / 2;
+    const float given = layout->program->rope_magnitude, magnitude = given > 0 ? given : 1.0f;
+    for (uint32_t position = begin; position < end; position++) {
+        size_t row = (size_t)(position - begin) * half;
+        for (uint32_t i = 0; i < half; i++) {
+            double angle = (double)position * (double)layout->program->frequencies[table][i];
+            ret_cosines[row + i] = (float)cos(angle) * magnitude;
+            ret_sines[row + i] = (float)sin(angle) * magnitude;
+        }
+    }
+}
+
+static void place_angles(struct layout *layout, uint32_t table) {
+    struct device *device = layout->device;
+    const uint32_t half = layout->program->head_dim / 2, most = device->limits.context_max;
+    const size_t bytes = (size_t)most * half * sizeof(float);
+    device->cosines[table] = memory_take(&layout->memory, MEMORY_WEIGHTS, bytes);
+    device->sines[table] = memory_take(&layout->memory, MEMORY_WEIGHTS, bytes);
+    if (!device->cosines[table]) return;
+    float *angles = malloc((size_t)2 * ROPE_POSITIONS * half * sizeof *angles);
+    if (!angles) layout->code = cudaErrorMemoryAllocation;
+    for (uint32_t begin = 0; begin < most && layout->code == cudaSuccess; begin += ROPE_POSITIONS) {
+        uint32_t end = most - begin > ROPE_POSITIONS ? begin + ROPE_POSITIONS : most;
+        size_t count = (size_t)(end - begin) * half, first = (size_t)begin * half;
+        angles_of(layout, table, begin, end, angles, angles + count);
+        layout->code = cudaMemcpy(device->cosines[table] + first, angles, count * sizeof *angles,
+                                  cudaMemcpyHostToDevice);
+        if (layout->code == cudaSuccess)
+            layout->code = cudaMemcpy(device->sines[table] + first, angles + count,
+                                      count * sizeof *angles, cudaMemcpyHostToDevice);
+    }
+    free(angles);
+}
+
+/* ---- buffers ---- */
+
+/* The widest product into `to`, and its largest sums, in bytes per row. */
+static size_t product_bytes(const struct device_program *program, enum op_to to) {
+    size_t most = 0;
+    for (uint32_t i = 0; i < program->op_count; i++) {
+        const struct device_op *op = &program->ops[i];
+        if (op->kind != OP_MATMUL || op->to != to) continue;
+        const struct device_matrix *matrix = &program->matrices[op->matrix];
+        enum cuda_format format = format_of(matrix->form, false);
+        most = largest(most, matrix->rows * cuda_format_out_bytes(format));
+    }
+    return most;
+}
+
+static size_t codes_bytes(const struct device_program *program) {
+    size_t most = 0;
+    for (uint32_t i = 0; i < program->matrix_count; i++)
+        most = largest(most, program->matrices[i].cols * form_bytes(program->matrices[i].form));
+    return most;
+}
+
+static void place_buffers(struct layout *layout) {
+    struct device *device = layout->device;
+    const struct device_program *program = layout->program;
+    const struct device_limits *limits = &device->limits;
+    struct memory *memory = &layout->memory;
+    const size_t rows = device->row_bucket, kept = device->logit_bucket;
+    const size_t q_width = (size_t)program->heads * program->head_dim;
+    const size_t partials = (size_t)limits->partials_max * program->heads;
+    enum memory_part part = MEMORY_ACTIVATIONS;
+    device->x = memory_take(memory, part, rows * program->width * sizeof(float));
+    device->x_kept = memory_take(memory, part, kept * program->width * sizeof(float));
+    device->h = memory_take(memory, part, rows * product_bytes(program, TO_H));
+    device->wide = memory_take(memory, part, rows * product_bytes(program, TO_WIDE));
+    device->q = memory_take(memory, part, rows * q_width * 2);
+    device->q_kept = memory_take(memory, part, kept * q_width * 2);
+    device->attended = memory_take(memory, part, rows * q_width * 2);
+    device->codes = memory_take(memory, part, rows * codes_bytes(program));
+    for (int i = 0; i < 2; i++)
+        device->row_scales[i] = memory_take(memory, part, rows * sizeof(float));
+    device->partial_o = memory_take(memory, part, partials * program->head_dim * sizeof(float));
+    device->partial_ml = memory_take(memory, part, partials * 2 * sizeof(float));
+    device->last_token = memory_take(memory, part, limits->sequences_max * sizeof(int32_t));
+}
+
+/* ---- steps ---- */
+
+static size_t align_16(size_t bytes) {
+    return (bytes + 15) / 16 * 16;
+}
+
+static size_t tokens_bytes(const struct device_limits *limits) {
+    return align_16(((size_t)limits->logit_rows_max + 1) * sizeof(int32_t));
+}
+
+static size_t results_bytes(const struct device_limits *limits) {
+    return tokens_bytes(limits) + limits->logit_rows_max * sizeof(struct device_answer) +
+           limits->named_max * sizeof(float);
+}
+
+static struct results results_at(const struct device_limits *limits, char *at) {
+    char *answers = at + tokens_bytes(limits);
+    char *named = answers + limits->logit_rows_max * sizeof(struct device_answer);
+    return (struct results){
+        .tokens = (void *)at, .answers = (void *)answers, .named = (void *)named};
+}
+
+static void place_flights(struct layout *layout) {
+    struct device *device = layout->device;
+    const struct device_limits *limits = &device->limits;
+    const size_t rows = limits->logit_rows_max, vocab = layout->program->vocab;
+    struct memory *memory = &layout->memory;
+    for (uint32_t i = 0; i < limits->steps_max; i++) {
+        struct flight *flight = &device->flights[i];
+        flight->block.room = step_block_bytes(limits, layout->program->vocab);
+        flight->block.card = memory_take(memory, MEMORY_STEPS, flight->block.room);
+        char *card = memory_take(memory, MEMORY_STEPS, results_bytes(limits));
+        if (card) flight->card = results_at(limits, card);
+        flight->logits = memory_take(memory, MEMORY_LOGITS,
+                                     device->logit_bucket * device->logit_stride * sizeof(float));
+        flight->stats = memory_take(memory, MEMORY_LOGITS, rows * sizeof(struct cuda_stat));
+    }
+    device->stats_partial = memory_take(memory, MEMORY_LOGITS,
+                                        cuda_sample_partial_bytes((uint32_t)rows, (uint32_t)vocab));
+    device->kept = memory_take(memory, MEMORY_LOGITS, limits->edits_max * sizeof(float));
+    for (int i = 0; i < FILL_SLICES; i++)
+        device->fill_card[i] = memory_take(memory, MEMORY_WORKSPACE, device->fill_bytes);
+}
+
+/* Pinned memory and events. */
+static cudaError_t make_flights(struct device *device) {
+    const struct device_limits *limits = &device->limits;
+    cudaError_t code = cudaSuccess;
+    for (uint32_t i = 0; i < limits->steps_max && code == cudaSuccess; i++) {
+        struct flight *flight = &device->flights[i];
+        void *results = NULL;
+        code = cudaHostAlloc((void **)&flight->block.host, flight->block.room, 0);
+        if (code == cudaSuccess) code = cudaHostAlloc(&results, results_bytes(limits), 0);
+        if (code == cudaSuccess) {
+            memset(results, 0, results_bytes(limits));
+            flight->host = results_at(limits, results);
+            code = cudaEventCreate(&flight->begun);
+        }
+        if (code == cudaSuccess) code = cudaEventCreate(&flight->ended);
+        if (code == cudaSuccess)
+            code = cudaEventCreateWithFlags(&flight->done,
+                                            cudaEventBlockingSync | cudaEventDisableTiming);
+        if (!device->is_measuring || code != cudaSuccess) continue;
+        flight->op_ended = calloc(device->program.op_count, sizeof *flight->op_ended);
+        if (!flight->op_ended) return cudaErrorMemoryAllocation;
+        for (uint32_t k = 0; k < device->program.op_count && code == cudaSuccess; k++)
+            code = cudaEventCreate(&flight->op_ended[k]);
+    }
+    for (int i = 0; i < FILL_SLICES && code == cudaSuccess; i++) {
+        code = cudaHostAlloc((void **)&device->fill_host[i], device->fill_bytes, 0);
+        if (code == cudaSuccess)
+            code = cudaEventCreateWithFlags(&device->fill_done[i], cudaEventDisableTiming);
+    }
+    return code;
+}
+
+/* ---- the KV cache ---- */
+
+static size_t place_bytes(const struct device_program *program, enum device_form form) {
+    return (size_t)program->kv_heads * DEVICE_PAGE_TOKENS * program->head_dim * form_bytes(form);
+}
+
+static size_t scales_bytes(const struct device_program *program, enum device_form form) {
+    return form == DEVICE_BF16 ? 0 : (size_t)program->kv_heads * 2 * DEVICE_PAGE_TOKENS * 2;
+}
+
+static void place_cache(struct layout *layout) {
+    struct device *device = layout->device;
+    const enum device_form form = device->limits.kv_form;
+    const size_t pages = device->page_count, each = place_bytes(layout->program, form);
+    const size_t scales = scales_bytes(layout->program, form);
+    for (uint32_t i = 0; i < device->limits.layer_places; i++) {
+        struct card_place *at = &device->places[i];
+        at->k = memory_take(&layout->memory, MEMORY_KV, pages * each);
+        at->v = memory_take(&layout->memory, MEMORY_KV, pages * each);
+        if (scales > 0) at->scales = memory_take(&layout->memory, MEMORY_KV, pages * scales);
+    }
+}
+
+/* ---- prepare ---- */
+
+static void lay_out(struct layout *layout) {
+    place_matrices(layout);
+    place_ops(layout);
+    for (uint32_t i = 0; i < layout->program->rope_count; i++) place_angles(layout, i);
+    place_buffers(layout);
+    place_flights(layout);
+    place_cache(layout);
+}
+
+/* The ledger of a layout with the cache's pages. */
+static void tell(const struct device *device, const struct memory *memory, size_t page_bytes,
+                 struct device_ledger *ret_ledger) {
+    const size_t *parts = memory->parts;
+    *ret_ledger = (struct device_ledger){
+        .limit = device->limit,
+        .used = device->context_bytes + WORKSPACE_BYTES + memory->used,
+        .context = device->context_bytes,
+        .weights = parts[MEMORY_WEIGHTS],
+        .activations = parts[MEMORY_ACTIVATIONS],
+        .logits = parts[MEMORY_LOGITS],
+        .steps = parts[MEMORY_STEPS],
+        .workspace = parts[MEMORY_WORKSPACE] + WORKSPACE_BYTES,
+        .kv = parts[MEMORY_KV],
+        .page_bytes = page_bytes,
+        .page_count = device->page_count,
+    };
+}
+
+static unsigned long long mib(uint64_t bytes) {
+    return (bytes + MIB - 1) / MIB;
+}
+
+static enum err refuse(const struct device_ledger *ledger, struct error *error) {
+    return err_set(error, ERR_LIMIT,
+                   "the model needs %llu MiB of the card's memory and may have %llu: weights %llu, "
+                   "buffers %llu, logits %llu, steps %llu, workspace %llu, driver %llu, and the "
+                   "least KV cache %llu (%u pages)",
+                   mib(ledger->used), mib(ledger->limit), mib(ledger->weights),
+                   mib(ledger->activations), mib(ledger->logits), mib(ledger->steps),
+                   mib(ledger->workspace), mib(ledger->context), mib(ledger->kv),
+                   ledger->page_count);
+}
+
+/* Sizes that the layout starts from. */
+static enum err set_sizes(struct device *device, const struct device_program *program,
+                          const struct device_limits *limits, struct error *error) {
+    device->program = *program;
+    device->limits = *limits;
+    device->logit_matrix = DEVICE_NONE;
+    device->row_bucket = cuda_bucket(limits->rows_max);
+    device->logit_bucket = cuda_bucket(limits->logit_rows_max);
+    device->logit_stride = round_up(program->vocab_rows, PRODUCT_ALIGN);
+    size_t row_bytes = 0;
+    for (uint32_t i = 0; i < program->matrix_count; i++)
+        row_bytes = largest(row_bytes, program->matrices[i].cols * sizeof(float));
+    device->fill_bytes = largest(FILL_BYTES, row_bytes);
+    device->matrices = calloc(program->matrix_count, sizeof *device->matrices);
+    device->ops = calloc(program->op_count, sizeof *device->ops);
+    device->places = calloc(limits->layer_places, sizeof *device->places);
+    if (device->matrices && device->ops && device->places) return OK;
+    return err_set(error, ERR_LIMIT, "no memory for a program");
+}
+
+enum err device_prepare(struct device *device, const struct device_program *program,
+                        const struct device_limits *limits, struct device_ledger *ret_ledger,
+                        struct error *error) {
+    assert(!device->is_prepared && !device->ops);
+    enum err err = check_shape(program, limits, error);
+    if (err == OK) err = set_sizes(device, program, limits, error);
+    if (err != OK) return err;
+    const size_t page_bytes = limits->layer_places * (2 * place_bytes(program, limits->kv_form) +
+                                                      scales_bytes(program, limits->kv_form));
+    struct layout counted = {.device = device, .program = program};
+    device->page_count = limits->page_count_min;
+    lay_out(&counted);
+    tell(device, &counted.memory, page_bytes, ret_ledger);
+    if (counted.memory.used > device->memory.room) return refuse(ret_ledger, error);
+    /* Pools of pages begin at multiples: the least layout has the same gaps. */
+    size_t left = device->memory.room - counted.memory.used;
+    uint64_t pages = limits->page_count_min;
+    size_t gaps = (size_t)limits->layer_places * 3 * 256;
+    if (left > gaps) pages += (left - gaps) / page_bytes;
+    device->page_count = pages < limits->page_count_max ? (uint32_t)pages : limits->page_count_max;
+    if (device->page_count < limits->page_count_min) device->page_count = limits->page_count_min;
+    struct layout placed = {.device = device, .program = program, .memory = device->memory};
+    lay_out(&placed);
+    device->memory = placed.memory;
+    tell(device, &placed.memory, page_bytes, ret_ledger);
+    if (placed.code == cudaSuccess) placed.code = make_flights(device);
+    device->program.ops = NULL, device->program.matrices = NULL;
+    device->program.frequencies[0] = device->program.frequencies[1] = NULL;
+    device->is_prepared = placed.code == cudaSuccess;
+    return device->is_prepared ? OK : card_error(placed.code, error, "laying out the program");
+}

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kernels/cuda/device_internal.h"
+
+#include <assert.h>
+#include <cuda_runtime_api.h>
+#include <string.h>
+
+#define PUT(block, from, count) block_put(block, from, count, sizeof *(from))
+
+/* True when the statistics of the logits give the token. */
+static bool is_plain(const struct device_draw *draw) {
+    return draw->factor == 0 && draw->mask < 0 && draw->edit_count == 0;
+}
+
+/* The draws of all wanted rows. A row without a draw in this call looks like one that is drawn
+ * later, so that the statistics leave its token alone. */
+static void put_draws(struct flight *flight, const struct device_samples *samples, bool is_late,
+                      struct card_samples *ret_samples) {
+    const uint32_t wanted = flight->step.wanted_count;
+    const uint32_t count = samples ? samples->count : 0;
+    const struct device_draw none = {.factor = 1, .mask = -1, .slot = -1};
+    void *host;
+    ret_samples->draws = block_take(&flight->block, wanted * sizeof none, &host);
+    struct device_draw *draws = host;
+    for (uint32_t i = 0; draws && i < wanted; i++) draws[i] = none;
+    ret_samples->drawn = block_take(&flight->block, count * sizeof(uint32_t), &host);
+    uint32_t *drawn = host;
+    for (uint32_t i = 0; draws && drawn && i < count; i++) {
+        uint32_t row = samples->rows[i];
+        assert(row < wanted);
+        draws[row] = samples->draws[i];
+        if (is_late || !is_plain(&draws[row])) drawn[ret_samples->drawn_count++] = row;
+    }
+}
+
+enum err samples_put(struct device *device, struct flight *flight,
+                     const struct device_samples *samples, bool is_late,
+                     struct card_samples *ret_samples, struct error *error) {
+    struct block *block = &flight->block;
+    *ret_samples = (struct card_samples){0};
+    put_draws(flight, samples, is_late, ret_samples);
+    if (samples) {
+        assert(flight->answer_count + samples->ask_count <= device->limits.logit_rows_max);
+        ret_samples->masks =
+            PUT(block, samples->masks, (size_t)samples->mask_count * samples->mask_words);
+        ret_samples->mask_words = samples->mask_words;
+        ret_samples->edits = PUT(block, samples->edits, samples->edit_count);
+        ret_samples->asks = PUT(block, samples->asks, samples->ask_count);
+        ret_samples->ask_count = samples->ask_count;
+        ret_samples->named = PUT(block, samples->named, samples->named_count);
+        ret_samples->named_count = samples->named_count;
+    }
+    bool is_over =
+        samples && (samples->edit_count > device->limits.edits_max ||
+                    flight->named_count + samples->named_count > device->limits.named_max);
+    if (!block->is_full && !is_over) return OK;
+    return err_set(error, ERR_LIMIT, "step %llu has more edits or named tokens than the limits say",
+                   (unsigned long long)flight->number);
+}
+
+static enum err run_asks(struct device *device, struct flight *flight,
+                         const struct cuda_logits *logits, const struct card_samples *samples,
+                         struct error *error) {
+    const struct cuda_logprobs call = {
+        .logits = *logits,
+        .stats = flight->stats,
+        .tokens = flight->card.tokens,
+        .asks = samples->asks,
+        .ask_count = samples->ask_count,
+        .answers = flight->card.answers + flight->answer_count,
+        .named = samples->named,
+        .named_logits = flight->card.named + flight->named_count,
+    };
+    flight->answer_count += samples->ask_count;
+    flight->named_count += samples->named_count;
+    return cuda_logprobs(&call, device->compute, error);
+}
+
+static float softcap_of(const struct device *device) {
+    for (uint32_t i = device->program.op_count; i-- > 0;)
+        if (device->ops[i].op.kind == OP_LOGITS) return device->ops[i].op.softcap;
+    return 0;
+}
+
+enum err samples_run(struct device *device, struct flight *flight,
+                     const struct card_samples *samples, bool is_late, struct error *error) {
+    if (flight->step.wanted_count == 0 || device->logit_matrix == DEVICE_NONE) return OK;
+    const struct card_matrix *head = &device->matrices[device->logit_matrix];
+    struct cuda_sample call = {
+        .logits = {.logits = flight->logits,
+                   .stride = device->logit_stride,
+                   .rows = flight->step.wanted_count,
+                   .vocab = device->program.vocab},
+        .stats = flight->stats,
+        .partial = device->stats_partial,
+        .draws = samples->draws,
+        .tokens = flight->card.tokens,
+        .last_token = device->last_token,
+        .drawn = samples->drawn,
+        .drawn_count = samples->drawn_count,
+        .masks = samples->masks,
+        .mask_words = samples->mask_words,
+        .edits = samples->edits,
+        .kept = device->kept,
+        .nonfinite = flight->step.nonfinite,
+    };
+    enum err err = OK;
+    if (!is_late) { /* which finishes the logits, once */
+        struct cuda_sample first = call;
+        first.logits.row_scale = flight->row_scale;
+        first.logits.column_scale = flight->row_scale ? head->scales : NULL;
+        first.logits.softcap = softcap_of(device);
+        err = cuda_sample_stats(&first, device->compute, error);
+    }
+    if (err == OK) err = cuda_sample_choose(&call, device->compute, error);
+    if (err == OK) err = run_asks(device, flight, &call.logits, samples, error);
+    return err;
+}
+
+enum err samples_fetch(struct device *device, struct flight *flight, struct error *error) {
+    const struct results *from = &flight->card, *to = &flight->host;
+    const uint32_t wanted = flight->step.wanted_count, most = device->limits.logit_rows_max;
+    cudaError_t code = cudaEventRecord(flight->ended, device->compute);
+    if (code == cudaSuccess) code = cudaStreamWaitEvent(device->down, flight->ended, 0);
+    if (code == cudaSuccess && wanted > 0)
+        code = cudaMemcpyAsync(to->tokens, from->tokens, wanted * sizeof *to->tokens,
+                               cudaMemcpyDeviceToHost, device->down);
+    if (code == cudaSuccess)
+        code = cudaMemcpyAsync(to->tokens + most, flight->step.nonfinite, sizeof(uint32_t),
+                               cudaMemcpyDeviceToHost, device->down);
+    if (code == cudaSuccess && flight->answer_count > 0)
+        code =
+            cudaMemcpyAsync(to->answers, from->answers, flight->answer_count * sizeof *to->answers,
+                            cudaMemcpyDeviceToHost, device->down);
+    if (code == cudaSuccess && flight->named_count > 0)
+        code = cudaMemcpyAsync(to->named, from->named, flight->named_count * sizeof *to->named,
+                               cudaMemcpyDeviceToHost, device->down);
+    if (code == cudaSuccess) code = cudaEventRecord(flight->done, device->down);
+    return code == cudaSuccess ? OK : card_error(code, error, "fetching results");
+}
+
+/* Late draws belong to the step submitted last. */
+enum err device_sample(struct device *device, const struct device_samples *samples,
+                       struct error *error) {
+    assert(device->submitted > device->waited);
+    struct flight *flight = &device->flights[(device->submitted - 1) % device->limits.steps_max];
+    assert(flight->is_under_way && flight->number == samples->number && !flight->has_late);
+    struct card_samples drawn;
+    flight->has_late = true;
+    enum err err = samples_put(device, flight, samples, true, &drawn, error);
+    if (err == OK) err = block_send(device, &flight->block, error);
+    if (err == OK) err = samples_run(device, flight, &drawn, true, error);
+    if (err == OK) err = samples_fetch(device, flight, error);
+    return err == OK ? OK
+                     : err_prefix(error, "draws of step %llu", (unsigned long long)samples->number);
+}

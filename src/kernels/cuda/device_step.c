@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kernels/cuda/device_internal.h"
+
+#include <assert.h>
+#include <cuda_runtime_api.h>
+#include <string.h>
+
+#define PUT(block, from, count) block_put(block, from, count, sizeof *(from))
+#define PUTS_MAX 32u /* arrays of a group or of a call of sample; each may leave a gap */
+
+static size_t attention_bytes(const struct device_limits *limits) {
+    const size_t items = limits->items_max;
+    return items * (2 * sizeof(struct device_tile_item) + sizeof(struct device_decode_item) +
+                    sizeof(struct device_merge_item)) +
+           ((size_t)limits->partials_max + limits->rows_max) * sizeof(uint32_t);
+}
+
+size_t step_block_bytes(const struct device_limits *limits, uint32_t vocab) {
+    const size_t rows = limits->rows_max, wanted = limits->logit_rows_max;
+    const size_t mask_bytes = ((size_t)vocab + 31) / 32 * sizeof(uint32_t);
+    size_t step = rows * 2 * sizeof(uint32_t) + wanted * 2 * sizeof(uint32_t);
+    size_t group = (rows + limits->pages_max) * sizeof(uint32_t) + 2 * attention_bytes(limits);
+    /* Draws and the list of drawn rows come with either call, the rest once per row. */
+    size_t samples = wanted * (2 * (sizeof(struct device_draw) + sizeof(uint32_t)) + mask_bytes +
+                               sizeof(struct device_ask)) +
+                     limits->edits_max * sizeof(struct draw_edit) +
+                     limits->named_max * sizeof(int32_t);
+    size_t gaps = (size_t)(limits->group_count + 3) * PUTS_MAX * 16;
+    return step + limits->group_count * group + samples + gaps;
+}
+
+static void put_tiles(struct block *block, const struct device_tiles *from,
+                      struct card_tiles *ret_tiles) {
+    *ret_tiles =
+        (struct card_tiles){.items = PUT(block, from->items, from->count),
+                            .count = from->count,
+                            .rows = from->rows ? PUT(block, from->rows, from->row_count) : NULL};
+}
+
+static void put_attention(struct block *block, const struct device_attention *from,
+                          struct card_attention *ret_attention) {
+    put_tiles(block, &from->prefixes, &ret_attention->prefixes);
+    put_tiles(block, &from->tiles, &ret_attention->tiles);
+    ret_attention->decode = PUT(block, from->decode, from->decode_count);
+    ret_attention->decode_count = from->decode_count;
+    ret_attention->merges = PUT(block, from->merges, from->merge_count);
+    ret_attention->merge_count = from->merge_count;
+}
+
+static enum err check_step(const struct device *device, const struct device_step *step,
+                           struct error *error) {
+    const struct device_limits *limits = &device->limits;
+    if (step->row_count <= limits->rows_max && step->wanted_count <= limits->logit_rows_max)
+        return OK;
+    return err_set(error, ERR_LIMIT, "step %llu has %u rows, %u with logits; a step has %u and %u",
+                   (unsigned long long)step->number, step->row_count, step->wanted_count,
+                   limits->rows_max, limits->logit_rows_max);
+}
+
+enum err step_put(struct device *device, struct flight *flight, const struct device_step *step,
+                  struct error *error) {
+    enum err err = check_step(device, step, error);
+    if (err != OK) return err;
+    struct block *block = &flight->block;
+    struct card_step *to = &flight->step;
+    void *host;
+    block->used = block->sent = 0;
+    block->is_full = false;
+    to->row_count = step->row_count;
+    to->wanted_count = step->wanted_count;
+    to->tokens = PUT(block, step->tokens, step->row_count);
+    to->positions = PUT(block, step->positions, step->row_count);
+    to->wanted = PUT(block, step->wanted, step->wanted_count);
+    to->wanted_positions = block_take(block, step->wanted_count * sizeof(uint32_t), &host);
+    uint32_t *positions = host;
+    for (uint32_t i = 0; positions && i < step->wanted_count; i++)
+        positions[i] = step->positions[step->wanted[i]];
+    to->nonfinite = block_take(block, sizeof(uint32_t), &host);
+    if (host) memset(host, 0, sizeof(uint32_t));
+    for (uint32_t i = 0; i < device->limits.group_count; i++) {
+        const struct device_group *from = &step->groups[i];
+        struct card_group *group = &to->groups[i];
+        group->slots = PUT(block, from->slots, step->row_count);
+        group->pages = PUT(block, from->pages, from->page_count);
+        put_attention(block, &from->all, &group->all);
+        put_attention(block, &from->kept, &group->kept);
+    }
+    if (!block->is_full) return OK;
+    return err_set(error, ERR_LIMIT, "step %llu has more pages or items than the limits say",
+                   (unsigned long long)step->number);
+}
+
+/* Enqueues everything; on failure the sentence names the operation. */
+static enum err start(struct device *device, struct flight *flight,
+                      const struct device_samples *samples, struct error *error) {
+    struct card_samples drawn = {0};
+    enum err err = samples_put(device, flight, samples, false, &drawn, error);
+    if (err == OK) err = block_send(device, &flight->block, error);
+    if (err != OK) return err;
+    cudaError_t code = cudaEventRecord(flight->begun, device->compute);
+    if (code != cudaSuccess) return card_error(code, error, "starting");
+    err = walk_all(device, flight, error);
+    if (err == OK) err = samples_run(device, flight, &drawn, false, error);
+    if (err == OK) err = samples_fetch(device, flight, error);
+    return err;
+}
+
+enum err device_submit(struct device *device, const struct device_step *step,
+                       const struct device_samples *samples, struct error *error) {
+    struct flight *flight = &device->flights[device->submitted % device->limits.steps_max];
+    assert(device->is_prepared && !flight->is_under_way);
+    flight->number = step->number;
+    flight->has_late = false;
+    flight->answer_count = flight->named_count = 0;
+    enum err err = step_put(device, flight, step, error);
+    if (err != OK) return err;
+    err = start(device, flight, samples, error);
+    if (err != OK) return err_prefix(error, "step %llu", (unsigned long long)step->number);
+    flight->is_under_way = true;
+    device->submitted++;
+    return OK;
+}
