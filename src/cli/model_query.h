@@ -12,8 +12,8 @@
 
 #include "base/buf.h"
 #include "cli/options.h"
-#include "cpu/model.h"
 #include "json/json.h"
+#include "model/model.h"
 
 struct model_query {
     /* Filled by model_query_rows. */

@@ -114,6 +114,7 @@ void embedder_close(struct embedder *embedder) {
 }
 
 uint64_t embedder_bytes(const struct embedder *embedder) {
+    if (!embedder) return 0;
     return embedder->encoder ? encoder_workspace_bytes(embedder->encoder)
                              : forward_workspace_bytes(embedder->forward);
 }

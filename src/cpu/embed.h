@@ -12,8 +12,14 @@
  * Memory: sized in embedder_open; a call allocates nothing.
  * Invariant: a text's vector is bitwise the same whatever other texts are in the call. */
 
-#include "cpu/model.h"
 #include "weights/weights.h"
+
+/* One text to embed. Tokens before pool_first are read but not pooled (GritLM's instruction). */
+struct embed_sequence {
+    const int32_t *ids; /* (count) */
+    uint32_t count;
+    uint32_t pool_first;
+};
 
 struct embedder;
 
@@ -35,9 +41,11 @@ uint32_t embed_tokens_max(const struct model_config *config, uint32_t context_ma
 /* ERR_LIMIT without memory. Everything that the options point to must outlive the embedder. */
 enum err embedder_open(struct embedder **ret_embedder, const struct embedder_options *options,
                        struct error *error) MUST_CHECK;
-void embedder_close(struct embedder *embedder); /* NULL is allowed */
-uint64_t embedder_bytes(const struct embedder *embedder);
+void embedder_close(struct embedder *embedder);           /* NULL is allowed */
+uint64_t embedder_bytes(const struct embedder *embedder); /* 0 for NULL */
 
-/* Embeds texts as model_embed does. */
+/* Embeds texts: ret_vectors (count, width), each of length 1. ERR_INVALID for a text without tokens,
+ * an id out of range, or unsound weights; ERR_LIMIT for a text longer than tokens_max. ret_vectors
+ * is undefined after an error. */
 enum err embedder_run(struct embedder *embedder, const struct embed_sequence *sequences,
                       uint32_t count, float *ret_vectors, struct error *error) MUST_CHECK;

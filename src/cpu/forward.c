@@ -37,14 +37,15 @@ static void prepare_rows(const struct forward *forward, const struct matrix *nex
 
 /* ---- EMBED ---- */
 
-/* The rows' lines of one table of rotations. */
-static void set_angles(const struct forward *forward, const struct rope_tables *rope, uint32_t row,
+/* A row's line in one table of rotations. */
+static void set_angles(const struct forward *forward, uint32_t table, uint32_t row,
                        uint32_t position) {
     const struct program_shape *shape = &forward->program->shape;
+    const struct rope_tables *rope = &forward->rope[table];
     const uint32_t pairs = shape->head_dim / 2;
     float *cosines = rope->cosines + (size_t)row * pairs;
     float *sines = rope->sines + (size_t)row * pairs;
-    rope_table(rope->frequencies, pairs, position, position + 1, cosines, sines);
+    rope_table(forward->program->frequencies[table], pairs, position, position + 1, cosines, sines);
     for (uint32_t j = 0; shape->rope_magnitude > 0 && j < pairs; j++) {
         cosines[j] *= shape->rope_magnitude;
         sines[j] *= shape->rope_magnitude;
@@ -59,7 +60,7 @@ static void embed_rows(struct forward *forward, const struct op *op, uint32_t ro
         if (op->scale != 1.0f)
             for (uint32_t j = 0; j < shape->width; j++) x[j] *= op->scale;
         for (uint32_t table = 0; table < shape->rope_count; table++)
-            set_angles(forward, &forward->rope[table], i, forward->step->positions[i]);
+            set_angles(forward, table, i, forward->step->positions[i]);
     }
 }
 

@@ -35,7 +35,6 @@ static void lay_out(struct forward *forward) {
     forward->logits =
         workspace_take(space, (size_t)options->logit_rows_max * config->vocab_rows * sizeof(float));
     for (uint32_t i = 0; i < forward->program->shape.rope_count; i++) {
-        forward->rope[i].frequencies = workspace_take(space, pairs * sizeof(float));
         forward->rope[i].cosines = workspace_take(space, rows * pairs * sizeof(float));
         forward->rope[i].sines = workspace_take(space, rows * pairs * sizeof(float));
     }
@@ -76,13 +75,10 @@ static enum err open_kv(struct forward *forward, struct error *error) {
 }
 
 static enum err open_workspace(struct forward *forward, struct error *error) {
-    const struct model_config *config = forward->options.config;
     lay_out(forward);
     enum err err = workspace_open(&forward->workspace, error);
     if (err != OK) return err;
     lay_out(forward);
-    for (uint32_t i = 0; i < forward->program->shape.rope_count; i++)
-        config_rope_frequencies(config, i == 1, forward->rope[i].frequencies);
     for (uint32_t i = 0; i < forward->options.rows_max; i++) forward->row_numbers[i] = i;
     return OK;
 }

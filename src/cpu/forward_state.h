@@ -9,9 +9,9 @@
 #include "program/plan.h"
 #include "program/program.h"
 
+/* The angles of the rows of this step. */
 struct rope_tables {
-    float *frequencies; /* (head_dim/2) */
-    float *cosines;     /* (rows_max, head_dim/2) for the rows of this step */
+    float *cosines; /* (rows_max, head_dim/2) */
     float *sines;
 };
 

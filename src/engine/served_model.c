@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
-#include "cpu/model.h"
+#include "model/model.h"
 
 #include <limits.h>
 #include <stdio.h>

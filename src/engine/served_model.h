@@ -9,10 +9,10 @@
  * Thread: immutable while an engine uses it (the backend belongs to the engine's loop).
  * Memory: after served_model_open it owns all its members; served_model_close frees them. */
 
-#include "cpu/model.h"
 #include "device/device_load.h"
 #include "engine/refusal.h"
 #include "engine/vocabulary.h"
+#include "model/model.h"
 #include "protocol/wire_messages.h"
 #include "scheduler/backend.h"
 

@@ -2,9 +2,9 @@
 #include "preflight/preflight.h"
 
 #include "base/mem.h"
-#include "cpu/model.h"
 #include "engine/model_sandbox.h"
 #include "engine/served_model.h"
+#include "model/model.h"
 
 #include <stdio.h>
 #include <stdlib.h>

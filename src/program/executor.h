@@ -12,20 +12,31 @@
 
 #include "scheduler/backend.h"
 
+#define EXECUTOR_PAGES_MAX (1u << 24) /* of backend_caps.page_count */
+
+/* The limits that the caller wants; 0 is the executor's default. */
+struct executor_limits {
+    uint32_t rows_max;      /* rows of a step */
+    uint32_t sequences_max; /* sequences of a step */
+    uint32_t context_max;   /* positions of a sequence; never 0 */
+    uint32_t block_count;   /* KV blocks, at most EXECUTOR_PAGES_MAX; 0: as many as fit kv_bytes */
+    uint64_t kv_bytes;
+};
+
 struct executor_description {
     char name[96];       /* "avx512", or the name of the card */
     const char *kv_type; /* "F16" */
     uint32_t threads;
     uint64_t kv_bytes_per_token;
     uint64_t kv_bytes;        /* when every page is in use */
-    uint64_t workspace_bytes; /* buffers of a step, and for sampling */
+    uint64_t workspace_bytes; /* of the host: buffers of a step, and for sampling */
     uint64_t device_bytes;    /* memory of a device; 0: a CPU */
 };
 
 struct executor_ops {
     const struct backend_ops *backend; /* called with the executor's self; its close is NULL */
-    /* Runs `step`, which is no scheduler's, and gives the logits of its logit_rows: ret_logits
-     * (logit_count, vocab_rows). No other step is under way. */
+    /* Runs `step`, which is no scheduler's, and gives the logits of its logit_rows, of which only
+     * `row` is set: ret_logits (logit_count, caps.vocab). No other step is under way. */
     enum err (*logits)(void *self, const struct step *step, float *ret_logits, struct error *error);
     void (*describe)(const void *self, struct executor_description *ret_description);
     void (*close)(void *self);

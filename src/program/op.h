@@ -37,7 +37,7 @@ struct op {
     const float *bias;           /* MATMUL: (matrix->rows) or NULL */
     const float *q_norm;         /* HEADS: (head_dim) or NULL */
     const float *k_norm;         /* HEADS: (head_dim) or NULL */
-    uint8_t rope;                /* HEADS: table of angles, 0 global, 1 local */
+    uint8_t rope;                /* HEADS: table of frequencies, 0 global, 1 local */
     uint16_t kv_group;           /* HEADS, ATTENTION: group of the layer, which has its pages */
     uint16_t kv_place;           /* HEADS, ATTENTION: place of the layer in its group */
     uint32_t window;             /* ATTENTION: keys that a row sees, its own too; 0: all */

@@ -125,6 +125,11 @@ void program_of(struct program *ret_program, const struct program_options *optio
     const uint32_t most = config->layers * OPS_PER_LAYER + OPS_AROUND;
     *ret_program = (struct program){.shape = shape_of(options),
                                     .ops = mem_new(most, sizeof *ret_program->ops)};
+    for (uint32_t i = 0; i < ret_program->shape.rope_count; i++) {
+        float *frequencies = mem_new(config->head_dim / 2, sizeof *frequencies);
+        config_rope_frequencies(config, i == 1, frequencies);
+        ret_program->frequencies[i] = frequencies;
+    }
     struct op *embed = append(&maker, OP_EMBED);
     embed->matrix = weights->embedding;
     embed->scale = config->architecture->embedding_is_scaled ? sqrtf((float)config->width) : 1.0f;
@@ -143,5 +148,6 @@ void program_of(struct program *ret_program, const struct program_options *optio
 
 void program_release(struct program *program) {
     free(program->ops);
+    for (int i = 0; i < 2; i++) free(program->frequencies[i]);
     *program = (struct program){0};
 }

@@ -9,7 +9,7 @@
  * ATTENTION of the last one, NORM, LOGITS. It knows no processor and no thread.
  *
  * Thread: any; constant after program_of.
- * Memory: owns the list. Config, layout and weights must outlive it.
+ * Memory: owns the list and the frequencies. Config, layout and weights must outlive it.
  * Invariant: HEADS of a layer stands before its ATTENTION, and an executor runs each operation for
  *     all rows before the next one: this is the promise of scheduler/backend.h. */
 
@@ -29,7 +29,7 @@ struct program_shape {
     uint32_t kv_width;    /* kv_heads · head_dim */
     uint32_t qkv_width;   /* of wide before ATTENTION: q | k | v */
     uint32_t vocab_rows;  /* logits per row */
-    uint32_t rope_count;  /* tables of angles: 1 or 2 */
+    uint32_t rope_count;  /* tables of frequencies: 1 or 2 */
     float rope_magnitude; /* factor of cosines and sines; 0 means 1 */
     float eps;            /* of every norm */
     bool is_causal;       /* false: a row sees all rows of its sequence, also later ones */
@@ -55,6 +55,8 @@ struct program_options {
 
 struct program {
     struct program_shape shape;
+    /* [0, rope_count): (head_dim / 2) radians per position, by which pair i of a head turns */
+    float *frequencies[2];
     struct op *ops; /* (op_count) */
     uint32_t op_count;
 };

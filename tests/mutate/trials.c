@@ -5,8 +5,8 @@
 
 #include "base/os.h"
 #include "base/utf8.h"
-#include "cpu/model.h"
 #include "engine/served_model.h"
+#include "model/model.h"
 
 #include <dirent.h>
 #include <fcntl.h>

@@ -5,16 +5,13 @@
 #include "../checkpoint/gguf_builder.h"
 #include "base/hash.h"
 #include "base/os.h"
-#include "cpu/model.h"
-#include "cpu/tiled_cache.h"
 #include "cpu/tiled_format.h"
 #include "kernels/kernels.h"
+#include "tiled_folder.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -26,7 +23,6 @@
 #include <cmocka.h>
 
 #define LARGE ((size_t)(5u << 19)) /* two and a half MiB: three checksums with the others */
-#define VOCAB 8u
 
 static unsigned char large[LARGE];
 static const struct tiled_key some_key = {{1, 2, 3}};
@@ -42,28 +38,6 @@ static int fill_large(void **state) {
     struct rng rng = {.state = 3};
     for (size_t i = 0; i < LARGE; i++) large[i] = (unsigned char)rng_next(&rng);
     return 0;
-}
-
-static void make_folder(char path[64]) {
-    snprintf(path, 64, "/tmp/quern-test-packed-XXXXXX");
-    assert_non_null(mkdtemp(path));
-}
-
-/* How many files; with `remove` also removes them, and the folder. */
-static int count_files(const char *folder, bool remove) {
-    int count = 0;
-    char path[512];
-    DIR *open = opendir(folder);
-    assert_non_null(open);
-    for (const struct dirent *entry; (entry = readdir(open));) {
-        if (*entry->d_name == '.') continue;
-        count++;
-        snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
-        if (remove) unlink(path);
-    }
-    closedir(open);
-    if (remove) rmdir(folder);
-    return count;
 }
 
 /* A sound file in memory that is aligned to pages. */
@@ -299,147 +273,6 @@ static void processes_that_write_at_once_leave_one_sound_file(void **state) {
     assert_int_equal(count_files(folder, true), 1);
 }
 
-/* ---- the cache under a model ---- */
-
-struct scene {
-    char folder[64];
-    char model[128];  /* a file in there */
-    char packed[128]; /* a folder in there */
-};
-
-static void make_model(const char *path, uint32_t type) {
-    struct recipe recipe = {.times = 8, .type = type};
-    struct buf file;
-    buf_init(&file, 1 << 26);
-    build_gguf(&recipe, &file);
-    FILE *out = fopen(path, "wb");
-    assert_non_null(out);
-    assert_int_equal(fwrite(file.at, 1, file.bytes, out), file.bytes);
-    assert_int_equal(fclose(out), 0);
-    buf_release(&file);
-}
-
-static void make_scene(struct scene *scene) {
-    make_folder(scene->folder);
-    snprintf(scene->model, sizeof scene->model, "%s/m.gguf", scene->folder);
-    snprintf(scene->packed, sizeof scene->packed, "%s/packed", scene->folder);
-    assert_int_equal(mkdir(scene->packed, 0700), 0);
-    make_model(scene->model, TENSOR_Q4_K);
-}
-
-static void drop_scene(const struct scene *scene) {
-    (void)count_files(scene->packed, true);
-    (void)count_files(scene->folder, true);
-}
-
-/* Loads, computes and closes, which waits for the writing. Whether the weights were mapped. */
-static bool load(const struct scene *scene, const char *kernels, uint64_t bytes_max,
-                 float ret_logits[VOCAB]) {
-    static const int32_t ids[] = {0, 5, 3};
-    static const uint32_t positions[] = {2};
-    struct model *model;
-    struct error error = {0};
-    struct model_description description;
-    const struct model_options options = {.kernels = kernels,
-                                          .threads = 2,
-                                          .block_count = 1,
-                                          .packed_dir = scene->packed,
-                                          .packed_bytes_max = bytes_max};
-    if (model_open(&model, scene->model, &options, &error) != OK) fail_msg("%s", error.text);
-    model_describe(model, &description);
-    const struct logits_request request = {ids, 3, positions, 1};
-    assert_int_equal(model_logits(model, &request, ret_logits, &error), OK);
-    model_close(model);
-    return description.is_from_packed;
-}
-
-static void a_second_load_maps_what_the_first_one_left(void **state) {
-    (void)state;
-    struct scene scene;
-    float first[VOCAB], second[VOCAB];
-    make_scene(&scene);
-    for (size_t table = 1; kernels_at(table); table++) {
-        const char *name = kernels_at(table)->name;
-        assert_false(load(&scene, name, UINT64_MAX, first)); /* each CPU has its own */
-        assert_true(load(&scene, name, UINT64_MAX, second));
-        assert_memory_equal(first, second, sizeof first);
-        assert_int_equal(count_files(scene.packed, false), table);
-    }
-    int before = count_files(scene.packed, false);
-    assert_false(load(&scene, "ref", UINT64_MAX, first)); /* has nothing to save */
-    assert_int_equal(count_files(scene.packed, false), before);
-    drop_scene(&scene);
-}
-
-static void a_model_that_was_written_anew_is_tiled_anew(void **state) {
-    (void)state;
-    struct scene scene;
-    float first[VOCAB], second[VOCAB];
-    if (!kernels_at(1)) skip();
-    make_scene(&scene);
-    assert_false(load(&scene, NULL, UINT64_MAX, first));
-    make_model(scene.model, TENSOR_Q5_K);
-    assert_false(load(&scene, NULL, UINT64_MAX, second));
-    assert_true(memcmp(first, second, sizeof first) != 0);
-    make_model(scene.model, TENSOR_Q4_K); /* the bytes of the first file, at another time */
-    assert_false(load(&scene, NULL, UINT64_MAX, second));
-    assert_memory_equal(first, second, sizeof first);
-    drop_scene(&scene);
-}
-
-/* The one file of the folder. */
-static void find_packed(const struct scene *scene, char ret_path[512]) {
-    DIR *open = opendir(scene->packed);
-    *ret_path = '\0';
-    for (const struct dirent *entry; (entry = readdir(open));)
-        if (*entry->d_name != '.') snprintf(ret_path, 512, "%s/%s", scene->packed, entry->d_name);
-    closedir(open);
-    assert_true(*ret_path);
-}
-
-static void a_damaged_file_is_not_used_and_made_anew(void **state) {
-    (void)state;
-    struct scene scene;
-    char path[512];
-    float first[VOCAB], second[VOCAB];
-    struct error error;
-    if (!kernels_at(1)) skip();
-    make_scene(&scene);
-    assert_false(load(&scene, NULL, UINT64_MAX, first));
-    for (int damage = 0; damage < 3; damage++) {
-        int fd;
-        uint64_t bytes;
-        find_packed(&scene, path);
-        assert_int_equal(os_open(&fd, path, O_RDWR, 0, &error), OK);
-        assert_int_equal(os_file_bytes(fd, &bytes, &error), OK);
-        if (damage < 2)
-            assert_int_equal(os_pwrite_all(fd, "quern", 5, damage ? bytes / 2 : 3, &error), OK);
-        else
-            assert_int_equal(os_ftruncate(fd, bytes / 2, &error), OK);
-        os_close(fd);
-        assert_false(load(&scene, NULL, UINT64_MAX, second));
-        assert_memory_equal(first, second, sizeof first);
-        assert_true(load(&scene, NULL, UINT64_MAX, second));
-        assert_memory_equal(first, second, sizeof first);
-        assert_int_equal(count_files(scene.packed, false), 1);
-    }
-    drop_scene(&scene);
-}
-
-static void what_is_over_the_limit_is_not_kept(void **state) {
-    (void)state;
-    struct scene scene;
-    float logits[VOCAB];
-    if (!kernels_at(1)) skip();
-    make_scene(&scene);
-    assert_false(load(&scene, NULL, 100000, logits));
-    assert_false(load(&scene, NULL, 0, logits));
-    assert_int_equal(count_files(scene.packed, false), 0);
-    assert_false(load(&scene, NULL, UINT64_MAX, logits));
-    assert_true(load(&scene, NULL, 0, logits)); /* an existing file is used */
-    drop_scene(&scene);
-}
-
 /* A failure means that tiled bytes have changed their meaning. Then raise MATRIX_TILING
  * (kernels.h), so that no release maps the tiles of another, and put the new hash here. */
 static void the_bytes_of_a_tiled_matrix_are_those_of_its_version(void **state) {
@@ -489,10 +322,6 @@ int main(void) {
         cmocka_unit_test(a_write_that_fails_leaves_the_folder_as_it_was),
         cmocka_unit_test(a_writer_told_to_stop_leaves_nothing),
         cmocka_unit_test(processes_that_write_at_once_leave_one_sound_file),
-        cmocka_unit_test(a_second_load_maps_what_the_first_one_left),
-        cmocka_unit_test(a_model_that_was_written_anew_is_tiled_anew),
-        cmocka_unit_test(a_damaged_file_is_not_used_and_made_anew),
-        cmocka_unit_test(what_is_over_the_limit_is_not_kept),
         cmocka_unit_test(the_bytes_of_a_tiled_matrix_are_those_of_its_version),
     };
     return cmocka_run_group_tests(tests, fill_large, NULL);

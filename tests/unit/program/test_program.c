@@ -186,12 +186,19 @@ static void gemma_3_norms_before_its_sums_and_alternates_windows(void **state) {
     make_model(&model, "gemma3", 7);
     model.config.window = 32;
     model.config.window_period = 6;
+    model.config.rope_base = 1e6f;
+    model.config.rope_base_local = 1e4f;
     model.config.attention_softcap = 50.0f;
     model.config.softcap = 30.0f;
     make_program(&model, true);
     check_program(&model);
     assert_true(model.program.ops[0].scale == 8.0f);
     assert_int_equal(model.program.shape.rope_count, 2);
+    for (uint32_t table = 0; table < 2; table++) {
+        float expected[8];
+        config_rope_frequencies(&model.config, table == 1, expected);
+        assert_memory_equal(model.program.frequencies[table], expected, sizeof expected);
+    }
     expect_layer(&model.program, 0,
                  "embed(scaled) norm matmul:wide heads(norms)(local) / attention(32) matmul:h / "
                  "post+norm matmul:wide gate(gelu) matmul:h /");

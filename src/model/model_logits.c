@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/mem.h"
-#include "cpu/model_state.h"
+#include "model/model_internal.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 static enum err check_request(const struct model *model, const struct logits_request *request,
                               struct error *error) {
@@ -30,56 +29,45 @@ static enum err check_request(const struct model *model, const struct logits_req
     return OK;
 }
 
-/* Runs the rows of one step of a lone sequence and copies the logits of positions[0..count). */
-static void run_part(struct model *model, const struct step *step, const uint32_t *positions,
-                     uint32_t count, float *ret_logits) {
-    size_t vocab = model->config.token_count, rows = model->config.vocab_rows;
-    struct lane *lane = &model->lanes[LANE_PLAIN];
-    for (uint32_t i = 0; i < count; i++) lane->wanted[i] = positions[i] - step->positions[0];
-    forward_run(lane->forward, step, lane->wanted, count);
-    for (uint32_t done = 0; done < count;) {
-        uint32_t part = count - done;
-        if (part > lane->logit_rows_max) part = lane->logit_rows_max;
-        const float *logits = forward_logits(lane->forward, done, part);
-        for (uint32_t i = 0; i < part; i++, ret_logits += vocab)
-            memcpy(ret_logits, logits + i * rows, vocab * sizeof *ret_logits);
-        done += part;
-    }
-}
-
 enum err model_logits(struct model *model, const struct logits_request *request, float *ret_logits,
                       struct error *error) {
     enum err err = check_request(model, request, error);
     if (err != OK) return err;
     uint32_t block_count = (request->count + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS;
-    uint32_t rows_max = model->backend.caps.rows_max;
+    const struct executor *executor = &model->executor;
+    uint32_t rows_max = executor->caps.rows_max;
     uint32_t page_count = block_count * kv_layout_groups(&model->layout);
     uint32_t *pages = mem_new(page_count, sizeof *pages);
     uint32_t *positions = mem_new(request->count, sizeof *positions);
+    struct logit_row *rows = mem_new(rows_max, sizeof *rows);
     for (uint32_t i = 0; i < page_count; i++) pages[i] = i;
     for (uint32_t i = 0; i < request->count; i++) positions[i] = i;
     uint32_t done = 0; /* entries of request->positions */
-    for (uint32_t begin = 0; begin < request->count; begin += rows_max) {
-        uint32_t left = request->count - begin;
+    for (uint32_t begin = 0; begin < request->count && err == OK; begin += rows_max) {
+        uint32_t left = request->count - begin, count = 0;
         struct step_sequence sequence = {.row_count = left < rows_max ? left : rows_max,
                                          .kv_tokens = begin,
                                          .block_count = block_count,
                                          .page_stride = block_count,
                                          .pages = pages};
+        for (; done + count < request->position_count &&
+               request->positions[done + count] < begin + sequence.row_count;
+             count++)
+            rows[count] =
+                (struct logit_row){.row = request->positions[done + count] - begin, .index = count};
         struct step step = {.row_count = sequence.row_count,
                             .sequence_count = 1,
+                            .logit_count = count,
                             .tokens = request->ids + begin,
                             .positions = positions + begin,
-                            .sequences = &sequence};
-        uint32_t count = 0;
-        while (done + count < request->position_count &&
-               request->positions[done + count] < begin + sequence.row_count)
-            count++;
-        run_part(model, &step, request->positions + done, count,
-                 ret_logits + (size_t)done * model->config.token_count);
+                            .sequences = &sequence,
+                            .logit_rows = rows};
+        err = executor->ops->logits(executor->self, &step,
+                                    ret_logits + (size_t)done * executor->caps.vocab, error);
         done += count;
     }
+    free(rows);
     free(pages);
     free(positions);
-    return OK;
+    return err;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "../checkpoint/gguf_builder.h"
 #include "backend_driver.h"
-#include "cpu/model.h"
 #include "kernels/kernels.h"
+#include "model/model.h"
 
 #include <math.h>
 #include <stdlib.h>

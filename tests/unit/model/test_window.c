@@ -2,7 +2,7 @@
 
 /* Models whose layers see a window only, under the scheduler, in a cache so small that pages go
  * from one sequence to the next as their windows pass. */
-#include "cpu/model.h"
+#include "model/model.h"
 #include "program/kv_layout.h"
 #include "scheduler/scheduler.h"
 

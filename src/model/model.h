@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* model: one GGUF file, or a folder with config.json and .safetensors, ready to run on this
- * machine's CPU: the scheduler's backend, and a source of embeddings.
+/* model: one GGUF file, or a folder with config.json and .safetensors, ready to run on this machine:
+ * the scheduler's backend, and a source of embeddings.
  *
- * It joins the reader, the weights, the forward programs, the sampler and the pooling. It knows no
- * request, no text and no tokenizer; it hands on the vocabulary's metadata as the file has it.
+ * It opens checkpoint, weights, executor (program/executor.h) and embedder, and describes them. The
+ * executor is opened before the weights are read, so that it can refuse them. It knows no
+ * arithmetic, no request, no text and no tokenizer; it hands on the vocabulary's metadata as the
+ * file has it.
  *
- * Thread: one at a time (the engine loop); it has a pool of threads of its own. A step is computed
- *     slice by slice, in advance or in wait; an urgent step may pass it.
+ * Thread: one at a time (the engine loop); it has a pool of threads of its own.
  * Memory: everything is sized and allocated in model_open and listed by model_describe. The KV
  *     cache and the workspace are mapped and take memory as they are first used. The files stay
  *     mapped, for the vocabulary's strings.
@@ -16,6 +17,7 @@
 
 #include "checkpoint/config.h"
 #include "checkpoint/vocab.h"
+#include "cpu/embed.h"
 #include "scheduler/backend.h"
 
 #define MODEL_SEQUENCES_MAX 65536u
@@ -35,7 +37,7 @@ struct model_options {
     enum pooling pooling; /* pooling of embeddings (default: the file's; a decoder may have none) */
     uint32_t token_count; /* tokens of a folder's tokenizer (default: rows of the embedding) */
     bool dummy_weights;   /* make weights up; a folder then needs only a config.json */
-    const char *packed_dir;    /* folder of packed weights (tiled_cache.h); NULL: keep none */
+    const char *packed_dir;    /* folder of packed weights (cpu/tiled_cache.h); NULL: keep none */
     uint64_t packed_bytes_max; /* largest file to write there; 0: use existing ones, write none */
 };
 
@@ -44,7 +46,7 @@ struct model_description {
     const char *architecture; /* "llama" */
     const char *type;         /* the type or form of most weights: "Q4_1", "GPTQ" */
     const char *kernels;      /* "avx512" */
-    const char *kv_type;      /* "F16" */
+    const char *kv_type;      /* "F16"; NULL when it does not generate, as kv_… below are 0 */
     uint64_t parameters;
     uint32_t layers;
     uint32_t width;
@@ -72,10 +74,10 @@ struct model_description {
  * ERR_LIMIT without memory. */
 enum err model_open(struct model **ret_model, const char *path, const struct model_options *options,
                     struct error *error) MUST_CHECK;
-/* NULL is allowed. ops->close of the backend calls this function. */
+/* NULL is allowed. */
 void model_close(struct model *model);
 
-/* Both live as long as the model. No step may be submitted to the backend of a model that does not
+/* Both live as long as the model; the backend's ops->close is NULL. No step may be submitted to the backend of a model that does not
  * generate; of its caps, only context_tokens_max and vocab are valid then. */
 const struct backend *model_backend(const struct model *model);
 const struct checkpoint_vocab *model_vocab(const struct model *model); /* NULL for a folder */
@@ -93,12 +95,6 @@ struct logits_request {
 enum err model_logits(struct model *model, const struct logits_request *request, float *ret_logits,
                       struct error *error) MUST_CHECK;
 
-/* One text to embed. Tokens before pool_first are read but not pooled (GritLM's instruction). */
-struct embed_sequence {
-    const int32_t *ids; /* (count) */
-    uint32_t count;
-    uint32_t pool_first;
-};
 /* Embeds sequences: ret_vectors (count, embedding_width), each of length 1 and bitwise the same for
  * any other sequences in the call. ERR_INVALID for a model without pooling, a text without tokens
  * or an id out of range; ERR_LIMIT when a text is longer than embed_tokens_max. ret_vectors is

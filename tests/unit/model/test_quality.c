@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "backend_driver.h"
 #include "base/os.h"
-#include "cpu/model.h"
 #include "json/json.h"
 #include "kernels/kernels.h"
+#include "model/model.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -3,8 +3,8 @@
 /* Whole models of every type of weights. */
 
 #include "../checkpoint/gguf_builder.h"
-#include "cpu/model.h"
 #include "kernels/kernels.h"
+#include "model/model.h"
 
 #include <math.h>
 #include <stdlib.h>

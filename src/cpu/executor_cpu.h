@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* executor_cpu: the executor of the CPU (program/executor.h). It runs a decoder's program
+ * (cpu/forward.h) over the steps of a scheduler and samples their rows (cpu/sampler.h).
+ *
+ * A step is computed slice by slice, in advance or in wait. An urgent step may pass it between two
+ * slices, in a lane of its own: a second workspace on the same weights and the same KV cache. It
+ * knows no file, no architecture and no text.
+ *
+ * Thread: one at a time (the engine loop), which spreads the work over a pool.
+ * Memory: everything is sized and allocated in executor_cpu_open. The KV cache and the workspaces
+ *     are mapped and take memory as they are first used.
+ * Invariant: the tokens of a sequence depend on its prompt, sampling and seed only. */
+
+#include "kernels/pool.h"
+#include "program/executor.h"
+#include "program/kv_layout.h"
+#include "weights/weights.h"
+
+#define EXECUTOR_CPU_ROWS 512u             /* default of executor_limits.rows_max */
+#define EXECUTOR_CPU_SEQUENCES 128u        /* likewise of sequences_max */
+#define EXECUTOR_CPU_KV_BYTES (1ull << 30) /* likewise of kv_bytes */
+
+struct executor_cpu_options {
+    const struct model_config *config; /* of a decoder that generates */
+    const struct kv_layout *layout;
+    const struct weights *weights; /* open; they must be filled before the first step */
+    const struct kernels *kernels;
+    struct pool *pool;
+    struct executor_limits limits;
+};
+
+/* ERR_INVALID when kv_bytes is less than a block, ERR_LIMIT without memory. Everything that the
+ * options point to must outlive the executor. */
+enum err executor_cpu_open(struct executor *ret_executor,
+                           const struct executor_cpu_options *options,
+                           struct error *error) MUST_CHECK;

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "model/model.h"
+
+#include "base/mem.h"
+#include "base/os.h"
+#include "cpu/executor_cpu.h"
+#include "model/model_internal.h"
+
+#include <stdlib.h>
+
+#define ROWS_MAX 65536u
+
+/* ---- opening ---- */
+
+static enum err choose_kernels(struct model *model, const struct model_options *options,
+                               struct error *error) {
+    const char *name = options->reference ? "ref" : options->kernels;
+    model->kernels = kernels_choose(name);
+    if (model->kernels) return OK;
+    return err_set(error, ERR_INVALID, "this build or CPU has no kernels '%.32s'", name);
+}
+
+static enum err check_options(const struct model_options *options,
+                              const struct model_config *config, struct error *error) {
+    if (options->rows_max > ROWS_MAX)
+        return err_set(error, ERR_INVALID, "rows_max is %u, more than %u", options->rows_max,
+                       ROWS_MAX);
+    if (options->sequences_max > MODEL_SEQUENCES_MAX)
+        return err_set(error, ERR_INVALID, "sequences_max is %u, more than %u",
+                       options->sequences_max, MODEL_SEQUENCES_MAX);
+    if (options->block_count > EXECUTOR_PAGES_MAX)
+        return err_set(error, ERR_INVALID, "block_count is %u, more than %u", options->block_count,
+                       EXECUTOR_PAGES_MAX);
+    if (options->context_max > config->context_max)
+        return err_set(error, ERR_INVALID, "context_max is %u, but the model was made for %u",
+                       options->context_max, config->context_max);
+    if (options->context_max == 1 || config->context_max == 1)
+        return err_set(error, ERR_INVALID, "a context of one token cannot be used");
+    return OK;
+}
+
+static uint32_t or_default(uint32_t value, uint32_t fallback) {
+    return value > 0 ? value : fallback;
+}
+
+static enum err open_embedder(struct model *model, const struct model_options *options,
+                              uint32_t context_max, struct error *error) {
+    struct embedder_options embed = {.config = &model->config,
+                                     .weights = model->weights,
+                                     .kernels = model->kernels,
+                                     .pool = model->pool,
+                                     .pooling = embed_pooling(&model->config, options->pooling),
+                                     .rows_max = or_default(options->rows_max, EXECUTOR_CPU_ROWS),
+                                     .tokens_max = embed_tokens_max(&model->config, context_max)};
+    if (embed.pooling == POOLING_NONE) return OK;
+    return embedder_open(&model->embedder, &embed, error);
+}
+
+static enum err open_executor(struct model *model, const struct model_options *options,
+                              uint32_t context_max, struct error *error) {
+    struct executor_cpu_options executor = {.config = &model->config,
+                                            .layout = &model->layout,
+                                            .weights = model->weights,
+                                            .kernels = model->kernels,
+                                            .pool = model->pool,
+                                            .limits = {.rows_max = options->rows_max,
+                                                       .sequences_max = options->sequences_max,
+                                                       .context_max = context_max,
+                                                       .block_count = options->block_count,
+                                                       .kv_bytes = options->kv_bytes}};
+    enum err err = executor_cpu_open(&model->executor, &executor, error);
+    if (err != OK) return err;
+    model->backend = (struct backend){.ops = model->executor.ops->backend,
+                                      .self = model->executor.self,
+                                      .caps = model->executor.caps};
+    return OK;
+}
+
+/* Opens the parts that compute: vectors, tokens, or both. */
+static enum err open_computers(struct model *model, const struct model_options *options,
+                               struct error *error) {
+    const uint32_t context_max = or_default(options->context_max, model->config.context_max);
+    enum err err = open_embedder(model, options, context_max, error);
+    if (err == OK && model_generates(model))
+        return open_executor(model, options, context_max, error);
+    model->backend.caps = (struct backend_caps){.context_tokens_max = context_max,
+                                                .vocab = model->config.token_count};
+    if (err == OK && !model->embedder)
+        err = err_set(error, ERR_INVALID,
+                      "the model is not causal, so it cannot generate, and says no pooling_type");
+    return err;
+}
+
+/* Before the model's files are opened: they may change meanwhile. */
+static struct tiled_cache_options cache_options(const char *path,
+                                                const struct model_options *options) {
+    struct tiled_cache_options cache = {.dir = options->dummy_weights ? NULL : options->packed_dir,
+                                        .bytes_max = options->packed_bytes_max,
+                                        .model_path = path};
+    struct error ignored;
+    if (cache.dir && tiled_cache_stamp(path, &cache.stamp, &ignored) != OK) cache.dir = NULL;
+    return cache;
+}
+
+static enum err open_weights(struct model *model, const struct tiled_cache_options *cache,
+                             struct error *error) {
+    struct tile_store_options store = {.checkpoint = model->checkpoint,
+                                       .config = &model->config,
+                                       .kernels = model->kernels,
+                                       .pool = model->pool,
+                                       .cache = cache};
+    model->store = tile_store_open(&store);
+    struct weights_options weights = {.checkpoint = model->checkpoint,
+                                      .config = &model->config,
+                                      .store = tile_store_interface(model->store),
+                                      .pool = model->pool};
+    return weights_open(&model->weights, &weights, error);
+}
+
+static enum err open_all(struct model *model, const char *path, const struct model_options *options,
+                         struct error *error) {
+    struct tiled_cache_options cache = cache_options(path, options);
+    enum err err = choose_kernels(model, options, error);
+    const struct checkpoint_options from = {.token_count = options->token_count,
+                                            .dummy_weights = options->dummy_weights};
+    if (err == OK) err = checkpoint_open(&model->checkpoint, path, &from, error);
+    if (err != OK) return err;
+    model->config = *checkpoint_config(model->checkpoint);
+    err = check_options(options, &model->config, error);
+    model->layout =
+        kv_layout_of(&model->config, or_default(options->context_max, model->config.context_max));
+    if (err == OK) err = pool_open(&model->pool, options->threads, error);
+    if (err == OK) err = open_weights(model, &cache, error);
+    if (err == OK) err = open_computers(model, options, error);
+    return err == OK ? weights_fill(model->weights, error) : err;
+}
+
+enum err model_open(struct model **ret_model, const char *path, const struct model_options *options,
+                    struct error *error) {
+    struct model *model = mem_new(1, sizeof *model);
+    enum err err = open_all(model, path, options, error);
+    if (err != OK) {
+        model_close(model);
+        return err;
+    }
+    model->peak_rss_bytes = os_peak_rss_bytes();
+    *ret_model = model;
+    return OK;
+}
+
+void model_close(struct model *model) {
+    if (!model) return;
+    if (model->executor.ops) model->executor.ops->close(model->executor.self);
+    embedder_close(model->embedder);
+    tile_store_close(model->store);
+    weights_close(model->weights);
+    pool_close(model->pool);
+    checkpoint_close(model->checkpoint);
+    free(model);
+}
+
+/* ---- looking at it ---- */
+
+const struct backend *model_backend(const struct model *model) {
+    return &model->backend;
+}
+
+const struct checkpoint_vocab *model_vocab(const struct model *model) {
+    return checkpoint_vocab(model->checkpoint);
+}
+
+static void copy_printable(char *ret_text, size_t text_bytes, struct str text) {
+    size_t count = text.bytes < text_bytes - 1 ? text.bytes : text_bytes - 1;
+    for (size_t i = 0; i < count; i++)
+        ret_text[i] = text.at[i] >= 0x20 && text.at[i] < 0x7F ? text.at[i] : '?';
+    ret_text[count] = '\0';
+}
+
+void model_describe(const struct model *model, struct model_description *ret_description) {
+    const struct model_config *config = &model->config;
+    const struct backend_caps *caps = &model->backend.caps;
+    struct executor_description executor = {.kv_type = NULL};
+    if (model->executor.ops) model->executor.ops->describe(model->executor.self, &executor);
+    const char *form = checkpoint_form(model->checkpoint);
+    *ret_description = (struct model_description){
+        .architecture = config->architecture->name,
+        .type = form ? form : tensor_type_name(model->weights->type),
+        .kernels = model->kernels->name,
+        .kv_type = executor.kv_type,
+        .parameters = model->weights->parameters,
+        .layers = config->layers,
+        .width = config->width,
+        .vocab = config->token_count,
+        .context_model = config->context_max,
+        .context_max = caps->context_tokens_max,
+        .threads = pool_threads(model->pool),
+        .kv_blocks = caps->page_count / kv_layout_groups(&model->layout),
+        .embeds = model->embedder != NULL,
+        .generates = model_generates(model),
+        .file_bytes = checkpoint_file_bytes(model->checkpoint),
+        .weight_bytes = model->weights->bytes,
+        .is_from_packed = tile_store_is_from_cache(model->store),
+        .kv_bytes_per_token = executor.kv_bytes_per_token,
+        .kv_bytes = executor.kv_bytes,
+        .workspace_bytes = executor.workspace_bytes + embedder_bytes(model->embedder),
+        .peak_rss_bytes = model->peak_rss_bytes};
+    if (model->embedder) {
+        ret_description->embedding_width = config->width;
+        ret_description->embed_tokens_max = embed_tokens_max(config, caps->context_tokens_max);
+    }
+    copy_printable(ret_description->name, sizeof ret_description->name, config->name);
+}
+
+enum err model_embed(struct model *model, const struct embed_sequence *sequences, uint32_t count,
+                     float *ret_vectors, struct error *error) {
+    if (model->embedder) return embedder_run(model->embedder, sequences, count, ret_vectors, error);
+    return err_set(error, ERR_INVALID,
+                   "the model does not embed: its file says no pooling, so --pooling must");
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* model_internal: the struct behind model.h, for model.c, and for model_logits.c, which runs a
+ * prompt without a scheduler.
+ *
+ * Thread: as model.h says.
+ * Memory: model_close closes all members, in the reverse order of their opening. */
+
+#include "checkpoint/checkpoint.h"
+#include "cpu/tile_store.h"
+#include "kernels/pool.h"
+#include "model/model.h"
+#include "program/executor.h"
+#include "program/kv_layout.h"
+#include "weights/weights.h"
+
+struct model {
+    struct checkpoint *checkpoint;
+    struct model_config config;
+    struct kv_layout layout;
+    const struct kernels *kernels;
+    struct pool *pool;
+    struct tile_store *store;
+    struct weights *weights;
+    struct embedder *embedder; /* NULL when it does not embed */
+    struct executor executor;  /* all zero when it does not generate */
+    uint64_t peak_rss_bytes;
+    struct backend backend;
+};
+
+static inline bool model_generates(const struct model *model) {
+    return !model->config.is_bidirectional;
+}
