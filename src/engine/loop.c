@@ -336,17 +336,22 @@ static bool take_messages(struct engine *engine) {
     return !ring_is_stopped(engine->loop_ring);
 }
 
+/* Begins steps until as many are under way as the backend holds, and ends the oldest. So a device
+ * computes the next one while the tokens of this one become text. */
 static enum err generate(struct engine *engine, struct error *error) {
-    bool is_started = false;
-    enum err err = scheduler_begin(engine->scheduler, &is_started, error);
-    bool is_done = !is_started;
-    while (err == OK && !is_done) {
+    struct scheduler *scheduler = engine->scheduler;
+    enum err err = OK;
+    bool is_started = true;
+    while (err == OK && is_started &&
+           scheduler_under_way(scheduler) < scheduler_steps_max(scheduler))
+        err = scheduler_begin(scheduler, &is_started, error);
+    if (err != OK || scheduler_under_way(scheduler) == 0) return err;
+    for (bool is_done = false; err == OK && !is_done;) {
         struct loop_message message;
         while (ring_take(engine->loop_ring, &message, 0)) take_message(engine, &message);
-        err = scheduler_advance(engine->scheduler, &is_done, error);
+        err = scheduler_advance(scheduler, &is_done, error);
     }
-    if (err == OK && is_started) err = scheduler_end(engine->scheduler, error);
-    return err;
+    return err == OK ? scheduler_end(scheduler, error) : err;
 }
 
 /* Runs a step. A model that generates and embeds does both by turns. */

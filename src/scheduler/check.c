@@ -36,9 +36,10 @@ static void check_blocks(const struct scheduler *scheduler, const struct sequenc
     const uint32_t *table = block_table(scheduler, sequence->slot);
     assert(sequence->block_count <= scheduler->table_blocks_max);
     assert(sequence->node_count <= sequence->computed / BACKEND_BLOCK_TOKENS);
+    assert(sequence->node_count <= sequence_token_count(sequence) / BACKEND_BLOCK_TOKENS);
     assert(blocks_for(sequence->computed) <= sequence->block_count);
     assert(sequence->passed_count <= first_seen_block(scheduler, sequence->computed));
-    assert(sequence->is_in_step ||
+    assert(sequence->steps > 0 ||
            sequence->passed_count == first_seen_block(scheduler, sequence->computed));
     for (uint32_t i = 0; i < sequence->block_count; i++) {
         uses[table[i]].blocks++;
@@ -67,11 +68,12 @@ static void check_running(const struct scheduler *scheduler, struct uses *uses) 
         assert(sequence->state == SEQUENCE_RUNNING && sequence->started > 0);
         assert(sequence->preemptions <= PREEMPTIONS_MAX);
         assert(sequence->slot < scheduler->running_max);
-        assert(sequence->computed <= sequence_token_count(sequence));
-        if (!scheduler->is_under_way) {
-            assert(!sequence->is_in_step && !sequence->is_leaving);
-            assert(sequence->computed < sequence_token_count(sequence));
-        }
+        uint32_t tokens = sequence_token_count(sequence) + sequence->pending;
+        /* One that is leaving may have had samples that nobody took. */
+        assert(sequence->computed < tokens || sequence->is_leaving);
+        assert(tokens <= sequence->request->tokens_max);
+        assert(sequence->pending <= sequence->steps && sequence->steps <= scheduler->under_way);
+        assert(!sequence->is_leaving || sequence->steps > 0);
         if (i > 0) check_order(scheduler->running[i - 1], sequence);
         check_blocks(scheduler, sequence, uses);
     }

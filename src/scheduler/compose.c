@@ -19,6 +19,14 @@
  * under way writes are in the tree, but an urgent sequence does not use them: it finds a prefix
  * only up to them, and computes the rest itself. At retiring both copies become one block again.
  *
+ * AHEAD. With steps_max 2 a step is composed while another is under way. Then:
+ *   - A sequence whose next token is pending has a decode row all the same. When the token ends it,
+ *     the row is for nothing. The ends at max_tokens and of the context are known before; such a
+ *     sequence has no row more.
+ *   - No sequence is preempted: all may have rows under way. Where a block is missing the step is
+ *     not begun, and the one under way ends first.
+ *   - A block of a pending token enters the tree when that token is known.
+ *
  * FAIRNESS. Per row of a step at most URGENT_ROWS_PER_ROW urgent rows pass it. Urgent prefill
  * leaves the others a quarter of the rows that decode leaves. start.c shares slots and blocks.
  * Every sequence in decode, urgent or not, has a row in every step.
@@ -65,7 +73,8 @@ static void swap_block(struct scheduler *scheduler, struct sequence *sequence, u
 void enter_blocks(struct scheduler *scheduler, struct sequence *sequence, bool may_swap) {
     if (!scheduler->is_caching) return;
     uint32_t *table = block_table(scheduler, sequence->slot);
-    uint32_t full = sequence->computed / BACKEND_BLOCK_TOKENS;
+    uint32_t known = least(sequence->computed, sequence_token_count(sequence));
+    uint32_t full = known / BACKEND_BLOCK_TOKENS;
     for (uint32_t i = sequence->node_count; i < full; i++) {
         uint32_t parent = i > 0 ? table[i - 1] : PREFIX_ROOT;
         int32_t tokens[BACKEND_BLOCK_TOKENS];
@@ -82,25 +91,58 @@ void enter_blocks(struct scheduler *scheduler, struct sequence *sequence, bool m
     }
 }
 
+static const uint32_t *allowed_of(const struct scheduler *scheduler,
+                                  const struct sequence *sequence) {
+    const struct live_request *request = sequence->request;
+    if (!request->is_constrained) return NULL;
+    return scheduler->allowed(scheduler->user, request->id, sequence->index);
+}
+
+/* Whether the changes of a sequence's logits depend on its last token. */
+static bool depends_on_tokens(const struct live_request *request) {
+    const struct sampling *sampling = &request->sampling;
+    return request->is_constrained || sampling->bad_word_ints > 0 ||
+           sampling->presence_penalty != 0.0f || sampling->frequency_penalty != 0.0f ||
+           (sampling->repetition_penalty != 0.0f && sampling->repetition_penalty != 1.0f);
+}
+
 static void add_logit_row(const struct scheduler *scheduler, struct plan *plan,
-                          const struct sequence *sequence) {
+                          struct sequence *sequence) {
     const struct live_request *request = sequence->request;
     struct step *step = &plan->step;
+    bool is_pending = sequence->pending > 0; /* the row's token is not known */
+    bool is_late = is_pending && depends_on_tokens(request);
     uint32_t index = step->logit_count++;
+    plan->late_count += is_late;
     plan->logit_rows[index] = (struct logit_row){
         .row = step->row_count - 1,
         .sequence = step->sequence_count - 1,
         .index = index,
         .sampling = &request->sampling,
         .seed = sequence->index == 0 ? request->seed : rng_at(request->seed, sequence->index),
-        .counter = sequence->generated_count,
+        .counter = sequence->generated_count + sequence->pending,
         .prompt = request->prompt,
         .prompt_count = request->prompt_count,
-        .generated = sequence->generated,
-        .allowed = request->is_constrained
-                       ? scheduler->allowed(scheduler->user, request->id, sequence->index)
-                       : NULL,
+        .generated = is_pending ? NULL : sequence->generated,
+        .allowed = is_pending ? NULL : allowed_of(scheduler, sequence),
+        .is_late = is_late,
     };
+    sequence->pending++;
+}
+
+uint32_t compose_late(const struct scheduler *scheduler, struct plan *plan) {
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < plan->step.logit_count && plan->late_count > 0; i++) {
+        const struct logit_row *row = &plan->logit_rows[i];
+        const struct sequence *sequence = plan->members[row->sequence];
+        if (!row->is_late || sequence->is_leaving) continue;
+        assert(row->counter == sequence->generated_count);
+        struct logit_row *late = &plan->late_rows[count++];
+        *late = *row;
+        late->generated = sequence->generated;
+        late->allowed = allowed_of(scheduler, sequence);
+    }
+    return count;
 }
 
 /* Adds logit rows for the prompt tokens that follow positions sequence->computed and on, whose rows
@@ -123,13 +165,23 @@ static void add_scored_rows(struct plan *plan, struct sequence *sequence, uint32
     }
 }
 
+/* Writes the tokens at sequence->computed and on. In decode the only one may be pending. */
+static void write_tokens(const struct sequence *sequence, uint32_t count, int32_t *ret_tokens) {
+    if (sequence->computed < sequence_token_count(sequence)) {
+        sequence_tokens(sequence, sequence->computed, count, ret_tokens);
+    } else {
+        assert(count == 1 && sequence->pending == 1 && !sequence->slot_is_new);
+        *ret_tokens = backend_pending(sequence->slot);
+    }
+}
+
 /* Adds the next `count` tokens of a running sequence to a step. */
 static void add_rows(struct scheduler *scheduler, struct plan *plan, struct sequence *sequence,
                      uint32_t count) {
     struct step *step = &plan->step;
     uint32_t first = step->row_count;
-    assert(count > 0 && count <= plan->rows_max - first && !sequence->is_in_step);
-    sequence_tokens(sequence, sequence->computed, count, plan->tokens + first);
+    assert(count > 0 && count <= plan->rows_max - first && sequence->newest_step != step->number);
+    write_tokens(sequence, count, plan->tokens + first);
     for (uint32_t i = 0; i < count; i++) plan->positions[first + i] = sequence->computed + i;
 
     uint32_t end = sequence->computed + count;
@@ -150,7 +202,8 @@ static void add_rows(struct scheduler *scheduler, struct plan *plan, struct sequ
     };
     step->row_count += count;
     sequence->slot_is_new = false;
-    sequence->is_in_step = true;
+    sequence->newest_step = step->number;
+    sequence->steps++;
     if (is_to_be_scored(sequence)) add_scored_rows(plan, sequence, first, count);
     sequence->computed = end;
     if (rows_missing(sequence) == 0) add_logit_row(scheduler, plan, sequence);
@@ -160,7 +213,7 @@ static void add_rows(struct scheduler *scheduler, struct plan *plan, struct sequ
 static void add_decode_rows(struct scheduler *scheduler, struct plan *plan) {
     for (uint32_t i = 0; i < scheduler->running_count; i++) {
         struct sequence *sequence = scheduler->running[i];
-        if (rows_missing(sequence) == 1 && has_block_for_next(sequence))
+        if (!sequence->is_leaving && rows_missing(sequence) == 1 && has_block_for_next(sequence))
             add_rows(scheduler, plan, sequence, 1);
     }
 }
@@ -183,7 +236,10 @@ static void continue_prefills(struct scheduler *scheduler, enum line_kind kind, 
     if (kind == LINE_URGENT && scheduler->urgent_count == 0) return;
     for (uint32_t i = 0; i < scheduler->running_count && plan->step.row_count < rows_end; i++) {
         struct sequence *sequence = scheduler->running[i];
-        if (line_of(sequence) == kind && !sequence->is_in_step && !sequence->is_leaving &&
+        /* No urgent step has rows of a sequence in the step under way. */
+        bool is_busy = sequence->newest_step == plan->step.number ||
+                       (plan == &scheduler->urgent && sequence->steps > 0);
+        if (line_of(sequence) == kind && !is_busy && !sequence->is_leaving &&
             is_in_prefill(sequence, plan == &scheduler->urgent))
             add_prefill_rows(scheduler, plan, sequence, rows_end);
     }
@@ -192,6 +248,7 @@ static void continue_prefills(struct scheduler *scheduler, enum line_kind kind, 
 static void begin_plan(struct scheduler *scheduler, struct plan *plan) {
     plan->step.number = ++scheduler->step_number;
     plan->step.row_count = plan->step.sequence_count = plan->step.logit_count = 0;
+    plan->late_count = 0;
 }
 
 static void count_plan(struct scheduler *scheduler, const struct plan *plan) {
@@ -204,14 +261,12 @@ static bool has_others(const struct scheduler *scheduler) {
            first_in_line(scheduler, LINE_OTHERS);
 }
 
-void compose_step(struct scheduler *scheduler) {
-    struct plan *plan = &scheduler->plan;
+bool compose_step(struct scheduler *scheduler) {
+    struct plan *plan = plan_at(scheduler, scheduler->under_way);
     const struct step *step = &plan->step;
-    begin_plan(scheduler, plan);
     scheduler->preempted_event_count = 0;
-
-    grow_running(scheduler);
-    make_room(scheduler);
+    if (!grow_running(scheduler) || !make_room(scheduler)) return false;
+    begin_plan(scheduler, plan);
     add_decode_rows(scheduler, plan);
     uint32_t left = plan->rows_max - step->row_count;
     uint32_t others_rows = left / OTHERS_ROWS_SHARE;
@@ -224,9 +279,10 @@ void compose_step(struct scheduler *scheduler) {
     continue_prefills(scheduler, LINE_OTHERS, plan, rows_end);
     if (is_clear) start_line(scheduler, LINE_OTHERS, plan, rows_end);
 
-    assert(step->row_count > 0 || !scheduler_has_work(scheduler));
+    assert(step->row_count > 0 || scheduler->under_way > 0 || !scheduler_has_work(scheduler));
     count_plan(scheduler, plan);
     scheduler->urgent_left = step->row_count * URGENT_ROWS_PER_ROW;
+    return step->row_count > 0;
 }
 
 bool compose_urgent(struct scheduler *scheduler) {

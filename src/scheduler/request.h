@@ -7,7 +7,8 @@
  * A sequence has one counter, `computed`, that follows its number of tokens (after vLLM V1). In
  * prefill it is far behind and catches up in chunks of the step's size; in decode it is one behind;
  * a cache hit starts it further on; a preemption sets it back to zero. A sequence has no other
- * phases.
+ * phases. Tokens that a step under way will sample count as PENDING ones: their number is known
+ * before they are.
  *
  *     WAITING ──start──▶ RUNNING ──────▶ DONE
  *                         ▲   │ blocks taken away
@@ -41,13 +42,15 @@ struct sequence {
     /* While running; else 0. */
     uint32_t slot;
     bool slot_is_new;
-    bool is_in_step;       /* has rows in the step under way */
-    uint32_t computed;     /* positions in the cache, including the step under way */
+    uint32_t steps;        /* steps under way with rows of it */
+    uint32_t pending;      /* tokens that those steps sample */
+    uint64_t newest_step;  /* number of the last step with rows of it */
+    uint32_t computed;     /* positions in the cache, including the steps under way */
     uint32_t block_count;  /* blocks in the slot's table */
     uint32_t node_count;   /* leading blocks that are in the prefix tree */
     uint32_t passed_count; /* leading blocks whose window pages it does not hold */
 
-    bool is_leaving; /* becomes DONE, at the latest when the step under way has ended */
+    bool is_leaving; /* becomes DONE, at the latest when the steps under way have ended */
     bool has_stop_token;
     enum finish_reason reason;
     struct sequence *next_preempted;
@@ -77,7 +80,7 @@ struct live_request *live_request_open(const struct scheduler_request *from,
                                        uint32_t sequence_count, uint32_t tokens_max, uint64_t seed);
 void live_request_close(struct live_request *request);
 
-/* Prompt and generated tokens together. */
+/* Prompt and generated tokens together, without pending ones. */
 uint32_t sequence_token_count(const struct sequence *sequence);
 /* Copies tokens first..first+count-1. */
 void sequence_tokens(const struct sequence *sequence, uint32_t first, uint32_t count,

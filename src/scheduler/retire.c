@@ -5,8 +5,13 @@
  * A sequence ends when a sampled token was its last (here), when the caller cancels it, or when the
  * caller finds a stop string. The caller may do so inside on_event, and while the device computes
  * rows of the sequence. The blocks of such rows must not be given away before the step has ended.
- * So a sequence with rows in the step under way only gets `is_leaving`, and is removed when all
- * samples are taken. Ending a sequence twice is allowed. */
+ * So a sequence with rows under way only gets `is_leaving`, and is removed when all samples of
+ * those steps are taken; that is one step later for a sequence in the next step already. Ending a
+ * sequence twice is allowed.
+ *
+ * PAGES. What a step gives back at its end may be written by later steps only, and steps touch the
+ * cache in the order of their submits (backend.h). So it does no harm that the next step, under way
+ * already, still reads there: with steps_max 2 the backend has copied its page tables. */
 
 #include "scheduler/prefix_tree.h"
 #include "scheduler/state.h"
@@ -85,7 +90,7 @@ void let_go_leaving(struct scheduler *scheduler) {
     struct sequence **link = &scheduler->leaving;
     while (*link) {
         struct sequence *sequence = *link;
-        if (sequence->is_in_step) {
+        if (sequence->steps > 0) {
             link = &sequence->next_leaving;
             continue;
         }
@@ -133,18 +138,19 @@ static void take_score(const struct scheduler *scheduler, const struct sequence 
     report(scheduler, &event);
 }
 
-/* Takes the samples of a step; its sequences are in no step afterwards. */
+/* Takes the samples of a step, which has no sequences afterwards. */
 static void take_samples(struct scheduler *scheduler, const struct plan *plan) {
     for (uint32_t i = 0; i < plan->step.logit_count; i++) {
         const struct logit_row *row = &plan->logit_rows[i];
         struct sequence *sequence = plan->members[row->sequence];
+        sequence->pending -= !row->scored;
         if (sequence->is_leaving) continue;
         if (row->scored)
             take_score(scheduler, sequence, row, &plan->samples[i]);
         else
             take_sample(scheduler, sequence, &plan->samples[i]);
     }
-    for (uint32_t i = 0; i < plan->step.sequence_count; i++) plan->members[i]->is_in_step = false;
+    for (uint32_t i = 0; i < plan->step.sequence_count; i++) plan->members[i]->steps--;
 }
 
 /* Called when the blocks are in the tree, so that their window pages are cached and not freed. */
@@ -154,13 +160,14 @@ static void leave_windows(struct scheduler *scheduler, const struct plan *plan) 
 }
 
 void retire_step(struct scheduler *scheduler) {
-    const struct plan *plan = &scheduler->plan;
+    const struct plan *plan = plan_at(scheduler, 0);
     take_samples(scheduler, plan);
     for (uint32_t i = 0; i < plan->step.sequence_count; i++)
         enter_blocks(scheduler, plan->members[i], true);
     leave_windows(scheduler, plan);
-    /* From here on no step is under way, and on_event may end other sequences at once. */
-    scheduler->is_under_way = false;
+    /* From here on the step is not under way, and on_event may end its sequences at once. */
+    scheduler->under_way--;
+    scheduler->oldest = (scheduler->oldest + 1) % scheduler->steps_max;
     let_go_leaving(scheduler);
 }
 

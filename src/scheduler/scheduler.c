@@ -51,6 +51,11 @@ static enum err check_options(const struct scheduler_options *options, struct er
     if (caps->vocab == 0 || caps->vocab > INT32_MAX)
         return err_set(error, ERR_INVALID, "backend: a vocabulary of %u is outside 1..%d",
                        caps->vocab, INT32_MAX);
+    bool holds_two =
+        caps->steps_max == 2 && options->backend->ops->sample && !options->backend->ops->advance;
+    if (caps->steps_max != 1 && !holds_two)
+        return err_set(error, ERR_INVALID, "backend: it cannot have %u steps under way",
+                       caps->steps_max);
     if (options->max_model_len == 1)
         return err_set(error, ERR_INVALID, "max_model_len: 1 leaves no room for a generated token");
     if (options->requests_max > SCHEDULER_REQUESTS_MAX)
@@ -66,6 +71,7 @@ static bool open_plan(struct plan *plan, uint32_t rows_max, size_t sequences) {
     plan->positions = calloc(rows, sizeof *plan->positions);
     plan->sequences = calloc(sequences, sizeof *plan->sequences);
     plan->logit_rows = calloc(rows, sizeof *plan->logit_rows);
+    plan->late_rows = calloc(sequences, sizeof *plan->late_rows);
     plan->members = calloc(sequences, sizeof(struct sequence *));
     plan->samples = calloc(rows, sizeof *plan->samples);
     plan->step.tokens = plan->tokens;
@@ -73,12 +79,13 @@ static bool open_plan(struct plan *plan, uint32_t rows_max, size_t sequences) {
     plan->step.sequences = plan->sequences;
     plan->step.logit_rows = plan->logit_rows;
     return plan->tokens && plan->positions && plan->sequences && plan->logit_rows &&
-           plan->members && plan->samples;
+           plan->late_rows && plan->members && plan->samples;
 }
 
 static void close_plan(struct plan *plan) {
     free(plan->samples);
     free(plan->members);
+    free(plan->late_rows);
     free(plan->logit_rows);
     free(plan->sequences);
     free(plan->positions);
@@ -96,9 +103,11 @@ static bool allocate(struct scheduler *scheduler) {
     scheduler->preempted_events = calloc(sequences, sizeof *scheduler->preempted_events);
     size_t blocks = kv_pool_block_count(scheduler->pool);
     scheduler->written_in = calloc(blocks, sizeof *scheduler->written_in);
-    return scheduler->running && scheduler->free_slots && scheduler->tables &&
+    bool is_open = true;
+    for (uint32_t i = 0; i < scheduler->steps_max; i++)
+        is_open = is_open && open_plan(&scheduler->plans[i], scheduler->rows_max, sequences);
+    return is_open && scheduler->running && scheduler->free_slots && scheduler->tables &&
            scheduler->page_tables && scheduler->preempted_events && scheduler->written_in &&
-           open_plan(&scheduler->plan, scheduler->rows_max, sequences) &&
            open_plan(&scheduler->urgent,
                      least(scheduler->backend->caps.urgent_rows_max, scheduler->rows_max),
                      sequences);
@@ -119,6 +128,7 @@ static uint32_t blocks_alone(const struct backend_caps *caps) {
 static void apply_options(struct scheduler *scheduler, const struct scheduler_options *options) {
     const struct backend_caps *caps = &options->backend->caps;
     scheduler->backend = options->backend;
+    scheduler->steps_max = caps->steps_max;
     scheduler->on_event = options->on_event;
     scheduler->allowed = options->allowed;
     scheduler->user = options->user;
@@ -180,7 +190,7 @@ void scheduler_close(struct scheduler *scheduler) {
     if (!scheduler) return;
     while (scheduler->running_count > 0) {
         struct sequence *last = scheduler->running[scheduler->running_count - 1];
-        last->is_in_step = false; /* true after an error of the backend */
+        last->steps = 0; /* above 0 after an error of the backend */
         stop_running(scheduler, last);
     }
     request_table_release(&scheduler->requests);
@@ -189,7 +199,7 @@ void scheduler_close(struct scheduler *scheduler) {
     kv_pool_close(scheduler->pool);
     free(scheduler->preempted_events);
     close_plan(&scheduler->urgent);
-    close_plan(&scheduler->plan);
+    for (uint32_t i = 0; i < BACKEND_STEPS_MAX; i++) close_plan(&scheduler->plans[i]);
     free(scheduler->written_in);
     free(scheduler->page_tables);
     free(scheduler->tables);
@@ -309,34 +319,50 @@ static void report_preempted(const struct scheduler *scheduler) {
     }
 }
 
+uint32_t scheduler_under_way(const struct scheduler *scheduler) {
+    return scheduler->under_way;
+}
+
+uint32_t scheduler_steps_max(const struct scheduler *scheduler) {
+    return scheduler->steps_max;
+}
+
 enum err scheduler_begin(struct scheduler *scheduler, bool *ret_started, struct error *error) {
-    assert(!scheduler->is_under_way);
-    if (!scheduler_has_work(scheduler)) {
-        *ret_started = false;
-        return OK;
-    }
-    compose_step(scheduler);
+    assert(scheduler->under_way < scheduler->steps_max);
+    *ret_started = false;
+    if (!scheduler_has_work(scheduler) || !compose_step(scheduler)) return OK;
     const struct backend *backend = scheduler->backend;
-    enum err err = backend->ops->submit(backend->self, &scheduler->plan.step, error);
+    const struct plan *plan = plan_at(scheduler, scheduler->under_way);
+    enum err err = backend->ops->submit(backend->self, &plan->step, error);
     if (err) return err;
-    scheduler->is_under_way = true;
+    scheduler->under_way++;
     report_preempted(scheduler);
     *ret_started = true;
     return OK;
 }
 
-enum err scheduler_end(struct scheduler *scheduler, struct error *error) {
-    assert(scheduler->is_under_way);
+/* Lets the step that has become the oldest sample its late rows, if it has any. */
+static enum err sample_late(struct scheduler *scheduler, struct error *error) {
+    if (scheduler->under_way == 0) return OK;
+    struct plan *plan = plan_at(scheduler, 0);
+    uint32_t count = compose_late(scheduler, plan);
+    if (count == 0) return OK;
     const struct backend *backend = scheduler->backend;
-    struct step_result result = {.samples = scheduler->plan.samples};
+    return backend->ops->sample(backend->self, plan->step.number, plan->late_rows, count, error);
+}
+
+enum err scheduler_end(struct scheduler *scheduler, struct error *error) {
+    assert(scheduler->under_way > 0);
+    const struct backend *backend = scheduler->backend;
+    struct step_result result = {.samples = plan_at(scheduler, 0)->samples};
     enum err err = backend->ops->wait(backend->self, &result, error);
     if (err) return err;
     retire_step(scheduler);
-    return OK;
+    return sample_late(scheduler, error);
 }
 
 enum err scheduler_advance(struct scheduler *scheduler, bool *ret_done, struct error *error) {
-    assert(scheduler->is_under_way);
+    assert(scheduler->under_way > 0);
     const struct backend *backend = scheduler->backend;
     *ret_done = true;
     if (!backend->ops->advance) return OK;

@@ -16,13 +16,17 @@
  *
  * To do other work while the device computes, call scheduler_begin and scheduler_end instead of
  * scheduler_step. Between the two, and inside on_event, scheduler_submit, scheduler_cancel,
- * scheduler_finish and scheduler_stats are allowed; begin, step and close are not. Between the two,
- * scheduler_advance runs the step slice by slice, and runs urgent requests that have come meanwhile
- * before the next slice (compose.c has the limits).
+ * scheduler_finish and scheduler_stats are allowed; inside on_event begin, end, step and close are
+ * not. Between the two, scheduler_advance runs the step slice by slice, and runs urgent requests
+ * that have come meanwhile before the next slice (compose.c has the limits).
+ *
+ * As many as scheduler_steps_max steps may be under way, so that a device never waits for the host:
+ * begin is allowed while fewer are, and end ends the oldest. A sequence's samples do not depend on
+ * how many are; its FINISHED event may come a step later (retire.c).
  *
  * A sequence that is cancelled or finished while its rows are under way brings no further TOKEN
- * event. Its FINISHED event comes when the step has ended, and its memory is freed then. Without
- * rows under way both happen before the call returns.
+ * event. Its FINISHED event comes when the last step with its rows has ended, and its memory is
+ * freed then. Without rows under way both happen before the call returns.
  *
  * Thread: one, the engine loop; no locks.
  * Memory: blocks, slots and step arrays are sized at open; a waiting request is one heap block,
@@ -76,7 +80,8 @@ struct scheduler_event {
 typedef void (*scheduler_event_fn)(void *user, const struct scheduler_event *event);
 
 /* Gives the tokens that a sequence may sample next (logit_row.allowed). Called once per sampled
- * token of a request with `is_constrained`. The words must not change until the step has ended.
+ * token of a request with `is_constrained`, when all tokens before it have been reported. The words
+ * must not change until the step has ended.
  * NULL: all tokens. */
 typedef const uint32_t *(*scheduler_allowed_fn)(void *user, uint64_t id, uint32_t sequence);
 
@@ -161,11 +166,13 @@ bool scheduler_has_work(const struct scheduler *scheduler);
 /* Composes a step, lets the backend run it and reports its events. Without work it does nothing. An
  * error is the backend's and is fatal: only scheduler_close may follow. */
 enum err scheduler_step(struct scheduler *scheduler, struct error *error) MUST_CHECK;
-/* The two halves of scheduler_step. *ret_started is false without work; then no scheduler_end may
- * follow. */
+/* The two halves of scheduler_step. *ret_started is false without work, or when the step under way
+ * must end first; then no step has begun. */
 enum err scheduler_begin(struct scheduler *scheduler, bool *ret_started,
                          struct error *error) MUST_CHECK;
 enum err scheduler_end(struct scheduler *scheduler, struct error *error) MUST_CHECK;
+uint32_t scheduler_under_way(const struct scheduler *scheduler);
+uint32_t scheduler_steps_max(const struct scheduler *scheduler); /* the backend's */
 /* Lets urgent sequences pass the step under way, or else runs a slice of it. May be called any
  * number of times between the two halves. *ret_done is true when only scheduler_end is left. */
 enum err scheduler_advance(struct scheduler *scheduler, bool *ret_done,

@@ -43,7 +43,9 @@ static uint32_t available_pages(const struct scheduler *scheduler) {
 }
 
 uint32_t rows_missing(const struct sequence *sequence) {
-    return sequence_token_count(sequence) - sequence->computed;
+    uint32_t count = sequence_token_count(sequence) + sequence->pending;
+    bool is_last = sequence->pending > 0 && count == sequence->request->tokens_max;
+    return is_last ? 0 : count - sequence->computed;
 }
 
 /* Keys and values of the last sampled token are never stored: no later token reads them. */
@@ -102,13 +104,13 @@ void map_block(const struct scheduler *scheduler, const struct sequence *sequenc
 void leave_window(struct scheduler *scheduler, struct sequence *sequence) {
     const uint32_t *table = block_table(scheduler, sequence->slot);
     uint32_t first = first_seen_block(scheduler, sequence->computed);
-    assert(!sequence->is_in_step);
+    assert(sequence->steps == 0 || scheduler->steps_max > 1);
     for (; sequence->passed_count < first; sequence->passed_count++)
         prefix_tree_drop_window(scheduler->tree, table[sequence->passed_count]);
 }
 
 void stop_running(struct scheduler *scheduler, struct sequence *sequence) {
-    assert(sequence->state == SEQUENCE_RUNNING && !sequence->is_in_step);
+    assert(sequence->state == SEQUENCE_RUNNING && sequence->steps == 0);
     remove_running(scheduler, sequence);
     const uint32_t *table = block_table(scheduler, sequence->slot);
     for (uint32_t i = sequence->block_count; i-- > 0;) {
@@ -117,7 +119,7 @@ void stop_running(struct scheduler *scheduler, struct sequence *sequence) {
     }
     scheduler->free_slots[scheduler->free_slot_count++] = sequence->slot;
     sequence->computed = sequence->block_count = sequence->node_count = 0;
-    sequence->passed_count = sequence->slot = 0;
+    sequence->passed_count = sequence->slot = sequence->pending = 0;
 }
 
 /* Preemption. */
@@ -182,16 +184,19 @@ bool has_block_for_next(const struct sequence *sequence) {
     return sequence->block_count * BACKEND_BLOCK_TOKENS > sequence->computed;
 }
 
-void grow_running(struct scheduler *scheduler) {
+bool grow_running(struct scheduler *scheduler) {
     uint32_t i = 0;
     while (i < scheduler->running_count) {
         struct sequence *sequence = scheduler->running[i];
         uint32_t *table = block_table(scheduler, sequence->slot);
-        if (has_block_for_next(sequence)) {
+        bool needs_row = !sequence->is_leaving && rows_missing(sequence) > 0;
+        if (!needs_row || has_block_for_next(sequence)) {
             i++;
         } else if (prefix_tree_take(scheduler->tree, &table[sequence->block_count])) {
             map_block(scheduler, sequence, sequence->block_count++);
             i++;
+        } else if (scheduler->under_way > 0) {
+            return false;
         } else {
             struct sequence *victim = find_victim(scheduler, true);
             if (victim) {
@@ -202,6 +207,7 @@ void grow_running(struct scheduler *scheduler) {
             }
         }
     }
+    return true;
 }
 
 /* Adds the pages that a running sequence is expected to take in addition to those of its
@@ -234,9 +240,12 @@ static struct admission_load running_load(const struct scheduler *scheduler) {
     return load;
 }
 
-/* True when the step under way, which an urgent step may pass, still writes to the block. */
+/* True when the step under way, which an urgent step may pass, still writes to the block. With
+ * steps_max 2 none may: whoever uses the block comes later. */
 static bool is_unwritten(const struct scheduler *scheduler, uint32_t block) {
-    return scheduler->is_under_way && scheduler->written_in[block] == scheduler->plan.step.number;
+    const struct plan *plan = &scheduler->plans[scheduler->oldest];
+    return scheduler->steps_max == 1 && scheduler->under_way > 0 &&
+           scheduler->written_in[block] == plan->step.number;
 }
 
 bool is_to_be_scored(const struct sequence *sequence) {
@@ -444,21 +453,24 @@ static uint32_t pages_to_gain(const struct scheduler *scheduler) {
     return gain;
 }
 
-void make_room(struct scheduler *scheduler) {
+bool make_room(struct scheduler *scheduler) {
     const struct sequence *first = first_in_line(scheduler, LINE_URGENT);
     if (!first || scheduler->urgent_count >= scheduler->urgent_max ||
         is_beyond_share(scheduler, first))
-        return;
+        return true;
     if (scheduler->free_slot_count == 0) {
         struct sequence *victim = find_victim(scheduler, false);
-        if (!victim) return;
+        if (!victim) return true;
+        if (scheduler->under_way > 0) return false;
         preempt(scheduler, victim);
     }
     uint32_t needed = demand_of(scheduler, first).pages;
-    if (needed > available_pages(scheduler) + pages_to_gain(scheduler)) return;
+    if (needed > available_pages(scheduler) + pages_to_gain(scheduler)) return true;
     while (!has_room(scheduler, demand_of(scheduler, first))) {
         struct sequence *victim = find_victim(scheduler, false);
-        if (!victim) return;
+        if (!victim) return true;
+        if (scheduler->under_way > 0) return false;
         preempt(scheduler, victim);
     }
+    return true;
 }

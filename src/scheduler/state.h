@@ -52,10 +52,12 @@ struct line {
 struct plan {
     struct step step; /* points to the arrays below */
     uint32_t rows_max;
+    uint32_t late_count;             /* logit rows that are late */
     int32_t *tokens;                 /* (rows_max) */
     uint32_t *positions;             /* (rows_max) */
     struct step_sequence *sequences; /* (running_max) */
     struct logit_row *logit_rows;    /* (rows_max) */
+    struct logit_row *late_rows;     /* (running_max) those that `sample` gets */
     struct sequence **members;       /* (running_max) the sequence of each step.sequences[i] */
     struct sample *samples;          /* (rows_max) */
 };
@@ -103,9 +105,11 @@ struct scheduler {
     uint32_t *page_tables; /* (running_max, pages per block, table_blocks_max) their pages */
 
     uint64_t step_number;
-    bool is_under_way;    /* from scheduler_begin to the end of retiring */
-    struct plan plan;     /* the step being composed or under way */
-    struct plan urgent;   /* the urgent step that passes it */
+    struct plan plans[BACKEND_STEPS_MAX]; /* the first steps_max are open */
+    uint32_t steps_max;
+    uint32_t under_way;   /* steps from scheduler_begin to the end of retiring */
+    uint32_t oldest;      /* index of the plan that was begun first; the others follow in a ring */
+    struct plan urgent;   /* the urgent step that passes the one under way */
     uint32_t urgent_left; /* rows that may still pass the step under way */
     uint64_t *written_in; /* (blocks) number of the last step with rows in the block */
     struct preempted_event *preempted_events; /* (running_max) reported after the step's submit */
@@ -134,36 +138,48 @@ static inline uint32_t first_seen_block(const struct scheduler *scheduler, uint3
     return backend_first_seen_block(scheduler->backend->caps.window_tokens, position);
 }
 
+/* The plan of step `index` under way, 0 for the oldest; with `under_way` the one to be composed. */
+static inline struct plan *plan_at(struct scheduler *scheduler, uint32_t index) {
+    return &scheduler->plans[(scheduler->oldest + index) % scheduler->steps_max];
+}
+
 static inline enum line_kind line_of(const struct sequence *sequence) {
     return sequence->request->is_urgent ? LINE_URGENT : LINE_OTHERS;
 }
 
 /* compose.c */
 
-/* Fills scheduler->plan. It has rows when the scheduler has work. */
-void compose_step(struct scheduler *scheduler);
+/* Fills the next plan. Without a step under way it has rows when the scheduler has work. With one
+ * it is false where no sequence can have a row, or where one must be preempted first. */
+bool compose_step(struct scheduler *scheduler);
+/* Fills plan->late_rows when the tokens that its late rows need are known. Returns their number. */
+uint32_t compose_late(const struct scheduler *scheduler, struct plan *plan);
 /* Fills scheduler->urgent with rows that may pass the step under way. False without such rows. */
 bool compose_urgent(struct scheduler *scheduler);
 /* Adds the next rows of a running sequence in prefill to a step, as many as fit below `rows_end`.
  * At least one must fit. */
 void add_prefill_rows(struct scheduler *scheduler, struct plan *plan, struct sequence *sequence,
                       uint32_t rows_end);
-/* Adds full blocks of a sequence to the prefix tree, behind those that are in it. When the tree has
- * another block for the same tokens, `may_swap`, allowed while no step is under way, makes the
- * sequence use that block. Without it the remaining blocks are left for later. */
+/* Adds full blocks of known tokens of a sequence to the prefix tree, behind those that are in it.
+ * When the tree has another block for the same tokens, `may_swap`, allowed while no backend reads
+ * the sequence's page tables, makes the sequence use that block. Without it the remaining blocks
+ * are left for later. */
 void enter_blocks(struct scheduler *scheduler, struct sequence *sequence, bool may_swap);
 
 /* start.c */
 
-/* Gives running sequences in decode the blocks they need; preempts others when no block is free. */
-void grow_running(struct scheduler *scheduler);
-/* Preempts sequences that are not urgent until the first urgent one in line can start. */
-void make_room(struct scheduler *scheduler);
+/* Gives running sequences in decode the blocks they need; preempts others when no block is free.
+ * False where it would preempt while a step is under way. */
+bool grow_running(struct scheduler *scheduler);
+/* Preempts sequences that are not urgent until the first urgent one in line can start. False where
+ * it would preempt while a step is under way. */
+bool make_room(struct scheduler *scheduler);
 /* Starts sequences of a line, and adds their rows to `plan` below `rows_end`. False when the first
  * in line waits for blocks. */
 bool start_line(struct scheduler *scheduler, enum line_kind kind, struct plan *plan,
                 uint32_t rows_end);
 struct sequence *first_in_line(const struct scheduler *scheduler, enum line_kind kind);
+/* Rows before the next token of a running sequence; 0 when its last token is pending. */
 uint32_t rows_missing(const struct sequence *sequence);
 /* True while tokens of its prompt need a score, for prompt_logprobs. */
 bool is_to_be_scored(const struct sequence *sequence);
@@ -172,12 +188,12 @@ bool has_block_for_next(const struct sequence *sequence);
 void stop_running(struct scheduler *scheduler, struct sequence *sequence);
 /* Writes the pages of block table[index] of a running sequence into its page tables. */
 void map_block(const struct scheduler *scheduler, const struct sequence *sequence, uint32_t index);
-/* Drops the window pages that no later row of a running sequence sees. It must be in no step. */
+/* Drops the window pages that no later row of a running sequence sees. */
 void leave_window(struct scheduler *scheduler, struct sequence *sequence);
 
 /* retire.c */
 
-/* Takes the samples of the step under way, and removes sequences that are done. */
+/* Takes the samples of the oldest step under way, and removes sequences that are done. */
 void retire_step(struct scheduler *scheduler);
 /* retire_step for the urgent step, while the other step is under way. */
 void retire_urgent(struct scheduler *scheduler);

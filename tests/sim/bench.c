@@ -117,7 +117,8 @@ int bench_run(uint32_t requests, uint32_t sequences) {
                                        .rows_max = 2 * sequences + 512,
                                        .sequences_max = sequences,
                                        .context_tokens_max = 4096,
-                                       .vocab = VOCAB}};
+                                       .vocab = VOCAB,
+                                       .steps_max = 1}};
     struct scheduler_options options = {
         .backend = &backend, .enable_prefix_caching = true, .on_event = on_event, .user = &bench};
     struct scheduler *scheduler;

@@ -14,13 +14,36 @@ struct slot {
     bool is_pending;
 };
 
+/* What a device knows of the sequence in a slot. */
+struct place {
+    uint32_t position; /* where the sequence goes on */
+    uint64_t seen;     /* step in which the slot had rows last */
+    int32_t *tokens;   /* (context_tokens_max) with steps_max 2: by position, as far as its rows or
+                          logit rows have named them */
+    /* With steps_max 2, the token sampled last, while no row has taken it. */
+    bool has_last;
+    uint32_t last_position;
+    int32_t last;
+};
+
+/* A step under way. With steps_max 2 all arrays are copies. */
+struct held {
+    struct step step;
+    int32_t *tokens;
+    uint32_t *positions;
+    uint32_t *pages;
+    struct step_sequence *sequences;
+    struct logit_row *logit_rows;
+    bool *is_sampled; /* (logit_count) late rows that `sample` has named */
+};
+
 struct fake {
     struct fake_options options;
-    struct slot *slots;       /* (page_count, BACKEND_BLOCK_TOKENS) */
-    uint32_t *slot_positions; /* (sequences_max) where the sequence in the slot goes on */
-    uint64_t *slot_seen;      /* (sequences_max) step in which the slot had rows last */
-    const struct step *step;  /* between submit and wait */
-    uint32_t slices_left;     /* slices of that step */
+    struct slot *slots;                  /* (page_count, BACKEND_BLOCK_TOKENS) */
+    struct place *places;                /* (sequences_max) */
+    struct held held[BACKEND_STEPS_MAX]; /* (under_way) the oldest first */
+    uint32_t under_way;
+    uint32_t slices_left; /* slices of that step */
     uint64_t steps;
 };
 
@@ -65,7 +88,53 @@ static uint32_t first_seen(const struct fake *fake, uint32_t group, uint32_t pos
     return position - window + 1;
 }
 
-/* The shape of a step, and that no slot is written twice. */
+static bool holds_two(const struct fake *fake) {
+    return fake->options.caps.steps_max > 1;
+}
+
+/* A token that is pending is so because the step under way samples it. */
+static void check_token(const struct fake *fake, const struct step_sequence *part, int32_t token) {
+    if (backend_is_pending(token)) {
+        assert(fake->under_way == 1 && holds_two(fake));
+        assert(backend_pending_slot(token) == part->slot);
+        assert(part->row_count == 1 && !part->slot_is_new);
+    } else {
+        assert((uint32_t)token < fake->options.caps.vocab);
+    }
+}
+
+static void check_logit_rows(const struct step *step) {
+    for (uint32_t i = 0; i < step->logit_count; i++) {
+        const struct logit_row *row = &step->logit_rows[i];
+        const struct step_sequence *part = &step->sequences[row->sequence];
+        assert(row->index == i && (i == 0 || row->row > row[-1].row));
+        assert(row->row >= part->row_first && row->row < part->row_first + part->row_count);
+        bool is_pending = backend_is_pending(step->tokens[part->row_first]);
+        bool needs_token = row->sampling->presence_penalty != 0;
+        assert(!row->is_late || (is_pending && !row->scored && !row->allowed));
+        assert(!needs_token || row->is_late == (is_pending && !row->scored));
+        assert(row->scored || row->counter == 0 || (row->generated == NULL) == is_pending);
+        assert(row->scored || row->row == part->row_first + part->row_count - 1);
+        assert(!row->scored || row->scored == row->prompt + step->positions[row->row] + 1);
+    }
+}
+
+/* Notes the slots that a step writes; none is written twice. */
+static void mark_slots(struct fake *fake, const struct step *step) {
+    for (uint32_t i = 0; i < step->sequence_count; i++) {
+        const struct step_sequence *part = &step->sequences[i];
+        for (uint32_t k = 0; k < part->row_count; k++) {
+            for (uint32_t group = 0; group < group_count(fake); group++) {
+                struct slot *slot = slot_at(fake, part, group, part->kv_tokens + k);
+                assert(slot->written_in != step->number && !slot->is_pending);
+                slot->written_in = step->number;
+                slot->is_pending = true;
+            }
+        }
+    }
+}
+
+/* The shape of a step. */
 static void check_step(struct fake *fake, const struct step *step) {
     const struct backend_caps *caps = &fake->options.caps;
     assert(step->number > fake->steps);
@@ -77,22 +146,101 @@ static void check_step(struct fake *fake, const struct step *step) {
         const struct step_sequence *part = &step->sequences[i];
         assert(part->row_first == row && part->row_count > 0);
         assert(part->kv_tokens + part->row_count <= caps->context_tokens_max);
-        assert(part->slot < caps->sequences_max && fake->slot_seen[part->slot] != step->number);
-        assert(part->slot_is_new || fake->slot_positions[part->slot] == part->kv_tokens);
-        fake->slot_seen[part->slot] = step->number;
-        fake->slot_positions[part->slot] = part->kv_tokens + part->row_count;
+        assert(part->slot < caps->sequences_max);
+        struct place *place = &fake->places[part->slot];
+        assert(place->seen != step->number);
+        assert(part->slot_is_new || place->position == part->kv_tokens);
+        place->seen = step->number;
+        place->position = part->kv_tokens + part->row_count;
         for (uint32_t k = 0; k < part->row_count; k++, row++) {
             assert(step->positions[row] == part->kv_tokens + k);
-            assert(step->tokens[row] >= 0 && (uint32_t)step->tokens[row] < caps->vocab);
-            for (uint32_t group = 0; group < group_count(fake); group++) {
-                struct slot *slot = slot_at(fake, part, group, part->kv_tokens + k);
-                assert(slot->written_in != step->number && !slot->is_pending);
-                slot->written_in = step->number;
-                slot->is_pending = true;
-            }
+            check_token(fake, part, step->tokens[row]);
         }
     }
     assert(row == step->row_count);
+    check_logit_rows(step);
+    fake->steps = step->number;
+}
+
+/* ---- copies ---- */
+
+static void *copied(const void *from, size_t count, size_t bytes) {
+    void *copy = malloc(count * bytes + 1);
+    if (!copy) abort();
+    if (count > 0) memcpy(copy, from, count * bytes);
+    return copy;
+}
+
+/* Copies of all page tables, one behind the other. */
+static void copy_pages(const struct fake *fake, struct held *held) {
+    size_t count = 0;
+    uint32_t groups = group_count(fake);
+    for (uint32_t i = 0; i < held->step.sequence_count; i++)
+        count += (size_t)held->sequences[i].block_count * groups;
+    uint32_t *at = held->pages = malloc(count * sizeof *held->pages);
+    if (!at) abort();
+    for (uint32_t i = 0; i < held->step.sequence_count; i++) {
+        struct step_sequence *part = &held->sequences[i];
+        const uint32_t *from = part->pages;
+        for (uint32_t group = 0; group < groups; group++)
+            memcpy(at + (size_t)group * part->block_count, from + (size_t)group * part->page_stride,
+                   part->block_count * sizeof *at);
+        part->pages = at;
+        part->page_stride = part->block_count;
+        at += (size_t)groups * part->block_count;
+    }
+}
+
+static void hold(const struct fake *fake, const struct step *step, struct held *ret_held) {
+    struct held held = {.step = *step};
+    if (holds_two(fake)) {
+        held.tokens = copied(step->tokens, step->row_count, sizeof *step->tokens);
+        held.positions = copied(step->positions, step->row_count, sizeof *step->positions);
+        held.sequences = copied(step->sequences, step->sequence_count, sizeof *step->sequences);
+        held.logit_rows = copied(step->logit_rows, step->logit_count, sizeof *step->logit_rows);
+        held.is_sampled = calloc(step->logit_count + 1, sizeof *held.is_sampled);
+        if (!held.is_sampled) abort();
+        copy_pages(fake, &held);
+        held.step.tokens = held.tokens;
+        held.step.positions = held.positions;
+        held.step.sequences = held.sequences;
+        held.step.logit_rows = held.logit_rows;
+    }
+    *ret_held = held;
+}
+
+static void let_go(struct held *held) {
+    free(held->is_sampled);
+    free(held->logit_rows);
+    free(held->sequences);
+    free(held->pages);
+    free(held->positions);
+    free(held->tokens);
+}
+
+/* Puts the tokens in the place of pending ones, each once, and notes all by position. */
+static void resolve_tokens(struct fake *fake, struct held *held) {
+    for (uint32_t i = 0; i < held->step.sequence_count; i++) {
+        const struct step_sequence *part = &held->sequences[i];
+        struct place *place = &fake->places[part->slot];
+        for (uint32_t k = 0; k < part->row_count; k++) {
+            int32_t *token = &held->tokens[part->row_first + k];
+            if (backend_is_pending(*token)) {
+                assert(place->has_last && place->last_position == part->kv_tokens);
+                *token = place->last;
+            }
+            place->tokens[part->kv_tokens + k] = *token;
+        }
+        place->has_last = false;
+    }
+}
+
+/* The tokens that a logit row names are those of its sequence. */
+static void note_generated(struct fake *fake, const struct step_sequence *part,
+                           const struct logit_row *row) {
+    if (row->counter > 0)
+        memcpy(fake->places[part->slot].tokens + row->prompt_count, row->generated,
+               row->counter * sizeof *row->generated);
 }
 
 /* The hash before the first row. False when a slot the row sees is still to be written. */
@@ -144,9 +292,11 @@ static uint64_t read_prefix(struct fake *fake, const struct step_sequence *part,
     uint64_t hash = FAKE_HASH_START;
     uint32_t count = row->prompt_count + row->counter;
     assert(count == part->kv_tokens + part->row_count);
+    const int32_t *generated =
+        holds_two(fake) ? fake->places[part->slot].tokens + row->prompt_count : row->generated;
     for (uint32_t i = 0; i < count; i++) {
-        hash = fake_hash(hash, i < row->prompt_count ? row->prompt[i]
-                                                     : row->generated[i - row->prompt_count]);
+        hash = fake_hash(hash,
+                         i < row->prompt_count ? row->prompt[i] : generated[i - row->prompt_count]);
         for (uint32_t group = 0; group < group_count(fake); group++)
             if (i >= first_seen(fake, group, part->kv_tokens))
                 assert(slot_at(fake, part, group, i)->hash == hash);
@@ -157,37 +307,70 @@ static uint64_t read_prefix(struct fake *fake, const struct step_sequence *part,
 static enum err fake_submit(void *self, const struct step *step, struct error *error) {
     (void)error;
     struct fake *fake = self;
-    assert(!fake->step);
+    assert(fake->under_way < fake->options.caps.steps_max);
     check_step(fake, step);
-    fake->steps = step->number;
-    fake->step = step;
+    if (!holds_two(fake)) mark_slots(fake, step); /* so that none is changed by urgent steps */
+    for (uint32_t i = 0; i < step->logit_count && holds_two(fake); i++)
+        if (step->logit_rows[i].generated)
+            note_generated(fake, &step->sequences[step->logit_rows[i].sequence],
+                           &step->logit_rows[i]);
+    hold(fake, step, &fake->held[fake->under_way++]);
     fake->slices_left = fake->options.slices;
     return OK;
 }
 
-static void run(struct fake *fake, const struct step *step, struct step_result *result) {
+/* Rows are sampled in wait, like all others. */
+static enum err fake_sample(void *self, uint64_t number, const struct logit_row *rows,
+                            uint32_t count, struct error *error) {
+    (void)error;
+    struct fake *fake = self;
+    assert(fake->under_way == 1 && number == fake->steps && count > 0);
+    struct held *held = &fake->held[0];
+    for (uint32_t i = 0; i < count; i++) {
+        const struct logit_row *row = &rows[i];
+        assert(row->index < held->step.logit_count && (i == 0 || row->index > row[-1].index));
+        struct logit_row *own = &held->logit_rows[row->index];
+        assert(own->is_late && !held->is_sampled[row->index]);
+        assert(row->row == own->row && row->sequence == own->sequence &&
+               row->counter == own->counter && row->seed == own->seed && row->counter > 0);
+        const struct step_sequence *part = &held->sequences[row->sequence];
+        const struct place *place = &fake->places[part->slot];
+        assert(place->has_last && place->last == row->generated[row->counter - 1]);
+        note_generated(fake, part, row);
+        own->allowed = row->allowed;
+        held->is_sampled[row->index] = true;
+    }
+    return OK;
+}
+
+static void sample_row(struct fake *fake, const struct step *step, const struct logit_row *row,
+                       struct sample *ret_sample) {
+    const struct step_sequence *part = &step->sequences[row->sequence];
+    uint64_t hash = read_prefix(fake, part, row);
+    *ret_sample = (struct sample){.token = fake_next_token(&fake->options, hash, row->sampling,
+                                                           row->seed, row->counter, row->allowed)};
+    ret_sample->logprob = -(float)ret_sample->token;
+    ret_sample->top_count = row->sampling->top_logprobs;
+    struct place *place = &fake->places[part->slot];
+    place->has_last = true;
+    place->last = ret_sample->token;
+    place->last_position = part->kv_tokens + part->row_count;
+}
+
+static void run(struct fake *fake, const struct held *held, struct step_result *result) {
+    const struct step *step = &held->step;
     compute_all(fake, step);
-    uint32_t last_row = 0;
     for (uint32_t i = 0; i < step->logit_count; i++) {
         const struct logit_row *row = &step->logit_rows[i];
-        const struct step_sequence *part = &step->sequences[row->sequence];
-        assert(i == 0 || row->row > last_row);
-        last_row = row->row;
         struct sample *sample = &result->samples[i];
         memset(sample, 0, sizeof *sample);
+        sample->token = -1; /* of rows that are never sampled */
         if (row->scored) {
-            assert(row->row >= part->row_first && row->row < part->row_first + part->row_count);
-            assert(row->scored == row->prompt + step->positions[row->row] + 1);
             sample->token = *row->scored;
             sample->top_count = row->sampling->prompt_top_logprobs;
-            continue;
+        } else if (!row->is_late || held->is_sampled[i]) {
+            sample_row(fake, step, row, sample);
         }
-        assert(row->row == part->row_first + part->row_count - 1);
-        uint64_t hash = read_prefix(fake, part, row);
-        sample->token = fake_next_token(&fake->options, hash, row->sampling, row->seed,
-                                        row->counter, row->allowed);
-        sample->logprob = -(float)sample->token;
-        sample->top_count = row->sampling->top_logprobs;
     }
 }
 
@@ -195,16 +378,23 @@ static void run(struct fake *fake, const struct step *step, struct step_result *
 static enum err fake_wait(void *self, struct step_result *result, struct error *error) {
     (void)error;
     struct fake *fake = self;
-    assert(fake->step);
-    run(fake, fake->step, result);
-    fake->step = NULL;
+    assert(fake->under_way > 0);
+    struct held held = fake->held[0];
+    if (holds_two(fake)) {
+        mark_slots(fake, &held.step);
+        resolve_tokens(fake, &held);
+    }
+    run(fake, &held, result);
+    let_go(&held);
+    fake->held[0] = fake->held[1];
+    fake->under_way--;
     return OK;
 }
 
 static enum err fake_advance(void *self, bool *ret_done, struct error *error) {
     (void)error;
     struct fake *fake = self;
-    assert(fake->step);
+    assert(fake->under_way == 1);
     if (fake->slices_left > 0) fake->slices_left--;
     *ret_done = fake->slices_left == 0;
     return OK;
@@ -216,21 +406,23 @@ static enum err fake_interject(void *self, const struct step *step, struct step_
                                struct error *error) {
     (void)error;
     struct fake *fake = self;
-    assert(fake->step && step->row_count <= fake->options.caps.urgent_rows_max);
+    assert(fake->under_way == 1 && step->row_count <= fake->options.caps.urgent_rows_max);
+    const struct step *other = &fake->held[0].step;
     for (uint32_t i = 0; i < step->sequence_count; i++)
-        for (uint32_t k = 0; k < fake->step->sequence_count; k++)
-            assert(step->sequences[i].slot != fake->step->sequences[k].slot);
+        for (uint32_t k = 0; k < other->sequence_count; k++)
+            assert(step->sequences[i].slot != other->sequences[k].slot);
     check_step(fake, step);
-    fake->steps = step->number;
-    run(fake, step, result);
+    mark_slots(fake, step);
+    run(fake, &(struct held){.step = *step}, result);
     return OK;
 }
 
 static void fake_close(void *self) {
     struct fake *fake = self;
+    for (uint32_t i = 0; i < fake->under_way; i++) let_go(&fake->held[i]);
+    for (uint32_t i = 0; i < fake->options.caps.sequences_max; i++) free(fake->places[i].tokens);
+    free(fake->places);
     free(fake->slots);
-    free(fake->slot_positions);
-    free(fake->slot_seen);
     free(fake);
 }
 
@@ -241,6 +433,8 @@ static const struct backend_ops sliced_ops = {.submit = fake_submit,
                                               .close = fake_close,
                                               .advance = fake_advance,
                                               .interject = fake_interject};
+static const struct backend_ops two_ops = {
+    .submit = fake_submit, .sample = fake_sample, .wait = fake_wait, .close = fake_close};
 
 void fake_backend_open(struct backend *ret_backend, const struct fake_options *options) {
     const struct backend_caps *caps = &options->caps;
@@ -248,9 +442,14 @@ void fake_backend_open(struct backend *ret_backend, const struct fake_options *o
     if (!fake) abort();
     fake->options = *options;
     fake->slots = calloc((size_t)caps->page_count * BACKEND_BLOCK_TOKENS, sizeof *fake->slots);
-    fake->slot_positions = calloc(caps->sequences_max, sizeof *fake->slot_positions);
-    fake->slot_seen = calloc(caps->sequences_max, sizeof *fake->slot_seen);
-    if (!fake->slots || !fake->slot_positions || !fake->slot_seen) abort();
-    *ret_backend = (struct backend){
-        .ops = options->slices > 0 ? &sliced_ops : &whole_ops, .self = fake, .caps = *caps};
+    fake->places = calloc(caps->sequences_max, sizeof *fake->places);
+    if (!fake->slots || !fake->places) abort();
+    for (uint32_t i = 0; i < caps->sequences_max && holds_two(fake); i++) {
+        fake->places[i].tokens = calloc(caps->context_tokens_max, sizeof *fake->places[i].tokens);
+        if (!fake->places[i].tokens) abort();
+    }
+    assert(options->slices == 0 || caps->steps_max == 1);
+    const struct backend_ops *ops = options->slices > 0 ? &sliced_ops : &whole_ops;
+    *ret_backend =
+        (struct backend){.ops = caps->steps_max > 1 ? &two_ops : ops, .self = fake, .caps = *caps};
 }

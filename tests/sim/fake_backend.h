@@ -14,8 +14,13 @@
  * between. Rows of a step are computed when its last slice is, at the earliest, so that whoever
  * reads a slot before it is written finds the wrong hash.
  *
+ * With steps_max 2 it copies a step in submit and computes it in wait, in the order of submits. It
+ * keeps the token sampled last in each slot, which one row alone may take.
+ *
  * It also asserts all that scheduler/backend.h promises a backend.
- * Thread: one.  Memory: its own; nothing of a step is kept after wait. */
+ *
+ * Thread: one.
+ * Memory: its own; nothing of a step is kept after wait. */
 
 #include "scheduler/backend.h"
 

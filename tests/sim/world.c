@@ -48,6 +48,7 @@ struct world {
     struct scheduler *scheduler;
     uint32_t context_tokens_max;
     uint32_t running_max;
+    uint32_t steps_max;        /* steps under way: 1 or 2 */
     uint32_t load;             /* requests the world tries to keep waiting */
     uint32_t urgent_one_in;    /* one request in this number is urgent; 0: none is */
     bool is_reckless;          /* admission expects much less than comes */
@@ -144,6 +145,7 @@ static struct sampling make_sampling(struct world *world) {
         sampling.ignore_eos = true;
         sampling.stop_token_count = 0;
     }
+    if (world->steps_max > 1 && one_in(world, 6)) sampling.presence_penalty = 1; /* late rows */
     sampling.logprobs = one_in(world, 6);
     sampling.top_logprobs = sampling.logprobs ? below(world, 21) : 0;
     sampling.prompt_logprobs = one_in(world, 8);
@@ -297,6 +299,8 @@ static void on_token(struct world *world, struct expected_request *request,
                      const struct scheduler_event *event) {
     struct expected_sequence *sequence = &request->sequences[event->sequence];
     assert(!sequence->is_due && event->token_index == sequence->generated);
+    world->totals->late += world->steps_max > 1 && sequence->generated > 0 &&
+                           (request->is_constrained || request->sampling.presence_penalty > 0);
     assert(sequence->scored == (request->sampling.prompt_logprobs ? request->prompt_count - 1 : 0));
     if (sequence->generated == 0) {
         uint64_t waited = world->begun[request->is_urgent]++ - request->begun_before;
@@ -428,6 +432,7 @@ static void world_open(struct world *world) {
     struct backend_caps *caps = &world->fake.caps;
     world->is_reckless = one_in(world, 3);
     caps->block_tokens = BACKEND_BLOCK_TOKENS;
+    caps->steps_max = world->steps_max;
     caps->page_count = one_in(world, 3) ? between(world, 20, 60) : between(world, 20, 500);
     caps->rows_max = one_in(world, 3) ? between(world, 1, 40) : between(world, 20, 600);
     caps->sequences_max = one_in(world, 4) ? between(world, 1, 4) : between(world, 2, 48);
@@ -448,7 +453,7 @@ static void world_open(struct world *world) {
     }
     make_windows(world);
     world->urgent_one_in = one_in(world, 3) ? 0 : between(world, 1, 12);
-    if (world->urgent_one_in > 0 && !one_in(world, 4)) {
+    if (world->steps_max == 1 && world->urgent_one_in > 0 && !one_in(world, 4)) {
         world->fake.slices = between(world, 1, 6);
         caps->urgent_rows_max = between(world, 1, one_in(world, 2) ? 20 : 300);
     }
@@ -510,31 +515,51 @@ static void advance_some(struct world *world, uint64_t rows) {
     assert(after.urgent_rows - before.urgent_rows <= 3 * rows); /* the others keep a quarter */
 }
 
-static void step_once(struct world *world) {
+/* Begins a step, and returns its rows; 0 when the one under way must end first. */
+static uint64_t begin_one(struct world *world) {
     struct error error;
     struct scheduler_stats before;
     struct scheduler_stats after;
     bool started = false;
+    bool is_ahead = scheduler_under_way(world->scheduler) > 0;
     if (world->is_reckless) world->scheduler->admission = world->reckless;
     scheduler_stats(world->scheduler, &before);
     enum err err = scheduler_begin(world->scheduler, &started, &error);
-    assert(err == OK && started);
+    assert(err == OK && (started || is_ahead)); /* liveness */
     scheduler_stats(world->scheduler, &after);
-    assert(after.rows > before.rows); /* liveness */
+    assert(started == (after.rows > before.rows));
+    assert(!is_ahead || after.preemptions == before.preemptions);
     world->is_under_way = true;
+    world->totals->ahead += is_ahead && started;
+    world->totals->put_off += is_ahead && !started;
     check_stats(world);
     if (one_in(world, 3)) meddle(world);
-    advance_some(world, after.rows - before.rows);
-    scheduler_stats(world->scheduler, &after);
-    err = scheduler_end(world->scheduler, &error);
+    return after.rows - before.rows;
+}
+
+static void end_one(struct world *world) {
+    struct error error;
+    struct scheduler_stats before;
+    struct scheduler_stats after;
+    scheduler_stats(world->scheduler, &before);
+    enum err err = scheduler_end(world->scheduler, &error);
     assert(err == OK);
-    world->is_under_way = false;
-    before = after;
+    world->is_under_way = scheduler_under_way(world->scheduler) > 0;
     scheduler_stats(world->scheduler, &after);
     world->totals->ended_all_at_once +=
         before.sequences_running > 1 && after.sequences_running == 0;
     world->totals->steps++;
     check_stats(world);
+}
+
+/* Begins steps until as many are under way as may be, or now and then fewer; ends the oldest. */
+static void step_once(struct world *world) {
+    uint32_t wanted = world->steps_max;
+    if (wanted > 1 && one_in(world, 8)) wanted = 1;
+    uint64_t rows = 1;
+    while (rows > 0 && scheduler_under_way(world->scheduler) < wanted) rows = begin_one(world);
+    advance_some(world, rows);
+    end_one(world);
 }
 
 static void world_close(struct world *world, bool must_be_empty) {
@@ -569,17 +594,19 @@ static void drain_all(struct world *world, uint32_t steps) {
             expect_end(world, &request->sequences[k], FINISH_CANCELLED);
         scheduler_cancel(world->scheduler, i);
     }
+    while (scheduler_under_way(world->scheduler) > 0) end_one(world);
     assert(!scheduler_has_work(world->scheduler));
     struct error error;
     enum err err = scheduler_step(world->scheduler, &error); /* nothing to do */
     assert(err == OK);
 }
 
-void world_run(uint64_t seed, uint32_t steps, struct world_totals *totals) {
+void world_run(uint64_t seed, uint32_t steps, uint32_t steps_max, struct world_totals *totals) {
     struct world *world = calloc(1, sizeof *world);
     if (!world) abort();
     world->rng.state = seed;
     world->totals = totals;
+    world->steps_max = steps_max;
     world_open(world);
     for (uint32_t step = 0; step < steps; step++) {
         if (world->open_sequences < world->load || one_in(world, 40))

@@ -27,7 +27,11 @@ struct world_totals {
     uint64_t passed;       /* requests that came in the middle of a step */
     uint64_t urgent_steps; /* steps that passed another */
     uint64_t hit_tokens;
+    uint64_t ahead;       /* steps begun while another was under way */
+    uint64_t put_off;     /* and such that had to wait for its end */
+    uint64_t late;        /* tokens that depend on the one before, with two steps under way */
     uint64_t events_hash; /* two runs of one seed must agree on it */
 };
 
-void world_run(uint64_t seed, uint32_t steps, struct world_totals *totals);
+/* With at most `steps_max` steps under way, 1 or 2. */
+void world_run(uint64_t seed, uint32_t steps, uint32_t steps_max, struct world_totals *totals);

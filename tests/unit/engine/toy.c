@@ -333,7 +333,8 @@ void toy_open(struct toy *toy, const struct toy_options *options) {
          .sequences_max = or_else(options->sequences_max, 16),
          .context_tokens_max = or_else(options->context_tokens_max, 512),
          .vocab = TOY_VOCAB,
-         .urgent_rows_max = 32},
+         .urgent_rows_max = 32,
+         .steps_max = 1},
     };
     if (!options->generates_nothing) toy->model.backend = &toy->backend;
     if (options->embeds)

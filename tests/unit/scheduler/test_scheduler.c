@@ -93,7 +93,8 @@ static void open_fixture(struct fixture *fixture, uint32_t block_count, uint32_t
                                                  .rows_max = rows_max,
                                                  .sequences_max = SEQUENCES_MAX,
                                                  .context_tokens_max = 2000,
-                                                 .vocab = VOCAB}};
+                                                 .vocab = VOCAB,
+                                                 .steps_max = 1}};
     fixture->options = (struct scheduler_options){.backend = &fixture->backend,
                                                   .enable_prefix_caching = true,
                                                   .on_event = on_event,
@@ -290,6 +291,9 @@ static void a_backend_or_options_out_of_range_do_not_open(void **state) {
     assert_int_equal(scheduler_open(&none, &fixture.options, &error), ERR_INVALID);
     fixture.backend.caps = good;
     fixture.backend.caps.rows_max = 0;
+    assert_int_equal(scheduler_open(&none, &fixture.options, &error), ERR_INVALID);
+    fixture.backend.caps = good;
+    fixture.backend.caps.steps_max = 2; /* without `sample` */
     assert_int_equal(scheduler_open(&none, &fixture.options, &error), ERR_INVALID);
     fixture.backend.caps = good;
     fixture.options.max_model_len = 1;

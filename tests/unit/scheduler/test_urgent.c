@@ -98,7 +98,8 @@ static void open_fixture(struct fixture *fixture, struct shape shape) {
                                                  .sequences_max = shape.sequences,
                                                  .context_tokens_max = 2000,
                                                  .vocab = VOCAB,
-                                                 .urgent_rows_max = shape.urgent_rows}};
+                                                 .urgent_rows_max = shape.urgent_rows,
+                                                 .steps_max = 1}};
     fixture->options = (struct scheduler_options){.backend = &fixture->backend,
                                                   .enable_prefix_caching = true,
                                                   .urgent_seqs = shape.urgent_seqs,

@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Shows that the simulator catches mistakes: builds it with copies of the scheduler that have one mistake each and no
+assertions of their own, and runs it with two steps under way until it fails. Ends with 1 when a mistake is not caught,
+or when the scheduler without a mistake fails. A text that a mistake replaces must occur once, so that the list follows
+the code.
+
+  tests/sim/mutants.py [--seeds N]     seeds for each (default 40)
+"""
+import argparse, os, pathlib, subprocess, sys, tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+# What it breaks, the file, its text, and the text in its place.
+MUTANTS = [
+    ("nothing", "compose.c", "\n", "\n"),
+    ("a block enters the tree before its last token is known", "compose.c",
+     "uint32_t known = least(sequence->computed, sequence_token_count(sequence));", "uint32_t known = sequence->computed;"),
+    ("a block enters the tree before its last row is computed", "compose.c", "uint32_t full = known / BACKEND_BLOCK_TOKENS;",
+     "uint32_t full = least(known + 1, sequence_token_count(sequence)) / BACKEND_BLOCK_TOKENS;"),
+    ("a block enters the tree while other rows of the step have its number", "compose.c",
+     "enter_blocks(scheduler, sequence, false);", "enter_blocks(scheduler, sequence, true);"),
+    ("a token that a row has taken is pending once more", "compose.c",
+     "if (sequence->computed < sequence_token_count(sequence)) {",
+     "if (sequence->generated_count == 0 || sequence->computed + 1 < sequence_token_count(sequence)) {"),
+    ("the pending token of another slot is taken", "compose.c", "backend_pending(sequence->slot)", "backend_pending(0)"),
+    ("a row that needs its last token is sampled in submit", "compose.c",
+     "bool is_late = is_pending && depends_on_tokens(request);", "bool is_late = is_pending && false && depends_on_tokens(request);"),
+    ("a pending token does not count in the draw", "compose.c", ".counter = sequence->generated_count + sequence->pending,",
+     ".counter = sequence->generated_count,"),
+    ("a late row of a sequence that has ended is sampled", "compose.c", "if (!row->is_late || sequence->is_leaving) continue;\n"
+     "        assert(row->counter == sequence->generated_count);", "if (!row->is_late) continue;"),
+    ("a page is given back one block before the last row sees it", "start.c", "first_seen_block(scheduler, sequence->computed);\n"
+     "    assert(", "first_seen_block(scheduler, sequence->computed + BACKEND_BLOCK_TOKENS);\n    assert("),
+    ("pages of a sequence are given back while its row is under way", "retire.c",
+     "plan->members[i]->steps--;", "plan->members[i]->steps = 0;"),
+    ("a sequence is preempted while its row is under way", "start.c", "} else if (scheduler->under_way > 0) {\n            return false;\n", ""),
+    ("a sequence at max_tokens has one row more", "start.c", "return is_last ? 0 :", "return is_last && false ? 0 :"),
+]
+
+
+def compile(folder, sources, *flags):
+    folder.mkdir(parents=True, exist_ok=True)
+    subprocess.run([os.environ.get("CC", "cc"), "-std=gnu17", "-D_GNU_SOURCE", "-O1", "-w", *flags, "-c", *map(str, sources)],
+                   cwd=folder, check=True)
+    return [str(path) for path in folder.glob("*.o")]
+
+
+def build(folder, others, file, text, other):
+    """The simulator with a scheduler that has the mistake, and that does not check itself: -DNDEBUG."""
+    sources = folder / "scheduler"
+    sources.mkdir(parents=True)
+    for path in (ROOT / "src/scheduler").glob("*.[ch]"):
+        code = path.read_text()
+        if path.name == file and text != other:
+            assert code.count(text) == 1, f"{file}: {text!r} occurs {code.count(text)} times"
+            code = code.replace(text, other)
+        (sources / path.name).write_text(code)
+    objects = compile(folder / "o", sources.glob("*.c"), "-DNDEBUG", f"-I{folder}", f"-I{ROOT / 'src'}")
+    program = folder / "sim"
+    subprocess.run([os.environ.get("CC", "cc"), *objects, *others, "-lsodium", "-lcrypto", "-lm", "-lpthread", "-o", program], check=True)
+    return program
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seeds", default="40")
+    seeds = parser.parse_args().seeds
+    bad = 0
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        others = compile(folder / "base", (ROOT / "src/base").glob("*.c"), f"-I{ROOT / 'src'}")
+        others += compile(folder / "sim", (ROOT / "tests/sim").glob("*.c"), f"-I{ROOT / 'src'}")
+        for number, (what, file, text, other) in enumerate(MUTANTS):
+            program = build(folder / f"m{number}", others, file, text, other)
+            ended = subprocess.run([program, "--under-way", "2", "--seeds", seeds], capture_output=True, text=True, timeout=600)
+            is_right = (ended.returncode == 0) == (number == 0)
+            bad += not is_right
+            words = (ended.stderr.strip().splitlines() or [f"status {ended.returncode}"])[0].split(": ", 1)[-1]
+            print(f"{'ok' if is_right else 'NOT OK'} {what}: {words}", flush=True)
+    return 1 if bad else 0
+
+
+sys.exit(main())
