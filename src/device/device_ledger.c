@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "device/device_ledger.h"
+
+#include <stdio.h>
+
+#define MIB ((uint64_t)1 << 20)
+/* Of the library for products, and two slices through which weights are filled. */
+#define WORKSPACE_BYTES (48 * MIB)
+#define PRODUCT_ALIGN 8u
+/* Nobody serves with less. */
+#define CONTEXT_LEAST 256u
+#define ROWS_LEAST 64u
+
+static uint64_t at_most(uint64_t a, uint64_t b) {
+    return a < b ? a : b;
+}
+
+static uint64_t at_least(uint64_t a, uint64_t b) {
+    return a > b ? a : b;
+}
+
+static uint64_t divide_up(uint64_t a, uint64_t b) {
+    return (a + b - 1) / b;
+}
+
+static uint64_t form_bytes(enum device_form form) {
+    switch (form) {
+    case DEVICE_F32: return 4;
+    case DEVICE_BF16: return 2;
+    case DEVICE_E4M3:
+    case DEVICE_INT8: break;
+    }
+    return 1;
+}
+
+static bool has_scales(enum device_form form) {
+    return form == DEVICE_E4M3 || form == DEVICE_INT8;
+}
+
+/* ---- the parts ---- */
+
+static uint64_t matrix_bytes(const struct device_matrix *matrix) {
+    uint64_t rows = divide_up(matrix->rows, PRODUCT_ALIGN) * PRODUCT_ALIGN;
+    return rows * (matrix->cols * form_bytes(matrix->form) + (has_scales(matrix->form) ? 2 : 0));
+}
+
+static uint64_t vector_bytes(const struct device_program *program, const struct device_op *op) {
+    uint64_t floats = (op->post ? program->width : 0) +
+                      (op->bias ? program->matrices[op->matrix].rows : 0) +
+                      (op->q_norm ? program->head_dim : 0) + (op->k_norm ? program->head_dim : 0);
+    return floats * 4 + (op->weight ? program->width * UINT64_C(2) : 0);
+}
+
+static uint64_t weight_bytes(const struct device_program *program,
+                             const struct device_limits *limits) {
+    /* A cosine and a sine per position and pair of elements. */
+    uint64_t bytes = (uint64_t)program->rope_count * limits->context_max * program->head_dim * 4;
+    for (uint32_t i = 0; i < program->matrix_count; i++)
+        bytes += matrix_bytes(&program->matrices[i]);
+    for (uint32_t i = 0; i < program->op_count; i++)
+        bytes += vector_bytes(program, &program->ops[i]);
+    return bytes;
+}
+
+/* The widest result of a product into `to`, per row. */
+static uint64_t product_bytes(const struct device_program *program, enum op_to to) {
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < program->op_count; i++) {
+        const struct device_op *op = &program->ops[i];
+        if (op->kind != OP_MATMUL || op->to != to) continue;
+        const struct device_matrix *matrix = &program->matrices[op->matrix];
+        bool is_wide = matrix->form == DEVICE_F32 || matrix->form == DEVICE_INT8;
+        most = at_least(most, (uint64_t)matrix->rows * (is_wide ? 4 : 2));
+    }
+    return most;
+}
+
+static uint64_t activation_bytes(const struct device_program *program,
+                                 const struct device_limits *limits) {
+    const uint64_t rows = limits->rows_max, kept = limits->logit_rows_max;
+    const uint64_t q_bytes = (uint64_t)program->heads * program->head_dim * 2;
+    uint64_t input_bytes = 0;
+    for (uint32_t i = 0; i < program->matrix_count; i++)
+        input_bytes = at_least(input_bytes,
+                               program->matrices[i].cols * form_bytes(program->matrices[i].form));
+    return (rows + kept) * program->width * 4 +
+           rows * (product_bytes(program, TO_H) + product_bytes(program, TO_WIDE)) +
+           (2 * rows + kept) * q_bytes + rows * input_bytes +
+           (uint64_t)limits->partials_max * program->heads * (program->head_dim + 2) * 4;
+}
+
+static uint64_t logit_bytes(const struct device_program *program,
+                            const struct device_limits *limits) {
+    return (uint64_t)limits->steps_max * limits->logit_rows_max * program->vocab_rows * 4 +
+           limits->edits_max * UINT64_C(4);
+}
+
+/* Copies of the arrays of struct device_step and struct device_samples, and the results. */
+static uint64_t step_bytes(const struct device_program *program,
+                           const struct device_limits *limits) {
+    const uint64_t rows = limits->rows_max, wanted = limits->logit_rows_max;
+    const uint64_t item_bytes = 2 * sizeof(struct device_tile_item) +
+                                sizeof(struct device_decode_item) +
+                                sizeof(struct device_merge_item);
+    uint64_t attention = limits->items_max * item_bytes + (limits->partials_max + rows) * 4;
+    uint64_t group = (rows + limits->pages_max) * 4 + 2 * attention;
+    uint64_t samples = wanted * (2 * (sizeof(struct device_draw) + 4) + program->vocab / 8 +
+                                 sizeof(struct device_ask) + sizeof(struct device_answer)) +
+                       limits->edits_max * sizeof(struct draw_edit) +
+                       limits->named_max * UINT64_C(8);
+    return limits->steps_max * ((rows + wanted) * 8 + limits->group_count * group + samples);
+}
+
+static uint64_t page_bytes_of(const struct device_program *program,
+                              const struct device_limits *limits) {
+    uint64_t heads = (uint64_t)limits->layer_places * 2 * program->kv_heads * DEVICE_PAGE_TOKENS;
+    return heads * (program->head_dim * form_bytes(limits->kv_form) +
+                    (has_scales(limits->kv_form) ? 2 : 0));
+}
+
+struct device_ledger device_ledger_predict(const struct device_program *program,
+                                           const struct device_limits *limits,
+                                           uint64_t limit_bytes) {
+    struct device_ledger ledger = {
+        .limit = limit_bytes,
+        .context = DEVICE_CONTEXT_BYTES,
+        .weights = weight_bytes(program, limits),
+        .activations = activation_bytes(program, limits),
+        .logits = logit_bytes(program, limits),
+        .steps = step_bytes(program, limits),
+        .workspace = WORKSPACE_BYTES,
+        .page_bytes = page_bytes_of(program, limits),
+    };
+    uint64_t used = ledger.context + ledger.weights + ledger.activations + ledger.logits +
+                    ledger.steps + ledger.workspace;
+    uint64_t pages = used < limit_bytes ? (limit_bytes - used) / ledger.page_bytes : 0;
+    pages = at_least(at_most(pages, limits->page_count_max), limits->page_count_min);
+    ledger.page_count = (uint32_t)pages;
+    ledger.kv = pages * ledger.page_bytes;
+    ledger.used = used + ledger.kv;
+    return ledger;
+}
+
+/* ---- settings that fit ---- */
+
+/* Settings that the user has; 0 leaves one as it is. */
+struct change {
+    uint32_t context;
+    uint32_t sequences;
+    uint32_t rows;
+    bool has_small_weights; /* 8 bits instead of 16 */
+};
+
+/* Pages of one sequence of that length: a group whose layers have a window keeps the window. */
+static uint64_t pages_of(const struct device_refusal *refusal, uint32_t context) {
+    const struct device_program *program = refusal->program;
+    uint64_t pages = 0;
+    for (uint32_t group = 0; group < refusal->limits->group_count; group++) {
+        uint32_t tokens = context;
+        for (uint32_t i = 0; i < program->op_count; i++) {
+            const struct device_op *op = &program->ops[i];
+            if (op->kind != OP_ATTENTION || op->kv_group != group || op->window == 0) continue;
+            tokens = (uint32_t)at_most(context, op->window + 2 * DEVICE_PAGE_TOKENS);
+            break;
+        }
+        pages += divide_up(tokens, DEVICE_PAGE_TOKENS);
+    }
+    return at_least(pages, 1);
+}
+
+static uint32_t scale(uint32_t value, uint64_t from, uint64_t to) {
+    return (uint32_t)divide_up(value * to, at_least(from, 1));
+}
+
+static struct device_limits changed(const struct device_refusal *refusal,
+                                    const struct change *change) {
+    struct device_limits limits = *refusal->limits;
+    if (change->context > 0) {
+        uint64_t from = pages_of(refusal, limits.context_max);
+        uint64_t to = pages_of(refusal, change->context);
+        limits.page_count_min = scale(limits.page_count_min, from, to);
+        limits.pages_max = scale(limits.pages_max, from, to);
+        limits.context_max = change->context;
+    }
+    if (change->sequences > 0) {
+        uint32_t from = limits.sequences_max;
+        limits.logit_rows_max = scale(limits.logit_rows_max, from, change->sequences);
+        limits.pages_max = scale(limits.pages_max, from, change->sequences);
+        limits.sequences_max = change->sequences;
+    }
+    if (change->rows > 0) {
+        limits.items_max = scale(limits.items_max, limits.rows_max, change->rows);
+        limits.partials_max = scale(limits.partials_max, limits.rows_max, change->rows);
+        limits.logit_rows_max = (uint32_t)at_most(limits.logit_rows_max, change->rows);
+        limits.rows_max = change->rows;
+    }
+    return limits;
+}
+
+static uint64_t least_bytes(const struct device_refusal *refusal,
+                            const struct device_limits *limits) {
+    return device_ledger_predict(refusal->program, limits, 0).used;
+}
+
+/* Bytes that weights of 8 bits would save. */
+static uint64_t saved_by_small(const struct device_program *program) {
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < program->op_count; i++) {
+        const struct device_op *op = &program->ops[i];
+        if (op->kind != OP_MATMUL || program->matrices[op->matrix].form != DEVICE_BF16) continue;
+        bytes += (uint64_t)program->matrices[op->matrix].rows * program->matrices[op->matrix].cols;
+    }
+    return bytes;
+}
+
+static bool fits(const struct device_refusal *refusal, const struct change *change) {
+    struct device_limits limits = changed(refusal, change);
+    uint64_t before = least_bytes(refusal, refusal->limits), after = least_bytes(refusal, &limits);
+    uint64_t saved = after < before ? before - after : 0;
+    if (change->has_small_weights) saved += saved_by_small(refusal->program);
+    return refusal->ledger->used <= refusal->ledger->limit + saved;
+}
+
+/* The largest multiple of `unit` from `least` up to below `now` that fits, by halving; 0: none. */
+static uint32_t largest(const struct device_refusal *refusal, uint32_t *value,
+                        const struct change *change, uint32_t least, uint32_t now, uint32_t unit) {
+    uint32_t low = (uint32_t)divide_up(least, unit), high = now / unit, best = 0;
+    while (low <= high) {
+        uint32_t middle = low + (high - low) / 2;
+        *value = middle * unit;
+        if (fits(refusal, change)) {
+            best = middle * unit;
+            low = middle + 1;
+        } else {
+            if (middle == 0) break;
+            high = middle - 1;
+        }
+    }
+    *value = 0;
+    return best;
+}
+
+/* ---- the sentence ---- */
+
+struct advice {
+    char text[256];
+    size_t bytes;
+};
+
+static void add(struct advice *advice, const char *option, uint32_t value) {
+    size_t room = sizeof advice->text - advice->bytes;
+    int count = snprintf(advice->text + advice->bytes, room, "%s--%s %u",
+                         advice->bytes ? " or with " : "it fits with ", option, value);
+    if (count > 0 && (size_t)count < room) advice->bytes += (size_t)count;
+}
+
+static void advise(const struct device_refusal *refusal, struct advice *advice) {
+    const struct device_limits *limits = refusal->limits;
+    const uint32_t urgent = refusal->urgent_sequences;
+    struct change change = {0};
+    uint32_t best = largest(refusal, &change.context, &change, CONTEXT_LEAST, limits->context_max,
+                            DEVICE_PAGE_TOKENS);
+    if (best > 0) add(advice, "max-model-len", best);
+    best = largest(refusal, &change.sequences, &change, urgent + 1, limits->sequences_max, 1);
+    if (best > urgent) add(advice, "max-num-seqs", best - urgent);
+    best = largest(refusal, &change.rows, &change, ROWS_LEAST, limits->rows_max, 16);
+    if (best > 0) add(advice, "max-num-batched-tokens", best);
+    if (advice->bytes > 0) return;
+    change = (struct change){.has_small_weights = true};
+    bool is_enough = fits(refusal, &change);
+    change.context = (uint32_t)at_most(limits->context_max, CONTEXT_LEAST);
+    change.rows = (uint32_t)at_most(limits->rows_max, ROWS_LEAST);
+    change.sequences = (uint32_t)at_most(limits->sequences_max, urgent + 1);
+    if (is_enough)
+        snprintf(advice->text, sizeof advice->text, "it fits with --quantization fp8 or int8");
+    else if (fits(refusal, &change))
+        snprintf(advice->text, sizeof advice->text,
+                 "only less of several together would fit: --max-model-len, --max-num-seqs, "
+                 "--max-num-batched-tokens, and --quantization fp8");
+    else
+        snprintf(advice->text, sizeof advice->text,
+                 "no setting makes it fit: use a smaller model, or --device cpu");
+}
+
+static unsigned long long mib(uint64_t bytes) {
+    return (unsigned long long)divide_up(bytes, MIB);
+}
+
+enum err device_ledger_refuse(const struct device_refusal *refusal, struct error *error) {
+    const struct device_ledger *is = refusal->ledger;
+    struct advice advice = {.bytes = 0};
+    advise(refusal, &advice);
+    return err_set(error, ERR_LIMIT,
+                   "the model needs %llu MiB of the card's memory and may take %llu: driver %llu, "
+                   "weights %llu, buffers %llu, logits %llu, steps %llu, workspace %llu, least KV "
+                   "cache %llu; %s",
+                   mib(is->used), mib(is->limit), mib(is->context), mib(is->weights),
+                   mib(is->activations), mib(is->logits), mib(is->steps), mib(is->workspace),
+                   mib(is->kv), advice.text);
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* device_ledger: where a device's memory goes before a device says it, and what to do when it is
+ * too little.
+ *
+ * A device lays out its memory itself and tells its own ledger (kernels/device.h). The prediction
+ * here has the same terms, without the gaps between them, so it serves two ends: `quern models
+ * inspect` asks about a card that is not there, and a refusal names settings that fit, by the
+ * difference that they make in the prediction.
+ *
+ * Thread: any.
+ * Memory: the caller's structs. */
+
+#include "kernels/device.h"
+
+/* Of driver, context and libraries: measured on an H200 with driver 580 and cuBLASLt 13.1
+ * (2026-11-22), the largest of the ledger's parts that no shape tells. */
+#define DEVICE_CONTEXT_BYTES ((uint64_t)540 << 20)
+
+/* The ledger of a program with as many pages as the limit has room for, at least page_count_min, at
+ * most page_count_max. `used` is above the limit if the least cache does not fit. Of the program's
+ * operations only those that are given count. */
+struct device_ledger device_ledger_predict(const struct device_program *program,
+                                           const struct device_limits *limits,
+                                           uint64_t limit_bytes);
+
+/* What prepare refused. */
+struct device_refusal {
+    const struct device_program *program;
+    const struct device_limits *limits;
+    const struct device_ledger *ledger; /* the device's own, with the least cache */
+    uint32_t urgent_sequences; /* sequences of the limits that --max-num-seqs does not count */
+};
+
+/* ERR_LIMIT with the ledger in MiB and the largest value of each setting with which it fits. */
+enum err device_ledger_refuse(const struct device_refusal *refusal, struct error *error);
