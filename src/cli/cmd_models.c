@@ -13,7 +13,7 @@
 
 struct chosen {
     const char *name;
-    int64_t max_model_len;
+    int64_t max_model_len, device_memory_mib;
     bool json;
 };
 
@@ -23,6 +23,10 @@ static const struct option rows[] = {
     {"max-model-len", OPTION_INTEGER, AT(max_model_len), "N",
      .help = "length for counting sequences, in tokens (default: the model's context)", .min = 1,
      .max = 1 << 24},
+    {"device-memory-mib", OPTION_INTEGER, AT(device_memory_mib), "N",
+     .help =
+         "with inspect: memory of a card that the engine may take, to see how the model fits it",
+     .min = 1, .max = 1 << 28},
     {"name", OPTION_TEXT, AT(name), "N",
      .help = "with add: the model's new name (default: the file's)"},
     {0},
@@ -108,6 +112,10 @@ static enum err inspect(struct command_call *call, struct error *error) {
     if (err != OK) return err;
     models_read_facts(&facts, &file, (uint32_t)chosen->max_model_len);
     if (!facts.is_read) return err_set(error, ERR_INVALID, "%s", facts.why_not);
+    if (chosen->device_memory_mib > 0 && !*facts.why_not)
+        err = models_card_read(&facts.card, file.path, (uint64_t)chosen->device_memory_mib << 20,
+                               (uint32_t)chosen->max_model_len, error);
+    if (err != OK) return err;
     if (chosen->json)
         models_show_json(&facts);
     else

@@ -94,6 +94,7 @@ void models_show_page(const struct model_facts *facts) {
         printf("template     %s\n", is->has_template ? "yes" : "no");
         printf("licence      %s\n", *is->licence ? is->licence : "not said");
         show_fit(facts);
+        if (facts->card.memory_bytes > 0) models_card_show(&facts->card);
     }
     printf("servable     %s%s\n", *facts->why_not ? "no: " : "yes", facts->why_not);
 }
@@ -157,6 +158,7 @@ void models_show_json(const struct model_facts *facts) {
     buf_printf(&line, ", \"servable\": %s", *facts->why_not ? "false" : "true");
     add_text(&line, "reason", facts->why_not);
     if (facts->is_read) add_inspection(&line, facts);
+    if (facts->card.memory_bytes > 0) models_card_add_json(&line, &facts->card);
     buf_add_text(&line, "}");
     puts(line.at);
     buf_release(&line);

@@ -6,6 +6,7 @@
  * Thread: main.
  * Memory: the caller's struct. */
 
+#include "cli/models_card.h"
 #include "hub/catalog.h"
 #include "hub/inspect.h"
 
@@ -15,6 +16,7 @@ struct model_facts {
     struct inspection is;
     struct machine machine;
     struct fit fit;
+    struct models_card card;        /* memory_bytes 0: not asked for */
     char why_not[ERROR_TEXT_BYTES]; /* empty: the model can be served */
 };
 

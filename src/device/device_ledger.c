@@ -151,21 +151,8 @@ struct change {
     bool has_small_weights; /* 8 bits instead of 16 */
 };
 
-/* Pages of one sequence of that length: a group whose layers have a window keeps the window. */
-static uint64_t pages_of(const struct device_refusal *refusal, uint32_t context) {
-    const struct device_program *program = refusal->program;
-    uint64_t pages = 0;
-    for (uint32_t group = 0; group < refusal->limits->group_count; group++) {
-        uint32_t tokens = context;
-        for (uint32_t i = 0; i < program->op_count; i++) {
-            const struct device_op *op = &program->ops[i];
-            if (op->kind != OP_ATTENTION || op->kv_group != group || op->window == 0) continue;
-            tokens = (uint32_t)at_most(context, op->window + 2 * DEVICE_PAGE_TOKENS);
-            break;
-        }
-        pages += divide_up(tokens, DEVICE_PAGE_TOKENS);
-    }
-    return at_least(pages, 1);
+static uint32_t blocks_of(uint32_t context) {
+    return (uint32_t)divide_up(context, DEVICE_PAGE_TOKENS);
 }
 
 static uint32_t scale(uint32_t value, uint64_t from, uint64_t to) {
@@ -176,10 +163,10 @@ static struct device_limits changed(const struct device_refusal *refusal,
                                     const struct change *change) {
     struct device_limits limits = *refusal->limits;
     if (change->context > 0) {
-        uint64_t from = pages_of(refusal, limits.context_max);
-        uint64_t to = pages_of(refusal, change->context);
-        limits.page_count_min = scale(limits.page_count_min, from, to);
-        limits.pages_max = scale(limits.pages_max, from, to);
+        uint32_t least = blocks_of(change->context) * limits.group_count;
+        limits.page_count_min = (uint32_t)at_most(limits.page_count_min, least);
+        limits.pages_max =
+            scale(limits.pages_max, blocks_of(limits.context_max), blocks_of(change->context));
         limits.context_max = change->context;
     }
     if (change->sequences > 0) {

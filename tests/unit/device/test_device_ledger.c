@@ -131,25 +131,11 @@ static void without_such_settings_it_names_8_bits_or_nothing(void **state) {
     expect_advice(&rig, 3000, "; no setting makes it fit: use a smaller model, or --device cpu");
 }
 
-static void a_window_bounds_the_pages_of_its_group(void **state) {
-    (void)state;
-    struct rig rig;
-    struct error error;
-    open_rig(&rig);
-    rig.limits.group_count = 2;
-    rig.limits.page_count_min = 2048 + 66;
-    struct device_op *windowed = &rig.ops[rig.program.op_count++];
-    *windowed = (struct device_op){.kind = OP_ATTENTION, .kv_group = 1, .window = 1024};
-    refuse(&rig, 13500, &error);
-    if (!strstr(error.text, "it fits with --max-model-len")) fail_msg("%s", error.text);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_ledger_is_the_sum_of_its_parts_and_fills_the_limit),
         cmocka_unit_test(a_refusal_names_the_parts_and_the_largest_settings_that_fit),
         cmocka_unit_test(without_such_settings_it_names_8_bits_or_nothing),
-        cmocka_unit_test(a_window_bounds_the_pages_of_its_group),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/models_card.h"
+
+#include "checkpoint/checkpoint.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#define MIB ((uint64_t)1 << 20)
+
+static const struct form {
+    const char *weights_name, *kv_name;
+    enum device_form weights, kv;
+} forms[MODELS_CARD_FORMS] = {{"bfloat16", "bfloat16", DEVICE_BF16, DEVICE_BF16},
+                              {"bfloat16", "fp8", DEVICE_BF16, DEVICE_E4M3},
+                              {"fp8", "fp8", DEVICE_E4M3, DEVICE_E4M3}};
+
+static void predict(struct models_card *card, const struct checkpoint *checkpoint,
+                    uint32_t sequence_tokens) {
+    struct card_fit_options options = {.config = checkpoint_config(checkpoint),
+                                       .memory_bytes = card->memory_bytes,
+                                       .sequence_tokens = sequence_tokens};
+    const struct architecture *architecture = options.config->architecture;
+    card->is_decoder = !architecture->is_encoder && !architecture->is_rotary_encoder &&
+                       !options.config->is_bidirectional;
+    if (!card->is_decoder) return;
+    struct tensor_name head = tensor_name_of(ROLE_HEAD, 0);
+    options.is_tied = !checkpoint_find(checkpoint, str_from(head.text));
+    for (size_t i = 0; i < MODELS_CARD_FORMS; i++) {
+        options.weights = forms[i].weights;
+        options.kv = forms[i].kv;
+        card->forms[i].weights = forms[i].weights_name;
+        card->forms[i].kv = forms[i].kv_name;
+        card->forms[i].is = card_fit_of(&options);
+    }
+}
+
+enum err models_card_read(struct models_card *ret_card, const char *path, uint64_t memory_bytes,
+                          uint32_t sequence_tokens, struct error *error) {
+    struct checkpoint *checkpoint;
+    const struct checkpoint_options options = {.dummy_weights = false};
+    enum err err = checkpoint_open(&checkpoint, path, &options, error);
+    if (err != OK) return err;
+    *ret_card = (struct models_card){.memory_bytes = memory_bytes};
+    predict(ret_card, checkpoint, sequence_tokens);
+    checkpoint_close(checkpoint);
+    return OK;
+}
+
+static uint64_t buffers_of(const struct device_ledger *ledger) {
+    return ledger->activations + ledger->logits + ledger->steps + ledger->workspace;
+}
+
+static uint64_t mib(uint64_t bytes) {
+    return (bytes + MIB - 1) / MIB;
+}
+
+void models_card_show(const struct models_card *card) {
+    printf("card         %" PRIu64 " MiB", mib(card->memory_bytes));
+    if (!card->is_decoder) {
+        printf(": embeddings are computed on the CPU\n");
+        return;
+    }
+    printf(", of which the driver takes %" PRIu64 "\n", mib(DEVICE_CONTEXT_BYTES));
+    for (size_t i = 0; i < MODELS_CARD_FORMS; i++) {
+        const struct card_fit *fit = &card->forms[i].is;
+        printf("  weights %-8s KV %-8s  weights %" PRIu64 " MiB, buffers %" PRIu64 ", KV %" PRIu64
+               " (%" PRIu64 " bytes a token): ",
+               card->forms[i].weights, card->forms[i].kv, mib(fit->ledger.weights),
+               mib(buffers_of(&fit->ledger)), mib(fit->ledger.kv), fit->kv_bytes_per_token);
+        if (fit->is_fitting)
+            printf("%" PRIu64 " sequences of %" PRIu32 " tokens\n", fit->sequences,
+                   fit->sequence_tokens);
+        else
+            printf("it does not fit, %" PRIu64 " MiB are missing\n",
+                   mib(fit->ledger.used - fit->ledger.limit));
+    }
+}
+
+void models_card_add_json(struct buf *line, const struct models_card *card) {
+    buf_printf(line, ", \"card\": {\"memory_bytes\": %" PRIu64 ", \"forms\": [",
+               card->memory_bytes);
+    for (size_t i = 0; i < MODELS_CARD_FORMS && card->is_decoder; i++) {
+        const struct card_fit *fit = &card->forms[i].is;
+        buf_printf(
+            line,
+            "%s{\"weights\": \"%s\", \"kv\": \"%s\", \"fits\": %s, \"driver_bytes\": %" PRIu64
+            ", \"weight_bytes\": %" PRIu64 ", \"buffer_bytes\": %" PRIu64 ", \"kv_bytes\": %" PRIu64
+            ", \"used_bytes\": %" PRIu64 ", \"kv_bytes_per_token\": %" PRIu64
+            ", \"sequence_tokens\": %" PRIu32 ", \"sequences\": %" PRIu64 "}",
+            i ? ", " : "", card->forms[i].weights, card->forms[i].kv,
+            fit->is_fitting ? "true" : "false", fit->ledger.context, fit->ledger.weights,
+            buffers_of(&fit->ledger), fit->ledger.kv, fit->ledger.used, fit->kv_bytes_per_token,
+            fit->sequence_tokens, fit->sequences);
+    }
+    buf_add_text(line, "]}");
+}

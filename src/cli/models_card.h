@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* models_card: how a model would fit a card, for `quern models inspect --device-memory-mib`.
+ *
+ * Thread: main, in the sandbox.
+ * Memory: the caller's struct. */
+
+#include "base/buf.h"
+#include "device/card_fit.h"
+
+#define MODELS_CARD_FORMS 3
+
+struct models_card {
+    uint64_t memory_bytes;
+    bool is_decoder; /* otherwise the CPU computes, and the rest is zero */
+    struct {
+        const char *weights; /* name of the form */
+        const char *kv;
+        struct card_fit is;
+    } forms[MODELS_CARD_FORMS];
+};
+
+/* Reads the model's config. `sequence_tokens` 0: the model's context. Errors of checkpoint_open. */
+enum err models_card_read(struct models_card *ret_card, const char *path, uint64_t memory_bytes,
+                          uint32_t sequence_tokens, struct error *error) MUST_CHECK;
+void models_card_show(const struct models_card *card);
+/* Appends `, "card": {…}` to an object. */
+void models_card_add_json(struct buf *line, const struct models_card *card);
