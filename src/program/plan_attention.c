@@ -72,10 +72,11 @@ static uint32_t table_entries(const struct plan_attention_options *options, uint
 struct plan_attention_sizes plan_attention_sizes(const struct plan_attention_options *options) {
     const struct kv_layout *layout = options->layout;
     uint32_t pieces = plan_decode_pieces_max(options->kv_heads, options->multiprocessors);
-    uint32_t full = layout->full_groups > 0 ? table_entries(options, 0) : 0;
-    uint32_t window = layout->window_groups > 0 ? table_entries(options, layout->window_tokens) : 0;
+    uint64_t pages =
+        (uint64_t)layout->full_groups * table_entries(options, 0) +
+        (uint64_t)layout->window_groups * table_entries(options, layout->window_tokens);
     return (struct plan_attention_sizes){
-        .pages_max = full > window ? full : window,
+        .pages_max = pages < UINT32_MAX ? (uint32_t)pages : UINT32_MAX,
         .items_max = options->rows_max + pieces,
         .partials_max = PARTIALS_PER_ROW * options->rows_max + pieces,
     };

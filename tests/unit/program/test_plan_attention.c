@@ -271,6 +271,8 @@ static void every_row_has_each_of_its_keys_once(void **state) {
         const struct device_group *groups =
             plan_attention_step(plan, &world->step, world->wanted, world->wanted_count);
         expect_slots(world, groups);
+        uint32_t pages = groups[0].page_count + groups[1].page_count + groups[2].page_count;
+        assert_true(pages <= plan_attention_sizes(&options).pages_max);
         for (uint32_t i = 0; i < GROUPS; i++) check_work(world, &options, groups, i, false);
         check_work(world, &options, groups, options.kept_group, true);
         prefixes += groups[0].all.prefixes.count;
