@@ -77,6 +77,7 @@ struct backend_caps {
     uint32_t window_pages;       /* window pages per block */
     uint32_t window_tokens;      /* at least 1 with window pages, 0 without */
     uint32_t rows_max;           /* rows of one step, at least 1 */
+    uint32_t logit_rows_max;     /* logit rows of one step, at least sequences_max; 0: rows_max */
     uint32_t sequences_max;      /* sequences of one step; slots are 0..sequences_max-1 */
     uint32_t context_tokens_max; /* positions of one sequence, at least 2 */
     uint32_t vocab;              /* token ids are 0..vocab-1 */
