@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "device/device_edits.h"
+
+#include "base/mem.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Bad words of a row that are edits; more become a mask. */
+#define FORBIDDEN_EDITS_MAX 256u
+
+enum { MARK_FORBID = 1, MARK_BIAS = 2, MARK_HOLD = 4, MARK_REPEAT = 8 };
+
+struct device_edits {
+    uint32_t vocab;
+    uint32_t words; /* of a mask */
+    uint32_t rows_max;
+    uint32_t edits_max;
+    uint32_t edits_left;   /* in this step */
+    struct draw_edit *all; /* (edits_max) of the call */
+    uint32_t count;
+    uint32_t *masks; /* (rows_max, words) */
+    uint32_t mask_count;
+    /* Of the row that is being added: zero between rows. */
+    bool is_marked;   /* some token is */
+    uint64_t *marked; /* (vocab) bits */
+    uint8_t *marks;   /* (vocab) */
+    float *biases;    /* (vocab) */
+    uint32_t *counts; /* (vocab) in the generated tokens */
+    uint32_t forbidden;
+};
+
+enum err device_edits_open(struct device_edits **ret_edits, uint32_t vocab, uint32_t rows_max,
+                           uint32_t edits_max, struct error *error) {
+    struct device_edits *edits = mem_new(1, sizeof *edits);
+    edits->vocab = vocab;
+    edits->words = (vocab + 31) / 32;
+    edits->rows_max = rows_max;
+    edits->edits_max = edits_max;
+    edits->all = calloc(edits_max, sizeof *edits->all);
+    edits->masks = calloc((size_t)rows_max * edits->words, sizeof *edits->masks);
+    edits->marked = calloc((vocab + 63) / 64, sizeof *edits->marked);
+    edits->marks = calloc(vocab, sizeof *edits->marks);
+    edits->biases = calloc(vocab, sizeof *edits->biases);
+    edits->counts = calloc(vocab, sizeof *edits->counts);
+    *ret_edits = edits;
+    if (edits->all && edits->masks && edits->marked && edits->marks && edits->biases &&
+        edits->counts)
+        return OK;
+    device_edits_close(edits);
+    *ret_edits = NULL;
+    return err_set(error, ERR_LIMIT, "no memory for %u changes of logits", edits_max);
+}
+
+void device_edits_close(struct device_edits *edits) {
+    if (!edits) return;
+    free(edits->all);
+    free(edits->masks);
+    free(edits->marked);
+    free(edits->marks);
+    free(edits->biases);
+    free(edits->counts);
+    free(edits);
+}
+
+void device_edits_restart(struct device_edits *edits) {
+    edits->edits_left = edits->edits_max;
+}
+
+void device_edits_begin(struct device_edits *edits) {
+    edits->count = edits->mask_count = 0;
+}
+
+void device_edits_end(const struct device_edits *edits, struct device_samples *samples) {
+    samples->edits = edits->all;
+    samples->edit_count = edits->count;
+    samples->masks = edits->masks;
+    samples->mask_count = edits->mask_count;
+    samples->mask_words = edits->words;
+}
+
+/* ---- marks ---- */
+
+static void mark(struct device_edits *edits, int32_t token, uint8_t how) {
+    assert(token >= 0 && (uint32_t)token < edits->vocab);
+    edits->marked[token / 64] |= (uint64_t)1 << token % 64;
+    edits->marks[token] |= how;
+    edits->is_marked = true;
+}
+
+static void mark_all(struct device_edits *edits, const int32_t *tokens, uint32_t count,
+                     uint8_t how) {
+    for (uint32_t i = 0; i < count; i++) mark(edits, tokens[i], how);
+}
+
+/* The last tokens of the runs with whose beginning the generated tokens end. */
+static void mark_bad_words(struct device_edits *edits, const struct logit_row *row) {
+    const struct sampling *sampling = row->sampling;
+    for (uint32_t at = 0; at < sampling->bad_word_ints;) {
+        uint32_t before = (uint32_t)sampling->bad_words[at] - 1;
+        const int32_t *word = &sampling->bad_words[at + 1];
+        at += before + 2;
+        if (before > row->counter) continue;
+        if (before > 0 &&
+            memcmp(row->generated + (row->counter - before), word, before * sizeof *word) != 0)
+            continue;
+        edits->forbidden += !(edits->marks[word[before]] & MARK_FORBID);
+        mark(edits, word[before], MARK_FORBID);
+    }
+}
+
+static bool has_repetition(const struct sampling *sampling) {
+    return sampling->repetition_penalty != 0.0f && sampling->repetition_penalty != 1.0f;
+}
+
+static bool has_frequency(const struct sampling *sampling) {
+    return sampling->presence_penalty != 0.0f || sampling->frequency_penalty != 0.0f;
+}
+
+static void mark_row(struct device_edits *edits, const struct logit_row *row) {
+    const struct sampling *sampling = row->sampling;
+    edits->forbidden = 0;
+    if (sampling->bad_word_ints > 0) mark_bad_words(edits, row);
+    for (uint32_t i = 0; i < sampling->bias_count; i++) {
+        mark(edits, sampling->biases[i].token, MARK_BIAS);
+        edits->biases[sampling->biases[i].token] = sampling->biases[i].bias;
+    }
+    if (row->counter < sampling->min_tokens) {
+        mark_all(edits, sampling->stop_tokens, sampling->stop_token_count, MARK_HOLD);
+        mark_all(edits, sampling->end_tokens, sampling->end_token_count, MARK_HOLD);
+    }
+    if (has_repetition(sampling)) {
+        mark_all(edits, row->prompt, row->prompt_count, MARK_REPEAT);
+        mark_all(edits, row->generated, row->counter, MARK_REPEAT);
+    }
+    for (uint32_t i = 0; has_frequency(sampling) && i < row->counter; i++) {
+        mark(edits, row->generated[i], 0);
+        edits->counts[row->generated[i]]++;
+    }
+}
+
+/* ---- masks ---- */
+
+static bool is_allowed(const uint32_t *allowed, uint32_t token) {
+    return allowed[token / 32] >> (token % 32) & 1;
+}
+
+/* The lowest id that the mask allows; UINT32_MAX when it allows none. */
+static uint32_t first_allowed(const struct device_edits *edits, const uint32_t *allowed) {
+    for (uint32_t i = 0; i < edits->words; i++) {
+        uint32_t token = i * 32 + (allowed[i] ? (uint32_t)__builtin_ctz(allowed[i]) : 0);
+        if (allowed[i]) return token < edits->vocab ? token : UINT32_MAX;
+    }
+    return UINT32_MAX;
+}
+
+/* The token taken when no token is left: the lowest id that mask and list allow, else that the mask
+ * allows. `allowed` is NULL when it allows all, or none. */
+static uint32_t fallback_of(const struct device_edits *edits, const struct logit_row *row,
+                            const uint32_t *allowed) {
+    const struct sampling *sampling = row->sampling;
+    uint32_t least = UINT32_MAX;
+    for (uint32_t i = 0; i < sampling->allowed_token_count; i++) {
+        uint32_t token = (uint32_t)sampling->allowed_tokens[i];
+        if (token < least && (!row->allowed || is_allowed(row->allowed, token))) least = token;
+    }
+    if (least < edits->vocab) return least;
+    return allowed ? first_allowed(edits, allowed) : 0;
+}
+
+/* Makes the row's mask: what mask and list allow, without bad words that are no edits. A mask that
+ * would allow nothing allows the fallback. */
+static void add_mask(struct device_edits *edits, const struct logit_row *row,
+                     struct device_draw *draw) {
+    const struct sampling *sampling = row->sampling;
+    const uint32_t *allowed = row->allowed;
+    if (allowed && first_allowed(edits, allowed) == UINT32_MAX) allowed = NULL;
+    draw->fallback = (int32_t)fallback_of(edits, row, allowed);
+    bool has_many = edits->forbidden > FORBIDDEN_EDITS_MAX;
+    draw->mask = -1;
+    if (!allowed && sampling->allowed_token_count == 0 && !has_many) return;
+
+    uint32_t *mask = edits->masks + (size_t)edits->mask_count * edits->words;
+    assert(edits->mask_count < edits->rows_max);
+    draw->mask = (int32_t)edits->mask_count++;
+    if (sampling->allowed_token_count > 0) {
+        memset(mask, 0, edits->words * sizeof *mask);
+        for (uint32_t i = 0; i < sampling->allowed_token_count; i++) {
+            uint32_t token = (uint32_t)sampling->allowed_tokens[i];
+            if (!allowed || is_allowed(allowed, token)) mask[token / 32] |= 1u << token % 32;
+        }
+    } else if (allowed) {
+        memcpy(mask, allowed, edits->words * sizeof *mask);
+    } else {
+        memset(mask, 0xff, edits->words * sizeof *mask);
+    }
+    for (uint32_t i = 0; has_many && i < edits->vocab; i++)
+        if (edits->marks[i] & MARK_FORBID) mask[i / 32] &= ~(1u << i % 32);
+    if (first_allowed(edits, mask) == UINT32_MAX)
+        mask[draw->fallback / 32] |= 1u << draw->fallback % 32;
+}
+
+/* ---- edits ---- */
+
+static void add_edit(struct device_edits *edits, uint32_t row, int32_t token,
+                     enum draw_edit_kind kind, float value, uint32_t *room) {
+    if (*room == 0) return;
+    edits->all[edits->count++] =
+        (struct draw_edit){.row = row, .token = token, .kind = kind, .value = value};
+    --*room;
+}
+
+/* Adds the edits of a marked token, and clears its marks. */
+static void add_token(struct device_edits *edits, const struct sampling *sampling, uint32_t row,
+                      int32_t token, uint32_t *room) {
+    uint8_t marks = edits->marks[token];
+    uint32_t count = edits->counts[token];
+    if (marks & MARK_FORBID && edits->forbidden <= FORBIDDEN_EDITS_MAX)
+        add_edit(edits, row, token, DRAW_FORBID, 0.0f, room);
+    if (marks & MARK_BIAS) add_edit(edits, row, token, DRAW_BIAS, edits->biases[token], room);
+    if (marks & MARK_HOLD) add_edit(edits, row, token, DRAW_HOLD, 0.0f, room);
+    if (marks & MARK_REPEAT)
+        add_edit(edits, row, token, DRAW_REPEAT, sampling->repetition_penalty, room);
+    if (count > 0)
+        add_edit(edits, row, token, DRAW_SUBTRACT,
+                 sampling->presence_penalty + sampling->frequency_penalty * (float)count, room);
+    edits->marks[token] = 0;
+    edits->counts[token] = 0;
+}
+
+void device_edits_add(struct device_edits *edits, const struct logit_row *row, uint32_t index,
+                      uint32_t rows_left, struct device_draw *draw) {
+    mark_row(edits, row);
+    add_mask(edits, row, draw);
+    /* The other rows keep their least share. */
+    uint32_t others = (rows_left - 1) * (edits->edits_max / edits->rows_max);
+    uint32_t room = edits->edits_left > others ? edits->edits_left - others : 0;
+    draw->edit_begin = edits->count;
+    for (uint32_t i = 0; edits->is_marked && i < (edits->vocab + 63) / 64; i++) {
+        for (uint64_t bits = edits->marked[i]; bits != 0; bits &= bits - 1)
+            add_token(edits, row->sampling, index, (int32_t)(i * 64) + __builtin_ctzll(bits),
+                      &room);
+        edits->marked[i] = 0;
+    }
+    edits->is_marked = false;
+    draw->edit_count = edits->count - draw->edit_begin;
+    edits->edits_left -= draw->edit_count;
+}

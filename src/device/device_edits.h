@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* device_edits: the changes of rows' logits between model and draw, as edits and masks of a device.
+ *
+ * The edits of a row stand in the order of its tokens. Tokens are marked in a bitmap as they are
+ * found and read out in order, so that a prompt of a thousand tokens costs a few microseconds and
+ * no sort. Many bad words become a mask: then their edits would be more than a mask's words.
+ *
+ * Thread: one at a time.
+ * Memory: sized at open. */
+
+#include "kernels/device.h"
+#include "scheduler/backend.h"
+
+struct device_edits;
+
+enum err device_edits_open(struct device_edits **ret_edits, uint32_t vocab, uint32_t rows_max,
+                           uint32_t edits_max, struct error *error) MUST_CHECK;
+void device_edits_close(struct device_edits *edits); /* NULL is allowed */
+
+/* Begins a step: all of the room for edits is free. */
+void device_edits_restart(struct device_edits *edits);
+/* Begins a call for rows of the step. */
+void device_edits_begin(struct device_edits *edits);
+/* Adds the edits and the mask of row `index` of the call; sets these fields and the fallback of
+ * `draw`. rows_left, with this one, share the room. */
+void device_edits_add(struct device_edits *edits, const struct logit_row *row, uint32_t index,
+                      uint32_t rows_left, struct device_draw *draw);
+/* Sets the edits and masks of the call's samples, valid until the next call. */
+void device_edits_end(const struct device_edits *edits, struct device_samples *samples);

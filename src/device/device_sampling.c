@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "device/device_sampling.h"
+
+#include "base/mem.h"
+#include "device/device_edits.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The log-probability given for a logit of -inf: JSON has no infinity. */
+#define LOGPROB_LEAST (-9999.0f)
+
+struct device_sampling {
+    struct device_sampling_options options;
+    struct device_edits *edits;
+    struct device_samples samples; /* of the call under way */
+    uint32_t *rows;                /* (sequences_max) */
+    struct device_draw *draws;     /* (sequences_max) */
+    struct device_ask *asks;       /* (logit_rows_max) */
+};
+
+uint32_t device_sampling_edits_max(const struct device_sampling_options *options) {
+    return DEVICE_EDITS_EACH * options->sequences_max;
+}
+
+uint32_t device_sampling_named_max(const struct device_sampling_options *options) {
+    return SAMPLING_LOGPROB_TOKENS_MAX * options->sequences_max;
+}
+
+enum err device_sampling_open(struct device_sampling **ret_sampling,
+                              const struct device_sampling_options *options, struct error *error) {
+    struct device_sampling *sampling = mem_new(1, sizeof *sampling);
+    sampling->options = *options;
+    sampling->rows = calloc(options->sequences_max, sizeof *sampling->rows);
+    sampling->draws = calloc(options->sequences_max, sizeof *sampling->draws);
+    sampling->asks = calloc(options->logit_rows_max, sizeof *sampling->asks);
+    enum err err = OK;
+    if (!sampling->rows || !sampling->draws || !sampling->asks)
+        err = err_set(error, ERR_LIMIT, "no memory to sample %u rows", options->logit_rows_max);
+    if (err == OK)
+        err = device_edits_open(&sampling->edits, options->vocab, options->sequences_max,
+                                device_sampling_edits_max(options), error);
+    if (err == OK)
+        *ret_sampling = sampling;
+    else
+        device_sampling_close(sampling);
+    return err;
+}
+
+void device_sampling_close(struct device_sampling *sampling) {
+    if (!sampling) return;
+    device_edits_close(sampling->edits);
+    free(sampling->rows);
+    free(sampling->draws);
+    free(sampling->asks);
+    free(sampling);
+}
+
+enum err device_record_open(struct device_record *ret_record,
+                            const struct device_sampling_options *options, struct error *error) {
+    struct device_record record = {0};
+    record.questions = calloc(options->logit_rows_max, sizeof *record.questions);
+    record.named = calloc(device_sampling_named_max(options), sizeof *record.named);
+    *ret_record = record;
+    if (record.questions && record.named) return OK;
+    return err_set(error, ERR_LIMIT, "no memory to sample %u rows", options->logit_rows_max);
+}
+
+void device_record_close(struct device_record *record) {
+    free(record->questions);
+    free(record->named);
+    *record = (struct device_record){0};
+}
+
+/* ---- questions ---- */
+
+static uint32_t least(uint32_t a, uint32_t b) {
+    return a < b ? a : b;
+}
+
+static void add_draw(struct device_sampling *sampling, const struct device_question *question,
+                     const struct logit_row *row, uint32_t rows_left) {
+    const struct sampling *wanted = row->sampling;
+    struct device_samples *samples = &sampling->samples;
+    const bool is_greedy = wanted->temperature <= 0.0f;
+    struct device_draw *draw = &sampling->draws[samples->count];
+    assert(samples->count < sampling->options.sequences_max);
+    *draw = (struct device_draw){
+        .seed = row->seed,
+        .counter = row->counter,
+        .factor = is_greedy ? 0.0f : draw_factor(wanted->temperature),
+        .offset = is_greedy ? 0.0f : draw_offset(wanted->temperature, wanted->min_p),
+        .top_p = wanted->top_p,
+        .top_k = wanted->top_k,
+        .slot = question->slot};
+    device_edits_add(sampling->edits, row, samples->count, rows_left, draw);
+    sampling->rows[samples->count++] = row->index;
+}
+
+static void add_ask(struct device_sampling *sampling, struct device_record *record,
+                    struct device_question *question, const struct logit_row *row) {
+    const struct sampling *wanted = row->sampling;
+    struct device_samples *samples = &sampling->samples;
+    uint32_t top_count = row->scored ? wanted->prompt_top_logprobs : wanted->top_logprobs;
+    uint32_t named_count = row->scored ? 0 : wanted->logprob_token_count;
+    *question = (struct device_question){.slot = question->slot,
+                                         .is_drawn = question->is_drawn,
+                                         .is_scored = row->scored != NULL,
+                                         .has_ask = true,
+                                         .ask = record->ask_count++,
+                                         .named_begin = record->named_count,
+                                         .named_count = named_count};
+    sampling->asks[samples->ask_count++] = (struct device_ask){
+        .row = row->index,
+        .token = row->scored ? *row->scored : -1,
+        .top_count = named_count > 0 ? 0 : least(top_count, sampling->options.vocab),
+        .named_begin = samples->named_count,
+        .named_count = named_count};
+    if (named_count > 0)
+        memcpy(record->named + record->named_count, wanted->logprob_tokens,
+               named_count * sizeof *record->named);
+    record->named_count += named_count;
+    samples->named_count += named_count;
+}
+
+static void add_row(struct device_sampling *sampling, struct device_record *record,
+                    const struct logit_row *row, uint32_t rows_left) {
+    struct device_question *question = &record->questions[row->index];
+    question->is_drawn = !row->scored;
+    if (question->is_drawn) add_draw(sampling, question, row, rows_left);
+    if (row->scored || row->sampling->logprobs) add_ask(sampling, record, question, row);
+}
+
+static void begin_samples(struct device_sampling *sampling, uint64_t number) {
+    sampling->samples = (struct device_samples){.number = number};
+    device_edits_begin(sampling->edits);
+}
+
+/* Points the samples at their arrays; NULL when they ask for nothing. */
+static const struct device_samples *end_samples(struct device_sampling *sampling,
+                                                const struct device_record *record) {
+    struct device_samples *samples = &sampling->samples;
+    samples->rows = sampling->rows;
+    samples->draws = sampling->draws;
+    samples->asks = sampling->asks;
+    samples->named = record->named + (record->named_count - samples->named_count);
+    device_edits_end(sampling->edits, samples);
+    return samples->count > 0 || samples->ask_count > 0 ? samples : NULL;
+}
+
+const struct device_samples *device_sampling_begin(struct device_sampling *sampling,
+                                                   struct device_record *record,
+                                                   const struct step *step, uint64_t number) {
+    assert(step->logit_count <= sampling->options.logit_rows_max);
+    record->question_count = step->logit_count;
+    record->ask_count = record->named_count = 0;
+    device_edits_restart(sampling->edits);
+    begin_samples(sampling, number);
+    uint32_t rows_left = 0;
+    for (uint32_t i = 0; i < step->logit_count; i++) rows_left += !step->logit_rows[i].scored;
+    for (uint32_t i = 0; i < step->logit_count; i++) {
+        const struct logit_row *row = &step->logit_rows[i];
+        record->questions[i] =
+            (struct device_question){.slot = (int32_t)step->sequences[row->sequence].slot};
+        assert(row->index == i);
+        if (!row->is_late) add_row(sampling, record, row, rows_left);
+        rows_left -= !row->scored;
+    }
+    return end_samples(sampling, record);
+}
+
+const struct device_samples *device_sampling_late(struct device_sampling *sampling,
+                                                  struct device_record *record,
+                                                  const struct logit_row *rows, uint32_t count,
+                                                  uint64_t number) {
+    begin_samples(sampling, number);
+    for (uint32_t i = 0; i < count; i++) {
+        assert(rows[i].index < record->question_count &&
+               !record->questions[rows[i].index].is_drawn);
+        add_row(sampling, record, &rows[i], count - i);
+    }
+    return end_samples(sampling, record);
+}
+
+/* ---- answers ---- */
+
+static float logprob_of(float logit, double lse) {
+    double logprob = (double)logit - lse;
+    if (!(logprob > (double)LOGPROB_LEAST)) return LOGPROB_LEAST;
+    return logprob < 0.0 ? (float)logprob : 0.0f;
+}
+
+/* The named tokens in the order of their likelihood, among equals the lowest id first. */
+static void answer_named(const struct device_record *record, const struct device_question *question,
+                         const struct device_result *result, double lse, struct sample *sample) {
+    float logits[SAMPLING_LOGPROB_TOKENS_MAX];
+    for (uint32_t i = 0; i < question->named_count; i++) {
+        int32_t token = record->named[question->named_begin + i];
+        float logit = result->named_logits[question->named_begin + i];
+        uint32_t at = i;
+        for (; at > 0 && (logits[at - 1] < logit ||
+                          (logits[at - 1] == logit && sample->top[at - 1].token > token));
+             at--) {
+            sample->top[at] = sample->top[at - 1];
+            logits[at] = logits[at - 1];
+        }
+        sample->top[at] = (struct token_logprob){token, logprob_of(logit, lse)};
+        logits[at] = logit;
+    }
+    sample->top_count = question->named_count;
+}
+
+static void answer_ask(const struct device_record *record, const struct device_question *question,
+                       const struct device_result *result, struct sample *sample) {
+    const struct device_answer *answer = &result->answers[question->ask];
+    sample->token = answer->token;
+    sample->logprob = logprob_of(answer->logit, answer->lse);
+    if (question->is_scored) sample->rank = answer->rank;
+    if (question->named_count > 0) {
+        answer_named(record, question, result, answer->lse, sample);
+        return;
+    }
+    sample->top_count = answer->top_count;
+    for (uint32_t i = 0; i < answer->top_count; i++)
+        sample->top[i] =
+            (struct token_logprob){answer->top[i], logprob_of(answer->top_logits[i], answer->lse)};
+}
+
+void device_sampling_answer(const struct device_record *record, const struct device_result *result,
+                            struct sample *samples) {
+    for (uint32_t i = 0; i < record->question_count; i++) {
+        const struct device_question *question = &record->questions[i];
+        struct sample *sample = &samples[i];
+        if (!question->is_drawn && !question->has_ask) continue;
+        sample->logprob = 0.0f;
+        sample->rank = sample->top_count = 0;
+        if (question->is_drawn) sample->token = result->tokens[i];
+        if (question->has_ask) answer_ask(record, question, result, sample);
+    }
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* device_store: the store of a model's matrices (program/weight_store.h) on a device.
+ *
+ * It numbers the matrices as they are opened and gives each the form in which the device keeps it.
+ * The device takes its memory later, in prepare (device/executor_device.h). Then the store passes
+ * the rows on as the file has them, part by part: the device converts them. After the last matrix
+ * it warms the device up.
+ *
+ * Thread: the thread that loads.
+ * Memory: the store owns the list; the loader closes the matrices. */
+
+#include "kernels/device.h"
+#include "program/weight_store.h"
+
+struct device_store;
+
+struct device_store_options {
+    const struct device_table *table;
+    struct device *device; /* open */
+    enum device_form form; /* of products. An embedding has no 8-bit form, even if it is the head */
+};
+
+struct device_store *device_store_open(const struct device_store_options *options);
+void device_store_close(struct device_store *store); /* NULL is allowed */
+/* The interface for weights_open; it lives as long as the store. */
+struct weight_store device_store_interface(struct device_store *store);
+/* The matrices opened so far, by handle; valid until the next one is opened. */
+const struct device_matrix *device_store_matrices(const struct device_store *store,
+                                                  uint32_t *ret_count);

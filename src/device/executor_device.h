@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* executor_device: the executor of a device (program/executor.h). It turns a scheduler's steps into
+ * a device's (kernels/device.h): places in the KV cache, attention work, draws.
+ *
+ * Opening has an order, so that a model that does not fit is refused before its weights are read:
+ * the loader opens the matrices in a device_store, executor_device_open lays out the device's
+ * memory, and then the loader fills the matrices. Two steps can be under way: the scheduler
+ * composes one while the device computes the other. A row that the next step must know about is
+ * sampled late (scheduler/backend.h). It knows no file, no architecture and no text.
+ *
+ * Thread: one at a time (the engine loop).
+ * Memory: everything is sized and allocated in executor_device_open. The device's memory is the
+ *     device's; closing the executor leaves the device open.
+ * Invariant: the tokens of a sequence depend on its prompt, sampling and seed only, as far as the
+ *     device's arithmetic does. */
+
+#include "checkpoint/config.h"
+#include "device/device_store.h"
+#include "program/executor.h"
+#include "program/kv_layout.h"
+#include "program/program.h"
+
+#define EXECUTOR_DEVICE_ROWS 2048u      /* default of executor_limits.rows_max: more gain nothing */
+#define EXECUTOR_DEVICE_SEQUENCES 1024u /* likewise of sequences_max */
+
+struct executor_device_options {
+    const struct device_table *table;
+    struct device *device;             /* open, not prepared */
+    const struct device_info *card;    /* borrowed for the call */
+    const struct device_store *store;  /* has all matrices of `weights` */
+    const struct model_config *config; /* of a decoder that generates */
+    const struct kv_layout *layout;
+    struct program_weights weights; /* open; they must be filled before the first step */
+    enum device_form kv_form;
+    uint32_t steps_max;            /* 1 or 2; 0: 2 */
+    struct executor_limits limits; /* kv_bytes 0: all memory that is left */
+};
+
+/* Lays out the device's memory. ERR_LIMIT, with the parts, when the model does not fit;
+ * ERR_INVALID for a shape that the device has no kernels for. Weights, configuration and layout
+ * must outlive the executor. */
+enum err executor_device_open(struct executor *ret_executor,
+                              const struct executor_device_options *options,
+                              struct error *error) MUST_CHECK;

@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/rng.h"
+#include "cpu/sampler.h"
+#include "device/device_sampling.h"
+#include "plain_internal.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define VOCAB 1000u
+#define ROWS 6u
+#define WORDS ((VOCAB + 31) / 32)
+#define PROMPT 40u
+#define GENERATED 30u
+
+/* One step's rows, sampled by the CPU and, from the same logits, by the device of the tests. */
+struct rig {
+    struct rng rng;
+    struct sampler sampler;
+    struct device_sampling *sampling;
+    struct device_record record;
+    struct device device; /* its sampling part alone */
+    struct device_result result;
+    struct sampling requests[ROWS];
+    struct logit_row rows[ROWS];
+    struct step_sequence sequences[ROWS];
+    struct step step;
+    struct sample expected[ROWS], samples[ROWS];
+    float logits[ROWS * VOCAB];
+    int32_t prompts[ROWS][PROMPT], generated[ROWS][GENERATED], scored[ROWS];
+    uint32_t masks[ROWS][WORDS];
+    struct logit_bias biases[ROWS][8];
+    int32_t lists[ROWS][3][8];
+    int32_t bad_words[ROWS][700];
+    int32_t tokens[ROWS];
+    struct device_answer answers[ROWS];
+    float named_logits[ROWS * SAMPLING_LOGPROB_TOKENS_MAX];
+};
+
+static const struct device_sampling_options options = {
+    .vocab = VOCAB, .logit_rows_max = ROWS, .sequences_max = ROWS};
+
+static struct rig *open_rig(void) {
+    struct error error;
+    struct rig *rig = calloc(1, sizeof *rig);
+    assert_int_equal(sampler_open(&rig->sampler, kernels_choose("ref"), VOCAB, &error), OK);
+    assert_int_equal(device_sampling_open(&rig->sampling, &options, &error), OK);
+    assert_int_equal(device_record_open(&rig->record, &options, &error), OK);
+    struct device *device = &rig->device;
+    device->program.vocab = device->program.vocab_rows = VOCAB;
+    device->logits = rig->logits;
+    device->edited = calloc(VOCAB, sizeof *device->edited);
+    device->order = calloc(VOCAB, sizeof *device->order);
+    device->is_held = calloc(VOCAB, sizeof *device->is_held);
+    device->tokens = rig->tokens;
+    device->is_drawn = calloc(ROWS, sizeof *device->is_drawn);
+    device->last_token = calloc(ROWS, sizeof *device->last_token);
+    rig->result = (struct device_result){
+        .tokens = rig->tokens, .answers = rig->answers, .named_logits = rig->named_logits};
+    return rig;
+}
+
+static void close_rig(struct rig *rig) {
+    free(rig->device.edited);
+    free(rig->device.order);
+    free(rig->device.is_held);
+    free(rig->device.is_drawn);
+    free(rig->device.last_token);
+    device_record_close(&rig->record);
+    device_sampling_close(rig->sampling);
+    sampler_close(&rig->sampler);
+    free(rig);
+}
+
+static uint32_t below(struct rig *rig, uint32_t bound) {
+    return (uint32_t)rng_below(&rig->rng, bound);
+}
+
+static bool one_in(struct rig *rig, uint32_t count) {
+    return below(rig, count) == 0;
+}
+
+static int32_t token_of(struct rig *rig) {
+    return (int32_t)below(rig, one_in(rig, 2) ? 20 : VOCAB);
+}
+
+static uint32_t make_list(struct rig *rig, int32_t *list, uint32_t bound) {
+    uint32_t count = 1 + below(rig, bound);
+    for (uint32_t i = 0; i < count; i++) list[i] = token_of(rig);
+    return count;
+}
+
+static void make_bad_words(struct rig *rig, uint32_t at) {
+    struct sampling *request = &rig->requests[at];
+    int32_t *words = rig->bad_words[at];
+    bool has_many = one_in(rig, 3);
+    uint32_t count = has_many ? 300 : 1 + below(rig, 4), ints = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        bool is_run = !has_many && one_in(rig, 2);
+        words[ints++] = is_run ? 2 : 1;
+        if (is_run) words[ints++] = rig->generated[at][GENERATED - 1];
+        words[ints++] = has_many ? (int32_t)i : token_of(rig);
+    }
+    request->bad_words = words;
+    request->bad_word_ints = ints;
+}
+
+static void make_mask(struct rig *rig, uint32_t at) {
+    memset(rig->masks[at], 0, sizeof rig->masks[at]);
+    uint32_t count = one_in(rig, 5) ? 0 : 1 + below(rig, 30);
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t token = (uint32_t)token_of(rig);
+        rig->masks[at][token / 32] |= 1u << token % 32;
+    }
+    rig->rows[at].allowed = rig->masks[at];
+}
+
+static void make_logprobs(struct rig *rig, uint32_t at) {
+    struct sampling *request = &rig->requests[at];
+    request->logprobs = true;
+    request->top_logprobs = below(rig, 6);
+    request->prompt_top_logprobs = below(rig, 6);
+    if (one_in(rig, 3)) {
+        request->logprob_tokens = rig->lists[at][2];
+        request->logprob_token_count = make_list(rig, rig->lists[at][2], 8);
+    }
+    if (one_in(rig, 3)) {
+        rig->scored[at] = token_of(rig);
+        rig->rows[at].scored = &rig->scored[at];
+    }
+}
+
+static void make_request(struct rig *rig, uint32_t at) {
+    struct sampling *request = &rig->requests[at];
+    *request =
+        (struct sampling){.temperature = one_in(rig, 2) ? 0.0f : 0.2f + (float)below(rig, 20) / 10};
+    if (one_in(rig, 2)) request->top_p = (float)below(rig, 100) / 100;
+    if (one_in(rig, 2)) request->top_k = below(rig, 50);
+    if (one_in(rig, 3)) request->min_p = (float)below(rig, 50) / 100;
+    if (one_in(rig, 3)) request->repetition_penalty = 0.5f + (float)below(rig, 20) / 10;
+    if (one_in(rig, 3)) request->presence_penalty = (float)below(rig, 30) / 10 - 1;
+    if (one_in(rig, 3)) request->frequency_penalty = (float)below(rig, 30) / 10 - 1;
+    if (one_in(rig, 3)) {
+        request->biases = rig->biases[at];
+        request->bias_count = 1 + below(rig, 8);
+        for (uint32_t i = 0; i < request->bias_count; i++)
+            rig->biases[at][i] =
+                (struct logit_bias){(int32_t)(i * 7 + below(rig, 7)), (float)below(rig, 200) - 100};
+    }
+    if (one_in(rig, 4)) {
+        request->allowed_tokens = rig->lists[at][0];
+        request->allowed_token_count = make_list(rig, rig->lists[at][0], 8);
+    }
+    if (one_in(rig, 3)) {
+        request->min_tokens = GENERATED + 2 - below(rig, 4);
+        request->stop_tokens = rig->lists[at][1];
+        request->stop_token_count = make_list(rig, rig->lists[at][1], 8);
+        request->end_tokens = rig->lists[at][0];
+        request->end_token_count = request->allowed_token_count;
+    }
+    if (one_in(rig, 3)) make_bad_words(rig, at);
+    if (one_in(rig, 4)) make_mask(rig, at);
+    if (one_in(rig, 2)) make_logprobs(rig, at);
+}
+
+static void make_row(struct rig *rig, uint32_t at) {
+    float *logits = rig->logits + (size_t)at * VOCAB;
+    for (uint32_t i = 0; i < VOCAB; i++) logits[i] = (float)below(rig, 2000) / 100 - 10;
+    if (one_in(rig, 8)) logits[below(rig, 20)] = NAN;
+    if (one_in(rig, 8)) logits[below(rig, 20)] = INFINITY;
+    if (one_in(rig, 8))
+        for (uint32_t i = 0; i < 20; i++) logits[i] = -INFINITY;
+    for (uint32_t i = 0; i < PROMPT; i++) rig->prompts[at][i] = token_of(rig);
+    for (uint32_t i = 0; i < GENERATED; i++) rig->generated[at][i] = token_of(rig);
+    rig->sequences[at] = (struct step_sequence){.slot = ROWS - 1 - at};
+    rig->rows[at] = (struct logit_row){.row = at,
+                                       .sequence = at,
+                                       .index = at,
+                                       .sampling = &rig->requests[at],
+                                       .seed = rng_next(&rig->rng),
+                                       .counter = GENERATED,
+                                       .prompt = rig->prompts[at],
+                                       .prompt_count = PROMPT,
+                                       .generated = rig->generated[at]};
+    make_request(rig, at);
+    rig->rows[at].is_late = !rig->rows[at].scored && one_in(rig, 3);
+    sampler_sample(&rig->sampler, &rig->rows[at], logits, &rig->expected[at]);
+}
+
+static void expect_equal(const struct rig *rig, uint32_t at) {
+    const struct sample *expected = &rig->expected[at], *sample = &rig->samples[at];
+    assert_int_equal(sample->token, expected->token);
+    assert_true(fabsf(sample->logprob - expected->logprob) < 1e-3f ||
+                expected->logprob == sample->logprob);
+    assert_int_equal(sample->rank, expected->rank);
+    assert_int_equal(sample->top_count, expected->top_count);
+    for (uint32_t i = 0; i < expected->top_count; i++) {
+        assert_int_equal(sample->top[i].token, expected->top[i].token);
+        assert_true(fabsf(sample->top[i].logprob - expected->top[i].logprob) < 1e-3f);
+    }
+    if (!rig->rows[at].scored)
+        assert_int_equal(rig->device.last_token[ROWS - 1 - at], expected->token);
+}
+
+/* Copies, as table->submit and table->sample do, by running at once. */
+static void run_samples(struct rig *rig, const struct device_samples *samples, uint32_t *answers,
+                        uint32_t *named) {
+    if (!samples) return;
+    for (uint32_t i = 1; i < samples->edit_count; i++) {
+        const struct draw_edit *a = &samples->edits[i - 1], *b = &samples->edits[i];
+        assert_true(a->row < b->row ||
+                    (a->row == b->row &&
+                     (a->token < b->token || (a->token == b->token && a->kind < b->kind))));
+    }
+    plain_samples(&rig->device, samples, &rig->result, answers, named);
+}
+
+static void equal_logits_give_the_token_of_the_cpu(void **state) {
+    (void)state;
+    struct rig *rig = open_rig();
+    for (uint64_t seed = 1; seed <= 3000; seed++) {
+        rig->rng = (struct rng){seed};
+        for (uint32_t i = 0; i < ROWS; i++) make_row(rig, i);
+        rig->step = (struct step){
+            .logit_count = ROWS, .sequences = rig->sequences, .logit_rows = rig->rows};
+        uint32_t answers = 0, named = 0, late_count = 0;
+        run_samples(rig, device_sampling_begin(rig->sampling, &rig->record, &rig->step, seed),
+                    &answers, &named);
+        struct logit_row late[ROWS];
+        for (uint32_t i = 0; i < ROWS; i++)
+            if (rig->rows[i].is_late) late[late_count++] = rig->rows[i];
+        if (late_count > 0)
+            run_samples(rig,
+                        device_sampling_late(rig->sampling, &rig->record, late, late_count, seed),
+                        &answers, &named);
+        device_sampling_answer(&rig->record, &rig->result, rig->samples);
+        for (uint32_t i = 0; i < ROWS; i++) expect_equal(rig, i);
+    }
+    close_rig(rig);
+}
+
+static void a_late_row_that_is_never_sampled_is_left_alone(void **state) {
+    (void)state;
+    struct rig *rig = open_rig();
+    rig->rng = (struct rng){7};
+    for (uint32_t i = 0; i < ROWS; i++) {
+        make_row(rig, i);
+        rig->rows[i].is_late = true;
+        rig->rows[i].scored = NULL;
+        rig->samples[i].token = -77;
+    }
+    rig->step =
+        (struct step){.logit_count = ROWS, .sequences = rig->sequences, .logit_rows = rig->rows};
+    assert_null(device_sampling_begin(rig->sampling, &rig->record, &rig->step, 1));
+    device_sampling_answer(&rig->record, &rig->result, rig->samples);
+    for (uint32_t i = 0; i < ROWS; i++) assert_int_equal(rig->samples[i].token, -77);
+    close_rig(rig);
+}
+
+/* Rows with penalties over more tokens than all rows together have room for. */
+static void edits_never_exceed_the_room_of_a_step(void **state) {
+    (void)state;
+    const uint32_t vocab = 20000, count = 4;
+    struct device_sampling_options large = {
+        .vocab = vocab, .logit_rows_max = count, .sequences_max = count};
+    struct device_sampling *sampling;
+    struct device_record record;
+    struct error error;
+    assert_int_equal(device_sampling_open(&sampling, &large, &error), OK);
+    assert_int_equal(device_record_open(&record, &large, &error), OK);
+    int32_t *prompt = calloc(vocab, sizeof *prompt);
+    for (uint32_t i = 0; i < vocab; i++) prompt[i] = (int32_t)i;
+    struct sampling request = {.repetition_penalty = 1.5f};
+    struct step_sequence sequences[4] = {{.slot = 0}, {.slot = 1}, {.slot = 2}, {.slot = 3}};
+    struct logit_row rows[4];
+    for (uint32_t i = 0; i < count; i++)
+        rows[i] = (struct logit_row){.sequence = i,
+                                     .index = i,
+                                     .sampling = &request,
+                                     .prompt = prompt,
+                                     .prompt_count = i == 1 ? vocab : 3000};
+    struct step step = {.logit_count = count, .sequences = sequences, .logit_rows = rows};
+    const struct device_samples *samples = device_sampling_begin(sampling, &record, &step, 1);
+    assert_int_equal(samples->edit_count, device_sampling_edits_max(&large));
+    assert_int_equal(samples->draws[0].edit_count, 2048);
+    for (uint32_t i = 0; i < count; i++)
+        assert_true(samples->draws[i].edit_count >= DEVICE_EDITS_EACH);
+    free(prompt);
+    device_record_close(&record);
+    device_sampling_close(sampling);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(equal_logits_give_the_token_of_the_cpu),
+        cmocka_unit_test(a_late_row_that_is_never_sampled_is_left_alone),
+        cmocka_unit_test(edits_never_exceed_the_room_of_a_step),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
