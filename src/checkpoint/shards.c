@@ -91,7 +91,7 @@ static enum err list_files(struct file_names *names, const char *folder, struct 
     size_t bytes;
     if (!is_there(folder, INDEX)) {
         if (!is_there(folder, SINGLE))
-            return err_set(error, ERR_NOT_FOUND,
+            return err_set(error, ERR_INVALID,
                            "the folder has neither " SINGLE " nor " INDEX
                            " (weights in other formats are not read)");
         snprintf(names->at[names->count++], sizeof names->at[0], SINGLE);

@@ -27,8 +27,8 @@ struct shards {
     struct map by_name;
 };
 
-/* ERR_NOT_FOUND when the folder has neither of the two files; ERR_INVALID, naming the file, for a
- * file that is not sound. */
+/* ERR_INVALID when the folder has neither of the two files, and, naming the file, for a file that
+ * is not sound. */
 enum err shards_open(struct shards *ret_shards, const char *folder, struct error *error) MUST_CHECK;
 /* Opens one file over bytes of the caller, which must outlive it. */
 enum err shards_open_bytes(struct shards *ret_shards, const void *bytes, size_t count,

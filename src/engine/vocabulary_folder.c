@@ -201,7 +201,7 @@ static enum err read_tokenizer(struct vocabulary *vocabulary, const char *folder
     struct str text = {NULL, 0};
     enum err err = read_file(folder, "tokenizer.json", TOKENIZER_BYTES_MAX, &bytes, &text, error);
     if (err != OK) return err;
-    if (!bytes) return err_set(error, ERR_NOT_FOUND, "the folder has no tokenizer.json");
+    if (!bytes) return err_set(error, ERR_INVALID, "the folder has no tokenizer.json");
     err = tokenizer_open_json(&vocabulary->tokenizer, text, error);
     free(bytes);
     return err;
