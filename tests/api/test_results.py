@@ -63,7 +63,7 @@ def test_two_readers_of_a_running_batch_get_every_line_once_as_it_is_published(e
 def test_the_count_goes_on_over_the_end_of_the_batch(tmp_path):
     clock = support.Clock(tmp_path)
     with support.serving(tmp_path / "state", "--model", "smollm2=echo", environment=clock.environment) as server, \
-            httpx.Client(base_url=f"http://127.0.0.1:{server.port}", timeout=60) as client:
+            httpx.Client(base_url=f"http://127.0.0.1:{server.port}", timeout=60, headers={"Connection": "close"}) as client:
         batch, answers = server.create(support.jsonl(slow(60, ms=10000))), []
 
         def has_lines():

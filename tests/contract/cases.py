@@ -130,6 +130,7 @@ def rewrite(server, sql, *values):
 def serving(folder, *arguments, clock=None):
     """A server of one's own and its client; the directory is checked afterwards."""
     server = support.Server(folder / "state", *(arguments or ("--model", "smollm2=echo")), environment=clock and clock.environment)
-    yield server, lambda: openai.OpenAI(base_url=server.start().url, api_key="none", max_retries=0, timeout=120)
+    headers = {"Connection": "close"} if clock else {}  # a connection that is kept would end when the clock moves
+    yield server, lambda: openai.OpenAI(base_url=server.start().url, api_key="none", max_retries=0, timeout=120, default_headers=headers)
     assert server.stop() == 0, server.log_text()[-2000:]
     support.fsck(folder / "state")

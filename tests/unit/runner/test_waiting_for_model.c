@@ -68,7 +68,8 @@ static void it_is_bounded_in_lines_and_models(void **state) {
 
 /* --- in a runner --- */
 
-#define EACH 2000
+#define STUCK 2000  /* lines of the model that has no room */
+#define QUICK 300   /* lines of the other */
 #define AT_A_TIME 2 /* lines with a worker */
 
 static void add_line(struct buf *buf, const char *model, unsigned number, const char *wish) {
@@ -95,7 +96,16 @@ static void create(struct pipeline *p, struct buf *text, char ret_id[STORE_ID_BY
 }
 
 static bool has_all_quick_ones(const struct store_batch *batch) {
-    return batch->completed >= EACH;
+    return batch->completed >= QUICK;
+}
+
+/* Runs the batch until all quick lines have ended, with all others still waiting. */
+static void run_quick_ones(struct pipeline *p, struct buf *text, char ret_id[STORE_ID_BYTES]) {
+    create(p, text, ret_id);
+    struct store_batch batch = pipeline_wait(p, ret_id, has_all_quick_ones);
+    assert_int_equal(batch.status, BATCH_IN_PROGRESS);
+    assert_int_equal(batch.completed, QUICK);
+    store_batch_release(&batch);
 }
 
 static void close_two(struct pipeline *p, const char *id) {
@@ -105,7 +115,7 @@ static void close_two(struct pipeline *p, const char *id) {
     store_batch_release(&batch);
     batch = pipeline_wait(p, id, is_over);
     assert_int_equal(batch.status, BATCH_CANCELLED);
-    assert_int_equal(batch.completed, EACH);
+    assert_int_equal(batch.completed, QUICK);
     store_batch_release(&batch);
     pipeline_close(p);
     pipeline_remove(p);
@@ -119,12 +129,9 @@ static void a_model_that_is_full_holds_up_no_other(void **state) {
     (void)state;
     open_two(&p, false);
     buf_init(&text, BUF_UNLIMITED);
-    for (unsigned i = 0; i < EACH; i++) add_line(&text, "stuck", i, "\"hang\":true");
-    for (unsigned i = 0; i < EACH; i++) add_line(&text, "quick", i, "");
-    create(&p, &text, id);
-    struct store_batch batch = pipeline_wait(&p, id, has_all_quick_ones);
-    assert_int_equal(batch.status, BATCH_IN_PROGRESS);
-    store_batch_release(&batch);
+    for (unsigned i = 0; i < STUCK; i++) add_line(&text, "stuck", i, "\"hang\":true");
+    for (unsigned i = 0; i < QUICK; i++) add_line(&text, "quick", i, "");
+    run_quick_ones(&p, &text, id);
     assert_int_equal(answered_by(p.workers[0]), 0);
     close_two(&p, id);
 }
@@ -139,10 +146,8 @@ static void a_line_that_is_tried_again_at_a_full_model_holds_up_no_other(void **
     buf_init(&text, BUF_UNLIMITED);
     for (unsigned i = 0; i < 2 * AT_A_TIME; i++)
         add_line(&text, "stuck", i, i < AT_A_TIME ? "\"status\":503" : "\"hang\":true");
-    for (unsigned i = 0; i < EACH; i++) add_line(&text, "quick", i, "");
-    create(&p, &text, id);
-    struct store_batch batch = pipeline_wait(&p, id, has_all_quick_ones);
-    store_batch_release(&batch);
+    for (unsigned i = 0; i < QUICK; i++) add_line(&text, "quick", i, "");
+    run_quick_ones(&p, &text, id);
     close_two(&p, id);
 }
 
@@ -154,18 +159,15 @@ static void what_was_held_runs_when_there_is_room(void **state) {
     (void)state;
     open_two(&p, true);
     buf_init(&text, BUF_UNLIMITED);
-    for (unsigned i = 0; i < 2 * EACH; i++) add_line(&text, i % 2 ? "quick" : "stuck", i, "");
-    create(&p, &text, id);
-    struct store_batch batch = pipeline_wait(&p, id, has_all_quick_ones);
-    assert_int_equal(batch.completed, EACH);
-    store_batch_release(&batch);
+    for (unsigned i = 0; i < 2 * QUICK; i++) add_line(&text, i % 2 ? "quick" : "stuck", i, "");
+    run_quick_ones(&p, &text, id);
     worker_echo_set_ready(p.workers[0]);
-    batch = pipeline_wait(&p, id, is_over);
+    struct store_batch batch = pipeline_wait(&p, id, is_over);
     assert_int_equal(batch.status, BATCH_COMPLETED);
-    assert_int_equal(batch.completed, 2 * EACH);
+    assert_int_equal(batch.completed, 2 * QUICK);
     store_batch_release(&batch);
-    assert_int_equal(answered_by(p.workers[0]), EACH);
-    assert_int_equal(answered_by(p.workers[1]), EACH);
+    assert_int_equal(answered_by(p.workers[0]), QUICK);
+    assert_int_equal(answered_by(p.workers[1]), QUICK);
     pipeline_close(&p);
     pipeline_remove(&p);
 }

@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -125,12 +126,14 @@ static void fake_job(struct fake *fake, const struct wire_frame *frame) {
     fake_result(fake, frame->id, 200, job.body);
 }
 
-/* The model's path is a mark that the first load leaves. */
-static bool is_first_load(const struct wire_hello *hello) {
-    char path[256];
-    snprintf(path, sizeof path, "%.*s", STR_ARGS(hello->model_path));
+/* The model's path is a mark that one of two processes leaves. False if it is there already. */
+static bool leave_mark(const char *path) {
     int fd = open(path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
     return fd >= 0 && close(fd) == 0;
+}
+
+static void await_mark(const char *path) {
+    while (access(path, F_OK) != 0) clock_sleep_ms(1);
 }
 
 static int fake_main(const char *mode) {
@@ -143,15 +146,17 @@ static int fake_main(const char *mode) {
     struct wire_frame frame = fake_next(&fake);
     struct wire_hello hello;
     if (frame.kind != WIRE_HELLO || wire_get_hello(frame.payload, &hello, NULL) != OK) return 6;
+    char path[256];
+    snprintf(path, sizeof path, "%.*s", STR_ARGS(hello.model_path));
     if (strcmp(mode, "fatal") == 0) {
         fake_send(&fake, WIRE_FATAL, 0, STR("model.gguf: the file ends inside tensor 'x'"));
         return 3;
     }
-    if (strcmp(mode, "once") == 0 && !is_first_load(&hello)) {
+    if (strcmp(mode, "once") == 0 && !leave_mark(path)) {
         fake_send(&fake, WIRE_FATAL, 0, STR("model.gguf: it was cut off"));
         return 3;
     }
-    if (strcmp(mode, "slow") == 0) clock_sleep_ms(300);
+    if (strcmp(mode, "slow") == 0) await_mark(path);
     if (strcmp(mode, "never") == 0)
         for (;;) pause();
     fake_ready(&fake, &hello);
@@ -234,6 +239,43 @@ static void wait_for(struct bench *bench, const uint32_t *counter, uint32_t valu
     if (!is_there) fail_msg("waited in vain for event number %u", value);
 }
 
+/* --- a clock that runs: a second per 10 ms, so that limits of many seconds come at once --- */
+
+struct mover {
+    pthread_t thread;
+    atomic_bool is_over;
+};
+
+static void *mover_main(void *context) {
+    struct mover *mover = context;
+    while (!atomic_load(&mover->is_over)) {
+        clock_move_ms(100);
+        clock_sleep_ms(1);
+    }
+    return NULL;
+}
+
+static void mover_start(struct mover *mover) {
+    atomic_init(&mover->is_over, false);
+    assert_int_equal(pthread_create(&mover->thread, NULL, mover_main, mover), 0);
+}
+
+static void mover_stop(struct mover *mover) {
+    atomic_store(&mover->is_over, true);
+    pthread_join(mover->thread, NULL);
+}
+
+/* Waits until it has gone down; time runs if it `hangs`. */
+static void wait_down(struct bench *bench, bool hangs) {
+    struct mover mover;
+    if (hangs) mover_start(&mover);
+    wait_for(bench, &bench->downs, 1);
+    if (hangs) mover_stop(&mover);
+}
+
+#define HANG_MS 20000           /* with a mover a fifth of a second */
+#define WAIT_READY_MS 360000000 /* an hour, with a mover */
+
 static enum err bench_open(struct bench *bench, const char *mode,
                            struct worker_engine_options options, struct error *error) {
     *bench = (struct bench){.results = 0};
@@ -247,7 +289,7 @@ static enum err bench_open(struct bench *bench, const char *mode,
     enum err err = worker_engine_open(&bench->worker, &options, &events, error);
     assert_int_equal(err, OK);
     if (options.device) return OK; /* it loads when it is wanted */
-    return worker_engine_wait_ready(bench->worker, 60000, error);
+    return worker_engine_wait_ready(bench->worker, WAIT_READY_MS, error);
 }
 
 static void bench_open_good(struct bench *bench, struct worker_engine_options options) {
@@ -261,26 +303,40 @@ static void bench_close(struct bench *bench) {
     pthread_mutex_destroy(&bench->lock);
 }
 
+static bool submit(struct bench *bench, const struct worker_job *job) {
+    return bench->worker->ops->submit(bench->worker, job);
+}
+
+/* The job of a batch's line. */
+static struct worker_job line_of(uint64_t id, const char *body) {
+    return (struct worker_job){.id = id,
+                               .endpoint = ENDPOINT_CHAT,
+                               .tier = TIER_BATCH,
+                               .is_line = true,
+                               .priority = -1,
+                               .body = str_from(body)};
+}
+
 static bool try_job(struct bench *bench, uint64_t id, bool stream, const char *body) {
-    const struct worker_job job = {.id = id,
-                                   .endpoint = ENDPOINT_CHAT,
-                                   .tier = TIER_BATCH,
-                                   .is_line = true,
-                                   .priority = -1,
-                                   .stream = stream,
-                                   .body = str_from(body)};
-    return bench->worker->ops->submit(bench->worker, &job);
+    struct worker_job job = line_of(id, body);
+    job.stream = stream;
+    return submit(bench, &job);
 }
 
 /* Submits as a runner does: again after every room event. */
-static void give_job(struct bench *bench, uint64_t id, const char *body) {
+static void give(struct bench *bench, const struct worker_job *job) {
     for (;;) {
         pthread_mutex_lock(&bench->lock);
         uint32_t rooms = bench->rooms;
         pthread_mutex_unlock(&bench->lock);
-        if (try_job(bench, id, false, body)) return;
+        if (submit(bench, job)) return;
         wait_for(bench, &bench->rooms, rooms + 1);
     }
+}
+
+static void give_job(struct bench *bench, uint64_t id, const char *body) {
+    const struct worker_job job = line_of(id, body);
+    give(bench, &job);
 }
 
 /* The process of the engine, which it tells itself; its result is not counted. */
@@ -297,13 +353,7 @@ static const struct worker_engine_options none;
 static void give_request(struct bench *bench, uint64_t id, const char *body) {
     const struct worker_job job = {
         .id = id, .endpoint = ENDPOINT_CHAT, .tier = TIER_DEFAULT, .body = str_from(body)};
-    for (;;) {
-        pthread_mutex_lock(&bench->lock);
-        uint32_t rooms = bench->rooms;
-        pthread_mutex_unlock(&bench->lock);
-        if (bench->worker->ops->submit(bench->worker, &job)) return;
-        wait_for(bench, &bench->rooms, rooms + 1);
-    }
+    give(bench, &job);
 }
 
 static enum { UNLOADED, LOADED, FAILED, MOVING } load_of(struct bench *bench) {
@@ -315,14 +365,25 @@ static enum { UNLOADED, LOADED, FAILED, MOVING } load_of(struct bench *bench) {
 
 /* --- engines that share a device --- */
 
+/* Two engines for a device that has room for one. */
+static struct device *open_two(struct bench *a, struct bench *b) {
+    struct device *device = device_open(&(struct device_options){.loaded_max = 1});
+    const struct worker_engine_options options = {.device = device};
+    assert_int_equal(bench_open(a, "good", options, NULL), OK);
+    assert_int_equal(bench_open(b, "good", options, NULL), OK);
+    return device;
+}
+
+static void close_two(struct bench *a, struct bench *b, struct device *device) {
+    bench_close(a);
+    bench_close(b);
+    device_close(device);
+}
+
 static void engines_of_one_device_take_turns_and_no_job_is_lost(void **state) {
     (void)state;
-    struct error error = {0};
-    struct device *device = device_open(&(struct device_options){.loaded_max = 1});
     struct bench a, b;
-    struct worker_engine_options options = {.device = device};
-    assert_int_equal(bench_open(&a, "good", options, &error), OK);
-    assert_int_equal(bench_open(&b, "good", options, &error), OK);
+    struct device *device = open_two(&a, &b);
     assert_int_equal(load_of(&a), UNLOADED);
     for (uint64_t i = 1; i <= 5; i++) {
         give_job(&a, i, "of a");
@@ -334,19 +395,13 @@ static void engines_of_one_device_take_turns_and_no_job_is_lost(void **state) {
     assert_string_equal(b.body, "of b");
     assert_int_equal(a.returned + b.returned, 0);
     assert_int_equal(a.downs + b.downs, 0);
-    bench_close(&a);
-    bench_close(&b);
-    device_close(device);
+    close_two(&a, &b, device);
 }
 
 static void a_single_request_gets_the_device_and_the_lines_come_back_unharmed(void **state) {
     (void)state;
-    struct error error = {0};
-    struct device *device = device_open(&(struct device_options){.loaded_max = 1});
     struct bench a, b;
-    struct worker_engine_options options = {.device = device};
-    assert_int_equal(bench_open(&a, "good", options, &error), OK);
-    assert_int_equal(bench_open(&b, "good", options, &error), OK);
+    struct device *device = open_two(&a, &b);
     for (uint64_t i = 1; i <= 20; i++) give_job(&a, i, "hold");
     give_request(&b, 1, "at once");
     wait_for(&b, &b.results, 1);
@@ -357,19 +412,13 @@ static void a_single_request_gets_the_device_and_the_lines_come_back_unharmed(vo
     give_job(&a, 21, "again");
     wait_for(&a, &a.results, 21);
     assert_int_equal(a.returned, 20);
-    bench_close(&a);
-    bench_close(&b);
-    device_close(device);
+    close_two(&a, &b, device);
 }
 
 static void an_engine_makes_room_only_when_its_single_requests_are_done(void **state) {
     (void)state;
-    struct error error = {0};
-    struct device *device = device_open(&(struct device_options){.loaded_max = 1});
     struct bench a, b;
-    struct worker_engine_options options = {.device = device};
-    assert_int_equal(bench_open(&a, "good", options, &error), OK);
-    assert_int_equal(bench_open(&b, "good", options, &error), OK);
+    struct device *device = open_two(&a, &b);
     give_request(&a, 1, "hold");
     b.worker->ops->want(b.worker, TIER_DEFAULT, 0);
     while (load_of(&a) == LOADED) clock_sleep_ms(1);
@@ -382,9 +431,7 @@ static void an_engine_makes_room_only_when_its_single_requests_are_done(void **s
     assert_int_equal(a.last_status, 499);
     assert_int_equal(a.returned, 0);
     while (load_of(&b) != LOADED) clock_sleep_ms(1);
-    bench_close(&a);
-    bench_close(&b);
-    device_close(device);
+    close_two(&a, &b, device);
 }
 
 static void a_model_that_fails_or_dies_does_not_keep_the_device(void **state) {
@@ -502,7 +549,7 @@ static void check_recovery(const char *body, struct worker_engine_options option
     int pid = engine_pid(&bench);
     give_job(&bench, 1, "hold");
     give_job(&bench, 2, body);
-    wait_for(&bench, &bench.downs, 1);
+    wait_down(&bench, options.hang_ms > 0);
     if (!strstr(bench.reason, says)) fail_msg("the reason is: %s", bench.reason);
     give_job(&bench, 3, "again");
     wait_for(&bench, &bench.results, 1);
@@ -535,12 +582,12 @@ static void a_result_of_a_job_nobody_gave_is_garbage(void **state) {
 
 static void a_hanging_engine_is_killed(void **state) {
     (void)state;
-    check_recovery("hang", (struct worker_engine_options){.hang_ms = 1500}, "no progress");
+    check_recovery("hang", (struct worker_engine_options){.hang_ms = HANG_MS}, "no progress");
 }
 
 static void an_engine_that_answers_pings_but_does_no_work_is_killed(void **state) {
     (void)state;
-    check_recovery("stall", (struct worker_engine_options){.hang_ms = 2500}, "no progress");
+    check_recovery("stall", (struct worker_engine_options){.hang_ms = HANG_MS}, "no progress");
 }
 
 static void a_killed_engine_comes_back(void **state) {
@@ -626,13 +673,12 @@ static void the_stacks_of_an_engine_that_hung_or_crashed_are_kept(void **state) 
         assert_non_null(mkdtemp(dir));
         snprintf(dumps, sizeof dumps, "%s/dumps", dir);
         struct bench bench;
-        assert_int_equal(bench_open(&bench, "serve",
-                                    (struct worker_engine_options){.hang_ms = i == 0 ? 1000 : 60000,
-                                                                   .dump_dir = dumps},
-                                    NULL),
-                         OK);
+        assert_int_equal(
+            bench_open(&bench, "serve",
+                       (struct worker_engine_options){.hang_ms = HANG_MS, .dump_dir = dumps}, NULL),
+            OK);
         give_job(&bench, 1, bodies[i]);
-        wait_for(&bench, &bench.downs, 1);
+        wait_down(&bench, i == 0);
         char *text = read_stacks(dumps);
         assert_non_null(strstr(text, "thread "));
         assert_non_null(strstr(text, "(+0x"));
@@ -661,7 +707,9 @@ static void a_slow_start_is_seen_as_loading(void **state) {
     pthread_mutex_init(&bench.lock, NULL);
     pthread_cond_init(&bench.changed, NULL);
     const char *const arguments[] = {"fake-engine", "slow", NULL};
-    const struct worker_engine_options options = {.hello.model_path = STR("m"),
+    char mark[64];
+    snprintf(mark, sizeof mark, "/tmp/quern-slow-%d", (int)getpid());
+    const struct worker_engine_options options = {.hello.model_path = str_from(mark),
                                                   .arguments = arguments};
     const struct worker_events events = {&bench, on_delta, on_result, on_down, on_room};
     assert_int_equal(worker_engine_open(&bench.worker, &options, &events, NULL), OK);
@@ -672,7 +720,9 @@ static void a_slow_start_is_seen_as_loading(void **state) {
     assert_false(try_job(&bench, 1, false, "x"));
     struct error error;
     assert_int_equal(worker_engine_wait_ready(bench.worker, 1, &error), ERR_UNAVAILABLE);
+    assert_true(leave_mark(mark));
     wait_for(&bench, &bench.rooms, 1); /* the worker has become ready */
+    assert_int_equal(unlink(mark), 0);
     assert_true(try_job(&bench, 1, false, "x"));
     wait_for(&bench, &bench.results, 1);
     bench_close(&bench);
@@ -682,9 +732,12 @@ static void a_load_without_an_end_is_given_up(void **state) {
     (void)state;
     struct bench bench;
     struct error error;
+    struct mover mover;
+    mover_start(&mover);
     assert_int_equal(
-        bench_open(&bench, "never", (struct worker_engine_options){.load_ms = 300}, &error),
+        bench_open(&bench, "never", (struct worker_engine_options){.load_ms = 3000}, &error),
         ERR_INVALID);
+    mover_stop(&mover);
     assert_non_null(strstr(error.text, "did not load"));
     bench_close(&bench);
 }
@@ -724,6 +777,7 @@ static void a_child_sees_no_secret_and_no_other_descriptor(void **state) {
 int main(int argc, char **argv) {
     for (int i = 1; i + 1 < argc; i++)
         if (strcmp(argv[i], "fake-engine") == 0) _exit(fake_main(argv[i + 1]));
+    clock_make_movable();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_job_goes_there_and_its_result_comes_back),
         cmocka_unit_test(deltas_come_in_order_before_the_result),
