@@ -38,8 +38,7 @@ static enum err read_config(struct checkpoint *checkpoint, struct error *error) 
     if (snprintf(path, sizeof path, "%s/config.json", checkpoint->path) >= (int)sizeof path)
         return err_set(error, ERR_INVALID, "the path of the folder is too long");
     enum err err = os_read_file(path, CONFIG_BYTES_MAX, &text, &bytes, error);
-    if (err == ERR_NOT_FOUND)
-        return err_set(error, ERR_INVALID, "the folder has no config.json");
+    if (err == ERR_NOT_FOUND) return err_set(error, ERR_INVALID, "the folder has no config.json");
     if (err != OK) return err;
     err = parse_config(checkpoint, (struct str){text, bytes}, error);
     free(text);
