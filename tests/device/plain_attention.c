@@ -4,9 +4,9 @@
 #include <math.h>
 #include <string.h>
 
-/* Attention follows the items of the step and nothing else, and checks them as it goes: what a row
- * sees is computed from its position only to be compared with the keys that its items have. A set
- * of keys is known by their number and the sum of their marks, which are random. */
+/* Attention follows the items of the step and nothing else, and checks them as it goes. The keys
+ * that a row sees are computed from its position only to be compared with those of its items. A set
+ * of keys is known by its size and the sum of its marks; a mark is a random number per position. */
 
 enum { LAUNCH_PREFIXES, LAUNCH_ITEMS, LAUNCH_MERGES };
 

@@ -81,7 +81,7 @@ static struct plain_fault fault_of_environment(void) {
     return fault;
 }
 
-/* What the environment asks for this call. *ret_is_nan may be NULL. */
+/* The fault that the environment asks for at this call. *ret_is_nan may be NULL. */
 static enum err strike(const struct plain_fault *fault, enum plain_call call, uint32_t number,
                        bool *ret_is_nan, struct error *error) {
     if (ret_is_nan) *ret_is_nan = false;
@@ -153,6 +153,7 @@ static enum err open_device(struct device **ret_device, const struct device_opti
     struct device *device = mem_new(1, sizeof *device);
     device->index = options->index;
     device->fault = fault;
+    device->measures_ops = options->measures_ops;
     device->ledger.limit = options->memory_bytes;
     *ret_device = device;
     return OK;
@@ -212,10 +213,11 @@ static void compute(struct device *device, const struct plain_step *step) {
                               .logits = device->logits};
     plain_begin(&pass);
     for (uint32_t i = 0; i < device->program.op_count && pass.row_count > 0; i++) {
-        int64_t start = clock_monotonic_ns();
+        int64_t start = device->measures_ops ? clock_monotonic_ns() : 0;
         plain_op(&pass, i);
-        device->counters.op_ns[device->program.ops[i].kind] +=
-            (uint64_t)(clock_monotonic_ns() - start);
+        if (device->measures_ops)
+            device->counters.op_ns[device->program.ops[i].kind] +=
+                (uint64_t)(clock_monotonic_ns() - start);
     }
     MUST(pass.row_count == step->in.wanted_count, "the program has no KEEP before its end");
     device->logit_rows = step->in.wanted_count;

@@ -3,8 +3,8 @@
 
 /* plain_internal: the device of the tests (kernels/device.h) in plain C, as its files share it.
  *
- * It computes a step in wait, in the order of the submits, so late draws and two steps in flight
- * are what they are on a card. It is also the referee of the callers: an invariant of device.h that
+ * It computes a step in wait, in the order of the submits, so late draws and two steps under way
+ * behave as on a card. It is also the referee of the callers: an invariant of device.h that
  * a caller breaks ends the process with a sentence (MUST), in every build.
  *
  * Environment, for tests:
@@ -78,7 +78,7 @@ struct plain_matrix {
     bool *is_filled; /* (rows) */
 };
 
-/* What a slot of one place holds. */
+/* The key that a slot holds, for the layers of one place. */
 struct plain_stamp {
     uint32_t position_1; /* position + 1; 0: never written */
     uint32_t group;
@@ -105,6 +105,7 @@ struct plain_step {
 
 struct device {
     uint32_t index;
+    bool measures_ops;
     struct plain_fault fault;
     uint32_t calls[PLAIN_CALLS];
     bool is_broken; /* only close may follow */

@@ -33,12 +33,12 @@ static void count_buffers(struct device *device) {
                      sizeof(struct device_merge_item);
     uint64_t rows = limits->rows_max, wanted = limits->logit_rows_max;
     uint64_t attention = limits->items_max * items + (limits->partials_max + rows) * 4;
-    uint64_t group = (rows + limits->pages_max) * 4 + 2 * attention;
+    uint64_t group = rows * 4 + 2 * attention;
     uint64_t draw = sizeof(struct device_draw) + sizeof(struct device_ask) + 4 +
                     (program->vocab + 31) / 32 * 4ull;
     ledger->steps =
         limits->steps_max *
-        (rows * 8 + wanted * 4 + limits->group_count * group + wanted * draw +
+        ((rows * 2 + wanted + limits->pages_max) * 4 + limits->group_count * group + wanted * draw +
          limits->edits_max * sizeof(struct draw_edit) + limits->named_max * sizeof(int32_t));
 }
 

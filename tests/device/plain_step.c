@@ -61,12 +61,14 @@ static void check_counts(const struct device *device, const struct device_step *
 }
 
 void plain_check_step(struct device *device, const struct device_step *step) {
+    uint32_t pages = 0;
     check_rows(device, step);
     device->submits++;
     for (uint32_t i = 0; i < device->limits.group_count; i++) {
         const struct device_group *group = &step->groups[i];
-        MUST(group->page_count <= device->limits.pages_max, "step %llu: %u page entries, of %u",
-             NUMBER(step), group->page_count, device->limits.pages_max);
+        MUST(group->page_count <= device->limits.pages_max - pages,
+             "step %llu: more than %u page entries", NUMBER(step), device->limits.pages_max);
+        pages += group->page_count;
         check_slots(device, step, i);
         check_counts(device, step, &group->all);
         check_counts(device, step, &group->kept);

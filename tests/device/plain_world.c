@@ -187,7 +187,7 @@ void world_make(struct world *ret_world, const struct world_traits *traits, uint
                                                            2 * WORLD_SHARED / DEVICE_PAGE_TOKENS),
                                .page_count_min = 8,
                                .steps_max = 2,
-                               .pages_max = WORLD_SEQUENCES * WORLD_BLOCKS,
+                               .pages_max = groups * WORLD_SEQUENCES * WORLD_BLOCKS,
                                .items_max = WORLD_ITEMS,
                                .partials_max = WORLD_PARTIALS,
                                .edits_max = 256,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* plain_world: a tiny decoder with random weights, its program on a device, and what it should
- * compute.
+/* plain_world: a tiny decoder with random weights, its program on a device, and its
+ * reference.
  *
  * A reference in double precision evaluates whole sequences from the weights, without program,
  * pages or items. Steps are planned in several ways, which all must give the reference's logits.
