@@ -147,6 +147,7 @@ enum err api_open(struct api **ret_api, const struct api_options *options, uint1
         .routes = api_routes,
         .route_count = api_route_count,
         .keys = options->keys,
+        .origins = options->origins,
         .context = api,
         .done = request_done,
         .connections_max = options->connections_max,

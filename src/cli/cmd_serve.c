@@ -15,6 +15,7 @@ struct chosen {
     const char *profile;
     bool extended_windows;
     int64_t max_file_bytes; /* 0: the profile's */
+    struct option_list allowed_hosts, allowed_origins;
     char state_dir_usual[PATH_MAX];
 };
 
@@ -44,6 +45,10 @@ static const struct option rows[] = {
 
 /* Limits of clients. */
 static const struct option limit_rows[] = {
+    {"allowed-host", OPTION_LIST, AT(allowed_hosts), "NAME",
+     .help = "a further name of this server; without keys a request's Host must be a known one"},
+    {"allowed-origin", OPTION_LIST, AT(allowed_origins), "URL",
+     .help = "site whose web pages may use the API, such as https://app.example (default: none)"},
     {"profile", OPTION_TEXT, AT(profile), "NAME",
      .help = "limits and strictness: quern or openai (default quern)"},
     {"extended-windows", OPTION_SWITCH, AT(extended_windows),
@@ -85,6 +90,10 @@ static enum err check(struct command_call *call, struct error *error) {
     serve->node.runner.lookahead_lines = (uint32_t)chosen->lookahead_lines;
     serve->node.runner.stuck_ms = chosen->stuck_s * 1000;
     serve->node.engine.hang_ms = chosen->hang_s * 1000;
+    serve->origins = (struct origin_rules){.allowed_hosts = chosen->allowed_hosts.values,
+                                           .allowed_host_count = chosen->allowed_hosts.count,
+                                           .allowed_origins = chosen->allowed_origins.values,
+                                           .allowed_origin_count = chosen->allowed_origins.count};
     state_dir_default(chosen->state_dir_usual);
     if (!serve->node.store.dir) serve->node.store.dir = chosen->state_dir_usual;
     return OK;

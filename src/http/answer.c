@@ -11,13 +11,17 @@
 
 #define STREAM_BLOCK_BYTES 16384
 
-static void add_header(struct http_request *request, const char *name, const char *value) {
+void http_request_add_header(struct http_request *request, const char *name, struct str value) {
     assert(request->answer_header_count < ANSWER_HEADERS_MAX);
     struct str name_copy = arena_copy(&request->arena, str_from(name));
-    struct str value_copy = arena_copy(&request->arena, str_from(value));
+    struct str value_copy = arena_copy(&request->arena, value);
     if (!name_copy.at || !value_copy.at) return; /* the arena is full of the request itself */
     request->answer_headers[request->answer_header_count++] =
         (struct http_header){name_copy.at, value_copy.at};
+}
+
+static void add_header(struct http_request *request, const char *name, const char *value) {
+    http_request_add_header(request, name, str_from(value));
 }
 
 /* Hands the request with its complete answer to the connection thread. The lock keeps that thread

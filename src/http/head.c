@@ -13,11 +13,13 @@ enum unique_field {
     FIELD_CONTENT_TYPE,
     FIELD_AUTHORIZATION,
     FIELD_EXPECT,
+    FIELD_ORIGIN,
     FIELD_UNIQUE_COUNT,
 };
 
 static const char *const unique_names[FIELD_UNIQUE_COUNT] = {
-    "host", "content-length", "transfer-encoding", "content-type", "authorization", "expect",
+    "host",   "content-length", "transfer-encoding", "content-type", "authorization",
+    "expect", "origin",
 };
 
 struct head_parse {

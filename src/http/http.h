@@ -19,6 +19,7 @@
 #include "base/str.h"
 #include "http/key.h"
 #include "http/multipart.h"
+#include "http/origin.h"
 
 #include <stdatomic.h>
 
@@ -66,7 +67,9 @@ struct http_options {
     const struct http_route *routes;
     size_t route_count;
     struct key_set *keys; /* NULL: routes need no key */
-    void *context;        /* for handlers, uploads and `done` */
+    /* Names and pages that may use the server; `host` of the rules is not read. */
+    struct origin_rules origins;
+    void *context; /* for handlers, uploads and `done` */
     /* A request is over. On the connection thread. */
     void (*done)(void *context, const struct http_done *done);
     uint32_t connections_max;          /* (default 1024) */

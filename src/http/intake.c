@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #define DISCARD_BYTES_MAX ((uint64_t)64 << 10)
 
@@ -83,6 +84,70 @@ static bool find_route(struct http_request *request) {
                       : found == ROUTE_NO_METHOD ? 405
                                                  : 400,
                       text, NULL);
+    return false;
+}
+
+/* Finds out whether a web page sent the request, and lets an allowed page read the answer. */
+static void judge_page(struct http_request *request) {
+    struct str origin = http_request_header(request, "origin");
+    struct str asked = http_request_header(request, "access-control-request-headers");
+    request->page = origin_judge(&request->server->options.origins, origin,
+                                 http_request_header(request, "sec-fetch-site"),
+                                 http_request_header(request, "host"));
+    if (request->page != ORIGIN_ALLOWED) return;
+    http_request_add_header(request, "Access-Control-Allow-Origin", origin);
+    http_request_add_header(request, "Access-Control-Expose-Headers", STR("*"));
+    http_request_add_header(request, "Vary", STR("Origin"));
+    if (strcmp(request->method, "OPTIONS") != 0) return;
+    http_request_add_header(request, "Access-Control-Allow-Methods", STR("GET, POST, DELETE"));
+    http_request_add_header(request, "Access-Control-Max-Age", STR("600"));
+    if (asked.bytes > 0) http_request_add_header(request, "Access-Control-Allow-Headers", asked);
+    if (http_request_header(request, "access-control-request-private-network").bytes > 0)
+        http_request_add_header(request, "Access-Control-Allow-Private-Network", STR("true"));
+}
+
+/* True if no foreign web page sent the request; else it has been answered. */
+static bool check_page(struct http_request *request) {
+    const struct http_options *options = &request->server->options;
+    struct str origin = http_request_header(request, "origin");
+    struct str host = http_request_header(request, "host");
+    char text[400];
+    if (request->match.route->scope == HTTP_SCOPE_OPEN) return true;
+    if (request->page == ORIGIN_FOREIGN) {
+        snprintf(text, sizeof text,
+                 "A web page of another site (%.*s) may not use this server; --allowed-origin "
+                 "names sites that may",
+                 origin.bytes > 200 ? 200 : (int)origin.bytes, origin.at ? origin.at : "");
+        http_request_fail(request, 403, text, "origin_not_allowed");
+        return false;
+    }
+    bool asks = options->keys && key_set_asks(options->keys);
+    if (asks || request->page == ORIGIN_ALLOWED || origin_host_is_known(&options->origins, host))
+        return true;
+    snprintf(text, sizeof text,
+             "Without API keys this server answers to its own names only, and '%.*s' is none: use "
+             "localhost, or name it with --allowed-host",
+             host.bytes > 200 ? 200 : (int)host.bytes, host.at);
+    http_request_fail(request, 421, text, "host_not_allowed");
+    return false;
+}
+
+/* A web page can send any text to any site, but application/json only where it is allowed to. */
+static bool check_content_type(struct http_request *request) {
+    struct str type = http_request_header(request, "content-type");
+    struct str length = http_request_header(request, "content-length");
+    bool has_body = http_request_header(request, "transfer-encoding").bytes > 0 ||
+                    (length.bytes > 0 && !str_is(length, "0"));
+    char text[300];
+    if (!has_body || request->match.route->upload) return true;
+    size_t end = str_find_byte(type, ';', 0);
+    struct str media = str_trim((struct str){type.at, end == SIZE_MAX ? type.bytes : end});
+    if (media.bytes == 16 && strncasecmp(media.at, "application/json", 16) == 0) return true;
+    snprintf(text, sizeof text,
+             "The body must be JSON, sent with 'Content-Type: application/json', not with %s%.*s",
+             media.bytes ? "" : "none", media.bytes > 100 ? 100 : (int)media.bytes,
+             media.at ? media.at : "");
+    http_request_fail(request, 415, text, "unsupported_media_type");
     return false;
 }
 
@@ -181,7 +246,10 @@ static void begin_request(struct http_request *request, struct MHD_Connection *m
     buf_init(&request->stream, (size_t)options->stream_bytes_max);
     MHD_get_connection_values_n(mhd, MHD_HEADER_KIND, keep_header, request);
     take_client_id(request);
-    if (!find_route(request) || !check_key(request)) return;
+    judge_page(request);
+    if (!find_route(request) || !check_page(request) || !check_key(request) ||
+        !check_content_type(request))
+        return;
     if (request->match.route->upload) request->body_bytes_max = options->upload_bytes_max;
     uint64_t bytes;
     if (str_to_u64(http_request_header(request, "content-length"), &bytes) &&

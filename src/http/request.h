@@ -24,7 +24,7 @@
 
 #define REQUEST_ARENA_BYTES_MAX ((size_t)1 << 20)
 #define REQUEST_HEADERS_MAX 100
-#define ANSWER_HEADERS_MAX 12
+#define ANSWER_HEADERS_MAX 20
 
 enum request_stage {
     REQUEST_NEW,     /* only the request line is known */
@@ -48,6 +48,7 @@ struct http_request {
     struct str target;
     struct route_match match;
     struct key_caller caller;
+    enum origin_page page;
     bool has_route;
     struct route_pair query[ROUTE_QUERY_MAX];
     size_t query_count;
@@ -96,6 +97,8 @@ void http_request_hold(struct http_request *request);
 void http_request_drop(struct http_request *request);
 /* A request was freed: the server may be closed once all its requests are. */
 void http_server_forget(struct http_server *server, const struct http_request *request);
+/* Adds a header to the answer, whichever it becomes. Before it is given. */
+void http_request_add_header(struct http_request *request, const char *name, struct str value);
 /* Answer with the error object; _later with 429 and the seconds after which to try again. */
 void http_request_fail_later(struct http_request *request, const char *message,
                              uint32_t retry_after_s);

@@ -190,16 +190,19 @@ static enum err start_daemon(struct http_server *server, unsigned connections_ma
 enum err http_open(struct http_server **ret_server, const struct http_options *options,
                    uint16_t *ret_port, struct error *error) {
     assert(options->route_count <= HTTP_ROUTES_MAX);
+    enum err err = origin_rules_check(&options->origins, error);
+    if (err != OK) return err;
     struct http_server *server = mem_new(1, sizeof *server);
     server->options = *options;
     fill_defaults(&server->options);
+    server->options.origins.host = server->options.host;
     pthread_mutex_init(&server->lock, NULL);
     sync_cond_init(&server->idle);
 
     /* The library closes its end a little later than the gate: it needs room for old and new
      * ones. */
     unsigned connections_max = 2 * server->options.connections_max + 64;
-    enum err err = ring_open(&server->work, connections_max, sizeof(struct http_request *), error);
+    err = ring_open(&server->work, connections_max, sizeof(struct http_request *), error);
     if (err == OK) err = start_workers(server, error);
     if (err == OK) err = start_daemon(server, connections_max, error);
     if (err == OK) {

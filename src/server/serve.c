@@ -68,6 +68,7 @@ static enum err open_with(const struct serve_options *options, struct node *node
                               .runner = node_runner(node),
                               .notify = front->notify,
                               .keys = front->keys,
+                              .origins = options->origins,
                               .rules = options->node.runner.rules,
                               .file_bytes_max = options->file_bytes_max,
                               .batch_file_bytes_max = options->batch_file_bytes_max,

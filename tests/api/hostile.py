@@ -160,11 +160,11 @@ def refused(data, status, limit_s=LIMIT_S):
 
 def healthy():
     with dial() as connection:
-        send(connection, b"GET /version HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        send(connection, b"GET /version HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         got = answers(read_all(connection))
     need(len(got) == 1 and got[0][0] == 200, f"the server is not well: {got}")
     with dial() as connection:
-        send(connection, b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        send(connection, b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         got = answers(read_all(connection))
     need(len(got) == 1 and got[0][0] in (200, 503), f"the server is not well: {got}")
 
@@ -173,7 +173,7 @@ def wait_for_quiet():
     """Until the server knows that the connections of a case have ended: the one that asks and the slow cases are the only ones."""
     end = time.monotonic() + LIMIT_S
     while True:
-        status, _, body = once(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+        status, _, body = once(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
         need(status == 200, f"status {status}")
         if int(re.search(rb"^quern_http_connections (\d+)", body, re.M)[1]) <= 1 + SLOW:
             return
@@ -181,10 +181,10 @@ def wait_for_quiet():
         time.sleep(0.02)
 
 
-GET = b"GET /version HTTP/1.1\r\nHost: x\r\n"
-POST = b"POST /v1/batches HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+GET = b"GET /version HTTP/1.1\r\nHost: localhost\r\n"
+POST = b"POST /v1/batches HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 END = b"\r\n"
-SMUGGLED = b"GET /v1/smuggled HTTP/1.1\r\nHost: x\r\n\r\n"
+SMUGGLED = b"GET /v1/smuggled HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 # --- requests that must be refused, with one answer and a closed connection ---
 
@@ -215,15 +215,15 @@ REFUSED = [
     ("Transfer-Encoding with vertical tab", POST + b"Transfer-Encoding: \x0bchunked\r\n\r\n0\r\n\r\n", 400),
     ("Transfer-Encoding folded", POST + b"Transfer-Encoding:\r\n chunked\r\n\r\n0\r\n\r\n", 400),
     ("Transfer-Encoding in HTTP/1.0", b"POST /v1/batches HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
-    ("bare LF after the request line", b"GET /version HTTP/1.1\nHost: x\r\n\r\n", 400),
-    ("bare LF after a header", b"GET /version HTTP/1.1\r\nHost: x\nA: b\r\n\r\n", 400),
-    ("bare LF as the empty line", b"GET /version HTTP/1.1\r\nHost: x\r\n\n", 400),
-    ("bare LF everywhere", b"GET /version HTTP/1.1\nHost: x\n\n", 400),
+    ("bare LF after the request line", b"GET /version HTTP/1.1\nHost: localhost\r\n\r\n", 400),
+    ("bare LF after a header", b"GET /version HTTP/1.1\r\nHost: localhost\nA: b\r\n\r\n", 400),
+    ("bare LF as the empty line", b"GET /version HTTP/1.1\r\nHost: localhost\r\n\n", 400),
+    ("bare LF everywhere", b"GET /version HTTP/1.1\nHost: localhost\n\n", 400),
     ("bare CR in a header", GET + b"A: b\rContent-Length: 5\r\n\r\n", 400),
-    ("bare CR in the request line", b"GET /version\r HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+    ("bare CR in the request line", b"GET /version\r HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
     ("folded header with a blank", GET + b"A: b\r\n c\r\n\r\n", 400),
     ("folded header with a tab", GET + b"A: b\r\n\tc\r\n\r\n", 400),
-    ("folded first header", b"GET /version HTTP/1.1\r\n Host: x\r\n\r\n", 400),
+    ("folded first header", b"GET /version HTTP/1.1\r\n Host: localhost\r\n\r\n", 400),
     ("blank before the colon", GET + b"A : b\r\n\r\n", 400),
     ("no colon", GET + b"nonsense\r\n\r\n", 400),
     ("empty field name", GET + b": b\r\n\r\n", 400),
@@ -233,36 +233,36 @@ REFUSED = [
     ("control character in a value", GET + b"A: b\x01c\r\n\r\n", 400),
     ("DEL in a value", GET + b"A: b\x7fc\r\n\r\n", 400),
     ("no Host", b"GET /version HTTP/1.1\r\n\r\n", 400),
-    ("two Host", b"GET /version HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n", 400),
+    ("two Host", b"GET /version HTTP/1.1\r\nHost: localhost\r\nHost: y\r\n\r\n", 400),
     ("two Authorization", GET + b"Authorization: Bearer a\r\nAuthorization: Bearer b\r\n\r\n", 400),
     ("two Content-Type", POST + b"Content-Type: text/plain\r\nContent-Length: 2\r\n\r\n{}", 400),
     ("unknown expectation", POST + b"Expect: 200-maybe\r\nContent-Length: 2\r\n\r\n{}", 417),
-    ("two blanks after the method", b"GET  /version HTTP/1.1\r\nHost: x\r\n\r\n", 400),
-    ("tab after the method", b"GET\t/version HTTP/1.1\r\nHost: x\r\n\r\n", 400),
-    ("no version", b"GET /version\r\nHost: x\r\n\r\n", 400),
-    ("blank after the version", b"GET /version HTTP/1.1 \r\nHost: x\r\n\r\n", 400),
-    ("lower case version", b"GET /version http/1.1\r\nHost: x\r\n\r\n", 400),
-    ("version 1.10", b"GET /version HTTP/1.10\r\nHost: x\r\n\r\n", 400),
-    ("version 0.9", b"GET /version HTTP/0.9\r\nHost: x\r\n\r\n", 505),
-    ("version 2.0", b"GET /version HTTP/2.0\r\nHost: x\r\n\r\n", 505),
+    ("two blanks after the method", b"GET  /version HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
+    ("tab after the method", b"GET\t/version HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
+    ("no version", b"GET /version\r\nHost: localhost\r\n\r\n", 400),
+    ("blank after the version", b"GET /version HTTP/1.1 \r\nHost: localhost\r\n\r\n", 400),
+    ("lower case version", b"GET /version http/1.1\r\nHost: localhost\r\n\r\n", 400),
+    ("version 1.10", b"GET /version HTTP/1.10\r\nHost: localhost\r\n\r\n", 400),
+    ("version 0.9", b"GET /version HTTP/0.9\r\nHost: localhost\r\n\r\n", 505),
+    ("version 2.0", b"GET /version HTTP/2.0\r\nHost: localhost\r\n\r\n", 505),
     ("HTTP/2 preface", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", (400, 505)),
     ("TLS hello", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\x0a" * 300, 400),
     ("SSH banner", b"SSH-2.0-OpenSSH_9.2\r\n\r\n", 400),
-    ("method with a separator", b"G,T /version HTTP/1.1\r\nHost: x\r\n\r\n", 400),
-    ("method of 17 letters", b"A" * 17 + b" /version HTTP/1.1\r\nHost: x\r\n\r\n", 400),
-    ("target without slash", b"GET version HTTP/1.1\r\nHost: x\r\n\r\n", 400),
-    ("absolute target", b"GET http://x/version HTTP/1.1\r\nHost: x\r\n\r\n", 400),
-    ("asterisk target", b"OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n", 400),
-    ("authority target", b"CONNECT x:80 HTTP/1.1\r\nHost: x\r\n\r\n", 400),
-    ("raw byte over 127 in the target", b"GET /\xc3\xa4 HTTP/1.1\r\nHost: x\r\n\r\n", 400),
-    ("NUL in the target", b"GET /\0 HTTP/1.1\r\nHost: x\r\n\r\n", 400),
-    ("empty line first", b"\r\nGET /version HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+    ("method with a separator", b"G,T /version HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
+    ("method of 17 letters", b"A" * 17 + b" /version HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
+    ("target without slash", b"GET version HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
+    ("absolute target", b"GET http://x/version HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
+    ("asterisk target", b"OPTIONS * HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
+    ("authority target", b"CONNECT x:80 HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
+    ("raw byte over 127 in the target", b"GET /\xc3\xa4 HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
+    ("NUL in the target", b"GET /\0 HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
+    ("empty line first", b"\r\nGET /version HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
     ("only empty lines", b"\r\n\r\n\r\n\r\n", 400),
-    ("target over 8 KiB", b"GET /" + b"a" * 8192 + b" HTTP/1.1\r\nHost: x\r\n\r\n", 414),
+    ("target over 8 KiB", b"GET /" + b"a" * 8192 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n", 414),
     ("target that never ends", b"GET /" + b"a" * 20000, 414),
     ("header block over 16 KiB", GET + b"A: " + b"b" * 16384 + b"\r\n\r\n", 431),
     ("header block that never ends", GET + b"A: b\r\n" * 90 + b"B: " + b"c" * 20000, 431),
-    ("101 headers", b"GET /version HTTP/1.1\r\nHost: x\r\n" + b"A: b\r\n" * 100 + b"\r\n", 431),
+    ("101 headers", b"GET /version HTTP/1.1\r\nHost: localhost\r\n" + b"A: b\r\n" * 100 + b"\r\n", 431),
     ("100,000 headers", GET + b"A: b\r\n" * 100000 + b"\r\n", 431),
     ("giant header of 8 MiB", GET + b"A: " + b"b" * (8 << 20), 431),
     ("chunk extension", POST + b"Transfer-Encoding: chunked\r\n\r\n2;a=b\r\n{}\r\n0\r\n\r\n", 400),
@@ -280,9 +280,9 @@ REFUSED = [
     ("last chunk without its empty line", POST + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n" + SMUGGLED, 400),
     ("body far over the limit, declared", POST + b"Content-Length: 99999999999\r\n\r\n{", 413),
     ("body over the limit with 100-continue", POST + b"Expect: 100-continue\r\nContent-Length: 99999999999\r\n\r\n", 413),
-    ("unknown route with a large body", b"POST /v1/nope HTTP/1.1\r\nHost: x\r\nContent-Length: 999999\r\n\r\nabc", 404),
-    ("upload that is no multipart", b"POST /v1/files HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\nContent-Length: 99999\r\n\r\nabc", 400),
-    ("upload without a boundary", b"POST /v1/files HTTP/1.1\r\nHost: x\r\nContent-Type: multipart/form-data\r\nContent-Length: 99999\r\n\r\nabc", 400),
+    ("unknown route with a large body", b"POST /v1/nope HTTP/1.1\r\nHost: localhost\r\nContent-Length: 999999\r\n\r\nabc", 404),
+    ("upload that is no multipart", b"POST /v1/files HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\nContent-Length: 99999\r\n\r\nabc", 400),
+    ("upload without a boundary", b"POST /v1/files HTTP/1.1\r\nHost: localhost\r\nContent-Type: multipart/form-data\r\nContent-Length: 99999\r\n\r\nabc", 400),
 ]
 
 for _name, _data, _status in REFUSED:
@@ -345,7 +345,7 @@ def part(name, content, extra=b""):
 
 PURPOSE = part(b"purpose", b"user_data")
 FILE = part(b"file", b"hello\n", b"; filename=\"a.txt\"")
-UPLOAD = b"POST /v1/files HTTP/1.1\r\nHost: x\r\nContent-Type: multipart/form-data; boundary=XyZ\r\n"
+UPLOAD = b"POST /v1/files HTTP/1.1\r\nHost: localhost\r\nContent-Type: multipart/form-data; boundary=XyZ\r\n"
 
 
 def with_length(body):
@@ -373,13 +373,13 @@ def stored(data):
 
 
 def fetched(file_id):
-    status, _, body = once(b"GET /v1/files/" + file_id.encode() + b"/content HTTP/1.1\r\nHost: x\r\n\r\n")
+    status, _, body = once(b"GET /v1/files/" + file_id.encode() + b"/content HTTP/1.1\r\nHost: localhost\r\n\r\n")
     need(status == 200, f"status {status}")
     return body
 
 
 def file_ids():
-    status, _, body = once(b"GET /v1/files HTTP/1.1\r\nHost: x\r\n\r\n")
+    status, _, body = once(b"GET /v1/files HTTP/1.1\r\nHost: localhost\r\n\r\n")
     need(status == 200, f"status {status}")
     return [entry["id"] for entry in json.loads(body)["data"]]
 
@@ -492,7 +492,7 @@ def _():
 @case("a framing error after good requests is answered after them")
 def _():
     with dial() as connection:
-        send(connection, (GET + END) * 3 + b"GET /version HTTP/1.1\nHost: x\r\n\r\n" + SMUGGLED)
+        send(connection, (GET + END) * 3 + b"GET /version HTTP/1.1\nHost: localhost\r\n\r\n" + SMUGGLED)
         got = answers(read_all(connection))
     need([answer[0] for answer in got] == [200, 200, 200, 400], f"statuses {[a[0] for a in got]}")
 
@@ -624,7 +624,7 @@ def _():
     body = json.dumps({"model": "echo", "messages": [{"role": "user", "content": "hi"}], "stream": True}).encode()
     for _ in range(20):
         with dial() as connection:
-            send(connection, b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+            send(connection, b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
                  + b"Content-Length: %d\r\n\r\n" % len(body) + body)
 
 

@@ -187,7 +187,7 @@ def test_case_134_service_tiers(model, echo, client):
     with contextlib.ExitStack() as stack:
         for _ in range(512):
             held = stack.enter_context(socket.create_connection(("127.0.0.1", echo.port)))
-            held.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+            held.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
         poll(lambda: metric(echo, "quern_requests_inflight") >= 512)
         error = refused(429, ask, client, service_tier="flex")
         assert (error.code, error.type) == ("resource_unavailable", "rate_limit_exceeded") and error.response.headers["retry-after"]

@@ -107,7 +107,7 @@ def test_case_026_a_file_over_the_limit(small):
     status, answer = send(small, ("purpose", b"user_data"), ("file", b"x" * 100001, "x"))
     assert (status, answer["error"]["type"]) == (413, "invalid_request_error") and "100000" in answer["error"]["message"]
     with socket.create_connection(("127.0.0.1", small.port), timeout=60) as connection:
-        connection.sendall(b"POST /v1/files HTTP/1.1\r\nHost: x\r\nContent-Type: multipart/form-data; boundary=B\r\nContent-Length: 9000000000\r\n\r\n")
+        connection.sendall(b"POST /v1/files HTTP/1.1\r\nHost: localhost\r\nContent-Type: multipart/form-data; boundary=B\r\nContent-Length: 9000000000\r\n\r\n")
         assert connection.recv(1000).startswith(b"HTTP/1.1 413 ")
     poll(lambda: not list((small.state / "tmp").iterdir()))
     assert send(small, ("purpose", b"user_data"), ("file", b"x" * 100000, "x"))[1]["bytes"] == 100000
@@ -126,7 +126,7 @@ def test_case_028_an_aborted_upload(echo, client):
     body, headers = form(("purpose", b"user_data"), ("file", b"x" * 100000, "x"))
     for _ in range(5):
         with socket.create_connection(("127.0.0.1", echo.port)) as connection:
-            connection.sendall(b"POST /v1/files HTTP/1.1\r\nHost: x\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n"
+            connection.sendall(b"POST /v1/files HTTP/1.1\r\nHost: localhost\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n"
                                % (headers["Content-Type"].encode(), len(body)) + body[:50000])
     poll(lambda: not list((echo.state / "tmp").iterdir()))
     assert [file.id for file in client.files.list()] == before
@@ -218,7 +218,7 @@ def test_case_038_a_slow_reader_of_a_large_file(echo, client, tmp_path):
         made = client.files.create(file=file, purpose="user_data")
     before = peak_kib(echo)
     with socket.create_connection(("127.0.0.1", echo.port), timeout=120) as connection:
-        connection.sendall(b"GET /v1/files/%s/content HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n" % made.id.encode())
+        connection.sendall(b"GET /v1/files/%s/content HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n" % made.id.encode())
         got = len(connection.recv(65536))
         for _ in range(20):  # others are served meanwhile
             assert plain(echo, "GET", "/health")[0] == 200

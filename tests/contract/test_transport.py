@@ -99,7 +99,7 @@ def test_case_010_expect_100_continue_is_answered(echo):
     """Expect: 100-continue gets `100 Continue`, and the upload then 200."""
     body, headers = form(("purpose", b"batch"), ("file", lines(1), "x.jsonl"))
     with socket.create_connection(("127.0.0.1", echo.port), timeout=60) as connection:
-        connection.sendall(b"POST /v1/files HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n"
+        connection.sendall(b"POST /v1/files HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n"
                            % (headers["Content-Type"].encode(), len(body)))
         assert connection.recv(1000) == b"HTTP/1.1 100 Continue\r\n\r\n"
         connection.sendall(body)

@@ -285,7 +285,7 @@ def test_case_132_a_client_that_leaves_frees_its_sequence(model_server):
     body = json.dumps({"model": "smollm2", "messages": [{"role": "user", "content": "Count."}], "stream": True, "max_tokens": 8000, "ignore_eos": True})
     before = metric(model_server, CANCELLED)
     with socket.create_connection(("127.0.0.1", model_server.port)) as connection:
-        connection.sendall(f"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
+        connection.sendall(f"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
         received = b""
         while received.count(b"data: ") < 3:
             received += connection.recv(65536)

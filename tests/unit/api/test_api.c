@@ -70,7 +70,7 @@ static void request(const struct fixture *fixture, const char *method, const cha
     buf_init(&text, 16 << 20);
     buf_init(answer, 16 << 20);
     buf_printf(&text,
-               "%s %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: %s\r\n"
+               "%s %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: %s\r\n"
                "Content-Length: %zu\r\n\r\n",
                method, path, content_type, body.bytes);
     buf_add_str(&text, body);
@@ -275,7 +275,8 @@ static int ask_slow(const struct fixture *fixture) {
     static const char body[] = "{\"model\":\"slow\",\"messages\":[]}";
     char text[256];
     int count = snprintf(text, sizeof text,
-                         "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %zu\r\n"
+                         "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n"
+                         "Content-Type: application/json\r\nContent-Length: %zu\r\n"
                          "\r\n%s",
                          strlen(body), body);
     struct runner_status status = {0};
@@ -301,7 +302,8 @@ static void a_stream_that_waits_for_its_first_token_is_kept_open(void **state) {
     struct buf answer;
     char text[256];
     int count = snprintf(text, sizeof text,
-                         "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %zu\r\n"
+                         "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n"
+                         "Content-Type: application/json\r\nContent-Length: %zu\r\n"
                          "\r\n%s",
                          strlen(body), body);
     buf_init(&answer, 1 << 20);

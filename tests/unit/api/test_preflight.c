@@ -117,7 +117,8 @@ static int ask(const struct fixture *fixture, const char *const *models, const c
     int bytes =
         snprintf(body, sizeof body, "{\"input_file_id\":\"%s\"%s}", file.id, more ? more : "");
     int count = snprintf(text, sizeof text,
-                         "POST /v1/batches/preflight HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+                         "POST /v1/batches/preflight HTTP/1.1\r\nHost: localhost\r\n"
+                         "Content-Type: application/json\r\nConnection: close\r\n"
                          "Content-Length: %d\r\n\r\n%s",
                          bytes, body);
     struct sockaddr_in address = {.sin_family = AF_INET,

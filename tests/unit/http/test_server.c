@@ -290,7 +290,8 @@ static void check(const struct fixture *fixture, const char *text, const char *f
     buf_release(&answer);
 }
 
-#define END "Host: x\r\nConnection: close\r\n\r\n"
+#define JSON "Content-Type: application/json\r\n"
+#define END "Host: localhost\r\nConnection: close\r\n\r\n"
 
 /* --- the rules --- */
 
@@ -301,30 +302,32 @@ static void an_answer_comes_at_once_or_from_another_thread(void **state) {
 }
 
 static void bodies_come_whole_with_a_length_or_in_chunks(void **state) {
-    check(*state, "POST /echo HTTP/1.1\r\nContent-Length: 5\r\n" END "hello", "HTTP/1.1 200 ",
-          "\r\n\r\nhello");
+    check(*state, "POST /echo HTTP/1.1\r\n" JSON "Content-Length: 5\r\n" END "hello",
+          "HTTP/1.1 200 ", "\r\n\r\nhello");
     check(*state,
-          "POST /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n" END
+          "POST /echo HTTP/1.1\r\n" JSON "Transfer-Encoding: chunked\r\n" END
           "2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n",
           "HTTP/1.1 200 ", "\r\n\r\nhello");
-    check(*state, "POST /echo HTTP/1.1\r\nContent-Length: 0\r\n" END, "HTTP/1.1 200 ",
+    check(*state, "POST /echo HTTP/1.1\r\n" JSON "Content-Length: 0\r\n" END, "HTTP/1.1 200 ",
           "Content-Length: 0");
 }
 
 static void an_expected_100_continue_comes_before_the_answer(void **state) {
     check(*state,
-          "POST /echo HTTP/1.1\r\nContent-Length: 5\r\nExpect: 100-continue\r\n" END "hello",
+          "POST /echo HTTP/1.1\r\n" JSON "Content-Length: 5\r\nExpect: 100-continue\r\n" END
+          "hello",
           "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 ", "hello");
 }
 
 static void pipelined_requests_are_answered_in_order(void **state) {
     struct buf answer;
-    struct str got = exchange(*state,
-                              STR("GET /echo/1 HTTP/1.1\r\nHost: x\r\n\r\n"
-                                  "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\n2"
-                                  "GET /later HTTP/1.1\r\nHost: x\r\n\r\n"
-                                  "GET /echo/3 HTTP/1.1\r\n" END),
-                              &answer);
+    struct str got =
+        exchange(*state,
+                 STR("GET /echo/1 HTTP/1.1\r\nHost: localhost\r\n\r\n"
+                     "POST /echo HTTP/1.1\r\n" JSON "Host: localhost\r\nContent-Length: 1\r\n\r\n2"
+                     "GET /later HTTP/1.1\r\nHost: localhost\r\n\r\n"
+                     "GET /echo/3 HTTP/1.1\r\n" END),
+                 &answer);
     size_t one = str_find(got, STR("\r\n\r\n1"), 0), two = str_find(got, STR("\r\n\r\n2"), 0);
     size_t later = str_find(got, STR("later"), 0), three = str_find(got, STR("\r\n\r\n3"), 0);
     assert_true(one < two && two < later && later < three && three != SIZE_MAX);
@@ -334,8 +337,8 @@ static void pipelined_requests_are_answered_in_order(void **state) {
 static void a_framing_error_is_answered_after_the_requests_before_it(void **state) {
     struct buf answer;
     struct str got = exchange(*state,
-                              STR("GET /later HTTP/1.1\r\nHost: x\r\n\r\n"
-                                  "GET /health HTTP/1.1\nHost: x\r\n\r\n"),
+                              STR("GET /later HTTP/1.1\r\nHost: localhost\r\n\r\n"
+                                  "GET /health HTTP/1.1\nHost: localhost\r\n\r\n"),
                               &answer);
     size_t later = str_find(got, STR("later"), 0), bad = str_find(got, STR("HTTP/1.1 400 "), 0);
     assert_true(later < bad && bad != SIZE_MAX);
@@ -432,12 +435,12 @@ static void a_stream_ends_when_its_client_leaves_or_does_not_read(void **state) 
     char some[100];
     int before = now(&fixture->seen, &fixture->seen.released);
     int leaving = dial(fixture);
-    say(leaving, STR("GET /stream-on HTTP/1.1\r\nHost: x\r\n\r\n"));
+    say(leaving, STR("GET /stream-on HTTP/1.1\r\nHost: localhost\r\n\r\n"));
     assert_int_equal(recv(leaving, some, sizeof some, MSG_WAITALL), sizeof some);
     close(leaving);
     wait_for(&fixture->seen, &fixture->seen.released, before + 1);
     int idle = dial(fixture);
-    say(idle, STR("GET /stream-on HTTP/1.1\r\nHost: x\r\n\r\n"));
+    say(idle, STR("GET /stream-on HTTP/1.1\r\nHost: localhost\r\n\r\n"));
     /* The writer stops at stream_bytes_max; the connection ends without the last chunk. */
     struct buf answer;
     buf_init(&answer, 256 << 20);
@@ -473,7 +476,7 @@ static void a_file_comes_whole_or_in_the_range_asked_for(void **state) {
 static void a_client_that_goes_away_is_told_to_the_handler(void **state) {
     struct fixture *fixture = *state;
     int fd = dial(fixture);
-    say(fd, STR("GET /hang HTTP/1.1\r\nHost: x\r\n\r\n"));
+    say(fd, STR("GET /hang HTTP/1.1\r\nHost: localhost\r\n\r\n"));
     wait_for(&fixture->seen, &fixture->seen.hanging, 1);
     close(fd);
     wait_for(&fixture->seen, &fixture->seen.gone, 1);
@@ -520,7 +523,7 @@ static void bodies_kept_in_memory_are_bounded_together(void **state) {
     struct fixture *fixture = *state;
     struct buf text, answer;
     buf_init(&text, 8 << 20);
-    buf_add_text(&text, "POST /echo HTTP/1.1\r\nContent-Length: 600000\r\n" END);
+    buf_add_text(&text, "POST /echo HTTP/1.1\r\n" JSON "Content-Length: 600000\r\n" END);
     for (int i = 0; i < 599999; i++) buf_add_byte(&text, 'x');
     int first = dial(fixture);
     say(first, buf_str(&text)); /* all but one byte: it stays in memory */
