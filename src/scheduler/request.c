@@ -68,10 +68,6 @@ void live_request_close(struct live_request *request) {
     free(request);
 }
 
-uint32_t sequence_token_count(const struct sequence *sequence) {
-    return sequence->request->prompt_count + sequence->generated_count;
-}
-
 void sequence_tokens(const struct sequence *sequence, uint32_t first, uint32_t count,
                      int32_t *ret_tokens) {
     uint32_t prompt_count = sequence->request->prompt_count;

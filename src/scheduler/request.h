@@ -81,7 +81,10 @@ struct live_request *live_request_open(const struct scheduler_request *from,
 void live_request_close(struct live_request *request);
 
 /* Prompt and generated tokens together, without pending ones. */
-uint32_t sequence_token_count(const struct sequence *sequence);
+static inline uint32_t sequence_token_count(const struct sequence *sequence) {
+    return sequence->request->prompt_count + sequence->generated_count;
+}
+
 /* Copies tokens first..first+count-1. */
 void sequence_tokens(const struct sequence *sequence, uint32_t first, uint32_t count,
                      int32_t *ret_tokens);

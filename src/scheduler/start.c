@@ -189,8 +189,7 @@ bool grow_running(struct scheduler *scheduler) {
     while (i < scheduler->running_count) {
         struct sequence *sequence = scheduler->running[i];
         uint32_t *table = block_table(scheduler, sequence->slot);
-        bool needs_row = !sequence->is_leaving && rows_missing(sequence) > 0;
-        if (!needs_row || has_block_for_next(sequence)) {
+        if (has_block_for_next(sequence) || sequence->is_leaving || rows_missing(sequence) == 0) {
             i++;
         } else if (prefix_tree_take(scheduler->tree, &table[sequence->block_count])) {
             map_block(scheduler, sequence, sequence->block_count++);

@@ -23,6 +23,12 @@ static int open_engine(void **state) {
     return 0;
 }
 
+static int open_engine_of_two_steps(void **state) {
+    (void)state;
+    harness_open(&h, &(struct toy_options){.two_steps = true}, NULL);
+    return 0;
+}
+
 static int close_engine(void **state) {
     (void)state;
     harness_close(&h);
@@ -480,8 +486,11 @@ static void a_job_cancelled_at_any_moment_has_one_result(void **state) {
 
 static void many_jobs_under_little_memory_all_end(void **state) {
     (void)state;
+    const struct toy_options options = {.block_count = 24,
+                                        .context_tokens_max = 256,
+                                        .two_steps = h.toy.backend.caps.steps_max > 1};
     harness_close(&h);
-    harness_open(&h, &(struct toy_options){.block_count = 24, .context_tokens_max = 256}, NULL);
+    harness_open(&h, &options, NULL);
     for (uint64_t id = 0; id < 200; id++) {
         char members[64];
         snprintf(members, sizeof members, "\"max_tokens\":%u,\"seed\":7,\"ignore_eos\":true",
@@ -663,6 +672,9 @@ static void a_chat_cancelled_in_the_middle_of_a_step_is_gone_before_its_end(void
 }
 
 #define ENGINE_TEST(name) cmocka_unit_test_setup_teardown(name, open_engine, close_engine)
+/* Once more over a model with two steps under way. */
+#define TWO_STEPS_TEST(name)                                                                       \
+    { "two_steps_" #name, name, open_engine_of_two_steps, close_engine, NULL }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
@@ -707,6 +719,26 @@ int main(void) {
         ENGINE_TEST(a_batch_line_waits_for_the_step_under_way),
         ENGINE_TEST(a_chat_cancelled_in_the_middle_of_a_step_is_gone_before_its_end),
         ENGINE_TEST(tiers_and_then_lower_priorities_go_first),
+        TWO_STEPS_TEST(a_chat_is_answered),
+        TWO_STEPS_TEST(usage_counts_the_prompt_and_every_generated_token),
+        TWO_STEPS_TEST(one_token_ends_with_length),
+        TWO_STEPS_TEST(choices_of_several_prompts_are_numbered_prompt_by_prompt),
+        TWO_STEPS_TEST(a_stop_string_over_two_tokens_ends_the_text_before_it),
+        TWO_STEPS_TEST(a_stop_token_ends_the_text_before_it),
+        TWO_STEPS_TEST(ignore_eos_goes_on_to_the_limit),
+        TWO_STEPS_TEST(min_tokens_holds_the_end_back),
+        TWO_STEPS_TEST(a_stream_joins_to_the_text_of_its_result),
+        TWO_STEPS_TEST(log_probabilities_name_every_token),
+        TWO_STEPS_TEST(the_same_seed_gives_the_same_text_alone_and_in_company),
+        TWO_STEPS_TEST(choice_k_is_what_seed_plus_k_gives_alone),
+        TWO_STEPS_TEST(a_second_equal_prompt_is_found_in_the_cache),
+        TWO_STEPS_TEST(without_max_tokens_a_chat_may_use_the_rest_of_the_context),
+        TWO_STEPS_TEST(a_cancelled_job_ends_with_499_and_frees_its_place),
+        TWO_STEPS_TEST(a_job_cancelled_at_any_moment_has_one_result),
+        TWO_STEPS_TEST(many_jobs_under_little_memory_all_end),
+        TWO_STEPS_TEST(a_failing_model_ends_every_job_as_the_machines_fault),
+        TWO_STEPS_TEST(a_draining_engine_takes_nothing_and_finishes_what_it_has),
+        TWO_STEPS_TEST(closing_ends_what_runs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

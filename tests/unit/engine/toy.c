@@ -261,6 +261,83 @@ static enum err toy_interject(void *self, const struct step *step, struct step_r
     return OK;
 }
 
+/* ---- two steps under way ---- */
+
+static void *copy_of(struct toy_held *held, const void *from, size_t count, size_t bytes) {
+    void *copy = arena_array(&held->memory, count + 1, bytes);
+    assert(copy);
+    if (count > 0) memcpy(copy, from, count * bytes);
+    return copy;
+}
+
+static enum err toy_submit_copy(void *self, const struct step *step, struct error *error) {
+    struct toy *toy = self;
+    assert(toy->held_count < BACKEND_STEPS_MAX);
+    struct toy_held *held = &toy->held[toy->held_count++];
+    arena_init(&held->memory, (size_t)1 << 24);
+    held->step = *step;
+    held->tokens = copy_of(held, step->tokens, step->row_count, sizeof *step->tokens);
+    held->logit_rows = copy_of(held, step->logit_rows, step->logit_count, sizeof *held->logit_rows);
+    struct step_sequence *sequences =
+        copy_of(held, step->sequences, step->sequence_count, sizeof *sequences);
+    for (uint32_t i = 0; i < step->sequence_count; i++)
+        sequences[i].pages =
+            copy_of(held, sequences[i].pages, sequences[i].block_count, sizeof(uint32_t));
+    for (uint32_t i = 0; i < step->logit_count; i++) {
+        struct logit_row *row = &held->logit_rows[i];
+        if (row->generated)
+            row->generated = copy_of(held, row->generated, row->counter, sizeof *row->generated);
+    }
+    held->step.tokens = held->tokens;
+    held->step.logit_rows = held->logit_rows;
+    held->step.sequences = sequences;
+    held->step.positions = copy_of(held, step->positions, step->row_count, sizeof *step->positions);
+    toy->until_ns = clock_monotonic_ns() + (int64_t)atomic_load(&toy->delay_us) * 1000;
+    return check_device(toy, step, error);
+}
+
+/* A late row is sampled in toy_wait_oldest, like all others. */
+static enum err toy_sample(void *self, uint64_t number, const struct logit_row *rows,
+                           uint32_t count, struct error *error) {
+    (void)error;
+    struct toy *toy = self;
+    struct toy_held *held = &toy->held[0];
+    assert(toy->held_count == 1 && held->step.number == number);
+    for (uint32_t i = 0; i < count; i++) {
+        struct logit_row *row = &held->logit_rows[rows[i].index];
+        assert(row->is_late);
+        row->is_late = false;
+        row->generated = copy_of(held, rows[i].generated, rows[i].counter, sizeof(int32_t));
+    }
+    return OK;
+}
+
+static enum err toy_wait_oldest(void *self, struct step_result *result, struct error *error) {
+    struct toy *toy = self;
+    struct toy_held *held = &toy->held[0];
+    const struct step *step = &held->step;
+    bool is_done = false;
+    assert(toy->held_count > 0);
+    while (!is_done) (void)toy_advance(self, &is_done, error);
+    for (uint32_t i = 0; i < step->row_count; i++)
+        if (backend_is_pending(held->tokens[i]))
+            held->tokens[i] = toy->last_tokens[backend_pending_slot(held->tokens[i])];
+    store_tokens(toy, step);
+    for (uint32_t i = 0; i < step->logit_count; i++) {
+        const struct logit_row *row = &step->logit_rows[i];
+        if (row->is_late) continue; /* nobody wants it any more */
+        compute_logits(toy, step, row);
+        sample_row(toy, row, &result->samples[i]);
+        if (!row->scored)
+            toy->last_tokens[step->sequences[row->sequence].slot] = result->samples[i].token;
+    }
+    atomic_fetch_add(&toy->step_count, 1);
+    arena_release(&held->memory);
+    toy->held[0] = toy->held[1];
+    toy->held_count--;
+    return OK;
+}
+
 static void toy_close_backend(void *self) {
     (void)self;
 }
@@ -312,6 +389,10 @@ void toy_open(struct toy *toy, const struct toy_options *options) {
                                            .close = toy_close_backend,
                                            .advance = toy_advance,
                                            .interject = toy_interject};
+    static const struct backend_ops two_ops = {.submit = toy_submit_copy,
+                                               .sample = toy_sample,
+                                               .wait = toy_wait_oldest,
+                                               .close = toy_close_backend};
     *toy = (struct toy){.model = {.vocabulary = {.unknown = TOKEN_NONE, .padding = TOKEN_NONE},
                                   .name = "toy",
                                   .description = "a toy",
@@ -324,7 +405,7 @@ void toy_open(struct toy *toy, const struct toy_options *options) {
         err = jinja_template_open(&toy->model.vocabulary.template, str_from(template), &error);
     assert(err == OK);
     toy->backend = (struct backend){
-        &ops,
+        options->two_steps ? &two_ops : &ops,
         toy,
         {.block_tokens = BACKEND_BLOCK_TOKENS,
          .page_count = or_else(options->block_count, 256),
@@ -333,9 +414,10 @@ void toy_open(struct toy *toy, const struct toy_options *options) {
          .sequences_max = or_else(options->sequences_max, 16),
          .context_tokens_max = or_else(options->context_tokens_max, 512),
          .vocab = TOY_VOCAB,
-         .urgent_rows_max = 32,
-         .steps_max = 1},
+         .urgent_rows_max = options->two_steps ? 0 : 32,
+         .steps_max = options->two_steps ? 2 : 1},
     };
+    assert(toy->backend.caps.sequences_max <= TOY_SLOTS_MAX);
     if (!options->generates_nothing) toy->model.backend = &toy->backend;
     if (options->embeds)
         toy->model.embedder =
@@ -352,5 +434,6 @@ void toy_open(struct toy *toy, const struct toy_options *options) {
 void toy_close(struct toy *toy) {
     jinja_template_close(toy->model.vocabulary.template);
     tokenizer_close(toy->model.vocabulary.tokenizer);
+    for (uint32_t i = 0; i < toy->held_count; i++) arena_release(&toy->held[i].memory);
     free(toy->kv);
 }

@@ -16,10 +16,12 @@
  * them. A text that holds '!' cannot be embedded.
  *
  * The backend keeps the tokens in its KV blocks and reads them back from there, so that a block
- * that is shared or reused wrongly changes the answer.
+ * that is shared or reused wrongly changes the answer. With two steps under way it copies a step at
+ * its submit, as a device does, and computes it when it is waited for.
  *
  * Thread: as served_model.  Memory: toy_close frees. */
 
+#include "base/arena.h"
 #include "engine/served_model.h"
 
 #include <stdatomic.h>
@@ -28,16 +30,29 @@ enum { TOY_USER = 256, TOY_ASSISTANT, TOY_END, TOY_HE, TOY_LL, TOY_HELL, TOY_VOC
 
 #define TOY_WIDTH 8
 
+#define TOY_SLOTS_MAX 64
+
+/* A copy of a step under way, in `memory`. */
+struct toy_held {
+    struct arena memory;
+    struct step step;
+    int32_t *tokens;
+    struct logit_row *logit_rows;
+};
+
 struct toy {
     struct served_model model;
     struct backend backend;
     double logits[TOY_VOCAB];
-    int32_t *kv;             /* (blocks, BACKEND_BLOCK_TOKENS) */
-    const struct step *step; /* under way */
-    int64_t until_ns;        /* it lasts so long */
-    atomic_int delay_us;     /* of each step */
-    atomic_int fail_at_step; /* submit fails at this one; 0: never */
-    atomic_bool is_held;     /* a step does not end while this is set; urgent ones pass it */
+    int32_t *kv;                             /* (blocks, BACKEND_BLOCK_TOKENS) */
+    const struct step *step;                 /* under way; with two_steps they are `held` */
+    struct toy_held held[BACKEND_STEPS_MAX]; /* (held_count) the oldest first */
+    uint32_t held_count;
+    int32_t last_tokens[TOY_SLOTS_MAX]; /* sampled last, by slot */
+    int64_t until_ns;                   /* it lasts so long */
+    atomic_int delay_us;                /* of each step */
+    atomic_int fail_at_step;            /* submit fails at this one; 0: never */
+    atomic_bool is_held; /* a step does not end while this is set; urgent ones pass it */
     _Atomic uint64_t step_count;
     atomic_uint embed_calls;
     atomic_uint embed_texts_max; /* of one call */
@@ -53,6 +68,7 @@ struct toy_options {
     const char *chat_template;   /* NULL: "<|user|>…<|assistant|>" turns; "": none */
     bool embeds;
     bool generates_nothing;
+    bool two_steps; /* two steps may be under way; none can be passed */
 };
 
 void toy_open(struct toy *toy, const struct toy_options *options);
