@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the Python suites share: starting quern, talking to it with the standard library, and judging result files."""
-import contextlib, http.client, json, mmap, os, pathlib, re, signal, socket, subprocess, sys, time, uuid
+import contextlib, http.client, json, mmap, os, pathlib, re, shutil, signal, socket, subprocess, sys, time, uuid
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BINARY = os.environ.get("QUERN_BINARY", str(ROOT / "build/src/quern"))
@@ -12,6 +12,17 @@ MINILM = os.environ.get("QUERN_MINILM", "all-minilm")
 def plugin(kind):
     """A stub of a device's plugin (tests/unit/device/stub_plugin.c)."""
     return pathlib.Path(BINARY).resolve().parent.parent / f"tests/unit/device/stub-{kind}.so"
+
+
+def plain_device(folder=None, *lines):
+    """The plugin of the plain device (tests/device): as it is built, or a copy in the folder with variables of its own
+    (tests/device/plain_environment.c)."""
+    built = pathlib.Path(BINARY).resolve().parent.parent / "tests/device/libquern-plain.so"
+    if folder is None:
+        return built
+    copy = pathlib.Path(shutil.copy(built, folder))
+    copy.with_name(copy.name + ".env").write_text("".join(line + "\n" for line in lines))
+    return copy
 
 
 TERMINAL = ("completed", "failed", "expired", "cancelled")

@@ -2,6 +2,7 @@
 #include "device/card_fit.h"
 
 #include "base/mem.h"
+#include "device/device_sampling.h"
 #include "program/plan_attention.h"
 
 #include <stdlib.h>
@@ -53,6 +54,9 @@ static struct device_limits limits_of(const struct card_fit_options *options,
                                                 .sequences_max = CARD_FIT_SEQUENCES,
                                                 .context_max = config->context_max};
     struct plan_attention_sizes sizes = plan_attention_sizes(&plan);
+    const struct device_sampling_options sampling = {.vocab = config->token_count,
+                                                     .logit_rows_max = CARD_FIT_SEQUENCES,
+                                                     .sequences_max = CARD_FIT_SEQUENCES};
     uint64_t most =
         (uint64_t)CARD_FIT_SEQUENCES * blocks_of(config->context_max) * kv_layout_groups(layout);
     return (struct device_limits){.rows_max = CARD_FIT_ROWS,
@@ -67,6 +71,8 @@ static struct device_limits limits_of(const struct card_fit_options *options,
                                   .pages_max = sizes.pages_max,
                                   .items_max = sizes.items_max,
                                   .partials_max = sizes.partials_max,
+                                  .edits_max = device_sampling_edits_max(&sampling),
+                                  .named_max = device_sampling_named_max(&sampling),
                                   .kv_form = options->kv};
 }
 

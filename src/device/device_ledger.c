@@ -173,6 +173,8 @@ static struct device_limits changed(const struct device_refusal *refusal,
         uint32_t from = limits.sequences_max;
         limits.logit_rows_max = scale(limits.logit_rows_max, from, change->sequences);
         limits.pages_max = scale(limits.pages_max, from, change->sequences);
+        limits.edits_max = scale(limits.edits_max, from, change->sequences);
+        limits.named_max = scale(limits.named_max, from, change->sequences);
         limits.sequences_max = change->sequences;
     }
     if (change->rows > 0) {
@@ -184,9 +186,20 @@ static struct device_limits changed(const struct device_refusal *refusal,
     return limits;
 }
 
-static uint64_t least_bytes(const struct device_refusal *refusal,
-                            const struct device_limits *limits) {
-    return device_ledger_predict(refusal->program, limits, 0).used;
+/* A part of the device's own ledger, changed as its prediction changes. */
+static uint64_t follow(uint64_t part, uint64_t before, uint64_t after) {
+    return before > 0 ? (uint64_t)((double)part * ((double)after / (double)before)) : part;
+}
+
+/* The least memory with the changed limits. */
+static uint64_t needed(const struct device_refusal *refusal, const struct device_limits *limits) {
+    const struct device_ledger *is = refusal->ledger;
+    struct device_ledger before = device_ledger_predict(refusal->program, refusal->limits, 0);
+    struct device_ledger after = device_ledger_predict(refusal->program, limits, 0);
+    return is->context + is->workspace + follow(is->weights, before.weights, after.weights) +
+           follow(is->activations, before.activations, after.activations) +
+           follow(is->logits, before.logits, after.logits) +
+           follow(is->steps, before.steps, after.steps) + follow(is->kv, before.kv, after.kv);
 }
 
 /* Bytes that weights of 8 bits would save. */
@@ -202,10 +215,8 @@ static uint64_t saved_by_small(const struct device_program *program) {
 
 static bool fits(const struct device_refusal *refusal, const struct change *change) {
     struct device_limits limits = changed(refusal, change);
-    uint64_t before = least_bytes(refusal, refusal->limits), after = least_bytes(refusal, &limits);
-    uint64_t saved = after < before ? before - after : 0;
-    if (change->has_small_weights) saved += saved_by_small(refusal->program);
-    return refusal->ledger->used <= refusal->ledger->limit + saved;
+    uint64_t saved = change->has_small_weights ? saved_by_small(refusal->program) : 0;
+    return needed(refusal, &limits) <= refusal->ledger->limit + saved;
 }
 
 /* The largest multiple of `unit` from `least` up to below `now` that fits, by halving; 0: none. */

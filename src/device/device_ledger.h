@@ -6,8 +6,8 @@
  *
  * A device lays out its memory itself and tells its own ledger (kernels/device.h). The prediction
  * here has the same terms, without the gaps between them, so it serves two ends: `quern models
- * inspect` asks about a card that is not there, and a refusal names settings that fit, by the
- * difference that they make in the prediction.
+ * inspect` asks about a card that is not there, and a refusal names settings that fit: each part of the
+ * device's own ledger changes by the factor by which its prediction does.
  *
  * Thread: any.
  * Memory: the caller's structs. */

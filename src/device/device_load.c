@@ -207,6 +207,30 @@ enum err device_load_open(struct loaded_device *loaded, struct error *error) {
     return fall_back(loaded, err, &why, error);
 }
 
+/* A card computes in bf16; the plain device of the tests has the CPU's float32. */
+static enum device_form usual_form(const struct loaded_device *loaded) {
+    return strcmp(loaded->table->kind, "plain") == 0 ? DEVICE_F32 : DEVICE_BF16;
+}
+
+enum device_form device_load_weight_form(const struct loaded_device *loaded) {
+    switch (loaded->settings.weights) {
+    case DEVICE_WEIGHTS_AUTO: break;
+    case DEVICE_WEIGHTS_BF16: return DEVICE_BF16;
+    case DEVICE_WEIGHTS_E4M3: return DEVICE_E4M3;
+    case DEVICE_WEIGHTS_INT8: return DEVICE_INT8;
+    }
+    return usual_form(loaded);
+}
+
+enum device_form device_load_kv_form(const struct loaded_device *loaded) {
+    switch (loaded->settings.kv) {
+    case DEVICE_KV_AUTO: break;
+    case DEVICE_KV_BF16: return DEVICE_BF16;
+    case DEVICE_KV_E4M3: return DEVICE_E4M3;
+    }
+    return usual_form(loaded);
+}
+
 void device_load_close(struct loaded_device *loaded) {
     if (loaded->device) loaded->table->close(loaded->device);
     loaded->device = NULL;

@@ -44,5 +44,9 @@ enum err device_load(struct loaded_device *ret_loaded, const struct device_setti
  * late. Then ERR_LIMIT. A card that cannot be opened is treated as in device_load. */
 enum err device_load_open(struct loaded_device *loaded, struct error *error) MUST_CHECK;
 
+/* The forms that the settings choose; where they leave the choice, the device's usual form. */
+enum device_form device_load_weight_form(const struct loaded_device *loaded);
+enum device_form device_load_kv_form(const struct loaded_device *loaded);
+
 /* Closes the device. */
 void device_load_close(struct loaded_device *loaded);

@@ -2,6 +2,7 @@
 #include "device/executor_device.h"
 
 #include "base/mem.h"
+#include "device/device_ledger.h"
 #include "device/device_program.h"
 #include "device/device_sampling.h"
 #include "program/plan_attention.h"
@@ -272,15 +273,13 @@ static void set_limits(struct executor_device *executor,
     limits->named_max = device_sampling_named_max(&sampling);
 }
 
-static enum err refuse(const struct device_ledger *ledger, struct error *error) {
-    const double mib = 1.0 / (1 << 20);
-    return err_set(
-        error, ERR_LIMIT,
-        "the model needs %.0f MiB of the device, but may take %.0f MiB: weights %.0f, "
-        "buffers %.0f, driver and libraries %.0f, the least KV cache %.0f MiB",
-        (double)ledger->used * mib, (double)ledger->limit * mib, (double)ledger->weights * mib,
-        (double)(ledger->activations + ledger->logits + ledger->steps + ledger->workspace) * mib,
-        (double)ledger->context * mib, (double)ledger->kv * mib);
+static enum err refuse(const struct executor_device *executor,
+                       const struct executor_device_options *options, struct error *error) {
+    const struct device_refusal refusal = {.program = &executor->device_program,
+                                           .limits = &executor->limits,
+                                           .ledger = &executor->ledger,
+                                           .urgent_sequences = options->urgent_sequences};
+    return device_ledger_refuse(&refusal, error);
 }
 
 static enum err prepare(struct executor_device *executor,
@@ -298,7 +297,8 @@ static enum err prepare(struct executor_device *executor,
     struct device_ledger *ledger = &executor->ledger;
     enum err err = options->table->prepare(options->device, &executor->device_program,
                                            &executor->limits, ledger, error);
-    return err == ERR_LIMIT && ledger->used > ledger->limit ? refuse(ledger, error) : err;
+    return err == ERR_LIMIT && ledger->used > ledger->limit ? refuse(executor, options, error)
+                                                            : err;
 }
 
 static void set_caps(struct executor_device *executor,

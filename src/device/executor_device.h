@@ -35,6 +35,7 @@ struct executor_device_options {
     struct program_weights weights; /* open; they must be filled before the first step */
     enum device_form kv_form;
     uint32_t steps_max;            /* 1 or 2; 0: 2 */
+    uint32_t urgent_sequences;     /* of limits.sequences_max, which no option counts */
     struct executor_limits limits; /* kv_bytes 0: all memory that is left */
 };
 

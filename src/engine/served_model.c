@@ -28,8 +28,38 @@ static enum err copy_text(char *ret_text, size_t text_bytes, struct str text, co
     return OK;
 }
 
+/* Opens the model on the device if there is one. A model that only the CPU computes goes there, with
+ * the reason in the log, unless a card was asked for. */
+static enum err open_somewhere(struct served_model *model, const char *path,
+                               struct model_options *wanted, struct loaded_device *device,
+                               struct error *error) {
+    bool has_device = device && device->device;
+    wanted->device = has_device ? device : NULL;
+    enum err err = model_open(&model->model, path, wanted, error);
+    if (err != ERR_UNAVAILABLE || !has_device || device->settings.place == DEVICE_PLACE_CARD)
+        return err;
+    log_warn("event=device device=cpu reason=\"%s\"", error->text);
+    device_load_close(device);
+    err = device_settings_check_cpu(&device->settings, error);
+    if (err != OK) return err;
+    wanted->device = NULL;
+    if (wanted->sequences_max == 0)
+        wanted->sequences_max = SERVED_SEQS_DEFAULT + SERVED_URGENT_SEQS;
+    return model_open(&model->model, path, wanted, error);
+}
+
+/* Sequences that the model shall run at a time, with room for those of interactive requests; 0 with
+ * a device, which has its own default. */
+static uint32_t sequences_of(const struct wire_hello *options, const struct loaded_device *device) {
+    uint32_t count = options->max_num_seqs;
+    if (count == 0 && device && device->device) return 0;
+    if (count == 0) count = SERVED_SEQS_DEFAULT;
+    return count <= MODEL_SEQUENCES_MAX - SERVED_URGENT_SEQS ? count + SERVED_URGENT_SEQS : count;
+}
+
 static enum err open_model(struct served_model *model, const char *path,
-                           const struct wire_hello *options, struct error *error) {
+                           const struct wire_hello *options, struct loaded_device *device,
+                           struct error *error) {
     char kernels[KERNELS_NAME_BYTES], packed_dir[PATH_MAX];
     enum err err = copy_text(kernels, sizeof kernels, options->kernels, "kernels", error);
     if (err == OK)
@@ -41,7 +71,8 @@ static enum err open_model(struct served_model *model, const char *path,
         .threads = options->threads,
         .kv_bytes = options->kv_bytes,
         .rows_max = options->max_num_batched_tokens,
-        .sequences_max = options->max_num_seqs > 0 ? options->max_num_seqs : SERVED_SEQS_DEFAULT,
+        .sequences_max = sequences_of(options, device),
+        .urgent_sequences = SERVED_URGENT_SEQS,
         .context_max = options->max_model_len,
         .dummy_weights = options->dummy_weights,
         .packed_dir = packed_dir[0] ? packed_dir : NULL,
@@ -51,16 +82,15 @@ static enum err open_model(struct served_model *model, const char *path,
         wanted.token_count = (uint32_t)tokenizer_count(model->vocabulary.tokenizer);
     if (options->pooling.bytes > 0 && !pooling_of_name(options->pooling, &wanted.pooling))
         return err_set(error, ERR_INVALID, "pooling: not mean, cls or last");
-    /* More room, for sequences of interactive requests. */
-    if (wanted.sequences_max <= MODEL_SEQUENCES_MAX - SERVED_URGENT_SEQS)
-        wanted.sequences_max += SERVED_URGENT_SEQS;
     int64_t begin_ns = clock_monotonic_ns();
-    err = model_open(&model->model, path, &wanted, error);
+    err = open_somewhere(model, path, &wanted, device, error);
     if (err != OK) return err;
     struct model_description is;
     model_describe(model->model, &is);
     log_info("event=model_loaded seconds=%.3f weights=%s", seconds_since(begin_ns),
-             is.is_from_packed ? "mapped" : "packed");
+             *is.card            ? "card"
+             : is.is_from_packed ? "mapped"
+                                 : "packed");
     return OK;
 }
 
@@ -105,14 +135,16 @@ static void fill_uses(struct served_model *model, const struct model_description
 
 /* Opens a folder. Its words are read first, because they tell the number of tokens. */
 static enum err open_folder(struct served_model *model, const char *path,
-                            const struct wire_hello *options, struct error *error) {
+                            const struct wire_hello *options, struct loaded_device *device,
+                            struct error *error) {
     enum err err = vocabulary_open_folder(&model->vocabulary, path, error);
-    return err == OK ? open_model(model, path, options, error) : err;
+    return err == OK ? open_model(model, path, options, device, error) : err;
 }
 
 static enum err open_file(struct served_model *model, const char *path,
-                          const struct wire_hello *options, struct error *error) {
-    enum err err = open_model(model, path, options, error);
+                          const struct wire_hello *options, struct loaded_device *device,
+                          struct error *error) {
+    enum err err = open_model(model, path, options, device, error);
     if (err != OK) return err;
     err = vocabulary_open(&model->vocabulary, model_vocab(model->model), error);
     if (err != OK) return err;
@@ -140,12 +172,12 @@ static void describe(struct served_model *model, const struct model_description 
     buf_add_byte(&text, '\0');
     size_t description_at = text.bytes;
     buf_printf(&text,
-               "%s %s, %.0fM parameters, %s; %u layers of %u; context %u of %u; kernels %s, "
+               "%s %s, %.0fM parameters, %s; %u layers of %u; context %u of %u; %s %s, "
                "threads %u; weights %.0f MiB, workspace %.0f MiB",
                is->architecture, is->name[0] ? is->name : "(unnamed)", (double)is->parameters / 1e6,
-               is->type, is->layers, is->width, is->context_max, is->context_model, is->kernels,
-               is->threads, (double)is->weight_bytes / (1 << 20),
-               (double)is->workspace_bytes / (1 << 20));
+               is->type, is->layers, is->width, is->context_max, is->context_model,
+               *is->card ? "card" : "kernels", *is->card ? is->card : is->kernels, is->threads,
+               (double)is->weight_bytes / (1 << 20), (double)is->workspace_bytes / (1 << 20));
     if (is->generates)
         buf_printf(&text, ", KV %u blocks of %.1f KiB (%s)", is->kv_blocks,
                    (double)is->kv_bytes_per_token * BACKEND_BLOCK_TOKENS / 1024, is->kv_type);
@@ -163,18 +195,6 @@ static void describe(struct served_model *model, const struct model_description 
     model->created_unix_s = stat(path, &file) == 0 ? (int64_t)file.st_mtime : 0;
 }
 
-/* Until a model can run on a device: `auto` gives the card back and says so; a card that was asked
- * for is an error. */
-static enum err refuse_device(struct loaded_device *device, struct error *error) {
-    static const char why[] = "this build has no device executor";
-    if (!device || !device->device) return OK;
-    if (device->settings.place == DEVICE_PLACE_CARD)
-        return err_set(error, ERR_UNAVAILABLE, "%s", why);
-    log_warn("event=device device=cpu reason=\"%s\"", why);
-    device_load_close(device);
-    return device_settings_check_cpu(&device->settings, error);
-}
-
 enum err served_model_open(struct served_model *ret_model, const struct wire_hello *options,
                            struct loaded_device *device, struct error *error) {
     char path[PATH_MAX];
@@ -184,10 +204,8 @@ enum err served_model_open(struct served_model *ret_model, const struct wire_hel
     path[options->model_path.bytes] = '\0';
     struct served_model model = {.name = NULL};
     int64_t begin_ns = clock_monotonic_ns();
-    enum err err = refuse_device(device, error);
-    if (err == OK)
-        err = checkpoint_is_folder(path) ? open_folder(&model, path, options, error)
-                                         : open_file(&model, path, options, error);
+    enum err err = checkpoint_is_folder(path) ? open_folder(&model, path, options, device, error)
+                                              : open_file(&model, path, options, device, error);
     if (err == OK) {
         struct model_description is;
         model_describe(model.model, &is);

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "base/os.h"
 #include "cpu/executor_cpu.h"
+#include "device/executor_device.h"
 #include "model/model_internal.h"
 
 #include <stdlib.h>
@@ -56,19 +57,51 @@ static enum err open_embedder(struct model *model, const struct model_options *o
     return embedder_open(&model->embedder, &embed, error);
 }
 
+static struct executor_limits limits_of(const struct model_options *options, uint32_t context_max) {
+    return (struct executor_limits){.rows_max = options->rows_max,
+                                    .sequences_max = options->sequences_max,
+                                    .context_max = context_max,
+                                    .block_count = options->block_count,
+                                    .kv_bytes = options->kv_bytes};
+}
+
+static enum err open_on_cpu(struct model *model, const struct model_options *options,
+                            uint32_t context_max, struct error *error) {
+    const struct executor_cpu_options executor = {.config = &model->config,
+                                                  .layout = &model->layout,
+                                                  .weights = model->weights,
+                                                  .kernels = model->kernels,
+                                                  .pool = model->pool,
+                                                  .limits = limits_of(options, context_max)};
+    return executor_cpu_open(&model->executor, &executor, error);
+}
+
+static enum err open_on_device(struct model *model, const struct model_options *options,
+                               uint32_t context_max, struct error *error) {
+    const struct loaded_device *device = options->device;
+    const struct weights *weights = model->weights;
+    const struct executor_device_options executor = {
+        .table = device->table,
+        .device = device->device,
+        .card = &device->card,
+        .store = model->device_store,
+        .config = &model->config,
+        .layout = &model->layout,
+        .weights = {.layers = weights->layers,
+                    .embedding = weights->embedding,
+                    .head = weights->head,
+                    .output_norm = weights->output_norm},
+        .kv_form = device_load_kv_form(device),
+        .urgent_sequences = options->urgent_sequences,
+        .limits = limits_of(options, context_max)};
+    enum err err = executor_device_open(&model->executor, &executor, error);
+    return err == ERR_INVALID ? (error->code = ERR_UNAVAILABLE) : err;
+}
+
 static enum err open_executor(struct model *model, const struct model_options *options,
                               uint32_t context_max, struct error *error) {
-    struct executor_cpu_options executor = {.config = &model->config,
-                                            .layout = &model->layout,
-                                            .weights = model->weights,
-                                            .kernels = model->kernels,
-                                            .pool = model->pool,
-                                            .limits = {.rows_max = options->rows_max,
-                                                       .sequences_max = options->sequences_max,
-                                                       .context_max = context_max,
-                                                       .block_count = options->block_count,
-                                                       .kv_bytes = options->kv_bytes}};
-    enum err err = executor_cpu_open(&model->executor, &executor, error);
+    enum err err = options->device ? open_on_device(model, options, context_max, error)
+                                   : open_on_cpu(model, options, context_max, error);
     if (err != OK) return err;
     model->backend = (struct backend){.ops = model->executor.ops->backend,
                                       .self = model->executor.self,
@@ -102,19 +135,43 @@ static struct tiled_cache_options cache_options(const char *path,
     return cache;
 }
 
-static enum err open_weights(struct model *model, const struct tiled_cache_options *cache,
-                             struct error *error) {
-    struct tile_store_options store = {.checkpoint = model->checkpoint,
-                                       .config = &model->config,
-                                       .kernels = model->kernels,
-                                       .pool = model->pool,
-                                       .cache = cache};
+/* The matrices go to the device, or into tiles. */
+static struct weight_store open_store(struct model *model, const struct model_options *options,
+                                      const struct tiled_cache_options *cache) {
+    if (options->device) {
+        const struct device_store_options store = {.table = options->device->table,
+                                                   .device = options->device->device,
+                                                   .form =
+                                                       device_load_weight_form(options->device)};
+        model->device_store = device_store_open(&store);
+        return device_store_interface(model->device_store);
+    }
+    const struct tile_store_options store = {.checkpoint = model->checkpoint,
+                                             .config = &model->config,
+                                             .kernels = model->kernels,
+                                             .pool = model->pool,
+                                             .cache = cache};
     model->store = tile_store_open(&store);
+    return tile_store_interface(model->store);
+}
+
+static enum err open_weights(struct model *model, const struct model_options *options,
+                             const struct tiled_cache_options *cache, struct error *error) {
     struct weights_options weights = {.checkpoint = model->checkpoint,
                                       .config = &model->config,
-                                      .store = tile_store_interface(model->store),
+                                      .store = open_store(model, options, cache),
                                       .pool = model->pool};
     return weights_open(&model->weights, &weights, error);
+}
+
+/* A device computes decoders that generate and nothing else. */
+static enum err check_device(const struct model *model, const struct model_options *options,
+                             struct error *error) {
+    if (!options->device ||
+        (model_generates(model) && embed_pooling(&model->config, options->pooling) == POOLING_NONE))
+        return OK;
+    return err_set(error, ERR_UNAVAILABLE,
+                   "embeddings are computed on the CPU only: run with --device cpu");
 }
 
 static enum err open_all(struct model *model, const char *path, const struct model_options *options,
@@ -127,10 +184,11 @@ static enum err open_all(struct model *model, const char *path, const struct mod
     if (err != OK) return err;
     model->config = *checkpoint_config(model->checkpoint);
     err = check_options(options, &model->config, error);
+    if (err == OK) err = check_device(model, options, error);
     model->layout =
         kv_layout_of(&model->config, or_default(options->context_max, model->config.context_max));
     if (err == OK) err = pool_open(&model->pool, options->threads, error);
-    if (err == OK) err = open_weights(model, &cache, error);
+    if (err == OK) err = open_weights(model, options, &cache, error);
     if (err == OK) err = open_computers(model, options, error);
     return err == OK ? weights_fill(model->weights, error) : err;
 }
@@ -153,6 +211,7 @@ void model_close(struct model *model) {
     if (model->executor.ops) model->executor.ops->close(model->executor.self);
     embedder_close(model->embedder);
     tile_store_close(model->store);
+    device_store_close(model->device_store);
     weights_close(model->weights);
     pool_close(model->pool);
     checkpoint_close(model->checkpoint);
@@ -199,11 +258,15 @@ void model_describe(const struct model *model, struct model_description *ret_des
         .generates = model_generates(model),
         .file_bytes = checkpoint_file_bytes(model->checkpoint),
         .weight_bytes = model->weights->bytes,
-        .is_from_packed = tile_store_is_from_cache(model->store),
+        .is_from_packed = model->store && tile_store_is_from_cache(model->store),
         .kv_bytes_per_token = executor.kv_bytes_per_token,
         .kv_bytes = executor.kv_bytes,
         .workspace_bytes = executor.workspace_bytes + embedder_bytes(model->embedder),
+        .device_bytes = executor.device_bytes,
         .peak_rss_bytes = model->peak_rss_bytes};
+    if (model->device_store)
+        copy_printable(ret_description->card, sizeof ret_description->card,
+                       str_from(executor.name));
     if (model->embedder) {
         ret_description->embedding_width = config->width;
         ret_description->embed_tokens_max = embed_tokens_max(config, caps->context_tokens_max);

@@ -18,6 +18,7 @@
 #include "checkpoint/config.h"
 #include "checkpoint/vocab.h"
 #include "cpu/embed.h"
+#include "device/device_load.h"
 #include "scheduler/backend.h"
 
 #define MODEL_SEQUENCES_MAX 65536u
@@ -32,20 +33,25 @@ struct model_options {
     uint32_t block_count; /* KV blocks (default: as many as fit kv_bytes) */
     uint64_t kv_bytes;    /* (default 1 GiB, or less when sequences_max whole contexts need less) */
     uint32_t rows_max;    /* rows of a step (default 512) */
-    uint32_t sequences_max; /* sequences of a step (default 128) */
-    uint32_t context_max;   /* positions of a sequence (default: the file's limit) */
+    uint32_t sequences_max;    /* sequences of a step (default 128, with a device 1024) */
+    uint32_t urgent_sequences; /* part of sequences_max that no option counts, for sentences */
+    uint32_t context_max;      /* positions of a sequence (default: the file's limit) */
     enum pooling pooling; /* pooling of embeddings (default: the file's; a decoder may have none) */
     uint32_t token_count; /* tokens of a folder's tokenizer (default: rows of the embedding) */
     bool dummy_weights;   /* make weights up; a folder then needs only a config.json */
     const char *packed_dir;    /* folder of packed weights (cpu/tiled_cache.h); NULL: keep none */
     uint64_t packed_bytes_max; /* largest file to write there; 0: use existing ones, write none */
+    /* With an open device, which must outlive the model and serves one only; NULL: the CPU. Kernels
+     * and packed weights are not used then. */
+    const struct loaded_device *device;
 };
 
 struct model_description {
     char name[129];           /* general.name, printable; may be empty */
     const char *architecture; /* "llama" */
     const char *type;         /* the type or form of most weights: "Q4_1", "GPTQ" */
-    const char *kernels;      /* "avx512" */
+    const char *kernels;      /* "avx512"; the CPU's also when a device computes */
+    char card[64];            /* name of the device's card; empty: the CPU computes */
     const char *kv_type;      /* "F16"; NULL when it does not generate, as kv_… below are 0 */
     uint64_t parameters;
     uint32_t layers;
@@ -66,12 +72,14 @@ struct model_description {
     uint64_t kv_bytes_per_token;
     uint64_t kv_bytes;        /* when every block is in use */
     uint64_t workspace_bytes; /* for a step of rows_max rows, and for sampling */
+    uint64_t device_bytes;    /* of the card */
     uint64_t peak_rss_bytes;  /* peak of this process when model_open returned */
 };
 
 /* Opens a model file. ERR_INVALID with one sentence for a file that is not a sound model of a known
  * architecture, or for an option out of range; ERR_NOT_FOUND or ERR_IO when it cannot be read;
- * ERR_LIMIT without memory. */
+ * ERR_LIMIT without memory, on a device with the settings that fit; ERR_UNAVAILABLE for a model that
+ * only the CPU computes, but a device was given: the device can only be closed then. */
 enum err model_open(struct model **ret_model, const char *path, const struct model_options *options,
                     struct error *error) MUST_CHECK;
 /* NULL is allowed. */

@@ -9,6 +9,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "cpu/tile_store.h"
+#include "device/device_store.h"
 #include "kernels/pool.h"
 #include "model/model.h"
 #include "program/executor.h"
@@ -21,7 +22,8 @@ struct model {
     struct kv_layout layout;
     const struct kernels *kernels;
     struct pool *pool;
-    struct tile_store *store;
+    struct tile_store *store;          /* NULL with a device */
+    struct device_store *device_store; /* NULL on the CPU */
     struct weights *weights;
     struct embedder *embedder; /* NULL when it does not embed */
     struct executor executor;  /* all zero when it does not generate */

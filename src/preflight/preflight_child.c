@@ -22,7 +22,7 @@
 #define READ_BYTES 65536
 #define LOOK_MS 50
 #define TERM_PATIENCE_MS 5000 /* for a sample run to remove its state directory */
-#define ARGUMENTS_MAX 64
+#define ARGUMENTS_MAX 96
 #define TEXTS_BYTES_MAX ((size_t)64 << 10)
 
 _Static_assert(API_PREFLIGHT_LINES_MAX <= SAMPLE_RUN_LINES_MAX,
@@ -61,6 +61,21 @@ static void add_number(struct arguments *arguments, const char *name, double val
     if (value > 0) add_text(arguments, name, text);
 }
 
+/* An empty text is the child's default. The texts come from the command line, and end in NUL. */
+static void add_str(struct arguments *arguments, const char *name, struct str text) {
+    if (text.bytes > 0) add_text(arguments, name, text.at);
+}
+
+static void add_device(struct arguments *arguments, const struct wire_device *device) {
+    add_str(arguments, "--device", device->name);
+    add_str(arguments, "--device-plugin", device->plugin);
+    add_str(arguments, "--dtype", device->dtype);
+    add_str(arguments, "--kv-cache-dtype", device->kv_cache_dtype);
+    add_str(arguments, "--quantization", device->quantization);
+    add_number(arguments, "--gpu-memory-utilization", device->memory_share);
+    add_integer(arguments, "--gpu-memory-limit-mib", device->memory_bytes >> 20);
+}
+
 static void add_engine(struct arguments *arguments, const struct engine_settings *engine) {
     add_integer(arguments, "--threads", engine->threads);
     add_integer(arguments, "--max-num-seqs", engine->max_num_seqs);
@@ -78,6 +93,7 @@ static void add_engine(struct arguments *arguments, const struct engine_settings
     else
         add(arguments, "--no-packed-cache");
     add_integer(arguments, "--packed-cache-bytes", engine->packed_bytes_max);
+    add_device(arguments, &engine->device);
 }
 
 static const struct model_choice *find_choice(const struct node_options *node, const char *model) {

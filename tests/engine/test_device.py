@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The device that an engine uses, from outside: what `auto` says in one line before it runs on the CPU, what `cuda` ends with, and which
-values of vLLM's options are refused."""
-import json
+"""The device that an engine uses, from outside: what `auto` says in one line before it runs on the CPU, what `cuda` ends with, which
+values of vLLM's options are refused, and models on the plain device: their answers, and its faults."""
+import json, re
 
 import pytest
 
@@ -73,3 +73,84 @@ def test_a_value_that_quern_has_not_is_refused_by_name(tmp_path, arguments, said
 def test_the_cpu_refuses_what_only_a_card_does(tmp_path):
     done = run(tmp_path, "--kv-cache-dtype", "fp8", "--device-plugin", support.plugin("empty"))
     assert done.returncode == 3 and "--kv-cache-dtype: the CPU has no other value than auto" in done.stderr
+
+
+MODELS = ["llama3/model-q8_0.gguf", "gemma3", "mistral", "qwen2", "qwen3"]
+PROMPTS = ["Hello", "The river runs", "1, 2, 3,", "Hello again, and then " * 40]
+
+
+def lines(count=12, max_tokens=24):
+    return [{"custom_id": f"line-{i}", "method": "POST", "url": "/v1/completions",
+             "body": {"model": "m", "prompt": PROMPTS[i % len(PROMPTS)] + f" {i}", "max_tokens": max_tokens, "temperature": 0, "ignore_eos": True}}
+            for i in range(count)]
+
+
+def texts(tmp_path, name, *arguments):
+    (tmp_path / "in.jsonl").write_bytes(support.jsonl(lines()))
+    done = support.quern("run", "-i", tmp_path / "in.jsonl", "-o", tmp_path / name, *arguments)
+    assert done.returncode == 0, done.stderr
+    results = [json.loads(line) for line in (tmp_path / name).read_text().splitlines()]
+    return {result["custom_id"]: result["response"]["body"]["choices"][0]["text"] for result in results}
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_model_on_the_plain_device_answers_as_the_cpu_reference(tmp_path, model):
+    model = f"m={support.SHARED / 'tiny' / model}"
+    on_cpu = texts(tmp_path, "cpu.jsonl", "--model", model, "--reference", "--no-packed-cache")
+    on_device = texts(tmp_path, "device.jsonl", "--model", model, "--device", "cuda", "--device-plugin", support.plain_device())
+    assert on_device == on_cpu and len(set(on_cpu.values())) > 4
+
+
+def serve(tmp_path, plugin, *arguments):
+    return support.serving(tmp_path / "state", "--model", f"m={TINY}", "--device", "auto", "--device-plugin", str(plugin), *arguments)
+
+
+def test_the_log_names_the_card(tmp_path):
+    with serve(tmp_path, support.plain_device(), "--gpu-memory-limit-mib", "500") as server:
+        log = server.log_text()
+    assert 'event=device device=plain:0 name="plain card 0" limit_mib=500' in log
+    assert re.search(r"event=model llama .*; card plain card 0, threads", log), log
+
+
+def restarts(server):
+    _, data = server.call("GET", "/metrics")
+    return int(re.search(r'^quern_engine_restarts_total\{engine="0"\} (\d+)$', data.decode(), re.M)[1])
+
+
+@pytest.mark.parametrize("fault, said", [
+    ("wait:7:hang", "the engine made no progress for"),
+    ("wait:7:error", "call 7 of wait fails, as the test asks"),
+    ("submit:5:lost", "plain device: the card is lost"),
+])
+def test_a_device_that_fails_or_hangs_ends_its_engine_and_the_lines_run_again(tmp_path, fault, said):
+    plugin = support.plain_device(tmp_path, "once", f"QUERN_PLAIN_FAULT={fault}")
+    with serve(tmp_path, plugin, "--hang-seconds", "3", "--result-cache-bytes", "0") as server:
+        batch = server.wait(server.create(support.jsonl(lines()), endpoint="/v1/completions")["id"])
+        assert batch["request_counts"] == {"total": 12, "completed": 12, "failed": 0}
+        assert restarts(server) == 1 and said in server.log_text()
+        assert len({result["custom_id"] for result in server.results(batch)[0]}) == 12
+    support.fsck(tmp_path / "state")
+
+
+def test_a_model_too_large_for_the_card_is_refused_before_its_weights_are_read(tmp_path):
+    plugin = support.plain_device(tmp_path, "QUERN_PLAIN_MEMORY_MIB=40", "QUERN_PLAIN_FAULT=fill:1:error")
+    (tmp_path / "in.jsonl").write_bytes(support.jsonl(lines()))
+    arguments = ["run", "-i", tmp_path / "in.jsonl", "-o", tmp_path / "out.jsonl", "--model", f"m={TINY}", "--device-plugin", plugin]
+    done = support.quern(*arguments)
+    assert done.returncode == 3, done.stderr
+    assert re.search(r"the model needs \d+ MiB of the card's memory and may take 36: driver \d+, weights \d+, buffers \d+, logits \d+, "
+                     r"steps \d+, workspace \d+, least KV cache \d+; ", done.stderr), done.stderr
+    fitting = re.search(r"--max-num-seqs (\d+)", done.stderr)
+    assert fitting, done.stderr
+    done = support.quern(*arguments, "--max-num-seqs", str(int(fitting[1]) * 9 // 10))
+    assert "call 1 of fill fails" in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("device, status", [("auto", 0), ("cuda", 3)])
+def test_embeddings_stay_on_the_cpu(tmp_path, device, status):
+    model = support.SHARED / "tiny/qwen3"
+    line = {"custom_id": "a", "method": "POST", "url": "/v1/embeddings", "body": {"model": "m", "input": "Hello"}}
+    (tmp_path / "in.jsonl").write_text(json.dumps(line) + "\n")
+    done = support.quern("run", "-i", tmp_path / "in.jsonl", "-o", tmp_path / "out.jsonl", "--model", f"m={model}", "--pooling", "last",
+                         "--device", device, "--device-plugin", support.plain_device())
+    assert done.returncode == status and "embeddings are computed on the CPU only" in done.stderr

@@ -23,13 +23,14 @@ def read(path):
         pytest.skip("only root looks into a process that is closed to debuggers")
 
 
-@pytest.fixture(scope="module", params=["cpu", "plugin"])
+@pytest.fixture(scope="module", params=["cpu", "stub", "device"])
 def server(request, tmp_path_factory):
-    """A server on the CPU, and one whose engine has loaded a plugin with a thread of its own."""
+    """A server on the CPU; one whose engine has opened a card with a thread of its driver, and computes on the CPU; one on a device."""
     tmp = tmp_path_factory.mktemp("sandbox")
-    device = {"cpu": ["cpu"], "plugin": ["auto", "--device-plugin", str(support.plugin("good"))]}[request.param]
+    device = {"cpu": ["cpu"], "stub": ["auto", "--device-plugin", str(support.plugin("good"))],
+              "device": ["cuda", "--device-plugin", str(support.plain_device())]}[request.param]
     with support.serving(tmp / "state", "--model", f"tiny={TINY}", "--no-packed-cache", "--device", *device, environment=SECRETS) as server:
-        server.has_plugin = request.param == "plugin"
+        server.has_driver = request.param == "stub"
         yield server
     support.fsck(tmp / "state")
 
@@ -64,7 +65,7 @@ def test_every_thread_of_the_engine_is_shut_in(server):
     assert re.search(r"engine (info|warn) event=sandbox landlock=\d+ seccomp=1", server.log_text())
     names = {(task / "comm").read_text().strip() for task in pathlib.Path(f"/proc/{pid}/task").iterdir()}
     assert {"quern-write", "quern-loop", "quern-prep", "quern-finish"} <= names
-    assert ("stub-driver" in names) == server.has_plugin
+    assert ("stub-driver" in names) == server.has_driver
 
 
 def mutated(content, rng):

@@ -116,6 +116,13 @@ static enum err open_card(struct device **ret_device, const struct device_option
 #endif
 }
 
+static enum err prepare(struct device *device, const struct device_program *program,
+                        const struct device_limits *limits, struct device_ledger *ret_ledger,
+                        struct error *error) {
+    (void)device, (void)program, (void)limits, (void)ret_ledger;
+    return err_set(error, ERR_INVALID, "a stub has no kernels");
+}
+
 static void close_card(struct device *device) {
     free(device);
 }
@@ -128,6 +135,7 @@ const struct device_table *GIVE(void) {
                                               .kind = "stub",
                                               .list = list,
                                               .open = open_card,
-                                              .close = close_card};
+                                              .close = close_card,
+                                              .prepare = prepare};
     return &table;
 }
