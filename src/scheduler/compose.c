@@ -218,9 +218,16 @@ static void add_decode_rows(struct scheduler *scheduler, struct plan *plan) {
     }
 }
 
+bool has_row_room(const struct scheduler *scheduler, const struct plan *plan, uint32_t rows_end) {
+    return plan->step.row_count < rows_end && plan->step.logit_count < scheduler->logit_rows_max;
+}
+
 void add_prefill_rows(struct scheduler *scheduler, struct plan *plan, struct sequence *sequence,
                       uint32_t rows_end) {
     uint32_t count = least(rows_missing(sequence), rows_end - plan->step.row_count);
+    /* A row of its prompt may need logits; another sequence needs them for its last row alone. */
+    if (is_to_be_scored(sequence))
+        count = least(count, scheduler->logit_rows_max - plan->step.logit_count);
     add_rows(scheduler, plan, sequence, count);
     scheduler->stats.prefill_rows += count;
 }
@@ -234,7 +241,8 @@ static bool is_in_prefill(const struct sequence *sequence, bool is_urgent_step) 
 static void continue_prefills(struct scheduler *scheduler, enum line_kind kind, struct plan *plan,
                               uint32_t rows_end) {
     if (kind == LINE_URGENT && scheduler->urgent_count == 0) return;
-    for (uint32_t i = 0; i < scheduler->running_count && plan->step.row_count < rows_end; i++) {
+    for (uint32_t i = 0; i < scheduler->running_count && has_row_room(scheduler, plan, rows_end);
+         i++) {
         struct sequence *sequence = scheduler->running[i];
         /* No urgent step has rows of a sequence in the step under way. */
         bool is_busy = sequence->newest_step == plan->step.number ||

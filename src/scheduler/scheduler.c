@@ -46,6 +46,10 @@ static enum err check_options(const struct scheduler_options *options, struct er
                        "backend: rows_max %u, sequences_max %u or context_tokens_max %u is too "
                        "small",
                        caps->rows_max, caps->sequences_max, caps->context_tokens_max);
+    if (caps->logit_rows_max > 0 &&
+        caps->logit_rows_max < least(caps->sequences_max, caps->rows_max))
+        return err_set(error, ERR_INVALID, "backend: logit_rows_max %u is less than the sequences",
+                       caps->logit_rows_max);
     enum err err = check_pages(caps, error);
     if (err) return err;
     if (caps->vocab == 0 || caps->vocab > INT32_MAX)
@@ -135,6 +139,7 @@ static void apply_options(struct scheduler *scheduler, const struct scheduler_op
     scheduler->seed = options->seed;
     scheduler->is_caching = options->enable_prefix_caching;
     scheduler->rows_max = option_or(options->max_num_batched_tokens, caps->rows_max);
+    scheduler->logit_rows_max = caps->logit_rows_max > 0 ? caps->logit_rows_max : caps->rows_max;
     /* Each running sequence must have room for a row in every step. */
     uint32_t sequences_max = least(caps->sequences_max, scheduler->rows_max);
     uint64_t wanted = (uint64_t)options->max_num_seqs + options->urgent_seqs;

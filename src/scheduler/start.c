@@ -421,7 +421,7 @@ static bool may_start(const struct scheduler *scheduler, const struct sequence *
 bool start_line(struct scheduler *scheduler, enum line_kind kind, struct plan *plan,
                 uint32_t rows_end) {
     struct sequence *sequence = first_in_line(scheduler, kind);
-    if (!sequence || plan->step.row_count >= rows_end || !may_start(scheduler, sequence))
+    if (!sequence || !has_row_room(scheduler, plan, rows_end) || !may_start(scheduler, sequence))
         return true;
     if (kind == LINE_OTHERS) {
         if (scheduler->is_recovering && scheduler->running_count > 0 &&
@@ -431,7 +431,7 @@ bool start_line(struct scheduler *scheduler, enum line_kind kind, struct plan *p
         scheduler->is_recovering = false;
     }
     struct admission_load load = running_load(scheduler);
-    while (sequence && plan->step.row_count < rows_end && may_start(scheduler, sequence)) {
+    while (sequence && has_row_room(scheduler, plan, rows_end) && may_start(scheduler, sequence)) {
         if (!try_start(scheduler, sequence, &load)) return false;
         add_prefill_rows(scheduler, plan, sequence, rows_end);
         sequence = first_in_line(scheduler, kind);

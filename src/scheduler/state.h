@@ -79,6 +79,7 @@ struct scheduler {
     uint32_t urgent_max; /* running sequences that are urgent; 0: no request counts as urgent */
     uint32_t urgent_pages_max;
     uint32_t rows_max;
+    uint32_t logit_rows_max;
     uint32_t context_tokens_max;
     uint32_t requests_max;
     uint32_t table_blocks_max; /* blocks per sequence */
@@ -156,8 +157,10 @@ bool compose_step(struct scheduler *scheduler);
 uint32_t compose_late(const struct scheduler *scheduler, struct plan *plan);
 /* Fills scheduler->urgent with rows that may pass the step under way. False without such rows. */
 bool compose_urgent(struct scheduler *scheduler);
+/* Whether a step has room for another row below `rows_end`, and for its logits. */
+bool has_row_room(const struct scheduler *scheduler, const struct plan *plan, uint32_t rows_end);
 /* Adds the next rows of a running sequence in prefill to a step, as many as fit below `rows_end`.
- * At least one must fit. */
+ * The step has room. */
 void add_prefill_rows(struct scheduler *scheduler, struct plan *plan, struct sequence *sequence,
                       uint32_t rows_end);
 /* Adds full blocks of known tokens of a sequence to the prefix tree, behind those that are in it.

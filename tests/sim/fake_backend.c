@@ -141,6 +141,7 @@ static void check_step(struct fake *fake, const struct step *step) {
     assert(step->row_count > 0 && step->row_count <= caps->rows_max);
     assert(step->sequence_count > 0 && step->sequence_count <= caps->sequences_max);
     assert(step->logit_count <= step->row_count);
+    assert(caps->logit_rows_max == 0 || step->logit_count <= caps->logit_rows_max);
     uint32_t row = 0;
     for (uint32_t i = 0; i < step->sequence_count; i++) {
         const struct step_sequence *part = &step->sequences[i];

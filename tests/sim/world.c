@@ -457,6 +457,7 @@ static void world_open(struct world *world) {
         world->fake.slices = between(world, 1, 6);
         caps->urgent_rows_max = between(world, 1, one_in(world, 2) ? 20 : 300);
     }
+    if (one_in(world, 2)) caps->logit_rows_max = caps->sequences_max + below(world, 20);
     make_reckless(&world->reckless);
     make_prefixes(world);
     fake_backend_open(&world->backend, &world->fake);
