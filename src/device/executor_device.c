@@ -47,6 +47,11 @@ struct executor_device {
 
 /* ---- steps ---- */
 
+/* The step `index` behind the oldest one. */
+static struct flight *flight_at(struct executor_device *executor, uint32_t index) {
+    return &executor->flights[(executor->flight_first + index) % executor->caps.steps_max];
+}
+
 /* Starts a step whose wanted rows are executor->wanted. */
 static enum err submit_step(struct executor_device *executor, const struct step *step,
                             uint32_t wanted_count, const struct device_samples *samples,
@@ -66,8 +71,7 @@ static enum err submit(void *self, const struct step *step, struct error *error)
     struct executor_device *executor = self;
     assert(executor->flight_count < executor->caps.steps_max);
     assert(step->logit_count <= executor->limits.logit_rows_max);
-    struct flight *flight =
-        &executor->flights[(executor->flight_first + executor->flight_count) % DEVICE_STEPS_MAX];
+    struct flight *flight = flight_at(executor, executor->flight_count);
     flight->number = step->number;
     flight->device_number = ++executor->number_last;
     for (uint32_t i = 0; i < step->logit_count; i++) executor->wanted[i] = step->logit_rows[i].row;
@@ -81,9 +85,7 @@ static enum err sample_late(void *self, uint64_t number, const struct logit_row 
                             uint32_t count, struct error *error) {
     struct executor_device *executor = self;
     assert(executor->flight_count > 0);
-    struct flight *flight =
-        &executor
-             ->flights[(executor->flight_first + executor->flight_count - 1) % DEVICE_STEPS_MAX];
+    struct flight *flight = flight_at(executor, executor->flight_count - 1);
     assert(flight->number == number);
     const struct device_samples *samples = device_sampling_late(executor->sampling, &flight->record,
                                                                 rows, count, flight->device_number);
@@ -93,11 +95,11 @@ static enum err sample_late(void *self, uint64_t number, const struct logit_row 
 static enum err wait_for_step(void *self, struct step_result *result, struct error *error) {
     struct executor_device *executor = self;
     assert(executor->flight_count > 0);
-    struct flight *flight = &executor->flights[executor->flight_first];
+    struct flight *flight = flight_at(executor, 0);
     enum err err =
         executor->table->wait(executor->device, flight->device_number, &executor->result, error);
     if (err == OK) device_sampling_answer(&flight->record, &executor->result, result->samples);
-    executor->flight_first = (executor->flight_first + 1) % DEVICE_STEPS_MAX;
+    executor->flight_first = (executor->flight_first + 1) % executor->caps.steps_max;
     executor->flight_count--;
     return err;
 }

@@ -1,0 +1,476 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/rng.h"
+#include "device/executor_device.h"
+#include "model/model.h"
+#include "model/model_internal.h"
+#include "plain_device.h"
+#include "scheduler/scheduler.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#define CONTEXT 256u
+#define BLOCKS (CONTEXT / BACKEND_BLOCK_TOKENS)
+#define SEQUENCES 8u
+#define ROWS 64u
+#define DEVICE_BYTES ((uint64_t)2 << 30)
+#define EVENTS_MAX 400u
+#define WORDS_MAX 2048u
+
+static const char *const models[] = {"gemma3", "llama3", "mistral", "qwen2", "qwen3"};
+
+/* ---- the two models ---- */
+
+/* A model on the CPU, in float32 as its definition, or on the device of the tests. */
+struct rig {
+    struct model *model; /* the CPU's */
+    /* The device's. */
+    struct device_info card;
+    struct device *device;
+    struct checkpoint *checkpoint;
+    struct model_config config;
+    struct kv_layout layout;
+    struct pool *pool;
+    struct device_store *store;
+    struct weights *weights;
+    struct executor own;
+    /* Either. */
+    const struct executor *executor;
+    struct backend backend;
+};
+
+static void model_path(char *ret_path, size_t room, const char *name) {
+    (void)snprintf(ret_path, room, "%s/tiny/%s/model-bf16.gguf", getenv("QUERN_SHARED"), name);
+}
+
+static void must(enum err err, const struct error *error) {
+    if (err != OK) fail_msg("%s", error->text);
+}
+
+static void open_cpu(struct rig *rig, const char *name) {
+    char path[512];
+    struct error error;
+    const struct model_options options = {.reference = true,
+                                          .threads = 2,
+                                          .block_count = SEQUENCES * BLOCKS,
+                                          .rows_max = ROWS,
+                                          .sequences_max = SEQUENCES,
+                                          .context_max = CONTEXT};
+    *rig = (struct rig){0};
+    model_path(path, sizeof path, name);
+    must(model_open(&rig->model, path, &options, &error), &error);
+    rig->executor = &rig->model->executor;
+    rig->backend = *model_backend(rig->model);
+}
+
+static enum err open_executor(struct rig *rig, const char *name, uint32_t steps_max,
+                              uint64_t memory_bytes, struct error *error) {
+    char path[512];
+    uint32_t count;
+    const struct device_table *table = quern_device_table();
+    *rig = (struct rig){0};
+    model_path(path, sizeof path, name);
+    must(table->list(&rig->card, 1, &count, error), error);
+    must(table->open(&rig->device, &(struct device_options){.memory_bytes = memory_bytes}, error),
+         error);
+    must(checkpoint_open(&rig->checkpoint, path, &(struct checkpoint_options){0}, error), error);
+    must(pool_open(&rig->pool, 2, error), error);
+    rig->config = *checkpoint_config(rig->checkpoint);
+    rig->layout = kv_layout_of(&rig->config, CONTEXT);
+    rig->store = device_store_open(
+        &(struct device_store_options){.table = table, .device = rig->device, .form = DEVICE_F32});
+    const struct weights_options weights = {.checkpoint = rig->checkpoint,
+                                            .config = &rig->config,
+                                            .store = device_store_interface(rig->store),
+                                            .pool = rig->pool};
+    must(weights_open(&rig->weights, &weights, error), error);
+    const struct executor_device_options options = {
+        .table = table,
+        .device = rig->device,
+        .card = &rig->card,
+        .store = rig->store,
+        .config = &rig->config,
+        .layout = &rig->layout,
+        .weights = {.layers = rig->weights->layers,
+                    .embedding = rig->weights->embedding,
+                    .head = rig->weights->head,
+                    .output_norm = rig->weights->output_norm},
+        .kv_form = DEVICE_F32,
+        .steps_max = steps_max,
+        .limits = {.rows_max = ROWS,
+                   .sequences_max = SEQUENCES,
+                   .context_max = CONTEXT,
+                   .block_count = SEQUENCES * BLOCKS}};
+    return executor_device_open(&rig->own, &options, error);
+}
+
+static void open_device(struct rig *rig, const char *name, uint32_t steps_max) {
+    struct error error;
+    must(open_executor(rig, name, steps_max, DEVICE_BYTES, &error), &error);
+    must(weights_fill(rig->weights, &error), &error);
+    rig->executor = &rig->own;
+    rig->backend = (struct backend){
+        .ops = rig->own.ops->backend, .self = rig->own.self, .caps = rig->own.caps};
+}
+
+static void close_rig(struct rig *rig) {
+    model_close(rig->model);
+    if (rig->own.ops) rig->own.ops->close(rig->own.self);
+    device_store_close(rig->store);
+    weights_close(rig->weights);
+    pool_close(rig->pool);
+    checkpoint_close(rig->checkpoint);
+    if (rig->device) quern_device_table()->close(rig->device);
+}
+
+/* ---- logits ---- */
+
+/* Sequences whose rows come in random pieces. Each begins with the blocks that the first one has,
+ * and waits until these are written. */
+struct course {
+    struct rng rng;
+    uint32_t groups, full_groups, window;
+    uint32_t shared; /* tokens */
+    int32_t tokens[SEQUENCES][CONTEXT];
+    uint32_t counts[SEQUENCES];
+    uint32_t done[SEQUENCES];
+    uint32_t pages[SEQUENCES][BACKEND_GROUPS_MAX * BLOCKS];
+    struct step step;
+    struct step_sequence sequences[SEQUENCES];
+    struct logit_row logit_rows[ROWS];
+    int32_t step_tokens[ROWS];
+    uint32_t positions[ROWS];
+};
+
+static uint32_t below(struct rng *rng, uint32_t bound) {
+    return (uint32_t)rng_below(rng, bound);
+}
+
+static void make_course(struct course *course, const struct backend_caps *caps, uint64_t seed) {
+    *course = (struct course){.rng = {seed},
+                              .full_groups = caps->full_pages,
+                              .groups = caps->full_pages + caps->window_pages,
+                              .window = caps->window_tokens};
+    course->shared = BACKEND_BLOCK_TOKENS * (4 + below(&course->rng, 3));
+    for (uint32_t i = 0; i < SEQUENCES; i++) {
+        course->counts[i] =
+            course->shared + 10 + below(&course->rng, CONTEXT - course->shared - 10);
+        course->done[i] = i == 0 ? 0 : course->shared;
+        for (uint32_t j = 0; j < CONTEXT; j++)
+            course->tokens[i][j] = i > 0 && j < course->shared
+                                       ? course->tokens[0][j]
+                                       : (int32_t)below(&course->rng, caps->vocab);
+        for (uint32_t group = 0; group < course->groups; group++)
+            for (uint32_t j = 0; j < BLOCKS; j++) {
+                uint32_t owner = j < course->shared / BACKEND_BLOCK_TOKENS ? 0 : i;
+                course->pages[i][group * BLOCKS + j] =
+                    (owner * BLOCKS + j) * course->groups + group;
+            }
+    }
+}
+
+/* Gives a window group's entries that no row sees any page. */
+static void forget_passed(struct course *course, uint32_t at) {
+    uint32_t first = backend_first_seen_block(course->window, course->done[at]);
+    if (course->window == 0) return;
+    for (uint32_t group = course->full_groups; group < course->groups; group++)
+        for (uint32_t j = 0; j < first; j++) course->pages[at][group * BLOCKS + j] = 7;
+}
+
+static void add_rows(struct course *course, uint32_t at) {
+    struct step *step = &course->step;
+    uint32_t left = course->counts[at] - course->done[at], room = ROWS - step->row_count;
+    uint32_t count = below(&course->rng, 2) == 0 ? 1 : 1 + below(&course->rng, 40);
+    if (count > left) count = left;
+    if (count > room) count = room;
+    if (count == 0) return;
+    forget_passed(course, at);
+    course->sequences[step->sequence_count] = (struct step_sequence){.slot = at,
+                                                                     .row_first = step->row_count,
+                                                                     .row_count = count,
+                                                                     .kv_tokens = course->done[at],
+                                                                     .block_count = BLOCKS,
+                                                                     .page_stride = BLOCKS,
+                                                                     .pages = course->pages[at]};
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t row = step->row_count++;
+        course->step_tokens[row] = course->tokens[at][course->done[at]];
+        course->positions[row] = course->done[at]++;
+        if (i == count - 1 || below(&course->rng, 3) == 0)
+            course->logit_rows[step->logit_count++] =
+                (struct logit_row){.row = row, .sequence = step->sequence_count};
+    }
+    step->sequence_count++;
+}
+
+/* Makes the next step; false at the end. */
+static bool make_step(struct course *course, uint64_t number) {
+    course->step = (struct step){.number = number,
+                                 .tokens = course->step_tokens,
+                                 .positions = course->positions,
+                                 .sequences = course->sequences,
+                                 .logit_rows = course->logit_rows};
+    bool is_shared = course->done[0] >= course->shared;
+    for (uint32_t i = 0; i < (is_shared ? SEQUENCES : 1); i++)
+        if (course->done[i] < course->counts[i] && below(&course->rng, 4) > 0) add_rows(course, i);
+    if (course->step.row_count > 0) return true;
+    for (uint32_t i = 0; i < SEQUENCES && course->step.row_count == 0; i++) add_rows(course, i);
+    return course->step.row_count > 0;
+}
+
+static void expect_near(const float *expected, const float *logits, size_t count) {
+    float largest = 0.0f;
+    for (size_t i = 0; i < count; i++) largest = fmaxf(largest, fabsf(expected[i]));
+    for (size_t i = 0; i < count; i++)
+        assert_true(fabsf(logits[i] - expected[i]) <= 1e-4f * largest + 1e-4f);
+}
+
+static void logits_of_mixed_steps_are_those_of_the_cpu(void **state) {
+    (void)state;
+    struct course *course = calloc(1, sizeof *course);
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        struct rig cpu, device;
+        struct error error;
+        open_cpu(&cpu, models[i]);
+        open_device(&device, models[i], 2);
+        size_t vocab = cpu.backend.caps.vocab;
+        float *expected = calloc(ROWS * vocab, sizeof *expected);
+        float *logits = calloc(ROWS * vocab, sizeof *logits);
+        make_course(course, &cpu.backend.caps, i + 1);
+        for (uint64_t number = 1; make_step(course, number); number++) {
+            const struct executor *a = cpu.executor, *b = device.executor;
+            must(a->ops->logits(a->self, &course->step, expected, &error), &error);
+            must(b->ops->logits(b->self, &course->step, logits, &error), &error);
+            expect_near(expected, logits, course->step.logit_count * vocab);
+        }
+        free(expected);
+        free(logits);
+        close_rig(&cpu);
+        close_rig(&device);
+    }
+    free(course);
+}
+
+/* ---- texts ---- */
+
+struct event {
+    enum scheduler_event_kind kind;
+    uint32_t sequence;
+    uint32_t tokens; /* FINISHED: generated */
+    struct sample sample;
+};
+
+/* The events of one request, and the mask of its next token. */
+struct story {
+    struct event events[EVENTS_MAX];
+    uint32_t event_count;
+    uint32_t last[2]; /* token of each sequence */
+    uint32_t words[2][WORDS_MAX];
+};
+
+#define REQUESTS 14u
+
+struct run {
+    struct scheduler *scheduler;
+    uint32_t vocab;
+    uint32_t most_under_way;
+    struct story stories[REQUESTS];
+};
+
+static void on_event(void *user, const struct scheduler_event *event) {
+    struct run *run = user;
+    struct story *story = &run->stories[event->id];
+    if (event->kind == SCHEDULER_PREEMPTED) return;
+    assert_true(story->event_count < EVENTS_MAX);
+    struct event *to = &story->events[story->event_count++];
+    to->kind = event->kind;
+    to->sequence = event->sequence;
+    if (event->kind == SCHEDULER_FINISHED) {
+        to->tokens = event->generated_tokens;
+        return;
+    }
+    if (event->sample) sample_copy(&to->sample, event->sample);
+    to->sample.token = event->token;
+    if (event->kind == SCHEDULER_TOKEN) story->last[event->sequence] = (uint32_t)event->token;
+}
+
+/* A third of the tokens, by the token before. */
+static const uint32_t *allowed(void *user, uint64_t id, uint32_t sequence) {
+    struct run *run = user;
+    struct story *story = &run->stories[id];
+    uint32_t *words = story->words[sequence];
+    assert_true((run->vocab + 31) / 32 <= WORDS_MAX);
+    memset(words, 0, sizeof story->words[sequence]);
+    for (uint32_t i = story->last[sequence] % 3; i < run->vocab; i += 3)
+        words[i / 32] |= 1u << i % 32;
+    return words;
+}
+
+static const int32_t allowed_tokens[] = {5, 17, 100, 101, 102, 103, 150, 200, 211, 222, 250};
+static const int32_t bad_words[] = {1, 17, 2, 100, 101, 3, 5, 5, 5};
+static const struct logit_bias biases[] = {{20, 4.0f}, {21, -100.0f}, {22, 3.5f}, {300, 5.0f}};
+static const int32_t stop_tokens[] = {22, 300};
+static const int32_t named[] = {3, 99, 20, 22};
+
+/* The ways of sampling; request i has way i. */
+static const struct sampling ways[REQUESTS] = {
+    {.max_tokens = 40},
+    {.max_tokens = 40, .logprobs = true, .top_logprobs = 5},
+    {.max_tokens = 30, .temperature = 0.8f, .has_seed = true, .seed = 7},
+    {.max_tokens = 30, .temperature = 1.2f, .top_p = 0.9f, .has_seed = true, .seed = 8},
+    {.max_tokens = 30,
+     .temperature = 1.0f,
+     .top_k = 20,
+     .min_p = 0.01f,
+     .has_seed = true,
+     .seed = 9},
+    {.max_tokens = 30, .repetition_penalty = 1.3f, .logprobs = true},
+    {.max_tokens = 30,
+     .temperature = 0.7f,
+     .presence_penalty = 0.5f,
+     .frequency_penalty = 0.7f,
+     .has_seed = true,
+     .seed = 10},
+    {.max_tokens = 30, .allowed_tokens = allowed_tokens, .allowed_token_count = 11},
+    {.max_tokens = 30,
+     .allowed_tokens = allowed_tokens,
+     .allowed_token_count = 11,
+     .bad_words = bad_words,
+     .bad_word_ints = 9},
+    {.max_tokens = 30,
+     .biases = biases,
+     .bias_count = 4,
+     .min_tokens = 6,
+     .stop_tokens = stop_tokens,
+     .stop_token_count = 2},
+    {.max_tokens = 3, .logprobs = true, .prompt_logprobs = true, .prompt_top_logprobs = 3},
+    {.max_tokens = 20, .logprobs = true, .logprob_tokens = named, .logprob_token_count = 4},
+    {.max_tokens = 30}, /* constrained */
+    {.max_tokens = 20,
+     .temperature = 1.0f,
+     .top_p = 0.8f,
+     .has_seed = true,
+     .seed = 11}, /* of two */
+};
+
+static void submit_all(struct run *run) {
+    struct rng rng = {99};
+    int32_t shared[80], prompt[200];
+    struct error error;
+    for (uint32_t i = 0; i < 80; i++) shared[i] = (int32_t)below(&rng, run->vocab);
+    for (uint32_t id = 0; id < REQUESTS; id++) {
+        uint32_t common = id % 3 == 2 ? 40 : 80, count = common + 1 + below(&rng, 70);
+        for (uint32_t i = 0; i < count; i++)
+            prompt[i] = i < common ? shared[i] : (int32_t)below(&rng, run->vocab);
+        struct scheduler_request request = {.id = id,
+                                            .sequence_count = id == 13 ? 2 : 1,
+                                            .prompt = prompt,
+                                            .prompt_count = count,
+                                            .sampling = ways[id],
+                                            .is_constrained = id == 12};
+        must(scheduler_submit(run->scheduler, &request, &error), &error);
+    }
+}
+
+static void run_all(struct run *run, const struct backend *backend) {
+    struct scheduler_options options = {.backend = backend,
+                                        .enable_prefix_caching = true,
+                                        .on_event = on_event,
+                                        .allowed = allowed,
+                                        .user = run};
+    struct error error;
+    run->vocab = backend->caps.vocab;
+    must(scheduler_open(&run->scheduler, &options, &error), &error);
+    submit_all(run);
+    while (scheduler_has_work(run->scheduler) || scheduler_under_way(run->scheduler) > 0) {
+        bool started = true;
+        while (started && scheduler_under_way(run->scheduler) < scheduler_steps_max(run->scheduler))
+            must(scheduler_begin(run->scheduler, &started, &error), &error);
+        uint32_t under_way = scheduler_under_way(run->scheduler);
+        if (under_way > run->most_under_way) run->most_under_way = under_way;
+        if (under_way > 0) must(scheduler_end(run->scheduler, &error), &error);
+    }
+    scheduler_close(run->scheduler);
+}
+
+static void expect_sample(const struct sample *expected, const struct sample *sample) {
+    assert_int_equal(sample->token, expected->token);
+    assert_true(fabsf(sample->logprob - expected->logprob) < 2e-3f);
+    assert_int_equal(sample->rank, expected->rank);
+    assert_int_equal(sample->top_count, expected->top_count);
+    for (uint32_t i = 0; i < expected->top_count; i++) {
+        assert_int_equal(sample->top[i].token, expected->top[i].token);
+        assert_true(fabsf(sample->top[i].logprob - expected->top[i].logprob) < 2e-3f);
+    }
+}
+
+/* The events of a sequence in both runs; those of two sequences of a request may change places. */
+static void expect_story(const struct story *expected, const struct story *story,
+                         uint32_t sequence) {
+    uint32_t j = 0;
+    for (uint32_t i = 0; i < expected->event_count; i++) {
+        const struct event *event = &expected->events[i];
+        if (event->sequence != sequence) continue;
+        while (j < story->event_count && story->events[j].sequence != sequence) j++;
+        assert_true(j < story->event_count);
+        assert_int_equal(story->events[j].kind, event->kind);
+        assert_int_equal(story->events[j].tokens, event->tokens);
+        expect_sample(&event->sample, &story->events[j++].sample);
+    }
+}
+
+static void texts_are_those_of_the_cpu_with_one_step_and_with_two(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        struct run *runs[3];
+        for (uint32_t steps = 0; steps < 3; steps++) {
+            struct rig rig;
+            runs[steps] = calloc(1, sizeof *runs[steps]);
+            if (steps == 0)
+                open_cpu(&rig, models[i]);
+            else
+                open_device(&rig, models[i], steps);
+            run_all(runs[steps], &rig.backend);
+            close_rig(&rig);
+        }
+        assert_int_equal(runs[1]->most_under_way, 1);
+        assert_int_equal(runs[2]->most_under_way, 2);
+        for (uint32_t steps = 1; steps < 3; steps++)
+            for (uint32_t id = 0; id < REQUESTS; id++) {
+                assert_int_equal(runs[steps]->stories[id].event_count,
+                                 runs[0]->stories[id].event_count);
+                for (uint32_t sequence = 0; sequence < 2; sequence++)
+                    expect_story(&runs[0]->stories[id], &runs[steps]->stories[id], sequence);
+            }
+        for (uint32_t steps = 0; steps < 3; steps++) free(runs[steps]);
+    }
+}
+
+/* ---- opening ---- */
+
+static void a_model_that_does_not_fit_is_refused_before_its_weights_are_read(void **state) {
+    (void)state;
+    struct rig rig;
+    struct error error;
+    assert_int_equal(open_executor(&rig, "llama3", 2, 2 << 20, &error), ERR_LIMIT);
+    assert_non_null(strstr(error.text, "MiB"));
+    close_rig(&rig);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(logits_of_mixed_steps_are_those_of_the_cpu),
+        cmocka_unit_test(texts_are_those_of_the_cpu_with_one_step_and_with_two),
+        cmocka_unit_test(a_model_that_does_not_fit_is_refused_before_its_weights_are_read),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
