@@ -5,7 +5,8 @@
  * For this folder only.
  *
  * Thread: `options` is read-only after api_open; `lock` guards `running`; the rest is atomic or has
- * a lock of its own. */
+ *     a lock of its own.
+ * Memory: one struct api, from api_open to api_close. */
 
 #include "api/api.h"
 #include "api/errors.h"

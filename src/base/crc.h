@@ -4,7 +4,8 @@
 /* crc: CRC-32C (Castagnoli), the checksum of iSCSI and ext4. It runs on the SSE 4.2 instruction of
  * CPUs that have it. crc32c(0, "123456789", 9) is 0xE3069283.
  *
- * Thread: any; pure. */
+ * Thread: any; pure.
+ * Memory: none. */
 
 #include <stddef.h>
 #include <stdint.h>

@@ -3,7 +3,8 @@
 
 /* hash: SHA-256 over a stream, through libsodium: the sum that promises of quern rest on.
  *
- * Thread: one struct, one thread. */
+ * Thread: one struct, one thread.
+ * Memory: the caller's struct; sha256_file reads through 1 MiB, which it frees. */
 
 #include "base/err.h"
 #include "base/str.h"

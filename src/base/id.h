@@ -3,7 +3,8 @@
 
 /* id: random names for the objects that clients see, from the system's generator (libsodium).
  *
- * Thread: any. */
+ * Thread: any.
+ * Memory: the caller's buffer. */
 
 #include <stddef.h>
 #include <stdint.h>

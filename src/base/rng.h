@@ -5,7 +5,8 @@
  * jitter; rng_at is counter-based (the same mix over seed and counter) for sampling, where the n-th
  * number of a sequence must not depend on other requests. Secrets come from base/id instead.
  *
- * Thread: one struct, one thread; rng_at is pure. */
+ * Thread: one struct, one thread; rng_at is pure.
+ * Memory: the caller's struct. */
 
 #include <stdint.h>
 

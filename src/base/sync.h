@@ -7,7 +7,8 @@
  * condition of quern that is waited on with a deadline is made here. In a process with movable
  * clocks (clock.h) a wait with a deadline wakes every CLOCK_LOOK_MS and looks at the clock again.
  *
- * Thread: any; the caller holds the lock of a condition as for pthread_cond_wait. */
+ * Thread: any; the caller holds the lock of a condition as for pthread_cond_wait.
+ * Memory: the caller's condition. */
 
 #include <pthread.h>
 #include <stdbool.h>

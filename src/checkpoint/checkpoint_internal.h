@@ -2,7 +2,10 @@
 #pragma once
 
 /* checkpoint_internal: the struct behind checkpoint.h. checkpoint.c fills it from a GGUF, folder.c
- * from a folder. Only checkpoint/ includes it. */
+ * from a folder. Only checkpoint/ includes it.
+ *
+ * Thread: as checkpoint.h: immutable after opening.
+ * Memory: `arena` holds names and packed weights; a checkpoint of a caller's GGUF borrows it. */
 
 #include "base/arena.h"
 #include "base/map.h"

@@ -2,7 +2,11 @@
 #pragma once
 
 /* forward_state: the struct that forward_open.c allocates and forward.c works on. Only these two
- * files include it. */
+ * files include it.
+ *
+ * Thread: as forward.h.
+ * Memory: forward_open allocates all of it; with `beside`, program and caches belong to that
+ *     forward. */
 
 #include "cpu/forward.h"
 #include "cpu/workspace.h"

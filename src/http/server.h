@@ -4,7 +4,8 @@
 /* server: the inside of struct http_server. For server.c (its life, its threads, the ends of
  * requests) and intake.c (a request from libmicrohttpd to the handler) only.
  *
- * Thread: constant after http_open, except the atomic members and those that `lock` guards. */
+ * Thread: constant after http_open, except the atomic members and those that `lock` guards.
+ * Memory: one struct http_server, from http_open to http_close. */
 
 #include "base/ring.h"
 #include "http/request.h"

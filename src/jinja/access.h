@@ -5,7 +5,8 @@
  *
  * An item or attribute that is missing or hidden is an undefined value, not an error.
  *
- * Thread: as render. */
+ * Thread: as render.
+ * Memory: as render. */
 
 #include "jinja/render.h"
 

@@ -5,7 +5,8 @@
  *
  * Integers have 64 bits. A result that does not fit is ERR_INVALID, never a wrong number.
  *
- * Thread: as render. */
+ * Thread: as render.
+ * Memory: as render. */
 
 #include "jinja/render.h"
 

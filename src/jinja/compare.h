@@ -3,7 +3,8 @@
 
 /* compare: equality, order and membership, as Python's == < in.
  *
- * Thread: as render. */
+ * Thread: as render.
+ * Memory: as render. */
 
 #include "jinja/render.h"
 

@@ -5,6 +5,7 @@
  * files eval_*.c.
  *
  * Thread: as render.
+ * Memory: as render.
  * Invariant: recursion is bounded by JINJA_EVAL_DEPTH_MAX. */
 
 #include "jinja/ast.h"

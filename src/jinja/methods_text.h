@@ -3,7 +3,8 @@
 
 /* methods_text: the methods of str that filters use too.
  *
- * Thread: as render. */
+ * Thread: as render.
+ * Memory: as render. */
 
 #include "jinja/arith.h"
 #include "jinja/builtin.h"

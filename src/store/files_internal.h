@@ -3,7 +3,8 @@
 
 /* files_internal: rows of files, spools and parts, for the files of store/ alone.
  *
- * Thread: any; functions on rows are called with the database's lock held. */
+ * Thread: any; functions on rows are called with the database's lock held.
+ * Memory: the caller's structs; store_spool_place_at frees the spool. */
 
 #include "store/files.h"
 #include "store/store_internal.h"

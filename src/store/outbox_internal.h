@@ -3,7 +3,8 @@
 
 /* outbox_internal: the outbox's part in the transaction that ends a batch. Only store/ includes it.
  *
- * Thread: any; the caller holds the store's lock. */
+ * Thread: any; the caller holds the store's lock.
+ * Memory: none. */
 
 #include "store/outbox.h"
 #include "store/store_internal.h"

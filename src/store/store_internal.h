@@ -4,7 +4,7 @@
 /* store_internal: the open directory, the database and its helpers, for the files of store/ alone.
  *
  * Thread: `lock` guards the database and the outbox's rules; all else is fixed at open or atomic.
- *     */
+ * Memory: one struct store, from store_open to store_close. */
 
 #include "store/outbox.h"
 #include "store/store.h"

@@ -3,7 +3,8 @@
 
 /* bpe_internal: the merge table, which bpe_open.c fills and bpe.c reads. Only these two include it.
  *
- * Thread: as bpe.h. */
+ * Thread: as bpe.h.
+ * Memory: as bpe.h. */
 
 #include "tokenizer/bpe.h"
 

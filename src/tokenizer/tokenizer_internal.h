@@ -2,7 +2,10 @@
 #pragma once
 
 /* tokenizer_internal: the struct behind tokenizer.h, for tokenizer.c, which opens it, models.c,
- * which has the kinds of models, and encode.c, which turns text into ids. Only these include it. */
+ * which has the kinds of models, and encode.c, which turns text into ids. Only these include it.
+ *
+ * Thread: as tokenizer.h: immutable after tokenizer_open.
+ * Memory: as tokenizer.h. A struct encoding belongs to one call. */
 
 #include "tokenizer/bpe.h"
 #include "tokenizer/pretokenize.h"

@@ -11,7 +11,8 @@
  *
  * Any other body gets a sentence with its status.
  *
- * Thread: any; pure. */
+ * Thread: any; pure.
+ * Memory: the caller's buffer. */
 
 #include "base/buf.h"
 

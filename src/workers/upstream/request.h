@@ -5,7 +5,8 @@
  * except for the name of the model, if the upstream has another one, and for the usage of a stream,
  * which is always asked for.
  *
- * Thread: any; pure. */
+ * Thread: any; pure.
+ * Memory: the caller's buffers. */
 
 #include "base/buf.h"
 
