@@ -6,7 +6,7 @@
 
 #include <inttypes.h>
 
-#define SHOWN_BYTES 100 /* of a client's value in a message */
+#define SHOWN_BYTES 100 /* bytes of a client's value that a message shows */
 
 static struct str shown(const json_t *value) {
     struct str text = json_str(value);

@@ -26,9 +26,9 @@ const char *const api_file_purposes[] = {"assistants", "batch", "fine-tune", "vi
 
 struct upload {
     struct api *api;
-    struct store_spool *spool; /* from the start of the file part until the commit */
+    struct store_spool *spool; /* open from the start of the file part to the commit */
     char filename[STORE_FILENAME_BYTES];
-    struct buf texts[PART_COUNT]; /* of the small fields */
+    struct buf texts[PART_COUNT]; /* contents of the small fields */
     bool seen[PART_COUNT];
     int current; /* PART_COUNT: an unknown part */
 };

@@ -9,11 +9,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#define SHOWN_BYTES 100 /* of a client's value in a message */
+#define SHOWN_BYTES 100 /* bytes of a client's value that a message shows */
 
 struct place {
     const char *name;
-    size_t offset; /* of a struct str in struct batch_line */
+    size_t offset; /* place of a struct str in struct batch_line */
 };
 #define PLACE(name)                                                                                \
     { #name, offsetof(struct batch_line, name) }

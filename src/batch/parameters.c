@@ -19,7 +19,7 @@
 #define WINDOW_S_MIN 60
 #define WINDOW_S_MAX (30 * 86400)
 #define URL_BYTES_MAX 2048
-#define SHOWN_BYTES 60 /* of a client's value in a message */
+#define SHOWN_BYTES 60 /* bytes of a client's value that a message shows */
 
 static const char *const tiers[] = {"auto",     "default", "flex", "scale",
                                     "priority", "fast",    "batch"};

@@ -32,14 +32,14 @@ struct validation {
     size_t error_count;
     bool too_many;
     bool done;                    /* no further line needs to be read */
-    char model[MODEL_NAME_BYTES]; /* of the line before; a worker serves it */
+    char model[MODEL_NAME_BYTES]; /* the model of the line before; a worker serves it */
     char default_model[MODEL_NAME_BYTES];
     bool asked_default;
     bool models_differ;
     struct buf scratch; /* a custom_id */
     struct buf model_scratch;
     struct buf other; /* an earlier line, to compare its custom_id */
-    enum err failure; /* of the machine */
+    enum err failure; /* a failure of the machine */
     struct error *error;
 };
 

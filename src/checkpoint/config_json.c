@@ -16,6 +16,13 @@ enum window_rule {
     WINDOW_PERIODIC,   /* all but each sliding_window_pattern-th */
 };
 
+/* Defaults that several families share. */
+#define WITH_SILU .rope = {10000.0f, 10000.0f}, .activation_key = "hidden_act", .activation = "silu"
+#define OF_GEMMA                                                                                   \
+    .heads = 8, .kv_heads = 4, .head_dim = 256, .window_rule = WINDOW_PERIODIC, .window = 4096,    \
+    .head_is_tied = true, .norms_lack_one = true, .scales_by_scalar = true,                        \
+    .activation_key = "hidden_activation", .activation = "gelu_pytorch_tanh"
+
 /* Sources: the defaults of the configuration classes of transformers 5. Sizes that every file
  * states have no default; 0 where the last column of the struct says so. */
 static const struct family {
@@ -36,77 +43,46 @@ static const struct family {
     const char *activation_key;
     const char *activation;
 } families[] = {
-    {.model_type = "llama",
-     .architecture = "llama",
-     .context = 2048,
-     .rope = {10000.0f, 10000.0f},
-     .activation_key = "hidden_act",
-     .activation = "silu"},
+    {.model_type = "llama", .architecture = "llama", .context = 2048, WITH_SILU},
     {.model_type = "mistral",
      .architecture = "llama",
      .kv_heads = 8,
      .context = 131072,
      .window_rule = WINDOW_EVERYWHERE,
      .window = 4096,
-     .rope = {10000.0f, 10000.0f},
-     .activation_key = "hidden_act",
-     .activation = "silu"},
+     WITH_SILU},
     {.model_type = "qwen2",
      .architecture = "qwen2",
      .context = 32768,
      .window_rule = WINDOW_ASKED,
      .window = 4096,
-     .rope = {10000.0f, 10000.0f},
-     .activation_key = "hidden_act",
-     .activation = "silu"},
+     WITH_SILU},
     {.model_type = "qwen3",
      .architecture = "qwen3",
      .head_dim = 128,
      .context = 32768,
      .window_rule = WINDOW_ASKED,
      .window = 4096,
-     .rope = {10000.0f, 10000.0f},
-     .activation_key = "hidden_act",
-     .activation = "silu"},
+     WITH_SILU},
     {.model_type = "phi3",
      .architecture = "phi3",
      .context = 4096,
      .window_rule = WINDOW_EVERYWHERE,
-     .rope = {10000.0f, 10000.0f},
-     .activation_key = "hidden_act",
-     .activation = "silu"},
+     WITH_SILU},
     {.model_type = "gemma2",
      .architecture = "gemma2",
-     .heads = 8,
-     .kv_heads = 4,
-     .head_dim = 256,
      .context = 8192,
-     .window_rule = WINDOW_PERIODIC,
-     .window = 4096,
      .window_period = 2,
      .rope = {10000.0f, 10000.0f},
-     .head_is_tied = true,
-     .norms_lack_one = true,
-     .scales_by_scalar = true,
      .attention_softcap = 50.0f,
      .softcap = 30.0f,
-     .activation_key = "hidden_activation",
-     .activation = "gelu_pytorch_tanh"},
+     OF_GEMMA},
     {.model_type = "gemma3_text",
      .architecture = "gemma3",
-     .heads = 8,
-     .kv_heads = 4,
-     .head_dim = 256,
      .context = 131072,
-     .window_rule = WINDOW_PERIODIC,
-     .window = 4096,
      .window_period = 6,
      .rope = {1e6f, 10000.0f},
-     .head_is_tied = true,
-     .norms_lack_one = true,
-     .scales_by_scalar = true,
-     .activation_key = "hidden_activation",
-     .activation = "gelu_pytorch_tanh"},
+     OF_GEMMA},
 };
 
 /* Models that see too: their text model is a family of its own, in text_config. */

@@ -3,6 +3,7 @@
 #include "base/os.h"
 #include "cli/command.h"
 #include "cli/engine_options.h"
+#include "cli/pull_show.h"
 #include "server/offline.h"
 
 #include <inttypes.h>
@@ -69,16 +70,6 @@ static const struct option ignored_rows[] = {
     {0},
 };
 
-static void print_clock(char ret_text[16], double seconds) {
-    long whole = seconds < 0 || seconds > 3e6 ? -1 : (long)seconds;
-    if (whole < 0)
-        snprintf(ret_text, 16, "-:--");
-    else if (whole >= 3600)
-        snprintf(ret_text, 16, "%ld:%02ld:%02ld", whole / 3600 % 1000, whole / 60 % 60, whole % 60);
-    else
-        snprintf(ret_text, 16, "%ld:%02ld", whole / 60, whole % 60);
-}
-
 /* An estimate of the remaining time, or -1 for a tenth of the lines: the first answers end
  * together, so their rate tells little about the others. */
 static double seconds_left(const struct store_batch *batch, uint64_t done, uint64_t done_now,
@@ -110,7 +101,7 @@ static void show_progress(void *context, const struct offline_progress *progress
     double speed =
         progress->seconds > 0 ? (double)progress->generated_tokens / progress->seconds : 0;
     char left[16];
-    print_clock(left, seconds_left(batch, done, done_now, rate));
+    pull_show_clock(left, seconds_left(batch, done, done_now, rate));
     if (show->terminal) draw_bar(batch, done);
     fprintf(stderr,
             "%llu/%llu done, %llu failed, %.2f req/s, ETA %s, %llu running, tokens in %llu out "

@@ -8,7 +8,7 @@
 #define BAR_WIDTH 30
 #define NAME_WIDTH 32
 
-static void print_clock(char ret_text[16], double seconds) {
+void pull_show_clock(char ret_text[16], double seconds) {
     long whole = seconds < 0 || seconds > 3e6 ? -1 : (long)seconds;
     if (whole < 0)
         snprintf(ret_text, 16, "-:--");
@@ -45,7 +45,7 @@ void pull_show_progress(void *context, const struct pull_progress *progress) {
     if (!show->terminal && progress->seconds - show->line_at_s < LINE_EVERY_S) return;
     show->line_at_s = progress->seconds;
     double rate = progress->seconds > 0 ? (double)progress->bytes_fetched / progress->seconds : 0;
-    print_clock(left, rate > 0 ? (double)(progress->bytes - progress->bytes_done) / rate : -1);
+    pull_show_clock(left, rate > 0 ? (double)(progress->bytes - progress->bytes_done) / rate : -1);
     if (show->terminal) draw_bar(progress);
     /* The end of a long name tells files apart better than its start. */
     const char *name = progress->file ? progress->file : "checking sums";

@@ -14,6 +14,8 @@ struct shown_bytes {
     char text[32];
 };
 struct shown_bytes pull_show_bytes(uint64_t bytes);
+/* "0:07", "12:34" or "1:02:03"; "-:--" for a negative time or one over a month. */
+void pull_show_clock(char ret_text[16], double seconds);
 
 /* Zero is a valid start. */
 struct pull_show {

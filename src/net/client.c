@@ -260,7 +260,7 @@ static void shrink(struct buf *buf) {
     buf_clear(buf);
 }
 
-/* Makes its place free. libcurl has let go of it. */
+/* Frees the exchange's place, once libcurl has released the exchange. */
 static void clear(struct net_exchange *exchange) {
     for (struct curl_slist *line = exchange->head; line; line = line->next)
         explicit_bzero(line->data, strlen(line->data));
@@ -324,7 +324,8 @@ static bool is_over(int64_t since_ns, int64_t limit_ms, int64_t now_ns) {
     return limit_ms > 0 && now_ns - since_ns > limit_ms * NS_PER_MS;
 }
 
-/* What took too long; NULL: nothing did. libcurl itself watches the connecting and `whole_ms`. */
+/* The name of the wait that took too long; NULL if none did. libcurl itself watches connecting and
+ * `whole_ms`. */
 static const char *find_overdue(const struct net_exchange *exchange, int64_t now_ns) {
     if (!exchange->is_sent) return NULL;
     if (exchange->first_ns == 0)

@@ -5,12 +5,12 @@
 #include <float.h>
 #include <stddef.h>
 
-#define RATE_SECONDS 60.0   /* over which a rate is averaged */
-#define JUDGED_SECONDS 5.0  /* a rate is believed after 5 s of measuring */
-#define HURRY_FACTOR 3.0    /* times what it would take alone */
-#define RELAX_FACTOR 4.0    /* and again so much before it is let go */
-#define MEETS_SHARE 0.75    /* of the time left, to be let go */
-#define HOPELESS_FACTOR 1.1 /* a measured rate is no promise */
+#define RATE_SECONDS 60.0   /* the time over which a rate is averaged */
+#define JUDGED_SECONDS 5.0  /* a rate counts after 5 s of measuring */
+#define HURRY_FACTOR 3.0    /* hurried only if its time alone, so often, exceeds the time left */
+#define RELAX_FACTOR 4.0    /* hurried until its time alone, so often, fits into the time left */
+#define MEETS_SHARE 0.75    /* or until its own rate ends it within this share of the time left */
+#define HOPELESS_FACTOR 1.1 /* late only this far over, because a measured rate is no promise */
 
 /* --- membership --- */
 

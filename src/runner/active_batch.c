@@ -18,7 +18,7 @@
 #include <string.h>
 
 #define LOAD_AGAIN_NS 1000000000
-#define TOKEN_BYTES 4 /* of input per token, a guess until the batch's own tokens are known */
+#define TOKEN_BYTES 4 /* bytes of input per token: a guess until the batch's tokens are known */
 
 struct active_batch *active_find(struct runner *runner, struct str id) {
     for (struct active_batch *batch = runner->batches; batch; batch = batch->next)
@@ -85,7 +85,7 @@ void active_free(struct active_batch *batch) {
     free(batch);
 }
 
-/* No line of the batch is given from here on. */
+/* Ends the giving of the batch's lines. */
 static void leave_order(struct runner *runner, struct active_batch *batch) {
     runner->queue->ops->remove(runner->queue, batch->row.sequence);
     order_remove(&runner->order, &batch->order);
@@ -211,7 +211,7 @@ static uint64_t pool_of(const char *model) {
     return sum;
 }
 
-/* Tokens of a line, guessed from the size of the file, until its lines have told. */
+/* Guesses the tokens of a line from the size of the file, until answers tell them. */
 static double guess_line_cost(const struct line_index *index) {
     uint32_t count = index_count(index);
     if (count == 0) return 1;
@@ -219,7 +219,7 @@ static double guess_line_cost(const struct line_index *index) {
     return (double)(last.offset + last.bytes) / count / TOKEN_BYTES;
 }
 
-/* From now on its lines may be given. */
+/* Begins the giving of the batch's lines. */
 static void join_order(struct runner *runner, struct active_batch *batch) {
     leave_order(runner, batch);
     struct queue_work work = {.batch = batch->row.sequence,

@@ -19,10 +19,10 @@
 #include <string.h>
 
 #define TEND_NS 50000000                      /* between looks at clocks and blocked batches */
-#define LEASE_PLACES 256                      /* taken from the queue at a time */
-#define BACKLOG_BYTES_MAX ((uint64_t)4 << 20) /* of results not yet durable; above, lines wait */
+#define LEASE_PLACES 256                      /* places taken from the queue at a time */
+#define BACKLOG_BYTES_MAX ((uint64_t)4 << 20) /* results not yet durable; above it lines wait */
 #define LINE_BYTES_KEPT ((size_t)1 << 20)     /* a larger line buffer is released after its line */
-#define READ_AGAIN_NS 1000000000              /* after the disk did not give a line */
+#define READ_AGAIN_NS 1000000000              /* pause after a line that could not be read */
 
 /* The buffers of the thread. */
 struct dispatch {
@@ -325,7 +325,7 @@ static enum next give_line(struct dispatch *dispatch, struct slot *slot) {
 
 /* --- the lock is held --- */
 
-/* A line about which nothing is known waits with the others for its model, in 4 bytes. */
+/* A line that was never tried waits as its number alone, in 4 bytes; any other keeps its state. */
 static void wait_for_model(struct runner *runner, struct active_batch *batch,
                            const struct line_state *line) {
     uint32_t model = line->model - 1u;

@@ -29,7 +29,7 @@ static bool is_stopped(void *context) {
     return stopped;
 }
 
-/* A batch without lines or without anything to read: it just ends. */
+/* Ends a batch without result files: it has no lines, or nothing can be read. */
 static enum err end_bare(struct runner *runner, struct store_batch *row, struct error *error) {
     struct store_batch ended = *row;
     batch_move(&ended, batch_publish_target(row), runner_now_unix_s(runner));
@@ -72,7 +72,7 @@ static void finish(struct runner *runner, struct active_batch *batch, const stru
 static void publish(struct runner *runner, struct active_batch *batch) {
     struct batch_published published = {0};
     struct error error = {0};
-    if (!store_has_room(runner->store, 0)) { /* the store has said so */
+    if (!store_has_room(runner->store, 0)) { /* the store has logged it */
         batch->due_ns = clock_monotonic_ns() + AGAIN_NS;
         return;
     }

@@ -14,8 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FAILED_LOAD                                                                                \
-    (1u << 20) /* of a worker that did not answer the request: any other goes first */
+/* The load of a worker that did not answer the request before: any other worker goes first. */
+#define FAILED_LOAD (1u << 20)
 
 static bool is_sooner(const struct request *a, const struct request *b) {
     if (a->call.tier != b->call.tier) return a->call.tier < b->call.tier;
@@ -182,7 +182,7 @@ static struct seat *choose_seat(struct runner *runner, const struct request *req
     for (uint32_t i = 0; i < runner->seat_count; i++) {
         struct seat *seat = &runner->seats[i];
         if (!seat->worker || seat->is_full) continue;
-        if (seat->suspects > 0 && seat->suspects_max == 1) continue; /* that one runs alone */
+        if (seat->suspects > 0 && seat->suspects_max == 1) continue; /* a suspect runs alone */
         bool has_failed_it = request->was_lost && request->seat == i;
         loads[count] = seat->requests + (has_failed_it ? FAILED_LOAD : 0);
         candidates[count++] = seat;
@@ -199,8 +199,8 @@ static struct seat *choose_seat(struct runner *runner, const struct request *req
     return best;
 }
 
-/* Hands the job over; false if the worker refuses it. The lock is not held; dispatch holds on to
- * the request. */
+/* Hands the job over; false if the worker refuses it. The lock is not held; the caller has a hold
+ * on the request. */
 static bool submit(struct runner *runner, struct request *request, struct seat *seat,
                    const char *served) {
     pthread_mutex_lock(&runner->lock);
@@ -243,7 +243,7 @@ bool requests_dispatch(struct runner *runner) {
     bool cancelled = request->cancel && !placed;
     if (!placed) request->blocked_at = runner->progress;
     bool ends = (gone || failed || cancelled) && request_unlink(runner, request);
-    if (ends) request->holds--; /* the list's, which goes with the answer, is enough */
+    if (ends) request->holds--; /* the answer ends the list's hold, the last one */
     pthread_mutex_unlock(&runner->lock);
     if (!ends)
         request_drop(runner, request);

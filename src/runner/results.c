@@ -23,8 +23,8 @@
 #define RESULT_BYTES_MAX ((size_t)128 << 20)
 #define DELAY_MS_MAX 30000
 #define REFUSED_DELAY_MS_MAX 10000
-/* From here on a refusal counts as a try: hours of nothing else, as from a gateway that says "away"
- * whenever this line takes its engine down. */
+/* Refusals of a line after which each further one counts as a try. A gateway may answer "away"
+ * whenever the line takes its engine down, and would otherwise do so for ever. */
 #define REFUSALS_MAX 1000
 
 /* --- committing --- */
@@ -132,8 +132,9 @@ static int64_t delay_ns(const struct runner *runner, const struct slot *slot, un
     return (int64_t)(rng_unit_at(runner->nonce, slot->id) * (double)delay_ms * 1e6);
 }
 
-/* When a line that was not run, or whose try failed, is to run again. What was refused once may go
- * elsewhere at once: a worker that refuses shuts its own door for a while. */
+/* The time at which a line that was not run, or whose try failed, runs again. A line that was
+ * refused once may go to another worker at once, because a worker that refuses takes no line for a
+ * while. */
 static int64_t due_ns(const struct runner *runner, const struct slot *slot, bool was_run,
                       const struct worker_result *result) {
     const struct line_state *line = &slot->line;
@@ -264,11 +265,11 @@ void runner_on_room(void *context) {
 
 /* --- a worker went down --- */
 
-/* The lost jobs that end, once the lock is let go. */
+/* Lost jobs that end; their ends are told without the lock. */
 struct losses {
-    struct slot **lines; /* that get an error record */
+    struct slot **lines; /* each gets an error record */
     size_t line_count;
-    struct request **requests; /* that fail */
+    struct request **requests; /* each fails */
     size_t request_count;
 };
 
@@ -307,7 +308,7 @@ static void lose_request(struct runner *runner, struct slot *slot, struct losses
     losses->requests[losses->request_count++] = request;
 }
 
-/* Takes all jobs off the place. The lock is held. */
+/* Takes all jobs off the seat. The lock is held. */
 static void collect_losses(struct runner *runner, struct seat *seat, struct losses *losses) {
     uint32_t lines = seat->lines, all = lines + seat->requests;
     losses->lines = mem_new((size_t)lines + 1, sizeof(struct slot *));

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define IDENTITY_NS 1000000000 /* before a worker is asked again */
+#define IDENTITY_NS 1000000000 /* until a worker is asked again */
 
 struct waiter {
     struct waiter *next;

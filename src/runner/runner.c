@@ -198,7 +198,7 @@ void runner_kick(struct runner *runner, const char *batch_id) {
     struct store_batch row;
     struct error error;
     pthread_mutex_lock(&runner->lock);
-    /* Before the start nothing is taken up: the start does it. */
+    /* The start takes up every batch of the store, so until then no other call does. */
     bool known = !runner->is_started || active_find(runner, str_from(batch_id));
     if (!known && store_batch_get(runner->store, str_from(batch_id), &row, &error) == OK) {
         if (batch_status_is_terminal(row.status))
@@ -255,7 +255,7 @@ static enum err cancel_active(struct runner *runner, struct active_batch *batch,
     return OK;
 }
 
-/* A batch that is not batch: it has ended, or is not known. */
+/* Answers for a batch that is not active: it has ended, or does not exist. */
 static enum err cancel_ended(struct runner *runner, struct str batch_id,
                              struct store_batch *ret_batch, struct error *error) {
     struct store_batch row;
@@ -285,6 +285,6 @@ enum err runner_batch_cancel(struct runner *runner, struct str batch_id,
     if (batch && err == OK) active_copy_row(batch, ret_batch);
     pthread_mutex_unlock(&runner->lock);
     cancel_list_send(&cancel);
-    /* A conflict is the end of the batch, which its row tells. */
+    /* A conflict means that the batch has ended; its row tells how. */
     return err == ERR_CONFLICT ? cancel_ended(runner, batch_id, ret_batch, error) : err;
 }

@@ -74,8 +74,8 @@ void seat_move_suspect(struct runner *runner, struct seat *seat, struct line_sta
     }
 }
 
-/* Twice as many, when as many as may run at a time have ended well: among thousands of suspects
- * with one culprit the others need not go one by one. */
+/* Doubles the suspects that may run at a time once that many have ended well. So among thousands of
+ * suspects with one culprit, the others need not run one by one. */
 void seat_acquit(struct runner *runner, struct line_state *line) {
     if (!line->is_suspect) return;
     struct seat *home = &runner->seats[line->home];

@@ -33,7 +33,7 @@ static bool is_stopped(void *context) {
     return stopped;
 }
 
-/* Another batch that could be looked at now. The lock is held. */
+/* True if another batch can be validated now. The lock is held. */
 static bool others_wait(const struct runner *runner, const struct active_batch *self,
                         int64_t now_ns) {
     for (const struct active_batch *batch = runner->batches; batch; batch = batch->next)
@@ -41,8 +41,8 @@ static bool others_wait(const struct runner *runner, const struct active_batch *
     return false;
 }
 
-/* While a worker that may serve the model is still loading, this waits for it: a batch does not
- * fail because it came early. Others are looked at meanwhile. */
+/* Waits for a worker that is still loading and may serve the model, so that a batch does not fail
+ * because it came early. Gives way to other batches meanwhile. */
 static bool serves(void *context, struct str model) {
     struct asker *asker = context;
     struct runner *runner = asker->runner;
@@ -107,7 +107,7 @@ static enum err open_input(struct runner *runner, struct active_batch *batch, ui
     return OK;
 }
 
-/* Everything that takes long, without the lock. */
+/* Does the long part, the reading of the file, without the lock. */
 static enum err check_file(struct runner *runner, struct active_batch *batch,
                            struct batch_validation *ret_result, struct error *error) {
     char dir[4096], path[4200];
@@ -184,7 +184,7 @@ static enum err begin(struct runner *runner, struct active_batch *batch,
 static void validate(struct runner *runner, struct active_batch *batch) {
     struct batch_validation result;
     struct error error = {0};
-    if (!store_has_room(runner->store, 0)) { /* the store has said so */
+    if (!store_has_room(runner->store, 0)) { /* the store has logged it */
         batch->due_ns = clock_monotonic_ns() + FULL_AGAIN_NS;
         return;
     }

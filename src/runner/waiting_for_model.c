@@ -76,7 +76,7 @@ bool waiting_for_model_is_full(const struct waiting_for_model *waiting) {
     return waiting && waiting->line_count == WAITING_LINES_MAX;
 }
 
-/* Twice the room, the lines at its start. */
+/* Doubles the ring; the lines then stand at its start. */
 static void grow(struct model_lines *queue) {
     uint32_t capacity = queue->capacity ? 2 * queue->capacity : CAPACITY_MIN;
     uint32_t *lines = mem_new(capacity, sizeof *lines);

@@ -16,8 +16,8 @@
 
 #define NS_PER_S INT64_C(1000000000)
 #define WATCH_NS NS_PER_S
-#define SILENT_NS (5 * NS_PER_S) /* without a result before anybody asks why */
-#define KNOWN_LINES 32           /* finished, until their mean cost is believed */
+#define SILENT_NS (5 * NS_PER_S) /* time without a result until its reason is looked for */
+#define KNOWN_LINES 32           /* finished lines from which on their mean cost counts */
 
 /* --- measuring --- */
 
@@ -49,7 +49,8 @@ static void tell_risk(struct runner *runner, const char *batch_id, bool is_late,
     watch_tell(runner, &event);
 }
 
-/* Who is newly at risk is told; the lock is let go meanwhile, so one at a time. */
+/* Reports one batch that is newly at risk; false if none is. The lock is held, and released for the
+ * report: so one batch per call. */
 static bool tell_one_risk(struct runner *runner) {
     char id[STORE_ID_BYTES];
     for (struct active_batch *batch = runner->batches; batch; batch = batch->next) {
@@ -69,7 +70,7 @@ static bool tell_one_risk(struct runner *runner) {
 
 /* --- what a batch waits for --- */
 
-/* The disk and the whole server; false when they are well. */
+/* True if every batch waits for the disk or the whole server; writes what for. */
 static bool server_waits(struct runner *runner, char ret_text[128]) {
     struct store_status disk;
     store_status(runner->store, &disk);
@@ -85,7 +86,7 @@ static bool server_waits(struct runner *runner, char ret_text[128]) {
     return true;
 }
 
-/* An engine for the model; false when one takes jobs. An empty model stands for several. */
+/* True if no engine for the model takes jobs; writes the reason. An empty model: several models. */
 static bool engine_waits(struct runner *runner, const char *model, char ret_text[128]) {
     struct worker *workers[RUNNER_WORKERS_MAX];
     struct worker_status status;
@@ -127,7 +128,7 @@ static bool find_silent(struct runner *runner, uint64_t after, int64_t now_ns,
     return true;
 }
 
-/* The reason of a batch that waits for neither the server nor an engine. */
+/* Writes the reason of a batch that waits for neither the server nor an engine. */
 static void own_reason(const struct active_batch *batch, char ret_text[128]) {
     bool is_new = batch->row.status == BATCH_VALIDATING;
     switch (batch->phase) {
@@ -191,7 +192,7 @@ void watch_batches(struct runner *runner) {
     int64_t now_ns = clock_monotonic_ns();
     struct silent silent;
     uint64_t sequence = 0;
-    if (now_ns < runner->watch_ns) return; /* dispatch's alone */
+    if (now_ns < runner->watch_ns) return; /* only dispatch uses watch_ns */
     runner->watch_ns = now_ns + WATCH_NS;
     pthread_mutex_lock(&runner->lock);
     for (struct active_batch *batch = runner->batches; batch; batch = batch->next)

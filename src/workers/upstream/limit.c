@@ -18,7 +18,7 @@
 #define RATE_LOST 0.8
 #define LATENCY_GREW 1.5
 #define OVERLOAD_CUT 0.8
-#define RATE_GAINED 1.1 /* by a cut: another cut follows */
+#define RATE_GAINED 1.1 /* by a cut: then another follows */
 #define FORGET 0.02     /* share of the best figures per window, because requests change */
 
 void upstream_limit_init(struct upstream_limit *limit, uint32_t max) {

@@ -18,11 +18,11 @@
 #define PROBE_FIRST_BYTE_MS 10000
 #define PROBE_STALL_MS 5000
 #define MODELS_NS (60 * 1000 * NS_PER_MS) /* between two looks at the list of models */
-#define MODELS_SOON_MS 500                /* before it is asked again while there is none */
+#define MODELS_SOON_MS 500                /* the same while no list is known */
 #define MODELS_SOON_MS_MAX 10000
 /* A longer pause gives waiting jobs back: another worker may have room. */
 #define PAUSE_KEPT_NS (1000 * NS_PER_MS)
-#define LINE_BYTES_MAX ((size_t)4 << 20) /* of an event, and of one line of it */
+#define LINE_BYTES_MAX ((size_t)4 << 20) /* an event, and one line of it */
 #define ERROR_BYTES_MAX ((size_t)1 << 20)
 
 /* --- probes --- */

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <time.h>
 
-#define REQUESTS_MAX 4096 /* of single clients, in addition to lines */
+#define REQUESTS_MAX 4096 /* requests of single clients, in addition to lines */
 #define LINES_WAITING_MIN 16
 
 static struct worker_upstream *upstream_of(struct worker *worker) {
