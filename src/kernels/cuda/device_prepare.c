@@ -264,7 +264,7 @@ static struct results results_at(const struct device_limits *limits, char *at) {
 static void place_flights(struct layout *layout) {
     struct device *device = layout->device;
     const struct device_limits *limits = &device->limits;
-    const size_t rows = limits->logit_rows_max, vocab = layout->program->vocab;
+    const size_t rows = limits->logit_rows_max, vocab = layout->program->vocab_rows;
     struct memory *memory = &layout->memory;
     for (uint32_t i = 0; i < limits->steps_max; i++) {
         struct flight *flight = &device->flights[i];

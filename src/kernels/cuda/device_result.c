@@ -3,7 +3,6 @@
 
 #include <assert.h>
 #include <cuda_runtime_api.h>
-#include <math.h>
 #include <string.h>
 
 #define NS_PER_MS 1e6f
@@ -50,17 +49,6 @@ enum err device_wait(struct device *device, uint64_t number, struct device_resul
     return OK;
 }
 
-/* Ids that cannot be sampled are not finished by the card (cuda_sample_stats). */
-static void finish(const struct device *device, uint32_t rows, float *logits) {
-    const uint32_t all = device->program.vocab_rows;
-    float softcap = 0;
-    for (uint32_t i = 0; i < device->program.op_count; i++)
-        if (device->ops[i].op.kind == OP_LOGITS) softcap = device->ops[i].op.softcap;
-    for (size_t row = 0; softcap > 0 && row < rows; row++)
-        for (uint32_t id = device->program.vocab; id < all; id++)
-            logits[row * all + id] = softcap * tanhf(logits[row * all + id] / softcap);
-}
-
 enum err device_logits(struct device *device, uint32_t first, uint32_t rows, float *ret_logits,
                        struct error *error) {
     assert(device->waited > 0 && device->waited == device->submitted);
@@ -71,10 +59,9 @@ enum err device_logits(struct device *device, uint32_t first, uint32_t rows, flo
     cudaError_t code =
         cudaMemcpy2D(ret_logits, bytes, flight->logits + first * device->logit_stride, stride,
                      bytes, rows, cudaMemcpyDeviceToHost);
-    if (code != cudaSuccess)
-        return card_error(code, error, "logits of step %llu", (unsigned long long)flight->number);
-    finish(device, rows, ret_logits);
-    return OK;
+    return code == cudaSuccess
+               ? OK
+               : card_error(code, error, "logits of step %llu", (unsigned long long)flight->number);
 }
 
 enum err device_counters_read(struct device *device, struct device_counters *ret_counters,

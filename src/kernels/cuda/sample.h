@@ -38,7 +38,8 @@ struct cuda_logits {
     float *logits; /* (rows, stride); `choose` changes and restores them */
     size_t stride; /* a multiple of 4, at least vocab, and `logits` at a multiple of 16 */
     uint32_t rows;
-    uint32_t vocab; /* ids that may be sampled; what stands behind them is not read */
+    uint32_t vocab;    /* ids that may be sampled; the statistics read no others */
+    uint32_t finished; /* ids that become logits, vocab..stride */
     /* Of an 8-bit product: logit = sum · row_scale · column_scale. NULL: they are logits already.
      * `stats` writes the logits back. */
     const float *row_scale;       /* (rows) */

@@ -31,13 +31,14 @@ template <bool FINISH>
 __device__ static inline struct four read_chunk(const struct cuda_logits &logits, size_t row,
                                                 uint32_t id, bool *is_bad) {
     struct four v = {{-INFINITY, -INFINITY, -INFINITY, -INFINITY}};
-    if (id >= logits.vocab) return v;
+    const uint32_t end = FINISH ? logits.finished : logits.vocab;
+    if (id >= end) return v;
     float *from = logits.logits + row * logits.stride + id;
     float4 raw = *(const float4 *)from;
     v = {{raw.x, raw.y, raw.z, raw.w}};
     if (FINISH) {
         float row_scale = logits.row_scale ? logits.row_scale[row] : 1.0f;
-        for (uint32_t i = 0; i < 4 && id + i < logits.vocab; i++)
+        for (uint32_t i = 0; i < 4 && id + i < end; i++)
             from[i] = v.at[i] = finish(logits, row_scale, id + i, v.at[i]);
     }
 #pragma unroll
@@ -137,11 +138,13 @@ enum err cuda_sample_stats(const struct cuda_sample *call, struct CUstream_st *s
     const struct cuda_logits *logits = &call->logits;
     if (logits->rows == 0) return OK;
     if (logits->vocab == 0 || logits->stride % 4 != 0 || !is_at_16(logits->logits) ||
-        logits->rows > 65535)
+        logits->rows > 65535 || logits->finished < logits->vocab ||
+        logits->finished > logits->stride)
         return err_set(error, ERR_INVALID, "%u rows of %u logits cannot be sampled", logits->rows,
                        logits->vocab);
-    uint32_t chunks = (logits->vocab + CUDA_STATS_CHUNK - 1) / CUDA_STATS_CHUNK;
     bool is_to_finish = logits->row_scale || logits->softcap > 0;
+    uint32_t chunks = ((is_to_finish ? logits->finished : logits->vocab) + CUDA_STATS_CHUNK - 1) /
+                      CUDA_STATS_CHUNK;
     enum err err =
         launch_dependent("logits", error, stream, dim3(chunks, logits->rows), CHUNK_THREADS, 0,
                          is_to_finish ? stats_chunks<true> : stats_chunks<false>, *logits,

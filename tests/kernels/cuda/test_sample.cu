@@ -184,7 +184,7 @@ static struct sample_case random_case(struct rng *rng, uint32_t rows, uint32_t v
 static struct cuda_sample call_of(const struct sample_case *c) {
     struct cuda_sample call = {};
     call.logits.logits = device_copy(c->logits), call.logits.stride = c->stride;
-    call.logits.rows = c->rows, call.logits.vocab = c->vocab;
+    call.logits.rows = c->rows, call.logits.vocab = call.logits.finished = c->vocab;
     call.stats = device_take<struct cuda_stat>(c->rows);
     call.partial = device_take_bytes(cuda_sample_partial_bytes(c->rows, c->vocab));
     call.draws = device_copy(c->draws);
@@ -423,7 +423,7 @@ static void bench_vocab(uint32_t rows, uint32_t vocab) {
     struct cuda_sample call = {};
     size_t stride = (vocab + 3) / 4 * 4;
     call.logits.logits = device_take<float>(rows * stride), call.logits.stride = stride;
-    call.logits.rows = rows, call.logits.vocab = vocab;
+    call.logits.rows = rows, call.logits.vocab = call.logits.finished = vocab;
     call.stats = device_take<struct cuda_stat>(rows), call.tokens = device_take<int32_t>(rows);
     call.partial = device_take_bytes(cuda_sample_partial_bytes(rows, vocab));
     call.mask_words = (vocab + 31) / 32;

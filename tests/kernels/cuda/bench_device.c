@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Milliseconds per step of two models' shapes, with random weights: 510 sequences decode at contexts
+ * of 500 to 1,100 tokens and two prompts run, 1,313 rows in all; 288 tokens are shared by all. */
+
+#include "check_device.h"
+
+#include "base/rng.h"
+#include "program/plan_attention.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define SEQUENCES 512u
+#define PROMPTS 2u
+#define DECODES (SEQUENCES - PROMPTS)
+#define ROWS 1313u
+#define ROWS_MAX 2048u
+#define SHARED 288u
+#define SHARED_PAGES (SHARED / DEVICE_PAGE_TOKENS)
+#define CONTEXT_LEAST 500u
+#define CONTEXT_SPREAD 600u
+#define CONTEXT_MAX 2048u
+#define TABLE (CONTEXT_MAX / DEVICE_PAGE_TOKENS)
+#define BLOCK_BYTES ((size_t)32 << 20)
+#define WARM_STEPS 6u
+#define STEPS 40u
+#define OPS_PER_LAYER 9u
+#define MATRICES_PER_LAYER 4u
+
+static const struct shape {
+    const char *name;
+    uint32_t layers, width, ffn, heads, kv_heads, head_dim, vocab;
+    bool has_head_norms;
+    enum device_form form, kv_form;
+} shapes[] = {
+    {"Llama-3.2-1B", 16, 2048, 8192, 32, 8, 64, 128256, false, DEVICE_BF16, DEVICE_BF16},
+    {"Llama-3.2-1B e4m3", 16, 2048, 8192, 32, 8, 64, 128256, false, DEVICE_E4M3, DEVICE_E4M3},
+    {"Qwen3-4B", 36, 2560, 9728, 32, 8, 128, 151936, true, DEVICE_BF16, DEVICE_BF16},
+    {"Qwen3-4B e4m3", 36, 2560, 9728, 32, 8, 128, 151936, true, DEVICE_E4M3, DEVICE_E4M3},
+};
+
+struct bench {
+    const struct device_table *table;
+    const struct shape *shape;
+    struct device *device;
+    struct device_matrix *matrices;
+    struct device_op *ops;
+    float *vector, *frequencies;
+    struct device_program program;
+    struct device_limits limits;
+    struct plan_attention *plan;
+    uint16_t *block; /* random weights, repeated */
+    struct step step;
+    struct step_sequence sequences[SEQUENCES];
+    uint32_t tables[SEQUENCES][TABLE];
+    uint32_t page_count;
+    int32_t tokens[ROWS_MAX];
+    uint32_t positions[ROWS_MAX], slots[ROWS_MAX], wanted[SEQUENCES], rows[SEQUENCES];
+    struct device_draw draws[SEQUENCES];
+    struct device_step device_step;
+    struct device_samples samples;
+};
+
+static const char *const kinds[OP_KINDS] = {"embed",     "norm", "products", "heads",
+                                            "attention", "gate", "keep",     "logits"};
+
+/* ---- the program ---- */
+
+static struct device_op *append(struct bench *bench, enum op_kind kind, uint32_t matrix,
+                                uint32_t next) {
+    struct device_op *op = &bench->ops[bench->program.op_count++];
+    *op = (struct device_op){.kind = kind, .matrix = matrix, .next = next};
+    return op;
+}
+
+static void append_norm(struct bench *bench, uint32_t next, bool is_first) {
+    struct device_op *op = append(bench, OP_NORM, DEVICE_NONE, next);
+    op->weight = bench->vector;
+    op->add = is_first ? ADD_NOTHING : ADD_H;
+}
+
+static uint32_t add_matrix(struct bench *bench, uint32_t rows, uint32_t cols,
+                           enum device_form form) {
+    bench->matrices[bench->program.matrix_count] = (struct device_matrix){rows, cols, form};
+    return bench->program.matrix_count++;
+}
+
+static void append_layer(struct bench *bench, uint32_t layer) {
+    const struct shape *s = bench->shape;
+    const uint32_t q_width = s->heads * s->head_dim;
+    uint32_t qkv = add_matrix(bench, q_width + 2 * s->kv_heads * s->head_dim, s->width, s->form);
+    uint32_t output = add_matrix(bench, s->width, q_width, s->form);
+    uint32_t gate_up = add_matrix(bench, 2 * s->ffn, s->width, s->form);
+    uint32_t down = add_matrix(bench, s->width, s->ffn, s->form);
+    append_norm(bench, qkv, layer == 0);
+    append(bench, OP_MATMUL, qkv, DEVICE_NONE)->to = TO_WIDE;
+    struct device_op *heads = append(bench, OP_HEADS, DEVICE_NONE, DEVICE_NONE);
+    heads->q_norm = heads->k_norm = s->has_head_norms ? bench->vector : NULL;
+    heads->kv_place = layer;
+    if (layer == s->layers - 1) (void)append(bench, OP_KEEP, DEVICE_NONE, DEVICE_NONE);
+    struct device_op *attention = append(bench, OP_ATTENTION, DEVICE_NONE, output);
+    attention->kv_place = layer;
+    attention->scale = 1.0f / sqrtf((float)s->head_dim);
+    append(bench, OP_MATMUL, output, DEVICE_NONE)->to = TO_H;
+    append_norm(bench, gate_up, false);
+    append(bench, OP_MATMUL, gate_up, DEVICE_NONE)->to = TO_WIDE;
+    (void)append(bench, OP_GATE, DEVICE_NONE, down);
+    append(bench, OP_MATMUL, down, DEVICE_NONE)->to = TO_H;
+}
+
+static void make_program(struct bench *bench) {
+    const struct shape *s = bench->shape;
+    bench->matrices = calloc(1 + MATRICES_PER_LAYER * s->layers, sizeof *bench->matrices);
+    bench->ops = calloc(4 + OPS_PER_LAYER * s->layers, sizeof *bench->ops);
+    bench->vector = calloc(s->width, sizeof *bench->vector);
+    bench->frequencies = calloc(s->head_dim / 2, sizeof *bench->frequencies);
+    for (uint32_t i = 0; i < s->width; i++) bench->vector[i] = 1.0f;
+    for (uint32_t i = 0; i < s->head_dim / 2; i++)
+        bench->frequencies[i] = powf(500000.0f, -2.0f * (float)i / (float)s->head_dim);
+    uint32_t embedding = add_matrix(bench, s->vocab, s->width, DEVICE_BF16);
+    append(bench, OP_EMBED, embedding, DEVICE_NONE)->scale = 1.0f;
+    for (uint32_t i = 0; i < s->layers; i++) append_layer(bench, i);
+    append_norm(bench, embedding, false);
+    (void)append(bench, OP_LOGITS, embedding, DEVICE_NONE);
+    struct device_program *program = &bench->program;
+    program->matrices = bench->matrices;
+    program->ops = bench->ops;
+    program->width = s->width;
+    program->ffn = s->ffn;
+    program->heads = s->heads;
+    program->kv_heads = s->kv_heads;
+    program->head_dim = s->head_dim;
+    program->vocab_rows = program->vocab = s->vocab;
+    program->eps = 1e-5f;
+    program->rope_count = 1;
+    program->frequencies[0] = bench->frequencies;
+}
+
+/* ---- the step ---- */
+
+static void set_sequence(struct bench *bench, uint32_t index, uint32_t known, uint32_t rows) {
+    struct step_sequence *sequence = &bench->sequences[index];
+    uint32_t first = bench->step.row_count, pages = (known + rows - 1) / DEVICE_PAGE_TOKENS + 1;
+    for (uint32_t i = 0; i < pages; i++)
+        bench->tables[index][i] = i < SHARED_PAGES ? i : bench->page_count++;
+    *sequence = (struct step_sequence){.slot = index,
+                                       .row_first = first,
+                                       .row_count = rows,
+                                       .kv_tokens = known,
+                                       .block_count = pages,
+                                       .page_stride = TABLE,
+                                       .pages = bench->tables[index]};
+    for (uint32_t i = 0; i < rows; i++) {
+        bench->tokens[first + i] = (int32_t)((first + i) * 7919u % bench->shape->vocab);
+        bench->positions[first + i] = known + i;
+    }
+    bench->step.row_count += rows;
+    bench->wanted[index] = bench->step.row_count - 1;
+    bench->rows[index] = index;
+    bench->draws[index] = (struct device_draw){.mask = -1, .slot = (int32_t)index};
+}
+
+static void make_step(struct bench *bench) {
+    bench->page_count = SHARED_PAGES;
+    bench->step = (struct step){.sequence_count = SEQUENCES,
+                                .tokens = bench->tokens,
+                                .positions = bench->positions,
+                                .sequences = bench->sequences};
+    for (uint32_t i = 0; i < DECODES; i++)
+        set_sequence(bench, i, CONTEXT_LEAST + i * CONTEXT_SPREAD / DECODES, 1);
+    for (uint32_t i = DECODES; i < SEQUENCES; i++) {
+        uint32_t left = ROWS - bench->step.row_count;
+        set_sequence(bench, i, SHARED, left / (SEQUENCES - i));
+    }
+}
+
+/* ---- the device ---- */
+
+static uint16_t *random_block(void) {
+    uint16_t *block = malloc(BLOCK_BYTES);
+    struct rng rng = {1};
+    for (size_t i = 0; i < BLOCK_BYTES / sizeof *block; i += 4) {
+        uint64_t bits = rng_next(&rng);
+        for (int k = 0; k < 4; k++, bits >>= 16)
+            block[i + (size_t)k] = bf16_from_f32(((float)(bits & 0xffff) / 32768.0f - 1) * 0.035f);
+    }
+    return block;
+}
+
+static void fill(struct bench *bench) {
+    struct error error = {0};
+    for (uint32_t i = 0; i < bench->program.matrix_count; i++) {
+        const struct device_matrix *matrix = &bench->matrices[i];
+        uint32_t each = (uint32_t)(BLOCK_BYTES / (matrix->cols * sizeof *bench->block));
+        for (uint32_t first = 0; first < matrix->rows; first += each) {
+            struct device_rows rows = {.matrix = i,
+                                       .row_first = first,
+                                       .rows = matrix->rows - first < each ? matrix->rows - first
+                                                                           : each,
+                                       .type = TENSOR_BF16,
+                                       .blocks = bench->block};
+            must(bench->table->fill(bench->device, &rows, &error), &error, "fill");
+        }
+    }
+}
+
+static double seconds(void) {
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static void open_device(struct bench *bench, const struct device_info *card, bool measures_ops) {
+    const struct shape *s = bench->shape;
+    struct error error = {0};
+    struct device_ledger ledger;
+    struct kv_layout layout = {.layers_each = s->layers, .full_groups = 1};
+    struct plan_attention_options options = {.layout = &layout,
+                                             .heads = s->heads,
+                                             .kv_heads = s->kv_heads,
+                                             .tile_rows_heads = bench->table->tile_rows_heads,
+                                             .split_tokens = bench->table->split_tokens,
+                                             .multiprocessors = card->multiprocessors,
+                                             .page_count = bench->page_count,
+                                             .rows_max = ROWS_MAX,
+                                             .sequences_max = SEQUENCES,
+                                             .context_max = CONTEXT_MAX};
+    struct plan_attention_sizes sizes = plan_attention_sizes(&options);
+    bench->limits = (struct device_limits){.rows_max = ROWS_MAX,
+                                           .logit_rows_max = SEQUENCES,
+                                           .sequences_max = SEQUENCES,
+                                           .context_max = CONTEXT_MAX,
+                                           .layer_places = s->layers,
+                                           .group_count = 1,
+                                           .page_count_max = bench->page_count,
+                                           .page_count_min = bench->page_count,
+                                           .steps_max = 2,
+                                           .pages_max = sizes.pages_max,
+                                           .items_max = sizes.items_max,
+                                           .partials_max = sizes.partials_max,
+                                           .edits_max = 1024,
+                                           .named_max = 16,
+                                           .kv_form = s->kv_form};
+    double begin = seconds();
+    must(plan_attention_open(&bench->plan, &options, &error), &error, "plan");
+    must(bench->table->open(&bench->device,
+                            &(struct device_options){.memory_bytes = card->memory_bytes / 20 * 19,
+                                                     .measures_ops = measures_ops},
+                            &error),
+         &error, "open");
+    double opened = seconds();
+    must(bench->table->prepare(bench->device, &bench->program, &bench->limits, &ledger, &error),
+         &error, "prepare");
+    double prepared = seconds();
+    fill(bench);
+    double filled = seconds();
+    must(bench->table->warm(bench->device, &error), &error, "warm");
+    if (measures_ops) return;
+    (void)printf(
+        "# %s: open %.2f s, prepare %.2f, fill %.2f, warm %.2f; MiB: context %llu, weights "
+        "%llu, buffers %llu, logits %llu, steps %llu, workspace %llu, KV %llu\n",
+        s->name, opened - begin, prepared - opened, filled - prepared, seconds() - filled,
+        (unsigned long long)ledger.context >> 20, (unsigned long long)ledger.weights >> 20,
+        (unsigned long long)ledger.activations >> 20, (unsigned long long)ledger.logits >> 20,
+        (unsigned long long)ledger.steps >> 20, (unsigned long long)ledger.workspace >> 20,
+        (unsigned long long)ledger.kv >> 20);
+}
+
+/* ---- steps ---- */
+
+/* Gives every slot a key and a value: steps of rows without attention. */
+static void write_cache(struct bench *bench) {
+    const uint32_t slots = bench->page_count * DEVICE_PAGE_TOKENS;
+    struct error error = {0};
+    struct device_result result = {0};
+    struct device_group group = {.slots = bench->slots};
+    struct device_step step = {
+        .tokens = bench->tokens, .positions = bench->positions, .groups = &group, .number = 1};
+    for (uint32_t first = 0; first < slots; first += step.row_count, step.number++) {
+        step.row_count = slots - first < ROWS ? slots - first : ROWS;
+        for (uint32_t i = 0; i < step.row_count; i++) bench->slots[i] = first + i;
+        must(bench->table->submit(bench->device, &step, NULL, &error), &error, "submit");
+        must(bench->table->wait(bench->device, step.number, &result, &error), &error, "wait");
+    }
+}
+
+/* Steps with two under way; the tokens of the last one. */
+static void run(struct bench *bench, uint64_t first, uint32_t count, int32_t *ret_tokens) {
+    struct error error = {0};
+    struct device_result result = {.tokens = ret_tokens};
+    for (uint32_t i = 0; i <= count; i++) {
+        if (i < count) {
+            const struct device_group *groups =
+                plan_attention_step(bench->plan, &bench->step, bench->wanted, SEQUENCES);
+            bench->device_step = (struct device_step){.number = first + i,
+                                                      .row_count = bench->step.row_count,
+                                                      .wanted_count = SEQUENCES,
+                                                      .tokens = bench->tokens,
+                                                      .positions = bench->positions,
+                                                      .wanted = bench->wanted,
+                                                      .groups = groups};
+            bench->samples = (struct device_samples){.number = first + i,
+                                                     .count = SEQUENCES,
+                                                     .rows = bench->rows,
+                                                     .draws = bench->draws,
+                                                     .mask_words = (bench->shape->vocab + 31) / 32};
+            must(bench->table->submit(bench->device, &bench->device_step, &bench->samples, &error),
+                 &error, "submit");
+        }
+        if (i > 0)
+            must(bench->table->wait(bench->device, first + i - 1, &result, &error), &error, "wait");
+    }
+    if (result.nonfinite_rows > 0)
+        (void)printf("# %u rows have logits that are no numbers\n", result.nonfinite_rows);
+}
+
+static void print_ops(struct bench *bench, const struct device_counters *counters) {
+    uint64_t sum = 0;
+    for (int i = 0; i < OP_KINDS; i++) sum += counters->op_ns[i];
+    (void)printf("%-18s measured %.2f ms:", bench->shape->name,
+                 (double)sum / 1e6 / (double)counters->steps);
+    for (int i = 0; i < OP_KINDS; i++)
+        (void)printf(" %s %.2f (%.0f %%)", kinds[i],
+                     (double)counters->op_ns[i] / 1e6 / (double)counters->steps,
+                     100.0 * (double)counters->op_ns[i] / (double)(sum ? sum : 1));
+    (void)printf("\n");
+}
+
+static void bench_shape(const struct device_table *table, const struct shape *shape,
+                        const struct device_info *card, uint16_t *block, bool measures_ops) {
+    struct bench *bench = calloc(1, sizeof *bench);
+    struct device_counters before, after;
+    struct error error = {0};
+    int32_t tokens[SEQUENCES];
+    *bench = (struct bench){.table = table, .shape = shape, .block = block};
+    make_program(bench);
+    make_step(bench);
+    open_device(bench, card, measures_ops);
+    write_cache(bench);
+    run(bench, 100000, WARM_STEPS, tokens);
+    must(table->counters(bench->device, &before, &error), &error, "counters");
+    double begin = seconds();
+    run(bench, 200000, STEPS, tokens);
+    double wall = seconds() - begin;
+    must(table->counters(bench->device, &after, &error), &error, "counters");
+    const struct device_attention *all = &bench->device_step.groups[0].all;
+    if (measures_ops) {
+        for (int i = 0; i < OP_KINDS; i++) after.op_ns[i] -= before.op_ns[i];
+        after.steps -= before.steps;
+        print_ops(bench, &after);
+    } else {
+        (void)printf("%-18s %.2f ms per step of %u rows, the card busy %.2f ms; items: %u prefix, "
+                     "%u tiles, %u decode\n",
+                     shape->name, 1e3 * wall / STEPS, bench->step.row_count,
+                     (double)(after.busy_ns - before.busy_ns) / 1e6 / STEPS, all->prefixes.count,
+                     all->tiles.count, all->decode_count);
+    }
+    (void)fflush(stdout);
+    table->close(bench->device);
+    plan_attention_close(bench->plan);
+    free(bench->matrices);
+    free(bench->ops);
+    free(bench->vector);
+    free(bench->frequencies);
+    free(bench);
+}
+
+void bench_device(const struct device_table *table) {
+    struct device_info cards[8];
+    struct error error = {0};
+    uint32_t count;
+    must(table->list(cards, 8, &count, &error), &error, "list");
+    (void)printf("# %s, %s, %u multiprocessors, %llu MiB\n", table->kind, cards[0].name,
+                 cards[0].multiprocessors, (unsigned long long)cards[0].memory_bytes >> 20);
+    uint16_t *block = random_block();
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
+        for (int measures = 0; measures < 2; measures++)
+            bench_shape(table, &shapes[i], &cards[0], block, measures);
+    free(block);
+}

@@ -1,0 +1,506 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Checks a plugin against decoders in double precision (tests/device/plain_world.h).
+ *
+ *   check-device PLUGIN            TAP
+ *   check-device PLUGIN --bench    milliseconds per step of two models' shapes
+ *
+ * Without a card: "1..0 # SKIP ", the plugin's sentence, and exit status 0. */
+
+#include "check_device.h"
+
+#include "plain_world.h"
+
+#include <dlfcn.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MEMORY_MOST (UINT64_C(2) << 30)
+
+static const struct device_table *plugin;
+static int checks, failures;
+
+const struct device_table *quern_device_table(void) {
+    return plugin;
+}
+
+void report(bool is_ok, const char *format, ...) {
+    char text[256];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    (void)printf("%s %d - %s\n", is_ok ? "ok" : "not ok", ++checks, text);
+    (void)fflush(stdout);
+    failures += !is_ok;
+}
+
+void must(enum err err, const struct error *error, const char *what) {
+    if (err == OK) return;
+    (void)printf("Bail out! %s: %s\n", what, error->text);
+    exit(1);
+}
+
+static const struct world_traits shapes[] = {
+    {.name = "bf16",
+     .width = 64,
+     .ffn = 96,
+     .heads = 4,
+     .kv_heads = 4,
+     .head_dim = 64,
+     .embed_scale = 1.0f,
+     .has_head = true,
+     .form = DEVICE_BF16,
+     .kv_form = DEVICE_BF16,
+     .tolerance = 0.06},
+    {.name = "GQA, window, softcap, post norms, tied",
+     .width = 96,
+     .ffn = 80,
+     .heads = 6,
+     .kv_heads = 2,
+     .head_dim = 128,
+     .window = 20,
+     .softcap = 3.0f,
+     .logit_softcap = 5.0f,
+     .embed_scale = 4.0f,
+     .has_post = true,
+     .is_gelu = true,
+     .form = DEVICE_BF16,
+     .kv_form = DEVICE_BF16,
+     .tolerance = 0.1},
+    {.name = "head norms, biases, magnitude",
+     .width = 48,
+     .ffn = 64,
+     .heads = 4,
+     .kv_heads = 1,
+     .head_dim = 256,
+     .window = 7,
+     .embed_scale = 1.0f,
+     .magnitude = 1.2f,
+     .has_head_norms = true,
+     .has_bias = true,
+     .has_head = true,
+     .form = DEVICE_BF16,
+     .kv_form = DEVICE_BF16,
+     .tolerance = 0.1},
+    {.name = "E4M3 keys and values",
+     .width = 64,
+     .ffn = 96,
+     .heads = 4,
+     .kv_heads = 2,
+     .head_dim = 64,
+     .window = 33,
+     .embed_scale = 1.0f,
+     .has_head = true,
+     .form = DEVICE_BF16,
+     .kv_form = DEVICE_E4M3,
+     .tolerance = 0.4},
+    {.name = "heads of 80",
+     .width = 64,
+     .ffn = 96,
+     .heads = 2,
+     .kv_heads = 2,
+     .head_dim = 80,
+     .embed_scale = 1.0f,
+     .has_head = true,
+     .form = DEVICE_BF16,
+     .kv_form = DEVICE_BF16,
+     .tolerance = 0.06},
+    {.name = "E4M3 products",
+     .width = 64,
+     .ffn = 96,
+     .heads = 4,
+     .kv_heads = 2,
+     .head_dim = 64,
+     .embed_scale = 1.0f,
+     .has_head = true,
+     .form = DEVICE_E4M3,
+     .kv_form = DEVICE_BF16,
+     .tolerance = 1.0},
+    {.name = "INT8 products, biases, post norms",
+     .width = 64,
+     .ffn = 96,
+     .heads = 4,
+     .kv_heads = 2,
+     .head_dim = 64,
+     .embed_scale = 1.0f,
+     .has_head = true,
+     .has_bias = true,
+     .has_post = true,
+     .form = DEVICE_INT8,
+     .kv_form = DEVICE_E4M3,
+     .tolerance = 1.0},
+};
+#define SHAPES (sizeof shapes / sizeof shapes[0])
+
+/* ---- a world on the plugin ---- */
+
+static uint64_t memory_wanted(void) {
+    struct device_info cards[8];
+    uint32_t count;
+    struct error error = {0};
+    enum err err = plugin->list(cards, 8, &count, &error);
+    if (err != OK) {
+        (void)printf("1..0 # SKIP %s\n", error.text);
+        exit(0);
+    }
+    uint64_t half = cards[0].memory_bytes / 2;
+    return half < MEMORY_MOST ? half : MEMORY_MOST;
+}
+
+/* The forms that a card keeps: an embedding in bf16, which a tied head shares. */
+static void set_forms(struct world *world) {
+    const uint32_t embedding = world->ops[0].matrix;
+    const uint32_t head = world->ops[world->program.op_count - 1].matrix;
+    if (world->traits.form == DEVICE_BF16) return;
+    world->matrices[embedding].form = DEVICE_BF16;
+    if (world->traits.form == DEVICE_INT8) world->matrices[head].form = DEVICE_BF16;
+}
+
+static void open_world(struct world *world, const struct world_traits *traits, uint64_t seed) {
+    struct error error = {0};
+    world_make(world, traits, seed);
+    set_forms(world);
+    world->limits.pages_max *= world->limits.group_count;
+    struct device_options options = {.memory_bytes = memory_wanted()};
+    must(plugin->open(&world->device, &options, &error), &error, "open");
+    must(plugin->prepare(world->device, &world->program, &world->limits, &world->ledger, &error),
+         &error, "prepare");
+    for (uint32_t i = 0; i < world->program.matrix_count; i++) world_fill(world, i);
+    must(plugin->warm(world->device, &error), &error, "warm");
+}
+
+struct references {
+    double *logits[WORLD_SEQUENCES]; /* (WORLD_CONTEXT, vocab_rows) */
+};
+
+static void open_references(const struct world *world, struct references *ret) {
+    for (uint32_t s = 0; s < WORLD_SEQUENCES; s++) {
+        ret->logits[s] = calloc((size_t)WORLD_CONTEXT * world->vocab_rows, sizeof(double));
+        world_reference(world, world->sequences[s].tokens, WORLD_CONTEXT, ret->logits[s]);
+    }
+}
+
+static void close_references(struct references *references) {
+    for (uint32_t s = 0; s < WORLD_SEQUENCES; s++) free(references->logits[s]);
+}
+
+static void submit(struct world *world, const struct world_step *step,
+                   const struct device_samples *samples) {
+    struct error error = {0};
+    must(plugin->submit(world->device, &step->step, samples, &error), &error, "submit");
+}
+
+static void wait_for(struct world *world, uint64_t number, struct device_result *result) {
+    struct error error = {0};
+    must(plugin->wait(world->device, number, result, &error), &error, "wait");
+}
+
+static float *logits_of(struct world *world, uint32_t count) {
+    struct error error = {0};
+    float *logits = calloc((size_t)count * world->vocab_rows + 1, sizeof *logits);
+    must(plugin->logits(world->device, 0, count, logits, &error), &error, "logits");
+    return logits;
+}
+
+/* The largest difference of a step's logits from the reference. */
+static double apart(const struct world *world, const struct references *references,
+                    const struct world_step *step, const float *logits) {
+    double worst = 0;
+    for (uint32_t i = 0; i < step->step.wanted_count; i++) {
+        uint32_t row = step->wanted[i];
+        const double *wanted = references->logits[step->sequences[row]] +
+                               (size_t)step->positions[row] * world->vocab_rows;
+        for (uint32_t j = 0; j < world->vocab_rows; j++) {
+            double off = fabs((double)logits[(size_t)i * world->vocab_rows + j] - wanted[j]);
+            if (!(off <= worst)) worst = isnan(off) ? INFINITY : off;
+        }
+    }
+    return worst;
+}
+
+/* ---- logits of steps ---- */
+
+static const struct world_run steps[][WORLD_SEQUENCES] = {
+    {{0, 0, 40, false}},
+    {{0, 40, 13, false}, {1, 32, 9, false}, {3, 0, 37, false}},
+    {{0, 53, 1, false}, {1, 41, 30, false}, {2, 32, 20, false}, {3, 37, 1, false}},
+    {{0, 54, 1, false}, {1, 71, 1, false}, {2, 52, 1, false}, {3, 38, 1, false}},
+    {{1, 72, 1, false}, {2, 53, 1, false}},
+};
+#define STEPS (sizeof steps / sizeof steps[0])
+
+static uint32_t runs_of(const struct world_run *runs) {
+    uint32_t count = 0;
+    while (count < WORLD_SEQUENCES && runs[count].count > 0) count++;
+    return count;
+}
+
+/* Every `each`-th way to plan. */
+static void check_logits(struct world *world, const struct references *references, unsigned each) {
+    struct world_step *step = calloc(1, sizeof *step);
+    struct device_result result = {.tokens = calloc(WORLD_ROWS, sizeof(int32_t))};
+    double worst = 0;
+    uint32_t bad_rows = 0;
+    for (unsigned how = 0; how < PLAN_WAYS; how += each)
+        for (uint32_t i = 0; i < STEPS; i++) {
+            uint64_t number = 1 + how * STEPS + i;
+            world_plan(world, step, number, steps[i], runs_of(steps[i]), how % 3 == 0, how);
+            submit(world, step, NULL);
+            wait_for(world, number, &result);
+            bad_rows += result.nonfinite_rows;
+            float *logits = logits_of(world, step->step.wanted_count);
+            double off = apart(world, references, step, logits);
+            if (off > worst) worst = off;
+            free(logits);
+        }
+    report(worst <= world->traits.tolerance && bad_rows == 0,
+           "%s: logits of %u steps planned in %u ways are off by %.3g at most", world->traits.name,
+           (unsigned)STEPS, (PLAN_WAYS + each - 1) / each, worst);
+    free(result.tokens);
+    free(step);
+}
+
+/* ---- two steps under way ---- */
+
+#define TURNS 8u
+
+/* Decodes from position 40 on, the tokens known to the device alone; ret: (TURNS, sequences). */
+static void decode(struct world *world, uint64_t number, bool is_ahead, int32_t *ret_tokens) {
+    struct world_step *step = calloc(2, sizeof *step);
+    struct device_draw draws[WORLD_SEQUENCES];
+    uint32_t rows[WORLD_SEQUENCES];
+    for (uint32_t i = 0; i < WORLD_SEQUENCES; i++) {
+        rows[i] = i;
+        draws[i] = (struct device_draw){.mask = -1, .slot = (int32_t)i};
+    }
+    for (uint32_t turn = 0; turn <= TURNS; turn++) {
+        struct world_run runs[WORLD_SEQUENCES];
+        for (uint32_t s = 0; s < WORLD_SEQUENCES; s++)
+            runs[s] = turn == 0 ? (struct world_run){s, s < 3 && s > 0 ? 32 : 0,
+                                                     s < 3 && s > 0 ? 1 : 33, false}
+                                : (struct world_run){s, 32 + turn, 1, true};
+        if (turn < TURNS) {
+            struct world_step *at = &step[turn % 2];
+            world_plan(world, at, number + turn, runs, WORLD_SEQUENCES, false, PLAN_TILES);
+            submit(world, at,
+                   &(struct device_samples){.number = number + turn,
+                                            .count = WORLD_SEQUENCES,
+                                            .rows = rows,
+                                            .draws = draws,
+                                            .mask_words = (world->vocab + 31) / 32});
+        }
+        struct device_result result = {.tokens = ret_tokens + turn * WORLD_SEQUENCES};
+        if (!is_ahead && turn < TURNS) wait_for(world, number + turn, &result);
+        result.tokens -= WORLD_SEQUENCES;
+        if (is_ahead && turn > 0) wait_for(world, number + turn - 1, &result);
+    }
+    free(step);
+}
+
+static void check_ahead(struct world *world) {
+    int32_t one[TURNS * WORLD_SEQUENCES], two[TURNS * WORLD_SEQUENCES];
+    decode(world, 1000, false, one);
+    decode(world, 2000, true, two);
+    report(memcmp(one, two, sizeof one) == 0, "%s: two steps under way give the tokens of one",
+           world->traits.name);
+    /* The same tokens, known to the host. */
+    bool is_likely = true;
+    double *logits = calloc((size_t)WORLD_CONTEXT * world->vocab_rows, sizeof *logits);
+    for (uint32_t s = 0; s < WORLD_SEQUENCES; s++) {
+        int32_t tokens[WORLD_CONTEXT];
+        memcpy(tokens, world->sequences[s].tokens, sizeof tokens);
+        for (uint32_t i = 0; i < TURNS; i++) tokens[33 + i] = one[i * WORLD_SEQUENCES + s];
+        world_reference(world, tokens, 33 + TURNS, logits);
+        for (uint32_t i = 0; i < TURNS; i++) {
+            const double *row = logits + (size_t)(32 + i) * world->vocab_rows;
+            double most = row[0];
+            for (uint32_t id = 1; id < world->vocab; id++) most = fmax(most, row[id]);
+            is_likely &= row[tokens[33 + i]] >= most - 2 * world->traits.tolerance;
+        }
+    }
+    free(logits);
+    report(is_likely, "%s: greedy tokens are the reference's, or nearly as likely",
+           world->traits.name);
+}
+
+/* ---- draws ---- */
+
+static uint32_t order_of(const float *logits, uint32_t vocab, uint32_t place) {
+    for (uint32_t id = 0; id < vocab; id++) {
+        uint32_t before = 0;
+        for (uint32_t i = 0; i < vocab; i++)
+            before += logits[i] > logits[id] || (logits[i] == logits[id] && i < id);
+        if (before == place) return id;
+    }
+    return 0;
+}
+
+/* Rows 0 and 1 are drawn at once, 2 and 3 later: greedy; the first forbidden; one allowed token;
+ * top_k 1 at a temperature. */
+static void check_draws(struct world *world) {
+    struct world_step *step = calloc(1, sizeof *step);
+    int32_t tokens[WORLD_SEQUENCES], allowed = 17, named[2] = {3, 4};
+    uint32_t early[2] = {0, 1}, late[2] = {2, 3}, mask[2] = {1u << allowed, 0};
+    struct device_answer answers[3];
+    float named_logits[2];
+    struct device_result result = {
+        .tokens = tokens, .answers = answers, .named_logits = named_logits};
+    world_plan(world, step, 3000, steps[3], 4, false, PLAN_TILES | PLAN_PREFIX);
+    submit(world, step, NULL);
+    wait_for(world, 3000, &result);
+    float *logits = logits_of(world, 4);
+    const size_t stride = world->vocab_rows;
+    struct draw_edit edit = {.row = 1,
+                             .token = (int32_t)order_of(logits + stride, world->vocab, 0),
+                             .kind = DRAW_FORBID};
+    struct device_draw draws[4] = {{.mask = -1, .slot = 0},
+                                   {.mask = -1, .slot = 1, .edit_count = 1},
+                                   {.mask = 0, .slot = 2},
+                                   {.mask = -1, .slot = -1, .factor = 1, .top_k = 1, .seed = 5}};
+    struct device_ask asks[3] = {{.row = 0, .token = -1, .top_count = 3},
+                                 {.row = 2, .token = -1, .named_count = 2},
+                                 {.row = 3, .token = 9}};
+    struct device_samples first = {.number = 3001,
+                                   .count = 2,
+                                   .rows = early,
+                                   .draws = draws,
+                                   .mask_words = 2,
+                                   .edits = &edit,
+                                   .edit_count = 1,
+                                   .asks = asks,
+                                   .ask_count = 1};
+    struct device_samples second = {.number = 3001,
+                                    .count = 2,
+                                    .rows = late,
+                                    .draws = draws + 2,
+                                    .masks = mask,
+                                    .mask_count = 1,
+                                    .mask_words = 2,
+                                    .asks = asks + 1,
+                                    .ask_count = 2,
+                                    .named = named,
+                                    .named_count = 2};
+    struct error error = {0};
+    step->step.number = 3001;
+    submit(world, step, &first);
+    must(plugin->sample(world->device, &second, &error), &error, "sample");
+    wait_for(world, 3001, &result);
+    report(tokens[0] == (int32_t)order_of(logits, world->vocab, 0) &&
+               tokens[1] == (int32_t)order_of(logits + stride, world->vocab, 1) &&
+               tokens[2] == allowed &&
+               tokens[3] == (int32_t)order_of(logits + 3 * stride, world->vocab, 0),
+           "%s: draws at once and later take the tokens they must", world->traits.name);
+    const float *third = logits + 2 * stride, *last = logits + 3 * stride;
+    bool is_told =
+        answers[0].token == tokens[0] && answers[0].rank == 1 && answers[0].top_count == 3 &&
+        answers[0].top[2] == (int32_t)order_of(logits, world->vocab, 2) &&
+        answers[1].token == allowed && answers[1].logit == third[allowed] &&
+        named_logits[0] == third[3] && named_logits[1] == third[4] && answers[2].token == 9 &&
+        answers[2].logit == last[9] && order_of(last, world->vocab, answers[2].rank - 1) == 9;
+    report(is_told, "%s: answers are in the order of the asks", world->traits.name);
+    free(logits);
+    free(step);
+}
+
+/* ---- operations alone ---- */
+
+static void check_ops(struct world *world, const struct references *references) {
+    const struct world_traits *t = &world->traits;
+    const size_t qkv = (size_t)(t->heads + 2 * t->kv_heads) * t->head_dim;
+    const size_t wide = qkv > 2 * t->ffn ? qkv : 2 * t->ffn;
+    struct world_step *step = calloc(1, sizeof *step);
+    struct error error = {0};
+    struct device_op_call call = {.step = &step->step,
+                                  .x = calloc(WORLD_ROWS * t->width, sizeof(float)),
+                                  .h = calloc(WORLD_ROWS * t->width, sizeof(float)),
+                                  .wide = calloc(WORLD_ROWS * wide, sizeof(float)),
+                                  .attended = calloc(WORLD_ROWS * qkv, sizeof(float)),
+                                  .logits = calloc(WORLD_ROWS * 64, sizeof(float))};
+    world_plan(world, step, 4000, steps[0], 1, false, PLAN_TILES);
+    for (; call.op < world->program.op_count; call.op++) {
+        must(plugin->run_op(world->device, &call, &error), &error, "run_op");
+        call.is_behind_keep |= world->ops[call.op].kind == OP_KEEP;
+    }
+    double off = apart(world, references, step, call.logits);
+    report(off <= t->tolerance, "%s: operations one by one give logits off by %.3g", t->name, off);
+    free(call.x);
+    free(call.h);
+    free(call.wide);
+    free(call.attended);
+    free(call.logits);
+    free(step);
+}
+
+/* ---- the ledger ---- */
+
+static void check_ledger(void) {
+    struct world world;
+    struct error error = {0};
+    struct device_ledger ledger;
+    world_make(&world, &shapes[0], 1);
+    world.limits.page_count_min = world.limits.page_count_max = 1u << 24;
+    struct device_options options = {.memory_bytes = memory_wanted()};
+    must(plugin->open(&world.device, &options, &error), &error, "open");
+    enum err err = plugin->prepare(world.device, &world.program, &world.limits, &ledger, &error);
+    uint64_t sum = ledger.context + ledger.weights + ledger.activations + ledger.logits +
+                   ledger.steps + ledger.workspace + ledger.kv;
+    report(err == ERR_LIMIT && ledger.used > ledger.limit && ledger.used == sum &&
+               ledger.page_count == 1u << 24,
+           "what does not fit is refused: %s", error.text);
+    world_close(&world);
+}
+
+static void check_world(const struct world_traits *traits, uint64_t seed, unsigned each) {
+    struct world world;
+    struct references references;
+    struct device_counters counters;
+    struct error error = {0};
+    open_world(&world, traits, seed);
+    open_references(&world, &references);
+    const struct device_ledger *ledger = &world.ledger;
+    uint64_t sum = ledger->context + ledger->weights + ledger->activations + ledger->logits +
+                   ledger->steps + ledger->workspace + ledger->kv;
+    report(ledger->used == sum && sum <= ledger->limit &&
+               ledger->page_count == world.limits.page_count_max,
+           "%s: the ledger adds up", traits->name);
+    check_logits(&world, &references, each);
+    check_ahead(&world);
+    check_draws(&world);
+    if (traits->form == DEVICE_BF16) check_ops(&world, &references);
+    must(plugin->counters(world.device, &counters, &error), &error, "counters");
+    report(counters.steps == STEPS * ((PLAN_WAYS + each - 1) / each) + 2 * TURNS + 2 &&
+               counters.rows > counters.steps && counters.busy_ns > 0,
+           "%s: steps and rows are counted", traits->name);
+    close_references(&references);
+    world_close(&world);
+}
+
+int main(int count, char **words) {
+    if (count < 2) {
+        (void)fprintf(stderr, "usage: check-device PLUGIN [--bench]\n");
+        return 2;
+    }
+    void *library = dlopen(words[1], RTLD_NOW | RTLD_LOCAL);
+    void *symbol = library ? dlsym(library, DEVICE_SYMBOL) : NULL;
+    if (!symbol) {
+        (void)fprintf(stderr, "%s\n", dlerror());
+        return 1;
+    }
+    device_table_fn *table;
+    memcpy(&table, &symbol, sizeof table);
+    plugin = table();
+    (void)memory_wanted(); /* or skips */
+    if (count > 2 && strcmp(words[2], "--bench") == 0) {
+        bench_device(plugin);
+        return 0;
+    }
+    report(plugin->abi == DEVICE_ABI && plugin->bytes == sizeof *plugin, "the table is this one");
+    check_ledger();
+    for (uint32_t i = 0; i < SHAPES; i++) check_world(&shapes[i], 7 + i, i < 2 ? 1 : 5);
+    (void)printf("1..%d\n", checks);
+    return failures > 0;
+}

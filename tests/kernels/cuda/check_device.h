@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* check_device: a plugin of kernels/device.h is checked and timed through its table alone.
+ *
+ * Thread: one.
+ * Memory: the plugin stays loaded to the end. */
+
+#include "kernels/device.h"
+
+/* A line of TAP. */
+void report(bool is_ok, const char *format, ...) PRINTF_LIKE(2, 3);
+/* Ends the program unless OK. */
+void must(enum err err, const struct error *error, const char *what);
+
+/* Milliseconds per step and the share of each kind of operation, for two models' shapes. */
+void bench_device(const struct device_table *table);

@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The kernels of kernels/cuda/rows.h, products.h and unpack.h in plain C: right and slow. */
+
+#include "kernels/cuda/products.h"
+#include "kernels/cuda/rows.h"
+#include "kernels/cuda/unpack.h"
+
+#include "host_kernels.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+float host_from_e4m3(uint8_t code) {
+    static float values[256];
+    if (values[1] == 0)
+        for (int i = 0; i < 256; i++) {
+            const int exponent = i >> 3 & 15, mantissa = i & 7;
+            const float size = exponent ? ldexpf((float)(8 + mantissa), exponent - 10)
+                                        : ldexpf((float)mantissa, -9);
+            values[i] = i & 0x80 ? -size : size;
+        }
+    return values[code];
+}
+
+uint8_t host_to_e4m3(float value) {
+    const float size = fabsf(value);
+    uint8_t below = 0, above = 0x7e; /* codes are in the order of their values */
+    while (above - below > 1) {
+        uint8_t middle = (uint8_t)((below + above) / 2);
+        if (host_from_e4m3(middle) <= size)
+            below = middle;
+        else
+            above = middle;
+    }
+    bool is_low = size - host_from_e4m3(below) < host_from_e4m3(above) - size;
+    uint8_t code = is_low ? below : above;
+    return (uint8_t)(value < 0 ? code | 0x80 : code);
+}
+
+static float sum_at(const struct cuda_product *product, size_t row, size_t column) {
+    const size_t at = row * product->stride + column;
+    float value = product->type == CUDA_SUMS_INT32
+                      ? (float)((const int32_t *)product->sums)[at]
+                      : bf16_to_f32(((const uint16_t *)product->sums)[at]);
+    if (product->row_scale)
+        value *= product->row_scale[row] * bf16_to_f32(product->column_scale[column]);
+    return product->bias ? value + product->bias[column] : value;
+}
+
+/* Leaves a row in the form of the next product. */
+static void store(const struct cuda_rows *y, size_t row, const float *values, uint32_t width) {
+    float most = 0, scale = 1;
+    for (uint32_t i = 0; i < width; i++) most = fmaxf(most, fabsf(values[i]));
+    if (y->type != CUDA_BF16)
+        y->scale[row] = scale = fmaxf(most / (y->type == CUDA_E4M3 ? 448.0f : 127.0f), 1e-20f);
+    for (uint32_t i = 0; i < width; i++) {
+        const size_t at = row * y->stride + i;
+        if (y->type == CUDA_BF16) ((uint16_t *)y->codes)[at] = bf16_from_f32(values[i]);
+        if (y->type == CUDA_E4M3) ((uint8_t *)y->codes)[at] = host_to_e4m3(values[i] / scale);
+        if (y->type == CUDA_INT8) ((int8_t *)y->codes)[at] = (int8_t)lrintf(values[i] / scale);
+    }
+}
+
+static float factor_of(const float *values, uint32_t width, float epsilon) {
+    double squares = 0;
+    for (uint32_t i = 0; i < width; i++) squares += (double)values[i] * (double)values[i];
+    return (float)(1.0 / sqrt(squares / width + (double)epsilon));
+}
+
+enum err cuda_norm(const struct cuda_norm *call, struct CUstream_st *stream, struct error *error) {
+    (void)stream;
+    (void)error;
+    float *h = malloc(call->width * sizeof *h), *y = malloc(call->width * sizeof *y);
+    for (size_t row = 0; row < call->rows; row++) {
+        float *x = call->x + row * call->x_stride;
+        for (uint32_t i = 0; call->h.sums && i < call->width; i++) h[i] = sum_at(&call->h, row, i);
+        float factor = call->post ? factor_of(h, call->width, call->epsilon) : 1;
+        for (uint32_t i = 0; call->h.sums && i < call->width; i++)
+            x[i] += h[i] * factor * (call->post ? call->post[i] : 1);
+        factor = factor_of(x, call->width, call->epsilon);
+        for (uint32_t i = 0; i < call->width; i++) {
+            float weight = call->weight.is_bf16
+                               ? bf16_to_f32(((const uint16_t *)call->weight.at)[i])
+                               : ((const float *)call->weight.at)[i];
+            y[i] = x[i] * factor * (weight + call->weight.plus);
+        }
+        store(&call->y, row, y, call->width);
+    }
+    free(h);
+    free(y);
+    return OK;
+}
+
+enum err cuda_gate(const struct cuda_gate *call, struct CUstream_st *stream, struct error *error) {
+    (void)stream;
+    (void)error;
+    float *y = malloc(call->width * sizeof *y);
+    for (size_t row = 0; row < call->rows; row++) {
+        for (uint32_t i = 0; i < call->width; i++) {
+            float g = sum_at(&call->in, row, i), up = sum_at(&call->in, row, call->width + i);
+            float gelu = 0.5f * g * (1 + tanhf(0.79788456f * (g + 0.044715f * g * g * g)));
+            y[i] = up * (call->kind == CUDA_SILU ? g / (1 + expf(-g)) : gelu);
+        }
+        store(&call->y, row, y, call->width);
+    }
+    free(y);
+    return OK;
+}
+
+enum err cuda_quantise(const struct cuda_quantise *call, struct CUstream_st *stream,
+                       struct error *error) {
+    (void)stream;
+    (void)error;
+    float *y = malloc(call->width * sizeof *y);
+    for (size_t row = 0; row < call->rows; row++) {
+        for (uint32_t i = 0; i < call->width; i++)
+            y[i] = bf16_to_f32(((const uint16_t *)call->from)[row * call->from_stride + i]);
+        store(&call->y, row, y, call->width);
+    }
+    free(y);
+    return OK;
+}
+
+/* A key or value of a slot. */
+static void keep(const struct cuda_heads *call, uint32_t slot, uint32_t head, bool is_value,
+                 const float *values) {
+    const size_t run = (size_t)(slot / 16) * call->kv_heads + head;
+    const size_t at = (run * 16 + slot % 16) * call->head_dim;
+    void *pool = is_value ? call->v : call->k;
+    float most = 0;
+    for (uint32_t i = 0; i < call->head_dim; i++) most = fmaxf(most, fabsf(values[i]));
+    uint16_t half = half_from_f32(fmaxf(most / 448.0f * 1.001f, 6.2e-5f));
+    if (call->kv_scales) call->kv_scales[run * 32 + (is_value ? 16 : 0) + slot % 16] = half;
+    for (uint32_t i = 0; i < call->head_dim; i++) {
+        if (call->kv_scales)
+            ((uint8_t *)pool)[at + i] = host_to_e4m3(values[i] / half_to_f32(half));
+        else
+            ((uint16_t *)pool)[at + i] = bf16_from_f32(values[i]);
+    }
+}
+
+static void turn(const struct cuda_heads *call, size_t row, const float *weight, float *head) {
+    const uint32_t half = call->head_dim / 2;
+    const size_t angle = (size_t)call->positions[row] * half;
+    float factor = weight ? factor_of(head, call->head_dim, call->epsilon) : 1;
+    for (uint32_t i = 0; i < half; i++) {
+        float a = head[i] * factor * (weight ? weight[i] : 1);
+        float b = head[i + half] * factor * (weight ? weight[i + half] : 1);
+        head[i] = a * call->cosines[angle + i] - b * call->sines[angle + i];
+        head[i + half] = a * call->sines[angle + i] + b * call->cosines[angle + i];
+    }
+}
+
+enum err cuda_heads(const struct cuda_heads *call, struct CUstream_st *stream,
+                    struct error *error) {
+    (void)stream;
+    (void)error;
+    float head[256];
+    assert(call->rotary_dim == call->head_dim && !call->interleaved);
+    for (size_t row = 0; row < call->rows; row++)
+        for (uint32_t h = 0; h < call->heads + 2 * call->kv_heads; h++) {
+            bool is_q = h < call->heads, is_value = h >= call->heads + call->kv_heads;
+            for (uint32_t i = 0; i < call->head_dim; i++)
+                head[i] = sum_at(&call->in, row, (size_t)h * call->head_dim + i);
+            if (!is_value) turn(call, row, is_q ? call->q_norm : call->k_norm, head);
+            for (uint32_t i = 0; is_q && i < call->head_dim; i++)
+                call->q[row * call->q_stride + h * call->head_dim + i] = bf16_from_f32(head[i]);
+            if (!is_q)
+                keep(call, call->slots[row], (h - call->heads) % call->kv_heads, is_value, head);
+        }
+    return OK;
+}
+
+enum err cuda_embed(const struct cuda_embed *call, struct CUstream_st *stream,
+                    struct error *error) {
+    (void)stream;
+    (void)error;
+    for (size_t row = 0; row < call->rows; row++) {
+        int32_t token =
+            call->tokens[row] < 0 ? call->last_token[~call->tokens[row]] : call->tokens[row];
+        for (uint32_t i = 0; i < call->width; i++)
+            call->x[row * call->x_stride + i] =
+                bf16_to_f32(call->table[(size_t)token * call->width + i]) * call->scale;
+    }
+    return OK;
+}
+
+enum err cuda_keep(const struct cuda_keep *call, struct CUstream_st *stream, struct error *error) {
+    (void)stream;
+    (void)error;
+    for (size_t i = 0; i < call->rows; i++)
+        memcpy((char *)call->to + i * call->row_bytes,
+               (const char *)call->from + call->from_rows[i] * call->from_bytes, call->row_bytes);
+    return OK;
+}
+
+/* ---- products ---- */
+
+struct cuda_products {
+    int nothing;
+};
+
+size_t cuda_format_out_bytes(enum cuda_format format) {
+    return format == CUDA_FORMAT_BF16 || format == CUDA_FORMAT_E4M3 ? 2 : 4;
+}
+
+enum err cuda_products_open(struct cuda_products **ret_products, const char *path,
+                            size_t workspace_bytes, struct error *error) {
+    (void)path;
+    (void)workspace_bytes;
+    *ret_products = calloc(1, sizeof **ret_products);
+    return *ret_products ? OK : err_set(error, ERR_LIMIT, "no memory");
+}
+
+void cuda_products_close(struct cuda_products *products) {
+    free(products);
+}
+
+uint32_t cuda_bucket(uint32_t rows) {
+    return rows < 16 ? 16 : (rows + 15) / 16 * 16;
+}
+
+enum err cuda_products_tune(struct cuda_products *products, const struct cuda_multiply *call,
+                            uint32_t copies, size_t copy_bytes, struct CUstream_st *stream,
+                            struct error *error) {
+    (void)products;
+    (void)stream;
+    /* Every byte that a trial reads or writes must be there. */
+    const size_t in = cuda_bucket(call->rows) * (size_t)call->inputs;
+    assert(copies == 1 || copy_bytes >= (size_t)call->outputs * call->inputs);
+    volatile const uint8_t *last = (const uint8_t *)call->weights + (copies - 1) * copy_bytes;
+    (void)*last;
+    (void)in;
+    memset(call->sums, 0xff,
+           (size_t)cuda_bucket(call->rows) * call->outputs * cuda_format_out_bytes(call->format));
+    return call->outputs % 8 == 0 && call->inputs % 16 == 0
+               ? OK
+               : err_set(error, ERR_INVALID, "a product of %u x %u", call->outputs, call->inputs);
+}
+
+/* `count` elements from `at` on as numbers. */
+static void elements(enum cuda_format format, const void *from, size_t at, size_t count,
+                     float *ret_values) {
+    for (size_t i = 0; i < count; i++) {
+        uint32_t bits = 0;
+        if (format == CUDA_FORMAT_INT8) {
+            ret_values[i] = ((const int8_t *)from)[at + i];
+        } else if (format == CUDA_FORMAT_E4M3 || format == CUDA_FORMAT_E4M3_F32) {
+            ret_values[i] = host_from_e4m3(((const uint8_t *)from)[at + i]);
+        } else {
+            bits = (uint32_t)((const uint16_t *)from)[at + i] << 16;
+            memcpy(&ret_values[i], &bits, sizeof bits);
+        }
+    }
+}
+
+enum err cuda_multiply(struct cuda_products *products, const struct cuda_multiply *call,
+                       struct CUstream_st *stream, struct error *error) {
+    (void)products;
+    (void)stream;
+    (void)error;
+    const size_t inputs = call->inputs;
+    float *in = malloc(call->rows * inputs * sizeof *in), *weights = malloc(inputs * sizeof *in);
+    elements(call->format, call->in, 0, call->rows * inputs, in);
+    for (size_t out = 0; out < call->outputs; out++) {
+        elements(call->format, call->weights, out * inputs, inputs, weights);
+        for (size_t row = 0; row < call->rows; row++) {
+            double sum = 0;
+            for (size_t i = 0; i < inputs; i++)
+                sum += (double)in[row * inputs + i] * (double)weights[i];
+            const size_t at = row * call->outputs + out;
+            if (call->format == CUDA_FORMAT_INT8)
+                ((int32_t *)call->sums)[at] = (int32_t)sum;
+            else if (cuda_format_out_bytes(call->format) == 4)
+                ((float *)call->sums)[at] = (float)sum;
+            else
+                ((uint16_t *)call->sums)[at] = bf16_from_f32((float)sum);
+        }
+    }
+    free(in);
+    free(weights);
+    return OK;
+}
+
+enum err cuda_unpack(const struct cuda_unpack *call, struct CUstream_st *stream,
+                     struct error *error) {
+    (void)stream;
+    (void)error;
+    float *row = malloc(call->cols * sizeof *row), *scale = malloc(call->rows * sizeof *scale);
+    const size_t bytes = tensor_type_row_bytes(call->type, call->cols);
+    for (size_t i = 0; i < call->rows; i++) {
+        size_t from = call->row_order ? call->row_order[i] : i;
+        quant_row_to_f32(call->type, (const char *)call->blocks + from * bytes, call->cols, row);
+        const struct cuda_rows y = {call->codes, call->code, call->stride, scale};
+        store(&y, i, row, call->cols);
+        if (call->code != CUDA_BF16) call->scales[i] = bf16_from_f32(scale[i]);
+    }
+    free(row);
+    free(scale);
+    return OK;
+}
