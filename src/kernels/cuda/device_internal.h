@@ -85,7 +85,7 @@ enum err block_send(struct device *device, struct block *block, struct error *er
 
 struct card_matrix {
     uint32_t rows;
-    uint32_t rows_padded; /* outputs of the product: a multiple of 8 */
+    uint32_t rows_padded; /* outputs of the product: a multiple of 16 */
     uint32_t cols;
     enum device_form form;
     char *codes;      /* (rows_padded, cols) */

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PRODUCT_ALIGN 8u     /* outputs of a product */
-#define INPUT_ALIGN 16u      /* inputs: 16 bytes of 8-bit codes */
+#define PRODUCT_ALIGN 16u    /* outputs of a product: 16 bytes of 8-bit codes */
+#define INPUT_ALIGN 16u      /* inputs, likewise */
 #define ROPE_POSITIONS 1024u /* angles that are computed at once */
 
 /* A layout is made twice: once to count, once to place. */
@@ -48,8 +48,8 @@ static enum err check_matrices(const struct device_program *program, struct erro
             return err_set(error, ERR_INVALID, "a head is kept in bf16 or e4m3 only");
         if (op->kind == OP_MATMUL &&
             (op->to == TO_X || program->matrices[op->matrix].rows % PRODUCT_ALIGN != 0))
-            return err_set(error, ERR_INVALID, "a product of %u columns cannot be read in eights",
-                           program->matrices[op->matrix].rows);
+            return err_set(error, ERR_INVALID, "a product of %u columns is no multiple of %u",
+                           program->matrices[op->matrix].rows, PRODUCT_ALIGN);
         if ((op->kind == OP_NORM || op->kind == OP_ATTENTION || op->kind == OP_GATE) &&
             op->next == DEVICE_NONE)
             return err_set(error, ERR_INVALID, "operation %u: nobody reads its result", i);
@@ -429,6 +429,8 @@ enum err device_prepare(struct device *device, const struct device_program *prog
     device->memory = placed.memory;
     tell(device, &placed.memory, page_bytes, ret_ledger);
     if (placed.code == cudaSuccess) placed.code = make_flights(device);
+    /* A copy from plain memory returns before the card has it. */
+    if (placed.code == cudaSuccess) placed.code = cudaDeviceSynchronize();
     device->program.ops = NULL, device->program.matrices = NULL;
     device->program.frequencies[0] = device->program.frequencies[1] = NULL;
     device->is_prepared = placed.code == cudaSuccess;

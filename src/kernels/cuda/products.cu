@@ -46,7 +46,9 @@ static enum err open_library(struct lt_library *ret, const char *path, struct er
     const char *const names[] = {path ? path : "libcublasLt.so.13",
                                  path ? path : "libcublasLt.so.12"};
     void *handle = NULL;
-    for (int i = 0; i < 2 && !handle; i++) handle = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+    /* It stays loaded: a CUDA library has code on the card that the driver knows. */
+    for (int i = 0; i < 2 && !handle; i++)
+        handle = dlopen(names[i], RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (!handle) return err_set(error, ERR_UNAVAILABLE, "cuBLASLt: %s", dlerror());
     ret->handle = handle;
 #define X(name)                                                                                    \

@@ -236,7 +236,7 @@ enum err cuda_products_tune(struct cuda_products *products, const struct cuda_mu
     (void)in;
     memset(call->sums, 0xff,
            (size_t)cuda_bucket(call->rows) * call->outputs * cuda_format_out_bytes(call->format));
-    return call->outputs % 8 == 0 && call->inputs % 16 == 0
+    return call->outputs % 16 == 0 && call->inputs % 16 == 0
                ? OK
                : err_set(error, ERR_INVALID, "a product of %u x %u", call->outputs, call->inputs);
 }
