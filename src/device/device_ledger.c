@@ -103,12 +103,13 @@ static uint64_t step_bytes(const struct device_program *program,
                                 sizeof(struct device_decode_item) +
                                 sizeof(struct device_merge_item);
     uint64_t attention = limits->items_max * item_bytes + (limits->partials_max + rows) * 4;
-    uint64_t group = (rows + limits->pages_max) * 4 + 2 * attention;
+    uint64_t group = rows * 4 + 2 * attention;
     uint64_t samples = wanted * (2 * (sizeof(struct device_draw) + 4) + program->vocab / 8 +
                                  sizeof(struct device_ask) + sizeof(struct device_answer)) +
                        limits->edits_max * sizeof(struct draw_edit) +
                        limits->named_max * UINT64_C(8);
-    return limits->steps_max * ((rows + wanted) * 8 + limits->group_count * group + samples);
+    return limits->steps_max * ((rows + wanted) * 8 + limits->pages_max * UINT64_C(4) +
+                                limits->group_count * group + samples);
 }
 
 static uint64_t page_bytes_of(const struct device_program *program,

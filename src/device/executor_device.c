@@ -14,6 +14,10 @@
 
 /* Positions that the cache has room for at least, or the whole context if that is less. */
 #define CONTEXT_LEAST 4096u
+/* Tokens of the cache per sequence that the default of sequences_max leaves, and its least value:
+ * fewer sequences than 32 leave a device idle. */
+#define SEQUENCE_TOKENS 512u
+#define SEQUENCES_LEAST 32u
 
 /* A step under way. */
 struct flight {
@@ -251,17 +255,16 @@ static struct device_sampling_options sampling_options(const struct executor_dev
 }
 
 static void set_limits(struct executor_device *executor,
-                       const struct executor_device_options *options) {
+                       const struct executor_device_options *options, uint32_t sequences) {
     const struct executor_limits *wanted = &options->limits;
     struct device_limits *limits = &executor->limits;
-    *limits = (struct device_limits){
-        .rows_max = or_default(wanted->rows_max, EXECUTOR_DEVICE_ROWS),
-        .sequences_max = or_default(wanted->sequences_max, EXECUTOR_DEVICE_SEQUENCES),
-        .context_max = wanted->context_max,
-        .layer_places = options->layout->layers_each,
-        .group_count = kv_layout_groups(options->layout),
-        .steps_max = or_default(options->steps_max, DEVICE_STEPS_MAX),
-        .kv_form = options->kv_form};
+    *limits = (struct device_limits){.rows_max = or_default(wanted->rows_max, EXECUTOR_DEVICE_ROWS),
+                                     .sequences_max = sequences,
+                                     .context_max = wanted->context_max,
+                                     .layer_places = options->layout->layers_each,
+                                     .group_count = kv_layout_groups(options->layout),
+                                     .steps_max = or_default(options->steps_max, DEVICE_STEPS_MAX),
+                                     .kv_form = options->kv_form};
     limits->sequences_max = least(limits->sequences_max, limits->rows_max);
     limits->logit_rows_max = limits->sequences_max;
     limit_pages(limits, options);
@@ -273,6 +276,29 @@ static void set_limits(struct executor_device *executor,
     limits->partials_max = sizes.partials_max;
     limits->edits_max = device_sampling_edits_max(&sampling);
     limits->named_max = device_sampling_named_max(&sampling);
+}
+
+/* Whether the cache will have room for that many sequences of a usual length. */
+static bool has_tokens(const struct executor_device *executor, uint64_t memory_bytes,
+                       uint32_t sequences) {
+    const struct device_ledger ledger =
+        device_ledger_predict(&executor->device_program, &executor->limits, memory_bytes);
+    uint64_t blocks = ledger.page_count / executor->limits.group_count;
+    uint32_t tokens = least(SEQUENCE_TOKENS, executor->limits.context_max);
+    return ledger.used <= ledger.limit && blocks * DEVICE_PAGE_TOKENS / sequences >= tokens;
+}
+
+/* set_limits for the sequences that the caller wants, or by default as many as the memory suits. */
+static void choose_limits(struct executor_device *executor,
+                          const struct executor_device_options *options) {
+    const uint32_t wanted = options->limits.sequences_max;
+    uint32_t sequences = or_default(wanted, EXECUTOR_DEVICE_SEQUENCES);
+    set_limits(executor, options, sequences);
+    while (wanted == 0 && options->memory_bytes > 0 && sequences > SEQUENCES_LEAST &&
+           !has_tokens(executor, options->memory_bytes, sequences)) {
+        sequences /= 2;
+        set_limits(executor, options, sequences);
+    }
 }
 
 static enum err refuse(const struct executor_device *executor,
@@ -295,7 +321,7 @@ static enum err prepare(struct executor_device *executor,
     executor->caps.vocab = options->config->token_count;
     device_program_of(&executor->device_program, &executor->program, matrices, matrix_count,
                       executor->caps.vocab);
-    set_limits(executor, options);
+    choose_limits(executor, options);
     struct device_ledger *ledger = &executor->ledger;
     enum err err = options->table->prepare(options->device, &executor->device_program,
                                            &executor->limits, ledger, error);

@@ -22,13 +22,16 @@
 #include "program/kv_layout.h"
 #include "program/program.h"
 
-#define EXECUTOR_DEVICE_ROWS 2048u      /* default of executor_limits.rows_max: more gain nothing */
-#define EXECUTOR_DEVICE_SEQUENCES 1024u /* likewise of sequences_max */
+#define EXECUTOR_DEVICE_ROWS 2048u /* default of executor_limits.rows_max: more gain nothing */
+/* Likewise of sequences_max: halved while the cache would have less than 512 tokens per sequence,
+ * since their logits take its memory. */
+#define EXECUTOR_DEVICE_SEQUENCES 1024u
 
 struct executor_device_options {
     const struct device_table *table;
     struct device *device;             /* open, not prepared */
     const struct device_info *card;    /* borrowed for the call */
+    uint64_t memory_bytes;             /* that the device may take; 0: more than enough */
     const struct device_store *store;  /* has all matrices of `weights` */
     const struct model_config *config; /* of a decoder that generates */
     const struct kv_layout *layout;

@@ -84,6 +84,7 @@ static enum err open_on_device(struct model *model, const struct model_options *
         .table = device->table,
         .device = device->device,
         .card = &device->card,
+        .memory_bytes = device->memory_bytes,
         .store = model->device_store,
         .config = &model->config,
         .layout = &model->layout,

@@ -18,8 +18,8 @@ static size_t attention_bytes(const struct device_limits *limits) {
 size_t step_block_bytes(const struct device_limits *limits, uint32_t vocab) {
     const size_t rows = limits->rows_max, wanted = limits->logit_rows_max;
     const size_t mask_bytes = ((size_t)vocab + 31) / 32 * sizeof(uint32_t);
-    size_t step = rows * 2 * sizeof(uint32_t) + wanted * 2 * sizeof(uint32_t);
-    size_t group = (rows + limits->pages_max) * sizeof(uint32_t) + 2 * attention_bytes(limits);
+    size_t step = (rows + wanted) * 2 * sizeof(uint32_t) + limits->pages_max * sizeof(uint32_t);
+    size_t group = rows * sizeof(uint32_t) + 2 * attention_bytes(limits);
     /* Draws and the list of drawn rows come with either call, the rest once per row. */
     size_t samples = wanted * (2 * (sizeof(struct device_draw) + sizeof(uint32_t)) + mask_bytes +
                                sizeof(struct device_ask)) +

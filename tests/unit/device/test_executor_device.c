@@ -72,8 +72,14 @@ static void open_cpu(struct rig *rig, const char *name) {
     rig->backend = *model_backend(rig->model);
 }
 
+static const struct executor_limits small_limits = {.rows_max = ROWS,
+                                                    .sequences_max = SEQUENCES,
+                                                    .context_max = CONTEXT,
+                                                    .block_count = SEQUENCES * BLOCKS};
+
 static enum err open_executor(struct rig *rig, const char *name, uint32_t steps_max,
-                              uint64_t memory_bytes, struct error *error) {
+                              uint64_t memory_bytes, const struct executor_limits *limits,
+                              struct error *error) {
     char path[512];
     uint32_t count;
     const struct device_table *table = quern_device_table();
@@ -97,6 +103,7 @@ static enum err open_executor(struct rig *rig, const char *name, uint32_t steps_
         .table = table,
         .device = rig->device,
         .card = &rig->card,
+        .memory_bytes = memory_bytes,
         .store = rig->store,
         .config = &rig->config,
         .layout = &rig->layout,
@@ -106,16 +113,13 @@ static enum err open_executor(struct rig *rig, const char *name, uint32_t steps_
                     .output_norm = rig->weights->output_norm},
         .kv_form = DEVICE_F32,
         .steps_max = steps_max,
-        .limits = {.rows_max = ROWS,
-                   .sequences_max = SEQUENCES,
-                   .context_max = CONTEXT,
-                   .block_count = SEQUENCES * BLOCKS}};
+        .limits = *limits};
     return executor_device_open(&rig->own, &options, error);
 }
 
 static void open_device(struct rig *rig, const char *name, uint32_t steps_max) {
     struct error error;
-    must(open_executor(rig, name, steps_max, DEVICE_BYTES, &error), &error);
+    must(open_executor(rig, name, steps_max, DEVICE_BYTES, &small_limits, &error), &error);
     must(weights_fill(rig->weights, &error), &error);
     rig->executor = &rig->own;
     rig->backend = (struct backend){
@@ -461,9 +465,28 @@ static void a_model_that_does_not_fit_is_refused_before_its_weights_are_read(voi
     (void)state;
     struct rig rig;
     struct error error;
-    assert_int_equal(open_executor(&rig, "llama3", 2, 2 << 20, &error), ERR_LIMIT);
+    assert_int_equal(open_executor(&rig, "llama3", 2, 2 << 20, &small_limits, &error), ERR_LIMIT);
     assert_non_null(strstr(error.text, "MiB"));
     close_rig(&rig);
+}
+
+static void the_default_of_sequences_follows_the_memory(void **state) {
+    (void)state;
+    static const uint64_t mib[] = {3000, 750};
+    const struct executor_limits limits = {.context_max = CONTEXT};
+    for (int i = 0; i < 2; i++) {
+        struct rig rig;
+        struct error error;
+        must(open_executor(&rig, "llama3", 2, mib[i] << 20, &limits, &error), &error);
+        const struct backend_caps *caps = &rig.own.caps;
+        assert_int_equal(caps->rows_max, EXECUTOR_DEVICE_ROWS);
+        if (i == 0)
+            assert_int_equal(caps->sequences_max, EXECUTOR_DEVICE_SEQUENCES);
+        else
+            assert_in_range(caps->sequences_max, 32, EXECUTOR_DEVICE_SEQUENCES / 2);
+        assert_true(caps->page_count >= caps->sequences_max * BLOCKS);
+        close_rig(&rig);
+    }
 }
 
 int main(void) {
@@ -471,6 +494,7 @@ int main(void) {
         cmocka_unit_test(logits_of_mixed_steps_are_those_of_the_cpu),
         cmocka_unit_test(texts_are_those_of_the_cpu_with_one_step_and_with_two),
         cmocka_unit_test(a_model_that_does_not_fit_is_refused_before_its_weights_are_read),
+        cmocka_unit_test(the_default_of_sequences_follows_the_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

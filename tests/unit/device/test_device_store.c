@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "device/device_program.h"
+#include "device/device_store.h"
+
+#include <string.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+/* What the store gave the device. */
+static struct device_rows filled[8];
+static uint32_t fill_count, warm_count;
+
+static enum err fill(struct device *device, const struct device_rows *rows, struct error *error) {
+    (void)device;
+    filled[fill_count++] = *rows;
+    return fill_count < 5 ? OK : err_set(error, ERR_IO, "the card is gone");
+}
+
+static enum err warm(struct device *device, struct error *error) {
+    (void)device;
+    (void)error;
+    warm_count++;
+    return OK;
+}
+
+static const struct device_table table = {.fill = fill, .warm = warm};
+
+static struct matrix *open_matrix(const struct weight_store *store,
+                                  const struct weight_matrix *from) {
+    struct matrix *matrix;
+    bool is_filled = true;
+    struct error error;
+    assert_int_equal(store->ops->open(store->self, from, &matrix, &is_filled, &error), OK);
+    assert_false(is_filled);
+    return matrix;
+}
+
+static const struct matrix_part embedding_part = {.type = TENSOR_BF16, .rows = 100};
+static const struct matrix_part qkv_parts[3] = {{.type = TENSOR_Q8_0, .rows = 64},
+                                                {.type = TENSOR_Q8_0, .rows = 32},
+                                                {.type = TENSOR_BF16, .rows = 32}};
+static const struct weight_matrix embedding = {.parts = &embedding_part,
+                                               .part_count = 1,
+                                               .cols = 64,
+                                               .is_looked_up = true,
+                                               .is_multiplied = true};
+static const struct weight_matrix qkv = {
+    .parts = qkv_parts, .part_count = 3, .cols = 64, .is_multiplied = true};
+
+static void matrices_are_numbered_and_get_their_forms(void **state) {
+    (void)state;
+    static const enum device_form forms[][2] = {
+        {DEVICE_F32, DEVICE_F32}, {DEVICE_BF16, DEVICE_BF16}, {DEVICE_E4M3, DEVICE_BF16}};
+    for (int i = 0; i < 3; i++) {
+        struct device_store *store =
+            device_store_open(&(struct device_store_options){.table = &table, .form = forms[i][0]});
+        struct weight_store to = device_store_interface(store);
+        struct matrix *a = open_matrix(&to, &embedding), *b = open_matrix(&to, &qkv);
+        uint32_t count;
+        const struct device_matrix *matrices = device_store_matrices(store, &count);
+        assert_int_equal(count, 2);
+        assert_int_equal(a->handle, 0);
+        assert_int_equal(b->handle, 1);
+        assert_int_equal(matrices[0].form, forms[i][1]);
+        assert_int_equal(matrices[1].form, forms[i][0]);
+        assert_int_equal(matrices[1].rows, 128);
+        assert_int_equal(matrices[1].cols, 64);
+        device_store_close(store);
+        matrix_close(a);
+        matrix_close(b);
+    }
+}
+
+static void rows_reach_the_device_part_by_part(void **state) {
+    (void)state;
+    struct error error;
+    struct device_store *store =
+        device_store_open(&(struct device_store_options){.table = &table, .form = DEVICE_BF16});
+    struct weight_store to = device_store_interface(store);
+    struct matrix *a = open_matrix(&to, &embedding), *b = open_matrix(&to, &qkv);
+    static const uint32_t order[64];
+    struct matrix_part parts[3];
+    memcpy(parts, qkv_parts, sizeof parts);
+    parts[0].row_order = order;
+    parts[1].blocks = "rows";
+    struct weight_matrix with_rows = qkv;
+    with_rows.parts = parts;
+    fill_count = warm_count = 0;
+    assert_int_equal(to.ops->fill(to.self, b, &with_rows, &error), OK);
+    assert_int_equal(fill_count, 3);
+    assert_int_equal(filled[0].matrix, 1);
+    assert_ptr_equal(filled[0].row_order, order);
+    assert_int_equal(filled[1].row_first, 64);
+    assert_ptr_equal(filled[1].blocks, parts[1].blocks);
+    assert_int_equal(filled[2].row_first, 96);
+    assert_int_equal(filled[2].type, TENSOR_BF16);
+    assert_int_equal(to.ops->fill(to.self, a, &embedding, &error), OK);
+    assert_int_equal(to.ops->fill(to.self, a, &embedding, &error), ERR_IO);
+    assert_int_equal(to.ops->finish(to.self, &error), OK);
+    assert_int_equal(warm_count, 1);
+    device_store_close(store);
+    matrix_close(a);
+    matrix_close(b);
+}
+
+static void a_program_names_its_matrices_by_number(void **state) {
+    (void)state;
+    struct matrix a = {.rows = 10, .cols = 4, .handle = 0}, b = {.rows = 8, .cols = 4, .handle = 1};
+    static float weight[4], frequencies[2];
+    struct op ops[] = {
+        {.kind = OP_EMBED, .matrix = &a, .scale = 2.0f},
+        {.kind = OP_NORM, .weight = weight, .next = &b, .add = ADD_H},
+        {.kind = OP_ATTENTION, .kv_group = 2, .kv_place = 1, .window = 16, .softcap = 30.0f}};
+    const struct program program = {.shape = {.width = 4,
+                                              .heads = 2,
+                                              .kv_heads = 1,
+                                              .head_dim = 4,
+                                              .vocab_rows = 10,
+                                              .rope_count = 1,
+                                              .eps = 1e-6f,
+                                              .is_causal = true},
+                                    .frequencies = {frequencies},
+                                    .ops = ops,
+                                    .op_count = 3};
+    const struct device_matrix matrices[2] = {{10, 4, DEVICE_BF16}, {8, 4, DEVICE_BF16}};
+    struct device_program is;
+    device_program_of(&is, &program, matrices, 2, 9);
+    assert_int_equal(is.op_count, 3);
+    assert_int_equal(is.vocab, 9);
+    assert_int_equal(is.vocab_rows, 10);
+    assert_ptr_equal(is.frequencies[0], frequencies);
+    assert_int_equal(is.ops[0].matrix, 0);
+    assert_int_equal(is.ops[0].next, DEVICE_NONE);
+    assert_true(is.ops[0].scale == 2.0f);
+    assert_int_equal(is.ops[1].matrix, DEVICE_NONE);
+    assert_int_equal(is.ops[1].next, 1);
+    assert_int_equal(is.ops[1].add, ADD_H);
+    assert_ptr_equal(is.ops[1].weight, weight);
+    assert_int_equal(is.ops[2].kv_group, 2);
+    assert_int_equal(is.ops[2].kv_place, 1);
+    assert_int_equal(is.ops[2].window, 16);
+    assert_true(is.ops[2].softcap == 30.0f);
+    device_program_release(&is);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(matrices_are_numbered_and_get_their_forms),
+        cmocka_unit_test(rows_reach_the_device_part_by_part),
+        cmocka_unit_test(a_program_names_its_matrices_by_number),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
