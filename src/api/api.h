@@ -45,8 +45,8 @@ struct api_options {
     struct batch_rules rules;      /* lines_max 0: batch_rules_default */
     struct key_set *keys;          /* NULL: routes need no key */
     struct origin_rules origins;   /* `host` is not read */
-    uint64_t file_bytes_max;       /* of one file (default 2 GiB) */
-    uint64_t batch_file_bytes_max; /* of a file with the purpose batch; 0: file_bytes_max */
+    uint64_t file_bytes_max;       /* the largest file (default 2 GiB) */
+    uint64_t batch_file_bytes_max; /* the largest of purpose batch; 0: file_bytes_max */
     int64_t ping_ms;               /* before a silent stream gets a comment line (default 15 s) */
     uint32_t connections_max;
     uint32_t worker_threads;

@@ -16,7 +16,7 @@ struct jsonl_file {
     uint64_t bytes;
     struct buf buf;
     size_t at;       /* in buf: the next line */
-    uint64_t number; /* of the latest line, from 1, blank lines counted */
+    uint64_t number; /* number of the latest line, from 1, blank lines counted */
     bool failed;     /* the file could not be read to its end */
 };
 

@@ -47,7 +47,7 @@ struct batch_parameters {
     char owner[OWNER_BYTES];            /* filled in by the caller, as the next two; 0: no limit */
     uint64_t batches_max;               /* most batches of this owner that are not terminal */
     uint64_t queued_tokens_max;         /* most tokens in their inputs, estimated */
-    unsigned char sha256[SHA256_BYTES]; /* of the parameters' canonical form, without the key */
+    unsigned char sha256[SHA256_BYTES]; /* sum of the canonical form, without the key */
 };
 
 /* Reads the body of POST /v1/batches. False and *ret_refusal if a parameter is wrong; then nothing

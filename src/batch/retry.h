@@ -16,7 +16,7 @@
 
 /* The checked body of a retry call. */
 struct batch_retry {
-    struct batch_parameters parameters; /* of the new batch, without its input file */
+    struct batch_parameters parameters; /* parameters of the new batch, without its input file */
     uint16_t statuses[RETRY_CHOICES_MAX];
     size_t status_count;
     char codes[RETRY_CHOICES_MAX][64];

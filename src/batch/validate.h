@@ -14,7 +14,7 @@
 struct batch_validate_options {
     int input_fd; /* read from 0 on, and again at earlier offsets */
     uint64_t input_bytes;
-    const unsigned char *input_sha256; /* of the row; bytes that differ are ERR_CORRUPT */
+    const unsigned char *input_sha256; /* sum in the row; bytes that differ are ERR_CORRUPT */
     const char *index_path;
     enum endpoint endpoint;
     struct batch_rules rules;

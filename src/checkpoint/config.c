@@ -367,7 +367,7 @@ static enum err read_token_types(struct model_config *config, const struct gguf 
     return OK;
 }
 
-/* The embedding has the last word on the size of the vocabulary. */
+/* Reads the size of the vocabulary from the embedding, whatever the tokenizer has. */
 static enum err read_vocab_rows(struct model_config *config, const struct gguf *gguf,
                                 size_t token_count, struct error *error) {
     const struct gguf_tensor *tensor = gguf_tensor_find(gguf, STR("token_embd.weight"));

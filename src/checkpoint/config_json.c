@@ -85,10 +85,10 @@ static const struct family {
      OF_GEMMA},
 };
 
-/* Models that see too: their text model is a family of its own, in text_config. */
+/* Models that also read pictures: their text model is a family of its own, in text_config. */
 static const struct {
     const char *model_type;
-    const char *text_type; /* when text_config does not say */
+    const char *text_type; /* the default of text_config's model_type */
 } wholes[] = {{"gemma3", "gemma3_text"}, {"mistral3", "mistral"}};
 
 /* ---- fields ---- */
@@ -283,7 +283,7 @@ static enum err read_layer_types(struct model_config *config, const json_t *list
     return OK;
 }
 
-/* Whether any layer has a window at all, and the default of which. */
+/* Tells whether any layer has a window, and sets the family's default of the layers that do. */
 static enum err read_window_rule(struct model_config *config, const json_t *text,
                                  const struct family *family, bool *ret_has, struct error *error) {
     *ret_has = family->window_rule != WINDOW_NEVER;

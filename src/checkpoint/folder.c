@@ -179,8 +179,8 @@ static enum err take_tensors(struct checkpoint *checkpoint, struct error *error)
     return err;
 }
 
-/* The embedding has the last word on the size of the vocabulary; ids that the tokenizer has beyond
- * it, or it beyond the tokenizer, are never sampled. */
+/* Takes the size of the vocabulary from the embedding. Ids that only the tokenizer or only the
+ * embedding has are never sampled. */
 static enum err size_vocabulary(struct checkpoint *checkpoint, uint32_t token_count,
                                 struct error *error) {
     struct model_config *config = &checkpoint->config;

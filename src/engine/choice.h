@@ -37,8 +37,8 @@ struct choice {
 
     struct logprobs logprobs;
     size_t logprobs_shown;
-    double logprob_sum;   /* of all generated tokens, if candidates are ranked */
-    struct ids token_ids; /* of all generated tokens, if the request wants them returned */
+    double logprob_sum;   /* sum over all generated tokens, if candidates are ranked */
+    struct ids token_ids; /* all generated tokens, if the request wants them returned */
     size_t token_ids_shown;
 
     struct tool_reader *tools; /* NULL: calls are not read. Owned */

@@ -9,7 +9,7 @@
 /* The room of the longest float with its comma as text, and of four bytes as base64. */
 #define FLOAT_TEXT_BYTES 17
 #define FLOAT_BASE64_BYTES 6
-#define ENTRY_BYTES 80 /* of one vector's object, without its numbers */
+#define ENTRY_BYTES 80 /* bytes of one vector's object, without its numbers */
 #define ANSWER_BYTES_MAX (WIRE_PAYLOAD_BYTES_MAX - 16 * 1024)
 
 #define FORMS                                                                                      \

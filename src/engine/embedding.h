@@ -16,7 +16,7 @@ struct job;
 /* Zero is a valid start. */
 struct embedding {
     struct embed_request request;
-    struct ids ids;                   /* of all texts, one after the other */
+    struct ids ids;                   /* ids of all texts, one after the other */
     struct embed_sequence *sequences; /* (request.count) one per text, parts of ids */
     float *vectors;                   /* (request.count, width); NULL before its turn */
     size_t vector_bytes;

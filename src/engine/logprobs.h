@@ -43,7 +43,7 @@ struct logprobs_form {
 struct logprobs_prompt {
     const int32_t *ids; /* (count) */
     size_t count;
-    const struct logprobs *scores; /* of all but the first token */
+    const struct logprobs *scores; /* scores of all tokens but the first */
     uint32_t top_max;              /* most alternatives shown per token */
     bool shows_special;            /* special tokens are part of the text that offsets count */
 };

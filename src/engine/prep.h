@@ -25,7 +25,7 @@ struct prompt {
     struct ids ids; /* until the scheduler has them, or to the end if the answer shows them */
     size_t token_count;
     struct buf echo;        /* the prompt's text, if the answer repeats it */
-    struct logprobs scores; /* of its tokens except the first, if the answer has them */
+    struct logprobs scores; /* scores of its tokens but the first, if the answer has them */
     bool is_scored;         /* the scores are complete, or not wanted */
 };
 

@@ -133,7 +133,7 @@ static void fill_uses(struct served_model *model, const struct model_description
     };
 }
 
-/* Opens a folder. Its words are read first, because they tell the number of tokens. */
+/* Opens a folder. Its vocabulary is read first, because it tells the number of tokens. */
 static enum err open_folder(struct served_model *model, const char *path,
                             const struct wire_hello *options, struct loaded_device *device,
                             struct error *error) {

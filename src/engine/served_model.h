@@ -42,7 +42,7 @@ struct served_model {
     struct served_embedder embedder;
     const char *name; /* the file's, without folders and ".gguf": the default name of the model */
     const char *description; /* one line for the log */
-    int64_t created_unix_s;  /* of the file */
+    int64_t created_unix_s;  /* time of the file */
 
     /* Only served_model_open fills these, and served_model_close frees them. */
     struct model *model;

@@ -73,7 +73,7 @@ struct engine {
     struct buf chunk;
     int64_t stats_due_ns;
     int64_t step_begun_ns;
-    int64_t step_ended_ns; /* of the last step */
+    int64_t step_ended_ns; /* end of the last step */
     int64_t step_ns_max;
     struct wire_stats stats; /* as last read */
     bool has_failed;

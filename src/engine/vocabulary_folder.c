@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The words of a folder of Hugging Face's tools: tokenizer.json and the files next to it.
+/* The vocabulary of a folder of Hugging Face's tools: tokenizer.json and the files next to it.
  *
  * The chat template is that of chat_template.jinja, else of tokenizer_config.json, else of
  * chat_template.json. A generation ends at the tokens of generation_config.json, else of

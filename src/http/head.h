@@ -49,7 +49,7 @@ struct chunk_scan {
     uint64_t left;  /* bytes left of the current chunk */
     uint64_t size;  /* the number in the current size line, so far */
     uint8_t step;   /* the part that comes next; see head.c */
-    uint8_t digits; /* of the current size line, so far */
+    uint8_t digits; /* digits of the current size line, so far */
     uint64_t seen;  /* decoded bytes so far */
 };
 

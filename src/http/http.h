@@ -75,9 +75,9 @@ struct http_options {
     uint32_t connections_max;          /* (default 1024) */
     uint32_t connections_per_peer_max; /* per address; loopback has no limit (default 256) */
     uint32_t worker_threads;           /* (default 4) */
-    uint64_t body_bytes_max;           /* of a body kept in memory (default 32 MiB) */
-    uint64_t body_bytes_total_max;     /* of all such bodies together (default 256 MiB) */
-    uint64_t upload_bytes_max;         /* of a multipart body (default 2 GiB + 1 MiB) */
+    uint64_t body_bytes_max;           /* the largest body kept in memory (default 32 MiB) */
+    uint64_t body_bytes_total_max;     /* the sum of all such bodies (default 256 MiB) */
+    uint64_t upload_bytes_max;         /* the largest multipart body (default 2 GiB + 1 MiB) */
     uint64_t stream_bytes_max;         /* waiting for a slow reader of a stream (default 4 MiB) */
     int64_t head_ms;  /* from the first to the last byte of a header block (default 10 s) */
     int64_t idle_ms;  /* between two requests of a connection (default 75 s) */
@@ -90,7 +90,7 @@ struct http_options {
 struct http_status {
     uint32_t connections;
     uint32_t requests_inflight;
-    uint64_t body_bytes; /* of request bodies kept in memory */
+    uint64_t body_bytes; /* bytes of request bodies kept in memory */
     uint64_t connections_total;
     uint64_t refused_total;      /* for framing, limits or pace */
     uint64_t keys_missing_total; /* 401 */

@@ -10,7 +10,7 @@
 #include <strings.h>
 #include <sys/stat.h>
 
-#define LOOK_NS 1000000000 /* between two looks at the file, unless the options say otherwise */
+#define LOOK_NS 1000000000 /* default of the time between two looks at the file */
 
 /* A row of the file with its use of the rate limit. */
 struct entry {

@@ -20,9 +20,9 @@
 struct key_set;
 
 struct key_set_options {
-    const unsigned char (*digests)[SHA256_BYTES]; /* of the fixed keys */
+    const unsigned char (*digests)[SHA256_BYTES]; /* sums of the fixed keys */
     size_t digest_count;
-    const char *path; /* of the file, which need not exist; NULL: none */
+    const char *path; /* path of the file, which need not exist; NULL: none */
     int64_t look_ns;  /* between two looks at the file (0: a second) */
     /* The file has become unreadable (the keys read before stay in use), or readable again: then
      * the sentence is NULL. `report` may be NULL. */

@@ -45,7 +45,7 @@ enum http_scope {
 
 struct key_row {
     char id[KEY_ID_CHARACTERS + 1];
-    unsigned char sha256[SHA256_BYTES]; /* of the whole key */
+    unsigned char sha256[SHA256_BYTES]; /* sum of the whole key */
     char name[128];
     char owner[OWNER_BYTES]; /* empty: the default owner */
     uint32_t scopes;

@@ -17,7 +17,7 @@
 #include "base/str.h"
 
 #define MULTIPART_BOUNDARY_BYTES_MAX 70 /* RFC 2046 §5.1.1 */
-#define MULTIPART_HEAD_BYTES_MAX 4096   /* of one part's headers */
+#define MULTIPART_HEAD_BYTES_MAX 4096   /* bytes of one part's headers */
 #define MULTIPART_TEXT_BYTES 1024       /* room for a name, a file name or a type */
 #define MULTIPART_PARTS_MAX 64
 

@@ -36,7 +36,7 @@ struct gate_connection {
 
     enum relay_reading reading;
     size_t head_checked; /* bytes from up_ready on that head_read has searched */
-    bool in_body;        /* of the latest request; stays true if the body is given up */
+    bool in_body;        /* inside the latest request's body; stays true if it is given up */
     uint64_t body_left;
     struct chunk_scan chunks;
 

@@ -32,8 +32,8 @@ struct pull_summary {
     char folder[PATH_MAX]; /* the snapshot */
     uint32_t files;
     uint64_t bytes;         /* size of all files of the model */
-    uint64_t bytes_there;   /* of these, in files that were whole before */
-    uint64_t bytes_resumed; /* of these, in files that were unfinished before */
+    uint64_t bytes_there;   /* the part in files that were whole before */
+    uint64_t bytes_resumed; /* the part in files that were unfinished before */
     uint64_t bytes_fetched;
     double seconds;
 };

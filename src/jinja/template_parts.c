@@ -143,7 +143,7 @@ static void look_at_body(struct parts *parts, const struct stmt *body) {
 bool template_walks_content(struct jinja_template *template) {
     struct parts parts = {.changed = true};
     parts.holds = arena_alloc(&template->arena, template->symbol_count + 1);
-    /* Content seldom goes through more than two hands. */
+    /* Content seldom passes through more than two variables or macros, so four rounds suffice. */
     for (int turn = 0; turn < 4 && parts.holds && parts.changed && !parts.walked; turn++) {
         parts.changed = false;
         look_at_body(&parts, template->body);

@@ -19,7 +19,7 @@
 #define REFUSAL_MESSAGE_BYTES 1024
 
 struct refusal {
-    int32_t status;                  /* of HTTP: 400 to 599 */
+    int32_t status;                  /* HTTP status: 400 to 599 */
     const char *code;                /* static, or NULL for null */
     char param[REFUSAL_PARAM_BYTES]; /* "" is null */
     char message[REFUSAL_MESSAGE_BYTES];

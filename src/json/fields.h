@@ -33,7 +33,7 @@ struct field {
     unsigned sets; /* a bit per kind of object that may have the field */
     double min, max;
     unsigned flags;
-    size_t offset;              /* of the member in the struct, with the type that the kind names */
+    size_t offset;              /* place of the member in the struct; the kind names its type */
     const char *const *choices; /* NULL at the end */
     const char *description;    /* for the schema; no quotes in it */
 };

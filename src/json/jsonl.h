@@ -21,7 +21,7 @@ struct jsonl_line {
 struct jsonl_splitter {
     uint64_t at; /* bytes seen */
     uint64_t line_start;
-    uint64_t line_number; /* of the current line, 1-based once started */
+    uint64_t line_number; /* number of the current line, 1-based once started */
     bool blank;           /* the current line has only spaces, tabs and CR so far */
     bool ends_with_cr;
     unsigned char bom_seen;

@@ -50,7 +50,7 @@ struct preflight {
     double late_share;       /* 0..1: requests with shared text behind private text */
     double late_tokens_mean; /* about so many tokens of it per request, over all requests */
     /* about the context; 0 if the model is not known */
-    uint32_t context_tokens;     /* of the model as opened; 0 if it only embeds */
+    uint32_t context_tokens;     /* context of the model as opened; 0 if it only embeds */
     uint64_t over_context;       /* requests that would be refused for their length */
     uint32_t recommended_length; /* a --max-model-len for 95 of 100 requests */
     uint32_t whole_length;       /* a --max-model-len for all requests */

@@ -54,7 +54,7 @@ struct wire_frame {
 
 struct wire_reader {
     struct buf bytes;
-    size_t consumed; /* of bytes, by the frames handed out */
+    size_t consumed; /* bytes of the frames handed out */
 };
 
 void wire_reader_init(struct wire_reader *reader);

@@ -50,7 +50,7 @@ struct wire_device {
     struct str dtype;
     struct str kv_cache_dtype;
     struct str quantization;
-    double memory_share; /* of the card's memory, 0..1 */
+    double memory_share; /* share of the card's memory, 0..1 */
     uint64_t memory_bytes;
 };
 
@@ -59,7 +59,7 @@ struct wire_hello {
     uint32_t version;
     struct str model_path;
     struct wire_names names; /* the first is the served name; none: made from the file's name */
-    uint32_t threads;        /* that compute */
+    uint32_t threads;        /* threads that compute */
     uint32_t prep_threads;
     uint32_t max_num_seqs;
     uint32_t max_num_batched_tokens;
@@ -68,11 +68,11 @@ struct wire_hello {
     bool prefix_caching;
     bool reference;     /* plain C kernels, exact and slow */
     struct str kernels; /* name of a kernel table; empty: the best this CPU runs */
-    struct str pooling; /* of embeddings: mean, cls or last; empty: as the model says */
+    struct str pooling; /* pooling of embeddings: mean, cls or last; empty: the model's */
     bool trust_request_chat_template;
     bool dummy_weights;        /* invented, for a folder with a config.json alone */
     struct str packed_dir;     /* keeps files of packed weights; empty: none are kept */
-    uint64_t packed_bytes_max; /* of all these files */
+    uint64_t packed_bytes_max; /* the sum of all these files */
     struct wire_device device;
 };
 

@@ -73,7 +73,7 @@ struct worker_status {
     /* Numbers that a worker does not know are 0. */
     uint32_t running;     /* sequences in the running set, or requests in flight */
     uint32_t waiting;     /* accepted, not yet running */
-    uint64_t steps;       /* of the engine since its start; of others: jobs answered */
+    uint64_t steps;       /* steps of the engine since its start; others: jobs answered */
     int64_t step_age_ms;  /* since the last step ended; 0 without jobs */
     int64_t token_age_ms; /* since the oldest last token of a running request; 0: none runs */
     int64_t step_ms_max;  /* the longest step so far */
@@ -83,7 +83,7 @@ struct worker_status {
     const char *upstream; /* its name, as long as the worker lives; NULL: no upstream */
     const char *breaker;  /* "closed", "open", "half_open" */
     uint32_t limit;       /* requests that may be in flight now */
-    uint64_t openings;    /* of the breaker */
+    uint64_t openings;    /* openings of the breaker */
     uint64_t refusals;    /* answers that were OUTCOME_NOT_RUN */
     uint64_t faults;      /* answers that were OUTCOME_TRY_AGAIN */
     bool is_key_refused;  /* it answers nothing but 401, 402 or 403 */

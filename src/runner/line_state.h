@@ -19,7 +19,7 @@ struct line_state {
     uint16_t attempts; /* tries that failed (OUTCOME_TRY_AGAIN) */
     uint16_t refusals; /* times a worker refused to run it (OUTCOME_NOT_RUN) */
     uint16_t downs;    /* times it was in flight when a worker went down */
-    uint16_t alone;    /* of `downs`: nothing else was in flight */
+    uint16_t alone;    /* downs at which nothing else was in flight */
     bool is_suspect;   /* one of these took the worker of seat `home` down: they run apart */
     uint32_t home;     /* the index of a seat */
     bool was_waiting;  /* it was taken from the lines that wait for a model */

@@ -16,7 +16,7 @@
 struct request {
     struct request *next;
     uint64_t id;
-    uint64_t order; /* of arrival */
+    uint64_t order; /* order of arrival */
     struct runner_request call;
     struct runner_request_events events;
     char *model;

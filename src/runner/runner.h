@@ -47,7 +47,7 @@ struct runner_events {
 struct runner_options {
     struct batch_rules rules;   /* lines_max 0: batch_rules_default */
     uint32_t lookahead_lines;   /* lines in flight per worker (default 4096) */
-    uint64_t lookahead_bytes;   /* of request bodies in flight per worker (default 32 MiB) */
+    uint64_t lookahead_bytes;   /* request bodies in flight per worker (default 32 MiB) */
     uint32_t requests_max;      /* single requests waiting or running (default 1024) */
     uint32_t flex_requests_max; /* from here on tier flex is refused (default requests_max / 2) */
     uint32_t attempts_max;      /* tries of a line that end in OUTCOME_TRY_AGAIN (default 5) */
@@ -166,7 +166,7 @@ struct runner_status {
     uint64_t lines_reused; /* part of lines_done: with the answer of an equal request */
     uint64_t batches_live;
     uint64_t recovered_lines;   /* results found on the disk at start */
-    struct usage usage;         /* of durable batch lines since start */
+    struct usage usage;         /* usage of durable batch lines since start */
     uint64_t quality_alarms[4]; /* raised since start, in the order of batch/extras.h's shares */
     uint64_t batches_paused;
     char text[160]; /* "ready", or why it is not ready */
@@ -177,7 +177,7 @@ void runner_status(struct runner *runner, struct runner_status *ret_status);
 /* Work that waits for one model. Batches of several models are together under an empty name. */
 struct runner_queue {
     char model[256];
-    uint64_t lines;       /* of active batches, without a result */
+    uint64_t lines;       /* lines of active batches without a result */
     uint64_t requests;    /* single requests waiting or running, by the name they gave */
     int64_t oldest_age_s; /* since the oldest of these batches was created */
 };
@@ -201,7 +201,7 @@ size_t runner_worker_statuses(struct runner *runner, struct worker_status *ret_s
 /* One name under which a model can be asked for. */
 struct runner_model {
     struct str name;
-    enum model_state state;     /* of its worker */
+    enum model_state state;     /* state of its worker */
     const char *text;           /* why it failed; otherwise NULL */
     struct worker_model served; /* under the worker's own name */
 };

@@ -32,7 +32,7 @@ struct seat {
     /* In flight: */
     uint32_t lines;
     uint32_t requests;
-    uint64_t bytes; /* of the bodies of lines */
+    uint64_t bytes; /* bytes of the lines' bodies */
 
     uint32_t suspects;
     uint32_t suspects_max;  /* in flight at a time */

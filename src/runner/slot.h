@@ -34,7 +34,7 @@ struct slot {
     uint32_t index;
     uint32_t next_free; /* while FREE: index + 1; 0: none */
     uint32_t seat;      /* while RUNNING: the index of its worker's seat */
-    uint64_t bytes;     /* of the request's body */
+    uint64_t bytes;     /* bytes of the request's body */
 
     struct request *request; /* a single request; NULL: a line of `batch` */
     struct active_batch *batch;

@@ -61,7 +61,7 @@ struct seglog_counts {
     uint64_t successes;
     uint64_t errors;
     uint64_t others;    /* cancelled and expired */
-    struct usage usage; /* of successes */
+    struct usage usage; /* usage of successes */
     uint64_t duplicates;
     uint64_t corrupt;
     uint64_t recovered;           /* records that were found when the log was opened */

@@ -11,7 +11,7 @@
 
 #define MERGES_MAX (1u << 23)
 #define SCORED_BYTES_MAX 1024 /* most bytes of one token: the time is quadratic in them */
-/* Most of the sum of those squares. A vocabulary of 262,144 tokens in use has 2^25. */
+/* The most that their squares may add up to. A vocabulary of 262,144 tokens in use has 2^25. */
 #define SCORED_WORK_MAX ((uint64_t)1 << 30)
 
 /* GPT-2's alphabet: printable Latin-1 stands for itself, the other 68 bytes follow U+0100 in

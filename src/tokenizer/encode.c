@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-/* A piece without a break takes 36 bytes of scratch for each of its own. */
+/* The longest text. A piece without a break takes 36 bytes of scratch per byte. */
 #define TEXT_BYTES_MAX (64u << 20)
 
 static bool is_space(struct str text, size_t at) {

@@ -20,7 +20,7 @@
 
 #define PING_PERIOD_NS ((int64_t)1000000000)
 #define POLL_MS 250
-#define END_PATIENCE_MS 200 /* between the end of a child's socket and its own */
+#define END_PATIENCE_MS 200 /* time between the end of a child's socket and its own end */
 #define TERM_PATIENCE_MS 1000
 /* The default of hang_ms. A step with a long prompt takes far longer than one without, so an engine
  * that has done few steps is given more time. */

@@ -18,7 +18,7 @@ static uint64_t hash_of(struct str body) {
     return sum;
 }
 
-/* How many different requests have met such an answer, with the one that has this body. */
+/* The number of different requests that have met such an answer, this body included. */
 static uint32_t requests_with(const struct upstream_key *key, uint64_t body) {
     return key->requests + (key->requests == 0 || key->last_body != body);
 }

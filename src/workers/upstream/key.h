@@ -22,7 +22,7 @@ struct upstream_key {
     bool has_answered;  /* the upstream has ever answered anything else than 401, 402 and 403 */
     uint32_t requests;  /* different ones in a row that met 401, 402 or 403 */
     uint64_t last_body; /* hash of the last of them */
-    uint32_t openings;  /* of the breaker, while the key is refused */
+    uint32_t openings;  /* openings of the breaker while the key is refused */
 };
 
 /* 401, 402 and 403: the key is wrong, not paid for, or not for this. */

@@ -20,7 +20,7 @@ struct upstream_reading {
      *   NOT_RUN    429, 503
      *   TRY_AGAIN  408, 409, 425, and everything else */
     enum outcome outcome;
-    int32_t status;  /* of the result */
+    int32_t status;  /* status of the result */
     struct str body; /* in the buf that was passed */
     struct usage usage;
 };

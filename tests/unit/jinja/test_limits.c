@@ -37,17 +37,24 @@ static enum err render(const char *source) {
     return render_with(NULL, str_from(source), NULL);
 }
 
-/* `before` times `count`, `middle`, `after` times `count`. */
-static enum err render_nested(const char *before, const char *middle, const char *after,
-                              size_t count) {
+/* Renders `head`, `before` times `count`, `middle`, `after` times `count` and `tail`. */
+static enum err render_within(const char *head, const char *before, const char *middle,
+                              const char *after, const char *tail, size_t count) {
     struct buf source;
     buf_init(&source, (size_t)1 << 24);
+    buf_add_text(&source, head);
     for (size_t i = 0; i < count; i++) buf_add_text(&source, before);
     buf_add_text(&source, middle);
     for (size_t i = 0; i < count; i++) buf_add_text(&source, after);
+    buf_add_text(&source, tail);
     enum err err = render_with(NULL, buf_str(&source), NULL);
     buf_release(&source);
     return err;
+}
+
+static enum err render_nested(const char *before, const char *middle, const char *after,
+                              size_t count) {
+    return render_within("", before, middle, after, "", count);
 }
 
 static void numbers_over_64_bits_are_an_error_not_another_number(void **state) {
@@ -211,15 +218,7 @@ static void an_expression_nests_only_so_deep(void **state) {
         {"(", ")"},  {"[", "]"},    {"-", ""},   {"+", ""},     {"{1:", "}"},
         {"f(", ")"}, {"1 if ", ""}, {"l[", "]"}, {"1|d(", ")"}, {"1 is eq(", ")"}};
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
-        struct buf source;
-        buf_init(&source, (size_t)1 << 24);
-        buf_add_text(&source, "{{ ");
-        for (size_t j = 0; j < 5000; j++) buf_add_text(&source, pairs[i][0]);
-        buf_add_text(&source, "1");
-        for (size_t j = 0; j < 5000; j++) buf_add_text(&source, pairs[i][1]);
-        buf_add_text(&source, " }}");
-        enum err err = render_with(NULL, buf_str(&source), NULL);
-        buf_release(&source);
+        enum err err = render_within("{{ ", pairs[i][0], "1", pairs[i][1], " }}", 5000);
         assert_true(err == ERR_LIMIT || err == ERR_INVALID);
     }
 }
@@ -228,22 +227,9 @@ static void chains_may_be_as_long_as_they_like(void **state) {
     (void)state;
     static const char *const links[] = {" + 1",  " ~ 1",  " or 1",   " and 1",
                                         "|d(1)", " == 1", "|string", " - 1"};
-    for (size_t i = 0; i < sizeof links / sizeof *links; i++) {
-        struct buf source;
-        buf_init(&source, (size_t)1 << 24);
-        buf_add_text(&source, "{{ 1");
-        for (size_t j = 0; j < 10000; j++) buf_add_text(&source, links[i]);
-        buf_add_text(&source, " }}");
-        assert_int_equal(render_with(NULL, buf_str(&source), NULL), OK);
-        buf_release(&source);
-    }
-    struct buf source;
-    buf_init(&source, (size_t)1 << 24);
-    buf_add_text(&source, "{{ ");
-    for (size_t j = 0; j < 10000; j++) buf_add_text(&source, "not ");
-    buf_add_text(&source, "1 }}");
-    assert_int_equal(render_with(NULL, buf_str(&source), NULL), OK);
-    buf_release(&source);
+    for (size_t i = 0; i < sizeof links / sizeof *links; i++)
+        assert_int_equal(render_within("{{ 1", links[i], "", "", " }}", 10000), OK);
+    assert_int_equal(render_within("{{ ", "not ", "1", "", " }}", 10000), OK);
 }
 
 static void a_value_that_nests_too_deep_is_not_printed(void **state) {
