@@ -3,14 +3,13 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "device/device_find.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #define MIB ((uint64_t)1 << 20)
-#define PLUGIN_NAME "libquern-cuda.so"
 #define TEXT_MAX(text) (int)((text).bytes < 400 ? (text).bytes : 400), (text).at
 
 /* Pauses before memory is asked for again. */
@@ -28,33 +27,6 @@ static enum err fall_back(struct loaded_device *loaded, enum err err, const stru
 }
 
 /* ---- the plugin ---- */
-
-/* True when the machine has a driver of NVIDIA, loaded or under Windows. */
-static bool has_driver(void) {
-    return access("/dev/nvidiactl", F_OK) == 0 ||
-           access("/proc/driver/nvidia/version", F_OK) == 0 || access("/dev/dxg", F_OK) == 0;
-}
-
-/* Finds the plugin next to the program; false when none exists. */
-static bool find_plugin(char ret_path[PATH_MAX]) {
-    static const char *const places[] = {
-        "../lib/quern/" PLUGIN_NAME, /* installed */
-        "kernels/cuda/" PLUGIN_NAME, /* build tree */
-        PLUGIN_NAME,                 /* a folder that was copied */
-    };
-    char program[PATH_MAX];
-    ssize_t bytes = readlink("/proc/self/exe", program, sizeof program - 1);
-    if (bytes <= 0) return false;
-    program[bytes] = '\0';
-    char *slash = strrchr(program, '/');
-    if (!slash) return false;
-    slash[1] = '\0';
-    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-        int length = snprintf(ret_path, PATH_MAX, "%s%s", program, places[i]);
-        if (length > 0 && length < PATH_MAX && access(ret_path, R_OK) == 0) return true;
-    }
-    return false;
-}
 
 /* Checks that the table is of this build. The first two members have their place in every build. */
 static enum err check_table(const struct device_table *table, const char *path,
@@ -99,15 +71,15 @@ static enum err open_library(const struct device_table **ret_table, const char *
 static enum err load_plugin(struct loaded_device *loaded, struct error *error) {
     const struct device_settings *settings = &loaded->settings;
     char path[PATH_MAX];
-    loaded->is_surprising = has_driver();
+    loaded->is_surprising = device_find_driver();
     if (settings->plugin.bytes > 0) {
         if (settings->plugin.bytes >= sizeof path)
             return err_set(error, ERR_UNAVAILABLE, "--device-plugin: a path of %zu bytes",
                            settings->plugin.bytes);
         snprintf(path, sizeof path, "%.*s", STR_ARGS(settings->plugin));
-    } else if (!find_plugin(path)) {
+    } else if (!device_find_plugin(path)) {
         return err_set(error, ERR_UNAVAILABLE,
-                       "this quern has no " PLUGIN_NAME " next to it; build it with nvcc "
+                       "this quern has no " DEVICE_PLUGIN_NAME " next to it; build it with nvcc "
                        "(meson setup -Dcuda=enabled), or run with --device cpu");
     }
     enum err err = open_library(&loaded->table, path, error);

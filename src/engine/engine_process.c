@@ -301,9 +301,20 @@ static enum err open_engine(struct process *process, const struct engine_process
     return engine_open(&process->engine, &process->model, hello, &events, error);
 }
 
+/* The card's name for --device: by its UUID, since numbers change when a card is lost. */
+static void name_card(const struct device_info *card, char *ret_text, size_t text_bytes) {
+    if (*card->uuid)
+        snprintf(ret_text, text_bytes, "cuda:%s", card->uuid);
+    else
+        snprintf(ret_text, text_bytes, "cuda:%u", card->index);
+}
+
 static void send_ready(struct process *process) {
     struct wire_ready ready;
+    char device[64] = "";
     engine_ready(process->engine, &ready);
+    if (process->device.device) name_card(&process->device.card, device, sizeof device);
+    ready.device = str_from(device);
     struct buf payload;
     buf_init(&payload, 1024 * 1024);
     wire_put_ready(&payload, &ready);

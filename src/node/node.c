@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "device/device_find.h"
 #include "hub/catalog_path.h"
 #include "node/packed_folder.h"
 #include "node/secret.h"
@@ -169,17 +170,29 @@ static uint32_t models_that_fit(const uint64_t *model_bytes, size_t count, uint6
     return count > 0 ? (uint32_t)count : 1;
 }
 
-/* Opens the one device, the CPU, on which engines take turns if they do not all fit. */
+/* The number of models that may be loaded at a time: on a card one, because it takes the card's
+ * memory, unless the options leave some to others. */
+static uint32_t models_at_a_time(const struct node_options *options, const uint64_t *model_bytes,
+                                 size_t count) {
+    const struct engine_settings *engine = &options->engine;
+    const struct wire_device *card = &engine->device;
+    if (options->loaded_models_max > 0) return options->loaded_models_max;
+    if (card->memory_share == 0 && card->memory_bytes == 0 &&
+        device_find_is_likely(card->name, card->plugin))
+        return 1;
+    uint64_t kv_bytes = engine->kv_bytes ? engine->kv_bytes : KV_BYTES_USUAL;
+    uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    return models_that_fit(model_bytes, count, kv_bytes + ENGINE_OTHER_BYTES, memory);
+}
+
+/* Opens the one device, the CPU or a card, on which engines take turns if they do not all fit. */
 static void open_device(struct node *node, const struct node_options *options) {
     uint64_t bytes[NODE_MODELS_MAX];
     size_t count = 0;
     for (size_t i = 0; i < options->model_count; i++) {
         if (!node->models[i].is_echo) bytes[count++] = catalog_bytes(node->models[i].path);
     }
-    uint64_t kv_bytes = options->engine.kv_bytes ? options->engine.kv_bytes : KV_BYTES_USUAL;
-    uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
-    uint32_t most = options->loaded_models_max;
-    if (most == 0) most = models_that_fit(bytes, count, kv_bytes + ENGINE_OTHER_BYTES, memory);
+    uint32_t most = models_at_a_time(options, bytes, count);
     node->first_count = most < count ? most : count;
     if (most >= count) return;
     const struct device_options device = {most, options->model_stay_s * NS_PER_S};

@@ -207,6 +207,7 @@ void wire_put_ready(struct buf *out, const struct wire_ready *ready) {
     wire_put_u8(out, ready->generates);
     wire_put_u8(out, ready->embeds);
     put_str(out, ready->description);
+    put_str(out, ready->device);
 }
 
 enum err wire_get_ready(struct str payload, struct wire_ready *ret_ready, struct error *error) {
@@ -222,6 +223,7 @@ enum err wire_get_ready(struct str payload, struct wire_ready *ret_ready, struct
     ready.generates = get_bool(&cursor);
     ready.embeds = get_bool(&cursor);
     ready.description = get_str(&cursor);
+    ready.device = get_str(&cursor);
     /* A model without a name, or without a use. */
     if (ready.names.count == 0 || (!ready.generates && !ready.embeds)) cursor.bad = true;
     err = end(&cursor, "ready", error);

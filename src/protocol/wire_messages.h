@@ -86,6 +86,7 @@ struct wire_ready {
     uint64_t kv_tokens;
     bool generates, embeds; /* at least one of them */
     struct str description; /* one line for the log */
+    struct str device;      /* the card that it runs on, as --device names it; empty: the CPU */
 };
 
 /* JOB. */

@@ -132,6 +132,29 @@ def test_a_device_that_fails_or_hangs_ends_its_engine_and_the_lines_run_again(tm
     support.fsck(tmp_path / "state")
 
 
+def test_after_a_card_is_lost_no_line_runs_on_the_cpu(tmp_path):
+    plugin = support.plain_device(tmp_path, "once", "QUERN_PLAIN_FAULT=submit:5:lost")
+    variables = plugin.with_name(plugin.name + ".env")
+    with serve(tmp_path, plugin, "--result-cache-bytes", "0") as server:
+        variables.write_text("QUERN_PLAIN_CARDS=none\n")
+        batch = server.create(support.jsonl(lines()), endpoint="/v1/completions")
+        support.until(lambda: "no driver of plain cards" in server.log_text())
+        assert server.batch(batch["id"])["status"] == "in_progress"
+        variables.unlink()
+        assert server.wait(batch["id"])["request_counts"] == {"total": 12, "completed": 12, "failed": 0}
+        log = server.log_text()
+        assert "device=cpu" not in log and log.count("event=device device=plain:0") == 2
+
+
+def test_models_on_one_card_take_turns(tmp_path):
+    models = [word for name in ("one", "two") for word in ("--model", f"{name}={TINY}")]
+    plugin = ["--device-plugin", str(support.plain_device())]
+    with support.serving(tmp_path / "state", *models, *plugin) as server:
+        for name in ("one", "two", "one"):
+            server.json("POST", "/v1/completions", {"model": name, "prompt": "Hello", "max_tokens": 2})
+        assert "event=models_take_turns models=2 loaded_max=1" in server.log_text()
+
+
 def test_a_model_too_large_for_the_card_is_refused_before_its_weights_are_read(tmp_path):
     plugin = support.plain_device(tmp_path, "QUERN_PLAIN_MEMORY_MIB=40", "QUERN_PLAIN_FAULT=fill:1:error")
     (tmp_path / "in.jsonl").write_bytes(support.jsonl(lines()))

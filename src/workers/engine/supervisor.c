@@ -379,6 +379,20 @@ static void bury_child(struct worker_engine *engine, const struct error *why) {
     if (engine->events.down) engine->events.down(engine->events.context, reason);
 }
 
+/* Queues HELLO; the lock is held. After the first READY on a card it asks for this card. */
+static void put_hello(struct worker_engine *engine) {
+    struct wire_hello hello;
+    struct buf payload;
+    enum err err = wire_get_hello(buf_str(&engine->hello), &hello, NULL);
+    assert(err == OK);
+    if (engine->has_ready && engine->ready.device.bytes > 0)
+        hello.device.name = engine->ready.device;
+    buf_init(&payload, 1024 * 1024);
+    wire_put_hello(&payload, &hello);
+    wire_write(&engine->out, WIRE_HELLO, 0, 0, buf_str(&payload));
+    buf_release(&payload);
+}
+
 static enum err start_child(struct worker_engine *engine, struct error *error) {
     enum err err = engine_child_start(&engine->child, engine->program,
                                       (const char *const *)engine->arguments, error);
@@ -389,7 +403,7 @@ static enum err start_child(struct worker_engine *engine, struct error *error) {
     engine->has_told_fatal = false;
     pthread_mutex_lock(&engine->lock);
     engine->moved_ns = now_ns;
-    wire_write(&engine->out, WIRE_HELLO, 0, 0, buf_str(&engine->hello));
+    put_hello(engine);
     pthread_mutex_unlock(&engine->lock);
     set_phase(engine, PHASE_LOADING, NULL);
     log_info("event=engine_started pid=%d", engine->child.pid);

@@ -17,6 +17,9 @@
  * room it takes no more jobs, gives its lines back to the runner, finishes the requests of single
  * clients, and is PARKED again.
  *
+ * A child that replaces one on a card gets that card or none: with `auto` a lost card would send the
+ * rest of a batch to the CPU, silently.
+ *
  * The child gets one socket, its standard error, and an environment without secrets. It dies with
  * this process, by PR_SET_PDEATHSIG, which the engine sets itself, and by the end of the socket.
  *

@@ -227,6 +227,7 @@ static void a_ready_comes_back(void **state) {
                             .description = STR("135M")};
     in.names.at[0] = STR("m");
     in.names.count = 1;
+    in.device = STR("cuda:GPU-1");
     struct wire_ready out;
     struct buf buf;
     buf_init(&buf, 1000);
@@ -236,6 +237,7 @@ static void a_ready_comes_back(void **state) {
     assert_true(out.vocabulary_count == 49152 && out.kv_tokens == 1ull << 33);
     assert_true(out.embeds && !out.generates);
     assert_true(same(in.description, out.description) && same(in.names.at[0], out.names.at[0]));
+    assert_true(same(in.device, out.device));
     buf_release(&buf);
 }
 

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* device_find: whether this machine has what a card needs: the plugin next to the program, and a
+ * driver. It looks at names of files and loads nothing, so a server can ask too.
+ *
+ * Thread: any.
+ * Memory: none. */
+
+#include "base/str.h"
+
+#include <limits.h>
+
+#define DEVICE_PLUGIN_NAME "libquern-cuda.so"
+
+/* Finds the plugin next to the program; false when none exists. */
+bool device_find_plugin(char ret_path[PATH_MAX]);
+/* True when the machine has a driver of NVIDIA, loaded or under Windows. */
+bool device_find_driver(void);
+/* True when an engine with these values of --device and --device-plugin will probably run on a
+ * card. */
+bool device_find_is_likely(struct str device, struct str plugin);
