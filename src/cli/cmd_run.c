@@ -34,6 +34,8 @@ static const struct option rows[] = {
     {"output-file", OPTION_TEXT, AT(offline.output_path), "OUT",
      .help = "file of results, one line per request, in input order", .letter = 'o',
      .only_flag = true},
+    {"overwrite", OPTION_SWITCH, AT(offline.overwrite),
+     .help = "run although OUT exists, and replace it", .only_flag = true},
     {"json", OPTION_SWITCH, AT(json), .help = "print the summary as one JSON object"},
     {"quiet", OPTION_SWITCH, AT(quiet), .help = "show no progress", .letter = 'q'},
     {0},
@@ -132,6 +134,14 @@ static uint64_t peak_rss_bytes(void) {
 
 static void print_summary(const struct offline_summary *is, bool json, const char *output) {
     double rate = is->seconds > 0 ? (double)is->requests / is->seconds : 0;
+    if (is->was_finished) {
+        fprintf(stderr,
+                "%s has all results of this input already, %llu of them failed; nothing is left to "
+                "do (--overwrite runs it again)\n",
+                output, (unsigned long long)is->failed);
+        if (json) printf("{\"was_finished\": true, \"failed\": %" PRIu64 "}\n", is->failed);
+        return;
+    }
     if (!json) {
         fprintf(stderr,
                 "%llu of %llu requests completed, %llu failed, in %.1f s (%.2f req/s, %.0f "
@@ -175,7 +185,14 @@ static enum err run(struct command_call *call, struct error *error) {
     struct show show = {.quiet = chosen->quiet, .terminal = isatty(STDERR_FILENO)};
     struct offline_options *offline = &chosen->offline;
     struct offline_summary summary = {0};
-    enum err err = engine_options_find_models(&chosen->choice, &offline->node, call->stop, error);
+    enum err err = offline_check(offline, &summary, error);
+    if (err != OK) return err;
+    if (summary.was_finished) {
+        print_summary(&summary, chosen->json, offline->output_path);
+        if (summary.failed > 0) call->status = EXIT_FAILED;
+        return OK;
+    }
+    err = engine_options_find_models(&chosen->choice, &offline->node, call->stop, error);
     if (err != OK) return err;
     log_set_level(LOG_WARN);
     offline->stop = call->stop;

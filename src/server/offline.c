@@ -11,6 +11,7 @@
 #include "json/json.h"
 #include "node/folder.h"
 #include "server/merge.h"
+#include "server/offline_output.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -186,14 +187,16 @@ static enum err open_result(struct offline *offline, const char *id, int *ret_fd
 static enum err publish(struct offline *offline, struct error *error) {
     char path[PATH_MAX], parent[PATH_MAX];
     int input = -1, output = -1, errors = -1, out = -1;
+    struct store_file file;
     snprintf(path, sizeof path, "%.*s/output.jsonl", PATH_MAX - 16, offline->folder);
     enum err err =
         store_input_open(node_store(offline->node), str_from(offline->batch.input_file_id),
-                         offline->batch.created_unix_s, &input, NULL, error);
+                         offline->batch.created_unix_s, &input, &file, error);
     if (err == OK) err = open_result(offline, offline->batch.output_file_id, &output, error);
     if (err == OK) err = open_result(offline, offline->batch.error_file_id, &errors, error);
-    if (err == OK) err = os_open(&out, path, O_WRONLY | O_CREAT | O_TRUNC, 0644, error);
+    if (err == OK) err = os_create(&out, path, 0644, error);
     if (err == OK) err = merge_results(input, output, errors, out, error);
+    if (err == OK) offline_output_mark(out, file.sha256, offline->batch.failed);
     if (err == OK) err = os_fsync(out, error);
     os_close(input);
     os_close(output);
@@ -232,18 +235,35 @@ static void summarize(const struct offline *offline, struct offline_summary *ret
     };
 }
 
+static enum err name_folder(const struct offline_options *options, char ret_folder[PATH_MAX],
+                            struct error *error) {
+    int bytes = snprintf(ret_folder, PATH_MAX, "%s.quern", options->output_path);
+    if (bytes < PATH_MAX - 16) return OK;
+    return err_set(error, ERR_INVALID, "the name of the output file has %zu bytes",
+                   strlen(options->output_path));
+}
+
+enum err offline_check(const struct offline_options *options, struct offline_summary *ret_summary,
+                       struct error *error) {
+    char folder[PATH_MAX];
+    struct offline_found found = {false, 0};
+    enum err err = name_folder(options, folder, error);
+    if (err == OK)
+        err = offline_output_check(options->input_path, options->output_path, folder,
+                                   options->overwrite, &found, error);
+    *ret_summary =
+        (struct offline_summary){.was_finished = found.is_finished, .failed = found.failed};
+    return err;
+}
+
 enum err offline_run(const struct offline_options *options, struct offline_summary *ret_summary,
                      struct error *error) {
     struct offline offline = {.options = options, .started_ns = clock_monotonic_ns()};
     struct node_options node = options->node;
-    if (access(options->input_path, R_OK) != 0)
-        return err_set(error, ERR_NOT_FOUND, "cannot read %s", options->input_path);
-    int bytes = snprintf(offline.folder, sizeof offline.folder, "%s.quern", options->output_path);
-    if (bytes >= (int)sizeof offline.folder - 16)
-        return err_set(error, ERR_INVALID, "the name of the output file has %zu bytes",
-                       strlen(options->output_path));
+    enum err err = name_folder(options, offline.folder, error);
+    if (err != OK) return err;
     node.store.dir = offline.folder;
-    enum err err = node_open(&offline.node, &node, error);
+    err = node_open(&offline.node, &node, error);
     if (err != OK) return err;
     err = work(&offline, error);
     summarize(&offline, ret_summary);

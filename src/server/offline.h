@@ -24,6 +24,7 @@ struct offline_progress {
 struct offline_options {
     const char *input_path;
     const char *output_path;
+    bool overwrite;            /* replace an output that exists */
     struct node_options node;  /* without store.dir, which offline_run sets */
     const volatile bool *stop; /* becomes true on a signal: end soon and keep all results */
     void *context;
@@ -39,10 +40,15 @@ struct offline_summary {
     double seconds;      /* from the first request to the last result, in this call */
     double load_seconds; /* from the start until the model was ready */
     struct usage usage;
+    bool was_finished; /* an earlier call did all: only `failed` is known of it */
 };
 
-/* ERR_INVALID: the file is refused, or a model cannot be loaded; ERR_NOT_FOUND: no such input;
- * ERR_CONFLICT: OUT.quern belongs to another input or is in use; ERR_CANCELLED: *stop became true.
- * No error loses a finished result. */
+/* Checks the two names before a model is looked for or fetched. *ret_summary is set and its
+ * was_finished is true when nothing is left to do. Errors as of offline_output.h. */
+enum err offline_check(const struct offline_options *options, struct offline_summary *ret_summary,
+                       struct error *error) MUST_CHECK;
+/* After offline_check. ERR_INVALID: the file is refused, or a model cannot be loaded; ERR_NOT_FOUND:
+ * no such input; ERR_CONFLICT: OUT.quern belongs to another input or is in use; ERR_CANCELLED:
+ * *stop became true. No error loses a finished result. */
 enum err offline_run(const struct offline_options *options, struct offline_summary *ret_summary,
                      struct error *error) MUST_CHECK;

@@ -46,12 +46,12 @@ def listed(quern, *arguments):
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def test_a_server_pulls_what_is_missing_and_serves_it(served, hub, quern):
+def test_a_server_pulls_what_is_missing_and_serves_it(served, hub, quern, tmp_path):
     names, answer, _ = served
     assert "smol" in names and answer["usage"]["completion_tokens"] == 2
     assert hub.sent["smol-Q4_1.gguf"] == len(hub.repositories["org/smol-GGUF"]["smol-Q4_1.gguf"])
     sent = hub.sent.total()
-    done = quern("run", "-i", "/dev/null", "-o", "/dev/null", "--model", "org/nothing", "--pull")
+    done = quern("run", "-i", "/dev/null", "-o", tmp_path / "out", "--model", "org/nothing", "--pull")
     assert done.returncode == 4 and "no model org/nothing" in done.stderr
     assert hub.sent.total() == sent
 

@@ -77,3 +77,68 @@ def test_another_input_for_an_unfinished_output_is_refused(tmp_path):
 def test_a_missing_input_is_named(tmp_path):
     done = support.quern("run", "-i", tmp_path / "nowhere.jsonl", "-o", tmp_path / "out.jsonl", "--model", "echo")
     assert done.returncode == 4 and "nowhere.jsonl" in done.stderr
+
+
+# --- names that would cost a file ---
+
+REQUESTS = support.jsonl([support.request("a", "x"), support.request("b", "y")])
+
+
+@pytest.mark.parametrize("how", ["same name", "hard link", "link"])
+def test_the_input_is_not_its_own_output(tmp_path, how):
+    source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    source.write_bytes(REQUESTS)
+    if how == "hard link":
+        out.hardlink_to(source)
+    elif how == "link":
+        out.symlink_to(source)
+    done = support.quern("run", "-i", source, "-o", source if how == "same name" else out, "--model", "smollm2=echo", "--overwrite")
+    assert done.returncode == 3 and "input itself" in done.stderr and source.read_bytes() == REQUESTS
+    assert sorted(p.name for p in tmp_path.iterdir()) == (["in.jsonl"] if how == "same name" else ["in.jsonl", "out.jsonl"])
+
+
+def test_a_foreign_file_is_replaced_only_by_who_says_so(tmp_path):
+    (tmp_path / "out.jsonl").write_text("the results of last week\n")
+    done = run(tmp_path, REQUESTS)
+    assert done.returncode == 7 and "--overwrite" in done.stderr
+    assert (tmp_path / "out.jsonl").read_text() == "the results of last week\n" and not (tmp_path / "out.jsonl.quern").exists()
+    done = run(tmp_path, REQUESTS, "--overwrite")
+    assert done.returncode == 0 and len((tmp_path / "out.jsonl").read_text().splitlines()) == 2
+
+
+def test_the_same_command_again_says_that_it_has_finished(tmp_path):
+    assert run(tmp_path, REQUESTS).returncode == 0
+    first = (tmp_path / "out.jsonl").read_bytes()
+    done = run(tmp_path, REQUESTS)
+    if done.returncode == 7:
+        pytest.skip("this file system has no extended attributes")
+    assert done.returncode == 0 and "nothing is left to do" in done.stderr and (tmp_path / "out.jsonl").read_bytes() == first
+    assert json.loads(run(tmp_path, REQUESTS, "--json").stdout) == {"was_finished": True, "failed": 0}
+    done = run(tmp_path, support.jsonl([support.request("a", "another question"), support.request("b", "y")]))
+    assert done.returncode == 7 and (tmp_path / "out.jsonl").read_bytes() == first, "the same ids are not the same input"
+
+
+def test_a_finished_run_with_failed_lines_keeps_its_exit_status(tmp_path):
+    lines = support.jsonl([support.request("a", "x"), support.request("b", "y", echo={"status": 400})])
+    first, again = run(tmp_path, lines), run(tmp_path, lines)
+    if again.returncode == 7:
+        pytest.skip("this file system has no extended attributes")
+    assert first.returncode == again.returncode == 1 and "1 of them failed" in again.stderr
+
+
+@pytest.mark.parametrize("name,said", [("nowhere/out.jsonl", "nowhere"), ("folder", "directory"), ("in.jsonl/out.jsonl", "no directory"),
+                                       ("pipe", "no plain file")])
+def test_an_output_that_cannot_be_written_is_refused_before_anything_is_made(tmp_path, name, said):
+    import os
+    (tmp_path / "in.jsonl").write_bytes(REQUESTS)
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    before = sorted(p.name for p in tmp_path.iterdir())
+    done = support.quern("run", "-i", tmp_path / "in.jsonl", "-o", tmp_path / name, "--model", "org/nothing", "--pull", "--overwrite")
+    assert done.returncode == 3 and said in done.stderr and name in done.stderr
+    assert sorted(p.name for p in tmp_path.iterdir()) == before
+
+
+def test_an_input_that_is_a_folder_is_named(tmp_path):
+    done = support.quern("run", "-i", tmp_path, "-o", tmp_path / "out.jsonl", "--model", "smollm2=echo")
+    assert done.returncode == 3 and "is a directory" in done.stderr

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* offline_output: whether the files of a run may be read and written, found out before anything is
+ * loaded, and the mark that tells a finished output from a foreign file.
+ *
+ * The mark is an extended attribute of the output: the SHA-256 of the input and the count of failed
+ * requests. Where the file system has no attributes, a finished output is a foreign file.
+ *
+ * Thread: main.
+ * Memory: none. */
+
+#include "base/err.h"
+#include "base/hash.h"
+
+#include <stdint.h>
+
+struct offline_found {
+    bool is_finished; /* the output has all results of this input */
+    uint64_t failed;  /* requests that failed, of a finished output */
+};
+
+/* ERR_NOT_FOUND or ERR_DENIED for an input that cannot be read; ERR_INVALID when the output is the
+ * input, a directory, no plain file, or in a folder that does not exist or cannot be written;
+ * ERR_CONFLICT when the output exists, is not the result of this input, and `overwrite` is false.
+ * `folder` has the results of an unfinished run: while it exists, the output may be replaced. */
+enum err offline_output_check(const char *input, const char *output, const char *folder,
+                              bool overwrite, struct offline_found *ret_found,
+                              struct error *error) MUST_CHECK;
+/* Marks the open output. */
+void offline_output_mark(int fd, const unsigned char input_sha256[SHA256_BYTES], uint64_t failed);
