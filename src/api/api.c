@@ -151,6 +151,7 @@ enum err api_open(struct api **ret_api, const struct api_options *options, uint1
         .context = api,
         .done = request_done,
         .connections_max = options->connections_max,
+        .connections_per_peer_max = options->connections_per_peer_max,
         .worker_threads = options->worker_threads,
         .ping_ms = options->ping_ms,
         .body_bytes_max = API_BODY_BYTES_MAX,

@@ -49,6 +49,7 @@ struct api_options {
     uint64_t batch_file_bytes_max; /* the largest of purpose batch; 0: file_bytes_max */
     int64_t ping_ms;               /* before a silent stream gets a comment line (default 15 s) */
     uint32_t connections_max;
+    uint32_t connections_per_peer_max; /* 0: http's default */
     uint32_t worker_threads;
     api_preflight_fn preflight; /* NULL: no preflights */
     void *preflight_context;

@@ -15,6 +15,7 @@ struct chosen {
     const char *profile;
     bool extended_windows;
     int64_t max_file_bytes; /* 0: the profile's */
+    int64_t connections_per_address;
     struct option_list allowed_hosts, allowed_origins;
     char state_dir_usual[PATH_MAX];
 };
@@ -53,6 +54,9 @@ static const struct option limit_rows[] = {
      .help = "limits and strictness: quern or openai (default quern)"},
     {"extended-windows", OPTION_SWITCH, AT(extended_windows),
      .help = "allow a completion_window from 1m to 30d, not only 24h"},
+    {"connections-per-address", OPTION_INTEGER, AT(connections_per_address), "N",
+     .help = "open connections of one address; raise it behind a proxy (default 256; loopback 896)",
+     .max = 1024},
     {"max-file-bytes", OPTION_INTEGER, AT(max_file_bytes), "N",
      .help = "size of one upload (default 2 GiB; 512 MiB with --profile openai)", .min = 1,
      .max = 1e15},
@@ -84,6 +88,7 @@ static enum err check(struct command_call *call, struct error *error) {
     if (chosen->extended_windows) serve->node.runner.rules.extended_windows = true;
     if (chosen->max_file_bytes) serve->file_bytes_max = (uint64_t)chosen->max_file_bytes;
     serve->port = (uint16_t)chosen->port;
+    serve->connections_per_peer_max = (uint32_t)chosen->connections_per_address;
     serve->drain_ms = chosen->drain_s * 1000;
     serve->preflight_ms = chosen->preflight_s * 1000;
     serve->node.runner.rules.webhook_http = serve->webhooks.allow_private;

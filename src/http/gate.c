@@ -6,7 +6,7 @@
 #include "base/mem.h"
 #include "base/os.h"
 #include "http/http.h"
-#include "http/relay.h"
+#include "http/places.h"
 #include "json/envelope.h"
 
 #include <arpa/inet.h>
@@ -32,6 +32,7 @@ struct gate {
     int epoll;
     int wake;
     bool accepting; /* the listener is in the epoll set */
+    bool arrived;   /* the listener has connections to accept */
     bool woken;     /* a connection can go on without an event of its own */
     struct gate_connection *connections;
     pthread_t thread;
@@ -177,30 +178,6 @@ static void connection_serve(struct gate *gate, struct gate_connection *c, int64
     set_interest(gate, c, c->inner, &c->inner_interest, relay_inner_interest(c));
 }
 
-static bool same_peer(const struct sockaddr_storage *a, const struct sockaddr_storage *b) {
-    if (a->ss_family != b->ss_family) return false;
-    if (a->ss_family == AF_INET)
-        return ((const struct sockaddr_in *)a)->sin_addr.s_addr ==
-               ((const struct sockaddr_in *)b)->sin_addr.s_addr;
-    return memcmp(&((const struct sockaddr_in6 *)a)->sin6_addr,
-                  &((const struct sockaddr_in6 *)b)->sin6_addr, sizeof(struct in6_addr)) == 0;
-}
-
-static bool is_loopback(const struct sockaddr_storage *peer) {
-    if (peer->ss_family == AF_INET)
-        return ntohl(((const struct sockaddr_in *)peer)->sin_addr.s_addr) >> 24 == 127;
-    return IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)peer)->sin6_addr);
-}
-
-static bool has_place(struct gate *gate, const struct sockaddr_storage *peer) {
-    if (atomic_load(&gate->connection_count) >= gate->options.connections_max) return false;
-    if (is_loopback(peer)) return true;
-    uint32_t same = 0;
-    for (struct gate_connection *c = gate->connections; c; c = c->next)
-        if (same_peer(&c->peer, peer)) same++;
-    return same < gate->options.connections_per_peer_max;
-}
-
 /* Sends one short answer without making a connection: the socket's buffer is empty, so it fits. */
 static void turn_away(struct gate *gate, int client) {
     struct buf text;
@@ -219,10 +196,12 @@ static void turn_away(struct gate *gate, int client) {
 static void connection_open(struct gate *gate, int client, const struct sockaddr_storage *peer,
                             int64_t at_ms) {
     int pair[2];
-    if (!has_place(gate, peer)) {
+    struct gate_connection *leaves;
+    if (!places_find(&gate->options, gate->connections, peer, at_ms, &leaves)) {
         turn_away(gate, client);
         return;
     }
+    if (leaves) connection_close(gate, leaves);
     struct gate_connection *c = mem_alloc(sizeof *c);
     /* The two buffers at the end of the struct stay untouched until bytes come. */
     memset(c, 0, offsetof(struct gate_connection, up));
@@ -237,7 +216,7 @@ static void connection_open(struct gate *gate, int client, const struct sockaddr
     c->peer = *peer;
     c->client = client;
     c->inner = pair[0];
-    c->accepted_ms = c->active_ms = at_ms;
+    c->accepted_ms = c->active_ms = c->served_ms = c->head_ms = at_ms;
     buf_init(&c->refusal, 4096);
     pthread_mutex_init(&c->lock, NULL);
     atomic_store(&c->holds, 2);
@@ -300,13 +279,16 @@ static void judge_times(struct gate *gate, struct gate_connection *c, int64_t at
         if (at_ms - c->linger_ms > RELAY_LINGER_MS) c->dead = true;
         return;
     }
-    if (c->reading == RELAY_HEAD && c->head_ms != 0 && at_ms - c->head_ms > options->head_ms)
-        relay_refuse(c, 408, "The header block comes too slowly");
+    if (c->reading == RELAY_HEAD && c->head_ms != 0 && at_ms - c->head_ms > options->head_ms) {
+        if (c->up_ready == c->up_end) /* not a byte since the accept: nobody waits for an answer */
+            c->dead = true;
+        else
+            relay_refuse(c, 408, "The header block comes too slowly");
+    }
     judge_pace(gate, c, at_ms);
     if (c->stalled_ms != 0 && at_ms - c->stalled_ms > options->stall_ms) c->dead = true;
-    bool quiet = c->reading == RELAY_HEAD && c->head_ms == 0 && c->down_start == c->down_end &&
-                 atomic_load(&c->unanswered) == 0;
-    if (quiet && at_ms - c->active_ms > options->idle_ms) c->dead = true;
+    if (relay_is_idle(c) && c->head_ms == 0 && at_ms - c->active_ms > options->idle_ms)
+        c->dead = true;
 }
 
 /* Takes the steps that no event announces, for every connection: refusals after a time limit, and
@@ -336,7 +318,7 @@ static void close_listener(struct gate *gate) {
 
 static void handle_event(struct gate *gate, const struct epoll_event *event, int64_t at_ms) {
     if (event->data.ptr == gate) {
-        if (gate->listener >= 0) accept_some(gate, at_ms);
+        gate->arrived = true;
     } else if (event->data.ptr == &gate->wake) {
         uint64_t count;
         ssize_t got = read(gate->wake, &count, sizeof count);
@@ -369,6 +351,9 @@ static void *gate_main(void *context) {
                 if (events[j].data.ptr == c) events[j].data.ptr = gate;
             connection_close(gate, c);
         }
+        /* Only now, because a new connection may close an idle one. */
+        if (gate->arrived && gate->listener >= 0) accept_some(gate, at_ms);
+        gate->arrived = false;
         if (gate->woken || at_ms - ticked_ms >= TICK_MS) {
             gate->woken = false;
             tick(gate, at_ms);

@@ -25,7 +25,7 @@ struct gate_options {
     const char *host;
     uint16_t port;
     uint32_t connections_max;
-    uint32_t connections_per_peer_max;
+    uint32_t connections_per_peer_max; /* 0: 256, and 7/8 of all for loopback */
     int64_t head_ms;
     int64_t idle_ms;
     int64_t stall_ms;

@@ -73,13 +73,14 @@ struct http_options {
     /* A request is over. On the connection thread. */
     void (*done)(void *context, const struct http_done *done);
     uint32_t connections_max;          /* (default 1024) */
-    uint32_t connections_per_peer_max; /* per address; loopback has no limit (default 256) */
+    uint32_t connections_per_peer_max; /* per address (default 256; loopback 7/8 of all) */
     uint32_t worker_threads;           /* (default 4) */
     uint64_t body_bytes_max;           /* the largest body kept in memory (default 32 MiB) */
     uint64_t body_bytes_total_max;     /* the sum of all such bodies (default 256 MiB) */
     uint64_t upload_bytes_max;         /* the largest multipart body (default 2 GiB + 1 MiB) */
     uint64_t stream_bytes_max;         /* waiting for a slow reader of a stream (default 4 MiB) */
-    int64_t head_ms;  /* from the first to the last byte of a header block (default 10 s) */
+    int64_t head_ms;  /* from the accept, or the first byte of a later header block, to the last
+                         byte of the block (default 10 s) */
     int64_t idle_ms;  /* between two requests of a connection (default 75 s) */
     int64_t stall_ms; /* while a client takes no byte of its answer (default 120 s) */
     /* A body slower than this, measured over 10 s, is refused (default 1 KiB/s). */

@@ -85,6 +85,7 @@ static bool check_head(struct gate_connection *c, int64_t now_ms) {
     if (state == HEAD_INCOMPLETE) return false;
     c->head_checked = 0;
     c->head_ms = 0;
+    c->served_ms = now_ms;
     if (state == HEAD_REFUSED) {
         relay_refuse(c, head.refusal_status, head.refusal);
         return true;
@@ -226,7 +227,7 @@ static bool write_client(struct gate_connection *c, int64_t now_ms) {
     c->down_start += (size_t)sent;
     if (c->down_start == c->down_end) c->down_start = c->down_end = 0;
     c->stalled_ms = 0;
-    c->active_ms = now_ms;
+    c->active_ms = c->served_ms = now_ms;
     return true;
 }
 

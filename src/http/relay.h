@@ -53,8 +53,11 @@ struct gate_connection {
 
     int64_t accepted_ms;
     int64_t active_ms; /* time of the latest byte in either direction */
-    int64_t head_ms;   /* time of the first byte of a header block; 0 between blocks */
-    int64_t pace_ms;   /* start of the window in which body bytes are counted */
+    int64_t
+        served_ms;   /* time of the accept, the latest whole header block or the latest byte sent */
+    int64_t head_ms; /* time of the accept, or of the first byte of a later header block; 0
+                          between blocks */
+    int64_t pace_ms; /* start of the window in which body bytes are counted */
     uint64_t pace_bytes;
     int64_t stalled_ms; /* time since which the client takes no bytes; 0: it takes them */
     int64_t linger_ms;
@@ -73,6 +76,12 @@ struct gate_connection {
     char up[RELAY_BYTES];
     char down[RELAY_BYTES];
 };
+
+/* The gate waits for a request, and owes none an answer. A slow header block is idle, too. */
+static inline bool relay_is_idle(struct gate_connection *c) {
+    return c->reading == RELAY_HEAD && c->down_start == c->down_end && !c->lingering &&
+           atomic_load(&c->unanswered) == 0;
+}
 
 /* Moves bytes up to a bound. Afterwards `dead` says that the connection can be closed, and
  * `unfinished` that it must be run again without waiting for an event. */

@@ -146,8 +146,6 @@ static uint64_t or_default(uint64_t value, uint64_t otherwise) {
 static void fill_defaults(struct http_options *options) {
     if (!options->host) options->host = "127.0.0.1";
     options->connections_max = (uint32_t)or_default(options->connections_max, 1024);
-    options->connections_per_peer_max =
-        (uint32_t)or_default(options->connections_per_peer_max, 256);
     options->worker_threads = (uint32_t)or_default(options->worker_threads, 4);
     if (options->worker_threads > HTTP_WORKERS_MAX) options->worker_threads = HTTP_WORKERS_MAX;
     options->body_bytes_max = or_default(options->body_bytes_max, (uint64_t)32 << 20);

@@ -69,6 +69,7 @@ static enum err open_with(const struct serve_options *options, struct node *node
                               .notify = front->notify,
                               .keys = front->keys,
                               .origins = options->origins,
+                              .connections_per_peer_max = options->connections_per_peer_max,
                               .rules = options->node.runner.rules,
                               .file_bytes_max = options->file_bytes_max,
                               .batch_file_bytes_max = options->batch_file_bytes_max,

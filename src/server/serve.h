@@ -16,8 +16,9 @@ struct serve_options {
     uint16_t port;               /* 0: any free one */
     const char *api_key_file;    /* one key per line; NULL: the places in keys.h */
     struct origin_rules origins; /* web pages and names that may use the API; `host` is not read */
-    bool insecure_no_keys;       /* serve an address of other machines without any key */
-    const char *env_file;        /* variables for secrets (secret.h); NULL: none */
+    uint32_t connections_per_peer_max; /* of one address; 0: http's default */
+    bool insecure_no_keys;             /* serve an address of other machines without any key */
+    const char *env_file;              /* variables for secrets (secret.h); NULL: none */
     struct webhook_settings webhooks;
     uint64_t file_bytes_max;       /* 0: the API's default */
     uint64_t batch_file_bytes_max; /* 0: the limit of other files */
