@@ -10,6 +10,14 @@
 /* Bad words of a row that are edits; more become a mask. */
 #define FORBIDDEN_EDITS_MAX 256u
 
+/* The marks of one token. */
+struct mark {
+    uint32_t count; /* in the generated tokens */
+    float bias;
+    uint32_t how;      /* MARK_… */
+    uint32_t reserved; /* makes 16 bytes: no mark lies in two cache lines */
+};
+
 enum { MARK_FORBID = 1, MARK_BIAS = 2, MARK_HOLD = 4, MARK_REPEAT = 8 };
 
 struct device_edits {
@@ -23,11 +31,9 @@ struct device_edits {
     uint32_t *masks; /* (rows_max, words) */
     uint32_t mask_count;
     /* Of the row that is being added: zero between rows. */
-    bool is_marked;   /* some token is */
-    uint64_t *marked; /* (vocab) bits */
-    uint8_t *marks;   /* (vocab) */
-    float *biases;    /* (vocab) */
-    uint32_t *counts; /* (vocab) in the generated tokens */
+    bool is_marked;     /* some token is */
+    uint64_t *marked;   /* (vocab) bits */
+    struct mark *marks; /* (vocab) */
     uint32_t forbidden;
 };
 
@@ -42,12 +48,8 @@ enum err device_edits_open(struct device_edits **ret_edits, uint32_t vocab, uint
     edits->masks = calloc((size_t)rows_max * edits->words, sizeof *edits->masks);
     edits->marked = calloc((vocab + 63) / 64, sizeof *edits->marked);
     edits->marks = calloc(vocab, sizeof *edits->marks);
-    edits->biases = calloc(vocab, sizeof *edits->biases);
-    edits->counts = calloc(vocab, sizeof *edits->counts);
     *ret_edits = edits;
-    if (edits->all && edits->masks && edits->marked && edits->marks && edits->biases &&
-        edits->counts)
-        return OK;
+    if (edits->all && edits->masks && edits->marked && edits->marks) return OK;
     device_edits_close(edits);
     *ret_edits = NULL;
     return err_set(error, ERR_LIMIT, "no memory for %u changes of logits", edits_max);
@@ -59,8 +61,6 @@ void device_edits_close(struct device_edits *edits) {
     free(edits->masks);
     free(edits->marked);
     free(edits->marks);
-    free(edits->biases);
-    free(edits->counts);
     free(edits);
 }
 
@@ -85,7 +85,7 @@ void device_edits_end(const struct device_edits *edits, struct device_samples *s
 static void mark(struct device_edits *edits, int32_t token, uint8_t how) {
     assert(token >= 0 && (uint32_t)token < edits->vocab);
     edits->marked[token / 64] |= (uint64_t)1 << token % 64;
-    edits->marks[token] |= how;
+    edits->marks[token].how |= how;
     edits->is_marked = true;
 }
 
@@ -105,7 +105,7 @@ static void mark_bad_words(struct device_edits *edits, const struct logit_row *r
         if (before > 0 &&
             memcmp(row->generated + (row->counter - before), word, before * sizeof *word) != 0)
             continue;
-        edits->forbidden += !(edits->marks[word[before]] & MARK_FORBID);
+        edits->forbidden += !(edits->marks[word[before]].how & MARK_FORBID);
         mark(edits, word[before], MARK_FORBID);
     }
 }
@@ -124,7 +124,7 @@ static void mark_row(struct device_edits *edits, const struct logit_row *row) {
     if (sampling->bad_word_ints > 0) mark_bad_words(edits, row);
     for (uint32_t i = 0; i < sampling->bias_count; i++) {
         mark(edits, sampling->biases[i].token, MARK_BIAS);
-        edits->biases[sampling->biases[i].token] = sampling->biases[i].bias;
+        edits->marks[sampling->biases[i].token].bias = sampling->biases[i].bias;
     }
     if (row->counter < sampling->min_tokens) {
         mark_all(edits, sampling->stop_tokens, sampling->stop_token_count, MARK_HOLD);
@@ -136,7 +136,7 @@ static void mark_row(struct device_edits *edits, const struct logit_row *row) {
     }
     for (uint32_t i = 0; has_frequency(sampling) && i < row->counter; i++) {
         mark(edits, row->generated[i], 0);
-        edits->counts[row->generated[i]]++;
+        edits->marks[row->generated[i]].count++;
     }
 }
 
@@ -196,7 +196,7 @@ static void add_mask(struct device_edits *edits, const struct logit_row *row,
         memset(mask, 0xff, edits->words * sizeof *mask);
     }
     for (uint32_t i = 0; has_many && i < edits->vocab; i++)
-        if (edits->marks[i] & MARK_FORBID) mask[i / 32] &= ~(1u << i % 32);
+        if (edits->marks[i].how & MARK_FORBID) mask[i / 32] &= ~(1u << i % 32);
     if (first_allowed(edits, mask) == UINT32_MAX)
         mask[draw->fallback / 32] |= 1u << draw->fallback % 32;
 }
@@ -214,19 +214,18 @@ static void add_edit(struct device_edits *edits, uint32_t row, int32_t token,
 /* Adds the edits of a marked token, and clears its marks. */
 static void add_token(struct device_edits *edits, const struct sampling *sampling, uint32_t row,
                       int32_t token, uint32_t *room) {
-    uint8_t marks = edits->marks[token];
-    uint32_t count = edits->counts[token];
+    const struct mark mark = edits->marks[token];
+    const uint32_t marks = mark.how, count = mark.count;
     if (marks & MARK_FORBID && edits->forbidden <= FORBIDDEN_EDITS_MAX)
         add_edit(edits, row, token, DRAW_FORBID, 0.0f, room);
-    if (marks & MARK_BIAS) add_edit(edits, row, token, DRAW_BIAS, edits->biases[token], room);
+    if (marks & MARK_BIAS) add_edit(edits, row, token, DRAW_BIAS, mark.bias, room);
     if (marks & MARK_HOLD) add_edit(edits, row, token, DRAW_HOLD, 0.0f, room);
     if (marks & MARK_REPEAT)
         add_edit(edits, row, token, DRAW_REPEAT, sampling->repetition_penalty, room);
     if (count > 0)
         add_edit(edits, row, token, DRAW_SUBTRACT,
                  sampling->presence_penalty + sampling->frequency_penalty * (float)count, room);
-    edits->marks[token] = 0;
-    edits->counts[token] = 0;
+    edits->marks[token] = (struct mark){0};
 }
 
 void device_edits_add(struct device_edits *edits, const struct logit_row *row, uint32_t index,
