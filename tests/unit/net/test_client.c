@@ -19,7 +19,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define ACCEPT_MS 5000
+#define ACCEPT_MS 60000
 #define EXCHANGES_MAX 4
 
 /* --- a server that answers from a list --- */
@@ -143,7 +143,7 @@ static void open_client(struct heard *heard) {
     struct error error;
     const struct net_client_options options = {.exchanges_max = EXCHANGES_MAX,
                                                .text_bytes_max = 100,
-                                               .connect_ms = 5000,
+                                               .connect_ms = 60000,
                                                .key = "secret",
                                                .headers = headers,
                                                .context = heard,
@@ -336,7 +336,7 @@ static void an_aborted_exchange_has_no_end_and_frees_its_place(void **state) {
         net_client_abort(heard.client, one);
     }
     net_client_wake(heard.client);
-    net_client_poll(heard.client, 5000);
+    net_client_poll(heard.client, 60000);
     assert_int_equal(heard.done, 0);
     exchange(&heard, &server, (struct net_request){0});
     assert_int_equal(heard.answer.end, NET_END_WHOLE);

@@ -285,7 +285,7 @@ static void a_full_disk_pauses_the_writer_and_loses_nothing(void **state) {
         pid_t child = fork();
         if (child == 0) {
             struct scratch s;
-            alarm(30);
+            alarm(120);
             scratch_open(&s);
             struct seglog *log = open_log(&s, "batch_one", 1);
             struct durable durable = {.lock = PTHREAD_MUTEX_INITIALIZER};
