@@ -19,7 +19,10 @@ test: ## every test; ends with "N passed, N failed"
 	@tools/bootstrap build
 	@tools/test
 
-test-gpu: $(BUILD)/build.ninja ## the CUDA kernels against plain references on the card; skips without nvcc or a card
+cuda: $(BUILD)/build.ninja ## the CUDA plugin, build/src/kernels/cuda/libquern-cuda.so; says so without nvcc
+	@if ninja -C $(BUILD) -t query cuda-plugin >/dev/null 2>&1; then ninja -C $(BUILD) cuda-plugin; else echo "no nvcc: no CUDA plugin"; fi
+
+test-gpu: $(BUILD)/build.ninja ## the CUDA plugin and its kernels against plain references on the card; skips without nvcc or a card
 	@tools/test-gpu $(BUILD)
 
 test-peers: ## batches through real llama-server and vLLM; skips what is not installed
@@ -55,4 +58,4 @@ clean:
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile
 
-.PHONY: all demo test test-gpu test-peers check asan tsan fuzz bench install clean help
+.PHONY: all cuda demo test test-gpu test-peers check asan tsan fuzz bench install clean help

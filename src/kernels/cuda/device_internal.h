@@ -235,7 +235,7 @@ enum err card_error(int code, struct error *error, const char *format, ...) PRIN
 /* Bytes of an element of that form. */
 size_t form_bytes(enum device_form form);
 enum cuda_code code_of(enum device_form form);
-/* The product's format; its sums are float32 for logits. */
+/* The product's format; its sums have 4 bytes for logits: float32, or int32 of INT8. */
 enum cuda_format format_of(enum device_form form, bool is_logits);
 
 /* The functions of the table. */
@@ -251,7 +251,7 @@ enum err device_sample(struct device *device, const struct device_samples *sampl
                        struct error *error) MUST_CHECK;
 enum err device_wait(struct device *device, uint64_t number, struct device_result *result,
                      struct error *error) MUST_CHECK;
-enum err device_logits(struct device *device, uint32_t first, uint32_t count, float *ret_logits,
+enum err device_logits(struct device *device, uint32_t first, uint32_t rows, float *ret_logits,
                        struct error *error) MUST_CHECK;
 enum err device_run_op(struct device *device, const struct device_op_call *call,
                        struct error *error) MUST_CHECK;

@@ -44,8 +44,6 @@ static enum err check_matrices(const struct device_program *program, struct erro
         enum device_form form = reads ? program->matrices[op->matrix].form : DEVICE_BF16;
         if (op->kind == OP_EMBED && form != DEVICE_BF16)
             return err_set(error, ERR_INVALID, "an embedding is kept in bf16 only");
-        if (op->kind == OP_LOGITS && form == DEVICE_INT8)
-            return err_set(error, ERR_INVALID, "a head is kept in bf16 or e4m3 only");
         if (op->kind == OP_MATMUL &&
             (op->to == TO_X || program->matrices[op->matrix].rows % PRODUCT_ALIGN != 0))
             return err_set(error, ERR_INVALID, "a product of %u columns is no multiple of %u",
@@ -396,6 +394,9 @@ static enum err set_sizes(struct device *device, const struct device_program *pr
     for (uint32_t i = 0; i < program->matrix_count; i++)
         row_bytes = largest(row_bytes, program->matrices[i].cols * sizeof(float));
     device->fill_bytes = largest(FILL_BYTES, row_bytes);
+    if (program->matrix_count == 0 || program->op_count == 0 || limits->layer_places == 0)
+        return err_set(error, ERR_INVALID, "a program of %u operations over %u matrices",
+                       program->op_count, program->matrix_count);
     device->matrices = calloc(program->matrix_count, sizeof *device->matrices);
     device->ops = calloc(program->op_count, sizeof *device->ops);
     device->places = calloc(limits->layer_places, sizeof *device->places);

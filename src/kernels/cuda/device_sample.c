@@ -110,6 +110,7 @@ enum err samples_run(struct device *device, struct flight *flight,
         struct cuda_sample first = call;
         first.logits.row_scale = flight->row_scale;
         first.logits.column_scale = flight->row_scale ? head->scales : NULL;
+        first.logits.is_int32 = head->form == DEVICE_INT8;
         first.logits.softcap = softcap_of(device);
         err = cuda_sample_stats(&first, device->compute, error);
     }

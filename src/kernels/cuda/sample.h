@@ -20,6 +20,7 @@ extern "C" {
 #include "base/err.h"
 #include "kernels/device.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -43,7 +44,8 @@ struct cuda_logits {
     /* Of an 8-bit product: logit = sum · row_scale · column_scale. NULL: they are logits already.
      * `stats` writes the logits back. */
     const float *row_scale;       /* (rows) */
-    const uint16_t *column_scale; /* (vocab) bf16 */
+    const uint16_t *column_scale; /* (finished) bf16 */
+    bool is_int32;                /* the sums are int32; with row_scale */
     float softcap;                /* 0: none; else softcap · tanh(logit / softcap), written back */
 };
 

@@ -22,6 +22,7 @@ size_t cuda_sample_partial_bytes(uint32_t rows, uint32_t vocab) {
 /* Makes logits of what an 8-bit product left, and caps them. */
 __device__ static inline float finish(const struct cuda_logits &logits, float row_scale,
                                       uint32_t id, float value) {
+    if (logits.is_int32) value = (float)__float_as_int(value);
     if (logits.row_scale) value *= row_scale * bf16_float(logits.column_scale[id]);
     if (logits.softcap > 0) value = logits.softcap * tanhf(value / logits.softcap);
     return value;
