@@ -2,7 +2,10 @@
 #include "products_library.cuh"
 
 #include <dlfcn.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct format_facts {
     cudaDataType_t in;
@@ -42,14 +45,39 @@ uint32_t cuda_bucket(uint32_t rows) {
 
 /* ---- the library ---- */
 
-static enum err open_library(struct lt_library *ret, const char *path, struct error *error) {
-    const char *const names[] = {path ? path : "libcublasLt.so.13",
-                                 path ? path : "libcublasLt.so.12"};
-    void *handle = NULL;
+static void *load(const char *folder, const char *name) {
+    char path[PATH_MAX];
+    int length = snprintf(path, sizeof path, "%s%s", folder, name);
     /* It stays loaded: a CUDA library has code on the card that the driver knows. */
-    for (int i = 0; i < 2 && !handle; i++)
-        handle = dlopen(names[i], RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-    if (!handle) return err_set(error, ERR_UNAVAILABLE, "cuBLASLt: %s", dlerror());
+    return length > 0 && length < PATH_MAX ? dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE)
+                                           : NULL;
+}
+
+/* Where the loader looks, next to the plugin, and where CUDA is installed by itself. */
+static void *find_library(void) {
+    static const char *const names[] = {"libcublasLt.so.13", "libcublasLt.so.12"};
+    Dl_info plugin;
+    char own[PATH_MAX] = "";
+    if (dladdr(formats, &plugin) != 0 && strchr(plugin.dli_fname, '/') &&
+        strlen(plugin.dli_fname) < sizeof own) {
+        memcpy(own, plugin.dli_fname, strlen(plugin.dli_fname) + 1);
+        strrchr(own, '/')[1] = '\0';
+    }
+    const char *const folders[] = {"", own, "/usr/local/cuda/lib64/", "/opt/cuda/lib64/"};
+    void *handle = NULL;
+    for (const char *name : names)
+        for (const char *folder : folders)
+            if (!handle) handle = load(folder, name);
+    return handle;
+}
+
+static enum err open_library(struct lt_library *ret, const char *path, struct error *error) {
+    void *handle = path ? load("", path) : find_library();
+    if (!handle && path) return err_set(error, ERR_UNAVAILABLE, "cuBLASLt: %s", dlerror());
+    if (!handle)
+        return err_set(error, ERR_UNAVAILABLE,
+                       "libcublasLt.so cannot be loaded: install CUDA's cuBLAS, or put the library "
+                       "next to the plugin");
     ret->handle = handle;
 #define X(name)                                                                                    \
     ret->name = (decltype(ret->name))dlsym(handle, #name);                                         \

@@ -179,9 +179,9 @@ enum err cuda_sample_stats(const struct cuda_sample *call, struct CUstream_st *s
         bool is_bad = false;
         double sum = 0;
         for (uint32_t i = 0; i < in->finished; i++) {
-            int32_t sum;
-            memcpy(&sum, &logits[i], sizeof sum);
-            if (in->is_int32) logits[i] = (float)sum;
+            int32_t whole;
+            memcpy(&whole, &logits[i], sizeof whole);
+            if (in->is_int32) logits[i] = (float)whole;
             if (in->row_scale) logits[i] *= in->row_scale[row] * bf16_to_f32(in->column_scale[i]);
             if (in->softcap > 0) logits[i] = in->softcap * tanhf(logits[i] / in->softcap);
             is_bad |= i < in->vocab && !(logits[i] <= 3e38f);
