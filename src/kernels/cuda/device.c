@@ -69,7 +69,7 @@ static void describe(int index, const struct cudaDeviceProp *card, struct device
         .compute = (uint32_t)(card->major * 10 + card->minor),
         .multiprocessors = (uint32_t)card->multiProcessorCount,
         .memory_bytes = card->totalGlobalMem,
-        .free_bytes = card->totalGlobalMem, /* until the card is open nobody tells */
+        .free_bytes = free_bytes_of(index, card->totalGlobalMem),
     };
     (void)snprintf(ret_info->name, sizeof ret_info->name, "%.63s", card->name);
     const unsigned char *id = (const unsigned char *)card->uuid.bytes;

@@ -7,6 +7,7 @@
  * step's arrays in one transfer, and enqueues kernels. It computes nothing itself.
  *
  *     device.c          table, list, open, close
+ *     device_free.c     the free memory of a card that is not open
  *     device_memory.c   the arena, and the blocks that carry arrays to the card
  *     device_prepare.c  sizes, ledger, vectors
  *     device_fill.c     rows of a file become codes
@@ -237,6 +238,11 @@ size_t form_bytes(enum device_form form);
 enum cuda_code code_of(enum device_form form);
 /* The product's format; its sums have 4 bytes for logits: float32, or int32 of INT8. */
 enum cuda_format format_of(enum device_form form, bool is_logits);
+
+/* ---- device_free.c ---- */
+
+/* Free memory of a card that is not open, less a spare; `total` when nobody tells. */
+uint64_t free_bytes_of(int index, uint64_t total);
 
 /* The functions of the table. */
 enum err device_prepare(struct device *device, const struct device_program *program,

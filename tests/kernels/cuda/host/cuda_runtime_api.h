@@ -48,6 +48,7 @@ cudaError_t cudaDriverGetVersion(int *ret_version);
 cudaError_t cudaRuntimeGetVersion(int *ret_version);
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *ret_card, int device);
 cudaError_t cudaDeviceGetAttribute(int *ret_value, enum cudaDeviceAttr attribute, int device);
+cudaError_t cudaDeviceGetPCIBusId(char *ret_id, int bytes, int device);
 cudaError_t cudaSetDevice(int device);
 cudaError_t cudaMemGetInfo(size_t *ret_free, size_t *ret_total);
 cudaError_t cudaMalloc(void **ret_at, size_t bytes);
