@@ -27,6 +27,11 @@
  *     not begun, and the one under way ends first.
  *   - A block of a pending token enters the tree when that token is known.
  *
+ * LOGIT ROWS. A backend may have room for fewer logit rows than rows, but for one per sequence.
+ * Rows of decode come first. A prompt that is scored takes half of the room that is left, so that
+ * prefill behind it can end and sample. Without any room no prefill has rows: its last one could
+ * sample.
+ *
  * FAIRNESS. Per row of a step at most URGENT_ROWS_PER_ROW urgent rows pass it. Urgent prefill
  * leaves the others a quarter of the rows that decode leaves. start.c shares slots and blocks.
  * Every sequence in decode, urgent or not, has a row in every step.
@@ -225,9 +230,9 @@ bool has_row_room(const struct scheduler *scheduler, const struct plan *plan, ui
 void add_prefill_rows(struct scheduler *scheduler, struct plan *plan, struct sequence *sequence,
                       uint32_t rows_end) {
     uint32_t count = least(rows_missing(sequence), rows_end - plan->step.row_count);
-    /* A row of its prompt may need logits; another sequence needs them for its last row alone. */
-    if (is_to_be_scored(sequence))
-        count = least(count, scheduler->logit_rows_max - plan->step.logit_count);
+    uint32_t logit_room = scheduler->logit_rows_max - plan->step.logit_count;
+    if (scheduler->logit_rows_max < plan->rows_max && is_to_be_scored(sequence))
+        count = least(count, (logit_room + 1) / 2);
     add_rows(scheduler, plan, sequence, count);
     scheduler->stats.prefill_rows += count;
 }

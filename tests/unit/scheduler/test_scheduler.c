@@ -293,6 +293,9 @@ static void a_backend_or_options_out_of_range_do_not_open(void **state) {
     fixture.backend.caps.rows_max = 0;
     assert_int_equal(scheduler_open(&none, &fixture.options, &error), ERR_INVALID);
     fixture.backend.caps = good;
+    fixture.backend.caps.logit_rows_max = SEQUENCES_MAX - 1;
+    assert_int_equal(scheduler_open(&none, &fixture.options, &error), ERR_INVALID);
+    fixture.backend.caps = good;
     fixture.backend.caps.steps_max = 2; /* without `sample` */
     assert_int_equal(scheduler_open(&none, &fixture.options, &error), ERR_INVALID);
     fixture.backend.caps = good;
@@ -556,6 +559,27 @@ static void a_step_without_work_does_nothing(void **state) {
     scheduler_close(fixture.scheduler);
 }
 
+static void a_scored_prompt_leaves_logit_rows_to_others(void **state) {
+    (void)state;
+    struct fixture fixture;
+    open_fixture(&fixture, 100, 200);
+    fixture.backend.caps.logit_rows_max = SEQUENCES_MAX;
+    reopen(&fixture);
+    struct scheduler_request scored = request_of(1, 10, 60, 4);
+    scored.sampling.prompt_logprobs = true;
+    submit(&fixture, &scored);
+    submit_plain(&fixture, 2, 300, 50, 4);
+    step(&fixture);
+    assert_int_equal(fixture.step->sequences[0].row_count, SEQUENCES_MAX / 2);
+    assert_int_equal(fixture.step->sequences[1].row_count, 50);
+    assert_int_equal(count_events(&fixture, SCHEDULER_SCORED, 1), SEQUENCES_MAX / 2);
+    assert_int_equal(count_events(&fixture, SCHEDULER_TOKEN, 2), 1);
+    run(&fixture);
+    assert_int_equal(count_events(&fixture, SCHEDULER_SCORED, 1), 59);
+    assert_int_equal(count_events(&fixture, SCHEDULER_TOKEN, 1), 4);
+    scheduler_close(fixture.scheduler);
+}
+
 static void a_logit_row_says_what_sampling_depends_on(void **state) {
     (void)state;
     struct fixture fixture;
@@ -716,6 +740,7 @@ int main(void) {
         cmocka_unit_test(an_id_can_be_used_again_from_inside_its_last_event),
         cmocka_unit_test(an_error_of_the_backend_is_handed_on),
         cmocka_unit_test(a_step_without_work_does_nothing),
+        cmocka_unit_test(a_scored_prompt_leaves_logit_rows_to_others),
         cmocka_unit_test(a_logit_row_says_what_sampling_depends_on),
         cmocka_unit_test(the_one_that_loses_least_is_preempted_and_goes_on_later),
         cmocka_unit_test(who_finds_no_block_and_nobody_to_preempt_sits_out),
