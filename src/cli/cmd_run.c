@@ -3,16 +3,19 @@
 #include "base/os.h"
 #include "cli/command.h"
 #include "cli/engine_options.h"
-#include "cli/pull_show.h"
+#include "cli/progress_line.h"
 #include "server/offline.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #define LINE_EVERY_S 10.0
-#define BAR_WIDTH 30
 #define BAD_LINES_SHOWN 20
 
 struct show {
@@ -80,12 +83,10 @@ static double seconds_left(const struct store_batch *batch, uint64_t done, uint6
     return done_now >= enough && rate > 0 ? (double)(batch->total - done) / rate : -1;
 }
 
-static void draw_bar(const struct store_batch *batch, uint64_t done) {
-    int filled = batch->total ? (int)(BAR_WIDTH * done / batch->total) : 0;
-    char bar[BAR_WIDTH + 1];
-    for (int i = 0; i < BAR_WIDTH; i++) bar[i] = i < filled ? '#' : '.';
-    bar[BAR_WIDTH] = '\0';
-    fprintf(stderr, "\r\033[K[%s] ", bar);
+/* Columns of the terminal, asked each time: it may be resized. */
+static size_t terminal_width(void) {
+    struct winsize size;
+    return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col - 1u : 79;
 }
 
 static void show_progress(void *context, const struct offline_progress *progress) {
@@ -93,25 +94,31 @@ static void show_progress(void *context, const struct offline_progress *progress
     const struct store_batch *batch = progress->batch;
     uint64_t done = batch->completed + batch->failed, done_now = done - progress->done_before;
     if (show->quiet) return;
-    if (progress->engine) {
-        if (show->terminal) fprintf(stderr, "\r\033[K%s the model", progress->engine);
+    if (progress->engine || batch->total == 0) {
+        if (show->terminal)
+            fprintf(stderr, "\r\033[K%s",
+                    progress->engine ? "loading the model" : "checking the requests");
+        show->drawn = show->terminal;
         return;
     }
     if (!show->terminal && progress->seconds - show->line_at_s < LINE_EVERY_S) return;
     show->line_at_s = progress->seconds;
-    double rate = progress->seconds > 0 ? (double)done_now / progress->seconds : 0;
-    double speed =
-        progress->seconds > 0 ? (double)progress->generated_tokens / progress->seconds : 0;
-    char left[16];
-    pull_show_clock(left, seconds_left(batch, done, done_now, rate));
-    if (show->terminal) draw_bar(batch, done);
-    fprintf(stderr,
-            "%llu/%llu done, %llu failed, %.2f req/s, ETA %s, %llu running, tokens in %llu out "
-            "%llu (%.0f/s)%s",
-            (unsigned long long)done, (unsigned long long)batch->total,
-            (unsigned long long)batch->failed, rate, left, (unsigned long long)progress->running,
-            (unsigned long long)progress->prompt_tokens,
-            (unsigned long long)progress->generated_tokens, speed, show->terminal ? "" : "\n");
+    double seconds = progress->seconds > 0 ? progress->seconds : INFINITY;
+    double rate = (double)done_now / seconds;
+    const struct progress_facts facts = {
+        .total = batch->total,
+        .done = done,
+        .failed = batch->failed,
+        .running = progress->running,
+        .prompt_tokens = progress->prompt_tokens,
+        .generated_tokens = progress->generated_tokens,
+        .requests_per_s = rate,
+        .tokens_per_s = (double)progress->generated_tokens / seconds,
+        .seconds_left = seconds_left(batch, done, done_now, rate),
+    };
+    char line[PROGRESS_LINE_BYTES];
+    progress_line(line, &facts, show->terminal ? terminal_width() : SIZE_MAX);
+    fprintf(stderr, show->terminal ? "\r\033[K%s" : "%s\n", line);
     show->drawn = show->terminal;
 }
 
@@ -133,7 +140,9 @@ static uint64_t peak_rss_bytes(void) {
 }
 
 static void print_summary(const struct offline_summary *is, bool json, const char *output) {
-    double rate = is->seconds > 0 ? (double)is->requests / is->seconds : 0;
+    uint64_t now = is->completed + is->failed - is->done_before;
+    double rate = is->seconds > 0 ? (double)now / is->seconds : 0;
+    char part[64] = "";
     if (is->was_finished) {
         fprintf(stderr,
                 "%s has all results of this input already, %llu of them failed; nothing is left to "
@@ -143,23 +152,26 @@ static void print_summary(const struct offline_summary *is, bool json, const cha
         return;
     }
     if (!json) {
+        if (is->done_before > 0)
+            snprintf(part, sizeof part, ", %" PRIu64 " of them in this run", now);
         fprintf(stderr,
-                "%llu of %llu requests completed, %llu failed, in %.1f s (%.2f req/s, %.0f "
+                "%llu of %llu requests completed, %llu failed%s, in %.1f s (%.2f req/s, %.0f "
                 "tokens/s out); %s\n",
                 (unsigned long long)is->completed, (unsigned long long)is->requests,
-                (unsigned long long)is->failed, is->seconds, rate,
-                is->seconds > 0 ? (double)is->usage.output_tokens / is->seconds : 0, output);
+                (unsigned long long)is->failed, part, is->seconds, rate,
+                is->seconds > 0 ? (double)is->output_tokens_now / is->seconds : 0, output);
         return;
     }
     printf("{\"requests\": %llu, \"completed\": %llu, \"failed\": %llu, \"seconds\": %.3f, "
            "\"load_seconds\": %.3f, "
            "\"req_s\": %.3f, \"prompt_tokens\": %llu, \"cached_tokens\": %llu, "
            "\"completion_tokens\": %llu, "
-           "\"peak_rss_bytes\": %llu}\n",
+           "\"peak_rss_bytes\": %llu, \"done_before\": %llu}\n",
            (unsigned long long)is->requests, (unsigned long long)is->completed,
            (unsigned long long)is->failed, is->seconds, is->load_seconds, rate,
            (unsigned long long)is->usage.input_tokens, (unsigned long long)is->usage.cached_tokens,
-           (unsigned long long)is->usage.output_tokens, (unsigned long long)peak_rss_bytes());
+           (unsigned long long)is->usage.output_tokens, (unsigned long long)peak_rss_bytes(),
+           (unsigned long long)is->done_before);
 }
 
 static void set_defaults(void *context) {
@@ -180,9 +192,15 @@ static enum err check(struct command_call *call, struct error *error) {
     return engine_options_check(&chosen->choice, &chosen->offline.node, error);
 }
 
+/* A terminal that can take a line back. */
+static bool can_redraw(void) {
+    const char *term = getenv("TERM");
+    return isatty(STDERR_FILENO) && term && *term && strcmp(term, "dumb") != 0;
+}
+
 static enum err run(struct command_call *call, struct error *error) {
     struct chosen *chosen = call->chosen;
-    struct show show = {.quiet = chosen->quiet, .terminal = isatty(STDERR_FILENO)};
+    struct show show = {.quiet = chosen->quiet, .terminal = can_redraw()};
     struct offline_options *offline = &chosen->offline;
     struct offline_summary summary = {0};
     enum err err = offline_check(offline, &summary, error);

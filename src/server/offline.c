@@ -14,6 +14,7 @@
 #include "server/offline_output.h"
 
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,6 +32,7 @@ struct offline {
     char folder[PATH_MAX];
     struct store_batch batch; /* the folder's only batch; its id is empty until it is created */
     uint64_t done_before;
+    uint64_t output_tokens_before;
     int64_t started_ns, ready_ns, ended_ns;
 };
 
@@ -151,6 +153,20 @@ static enum err look(struct offline *offline, struct error *error) {
     return OK;
 }
 
+/* Remembers what earlier calls have done. */
+static void note_before(struct offline *offline) {
+    offline->done_before = offline->batch.completed + offline->batch.failed;
+    offline->output_tokens_before = offline->batch.usage.output_tokens;
+}
+
+static enum err say_stopped(const struct offline *offline, struct error *error) {
+    return err_set(
+        error, ERR_CANCELLED,
+        "stopped with %" PRIu64 " of %" PRIu64 " requests done, all kept in %s; the same "
+        "command goes on from here",
+        offline->batch.completed + offline->batch.failed, offline->batch.total, offline->folder);
+}
+
 /* Runs the batch to its end. */
 static enum err run_batch(struct offline *offline, struct error *error) {
     enum err err = node_start(offline->node, error);
@@ -160,13 +176,12 @@ static enum err run_batch(struct offline *offline, struct error *error) {
     bool first = true;
     while ((err = look(offline, error)) == OK) {
         if (first && offline->batch.status != BATCH_VALIDATING) {
-            offline->done_before = offline->batch.completed + offline->batch.failed;
+            note_before(offline);
             first = false;
         }
         report(offline, NULL);
         if (batch_status_is_terminal(offline->batch.status)) break;
-        if (*offline->options->stop)
-            return err_set(error, ERR_CANCELLED, "stopped; the same command goes on from here");
+        if (*offline->options->stop) return say_stopped(offline, error);
         clock_sleep_ms(POLL_MS);
     }
     offline->ended_ns = clock_monotonic_ns();
@@ -215,6 +230,7 @@ static enum err work(struct offline *offline, struct error *error) {
     enum err err = resume(offline, &found, error);
     if (err == OK && !found) err = create(offline, error);
     if (err != OK) return err;
+    note_before(offline);
     if (offline->batch.status != BATCH_COMPLETED) {
         report(offline, "loading");
         err = node_wait_ready(offline->node, offline->options->stop, error);
@@ -232,6 +248,8 @@ static void summarize(const struct offline *offline, struct offline_summary *ret
         .seconds = seconds_between(offline->ready_ns, offline->ended_ns),
         .load_seconds = seconds_between(offline->started_ns, offline->ready_ns),
         .usage = offline->batch.usage,
+        .done_before = offline->done_before,
+        .output_tokens_now = offline->batch.usage.output_tokens - offline->output_tokens_before,
     };
 }
 

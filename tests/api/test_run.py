@@ -21,7 +21,7 @@ def test_the_results_are_in_input_order_and_the_folder_is_gone(tmp_path):
     assert not (tmp_path / "out.jsonl.quern").exists()
     summary = json.loads(done.stdout)
     assert list(summary) == ["requests", "completed", "failed", "seconds", "load_seconds", "req_s", "prompt_tokens", "cached_tokens",
-                             "completion_tokens", "peak_rss_bytes"]
+                             "completion_tokens", "peak_rss_bytes", "done_before"]
     assert (summary["requests"], summary["completed"], summary["failed"]) == (500, 500, 0)
 
 

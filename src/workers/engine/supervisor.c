@@ -319,7 +319,7 @@ static void forget_child(struct worker_engine *engine) {
     pthread_mutex_unlock(&engine->lock);
 }
 
-/* Ends the child: DRAIN, then SIGTERM, then SIGKILL. Results that still come are handed on. */
+/* Ends the child: DRAIN, then SIGKILL. Results that still come are handed on. */
 static void close_child(struct worker_engine *engine) {
     int64_t deadline_ns = clock_monotonic_ns() + engine->close_ms * NS_PER_MS;
     pthread_mutex_lock(&engine->lock);
@@ -337,7 +337,7 @@ static void close_child(struct worker_engine *engine) {
             break;
     }
     bool is_late = clock_monotonic_ns() >= deadline_ns || !is_ready;
-    if (is_late) kill(engine->child.pid, SIGTERM);
+    if (is_late) kill(engine->child.pid, SIGKILL);
     char text[96];
     engine_child_end(&engine->child, TERM_PATIENCE_MS, text, sizeof text);
     os_close(engine->child.dump_fd);
