@@ -96,7 +96,7 @@ def test_there_is_nothing_to_retry_when_nothing_failed_and_gone_files_are_named(
     answer = client.post(f"/v1/batches/{batch['id']}/retry")
     assert answer.status_code == 404 and batch["input_file_id"] in answer.json()["error"]["message"]
     assert client.post("/v1/batches/batch_unknown/retry").status_code == 404
-    assert client.post(f"/v1/batches/{batch['id']}/retry", content=b"[1]").status_code == 400
+    assert client.post(f"/v1/batches/{batch['id']}/retry", json=[1]).status_code == 400
 
 
 def test_an_idempotency_key_makes_one_batch_also_when_many_ask_at_once(echo_server, client):

@@ -23,7 +23,7 @@ SITUATIONS = {
 def run(tmp_path, *arguments):
     line = {"custom_id": "a", "method": "POST", "url": "/v1/completions", "body": {"model": "tiny", "prompt": "Hello", "max_tokens": 2}}
     (tmp_path / "in.jsonl").write_text(json.dumps(line) + "\n")
-    return support.quern("run", "-i", tmp_path / "in.jsonl", "-o", tmp_path / "out.jsonl", "--model", f"tiny={TINY}", *arguments)
+    return support.quern("run", "-i", tmp_path / "in.jsonl", "-o", tmp_path / "out.jsonl", "--overwrite", "--model", f"tiny={TINY}", *arguments)
 
 
 @pytest.mark.parametrize("kind", SITUATIONS)
@@ -87,7 +87,7 @@ def lines(count=12, max_tokens=24):
 
 def texts(tmp_path, name, *arguments):
     (tmp_path / "in.jsonl").write_bytes(support.jsonl(lines()))
-    done = support.quern("run", "-i", tmp_path / "in.jsonl", "-o", tmp_path / name, *arguments)
+    done = support.quern("run", "-i", tmp_path / "in.jsonl", "-o", tmp_path / name, "--overwrite", *arguments)
     assert done.returncode == 0, done.stderr
     results = [json.loads(line) for line in (tmp_path / name).read_text().splitlines()]
     return {result["custom_id"]: result["response"]["body"]["choices"][0]["text"] for result in results}
@@ -159,7 +159,7 @@ def test_a_model_too_large_for_the_card_is_refused_before_its_weights_are_read(t
     plugin = support.plain_device(tmp_path, "QUERN_PLAIN_MEMORY_MIB=40", "QUERN_PLAIN_FAULT=fill:1:error")
     (tmp_path / "in.jsonl").write_bytes(support.jsonl(lines()))
     arguments = ["run", "-i", tmp_path / "in.jsonl", "-o", tmp_path / "out.jsonl", "--model", f"m={TINY}", "--device-plugin", plugin]
-    done = support.quern(*arguments)
+    done = support.quern(*arguments, "--max-num-seqs", "1024")  # the default is what fits
     assert done.returncode == 3, done.stderr
     assert re.search(r"the model needs \d+ MiB of the card's memory and may take 36: driver \d+, weights \d+, buffers \d+, logits \d+, "
                      r"steps \d+, workspace \d+, least KV cache \d+; ", done.stderr), done.stderr

@@ -166,7 +166,7 @@ def run(folder, tmp_path, *bodies):
     lines = [json.dumps({"custom_id": str(i), "method": "POST", "url": "/v1/chat/completions" if "messages" in body else "/v1/completions",
                          "body": {"model": folder.name, "temperature": 0, **body}}) for i, body in enumerate(bodies)]
     (tmp_path / "in.jsonl").write_text("\n".join(lines) + "\n")
-    done = support.quern("run", "-i", tmp_path / "in.jsonl", "-o", tmp_path / "out.jsonl", "--model", folder, "--quiet")
+    done = support.quern("run", "-i", tmp_path / "in.jsonl", "-o", tmp_path / "out.jsonl", "--model", folder, "--quiet", "--overwrite")
     assert done.returncode in (0, 1), done.stderr
     return [json.loads(line)["response"]["body"] for line in (tmp_path / "out.jsonl").read_text().splitlines()]
 

@@ -75,7 +75,7 @@ def test_the_greedy_continuation_is_exact_up_to_the_first_near_tie(cases, path):
 def run(tmp_path, name, content, *arguments):
     (tmp_path / "in.jsonl").write_bytes(content)
     out = tmp_path / f"{name}.jsonl"
-    done = support.quern("run", "-i", tmp_path / "in.jsonl", "-o", out, "--model", "smollm2", *arguments)
+    done = support.quern("run", "-i", tmp_path / "in.jsonl", "-o", out, "--overwrite", "--model", "smollm2", *arguments)
     assert done.returncode == 0, done.stderr
     return [support.masked(json.loads(line)) for line in out.read_text().splitlines()]
 
