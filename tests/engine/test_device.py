@@ -107,6 +107,7 @@ def serve(tmp_path, plugin, *arguments):
 
 def test_the_log_names_the_card(tmp_path):
     with serve(tmp_path, support.plain_device(), "--gpu-memory-limit-mib", "500") as server:
+        support.until(lambda: "event=model " in server.log_text())
         log = server.log_text()
     assert 'event=device device=plain:0 name="plain card 0" limit_mib=500' in log
     assert re.search(r"event=model llama .*; card plain card 0, threads", log), log
