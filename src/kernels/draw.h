@@ -18,7 +18,10 @@
  * 4. The draw walks the kept tokens in order of their ids: the first at which the weights so far
  *    exceed u · total (draw_wanted), where u = rng_unit_at(seed, counter) has 53 bits.
  *
- * Compiles as C17 and as CUDA C++; the same functions run on either side. Pure. */
+ * Compiles as C17 and as CUDA C++; the same functions run on either side.
+ *
+ * Thread: any; pure.
+ * Memory: none. */
 
 #include <float.h>
 #include <math.h>

@@ -6,7 +6,8 @@
  * program/op.h says which fields of an operation each kind has. The numbers are part of the table
  * of a device (kernels/device.h), so a new kind or choice goes to the end of its list.
  *
- * Thread: any; constants. */
+ * Thread: any; constants.
+ * Memory: none. */
 
 enum op_kind {
     OP_EMBED,     /* x = row `token` of matrix · scale, and the row's angles of rotation */

@@ -6,7 +6,8 @@
  *
  * Only for files compiled with AVX-512; everything is inline.
  *
- * Thread: any. */
+ * Thread: any.
+ * Memory: registers only. */
 
 /* A tile takes 27 of 32 registers: 12 sums, 12 partial sums, 2 weights and a broadcast. */
 #define TILE_ROWS 6

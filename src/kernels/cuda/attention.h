@@ -9,7 +9,7 @@
  * here knows sequences, and no item waits for another of the same launch.
  *
  * Every pointer is to device memory and every launch is put into `stream`; nothing is allocated
- * and nothing is waited for. Thread: any, one at a time for a stream.
+ * and nothing is waited for.
  *
  * A page holds CUDA_PAGE_TOKENS tokens of one layer. The elements of page `p` and KV head `h` begin
  * at element (p · kv_heads + h) · 16 · head_dim of `k` and of `v` and are [16][head_dim] there, so
@@ -22,9 +22,12 @@
  * largest score m (in powers of two), l = Σ 2^(score - m) and o = Σ 2^(score - m) · value, of which
  * several can be added up in a fixed order. m may stay under the true maximum by a few powers.
  *
- * Invariants: which keys an item sees depends on its positions alone. Page entries outside
- * [begin, end) and outside the window of an item are not read, and the bytes of tokens outside are
- * not used, whatever they hold. The order of sums of an item depends on its own fields only. */
+ * Thread: any, one at a time per stream.
+ * Memory: the caller's.
+ * Invariant: the keys that an item sees depend on its positions alone. Page entries outside
+ *     [begin, end) and outside the window of an item are not read, and the bytes of tokens outside
+ *     are not used, whatever they hold. The order of an item's sums depends on its own fields
+ *     only. */
 
 #include <stddef.h>
 #include <stdint.h>

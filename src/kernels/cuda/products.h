@@ -11,8 +11,9 @@
  *
  * 8-bit products leave raw sums: kernels/cuda/rows.h says who scales them.
  *
- * Thread: one.  Memory: one workspace of device memory, owned; the rest is the caller's. Nothing is
- * allocated after open and tune.
+ * Thread: one.
+ * Memory: one workspace of device memory, owned; the rest is the caller's. Nothing is allocated
+ *     after open and tune.
  * Invariant: a shape's algorithm never changes once chosen, so equal inputs give equal bits. */
 
 #ifdef __cplusplus

@@ -8,13 +8,16 @@
  * activations) and of the column (of the weights), for no card but sm_90 can do that inside
  * cuBLASLt. Knows no model, no step and no memory but what it is given.
  *
- * Thread: one a stream.  Memory: device memory of the caller; nothing is allocated. All calls only
- * enqueue. Kernels wait for the kernel before them on the stream themselves (programmatic dependent
- * launch on sm_90 and later), so weights, which no kernel writes, are read ahead.
- * Invariant: a row's result is bitwise the same whatever stands beside it.
+ * Every call only enqueues. A kernel waits itself for the kernel before it on the stream
+ * (programmatic dependent launch on sm_90 and later), so weights, which no kernel writes, are read
+ * ahead.
  *
  * 16-byte accesses need widths and strides that are multiples of 8 and pointers at multiples of 16;
- * norm and gate do anything else in a slower kernel, heads and embed refuse it. */
+ * norm and gate do anything else in a slower kernel, heads and embed refuse it.
+ *
+ * Thread: one per stream.
+ * Memory: device memory of the caller; nothing is allocated.
+ * Invariant: a row's result is bitwise the same for any other rows of the call. */
 
 #ifdef __cplusplus
 extern "C" {

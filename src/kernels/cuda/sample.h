@@ -11,7 +11,8 @@
  *
  * Where nothing is left to take (all forbidden, or no finite logit) a row gets `fallback`.
  *
- * Thread: one a stream.  Memory: device memory of the caller; all calls only enqueue. */
+ * Thread: one per stream.
+ * Memory: device memory of the caller; every call only enqueues. */
 
 #ifdef __cplusplus
 extern "C" {

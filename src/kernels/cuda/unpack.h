@@ -8,7 +8,8 @@
  * a NaN becomes). The scale of a row of 8-bit codes is a bf16 number, rounded up, so that whoever
  * reads a product reads two bytes of it; it is made first, so the codes are exact for it.
  *
- * Thread: one a stream.  Memory: device memory of the caller; only enqueues. */
+ * Thread: one per stream.
+ * Memory: device memory of the caller; every call only enqueues. */
 
 #ifdef __cplusplus
 extern "C" {
