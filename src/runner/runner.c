@@ -209,16 +209,33 @@ void runner_kick(struct runner *runner, const char *batch_id) {
     pthread_mutex_unlock(&runner->lock);
 }
 
-void runner_batch_overlay(struct runner *runner, struct store_batch *row) {
-    if (batch_status_is_terminal(row->status)) return;
+/* Copies the row of a batch that is active; false for any other. While its end is being written, the
+ * store knows the end first, and so does the receiver of its webhook, who must not hear of the end
+ * and then read "finalizing". */
+static bool copy_active(struct runner *runner, struct str batch_id, struct store_batch *ret_batch) {
     pthread_mutex_lock(&runner->lock);
-    struct active_batch *batch = active_find(runner, str_from(row->id));
-    if (batch) {
-        store_batch_release(row);
-        active_copy_row(batch, row);
-    }
+    struct active_batch *batch = active_find(runner, batch_id);
+    bool is_publishing = batch && batch->phase == PHASE_PUBLISHING;
+    if (batch) active_copy_row(batch, ret_batch);
     pthread_mutex_unlock(&runner->lock);
-    if (batch) return;
+    if (!is_publishing) return batch != NULL;
+    struct store_batch stored;
+    struct error ignored;
+    if (store_batch_get(runner->store, batch_id, &stored, &ignored) != OK) return true;
+    bool has_ended = batch_status_is_terminal(stored.status);
+    store_batch_release(has_ended ? ret_batch : &stored);
+    if (has_ended) *ret_batch = stored;
+    return true;
+}
+
+void runner_batch_overlay(struct runner *runner, struct store_batch *row) {
+    struct store_batch active;
+    if (batch_status_is_terminal(row->status)) return;
+    if (copy_active(runner, str_from(row->id), &active)) {
+        store_batch_release(row);
+        *row = active;
+        return;
+    }
     /* It ended after the row was read, or was never taken up. */
     struct store_batch ended;
     struct error error;
@@ -229,11 +246,8 @@ void runner_batch_overlay(struct runner *runner, struct store_batch *row) {
 
 enum err runner_batch_get(struct runner *runner, struct str batch_id, struct store_batch *ret_batch,
                           struct error *error) {
-    pthread_mutex_lock(&runner->lock);
-    struct active_batch *batch = active_find(runner, batch_id);
-    if (batch) active_copy_row(batch, ret_batch);
-    pthread_mutex_unlock(&runner->lock);
-    return batch ? OK : store_batch_get(runner->store, batch_id, ret_batch, error);
+    if (copy_active(runner, batch_id, ret_batch)) return OK;
+    return store_batch_get(runner->store, batch_id, ret_batch, error);
 }
 
 /* The lock is held. */
@@ -282,9 +296,9 @@ enum err runner_batch_cancel(struct runner *runner, struct str batch_id,
     pthread_mutex_lock(&runner->lock);
     struct active_batch *batch = active_find(runner, batch_id);
     if (batch) err = cancel_active(runner, batch, &cancel, error);
-    if (batch && err == OK) active_copy_row(batch, ret_batch);
     pthread_mutex_unlock(&runner->lock);
     cancel_list_send(&cancel);
+    if (err == OK) return runner_batch_get(runner, batch_id, ret_batch, error);
     /* A conflict means that the batch has ended; its row tells how. */
     return err == ERR_CONFLICT ? cancel_ended(runner, batch_id, ret_batch, error) : err;
 }

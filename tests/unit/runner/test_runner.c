@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "base/rng.h"
+#include "runner/runner_internal.h"
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -221,6 +222,39 @@ static const struct worker_echo_options slow = {.latency_ms = 50};
 
 static bool has_some(const struct store_batch *batch) {
     return batch->completed >= 20 || batch_status_is_terminal(batch->status);
+}
+
+/* The receiver of a webhook hears of an end as soon as the store has it, and asks at once. The lock
+ * keeps the publish thread from telling the runner in between. */
+static void a_batch_that_has_ended_in_the_store_has_ended_for_everyone(void **state) {
+    (void)state;
+    struct pipeline p = {0};
+    struct error error;
+    struct store_batch batch;
+    char id[STORE_ID_BYTES], salt[16];
+    pipeline_dir(&p);
+    pipeline_open(&p, &(struct runner_options){0}, &(struct worker_echo_options){0}, 1);
+    for (int i = 0; i < 20; i++) {
+        snprintf(salt, sizeof salt, "s%d", i);
+        pipeline_submit(&p, salt, 2, id);
+        for (bool has_ended = false; !has_ended; usleep(100)) {
+            pthread_mutex_lock(&p.runner->lock);
+            for (int look = 0; look < 50 && !has_ended; look++) {
+                assert_int_equal(store_batch_get(p.store, str_from(id), &batch, &error), OK);
+                has_ended = is_over(&batch);
+                store_batch_release(&batch);
+            }
+            pthread_mutex_unlock(&p.runner->lock);
+            if (!has_ended) continue;
+            assert_int_equal(runner_batch_get(p.runner, str_from(id), &batch, &error), OK);
+            assert_int_equal(batch.status, BATCH_COMPLETED);
+            store_batch_release(&batch);
+            assert_int_equal(runner_batch_cancel(p.runner, str_from(id), &batch, &error),
+                             ERR_CONFLICT);
+        }
+    }
+    pipeline_close(&p);
+    pipeline_remove(&p);
 }
 
 static void a_cancelled_batch_keeps_what_is_done_and_names_the_rest(void **state) {
@@ -682,6 +716,7 @@ int main(void) {
         cmocka_unit_test(a_line_that_takes_the_worker_down_is_found_and_only_it_fails),
         cmocka_unit_test(eight_batches_at_once_all_end_and_no_result_crosses),
         cmocka_unit_test(counters_only_grow_and_files_show_only_at_the_end),
+        cmocka_unit_test(a_batch_that_has_ended_in_the_store_has_ended_for_everyone),
         cmocka_unit_test(a_cancelled_batch_keeps_what_is_done_and_names_the_rest),
         cmocka_unit_test(a_batch_that_has_ended_or_never_was_cannot_be_cancelled),
         cmocka_unit_test(cancelling_at_any_moment_gives_every_line_one_record),
