@@ -82,7 +82,7 @@ def test_a_model_is_inspected_by_name_and_by_path(served, quern):
     assert plain["fits"] and 0 < plain["sequences"] < kv8["sequences"] <= both8["sequences"]
     assert all(form["used_bytes"] <= 1500 << 20 for form in card["card"]["forms"])
     page = quern("models", "inspect", "org/smol-GGUF", "--device-memory-mib", "700").stdout
-    assert "card         700 MiB, of which the driver takes 540" in page and "it does not fit" in page
+    assert "card         700 MiB, of which the driver takes 608" in page and "it does not fit" in page
     assert quern("models", "inspect", "nowhere").returncode == 4
     assert quern("models", "inspect", "/etc/hostname").returncode == 3
 

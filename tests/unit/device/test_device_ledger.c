@@ -92,7 +92,7 @@ static void a_refusal_names_the_parts_and_the_largest_settings_that_fit(void **s
     open_rig(&rig);
     refuse(&rig, 13500, &error);
     const char *advice = strstr(error.text, "it fits with --max-model-len ");
-    assert_non_null(strstr(error.text, "driver 540, weights 76"));
+    assert_non_null(strstr(error.text, "driver 608, weights 76"));
     if (!advice) fail_msg("%s", error.text);
     assert_int_equal(sscanf(advice, "it fits with --max-model-len %u or with --max-num-seqs %u",
                             &context, &sequences),
