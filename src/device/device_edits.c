@@ -197,6 +197,7 @@ static void add_mask(struct device_edits *edits, const struct logit_row *row,
     }
     for (uint32_t i = 0; has_many && i < edits->vocab; i++)
         if (edits->marks[i].how & MARK_FORBID) mask[i / 32] &= ~(1u << i % 32);
+    assert(draw->fallback >= 0);
     if (first_allowed(edits, mask) == UINT32_MAX)
         mask[draw->fallback / 32] |= 1u << draw->fallback % 32;
 }

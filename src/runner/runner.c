@@ -258,11 +258,13 @@ static enum err cancel_active(struct runner *runner, struct active_batch *batch,
     case BATCH_CANCEL_REFUSED: return ERR_CONFLICT;
     case BATCH_CANCEL_NOW: break;
     }
+    bool has_lines = batch->row.status != BATCH_VALIDATING;
     enum err err = active_move(runner, batch, BATCH_CANCELLING, error);
     if (err != OK) return err;
     log_info("batch=%s event=cancelling", batch->row.id);
     batch->stop = true;
-    if (batch->phase == PHASE_VALIDATE) batch->phase = PHASE_PUBLISH;
+    /* With lines, it could not be opened yet: each line still gets its record once it can be. */
+    if (batch->phase == PHASE_VALIDATE && !has_lines) batch->phase = PHASE_PUBLISH;
     if (batch->phase == PHASE_RUN) active_stop_lines(runner, batch, cancel);
     pthread_cond_broadcast(&runner->helpers);
     pthread_cond_signal(&runner->work);

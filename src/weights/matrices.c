@@ -33,6 +33,7 @@ static struct matrix_part part_of(const struct checkpoint_tensor *tensor) {
 }
 
 static struct weight_matrix matrix_of(const struct weights_source *source) {
+    assert(source->tensors[0]);
     return (struct weight_matrix){.name = source->name.text,
                                   .parts = source->parts,
                                   .part_count = source->part_count,
