@@ -25,11 +25,13 @@ static void read_progress(struct active_batch *batch, int64_t now_ns) {
     struct seglog_counts counts = seglog_counts(batch->log);
     uint64_t done = counts.successes + counts.errors + counts.others;
     struct active_progress *progress = &batch->progress;
+    bool has_turn = progress->is_waiting_turn && batch->in_flight > 0;
     if (done != progress->lines_done || progress->is_waiting_turn || active_is_paused(batch))
         progress->since_ns = now_ns;
-    if (done != progress->lines_done) {
+    if (done != progress->lines_done || has_turn) {
         progress->tell_ns = 0;
         progress->is_stuck = false;
+        progress->is_waiting_turn = false;
         progress->waiting_for[0] = '\0';
     }
     progress->lines_done = done;
@@ -117,8 +119,11 @@ static bool find_silent(struct runner *runner, uint64_t after, int64_t now_ns,
     int64_t stuck_ns = runner->options.stuck_ms * 1000000;
     int64_t silent_ns = stuck_ns < SILENT_NS ? stuck_ns : SILENT_NS;
     for (struct active_batch *batch = runner->batches; batch; batch = batch->next) {
-        if (batch->phase == PHASE_END || now_ns - batch->progress.since_ns < silent_ns) continue;
-        if (batch->row.sequence <= after) continue;
+        if (batch->phase == PHASE_END || batch->row.sequence <= after) continue;
+        /* The reason of a batch that waits for its turn is looked for again in every round: an
+         * engine that is lost ends that wait, and a wait for it begins. */
+        bool is_silent = now_ns - batch->progress.since_ns >= silent_ns;
+        if (!is_silent && !batch->progress.is_waiting_turn) continue;
         if (!found || batch->row.sequence < found->row.sequence) found = batch;
     }
     if (!found) return false;

@@ -21,7 +21,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define WAIT_MS_MAX 60000
+#define WAIT_MS_MAX 120000
 #define STEP_MS 20 /* time that passes per look of a waiting test whose clock is movable */
 
 struct pipeline {

@@ -572,6 +572,55 @@ static void a_batch_behind_another_waits_for_its_turn_and_is_not_stuck(void **st
     close_with(&p);
 }
 
+static bool waits_for_its_turn(const struct store_batch *batch) {
+    return strcmp(batch->waiting_for, "its turn") == 0;
+}
+
+static bool waits_for_an_engine(const struct store_batch *batch) {
+    return strcmp(batch->waiting_for, "an engine: loading") == 0;
+}
+
+static bool waits_for_results(const struct store_batch *batch) {
+    return strcmp(batch->waiting_for, "results of 2 requests that are with an engine") == 0;
+}
+
+/* A batch that once waited for its turn is watched on: an engine that is lost, and a turn that
+ * brings no result, are told. */
+static void a_batch_whose_turn_has_come_can_be_stuck(void **state) {
+    (void)state;
+    struct pipeline p = {0};
+    struct recorder r;
+    char first[STORE_ID_BYTES], second[STORE_ID_BYTES];
+    struct heard heard = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    open_with(&p, &r, 2,
+              (struct runner_options){.stuck_ms = STUCK_MS,
+                                      .events = {.context = &heard, .event = on_event}});
+    create_lines(&p, "first", 4, 0, "", first);
+    wait_count(&r, 2);
+    create_lines(&p, "second", 5, 1, "", second);
+    struct store_batch batch = pipeline_wait(&p, second, waits_for_its_turn);
+    store_batch_release(&batch);
+    r.is_loading = true;
+    batch = pipeline_wait(&p, second, waits_for_an_engine);
+    store_batch_release(&batch);
+    r.is_loading = false;
+    batch = pipeline_wait(&p, second, waits_for_its_turn);
+    store_batch_release(&batch);
+    recorder_answer(&r, 2);
+    wait_count(&r, 4);
+    recorder_answer(&r, 2);
+    batch = pipeline_wait(&p, first, is_over);
+    store_batch_release(&batch);
+    wait_count(&r, 6); /* the worker has two lines of the second batch, and keeps them */
+    batch = pipeline_wait(&p, second, waits_for_results);
+    store_batch_release(&batch);
+    int before = stuck_of(&heard);
+    wait_stuck(&heard, before + 1);
+    assert_string_equal(heard.batch_id, second);
+    end(&p, &r, second);
+    close_with(&p);
+}
+
 static int at_risk_of(struct heard *heard) {
     pthread_mutex_lock(&heard->lock);
     int at_risk = heard->at_risk;
@@ -657,6 +706,7 @@ int main(void) {
         cmocka_unit_test(
             a_batch_that_stands_still_is_told_with_what_it_waits_for_and_can_be_cancelled),
         cmocka_unit_test(a_batch_behind_another_waits_for_its_turn_and_is_not_stuck),
+        cmocka_unit_test(a_batch_whose_turn_has_come_can_be_stuck),
         cmocka_unit_test(batches_that_will_miss_their_deadline_are_told_once),
         cmocka_unit_test(an_engine_that_goes_down_is_told),
         cmocka_unit_test(flex_requests_are_refused_before_others),
