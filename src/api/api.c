@@ -149,6 +149,7 @@ enum err api_open(struct api **ret_api, const struct api_options *options, uint1
         .keys = options->keys,
         .origins = options->origins,
         .context = api,
+        .hint = api_hint,
         .done = request_done,
         .connections_max = options->connections_max,
         .connections_per_peer_max = options->connections_per_peer_max,

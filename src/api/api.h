@@ -22,8 +22,9 @@ struct api;
 
 /* A client's question: what running a file would take. */
 struct api_preflight {
-    int fd;            /* the file, open for reading; borrowed */
-    const char *model; /* the name under which a worker serves it; empty: the only model */
+    int fd;                 /* the file, open for reading; borrowed */
+    const char *model;      /* the name under which a worker serves it; empty: the only model */
+    enum endpoint endpoint; /* the batch's; ENDPOINT_COUNT: that of the first line */
     uint32_t pilot_lines;
     double watts, price_per_kwh, input_price, output_price, batch_discount; /* 0: not known */
     void *context;

@@ -113,7 +113,13 @@ void inference_completions(void *context, struct http_request *request);
 void inference_embeddings(void *context, struct http_request *request);
 void inference_unsupported(void *context, struct http_request *request);
 void inference_cancel_all(struct api *api);
+/* hint.c: appends to the sentence about an unknown URL what the client may have meant; nothing if
+ * it cannot be guessed. */
+void api_hint(const char *method, struct str path, struct buf *sentence);
 /* models.c */
+/* Answers 404 for a model that nobody serves; `whose` is a phrase behind the name, or "". */
+void api_fail_model(struct api *api, struct http_request *request, struct str model,
+                    const char *whose);
 void models_list(void *context, struct http_request *request);
 void models_get(void *context, struct http_request *request);
 /* health.c */

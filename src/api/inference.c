@@ -149,11 +149,6 @@ static void take_result(void *context, const struct worker_result *result) {
 
 /* --- what goes out --- */
 
-static void fail_model(struct http_request *request, struct str model) {
-    api_fail(request, 404, "model_not_found", "model", "The model '%.300s' does not exist.",
-             api_text(request, model));
-}
-
 /* Answers a request that the runner did not take. */
 static void fail_submission(struct inference *inference, const struct runner_request *job,
                             enum err err, const struct error *error) {
@@ -161,7 +156,7 @@ static void fail_submission(struct inference *inference, const struct runner_req
     atomic_fetch_add(&inference->api->metrics.requests[inference->endpoint][METRICS_ERRORED], 1);
     list_remove(inference);
     if (err == ERR_NOT_FOUND)
-        fail_model(request, job->model);
+        api_fail_model(inference->api, request, job->model, "");
     else if (err == ERR_UNAVAILABLE)
         api_fail(request, 503, NULL, NULL, "%s", error->text);
     else if (err == ERR_LIMIT && job->tier == TIER_FLEX)

@@ -48,6 +48,16 @@ void models_list(void *context, struct http_request *request) {
     api_answer_json(request, &body);
 }
 
+void api_fail_model(struct api *api, struct http_request *request, struct str model,
+                    const char *whose) {
+    struct buf advice;
+    buf_init(&advice, REFUSAL_MESSAGE_BYTES);
+    runner_write_advice(api->options.runner, model, &advice);
+    api_fail(request, 404, "model_not_found", "model", "The model '%.300s'%s does not exist.%s",
+             api_text(request, model), whose, advice.at ? advice.at : "");
+    buf_release(&advice);
+}
+
 void models_get(void *context, struct http_request *request) {
     struct api *api = context;
     struct buf body;
@@ -58,7 +68,6 @@ void models_get(void *context, struct http_request *request) {
         api_answer_json(request, &body);
         return;
     }
-    api_fail(request, 404, "model_not_found", "model", "The model '%.300s' does not exist.",
-             api_text(request, wanted));
+    api_fail_model(api, request, wanted, "");
     buf_release(&body);
 }

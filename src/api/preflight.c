@@ -41,7 +41,8 @@ static const struct field rows[] = {
     {"input_file_id", FIELD_TEXT, FIELD_ANY, 1, STORE_ID_BYTES - 1, FIELD_REQUIRED, AT(file_id),
      NULL, "A file with the purpose batch."},
     {"endpoint", FIELD_CHOICE, FIELD_ANY, 0, 0, 0, AT(endpoint), endpoints,
-     "As in the create call; each line is counted for the one its url names."},
+     "As in the create call (default: the url of the first line); each line is counted for its own "
+     "url."},
     {"model", FIELD_TEXT, FIELD_ANY, 1, MODEL_NAME_BYTES - 1, 0, AT(model), NULL,
      "To count with, whatever the lines name; without it they must name one."},
     {"pilot_lines", FIELD_INTEGER, FIELD_ANY, 0, API_PREFLIGHT_LINES_MAX, 0, AT(pilot_lines), NULL,
@@ -152,9 +153,7 @@ static bool find_model(struct ask *ask, struct str name, const char *whose,
                        char ret_served[MODEL_NAME_BYTES]) {
     struct found_model found = {0};
     if (!runner_model_find(ask->api->options.runner, name, keep_model, &found)) {
-        api_fail(ask->request, 404, "model_not_found", "model",
-                 "The model '%.*s'%s does not exist.", (int)(name.bytes < 300 ? name.bytes : 300),
-                 name.at, whose);
+        api_fail_model(ask->api, ask->request, name, whose);
         return false;
     }
     if (found.has_failed) {
@@ -361,12 +360,14 @@ static void put_question(struct api *api, struct http_request *request,
     ask->api = api;
     ask->request = request;
     ask->preflight = (struct api_preflight){.fd = fd,
+                                            .endpoint = ENDPOINT_COUNT,
                                             .pilot_lines = (uint32_t)question->pilot_lines,
                                             .watts = question->watts,
                                             .price_per_kwh = question->price_per_kwh,
                                             .input_price = question->input_price,
                                             .output_price = question->output_price,
                                             .batch_discount = question->batch_discount};
+    if (question->endpoint.at) (void)endpoint_find(question->endpoint, &ask->preflight.endpoint);
     if (question->model.at) memcpy(ask->model, question->model.at, question->model.bytes);
     http_request_on_gone(request, take_gone, release, ask);
     if (add(api->preflights, ask)) return;

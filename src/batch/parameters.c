@@ -19,7 +19,8 @@
 #define WINDOW_S_MIN 60
 #define WINDOW_S_MAX (30 * 86400)
 #define URL_BYTES_MAX 2048
-#define SHOWN_BYTES 60 /* bytes of a client's value that a message shows */
+#define OPENAI_LINES_MAX 50000 /* from tests/contract */
+#define SHOWN_BYTES 60         /* bytes of a client's value that a message shows */
 
 static const char *const tiers[] = {"auto",     "default", "flex", "scale",
                                     "priority", "fast",    "batch"};
@@ -27,6 +28,18 @@ struct batch_rules batch_rules_default(void) {
     return (struct batch_rules){.lines_max = BATCH_LINES_MAX,
                                 .line_bytes_max = BATCH_LINE_BYTES_MAX,
                                 .errors_max = BATCH_ERRORS_MAX};
+}
+
+bool batch_rules_of_profile(const char *profile, struct batch_rules *ret_rules) {
+    struct batch_rules rules = batch_rules_default();
+    bool is_openai = strcmp(profile, "openai") == 0;
+    if (!is_openai && strcmp(profile, "quern") != 0) return false;
+    if (is_openai) {
+        rules.lines_max = OPENAI_LINES_MAX;
+        rules.strict_url = rules.strict_single_model = rules.needs_model = true;
+    }
+    *ret_rules = rules;
+    return true;
 }
 
 /* The start of a value, cut at a character. */

@@ -29,6 +29,8 @@ struct batch_rules {
 #define BATCH_LINE_BYTES_MAX ((uint64_t)16 << 20)
 #define BATCH_ERRORS_MAX 1000u
 struct batch_rules batch_rules_default(void);
+/* The rules of the profile "quern" or "openai"; false for another name. */
+bool batch_rules_of_profile(const char *profile, struct batch_rules *ret_rules);
 
 /* The checked parameters of a create call. */
 struct batch_parameters {

@@ -30,6 +30,7 @@ struct validation {
     uint64_t requests; /* lines that are not blank */
     struct buf errors; /* items of the array */
     size_t error_count;
+    uint64_t refused_count; /* lines that `refused` was called for */
     bool too_many;
     bool done;                    /* no further line needs to be read */
     char model[MODEL_NAME_BYTES]; /* the model of the line before; a worker serves it */
@@ -72,6 +73,11 @@ char *batch_single_error(const char *code, const char *param, const char *messag
 
 static void note(struct validation *v, const struct jsonl_line *line,
                  const struct refusal *refusal) {
+    if (v->options->refused) {
+        v->options->refused(v->options->context, line->number, refusal);
+        v->refused_count++;
+        return;
+    }
     add_error(&v->errors, &v->error_count, refusal->code, line->number, refusal->message,
               *refusal->param ? refusal->param : NULL);
     if (v->error_count >= v->options->rules.errors_max) v->done = true;
@@ -134,6 +140,18 @@ static bool has_default_model(struct validation *v) {
     return *v->default_model != '\0';
 }
 
+static bool refuse_model(struct validation *v, struct str model, struct str shown,
+                         struct refusal *ret_refusal) {
+    struct buf advice;
+    buf_init(&advice, REFUSAL_MESSAGE_BYTES);
+    if (v->options->advise) v->options->advise(v->options->context, model, &advice);
+    refuse(ret_refusal, "model_not_found", "body.model",
+           "The provided model '%.*s' is not supported by the Batch API.%s", STR_ARGS(shown),
+           advice.at ? advice.at : "");
+    buf_release(&advice);
+    return false;
+}
+
 static bool check_model(struct validation *v, const struct batch_line *parsed,
                         struct refusal *ret_refusal) {
     bool may_lack = !parsed->model.at && has_default_model(v);
@@ -146,11 +164,7 @@ static bool check_model(struct validation *v, const struct batch_line *parsed,
     bool is_served = model.bytes > 0 && model.bytes < sizeof v->model &&
                      !memchr(model.at, '\0', model.bytes) &&
                      v->options->serves(v->options->context, model);
-    if (!is_served) {
-        return refuse(ret_refusal, "model_not_found", "body.model",
-                      "The provided model '%.*s' is not supported by the Batch API.",
-                      STR_ARGS(shown));
-    }
+    if (!is_served) return refuse_model(v, model, shown, ret_refusal);
     if (*v->model && v->options->rules.strict_single_model) {
         return refuse(ret_refusal, "model_mismatch", "body.model",
                       "All requests of a batch must use one model: '%.*s' is not '%.100s'.",
@@ -268,10 +282,12 @@ static enum err conclude(struct validation *v, struct batch_validation *ret_resu
     /* A file that was refused half-way has not been read to its end. */
     if (!v->done) {
         sha256_end(&v->hash, digest);
-        if (memcmp(digest, v->options->input_sha256, SHA256_BYTES) != 0)
+        const unsigned char *wanted = v->options->input_sha256;
+        if (wanted && memcmp(digest, wanted, SHA256_BYTES) != 0)
             return err_set(v->error, ERR_CORRUPT,
                            "the input file is not what was uploaded: its sha256 differs");
     }
+    if (v->refused_count > 0 && v->error_count == 0) return OK;
     if (v->error_count > 0) {
         ret_result->errors = mem_alloc(v->errors.bytes + 3);
         snprintf(ret_result->errors, v->errors.bytes + 3, "[%s]", v->errors.at);

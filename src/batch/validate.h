@@ -14,7 +14,8 @@
 struct batch_validate_options {
     int input_fd; /* read from 0 on, and again at earlier offsets */
     uint64_t input_bytes;
-    const unsigned char *input_sha256; /* sum in the row; bytes that differ are ERR_CORRUPT */
+    const unsigned char *input_sha256; /* sum in the row; bytes that differ are ERR_CORRUPT; NULL:
+                                          not checked */
     const char *index_path;
     enum endpoint endpoint;
     struct batch_rules rules;
@@ -24,6 +25,11 @@ struct batch_validate_options {
     /* True, with the model of lines that name none, if exactly one model is served. NULL: lines
      * must name their model. */
     bool (*default_model)(void *context, char ret_model[MODEL_NAME_BYTES]);
+    /* Appends to the error of a model that is not served what the client can do. NULL allowed. */
+    void (*advise)(void *context, struct str model, struct buf *advice);
+    /* Called for each line that is refused, instead of an entry in `errors`, which then has only
+     * what concerns the whole file; rules.errors_max does not count. NULL allowed. */
+    void (*refused)(void *context, uint64_t number, const struct refusal *refusal);
     /* Asked once per piece of the file; true ends with ERR_CANCELLED. NULL allowed. */
     bool (*stopped)(void *context);
 };

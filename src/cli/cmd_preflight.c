@@ -14,6 +14,7 @@ struct chosen {
     struct preflight_options preflight;
     struct engine_choice choice;
     int64_t sample_lines;
+    const char *profile, *endpoint;
     bool json;
     bool ends_with_parent;
 };
@@ -34,6 +35,14 @@ static const struct option rows[] = {
      .help = "price of a million output tokens at a managed API", .max = 1e6},
     {"batch-discount", OPTION_NUMBER, AT(preflight.batch_discount), "S",
      .help = "share that the API takes off for batches, 0 to 1 (often 0.5; default 0)", .max = 1},
+    {"profile", OPTION_TEXT, AT(profile), "NAME",
+     .help = "limits and strictness to check by: quern or openai (default quern)"},
+    {"endpoint", OPTION_TEXT, AT(endpoint), "PATH",
+     .help = "endpoint of the batch (default: the url of the first line)"},
+    {"any-model", OPTION_SWITCH, AT(preflight.any_model),
+     .help = "count lines whatever model they name"},
+    {"needs-model", OPTION_SWITCH, AT(preflight.needs_model),
+     .help = "refuse lines that name no model, as a server of several models does"},
     {"end-with-parent", OPTION_SWITCH, AT(ends_with_parent),
      .help = "stop when the process that started this one ends", .only_flag = true},
     {0},
@@ -87,12 +96,16 @@ static void print_requests(const struct preflight *is, const char *path) {
     if (is->is_guess)
         printf("  There is no tokenizer of this model here: lengths are an ESTIMATE, one token "
                "for four bytes.\n");
-    for (size_t i = 0; i < REQUEST_COUNT_FAULTS_MAX && i < is->faulty; i++)
-        printf("  line %llu would be refused: %s\n", (unsigned long long)is->faults[i].number,
+    for (size_t i = 0; i < LINE_CHECK_FAULTS_MAX && i < is->faulty; i++)
+        printf("  line %llu gets an error: %s\n", (unsigned long long)is->faults[i].number,
                is->faults[i].message);
-    if (is->faulty > REQUEST_COUNT_FAULTS_MAX)
-        printf("  and %llu more would be refused\n",
-               (unsigned long long)is->faulty - REQUEST_COUNT_FAULTS_MAX);
+    if (is->faulty > LINE_CHECK_FAULTS_MAX)
+        printf("  and %llu more get errors\n",
+               (unsigned long long)is->faulty - LINE_CHECK_FAULTS_MAX);
+    if (*is->file_fault.code) printf("  The file would be REFUSED: %s\n", is->file_fault.message);
+    if (is->refused > 0)
+        printf("  The file would be REFUSED, and nothing run, for %llu of these lines\n",
+               (unsigned long long)is->refused);
 }
 
 static void print_lengths(const struct preflight *is) {
@@ -108,8 +121,12 @@ static void print_lengths(const struct preflight *is) {
                is->context_tokens, (unsigned long long)is->over_context,
                percent(is->over_context, is->requests));
     if (is->only_embeds) return;
-    printf("            --max-model-len %u serves 95 of 100, %u all of them\n",
-           is->recommended_length, is->whole_length);
+    if (is->recommended_serves < is->measured)
+        printf("            --max-model-len %u serves %llu of %llu requests, %u all of them\n",
+               is->recommended_length, (unsigned long long)is->recommended_serves,
+               (unsigned long long)is->measured, is->whole_length);
+    else
+        printf("            --max-model-len %u serves all of them\n", is->recommended_length);
     if (is->kv_tokens > 0)
         printf("KV cache    %llu tokens: %llu requests of mean length at a time, %llu of P95\n",
                (unsigned long long)is->kv_tokens, (unsigned long long)is->fit_mean,
@@ -174,7 +191,7 @@ static void print_all(const struct preflight *is, const struct chosen *chosen) {
         return;
     }
     print_requests(is, chosen->preflight.path);
-    if (is->requests == is->faulty) return;
+    if (is->measured == 0) return;
     print_lengths(is);
     print_sharing(is);
     print_sample(is);
@@ -184,11 +201,24 @@ static void set_defaults(void *context) {
     struct chosen *chosen = context;
     engine_options_set_defaults(&chosen->choice);
     chosen->sample_lines = 48;
+    chosen->profile = "quern";
 }
 
 static void release(void *context) {
     struct chosen *chosen = context;
     engine_options_release(&chosen->preflight.node);
+}
+
+static enum err read_rules(struct chosen *chosen, struct error *error) {
+    struct preflight_options *preflight = &chosen->preflight;
+    preflight->endpoint = ENDPOINT_COUNT;
+    if (!batch_rules_of_profile(chosen->profile, &preflight->rules))
+        return err_set(error, ERR_INVALID, "--profile: '%s' is not 'quern' or 'openai'",
+                       chosen->profile);
+    if (chosen->endpoint && !endpoint_find(str_from(chosen->endpoint), &preflight->endpoint))
+        return err_set(error, ERR_INVALID, "--endpoint: '%s' is no endpoint of a batch",
+                       chosen->endpoint);
+    return OK;
 }
 
 static enum err check(struct command_call *call, struct error *error) {
@@ -198,7 +228,7 @@ static enum err check(struct command_call *call, struct error *error) {
     enum err err = engine_options_check(&chosen->choice, &chosen->preflight.node, error);
     if (err == OK && chosen->choice.models.count + chosen->choice.upstreams.count != 1)
         err = err_set(error, ERR_INVALID, "one --model or one --upstream, please");
-    return err;
+    return err == OK ? read_rules(chosen, error) : err;
 }
 
 static enum err run(struct command_call *call, struct error *error) {
@@ -216,7 +246,7 @@ static enum err run(struct command_call *call, struct error *error) {
     if (isatty(STDERR_FILENO)) fputs("\r\033[K", stderr);
     if (err != OK) return err;
     print_all(&preflight, chosen);
-    if (preflight.faulty > 0) call->status = EXIT_FAILED;
+    if (preflight.faulty > 0 || *preflight.file_fault.code) call->status = EXIT_FAILED;
     return OK;
 }
 

@@ -70,6 +70,9 @@ struct http_options {
     /* Names and pages that may use the server; `host` of the rules is not read. */
     struct origin_rules origins;
     void *context; /* for handlers, uploads and `done` */
+    /* Appends to the sentence about a path without a route what the client may have meant. NULL:
+     * nothing is known. */
+    void (*hint)(const char *method, struct str path, struct buf *sentence);
     /* A request is over. On the connection thread. */
     void (*done)(void *context, const struct http_done *done);
     uint32_t connections_max;          /* (default 1024) */

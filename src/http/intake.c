@@ -52,6 +52,33 @@ static void answer_options(struct http_request *request) {
                 &(struct http_answer){.status = 204, .headers = &header, .header_count = 1});
 }
 
+static void fail_route(struct http_request *request, enum route_found found, struct str path) {
+    const struct http_options *options = &request->server->options;
+    struct str shown = {path.at, path.bytes < 200 ? path.bytes : 200};
+    struct buf text;
+    int status = 400;
+    buf_init(&text, 2048);
+    switch (found) {
+    case ROUTE_NO_METHOD:
+        status = 405;
+        buf_printf(&text, "Method %s is not allowed for %.*s; allowed: %s", request->method,
+                   STR_ARGS(shown), request->match.allow);
+        break;
+    case ROUTE_MALFORMED:
+        buf_add_text(&text, "The request path is not properly percent-encoded UTF-8");
+        break;
+    default:
+        status = 404;
+        buf_printf(&text, "Unknown request URL: %s %.*s", request->method, STR_ARGS(shown));
+        size_t before = text.bytes;
+        if (options->hint && path.bytes == shown.bytes) options->hint(request->method, path, &text);
+        if (text.bytes == before) buf_add_text(&text, ". Check the URL for typos");
+        break;
+    }
+    http_request_fail(request, status, text.at, NULL);
+    buf_release(&text);
+}
+
 /* True if the request names a row that its client may use; else it has been answered. */
 static bool find_route(struct http_request *request) {
     struct http_server *server = request->server;
@@ -70,20 +97,7 @@ static bool find_route(struct http_request *request) {
         answer_options(request);
         return false;
     }
-    char text[400];
-    snprintf(text, sizeof text, "Unknown request URL: %s %.*s. Check the URL for typos",
-             request->method, (int)(path.bytes < 200 ? path.bytes : 200), path.at);
-    if (found == ROUTE_NO_METHOD)
-        snprintf(text, sizeof text, "Method %s is not allowed for %.*s; allowed: %s",
-                 request->method, (int)(path.bytes < 200 ? path.bytes : 200), path.at,
-                 request->match.allow);
-    if (found == ROUTE_MALFORMED)
-        snprintf(text, sizeof text, "The request path is not properly percent-encoded UTF-8");
-    http_request_fail(request,
-                      found == ROUTE_NO_PATH     ? 404
-                      : found == ROUTE_NO_METHOD ? 405
-                                                 : 400,
-                      text, NULL);
+    fail_route(request, found, path);
     return false;
 }
 

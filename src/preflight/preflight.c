@@ -19,28 +19,18 @@ static int compare_u32(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-static uint32_t add_lengths(uint32_t a, uint32_t b) {
-    return a > UINT32_MAX - b ? UINT32_MAX : a + b;
-}
-
-/* Sorts the lengths of the requests that can run, with or without their answers; returns their
- * count. */
-static size_t sorted_lengths(const struct request_count *counted, bool with_answers,
-                             uint32_t *ret_sorted) {
+/* Sorts the lengths that are not 0; returns their count. */
+static size_t sort_lengths(const uint32_t *lengths, uint64_t requests, uint32_t *ret_sorted) {
     size_t count = 0;
-    for (uint64_t i = 0; i < counted->requests; i++) {
-        uint32_t prompt = counted->prompt_tokens[i];
-        if (prompt == 0) continue;
-        ret_sorted[count++] =
-            with_answers ? add_lengths(prompt, counted->answer_tokens[i]) : prompt;
-    }
+    for (uint64_t i = 0; i < requests; i++)
+        if (lengths[i] > 0) ret_sorted[count++] = lengths[i];
     if (count > 0) qsort(ret_sorted, count, sizeof *ret_sorted, compare_u32);
     return count;
 }
 
 static void fill_lengths(struct preflight *is, const struct request_count *counted,
                          uint32_t *scratch) {
-    size_t count = sorted_lengths(counted, false, scratch);
+    size_t count = sort_lengths(counted->prompt_tokens, counted->requests, scratch);
     is->prompts = (struct lengths){.p50 = estimate_quantile(scratch, count, 0.5),
                                    .p95 = estimate_quantile(scratch, count, 0.95),
                                    .p99 = estimate_quantile(scratch, count, 0.99),
@@ -51,14 +41,17 @@ static void fill_lengths(struct preflight *is, const struct request_count *count
         is->answers_asked += counted->answer_tokens[i];
         if (counted->answer_tokens[i] == 0 && !is->only_embeds) is->answers_open++;
     }
-    /* A request needs room for its prompt and the longest answer that it allows. */
-    count = sorted_lengths(counted, true, scratch);
+    /* A request needs room for its prompt and the longest answer that it allows. Requests that are
+     * too long for this context count: a longer one would serve them. */
+    count = sort_lengths(counted->sequence_tokens, counted->requests, scratch);
     uint32_t p95 = estimate_quantile(scratch, count, 0.95);
     uint32_t longest = estimate_quantile(scratch, count, 1);
     is->recommended_length = estimate_roomy(p95);
     is->whole_length = estimate_roomy(longest);
-    for (size_t i = 0; is->context_tokens > 0 && i < count; i++)
-        if (scratch[i] > is->context_tokens) is->over_context++;
+    is->measured = count;
+    while (is->recommended_serves < count &&
+           scratch[is->recommended_serves] <= is->recommended_length)
+        is->recommended_serves++;
     uint64_t runnable = counted->requests - counted->faulty;
     if (is->kv_tokens > 0 && runnable > 0 && p95 > 0) {
         double mean = ((double)is->prompt_tokens + (double)is->answers_asked) / (double)runnable;
@@ -70,6 +63,7 @@ static void fill_lengths(struct preflight *is, const struct request_count *count
 static void fill_counted(struct preflight *is, const struct request_count *counted) {
     is->requests = counted->requests;
     is->faulty = counted->faulty;
+    is->over_context = counted->too_long;
     is->bytes = counted->bytes;
     is->count_seconds = counted->seconds;
     is->prompt_tokens = counted->prompt_tokens_sum;
@@ -94,36 +88,71 @@ static void enter_sandbox(const struct preflight_options *options, const char *m
         &(struct model_sandbox){.model_path = model_path, .input_path = options->path}, &ignored);
 }
 
+/* Reads the limits that the engine would have. */
+static void read_model(const struct node_options *node, const struct served_model *model,
+                       struct preflight *is, struct request_count_options *counting) {
+    struct model_description about;
+    model_describe(model->model, &about);
+    uint32_t wanted = node->engine.max_model_len;
+    is->only_embeds = !model->backend;
+    is->kv_tokens = (uint64_t)about.kv_blocks * BACKEND_BLOCK_TOKENS;
+    /* Each text of an embeddings request has its own context. */
+    is->context_tokens = is->only_embeds ? 0 : about.context_max;
+    if (is->context_tokens > is->kv_tokens) is->context_tokens = (uint32_t)is->kv_tokens;
+    counting->model = model;
+    counting->context_tokens_max = is->context_tokens;
+    counting->text_tokens_max = model->embedder.text_tokens_max;
+    if (wanted > 0 && wanted < counting->text_tokens_max) counting->text_tokens_max = wanted;
+}
+
 /* Counts with the model open, which is closed before an engine opens it for the sample. */
-static enum err count(const struct preflight_options *options, struct preflight *is,
-                      struct request_count *ret_counted, struct error *error) {
-    const struct model_choice *choice = &options->node.models[0];
+static enum err count(const struct preflight_options *options, const struct line_check *check,
+                      struct preflight *is, struct request_count *ret_counted,
+                      struct error *error) {
+    const struct node_options *node = &options->node;
+    const struct model_choice *choice = &node->models[0];
     struct request_count_options counting = {.path = options->path,
-                                             .threads = options->node.engine.threads};
+                                             .check = check,
+                                             .trusts_templates =
+                                                 node->engine.trust_request_chat_template,
+                                             .threads = node->engine.threads};
     struct served_model model;
     enum err err = OK;
-    bool has_model = options->node.model_count > 0;
+    bool has_model = node->model_count > 0;
     is->is_guess = !has_model || choice->is_echo;
     snprintf(is->model, sizeof is->model, "%.127s",
-             has_model ? choice->names[0] : options->node.upstreams[0].name);
+             has_model ? choice->names[0] : node->upstreams[0].name);
     if (!is->is_guess) {
-        struct wire_hello hello = node_hello(choice, &options->node.engine);
-        struct model_description about;
+        struct wire_hello hello = node_hello(choice, &node->engine);
         say(options, "opening the model");
         enter_sandbox(options, choice->path);
         err = served_model_open(&model, &hello, NULL, error);
         if (err != OK) return err;
-        model_describe(model.model, &about);
-        /* Each text of an embeddings request has its own context, and the count checks it. */
-        is->only_embeds = !model.backend;
-        is->context_tokens = is->only_embeds ? 0 : about.context_max;
-        is->kv_tokens = (uint64_t)about.kv_blocks * BACKEND_BLOCK_TOKENS;
-        counting.model = &model;
+        read_model(node, &model, is, &counting);
     }
     say(options, "counting tokens");
     err = request_count_file(&counting, ret_counted, error);
     if (counting.model) served_model_close(&model);
     return err;
+}
+
+/* Finds the lines for which the batch would refuse the file; before the sandbox, because the check
+ * writes a temporary file. */
+static enum err check_lines(const struct preflight_options *options, struct preflight *is,
+                            struct line_check *ret_check, struct error *error) {
+    const struct line_check_options check = {.path = options->path,
+                                             .node = &options->node,
+                                             .rules = options->rules,
+                                             .endpoint = options->endpoint,
+                                             .any_model = options->any_model,
+                                             .needs_model = options->needs_model,
+                                             .stop = options->stop};
+    say(options, "checking the requests");
+    enum err err = line_check_file(&check, ret_check, error);
+    if (err != OK) return err;
+    is->refused = ret_check->count;
+    is->file_fault = ret_check->file;
+    return OK;
 }
 
 /* Whether a sample can measure anything: some request has a prompt of at most `tokens_max`. */
@@ -181,7 +210,10 @@ enum err preflight_run(const struct preflight_options *options, struct preflight
                        struct error *error) {
     struct preflight is = {0};
     struct request_count counted = {0};
-    enum err err = count(options, &is, &counted, error);
+    struct line_check check = {.count = 0};
+    enum err err = check_lines(options, &is, &check, error);
+    if (err == OK) err = count(options, &check, &is, &counted, error);
+    line_check_release(&check);
     if (err != OK) return err;
     fill_counted(&is, &counted);
     is.output_tokens.mean = is.output_tokens.high = (double)is.answers_asked;
@@ -224,9 +256,11 @@ static void add_known(struct buf *buf, const char *name, uint64_t value, bool is
 
 static void add_faults(struct buf *buf, const struct preflight *is) {
     buf_add_text(buf, ",\"faults\":[");
-    for (size_t i = 0; i < REQUEST_COUNT_FAULTS_MAX && i < is->faulty; i++) {
-        buf_printf(buf, "%s{\"line\":%llu,\"message\":", i ? "," : "",
+    for (size_t i = 0; i < LINE_CHECK_FAULTS_MAX && i < is->faulty; i++) {
+        buf_printf(buf, "%s{\"line\":%llu,\"code\":", i ? "," : "",
                    (unsigned long long)is->faults[i].number);
+        json_write_string(buf, str_from(is->faults[i].code));
+        buf_add_text(buf, ",\"message\":");
         json_write_string(buf, str_from(is->faults[i].message));
         buf_add_byte(buf, '}');
     }
@@ -262,7 +296,13 @@ void preflight_write_json(struct buf *buf, const struct preflight *is) {
     buf_printf(buf, ",\"token_counts\":\"%s\"", is->is_guess ? "estimated" : "exact");
     add_count(buf, "requests", is->requests);
     add_count(buf, "faulty", is->faulty);
+    add_count(buf, "refused", is->refused);
     add_faults(buf, is);
+    buf_add_text(buf, ",\"file_fault\":");
+    if (*is->file_fault.code)
+        json_write_string(buf, str_from(is->file_fault.message));
+    else
+        buf_add_text(buf, "null");
     add_count(buf, "prompt_tokens", is->prompt_tokens);
     add_lengths_json(buf, &is->prompts);
     add_count(buf, "max_tokens_sum", is->answers_asked);

@@ -3,13 +3,15 @@
 
 /* preflight: what running a file will take, before it is run.
  *
- * request_count.h counts tokens, sample_run.h measures a sample, estimate.h does the arithmetic;
- * this module puts the figures together, as a struct and as JSON.
+ * line_check.h finds the lines that a batch refuses, request_count.h counts tokens, sample_run.h
+ * measures a sample, estimate.h does the arithmetic; this module puts the figures together, as a
+ * struct and as JSON.
  *
  * Thread: main.
  * Memory: the lengths of all requests while preflight_run works. */
 
 #include "preflight/estimate.h"
+#include "preflight/line_check.h"
 #include "preflight/request_count.h"
 #include "preflight/sample_run.h"
 
@@ -18,6 +20,10 @@ struct preflight_options {
     /* One model, or one upstream. For an upstream and for the echo worker lengths are guesses and
      * no sample runs. */
     struct node_options node;
+    struct batch_rules rules;         /* of the batch that would run the file */
+    enum endpoint endpoint;           /* its endpoint; ENDPOINT_COUNT: that of the first line */
+    bool any_model;                   /* take lines whatever model they name */
+    bool needs_model;                 /* no line may leave out its model */
     uint32_t sample_lines;            /* requests to run; 0: none */
     double watts;                     /* drawn by the machine at work; 0: not known */
     double price_per_kwh;             /* 0: not known */
@@ -39,8 +45,11 @@ struct preflight {
     bool only_embeds;
     char model[MODEL_NAME_BYTES];
     /* from the count */
-    uint64_t requests, faulty, bytes;
-    struct request_count_fault faults[REQUEST_COUNT_FAULTS_MAX];
+    uint64_t requests, bytes;
+    uint64_t faulty;  /* lines that get an error instead of an answer */
+    uint64_t refused; /* faulty lines for which the batch refuses the whole file */
+    struct line_fault faults[LINE_CHECK_FAULTS_MAX]; /* the first faulty lines */
+    struct line_fault file_fault; /* a fault of the file as a whole; code empty: none */
     double count_seconds;
     uint64_t prompt_tokens;
     struct lengths prompts;
@@ -50,10 +59,11 @@ struct preflight {
     double late_share;       /* 0..1: requests with shared text behind private text */
     double late_tokens_mean; /* about so many tokens of it per request, over all requests */
     /* about the context; 0 if the model is not known */
-    uint32_t context_tokens;     /* context of the model as opened; 0 if it only embeds */
-    uint64_t over_context;       /* requests that would be refused for their length */
-    uint32_t recommended_length; /* a --max-model-len for 95 of 100 requests */
-    uint32_t whole_length;       /* a --max-model-len for all requests */
+    uint32_t context_tokens;               /* context of the model as opened; 0 if it only embeds */
+    uint64_t over_context;                 /* requests that would be refused for their length */
+    uint32_t recommended_length;           /* a --max-model-len for 19 of 20 requests or more */
+    uint32_t whole_length;                 /* a --max-model-len for all requests */
+    uint64_t recommended_serves, measured; /* requests that it serves, and with a known length */
     /* about the KV cache */
     uint64_t kv_tokens;
     uint64_t fit_mean, fit_p95; /* sequences of mean and of P95 length that fit at a time */

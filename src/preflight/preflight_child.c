@@ -118,6 +118,10 @@ static enum err add_model(struct arguments *arguments, const struct node_options
     snprintf(text, sizeof text, "%s=%s", strchr(model, '=') ? "model" : model,
              choice && !choice->is_echo ? choice->path : "echo");
     add_text(arguments, "--model", text);
+    /* The server has compared the names of the lines with those that it serves. */
+    add(arguments, "--any-model");
+    if (!is_only || node->runner.rules.needs_model) add(arguments, "--needs-model");
+    if (node->runner.rules.strict_url) add_text(arguments, "--profile", "openai");
     return OK;
 }
 
@@ -135,6 +139,8 @@ static enum err fill(struct arguments *arguments, const struct node_options *nod
     enum err err = add_model(arguments, node, preflight->model, error);
     if (err != OK) return err;
     add_engine(arguments, &node->engine);
+    if (preflight->endpoint != ENDPOINT_COUNT)
+        add_text(arguments, "--endpoint", endpoint_path(preflight->endpoint));
     add_text(arguments, "--pilot", pilot);
     add_number(arguments, "--watts", preflight->watts);
     add_number(arguments, "--price-per-kwh", preflight->price_per_kwh);

@@ -48,13 +48,14 @@ struct item {
     uint64_t number; /* its line's, from 1 */
     struct buf text;
     struct batch_line line;
-    uint32_t prompt_tokens, answer_tokens;
+    uint32_t prompt_tokens, answer_tokens, sequence_tokens;
     bool has_key; /* its answer is determined, so that `key` counts duplicates */
     uint64_t key;
     struct request request; /* parsed if the model is here */
     bool is_parsed;
     struct prompt *prompts;
-    char fault[200];
+    bool is_too_long; /* faulty, but its tokens are counted */
+    struct line_fault fault;
 };
 
 static bool read_item(struct work *work, struct item *item) {
@@ -79,23 +80,30 @@ static void read_key(struct item *item) {
     if (item->has_key) memcpy(&item->key, key, sizeof item->key);
 }
 
-static bool fault(struct item *item, const char *message) {
-    snprintf(item->fault, sizeof item->fault, "%.199s", message);
+static bool fault(struct item *item, const struct refusal *refusal) {
+    snprintf(item->fault.code, sizeof item->fault.code, "%s", refusal->code ? refusal->code : "");
+    snprintf(item->fault.message, sizeof item->fault.message, "%.399s", refusal->message);
     return false;
 }
 
-static bool read_line(struct item *item, enum endpoint *ret_endpoint) {
-    enum endpoint endpoint;
-    if (!json_span_is_utf8(buf_str(&item->text)) ||
-        batch_line_read(buf_str(&item->text), &item->line) != BATCH_LINE_READ)
-        return fault(item, "This line is not a JSON object.");
-    if (!json_span_is_object(item->line.body)) return fault(item, "It has no body.");
-    if (!batch_line_endpoint(&item->line, &endpoint) || endpoint == ENDPOINT_SCORE)
-        return fault(item,
-                     "Its url is not /v1/chat/completions, /v1/completions or /v1/embeddings.");
-    item->line.endpoint = endpoint;
-    *ret_endpoint = endpoint;
-    return true;
+/* False for a line that the batch refuses; its fault is that of the check, if it is still known. */
+static bool read_line(const struct work *work, struct item *item) {
+    const struct line_check *check = work->options->check;
+    if (line_check_refuses(check, item->number)) {
+        for (size_t i = 0; i < LINE_CHECK_FAULTS_MAX && i < check->count; i++)
+            if (check->faults[i].number == item->number) item->fault = check->faults[i];
+        return false;
+    }
+    /* The check has read this line, and the file may have changed since. */
+    if (batch_line_read(buf_str(&item->text), &item->line) == BATCH_LINE_READ &&
+        batch_line_endpoint(&item->line, &item->line.endpoint))
+        return true;
+    snprintf(item->fault.message, sizeof item->fault.message, "The file has changed.");
+    return false;
+}
+
+static uint32_t add_capped(uint64_t a, uint64_t b) {
+    return a + b < UINT32_MAX ? (uint32_t)(a + b) : UINT32_MAX;
 }
 
 static bool guess(struct item *item) {
@@ -105,6 +113,7 @@ static bool guess(struct item *item) {
     if (!str_to_u64(max, &tokens) || tokens > UINT32_MAX) tokens = 0;
     item->prompt_tokens = (uint32_t)(batch_line_prompt(&item->line).bytes / BYTES_PER_TOKEN);
     item->answer_tokens = (uint32_t)tokens;
+    item->sequence_tokens = add_capped(item->prompt_tokens, tokens);
     return true;
 }
 
@@ -118,37 +127,51 @@ static void sample_layout(struct work *work, struct item *item) {
     pthread_mutex_unlock(&work->adding);
 }
 
-static bool count_texts(const struct served_model *model, struct item *item) {
+static bool count_texts(const struct work *work, struct item *item) {
+    const struct served_model *model = work->options->model;
     struct embedding embedding = {.given = 0};
     struct refusal refusal;
     bool is_good = embedding_prepare(&embedding, item->line.body, model,
-                                     model->embedder.text_tokens_max, &refusal);
-    item->prompt_tokens = (uint32_t)embedding.ids.count;
+                                     work->options->text_tokens_max, &refusal);
+    item->prompt_tokens = item->sequence_tokens = (uint32_t)embedding.ids.count;
     item->answer_tokens = 0;
     embedding_release(&embedding);
-    return is_good || fault(item, refusal.message);
+    return is_good || fault(item, &refusal);
 }
 
-static bool count_exactly(struct work *work, struct item *item, enum endpoint endpoint) {
+/* Counts the tokens of prompts that were encoded, also if they are too long. */
+static void sum_tokens(struct item *item) {
+    uint64_t answer = (uint64_t)item->request.max_tokens, tokens = 0, longest = 0;
+    for (size_t i = 0; i < item->request.prompt_count; i++) {
+        tokens += item->prompts[i].ids.count;
+        if (item->prompts[i].ids.count > longest) longest = item->prompts[i].ids.count;
+    }
+    item->prompt_tokens = add_capped(tokens, 0);
+    item->answer_tokens =
+        add_capped(answer * (uint64_t)item->request.choices * item->request.prompt_count, 0);
+    item->sequence_tokens = add_capped(longest, answer);
+}
+
+static bool count_exactly(struct work *work, struct item *item) {
     const struct served_model *model = work->options->model;
     struct refusal refusal;
     uint32_t room;
-    if (!served_model_does(model, endpoint, &refusal)) return fault(item, refusal.message);
-    if (endpoint == ENDPOINT_EMBEDDINGS) return count_texts(model, item);
+    enum endpoint endpoint = item->line.endpoint;
+    if (!served_model_does(model, endpoint, &refusal)) return fault(item, &refusal);
+    if (endpoint == ENDPOINT_EMBEDDINGS) return count_texts(work, item);
     if (!request_parse(&item->request, endpoint, item->line.body,
                        (uint32_t)tokenizer_count(model->vocabulary.tokenizer), &refusal))
-        return fault(item, refusal.message);
+        return fault(item, &refusal);
     item->is_parsed = true;
     sample_layout(work, item);
     item->prompts = mem_new(item->request.prompt_count, sizeof *item->prompts);
-    if (!prep_prompts(&item->request, model, &work->prep, item->prompts, &room, &refusal))
-        return fault(item, refusal.message);
-    uint64_t tokens = 0, answers = (uint64_t)item->request.max_tokens *
-                                   (uint64_t)item->request.choices * item->request.prompt_count;
-    for (size_t i = 0; i < item->request.prompt_count; i++) tokens += item->prompts[i].ids.count;
-    item->prompt_tokens = tokens < UINT32_MAX ? (uint32_t)tokens : UINT32_MAX;
-    item->answer_tokens = answers < UINT32_MAX ? (uint32_t)answers : UINT32_MAX;
-    return true;
+    if (prep_prompts(&item->request, model, &work->prep, item->prompts, &room, &refusal)) {
+        sum_tokens(item);
+        return true;
+    }
+    item->is_too_long = refusal.code && strcmp(refusal.code, "context_length_exceeded") == 0;
+    if (item->is_too_long) sum_tokens(item);
+    return fault(item, &refusal);
 }
 
 /* Counts the tokens at the start of a prompt that an earlier prompt began with, and remembers its
@@ -182,29 +205,33 @@ static void grow(struct work *work, uint64_t index) {
         mem_resize(counted->prompt_tokens, capacity, sizeof *counted->prompt_tokens);
     counted->answer_tokens =
         mem_resize(counted->answer_tokens, capacity, sizeof *counted->answer_tokens);
+    counted->sequence_tokens =
+        mem_resize(counted->sequence_tokens, capacity, sizeof *counted->sequence_tokens);
     work->capacity = capacity;
 }
 
 /* Keeps the first faults of the file, in its order. */
 static void keep_fault(struct request_count *counted, const struct item *item) {
-    size_t at = counted->faulty < REQUEST_COUNT_FAULTS_MAX ? (size_t)counted->faulty
-                                                           : REQUEST_COUNT_FAULTS_MAX;
+    size_t at =
+        counted->faulty < LINE_CHECK_FAULTS_MAX ? (size_t)counted->faulty : LINE_CHECK_FAULTS_MAX;
     counted->faulty++;
     while (at > 0 && counted->faults[at - 1].number > item->number) {
-        if (at < REQUEST_COUNT_FAULTS_MAX) counted->faults[at] = counted->faults[at - 1];
+        if (at < LINE_CHECK_FAULTS_MAX) counted->faults[at] = counted->faults[at - 1];
         at--;
     }
-    if (at == REQUEST_COUNT_FAULTS_MAX) return;
+    if (at == LINE_CHECK_FAULTS_MAX) return;
+    counted->faults[at] = item->fault;
     counted->faults[at].number = item->number;
-    memcpy(counted->faults[at].message, item->fault, sizeof item->fault);
 }
 
 static void add_item(struct work *work, const struct item *item, bool is_good) {
     struct request_count *counted = work->counted;
+    bool is_counted = is_good || item->is_too_long;
     pthread_mutex_lock(&work->adding);
     grow(work, item->index);
     counted->prompt_tokens[item->index] = is_good ? item->prompt_tokens : 0;
     counted->answer_tokens[item->index] = is_good ? item->answer_tokens : 0;
+    counted->sequence_tokens[item->index] = is_counted ? item->sequence_tokens : 0;
     counted->requests++;
     counted->bytes += item->text.bytes + 1;
     if (is_good) {
@@ -213,6 +240,7 @@ static void add_item(struct work *work, const struct item *item, bool is_good) {
         for (size_t i = 0; item->prompts && i < item->request.prompt_count; i++)
             counted->shared_tokens += share_prefix(work, &item->prompts[i].ids);
     } else {
+        counted->too_long += item->is_too_long;
         keep_fault(counted, item);
     }
     pthread_mutex_unlock(&work->adding);
@@ -224,19 +252,18 @@ static void clear_item(struct item *item) {
     free(item->prompts);
     if (item->is_parsed) request_release(&item->request);
     item->prompts = NULL;
-    item->is_parsed = false;
+    item->is_parsed = item->is_too_long = false;
+    item->fault = (struct line_fault){.number = 0};
 }
 
 static void *count_main(void *context) {
     struct work *work = context;
     struct item item = {0};
-    enum endpoint endpoint = ENDPOINT_CHAT;
     buf_init(&item.text, (size_t)BATCH_LINE_BYTES_MAX + 1);
     while (read_item(work, &item)) {
-        bool is_good = read_line(&item, &endpoint);
+        bool is_good = read_line(work, &item);
         if (is_good) read_key(&item);
-        if (is_good)
-            is_good = work->options->model ? count_exactly(work, &item, endpoint) : guess(&item);
+        if (is_good) is_good = work->options->model ? count_exactly(work, &item) : guess(&item);
         add_item(work, &item, is_good);
         clear_item(&item);
     }
@@ -263,7 +290,9 @@ enum err request_count_file(const struct request_count_options *options,
     int64_t started_ns = clock_monotonic_ns();
     time_t now = (time_t)clock_unix_s();
     struct tm local;
-    work.prep = (struct prep_options){.context_tokens_max = UINT32_MAX, .now_unix_s = now};
+    work.prep = (struct prep_options){.context_tokens_max = options->context_tokens_max,
+                                      .now_unix_s = now,
+                                      .trusts_templates = options->trusts_templates};
     if (localtime_r(&now, &local)) work.prep.utc_offset_s = (int32_t)local.tm_gmtoff;
     jsonl_file_init(&work.file);
     enum err err = os_open(&work.file.fd, options->path, O_RDONLY, 0, error);
@@ -294,5 +323,6 @@ enum err request_count_file(const struct request_count_options *options,
 void request_count_release(struct request_count *counted) {
     free(counted->prompt_tokens);
     free(counted->answer_tokens);
+    free(counted->sequence_tokens);
     *counted = (struct request_count){0};
 }

@@ -10,32 +10,32 @@
  * of 16 tokens.
  *
  * Thread: one calls; it starts its own, which share one reader and add under one lock.
- * Memory: about 24 bytes per request; for prefixes 16 MiB and 128 bytes per request at most; one
+ * Memory: about 28 bytes per request; for prefixes 16 MiB and 128 bytes per request at most; one
  *         request per thread. */
 
 #include "engine/served_model.h"
+#include "preflight/line_check.h"
 #include "preflight/token_layout.h"
-
-#define REQUEST_COUNT_FAULTS_MAX 5
 
 struct request_count_options {
     const char *path;
+    const struct line_check *check;   /* lines that the batch refuses are not counted */
     const struct served_model *model; /* NULL: lengths are guessed from bytes */
+    uint32_t context_tokens_max;      /* of a prompt and its answer, with a model that generates */
+    uint32_t text_tokens_max;         /* of a text, with a model that embeds */
+    bool trusts_templates;            /* a request may bring its own */
     uint32_t threads;                 /* 0: one per core */
-};
-
-/* A line that would be refused. */
-struct request_count_fault {
-    uint64_t number; /* the line's, from 1 */
-    char message[200];
 };
 
 struct request_count {
     uint32_t *prompt_tokens; /* (requests); 0 for a faulty one */
     uint32_t *answer_tokens; /* (requests) max_tokens times n; 0: the request sets no max_tokens */
+    uint32_t *sequence_tokens; /* (requests) the longest prompt and its max_tokens; 0 for a faulty
+                                  one, unless it is only too long */
     uint64_t requests;
-    uint64_t faulty; /* lines that would be refused, included in `requests` */
-    struct request_count_fault faults[REQUEST_COUNT_FAULTS_MAX]; /* the first of the file */
+    uint64_t faulty;   /* lines that end with an error, included in `requests` */
+    uint64_t too_long; /* faulty lines that do not fit into the context */
+    struct line_fault faults[LINE_CHECK_FAULTS_MAX]; /* the first of the file */
     uint64_t bytes;
     uint64_t prompt_tokens_sum;
     uint64_t duplicates;    /* requests that get the answer of an equal one and need no run */

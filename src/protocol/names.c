@@ -7,6 +7,9 @@
 
 #define ALIAS_HOPS_MAX 8
 
+#define ADVICE_NAMES 4       /* served names in an advice */
+#define ADVICE_NAME_BYTES 80 /* longer names are not shown, so that the sentence stays whole */
+
 static const struct str latest = {":latest", 7};
 
 static bool equals_in_any_case(struct str a, const char *b) {
@@ -82,4 +85,35 @@ bool names_find(const struct names *names, struct worker *worker, struct str nam
     for (size_t i = 0; known && (one = names_of_known(known, i)); i++)
         if (serves_either(worker, str_from(one), ret_served)) return true;
     return false;
+}
+
+/* --- advice --- */
+
+/* Whether a name can be shown, and given to a shell, as it is. */
+static bool is_plain(struct str name) {
+    if (name.bytes == 0 || name.bytes > ADVICE_NAME_BYTES) return false;
+    for (size_t i = 0; i < name.bytes; i++) {
+        char c = name.at[i];
+        bool is_good = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                       memchr("-._/:", c, 5) != NULL;
+        if (!is_good) return false;
+    }
+    return true;
+}
+
+void names_write_advice(struct buf *buf, struct str wanted, const struct str *served,
+                        size_t count) {
+    size_t shown = 0;
+    struct str first = {NULL, 0};
+    for (size_t i = 0; i < count && shown < ADVICE_NAMES; i++) {
+        if (!is_plain(served[i])) continue;
+        buf_printf(buf, "%s'%.*s'", shown++ ? ", " : " Served here: ", STR_ARGS(served[i]));
+        if (!first.at) first = served[i];
+    }
+    if (shown == 0) return;
+    if (count > shown) buf_printf(buf, " and %zu more", count - shown);
+    buf_add_text(buf, ".");
+    if (is_plain(wanted))
+        buf_printf(buf, " --alias %.*s=%.*s serves a model under this name.", STR_ARGS(wanted),
+                   STR_ARGS(first));
 }

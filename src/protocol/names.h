@@ -12,6 +12,7 @@
  * Thread: any; constant after it was made.
  * Memory: borrows all texts. */
 
+#include "base/buf.h"
 #include "protocol/worker.h"
 
 struct name_alias {
@@ -29,6 +30,10 @@ struct names {
  * model. `names` NULL: no aliases. */
 bool names_find(const struct names *names, struct worker *worker, struct str name,
                 char ret_served[MODEL_NAME_BYTES]);
+
+/* Appends a sentence for a client that asked for a model that nobody serves: the first served names,
+ * and the option that would serve one of them under the wanted name. */
+void names_write_advice(struct buf *buf, struct str wanted, const struct str *served, size_t count);
 
 /* One row of the table. */
 struct known_name {

@@ -191,6 +191,14 @@ bool runner_model_find(struct runner *runner, struct str name, runner_model_fn a
     return served != NULL;
 }
 
+void runner_write_advice(struct runner *runner, struct str model, struct buf *buf) {
+    struct listing *listing = mem_new(1, sizeof *listing);
+    collect(runner, listing);
+    for (size_t i = 0; i < listing->model_count; i++) listing->told[i] = listing->models[i].name;
+    names_write_advice(buf, model, listing->told, listing->model_count);
+    free(listing);
+}
+
 void runner_status(struct runner *runner, struct runner_status *ret_status) {
     struct worker_status statuses[RUNNER_WORKERS_MAX];
     struct store_status disk;

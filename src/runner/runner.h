@@ -209,5 +209,7 @@ typedef void (*runner_model_fn)(void *context, const struct runner_model *model)
 /* Calls `add`, which must copy, for each name once: names of workers, then the operator's aliases,
  * then the other names of the table (protocol/names.h). */
 void runner_models(struct runner *runner, runner_model_fn add, void *context);
+/* Appends what a client can do about a model that no worker serves (names_write_advice). */
+void runner_write_advice(struct runner *runner, struct str model, struct buf *buf);
 /* Calls `add` for the model that a request with this name gets; false if none does. */
 bool runner_model_find(struct runner *runner, struct str name, runner_model_fn add, void *context);

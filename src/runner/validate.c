@@ -74,6 +74,11 @@ static bool default_model(void *context, char ret_model[MODEL_NAME_BYTES]) {
     }
 }
 
+static void advise(void *context, struct str model, struct buf *advice) {
+    struct asker *asker = context;
+    runner_write_advice(asker->runner, model, advice);
+}
+
 /* Opens the input; *ret_errors when it is missing or for something else. */
 static enum err open_input(struct runner *runner, struct active_batch *batch, uint64_t *ret_bytes,
                            char **ret_errors, struct error *error) {
@@ -128,6 +133,7 @@ static enum err check_file(struct runner *runner, struct active_batch *batch,
                                              .context = &asker,
                                              .serves = serves,
                                              .default_model = default_model,
+                                             .advise = advise,
                                              .stopped = is_stopped};
     err = batch_validate(&options, ret_result, error);
     /* An answer given because of a stop is no answer. */

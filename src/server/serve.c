@@ -16,7 +16,6 @@
 #define POLL_MS 50
 #define CLOSE_MS 2000
 /* OpenAI's limits, from tests/contract. */
-#define OPENAI_LINES_MAX 50000
 #define OPENAI_FILE_BYTES_MAX ((uint64_t)512 << 20)
 #define OPENAI_BATCH_FILE_BYTES_MAX ((uint64_t)200 << 20)
 
@@ -81,13 +80,9 @@ static enum err open_with(const struct serve_options *options, struct node *node
 
 enum err serve_set_profile(struct serve_options *options, const char *profile,
                            struct error *error) {
-    struct batch_rules *rules = &options->node.runner.rules;
-    *rules = batch_rules_default();
-    if (strcmp(profile, "quern") == 0) return OK;
-    if (strcmp(profile, "openai") != 0)
+    if (!batch_rules_of_profile(profile, &options->node.runner.rules))
         return err_set(error, ERR_INVALID, "--profile: '%s' is not 'quern' or 'openai'", profile);
-    rules->lines_max = OPENAI_LINES_MAX;
-    rules->strict_url = rules->strict_single_model = rules->needs_model = true;
+    if (strcmp(profile, "quern") == 0) return OK;
     options->file_bytes_max = OPENAI_FILE_BYTES_MAX;
     options->batch_file_bytes_max = OPENAI_BATCH_FILE_BYTES_MAX;
     return OK;

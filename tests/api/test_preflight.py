@@ -27,7 +27,10 @@ def test_a_model_that_is_not_here_is_counted_by_guessing(echo_server):
 def test_faulty_lines_are_figures_and_no_error(echo_server):
     file = echo_server.upload(support.jsonl([support.request("a", "x")]) + b"\n{not json}\n")
     status, said = ask(echo_server, input_file_id=file["id"])
-    assert status == 200 and (said["requests"], said["faulty"]) == (2, 1) and said["faults"][0]["line"] == 3
+    assert status == 200 and (said["requests"], said["faulty"], said["refused"]) == (2, 1, 1) and said["faults"][0]["line"] == 3
+    line = support.request("a", "x", stream=True)
+    said = ask(echo_server, input_file_id=echo_server.upload(support.jsonl([line, support.request("a", "y")]))["id"])[1]
+    assert [f["code"] for f in said["faults"]] == ["streaming_unsupported", "duplicate_custom_id"]
 
 
 @pytest.mark.parametrize("change,status,param,code", [

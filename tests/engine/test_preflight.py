@@ -70,17 +70,17 @@ def test_what_does_not_fit_and_what_is_no_request_is_told_before_it_runs(tmp_pat
     path = tmp_path / "in.jsonl"
     path.write_bytes(support.jsonl(requests[:6]) + b"\n{not json}\n" + support.jsonl(requests[6:]))
     said = preflight(path, "--pilot", "0", "--max-model-len", "512", status=1)
-    assert (said["requests"], said["faulty"], said["context_tokens"], said["over_context"]) == (8, 2, 512, 1)
-    assert [f["line"] for f in said["faults"]] == [8, 9] and "top_p" in said["faults"][1]["message"]
+    assert (said["requests"], said["faulty"], said["refused"], said["context_tokens"], said["over_context"]) == (8, 3, 1, 512, 1)
+    assert [f["line"] for f in said["faults"]] == [6, 8, 9] and "top_p" in said["faults"][2]["message"]
+    assert [f["code"] for f in said["faults"]] == ["context_length_exceeded", "invalid_json_line", "decimal_above_max_value"]
     assert said["no_truncation_max_model_len"] >= 604 + 500 and said["recommended_max_model_len"] % 128 == 0
     done = support.quern("run", "-i", write(tmp_path, requests[:6]), "-o", tmp_path / "out.jsonl", "--model", "smollm2", "--max-model-len", "512", "--json")
     assert json.loads(done.stdout)["failed"] == said["over_context"]
 
 
 def test_a_sample_is_measured_and_costs_are_counted(tmp_path):
-    # Names that nobody serves do not matter.
     path = write(tmp_path, [dict(r, body=dict(r["body"], model=f"some/model-{i % 2}")) for i, r in enumerate(profiles(30))])
-    said = preflight(path, "--pilot", "8", "--watts", "100", "--price-per-kwh", "0.5", "--input-price", "1", "--output-price", "2", "--batch-discount", "0.5")
+    said = preflight(path, "--any-model", "--pilot", "8", "--watts", "100", "--price-per-kwh", "0.5", "--input-price", "1", "--output-price", "2", "--batch-discount", "0.5")
     assert said["pilot"]["lines"] == 8 and said["pilot"]["groups"] == 4 and said["pilot"]["failed"] == 0
     seconds = said["seconds"]
     assert 0 < seconds["low"] <= seconds["mean"] <= seconds["high"]
@@ -93,11 +93,11 @@ def test_a_sample_is_measured_and_costs_are_counted(tmp_path):
 
 def test_without_a_tokenizer_the_lengths_are_called_an_estimate(tmp_path):
     path = write(tmp_path, profiles(10))
-    done = support.quern("preflight", path, "--model", "far=echo", "--json")
+    done = support.quern("preflight", path, "--model", "smollm2=echo", "--json")
     said = json.loads(done.stdout)
     assert said["token_counts"] == "estimated" and said["pilot"] is None and said["shared_prefix_share"] is None
     assert said["prompt_tokens"] > 0
-    assert "ESTIMATE" in support.quern("preflight", path, "--model", "far=echo").stdout
+    assert "ESTIMATE" in support.quern("preflight", path, "--model", "smollm2=echo").stdout
     done = support.quern("preflight", path, "--upstream", "away=http://127.0.0.1:9", "--json", "--input-price", "1", "--output-price", "1")
     said = json.loads(done.stdout)
     assert (said["model"], said["token_counts"], said["pilot"]) == ("away", "estimated", None)
@@ -112,7 +112,71 @@ def test_wrong_calls_are_answered_with_a_sentence(tmp_path):
         assert done.returncode == status and word in done.stderr, done.stderr
     empty = tmp_path / "empty.jsonl"
     empty.write_bytes(b"\n\n")
-    assert preflight(empty)["requests"] == 0
+    said = preflight(empty, status=1)
+    assert said["requests"] == 0 and said["file_fault"] == "The input file has no requests."
+
+
+# One line each that a run does not answer: refused with its whole file, or with an error of its own.
+GOOD = support.request("good", "Hello.", max_tokens=2)
+REFUSED = {
+    "a model that nobody serves": {**GOOD, "body": {**GOOD["body"], "model": "gpt-4o-mini"}},
+    "no model's name": {**GOOD, "body": {**GOOD["body"], "model": 7}},
+    "a stream": {**GOOD, "body": {**GOOD["body"], "stream": True}},
+    "a misspelt custom_id": {**{k: v for k, v in GOOD.items() if k != "custom_id"}, "customid": "x"},
+    "another method": {**GOOD, "method": "GET"},
+    "an unknown url": {**GOOD, "url": "/v1/images"},
+    "misspelt messages": {**GOOD, "body": {"model": "smollm2", "mesages": []}},
+    "no object": [1],
+}
+FAILS = {
+    "a misspelt role": {**GOOD, "body": {**GOOD["body"], "messages": [{"rol": "user", "content": "x"}]}},
+    "a number out of its range": {**GOOD, "body": {**GOOD["body"], "temperature": 9}},
+    "more than the context": {**GOOD, "body": {**GOOD["body"], "max_tokens": 4096}},
+    "a prompt that is too long": support.request("good", "word " * 3000),
+    "embeddings of a model that has none": {**GOOD, "url": "/v1/embeddings", "body": {"model": "smollm2", "input": "x"}},
+    "a score": {**GOOD, "url": "/v1/score", "body": {"model": "smollm2", "text_1": "x", "text_2": "y"}},
+    "its own template": {**GOOD, "body": {**GOOD["body"], "chat_template": "x"}},
+}
+
+
+def test_a_line_that_a_run_refuses_is_refused_before_and_by_the_same_words(tmp_path):
+    for name, line in REFUSED.items():
+        path = write(tmp_path, [{**GOOD, "custom_id": "first"}, line])
+        said = preflight(path, "--pilot", "0", status=1)
+        done = support.quern("run", "-i", path, "-o", tmp_path / "out.jsonl", "--model", "smollm2")
+        assert done.returncode == 3, (name, done.stderr)
+        fault, = said["faults"]
+        assert said["refused"] == 1 and f"line 2: {fault['code']}: {fault['message']}" in done.stderr, (name, said["faults"], done.stderr)
+        assert not (tmp_path / "out.jsonl").exists()
+    said = preflight(write(tmp_path, [GOOD, GOOD]), "--pilot", "0", status=1)
+    assert said["faults"][0]["code"] == "duplicate_custom_id"
+    path = write(tmp_path, [REFUSED["a model that nobody serves"]])
+    assert "Served here: 'smollm2'" in preflight(path, "--pilot", "0", status=1)["faults"][0]["message"]
+    assert preflight(path, "--pilot", "0", "--alias", "gpt-4o-mini=smollm2")["faulty"] == 0
+
+
+def test_a_line_that_fails_in_a_run_is_told_before_and_by_the_same_words(tmp_path):
+    lines = [{**line, "custom_id": name} for name, line in FAILS.items()]
+    limits = ("--max-model-len", "2048")
+    path = write(tmp_path, [GOOD] + lines)
+    said = preflight(path, "--pilot", "0", *limits, status=1)
+    done = support.quern("run", "-i", path, "-o", tmp_path / "out.jsonl", "--model", "smollm2", "--json", *limits)
+    assert done.returncode == 1 and json.loads(done.stdout)["failed"] == said["faulty"] == len(FAILS), (done.stderr, said)
+    answers = {r["custom_id"]: r for r in map(json.loads, (tmp_path / "out.jsonl").read_text().splitlines())}
+    for line in lines:
+        path = write(tmp_path, [line])
+        fault, = preflight(path, "--pilot", "0", *limits, status=1)["faults"]
+        error = answers[line["custom_id"]]["response"]["body"]["error"]
+        assert (fault["code"], fault["message"]) == (error["code"] or "", error["message"][:399]), line["custom_id"]
+
+
+def test_figures_of_a_small_file_are_true_of_it(tmp_path):
+    requests = [support.request(f"r{i}", "word " * (5 if i else 1500), max_tokens=2) for i in range(5)]
+    shown = support.quern("preflight", write(tmp_path, requests), "--model", "smollm2", "--pilot", "0").stdout
+    assert "serves all of them" in shown and "of 100" not in shown, shown
+    requests += [support.request(f"s{i}", "word", max_tokens=2) for i in range(35)]
+    shown = support.quern("preflight", write(tmp_path, requests), "--model", "smollm2", "--pilot", "0").stdout
+    assert "serves 39 of 40 requests" in shown, shown
 
 
 # --- the same, asked of a server ---

@@ -139,6 +139,22 @@ static void requests_are_checked_before_an_engine_sees_them(void **state) {
           "chat.completion", "\"model\":\"echo\"");
 }
 
+static void a_wrong_name_is_answered_with_what_would_be_right(void **state) {
+    check(*state, "POST", "/v1/chat/completions", "{\"model\":\"gpt-4o-mini\"}", 404,
+          "Served here: 'echo'", "--alias gpt-4o-mini=echo");
+    check(*state, "GET", "/v1/models/no%20name", "", 404, "Served here: 'echo', 'slow'.\"",
+          "'no name'");
+    check(*state, "POST", "/chat/completions", "{}", 404, "Did you mean /v1/chat/completions?",
+          "lacks it");
+    check(*state, "GET", "/files/file-1/content", "", 404, "Did you mean /v1/files/file-1/content?",
+          "lacks it");
+    check(*state, "POST", "/v1/v1/embeddings", "{}", 404, "Did you mean /v1/embeddings?", "once");
+    check(*state, "POST", "/api/chat", "{}", 404, "not Ollama's; use /v1/chat/completions",
+          "http://HOST:PORT/v1");
+    check(*state, "POST", "/api/pull", "{}", 404, "not Ollama's.", "http://HOST:PORT/v1");
+    check(*state, "GET", "/v2/models", "", 404, "Check the URL for typos", "GET /v2/models");
+}
+
 static void an_alias_is_listed_and_leads_to_its_model(void **state) {
     check(*state, "GET", "/v1/models", "", 200, "\"id\":\"echo\"", "\"id\":\"other/name\"");
     check(*state, "GET", "/v1/models/other%2Fname", "", 200, "{\"id\":\"other/name\"",
@@ -344,6 +360,7 @@ int main(void) {
         cmocka_unit_test(metrics_have_every_label_from_the_start),
         cmocka_unit_test(operating_errors_map_to_one_status_each),
         cmocka_unit_test(requests_are_checked_before_an_engine_sees_them),
+        cmocka_unit_test(a_wrong_name_is_answered_with_what_would_be_right),
         cmocka_unit_test(an_alias_is_listed_and_leads_to_its_model),
         cmocka_unit_test(a_stream_ends_with_done),
         cmocka_unit_test(endpoints_that_are_not_there_say_so),

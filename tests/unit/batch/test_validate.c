@@ -391,6 +391,66 @@ static void the_model_goes_to_the_end_of_the_body(void **state) {
     buf_release(&room);
 }
 
+/* --- for a preflight --- */
+
+struct heard {
+    uint64_t numbers[8];
+    size_t count;
+    char advised[64];
+};
+
+static bool heard_serves(void *context, struct str model) {
+    (void)context;
+    return str_is(model, "m");
+}
+
+static void heard_advise(void *context, struct str model, struct buf *advice) {
+    (void)context;
+    buf_printf(advice, " Not %.*s.", STR_ARGS(model));
+}
+
+static void hear_refused(void *context, uint64_t number, const struct refusal *refusal) {
+    struct heard *heard = context;
+    heard->numbers[heard->count++] = number;
+    if (strstr(refusal->message, " Not other."))
+        snprintf(heard->advised, sizeof heard->advised, "%s", refusal->code);
+}
+
+static void a_preflight_hears_of_every_refused_line(void **state) {
+    (void)state;
+    struct heard heard = {.count = 0};
+    struct batch_validation result;
+    struct error error;
+    char path[] = "/tmp/quern-lines-XXXXXX";
+    const char *text = GOOD("a") "\n{\n\n" GOOD("b") "\n" GOOD(
+        "a") "\n{\"custom_id\":\"c\"," HEAD "\"body\":{\"model\":\"other\",\"messages\":[]}}\n";
+    int fd = memfd_create("input", 0), path_fd = mkstemp(path);
+    assert_true(fd >= 0 && path_fd >= 0);
+    close(path_fd);
+    assert_int_equal(os_write_all(fd, text, strlen(text), &error), OK);
+    struct batch_validate_options options = {.input_fd = fd,
+                                             .input_bytes = strlen(text),
+                                             .index_path = path,
+                                             .endpoint = ENDPOINT_CHAT,
+                                             .rules = batch_rules_default(),
+                                             .context = &heard,
+                                             .serves = heard_serves,
+                                             .advise = heard_advise,
+                                             .refused = hear_refused};
+    options.rules.errors_max = 1;
+    assert_int_equal(batch_validate(&options, &result, &error), OK);
+    assert_null(result.errors);
+    assert_int_equal(result.total, 0);
+    assert_int_equal(heard.count, 3);
+    assert_int_equal(heard.numbers[0], 2);
+    assert_int_equal(heard.numbers[1], 5);
+    assert_int_equal(heard.numbers[2], 6);
+    assert_string_equal(heard.advised, "model_not_found");
+    batch_validation_release(&result);
+    close(fd);
+    unlink(path);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lines_may_leave_out_the_only_model_there_is),
@@ -406,6 +466,7 @@ int main(void) {
         cmocka_unit_test(deep_and_long_lines_are_errors_of_their_line),
         cmocka_unit_test(an_input_that_is_not_what_was_uploaded_is_corrupt),
         cmocka_unit_test(an_upload_is_looked_at_only_as_far_as_its_first_line),
+        cmocka_unit_test(a_preflight_hears_of_every_refused_line),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
