@@ -56,7 +56,8 @@ static struct device_limits limits_of(const struct card_fit_options *options,
     struct plan_attention_sizes sizes = plan_attention_sizes(&plan);
     const struct device_sampling_options sampling = {.vocab = config->token_count,
                                                      .logit_rows_max = CARD_FIT_SEQUENCES,
-                                                     .sequences_max = CARD_FIT_SEQUENCES};
+                                                     .sequences_max = CARD_FIT_SEQUENCES,
+                                                     .context_max = config->context_max};
     uint64_t most =
         (uint64_t)CARD_FIT_SEQUENCES * blocks_of(config->context_max) * kv_layout_groups(layout);
     return (struct device_limits){.rows_max = CARD_FIT_ROWS,

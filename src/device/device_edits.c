@@ -25,10 +25,9 @@ struct device_edits {
     uint32_t words; /* of a mask */
     uint32_t rows_max;
     uint32_t edits_max;
-    uint32_t edits_left;   /* in this step */
     struct draw_edit *all; /* (edits_max) of the call */
-    uint32_t count;
-    uint32_t *masks; /* (rows_max, words) */
+    uint32_t count;        /* above edits_max: the row that is being added does not fit */
+    uint32_t *masks;       /* (rows_max, words) */
     uint32_t mask_count;
     /* Of the row that is being added: zero between rows. */
     bool is_marked;     /* some token is */
@@ -36,6 +35,11 @@ struct device_edits {
     struct mark *marks; /* (vocab) */
     uint32_t forbidden;
 };
+
+uint32_t device_edits_of_row(uint32_t vocab, uint32_t context_max) {
+    const uint32_t seen = context_max < vocab ? context_max : vocab; /* different tokens */
+    return FORBIDDEN_EDITS_MAX + SAMPLING_BIASES_MAX + 2 * SAMPLING_STOP_TOKENS_MAX + 2 * seen;
+}
 
 enum err device_edits_open(struct device_edits **ret_edits, uint32_t vocab, uint32_t rows_max,
                            uint32_t edits_max, struct error *error) {
@@ -62,10 +66,6 @@ void device_edits_close(struct device_edits *edits) {
     free(edits->marked);
     free(edits->marks);
     free(edits);
-}
-
-void device_edits_restart(struct device_edits *edits) {
-    edits->edits_left = edits->edits_max;
 }
 
 void device_edits_begin(struct device_edits *edits) {
@@ -205,45 +205,47 @@ static void add_mask(struct device_edits *edits, const struct logit_row *row,
 /* ---- edits ---- */
 
 static void add_edit(struct device_edits *edits, uint32_t row, int32_t token,
-                     enum draw_edit_kind kind, float value, uint32_t *room) {
-    if (*room == 0) return;
-    edits->all[edits->count++] =
-        (struct draw_edit){.row = row, .token = token, .kind = kind, .value = value};
-    --*room;
+                     enum draw_edit_kind kind, float value) {
+    if (edits->count < edits->edits_max)
+        edits->all[edits->count] =
+            (struct draw_edit){.row = row, .token = token, .kind = kind, .value = value};
+    edits->count++;
 }
 
 /* Adds the edits of a marked token, and clears its marks. */
 static void add_token(struct device_edits *edits, const struct sampling *sampling, uint32_t row,
-                      int32_t token, uint32_t *room) {
+                      int32_t token) {
     const struct mark mark = edits->marks[token];
     const uint32_t marks = mark.how, count = mark.count;
     if (marks & MARK_FORBID && edits->forbidden <= FORBIDDEN_EDITS_MAX)
-        add_edit(edits, row, token, DRAW_FORBID, 0.0f, room);
-    if (marks & MARK_BIAS) add_edit(edits, row, token, DRAW_BIAS, mark.bias, room);
-    if (marks & MARK_HOLD) add_edit(edits, row, token, DRAW_HOLD, 0.0f, room);
-    if (marks & MARK_REPEAT)
-        add_edit(edits, row, token, DRAW_REPEAT, sampling->repetition_penalty, room);
+        add_edit(edits, row, token, DRAW_FORBID, 0.0f);
+    if (marks & MARK_BIAS) add_edit(edits, row, token, DRAW_BIAS, mark.bias);
+    if (marks & MARK_HOLD) add_edit(edits, row, token, DRAW_HOLD, 0.0f);
+    if (marks & MARK_REPEAT) add_edit(edits, row, token, DRAW_REPEAT, sampling->repetition_penalty);
     if (count > 0)
         add_edit(edits, row, token, DRAW_SUBTRACT,
-                 sampling->presence_penalty + sampling->frequency_penalty * (float)count, room);
+                 sampling->presence_penalty + sampling->frequency_penalty * (float)count);
     edits->marks[token] = (struct mark){0};
 }
 
-void device_edits_add(struct device_edits *edits, const struct logit_row *row, uint32_t index,
-                      uint32_t rows_left, struct device_draw *draw) {
+bool device_edits_add(struct device_edits *edits, const struct logit_row *row, uint32_t index,
+                      struct device_draw *draw) {
+    const uint32_t begin = edits->count, mask_begin = edits->mask_count;
     mark_row(edits, row);
     add_mask(edits, row, draw);
-    /* The other rows keep their least share. */
-    uint32_t others = (rows_left - 1) * (edits->edits_max / edits->rows_max);
-    uint32_t room = edits->edits_left > others ? edits->edits_left - others : 0;
-    draw->edit_begin = edits->count;
     for (uint32_t i = 0; edits->is_marked && i < (edits->vocab + 63) / 64; i++) {
         for (uint64_t bits = edits->marked[i]; bits != 0; bits &= bits - 1)
-            add_token(edits, row->sampling, index, (int32_t)(i * 64) + __builtin_ctzll(bits),
-                      &room);
+            add_token(edits, row->sampling, index, (int32_t)(i * 64) + __builtin_ctzll(bits));
         edits->marked[i] = 0;
     }
     edits->is_marked = false;
-    draw->edit_count = edits->count - draw->edit_begin;
-    edits->edits_left -= draw->edit_count;
+    if (edits->count > edits->edits_max) {
+        assert(begin > 0); /* edits_max is at least device_edits_of_row */
+        edits->count = begin;
+        edits->mask_count = mask_begin;
+        return false;
+    }
+    draw->edit_begin = begin;
+    draw->edit_count = edits->count - begin;
+    return true;
 }

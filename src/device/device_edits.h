@@ -15,17 +15,19 @@
 
 struct device_edits;
 
+/* The most edits that one row can need: its bad words, biases and held tokens, and two penalties
+ * for each token of its context. edits_max is at least this. */
+uint32_t device_edits_of_row(uint32_t vocab, uint32_t context_max);
 enum err device_edits_open(struct device_edits **ret_edits, uint32_t vocab, uint32_t rows_max,
                            uint32_t edits_max, struct error *error) MUST_CHECK;
 void device_edits_close(struct device_edits *edits); /* NULL is allowed */
 
-/* Begins a step: all of the room for edits is free. */
-void device_edits_restart(struct device_edits *edits);
-/* Begins a call for rows of the step. */
+/* Begins a call for rows of a step, with room for edits_max edits. */
 void device_edits_begin(struct device_edits *edits);
 /* Adds the edits and the mask of row `index` of the call; sets these fields and the fallback of
- * `draw`. rows_left, with this one, share the room. */
-void device_edits_add(struct device_edits *edits, const struct logit_row *row, uint32_t index,
-                      uint32_t rows_left, struct device_draw *draw);
+ * `draw`. False, with nothing added, when the room that is left does not suffice: the row belongs
+ * to the next call. An empty call has room for every row. */
+bool device_edits_add(struct device_edits *edits, const struct logit_row *row, uint32_t index,
+                      struct device_draw *draw) MUST_CHECK;
 /* Sets the edits and masks of the call's samples, valid until the next call. */
 void device_edits_end(const struct device_edits *edits, struct device_samples *samples);

@@ -18,10 +18,19 @@ struct device_sampling {
     uint32_t *rows;                /* (sequences_max) */
     struct device_draw *draws;     /* (sequences_max) */
     struct device_ask *asks;       /* (logit_rows_max) */
+    /* The rows that come in this call and the next ones. */
+    struct device_record *record;
+    const struct logit_row *source; /* (source_count), of which source_next is the next one */
+    uint32_t source_count;
+    uint32_t source_next;
+    bool is_late; /* they are the late ones; else late ones among them are passed over */
+    uint64_t number;
 };
 
 uint32_t device_sampling_edits_max(const struct device_sampling_options *options) {
-    return DEVICE_EDITS_EACH * options->sequences_max;
+    uint32_t all = DEVICE_EDITS_EACH * options->sequences_max;
+    uint32_t row = device_edits_of_row(options->vocab, options->context_max);
+    return all > row ? all : row;
 }
 
 uint32_t device_sampling_named_max(const struct device_sampling_options *options) {
@@ -79,8 +88,9 @@ static uint32_t least(uint32_t a, uint32_t b) {
     return a < b ? a : b;
 }
 
-static void add_draw(struct device_sampling *sampling, const struct device_question *question,
-                     const struct logit_row *row, uint32_t rows_left) {
+/* False when the call has no room for the row's edits. */
+static bool add_draw(struct device_sampling *sampling, const struct device_question *question,
+                     const struct logit_row *row) {
     const struct sampling *wanted = row->sampling;
     struct device_samples *samples = &sampling->samples;
     const bool is_greedy = wanted->temperature <= 0.0f;
@@ -94,8 +104,9 @@ static void add_draw(struct device_sampling *sampling, const struct device_quest
         .top_p = wanted->top_p,
         .top_k = wanted->top_k,
         .slot = question->slot};
-    device_edits_add(sampling->edits, row, samples->count, rows_left, draw);
+    if (!device_edits_add(sampling->edits, row, samples->count, draw)) return false;
     sampling->rows[samples->count++] = row->index;
+    return true;
 }
 
 static void add_ask(struct device_sampling *sampling, struct device_record *record,
@@ -124,23 +135,25 @@ static void add_ask(struct device_sampling *sampling, struct device_record *reco
     samples->named_count += named_count;
 }
 
-static void add_row(struct device_sampling *sampling, struct device_record *record,
-                    const struct logit_row *row, uint32_t rows_left) {
-    struct device_question *question = &record->questions[row->index];
+/* False, with nothing added, when the row belongs to the next call. */
+static bool add_row(struct device_sampling *sampling, const struct logit_row *row) {
+    struct device_question *question = &sampling->record->questions[row->index];
+    if (!row->scored && !add_draw(sampling, question, row)) return false;
     question->is_drawn = !row->scored;
-    if (question->is_drawn) add_draw(sampling, question, row, rows_left);
-    if (row->scored || row->sampling->logprobs) add_ask(sampling, record, question, row);
+    if (row->scored || row->sampling->logprobs) add_ask(sampling, sampling->record, question, row);
+    return true;
 }
 
-static void begin_samples(struct device_sampling *sampling, uint64_t number) {
-    sampling->samples = (struct device_samples){.number = number};
-    device_edits_begin(sampling->edits);
-}
-
-/* Points the samples at their arrays; NULL when they ask for nothing. */
-static const struct device_samples *end_samples(struct device_sampling *sampling,
-                                                const struct device_record *record) {
+const struct device_samples *device_sampling_more(struct device_sampling *sampling) {
     struct device_samples *samples = &sampling->samples;
+    *samples = (struct device_samples){.number = sampling->number};
+    device_edits_begin(sampling->edits);
+    for (; sampling->source_next < sampling->source_count; sampling->source_next++) {
+        const struct logit_row *row = &sampling->source[sampling->source_next];
+        if (row->is_late && !sampling->is_late) continue;
+        if (!add_row(sampling, row)) break;
+    }
+    const struct device_record *record = sampling->record;
     samples->rows = sampling->rows;
     samples->draws = sampling->draws;
     samples->asks = sampling->asks;
@@ -155,32 +168,35 @@ const struct device_samples *device_sampling_begin(struct device_sampling *sampl
     assert(step->logit_count <= sampling->options.logit_rows_max);
     record->question_count = step->logit_count;
     record->ask_count = record->named_count = 0;
-    device_edits_restart(sampling->edits);
-    begin_samples(sampling, number);
-    uint32_t rows_left = 0;
-    for (uint32_t i = 0; i < step->logit_count; i++) rows_left += !step->logit_rows[i].scored;
     for (uint32_t i = 0; i < step->logit_count; i++) {
         const struct logit_row *row = &step->logit_rows[i];
+        assert(row->index == i);
         record->questions[i] =
             (struct device_question){.slot = (int32_t)step->sequences[row->sequence].slot};
-        assert(row->index == i);
-        if (!row->is_late) add_row(sampling, record, row, rows_left);
-        rows_left -= !row->scored;
     }
-    return end_samples(sampling, record);
+    sampling->record = record;
+    sampling->source = step->logit_rows;
+    sampling->source_count = step->logit_count;
+    sampling->source_next = 0;
+    sampling->is_late = false;
+    sampling->number = number;
+    return device_sampling_more(sampling);
 }
 
 const struct device_samples *device_sampling_late(struct device_sampling *sampling,
                                                   struct device_record *record,
                                                   const struct logit_row *rows, uint32_t count,
                                                   uint64_t number) {
-    begin_samples(sampling, number);
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; i < count; i++)
         assert(rows[i].index < record->question_count &&
                !record->questions[rows[i].index].is_drawn);
-        add_row(sampling, record, &rows[i], count - i);
-    }
-    return end_samples(sampling, record);
+    sampling->record = record;
+    sampling->source = rows;
+    sampling->source_count = count;
+    sampling->source_next = 0;
+    sampling->is_late = true;
+    sampling->number = number;
+    return device_sampling_more(sampling);
 }
 
 /* ---- answers ---- */

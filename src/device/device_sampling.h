@@ -9,8 +9,9 @@
  * allows no token is ignored, and a row without a token that can be taken gets the lowest allowed
  * id.
  *
- * One limit the CPU has not: the edits of a step share a fixed room. A row has DEVICE_EDITS_EACH at
- * least, and more while others need fewer; beyond it the penalties of its highest ids are left out.
+ * A step's rows come in one call, or in several: a call has room for a number of edits, which is
+ * never less than one row can need. Rows whose edits do not fit wait for the next call. No edit is
+ * ever left out.
  *
  * Thread: one at a time.
  * Memory: sized at open. A record keeps the questions of one step until its answers come. */
@@ -18,7 +19,9 @@
 #include "kernels/device.h"
 #include "scheduler/backend.h"
 
-#define DEVICE_EDITS_EACH 2048u /* edits per sequence of a step */
+/* Edits of a call per sequence; more when a single row can need more. A call takes penalties over
+ * 2,048 different tokens for every sequence: 32 MiB for 1,024 of them. */
+#define DEVICE_EDITS_EACH 2048u
 
 struct device_sampling;
 
@@ -26,6 +29,7 @@ struct device_sampling_options {
     uint32_t vocab;
     uint32_t logit_rows_max; /* of a step */
     uint32_t sequences_max;  /* sampled rows of a step */
+    uint32_t context_max;    /* positions of a sequence */
 };
 
 /* A logit row of a step under way. */
@@ -60,16 +64,20 @@ enum err device_record_open(struct device_record *ret_record,
                             struct error *error) MUST_CHECK;
 void device_record_close(struct device_record *record);
 
-/* Makes the record of a step, and the samples of its rows that are not late; NULL if it has none.
- * Valid until the next call. */
+/* Makes the record of a step, and the first samples of its rows that are not late; NULL if it has
+ * none. Samples are valid until the next call; device_sampling_more makes those of the other rows.
+ */
 const struct device_samples *device_sampling_begin(struct device_sampling *sampling,
                                                    struct device_record *record,
                                                    const struct step *step, uint64_t number);
-/* Makes the samples of the step's late rows, which follow device_sampling_begin. */
+/* Makes the first samples of the step's late rows, which follow device_sampling_begin. */
 const struct device_samples *device_sampling_late(struct device_sampling *sampling,
                                                   struct device_record *record,
                                                   const struct logit_row *rows, uint32_t count,
                                                   uint64_t number);
+/* Makes the next samples of the rows that device_sampling_begin or device_sampling_late was given,
+ * whose rows must still be there; NULL when they have all come. */
+const struct device_samples *device_sampling_more(struct device_sampling *sampling);
 /* Sets the samples, by index of the logit row, from the results of the step. Late rows that were
  * never sampled are left as they are. */
 void device_sampling_answer(const struct device_record *record, const struct device_result *result,

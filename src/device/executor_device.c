@@ -71,6 +71,15 @@ static enum err submit_step(struct executor_device *executor, const struct step 
     return executor->table->submit(executor->device, &to, samples, error);
 }
 
+/* Draws the rows of the step submitted last that a call before had no room for. */
+static enum err sample_others(struct executor_device *executor, struct error *error) {
+    enum err err = OK;
+    for (const struct device_samples *samples;
+         err == OK && (samples = device_sampling_more(executor->sampling)) != NULL;)
+        err = executor->table->sample(executor->device, samples, error);
+    return err;
+}
+
 static enum err submit(void *self, const struct step *step, struct error *error) {
     struct executor_device *executor = self;
     assert(executor->flight_count < executor->caps.steps_max);
@@ -82,7 +91,8 @@ static enum err submit(void *self, const struct step *step, struct error *error)
     const struct device_samples *samples =
         device_sampling_begin(executor->sampling, &flight->record, step, flight->device_number);
     executor->flight_count++;
-    return submit_step(executor, step, step->logit_count, samples, error);
+    enum err err = submit_step(executor, step, step->logit_count, samples, error);
+    return err == OK ? sample_others(executor, error) : err;
 }
 
 static enum err sample_late(void *self, uint64_t number, const struct logit_row *rows,
@@ -93,7 +103,9 @@ static enum err sample_late(void *self, uint64_t number, const struct logit_row 
     assert(flight->number == number);
     const struct device_samples *samples = device_sampling_late(executor->sampling, &flight->record,
                                                                 rows, count, flight->device_number);
-    return samples ? executor->table->sample(executor->device, samples, error) : OK;
+    if (!samples) return OK;
+    enum err err = executor->table->sample(executor->device, samples, error);
+    return err == OK ? sample_others(executor, error) : err;
 }
 
 static enum err wait_for_step(void *self, struct step_result *result, struct error *error) {
@@ -251,7 +263,8 @@ static struct plan_attention_options plan_options(const struct executor_device *
 static struct device_sampling_options sampling_options(const struct executor_device *executor) {
     return (struct device_sampling_options){.vocab = executor->caps.vocab,
                                             .logit_rows_max = executor->limits.logit_rows_max,
-                                            .sequences_max = executor->limits.sequences_max};
+                                            .sequences_max = executor->limits.sequences_max,
+                                            .context_max = executor->limits.context_max};
 }
 
 static void set_limits(struct executor_device *executor,

@@ -43,7 +43,7 @@ extern "C" {
 #include <stddef.h>
 #include <stdint.h>
 
-#define DEVICE_ABI 1u
+#define DEVICE_ABI 2u
 #define DEVICE_SYMBOL "quern_device_table" /* of the function that gives the table */
 
 #define DEVICE_PAGE_TOKENS 16u
@@ -144,8 +144,8 @@ struct device_limits {
     uint32_t pages_max;    /* sum of device_group.page_count over the groups of a step */
     uint32_t items_max;    /* items of each kind in a device_attention */
     uint32_t partials_max; /* partials of a device_attention: 0..partials_max-1 */
-    uint32_t edits_max;    /* edits of a step, over both calls */
-    uint32_t named_max;    /* named tokens of a step, over both calls */
+    uint32_t edits_max;    /* edits of a call that draws */
+    uint32_t named_max;    /* named tokens of a step, over all calls */
     enum device_form kv_form;
 };
 
@@ -292,8 +292,9 @@ struct device_answer {
     float top_logits[DEVICE_TOP_MAX];
 };
 
-/* The draws of some wanted rows of a step. A step's rows may come in two calls: the rows whose
- * edits do not depend on a token that is still on the device, then the others. */
+/* The draws of some wanted rows of a step. A step's rows may come in several calls: the rows whose
+ * edits do not depend on a token that is still on the device, then the others; and either of them
+ * in parts whose edits are at most edits_max. */
 struct device_samples {
     uint64_t number; /* of the step */
     uint32_t count;
@@ -315,8 +316,8 @@ struct device_samples {
 struct device_result {
     int32_t *tokens;               /* (wanted_count), by index of the wanted row; rows without a
                                      draw: not set */
-    struct device_answer *answers; /* in the order of the asks, over both calls */
-    float *named_logits;           /* in the order of the named tokens, over both calls */
+    struct device_answer *answers; /* in the order of the asks, over all calls */
+    float *named_logits;           /* in the order of the named tokens, over all calls */
     uint32_t nonfinite_rows;       /* wanted rows with a logit that is NaN or +inf */
 };
 
@@ -378,9 +379,10 @@ struct device_table {
      * returns at once. At most steps_max are under way. */
     enum err (*submit)(struct device *device, const struct device_step *step,
                        const struct device_samples *samples, struct error *error);
-    /* Starts the remaining draws of the step submitted last, before the next submit: so ~slot in a
-     * step stands for the last token that was drawn for the slot by calls before its submit. At
-     * most once per step. */
+    /* Starts further draws of the step submitted last, before the next submit: so ~slot in a step
+     * stands for the last token that was drawn for the slot by calls before its submit. As often as
+     * needed: the first one of a step returns at once while its edits and those of submit are at
+     * most edits_max together; any other may block until the draws before it are done. */
     enum err (*sample)(struct device *device, const struct device_samples *samples,
                        struct error *error);
     /* Blocks until the oldest step under way is done, whose number this is. */

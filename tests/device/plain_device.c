@@ -240,8 +240,8 @@ static enum err wait_step(struct device *device, uint64_t number, struct device_
     compute(device, step);
     memset(device->is_drawn, 0, device->limits.logit_rows_max * sizeof *device->is_drawn);
     uint32_t answers = 0, named = 0;
-    for (uint32_t i = 0; i < step->samples_count; i++)
-        plain_samples(device, &step->samples[i], result, &answers, &named);
+    for (const struct plain_draws *draws = step->draws; draws; draws = draws->next)
+        plain_samples(device, &draws->in, result, &answers, &named);
     for (uint32_t i = 0; i < device->logit_rows; i++)
         if (device->is_drawn[i]) result->tokens[i] = device->tokens[i];
     result->nonfinite_rows = plain_nonfinite_rows(device, device->logit_rows);

@@ -93,12 +93,20 @@ struct plain_partial {
     uint64_t marks;
 };
 
+/* The draws of one call. */
+struct plain_draws {
+    struct device_samples in; /* arrays in the step's heap, as this struct */
+    struct plain_draws *next; /* of the next call, or NULL */
+};
+
 struct plain_step {
     uint64_t number;
-    struct device_step in;            /* arrays in `heap` */
-    struct device_samples samples[2]; /* (samples_count), arrays in `heap` */
-    uint32_t samples_count;
-    bool is_sampled; /* `sample` was called */
+    struct device_step in;     /* arrays in `heap` */
+    struct plain_draws *draws; /* of the first call that draws, or NULL */
+    struct plain_draws *draws_last;
+    bool *is_drawn; /* (wanted_count) some call draws the row; in `heap` */
+    uint32_t ask_count;
+    uint32_t named_count;
     bool is_nan;
     struct plain_heap heap;
 };

@@ -122,34 +122,28 @@ static void check_asks(const struct device *device, const struct plain_step *ste
              "token %d is named", samples->named[i]);
 }
 
-/* Draws of both calls ascend each for itself, and no row is drawn twice. */
+/* Draws of a call ascend, and no row is drawn twice. */
 static void check_drawn_rows(const struct plain_step *step, const struct device_samples *samples) {
     for (uint32_t i = 0; i < samples->count; i++) {
         uint32_t row = samples->rows[i];
         MUST(row < step->in.wanted_count && (i == 0 || row > samples->rows[i - 1]),
              "step %llu: draw %u is of wanted row %u, which does not ascend to %u", NUMBER(step), i,
              row, step->in.wanted_count);
-        for (uint32_t j = 0; step->samples_count > 0 && j < step->samples[0].count; j++)
-            MUST(step->samples[0].rows[j] != row, "step %llu: wanted row %u is drawn twice",
-                 NUMBER(step), row);
+        MUST(!step->is_drawn[row], "step %llu: wanted row %u is drawn twice", NUMBER(step), row);
     }
 }
 
 static void check_samples(const struct device *device, const struct plain_step *step,
                           const struct device_samples *samples) {
     const struct device_limits *limits = &device->limits;
-    uint32_t asks = samples->ask_count, edits = samples->edit_count, named = samples->named_count;
-    if (step->samples_count > 0) {
-        asks += step->samples[0].ask_count;
-        edits += step->samples[0].edit_count;
-        named += step->samples[0].named_count;
-    }
+    uint32_t asks = step->ask_count + samples->ask_count;
+    uint32_t named = step->named_count + samples->named_count;
     MUST(samples->number == step->number, "draws of step %llu for step %llu",
          (unsigned long long)samples->number, NUMBER(step));
     MUST(asks <= step->in.wanted_count, "step %llu: %u asks of %u rows", NUMBER(step), asks,
          step->in.wanted_count);
-    MUST(edits <= limits->edits_max, "step %llu: %u edits, of %u", NUMBER(step), edits,
-         limits->edits_max);
+    MUST(samples->edit_count <= limits->edits_max, "step %llu: %u edits, of %u", NUMBER(step),
+         samples->edit_count, limits->edits_max);
     MUST(named <= limits->named_max, "step %llu: %u named tokens, of %u", NUMBER(step), named,
          limits->named_max);
     MUST(samples->mask_count <= samples->count, "step %llu: %u masks for %u draws", NUMBER(step),
@@ -197,6 +191,7 @@ static void copy_step(const struct device *device, struct plain_step *to,
     to->in.positions = plain_copy(heap, from->positions, rows, sizeof *from->positions);
     to->in.wanted = plain_copy(heap, from->wanted, from->wanted_count, sizeof *from->wanted);
     to->in.groups = groups;
+    to->is_drawn = plain_new(heap, from->wanted_count, sizeof *to->is_drawn);
 }
 
 /* Checks and copies the draws of one call. */
@@ -205,14 +200,23 @@ static void take_samples(struct device *device, struct plain_step *step,
     struct plain_heap *heap = &step->heap;
     check_samples(device, step, from);
     size_t mask_words = (size_t)from->mask_count * from->mask_words;
-    struct device_samples *to = &step->samples[step->samples_count++];
+    struct plain_draws *draws = plain_new(heap, 1, sizeof *draws);
+    struct device_samples *to = &draws->in;
     *to = *from;
+    if (step->draws_last)
+        step->draws_last->next = draws;
+    else
+        step->draws = draws;
+    step->draws_last = draws;
+    step->ask_count += from->ask_count;
+    step->named_count += from->named_count;
     to->rows = plain_copy(heap, from->rows, from->count, sizeof *from->rows);
     to->draws = plain_copy(heap, from->draws, from->count, sizeof *from->draws);
     to->masks = plain_copy(heap, from->masks, mask_words, sizeof *from->masks);
     to->edits = plain_copy(heap, from->edits, from->edit_count, sizeof *from->edits);
     to->asks = plain_copy(heap, from->asks, from->ask_count, sizeof *from->asks);
     to->named = plain_copy(heap, from->named, from->named_count, sizeof *from->named);
+    for (uint32_t i = 0; i < to->count; i++) step->is_drawn[to->rows[i]] = true;
     for (uint32_t i = 0; i < to->count; i++)
         if (to->draws[i].slot >= 0) device->has_token[to->draws[i].slot] = true;
 }
@@ -244,8 +248,6 @@ enum err plain_late(struct device *device, const struct device_samples *samples,
         &device->steps[(device->step_first + device->step_count - 1) % DEVICE_STEPS_MAX];
     MUST(samples->number == step->number, "sample of step %llu, and %llu was submitted last",
          NUMBER(samples), NUMBER(step));
-    MUST(!step->is_sampled, "step %llu is sampled twice", NUMBER(step));
-    step->is_sampled = true;
     step->is_nan |= is_nan;
     take_samples(device, step, samples);
     return OK;

@@ -190,7 +190,7 @@ void world_make(struct world *ret_world, const struct world_traits *traits, uint
                                .pages_max = groups * WORLD_SEQUENCES * WORLD_BLOCKS,
                                .items_max = WORLD_ITEMS,
                                .partials_max = WORLD_PARTIALS,
-                               .edits_max = 256,
+                               .edits_max = 4096,
                                .named_max = 64,
                                .kv_form = traits->kv_form};
     for (uint32_t t = 0; t < 2; t++) {

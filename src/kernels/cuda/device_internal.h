@@ -164,8 +164,8 @@ struct results {
 struct flight {
     uint64_t number;
     bool is_under_way;
-    bool has_late; /* sample was called for it */
     struct block block;
+    size_t step_bytes; /* of the block: the step's own arrays; behind them are those of draws */
     struct card_step step;
     float *logits;           /* (bucket of logit_rows_max, logit_stride) */
     const float *row_scale;  /* of its logits; NULL: bf16 */

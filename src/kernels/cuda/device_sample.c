@@ -58,6 +58,19 @@ enum err samples_put(struct device *device, struct flight *flight,
                    (unsigned long long)flight->number);
 }
 
+/* Puts late draws behind the arrays of the step, which has no room left for them: the draws that
+ * the room was used for must be done. */
+static enum err put_anew(struct device *device, struct flight *flight,
+                         const struct device_samples *samples, struct card_samples *ret_samples,
+                         struct error *error) {
+    struct block *block = &flight->block;
+    cudaError_t code = cudaEventSynchronize(flight->done);
+    if (code != cudaSuccess) return card_error(code, error, "draws before these");
+    block->used = block->sent = flight->step_bytes;
+    block->is_full = false;
+    return samples_put(device, flight, samples, true, ret_samples, error);
+}
+
 static enum err run_asks(struct device *device, struct flight *flight,
                          const struct cuda_logits *logits, const struct card_samples *samples,
                          struct error *error) {
@@ -146,10 +159,10 @@ enum err device_sample(struct device *device, const struct device_samples *sampl
                        struct error *error) {
     assert(device->submitted > device->waited);
     struct flight *flight = &device->flights[(device->submitted - 1) % device->limits.steps_max];
-    assert(flight->is_under_way && flight->number == samples->number && !flight->has_late);
+    assert(flight->is_under_way && flight->number == samples->number);
     struct card_samples drawn;
-    flight->has_late = true;
     enum err err = samples_put(device, flight, samples, true, &drawn, error);
+    if (err != OK && flight->block.is_full) err = put_anew(device, flight, samples, &drawn, error);
     if (err == OK) err = block_send(device, &flight->block, error);
     if (err == OK) err = samples_run(device, flight, &drawn, true, error);
     if (err == OK) err = samples_fetch(device, flight, error);

@@ -20,7 +20,8 @@ size_t step_block_bytes(const struct device_limits *limits, uint32_t vocab) {
     const size_t mask_bytes = ((size_t)vocab + 31) / 32 * sizeof(uint32_t);
     size_t step = (rows + wanted) * 2 * sizeof(uint32_t) + limits->pages_max * sizeof(uint32_t);
     size_t group = rows * sizeof(uint32_t) + 2 * attention_bytes(limits);
-    /* Draws and the list of drawn rows come with either call, the rest once per row. */
+    /* Two calls of draws: the draws and the list of drawn rows come with each, the rest once per
+     * row. Further calls use this room again. */
     size_t samples = wanted * (2 * (sizeof(struct device_draw) + sizeof(uint32_t)) + mask_bytes +
                                sizeof(struct device_ask)) +
                      limits->edits_max * sizeof(struct draw_edit) +
@@ -85,6 +86,7 @@ enum err step_put(struct device *device, struct flight *flight, const struct dev
         put_attention(block, &from->all, &group->all);
         put_attention(block, &from->kept, &group->kept);
     }
+    flight->step_bytes = block->used;
     if (!block->is_full) return OK;
     return err_set(error, ERR_LIMIT, "step %llu has more pages or items than the limits say",
                    (unsigned long long)step->number);
@@ -110,7 +112,6 @@ enum err device_submit(struct device *device, const struct device_step *step,
     struct flight *flight = &device->flights[device->submitted % device->limits.steps_max];
     assert(device->is_prepared && !flight->is_under_way);
     flight->number = step->number;
-    flight->has_late = false;
     flight->answer_count = flight->named_count = 0;
     enum err err = step_put(device, flight, step, error);
     if (err != OK) return err;

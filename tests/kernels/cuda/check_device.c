@@ -403,6 +403,50 @@ static void check_draws(struct world *world) {
     free(step);
 }
 
+/* The token that row i of check_calls must take. */
+static int32_t forced(const struct world *world, uint32_t row) {
+    return (int32_t)(row * 7 % world->vocab);
+}
+
+/* Every row is drawn by a call of its own that has as many edits as a call may have: all tokens but
+ * one are forbidden, and nothing is added to each again and again. */
+static void check_calls(struct world *world) {
+    struct world_step *step = calloc(1, sizeof *step);
+    const uint32_t each = world->limits.edits_max / world->vocab, count = steps[0][0].count;
+    struct draw_edit *edits = calloc(world->limits.edits_max, sizeof *edits);
+    int32_t *tokens = calloc(count, sizeof *tokens);
+    struct device_result result = {.tokens = tokens};
+    bool is_right = true;
+    world_plan(world, step, 3500, steps[0], 1, true, PLAN_TILES);
+    for (uint32_t row = 0; row < count; row++) {
+        for (uint32_t i = 0; i < each * world->vocab; i++)
+            edits[i] = (struct draw_edit){.token = (int32_t)(i / each), .kind = DRAW_BIAS};
+        for (uint32_t i = 0; i < world->vocab; i++)
+            if ((int32_t)i != forced(world, row)) edits[i * each].kind = DRAW_FORBID;
+        struct device_draw draw = {.mask = -1, .slot = -1, .edit_count = each * world->vocab};
+        struct device_samples samples = {.number = 3500,
+                                         .count = 1,
+                                         .rows = &row,
+                                         .draws = &draw,
+                                         .mask_words = 2,
+                                         .edits = edits,
+                                         .edit_count = draw.edit_count};
+        struct error error = {0};
+        if (row == 0)
+            submit(world, step, &samples);
+        else
+            must(plugin->sample(world->device, &samples, &error), &error, "sample");
+        memset(edits, 0xa5, world->limits.edits_max * sizeof *edits);
+    }
+    wait_for(world, 3500, &result);
+    for (uint32_t row = 0; row < count; row++) is_right &= tokens[row] == forced(world, row);
+    report(is_right, "%s: %u calls with %u edits each draw the rows of one step",
+           world->traits.name, count, each * world->vocab);
+    free(edits);
+    free(tokens);
+    free(step);
+}
+
 /* ---- operations alone ---- */
 
 static void check_ops(struct world *world, const struct references *references) {
@@ -467,9 +511,10 @@ static void check_world(const struct world_traits *traits, uint64_t seed, unsign
     check_logits(&world, &references, each);
     check_ahead(&world);
     check_draws(&world);
+    check_calls(&world);
     if (traits->form == DEVICE_BF16) check_ops(&world, &references);
     must(plugin->counters(world.device, &counters, &error), &error, "counters");
-    report(counters.steps == STEPS * ((PLAN_WAYS + each - 1) / each) + 2 * TURNS + 2 &&
+    report(counters.steps == STEPS * ((PLAN_WAYS + each - 1) / each) + 2 * TURNS + 3 &&
                counters.rows > counters.steps && counters.busy_ns > 0,
            "%s: steps and rows are counted", traits->name);
     close_references(&references);

@@ -43,8 +43,10 @@ struct rig {
     float named_logits[ROWS * SAMPLING_LOGPROB_TOKENS_MAX];
 };
 
-static const struct device_sampling_options options = {
-    .vocab = VOCAB, .logit_rows_max = ROWS, .sequences_max = ROWS};
+static const struct device_sampling_options options = {.vocab = VOCAB,
+                                                       .logit_rows_max = ROWS,
+                                                       .sequences_max = ROWS,
+                                                       .context_max = PROMPT + GENERATED};
 
 static struct rig *open_rig(void) {
     struct error error;
@@ -263,44 +265,83 @@ static void a_late_row_that_is_never_sampled_is_left_alone(void **state) {
     close_rig(rig);
 }
 
-/* Rows with penalties over more tokens than all rows together have room for. */
-static void edits_never_exceed_the_room_of_a_step(void **state) {
+/* Rows whose penalties are over every token: together more edits than a call has room for. */
+static void rows_whose_edits_exceed_a_call_s_room_keep_them_all(void **state) {
     (void)state;
-    const uint32_t vocab = 20000, count = 4;
-    struct device_sampling_options large = {
-        .vocab = vocab, .logit_rows_max = count, .sequences_max = count};
+    enum { vocab = 9000, count = 4 };
+    const struct device_sampling_options large = {
+        .vocab = vocab, .logit_rows_max = count, .sequences_max = count, .context_max = 2 * vocab};
+    struct sampler sampler;
     struct device_sampling *sampling;
     struct device_record record;
     struct error error;
+    assert_int_equal(sampler_open(&sampler, kernels_choose("ref"), vocab, &error), OK);
     assert_int_equal(device_sampling_open(&sampling, &large, &error), OK);
     assert_int_equal(device_record_open(&record, &large, &error), OK);
-    int32_t *prompt = calloc(vocab, sizeof *prompt);
-    for (uint32_t i = 0; i < vocab; i++) prompt[i] = (int32_t)i;
-    struct sampling request = {.repetition_penalty = 1.5f};
-    struct step_sequence sequences[4] = {{.slot = 0}, {.slot = 1}, {.slot = 2}, {.slot = 3}};
-    struct logit_row rows[4];
-    for (uint32_t i = 0; i < count; i++)
+    float *logits = calloc((size_t)count * vocab, sizeof *logits);
+    int32_t *context = calloc(vocab, sizeof *context);
+    /* The likeliest token by far has the highest id; each row's own is likely without penalty. */
+    for (uint32_t i = 0; i < vocab; i++) context[i] = (int32_t)i;
+    struct sampling request = {.repetition_penalty = 1.5f, .presence_penalty = 2.0f};
+    struct step_sequence sequences[count];
+    struct logit_row rows[count];
+    int32_t tokens[count], last[count];
+    bool is_drawn[count] = {false};
+    for (uint32_t i = 0; i < count; i++) {
+        float *own = logits + (size_t)i * vocab;
+        own[vocab - 1] = 10.0f, own[i] = 8.0f;
+        sequences[i] = (struct step_sequence){.slot = i};
         rows[i] = (struct logit_row){.sequence = i,
                                      .index = i,
                                      .sampling = &request,
-                                     .prompt = prompt,
-                                     .prompt_count = i == 1 ? vocab : 3000};
+                                     .counter = vocab - 1 - i,
+                                     .prompt = context + i + 1,
+                                     .prompt_count = vocab - 1 - i,
+                                     .generated = context + i + 1,
+                                     .is_late = i >= 2};
+    }
+    struct device device = {.logits = logits,
+                            .edited = calloc(vocab, sizeof(float)),
+                            .order = calloc(vocab, sizeof(uint32_t)),
+                            .is_held = calloc(vocab, sizeof(bool)),
+                            .tokens = tokens,
+                            .is_drawn = is_drawn,
+                            .last_token = last};
+    device.program.vocab = device.program.vocab_rows = vocab;
+    struct device_result result = {.tokens = tokens};
     struct step step = {.logit_count = count, .sequences = sequences, .logit_rows = rows};
-    const struct device_samples *samples = device_sampling_begin(sampling, &record, &step, 1);
-    assert_int_equal(samples->edit_count, device_sampling_edits_max(&large));
-    assert_int_equal(samples->draws[0].edit_count, 2048);
-    for (uint32_t i = 0; i < count; i++)
-        assert_true(samples->draws[i].edit_count >= DEVICE_EDITS_EACH);
-    free(prompt);
+    uint32_t calls = 0, answers = 0, named = 0;
+    for (uint32_t late = 0; late < 2; late++) {
+        const struct device_samples *samples =
+            late ? device_sampling_late(sampling, &record, rows + 2, 2, 1)
+                 : device_sampling_begin(sampling, &record, &step, 1);
+        for (; samples; samples = device_sampling_more(sampling), calls++) {
+            assert_true(samples->edit_count <= device_sampling_edits_max(&large));
+            plain_samples(&device, samples, &result, &answers, &named);
+        }
+    }
+    assert_int_equal(calls, count);
+    for (uint32_t i = 0; i < count; i++) {
+        struct sample expected;
+        sampler_sample(&sampler, &rows[i], logits + (size_t)i * vocab, &expected);
+        assert_int_equal(expected.token, i);
+        assert_int_equal(tokens[i], i);
+    }
+    free(device.edited);
+    free(device.order);
+    free(device.is_held);
+    free(context);
+    free(logits);
     device_record_close(&record);
     device_sampling_close(sampling);
+    sampler_close(&sampler);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(equal_logits_give_the_token_of_the_cpu),
         cmocka_unit_test(a_late_row_that_is_never_sampled_is_left_alone),
-        cmocka_unit_test(edits_never_exceed_the_room_of_a_step),
+        cmocka_unit_test(rows_whose_edits_exceed_a_call_s_room_keep_them_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -56,15 +56,15 @@ static void must(enum err err, const struct error *error) {
     if (err != OK) fail_msg("%s", error->text);
 }
 
-static void open_cpu(struct rig *rig, const char *name) {
+static void open_cpu(struct rig *rig, const char *name, const struct executor_limits *limits) {
     char path[512];
     struct error error;
     const struct model_options options = {.reference = true,
                                           .threads = 2,
-                                          .block_count = SEQUENCES * BLOCKS,
-                                          .rows_max = ROWS,
-                                          .sequences_max = SEQUENCES,
-                                          .context_max = CONTEXT};
+                                          .block_count = limits->block_count,
+                                          .rows_max = limits->rows_max,
+                                          .sequences_max = limits->sequences_max,
+                                          .context_max = limits->context_max};
     *rig = (struct rig){0};
     model_path(path, sizeof path, name);
     must(model_open(&rig->model, path, &options, &error), &error);
@@ -77,12 +77,29 @@ static const struct executor_limits small_limits = {.rows_max = ROWS,
                                                     .context_max = CONTEXT,
                                                     .block_count = SEQUENCES * BLOCKS};
 
+static uint32_t sample_calls;
+
+static enum err count_sample(struct device *device, const struct device_samples *samples,
+                             struct error *error) {
+    sample_calls++;
+    return quern_device_table()->sample(device, samples, error);
+}
+
+/* The plain device, whose calls of `sample` are counted. */
+static const struct device_table *counting_table(void) {
+    static struct device_table table;
+    table = *quern_device_table();
+    table.sample = count_sample;
+    sample_calls = 0;
+    return &table;
+}
+
 static enum err open_executor(struct rig *rig, const char *name, uint32_t steps_max,
                               uint64_t memory_bytes, const struct executor_limits *limits,
                               struct error *error) {
     char path[512];
     uint32_t count;
-    const struct device_table *table = quern_device_table();
+    const struct device_table *table = counting_table();
     *rig = (struct rig){0};
     model_path(path, sizeof path, name);
     must(table->list(&rig->card, 1, &count, error), error);
@@ -91,7 +108,7 @@ static enum err open_executor(struct rig *rig, const char *name, uint32_t steps_
     must(checkpoint_open(&rig->checkpoint, path, &(struct checkpoint_options){0}, error), error);
     must(pool_open(&rig->pool, 2, error), error);
     rig->config = *checkpoint_config(rig->checkpoint);
-    rig->layout = kv_layout_of(&rig->config, CONTEXT);
+    rig->layout = kv_layout_of(&rig->config, limits->context_max);
     rig->store = device_store_open(
         &(struct device_store_options){.table = table, .device = rig->device, .form = DEVICE_F32});
     const struct weights_options weights = {.checkpoint = rig->checkpoint,
@@ -117,9 +134,10 @@ static enum err open_executor(struct rig *rig, const char *name, uint32_t steps_
     return executor_device_open(&rig->own, &options, error);
 }
 
-static void open_device(struct rig *rig, const char *name, uint32_t steps_max) {
+static void open_device(struct rig *rig, const char *name, uint32_t steps_max,
+                        const struct executor_limits *limits) {
     struct error error;
-    must(open_executor(rig, name, steps_max, DEVICE_BYTES, &small_limits, &error), &error);
+    must(open_executor(rig, name, steps_max, DEVICE_BYTES, limits, &error), &error);
     must(weights_fill(rig->weights, &error), &error);
     rig->executor = &rig->own;
     rig->backend = (struct backend){
@@ -244,8 +262,8 @@ static void logits_of_mixed_steps_are_those_of_the_cpu(void **state) {
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         struct rig cpu, device;
         struct error error;
-        open_cpu(&cpu, models[i]);
-        open_device(&device, models[i], 2);
+        open_cpu(&cpu, models[i], &small_limits);
+        open_device(&device, models[i], 2, &small_limits);
         size_t vocab = cpu.backend.caps.vocab;
         float *expected = calloc(ROWS * vocab, sizeof *expected);
         float *logits = calloc(ROWS * vocab, sizeof *logits);
@@ -366,7 +384,7 @@ static const struct sampling ways[REQUESTS] = {
      .seed = 11}, /* of two */
 };
 
-static void submit_all(struct run *run) {
+static void submit_ways(struct run *run) {
     struct rng rng = {99};
     int32_t shared[80], prompt[200];
     struct error error;
@@ -385,7 +403,7 @@ static void submit_all(struct run *run) {
     }
 }
 
-static void run_all(struct run *run, const struct backend *backend) {
+static void run_all(struct run *run, const struct backend *backend, void (*submit)(struct run *)) {
     struct scheduler_options options = {.backend = backend,
                                         .enable_prefix_caching = true,
                                         .on_event = on_event,
@@ -394,7 +412,7 @@ static void run_all(struct run *run, const struct backend *backend) {
     struct error error;
     run->vocab = backend->caps.vocab;
     must(scheduler_open(&run->scheduler, &options, &error), &error);
-    submit_all(run);
+    submit(run);
     while (scheduler_has_work(run->scheduler) || scheduler_under_way(run->scheduler) > 0) {
         bool started = true;
         while (started && scheduler_under_way(run->scheduler) < scheduler_steps_max(run->scheduler))
@@ -440,10 +458,10 @@ static void texts_are_those_of_the_cpu_with_one_step_and_with_two(void **state) 
             struct rig rig;
             runs[steps] = calloc(1, sizeof *runs[steps]);
             if (steps == 0)
-                open_cpu(&rig, models[i]);
+                open_cpu(&rig, models[i], &small_limits);
             else
-                open_device(&rig, models[i], steps);
-            run_all(runs[steps], &rig.backend);
+                open_device(&rig, models[i], steps, &small_limits);
+            run_all(runs[steps], &rig.backend, submit_ways);
             close_rig(&rig);
         }
         assert_int_equal(runs[1]->most_under_way, 1);
@@ -457,6 +475,74 @@ static void texts_are_those_of_the_cpu_with_one_step_and_with_two(void **state) 
             }
         for (uint32_t steps = 0; steps < 3; steps++) free(runs[steps]);
     }
+}
+
+/* ---- more edits than a call has room for ---- */
+
+#define EDITED_REQUESTS 2u
+#define EDITED_TOKENS 20u
+
+static const struct executor_limits edited_limits = {.rows_max = 256,
+                                                     .sequences_max = EDITED_REQUESTS,
+                                                     .context_max = 1024,
+                                                     .block_count = EDITED_REQUESTS * 64};
+
+/* Requests whose rows need an edit of every kind for many tokens: over 2,048 each. */
+static void submit_edited(struct run *run) {
+    struct logit_bias all[1024];
+    int32_t prompt[1000], words[2 * 256], held[2][256];
+    struct error error;
+    assert_in_range(run->vocab, 600, 1000);
+    for (uint32_t i = 0; i < run->vocab; i++)
+        all[i] = (struct logit_bias){(int32_t)i, (float)(i % 7)};
+    for (uint32_t i = 0; i < 256; i++) {
+        words[2 * i] = 1, words[2 * i + 1] = (int32_t)(2 * i);
+        held[0][i] = (int32_t)i, held[1][i] = (int32_t)(256 + i);
+    }
+    for (uint32_t id = 0; id < EDITED_REQUESTS; id++) {
+        for (uint32_t i = 0; i < run->vocab; i++)
+            prompt[i] = (int32_t)((i * 7 + id * 11) % run->vocab);
+        const struct sampling sampling = {.max_tokens = EDITED_TOKENS,
+                                          .min_tokens = EDITED_TOKENS,
+                                          .repetition_penalty = 1.3f,
+                                          .presence_penalty = 0.5f,
+                                          .frequency_penalty = 0.5f,
+                                          .biases = all,
+                                          .bias_count = run->vocab,
+                                          .bad_words = words,
+                                          .bad_word_ints = 2 * 256,
+                                          .stop_tokens = held[0],
+                                          .stop_token_count = 256,
+                                          .end_tokens = held[1],
+                                          .end_token_count = 256};
+        const struct scheduler_request request = {.id = id,
+                                                  .sequence_count = 1,
+                                                  .prompt = prompt,
+                                                  .prompt_count = run->vocab,
+                                                  .sampling = sampling};
+        must(scheduler_submit(run->scheduler, &request, &error), &error);
+    }
+}
+
+static void rows_with_more_edits_than_a_call_takes_keep_them_all(void **state) {
+    (void)state;
+    struct run *runs[3];
+    for (uint32_t steps = 0; steps < 3; steps++) {
+        struct rig rig;
+        runs[steps] = calloc(1, sizeof *runs[steps]);
+        if (steps == 0)
+            open_cpu(&rig, "gemma3", &edited_limits);
+        else
+            open_device(&rig, "gemma3", steps, &edited_limits);
+        run_all(runs[steps], &rig.backend, submit_edited);
+        close_rig(&rig);
+        if (steps == 0) continue;
+        /* One step at once has no late row: the second call of `sample` is for want of room. */
+        assert_true(sample_calls >= EDITED_TOKENS - 5);
+        for (uint32_t id = 0; id < EDITED_REQUESTS; id++)
+            expect_story(&runs[0]->stories[id], &runs[steps]->stories[id], 0);
+    }
+    for (uint32_t steps = 0; steps < 3; steps++) free(runs[steps]);
 }
 
 /* ---- opening ---- */
@@ -493,6 +579,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(logits_of_mixed_steps_are_those_of_the_cpu),
         cmocka_unit_test(texts_are_those_of_the_cpu_with_one_step_and_with_two),
+        cmocka_unit_test(rows_with_more_edits_than_a_call_takes_keep_them_all),
         cmocka_unit_test(a_model_that_does_not_fit_is_refused_before_its_weights_are_read),
         cmocka_unit_test(the_default_of_sequences_follows_the_memory),
     };
