@@ -69,12 +69,28 @@ static bool check_text(const struct embed_request *request, uint32_t index, size
     return json_string_length(text) > 0 || refuse_empty(refusal, param);
 }
 
+static bool check_count(size_t count, struct refusal *refusal) {
+    return count <= EMBED_INPUTS_MAX ||
+           refuse(refusal, "array_above_max_length", "input",
+                  "Invalid 'input': array too long. Expected at most %d texts, but got %zu.",
+                  EMBED_INPUTS_MAX, count);
+}
+
+/* Takes a long array of ids, which were checked when they were read. */
+static bool parse_lists(struct embed_request *request, struct refusal *refusal) {
+    request->is_list = request->ids.is_list;
+    if (!check_count(request->ids.count, refusal)) return false;
+    request->count = (uint32_t)request->ids.count;
+    return true;
+}
+
 static bool parse_input(struct embed_request *request, size_t vocabulary_count,
                         struct refusal *refusal) {
     const json_t *input = json_member(request->body, "input"), *first;
     if (!input) return refuse_missing(refusal, "input");
     request->input = input;
     request->count = 1;
+    if (request->ids.count > 0) return parse_lists(request, refusal);
     if (!json_is_string(input) && !json_is_array(input))
         return refuse_type(refusal, "input", FORMS, input);
     if (json_is_array(input)) {
@@ -82,11 +98,7 @@ static bool parse_input(struct embed_request *request, size_t vocabulary_count,
         if (count == 0) return refuse_empty(refusal, "input");
         first = json_array_get(input, 0);
         request->is_list = !json_is_integer(first);
-        if (request->is_list && count > EMBED_INPUTS_MAX)
-            return refuse(refusal, "array_above_max_length", "input",
-                          "Invalid 'input': array too long. Expected at most %d texts, but got "
-                          "%zu.",
-                          EMBED_INPUTS_MAX, count);
+        if (request->is_list && !check_count(count, refusal)) return false;
         if (request->is_list) request->count = (uint32_t)count;
     }
     for (uint32_t i = 0; i < request->count; i++) {
@@ -157,7 +169,7 @@ static bool parse_instruction(struct embed_request *request, const struct served
         return refuse_unsupported(refusal, param,
                                   "this model takes none; put what it was trained to see before "
                                   "the text into 'input'");
-    if (json_is_array(embed_request_text(request, 0)))
+    if (request->ids.count > 0 || json_is_array(embed_request_text(request, 0)))
         return refuse(refusal, "invalid_value", param,
                       "Invalid '%s': it goes with texts, not with token ids.", param);
     if (text.bytes > EMBED_INSTRUCTION_BYTES_MAX)
@@ -221,13 +233,11 @@ bool embed_request_parse(struct embed_request *ret_request, struct str body,
                          struct refusal *ret_refusal) {
     /* Both defaults are those of sentence-transformers. */
     struct embed_request request = {.add_special_tokens = true, .parse_special = true};
-    struct error error;
-    if (json_read(&request.body, body, &error) != OK)
-        return refuse(ret_refusal, NULL, NULL, "The request body is not valid JSON: %s.",
-                      error.text);
-    bool is_good = json_is_object(request.body)
-                       ? parse_members(&request, model, text_tokens_max, ret_refusal)
-                       : refuse(ret_refusal, NULL, NULL, "The request body must be a JSON object.");
+    struct request_body read;
+    if (!request_body_read(&read, body, "input", model->embedder.vocab, ret_refusal)) return false;
+    request.body = read.values;
+    request.ids = read.ids;
+    bool is_good = parse_members(&request, model, text_tokens_max, ret_refusal);
     if (is_good)
         *ret_request = request;
     else
@@ -237,11 +247,13 @@ bool embed_request_parse(struct embed_request *ret_request, struct str body,
 
 void embed_request_release(struct embed_request *request) {
     json_decref(request->body);
+    id_lists_release(&request->ids);
     *request = (struct embed_request){.body = NULL};
 }
 
 void embed_request_drop_body(struct embed_request *request) {
     json_decref(request->body);
+    id_lists_release(&request->ids);
     request->body = NULL;
     request->input = NULL;
     request->instruction = (struct str){NULL, 0};

@@ -12,6 +12,7 @@
  * Invariant: after embed_request_parse the fields keep the ranges stated next to them. */
 
 #include "engine/refusal.h"
+#include "engine/request_body.h"
 #include "engine/served_model.h"
 
 #define EMBED_INPUTS_MAX 2048 /* this limit and the next are OpenAI's */
@@ -24,8 +25,9 @@ struct embed_request {
     json_t *body; /* owned */
     /* string, [string], [integer] or [[integer]]; no string or array is empty */
     const json_t *input;
-    uint32_t count; /* texts: 1..EMBED_INPUTS_MAX */
-    bool is_list;   /* `input` has one element per text */
+    struct id_lists ids; /* the texts, if they were a long array of ids; `input` is 0 then */
+    uint32_t count;      /* texts: 1..EMBED_INPUTS_MAX */
+    bool is_list;        /* `input` has one element per text */
     bool is_base64;
     uint32_t dimensions; /* 1..width */
     bool add_special_tokens;
@@ -35,7 +37,7 @@ struct embed_request {
 };
 
 /* Parses and checks a body. `text_tokens_max`: most tokens of one text. False and *ret_refusal
- * (status 400) if something is wrong; then nothing is to be released. */
+ * (status 400, or 503 without memory) if something is wrong; then nothing is to be released. */
 bool embed_request_parse(struct embed_request *ret_request, struct str body,
                          const struct served_model *model, uint32_t text_tokens_max,
                          struct refusal *ret_refusal) MUST_CHECK;
@@ -43,7 +45,7 @@ void embed_request_release(struct embed_request *request);
 /* Frees the texts and the instruction; the numbers stay. */
 void embed_request_drop_body(struct embed_request *request);
 
-/* The text's value in `input`: a string or an array of checked token ids. */
+/* The text's value in `input`, unless there are `ids`: a string or an array of checked token ids. */
 const json_t *embed_request_text(const struct embed_request *request, uint32_t index);
 /* The text's name in a refusal: "input" or "input[3]". Returns `param`. */
 const char *embed_request_param(const struct embed_request *request, uint32_t index,

@@ -92,7 +92,8 @@ static bool check_length(const struct preparation *is, const char *param, size_t
 static bool add_text(struct preparation *is, uint32_t index) {
     struct embedding *embedding = is->embedding;
     const struct embed_request *request = &embedding->request;
-    const json_t *value = embed_request_text(request, index);
+    bool has_ids = request->ids.count > 0;
+    const json_t *value = has_ids ? NULL : embed_request_text(request, index);
     char param[EMBED_PARAM_BYTES];
     embed_request_param(request, index, param);
     size_t first = embedding->ids.count;
@@ -103,6 +104,10 @@ static bool add_text(struct preparation *is, uint32_t index) {
         buf_add_str(&is->text, json_str(value));
         if (!encode(is, param, buf_str(&is->text), request->add_special_tokens, &embedding->ids))
             return false;
+    } else if (has_ids) {
+        size_t id_count;
+        const int32_t *ids = id_lists_get(&request->ids, index, &id_count);
+        for (size_t i = 0; i < id_count; i++) ids_add(&embedding->ids, ids[i]);
     } else {
         for (size_t i = 0; i < json_array_size(value); i++)
             ids_add(&embedding->ids, (int32_t)json_integer_value(json_array_get(value, i)));

@@ -7,6 +7,8 @@
 #include <assert.h>
 #include <string.h>
 
+#define TEMPLATE_BYTES_LEAST ((size_t)1 << 20)
+#define TEMPLATE_BYTES_MAX ((size_t)64 << 20)
 #define PROMPT_TEXT_BYTES_MAX ((size_t)32 * 1024 * 1024)
 /* Most log probabilities of all prompts of a request; more would not fit into a response. */
 #define SCORES_MAX (1 << 20)
@@ -98,6 +100,15 @@ static bool prep_tools(struct request *request, const struct served_model *model
     return true;
 }
 
+/* The template takes its memory from the request's, so that no message costs more than its length
+ * allows; TEMPLATE_BYTES_LEAST is enough for the template's own work. */
+static struct jinja_limits rendering_limits(const struct request *request) {
+    size_t memory = request->memory_left;
+    if (memory < TEMPLATE_BYTES_LEAST) memory = TEMPLATE_BYTES_LEAST;
+    if (memory > TEMPLATE_BYTES_MAX) memory = TEMPLATE_BYTES_MAX;
+    return (struct jinja_limits){.memory_bytes_max = memory};
+}
+
 static bool render_with(struct request *request, const struct served_model *model,
                         const struct jinja_template *template, const struct prep_options *options,
                         struct rendering *rendering, struct refusal *refusal) {
@@ -107,7 +118,8 @@ static bool render_with(struct request *request, const struct served_model *mode
                                           jinja_template_knows_role(template, "developer"),
                                       });
     json_t *context = template_context(request), *words = vocabulary_context(&model->vocabulary);
-    const struct jinja_options chat = {.now_unix_s = options->now_unix_s,
+    const struct jinja_options chat = {.limits = rendering_limits(request),
+                                       .now_unix_s = options->now_unix_s,
                                        .utc_offset_s = options->utc_offset_s,
                                        .model_context = words};
     struct error error;
@@ -242,6 +254,14 @@ static bool prep_chat(struct request *request, const struct served_model *model,
     return is_good;
 }
 
+static void add_id(const struct request *request, const struct served_model *model, int32_t id,
+                   struct prompt *prompt) {
+    ids_add(&prompt->ids, id);
+    if (request->echo)
+        tokenizer_decode(model->vocabulary.tokenizer, id, !request->skip_special_tokens,
+                         &prompt->echo);
+}
+
 /* `value`: a string, or an array of checked token ids. */
 static bool prep_text(const struct request *request, const struct served_model *model,
                       const json_t *value, struct prompt *prompt, struct refusal *refusal) {
@@ -249,13 +269,28 @@ static bool prep_text(const struct request *request, const struct served_model *
         if (request->echo) buf_add_str(&prompt->echo, json_str(value));
         return encode(request, model, json_str(value), NULL, &prompt->ids, refusal);
     }
-    for (size_t i = 0; i < json_array_size(value); i++) {
-        int32_t id = (int32_t)json_integer_value(json_array_get(value, i));
-        ids_add(&prompt->ids, id);
-        if (request->echo)
-            tokenizer_decode(model->vocabulary.tokenizer, id, !request->skip_special_tokens,
-                             &prompt->echo);
+    for (size_t i = 0; i < json_array_size(value); i++)
+        add_id(request, model, (int32_t)json_integer_value(json_array_get(value, i)), prompt);
+    return true;
+}
+
+/* Fills all prompts of a text completion. */
+static bool prep_texts(const struct request *request, const struct served_model *model,
+                       struct prompt *prompts, struct refusal *refusal) {
+    const json_t *first = json_array_get(request->prompt, 0);
+    size_t count;
+    if (request->ids.count > 0) {
+        for (size_t i = 0; i < request->ids.count; i++) {
+            const int32_t *ids = id_lists_get(&request->ids, i, &count);
+            for (size_t k = 0; k < count; k++) add_id(request, model, ids[k], &prompts[i]);
+        }
+        return true;
     }
+    if (request->prompt_count == 1 && !json_is_array(first) && !json_is_string(first))
+        return prep_text(request, model, request->prompt, prompts, refusal);
+    for (size_t i = 0; i < request->prompt_count; i++)
+        if (!prep_text(request, model, json_array_get(request->prompt, i), &prompts[i], refusal))
+            return false;
     return true;
 }
 
@@ -344,17 +379,11 @@ bool prep_prompts(struct request *request, const struct served_model *model,
                   uint32_t *ret_max_tokens, struct refusal *ret_refusal) {
     for (size_t i = 0; i < request->prompt_count; i++)
         buf_init(&prompts[i].echo, PROMPT_TEXT_BYTES_MAX);
-    if (request->endpoint == ENDPOINT_CHAT) {
-        if (!prep_chat(request, model, options, prompts, ret_refusal)) return false;
-    } else if (request->prompt_count == 1 && !json_is_array(json_array_get(request->prompt, 0)) &&
-               !json_is_string(json_array_get(request->prompt, 0))) {
-        if (!prep_text(request, model, request->prompt, prompts, ret_refusal)) return false;
-    } else {
-        for (size_t i = 0; i < request->prompt_count; i++)
-            if (!prep_text(request, model, json_array_get(request->prompt, i), &prompts[i],
-                           ret_refusal))
-                return false;
-    }
+    bool is_good = request->endpoint == ENDPOINT_CHAT
+                       ? prep_chat(request, model, options, prompts, ret_refusal)
+                       : prep_texts(request, model, prompts, ret_refusal);
+    if (!is_good) return false;
+    id_lists_release(&request->ids);
     truncate(request, model, options->context_tokens_max, prompts);
     if (!prep_bad_words(request, model, ret_refusal) ||
         !check_lengths(request, options->context_tokens_max, prompts, ret_max_tokens, ret_refusal))

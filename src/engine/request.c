@@ -269,6 +269,10 @@ static bool parse_prompt(struct request *request, uint32_t vocabulary_count,
     if (!prompt) return refuse_missing(refusal, "prompt");
     request->prompt = prompt;
     request->prompt_count = 1;
+    if (request->ids.count > 0) {
+        request->prompt_count = request->ids.count;
+        return true;
+    }
     if (json_is_string(prompt)) return true;
     if (!json_is_array(prompt) || json_array_size(prompt) == 0)
         return refuse_type(refusal, "prompt",
@@ -344,7 +348,7 @@ static bool parse_text(struct request *request, uint32_t vocabulary_count,
 }
 
 static bool parse_chat(struct request *request, struct refusal *refusal) {
-    if (!request_check_messages(request->body, refusal) ||
+    if (!request_check_messages(request->body, &request->memory_left, refusal) ||
         !request_check_tools(request->body, refusal) || !parse_template_variables(request, refusal))
         return false;
     request->messages = json_member(request->body, "messages");
@@ -408,13 +412,12 @@ bool request_parse(struct request *ret_request, enum endpoint endpoint, struct s
          * parties. */
         .parse_special = endpoint == ENDPOINT_COMPLETIONS,
     };
-    struct error error;
-    if (json_read(&request.body, body, &error) != OK)
-        return refuse(ret_refusal, NULL, NULL, "The request body is not valid JSON: %s.",
-                      error.text);
-    bool is_good = json_is_object(request.body)
-                       ? parse_members(&request, vocabulary_count, ret_refusal)
-                       : refuse(ret_refusal, NULL, NULL, "The request body must be a JSON object.");
+    struct request_body read;
+    if (!request_body_read(&read, body, "prompt", vocabulary_count, ret_refusal)) return false;
+    request.body = read.values;
+    request.ids = read.ids;
+    request.memory_left = read.memory_left;
+    bool is_good = parse_members(&request, vocabulary_count, ret_refusal);
     if (is_good)
         *ret_request = request;
     else
@@ -424,6 +427,7 @@ bool request_parse(struct request *ret_request, enum endpoint endpoint, struct s
 
 void request_release(struct request *request) {
     json_decref(request->body);
+    id_lists_release(&request->ids);
     free(request->biases);
     free(request->stop_tokens.at);
     free(request->allowed_tokens.at);

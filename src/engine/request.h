@@ -12,7 +12,7 @@
  * Invariant: after request_parse the fields keep the ranges stated next to them. */
 
 #include "chat/tool_calls.h"
-#include "engine/refusal.h"
+#include "engine/request_body.h"
 #include "protocol/wire_messages.h"
 #include "scheduler/sampling.h"
 
@@ -35,6 +35,7 @@ struct token_list {
 struct request {
     enum endpoint endpoint; /* CHAT or COMPLETIONS */
     json_t *body;           /* owned */
+    size_t memory_left;     /* bytes that prep may take for it */
     struct str model;
 
     /* CHAT */
@@ -49,6 +50,7 @@ struct request {
     bool continue_final_message;
     /* COMPLETIONS */
     json_t *prompt;      /* string, [string], [integer] or [[integer]]; no array is empty */
+    struct id_lists ids; /* the prompts, if they were a long array of ids; `prompt` is 0 then */
     size_t prompt_count; /* 1..REQUEST_SEQUENCES_MAX; 1 for a chat */
 
     int64_t choices;    /* n: 1..REQUEST_CHOICES_MAX */
@@ -107,7 +109,7 @@ struct request {
 bool request_scores_prompt(const struct request *request);
 
 /* Parses and checks a body; token ids must be below `vocabulary_count`. False and *ret_refusal
- * (status 400) if something is wrong; then nothing is to be released. */
+ * (status 400, or 503 without memory) if something is wrong; then nothing is to be released. */
 bool request_parse(struct request *ret_request, enum endpoint endpoint, struct str body,
                    uint32_t vocabulary_count, struct refusal *ret_refusal) MUST_CHECK;
 void request_release(struct request *request);

@@ -2,6 +2,7 @@
 #include "engine/request_messages.h"
 
 #include "base/utf8.h"
+#include "engine/request_body.h"
 #include "json/json.h"
 
 #include <stdio.h>
@@ -87,14 +88,18 @@ static bool check_content(const json_t *message, bool may_be_absent, size_t inde
 }
 
 /* Checks `arguments`: JSON text of an object, or empty; some clients send the object itself. */
-static bool check_arguments(const json_t *arguments, const char *param, struct refusal *refusal) {
+static bool check_arguments(const json_t *arguments, const char *param, size_t *room,
+                            struct refusal *refusal) {
     if (!arguments || json_is_object(arguments)) return true;
     if (!json_is_string(arguments)) return refuse_type(refusal, param, "a string", arguments);
     if (str_trim(json_str(arguments)).bytes == 0) return true;
     json_t *value;
     struct error error;
     char text[VALUE_TEXT_BYTES];
-    if (json_read(&value, json_str(arguments), &error) != OK)
+    enum err err = json_read_within(&value, json_str(arguments), room, &error);
+    if (err == ERR_UNAVAILABLE || err == ERR_LIMIT)
+        return request_body_refuse(refusal, err, param, &error);
+    if (err != OK)
         return refuse(refusal, "invalid_value", param, "Invalid '%s': %s is not JSON: %s.", param,
                       value_text(arguments, text), error.text);
     bool is_object = json_is_object(value);
@@ -104,7 +109,7 @@ static bool check_arguments(const json_t *arguments, const char *param, struct r
                   value_text(arguments, text));
 }
 
-static bool check_tool_call(const json_t *call, size_t message_index, size_t index,
+static bool check_tool_call(const json_t *call, size_t message_index, size_t index, size_t *room,
                             struct refusal *refusal) {
     char param[PARAM_BYTES];
     snprintf(param, sizeof param, "messages[%zu].tool_calls[%zu]", message_index, index);
@@ -120,10 +125,11 @@ static bool check_tool_call(const json_t *call, size_t message_index, size_t ind
     if (!json_is_string(name)) return refuse_type(refusal, param, "a string", name);
     snprintf(param, sizeof param, "messages[%zu].tool_calls[%zu].function.arguments", message_index,
              index);
-    return check_arguments(json_member(function, "arguments"), param, refusal);
+    return check_arguments(json_member(function, "arguments"), param, room, refusal);
 }
 
-static bool check_message(const json_t *message, size_t index, struct refusal *refusal) {
+static bool check_message(const json_t *message, size_t index, size_t *room,
+                          struct refusal *refusal) {
     char param[PARAM_BYTES];
     snprintf(param, sizeof param, "messages[%zu]", index);
     if (!json_is_object(message)) return refuse_type(refusal, param, "an object", message);
@@ -137,7 +143,7 @@ static bool check_message(const json_t *message, size_t index, struct refusal *r
     const json_t *calls = json_member(message, "tool_calls");
     if (calls && !json_is_array(calls)) return refuse_type(refusal, param, "an array", calls);
     for (size_t i = 0; i < json_array_size(calls); i++)
-        if (!check_tool_call(json_array_get(calls, i), index, i, refusal)) return false;
+        if (!check_tool_call(json_array_get(calls, i), index, i, room, refusal)) return false;
     bool is_assistant = str_is(json_str(role), "assistant");
     bool may_be_absent =
         is_assistant && (json_array_size(calls) > 0 || json_member(message, "function_call") ||
@@ -145,7 +151,7 @@ static bool check_message(const json_t *message, size_t index, struct refusal *r
     return check_content(message, may_be_absent, index, refusal);
 }
 
-bool request_check_messages(const json_t *body, struct refusal *ret_refusal) {
+bool request_check_messages(const json_t *body, size_t *room, struct refusal *ret_refusal) {
     const json_t *messages = json_member(body, "messages");
     if (!messages) return refuse_missing(ret_refusal, "messages");
     if (!json_is_array(messages))
@@ -155,7 +161,7 @@ bool request_check_messages(const json_t *body, struct refusal *ret_refusal) {
                       "Invalid 'messages': empty array. Expected an array with at least one "
                       "message.");
     for (size_t i = 0; i < json_array_size(messages); i++)
-        if (!check_message(json_array_get(messages, i), i, ret_refusal)) return false;
+        if (!check_message(json_array_get(messages, i), i, room, ret_refusal)) return false;
     return true;
 }
 

@@ -9,6 +9,8 @@
 
 #include "engine/refusal.h"
 
-/* `body` is the whole request. False and *ret_refusal if something is wrong. */
-bool request_check_messages(const json_t *body, struct refusal *ret_refusal) MUST_CHECK;
+/* `body` is the whole request. False and *ret_refusal if something is wrong. Arguments of tool calls
+ * are JSON of their own, whose trees take their memory from *room. */
+bool request_check_messages(const json_t *body, size_t *room,
+                            struct refusal *ret_refusal) MUST_CHECK;
 bool request_check_tools(const json_t *body, struct refusal *ret_refusal) MUST_CHECK;

@@ -118,6 +118,8 @@ void *prep_main(void *user) {
     while (ring_take(engine->prep_ring, &token, -1)) {
         struct job *job = take_job(engine);
         job->is_refused = !prepare(engine, job);
+        /* The machine has no memory now: nobody's fault, and another try may succeed. */
+        if (job->is_refused && job->refusal.status == 503) job->outcome = OUTCOME_TRY_AGAIN;
         bool was_put;
         if (job->is_refused)
             was_put = ring_try_put(engine->finish_ring, &job);

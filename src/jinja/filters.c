@@ -98,7 +98,9 @@ static enum err filter_from_json(struct render *render, struct value self,
     struct error error = {0};
     if (!value_is_text(self))
         return render_fail(render, "from_json needs a str, not %s", value_type(self));
-    enum err err = json_read(&json, value_str(self), &error);
+    size_t room = render->arena.bytes_max - render->arena.bytes_used;
+    enum err err = json_read_within(&json, value_str(self), &room, &error);
+    if (err == ERR_LIMIT || err == ERR_UNAVAILABLE) return render_limit(render, "its memory");
     if (err) return render_fail(render, "from_json: the text is not JSON");
     err = value_from_json(render, json,
                           (struct json_origin){.copies = true, .given = text_is_given(self)},

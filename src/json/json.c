@@ -3,48 +3,83 @@
 
 #include "base/mem.h"
 #include "base/utf8.h"
+#include "json/cost.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* jansson's parser recurses, and its own bound of 2048 levels is too deep for our thread stacks. */
-static enum err check_depth(struct str text, struct error *error) {
-    size_t depth = 0;
-    bool in_string = false;
-    for (size_t i = 0; i < text.bytes; i++) {
-        char c = text.at[i];
-        if (in_string) {
-            if (c == '\\')
-                i++;
-            else if (c == '"')
-                in_string = false;
-        } else if (c == '"') {
-            in_string = true;
-        } else if (c == '[' || c == '{') {
-            if (++depth > JSON_DEPTH_MAX)
-                return err_set(error, ERR_INVALID, "JSON nested deeper than %d, at byte %zu",
-                               JSON_DEPTH_MAX, i);
-        } else if ((c == ']' || c == '}') && depth > 0) {
-            depth--;
-        }
+/* Refuses a text that nests too deep, because jansson's parser recurses and its own bound of 2048
+ * levels is too deep for our thread stacks, and one whose tree would take too much memory. */
+static enum err check_cost(struct str text, size_t *room, struct error *error) {
+    size_t deep_at = 0, bytes = json_cost(text, &deep_at);
+    if (bytes == SIZE_MAX)
+        return err_set(error, ERR_INVALID, "JSON nested deeper than %d, at byte %zu",
+                       JSON_DEPTH_MAX, deep_at);
+    if (bytes <= *room) {
+        *room -= bytes;
+        return OK;
     }
-    return OK;
+    return err_set(error, ERR_LIMIT,
+                   "its %zu bytes would take %zu bytes of memory as a tree of values, and at most "
+                   "%zu are allowed: use fewer values, or longer ones",
+                   text.bytes, bytes, *room);
 }
 
-enum err json_read(json_t **ret_value, struct str text, struct error *error) {
+/* jansson takes no notice of some allocations that fail, and then drops bytes of a string, or calls
+ * it an invalid token. So each one is noted. Elsewhere jansson's callers count on its memory. */
+static _Thread_local bool is_reading, has_no_memory;
+static json_malloc_t plain_alloc;
+
+static void *alloc_json(size_t bytes) {
+    void *memory = plain_alloc(bytes);
+    if (!memory && !is_reading) abort();
+    has_no_memory |= !memory;
+    return memory;
+}
+
+static void set_alloc(void) {
+    json_free_t plain_free;
+    json_get_alloc_funcs(&plain_alloc, &plain_free);
+    json_set_alloc_funcs(alloc_json, plain_free);
+}
+
+/* NULL, with the reason, if the text is not JSON; NULL and has_no_memory without memory. */
+static json_t *load(struct str text, json_error_t *ret_reason) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, set_alloc);
+    is_reading = true;
+    has_no_memory = false;
+    json_t *value = json_loadb(text.bytes ? text.at : "", text.bytes,
+                               JSON_DECODE_ANY | JSON_ALLOW_NUL, ret_reason);
+    is_reading = false;
+    if (!has_no_memory) return value;
+    json_decref(value);
+    return NULL;
+}
+
+enum err json_read_within(json_t **ret_value, struct str text, size_t *room, struct error *error) {
     size_t valid = utf8_valid_prefix(text);
     if (valid != text.bytes)
         return err_set(error, ERR_INVALID, "invalid UTF-8, at byte %zu", valid);
-    enum err err = check_depth(text, error);
+    enum err err = check_cost(text, room, error);
     if (err != OK) return err;
     json_error_t reason;
-    json_t *value = json_loadb(text.bytes ? text.at : "", text.bytes,
-                               JSON_DECODE_ANY | JSON_ALLOW_NUL, &reason);
-    if (!value) return err_set(error, ERR_INVALID, "%s, at byte %d", reason.text, reason.position);
-    *ret_value = value;
-    return OK;
+    json_t *value = load(text, &reason);
+    if (value) {
+        *ret_value = value;
+        return OK;
+    }
+    if (has_no_memory)
+        return err_set(error, ERR_UNAVAILABLE, "no memory to read %zu bytes of JSON", text.bytes);
+    return err_set(error, ERR_INVALID, "%s, at byte %d", reason.text, reason.position);
+}
+
+enum err json_read(json_t **ret_value, struct str text, struct error *error) {
+    size_t room = SIZE_MAX - 1;
+    return json_read_within(ret_value, text, &room, error);
 }
 
 static int add_piece(const char *bytes, size_t count, void *context) {

@@ -4,7 +4,8 @@
 /* json: a thin layer over jansson: strict reading of foreign bytes, ASCII writing, checked access.
  *
  * Reading keeps the order of keys, tells integers from reals and takes the last of duplicate keys.
- * It refuses nesting over JSON_DEPTH_MAX before jansson's recursive parser sees the text.
+ * It refuses nesting over JSON_DEPTH_MAX, and trees that would take too much memory, before jansson's
+ * recursive parser sees the text.
  *
  * Thread: any; a json_t belongs to one thread at a time.
  * Memory: json_t is reference counted. */
@@ -16,8 +17,12 @@
 #define JSON_DEPTH_MAX 128
 
 /* Reads one JSON value in valid UTF-8, which the caller owns. ERR_INVALID with "…, at byte N" for
- * any other text. */
+ * any other text; ERR_UNAVAILABLE if the machine has no memory for it. */
 enum err json_read(json_t **ret_value, struct str text, struct error *error) MUST_CHECK;
+/* As json_read, for texts from clients: ERR_LIMIT, before anything is built, if the tree would take
+ * more than *room bytes; else *room is less by what the tree takes at its peak. */
+enum err json_read_within(json_t **ret_value, struct str text, size_t *room,
+                          struct error *error) MUST_CHECK;
 
 /* Appends compact JSON in pure ASCII (other characters as \uXXXX), so that no reader splits a
  * record at U+2028. */
