@@ -63,7 +63,7 @@ class Server:
         self.process = subprocess.Popen([BINARY, "serve", "--port", "0", "--state-dir", str(self.state), *self.arguments],
                                         stdout=subprocess.PIPE, stderr=self.log, text=True, env={**os.environ, **(self.environment or {})})
         line = self.process.stdout.readline()
-        found = re.match(r"listening on http://\S+:(\d+)$", line.strip())
+        found = re.match(r"listening on https?://\S+:(\d+)$", line.strip())
         assert found, f"the server did not start: {line!r}; {self.log_text()[-2000:]}"
         self.port = int(found[1])
         return self

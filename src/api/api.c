@@ -144,6 +144,7 @@ enum err api_open(struct api **ret_api, const struct api_options *options, uint1
     struct http_options http = {
         .host = options->host,
         .port = options->port,
+        .tls = options->tls,
         .routes = api_routes,
         .route_count = api_route_count,
         .keys = options->keys,

@@ -40,6 +40,7 @@ typedef enum err (*api_preflight_fn)(void *context, const struct api_preflight *
 struct api_options {
     const char *host;              /* numeric address (default "127.0.0.1") */
     uint16_t port;                 /* 0: any free port */
+    struct tls *tls;               /* NULL: plain HTTP */
     struct store *store;           /* must be given */
     struct runner *runner;         /* must be given */
     struct notify *notify;         /* NULL: no webhooks */

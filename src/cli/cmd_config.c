@@ -63,7 +63,9 @@ static void print_setting(const struct chosen *chosen, const struct bound_option
         break;
     }
     case OPTION_IGNORED:
-    case OPTION_IGNORED_SWITCH: break;
+    case OPTION_IGNORED_SWITCH:
+    case OPTION_REFUSED:
+    case OPTION_REFUSED_SWITCH: break;
     }
 }
 

@@ -26,6 +26,10 @@ static const struct option rows[] = {
      .help = "address to listen on (default 127.0.0.1)"},
     {"port", OPTION_INTEGER, AT(port), "N",
      .help = "port to listen on; 0: any free one (default 8080)", .letter = 'p', .max = 65535},
+    {"ssl-certfile", OPTION_TEXT, AT(serve.ssl_certfile), "F",
+     .help = "certificate and its chain as PEM: serves HTTPS (default: plain HTTP)"},
+    {"ssl-keyfile", OPTION_TEXT, AT(serve.ssl_keyfile), "F",
+     .help = "private key of the certificate as PEM (default: in the certificate's file)"},
     {"state-dir", OPTION_TEXT, AT(serve.node.store.dir), "DIR",
      .help = "folder of all durable state (default ${XDG_STATE_HOME:-~/.local/state}/quern)"},
     {"drain-seconds", OPTION_INTEGER, AT(drain_s), "N",
@@ -41,6 +45,22 @@ static const struct option rows[] = {
     {"preflight-seconds", OPTION_INTEGER, AT(preflight_s), "N",
      .help = "time limit of a preflight that a client asks for (default 600 s)", .min = 1,
      .max = 86400},
+    {0},
+};
+
+#define NO_CLIENT_CERTIFICATES "clients show no certificates here; API keys say who a client is"
+/* Names of vLLM and uvicorn about TLS that quern does not have. */
+static const struct option refused_rows[] = {
+    {"ssl-keyfile-password", OPTION_REFUSED, .value = "VALUE",
+     .help = "a password on a command line is no secret; write the key without one: openssl pkey "
+             "-in KEY -out NEW"},
+    {"ssl-ca-certs", OPTION_REFUSED, .value = "VALUE", .help = NO_CLIENT_CERTIFICATES},
+    {"ssl-cert-reqs", OPTION_REFUSED, .value = "VALUE", .help = NO_CLIENT_CERTIFICATES},
+    {"ssl-ciphers", OPTION_REFUSED, .value = "VALUE",
+     .help = "TLS 1.2 and 1.3 have only suites with forward secrecy and AEAD here; openssl.cnf can "
+             "demand more"},
+    {"enable-ssl-refresh", OPTION_REFUSED_SWITCH,
+     .help = "a new certificate is read at the next start; SIGTERM drains"},
     {0},
 };
 
@@ -83,6 +103,8 @@ static enum err check(struct command_call *call, struct error *error) {
     struct chosen *chosen = call->chosen;
     struct serve_options *serve = &chosen->serve;
     enum err err = engine_options_check(&chosen->choice, &serve->node, error);
+    if (err == OK && serve->ssl_keyfile && !serve->ssl_certfile)
+        err = err_set(error, ERR_INVALID, "--ssl-keyfile needs --ssl-certfile");
     if (err == OK) err = serve_set_profile(serve, chosen->profile, error);
     if (err != OK) return err;
     if (chosen->extended_windows) serve->node.runner.rules.extended_windows = true;
@@ -105,15 +127,17 @@ static enum err check(struct command_call *call, struct error *error) {
 }
 
 static void print_listening(void *context, const char *host, uint16_t port) {
-    (void)context;
-    printf(strchr(host, ':') ? "listening on http://[%s]:%u\n" : "listening on http://%s:%u\n",
-           host, port);
+    const struct chosen *chosen = context;
+    bool is_v6 = strchr(host, ':');
+    printf("listening on %s://%s%s%s:%u\n", chosen->serve.ssl_certfile ? "https" : "http",
+           is_v6 ? "[" : "", host, is_v6 ? "]" : "", port);
     fflush(stdout);
 }
 
 static enum err run(struct command_call *call, struct error *error) {
     struct chosen *chosen = call->chosen;
     struct serve_options *serve = &chosen->serve;
+    serve->context = chosen;
     serve->listening = print_listening;
     serve->stop = call->stop;
     enum err err = engine_options_find_models(&chosen->choice, &serve->node, call->stop, error);
@@ -123,7 +147,8 @@ static enum err run(struct command_call *call, struct error *error) {
 static const struct option_table tables[] = {{rows, 0},
                                              {engine_option_rows, offsetof(struct chosen, choice)},
                                              {front_option_rows, offsetof(struct chosen, serve)},
-                                             {limit_rows, 0}};
+                                             {limit_rows, 0},
+                                             {refused_rows, 0}};
 
 const struct command cmd_serve = {
     .name = "serve",
@@ -131,9 +156,10 @@ const struct command cmd_serve = {
     .usage = "serve --model [ALIAS=]M [--upstream NAME=URL] [options]",
     .help =
         "Serves Files, Batches, chat completions, completions, embeddings and models under /v1,\n"
-        "and prints \"listening on http://HOST:PORT\" once it is ready. SIGTERM drains.\n",
+        "and prints \"listening on http://HOST:PORT\" once it is ready (https:// with a\n"
+        "certificate). SIGTERM drains.\n",
     .tables = tables,
-    .table_count = 4,
+    .table_count = 5,
     .chosen_bytes = sizeof(struct chosen),
     .has_settings = true,
     .stops = true,

@@ -46,11 +46,16 @@ static bool is_ignored(const struct option *option) {
 }
 
 static bool is_switch(const struct option *option) {
-    return option->kind == OPTION_SWITCH || option->kind == OPTION_IGNORED_SWITCH;
+    return option->kind == OPTION_SWITCH || option->kind == OPTION_IGNORED_SWITCH ||
+           option->kind == OPTION_REFUSED_SWITCH;
+}
+
+static bool is_refused(const struct option *option) {
+    return option->kind == OPTION_REFUSED || option->kind == OPTION_REFUSED_SWITCH;
 }
 
 bool option_is_setting(const struct option *option) {
-    return !is_ignored(option) && !option->only_flag;
+    return !is_ignored(option) && !is_refused(option) && !option->only_flag;
 }
 
 #define NAME_BYTES_MAX 64
@@ -137,6 +142,9 @@ static enum err set_value(const struct bound_option *bound, const char *value,
     case OPTION_IGNORED_SWITCH:
         fprintf(stderr, "quern: --%s has no meaning here yet and is ignored\n", bound->is->name);
         return OK;
+    case OPTION_REFUSED:
+    case OPTION_REFUSED_SWITCH:
+        return err_set(error, ERR_INVALID, "--%s: %s", bound->is->name, bound->is->help);
     case OPTION_SWITCH: break;
     }
     *(bool *)bound->target = true;
@@ -250,7 +258,8 @@ static void print_row(const struct option *option) {
 void options_print(const struct options *options) {
     bool has_ignored = false;
     for (size_t i = 0; i < options->count; i++)
-        if (!is_ignored(options->at[i].is)) print_row(options->at[i].is);
+        if (!is_ignored(options->at[i].is) && !is_refused(options->at[i].is))
+            print_row(options->at[i].is);
     for (size_t i = 0; i < options->count; i++) {
         if (!is_ignored(options->at[i].is)) continue;
         printf(has_ignored ? " --%s" : "\nAccepted for compatibility, without effect: --%s",

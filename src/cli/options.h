@@ -25,6 +25,8 @@ enum option_kind {
     OPTION_WORDS,   /* struct option_list: takes all arguments up to the next option */
     OPTION_IGNORED, /* accepted for compatibility with its value, with a note on standard error */
     OPTION_IGNORED_SWITCH,
+    OPTION_REFUSED, /* known from other servers and not available here: `help` is the reason */
+    OPTION_REFUSED_SWITCH,
 };
 
 #define OPTION_LIST_MAX 32

@@ -91,6 +91,10 @@ void *gate_user(const struct gate_connection *c) {
     return atomic_load(&c->user);
 }
 
+bool gate_is_overheard(const struct gate_connection *c) {
+    return !c->gate->options.tls && !places_is_loopback(&c->peer);
+}
+
 bool gate_is_gone(struct gate_connection *c) {
     pthread_mutex_lock(&c->lock);
     bool gone = c->gone;
@@ -156,6 +160,8 @@ static void connection_close(struct gate *gate, struct gate_connection *c) {
      * end the interest: later events would name freed memory. */
     set_interest(gate, c, c->client, &c->client_interest, 0);
     set_interest(gate, c, c->inner, &c->inner_interest, 0);
+    if (c->tls) tls_end(c->tls);
+    tls_session_free(c->tls);
     close(c->client);
     close(c->inner);
     if (c->previous)
@@ -178,14 +184,15 @@ static void connection_serve(struct gate *gate, struct gate_connection *c, int64
     set_interest(gate, c, c->inner, &c->inner_interest, relay_inner_interest(c));
 }
 
-/* Sends one short answer without making a connection: the socket's buffer is empty, so it fits. */
+/* Sends one short answer without making a connection: the socket's buffer is empty, so it fits. A
+ * client that expects TLS gets none, because it could not read it. */
 static void turn_away(struct gate *gate, int client) {
     struct buf text;
     char id[HTTP_REQUEST_ID_BYTES];
     buf_init(&text, 4096);
     id_hex(id, sizeof id, "req_", 32);
     gate_write_refusal(&text, 503, "Too many connections are open", id);
-    ssize_t sent = send(client, text.at, text.bytes, MSG_NOSIGNAL);
+    ssize_t sent = gate->options.tls ? 0 : send(client, text.at, text.bytes, MSG_NOSIGNAL);
     (void)sent; /* the client is turned away even if it does not get the answer */
     shutdown(client, SHUT_WR);
     close(client);
@@ -215,6 +222,7 @@ static void connection_open(struct gate *gate, int client, const struct sockaddr
     c->gate = gate;
     c->peer = *peer;
     c->client = client;
+    if (gate->options.tls) c->tls = tls_session_new(gate->options.tls, client);
     c->inner = pair[0];
     c->accepted_ms = c->active_ms = c->served_ms = c->head_ms = at_ms;
     buf_init(&c->refusal, 4096);

@@ -9,7 +9,8 @@
  * header blocks that are too big or too slow, bodies that trickle, too many connections, and bodies
  * that a handler gave up half-way (gate_refuse). It reads on for a moment before it closes such a
  * connection, so that the client sees the answer. It also notices that a client has gone while its
- * request waits.
+ * request waits. With a certificate it speaks TLS (tls.h), and the clock of the first header block
+ * includes the handshake.
  *
  * Thread: its own ("http-gate"); functions as they say.
  * Memory: two buffers of 64 KiB per connection.
@@ -19,11 +20,13 @@
 #include "base/err.h"
 
 struct gate;
+struct tls;
 struct gate_connection;
 
 struct gate_options {
     const char *host;
     uint16_t port;
+    struct tls *tls; /* NULL: plain HTTP */
     uint32_t connections_max;
     uint32_t connections_per_peer_max; /* 0: 256, and 7/8 of all for loopback */
     int64_t head_ms;
@@ -67,6 +70,8 @@ void gate_status(struct gate *gate, struct gate_status *ret_status); /* any thre
 void gate_refuse(struct gate_connection *connection, struct str answer);
 /* One more request has been answered in full. Any thread. */
 void gate_request_done(struct gate_connection *connection);
+/* True if a client of another machine sends its requests without TLS. */
+bool gate_is_overheard(const struct gate_connection *connection);
 void gate_hold(struct gate_connection *connection);
 void gate_drop(struct gate_connection *connection);
 /* A pointer that the callee keeps with the connection, under the callee's lock. */

@@ -28,6 +28,7 @@
 
 struct http_server;
 struct http_request;
+struct tls;
 
 typedef void (*http_handler_fn)(void *context, struct http_request *request);
 
@@ -64,6 +65,8 @@ struct http_done {
 struct http_options {
     const char *host; /* numeric address (default "127.0.0.1") */
     uint16_t port;    /* 0: any free port */
+    struct tls
+        *tls; /* certificate for HTTPS (tls.h), open until http_close (default: plain HTTP) */
     const struct http_route *routes;
     size_t route_count;
     struct key_set *keys; /* NULL: routes need no key */

@@ -3,6 +3,7 @@
 /* A request on the connection thread: its row of the table, its key and its body, up to the worker
  * thread that takes it, or to an early answer. */
 
+#include "base/log.h"
 #include "base/mem.h"
 #include "http/server.h"
 
@@ -171,6 +172,17 @@ static void forget_key(struct http_request *request) {
     if (key.bytes > 0) explicit_bzero((char *)(uintptr_t)key.at, key.bytes);
 }
 
+/* Warns once of a key that everyone on the way could read. */
+static void judge_way(struct http_request *request) {
+    const struct http_options *options = &request->server->options;
+    if (!gate_is_overheard(request->connection)) return;
+    if (!options->keys || !key_set_asks(options->keys)) return; /* then none is secret */
+    if (atomic_exchange(&request->server->warned_of_open_key, true)) return;
+    log_warn(
+        "event=key_over_plain_http; a client of another machine sends its API key without TLS: "
+        "use --ssl-certfile, or a proxy with TLS on this machine");
+}
+
 static bool check_scope(struct http_request *request) {
     enum http_scope scope = request->match.route->scope;
     char text[120];
@@ -190,6 +202,7 @@ static bool check_key(struct http_request *request) {
         key_check(server->options.keys, http_request_header(request, "authorization"),
                   &request->caller, &retry_s);
     forget_key(request);
+    if (answer == KEY_GOOD) judge_way(request);
     switch (answer) {
     case KEY_GOOD: return check_scope(request);
     case KEY_MISSING:

@@ -19,17 +19,18 @@ static bool same_peer(const struct sockaddr_storage *a, const struct sockaddr_st
                   &((const struct sockaddr_in6 *)b)->sin6_addr, sizeof(struct in6_addr)) == 0;
 }
 
-static bool is_loopback(const struct sockaddr_storage *peer) {
+bool places_is_loopback(const struct sockaddr_storage *peer) {
     if (peer->ss_family == AF_INET)
         return ntohl(((const struct sockaddr_in *)peer)->sin_addr.s_addr) >> 24 == 127;
-    return IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)peer)->sin6_addr);
+    const struct in6_addr *v6 = &((const struct sockaddr_in6 *)peer)->sin6_addr;
+    return IN6_IS_ADDR_LOOPBACK(v6) || (IN6_IS_ADDR_V4MAPPED(v6) && v6->s6_addr[12] == 127);
 }
 
 /* A machine's own programs may take nearly all places. */
 static uint32_t places_of(const struct gate_options *options, const struct sockaddr_storage *peer) {
     uint32_t most = options->connections_max;
     if (options->connections_per_peer_max) return options->connections_per_peer_max;
-    return is_loopback(peer) ? most - most / LOOPBACK_LEAVES : PLACES_PER_PEER;
+    return places_is_loopback(peer) ? most - most / LOOPBACK_LEAVES : PLACES_PER_PEER;
 }
 
 /* The connection that has been idle longest, of `peer` or (NULL) of any; NULL if none has been for

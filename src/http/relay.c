@@ -48,6 +48,22 @@ static bool would_block(void) {
     return errno == EAGAIN || errno == EWOULDBLOCK;
 }
 
+/* As receive, from the client. */
+static ssize_t receive_client(struct gate_connection *c, void *bytes, size_t count) {
+    return c->tls ? tls_receive(c->tls, bytes, count) : receive(c->client, bytes, count);
+}
+
+static ssize_t transmit_client(struct gate_connection *c, const void *bytes, size_t count) {
+    return c->tls ? tls_send(c->tls, bytes, count) : transmit(c->client, bytes, count);
+}
+
+/* Answers a client that speaks plain HTTP where HTTPS is spoken, in its own words. */
+static void refuse_plain_http(struct gate_connection *c) {
+    tls_session_free(c->tls);
+    c->tls = NULL;
+    relay_refuse(c, 400, "This port speaks HTTPS only: use https:// in place of http://");
+}
+
 static void make_room(struct gate_connection *c) {
     if (c->up_start == 0 || (c->up_end < RELAY_BYTES && c->up_start < c->up_end)) return;
     memmove(c->up, c->up + c->up_start, c->up_end - c->up_start);
@@ -61,14 +77,18 @@ static bool read_client(struct gate_connection *c, int64_t now_ms) {
     char scratch[4096];
     bool discard = c->reading == RELAY_DISCARD;
     if (!discard) make_room(c);
-    ssize_t got = receive(c->client, discard ? scratch : c->up + c->up_end,
-                          discard ? sizeof scratch : RELAY_BYTES - c->up_end);
+    ssize_t got = receive_client(c, discard ? scratch : c->up + c->up_end,
+                                 discard ? sizeof scratch : RELAY_BYTES - c->up_end);
     if (got > 0) {
         if (!discard) c->up_end += (size_t)got;
         if (!discard) c->active_ms = now_ms;
         return true;
     }
     if (got < 0 && would_block()) return false;
+    if (got < 0 && c->tls && tls_is_plain_http(c->tls)) {
+        refuse_plain_http(c);
+        return true;
+    }
     if (got < 0) c->dead = true;
     c->client_eof = c->client_hung_up = true;
     return true;
@@ -210,12 +230,13 @@ static bool write_client(struct gate_connection *c, int64_t now_ms) {
     if (c->down_start == c->down_end) {
         c->stalled_ms = 0;
         if (!c->refusal_queued || c->lingering) return false;
+        if (c->tls) tls_end(c->tls);
         shutdown(c->client, SHUT_WR);
         c->lingering = true;
         c->linger_ms = now_ms;
         return true;
     }
-    ssize_t sent = transmit(c->client, c->down + c->down_start, c->down_end - c->down_start);
+    ssize_t sent = transmit_client(c, c->down + c->down_start, c->down_end - c->down_start);
     if (sent < 0 && would_block()) {
         if (c->stalled_ms == 0) c->stalled_ms = now_ms;
         return false;
@@ -248,10 +269,15 @@ void relay_run(struct gate_connection *c, int64_t now_ms) {
 }
 
 uint32_t relay_client_interest(const struct gate_connection *c) {
+    bool reads = may_read(c), writes = c->down_start < c->down_end;
+    /* TLS may have to send before it can receive, and the reverse. An event that cannot be used
+     * would come again and again. */
+    bool sends_first = reads && c->tls && tls_receive_waits_to_send(c->tls);
+    bool receives_first = writes && c->tls && tls_send_waits_to_receive(c->tls);
     uint32_t events = 0;
-    if (may_read(c)) events |= EPOLLIN;
+    if (reads && !sends_first) events |= EPOLLIN;
     if (!c->client_hung_up) events |= EPOLLRDHUP;
-    if (c->down_start < c->down_end) events |= EPOLLOUT;
+    if ((writes && !receives_first) || sends_first) events |= EPOLLOUT;
     return events;
 }
 

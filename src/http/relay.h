@@ -11,6 +11,7 @@
 
 #include "http/gate.h"
 #include "http/head.h"
+#include "http/tls.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -31,7 +32,8 @@ struct gate_connection {
     struct gate_connection *next, *previous; /* the gate's list */
     struct sockaddr_storage peer;
     int client;
-    int inner; /* the gate's end of the socket pair */
+    struct tls_session *tls; /* between `client` and the relay; NULL: plain HTTP */
+    int inner;               /* the gate's end of the socket pair */
     uint32_t client_interest, inner_interest;
 
     enum relay_reading reading;

@@ -207,6 +207,7 @@ enum err http_open(struct http_server **ret_server, const struct http_options *o
         struct gate_options gate = {
             .host = server->options.host,
             .port = server->options.port,
+            .tls = server->options.tls,
             .connections_max = server->options.connections_max,
             .connections_per_peer_max = server->options.connections_per_peer_max,
             .head_ms = server->options.head_ms,

@@ -23,6 +23,7 @@ struct http_server {
     pthread_cond_t idle;
     uint32_t requests;
     atomic_uint_fast64_t body_bytes; /* bytes of all bodies kept in memory */
+    atomic_bool warned_of_open_key;  /* once is enough */
     atomic_uint_fast64_t keys_missing_total;
     atomic_uint_fast64_t keys_wrong_total;
     atomic_uint_fast64_t keys_scope_total;

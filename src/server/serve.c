@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "preflight/preflight_child.h"
+#include "server/certificate.h"
 #include "server/keys.h"
 
 #include <arpa/inet.h>
@@ -21,6 +22,7 @@
 
 /* The network side of the node. */
 struct front {
+    struct tls *tls; /* NULL: plain HTTP */
     struct key_set *keys;
     struct notify *notify;
     struct preflight_child preflight;
@@ -63,6 +65,7 @@ static enum err open_with(const struct serve_options *options, struct node *node
     front->preflight.node = &options->node;
     struct api_options api = {.host = options->host,
                               .port = options->port,
+                              .tls = front->tls,
                               .store = store,
                               .runner = node_runner(node),
                               .notify = front->notify,
@@ -102,6 +105,7 @@ static void close_front(struct front *front) {
     api_close(front->api, CLOSE_MS);
     notify_close(front->notify, CLOSE_MS);
     key_set_close(front->keys);
+    tls_close(front->tls);
 }
 
 /* Forbids core files and debuggers, because this memory has keys, signing secrets and prompts.
@@ -133,8 +137,14 @@ enum err serve_run(const struct serve_options *options, struct error *error) {
     struct front front = {0};
     guard_memory();
     raise_open_files();
-    enum err err = node_open(&node, &options->node, error);
-    if (err != OK) return err;
+    enum err err = OK;
+    if (options->ssl_certfile)
+        err = certificate_open(&front.tls, options->ssl_certfile, options->ssl_keyfile, error);
+    if (err == OK) err = node_open(&node, &options->node, error);
+    if (err != OK) {
+        tls_close(front.tls);
+        return err;
+    }
     /* The network side opens first, so that /health tells "loading" while models load. */
     err = open_front(options, node, &front, error);
     if (err == OK) err = node_wait_ready(node, options->stop, error);

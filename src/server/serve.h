@@ -14,6 +14,8 @@ struct serve_options {
     struct node_options node;
     const char *host;
     uint16_t port;               /* 0: any free one */
+    const char *ssl_certfile;    /* certificate and chain as PEM; NULL: plain HTTP */
+    const char *ssl_keyfile;     /* its private key; NULL: in ssl_certfile */
     const char *api_key_file;    /* one key per line; NULL: the places in keys.h */
     struct origin_rules origins; /* web pages and names that may use the API; `host` is not read */
     uint32_t connections_per_peer_max; /* of one address; 0: http's default */

@@ -43,7 +43,8 @@ static void names_and_letters_are_unique_and_every_row_has_its_help(void **state
         for (size_t j = 0; j < options.count; j++) {
             const struct option *row = options.at[j].is;
             bool is_ignored = row->kind == OPTION_IGNORED || row->kind == OPTION_IGNORED_SWITCH;
-            bool is_switch = row->kind == OPTION_SWITCH || row->kind == OPTION_IGNORED_SWITCH;
+            bool is_switch = row->kind == OPTION_SWITCH || row->kind == OPTION_IGNORED_SWITCH ||
+                             row->kind == OPTION_REFUSED_SWITCH;
             if (!is_ignored && !row->help) fail_msg("%s: no help", row->name);
             if (is_switch != !row->value) fail_msg("%s: a value's name is wrong", row->name);
             for (size_t k = 0; k < j; k++)
