@@ -72,8 +72,7 @@ void models_card_show(const struct models_card *card) {
             printf("%" PRIu64 " sequences of %" PRIu32 " tokens\n", fit->sequences,
                    fit->sequence_tokens);
         else
-            printf("it does not fit, %" PRIu64 " MiB are missing\n",
-                   mib(fit->ledger.used - fit->ledger.limit));
+            printf("it does not fit, %" PRIu64 " MiB are missing\n", mib(fit->missing_bytes));
     }
 }
 

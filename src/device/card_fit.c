@@ -2,12 +2,11 @@
 #include "device/card_fit.h"
 
 #include "base/mem.h"
-#include "device/device_sampling.h"
-#include "program/plan_attention.h"
+#include "device/device_limits.h"
+#include "device/device_program.h"
 
 #include <stdlib.h>
 
-#define PRODUCTS 4u /* of a layer: q | k | v, output, gate | up, down */
 /* As of src/kernels/cuda. */
 #define TILE_ROWS_HEADS 64u
 #define SPLIT_TOKENS 64u
@@ -20,61 +19,80 @@ static uint32_t blocks_of(uint32_t tokens) {
     return (tokens + DEVICE_PAGE_TOKENS - 1) / DEVICE_PAGE_TOKENS;
 }
 
-/* The matrices of the program, layer by layer, then the embedding and a head of its own. */
-static struct device_matrix *matrices_of(const struct card_fit_options *options,
-                                         uint32_t *ret_count) {
-    const struct model_config *config = options->config;
-    const uint32_t q_width = config->heads * config->head_dim;
-    const uint32_t kv_width = config->kv_heads * config->head_dim;
-    const struct device_matrix layer[PRODUCTS] = {
-        {q_width + 2 * kv_width, config->width, options->weights},
-        {config->width, q_width, options->weights},
-        {2 * config->ffn, config->width, options->weights},
-        {config->width, config->ffn, options->weights}};
-    uint32_t count = config->layers * PRODUCTS;
-    struct device_matrix *matrices = mem_new(count + 2, sizeof *matrices);
-    for (uint32_t i = 0; i < count; i++) matrices[i] = layer[i % PRODUCTS];
-    matrices[count++] = (struct device_matrix){config->vocab_rows, config->width, DEVICE_BF16};
-    if (!options->is_tied)
-        matrices[count++] =
-            (struct device_matrix){config->vocab_rows, config->width, options->weights};
-    *ret_count = count;
-    return matrices;
+/* The weights of a model as shapes: matrices without rows, and vectors that are one float. */
+struct shapes {
+    struct matrix *matrices;      /* (count) by handle */
+    struct device_matrix *forms;  /* (count) */
+    struct layer_weights *layers; /* (layers) */
+    uint32_t count;
+    float vector;
+};
+
+static struct matrix *add_matrix(struct shapes *shapes, uint32_t rows, uint32_t cols,
+                                 enum device_form form) {
+    struct matrix *matrix = &shapes->matrices[shapes->count];
+    *matrix = (struct matrix){.rows = rows, .cols = cols, .handle = shapes->count};
+    shapes->forms[shapes->count++] = (struct device_matrix){rows, cols, form};
+    return matrix;
 }
 
-static struct device_limits limits_of(const struct card_fit_options *options,
-                                      const struct kv_layout *layout, uint32_t pages_min) {
+static struct layer_weights layer_of(struct shapes *shapes,
+                                     const struct card_fit_options *options) {
     const struct model_config *config = options->config;
-    const struct plan_attention_options plan = {.layout = layout,
-                                                .heads = config->heads,
-                                                .kv_heads = config->kv_heads,
-                                                .tile_rows_heads = TILE_ROWS_HEADS,
-                                                .split_tokens = SPLIT_TOKENS,
-                                                .rows_max = CARD_FIT_ROWS,
-                                                .sequences_max = CARD_FIT_SEQUENCES,
-                                                .context_max = config->context_max};
-    struct plan_attention_sizes sizes = plan_attention_sizes(&plan);
-    const struct device_sampling_options sampling = {.vocab = config->token_count,
-                                                     .logit_rows_max = CARD_FIT_SEQUENCES,
-                                                     .sequences_max = CARD_FIT_SEQUENCES,
-                                                     .context_max = config->context_max};
-    uint64_t most =
-        (uint64_t)CARD_FIT_SEQUENCES * blocks_of(config->context_max) * kv_layout_groups(layout);
-    return (struct device_limits){.rows_max = CARD_FIT_ROWS,
-                                  .logit_rows_max = CARD_FIT_SEQUENCES,
-                                  .sequences_max = CARD_FIT_SEQUENCES,
-                                  .context_max = config->context_max,
-                                  .layer_places = layout->layers_each,
-                                  .group_count = kv_layout_groups(layout),
-                                  .page_count_max = most < UINT32_MAX ? (uint32_t)most : UINT32_MAX,
-                                  .page_count_min = pages_min,
-                                  .steps_max = DEVICE_STEPS_MAX,
-                                  .pages_max = sizes.pages_max,
-                                  .items_max = sizes.items_max,
-                                  .partials_max = sizes.partials_max,
-                                  .edits_max = device_sampling_edits_max(&sampling),
-                                  .named_max = device_sampling_named_max(&sampling),
-                                  .kv_form = options->kv};
+    const struct architecture *has = config->architecture;
+    const uint32_t q_width = config->heads * config->head_dim;
+    const uint32_t kv_width = config->kv_heads * config->head_dim;
+    const enum device_form form = options->weights;
+    float *vector = &shapes->vector;
+    return (struct layer_weights){
+        .attention_norm = vector,
+        .q_norm = has->has_qk_norm ? vector : NULL,
+        .k_norm = has->has_qk_norm ? vector : NULL,
+        .qkv = add_matrix(shapes, q_width + 2 * kv_width, config->width, form),
+        .qkv_bias = has->has_qkv_bias ? vector : NULL,
+        .output = add_matrix(shapes, config->width, q_width, form),
+        .post_attention_norm = has->has_post_norm ? vector : NULL,
+        .ffn_norm = vector,
+        .gate_up = add_matrix(shapes, 2 * config->ffn, config->width, form),
+        .down = add_matrix(shapes, config->width, config->ffn, form),
+        .post_ffn_norm = has->has_post_norm ? vector : NULL};
+}
+
+/* Makes the program that an executor would make. `shapes` and `layout` must outlive it. */
+static void make_program(struct program *ret_program, struct device_program *ret_device_program,
+                         struct shapes *shapes, const struct card_fit_options *options,
+                         const struct kv_layout *layout) {
+    const struct model_config *config = options->config;
+    const uint32_t matrices = config->layers * 4 + 2;
+    shapes->matrices = mem_new(matrices, sizeof *shapes->matrices);
+    shapes->forms = mem_new(matrices, sizeof *shapes->forms);
+    shapes->layers = mem_new(config->layers, sizeof *shapes->layers);
+    for (uint32_t i = 0; i < config->layers; i++) shapes->layers[i] = layer_of(shapes, options);
+    struct program_weights weights = {.layers = shapes->layers, .output_norm = &shapes->vector};
+    weights.embedding = add_matrix(shapes, config->vocab_rows, config->width, DEVICE_BF16);
+    weights.head = options->is_tied
+                       ? weights.embedding
+                       : add_matrix(shapes, config->vocab_rows, config->width, options->weights);
+    program_of(ret_program,
+               &(struct program_options){.config = config, .layout = layout, .weights = weights});
+    device_program_of(ret_device_program, ret_program, shapes->forms, shapes->count,
+                      config->token_count);
+}
+
+static void set_sequences(struct card_fit *fit, const struct kv_layout *layout) {
+    const uint32_t blocks = blocks_of(fit->sequence_tokens);
+    const uint32_t pages =
+        layout->full_groups * blocks +
+        layout->window_groups * least(blocks, blocks_of(layout->window_tokens) + 2);
+    const struct device_ledger *ledger = &fit->ledger;
+    fit->kv_bytes_per_token = ledger->page_bytes * pages / fit->sequence_tokens;
+    if (ledger->used > ledger->limit)
+        fit->missing_bytes = ledger->used - ledger->limit;
+    else if (ledger->page_count < pages)
+        fit->missing_bytes = (pages - ledger->page_count) * ledger->page_bytes;
+    fit->is_fitting = fit->missing_bytes == 0;
+    if (fit->is_fitting)
+        fit->sequences = least(ledger->page_count / pages, fit->limits.sequences_max);
 }
 
 struct card_fit card_fit_of(const struct card_fit_options *options) {
@@ -82,34 +100,25 @@ struct card_fit card_fit_of(const struct card_fit_options *options) {
     const struct kv_layout layout = kv_layout_of(config, config->context_max);
     uint32_t tokens = options->sequence_tokens;
     if (tokens == 0 || tokens > config->context_max) tokens = config->context_max;
-    uint32_t blocks = blocks_of(tokens);
-    uint32_t pages = layout.full_groups * blocks +
-                     layout.window_groups * least(blocks, blocks_of(layout.window_tokens) + 2);
-    const struct device_limits limits = limits_of(options, &layout, pages);
-    uint32_t count;
-    struct device_matrix *matrices = matrices_of(options, &count);
-    /* The widest products into each buffer; the vectors of norms are small. */
-    const struct device_op ops[] = {{.kind = OP_MATMUL, .to = TO_WIDE, .matrix = 0},
-                                    {.kind = OP_MATMUL, .to = TO_H, .matrix = 1},
-                                    {.kind = OP_MATMUL, .to = TO_WIDE, .matrix = 2}};
-    const struct device_program program = {.matrices = matrices,
-                                           .matrix_count = count,
-                                           .ops = ops,
-                                           .op_count = sizeof ops / sizeof *ops,
-                                           .width = config->width,
-                                           .ffn = config->ffn,
-                                           .heads = config->heads,
-                                           .kv_heads = config->kv_heads,
-                                           .head_dim = config->head_dim,
-                                           .vocab_rows = config->vocab_rows,
-                                           .vocab = config->token_count,
-                                           .rope_count = config_has_local_rope(config) ? 2 : 1};
-    struct card_fit fit = {.ledger =
-                               device_ledger_predict(&program, &limits, options->memory_bytes),
-                           .sequence_tokens = tokens};
-    free(matrices);
-    fit.is_fitting = fit.ledger.used <= fit.ledger.limit;
-    fit.kv_bytes_per_token = fit.ledger.page_bytes * pages / tokens;
-    if (fit.is_fitting) fit.sequences = least(fit.ledger.page_count / pages, CARD_FIT_SEQUENCES);
+    struct shapes shapes = {0};
+    struct program program;
+    struct device_program device_program;
+    make_program(&program, &device_program, &shapes, options, &layout);
+    const struct device_limits_options limits = {.program = &device_program,
+                                                 .layout = &layout,
+                                                 .kv_form = options->kv,
+                                                 .tile_rows_heads = TILE_ROWS_HEADS,
+                                                 .split_tokens = SPLIT_TOKENS,
+                                                 .multiprocessors = CARD_FIT_MULTIPROCESSORS,
+                                                 .memory_bytes = options->memory_bytes,
+                                                 .wanted = {.context_max = config->context_max}};
+    struct card_fit fit = {.limits = device_limits_of(&limits), .sequence_tokens = tokens};
+    fit.ledger = device_ledger_predict(&device_program, &fit.limits, options->memory_bytes);
+    set_sequences(&fit, &layout);
+    device_program_release(&device_program);
+    program_release(&program);
+    free(shapes.matrices);
+    free(shapes.forms);
+    free(shapes.layers);
     return fit;
 }

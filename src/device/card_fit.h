@@ -3,8 +3,8 @@
 
 /* card_fit: how a decoder would fit into a card's memory, from its config alone.
  *
- * It makes the program's shapes from the config, in the forms that a card can keep, and asks
- * device_ledger. It opens no card and reads no weight.
+ * It makes the executor's program from the config, in the forms that a card can keep, and asks
+ * device_limits and device_ledger, as the executor does. It opens no card and reads no weight.
  *
  * Thread: any.
  * Memory: the caller's structs. */
@@ -12,9 +12,9 @@
 #include "checkpoint/config.h"
 #include "device/device_ledger.h"
 
-/* Limits of the prediction; those of an executor without options. */
-#define CARD_FIT_ROWS 2048u
-#define CARD_FIT_SEQUENCES 1024u
+/* Of the card that is not there; as an H100 and an H200 have. Another number changes the buffers by a
+ * few KiB for each. */
+#define CARD_FIT_MULTIPROCESSORS 132u
 
 struct card_fit_options {
     const struct model_config *config; /* of a decoder */
@@ -26,11 +26,13 @@ struct card_fit_options {
 };
 
 struct card_fit {
+    struct device_limits limits; /* with which an executor without options would open the card */
     struct device_ledger ledger;
-    bool is_fitting; /* the ledger has room for one sequence */
+    bool is_fitting; /* the executor opens, and the cache has room for one sequence */
+    uint64_t missing_bytes;
     uint32_t sequence_tokens;
     uint64_t kv_bytes_per_token; /* of a sequence of that length, in the mean */
-    uint64_t sequences;          /* of that length that run at once, at most CARD_FIT_SEQUENCES */
+    uint64_t sequences;          /* of that length that run at once */
 };
 
 struct card_fit card_fit_of(const struct card_fit_options *options);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "device/device_ledger.h"
 
+#include "device/device_sampling.h"
+
 #include <stdio.h>
 
 #define MIB ((uint64_t)1 << 20)
@@ -174,7 +176,6 @@ static struct device_limits changed(const struct device_refusal *refusal,
         uint32_t from = limits.sequences_max;
         limits.logit_rows_max = scale(limits.logit_rows_max, from, change->sequences);
         limits.pages_max = scale(limits.pages_max, from, change->sequences);
-        limits.edits_max = scale(limits.edits_max, from, change->sequences);
         limits.named_max = scale(limits.named_max, from, change->sequences);
         limits.sequences_max = change->sequences;
     }
@@ -184,6 +185,10 @@ static struct device_limits changed(const struct device_refusal *refusal,
         limits.logit_rows_max = (uint32_t)at_most(limits.logit_rows_max, change->rows);
         limits.rows_max = change->rows;
     }
+    const struct device_sampling_options sampling = {.vocab = refusal->program->vocab,
+                                                     .sequences_max = limits.sequences_max,
+                                                     .context_max = limits.context_max};
+    limits.edits_max = device_sampling_edits_max(&sampling);
     return limits;
 }
 

@@ -3,21 +3,13 @@
 
 #include "base/mem.h"
 #include "device/device_ledger.h"
+#include "device/device_limits.h"
 #include "device/device_program.h"
-#include "device/device_sampling.h"
-#include "program/plan_attention.h"
 
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* Positions that the cache has room for at least, or the whole context if that is less. */
-#define CONTEXT_LEAST 4096u
-/* Tokens of the cache per sequence that the default of sequences_max leaves, and its least value:
- * fewer sequences than 32 leave a device idle. */
-#define SEQUENCE_TOKENS 512u
-#define SEQUENCES_LEAST 32u
 
 /* A step under way. */
 struct flight {
@@ -206,112 +198,17 @@ static void close_executor(void *self) {
 
 /* ---- opening ---- */
 
-static uint32_t least(uint32_t a, uint32_t b) {
-    return a < b ? a : b;
-}
-
-static uint32_t or_default(uint32_t value, uint32_t fallback) {
-    return value > 0 ? value : fallback;
-}
-
-static uint32_t blocks_of(uint32_t tokens) {
-    return (tokens + DEVICE_PAGE_TOKENS - 1) / DEVICE_PAGE_TOKENS;
-}
-
-/* Bytes of a page without the scales of an 8-bit form. */
-static uint64_t page_bytes_of(const struct executor_device_options *options) {
-    const uint64_t element = options->kv_form == DEVICE_F32    ? 4
-                             : options->kv_form == DEVICE_BF16 ? 2
-                                                               : 1;
-    return 2 * element * options->layout->layers_each * DEVICE_PAGE_TOKENS *
-           options->config->kv_heads * options->config->head_dim;
-}
-
-/* Sets the least and the most pages: as the caller wants them, and no more than can be of use. */
-static void limit_pages(struct device_limits *limits,
-                        const struct executor_device_options *options) {
-    const struct executor_limits *wanted = &options->limits;
-    uint64_t groups = kv_layout_groups(options->layout);
-    uint64_t most = (uint64_t)limits->sequences_max * blocks_of(limits->context_max) * groups;
-    uint64_t fewest = blocks_of(least(limits->context_max, CONTEXT_LEAST)) * groups;
-    if (wanted->kv_bytes > 0 && wanted->kv_bytes / page_bytes_of(options) < most)
-        most = wanted->kv_bytes / page_bytes_of(options);
-    if (wanted->block_count > 0) most = fewest = wanted->block_count * groups;
-    if (most > EXECUTOR_PAGES_MAX) most = EXECUTOR_PAGES_MAX;
-    if (most < groups) most = groups;
-    limits->page_count_max = (uint32_t)most;
-    limits->page_count_min = (uint32_t)(fewest < most ? fewest : most);
-}
-
-static struct plan_attention_options plan_options(const struct executor_device *executor,
-                                                  const struct executor_device_options *options) {
-    const struct device_limits *limits = &executor->limits;
-    const struct model_config *config = options->config;
-    return (struct plan_attention_options){.layout = options->layout,
-                                           .heads = config->heads,
-                                           .kv_heads = config->kv_heads,
-                                           .kept_group = options->layout->group[config->layers - 1],
-                                           .tile_rows_heads = options->table->tile_rows_heads,
-                                           .split_tokens = options->table->split_tokens,
-                                           .multiprocessors = options->card->multiprocessors,
-                                           .page_count = executor->ledger.page_count,
-                                           .rows_max = limits->rows_max,
-                                           .sequences_max = limits->sequences_max,
-                                           .context_max = limits->context_max};
-}
-
-static struct device_sampling_options sampling_options(const struct executor_device *executor) {
-    return (struct device_sampling_options){.vocab = executor->caps.vocab,
-                                            .logit_rows_max = executor->limits.logit_rows_max,
-                                            .sequences_max = executor->limits.sequences_max,
-                                            .context_max = executor->limits.context_max};
-}
-
-static void set_limits(struct executor_device *executor,
-                       const struct executor_device_options *options, uint32_t sequences) {
-    const struct executor_limits *wanted = &options->limits;
-    struct device_limits *limits = &executor->limits;
-    *limits = (struct device_limits){.rows_max = or_default(wanted->rows_max, EXECUTOR_DEVICE_ROWS),
-                                     .sequences_max = sequences,
-                                     .context_max = wanted->context_max,
-                                     .layer_places = options->layout->layers_each,
-                                     .group_count = kv_layout_groups(options->layout),
-                                     .steps_max = or_default(options->steps_max, DEVICE_STEPS_MAX),
-                                     .kv_form = options->kv_form};
-    limits->sequences_max = least(limits->sequences_max, limits->rows_max);
-    limits->logit_rows_max = limits->sequences_max;
-    limit_pages(limits, options);
-    struct plan_attention_options plan = plan_options(executor, options);
-    struct plan_attention_sizes sizes = plan_attention_sizes(&plan);
-    struct device_sampling_options sampling = sampling_options(executor);
-    limits->pages_max = sizes.pages_max;
-    limits->items_max = sizes.items_max;
-    limits->partials_max = sizes.partials_max;
-    limits->edits_max = device_sampling_edits_max(&sampling);
-    limits->named_max = device_sampling_named_max(&sampling);
-}
-
-/* Whether the cache will have room for that many sequences of a usual length. */
-static bool has_tokens(const struct executor_device *executor, uint64_t memory_bytes,
-                       uint32_t sequences) {
-    const struct device_ledger ledger =
-        device_ledger_predict(&executor->device_program, &executor->limits, memory_bytes);
-    uint64_t blocks = ledger.page_count / executor->limits.group_count;
-    uint32_t tokens = least(SEQUENCE_TOKENS, executor->limits.context_max);
-    return ledger.used <= ledger.limit && blocks * DEVICE_PAGE_TOKENS / sequences >= tokens;
-}
-
-/* set_limits for the sequences that the caller wants, or by default as many as the memory suits. */
-static void choose_limits(struct executor_device *executor,
-                          const struct executor_device_options *options) {
-    const uint32_t wanted = options->limits.sequences_max;
-    uint32_t sequences = or_default(wanted, EXECUTOR_DEVICE_SEQUENCES);
-    set_limits(executor, options, sequences);
-    while (wanted == 0 && options->memory_bytes > 0 && sequences > SEQUENCES_LEAST &&
-           !has_tokens(executor, options->memory_bytes, sequences)) {
-        sequences /= 2;
-        set_limits(executor, options, sequences);
-    }
+static struct device_limits_options limits_options(const struct executor_device *executor,
+                                                   const struct executor_device_options *options) {
+    return (struct device_limits_options){.program = &executor->device_program,
+                                          .layout = options->layout,
+                                          .kv_form = options->kv_form,
+                                          .steps_max = options->steps_max,
+                                          .tile_rows_heads = options->table->tile_rows_heads,
+                                          .split_tokens = options->table->split_tokens,
+                                          .multiprocessors = options->card->multiprocessors,
+                                          .memory_bytes = options->memory_bytes,
+                                          .wanted = options->limits};
 }
 
 static enum err refuse(const struct executor_device *executor,
@@ -334,7 +231,8 @@ static enum err prepare(struct executor_device *executor,
     executor->caps.vocab = options->config->token_count;
     device_program_of(&executor->device_program, &executor->program, matrices, matrix_count,
                       executor->caps.vocab);
-    choose_limits(executor, options);
+    const struct device_limits_options limits = limits_options(executor, options);
+    executor->limits = device_limits_of(&limits);
     struct device_ledger *ledger = &executor->ledger;
     enum err err = options->table->prepare(options->device, &executor->device_program,
                                            &executor->limits, ledger, error);
@@ -346,24 +244,26 @@ static void set_caps(struct executor_device *executor,
                      const struct executor_device_options *options) {
     const struct device_limits *limits = &executor->limits;
     const struct kv_layout *layout = options->layout;
-    executor->caps = (struct backend_caps){
-        .block_tokens = BACKEND_BLOCK_TOKENS,
-        .page_count = executor->ledger.page_count,
-        .full_pages = layout->full_groups,
-        .window_pages = layout->window_groups,
-        .window_tokens = layout->window_tokens,
-        .rows_max = limits->rows_max,
-        .logit_rows_max = limits->logit_rows_max,
-        .sequences_max =
-            least(limits->sequences_max, executor->ledger.page_count / limits->group_count),
-        .context_tokens_max = limits->context_max,
-        .vocab = executor->caps.vocab,
-        .steps_max = limits->steps_max};
+    const uint32_t page_sequences = executor->ledger.page_count / limits->group_count;
+    executor->caps = (struct backend_caps){.block_tokens = BACKEND_BLOCK_TOKENS,
+                                           .page_count = executor->ledger.page_count,
+                                           .full_pages = layout->full_groups,
+                                           .window_pages = layout->window_groups,
+                                           .window_tokens = layout->window_tokens,
+                                           .rows_max = limits->rows_max,
+                                           .logit_rows_max = limits->logit_rows_max,
+                                           .sequences_max = page_sequences < limits->sequences_max
+                                                                ? page_sequences
+                                                                : limits->sequences_max,
+                                           .context_tokens_max = limits->context_max,
+                                           .vocab = executor->caps.vocab,
+                                           .steps_max = limits->steps_max};
 }
 
 static enum err open_arrays(struct executor_device *executor, struct error *error) {
     const struct device_limits *limits = &executor->limits;
-    struct device_sampling_options sampling = sampling_options(executor);
+    struct device_sampling_options sampling =
+        device_limits_sampling(&executor->device_program, limits);
     struct device_result *result = &executor->result;
     executor->wanted = calloc(limits->logit_rows_max, sizeof *executor->wanted);
     executor->logits_row = calloc(executor->vocab_rows, sizeof *executor->logits_row);
@@ -385,7 +285,10 @@ static enum err open_all(struct executor_device *executor,
     enum err err = prepare(executor, options, error);
     if (err != OK) return err;
     set_caps(executor, options);
-    struct plan_attention_options plan = plan_options(executor, options);
+    const struct device_limits_options limits = limits_options(executor, options);
+    struct plan_attention_options plan = device_limits_plan(&limits, &executor->limits);
+    plan.kept_group = options->layout->group[options->config->layers - 1];
+    plan.page_count = executor->ledger.page_count;
     err = plan_attention_open(&executor->plan, &plan, error);
     return err == OK ? open_arrays(executor, error) : err;
 }

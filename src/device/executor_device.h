@@ -22,11 +22,6 @@
 #include "program/kv_layout.h"
 #include "program/program.h"
 
-#define EXECUTOR_DEVICE_ROWS 2048u /* default of executor_limits.rows_max: more gain nothing */
-/* Likewise of sequences_max: halved while the cache would have less than 512 tokens per sequence,
- * since their logits take its memory. */
-#define EXECUTOR_DEVICE_SEQUENCES 1024u
-
 struct executor_device_options {
     const struct device_table *table;
     struct device *device;             /* open, not prepared */
@@ -39,7 +34,7 @@ struct executor_device_options {
     enum device_form kv_form;
     uint32_t steps_max;            /* 1 or 2; 0: 2 */
     uint32_t urgent_sequences;     /* of limits.sequences_max, which no option counts */
-    struct executor_limits limits; /* kv_bytes 0: all memory that is left */
+    struct executor_limits limits; /* defaults: device_limits.h; kv_bytes 0: all memory left */
 };
 
 /* Lays out the device's memory. ERR_LIMIT, with the parts, when the model does not fit;

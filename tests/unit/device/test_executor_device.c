@@ -1,22 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/rng.h"
-#include "device/executor_device.h"
+#include "device/device_limits.h"
+#include "executor_rig.h"
 #include "model/model.h"
 #include "model/model_internal.h"
-#include "plain_device.h"
 #include "scheduler/scheduler.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #define CONTEXT 256u
 #define BLOCKS (CONTEXT / BACKEND_BLOCK_TOKENS)
@@ -25,36 +16,6 @@
 #define DEVICE_BYTES ((uint64_t)2 << 30)
 #define EVENTS_MAX 400u
 #define WORDS_MAX 2048u
-
-static const char *const models[] = {"gemma3", "llama3", "mistral", "qwen2", "qwen3"};
-
-/* ---- the two models ---- */
-
-/* A model on the CPU, in float32 as its definition, or on the device of the tests. */
-struct rig {
-    struct model *model; /* the CPU's */
-    /* The device's. */
-    struct device_info card;
-    struct device *device;
-    struct checkpoint *checkpoint;
-    struct model_config config;
-    struct kv_layout layout;
-    struct pool *pool;
-    struct device_store *store;
-    struct weights *weights;
-    struct executor own;
-    /* Either. */
-    const struct executor *executor;
-    struct backend backend;
-};
-
-static void model_path(char *ret_path, size_t room, const char *name) {
-    (void)snprintf(ret_path, room, "%s/tiny/%s/model-bf16.gguf", getenv("QUERN_SHARED"), name);
-}
-
-static void must(enum err err, const struct error *error) {
-    if (err != OK) fail_msg("%s", error->text);
-}
 
 static void open_cpu(struct rig *rig, const char *name, const struct executor_limits *limits) {
     char path[512];
@@ -77,6 +38,8 @@ static const struct executor_limits small_limits = {.rows_max = ROWS,
                                                     .context_max = CONTEXT,
                                                     .block_count = SEQUENCES * BLOCKS};
 
+static const struct forms plain_forms = {DEVICE_F32, DEVICE_F32};
+
 static uint32_t sample_calls;
 
 static enum err count_sample(struct device *device, const struct device_samples *samples,
@@ -97,41 +60,8 @@ static const struct device_table *counting_table(void) {
 static enum err open_executor(struct rig *rig, const char *name, uint32_t steps_max,
                               uint64_t memory_bytes, const struct executor_limits *limits,
                               struct error *error) {
-    char path[512];
-    uint32_t count;
-    const struct device_table *table = counting_table();
-    *rig = (struct rig){0};
-    model_path(path, sizeof path, name);
-    must(table->list(&rig->card, 1, &count, error), error);
-    must(table->open(&rig->device, &(struct device_options){.memory_bytes = memory_bytes}, error),
-         error);
-    must(checkpoint_open(&rig->checkpoint, path, &(struct checkpoint_options){0}, error), error);
-    must(pool_open(&rig->pool, 2, error), error);
-    rig->config = *checkpoint_config(rig->checkpoint);
-    rig->layout = kv_layout_of(&rig->config, limits->context_max);
-    rig->store = device_store_open(
-        &(struct device_store_options){.table = table, .device = rig->device, .form = DEVICE_F32});
-    const struct weights_options weights = {.checkpoint = rig->checkpoint,
-                                            .config = &rig->config,
-                                            .store = device_store_interface(rig->store),
-                                            .pool = rig->pool};
-    must(weights_open(&rig->weights, &weights, error), error);
-    const struct executor_device_options options = {
-        .table = table,
-        .device = rig->device,
-        .card = &rig->card,
-        .memory_bytes = memory_bytes,
-        .store = rig->store,
-        .config = &rig->config,
-        .layout = &rig->layout,
-        .weights = {.layers = rig->weights->layers,
-                    .embedding = rig->weights->embedding,
-                    .head = rig->weights->head,
-                    .output_norm = rig->weights->output_norm},
-        .kv_form = DEVICE_F32,
-        .steps_max = steps_max,
-        .limits = *limits};
-    return executor_device_open(&rig->own, &options, error);
+    return open_on(rig, counting_table(), name, &plain_forms, steps_max, memory_bytes, limits,
+                   error);
 }
 
 static void open_device(struct rig *rig, const char *name, uint32_t steps_max,
@@ -142,16 +72,6 @@ static void open_device(struct rig *rig, const char *name, uint32_t steps_max,
     rig->executor = &rig->own;
     rig->backend = (struct backend){
         .ops = rig->own.ops->backend, .self = rig->own.self, .caps = rig->own.caps};
-}
-
-static void close_rig(struct rig *rig) {
-    model_close(rig->model);
-    if (rig->own.ops) rig->own.ops->close(rig->own.self);
-    device_store_close(rig->store);
-    weights_close(rig->weights);
-    pool_close(rig->pool);
-    checkpoint_close(rig->checkpoint);
-    if (rig->device) quern_device_table()->close(rig->device);
 }
 
 /* ---- logits ---- */
@@ -565,11 +485,11 @@ static void the_default_of_sequences_follows_the_memory(void **state) {
         struct error error;
         must(open_executor(&rig, "llama3", 2, mib[i] << 20, &limits, &error), &error);
         const struct backend_caps *caps = &rig.own.caps;
-        assert_int_equal(caps->rows_max, EXECUTOR_DEVICE_ROWS);
+        assert_int_equal(caps->rows_max, DEVICE_ROWS_DEFAULT);
         if (i == 0)
-            assert_int_equal(caps->sequences_max, EXECUTOR_DEVICE_SEQUENCES);
+            assert_int_equal(caps->sequences_max, DEVICE_SEQUENCES_DEFAULT);
         else
-            assert_in_range(caps->sequences_max, 32, EXECUTOR_DEVICE_SEQUENCES / 2);
+            assert_in_range(caps->sequences_max, 32, DEVICE_SEQUENCES_DEFAULT / 2);
         assert_true(caps->page_count >= caps->sequences_max * BLOCKS);
         close_rig(&rig);
     }

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "device/device_limits.h"
+
+#include "device/device_ledger.h"
+
+/* Positions that the cache has room for at least, or the whole context if that is less. */
+#define CONTEXT_LEAST 4096u
+/* Tokens of the cache per sequence that the default of sequences_max leaves, and its least value:
+ * fewer sequences than 32 leave a device idle. */
+#define SEQUENCE_TOKENS 512u
+#define SEQUENCES_LEAST 32u
+
+static uint32_t least(uint32_t a, uint32_t b) {
+    return a < b ? a : b;
+}
+
+static uint32_t or_default(uint32_t value, uint32_t fallback) {
+    return value > 0 ? value : fallback;
+}
+
+static uint32_t blocks_of(uint32_t tokens) {
+    return (tokens + DEVICE_PAGE_TOKENS - 1) / DEVICE_PAGE_TOKENS;
+}
+
+/* Bytes of a page without the scales of an 8-bit form. */
+static uint64_t page_bytes_of(const struct device_limits_options *options) {
+    const uint64_t element = options->kv_form == DEVICE_F32    ? 4
+                             : options->kv_form == DEVICE_BF16 ? 2
+                                                               : 1;
+    return 2 * element * options->layout->layers_each * DEVICE_PAGE_TOKENS *
+           options->program->kv_heads * options->program->head_dim;
+}
+
+/* Sets the least and the most pages: as the caller wants them, and no more than can be of use. */
+static void limit_pages(const struct device_limits_options *options, struct device_limits *limits) {
+    const struct executor_limits *wanted = &options->wanted;
+    const uint64_t groups = limits->group_count;
+    uint64_t most = (uint64_t)limits->sequences_max * blocks_of(limits->context_max) * groups;
+    uint64_t fewest = blocks_of(least(limits->context_max, CONTEXT_LEAST)) * groups;
+    if (wanted->kv_bytes > 0 && wanted->kv_bytes / page_bytes_of(options) < most)
+        most = wanted->kv_bytes / page_bytes_of(options);
+    if (wanted->block_count > 0) most = fewest = wanted->block_count * groups;
+    if (most > EXECUTOR_PAGES_MAX) most = EXECUTOR_PAGES_MAX;
+    if (most < groups) most = groups;
+    limits->page_count_max = (uint32_t)most;
+    limits->page_count_min = (uint32_t)(fewest < most ? fewest : most);
+}
+
+struct plan_attention_options device_limits_plan(const struct device_limits_options *options,
+                                                 const struct device_limits *limits) {
+    return (struct plan_attention_options){.layout = options->layout,
+                                           .heads = options->program->heads,
+                                           .kv_heads = options->program->kv_heads,
+                                           .tile_rows_heads = options->tile_rows_heads,
+                                           .split_tokens = options->split_tokens,
+                                           .multiprocessors = options->multiprocessors,
+                                           .rows_max = limits->rows_max,
+                                           .sequences_max = limits->sequences_max,
+                                           .context_max = limits->context_max};
+}
+
+struct device_sampling_options device_limits_sampling(const struct device_program *program,
+                                                      const struct device_limits *limits) {
+    return (struct device_sampling_options){.vocab = program->vocab,
+                                            .logit_rows_max = limits->logit_rows_max,
+                                            .sequences_max = limits->sequences_max,
+                                            .context_max = limits->context_max};
+}
+
+/* The limits with that many sequences. */
+static struct device_limits limits_with(const struct device_limits_options *options,
+                                        uint32_t sequences) {
+    struct device_limits limits = {.rows_max =
+                                       or_default(options->wanted.rows_max, DEVICE_ROWS_DEFAULT),
+                                   .context_max = options->wanted.context_max,
+                                   .layer_places = options->layout->layers_each,
+                                   .group_count = kv_layout_groups(options->layout),
+                                   .steps_max = or_default(options->steps_max, DEVICE_STEPS_MAX),
+                                   .kv_form = options->kv_form};
+    limits.sequences_max = limits.logit_rows_max = least(sequences, limits.rows_max);
+    limit_pages(options, &limits);
+    const struct plan_attention_options plan = device_limits_plan(options, &limits);
+    const struct plan_attention_sizes sizes = plan_attention_sizes(&plan);
+    const struct device_sampling_options sampling =
+        device_limits_sampling(options->program, &limits);
+    limits.pages_max = sizes.pages_max;
+    limits.items_max = sizes.items_max;
+    limits.partials_max = sizes.partials_max;
+    limits.edits_max = device_sampling_edits_max(&sampling);
+    limits.named_max = device_sampling_named_max(&sampling);
+    return limits;
+}
+
+/* Whether the cache will have room for that many sequences of a usual length. */
+static bool has_tokens(const struct device_limits_options *options,
+                       const struct device_limits *limits, uint32_t sequences) {
+    const struct device_ledger ledger =
+        device_ledger_predict(options->program, limits, options->memory_bytes);
+    uint64_t blocks = ledger.page_count / limits->group_count;
+    uint32_t tokens = least(SEQUENCE_TOKENS, limits->context_max);
+    return ledger.used <= ledger.limit && blocks * DEVICE_PAGE_TOKENS / sequences >= tokens;
+}
+
+struct device_limits device_limits_of(const struct device_limits_options *options) {
+    const uint32_t wanted = options->wanted.sequences_max;
+    uint32_t sequences = or_default(wanted, DEVICE_SEQUENCES_DEFAULT);
+    struct device_limits limits = limits_with(options, sequences);
+    while (wanted == 0 && options->memory_bytes > 0 && sequences > SEQUENCES_LEAST &&
+           !has_tokens(options, &limits, sequences)) {
+        sequences /= 2;
+        limits = limits_with(options, sequences);
+    }
+    return limits;
+}
