@@ -48,6 +48,9 @@ fuzz: ## each fuzz target for FUZZ_SECONDS (60)
 bench: all ## kernels against their peak, the engine, the server alone
 	@tools/bench
 
+bench-gpu: $(BUILD)/build.ninja ## quern against vLLM's figures, kernels, memory on the card; skips without nvcc or a card
+	@BUILD=$(BUILD) tools/bench-gpu
+
 install: all ## into PREFIX (/usr/local), under DESTDIR for a package
 	@meson configure $(BUILD) -Dprefix=$(PREFIX)
 	@DESTDIR=$(if $(DESTDIR),$(abspath $(DESTDIR))) meson install -C $(BUILD)
@@ -58,4 +61,4 @@ clean:
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile
 
-.PHONY: all cuda demo test test-gpu test-peers check asan tsan fuzz bench install clean help
+.PHONY: all cuda demo test test-gpu test-peers check asan tsan fuzz bench bench-gpu install clean help

@@ -63,6 +63,7 @@ struct bench {
     struct device_draw draws[SEQUENCES];
     struct device_step device_step;
     struct device_samples samples;
+    double host_s; /* time in which steps were planned and submitted */
 };
 
 static const char *const kinds[OP_KINDS] = {"embed",     "norm", "products", "heads",
@@ -292,7 +293,9 @@ static void write_cache(struct bench *bench) {
 static void run(struct bench *bench, uint64_t first, uint32_t count, int32_t *ret_tokens) {
     struct error error = {0};
     struct device_result result = {.tokens = ret_tokens};
+    bench->host_s = 0;
     for (uint32_t i = 0; i <= count; i++) {
+        double begin = seconds();
         if (i < count) {
             const struct device_group *groups =
                 plan_attention_step(bench->plan, &bench->step, bench->wanted, SEQUENCES);
@@ -311,6 +314,7 @@ static void run(struct bench *bench, uint64_t first, uint32_t count, int32_t *re
             must(bench->table->submit(bench->device, &bench->device_step, &bench->samples, &error),
                  &error, "submit");
         }
+        bench->host_s += seconds() - begin;
         if (i > 0)
             must(bench->table->wait(bench->device, first + i - 1, &result, &error), &error, "wait");
     }
@@ -353,11 +357,13 @@ static void bench_shape(const struct device_table *table, const struct shape *sh
         after.steps -= before.steps;
         print_ops(bench, &after);
     } else {
-        (void)printf("%-18s %.2f ms per step of %u rows, the card busy %.2f ms; items: %u prefix, "
-                     "%u tiles, %u decode\n",
-                     shape->name, 1e3 * wall / STEPS, bench->step.row_count,
-                     (double)(after.busy_ns - before.busy_ns) / 1e6 / STEPS, all->prefixes.count,
-                     all->tiles.count, all->decode_count);
+        (void)printf(
+            "%-18s %.3f ms per step of %u rows, the card busy %.3f ms, the host %.3f us per "
+            "row; items: %u prefix, %u tiles, %u decode\n",
+            shape->name, 1e3 * wall / STEPS, bench->step.row_count,
+            (double)(after.busy_ns - before.busy_ns) / 1e6 / STEPS,
+            1e6 * bench->host_s / STEPS / bench->step.row_count, all->prefixes.count,
+            all->tiles.count, all->decode_count);
     }
     (void)fflush(stdout);
     table->close(bench->device);

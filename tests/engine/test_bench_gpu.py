@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The scripts of bench/gpu without a card: over the plain device and a made-up NVML they run to their end; figures of kernels are read
+from lines of the programs that print them."""
+import importlib.machinery, importlib.util, json, os, pathlib, subprocess, sys
+
+import pytest
+
+import support
+
+BENCH = pathlib.Path(__file__).resolve().parents[2] / "bench/gpu"
+NVML = pathlib.Path(support.BINARY).resolve().parent.parent / "tests/nvml"
+SMALL = ["--n", "3"]
+
+
+def module(name):
+    """A script or a module of bench/gpu."""
+    path = next(path for path in (BENCH / name, BENCH / f"{name}.py") if path.exists())
+    sys.path.insert(0, str(BENCH))
+    try:
+        loader = importlib.machinery.SourceFileLoader(f"bench_gpu_{name}", str(path))
+        loaded = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
+        loader.exec_module(loaded)
+        return loaded
+    finally:
+        sys.path.remove(str(BENCH))
+
+
+def bench(tmp_path, script, *arguments, **nvml):
+    (tmp_path / "nvml").write_text("".join(f"{name} {value}\n" for name, value in nvml.items()))
+    environment = {**os.environ, "QUERN_BINARY": str(support.BINARY), "QUERN_GPU_PLUGIN": str(support.plain_device()), "OUT": str(tmp_path / "out"),
+                   "LD_LIBRARY_PATH": str(NVML), "QUERN_FAKE_NVML": str(tmp_path / "nvml"), "PYTHONDONTWRITEBYTECODE": "1"}
+    return subprocess.run([BENCH / script, *map(str, arguments)], capture_output=True, text=True, env=environment)
+
+
+def lines_of(done):
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+
+
+def test_versus_runs_the_requests_and_tells_rates(tmp_path):
+    done = bench(tmp_path, "versus", "tiny", "--kinds", "fix10/2", "--temperatures", "0,0.7", "--peer", "none", *SMALL)
+    assert done.returncode == 0, done.stdout + done.stderr
+    runs, ratios = [[line for line in lines_of(done) if (line["engine"] == "ratio") == is_ratio] for is_ratio in (False, True)]
+    assert [run["temperature"] for run in runs] == [0, 0.7] and all(run["is_whole"] for run in runs)
+    assert runs[0]["prompt_tokens"] == 3 * 10 and runs[0]["completion_tokens"] == 3 * 2 and runs[0]["req_s"] > 0
+    assert "share_of_greedy" not in ratios[0] and ratios[1]["share_of_greedy"] > 0
+
+
+def test_memory_holds_where_the_card_shows_no_more_in_use(tmp_path):
+    done = bench(tmp_path, "memory", "tiny", "--kind", "fix10/2", "--limit-mib", "600", *SMALL)
+    assert done.returncode == 0, done.stdout + done.stderr
+    line, = lines_of(done)
+    assert line["holds"] and line["is_within"] and line["card_bytes"] == 0 and line["failed"] == 0
+
+
+def test_memory_does_not_hold_when_a_run_fails(tmp_path):
+    done = bench(tmp_path, "memory", "tiny", "--kind", "fix10/2", "--limit-mib", "1", *SMALL)
+    assert done.returncode == 1
+    line, = lines_of(done)
+    assert not line["holds"] and "MiB" in line["error"]
+
+
+@pytest.mark.parametrize("script, arguments", [("versus", ["qwen3-4b"]), ("kernels", []), ("memory", []), ("run-all", [])])
+def test_without_a_card_a_script_says_so_and_skips(tmp_path, script, arguments):
+    environment = {**os.environ, "QUERN_BINARY": str(support.BINARY), "LD_LIBRARY_PATH": str(NVML), "QUERN_FAKE_NVML": str(tmp_path / "nvml"),
+                   "QUERN_GPU_PLUGIN": str(support.plain_device())}
+    if script != "run-all" and script != "kernels":
+        del environment["QUERN_GPU_PLUGIN"]
+    (tmp_path / "nvml").write_text("cards 0\n")
+    done = subprocess.run([BENCH / script, *arguments], capture_output=True, text=True, env=environment)
+    assert done.returncode == 77 and done.stdout.startswith("skip: "), done.stdout + done.stderr
+
+
+def test_run_all_goes_on_after_a_part_that_fails(tmp_path):
+    """check-device is not made for the plain device: it fails."""
+    done = bench(tmp_path, "run-all", "try:memory", "check:device", "--seconds", "100000", "--patience", "100")
+    assert done.returncode == 0, done.stderr
+    summary = (tmp_path / "out/summary.txt").read_text()
+    assert "try:memory: done" in summary and "memory tiny: holds True" in summary and "check:device: status" in summary
+    assert summary in done.stdout and "fake card 0" in summary and "=== try:memory" in (tmp_path / "out/log.txt").read_text()
+    results = [json.loads(line) for line in (tmp_path / "out/results.jsonl").read_text().splitlines()]
+    assert [(line["part"], line["case"]) for line in results] == [("try:memory", "tiny")]
+
+
+def test_run_all_names_the_parts_that_it_has_no_time_for(tmp_path):
+    done = bench(tmp_path, "run-all", "kernels", "versus:qwen3-4b:bf16", "--seconds", "0")
+    assert done.returncode == 0 and "not reached: bench/gpu/run-all versus:qwen3-4b:bf16:300 kernels versus:qwen3-4b:bf16:473" in done.stdout
+
+
+class Shrinking:
+    """A card whose memory in use is what the list says, call by call, then its last value."""
+
+    def __init__(self, *used):
+        self.used = list(used)
+
+    def memory(self):
+        return 1 << 34, self.used.pop(0) if len(self.used) > 1 else self.used[0]
+
+    def now(self):
+        return {"at": 0, "used": 0, "utilisation": 0, "mw": 0, "mj": 0, "celsius": 0}
+
+
+def test_a_watch_keeps_the_most_that_was_in_use():
+    machine = module("machine")
+    with machine.Watch(Shrinking(100, 300, 900, 200), pause=0.0001) as watch:
+        support.until(lambda: watch.count >= 5)
+    assert watch.taken() == 800
+
+
+BENCH_LINES = """\
+# ceiling: linear read 4653 GB/s
+attention decode bf16 head 128, 8 KV heads x 4, 512 of 300-1500           419.00 us    4513.4 GB/s     97.0 %
+attention decode e4m3 head 64, 8 KV heads x 4, 512 of 300-1500            124.00 us    3300.0 GB/s     77.0 %
+attention prefix bf16 head 128, 8 KV heads x 4, 512 x 1024                 90.00 us     274.0 TFLOP/s  38.0 %
+norm       1024 x 2560 bf16 -> bf16                                        11.50 us    2735.0 GB/s     64.0 %
+norm       512 x 2560 bf16 -> bf16                                          7.60 us    2100.0 GB/s     49.0 %
+products   bf16 qwen3-4b qkv 1024: 3 of 8, first 1.05, tuned at 44.1 us    44.10 us     719.0 TFLOP/s  98.0 %
+"""
+STEP_LINE = "Qwen3-4B e4m3      19.560 ms per step of 1313 rows, the card busy 19.540 ms, the host 0.410 us per row; items: 1 prefix, 2 tiles, 3 decode\n"
+
+
+def test_shares_of_kernels_are_judged_by_what_is_asked_for():
+    kernels = module("kernels")
+    shapes = list(kernels.shapes_of(BENCH_LINES))
+    assert [(shape["kernel"], shape["share"], shape["goal"], kernels.is_met(shape)) for shape in shapes] == [
+        ("attention decode", 97.0, 85, True), ("attention decode", 77.0, 78, False), ("attention prefix", 38.0, 35, True),
+        ("norm", 64.0, 75, False), ("norm", 49.0, None, None), ("products", 100.0, 95, True)]
+    step, = kernels.steps_of(STEP_LINE)
+    assert step["idle"] == 0.1 and step["host_us_per_row"] == 0.41 and kernels.is_met(step)
+
+
+def test_a_ratio_is_of_the_peers_best_with_the_same_weights():
+    record = module("record")
+    assert record.recorded("qwen3-4b", "bf16", "300") == (42.9, 44.8, False)
+    assert record.recorded("llama-3.1-8b", "int8", "300") == (41.0, 41.0, False)
+    assert record.recorded("tiny", "bf16", "300") == (None, None, False)
+    assert record.goal("gemma-3-4b", "int8", "300") == 2.0 and record.goal("gemma-3-4b", "fp8-kv", "473") is None
+
+
+def test_the_requests_are_the_same_for_the_same_seed():
+    work = module("work")
+    jobs = work.work("300", 20)
+    assert jobs == work.work("300", 20) != work.work("300", 20, seed=8)
+    assert len({tuple(prompt[:300]) for prompt, _ in jobs}) == 1 and len({tuple(prompt) for prompt, _ in jobs}) == 20
+    assert len({tuple(prompt[:300]) for prompt, _ in work.work("5x300s", 200)}) == 5
+    assert [(len(prompt), answer) for prompt, answer in work.work("fix20/5", 2)] == [(20, 5), (20, 5)]
