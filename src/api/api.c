@@ -15,42 +15,53 @@
 
 /* All routes, each with the right that it needs. */
 const struct http_route api_routes[] = {
-    {"GET", "/health", HTTP_SCOPE_OPEN, health_live, NULL, "getHealth"},
-    {"GET", "/ping", HTTP_SCOPE_OPEN, health_live, NULL, "getPing"},
-    {"GET", "/ready", HTTP_SCOPE_OPEN, health_ready, NULL, "getReady"},
-    {"GET", "/version", HTTP_SCOPE_OPEN, health_version, NULL, "getVersion"},
-    {"GET", "/openapi.json", HTTP_SCOPE_OPEN, openapi_get, NULL, "getOpenapi"},
-    {"GET", "/metrics", HTTP_SCOPE_METRICS, health_metrics, NULL, "getMetrics"},
-    {"GET", "/v1/files", HTTP_SCOPE_FILES, files_list, NULL, "listFiles"},
-    {"POST", "/v1/files", HTTP_SCOPE_FILES, files_create, &files_upload, "createFile"},
-    {"GET", "/v1/files/{id}", HTTP_SCOPE_FILES, files_get, NULL, "retrieveFile"},
-    {"DELETE", "/v1/files/{id}", HTTP_SCOPE_FILES, files_delete, NULL, "deleteFile"},
-    {"GET", "/v1/files/{id}/content", HTTP_SCOPE_FILES, files_content, NULL, "downloadFile"},
-    {"POST", "/v1/uploads", HTTP_SCOPE_FILES, uploads_create, NULL, "createUpload"},
-    {"GET", "/v1/uploads/{id}", HTTP_SCOPE_FILES, uploads_get, NULL, "retrieveUpload"},
+    {"GET", "/health", HTTP_SCOPE_OPEN, health_live, NULL, "getHealth", HTTP_QUICK},
+    {"GET", "/ping", HTTP_SCOPE_OPEN, health_live, NULL, "getPing", HTTP_QUICK},
+    {"GET", "/ready", HTTP_SCOPE_OPEN, health_ready, NULL, "getReady", HTTP_QUICK},
+    {"GET", "/version", HTTP_SCOPE_OPEN, health_version, NULL, "getVersion", HTTP_QUICK},
+    {"GET", "/openapi.json", HTTP_SCOPE_OPEN, openapi_get, NULL, "getOpenapi", HTTP_PLAIN},
+    {"GET", "/metrics", HTTP_SCOPE_METRICS, health_metrics, NULL, "getMetrics", HTTP_QUICK},
+    {"GET", "/v1/files", HTTP_SCOPE_FILES, files_list, NULL, "listFiles", HTTP_PLAIN},
+    {"POST", "/v1/files", HTTP_SCOPE_FILES, files_create, &files_upload, "createFile", HTTP_PLAIN},
+    {"GET", "/v1/files/{id}", HTTP_SCOPE_FILES, files_get, NULL, "retrieveFile", HTTP_PLAIN},
+    {"DELETE", "/v1/files/{id}", HTTP_SCOPE_FILES, files_delete, NULL, "deleteFile", HTTP_PLAIN},
+    {"GET", "/v1/files/{id}/content", HTTP_SCOPE_FILES, files_content, NULL, "downloadFile",
+     HTTP_PLAIN},
+    {"POST", "/v1/uploads", HTTP_SCOPE_FILES, uploads_create, NULL, "createUpload", HTTP_PLAIN},
+    {"GET", "/v1/uploads/{id}", HTTP_SCOPE_FILES, uploads_get, NULL, "retrieveUpload", HTTP_PLAIN},
     {"POST", "/v1/uploads/{id}/parts", HTTP_SCOPE_FILES, uploads_part, &uploads_part_upload,
-     "addUploadPart"},
+     "addUploadPart", HTTP_PLAIN},
     {"POST", "/v1/uploads/{id}/complete", HTTP_SCOPE_FILES, uploads_complete, NULL,
-     "completeUpload"},
-    {"POST", "/v1/uploads/{id}/cancel", HTTP_SCOPE_FILES, uploads_cancel, NULL, "cancelUpload"},
-    {"POST", "/v1/batches", HTTP_SCOPE_BATCHES, batches_create, NULL, "createBatch"},
-    {"GET", "/v1/batches", HTTP_SCOPE_BATCHES, batches_list, NULL, "listBatches"},
-    {"GET", "/v1/batches/{id}", HTTP_SCOPE_BATCHES, batches_get, NULL, "retrieveBatch"},
-    {"POST", "/v1/batches/preflight", HTTP_SCOPE_BATCHES, preflight_create, NULL, "preflightBatch"},
-    {"POST", "/v1/batches/{id}/cancel", HTTP_SCOPE_BATCHES, batches_cancel, NULL, "cancelBatch"},
-    {"POST", "/v1/batches/{id}/pause", HTTP_SCOPE_BATCHES, batches_pause, NULL, "pauseBatch"},
-    {"POST", "/v1/batches/{id}/resume", HTTP_SCOPE_BATCHES, batches_resume, NULL, "resumeBatch"},
-    {"POST", "/v1/batches/{id}/retry", HTTP_SCOPE_BATCHES, batches_retry, NULL, "retryBatch"},
-    {"GET", "/v1/batches/{id}/results", HTTP_SCOPE_BATCHES, results_get, NULL,
-     "streamBatchResults"},
-    {"POST", "/v1/chat/completions", HTTP_SCOPE_INFER, inference_chat, NULL,
-     "createChatCompletion"},
-    {"POST", "/v1/completions", HTTP_SCOPE_INFER, inference_completions, NULL, "createCompletion"},
-    {"POST", "/v1/embeddings", HTTP_SCOPE_INFER, inference_embeddings, NULL, "createEmbedding"},
-    {"POST", "/v1/score", HTTP_SCOPE_INFER, inference_unsupported, NULL, "createScore"},
-    {"POST", "/v1/responses", HTTP_SCOPE_INFER, inference_unsupported, NULL, "createResponse"},
-    {"GET", "/v1/models", HTTP_SCOPE_KEY, models_list, NULL, "listModels"},
-    {"GET", "/v1/models/{model...}", HTTP_SCOPE_KEY, models_get, NULL, "retrieveModel"},
+     "completeUpload", HTTP_PLAIN},
+    {"POST", "/v1/uploads/{id}/cancel", HTTP_SCOPE_FILES, uploads_cancel, NULL, "cancelUpload",
+     HTTP_PLAIN},
+    {"POST", "/v1/batches", HTTP_SCOPE_BATCHES, batches_create, NULL, "createBatch", HTTP_PLAIN},
+    {"GET", "/v1/batches", HTTP_SCOPE_BATCHES, batches_list, NULL, "listBatches", HTTP_PLAIN},
+    {"GET", "/v1/batches/{id}", HTTP_SCOPE_BATCHES, batches_get, NULL, "retrieveBatch", HTTP_PLAIN},
+    {"POST", "/v1/batches/preflight", HTTP_SCOPE_BATCHES, preflight_create, NULL, "preflightBatch",
+     HTTP_PLAIN},
+    {"POST", "/v1/batches/{id}/cancel", HTTP_SCOPE_BATCHES, batches_cancel, NULL, "cancelBatch",
+     HTTP_PLAIN},
+    {"POST", "/v1/batches/{id}/pause", HTTP_SCOPE_BATCHES, batches_pause, NULL, "pauseBatch",
+     HTTP_PLAIN},
+    {"POST", "/v1/batches/{id}/resume", HTTP_SCOPE_BATCHES, batches_resume, NULL, "resumeBatch",
+     HTTP_PLAIN},
+    {"POST", "/v1/batches/{id}/retry", HTTP_SCOPE_BATCHES, batches_retry, NULL, "retryBatch",
+     HTTP_PLAIN},
+    {"GET", "/v1/batches/{id}/results", HTTP_SCOPE_BATCHES, results_get, NULL, "streamBatchResults",
+     HTTP_PLAIN},
+    {"POST", "/v1/chat/completions", HTTP_SCOPE_INFER, inference_chat, NULL, "createChatCompletion",
+     HTTP_LARGE_BODY},
+    {"POST", "/v1/completions", HTTP_SCOPE_INFER, inference_completions, NULL, "createCompletion",
+     HTTP_LARGE_BODY},
+    {"POST", "/v1/embeddings", HTTP_SCOPE_INFER, inference_embeddings, NULL, "createEmbedding",
+     HTTP_LARGE_BODY},
+    {"POST", "/v1/score", HTTP_SCOPE_INFER, inference_unsupported, NULL, "createScore",
+     HTTP_LARGE_BODY},
+    {"POST", "/v1/responses", HTTP_SCOPE_INFER, inference_unsupported, NULL, "createResponse",
+     HTTP_LARGE_BODY},
+    {"GET", "/v1/models", HTTP_SCOPE_KEY, models_list, NULL, "listModels", HTTP_PLAIN},
+    {"GET", "/v1/models/{model...}", HTTP_SCOPE_KEY, models_get, NULL, "retrieveModel", HTTP_PLAIN},
 };
 const size_t api_route_count = sizeof api_routes / sizeof *api_routes;
 
@@ -80,8 +91,11 @@ void api_answer_json(struct http_request *request, struct buf *buf) {
 bool api_read_object(struct http_request *request, json_t **ret_body) {
     struct error error;
     json_t *body = NULL;
-    if (json_read(&body, http_request_body(request), &error) != OK) {
-        api_fail_param(request, NULL, NULL, "The request body is not valid JSON: %s", error.text);
+    struct str text = http_request_body(request);
+    size_t room = api_tree_room(text.bytes);
+    enum err err = json_read_within(&body, text, &room, &error);
+    if (err != OK) {
+        api_fail_json(request, err, &error);
         return false;
     }
     if (!json_is_object(body)) {
@@ -91,6 +105,21 @@ bool api_read_object(struct http_request *request, json_t **ret_body) {
     }
     *ret_body = body;
     return true;
+}
+
+size_t api_tree_room(size_t text_bytes) {
+    size_t room = API_TREE_COST * text_bytes;
+    return room > API_TREE_BYTES_LEAST ? room : API_TREE_BYTES_LEAST;
+}
+
+void api_fail_json(struct http_request *request, enum err err, const struct error *error) {
+    if (err == ERR_LIMIT)
+        api_fail_param(request, "request_too_complex", NULL, "The request body is too complex: %s",
+                       error->text);
+    else if (err == ERR_INVALID)
+        api_fail_param(request, NULL, NULL, "The request body is not valid JSON: %s", error->text);
+    else
+        api_fail_err(request, err, error, NULL);
 }
 
 bool api_read_limit(struct http_request *request, size_t otherwise, size_t most,
@@ -157,6 +186,7 @@ enum err api_open(struct api **ret_api, const struct api_options *options, uint1
         .worker_threads = options->worker_threads,
         .ping_ms = options->ping_ms,
         .body_bytes_max = API_BODY_BYTES_MAX,
+        .body_memory_bytes_max = options->body_memory_bytes_max,
         .upload_bytes_max = api->options.file_bytes_max + MULTIPART_ROOM_BYTES,
     };
     enum err err = followers_open(api, error);

@@ -52,6 +52,7 @@ struct api_options {
     int64_t ping_ms;               /* before a silent stream gets a comment line (default 15 s) */
     uint32_t connections_max;
     uint32_t connections_per_peer_max; /* 0: http's default */
+    uint64_t body_memory_bytes_max;    /* what all bodies may cost together; 0: http's default */
     uint32_t worker_threads;
     api_preflight_fn preflight; /* NULL: no preflights */
     void *preflight_context;

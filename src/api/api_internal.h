@@ -51,9 +51,17 @@ bool api_refuses_new_work(struct api *api, struct http_request *request);
 /* Answers 200 with the contents of `buf`, and releases it. */
 void api_answer_json(struct http_request *request, struct buf *buf);
 
+/* What the tree of a body may take, in times its text, and for short ones in bytes. The text itself
+ * and the buffers around it are the rest of HTTP_PLAIN_BODY_COST. */
+#define API_TREE_COST 6
+#define API_TREE_BYTES_LEAST ((size_t)64 << 10)
+size_t api_tree_room(size_t text_bytes);
+
 /* Reads the body as a JSON object, which the caller owns. False, and answered with 400, if it is
- * none. */
+ * none or too complex, with 503 without memory. */
 bool api_read_object(struct http_request *request, json_t **ret_body);
+/* Answers a body that json_read_within did not read. */
+void api_fail_json(struct http_request *request, enum err err, const struct error *error);
 
 /* Reads the query's `limit`. False, and answered with 400, if it is outside 1..`most`. */
 bool api_read_limit(struct http_request *request, size_t otherwise, size_t most, size_t *ret_limit);

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "api/api_internal.h"
 #include "base/mem.h"
+#include "json/span.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define SHORT_BYTES ((size_t)64 << 10) /* longer bodies are not built as trees */
 
 /* Chat completions, completions and embeddings for single clients: the body goes to the runner
  * unchanged, and the client waits for the result, or reads the deltas as they come. */
@@ -197,35 +200,82 @@ static enum tier tier_of(struct str service_tier) {
     return TIER_DEFAULT;
 }
 
-static bool read_model(struct http_request *request, const json_t *body, struct str *ret_model) {
-    json_t *model = json_member(body, "model");
-    *ret_model = json_str(model);
-    if (!model)
-        api_fail_param(request, "missing_required_parameter", "model",
-                       "Missing required parameter: 'model'.");
-    else if (!json_is_string(model))
-        api_fail_param(request, "invalid_type", "model",
-                       "Invalid type for 'model': expected a string.");
-    else
-        return true;
+/* The members of a body that the server itself reads, as raw JSON; `at` is NULL if a member is
+ * absent or null. */
+struct members {
+    struct str model, stream, stream_options, service_tier, priority;
+};
+
+static void find_members(struct str object, struct members *ret_members) {
+    struct members found = {.model = {NULL, 0}};
+    const struct {
+        const char *name;
+        struct str *value;
+    } places[] = {{"model", &found.model},
+                  {"stream", &found.stream},
+                  {"stream_options", &found.stream_options},
+                  {"service_tier", &found.service_tier},
+                  {"priority", &found.priority}};
+    struct json_span_iter iter;
+    struct str key, value;
+    if (!json_span_enter(&iter, object)) return;
+    while (json_span_member(&iter, &key, &value))
+        for (size_t i = 0; i < sizeof places / sizeof *places; i++)
+            if (json_span_string_is(key, places[i].name))
+                *places[i].value = str_is(value, "null") ? (struct str){NULL, 0} : value;
+    *ret_members = found;
+}
+
+/* Finds the object that the body is. A long body is only stepped over: its tree would cost up to 75
+ * times its bytes here, and the worker reads it once more. False, and answered with 400, if the body
+ * is no object. */
+static bool find_object(struct http_request *request, struct str text, struct str *ret_object) {
+    struct error error;
+    json_t *tree = NULL;
+    size_t room = api_tree_room(text.bytes);
+    bool is_json = json_span_is_utf8(text) && json_span_read(text, ret_object);
+    if (text.bytes <= SHORT_BYTES || !is_json) {
+        /* The tree tells the fault and its place, and finds numbers that nobody can hold. */
+        enum err err = json_read_within(&tree, text, &room, &error);
+        json_decref(tree);
+        if (err == ERR_LIMIT && !is_json) err = err_set(&error, ERR_INVALID, "syntax error");
+        if (err != OK && err != ERR_LIMIT) {
+            api_fail_json(request, err, &error);
+            return false;
+        }
+    }
+    if (json_span_is_object(*ret_object)) return true;
+    api_fail_param(request, NULL, NULL, "The request body must be a JSON object");
     return false;
 }
 
-static bool read_stream(struct http_request *request, enum endpoint endpoint, const json_t *body,
-                        bool *ret_stream) {
-    json_t *stream = json_member(body, "stream");
-    json_t *options = json_member(body, "stream_options");
-    *ret_stream = json_is_true(stream);
-    if (stream && !json_is_boolean(stream))
+static bool read_model(struct http_request *request, struct str model, struct buf *scratch,
+                       struct str *ret_model) {
+    if (!model.at)
+        api_fail_param(request, "missing_required_parameter", "model",
+                       "Missing required parameter: 'model'.");
+    else if (!json_span_is_string(model))
+        api_fail_param(request, "invalid_type", "model",
+                       "Invalid type for 'model': expected a string.");
+    else
+        *ret_model = json_span_text(model, scratch);
+    return json_span_is_string(model);
+}
+
+static bool read_stream(struct http_request *request, enum endpoint endpoint,
+                        const struct members *members, bool *ret_stream) {
+    struct str stream = members->stream, options = members->stream_options;
+    *ret_stream = str_is(stream, "true");
+    if (stream.at && !*ret_stream && !str_is(stream, "false"))
         api_fail_param(request, "invalid_type", "stream",
                        "Invalid type for 'stream': expected a boolean.");
     else if (*ret_stream && endpoint == ENDPOINT_EMBEDDINGS)
         api_fail_param(request, "unsupported_parameter", "stream",
                        "Unsupported parameter: 'stream': embeddings come all at once.");
-    else if (options && !*ret_stream)
+    else if (options.at && !*ret_stream)
         api_fail_param(request, "invalid_value", "stream_options",
                        "The 'stream_options' parameter is only allowed when 'stream' is true.");
-    else if (options && !json_is_object(options))
+    else if (options.at && !json_span_is_object(options))
         api_fail_param(request, "invalid_type", "stream_options",
                        "Invalid type for 'stream_options': expected an object.");
     else
@@ -233,24 +283,46 @@ static bool read_stream(struct http_request *request, enum endpoint endpoint, co
     return false;
 }
 
-static int32_t read_priority(const json_t *body) {
-    json_int_t priority = json_integer_value(json_member(body, "priority"));
+/* The integer, within 32 bits; 0 for any other value. */
+static int32_t read_priority(struct str value) {
+    int64_t priority;
+    if (!value.at || !str_to_i64(value, &priority)) return 0;
     if (priority > INT32_MAX) return INT32_MAX;
     return priority < INT32_MIN ? INT32_MIN : (int32_t)priority;
 }
 
-static void infer(struct api *api, struct http_request *request, enum endpoint endpoint) {
-    json_t *body;
-    struct runner_request job = {.endpoint = endpoint, .body = http_request_body(request)};
+static enum tier read_tier(struct str value, struct buf *scratch) {
+    return json_span_is_string(value) ? tier_of(json_span_text(value, scratch)) : TIER_DEFAULT;
+}
+
+/* Submits the body, which the caller has taken out of the request, because the request may be over
+ * before the submission returns. */
+static void infer_body(struct api *api, struct http_request *request, enum endpoint endpoint,
+                       struct str body) {
+    struct runner_request job = {.endpoint = endpoint, .body = body};
+    struct members members = {.model = {NULL, 0}};
+    struct str object = {NULL, 0};
+    struct buf model, tier;
     memcpy(job.owner, http_request_caller(request)->owner, sizeof job.owner);
-    if (api_refuses_new_work(api, request) || !api_read_object(request, &body)) return;
-    if (read_model(request, body, &job.model) &&
-        read_stream(request, endpoint, body, &job.stream)) {
-        job.tier = tier_of(json_member_str(body, "service_tier"));
-        job.priority = read_priority(body);
+    if (!find_object(request, body, &object)) return;
+    find_members(object, &members);
+    buf_init(&model, BUF_UNLIMITED);
+    buf_init(&tier, BUF_UNLIMITED);
+    if (read_model(request, members.model, &model, &job.model) &&
+        read_stream(request, endpoint, &members, &job.stream)) {
+        job.tier = read_tier(members.service_tier, &tier);
+        job.priority = read_priority(members.priority);
         submit(api, request, &job);
     }
-    json_decref(body);
+    buf_release(&model);
+    buf_release(&tier);
+}
+
+static void infer(struct api *api, struct http_request *request, enum endpoint endpoint) {
+    if (api_refuses_new_work(api, request)) return;
+    struct buf body = http_request_take_body(request);
+    infer_body(api, request, endpoint, buf_str(&body));
+    buf_release(&body);
 }
 
 void inference_chat(void *context, struct http_request *request) {

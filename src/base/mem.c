@@ -2,14 +2,30 @@
 #include "base/mem.h"
 
 #include <assert.h>
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define VEC_CAPACITY_MIN 16
+#define LARGE_BYTES (256 << 10)
 
 static void *must(void *memory) {
     if (!memory) abort();
     return memory;
+}
+
+void mem_set_up(void) {
+#ifdef __GLIBC__
+    /* By itself, malloc learns from a freed piece of 32 MiB to keep the next ones. */
+    mallopt(M_MMAP_THRESHOLD, LARGE_BYTES);
+    mallopt(M_TRIM_THRESHOLD, 8 * LARGE_BYTES);
+#endif
+}
+
+void mem_trim(void) {
+#ifdef __GLIBC__
+    malloc_trim(0);
+#endif
 }
 
 void *mem_new(size_t count, size_t item_bytes) {

@@ -12,6 +12,11 @@
 
 #include "base/str.h"
 
+/* Makes large pieces go back to the machine when they are freed. Once, at the start of a process. */
+void mem_set_up(void);
+/* Gives back what is free between smaller pieces; after work that took many of them. */
+void mem_trim(void);
+
 /* Zeroed room for `count` items. */
 void *mem_new(size_t count, size_t item_bytes);
 /* Room for `bytes`, not zeroed. */

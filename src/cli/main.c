@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/mem.h"
 #include "base/os.h"
 #include "cli/command.h"
 
@@ -11,6 +12,7 @@
 int main(int argc, char **argv) {
     /* A peer that hangs up is an error of that write, not the end of the program. */
     signal(SIGPIPE, SIG_IGN);
+    mem_set_up();
     /* Both variables are for tests of quern only. */
     const char *clock = getenv("QUERN_TEST_CLOCK"), *plan = getenv("QUERN_FAULT");
     struct error error;

@@ -138,6 +138,7 @@ enum err engine_open(struct engine **ret_engine, const struct served_model *mode
     engine->model = model;
     engine->events = *events;
     pthread_mutex_init(&engine->lock, NULL);
+    pthread_mutex_init(&engine->large, NULL);
     sync_cond_init(&engine->emptied);
     buf_init(&engine->chunk, WIRE_PAYLOAD_BYTES_MAX);
     copy_names(engine, options);
@@ -295,6 +296,7 @@ void engine_close(struct engine *engine) {
     free(engine->free_slots);
     buf_release(&engine->chunk);
     pthread_cond_destroy(&engine->emptied);
+    pthread_mutex_destroy(&engine->large);
     pthread_mutex_destroy(&engine->lock);
     free(engine);
 }

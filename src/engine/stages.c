@@ -13,6 +13,8 @@
 #include <string.h>
 #include <time.h>
 
+#define LARGE_BYTES ((size_t)1 << 20)
+
 static int32_t local_offset_s(int64_t now_unix_s) {
     time_t now = (time_t)now_unix_s;
     struct tm local;
@@ -98,6 +100,23 @@ static bool prepare(const struct engine *engine, struct job *job) {
     return true;
 }
 
+/* Prepares a job; false, with its refusal, if it cannot be served. Of bodies above LARGE_BYTES one is
+ * prepared at a time: each may cost 8 times its bytes, and the freed memory goes back to the machine
+ * at once. */
+static bool prepare_within_memory(struct engine *engine, struct job *job) {
+    bool is_large = job->body.bytes > LARGE_BYTES;
+    if (is_large) pthread_mutex_lock(&engine->large);
+    bool is_good = prepare(engine, job);
+    if (is_large) {
+        buf_release(&job->body);
+        mem_trim();
+        pthread_mutex_unlock(&engine->large);
+    }
+    /* The machine has no memory now, and another try may succeed. */
+    if (!is_good && job->refusal.status == 503) job->outcome = OUTCOME_TRY_AGAIN;
+    return is_good;
+}
+
 /* Takes the next job. The caller has taken a token, so one job is left for it. */
 static struct job *take_job(struct engine *engine) {
     struct job *job;
@@ -117,9 +136,7 @@ void *prep_main(void *user) {
     pthread_setname_np(pthread_self(), "quern-prep");
     while (ring_take(engine->prep_ring, &token, -1)) {
         struct job *job = take_job(engine);
-        job->is_refused = !prepare(engine, job);
-        /* The machine has no memory now: nobody's fault, and another try may succeed. */
-        if (job->is_refused && job->refusal.status == 503) job->outcome = OUTCOME_TRY_AGAIN;
+        job->is_refused = !prepare_within_memory(engine, job);
         bool was_put;
         if (job->is_refused)
             was_put = ring_try_put(engine->finish_ring, &job);

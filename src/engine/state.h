@@ -64,6 +64,8 @@ struct engine {
     uint32_t job_count;
     bool is_refusing; /* draining, closing or failed */
 
+    pthread_mutex_t large; /* held while a large body is prepared, so that no two cost at a time */
+
     atomic_size_t vector_bytes; /* bytes of the vectors of all jobs */
 
     /* Only the loop touches these. */

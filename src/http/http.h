@@ -25,6 +25,11 @@
 
 #define HTTP_REQUEST_ID_BYTES 72 /* room for the 64 of a client's id, or "req_" and 32 digits */
 #define HTTP_ROUTES_MAX 64
+#define HTTP_PLAIN_BODY_BYTES_MAX ((uint64_t)1 << 20) /* of plain routes */
+/* The memory that a body of each kind takes here at its peak, in times its bytes: the received text,
+ * the copy of the one who answers it, and two on their way to it; or the text and its tree. */
+#define HTTP_LARGE_BODY_COST 4
+#define HTTP_PLAIN_BODY_COST 8
 
 struct http_server;
 struct http_request;
@@ -43,6 +48,12 @@ struct http_upload {
     void (*release)(void *upload);
 };
 
+enum http_kind {
+    HTTP_PLAIN,      /* takes bodies up to HTTP_PLAIN_BODY_BYTES_MAX */
+    HTTP_LARGE_BODY, /* takes bodies up to body_bytes_max, and builds no tree of them */
+    HTTP_QUICK,      /* answers at once, on a thread that no other route keeps busy */
+};
+
 struct http_route {
     const char *method;
     const char *pattern; /* see route.h */
@@ -50,6 +61,7 @@ struct http_route {
     http_handler_fn handler;
     const struct http_upload *upload; /* NULL: the body is kept in memory */
     const char *operation;            /* operationId, for logs, metrics and OpenAPI */
+    enum http_kind kind;
 };
 
 struct http_done {
@@ -82,9 +94,9 @@ struct http_options {
     uint32_t connections_per_peer_max; /* per address (default 256; loopback 7/8 of all) */
     uint32_t worker_threads;           /* (default 4) */
     uint64_t body_bytes_max;           /* the largest body kept in memory (default 32 MiB) */
-    uint64_t body_bytes_total_max;     /* the sum of all such bodies (default 256 MiB) */
-    uint64_t upload_bytes_max;         /* the largest multipart body (default 2 GiB + 1 MiB) */
-    uint64_t stream_bytes_max;         /* waiting for a slow reader of a stream (default 4 MiB) */
+    uint64_t body_memory_bytes_max; /* what all such bodies may cost together (default 256 MiB) */
+    uint64_t upload_bytes_max;      /* the largest multipart body (default 2 GiB + 1 MiB) */
+    uint64_t stream_bytes_max;      /* waiting for a slow reader of a stream (default 4 MiB) */
     int64_t head_ms;  /* from the accept, or the first byte of a later header block, to the last
                          byte of the block (default 10 s) */
     int64_t idle_ms;  /* between two requests of a connection (default 75 s) */
@@ -97,7 +109,8 @@ struct http_options {
 struct http_status {
     uint32_t connections;
     uint32_t requests_inflight;
-    uint64_t body_bytes; /* bytes of request bodies kept in memory */
+    uint64_t body_bytes;  /* bytes of request bodies kept in memory */
+    uint64_t body_memory; /* bytes that these bodies are counted at */
     uint64_t connections_total;
     uint64_t refused_total;      /* for framing, limits or pace */
     uint64_t keys_missing_total; /* 401 */
@@ -130,6 +143,8 @@ struct str http_request_query(const struct http_request *request, const char *na
 /* The first header of that name, in any case; empty if absent. */
 struct str http_request_header(const struct http_request *request, const char *name);
 struct str http_request_body(const struct http_request *request);
+/* Moves the body out of the request; the caller releases it. */
+struct buf http_request_take_body(struct http_request *request);
 /* The pointer that http_upload's `begin` returned. */
 void *http_request_upload(const struct http_request *request);
 /* True once the request has an answer; for uploads. */

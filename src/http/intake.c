@@ -261,6 +261,15 @@ static void begin_upload(struct http_request *request) {
     request->upload_begun = true;
 }
 
+/* The largest body that the route takes; one that the memory of all bodies could never hold is
+ * refused for good. */
+static uint64_t most_body_bytes(const struct http_request *request, bool is_large) {
+    const struct http_options *options = &request->server->options;
+    uint64_t most = options->body_memory_bytes_max / request->body_cost;
+    if (most > options->body_bytes_max) most = options->body_bytes_max;
+    return is_large || most < HTTP_PLAIN_BODY_BYTES_MAX ? most : HTTP_PLAIN_BODY_BYTES_MAX;
+}
+
 /* Fills in the members that the headers determine. May answer. */
 static void begin_request(struct http_request *request, struct MHD_Connection *mhd,
                           const char *method) {
@@ -277,7 +286,10 @@ static void begin_request(struct http_request *request, struct MHD_Connection *m
     if (!find_route(request) || !check_page(request) || !check_key(request) ||
         !check_content_type(request))
         return;
-    if (request->match.route->upload) request->body_bytes_max = options->upload_bytes_max;
+    bool is_large = request->match.route->kind == HTTP_LARGE_BODY;
+    request->body_cost = is_large ? HTTP_LARGE_BODY_COST : HTTP_PLAIN_BODY_COST;
+    request->body_bytes_max = request->match.route->upload ? options->upload_bytes_max
+                                                           : most_body_bytes(request, is_large);
     uint64_t bytes;
     if (str_to_u64(http_request_header(request, "content-length"), &bytes) &&
         bytes > request->body_bytes_max)
@@ -288,16 +300,26 @@ static void begin_request(struct http_request *request, struct MHD_Connection *m
 
 /* --- its body --- */
 
-/* Keeps a piece of the body. The request whose body passes the sum of all bodies is refused, so
- * that many large bodies cannot fill the memory. */
+/* Keeps a piece of the body. The request whose body passes the memory of all bodies is refused, so
+ * that many large bodies cannot fill the machine; what it has sent is given back at once. */
 static void keep_body(struct http_request *request, struct str bytes) {
     struct http_server *server = request->server;
+    uint64_t cost = bytes.bytes * request->body_cost;
     request->body_kept += bytes.bytes;
-    uint64_t before = atomic_fetch_add(&server->body_bytes, bytes.bytes);
-    if (before + bytes.bytes > server->options.body_bytes_total_max)
-        http_request_fail(request, 503, "Too many large request bodies are being received", NULL);
-    else
+    atomic_fetch_add(&server->body_bytes, bytes.bytes);
+    uint64_t before = atomic_fetch_add(&server->body_memory, cost);
+    if (before + cost <= server->options.body_memory_bytes_max) {
         buf_add_str(&request->body, bytes);
+        return;
+    }
+    buf_release(&request->body);
+    atomic_fetch_sub(&server->body_bytes, request->body_kept);
+    atomic_fetch_sub(&server->body_memory, request->body_kept * request->body_cost);
+    request->body_kept = 0;
+    http_request_fail(request, 503,
+                      "The request bodies that are being worked on fill the memory that this "
+                      "server has for them (--body-memory-bytes); try again later",
+                      NULL);
 }
 
 static void take_body(struct http_request *request, struct str bytes) {
@@ -351,7 +373,9 @@ static void dispatch(struct http_request *request) {
     MHD_suspend_connection(request->mhd);
     pthread_mutex_unlock(&request->lock);
     /* A connection has one request at a time and the ring has room for every connection. */
-    bool put = ring_try_put(request->server->work, &request);
+    bool is_quick = request->match.route->kind == HTTP_QUICK;
+    struct http_server *server = request->server;
+    bool put = ring_try_put(is_quick ? server->quick : server->work, &request);
     assert(put);
     (void)put;
 }

@@ -113,6 +113,12 @@ struct str http_request_body(const struct http_request *request) {
     return buf_str(&request->body);
 }
 
+struct buf http_request_take_body(struct http_request *request) {
+    struct buf body = request->body;
+    buf_init(&request->body, body.bytes_max);
+    return body;
+}
+
 void *http_request_upload(const struct http_request *request) {
     return request->upload;
 }

@@ -60,6 +60,7 @@ struct http_request {
     uint64_t body_bytes_max;
     struct buf body;
     uint64_t body_kept;          /* bytes of it that count in the server's sum */
+    uint64_t body_cost;          /* what each of them counts in the server's memory */
     struct multipart *multipart; /* NULL: `body` keeps the body */
     void *upload;
     bool upload_begun;

@@ -60,6 +60,7 @@ static void request_completed(void *context, struct MHD_Connection *mhd, void **
 
 void http_server_forget(struct http_server *server, const struct http_request *request) {
     atomic_fetch_sub(&server->body_bytes, request->body_kept);
+    atomic_fetch_sub(&server->body_memory, request->body_kept * request->body_cost);
     pthread_mutex_lock(&server->lock);
     if (--server->requests == 0) pthread_cond_broadcast(&server->idle);
     pthread_mutex_unlock(&server->lock);
@@ -118,11 +119,22 @@ static void connection_quiet(void *context, struct gate_connection *connection) 
 
 /* --- workers --- */
 
+static void handle(struct http_server *server, struct ring *ring) {
+    struct http_request *request;
+    while (ring_take(ring, &request, -1))
+        request->match.route->handler(server->options.context, request);
+}
+
 static void *worker_main(void *context) {
     struct http_server *server = context;
-    struct http_request *request;
-    while (ring_take(server->work, &request, -1))
-        request->match.route->handler(server->options.context, request);
+    handle(server, server->work);
+    return NULL;
+}
+
+/* Answers probes of health, which must not wait behind large bodies. */
+static void *quick_main(void *context) {
+    struct http_server *server = context;
+    handle(server, server->quick);
     return NULL;
 }
 
@@ -134,6 +146,10 @@ static enum err start_workers(struct http_server *server, struct error *error) {
         pthread_setname_np(*thread, "http-work");
         server->worker_count++;
     }
+    int failed = pthread_create(&server->quick_worker, NULL, quick_main, server);
+    if (failed != 0) return err_from_errno(error, failed, "cannot start a thread for probes");
+    pthread_setname_np(server->quick_worker, "http-quick");
+    server->has_quick_worker = true;
     return OK;
 }
 
@@ -149,7 +165,8 @@ static void fill_defaults(struct http_options *options) {
     options->worker_threads = (uint32_t)or_default(options->worker_threads, 4);
     if (options->worker_threads > HTTP_WORKERS_MAX) options->worker_threads = HTTP_WORKERS_MAX;
     options->body_bytes_max = or_default(options->body_bytes_max, (uint64_t)32 << 20);
-    options->body_bytes_total_max = or_default(options->body_bytes_total_max, (uint64_t)256 << 20);
+    options->body_memory_bytes_max =
+        or_default(options->body_memory_bytes_max, (uint64_t)256 << 20);
     options->upload_bytes_max =
         or_default(options->upload_bytes_max, ((uint64_t)2 << 30) + ((uint64_t)1 << 20));
     options->stream_bytes_max = or_default(options->stream_bytes_max, (uint64_t)4 << 20);
@@ -201,6 +218,8 @@ enum err http_open(struct http_server **ret_server, const struct http_options *o
      * ones. */
     unsigned connections_max = 2 * server->options.connections_max + 64;
     err = ring_open(&server->work, connections_max, sizeof(struct http_request *), error);
+    if (err == OK)
+        err = ring_open(&server->quick, connections_max, sizeof(struct http_request *), error);
     if (err == OK) err = start_workers(server, error);
     if (err == OK) err = start_daemon(server, connections_max, error);
     if (err == OK) {
@@ -259,8 +278,11 @@ void http_close(struct http_server *server) {
     pthread_mutex_unlock(&server->lock);
     gate_close(server->gate);
     if (server->work) ring_stop(server->work);
+    if (server->quick) ring_stop(server->quick);
     for (uint32_t i = 0; i < server->worker_count; i++) pthread_join(server->workers[i], NULL);
+    if (server->has_quick_worker) pthread_join(server->quick_worker, NULL);
     ring_close(server->work);
+    ring_close(server->quick);
     pthread_cond_destroy(&server->idle);
     pthread_mutex_destroy(&server->lock);
     free(server);
@@ -273,6 +295,7 @@ void http_status(struct http_server *server, struct http_status *ret_status) {
     ret_status->requests_inflight = server->requests;
     pthread_mutex_unlock(&server->lock);
     ret_status->body_bytes = atomic_load(&server->body_bytes);
+    ret_status->body_memory = atomic_load(&server->body_memory);
     ret_status->connections = gate.connections;
     ret_status->connections_total = gate.connections_total;
     ret_status->refused_total = gate.refused_total;

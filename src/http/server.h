@@ -16,14 +16,18 @@ struct http_server {
     struct http_options options;
     struct gate *gate;
     struct MHD_Daemon *daemon;
-    struct ring *work; /* struct http_request *: whole requests for handlers */
+    struct ring *work;  /* struct http_request *: whole requests for handlers */
+    struct ring *quick; /* struct http_request *: those of quick routes */
     pthread_t workers[HTTP_WORKERS_MAX];
     uint32_t worker_count;
+    pthread_t quick_worker;
+    bool has_quick_worker;
     pthread_mutex_t lock; /* guards `requests`, and the requests of connections (gate_user) */
     pthread_cond_t idle;
     uint32_t requests;
-    atomic_uint_fast64_t body_bytes; /* bytes of all bodies kept in memory */
-    atomic_bool warned_of_open_key;  /* once is enough */
+    atomic_uint_fast64_t body_bytes;  /* bytes of all bodies kept in memory */
+    atomic_uint_fast64_t body_memory; /* what they are counted at */
+    atomic_bool warned_of_open_key;   /* once is enough */
     atomic_uint_fast64_t keys_missing_total;
     atomic_uint_fast64_t keys_wrong_total;
     atomic_uint_fast64_t keys_scope_total;

@@ -8,6 +8,7 @@
 
 #define MAGIC 0x31465751u /* the bytes "QWF1" */
 #define CRC_AT 20
+#define KEPT_BYTES_MAX ((size_t)1 << 20) /* a larger buffer is given back after its frame */
 
 void wire_reader_init(struct wire_reader *reader) {
     *reader = (struct wire_reader){.consumed = 0};
@@ -22,6 +23,8 @@ void wire_reader_release(struct wire_reader *reader) {
 char *wire_reader_room(struct wire_reader *reader, size_t *ret_room_bytes) {
     buf_consume(&reader->bytes, reader->consumed);
     reader->consumed = 0;
+    if (reader->bytes.bytes == 0 && reader->bytes.capacity > KEPT_BYTES_MAX)
+        buf_release(&reader->bytes);
     /* The rest is less than one frame, so there is always room. */
     char *room = buf_reserve(&reader->bytes, WIRE_ROOM_BYTES);
     assert(room);

@@ -41,15 +41,18 @@ bool request_unlink(struct runner *runner, struct request *request) {
     return true;
 }
 
-void request_drop(struct runner *runner, struct request *request) {
-    pthread_mutex_lock(&runner->lock);
-    bool is_last = --request->holds == 0;
-    pthread_mutex_unlock(&runner->lock);
-    if (!is_last) return;
+static void request_free(struct request *request) {
     pthread_mutex_destroy(&request->calling);
     free(request->body);
     free(request->model);
     free(request);
+}
+
+void request_drop(struct runner *runner, struct request *request) {
+    pthread_mutex_lock(&runner->lock);
+    bool is_last = --request->holds == 0;
+    pthread_mutex_unlock(&runner->lock);
+    if (is_last) request_free(request);
 }
 
 void request_finish(struct runner *runner, struct request *request,
@@ -125,6 +128,8 @@ enum err runner_request(struct runner *runner, const struct runner_request *call
     }
     enum err err = runner_check_model(runner, call->model, error);
     if (err != OK) return err;
+    /* Copied without the lock, for which probes of health wait: a body may be long. */
+    struct request *request = new_request(call, events);
     pthread_mutex_lock(&runner->lock);
     if (runner->is_draining || runner->is_stopping)
         err = err_set(error, ERR_UNAVAILABLE, "The server is shutting down");
@@ -135,13 +140,13 @@ enum err runner_request(struct runner *runner, const struct runner_request *call
         err = err_set(error, ERR_LIMIT, "%u requests are waiting already; try again later",
                       runner->request_count);
     if (err == OK) {
-        struct request *request = new_request(call, events);
         request->id = request->order = ++runner->request_order;
         *ret_request_id = request->id;
         link_request(runner, request);
         pthread_cond_signal(&runner->work);
     }
     pthread_mutex_unlock(&runner->lock);
+    if (err != OK) request_free(request);
     return err;
 }
 

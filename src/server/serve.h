@@ -19,6 +19,7 @@ struct serve_options {
     const char *api_key_file;    /* one key per line; NULL: the places in keys.h */
     struct origin_rules origins; /* web pages and names that may use the API; `host` is not read */
     uint32_t connections_per_peer_max; /* of one address; 0: http's default */
+    uint64_t body_memory_bytes_max;    /* of all request bodies; 0: http's default */
     bool insecure_no_keys;             /* serve an address of other machines without any key */
     const char *env_file;              /* variables for secrets (secret.h); NULL: none */
     struct webhook_settings webhooks;

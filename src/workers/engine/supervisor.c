@@ -28,6 +28,7 @@
 #define HANG_NS_MIN (60 * NS_PER_S)
 #define HANG_NS_UNKNOWN (300 * NS_PER_S)
 #define KNOWN_STEPS 1000
+#define BUFFER_BYTES_KEPT ((size_t)1 << 20) /* a larger one is given back once it is sent */
 #define UNSEEN_NS_MAX (5 * NS_PER_S)
 
 static void set_phase(struct worker_engine *engine, enum worker_phase phase, const char *reason) {
@@ -218,6 +219,7 @@ static enum err read_frames(struct worker_engine *engine, struct error *error) {
 /* Takes over the waiting frames and sends what the socket takes. *ret_left: not all was sent. */
 static enum err send_frames(struct worker_engine *engine, bool *ret_left, struct error *error) {
     if (engine->sent == engine->sending.bytes) {
+        if (engine->sending.capacity > BUFFER_BYTES_KEPT) buf_release(&engine->sending);
         buf_clear(&engine->sending);
         engine->sent = 0;
         pthread_mutex_lock(&engine->lock);

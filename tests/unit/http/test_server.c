@@ -20,7 +20,7 @@
 
 #define FILE_BYTES 3000000 /* many times what the relay moves in one go */
 #define UPLOAD_BYTES_MAX 100000
-#define BODY_BYTES_TOTAL_MAX 1000000
+#define BODY_MEMORY_BYTES_MAX 4000000 /* a million bytes of text */
 #define PING_MS 50
 
 /* What the handlers saw, for the checks. */
@@ -221,17 +221,17 @@ static void handle_upload(void *context, struct http_request *request) {
 }
 
 static const struct http_route routes[] = {
-    {"GET", "/health", HTTP_SCOPE_OPEN, handle_health, NULL, "health"},
-    {"POST", "/echo", HTTP_SCOPE_OPEN, handle_echo, NULL, "echo"},
-    {"GET", "/echo/{id}", HTTP_SCOPE_OPEN, handle_param, NULL, "param"},
-    {"GET", "/later", HTTP_SCOPE_OPEN, handle_later, NULL, "later"},
-    {"GET", "/stream", HTTP_SCOPE_OPEN, handle_stream, NULL, "stream"},
-    {"GET", "/stream-on", HTTP_SCOPE_OPEN, handle_stream_on, NULL, "streamOn"},
-    {"GET", "/stream-quiet", HTTP_SCOPE_OPEN, handle_stream_quiet, NULL, "streamQuiet"},
-    {"GET", "/hang", HTTP_SCOPE_OPEN, handle_hang, NULL, "hang"},
-    {"GET", "/file", HTTP_SCOPE_OPEN, handle_file, NULL, "file"},
-    {"POST", "/upload", HTTP_SCOPE_OPEN, handle_upload, &upload, "upload"},
-    {"GET", "/secret", HTTP_SCOPE_KEY, handle_health, NULL, "secret"},
+    {"GET", "/health", HTTP_SCOPE_OPEN, handle_health, NULL, "health", HTTP_PLAIN},
+    {"POST", "/echo", HTTP_SCOPE_OPEN, handle_echo, NULL, "echo", HTTP_LARGE_BODY},
+    {"GET", "/echo/{id}", HTTP_SCOPE_OPEN, handle_param, NULL, "param", HTTP_PLAIN},
+    {"GET", "/later", HTTP_SCOPE_OPEN, handle_later, NULL, "later", HTTP_PLAIN},
+    {"GET", "/stream", HTTP_SCOPE_OPEN, handle_stream, NULL, "stream", HTTP_PLAIN},
+    {"GET", "/stream-on", HTTP_SCOPE_OPEN, handle_stream_on, NULL, "streamOn", HTTP_PLAIN},
+    {"GET", "/stream-quiet", HTTP_SCOPE_OPEN, handle_stream_quiet, NULL, "streamQuiet", HTTP_PLAIN},
+    {"GET", "/hang", HTTP_SCOPE_OPEN, handle_hang, NULL, "hang", HTTP_PLAIN},
+    {"GET", "/file", HTTP_SCOPE_OPEN, handle_file, NULL, "file", HTTP_PLAIN},
+    {"POST", "/upload", HTTP_SCOPE_OPEN, handle_upload, &upload, "upload", HTTP_PLAIN},
+    {"GET", "/secret", HTTP_SCOPE_KEY, handle_health, NULL, "secret", HTTP_PLAIN},
 };
 
 static void request_done(void *context, const struct http_done *done) {
@@ -582,7 +582,7 @@ static int open_server(void **state) {
         .context = fixture,
         .done = request_done,
         .upload_bytes_max = UPLOAD_BYTES_MAX,
-        .body_bytes_total_max = BODY_BYTES_TOTAL_MAX,
+        .body_memory_bytes_max = BODY_MEMORY_BYTES_MAX,
         .ping_ms = PING_MS,
     };
     *state = fixture;
