@@ -40,6 +40,7 @@ struct process {
     struct served_model model;
     bool has_model;
     struct engine *engine;
+    bool lacks_card; /* it fails because a card, or the card's memory, is not to be had */
     atomic_bool has_failed;
     bool is_draining;
 };
@@ -47,14 +48,19 @@ struct process {
 /* The time between two looks whether a draining engine is empty. */
 #define DRAIN_POLL_MS 20
 
-static void out_add(struct out *out, enum wire_kind kind, uint64_t id, struct str payload) {
+static void out_add_flagged(struct out *out, enum wire_kind kind, uint64_t id, uint8_t flags,
+                            struct str payload) {
     pthread_mutex_lock(&out->lock);
     size_t bytes = payload.bytes + WIRE_HEADER_BYTES;
     while (!out->is_broken && out->waiting.bytes + bytes > ENGINE_OUT_BYTES_MAX)
         pthread_cond_wait(&out->changed, &out->lock);
-    if (!out->is_broken) wire_write(&out->waiting, kind, id, 0, payload);
+    if (!out->is_broken) wire_write(&out->waiting, kind, id, flags, payload);
     pthread_cond_broadcast(&out->changed);
     pthread_mutex_unlock(&out->lock);
+}
+
+static void out_add(struct out *out, enum wire_kind kind, uint64_t id, struct str payload) {
+    out_add_flagged(out, kind, id, 0, payload);
 }
 
 static bool send_all(int fd, struct str bytes) {
@@ -121,7 +127,8 @@ static void out_close(struct out *out) {
 static void send_fatal(struct process *process, const char *sentence) {
     /* Only info: the server tells the failure once, to its clients or in its log. */
     log_info("event=fatal reason=\"%s\"", sentence);
-    out_add(&process->out, WIRE_FATAL, 0, str_from(sentence));
+    const uint8_t flags = process->lacks_card ? WIRE_FLAG_NO_CARD : 0;
+    out_add_flagged(&process->out, WIRE_FATAL, 0, flags, str_from(sentence));
 }
 
 static void on_delta(void *context, uint64_t id, struct str chunk) {
@@ -254,8 +261,10 @@ static enum err open_device(struct process *process, const struct wire_hello *he
     struct loaded_device *device = &process->device;
     struct device_settings settings;
     enum err err = device_settings_read(&settings, &texts, error);
-    if (err == OK) err = device_load(device, &settings, error);
+    if (err != OK) return err;
+    err = device_load(device, &settings, error);
     if (err == OK) err = device_load_open(device, error);
+    process->lacks_card = err != OK;
     if (err != OK) return err;
     if (device->device) {
         log_info("event=device device=%s:%u name=\"%s\" limit_mib=%llu", device->table->kind,
@@ -295,6 +304,8 @@ static enum err open_engine(struct process *process, const struct engine_process
                             const struct wire_hello *hello, struct error *error) {
     enum err err = (options->open_model ? options->open_model : served_model_open)(
         &process->model, hello, &process->device, error);
+    /* With less free memory than before, the card opens and the model does not fit. */
+    process->lacks_card = err == ERR_LIMIT && process->device.device;
     if (err != OK) return err;
     process->has_model = true;
     const struct engine_events events = {process, on_delta, on_result, on_stats, on_fatal};

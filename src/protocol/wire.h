@@ -8,7 +8,7 @@
  *   offset  type  field
  *        0  u32   magic "QWF1"
  *        4  u8    kind
- *        5  u8    flags; none is defined
+ *        5  u8    flags: bit 0 WIRE_FLAG_NO_CARD, of FATAL; the others are 0
  *        6  u16   reserved, 0
  *        8  u64   id
  *       16  u32   payload bytes
@@ -44,6 +44,10 @@ enum wire_kind {
     WIRE_STATS = 19,  /* about once per second, and as the answer to a ping */
     WIRE_FATAL = 20,  /* one sentence; the engine exits after it */
 };
+
+/* The sentence of this FATAL is about the card and not about the model: the card is lost, or others
+ * hold its memory. A later start may find it again. */
+#define WIRE_FLAG_NO_CARD 1u
 
 struct wire_frame {
     enum wire_kind kind;

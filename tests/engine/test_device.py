@@ -147,6 +147,31 @@ def test_after_a_card_is_lost_no_line_runs_on_the_cpu(tmp_path):
         assert "device=cpu" not in log and log.count("event=device device=plain:0") == 2
 
 
+# WORKER_ENGINE_RELOADS_MAX is 5.
+@pytest.mark.parametrize("gone, said", [
+    ("QUERN_PLAIN_CARDS=none", "no driver of plain cards; unset QUERN_PLAIN_CARDS"),
+    ("QUERN_PLAIN_MEMORY_MIB=100", "plain card 0 has 100 MiB free, not 500"),
+])
+def test_lines_wait_for_a_card_that_is_lost_or_that_others_fill(tmp_path, gone, said):
+    plugin = support.plain_device(tmp_path, "once", "QUERN_PLAIN_FAULT=submit:5:lost")
+    variables = plugin.with_name(plugin.name + ".env")
+    with serve(tmp_path, plugin, "--gpu-memory-limit-mib", "500", "--result-cache-bytes", "0") as server:
+        variables.write_text(gone + "\n")
+        batch = server.create(support.jsonl(lines()), endpoint="/v1/completions")
+        support.until(lambda: len(re.findall("event=engine_down will_restart=yes.*" + said, server.log_text())) > 5, seconds=600)
+        support.until(lambda: said in (server.batch(batch["id"])["waiting_for"] or ""), seconds=300)
+        assert server.batch(batch["id"])["status"] == "in_progress"
+        assert server.batch(batch["id"])["request_counts"]["failed"] == 0
+        status, health = server.call("GET", "/health")
+        assert status == 503 and f"waiting for its card: {said}" in health.decode()
+        variables.unlink()
+        batch = server.wait(batch["id"])
+        assert batch["request_counts"] == {"total": 12, "completed": 12, "failed": 0}
+        assert sorted(result["custom_id"] for result in server.results(batch)[0]) == sorted(line["custom_id"] for line in lines())
+        assert "device=cpu" not in server.log_text() and "will_restart=no" not in server.log_text()
+    support.fsck(tmp_path / "state")
+
+
 def test_models_on_one_card_take_turns(tmp_path):
     models = [word for name in ("one", "two") for word in ("--model", f"{name}={TINY}")]
     plugin = ["--device-plugin", str(support.plain_device())]

@@ -18,6 +18,7 @@ struct device {
         void *context;
     } wakes[DEVICE_MEMBERS_MAX]; /* wake NULL: the member has left */
     uint32_t count;
+    bool has_loaded; /* some member has been LOADED */
 };
 
 /* --- the policy --- */
@@ -204,9 +205,19 @@ void device_report(struct device *device, uint32_t member, enum device_state sta
     struct device_member *one = &device->members[member];
     one->state = state;
     one->jobs = 0;
-    if (state == DEVICE_LOADED) one->loaded_ns = one->idle_ns = clock_monotonic_ns();
+    if (state == DEVICE_LOADED) {
+        one->loaded_ns = one->idle_ns = clock_monotonic_ns();
+        device->has_loaded = true;
+    }
     decide(device);
     pthread_mutex_unlock(&device->lock);
+}
+
+bool device_has_loaded(struct device *device) {
+    pthread_mutex_lock(&device->lock);
+    bool has_loaded = device->has_loaded;
+    pthread_mutex_unlock(&device->lock);
+    return has_loaded;
 }
 
 void device_job(struct device *device, uint32_t member, enum tier tier, int64_t deadline_unix_s) {

@@ -83,6 +83,8 @@ void device_want(struct device *device, uint32_t member, enum tier tier, int64_t
 enum device_state device_state(struct device *device, uint32_t member);
 /* The member has become LOADED, AWAY or FAILED. */
 void device_report(struct device *device, uint32_t member, enum device_state state);
+/* Whether any member has been LOADED. */
+bool device_has_loaded(struct device *device);
 /* A job came to the loaded member. */
 void device_job(struct device *device, uint32_t member, enum tier tier, int64_t deadline_unix_s);
 /* A job has ended: `jobs` are left inside the member. */

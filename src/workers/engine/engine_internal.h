@@ -48,6 +48,7 @@ struct worker_engine {
     pthread_cond_t changed;
     enum worker_phase phase;
     char reason[ERROR_TEXT_BYTES]; /* why it is down or has failed */
+    bool lacks_card;               /* its last start found no card, or no memory on it */
     bool is_closing;
     bool is_leaving;         /* makes room on its device: takes no more jobs */
     bool wants_room;         /* submit has returned false since the last room event */
@@ -76,6 +77,7 @@ struct worker_engine {
     int64_t load_deadline_ns;
     uint32_t failures; /* deaths since the last result */
     bool has_told_fatal;
+    bool has_told_no_card;  /* with WIRE_FLAG_NO_CARD */
     uint32_t same_failures; /* loads in a row that ended with the sentence in `reason` */
 };
 

@@ -115,6 +115,7 @@ static enum err take_ready(struct worker_engine *engine, const struct wire_frame
         assert(err == OK);
         engine->has_ready = true;
     }
+    engine->lacks_card = false;
     engine->wants_room = true; /* jobs may have been refused while it loaded */
     pthread_mutex_unlock(&engine->lock);
     if (!is_expected) return err_set(error, ERR_CORRUPT, "a second READY");
@@ -179,6 +180,7 @@ static enum err take_frame(struct worker_engine *engine, const struct wire_frame
     bool is_ready = engine->phase == PHASE_READY; /* only this thread changes it */
     if (frame->kind == WIRE_FATAL) {
         engine->has_told_fatal = true;
+        engine->has_told_no_card = frame->flags & WIRE_FLAG_NO_CARD;
         size_t bytes = frame->payload.bytes < 400 ? frame->payload.bytes : 400;
         return err_set(error, ERR_INVALID, "%.*s", (int)bytes, bytes ? frame->payload.at : "");
     }
@@ -346,14 +348,21 @@ static void close_child(struct worker_engine *engine) {
     log_info("event=engine_closed end=\"%s\"", text);
 }
 
+/* Whether a model has been ready on the card that the engine lacks now: this one, or one that takes
+ * turns with it. */
+static bool had_card(const struct worker_engine *engine) {
+    return engine->has_ready || (engine->device && device_has_loaded(engine->device));
+}
+
 /* Whether the worker fails for good. A FATAL before the first READY would come again, and so would
  * the third death before it. A model that has loaded once may have met a passing trouble, or a file
- * that is being replaced: it fails after WORKER_ENGINE_RELOADS_MAX loads with the same sentence. */
+ * that is being replaced: it fails after WORKER_ENGINE_RELOADS_MAX loads with the same sentence. A
+ * card that was there once is waited for without end, and so are the lines. */
 static bool is_hopeless(struct worker_engine *engine, bool was_ready, const char *reason) {
     /* Only this thread writes `reason`. */
     bool is_same = !was_ready && strcmp(engine->reason, reason) == 0;
     engine->same_failures = was_ready ? 0 : is_same ? engine->same_failures + 1 : 1;
-    if (was_ready) return false;
+    if (was_ready || (engine->has_told_no_card && had_card(engine))) return false;
     if (engine->has_ready) return engine->same_failures >= WORKER_ENGINE_RELOADS_MAX;
     return engine->has_told_fatal || engine->failures >= WORKER_ENGINE_LOADS_MAX;
 }
@@ -375,6 +384,9 @@ static void bury_child(struct worker_engine *engine, const struct error *why) {
     /* The caller of worker_engine_wait_ready gets the engine's own sentence and reports it once. */
     log_write(engine->has_told_fatal && !was_ready ? LOG_INFO : LOG_ERROR,
               "event=engine_down will_restart=%s reason=\"%s\"", is_final ? "no" : "yes", reason);
+    pthread_mutex_lock(&engine->lock);
+    engine->lacks_card = engine->has_told_no_card && !is_final;
+    pthread_mutex_unlock(&engine->lock);
     /* The phase first, so that no job is taken that the next child would not get. */
     set_phase(engine, is_final ? PHASE_FAILED : PHASE_DOWN, reason);
     forget_child(engine);
@@ -402,7 +414,7 @@ static enum err start_child(struct worker_engine *engine, struct error *error) {
     int64_t now_ns = clock_monotonic_ns();
     engine->watched_ns = engine->ping_due_ns = now_ns;
     engine->load_deadline_ns = now_ns + engine->load_ns;
-    engine->has_told_fatal = false;
+    engine->has_told_fatal = engine->has_told_no_card = false;
     pthread_mutex_lock(&engine->lock);
     engine->moved_ns = now_ns;
     put_hello(engine);

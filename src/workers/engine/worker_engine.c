@@ -156,8 +156,13 @@ static void status(struct worker *worker, struct worker_status *ret_status) {
         ret_status->step_age_ms = (clock_monotonic_ns() - engine->moved_ns) / NS_PER_MS;
     static const char *const texts[] = {"loading", "ready", "not loaded",
                                         "restarting: ", "failed: "};
-    snprintf(ret_status->text, sizeof ret_status->text, "%s%.140s", texts[engine->phase],
-             engine->phase >= PHASE_DOWN ? engine->reason : "");
+    /* It lacks the card while it is down, and while the next child looks for the card. */
+    if (engine->lacks_card)
+        snprintf(ret_status->text, sizeof ret_status->text, "waiting for its card: %.130s",
+                 engine->reason);
+    else
+        snprintf(ret_status->text, sizeof ret_status->text, "%s%.140s", texts[engine->phase],
+                 engine->phase >= PHASE_DOWN ? engine->reason : "");
     pthread_mutex_unlock(&engine->lock);
 }
 

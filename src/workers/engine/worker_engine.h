@@ -11,7 +11,9 @@
  *     FAILED
  *
  * It fails for good by a FATAL before the first READY, by three deaths before it, or, later, by
- * five loads in a row that end with the same sentence. The reason is kept.
+ * five loads in a row that end with the same sentence. The reason is kept. A card that is lost, or
+ * whose memory others hold, is no such failure once a model has been ready on it: the worker stays
+ * DOWN, its lines wait, and it looks for the card again after each pause.
  *
  * On a shared device (device.h) it begins PARKED, without a child, and loads in its turn. To make
  * room it takes no more jobs, gives its lines back to the runner, finishes the requests of single

@@ -35,15 +35,20 @@ struct fake {
     bool is_dumb; /* answers no ping */
 };
 
-static void fake_send(struct fake *fake, enum wire_kind kind, uint64_t id, struct str payload) {
+static void fake_send_flagged(struct fake *fake, enum wire_kind kind, uint64_t id, uint8_t flags,
+                              struct str payload) {
     buf_clear(&fake->out);
-    wire_write(&fake->out, kind, id, 0, payload);
+    wire_write(&fake->out, kind, id, flags, payload);
     struct str rest = buf_str(&fake->out);
     while (rest.bytes > 0) {
         ssize_t count = send(fake->fd, rest.at, rest.bytes, MSG_NOSIGNAL);
         if (count <= 0) _exit(9);
         rest = str_skip(rest, (size_t)count);
     }
+}
+
+static void fake_send(struct fake *fake, enum wire_kind kind, uint64_t id, struct str payload) {
+    fake_send_flagged(fake, kind, id, 0, payload);
 }
 
 static struct wire_frame fake_next(struct fake *fake) {
@@ -154,6 +159,10 @@ static int fake_main(const char *mode) {
     }
     if (strcmp(mode, "once") == 0 && !leave_mark(path)) {
         fake_send(&fake, WIRE_FATAL, 0, STR("model.gguf: it was cut off"));
+        return 3;
+    }
+    if (strcmp(mode, "card") == 0 && access(path, F_OK) == 0) {
+        fake_send_flagged(&fake, WIRE_FATAL, 0, WIRE_FLAG_NO_CARD, STR("card 0 is lost"));
         return 3;
     }
     if (strcmp(mode, "slow") == 0) await_mark(path);
@@ -648,6 +657,43 @@ static void a_model_that_cannot_be_loaded_again_is_given_up_after_some_tries(voi
     assert_int_equal(unlink(mark), 0);
 }
 
+/* The file stands for the loss. `other` shares the device and has never been ready. */
+static void a_card_that_is_lost_is_waited_for(void **state) {
+    (void)state;
+    struct bench bench, other;
+    struct worker_status status;
+    char lost[64];
+    snprintf(lost, sizeof lost, "/tmp/quern-lost-%d", (int)getpid());
+    struct device *device = device_open(&(struct device_options){.loaded_max = 2});
+    const struct worker_engine_options options = {.hello.model_path = str_from(lost),
+                                                  .device = device};
+    assert_int_equal(bench_open(&bench, "card", options, NULL), OK);
+    assert_int_equal(bench_open(&other, "card", options, NULL), OK);
+    give_job(&bench, 1, "x");
+    wait_for(&bench, &bench.results, 1);
+    assert_true(leave_mark(lost));
+    give_job(&bench, 2, "crash");
+    assert_false(try_job(&other, 3, false, "x"));
+    wait_for(&bench, &bench.downs, 1 + WORKER_ENGINE_RELOADS_MAX + 2);
+    wait_for(&other, &other.downs, WORKER_ENGINE_LOADS_MAX + 2);
+    assert_int_equal(load_of(&bench), MOVING);
+    assert_int_equal(load_of(&other), MOVING);
+    bench.worker->ops->status(bench.worker, &status);
+    assert_string_equal(status.text, "waiting for its card: card 0 is lost");
+    assert_false(status.is_failed || status.ready);
+    assert_int_equal(unlink(lost), 0);
+    give_job(&bench, 4, "y");
+    give_job(&other, 5, "z");
+    wait_for(&bench, &bench.results, 2);
+    wait_for(&other, &other.results, 1);
+    assert_string_equal(bench.body, "y");
+    bench.worker->ops->status(bench.worker, &status);
+    assert_string_equal(status.text, "ready");
+    bench_close(&bench);
+    bench_close(&other);
+    device_close(device);
+}
+
 /* The only file in the directory of stacks. */
 static char *read_stacks(const char *dir) {
     char path[400] = "", *text;
@@ -794,6 +840,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_model_that_cannot_load_is_not_tried_again),
         cmocka_unit_test(an_engine_that_dies_while_loading_is_given_up),
         cmocka_unit_test(a_model_that_cannot_be_loaded_again_is_given_up_after_some_tries),
+        cmocka_unit_test(a_card_that_is_lost_is_waited_for),
         cmocka_unit_test(a_program_that_is_not_there_is_an_error_of_the_worker),
         cmocka_unit_test(a_slow_start_is_seen_as_loading),
         cmocka_unit_test(a_load_without_an_end_is_given_up),
