@@ -373,9 +373,11 @@ static void dispatch(struct http_request *request) {
     MHD_suspend_connection(request->mhd);
     pthread_mutex_unlock(&request->lock);
     /* A connection has one request at a time and the ring has room for every connection. */
-    bool is_quick = request->match.route->kind == HTTP_QUICK;
     struct http_server *server = request->server;
-    bool put = ring_try_put(is_quick ? server->quick : server->work, &request);
+    struct ring *ring = server->work;
+    if (request->match.route->kind == HTTP_QUICK) ring = server->quick;
+    if (request->body.bytes > HTTP_PLAIN_BODY_BYTES_MAX) ring = server->large;
+    bool put = ring_try_put(ring, &request);
     assert(put);
     (void)put;
 }

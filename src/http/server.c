@@ -8,12 +8,14 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <time.h>
 
 #define CONNECTION_MEMORY_BYTES ((size_t)128 << 10)
 #define CLOSE_WAIT_MS 10000
+#define LARGE_NICE 10
 
 /* --- the ends of requests and connections --- */
 
@@ -138,19 +140,45 @@ static void *quick_main(void *context) {
     return NULL;
 }
 
-static enum err start_workers(struct http_server *server, struct error *error) {
-    while (server->worker_count < server->options.worker_threads) {
-        pthread_t *thread = &server->workers[server->worker_count];
-        int failed = pthread_create(thread, NULL, worker_main, server);
-        if (failed != 0) return err_from_errno(error, failed, "cannot start a thread for requests");
-        pthread_setname_np(*thread, "http-work");
-        server->worker_count++;
-    }
-    int failed = pthread_create(&server->quick_worker, NULL, quick_main, server);
-    if (failed != 0) return err_from_errno(error, failed, "cannot start a thread for probes");
-    pthread_setname_np(server->quick_worker, "http-quick");
-    server->has_quick_worker = true;
+/* Reads large bodies one after another, and behind all other work: stepping over one takes a core for
+ * a while. */
+static void *large_main(void *context) {
+    struct http_server *server = context;
+    setpriority(PRIO_PROCESS, 0, LARGE_NICE); /* of this thread */
+    handle(server, server->large);
+    return NULL;
+}
+
+static enum err start_thread(pthread_t *ret_thread, void *(*thread_main)(void *),
+                             struct http_server *server, const char *name, struct error *error) {
+    int failed = pthread_create(ret_thread, NULL, thread_main, server);
+    if (failed != 0) return err_from_errno(error, failed, "cannot start a thread for requests");
+    pthread_setname_np(*ret_thread, name);
     return OK;
+}
+
+static enum err start_workers(struct http_server *server, struct error *error) {
+    enum err err = OK;
+    while (err == OK && server->worker_count < server->options.worker_threads) {
+        err = start_thread(&server->workers[server->worker_count], worker_main, server, "http-work",
+                           error);
+        server->worker_count += err == OK;
+    }
+    if (err == OK)
+        err = start_thread(&server->quick_worker, quick_main, server, "http-quick", error);
+    server->has_quick_worker = err == OK;
+    if (err == OK)
+        err = start_thread(&server->large_worker, large_main, server, "http-large", error);
+    server->has_large_worker = err == OK;
+    return err;
+}
+
+static enum err open_rings(struct http_server *server, unsigned requests_max, struct error *error) {
+    size_t item = sizeof(struct http_request *);
+    enum err err = ring_open(&server->work, requests_max, item, error);
+    if (err == OK) err = ring_open(&server->quick, requests_max, item, error);
+    if (err == OK) err = ring_open(&server->large, requests_max, item, error);
+    return err;
 }
 
 /* --- opening and closing --- */
@@ -217,9 +245,7 @@ enum err http_open(struct http_server **ret_server, const struct http_options *o
     /* The library closes its end a little later than the gate: it needs room for old and new
      * ones. */
     unsigned connections_max = 2 * server->options.connections_max + 64;
-    err = ring_open(&server->work, connections_max, sizeof(struct http_request *), error);
-    if (err == OK)
-        err = ring_open(&server->quick, connections_max, sizeof(struct http_request *), error);
+    err = open_rings(server, connections_max, error);
     if (err == OK) err = start_workers(server, error);
     if (err == OK) err = start_daemon(server, connections_max, error);
     if (err == OK) {
@@ -279,10 +305,13 @@ void http_close(struct http_server *server) {
     gate_close(server->gate);
     if (server->work) ring_stop(server->work);
     if (server->quick) ring_stop(server->quick);
+    if (server->large) ring_stop(server->large);
     for (uint32_t i = 0; i < server->worker_count; i++) pthread_join(server->workers[i], NULL);
     if (server->has_quick_worker) pthread_join(server->quick_worker, NULL);
+    if (server->has_large_worker) pthread_join(server->large_worker, NULL);
     ring_close(server->work);
     ring_close(server->quick);
+    ring_close(server->large);
     pthread_cond_destroy(&server->idle);
     pthread_mutex_destroy(&server->lock);
     free(server);

@@ -18,10 +18,12 @@ struct http_server {
     struct MHD_Daemon *daemon;
     struct ring *work;  /* struct http_request *: whole requests for handlers */
     struct ring *quick; /* struct http_request *: those of quick routes */
+    struct ring
+        *large; /* struct http_request *: those with bodies above HTTP_PLAIN_BODY_BYTES_MAX */
     pthread_t workers[HTTP_WORKERS_MAX];
     uint32_t worker_count;
-    pthread_t quick_worker;
-    bool has_quick_worker;
+    pthread_t quick_worker, large_worker;
+    bool has_quick_worker, has_large_worker;
     pthread_mutex_t lock; /* guards `requests`, and the requests of connections (gate_user) */
     pthread_cond_t idle;
     uint32_t requests;

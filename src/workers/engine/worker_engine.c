@@ -42,18 +42,34 @@ bool worker_engine_is_closing(struct worker_engine *engine) {
     return closing;
 }
 
-static void queue_job(struct worker_engine *engine, const struct worker_job *job) {
+/* Makes the job's frame; `overflowed` if it is too large for one. */
+static struct buf make_frame(const struct worker_job *job) {
     const struct wire_job message = {job->endpoint, job->tier, job->stream,
                                      job->priority, job->body, str_from(job->owner)};
-    struct buf payload;
+    struct buf payload, frame;
     buf_init(&payload, WIRE_PAYLOAD_BYTES_MAX);
+    buf_init(&frame, WORKER_ENGINE_OUT_BYTES_MAX);
     wire_put_job(&payload, &message);
     if (payload.overflowed)
-        engine->too_large[engine->too_large_count++] = job->id;
+        frame.overflowed = true;
     else
-        wire_write(&engine->out, WIRE_JOB, job->id, 0, buf_str(&payload));
-    assert(!engine->out.overflowed);
+        wire_write(&frame, WIRE_JOB, job->id, 0, buf_str(&payload));
     buf_release(&payload);
+    return frame;
+}
+
+/* Queues a frame, which it takes over. The lock is held: a long frame is not copied. */
+static void queue_frame(struct worker_engine *engine, uint64_t job_id, struct buf *frame) {
+    if (frame->overflowed) {
+        engine->too_large[engine->too_large_count++] = job_id;
+    } else if (engine->out.bytes == 0) {
+        struct buf empty = engine->out;
+        engine->out = *frame;
+        *frame = empty;
+    } else {
+        buf_add_str(&engine->out, buf_str(frame));
+    }
+    assert(!engine->out.overflowed);
 }
 
 /* Lines can wait, whatever the tier of their batch. */
@@ -61,21 +77,34 @@ static enum tier urgency_of(const struct worker_job *job) {
     return job->is_line ? TIER_BATCH : job->tier;
 }
 
+static bool can_take(struct worker_engine *engine) {
+    return worker_engine_has_room(engine) && engine->too_large_count < WORKER_TOO_LARGE_MAX;
+}
+
 static bool submit(struct worker *worker, const struct worker_job *job) {
     struct worker_engine *engine = engine_of(worker);
+    struct buf frame;
+    buf_init(&frame, 0);
     pthread_mutex_lock(&engine->lock);
-    bool is_taken =
-        worker_engine_has_room(engine) && engine->too_large_count < WORKER_TOO_LARGE_MAX;
+    bool is_taken = can_take(engine);
+    if (is_taken) {
+        /* The frame is made without the lock, for which probes of health wait. */
+        pthread_mutex_unlock(&engine->lock);
+        frame = make_frame(job);
+        pthread_mutex_lock(&engine->lock);
+        is_taken = can_take(engine);
+    }
     if (is_taken) {
         engine->jobs[engine->job_count++] =
             (struct engine_job){.id = job->id, .is_line = job->is_line};
-        queue_job(engine, job);
+        queue_frame(engine, job->id, &frame);
         if (engine->device)
             device_job(engine->device, engine->member, urgency_of(job), job->deadline_unix_s);
     } else {
         engine->wants_room = true;
     }
     pthread_mutex_unlock(&engine->lock);
+    buf_release(&frame);
     if (is_taken) wake(engine);
     if (!is_taken && engine->device)
         device_want(engine->device, engine->member, urgency_of(job), job->deadline_unix_s);

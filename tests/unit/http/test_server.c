@@ -22,15 +22,17 @@
 #define UPLOAD_BYTES_MAX 100000
 #define BODY_MEMORY_BYTES_MAX 4000000 /* a million bytes of text */
 #define PING_MS 50
+#define WORKERS 4
 
 /* What the handlers saw, for the checks. */
 struct seen {
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    int hanging, gone, released, uploads_released, dones, last_done_status;
+    int hanging, blocked, gone, released, uploads_released, dones, last_done_status;
     struct http_request *quiet; /* a stream that the test itself goes on with */
     struct http_request *hung;  /* by a handler that waits for the client to go */
     uint64_t upload_bytes;
+    bool may_go_on; /* the handlers that hold a worker thread */
 };
 
 struct fixture {
@@ -169,6 +171,17 @@ static void handle_hang(void *context, struct http_request *request) {
     http_request_on_gone(request, client_gone, context_released, &fixture->seen);
 }
 
+/* Holds its worker thread until the test lets it go. */
+static void handle_block(void *context, struct http_request *request) {
+    struct fixture *fixture = context;
+    struct seen *seen = &fixture->seen;
+    count(seen, &seen->blocked);
+    pthread_mutex_lock(&seen->lock);
+    while (!seen->may_go_on) pthread_cond_wait(&seen->changed, &seen->lock);
+    pthread_mutex_unlock(&seen->lock);
+    http_answer(request, &(struct http_answer){.status = 200, .body = STR("{}")});
+}
+
 static void handle_file(void *context, struct http_request *request) {
     (void)context;
     int fd = memfd_create("file", MFD_CLOEXEC);
@@ -229,6 +242,9 @@ static const struct http_route routes[] = {
     {"GET", "/stream-on", HTTP_SCOPE_OPEN, handle_stream_on, NULL, "streamOn", HTTP_PLAIN},
     {"GET", "/stream-quiet", HTTP_SCOPE_OPEN, handle_stream_quiet, NULL, "streamQuiet", HTTP_PLAIN},
     {"GET", "/hang", HTTP_SCOPE_OPEN, handle_hang, NULL, "hang", HTTP_PLAIN},
+    {"POST", "/block", HTTP_SCOPE_OPEN, handle_block, NULL, "block", HTTP_LARGE_BODY},
+    {"POST", "/plain", HTTP_SCOPE_OPEN, handle_echo, NULL, "plain", HTTP_PLAIN},
+    {"GET", "/probe", HTTP_SCOPE_OPEN, handle_health, NULL, "probe", HTTP_QUICK},
     {"GET", "/file", HTTP_SCOPE_OPEN, handle_file, NULL, "file", HTTP_PLAIN},
     {"POST", "/upload", HTTP_SCOPE_OPEN, handle_upload, &upload, "upload", HTTP_PLAIN},
     {"GET", "/secret", HTTP_SCOPE_KEY, handle_health, NULL, "secret", HTTP_PLAIN},
@@ -543,6 +559,40 @@ static void bodies_kept_in_memory_are_bounded_together(void **state) {
     buf_release(&text);
 }
 
+static void a_plain_route_takes_at_most_a_mebibyte(void **state) {
+    struct fixture *fixture = *state;
+    check(fixture, "POST /plain HTTP/1.1\r\n" JSON "Content-Length: 1048577\r\n" END,
+          "HTTP/1.1 413 ", "500000 bytes");
+    check(fixture, "POST /plain HTTP/1.1\r\n" JSON "Content-Length: 2\r\n" END "{}",
+          "HTTP/1.1 200 ", "{}");
+}
+
+/* A body that could never be kept is refused for good: a 503 would be tried again for ever. */
+static void a_body_larger_than_the_memory_of_all_bodies_is_too_large(void **state) {
+    check(*state, "POST /echo HTTP/1.1\r\n" JSON "Content-Length: 1000001\r\n" END, "HTTP/1.1 413 ",
+          "1000000 bytes");
+}
+
+static void a_probe_waits_for_no_worker_thread(void **state) {
+    struct fixture *fixture = *state;
+    int fds[WORKERS];
+    for (int i = 0; i < WORKERS; i++) {
+        fds[i] = dial(fixture);
+        say(fds[i], STR("POST /block HTTP/1.1\r\n" JSON "Content-Length: 2\r\n" END "{}"));
+    }
+    wait_for(&fixture->seen, &fixture->seen.blocked, WORKERS);
+    check(fixture, "GET /probe HTTP/1.1\r\n" END, "HTTP/1.1 200 ", "");
+    pthread_mutex_lock(&fixture->seen.lock);
+    fixture->seen.may_go_on = true;
+    pthread_cond_broadcast(&fixture->seen.changed);
+    pthread_mutex_unlock(&fixture->seen.lock);
+    for (int i = 0; i < WORKERS; i++) {
+        char line[13] = {0};
+        assert_int_equal(recv(fds[i], line, 12, MSG_WAITALL), 12);
+        close(fds[i]);
+    }
+}
+
 static void an_upload_cut_off_by_its_client_is_released(void **state) {
     struct fixture *fixture = *state;
     int before = now(&fixture->seen, &fixture->seen.uploads_released);
@@ -584,6 +634,7 @@ static int open_server(void **state) {
         .upload_bytes_max = UPLOAD_BYTES_MAX,
         .body_memory_bytes_max = BODY_MEMORY_BYTES_MAX,
         .ping_ms = PING_MS,
+        .worker_threads = WORKERS,
     };
     *state = fixture;
     if (http_open(&fixture->server, &options, &fixture->port, &error) != OK) return -1;
@@ -632,6 +683,9 @@ int main(void) {
         cmocka_unit_test(an_upload_can_be_refused_before_its_end),
         cmocka_unit_test(a_body_over_the_limit_is_refused_as_soon_as_known),
         cmocka_unit_test(bodies_kept_in_memory_are_bounded_together),
+        cmocka_unit_test(a_plain_route_takes_at_most_a_mebibyte),
+        cmocka_unit_test(a_body_larger_than_the_memory_of_all_bodies_is_too_large),
+        cmocka_unit_test(a_probe_waits_for_no_worker_thread),
         cmocka_unit_test(an_upload_cut_off_by_its_client_is_released),
         cmocka_unit_test(every_request_is_reported_when_it_is_over),
         cmocka_unit_test(a_port_that_is_taken_is_an_error),
