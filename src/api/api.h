@@ -14,6 +14,7 @@
 #include "batch/parameters.h"
 #include "http/http.h"
 #include "notify/notify.h"
+#include "protocol/card.h"
 #include "runner/runner.h"
 
 struct api;
@@ -57,6 +58,9 @@ struct api_options {
     api_preflight_fn preflight; /* NULL: no preflights */
     void *preflight_context;
     int64_t preflight_ms; /* for one preflight (default 10 minutes) */
+    /* The cards that engines have run on, for the metrics; any thread. NULL: nothing is told. */
+    size_t (*cards)(void *context, struct card_status ret_cards[CARDS_MAX]);
+    void *cards_context;
 };
 
 enum err api_open(struct api **ret_api, const struct api_options *options, uint16_t *ret_port,

@@ -69,6 +69,10 @@ bool api_read_limit(struct http_request *request, size_t otherwise, size_t most,
 /* A copy of a str as a C string in the request's memory; "" if it does not fit. */
 const char *api_text(struct http_request *request, struct str text);
 
+/* metrics_cards.c: appends the metrics of engines on cards, and of the cards. */
+void metrics_write_cards(struct api *api, const struct worker_status *statuses, size_t count,
+                         struct buf *buf);
+
 /* files.c */
 #define API_FILES_LIST_MAX 10000
 void files_list(void *context, struct http_request *request);

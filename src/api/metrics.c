@@ -293,6 +293,7 @@ static void write_workers(struct api *api, struct buf *buf) {
     for (size_t i = 0; i < sizeof upstream_metrics / sizeof *upstream_metrics; i++)
         per_upstream(buf, &upstream_metrics[i], statuses, count);
     write_breakers(buf, statuses, count);
+    metrics_write_cards(api, statuses, count, buf);
     free(statuses);
 }
 

@@ -118,6 +118,7 @@ static enum err check(struct command_call *call, struct error *error) {
     serve->body_memory_bytes_max = (uint64_t)chosen->body_memory_bytes;
     serve->drain_ms = chosen->drain_s * 1000;
     serve->preflight_ms = chosen->preflight_s * 1000;
+    serve->node.watches_cards = true;
     serve->node.runner.rules.webhook_http = serve->webhooks.allow_private;
     serve->node.runner.lookahead_lines = (uint32_t)chosen->lookahead_lines;
     serve->node.runner.stuck_ms = chosen->stuck_s * 1000;

@@ -175,7 +175,7 @@ static void describe(const void *self, struct executor_description *ret_descript
         .kv_type = form_name(executor->kv_form),
         .kv_bytes_per_token = ledger->page_bytes * executor->group_count / DEVICE_PAGE_TOKENS,
         .kv_bytes = ledger->kv,
-        .device_bytes = ledger->used};
+        .ledger = *ledger};
     memcpy(ret_description->name, executor->name, sizeof executor->name);
 }
 

@@ -177,6 +177,7 @@ void engine_ready(const struct engine *engine, struct wire_ready *ret_ready) {
         .generates = engine->scheduler != NULL,
         .embeds = engine->embed_queue != NULL,
         .description = str_from(engine->model->description),
+        .ledger = engine->model->ledger,
     };
     ret_ready->names.count = engine->name_count;
     for (size_t i = 0; i < engine->name_count; i++)

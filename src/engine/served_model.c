@@ -195,6 +195,17 @@ static void describe(struct served_model *model, const struct model_description 
     model->created_unix_s = stat(path, &file) == 0 ? (int64_t)file.st_mtime : 0;
 }
 
+static struct card_ledger ledger_of(const struct device_ledger *from) {
+    return (struct card_ledger){.limit_bytes = from->limit,
+                                .part_bytes = {[CARD_PART_CONTEXT] = from->context,
+                                               [CARD_PART_WEIGHTS] = from->weights,
+                                               [CARD_PART_ACTIVATIONS] = from->activations,
+                                               [CARD_PART_LOGITS] = from->logits,
+                                               [CARD_PART_STEPS] = from->steps,
+                                               [CARD_PART_WORKSPACE] = from->workspace,
+                                               [CARD_PART_KV] = from->kv}};
+}
+
 enum err served_model_open(struct served_model *ret_model, const struct wire_hello *options,
                            struct loaded_device *device, struct error *error) {
     char path[PATH_MAX];
@@ -210,6 +221,7 @@ enum err served_model_open(struct served_model *ret_model, const struct wire_hel
         struct model_description is;
         model_describe(model.model, &is);
         describe(&model, &is, path);
+        model.ledger = ledger_of(&is.ledger);
         fill_uses(&model, &is, options);
         log_info("event=loaded seconds=%.3f", seconds_since(begin_ns));
         *ret_model = model;

@@ -41,8 +41,9 @@ struct served_model {
     const struct backend *backend; /* NULL: the model generates nothing */
     struct served_embedder embedder;
     const char *name; /* the file's, without folders and ".gguf": the default name of the model */
-    const char *description; /* one line for the log */
-    int64_t created_unix_s;  /* time of the file */
+    const char *description;   /* one line for the log */
+    struct card_ledger ledger; /* of the card; all zero: the CPU computes */
+    int64_t created_unix_s;    /* time of the file */
 
     /* Only served_model_open fills these, and served_model_close frees them. */
     struct model *model;

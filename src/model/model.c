@@ -263,7 +263,7 @@ void model_describe(const struct model *model, struct model_description *ret_des
         .kv_bytes_per_token = executor.kv_bytes_per_token,
         .kv_bytes = executor.kv_bytes,
         .workspace_bytes = executor.workspace_bytes + embedder_bytes(model->embedder),
-        .device_bytes = executor.device_bytes,
+        .ledger = executor.ledger,
         .peak_rss_bytes = model->peak_rss_bytes};
     if (model->device_store)
         copy_printable(ret_description->card, sizeof ret_description->card,

@@ -70,10 +70,10 @@ struct model_description {
     uint64_t weight_bytes;
     bool is_from_packed; /* the weights are mapped from a file of packed_dir */
     uint64_t kv_bytes_per_token;
-    uint64_t kv_bytes;        /* when every block is in use */
-    uint64_t workspace_bytes; /* for a step of rows_max rows, and for sampling */
-    uint64_t device_bytes;    /* of the card */
-    uint64_t peak_rss_bytes;  /* peak of this process when model_open returned */
+    uint64_t kv_bytes;           /* when every block is in use */
+    uint64_t workspace_bytes;    /* for a step of rows_max rows, and for sampling */
+    struct device_ledger ledger; /* of the card; all zero: the CPU computes */
+    uint64_t peak_rss_bytes;     /* peak of this process when model_open returned */
 };
 
 /* Opens a model file. ERR_INVALID with one sentence for a file that is not a sound model of a known

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "device/device_find.h"
 #include "hub/catalog_path.h"
+#include "node/card_watch.h"
 #include "node/packed_folder.h"
 #include "node/secret.h"
 #include "store/outbox.h"
@@ -26,6 +27,7 @@ struct node {
     struct store *store;
     struct runner *runner;
     struct device *device;                   /* NULL: all models stay loaded */
+    struct card_watch *cards;                /* NULL: nothing is told about cards */
     struct worker *workers[NODE_MODELS_MAX]; /* engines only */
     size_t worker_count;
     char dump_dir[4096];
@@ -241,6 +243,34 @@ static enum err check_aliases(struct node *node, struct error *error) {
     return OK;
 }
 
+/* The cards that engines run on now; card_watch's thread asks. */
+static size_t card_uses(void *context, struct card_use ret_uses[CARDS_MAX]) {
+    struct node *node = context;
+    struct worker_status *statuses = mem_new(RUNNER_WORKERS_MAX, sizeof *statuses);
+    size_t workers = runner_worker_statuses(node->runner, statuses, RUNNER_WORKERS_MAX);
+    size_t count = 0;
+    for (size_t i = 0; i < workers; i++) {
+        size_t at = 0;
+        if (!*statuses[i].card) continue;
+        while (at < count && strcmp(ret_uses[at].uuid, statuses[i].card) != 0) at++;
+        if (at == CARDS_MAX) continue;
+        if (at == count) {
+            ret_uses[count].tokens = 0;
+            memcpy(ret_uses[count++].uuid, statuses[i].card, sizeof ret_uses->uuid);
+        }
+        ret_uses[at].tokens += statuses[i].completion_tokens;
+    }
+    free(statuses);
+    return count;
+}
+
+static void open_cards(struct node *node, const struct node_options *options) {
+    const struct wire_device *device = &options->engine.device;
+    const struct card_watch_options watch = {.context = node, .uses = card_uses};
+    if (!options->watches_cards || !device_find_is_likely(device->name, device->plugin)) return;
+    node->cards = card_watch_open(&watch);
+}
+
 enum err node_open(struct node **ret_node, const struct node_options *options,
                    struct error *error) {
     struct node *node = mem_new(1, sizeof *node);
@@ -262,6 +292,7 @@ enum err node_open(struct node **ret_node, const struct node_options *options,
         err = open_upstream(node, &options->upstreams[i], error);
     if (err == OK) err = check_aliases(node, error);
     if (err == OK) want_first(node);
+    if (err == OK) open_cards(node, options);
     if (err == OK)
         *ret_node = node;
     else
@@ -291,6 +322,7 @@ enum err node_start(struct node *node, struct error *error) {
 void node_close(struct node *node, int64_t drain_ms) {
     if (!node) return;
     if (node->runner && drain_ms > 0) runner_drain(node->runner, drain_ms);
+    card_watch_close(node->cards);
     runner_close(node->runner);
     device_close(node->device);
     store_close(node->store);
@@ -303,4 +335,8 @@ struct store *node_store(struct node *node) {
 
 struct runner *node_runner(struct node *node) {
     return node->runner;
+}
+
+size_t node_cards(struct node *node, struct card_status ret_cards[CARDS_MAX]) {
+    return card_watch_read(node->cards, ret_cards);
 }

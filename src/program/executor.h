@@ -10,6 +10,7 @@
  * Thread: that of the scheduler (scheduler/backend.h).
  * Memory: an executor is its own until close. */
 
+#include "kernels/device.h"
 #include "scheduler/backend.h"
 
 #define EXECUTOR_PAGES_MAX (1u << 24) /* of backend_caps.page_count */
@@ -28,9 +29,9 @@ struct executor_description {
     const char *kv_type; /* "F16" */
     uint32_t threads;
     uint64_t kv_bytes_per_token;
-    uint64_t kv_bytes;        /* when every page is in use */
-    uint64_t workspace_bytes; /* of the host: buffers of a step, and for sampling */
-    uint64_t device_bytes;    /* memory of a device; 0: a CPU */
+    uint64_t kv_bytes;           /* when every page is in use */
+    uint64_t workspace_bytes;    /* of the host: buffers of a step, and for sampling */
+    struct device_ledger ledger; /* of a device; all zero: a CPU */
 };
 
 struct executor_ops {

@@ -208,6 +208,8 @@ void wire_put_ready(struct buf *out, const struct wire_ready *ready) {
     wire_put_u8(out, ready->embeds);
     put_str(out, ready->description);
     put_str(out, ready->device);
+    wire_put_u64(out, ready->ledger.limit_bytes);
+    for (size_t i = 0; i < CARD_PARTS; i++) wire_put_u64(out, ready->ledger.part_bytes[i]);
 }
 
 enum err wire_get_ready(struct str payload, struct wire_ready *ret_ready, struct error *error) {
@@ -224,6 +226,8 @@ enum err wire_get_ready(struct str payload, struct wire_ready *ret_ready, struct
     ready.embeds = get_bool(&cursor);
     ready.description = get_str(&cursor);
     ready.device = get_str(&cursor);
+    ready.ledger.limit_bytes = wire_get_u64(&cursor);
+    for (size_t i = 0; i < CARD_PARTS; i++) ready.ledger.part_bytes[i] = wire_get_u64(&cursor);
     /* A model without a name, or without a use. */
     if (ready.names.count == 0 || (!ready.generates && !ready.embeds)) cursor.bad = true;
     err = end(&cursor, "ready", error);

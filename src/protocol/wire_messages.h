@@ -14,6 +14,7 @@
  * Thread: any.
  * Memory: decoded strings are borrowed from the payload; encoders append to a buffer. */
 
+#include "protocol/card.h"
 #include "protocol/request.h"
 #include "protocol/wire.h"
 
@@ -84,9 +85,10 @@ struct wire_ready {
     uint32_t context_tokens_max;
     uint32_t vocabulary_count;
     uint64_t kv_tokens;
-    bool generates, embeds; /* at least one of them */
-    struct str description; /* one line for the log */
-    struct str device;      /* the card that it runs on, as --device names it; empty: the CPU */
+    bool generates, embeds;    /* at least one of them */
+    struct str description;    /* one line for the log */
+    struct str device;         /* the card that it runs on, as --device names it; empty: the CPU */
+    struct card_ledger ledger; /* of its memory there */
 };
 
 /* JOB. */

@@ -15,6 +15,7 @@
  *     jobs in flight. */
 
 #include "base/err.h"
+#include "protocol/card.h"
 #include "protocol/request.h"
 
 struct worker_job {
@@ -79,6 +80,9 @@ struct worker_status {
     int64_t step_ms_max;  /* the longest step so far */
     uint64_t prompt_tokens, cached_tokens, completion_tokens; /* computed since the start */
     double kv_used;                                           /* 0..1 */
+    char card
+        [CARD_UUID_BYTES]; /* the UUID of the card that it computes on; empty: none, or not known */
+    struct card_ledger ledger; /* of its memory there */
     /* Of an upstream only: */
     const char *upstream; /* its name, as long as the worker lives; NULL: no upstream */
     const char *breaker;  /* "closed", "open", "half_open" */

@@ -53,6 +53,10 @@ static enum err check_reach(const struct serve_options *options, struct key_set 
     return OK;
 }
 
+static size_t cards(void *context, struct card_status ret_cards[CARDS_MAX]) {
+    return node_cards(context, ret_cards);
+}
+
 static enum err open_with(const struct serve_options *options, struct node *node,
                           const struct secret_variables *variables, struct front *front,
                           struct error *error) {
@@ -78,7 +82,9 @@ static enum err open_with(const struct serve_options *options, struct node *node
                               .batch_file_bytes_max = options->batch_file_bytes_max,
                               .preflight = preflight_child_run,
                               .preflight_context = &front->preflight,
-                              .preflight_ms = options->preflight_ms};
+                              .preflight_ms = options->preflight_ms,
+                              .cards = cards,
+                              .cards_context = node};
     return api_open(&front->api, &api, &front->port, error);
 }
 

@@ -5,7 +5,8 @@
  * The file is named by QUERN_FAKE_NVML: "name value" per line. It is read anew by each call, so a
  * test changes a value while a server runs. A name that the file lacks has the value of the table
  * below. The value "gone" makes the call fail as if the card were lost, "unknown" as if the card
- * did not support it. "stall N" lets every call wait N ms, as a driver in trouble does.
+ * did not support it. "stall N" lets every call wait N ms, as a driver in trouble does; the
+ * file with ".stalled" behind its name then tells that one waits.
  *
  * Thread: any.  Memory: none.  Cards: `cards` of them, all with the same numbers; the UUIDs are
  * those of the plain device (tests/device). */
@@ -71,7 +72,12 @@ static long long value_of(const char *name) {
 
 static void stall(void) {
     long long ms = value_of("stall");
-    if (ms > 0) (void)nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL);
+    char path[PATH_MAX];
+    if (ms <= 0) return;
+    (void)snprintf(path, sizeof path, "%s.stalled", getenv("QUERN_FAKE_NVML"));
+    FILE *file = fopen(path, "we");
+    if (file) (void)fclose(file);
+    (void)nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL);
 }
 
 /* Sets a number of a card; the result is NVML's. */

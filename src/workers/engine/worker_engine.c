@@ -160,6 +160,16 @@ static size_t models(struct worker *worker, struct worker_model *ret_models, siz
     return count;
 }
 
+/* The UUID of "cuda:UUID"; a number does not name a card for long. */
+static void card_of(struct str device, char ret_uuid[CARD_UUID_BYTES]) {
+    const char *colon = memchr(device.at, ':', device.bytes);
+    struct str uuid = {NULL, 0};
+    if (colon) uuid = (struct str){colon + 1, device.bytes - (size_t)(colon + 1 - device.at)};
+    if (!str_starts_with(uuid, STR("GPU-")) || uuid.bytes >= CARD_UUID_BYTES) return;
+    memcpy(ret_uuid, uuid.at, uuid.bytes);
+    ret_uuid[uuid.bytes] = '\0';
+}
+
 static void status(struct worker *worker, struct worker_status *ret_status) {
     struct worker_engine *engine = engine_of(worker);
     pthread_mutex_lock(&engine->lock);
@@ -180,6 +190,10 @@ static void status(struct worker *worker, struct worker_status *ret_status) {
         .token_age_ms = stats->token_age_ms,
         .step_ms_max = engine->step_ms_max,
     };
+    if (engine->has_ready && engine->phase == PHASE_READY) {
+        card_of(engine->ready.device, ret_status->card);
+        ret_status->ledger = engine->ready.ledger;
+    }
     /* Measured here, because an engine that hangs sends no STATS. */
     if (engine->phase == PHASE_READY && engine->job_count > 0)
         ret_status->step_age_ms = (clock_monotonic_ns() - engine->moved_ns) / NS_PER_MS;

@@ -212,7 +212,7 @@ static void a_hello_of_another_version_is_refused_by_name(void **state) {
     wire_put_hello(&buf, &in);
     struct error error;
     assert_int_equal(wire_get_hello(buf_str(&buf), &out, &error), ERR_INVALID);
-    assert_non_null(strstr(error.text, "version 4"));
+    assert_non_null(strstr(error.text, "version 5"));
     buf_release(&buf);
 }
 
@@ -228,6 +228,8 @@ static void a_ready_comes_back(void **state) {
     in.names.at[0] = STR("m");
     in.names.count = 1;
     in.device = STR("cuda:GPU-1");
+    in.ledger =
+        (struct card_ledger){.limit_bytes = 1ull << 34, .part_bytes = {1, 2, 3, 4, 5, 6, 7}};
     struct wire_ready out;
     struct buf buf;
     buf_init(&buf, 1000);
@@ -238,6 +240,7 @@ static void a_ready_comes_back(void **state) {
     assert_true(out.embeds && !out.generates);
     assert_true(same(in.description, out.description) && same(in.names.at[0], out.names.at[0]));
     assert_true(same(in.device, out.device));
+    assert_memory_equal(&in.ledger, &out.ledger, sizeof in.ledger);
     buf_release(&buf);
 }
 

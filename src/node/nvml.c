@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "node/nvml.h"
+
+#include "base/mem.h"
+
+#include <dlfcn.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LIBRARY "libnvidia-ml.so.1"
+
+/* Names and numbers of nvml.h, which is not needed to build. */
+#define MEMORY_VERSION (sizeof(struct memory_info) | 2u << 24)
+#define SENSOR_GPU 0
+#define CLOCK_SM 1
+#define CLOCK_MEMORY 2
+#define ECC_UNCORRECTED 1
+#define ECC_VOLATILE 0
+#define EVENT_XID 8ull
+#define BRAKES_POWER 0x84ull    /* software power cap, power brake of the machine */
+#define BRAKES_HEAT 0x60ull     /* software and hardware thermal slowdown */
+#define BRAKES_HARDWARE 0x08ull /* hardware slowdown of another cause */
+
+struct memory_info {
+    unsigned int version;
+    unsigned long long total, reserved, free, used;
+};
+
+struct utilisation {
+    unsigned int gpu, memory; /* percent */
+};
+
+struct event {
+    void *card;
+    unsigned long long type, data; /* data: the number of the Xid */
+    unsigned int gpu_instance, compute_instance;
+};
+
+/* result, name of the function, arguments */
+#define FUNCTIONS(X)                                                                               \
+    X(init, nvmlInit_v2, (void))                                                                   \
+    X(shutdown, nvmlShutdown, (void))                                                              \
+    X(card_of, nvmlDeviceGetHandleByUUID, (const char *uuid, void **ret))                          \
+    X(name, nvmlDeviceGetName, (void *card, char *ret, unsigned int bytes))                        \
+    X(uuid, nvmlDeviceGetUUID, (void *card, char *ret, unsigned int bytes))                        \
+    X(memory, nvmlDeviceGetMemoryInfo_v2, (void *card, struct memory_info *ret))                   \
+    X(utilisation, nvmlDeviceGetUtilizationRates, (void *card, struct utilisation *ret))           \
+    X(temperature, nvmlDeviceGetTemperature, (void *card, int sensor, unsigned int *ret))          \
+    X(power, nvmlDeviceGetPowerUsage, (void *card, unsigned int *ret))                             \
+    X(power_limit, nvmlDeviceGetEnforcedPowerLimit, (void *card, unsigned int *ret))               \
+    X(energy, nvmlDeviceGetTotalEnergyConsumption, (void *card, unsigned long long *ret))          \
+    X(clock, nvmlDeviceGetClockInfo, (void *card, int domain, unsigned int *ret))                  \
+    X(brakes, nvmlDeviceGetCurrentClocksEventReasons, (void *card, unsigned long long *ret))       \
+    X(old_brakes, nvmlDeviceGetCurrentClocksThrottleReasons,                                       \
+      (void *card, unsigned long long *ret))                                                       \
+    X(ecc, nvmlDeviceGetTotalEccErrors,                                                            \
+      (void *card, int kind, int counter, unsigned long long *ret))                                \
+    X(events_create, nvmlEventSetCreate, (void **ret))                                             \
+    X(events_follow, nvmlDeviceRegisterEvents, (void *card, unsigned long long types, void *set))  \
+    X(events_wait, nvmlEventSetWait_v2, (void *set, struct event *ret, unsigned int timeout_ms))   \
+    X(events_free, nvmlEventSetFree, (void *set))
+
+struct nvml {
+    void *library;
+    void *events; /* NULL: none */
+#define X(member, symbol, arguments) int(*member) arguments;
+    FUNCTIONS(X)
+#undef X
+};
+
+/* Sets a function pointer, or leaves it NULL where the library lacks the function. */
+static void find(void *library, const char *symbol, void *ret_function) {
+    void *found = dlsym(library, symbol);
+    memcpy(ret_function, &found, sizeof found);
+}
+
+enum err nvml_open(struct nvml **ret_nvml, const char *library, struct error *error) {
+    void *handle = dlopen(library ? library : LIBRARY, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (!handle) {
+        const char *why = dlerror();
+        return err_set(error, ERR_UNAVAILABLE, "%.300s", why ? why : LIBRARY);
+    }
+    struct nvml *nvml = mem_new(1, sizeof *nvml);
+    nvml->library = handle;
+#define X(member, symbol, arguments) find(handle, #symbol, &nvml->member);
+    FUNCTIONS(X)
+#undef X
+    int code = nvml->init && nvml->card_of ? nvml->init() : -1;
+    if (code != 0) {
+        free(nvml);
+        return err_set(error, ERR_UNAVAILABLE, "%s does not start: error %d", LIBRARY, code);
+    }
+    if (!nvml->events_create || !nvml->events_follow || !nvml->events_wait ||
+        nvml->events_create(&nvml->events) != 0)
+        nvml->events = NULL;
+    *ret_nvml = nvml;
+    return OK;
+}
+
+void nvml_close(struct nvml *nvml) {
+    if (!nvml) return;
+    if (nvml->events && nvml->events_free) nvml->events_free(nvml->events);
+    if (nvml->shutdown) nvml->shutdown();
+    dlclose(nvml->library);
+    free(nvml);
+}
+
+static void read_memory(struct nvml *nvml, void *card, double *values) {
+    struct memory_info memory = {.version = (unsigned int)MEMORY_VERSION};
+    struct utilisation shares;
+    if (nvml->memory && nvml->memory(card, &memory) == 0) {
+        values[CARD_MEMORY_BYTES] = (double)memory.total;
+        values[CARD_MEMORY_USED_BYTES] = (double)memory.used;
+    }
+    if (nvml->utilisation && nvml->utilisation(card, &shares) == 0) {
+        values[CARD_UTILISATION] = shares.gpu / 100.0;
+        values[CARD_MEMORY_UTILISATION] = shares.memory / 100.0;
+    }
+}
+
+static void read_power(struct nvml *nvml, void *card, double *values) {
+    unsigned int number;
+    unsigned long long count;
+    if (nvml->power && nvml->power(card, &number) == 0) values[CARD_POWER_WATTS] = number / 1000.0;
+    if (nvml->power_limit && nvml->power_limit(card, &number) == 0)
+        values[CARD_POWER_LIMIT_WATTS] = number / 1000.0;
+    if (nvml->energy && nvml->energy(card, &count) == 0)
+        values[CARD_ENERGY_JOULES] = (double)count / 1000;
+    if (nvml->clock && nvml->clock(card, CLOCK_SM, &number) == 0)
+        values[CARD_SM_CLOCK_HERTZ] = number * 1e6;
+    if (nvml->clock && nvml->clock(card, CLOCK_MEMORY, &number) == 0)
+        values[CARD_MEMORY_CLOCK_HERTZ] = number * 1e6;
+    if (nvml->temperature && nvml->temperature(card, SENSOR_GPU, &number) == 0)
+        values[CARD_CELSIUS] = number;
+    if (nvml->ecc && nvml->ecc(card, ECC_UNCORRECTED, ECC_VOLATILE, &count) == 0)
+        values[CARD_ECC_ERRORS] = (double)count;
+}
+
+static void read_brakes(struct nvml *nvml, void *card, bool *brakes) {
+    int (*read)(void *card, unsigned long long *ret) =
+        nvml->brakes ? nvml->brakes : nvml->old_brakes;
+    unsigned long long reasons = 0;
+    if (!read || read(card, &reasons) != 0) reasons = 0;
+    brakes[CARD_BRAKE_POWER] = (reasons & BRAKES_POWER) != 0;
+    brakes[CARD_BRAKE_HEAT] = (reasons & BRAKES_HEAT) != 0;
+    brakes[CARD_BRAKE_HARDWARE] = (reasons & BRAKES_HARDWARE) != 0;
+}
+
+void nvml_read(struct nvml *nvml, const char *uuid, struct card_status *ret_status) {
+    void *card;
+    for (size_t i = 0; i < CARD_VALUES; i++) ret_status->values[i] = NAN;
+    memset(ret_status->brakes, 0, sizeof ret_status->brakes);
+    ret_status->is_up = nvml->card_of(uuid, &card) == 0;
+    if (!ret_status->is_up) return;
+    if (!nvml->name || nvml->name(card, ret_status->name, sizeof ret_status->name) != 0)
+        ret_status->name[0] = '\0';
+    read_memory(nvml, card, ret_status->values);
+    read_power(nvml, card, ret_status->values);
+    read_brakes(nvml, card, ret_status->brakes);
+    /* A lost card keeps its handle and tells nothing. */
+    bool tells = false;
+    for (size_t i = 0; i < CARD_VALUES; i++) tells = tells || !isnan(ret_status->values[i]);
+    ret_status->is_up = tells;
+}
+
+bool nvml_follow(struct nvml *nvml, const char *uuid) {
+    void *card;
+    return nvml->events && nvml->card_of(uuid, &card) == 0 &&
+           nvml->events_follow(card, EVENT_XID, nvml->events) == 0;
+}
+
+bool nvml_next_xid(struct nvml *nvml, uint32_t *ret_xid, char ret_uuid[CARD_UUID_BYTES]) {
+    struct event event = {0};
+    if (!nvml->events || nvml->events_wait(nvml->events, &event, 0) != 0) return false;
+    *ret_xid = (uint32_t)event.data;
+    if (!nvml->uuid || nvml->uuid(event.card, ret_uuid, CARD_UUID_BYTES) != 0) ret_uuid[0] = '\0';
+    return true;
+}
