@@ -9,7 +9,6 @@
 #include "http/places.h"
 #include "json/envelope.h"
 
-#include <arpa/inet.h>
 #include <assert.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -92,7 +91,7 @@ void *gate_user(const struct gate_connection *c) {
 }
 
 bool gate_is_overheard(const struct gate_connection *c) {
-    return !c->gate->options.tls && !places_is_loopback(&c->peer);
+    return !c->gate->options.tls && !address_is_loopback(&c->peer);
 }
 
 bool gate_is_gone(struct gate_connection *c) {
@@ -200,7 +199,7 @@ static void turn_away(struct gate *gate, int client) {
     atomic_fetch_add(&gate->refused_total, 1);
 }
 
-static void connection_open(struct gate *gate, int client, const struct sockaddr_storage *peer,
+static void connection_open(struct gate *gate, int client, const struct address *peer,
                             int64_t at_ms) {
     int pair[2];
     struct gate_connection *leaves;
@@ -252,9 +251,10 @@ static void set_accepting(struct gate *gate, bool accepting) {
 
 static void accept_some(struct gate *gate, int64_t at_ms) {
     for (int i = 0; i < ACCEPTS_MAX; i++) {
-        struct sockaddr_storage peer = {0};
-        socklen_t peer_bytes = sizeof peer;
-        int client = accept4(gate->listener, (struct sockaddr *)&peer, &peer_bytes,
+        struct sockaddr_storage accepted = {0};
+        struct address peer = {0};
+        socklen_t bytes = sizeof accepted;
+        int client = accept4(gate->listener, (struct sockaddr *)&accepted, &bytes,
                              SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (client < 0 && (errno == EINTR || errno == ECONNABORTED)) continue;
         if (client < 0) {
@@ -262,6 +262,7 @@ static void accept_some(struct gate *gate, int64_t at_ms) {
             if (errno != EAGAIN && errno != EWOULDBLOCK) set_accepting(gate, false);
             return;
         }
+        (void)address_from_socket(&peer, (const struct sockaddr *)&accepted, bytes);
         connection_open(gate, client, &peer, at_ms);
     }
 }
@@ -377,32 +378,22 @@ static void *gate_main(void *context) {
 
 static enum err listen_on(struct gate *gate, uint16_t *ret_port, struct error *error) {
     const char *host = gate->options.host;
-    struct sockaddr_storage address = {0};
-    struct sockaddr_in *v4 = (struct sockaddr_in *)&address;
-    struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)&address;
-    socklen_t bytes = 0;
-    if (inet_pton(AF_INET, host, &v4->sin_addr) == 1) {
-        v4->sin_family = AF_INET;
-        v4->sin_port = htons(gate->options.port);
-        bytes = sizeof *v4;
-    } else if (inet_pton(AF_INET6, host, &v6->sin6_addr) == 1) {
-        v6->sin6_family = AF_INET6;
-        v6->sin6_port = htons(gate->options.port);
-        bytes = sizeof *v6;
-    } else {
+    struct sockaddr_storage place;
+    struct address address;
+    if (!address_read(&address, str_from(host)))
         return err_set(error, ERR_INVALID, "host: '%s' is not a numeric address", host);
-    }
-    gate->listener = socket(address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    socklen_t bytes = address_to_socket(&address, gate->options.port, &place);
+    gate->listener = socket(place.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (gate->listener < 0) return err_from_errno(error, errno, "no socket to listen on");
     int on = 1;
     setsockopt(gate->listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (bind(gate->listener, (struct sockaddr *)&address, bytes) != 0 ||
+    if (bind(gate->listener, (struct sockaddr *)&place, bytes) != 0 ||
         listen(gate->listener, BACKLOG) != 0)
         return err_set(error, ERR_UNAVAILABLE, "cannot listen on %s port %u: %s", host,
                        gate->options.port, strerror(errno));
-    if (getsockname(gate->listener, (struct sockaddr *)&address, &bytes) != 0)
+    if (getsockname(gate->listener, (struct sockaddr *)&place, &bytes) != 0)
         return err_from_errno(error, errno, "cannot read the port listened on");
-    *ret_port = ntohs(address.ss_family == AF_INET ? v4->sin_port : v6->sin6_port);
+    *ret_port = address_port(&place);
     return OK;
 }
 

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "http/origin.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
+#include "base/address.h"
+
 #include <string.h>
 #include <strings.h>
-
-#define ADDRESS_BYTES_MAX 64 /* more than INET6_ADDRSTRLEN */
 
 static bool equals(struct str text, const char *other) {
     return text.bytes == strlen(other) && strncasecmp(text.at, other, text.bytes) == 0;
@@ -29,45 +27,17 @@ static struct str without_port(struct str host) {
     return host;
 }
 
-/* An address as 16 bytes, as IPv6 writes those of IPv4. False for a name. */
-static bool read_address(struct str host, struct in6_addr *ret_address) {
-    char text[ADDRESS_BYTES_MAX];
-    struct in_addr v4;
-    bool is_v6 = host.bytes > 2 && host.at[0] == '[' && host.at[host.bytes - 1] == ']';
-    if (is_v6) host = (struct str){host.at + 1, host.bytes - 2};
-    if (host.bytes == 0 || host.bytes >= sizeof text) return false;
-    memcpy(text, host.at, host.bytes);
-    text[host.bytes] = '\0';
-    if (is_v6 || strchr(text, ':')) return inet_pton(AF_INET6, text, ret_address) == 1;
-    if (inet_pton(AF_INET, text, &v4) != 1) return false;
-    memset(ret_address, 0, sizeof *ret_address);
-    memset(ret_address->s6_addr + 10, 0xff, 2);
-    memcpy(ret_address->s6_addr + 12, &v4, sizeof v4);
-    return true;
-}
-
-static bool is_loopback(const struct in6_addr *address) {
-    if (IN6_IS_ADDR_V4MAPPED(address)) return address->s6_addr[12] == 127;
-    return IN6_IS_ADDR_LOOPBACK(address);
-}
-
-static bool is_any(const struct in6_addr *address) {
-    static const unsigned char none[4] = {0};
-    if (IN6_IS_ADDR_V4MAPPED(address)) return memcmp(address->s6_addr + 12, none, 4) == 0;
-    return IN6_IS_ADDR_UNSPECIFIED(address);
-}
-
 bool origin_host_is_known(const struct origin_rules *rules, struct str host) {
-    struct in6_addr address, own;
+    struct address address, own;
     if (host.bytes == 0) return true;
     host = without_port(host);
     if (equals(host, "localhost") || ends_with(host, ".localhost")) return true;
     for (size_t i = 0; i < rules->allowed_host_count; i++)
         if (equals(host, rules->allowed_hosts[i])) return true;
-    if (!read_address(host, &address)) return false;
-    if (is_loopback(&address)) return true;
-    return read_address(str_from(rules->host), &own) &&
-           (is_any(&own) || memcmp(&own, &address, sizeof own) == 0);
+    if (!address_read_host(&address, host)) return false;
+    if (address_is_loopback(&address)) return true;
+    return address_read(&own, str_from(rules->host)) &&
+           (address_is_any(&own) || address_equals(&own, &address));
 }
 
 /* "host:port" of "https://host:port"; `at` is NULL for anything else, such as "null". */

@@ -1,57 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "http/places.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <string.h>
-
 #define PLACES_PER_PEER 256u
 #define LOOPBACK_LEAVES 8u /* an eighth of all places is kept from loopback */
 /* Clients that arrive together leave each other the time to speak. */
 #define IDLE_LEAST_MS 1000
 
-static bool same_peer(const struct sockaddr_storage *a, const struct sockaddr_storage *b) {
-    if (a->ss_family != b->ss_family) return false;
-    if (a->ss_family == AF_INET)
-        return ((const struct sockaddr_in *)a)->sin_addr.s_addr ==
-               ((const struct sockaddr_in *)b)->sin_addr.s_addr;
-    return memcmp(&((const struct sockaddr_in6 *)a)->sin6_addr,
-                  &((const struct sockaddr_in6 *)b)->sin6_addr, sizeof(struct in6_addr)) == 0;
-}
-
-bool places_is_loopback(const struct sockaddr_storage *peer) {
-    if (peer->ss_family == AF_INET)
-        return ntohl(((const struct sockaddr_in *)peer)->sin_addr.s_addr) >> 24 == 127;
-    const struct in6_addr *v6 = &((const struct sockaddr_in6 *)peer)->sin6_addr;
-    return IN6_IS_ADDR_LOOPBACK(v6) || (IN6_IS_ADDR_V4MAPPED(v6) && v6->s6_addr[12] == 127);
-}
-
 /* A machine's own programs may take nearly all places. */
-static uint32_t places_of(const struct gate_options *options, const struct sockaddr_storage *peer) {
+static uint32_t places_of(const struct gate_options *options, const struct address *peer) {
     uint32_t most = options->connections_max;
     if (options->connections_per_peer_max) return options->connections_per_peer_max;
-    return places_is_loopback(peer) ? most - most / LOOPBACK_LEAVES : PLACES_PER_PEER;
+    return address_is_loopback(peer) ? most - most / LOOPBACK_LEAVES : PLACES_PER_PEER;
 }
 
 /* The connection that has been idle longest, of `peer` or (NULL) of any; NULL if none has been for
  * IDLE_LEAST_MS. */
 static struct gate_connection *longest_idle(struct gate_connection *connections,
-                                            const struct sockaddr_storage *peer, int64_t at_ms) {
+                                            const struct address *peer, int64_t at_ms) {
     struct gate_connection *longest = NULL;
     for (struct gate_connection *c = connections; c; c = c->next) {
-        if (!relay_is_idle(c) || (peer && !same_peer(&c->peer, peer))) continue;
+        if (!relay_is_idle(c) || (peer && !address_equals(&c->peer, peer))) continue;
         if (!longest || c->served_ms < longest->served_ms) longest = c;
     }
     return longest && at_ms - longest->served_ms >= IDLE_LEAST_MS ? longest : NULL;
 }
 
 bool places_find(const struct gate_options *options, struct gate_connection *connections,
-                 const struct sockaddr_storage *peer, int64_t at_ms,
-                 struct gate_connection **ret_leaves) {
+                 const struct address *peer, int64_t at_ms, struct gate_connection **ret_leaves) {
     uint32_t all = 0, same = 0;
     for (struct gate_connection *c = connections; c; c = c->next) {
         all++;
-        if (same_peer(&c->peer, peer)) same++;
+        if (address_equals(&c->peer, peer)) same++;
     }
     *ret_leaves = NULL;
     if (same < places_of(options, peer) && all < options->connections_max) return true;

@@ -9,14 +9,11 @@
  * Thread: the gate's.
  * Memory: none; the connections are the gate's. */
 
+#include "base/address.h"
 #include "http/gate.h"
 #include "http/relay.h"
-
-/* 127.0.0.0/8, ::1, and the former written as IPv6. */
-bool places_is_loopback(const struct sockaddr_storage *peer);
 
 /* True if a connection of `peer` may be made at `at_ms`, once *ret_leaves (NULL: none) is closed.
  * `connections` is the list of all. */
 bool places_find(const struct gate_options *options, struct gate_connection *connections,
-                 const struct sockaddr_storage *peer, int64_t at_ms,
-                 struct gate_connection **ret_leaves);
+                 const struct address *peer, int64_t at_ms, struct gate_connection **ret_leaves);

@@ -9,13 +9,13 @@
  * Invariant: up_start <= up_ready <= up_end; only [up_start, up_ready) may be sent to the
  * library. */
 
+#include "base/address.h"
 #include "http/gate.h"
 #include "http/head.h"
 #include "http/tls.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <sys/socket.h>
 
 #define RELAY_BYTES 65536
 #define RELAY_LINGER_MS 2000
@@ -30,7 +30,7 @@ enum relay_reading {
 struct gate_connection {
     struct gate *gate;
     struct gate_connection *next, *previous; /* the gate's list */
-    struct sockaddr_storage peer;
+    struct address peer;
     int client;
     struct tls_session *tls; /* between `client` and the relay; NULL: plain HTTP */
     int inner;               /* the gate's end of the socket pair */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "notify/delivery.h"
 
-#include "notify/address.h"
+#include "notify/open_internet.h"
 #include "notify/target.h"
 
 #include <inttypes.h>
@@ -22,8 +22,10 @@ static void write_event(struct buf *body, const struct store_outbox_row *row) {
 bool delivery_may_connect(void *context, void *owner, const struct sockaddr *address,
                           socklen_t bytes) {
     struct delivery *delivery = owner;
+    struct address read;
     (void)context;
-    if (delivery->allow_private || address_is_public(address, bytes)) return true;
+    if (delivery->allow_private) return true;
+    if (address_from_socket(&read, address, bytes) && open_internet_has(&read)) return true;
     delivery->was_refused = true;
     return false;
 }

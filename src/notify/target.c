@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "notify/target.h"
 
-#include "notify/address.h"
+#include "notify/open_internet.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <string.h>
 #include <strings.h>
 
@@ -30,17 +28,9 @@ static bool last_label_is_number(const char *host) {
 /* Whether a host is a private address, or only looks like an address. The parser has
  * rewritten short, octal and hexadecimal spellings of IPv4 as four decimal numbers. */
 static bool host_is_private_address(const char *host) {
-    struct sockaddr_in v4 = {.sin_family = AF_INET};
-    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6};
-    char inside[INET6_ADDRSTRLEN] = "";
-    size_t bytes = strlen(host);
-    if (inet_pton(AF_INET, host, &v4.sin_addr) == 1)
-        return !address_is_public((const struct sockaddr *)&v4, sizeof v4);
-    if (host[0] != '[') return last_label_is_number(host);
-    if (bytes < 3 || bytes - 2 >= sizeof inside) return true;
-    memcpy(inside, host + 1, bytes - 2);
-    return inet_pton(AF_INET6, inside, &v6.sin6_addr) != 1 ||
-           !address_is_public((const struct sockaddr *)&v6, sizeof v6);
+    struct address address;
+    if (address_read_host(&address, str_from(host))) return !open_internet_has(&address);
+    return host[0] == '[' || last_label_is_number(host);
 }
 
 static bool host_is_localhost(const char *host) {

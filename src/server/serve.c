@@ -2,14 +2,13 @@
 #include "server/serve.h"
 
 #include "api/api.h"
+#include "base/address.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "preflight/preflight_child.h"
 #include "server/certificate.h"
 #include "server/keys.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -30,17 +29,14 @@ struct front {
     uint16_t port;
 };
 
-static bool is_loopback(const char *host) {
-    struct in_addr v4;
-    struct in6_addr v6;
-    if (inet_pton(AF_INET, host, &v4) == 1) return ntohl(v4.s_addr) >> 24 == 127;
-    return inet_pton(AF_INET6, host, &v6) != 1 || IN6_IS_ADDR_LOOPBACK(&v6);
-}
-
 /* Without a key everyone who reaches the port may read and delete everything. */
 static enum err check_reach(const struct serve_options *options, struct key_set *keys,
                             const char *state_dir, struct error *error) {
-    if (is_loopback(options->host) || key_set_asks(keys)) return OK;
+    struct address address;
+    /* A host that is no numeric address is refused when the API listens. */
+    if (!address_read(&address, str_from(options->host)) || address_is_loopback(&address))
+        return OK;
+    if (key_set_asks(keys)) return OK;
     if (!options->insecure_no_keys)
         return err_set(error, ERR_INVALID,
                        "--host %s: other machines reach it, and there is no key. Make one with "

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "notify/address.h"
+#include "notify/open_internet.h"
 #include "notify/signature.h"
 #include "notify/target.h"
 
 #include <arpa/inet.h>
-#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,10 +12,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 /* No host of an accepted URL is by itself a private address. */
 static void check_host(const struct net_url *url) {
     const char *host = net_url_part(url, NET_URL_HOST);
-    struct sockaddr_in v4 = {.sin_family = AF_INET};
+    struct in_addr v4;
+    struct address address;
     if (strcmp(net_url_part(url, NET_URL_SCHEME), "https") != 0 || !*host) abort();
     if (net_url_part(url, NET_URL_USER)) abort();
-    if (inet_aton(host, &v4.sin_addr) && !address_is_public((struct sockaddr *)&v4, sizeof v4))
+    if (inet_aton(host, &v4) && address_read(&address, str_from(inet_ntoa(v4))) &&
+        !open_internet_has(&address))
         abort();
 }
 

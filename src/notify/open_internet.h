@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* address: which network addresses a webhook may go to.
+/* open_internet: which network addresses a webhook may go to.
  *
  * Clients choose the URL of a receiver, and must not reach through the server the hosts that only
  * this machine and its neighbours can reach. So these are refused: loopback, private, link-local
@@ -11,10 +11,9 @@
  * Thread: any; pure.
  * Memory: none. */
 
-#include <stdbool.h>
-#include <sys/socket.h>
+#include "base/address.h"
 
 /* True for an address of the open internet. IPv6: 2000::/3 without the blocks reserved in it. IPv4:
  * all except the special-purpose blocks of RFC 6890, and except Azure's metadata address, which
- * lies outside them. False for other families and for a structure cut short. */
-bool address_is_public(const struct sockaddr *address, socklen_t bytes);
+ * lies outside them. */
+bool open_internet_has(const struct address *address);

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "notify/address.h"
+#include "notify/open_internet.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -56,16 +54,8 @@ static bool is_public_v6(const unsigned char address[16]) {
     return true;
 }
 
-bool address_is_public(const struct sockaddr *address, socklen_t bytes) {
-    if (address->sa_family == AF_INET && bytes >= sizeof(struct sockaddr_in)) {
-        struct sockaddr_in v4;
-        memcpy(&v4, address, sizeof v4);
-        return is_public_v4(ntohl(v4.sin_addr.s_addr));
-    }
-    if (address->sa_family == AF_INET6 && bytes >= sizeof(struct sockaddr_in6)) {
-        struct sockaddr_in6 v6;
-        memcpy(&v6, address, sizeof v6);
-        return is_public_v6(v6.sin6_addr.s6_addr);
-    }
-    return false;
+bool open_internet_has(const struct address *address) {
+    const unsigned char *v4 = address->bytes + 12;
+    if (address->is_v4) return is_public_v4(V4(v4[0], v4[1], v4[2], v4[3]));
+    return is_public_v6(address->bytes);
 }
