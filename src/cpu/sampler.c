@@ -54,9 +54,8 @@ static bool is_greedy_and_plain(const struct logit_row *row) {
     const struct sampling *sampling = row->sampling;
     return sampling->temperature <= 0.0f && !row->allowed && sampling->bias_count == 0 &&
            sampling->allowed_token_count == 0 && sampling->bad_word_ints == 0 &&
-           row->counter >= sampling->min_tokens && sampling->presence_penalty == 0.0f &&
-           sampling->frequency_penalty == 0.0f &&
-           (sampling->repetition_penalty == 0.0f || sampling->repetition_penalty == 1.0f);
+           row->counter >= sampling->min_tokens && !sampling_has_frequency(sampling) &&
+           !sampling_has_repetition(sampling);
 }
 
 /* ---- log-probabilities ---- */
@@ -215,19 +214,19 @@ static void repeat_penalty(struct sampler *sampler, const int32_t *tokens, uint3
 static void apply_penalties(struct sampler *sampler, const struct logit_row *row, float *logits) {
     const struct sampling *sampling = row->sampling;
     float repetition = sampling->repetition_penalty;
-    if (repetition != 0.0f && repetition != 1.0f) {
+    if (sampling_has_repetition(sampling)) {
         repeat_penalty(sampler, row->prompt, row->prompt_count, repetition, logits);
         repeat_penalty(sampler, row->generated, row->counter, repetition, logits);
         for (uint32_t i = 0; i < row->prompt_count; i++) sampler->counts[row->prompt[i]] = 0;
         for (uint32_t i = 0; i < row->counter; i++) sampler->counts[row->generated[i]] = 0;
     }
-    if (sampling->presence_penalty == 0.0f && sampling->frequency_penalty == 0.0f) return;
+    if (!sampling_has_frequency(sampling)) return;
     for (uint32_t i = 0; i < row->counter; i++) sampler->counts[row->generated[i]]++;
     for (uint32_t i = 0; i < row->counter; i++) {
         uint32_t *count = &sampler->counts[row->generated[i]];
         if (*count == 0) continue;
         edit(&logits[row->generated[i]], DRAW_SUBTRACT,
-             sampling->presence_penalty + sampling->frequency_penalty * (float)*count);
+             draw_subtrahend(sampling->presence_penalty, sampling->frequency_penalty, *count));
         *count = 0;
     }
 }

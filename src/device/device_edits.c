@@ -2,6 +2,8 @@
 #include "device/device_edits.h"
 
 #include "base/mem.h"
+#include "kernels/draw.h"
+#include "scheduler/sampling.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -110,14 +112,6 @@ static void mark_bad_words(struct device_edits *edits, const struct logit_row *r
     }
 }
 
-static bool has_repetition(const struct sampling *sampling) {
-    return sampling->repetition_penalty != 0.0f && sampling->repetition_penalty != 1.0f;
-}
-
-static bool has_frequency(const struct sampling *sampling) {
-    return sampling->presence_penalty != 0.0f || sampling->frequency_penalty != 0.0f;
-}
-
 static void mark_row(struct device_edits *edits, const struct logit_row *row) {
     const struct sampling *sampling = row->sampling;
     edits->forbidden = 0;
@@ -130,11 +124,11 @@ static void mark_row(struct device_edits *edits, const struct logit_row *row) {
         mark_all(edits, sampling->stop_tokens, sampling->stop_token_count, MARK_HOLD);
         mark_all(edits, sampling->end_tokens, sampling->end_token_count, MARK_HOLD);
     }
-    if (has_repetition(sampling)) {
+    if (sampling_has_repetition(sampling)) {
         mark_all(edits, row->prompt, row->prompt_count, MARK_REPEAT);
         mark_all(edits, row->generated, row->counter, MARK_REPEAT);
     }
-    for (uint32_t i = 0; has_frequency(sampling) && i < row->counter; i++) {
+    for (uint32_t i = 0; sampling_has_frequency(sampling) && i < row->counter; i++) {
         mark(edits, row->generated[i], 0);
         edits->marks[row->generated[i]].count++;
     }
@@ -224,7 +218,7 @@ static void add_token(struct device_edits *edits, const struct sampling *samplin
     if (marks & MARK_REPEAT) add_edit(edits, row, token, DRAW_REPEAT, sampling->repetition_penalty);
     if (count > 0)
         add_edit(edits, row, token, DRAW_SUBTRACT,
-                 sampling->presence_penalty + sampling->frequency_penalty * (float)count);
+                 draw_subtrahend(sampling->presence_penalty, sampling->frequency_penalty, count));
     edits->marks[token] = (struct mark){0};
 }
 

@@ -126,7 +126,7 @@ enum draw_edit_kind {
     DRAW_BIAS,     /* += value */
     DRAW_HOLD,     /* becomes -inf unless that leaves no token at all: min_tokens */
     DRAW_REPEAT,   /* /= value when above 0, else *= value */
-    DRAW_SUBTRACT, /* -= value: presence + frequency · count, computed by the host */
+    DRAW_SUBTRACT, /* -= value: draw_subtrahend, computed by the host */
 };
 
 struct draw_edit {
@@ -135,6 +135,11 @@ struct draw_edit {
     enum draw_edit_kind kind;
     float value;
 };
+
+/* The value of DRAW_SUBTRACT for a token that was generated `count` times, at least once. */
+DRAW_FN float draw_subtrahend(float presence, float frequency, uint32_t count) {
+    return presence + draw_times(frequency, (float)count);
+}
 
 /* One edit but DRAW_HOLD; one operation each. */
 DRAW_FN float draw_edited(float logit, enum draw_edit_kind kind, float value) {

@@ -107,8 +107,7 @@ static const uint32_t *allowed_of(const struct scheduler *scheduler,
 static bool depends_on_tokens(const struct live_request *request) {
     const struct sampling *sampling = &request->sampling;
     return request->is_constrained || sampling->bad_word_ints > 0 ||
-           sampling->presence_penalty != 0.0f || sampling->frequency_penalty != 0.0f ||
-           (sampling->repetition_penalty != 0.0f && sampling->repetition_penalty != 1.0f);
+           sampling_has_frequency(sampling) || sampling_has_repetition(sampling);
 }
 
 static void add_logit_row(const struct scheduler *scheduler, struct plan *plan,

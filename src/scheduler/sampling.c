@@ -107,6 +107,14 @@ enum err sampling_check(const struct sampling *sampling, uint32_t vocab, struct 
     return err;
 }
 
+bool sampling_has_repetition(const struct sampling *sampling) {
+    return sampling->repetition_penalty != 0.0f && sampling->repetition_penalty != 1.0f;
+}
+
+bool sampling_has_frequency(const struct sampling *sampling) {
+    return sampling->presence_penalty != 0.0f || sampling->frequency_penalty != 0.0f;
+}
+
 static bool holds_token(const int32_t *tokens, uint32_t count, int32_t token) {
     for (uint32_t i = 0; i < count; i++)
         if (tokens[i] == token) return true;

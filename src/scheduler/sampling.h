@@ -92,6 +92,11 @@ struct sampling {
 enum err sampling_check(const struct sampling *sampling, uint32_t vocab,
                         struct error *error) MUST_CHECK;
 
+/* True when repetition_penalty changes logits. */
+bool sampling_has_repetition(const struct sampling *sampling);
+/* True when presence_penalty or frequency_penalty changes logits. */
+bool sampling_has_frequency(const struct sampling *sampling);
+
 /* True when `token` ends a sequence with `generated` tokens, this one included. No token before
  * min_tokens does. */
 bool sampling_is_stop(const struct sampling *sampling, int32_t token, uint32_t generated);
