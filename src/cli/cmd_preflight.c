@@ -3,11 +3,11 @@
 #include "cli/command.h"
 #include "cli/engine_options.h"
 #include "cli/stop.h"
+#include "cli/terminal.h"
 #include "preflight/preflight.h"
 #include "preflight/preflight_child.h"
 
 #include <stdio.h>
-#include <unistd.h>
 
 #define BAR_WIDTH 36
 struct chosen {
@@ -56,8 +56,9 @@ _Static_assert((int)PREFLIGHT_CHILD_REFUSES_LINES == (int)EXIT_FAILED &&
                "preflight_child.h has the numbers of exit_status.h");
 
 static void show_phase(void *context, const char *phase) {
-    (void)context;
-    if (isatty(STDERR_FILENO)) fprintf(stderr, "\r\033[K%s ...", phase);
+    char line[64];
+    snprintf(line, sizeof line, "%s ...", phase);
+    terminal_draw(context, line);
 }
 
 static double percent(uint64_t part, uint64_t whole) {
@@ -235,6 +236,8 @@ static enum err run(struct command_call *call, struct error *error) {
     struct chosen *chosen = call->chosen;
     struct preflight_options *options = &chosen->preflight;
     struct preflight preflight = {0};
+    struct terminal terminal;
+    terminal_init(&terminal);
     if (chosen->ends_with_parent) stop_with_parent();
     enum err err = engine_options_find_models(&chosen->choice, &options->node, call->stop, error);
     if (err != OK) return err;
@@ -242,8 +245,9 @@ static enum err run(struct command_call *call, struct error *error) {
     options->sample_lines = (uint32_t)chosen->sample_lines;
     options->stop = call->stop;
     options->say = show_phase;
+    options->context = &terminal;
     err = preflight_run(options, &preflight, error);
-    if (isatty(STDERR_FILENO)) fputs("\r\033[K", stderr);
+    terminal_clear(&terminal);
     if (err != OK) return err;
     print_all(&preflight, chosen);
     if (preflight.faulty > 0 || *preflight.file_fault.code) call->status = EXIT_FAILED;

@@ -6,7 +6,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 struct chosen {
     const char *revision;
@@ -79,8 +78,7 @@ static enum err check(struct command_call *call, struct error *error) {
 static enum err run(struct command_call *call, struct error *error) {
     const struct chosen *chosen = call->chosen;
     const char *name = call->operands[0];
-    struct pull_show show = {
-        .command = "pull", .quiet = chosen->quiet, .terminal = isatty(STDERR_FILENO)};
+    struct pull_show show = {.command = "pull", .quiet = chosen->quiet};
     struct pull_summary summary;
     const struct pull_options options = {.name = name,
                                          .revision = chosen->revision,
@@ -91,6 +89,7 @@ static enum err run(struct command_call *call, struct error *error) {
                                          .context = &show,
                                          .progress = pull_show_progress,
                                          .note = pull_show_note};
+    terminal_init(&show.terminal);
     enum err err = pull_run(&options, &summary, error);
     pull_show_end(&show);
     if (err != OK) return err;

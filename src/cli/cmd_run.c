@@ -3,26 +3,12 @@
 #include "base/os.h"
 #include "cli/command.h"
 #include "cli/engine_options.h"
-#include "cli/progress_line.h"
+#include "cli/run_show.h"
 #include "server/offline.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/ioctl.h>
 #include <sys/resource.h>
-#include <unistd.h>
-
-#define LINE_EVERY_S 10.0
-#define BAD_LINES_SHOWN 20
-
-struct show {
-    bool quiet, terminal, drawn;
-    double line_at_s; /* time of the last printed line */
-    uint64_t bad_lines;
-};
 
 struct chosen {
     struct offline_options offline;
@@ -74,63 +60,6 @@ static const struct option ignored_rows[] = {
     {"async-scheduling", OPTION_IGNORED_SWITCH, .value = NULL},
     {0},
 };
-
-/* An estimate of the remaining time, or -1 for a tenth of the lines: the first answers end
- * together, so their rate tells little about the others. */
-static double seconds_left(const struct store_batch *batch, uint64_t done, uint64_t done_now,
-                           double rate) {
-    uint64_t enough = batch->total / 10 > 0 ? batch->total / 10 : 1;
-    return done_now >= enough && rate > 0 ? (double)(batch->total - done) / rate : -1;
-}
-
-/* Columns of the terminal, asked each time: it may be resized. */
-static size_t terminal_width(void) {
-    struct winsize size;
-    return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col - 1u : 79;
-}
-
-static void show_progress(void *context, const struct offline_progress *progress) {
-    struct show *show = context;
-    const struct store_batch *batch = progress->batch;
-    uint64_t done = batch->completed + batch->failed, done_now = done - progress->done_before;
-    if (show->quiet) return;
-    if (progress->engine || batch->total == 0) {
-        if (show->terminal)
-            fprintf(stderr, "\r\033[K%s",
-                    progress->engine ? "loading the model" : "checking the requests");
-        show->drawn = show->terminal;
-        return;
-    }
-    if (!show->terminal && progress->seconds - show->line_at_s < LINE_EVERY_S) return;
-    show->line_at_s = progress->seconds;
-    double seconds = progress->seconds > 0 ? progress->seconds : INFINITY;
-    double rate = (double)done_now / seconds;
-    const struct progress_facts facts = {
-        .total = batch->total,
-        .done = done,
-        .failed = batch->failed,
-        .running = progress->running,
-        .prompt_tokens = progress->prompt_tokens,
-        .generated_tokens = progress->generated_tokens,
-        .requests_per_s = rate,
-        .tokens_per_s = (double)progress->generated_tokens / seconds,
-        .seconds_left = seconds_left(batch, done, done_now, rate),
-    };
-    char line[PROGRESS_LINE_BYTES];
-    progress_line(line, &facts, show->terminal ? terminal_width() : SIZE_MAX);
-    fprintf(stderr, show->terminal ? "\r\033[K%s" : "%s\n", line);
-    show->drawn = show->terminal;
-}
-
-static void show_bad_line(void *context, uint64_t number, const char *code, const char *message) {
-    struct show *show = context;
-    if (show->bad_lines++ >= BAD_LINES_SHOWN) return;
-    if (number > 0)
-        fprintf(stderr, "line %llu: %s: %s\n", (unsigned long long)number, code ? code : "",
-                message ? message : "");
-    else
-        fprintf(stderr, "%s: %s\n", code ? code : "", message ? message : "");
-}
 
 /* This process and its largest child; the engine has ended by now. */
 static uint64_t peak_rss_bytes(void) {
@@ -192,15 +121,9 @@ static enum err check(struct command_call *call, struct error *error) {
     return engine_options_check(&chosen->choice, &chosen->offline.node, error);
 }
 
-/* A terminal that can take a line back. */
-static bool can_redraw(void) {
-    const char *term = getenv("TERM");
-    return isatty(STDERR_FILENO) && term && *term && strcmp(term, "dumb") != 0;
-}
-
 static enum err run(struct command_call *call, struct error *error) {
     struct chosen *chosen = call->chosen;
-    struct show show = {.quiet = chosen->quiet, .terminal = can_redraw()};
+    struct run_show show = {.quiet = chosen->quiet};
     struct offline_options *offline = &chosen->offline;
     struct offline_summary summary = {0};
     enum err err = offline_check(offline, &summary, error);
@@ -213,14 +136,13 @@ static enum err run(struct command_call *call, struct error *error) {
     err = engine_options_find_models(&chosen->choice, &offline->node, call->stop, error);
     if (err != OK) return err;
     log_set_level(LOG_WARN);
+    terminal_init(&show.terminal);
     offline->stop = call->stop;
     offline->context = &show;
-    offline->progress = show_progress;
-    offline->bad_line = show_bad_line;
+    offline->progress = run_show_progress;
+    offline->bad_line = run_show_bad_line;
     err = offline_run(offline, &summary, error);
-    if (show.drawn) fputc('\n', stderr);
-    if (show.bad_lines > BAD_LINES_SHOWN)
-        fprintf(stderr, "and %" PRIu64 " more\n", show.bad_lines - BAD_LINES_SHOWN);
+    run_show_end(&show);
     if (err != OK) return err;
     print_summary(&summary, chosen->json, offline->output_path);
     if (summary.failed > 0) call->status = EXIT_FAILED;

@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define AT(field) offsetof(struct engine_choice, field)
 const struct option engine_option_rows[] = {
@@ -277,7 +276,7 @@ void engine_options_release(struct node_options *node) {
 static enum err find_model(const struct engine_choice *choice, const char *argument,
                            struct model_choice *ret_model, const volatile bool *stop,
                            struct error *error) {
-    struct pull_show show = {.command = "--pull", .terminal = isatty(STDERR_FILENO)};
+    struct pull_show show = {.command = "--pull"};
     struct pull_summary summary;
     const struct pull_options options = {.name = catalog_name_of(argument),
                                          .stop = stop,
@@ -286,6 +285,7 @@ static enum err find_model(const struct engine_choice *choice, const char *argum
                                          .note = pull_show_note};
     enum err err = catalog_choose(argument, ret_model, error);
     if (err != ERR_NOT_FOUND || !choice->pull) return err;
+    terminal_init(&show.terminal);
     fprintf(stderr, "quern --pull: fetching %s\n", options.name);
     err = pull_run(&options, &summary, error);
     pull_show_end(&show);

@@ -1,22 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/pull_show.h"
 
+#include "cli/progress_line.h"
+
 #include <stdio.h>
 #include <string.h>
 
 #define LINE_EVERY_S 10.0
-#define BAR_WIDTH 30
 #define NAME_WIDTH 32
 
-void pull_show_clock(char ret_text[16], double seconds) {
-    long whole = seconds < 0 || seconds > 3e6 ? -1 : (long)seconds;
-    if (whole < 0)
-        snprintf(ret_text, 16, "-:--");
-    else if (whole >= 3600)
-        snprintf(ret_text, 16, "%ld:%02ld:%02ld", whole / 3600 % 1000, whole / 60 % 60, whole % 60);
-    else
-        snprintf(ret_text, 16, "%ld:%02ld", whole / 60, whole % 60);
-}
+enum { BAR, BYTES, RATE, LEFT, FILES, NAME, PARTS };
 
 struct shown_bytes pull_show_bytes(uint64_t bytes) {
     struct shown_bytes shown;
@@ -27,40 +20,47 @@ struct shown_bytes pull_show_bytes(uint64_t bytes) {
     return shown;
 }
 
-static void draw_bar(const struct pull_progress *progress) {
-    int filled =
-        progress->bytes
-            ? (int)((double)BAR_WIDTH * (double)progress->bytes_done / (double)progress->bytes)
-            : 0;
-    char bar[BAR_WIDTH + 1];
-    for (int i = 0; i < BAR_WIDTH; i++) bar[i] = i < filled ? '#' : '.';
-    bar[BAR_WIDTH] = '\0';
-    fprintf(stderr, "\r\033[K[%s] ", bar);
+/* The end of a long name, which tells files apart better than its start. */
+static const char *short_name(const char *name) {
+    size_t bytes = strlen(name);
+    return bytes > NAME_WIDTH ? name + (bytes - NAME_WIDTH) : name;
+}
+
+static void write_parts(struct progress_part parts[PARTS], const struct pull_progress *progress) {
+    double rate = progress->seconds > 0 ? (double)progress->bytes_fetched / progress->seconds : 0;
+    char left[16];
+    progress_clock(left, rate > 0 ? (double)(progress->bytes - progress->bytes_done) / rate : -1);
+    snprintf(parts[BYTES].text, PROGRESS_PART_BYTES, "%s of %s",
+             pull_show_bytes(progress->bytes_done).text, pull_show_bytes(progress->bytes).text);
+    snprintf(parts[RATE].text, PROGRESS_PART_BYTES, ", %.1f MB/s", rate / 1e6);
+    snprintf(parts[LEFT].text, PROGRESS_PART_BYTES, ", ETA %s", left);
+    snprintf(parts[FILES].text, PROGRESS_PART_BYTES, ", %u of %u files", progress->files_done,
+             progress->files);
 }
 
 void pull_show_progress(void *context, const struct pull_progress *progress) {
+    struct progress_part parts[PARTS] = {[BYTES].rank = 0, [LEFT].rank = 1,  [RATE].rank = 2,
+                                         [BAR].rank = 3,   [FILES].rank = 4, [NAME].rank = 5};
     struct pull_show *show = context;
-    char left[16];
-    if (show->quiet) return;
-    if (!show->terminal && progress->seconds - show->line_at_s < LINE_EVERY_S) return;
-    show->line_at_s = progress->seconds;
-    double rate = progress->seconds > 0 ? (double)progress->bytes_fetched / progress->seconds : 0;
-    pull_show_clock(left, rate > 0 ? (double)(progress->bytes - progress->bytes_done) / rate : -1);
-    if (show->terminal) draw_bar(progress);
-    /* The end of a long name tells files apart better than its start. */
     const char *name = progress->file ? progress->file : "checking sums";
-    size_t bytes = strlen(name);
-    if (show->terminal && bytes > NAME_WIDTH) name += bytes - NAME_WIDTH;
-    fprintf(stderr, "%s of %s, %.1f MB/s, ETA %s, %u of %u files, %s%s",
-            pull_show_bytes(progress->bytes_done).text, pull_show_bytes(progress->bytes).text,
-            rate / 1e6, left, progress->files_done, progress->files, name,
-            show->terminal ? "" : "\n");
-    show->drawn = show->terminal;
+    char line[PROGRESS_LINE_BYTES];
+    if (show->quiet) return;
+    if (!show->terminal.can_redraw && progress->seconds - show->line_at_s < LINE_EVERY_S) return;
+    show->line_at_s = progress->seconds;
+    write_parts(parts, progress);
+    if (show->terminal.can_redraw) {
+        progress_bar(parts[BAR].text, progress->bytes_done, progress->bytes);
+        snprintf(parts[NAME].text, PROGRESS_PART_BYTES, ", %s", short_name(name));
+    }
+    progress_line(line, parts, PARTS, terminal_width(&show->terminal));
+    if (show->terminal.can_redraw)
+        terminal_draw(&show->terminal, line);
+    else
+        fprintf(stderr, "%s, %s\n", line, name);
 }
 
 void pull_show_end(struct pull_show *show) {
-    if (show->drawn) fputc('\n', stderr);
-    show->drawn = false;
+    terminal_end(&show->terminal);
 }
 
 void pull_show_note(void *context, const char *sentence) {

@@ -7,6 +7,7 @@
  * Thread: main.
  * Memory: the caller's struct. */
 
+#include "cli/terminal.h"
 #include "hub/pull.h"
 
 /* "93.2 MB" or "4.71 GB". */
@@ -14,14 +15,12 @@ struct shown_bytes {
     char text[32];
 };
 struct shown_bytes pull_show_bytes(uint64_t bytes);
-/* "0:07", "12:34" or "1:02:03"; "-:--" for a negative time or one over a month. */
-void pull_show_clock(char ret_text[16], double seconds);
 
-/* Zero is a valid start. */
 struct pull_show {
     const char *command; /* the prefix of notes: "pull" */
-    bool quiet, terminal, drawn;
-    double line_at_s;
+    bool quiet;
+    struct terminal terminal;
+    double line_at_s; /* time of the last printed line */
 };
 
 /* The callbacks `progress` and `note` of pull_options; `context` is a struct pull_show. */

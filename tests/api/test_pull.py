@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """`quern pull` against a hub that plays Hugging Face's: what is fetched, how it lies in the cache, and what breaks nothing."""
-import hashlib, pathlib, random, signal
+import hashlib, pathlib, random, re, signal
 
 import pytest
 
 import hub as fake
 import support
+from terminal import Terminal
 
 GGUF = b"GGUF\3\0\0\0"
 MIB = 1 << 20
@@ -391,3 +392,44 @@ def test_a_file_is_what_the_list_says_or_nothing(hub, quern, cache):
     hub.sums.clear()
     quern.pull("org/model")
     assert fetched(cache, "org/model") == files
+
+
+# --- on a terminal ---
+
+def pull_in_a_terminal(hub, quern, columns, **terminal):
+    """A pull that stands still in the middle."""
+    name = "a-model-whose-name-is-far-too-long-00001-of-00001.safetensors"
+    hub.repositories["org/model"] = {"config.json": b"{}", name: content(9 * MIB)}
+    hub.hold_at = 8 * MIB
+    return Terminal(columns, "pull", "org/model", environment=quern.environment, **terminal)
+
+
+@pytest.mark.parametrize("columns", [20, 40, 80, 200])
+def test_a_drawn_line_fits_the_terminal(hub, quern, columns):
+    terminal = pull_in_a_terminal(hub, quern, columns)
+    support.until(lambda: terminal.text.count(b"\x1b[K") >= 3 and (columns < 200 or b".safetensors" in terminal.text))
+    hub.released.set()
+    assert terminal.end() == 0
+    drawn = terminal.drawn()
+    assert max(map(len, drawn)) < columns, max(drawn, key=len)
+    assert all(re.search(r"\d\.\d MB of 9\.4 MB", line) for line in drawn)
+    assert "[####" in drawn[-1] if columns >= 80 else "[" not in "".join(drawn)
+    assert any(line.endswith(", -long-00001-of-00001.safetensors") for line in drawn) == (columns == 200)
+
+
+def test_a_terminal_that_shrinks_gets_less(hub, quern):
+    terminal = pull_in_a_terminal(hub, quern, 200)
+    support.until(lambda: b"of 2 files" in terminal.text)
+    terminal.resize(20)
+    support.until(lambda: any(len(line) < 20 for line in terminal.drawn()[:-1]))
+    before = len(terminal.drawn())
+    hub.released.set()
+    assert terminal.end() == 0
+    assert max(map(len, terminal.drawn()[before:]), default=0) < 20
+
+
+def test_a_dumb_terminal_gets_no_escape_sequences(hub, quern):
+    terminal = pull_in_a_terminal(hub, quern, 80, term="dumb")
+    hub.wait_sent(hub.hold_at, 120)
+    hub.released.set()
+    assert terminal.end() == 0 and b"\x1b" not in terminal.text and b"2 files, 9.4 MB" in terminal.text
