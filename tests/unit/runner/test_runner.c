@@ -295,6 +295,39 @@ static void a_cancelled_batch_keeps_what_is_done_and_names_the_rest(void **state
     pipeline_remove(&p);
 }
 
+static void
+a_batch_that_cannot_be_opened_yet_gives_every_line_one_record_when_cancelled(void **state) {
+    (void)state;
+    struct pipeline p = {0};
+    char id[STORE_ID_BYTES], dir[256], index[300], kept[300];
+    struct error error;
+    const struct runner_options options = {.lookahead_lines = 10};
+    pipeline_dir(&p);
+    pipeline_open(&p, &options, &slow, 1);
+    pipeline_submit(&p, "x", 5000, id);
+    struct store_batch batch = pipeline_wait(&p, id, has_some);
+    store_batch_release(&batch);
+    assert_int_equal(store_batch_dir(p.store, id, dir, sizeof dir, &error), OK);
+    pipeline_close(&p);
+    /* A link to itself cannot be opened, and not being opened is no damage: it is tried again. */
+    snprintf(index, sizeof index, "%s/lines.idx", dir);
+    snprintf(kept, sizeof kept, "%s/kept", dir);
+    assert_int_equal(rename(index, kept), 0);
+    assert_int_equal(symlink("lines.idx", index), 0);
+    pipeline_open(&p, &options, &slow, 1);
+    assert_int_equal(runner_batch_cancel(p.runner, str_from(id), &batch, &error), OK);
+    assert_int_equal(batch.status, BATCH_CANCELLING);
+    store_batch_release(&batch);
+    assert_int_equal(rename(kept, index), 0);
+    batch = pipeline_wait(&p, id, is_over);
+    assert_int_equal(batch.status, BATCH_CANCELLED);
+    assert_true(batch.completed >= 20 && batch.completed < 5000);
+    store_batch_release(&batch);
+    pipeline_close(&p);
+    assert_int_equal(pipeline_fsck(&p), 0);
+    pipeline_remove(&p);
+}
+
 static void a_batch_that_has_ended_or_never_was_cannot_be_cancelled(void **state) {
     (void)state;
     struct pipeline p = {0};
@@ -718,6 +751,8 @@ int main(void) {
         cmocka_unit_test(counters_only_grow_and_files_show_only_at_the_end),
         cmocka_unit_test(a_batch_that_has_ended_in_the_store_has_ended_for_everyone),
         cmocka_unit_test(a_cancelled_batch_keeps_what_is_done_and_names_the_rest),
+        cmocka_unit_test(
+            a_batch_that_cannot_be_opened_yet_gives_every_line_one_record_when_cancelled),
         cmocka_unit_test(a_batch_that_has_ended_or_never_was_cannot_be_cancelled),
         cmocka_unit_test(cancelling_at_any_moment_gives_every_line_one_record),
         cmocka_unit_test(a_window_that_closes_ends_the_batch_with_what_it_has),
