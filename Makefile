@@ -20,6 +20,7 @@ test: ## every test; ends with "N passed, N failed"
 	@tools/test
 
 cuda: $(BUILD)/build.ninja ## the CUDA plugin, build/src/kernels/cuda/libquern-cuda.so; says so without nvcc
+	@ninja -C $(BUILD) -t query cuda-plugin >/dev/null 2>&1 || meson setup --reconfigure $(BUILD) >/dev/null # nvcc may have come since
 	@if ninja -C $(BUILD) -t query cuda-plugin >/dev/null 2>&1; then ninja -C $(BUILD) cuda-plugin; else echo "no nvcc: no CUDA plugin"; fi
 
 test-gpu: $(BUILD)/build.ninja ## the CUDA plugin and its kernels against plain references on the card; skips without nvcc or a card
@@ -51,8 +52,9 @@ bench: all ## kernels against their peak, the engine, the server alone
 bench-gpu: $(BUILD)/build.ninja ## quern against vLLM's figures, kernels, memory on the card; skips without nvcc or a card
 	@BUILD=$(BUILD) tools/bench-gpu
 
-install: all ## into PREFIX (/usr/local), under DESTDIR for a package
+install: all ## into PREFIX (/usr/local), under DESTDIR for a package; the CUDA plugin too, once `make cuda` has built it
 	@meson configure $(BUILD) -Dprefix=$(PREFIX)
+	@[ ! -e $(BUILD)/src/kernels/cuda/libquern-cuda.so ] || ninja -C $(BUILD) cuda-plugin
 	@DESTDIR=$(if $(DESTDIR),$(abspath $(DESTDIR))) meson install -C $(BUILD)
 
 clean:

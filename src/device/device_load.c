@@ -79,8 +79,8 @@ static enum err load_plugin(struct loaded_device *loaded, struct error *error) {
         snprintf(path, sizeof path, "%.*s", STR_ARGS(settings->plugin));
     } else if (!device_find_plugin(path)) {
         return err_set(error, ERR_UNAVAILABLE,
-                       "this quern has no " DEVICE_PLUGIN_NAME " next to it; build it with nvcc "
-                       "(meson setup -Dcuda=enabled), or run with --device cpu");
+                       "this quern has no " DEVICE_PLUGIN_NAME " next to it; `make cuda` builds "
+                       "it where nvcc is, or run with --device cpu");
     }
     enum err err = open_library(&loaded->table, path, error);
     loaded->has_library = err == OK;
