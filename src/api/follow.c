@@ -12,62 +12,65 @@
 #include "base/log.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #define FOLLOWERS_MAX 64
-#define PAGE_BYTES ((size_t)256 << 10)
-#define WAITING_BYTES_MAX ((size_t)1 << 20) /* a client with more waiting gets no further lines */
 #define LOOK_NS 100000000
 
 struct follower {
     struct follower *next;
     struct http_request *request;
-    char batch_id[STORE_ID_BYTES];
-    uint64_t after;
+    struct runner_results *results;
+    struct page_place place;
     uint64_t lines_left;
 };
 
 struct followers {
-    struct runner *runner;
     pthread_t thread;
     pthread_mutex_t lock; /* guards the members below; the items of the list belong to the thread */
     pthread_cond_t work;
     struct follower *added;
     uint32_t count;
+    bool is_hungry; /* a client has taken its piece */
     bool is_stopping;
 };
 
+static void follower_free(struct follower *follower) {
+    runner_results_close(follower->results);
+    free(follower);
+}
+
 enum progress { SAME, FED, OVER };
 
-/* Gives one client its next lines, up to a bound. */
-static enum progress feed(struct followers *followers, struct follower *follower) {
+/* Gives one client its next piece of lines, if it has taken the one before. */
+static enum progress feed(struct follower *follower) {
     struct http_request *request = follower->request;
     struct error error;
     struct buf lines;
-    bool more = true, good = true;
-    if (http_stream_waiting(request) > WAITING_BYTES_MAX)
+    struct page_read read;
+    bool good = true;
+    if (http_stream_waiting(request) > 0)
         return http_stream_put(request, (struct str){0}) ? SAME : OVER;
-    buf_init(&lines, BUF_UNLIMITED);
-    uint64_t last = follower->after;
-    struct runner_page page = {follower->after, follower->lines_left, PAGE_BYTES};
-    enum err err = runner_batch_results(followers->runner, str_from(follower->batch_id), &page,
-                                        &lines, &last, &more, &error);
-    size_t count = 0;
-    for (size_t i = 0; err == OK && i < lines.bytes; i++) count += lines.at[i] == '\n';
-    follower->lines_left -= count;
-    follower->after = last;
+    buf_init(&lines, HTTP_PIECE_BYTES);
+    struct page page = {.from = follower->place,
+                        .lines_max = follower->lines_left,
+                        .bytes_max = UINT64_MAX,
+                        .room = HTTP_PIECE_BYTES};
+    enum err err = runner_results_read(follower->results, &page, &lines, &read, &error);
+    bool fed = lines.bytes > 0;
     if (err == OK) good = http_stream_put(request, buf_str(&lines));
     buf_release(&lines);
     if (err != OK) {
-        log_warn("request=%s batch=%s error=\"%s\"", http_request_id(request), follower->batch_id,
-                 error.text);
+        log_warn("request=%s batch=%.*s error=\"%s\"", http_request_id(request),
+                 STR_ARGS(http_request_param(request, 0)), error.text);
         http_stream_abort(request);
         follower->request = NULL;
         return OVER;
     }
-    if (!good || !more || follower->lines_left == 0) return OVER;
-    return count > 0 ? FED : SAME;
+    follower->place = read.next;
+    follower->lines_left -= read.lines;
+    if (!good || !read.more || follower->lines_left == 0) return OVER;
+    return fed ? FED : SAME;
 }
 
 /* Serves all clients once. True if one got a line. */
@@ -75,7 +78,7 @@ static bool feed_all(struct followers *followers, struct follower **list) {
     bool any = false;
     for (struct follower **at = list; *at;) {
         struct follower *follower = *at;
-        enum progress progress = feed(followers, follower);
+        enum progress progress = feed(follower);
         any = any || progress == FED;
         if (progress != OVER) {
             at = &follower->next;
@@ -83,7 +86,7 @@ static bool feed_all(struct followers *followers, struct follower **list) {
         }
         *at = follower->next;
         if (follower->request) http_stream_end(follower->request);
-        free(follower);
+        follower_free(follower);
         pthread_mutex_lock(&followers->lock);
         followers->count--;
         pthread_mutex_unlock(&followers->lock);
@@ -97,8 +100,9 @@ static bool wait_and_take(struct followers *followers, struct follower **list, b
     pthread_mutex_lock(&followers->lock);
     while (!*list && !followers->added && !followers->is_stopping)
         pthread_cond_wait(&followers->work, &followers->lock);
-    if (*list && !is_busy && !followers->added && !followers->is_stopping)
+    if (*list && !is_busy && !followers->added && !followers->is_stopping && !followers->is_hungry)
         sync_wait_until(&followers->work, &followers->lock, due_ns);
+    followers->is_hungry = false;
     while (followers->added) {
         struct follower *follower = followers->added;
         followers->added = follower->next;
@@ -119,23 +123,32 @@ static void *followers_main(void *context) {
         struct follower *follower = list;
         list = follower->next;
         http_stream_abort(follower->request);
-        free(follower);
+        follower_free(follower);
     }
     return NULL;
 }
 
+/* A client has taken its piece and wants the next; on the connection thread. */
+static void take_empty(void *context) {
+    struct followers *followers = context;
+    pthread_mutex_lock(&followers->lock);
+    followers->is_hungry = true;
+    pthread_cond_signal(&followers->work);
+    pthread_mutex_unlock(&followers->lock);
+}
+
 void followers_add(struct api *api, struct http_request *request, uint64_t after, uint64_t lines) {
     struct followers *followers = api->followers;
-    struct str id = http_request_param(request, 0);
     struct follower *follower = mem_new(1, sizeof *follower);
     follower->request = request;
-    follower->after = after;
+    follower->place.after = after;
     follower->lines_left = lines;
-    if (id.bytes < sizeof follower->batch_id) memcpy(follower->batch_id, id.at, id.bytes);
+    runner_results_open(&follower->results, api->options.runner, http_request_param(request, 0));
     pthread_mutex_lock(&followers->lock);
     bool has_room = followers->count < FOLLOWERS_MAX && !followers->is_stopping;
     if (has_room) {
         followers->count++;
+        http_stream_on_empty(request, take_empty, followers);
         http_stream_begin_as(request, "application/jsonl");
         follower->next = followers->added;
         followers->added = follower;
@@ -143,13 +156,12 @@ void followers_add(struct api *api, struct http_request *request, uint64_t after
     }
     pthread_mutex_unlock(&followers->lock);
     if (has_room) return;
-    free(follower);
+    follower_free(follower);
     api_fail(request, 429, "rate_limit_exceeded", "follow", "Too many clients follow results");
 }
 
 enum err followers_open(struct api *api, struct error *error) {
     struct followers *followers = mem_new(1, sizeof *followers);
-    followers->runner = api->options.runner;
     pthread_mutex_init(&followers->lock, NULL);
     sync_cond_init(&followers->work);
     int failed = pthread_create(&followers->thread, NULL, followers_main, followers);

@@ -92,22 +92,9 @@ enum err arrival_write(const struct arrival_builder *builder, struct store *stor
 
 /* --- reading --- */
 
-/* One of the two result files, opened when a line of it is asked for. */
-struct side {
-    int fd; /* -1: not open */
-    uint64_t bytes;
-};
-
-struct reading {
-    struct store *store;
-    const struct store_batch *batch;
-    int64_t now_unix_s;
-    struct side sides[2]; /* output, errors */
-};
-
-static enum err corrupt(const struct reading *reading, struct error *error) {
+static enum err corrupt(const struct arrival_reader *reader, struct error *error) {
     return err_set(error, ERR_CORRUPT, "%s of batch %s is damaged", STORE_ORDER_NAME,
-                   reading->batch->id);
+                   reader->batch_id);
 }
 
 static enum err gone(struct error *error) {
@@ -116,110 +103,138 @@ static enum err gone(struct error *error) {
                    "or has expired.");
 }
 
-static enum err open_side(struct reading *reading, bool in_errors, struct error *error) {
-    struct side *side = &reading->sides[in_errors];
-    const char *id = in_errors ? reading->batch->error_file_id : reading->batch->output_file_id;
+static enum err open_side(struct arrival_reader *reader, bool in_errors, int64_t now_unix_s,
+                          struct error *error) {
+    struct arrival_side *side = &reader->sides[in_errors];
     struct store_file file;
     if (side->fd >= 0) return OK;
-    if (!*id) return corrupt(reading, error);
+    if (!*side->id) return corrupt(reader, error);
     enum err err =
-        store_file_open(reading->store, str_from(id), reading->now_unix_s, &side->fd, &file, error);
+        store_file_open(reader->store, str_from(side->id), now_unix_s, &side->fd, &file, error);
+    if (err != OK) side->fd = -1;
     if (err == ERR_NOT_FOUND) return gone(error);
     if (err == OK) side->bytes = file.bytes;
     return err;
 }
 
-/* Appends the line at `offset`, with its LF. */
-static enum err read_line(struct reading *reading, const struct side *side, uint64_t offset,
-                          struct buf *buf, struct error *error) {
-    size_t from = buf->bytes;
+/* Checks that a line begins at `offset`. */
+static enum err check_start(const struct arrival_reader *reader, const struct arrival_side *side,
+                            uint64_t offset, struct error *error) {
     char before = '\n';
-    if (offset >= side->bytes) return corrupt(reading, error);
+    if (offset >= side->bytes) return corrupt(reader, error);
     enum err err = offset > 0 ? os_pread_all(side->fd, &before, 1, offset - 1, error) : OK;
-    if (err != OK) return err;
-    if (before != '\n') return corrupt(reading, error);
-    for (size_t piece = PIECE_BYTES;; piece = 2 * piece) {
-        uint64_t left = side->bytes - offset;
-        size_t count = left < piece ? (size_t)left : piece;
-        char *room = count > 0 ? buf_reserve(buf, count) : NULL;
-        if (!room) break;
-        err = os_pread_all(side->fd, room, count, offset, error);
-        if (err != OK) break;
-        const char *end = memchr(room, '\n', count);
-        if (end) {
-            buf_commit(buf, (size_t)(end - room) + 1);
-            return OK;
-        }
-        buf_commit(buf, count);
-        offset += count;
-    }
-    buf_truncate(buf, from);
-    return err == OK ? corrupt(reading, error) : err;
+    if (err == OK && before != '\n') return corrupt(reader, error);
+    return err;
 }
 
-static enum err read_header(struct reading *reading, int fd, uint64_t *ret_count,
-                            struct error *error) {
+/* Appends at most `room` bytes of the line at `offset` from byte `skip` of it on, with its LF.
+ * *ret_line_bytes: the size of the whole line; 0 if its end lies behind `room`, unless `counts`. */
+static enum err read_line(const struct arrival_reader *reader, const struct arrival_side *side,
+                          uint64_t offset, uint64_t skip, size_t room, bool counts, struct buf *buf,
+                          uint64_t *ret_line_bytes, struct error *error) {
+    char piece[PIECE_BYTES];
+    enum err err = check_start(reader, side, offset, error);
+    uint64_t at = offset + skip;
+    *ret_line_bytes = 0;
+    if (err == OK && at >= side->bytes) err = corrupt(reader, error);
+    while (err == OK && (room > 0 || counts)) {
+        uint64_t left = side->bytes - at;
+        size_t count = left < sizeof piece ? (size_t)left : sizeof piece;
+        if (!counts && count > room) count = room;
+        if (count == 0) return corrupt(reader, error);
+        err = os_pread_all(side->fd, piece, count, at, error);
+        if (err != OK) return err;
+        const char *end = memchr(piece, '\n', count);
+        if (end) count = (size_t)(end - piece) + 1;
+        size_t kept = count < room ? count : room;
+        buf_add(buf, piece, kept);
+        room -= kept;
+        at += count;
+        if (!end) continue;
+        *ret_line_bytes = at - offset;
+        break;
+    }
+    return err;
+}
+
+static enum err read_header(struct arrival_reader *reader, struct error *error) {
     unsigned char bytes[HEADER_BYTES], wanted[HEADER_BYTES];
     uint64_t count, file_bytes;
-    enum err err = os_pread_all(fd, bytes, sizeof bytes, 0, error);
-    if (err == OK) err = os_file_bytes(fd, &file_bytes, error);
+    enum err err = os_pread_all(reader->fd, bytes, sizeof bytes, 0, error);
+    if (err == OK) err = os_file_bytes(reader->fd, &file_bytes, error);
     if (err != OK) return err;
     memcpy(&count, bytes + 8, sizeof count);
-    write_header(wanted, count, reading->batch->id);
+    write_header(wanted, count, reader->batch_id);
     if (memcmp(bytes, wanted, sizeof bytes) != 0 || count > file_bytes / sizeof count ||
         file_bytes != HEADER_BYTES + count * sizeof count)
-        return corrupt(reading, error);
-    *ret_count = count;
+        return corrupt(reader, error);
+    reader->count = count;
     return OK;
 }
 
-static enum err read_page(struct reading *reading, int fd, const struct arrival_page *page,
-                          struct buf *buf, uint64_t *ret_last, bool *ret_more,
-                          struct error *error) {
-    uint64_t places[PLACES_AT_A_TIME], count = 0, lines = 0, at = page->after;
-    size_t from = buf->bytes;
-    enum err err = read_header(reading, fd, &count, error);
-    if (at > count) at = count;
-    for (uint64_t left = 0, have = 0; err == OK && at < count; at++, left--) {
-        if (lines == page->lines_max || buf->bytes - from >= page->bytes_max) break;
-        if (left == 0) {
-            have = count - at < PLACES_AT_A_TIME ? count - at : PLACES_AT_A_TIME;
-            left = have;
-            err = os_pread_all(fd, places, have * sizeof *places,
-                               HEADER_BYTES + at * sizeof *places, error);
-            if (err != OK) break;
-        }
-        uint64_t place = places[have - left];
-        if (place == NO_LINE) continue;
-        err = open_side(reading, place & 1, error);
-        if (err == OK) err = read_line(reading, &reading->sides[place & 1], place >> 1, buf, error);
-        if (err != OK) break;
-        lines++;
-    }
-    *ret_last = at;
-    *ret_more = at < count;
+/* Reads the line of a place, unless the place has none. */
+static enum err read_place(struct arrival_reader *reader, uint64_t place, uint64_t sequence,
+                           const struct page *page, struct page_read *read, struct buf *buf,
+                           struct error *error) {
+    uint64_t line_bytes;
+    size_t before = buf->bytes;
+    enum err err = read_line(reader, &reader->sides[place & 1], place >> 1, page_skip(page, read),
+                             read->is_full ? 0 : read->room, page->counts, buf, &line_bytes, error);
+    if (err == OK) err = page_note(page, read, sequence, line_bytes, buf->bytes - before, error);
+    if (err != OK) buf_truncate(buf, before);
     return err;
 }
 
-enum err arrival_read(struct store *store, const struct store_batch *batch,
-                      const struct arrival_page *page, struct buf *buf, uint64_t *ret_last,
-                      bool *ret_more, struct error *error) {
-    struct reading reading = {.store = store,
-                              .batch = batch,
-                              .now_unix_s = page->now_unix_s,
-                              .sides = {{-1, 0}, {-1, 0}}};
+enum err arrival_read(struct arrival_reader *reader, const struct page *page, int64_t now_unix_s,
+                      struct buf *buf, struct page_read *ret_read, struct error *error) {
+    uint64_t places[PLACES_AT_A_TIME], at = page->from.after;
+    enum err err = OK;
+    *ret_read = page_begin(page);
+    if (reader->fd >= 0 && at > reader->count) at = reader->count;
+    for (uint64_t left = 0, have = 0; at < reader->count && page_wants(page, ret_read); left--) {
+        if (left == 0) {
+            have = reader->count - at < PLACES_AT_A_TIME ? reader->count - at : PLACES_AT_A_TIME;
+            left = have;
+            err = os_pread_all(reader->fd, places, have * sizeof *places,
+                               HEADER_BYTES + at * sizeof *places, error);
+            if (err != OK) return err;
+        }
+        uint64_t place = places[have - left];
+        at++;
+        if (place == NO_LINE) continue;
+        err = open_side(reader, place & 1, now_unix_s, error);
+        if (err == OK) err = read_place(reader, place, at, page, ret_read, buf, error);
+        if (err != OK) return err;
+    }
+    if (!ret_read->is_full) ret_read->next.after = at; /* behind places without a line, too */
+    ret_read->last = page->counts ? at : ret_read->next.after;
+    ret_read->more = ret_read->last < reader->count;
+    return OK;
+}
+
+enum err arrival_open(struct arrival_reader *ret_reader, struct store *store,
+                      const struct store_batch *batch, struct error *error) {
+    struct arrival_reader reader = {.store = store, .fd = -1, .sides = {{.fd = -1}, {.fd = -1}}};
     char path[4200];
-    int fd;
-    *ret_last = page->after;
-    *ret_more = false;
+    memcpy(reader.batch_id, batch->id, sizeof reader.batch_id);
+    memcpy(reader.sides[0].id, batch->output_file_id, sizeof reader.sides[0].id);
+    memcpy(reader.sides[1].id, batch->error_file_id, sizeof reader.sides[1].id);
+    *ret_reader = reader;
     if (!*batch->output_file_id && !*batch->error_file_id) return OK;
     snprintf(path, sizeof path, "%s/batches/%s/" STORE_ORDER_NAME, store_dir(store), batch->id);
-    enum err err = os_open(&fd, path, O_RDONLY, 0, error);
+    enum err err = os_open(&reader.fd, path, O_RDONLY, 0, error);
     if (err == ERR_NOT_FOUND) return gone(error);
     if (err != OK) return err;
-    err = read_page(&reading, fd, page, buf, ret_last, ret_more, error);
-    os_close(fd);
-    os_close(reading.sides[0].fd);
-    os_close(reading.sides[1].fd);
+    err = read_header(&reader, error);
+    if (err == OK)
+        *ret_reader = reader;
+    else
+        os_close(reader.fd);
     return err;
+}
+
+void arrival_close(struct arrival_reader *reader) {
+    os_close(reader->fd);
+    os_close(reader->sides[0].fd);
+    os_close(reader->sides[1].fd);
 }

@@ -24,8 +24,10 @@
  * there: at the start of the file or after a LF.
  *
  * Thread: one per struct.
- * Memory: a builder holds 8 bytes per record; reading holds one line. */
+ * Memory: a builder holds 8 bytes per record; a reader has three descriptors, and a call
+ *     8 KiB, however long a line is. */
 
+#include "batch/page.h"
 #include "store/batches.h"
 
 #include "base/buf.h"
@@ -48,16 +50,24 @@ uint64_t arrival_bytes(const struct arrival_builder *builder);
 enum err arrival_write(const struct arrival_builder *builder, struct store *store,
                        const char *batch_id, struct error *error) MUST_CHECK;
 
-struct arrival_page {
-    uint64_t after; /* places to skip */
-    uint64_t lines_max;
-    size_t bytes_max; /* the page ends with the first line that reaches it */
-    int64_t now_unix_s;
+/* A reader of the results of one ended batch. It goes on when their files are deleted meanwhile. */
+struct arrival_reader {
+    struct store *store;
+    char batch_id[STORE_ID_BYTES];
+    struct arrival_side { /* a result file */
+        char id[STORE_ID_BYTES];
+        int fd; /* -1 until a line of it is asked for */
+        uint64_t bytes;
+    } sides[2];     /* output, errors */
+    int fd;         /* order.idx; -1: the batch has no result files */
+    uint64_t count; /* places */
 };
 
-/* Appends whole lines of the result files from place `after` on. *ret_last is the place after the
- * last one, *ret_more says whether further lines exist. ERR_NOT_FOUND if a result file was deleted
- * or has expired, or if order.idx is missing (batches older than that file). */
-enum err arrival_read(struct store *store, const struct store_batch *batch,
-                      const struct arrival_page *page, struct buf *buf, uint64_t *ret_last,
-                      bool *ret_more, struct error *error) MUST_CHECK;
+/* ERR_NOT_FOUND if order.idx is missing (batches older than that file). */
+enum err arrival_open(struct arrival_reader *ret_reader, struct store *store,
+                      const struct store_batch *batch, struct error *error) MUST_CHECK;
+/* Appends a page of lines. ERR_NOT_FOUND if a result file was deleted or has expired before its
+ * first line was asked for. */
+enum err arrival_read(struct arrival_reader *reader, const struct page *page, int64_t now_unix_s,
+                      struct buf *buf, struct page_read *ret_read, struct error *error) MUST_CHECK;
+void arrival_close(struct arrival_reader *reader);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "http/request.h"
+#include "http/server.h"
 
 #include "base/os.h"
 #include "json/envelope.h"
@@ -8,8 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define STREAM_BLOCK_BYTES 16384
 
 void http_request_add_header(struct http_request *request, const char *name, struct str value) {
     assert(request->answer_header_count < ANSWER_HEADERS_MAX);
@@ -40,14 +38,31 @@ static void hand_over(struct http_request *request, bool handler_done) {
     if (dispatched && handler_done) http_request_drop(request);
 }
 
-void http_answer(struct http_request *request, const struct http_answer *answer) {
-    request->kind = ANSWER_BYTES;
-    request->status = answer->status;
+static void add_answer_headers(struct http_request *request, const struct http_answer *answer) {
     add_header(request, "Content-Type",
                answer->content_type ? answer->content_type : "application/json");
     for (size_t i = 0; i < answer->header_count; i++)
         add_header(request, answer->headers[i].name, answer->headers[i].value);
+}
+
+void http_answer(struct http_request *request, const struct http_answer *answer) {
+    request->kind = ANSWER_BYTES;
+    request->status = answer->status;
+    add_answer_headers(request, answer);
     buf_add_str(&request->answer_body, answer->body);
+    hand_over(request, true);
+}
+
+void http_answer_source(struct http_request *request, const struct http_answer *answer,
+                        struct buf *first, const struct http_source *source) {
+    assert(first->bytes <= source->bytes);
+    request->kind = ANSWER_SOURCE;
+    request->status = answer->status;
+    request->source = *source;
+    request->source_left = source->bytes - first->bytes;
+    request->stream = *first;
+    buf_init(first, 0);
+    add_answer_headers(request, answer);
     hand_over(request, true);
 }
 
@@ -168,6 +183,12 @@ void http_request_tell_quiet(struct http_request *request) {
     if (quiet) quiet(request->gone_context);
 }
 
+void http_stream_on_empty(struct http_request *request, void (*empty)(void *context),
+                          void *context) {
+    request->empty = empty;
+    request->empty_context = context;
+}
+
 size_t http_stream_waiting(struct http_request *request) {
     pthread_mutex_lock(&request->lock);
     size_t bytes = request->stream.bytes;
@@ -192,25 +213,87 @@ void http_stream_abort(struct http_request *request) {
     end_stream(request, true);
 }
 
+/* Moves waiting bytes to libmicrohttpd, at most a piece: it keeps them until they are sent. */
+static ssize_t take_waiting(struct http_request *request, char *bytes, size_t bytes_max) {
+    size_t count = request->stream.bytes < bytes_max ? request->stream.bytes : bytes_max;
+    if (count > HTTP_PIECE_BYTES) count = HTTP_PIECE_BYTES;
+    if (count == 0) return 0;
+    memcpy(bytes, request->stream.at, count);
+    buf_consume(&request->stream, count);
+    if (request->stream.bytes == 0) buf_release(&request->stream);
+    return (ssize_t)count;
+}
+
+/* Called by libmicrohttpd on the connection thread for the next bytes of a source's body. */
+static ssize_t read_source(void *context, uint64_t position, char *bytes, size_t bytes_max) {
+    struct http_request *request = context;
+    struct http_server *server = request->server;
+    (void)position;
+    pthread_mutex_lock(&request->lock);
+    ssize_t count = take_waiting(request, bytes, bytes_max);
+    bool asks = count == 0 && !request->stream_broken && request->source_left > 0 &&
+                http_server_begin_piece(server);
+    if (count == 0 && !asks) count = MHD_CONTENT_READER_END_WITH_ERROR;
+    if (asks) {
+        request->wants_piece = request->suspended = true;
+        MHD_suspend_connection(request->mhd);
+        http_request_hold(request);
+    }
+    pthread_mutex_unlock(&request->lock);
+    if (!asks) return count;
+    /* The handler has returned, so that the request's place in the ring is free. */
+    bool put = ring_try_put(server->work, &request);
+    assert(put);
+    (void)put;
+    return 0;
+}
+
+bool http_answer_refill(struct http_request *request) {
+    struct http_server *server = request->server;
+    pthread_mutex_lock(&request->lock);
+    bool wants = request->wants_piece;
+    uint64_t left = request->source_left;
+    request->wants_piece = false;
+    pthread_mutex_unlock(&request->lock);
+    if (!wants) return false;
+    struct buf piece;
+    buf_init(&piece, HTTP_PIECE_BYTES);
+    size_t room = left < HTTP_PIECE_BYTES ? (size_t)left : HTTP_PIECE_BYTES;
+    buf_reserve(&piece, room); /* not more by doubling */
+    bool good = !gate_is_gone(request->connection) &&
+                request->source.read(request->source.context, room, &piece) && piece.bytes > 0 &&
+                piece.bytes <= room;
+    pthread_mutex_lock(&request->lock);
+    if (good) {
+        request->source_left -= piece.bytes;
+        request->stream = piece; /* it was empty and had no memory */
+    } else {
+        request->stream_broken = true;
+        buf_release(&piece);
+    }
+    wake_reader(request);
+    pthread_mutex_unlock(&request->lock);
+    http_server_end_piece(server);
+    http_request_drop(request);
+    return true;
+}
+
 /* Called by libmicrohttpd on the connection thread for the next bytes of a stream. */
 static ssize_t read_stream(void *context, uint64_t position, char *bytes, size_t bytes_max) {
     struct http_request *request = context;
     (void)position;
     pthread_mutex_lock(&request->lock);
-    ssize_t count =
-        (ssize_t)(request->stream.bytes < bytes_max ? request->stream.bytes : bytes_max);
-    if (count > 0) {
-        memcpy(bytes, request->stream.at, (size_t)count);
-        buf_consume(&request->stream, (size_t)count);
-    } else if (request->stream_broken) {
-        count = MHD_CONTENT_READER_END_WITH_ERROR;
-    } else if (request->stream_ended) {
-        count = MHD_CONTENT_READER_END_OF_STREAM;
-    } else {
+    ssize_t count = take_waiting(request, bytes, bytes_max);
+    bool sleeps = count == 0 && !request->stream_broken && !request->stream_ended;
+    if (sleeps) {
         request->suspended = true;
         MHD_suspend_connection(request->mhd);
+    } else if (count == 0) {
+        count = request->stream_broken ? MHD_CONTENT_READER_END_WITH_ERROR
+                                       : MHD_CONTENT_READER_END_OF_STREAM;
     }
     pthread_mutex_unlock(&request->lock);
+    if (sleeps && request->empty) request->empty(request->empty_context);
     return count;
 }
 
@@ -232,10 +315,14 @@ static struct MHD_Response *make_response(struct http_request *request) {
         return MHD_create_response_from_fd_at_offset64(request->file_range.bytes, fd,
                                                        request->file_range.offset);
     }
+    case ANSWER_SOURCE:
+        http_request_hold(request);
+        return MHD_create_response_from_callback(request->source.bytes, HTTP_PIECE_BYTES,
+                                                 read_source, request, stream_response_released);
     case ANSWER_STREAM: break;
     }
     http_request_hold(request);
-    return MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, STREAM_BLOCK_BYTES, read_stream,
+    return MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, HTTP_PIECE_BYTES, read_stream,
                                              request, stream_response_released);
 }
 

@@ -24,6 +24,10 @@
 #define ACCEPTS_MAX 64 /* accepts in a row, before open connections get their turn */
 #define PACE_MS 10000  /* the window in which the pace of a body is measured */
 #define BACKLOG 1024
+/* What the kernel keeps for a client that does not read: of TCP's unsent bytes, and of each
+ * direction of the socket pair (the kernel doubles it for its own needs). */
+#define UNSENT_BYTES (128 << 10)
+#define INNER_BUFFER_BYTES (64 << 10)
 
 struct gate {
     struct gate_options options;
@@ -216,8 +220,11 @@ static void connection_open(struct gate *gate, int client, const struct address 
         turn_away(gate, client);
         return;
     }
-    int on = 1;
+    int on = 1, inner_bytes = INNER_BUFFER_BYTES, unsent_bytes = UNSENT_BYTES;
     setsockopt(client, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    setsockopt(client, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent_bytes, sizeof unsent_bytes);
+    setsockopt(pair[0], SOL_SOCKET, SO_SNDBUF, &inner_bytes, sizeof inner_bytes);
+    setsockopt(pair[1], SOL_SOCKET, SO_SNDBUF, &inner_bytes, sizeof inner_bytes);
     c->gate = gate;
     c->peer = *peer;
     c->client = client;

@@ -13,7 +13,8 @@
  * includes the handshake.
  *
  * Thread: its own ("http-gate"); functions as they say.
- * Memory: two buffers of 64 KiB per connection.
+ * Memory: per connection a buffer of 64 KiB for what the client sends, and of 8 KiB for answers; in
+ *     the kernel at most about 256 KiB for a client that does not read.
  * Invariant: bytes go to the library only if the gate knows where their request ends. */
 
 #include "base/buf.h"

@@ -178,6 +178,23 @@ struct http_answer {
 
 void http_answer(struct http_request *request, const struct http_answer *answer);
 
+/* A body that is read while its client takes it, so that a slow client costs one piece of memory. */
+struct http_source {
+    uint64_t bytes; /* of the whole body */
+    void *context;
+    /* Appends the next bytes of the body, at least one and at most `room`. False if they cannot be
+     * had: the client then sees a body that is cut off. On a worker thread, one call at a time,
+     * after the handler has returned, too. */
+    bool (*read)(void *context, size_t room, struct buf *buf);
+    void (*release)(void *context); /* the request is over; on any thread */
+};
+#define HTTP_PIECE_BYTES ((size_t)8 << 10) /* the most that one call of `read` is asked for */
+
+/* Answers with a source. `first` holds the first bytes of its body and is taken over;
+ * answer->body is not read. */
+void http_answer_source(struct http_request *request, const struct http_answer *answer,
+                        struct buf *first, const struct http_source *source);
+
 /* The bytes of an open file; Range, If-Range and If-None-Match apply. */
 struct http_file {
     int fd; /* taken over */
@@ -194,6 +211,10 @@ void http_answer_file(struct http_request *request, const struct http_file *file
 void http_stream_begin(struct http_request *request);
 /* As http_stream_begin, with another content type. */
 void http_stream_begin_as(struct http_request *request, const char *content_type);
+/* Registers a call for each time that the client has taken all bytes and wants more. On the
+ * connection thread; `context` must live as long as the server. Before the stream begins. */
+void http_stream_on_empty(struct http_request *request, void (*empty)(void *context),
+                          void *context);
 /* The bytes that were put and that the client has not taken yet. */
 size_t http_stream_waiting(struct http_request *request);
 /* Queues bytes without waiting. False if the client has gone or reads too slowly: then nothing more

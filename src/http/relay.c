@@ -26,7 +26,7 @@ void relay_refuse(struct gate_connection *c, int status, const char *sentence) {
 
 static bool may_read(const struct gate_connection *c) {
     if (c->client_eof) return false;
-    return c->reading == RELAY_DISCARD || c->up_end < RELAY_BYTES || c->up_start > 0;
+    return c->reading == RELAY_DISCARD || c->up_end < RELAY_UP_BYTES || c->up_start > 0;
 }
 
 static ssize_t receive(int fd, void *bytes, size_t count) {
@@ -65,7 +65,7 @@ static void refuse_plain_http(struct gate_connection *c) {
 }
 
 static void make_room(struct gate_connection *c) {
-    if (c->up_start == 0 || (c->up_end < RELAY_BYTES && c->up_start < c->up_end)) return;
+    if (c->up_start == 0 || (c->up_end < RELAY_UP_BYTES && c->up_start < c->up_end)) return;
     memmove(c->up, c->up + c->up_start, c->up_end - c->up_start);
     c->up_ready -= c->up_start;
     c->up_end -= c->up_start;
@@ -78,7 +78,7 @@ static bool read_client(struct gate_connection *c, int64_t now_ms) {
     bool discard = c->reading == RELAY_DISCARD;
     if (!discard) make_room(c);
     ssize_t got = receive_client(c, discard ? scratch : c->up + c->up_end,
-                                 discard ? sizeof scratch : RELAY_BYTES - c->up_end);
+                                 discard ? sizeof scratch : RELAY_UP_BYTES - c->up_end);
     if (got > 0) {
         if (!discard) c->up_end += (size_t)got;
         if (!discard) c->active_ms = now_ms;
@@ -199,7 +199,7 @@ static void queue_last_word(struct gate_connection *c) {
     pthread_mutex_lock(&c->lock);
     const char *bytes = c->note ? c->note : c->refusal.at;
     size_t count = c->note ? c->note_bytes : c->refusal.bytes;
-    if (count > RELAY_BYTES) count = 0;
+    if (count > RELAY_DOWN_BYTES) count = 0;
     if (count > 0) memcpy(c->down, bytes, count);
     pthread_mutex_unlock(&c->lock);
     c->down_start = 0;
@@ -212,8 +212,8 @@ static bool read_inner(struct gate_connection *c, int64_t now_ms) {
         queue_last_word(c);
         return true;
     }
-    if (c->down_end == RELAY_BYTES) return false;
-    ssize_t got = receive(c->inner, c->down + c->down_end, RELAY_BYTES - c->down_end);
+    if (c->down_end == RELAY_DOWN_BYTES) return false;
+    ssize_t got = receive(c->inner, c->down + c->down_end, RELAY_DOWN_BYTES - c->down_end);
     if (got < 0 && would_block()) return false;
     if (got <= 0) {
         c->inner_eof = c->inner_shut = true;
@@ -283,7 +283,7 @@ uint32_t relay_client_interest(const struct gate_connection *c) {
 
 uint32_t relay_inner_interest(const struct gate_connection *c) {
     uint32_t events = 0;
-    if (!c->inner_eof && c->down_end < RELAY_BYTES) events |= EPOLLIN;
+    if (!c->inner_eof && c->down_end < RELAY_DOWN_BYTES) events |= EPOLLIN;
     if (!c->inner_shut && c->up_start < c->up_ready) events |= EPOLLOUT;
     return events;
 }

@@ -17,7 +17,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#define RELAY_BYTES 65536
+#define RELAY_UP_BYTES 65536
+#define RELAY_DOWN_BYTES 8192 /* small, because a slow reader keeps it full */
 #define RELAY_LINGER_MS 2000
 
 enum relay_reading {
@@ -75,8 +76,8 @@ struct gate_connection {
 
     size_t up_start, up_ready, up_end;
     size_t down_start, down_end;
-    char up[RELAY_BYTES];
-    char down[RELAY_BYTES];
+    char up[RELAY_UP_BYTES];
+    char down[RELAY_DOWN_BYTES];
 };
 
 /* The gate waits for a request, and owes none an answer. A slow header block is idle, too. */

@@ -36,6 +36,7 @@ void http_request_drop(struct http_request *request) {
     if (atomic_fetch_sub(&request->holds, 1) != 1) return;
     if (request->upload_begun) request->match.route->upload->release(request->upload);
     if (request->release) request->release(request->gone_context);
+    if (request->source.release) request->source.release(request->source.context);
     pthread_mutex_destroy(&request->lock);
     os_close(request->file_fd);
     buf_release(&request->answer_body);

@@ -11,8 +11,8 @@
  * Thread: `lock` guards the members below it. The others belong to the connection thread until
  * `dispatched`, and to the handler from then until `answered`.
  * Memory: freed with its last hold. The connection holds it until the end, the handler from
- * dispatch to answer, a stream's response as long as it lives, and the gate during `gone` and
- * `quiet`. */
+ * dispatch to answer, a stream's response as long as it lives, a worker thread while it reads a
+ * piece of a source, and the gate during `gone` and `quiet`. */
 
 #include "http/gate.h"
 #include "http/http.h"
@@ -33,7 +33,7 @@ enum request_stage {
     REQUEST_WHOLE,
 };
 
-enum answer_kind { ANSWER_BYTES, ANSWER_FILE, ANSWER_STREAM };
+enum answer_kind { ANSWER_BYTES, ANSWER_FILE, ANSWER_STREAM, ANSWER_SOURCE };
 
 struct http_request {
     struct http_server *server;
@@ -75,14 +75,19 @@ struct http_request {
     struct buf answer_body;
     int file_fd;
     struct range file_range;
+    struct http_source source;
+    void (*empty)(void *context); /* NULL: the stream's writer does not ask */
+    void *empty_context;
 
     pthread_mutex_t lock; /* guards the members below */
     bool dispatched;
     bool suspended;
     bool answered;
-    bool handler_done; /* no call of the handler may follow */
-    bool over;         /* libmicrohttpd has ended the request: it cannot be resumed */
-    struct buf stream; /* bytes that wait for the reader */
+    bool handler_done;    /* no call of the handler may follow */
+    bool over;            /* libmicrohttpd has ended the request: it cannot be resumed */
+    struct buf stream;    /* bytes that wait for the reader */
+    uint64_t source_left; /* bytes of the body that the source has not given yet */
+    bool wants_piece;     /* a worker thread is to read the next piece of the source */
     bool stream_ended;
     bool stream_broken;
     void (*gone)(void *context);
@@ -112,6 +117,8 @@ void http_request_tell_gone(struct http_request *request);
  * connection; calls `quiet` of a request without an answer. Any thread. */
 void http_request_tell_quiet(struct http_request *request);
 
+/* Reads the next piece of an answer's source, if the request wants one. Worker thread. */
+bool http_answer_refill(struct http_request *request);
 /* Gives libmicrohttpd the answer. Connection thread. */
 enum MHD_Result http_answer_queue(struct http_request *request);
 /* Appends the answer as a whole HTTP message that ends the connection, for an answer given before

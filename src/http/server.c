@@ -13,7 +13,7 @@
 #include <sys/un.h>
 #include <time.h>
 
-#define CONNECTION_MEMORY_BYTES ((size_t)128 << 10)
+#define CONNECTION_MEMORY_BYTES ((size_t)48 << 10)
 #define CLOSE_WAIT_MS 10000
 #define LARGE_NICE 10
 
@@ -65,6 +65,20 @@ void http_server_forget(struct http_server *server, const struct http_request *r
     atomic_fetch_sub(&server->body_memory, request->body_kept * request->body_cost);
     pthread_mutex_lock(&server->lock);
     if (--server->requests == 0) pthread_cond_broadcast(&server->idle);
+    pthread_mutex_unlock(&server->lock);
+}
+
+bool http_server_begin_piece(struct http_server *server) {
+    pthread_mutex_lock(&server->lock);
+    bool reads = !server->reads_no_more;
+    if (reads) server->pieces++;
+    pthread_mutex_unlock(&server->lock);
+    return reads;
+}
+
+void http_server_end_piece(struct http_server *server) {
+    pthread_mutex_lock(&server->lock);
+    if (--server->pieces == 0) pthread_cond_broadcast(&server->idle);
     pthread_mutex_unlock(&server->lock);
 }
 
@@ -124,7 +138,8 @@ static void connection_quiet(void *context, struct gate_connection *connection) 
 static void handle(struct http_server *server, struct ring *ring) {
     struct http_request *request;
     while (ring_take(ring, &request, -1))
-        request->match.route->handler(server->options.context, request);
+        if (!http_answer_refill(request))
+            request->match.route->handler(server->options.context, request);
 }
 
 static void *worker_main(void *context) {
@@ -291,12 +306,21 @@ static void wait_for_requests(struct http_server *server) {
     pthread_mutex_unlock(&server->lock);
 }
 
+/* Lets every connection wake that sleeps for a piece: libmicrohttpd must not be stopped before. */
+static void end_pieces(struct http_server *server) {
+    pthread_mutex_lock(&server->lock);
+    server->reads_no_more = true;
+    while (server->pieces > 0) pthread_cond_wait(&server->idle, &server->lock);
+    pthread_mutex_unlock(&server->lock);
+}
+
 void http_close(struct http_server *server) {
     if (!server) return;
     if (server->gate) {
         wait_for_requests(server);
         gate_stop(server->gate);
     }
+    end_pieces(server);
     if (server->daemon) MHD_stop_daemon(server->daemon);
     /* The thread that answered last may not have left the request yet. */
     pthread_mutex_lock(&server->lock);

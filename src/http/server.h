@@ -16,7 +16,8 @@ struct http_server {
     struct http_options options;
     struct gate *gate;
     struct MHD_Daemon *daemon;
-    struct ring *work;  /* struct http_request *: whole requests for handlers */
+    struct ring *work;  /* struct http_request *: whole requests for handlers, and answers whose
+                           source is to give a piece */
     struct ring *quick; /* struct http_request *: those of quick routes */
     struct ring
         *large; /* struct http_request *: those with bodies above HTTP_PLAIN_BODY_BYTES_MAX */
@@ -24,9 +25,11 @@ struct http_server {
     uint32_t worker_count;
     pthread_t quick_worker, large_worker;
     bool has_quick_worker, has_large_worker;
-    pthread_mutex_t lock; /* guards `requests`, and the requests of connections (gate_user) */
-    pthread_cond_t idle;
+    pthread_mutex_t lock; /* guards the next members, and the requests of connections (gate_user) */
+    pthread_cond_t idle;  /* `requests` or `pieces` has become 0 */
     uint32_t requests;
+    uint32_t pieces;    /* connections that sleep until a worker thread has read a piece */
+    bool reads_no_more; /* no further piece is read */
     atomic_uint_fast64_t body_bytes;  /* bytes of all bodies kept in memory */
     atomic_uint_fast64_t body_memory; /* what they are counted at */
     atomic_bool warned_of_open_key;   /* once is enough */
@@ -35,6 +38,10 @@ struct http_server {
     atomic_uint_fast64_t keys_scope_total;
     atomic_uint_fast64_t keys_rate_total;
 };
+
+/* Counts a piece that is to be read, if the server is not about to close. */
+bool http_server_begin_piece(struct http_server *server);
+void http_server_end_piece(struct http_server *server);
 
 /* The handler that libmicrohttpd calls: with the headers, with each piece of the body, at its end,
  * and once more after a resume. */

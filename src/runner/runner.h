@@ -14,6 +14,7 @@
  * Memory: owns the workers attached to it; borrows the store.
  * Invariant: only durable results count. */
 
+#include "batch/page.h"
 #include "batch/parameters.h"
 #include "protocol/names.h"
 #include "protocol/worker.h"
@@ -96,20 +97,20 @@ void runner_batch_overlay(struct runner *runner, struct store_batch *row);
 enum err runner_batch_cancel(struct runner *runner, struct str batch_id,
                              struct store_batch *ret_batch, struct error *error) MUST_CHECK;
 
-struct runner_page {
-    uint64_t after; /* *ret_last of the page before; 0: from the first line on */
-    uint64_t lines_max;
-    size_t bytes_max; /* the page ends with the first line that reaches it */
-};
+/* A reader of one batch's results, while it runs and after. One thread at a time. */
+struct runner_results;
 
-/* Appends lines of the output and error files, as they will be or are published, in the order in
- * which they became durable. Over all pages each durable line comes once. Lines that never ran come
- * last, when the batch has ended. *ret_last: the next page goes on there; it is the number of lines
- * so far, unless records were damaged. *ret_more: the batch has not ended, or has further lines.
+void runner_results_open(struct runner_results **ret_results, struct runner *runner,
+                         struct str batch_id);
+/* Appends a page of the lines of the output and error files, as they will be or are published, in
+ * the order in which they became durable. Over all pages each durable line comes once. Lines that
+ * never ran come last, when the batch has ended. ret_read->last is the number of lines so far,
+ * unless records were damaged; ->more: the batch has not ended, or has further lines.
  * ERR_NOT_FOUND: no such batch, or its result files were deleted or have expired. */
-enum err runner_batch_results(struct runner *runner, struct str batch_id,
-                              const struct runner_page *page, struct buf *buf, uint64_t *ret_last,
-                              bool *ret_more, struct error *error) MUST_CHECK;
+enum err runner_results_read(struct runner_results *results, const struct page *page,
+                             struct buf *buf, struct page_read *ret_read,
+                             struct error *error) MUST_CHECK;
+void runner_results_close(struct runner_results *results); /* NULL is allowed */
 
 /* Pauses a batch in progress, or resumes a paused one: *ret_batch is the batch afterwards, also if
  * nothing changed. ERR_NOT_FOUND; ERR_CONFLICT in any other state. */

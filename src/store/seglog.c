@@ -193,7 +193,9 @@ static enum err read_record_bytes(int fd, uint64_t offset, struct buf *buf, stru
     return err;
 }
 
-enum err seglog_read_at(struct seglog *log, int fd, uint64_t offset, uint64_t line, struct buf *buf,
+/* Appends the text of the record at `offset` of an open segment. ERR_CORRUPT when no valid record
+ * of the line stands there. */
+static enum err read_at(struct seglog *log, int fd, uint64_t offset, uint64_t line, struct buf *buf,
                         struct seglog_found *ret_found, struct error *error) {
     size_t from = buf->bytes;
     enum err err = read_record_bytes(fd, offset, buf, error);
@@ -233,7 +235,7 @@ enum err seglog_read_record(struct seglog *log, uint64_t line, struct buf *buf,
     int fd;
     enum err err = read_fd(log, (uint32_t)(position >> 32), &fd, error);
     if (err == ERR_NOT_FOUND) return damaged(log, line, error);
-    if (err == OK) err = seglog_read_at(log, fd, (uint32_t)position, line, buf, ret_found, error);
+    if (err == OK) err = read_at(log, fd, (uint32_t)position, line, buf, ret_found, error);
     return err == ERR_CORRUPT ? damaged(log, line, error) : err;
 }
 

@@ -64,7 +64,3 @@ void seglog_report(struct seglog *log, const char *format, ...) PRINTF_LIKE(2, 3
 /* Notes a record as durable; records come in the order of their sequence numbers. False for a
  * duplicate. The caller holds log->lock, unless no other thread knows the log yet. */
 bool seglog_note(struct seglog *log, const struct seglog_found *found, uint64_t position);
-/* Appends the text of the record at `offset` of an open segment. ERR_CORRUPT when no valid record
- * of the line stands there. */
-enum err seglog_read_at(struct seglog *log, int fd, uint64_t offset, uint64_t line, struct buf *buf,
-                        struct seglog_found *ret_found, struct error *error) MUST_CHECK;

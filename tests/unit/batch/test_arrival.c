@@ -33,34 +33,48 @@ static void fill(struct fixture *f) {
     snprintf(f->path, sizeof f->path, "%s/batches/" ID "/" STORE_ORDER_NAME, f->s.dir);
 }
 
-static enum err ask(struct fixture *f, struct arrival_page page, struct buf *buf,
-                    uint64_t *ret_last, bool *ret_more) {
-    if (page.lines_max == 0) page.lines_max = 100;
-    if (page.bytes_max == 0) page.bytes_max = 1000;
-    if (page.now_unix_s == 0) page.now_unix_s = 200;
+/* What a test asks for; zeros stand for no bound. */
+struct question {
+    uint64_t after, skip, lines_max, bytes_max;
+    size_t room;
+    bool part; /* a piece that is not counted to the page's end */
+    int64_t now_unix_s;
+};
+
+static enum err ask(struct fixture *f, struct question question, struct buf *buf,
+                    struct page_read *ret_read) {
+    struct page page = {.from = {question.after, question.skip},
+                        .lines_max = question.lines_max ? question.lines_max : 100,
+                        .bytes_max = question.bytes_max ? question.bytes_max : 1000,
+                        .room = question.room ? question.room : 1000,
+                        .counts = !question.part};
     buf_clear(buf);
-    return arrival_read(f->s.store, &f->batch, &page, buf, ret_last, ret_more, &f->s.error);
+    struct arrival_reader reader;
+    enum err err = arrival_open(&reader, f->s.store, &f->batch, &f->s.error);
+    if (err == OK)
+        err = arrival_read(&reader, &page, question.now_unix_s ? question.now_unix_s : 200, buf,
+                           ret_read, &f->s.error);
+    arrival_close(&reader);
+    return err;
 }
 
-static void check(struct fixture *f, struct arrival_page page, const char *text, uint64_t last,
+static void check(struct fixture *f, struct question question, const char *text, uint64_t last,
                   bool more) {
     struct buf buf;
-    uint64_t got_last;
-    bool got_more;
+    struct page_read read;
     buf_init(&buf, 4096);
-    assert_int_equal(ask(f, page, &buf, &got_last, &got_more), OK);
+    assert_int_equal(ask(f, question, &buf, &read), OK);
     assert_string_equal(buf.bytes ? buf.at : "", text);
-    assert_int_equal(got_last, last);
-    assert_int_equal(got_more, more);
+    assert_int_equal(read.last, last);
+    assert_int_equal(read.more, more);
     buf_release(&buf);
 }
 
-static void fails(struct fixture *f, struct arrival_page page, enum err wanted) {
+static void fails(struct fixture *f, struct question question, enum err wanted) {
     struct buf buf;
-    uint64_t last;
-    bool more;
+    struct page_read read;
     buf_init(&buf, 4096);
-    assert_int_equal(ask(f, page, &buf, &last, &more), wanted);
+    assert_int_equal(ask(f, question, &buf, &read), wanted);
     buf_release(&buf);
 }
 
@@ -68,13 +82,44 @@ static void lines_come_in_the_order_of_their_records(void **state) {
     (void)state;
     struct fixture f;
     fill(&f);
-    check(&f, (struct arrival_page){0}, "b\nE\na\nnever\n", 5, false);
-    check(&f, (struct arrival_page){.lines_max = 1}, "b\n", 1, true);
-    check(&f, (struct arrival_page){.after = 1, .lines_max = 1}, "E\n", 3, true);
-    check(&f, (struct arrival_page){.after = 3, .bytes_max = 2}, "a\n", 4, true);
-    check(&f, (struct arrival_page){.after = 4}, "never\n", 5, false);
-    check(&f, (struct arrival_page){.after = 5}, "", 5, false);
-    check(&f, (struct arrival_page){.after = UINT64_MAX}, "", 5, false);
+    check(&f, (struct question){0}, "b\nE\na\nnever\n", 5, false);
+    check(&f, (struct question){.lines_max = 1}, "b\n", 1, true);
+    check(&f, (struct question){.after = 1, .lines_max = 1}, "E\n", 3, true);
+    check(&f, (struct question){.after = 3, .bytes_max = 2}, "a\n", 4, true);
+    check(&f, (struct question){.after = 4}, "never\n", 5, false);
+    check(&f, (struct question){.after = 5}, "", 5, false);
+    check(&f, (struct question){.after = UINT64_MAX}, "", 5, false);
+    scratch_remove(&f.s);
+}
+
+/* A page in pieces of every size is the page, and it was measured before. */
+static void a_page_comes_in_pieces_of_any_size(void **state) {
+    (void)state;
+    static const char text[] = "b\nE\na\nnever\n";
+    struct fixture f;
+    struct buf piece, all;
+    fill(&f);
+    buf_init(&piece, 4096);
+    buf_init(&all, 4096);
+    for (size_t room = 1; room < sizeof text; room++) {
+        struct page_read read;
+        assert_int_equal(ask(&f, (struct question){.room = room}, &all, &read), OK);
+        assert_int_equal(all.bytes, room);
+        assert_int_equal(read.bytes, sizeof text - 1);
+        assert_int_equal(read.lines, 4);
+        assert_int_equal(read.last, 5);
+        while (read.next.after < 5) {
+            struct question next = {read.next.after, read.next.skip, .room = room, .part = true};
+            assert_int_equal(ask(&f, next, &piece, &read), OK);
+            assert_in_range(piece.bytes, 1, room);
+            assert_int_equal(read.more, read.next.after < 5);
+            buf_add_str(&all, buf_str(&piece));
+        }
+        assert_string_equal(all.at, text);
+    }
+    fails(&f, (struct question){.after = 1, .skip = 1}, ERR_CORRUPT); /* place 2 has no line */
+    buf_release(&piece);
+    buf_release(&all);
     scratch_remove(&f.s);
 }
 
@@ -82,12 +127,12 @@ static void an_expired_file_and_a_missing_order_are_not_found(void **state) {
     (void)state;
     struct fixture f;
     fill(&f);
-    fails(&f, (struct arrival_page){.now_unix_s = 5001}, ERR_NOT_FOUND);
-    check(&f, (struct arrival_page){.now_unix_s = 5001, .lines_max = 1}, "b\n", 1, true);
+    fails(&f, (struct question){.now_unix_s = 5001}, ERR_NOT_FOUND);
+    check(&f, (struct question){.now_unix_s = 5001, .lines_max = 1}, "b\n", 1, true);
     assert_int_equal(unlink(f.path), 0);
-    fails(&f, (struct arrival_page){0}, ERR_NOT_FOUND);
+    fails(&f, (struct question){0}, ERR_NOT_FOUND);
     f.batch.output_file_id[0] = f.batch.error_file_id[0] = '\0';
-    check(&f, (struct arrival_page){0}, "", 0, false);
+    check(&f, (struct question){0}, "", 0, false);
     scratch_remove(&f.s);
 }
 
@@ -102,19 +147,20 @@ static void damage_is_told_and_never_read_as_a_line(void **state) {
         assert_int_equal(pread(fd, &byte, 1, at), 1);
         other = (unsigned char)(byte ^ 0x40);
         assert_int_equal(pwrite(fd, &other, 1, at), 1);
-        fails(&f, (struct arrival_page){0}, ERR_CORRUPT);
+        fails(&f, (struct question){0}, ERR_CORRUPT);
         assert_int_equal(pwrite(fd, &byte, 1, at), 1);
         close(fd);
     }
-    check(&f, (struct arrival_page){.lines_max = 1}, "b\n", 1, true);
+    check(&f, (struct question){.lines_max = 1}, "b\n", 1, true);
     assert_int_equal(truncate(f.path, 64 + 7), 0);
-    fails(&f, (struct arrival_page){0}, ERR_CORRUPT);
+    fails(&f, (struct question){0}, ERR_CORRUPT);
     scratch_remove(&f.s);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lines_come_in_the_order_of_their_records),
+        cmocka_unit_test(a_page_comes_in_pieces_of_any_size),
         cmocka_unit_test(an_expired_file_and_a_missing_order_are_not_found),
         cmocka_unit_test(damage_is_told_and_never_read_as_a_line),
     };

@@ -56,12 +56,12 @@ static void write_lines(struct scratch *s, struct seglog *log, uint64_t from, ui
 /* Reads on; the record behind sequence number i must be that of the i-th line written. */
 static uint64_t read_on(struct scratch *s, struct seglog *log, uint64_t after) {
     struct seglog_reader reader;
-    struct seglog_found found;
+    struct seglog_part found = {.room = SIZE_MAX};
     struct buf buf;
     bool more = true;
     buf_init(&buf, 1 << 20);
     assert_int_equal(seglog_reader_open(&reader, log, after, &s->error), OK);
-    while (seglog_reader_next(&reader, &buf, &found, &more, &s->error) == OK && more) {
+    while (seglog_reader_next(&reader, &found, &buf, &more, &s->error) == OK && more) {
         char start[40];
         assert_true(seglog_has(log, found.line));
         assert_int_equal(found.sequence, after + 1);
@@ -154,7 +154,7 @@ static void doubles_and_forgotten_records_are_left_out(void **state) {
     seglog_writer_close(writer);
     const uint64_t lines[] = {5, 8, 6}, sequences[] = {1, 4, 5};
     struct seglog_reader reader;
-    struct seglog_found found;
+    struct seglog_part found = {.room = SIZE_MAX};
     struct buf buf;
     bool more;
     buf_init(&buf, 1 << 20);
@@ -162,16 +162,71 @@ static void doubles_and_forgotten_records_are_left_out(void **state) {
         assert_int_equal(seglog_reader_open(&reader, log, after, &s.error), OK);
         while (first < 3 && sequences[first] <= after) first++;
         for (uint64_t i = first; i < 3; i++) {
-            assert_int_equal(seglog_reader_next(&reader, &buf, &found, &more, &s.error), OK);
+            assert_int_equal(seglog_reader_next(&reader, &found, &buf, &more, &s.error), OK);
             assert_true(more);
             assert_int_equal(found.line, lines[i]);
             assert_int_equal(found.sequence, sequences[i]);
         }
-        assert_int_equal(seglog_reader_next(&reader, &buf, &found, &more, &s.error), OK);
+        assert_int_equal(seglog_reader_next(&reader, &found, &buf, &more, &s.error), OK);
         assert_false(more);
         seglog_reader_close(&reader);
     }
     buf_release(&buf);
+    seglog_close(log);
+    scratch_remove(&s);
+}
+
+/* A text of 100 KB, which takes many reads. */
+static void put_long(struct seglog_writer *writer, struct seglog *log, uint64_t line) {
+    static char text[100001];
+    for (size_t i = 0; i < sizeof text - 1; i++) text[i] = (char)('a' + i * 7 % 26);
+    text[sizeof text - 2] = '\n';
+    struct seglog_record record = {
+        .line = line, .kind = SEGLOG_SUCCESS, .usage = {1, 0, 1, 0, 0, 0}, .text = str_from(text)};
+    seglog_put(writer, log, &record, line + 1);
+}
+
+static void a_long_text_comes_in_parts_of_any_size(void **state) {
+    (void)state;
+    const size_t rooms[] = {1, 4000, 8144, 8145, 16384, 99999, 100000, SIZE_MAX};
+    struct scratch s;
+    scratch_open(&s);
+    struct seglog *log = open_log(&s);
+    struct seglog_writer *writer = open_writer(&s);
+    put_long(writer, log, 0);
+    put(writer, log, 1);
+    seglog_writer_close(writer);
+    struct seglog_reader reader;
+    struct buf whole, part;
+    bool more;
+    buf_init(&whole, 1 << 20);
+    buf_init(&part, 1 << 20);
+    struct seglog_part all = {.room = SIZE_MAX};
+    assert_int_equal(seglog_reader_open(&reader, log, 0, &s.error), OK);
+    assert_int_equal(seglog_reader_next(&reader, &all, &whole, &more, &s.error), OK);
+    seglog_reader_close(&reader);
+    assert_int_equal(whole.bytes, 100000);
+    for (size_t i = 0; i < sizeof rooms / sizeof *rooms; i++) {
+        const uint64_t skips[] = {0, 1, 50000, 99999, 100000};
+        for (size_t j = 0; j < sizeof skips / sizeof *skips; j++) {
+            struct seglog_part found = {.skip = skips[j], .room = rooms[i]};
+            size_t left = whole.bytes - (size_t)skips[j];
+            buf_clear(&part);
+            assert_int_equal(seglog_reader_open(&reader, log, 0, &s.error), OK);
+            assert_int_equal(seglog_reader_next(&reader, &found, &part, &more, &s.error), OK);
+            assert_int_equal(found.text_bytes, whole.bytes);
+            assert_int_equal(part.bytes, left < rooms[i] ? left : rooms[i]);
+            if (part.bytes > 0) assert_memory_equal(part.at, whole.at + skips[j], part.bytes);
+            found = (struct seglog_part){.room = 4}; /* the reader stands behind the record */
+            buf_clear(&part);
+            assert_int_equal(seglog_reader_next(&reader, &found, &part, &more, &s.error), OK);
+            assert_int_equal(found.line, 1);
+            assert_memory_equal(part.at, "{\"li", 4);
+            seglog_reader_close(&reader);
+        }
+    }
+    buf_release(&whole);
+    buf_release(&part);
     seglog_close(log);
     scratch_remove(&s);
 }
@@ -188,18 +243,18 @@ static void a_damaged_record_is_stepped_over_and_a_removed_log_is_not_found(void
     assert_int_equal(pwrite(fd, "x", 1, SEGLOG_HEADER_BYTES + SEGLOG_RECORD_BYTES + 4), 1);
     close(fd);
     struct seglog_reader reader;
-    struct seglog_found found;
+    struct seglog_part found = {.room = SIZE_MAX};
     struct buf buf;
     bool more;
     buf_init(&buf, 1 << 20);
     assert_int_equal(seglog_reader_open(&reader, log, 0, &s.error), OK);
-    assert_int_equal(seglog_reader_next(&reader, &buf, &found, &more, &s.error), OK);
+    assert_int_equal(seglog_reader_next(&reader, &found, &buf, &more, &s.error), OK);
     assert_true(more);
     assert_int_equal(found.sequence, 2);
     seglog_reader_close(&reader);
     assert_int_equal(unlink(path), 0);
     assert_int_equal(seglog_reader_open(&reader, log, 0, &s.error), OK);
-    assert_int_equal(seglog_reader_next(&reader, &buf, &found, &more, &s.error), ERR_NOT_FOUND);
+    assert_int_equal(seglog_reader_next(&reader, &found, &buf, &more, &s.error), ERR_NOT_FOUND);
     seglog_reader_close(&reader);
     buf_release(&buf);
     seglog_close(log);
@@ -211,6 +266,7 @@ int main(void) {
         cmocka_unit_test(records_come_in_the_order_of_writing_from_any_place_on),
         cmocka_unit_test(two_readers_beside_the_writer_miss_nothing),
         cmocka_unit_test(doubles_and_forgotten_records_are_left_out),
+        cmocka_unit_test(a_long_text_comes_in_parts_of_any_size),
         cmocka_unit_test(a_damaged_record_is_stepped_over_and_a_removed_log_is_not_found),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
