@@ -107,8 +107,6 @@ struct card_fit card_fit_of(const struct card_fit_options *options) {
     const struct device_limits_options limits = {.program = &device_program,
                                                  .layout = &layout,
                                                  .kv_form = options->kv,
-                                                 .tile_rows_heads = TILE_ROWS_HEADS,
-                                                 .split_tokens = SPLIT_TOKENS,
                                                  .multiprocessors = CARD_FIT_MULTIPROCESSORS,
                                                  .memory_bytes = options->memory_bytes,
                                                  .wanted = {.context_max = config->context_max}};

@@ -51,8 +51,6 @@ struct plan_attention_options device_limits_plan(const struct device_limits_opti
     return (struct plan_attention_options){.layout = options->layout,
                                            .heads = options->program->heads,
                                            .kv_heads = options->program->kv_heads,
-                                           .tile_rows_heads = options->tile_rows_heads,
-                                           .split_tokens = options->split_tokens,
                                            .multiprocessors = options->multiprocessors,
                                            .rows_max = limits->rows_max,
                                            .sequences_max = limits->sequences_max,

@@ -25,15 +25,13 @@ struct device_limits_options {
     const struct kv_layout *layout;
     enum device_form kv_form;
     uint32_t steps_max;       /* 1 or 2; 0: 2 */
-    uint32_t tile_rows_heads; /* device_table's, as split_tokens */
-    uint32_t split_tokens;
     uint32_t multiprocessors; /* device_info's */
     uint64_t memory_bytes;    /* that the device may take; 0: more than enough */
     struct executor_limits wanted;
 };
 
 struct device_limits device_limits_of(const struct device_limits_options *options);
-/* The options of plan_attention within these limits, without kept_group and page_count. */
+/* The options of plan_attention within these limits, as far as they decide on sizes. */
 struct plan_attention_options device_limits_plan(const struct device_limits_options *options,
                                                  const struct device_limits *limits);
 /* The options of device_sampling within these limits. */

@@ -204,8 +204,6 @@ static struct device_limits_options limits_options(const struct executor_device 
                                           .layout = options->layout,
                                           .kv_form = options->kv_form,
                                           .steps_max = options->steps_max,
-                                          .tile_rows_heads = options->table->tile_rows_heads,
-                                          .split_tokens = options->table->split_tokens,
                                           .multiprocessors = options->card->multiprocessors,
                                           .memory_bytes = options->memory_bytes,
                                           .wanted = options->limits};
@@ -288,6 +286,8 @@ static enum err open_all(struct executor_device *executor,
     const struct device_limits_options limits = limits_options(executor, options);
     struct plan_attention_options plan = device_limits_plan(&limits, &executor->limits);
     plan.kept_group = options->layout->group[options->config->layers - 1];
+    plan.tile_rows_heads = options->table->tile_rows_heads;
+    plan.split_tokens = options->table->split_tokens;
     plan.page_count = executor->ledger.page_count;
     err = plan_attention_open(&executor->plan, &plan, error);
     return err == OK ? open_arrays(executor, error) : err;

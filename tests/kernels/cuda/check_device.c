@@ -261,6 +261,33 @@ static void check_logits(struct world *world, const struct references *reference
     free(step);
 }
 
+/* The same steps, planned alike, once more: what ADR 17 promises of one device. */
+static void check_again(struct world *world) {
+    struct world_step *step = calloc(1, sizeof *step);
+    struct device_result result = {.tokens = calloc(WORLD_ROWS, sizeof(int32_t))};
+    const size_t room = (size_t)WORLD_ROWS * world->vocab_rows;
+    float *first = calloc(STEPS * room, sizeof *first);
+    bool is_equal = true;
+    for (uint32_t again = 0; again < 2; again++)
+        for (uint32_t i = 0; i < STEPS; i++) {
+            uint64_t number = 800 + again * STEPS + i;
+            world_plan(world, step, number, steps[i], runs_of(steps[i]), true,
+                       PLAN_TILES | PLAN_PREFIX | PLAN_CUT);
+            submit(world, step, NULL);
+            wait_for(world, number, &result);
+            const uint32_t count = step->step.wanted_count;
+            const size_t bytes = (size_t)count * world->vocab_rows * sizeof *first;
+            float *logits = logits_of(world, count);
+            if (again == 0) memcpy(first + i * room, logits, bytes);
+            is_equal &= memcmp(first + i * room, logits, bytes) == 0;
+            free(logits);
+        }
+    report(is_equal, "%s: the same steps give the same bits again", world->traits.name);
+    free(result.tokens);
+    free(first);
+    free(step);
+}
+
 /* ---- two steps under way ---- */
 
 #define TURNS 8u
@@ -509,12 +536,13 @@ static void check_world(const struct world_traits *traits, uint64_t seed, unsign
                ledger->page_count == world.limits.page_count_max,
            "%s: the ledger adds up", traits->name);
     check_logits(&world, &references, each);
+    check_again(&world);
     check_ahead(&world);
     check_draws(&world);
     check_calls(&world);
     if (traits->form == DEVICE_BF16) check_ops(&world, &references);
     must(plugin->counters(world.device, &counters, &error), &error, "counters");
-    report(counters.steps == STEPS * ((PLAN_WAYS + each - 1) / each) + 2 * TURNS + 3 &&
+    report(counters.steps == STEPS * ((PLAN_WAYS + each - 1) / each) + 2 * STEPS + 2 * TURNS + 3 &&
                counters.rows > counters.steps && counters.busy_ns > 0,
            "%s: steps and rows are counted", traits->name);
     close_references(&references);
