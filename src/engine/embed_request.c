@@ -237,6 +237,7 @@ bool embed_request_parse(struct embed_request *ret_request, struct str body,
     if (!request_body_read(&read, body, "input", model->embedder.vocab, ret_refusal)) return false;
     request.body = read.values;
     request.ids = read.ids;
+    request.memory_left = read.memory_left;
     bool is_good = parse_members(&request, model, text_tokens_max, ret_refusal);
     if (is_good)
         *ret_request = request;

@@ -22,7 +22,8 @@
 
 /* Zero is a valid start. */
 struct embed_request {
-    json_t *body; /* owned */
+    json_t *body;       /* owned */
+    size_t memory_left; /* bytes that its texts may take to be encoded */
     /* string, [string], [integer] or [[integer]]; no string or array is empty */
     const json_t *input;
     struct id_lists ids; /* the texts, if they were a long array of ids; `input` is 0 then */

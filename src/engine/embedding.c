@@ -26,8 +26,10 @@ struct preparation {
 
 static bool encode(const struct preparation *is, const char *param, struct str text,
                    bool with_special, struct ids *ids) {
-    const struct encode_options options = {.parse_special = is->embedding->request.parse_special,
-                                           .add_bos = with_special};
+    const struct encode_options options = {
+        .parse_special = is->embedding->request.parse_special,
+        .add_bos = with_special,
+        .scratch_bytes_max = request_body_scratch(is->embedding->request.memory_left)};
     struct error error;
     size_t first = ids->count;
     if (tokenizer_encode(is->tokenizer, text, options, ids, &error) != OK)
@@ -177,6 +179,8 @@ void embedding_release(struct embedding *embedding) {
     ids_release(&embedding->ids);
     free(embedding->sequences);
     free(embedding->vectors);
+    embedding->sequences = NULL;
+    embedding->vectors = NULL;
 }
 
 /* Gives the first `count` numbers of a vector the length 1 again. */

@@ -22,16 +22,21 @@ struct job *job_open(uint64_t id, const struct wire_job *from) {
     return job;
 }
 
+void job_drop_request(struct job *job) {
+    if (job->prompts)
+        for (size_t i = 0; i < job->request.prompt_count; i++) prompt_release(&job->prompts[i]);
+    free(job->prompts);
+    job->prompts = NULL;
+    request_release(&job->request);
+    embedding_release(&job->embedding);
+    buf_release(&job->body);
+}
+
 void job_close(struct job *job) {
     if (!job) return;
     for (uint32_t i = 0; i < job->choice_count; i++) choice_release(&job->choices[i]);
     free(job->choices);
-    if (job->prompts)
-        for (size_t i = 0; i < job->request.prompt_count; i++) prompt_release(&job->prompts[i]);
-    free(job->prompts);
-    request_release(&job->request);
-    embedding_release(&job->embedding);
-    buf_release(&job->body);
+    job_drop_request(job);
     free(job);
 }
 

@@ -50,6 +50,8 @@ struct job {
 struct job *job_open(uint64_t id, const struct wire_job *from);
 void job_close(struct job *job); /* NULL is allowed */
 
+/* Frees what a refused job no longer needs: its body, tree and prompts. */
+void job_drop_request(struct job *job);
 /* Refuse the job: it was cancelled, or the engine has failed and another try may succeed. */
 void job_refuse_cancelled(struct job *job);
 void job_refuse_failed(struct job *job);

@@ -225,7 +225,9 @@ static bool encode(const struct request *request, const struct served_model *mod
                    const struct spans *given, struct ids *ids, struct refusal *refusal) {
     struct encode_options options = {.parse_special = given || request->parse_special,
                                      .add_bos = request->add_special_tokens,
-                                     .plain = request->parse_special ? NULL : given};
+                                     .plain = request->parse_special ? NULL : given,
+                                     .scratch_bytes_max =
+                                         request_body_scratch(request->memory_left)};
     const char *param = request->endpoint == ENDPOINT_CHAT ? "messages" : "prompt";
     struct error error;
     if (tokenizer_encode(model->vocabulary.tokenizer, text, options, ids, &error) == OK)

@@ -10,8 +10,8 @@
 
 #define LONG_BYTES 4096 /* shorter arrays of ids are values of the tree */
 #define ID_DIGITS_MAX 9 /* numbers of more digits are left to the tree, which refuses them */
-/* The text stands in the job, and in a buffer of the socket that may be twice as large. */
-#define TEXT_COPIES 3
+#define TEXT_COPIES 2   /* the text stands in the job, and in the buffer of the socket */
+#define SCRATCH_BYTES_LEAST ((size_t)4 << 20) /* for 116,000 bytes without a break */
 
 void id_lists_release(struct id_lists *lists) {
     ids_release(&lists->ids);
@@ -23,6 +23,10 @@ const int32_t *id_lists_get(const struct id_lists *lists, size_t index, size_t *
     size_t from = index > 0 ? lists->ends[index - 1] : 0;
     *ret_count = lists->ends[index] - from;
     return lists->ids.at + from;
+}
+
+size_t request_body_scratch(size_t memory_left) {
+    return memory_left > SCRATCH_BYTES_LEAST ? memory_left : SCRATCH_BYTES_LEAST;
 }
 
 /* --- token ids --- */

@@ -44,6 +44,9 @@ struct request_body {
  * text that is no JSON object or costs too much, 503 if the machine has no memory for it. */
 bool request_body_read(struct request_body *ret_body, struct str text, const char *ids_name,
                        uint32_t vocabulary_count, struct refusal *ret_refusal) MUST_CHECK;
+/* The memory that encoding a text may take for its longest piece. */
+size_t request_body_scratch(size_t memory_left);
+
 /* Refuses a body, or (`param`) a text in it, that costs too much (ERR_LIMIT) or for which the machine
  * has no memory (ERR_UNAVAILABLE). Returns false. */
 bool request_body_refuse(struct refusal *refusal, enum err err, const char *param,

@@ -107,8 +107,8 @@ static bool prepare_within_memory(struct engine *engine, struct job *job) {
     bool is_large = job->body.bytes > LARGE_BYTES;
     if (is_large) pthread_mutex_lock(&engine->large);
     bool is_good = prepare(engine, job);
+    if (!is_good) job_drop_request(job);
     if (is_large) {
-        buf_release(&job->body);
         mem_trim();
         pthread_mutex_unlock(&engine->large);
     }

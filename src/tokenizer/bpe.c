@@ -190,14 +190,19 @@ static void *scratch_take(struct bpe_scratch *scratch, size_t bytes) {
 
 void bpe_scratch_release(struct bpe_scratch *scratch) {
     free(scratch->memory);
-    *scratch = (struct bpe_scratch){0};
+    *scratch = (struct bpe_scratch){.bytes_max = scratch->bytes_max};
 }
 
 static void encode_long(const struct bpe *bpe, struct str text, struct bpe_scratch *scratch,
                         struct ids *ids) {
     assert(text.bytes < UINT32_MAX);
     size_t room = text.bytes;
-    uint64_t *memory = scratch_take(scratch, room * (2 * sizeof(uint64_t) + 5 * sizeof(uint32_t)));
+    size_t needed = room * (2 * sizeof(uint64_t) + 5 * sizeof(uint32_t));
+    if (scratch->bytes_max > 0 && needed > scratch->bytes_max) {
+        scratch->too_long_bytes = text.bytes;
+        return;
+    }
+    uint64_t *memory = scratch_take(scratch, needed);
     struct long_piece piece = {.bpe = bpe, .heap = memory};
     piece.symbols = (int32_t *)(memory + 2 * room);
     piece.results = piece.symbols + room;

@@ -51,10 +51,12 @@ struct bpe {
     uint64_t merge_key;
 };
 
-/* Memory for long pieces, kept from one piece to the next. All zero is empty. */
+/* Memory for long pieces, kept from one piece to the next. All zero is empty and without a bound. */
 struct bpe_scratch {
     void *memory;
     size_t bytes;
+    size_t bytes_max;      /* 0: no bound */
+    size_t too_long_bytes; /* the length of a piece that passed the bound; 0: none has */
 };
 void bpe_scratch_release(struct bpe_scratch *scratch);
 
@@ -71,6 +73,7 @@ enum err bpe_open(struct bpe *bpe, const struct tokenizer_vocab *vocab,
                   enum bpe_whole whole, struct error *error) MUST_CHECK;
 void bpe_close(struct bpe *bpe);
 
-/* Appends the ids of a piece; piece.bytes > 0. */
+/* Appends the ids of a piece; piece.bytes > 0. A piece that needs more than the scratch may have is
+ * left out and noted there. */
 void bpe_encode(const struct bpe *bpe, struct str piece, struct bpe_scratch *scratch,
                 struct ids *ids);

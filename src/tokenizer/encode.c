@@ -174,12 +174,19 @@ enum err tokenizer_encode(const struct tokenizer *tokenizer, struct str text,
     struct encoding encoding = {.tokenizer = tokenizer,
                                 .ids = ids,
                                 .parse_special = options.parse_special,
-                                .start = text.at};
+                                .start = text.at,
+                                .scratch.bytes_max = options.scratch_bytes_max};
     if (options.plain) encoding.plain = *options.plain;
     buf_init(&encoding.spaced, BUF_UNLIMITED);
     cut_specials(&encoding, &tokenizer->specials, text, encoding.plain, encode_raw);
+    size_t too_long = encoding.scratch.too_long_bytes;
     bpe_scratch_release(&encoding.scratch);
     buf_release(&encoding.spaced);
+    if (too_long > 0) {
+        ids->count = start;
+        return err_set(error, ERR_LIMIT, "%zu bytes without a break are too long to be encoded",
+                       too_long);
+    }
     /* The text wrote its own BOS: one of the two goes. */
     if (add_bos && ids->count > start + 1 && ids->at[start + 1] == tokenizer->bos) {
         ids->count--;

@@ -126,10 +126,12 @@ struct encode_options {
      * ends a generation or is spelled "<|…|>". NULL: no such bytes. */
     const struct spans *plain;
     bool add_bos; /* add the BOS and EOS that the vocabulary asks for; never a second BOS */
+    /* Memory for the longest piece without a break, 36 bytes per byte of it; 0: no bound. */
+    size_t scratch_bytes_max;
 };
 
 /* Appends the ids of `text`. ERR_INVALID with the byte offset when it is not valid UTF-8, ERR_LIMIT
- * over 64 MiB; then `ids` does not change. The time is n log n in the text. */
+ * over 64 MiB or the bound of a piece; then `ids` does not change. The time is n log n in the text. */
 enum err tokenizer_encode(const struct tokenizer *tokenizer, struct str text,
                           struct encode_options options, struct ids *ids,
                           struct error *error) MUST_CHECK;
