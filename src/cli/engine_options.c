@@ -211,12 +211,12 @@ static enum err fill_device(const struct engine_choice *choice, struct wire_devi
                                        .memory_share = texts.memory_share,
                                        .memory_bytes = texts.memory_bytes};
     if (!choice->reference && !choice->kernels) return OK;
-    if (settings.place == DEVICE_PLACE_CARD)
+    if (settings.choice == DEVICE_CHOICE_CARD)
         return err_set(error, ERR_INVALID,
                        "--reference and --kernels choose the CPU; --device %.64s does not",
                        choice->device);
     ret_device->name = STR("cpu");
-    settings.place = DEVICE_PLACE_CPU;
+    settings.choice = DEVICE_CHOICE_CPU;
     return device_settings_check_cpu(&settings, error);
 }
 

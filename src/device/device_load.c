@@ -18,7 +18,7 @@ static const int pauses_ms[] = {250, 500, 1000, 2000};
 /* Leaves the choice to the CPU where the settings allow it; else the sentence is an error. */
 static enum err fall_back(struct loaded_device *loaded, enum err err, const struct error *why,
                           struct error *error) {
-    if (loaded->settings.place == DEVICE_PLACE_AUTO && err == ERR_UNAVAILABLE) {
+    if (loaded->settings.choice == DEVICE_CHOICE_AUTO && err == ERR_UNAVAILABLE) {
         snprintf(loaded->reason, sizeof loaded->reason, "%s", why->text);
         loaded->table = NULL;
         return OK;
@@ -136,7 +136,7 @@ enum err device_load(struct loaded_device *ret_loaded, const struct device_setti
     struct loaded_device loaded = {.settings = *settings};
     struct error why = {0};
     enum err err = OK;
-    if (settings->place != DEVICE_PLACE_CPU) {
+    if (settings->choice != DEVICE_CHOICE_CPU) {
         err = load_plugin(&loaded, &why);
         if (err == OK) err = choose_card(&loaded, &why);
         if (err != OK) err = fall_back(&loaded, err, &why, error);

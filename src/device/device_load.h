@@ -34,8 +34,8 @@ struct loaded_device {
 };
 
 /* Loads the plugin that the settings name and chooses a card: of several that can be used, the one
- * with the most free memory. DEVICE_PLACE_AUTO without such a card is OK, with a reason.
- * DEVICE_PLACE_CARD is ERR_UNAVAILABLE then, with the same sentence. */
+ * with the most free memory. DEVICE_CHOICE_AUTO without such a card is OK, with a reason.
+ * DEVICE_CHOICE_CARD is ERR_UNAVAILABLE then, with the same sentence. */
 enum err device_load(struct loaded_device *ret_loaded, const struct device_settings *settings,
                      struct error *error) MUST_CHECK;
 

@@ -39,11 +39,11 @@ static bool is_index(struct str text) {
 
 static enum err read_place(struct device_settings *settings, struct str text, struct error *error) {
     if (text.bytes == 0 || str_is(text, "auto")) {
-        settings->place = DEVICE_PLACE_AUTO;
+        settings->choice = DEVICE_CHOICE_AUTO;
         return OK;
     }
-    settings->place = str_is(text, "cpu") ? DEVICE_PLACE_CPU : DEVICE_PLACE_CARD;
-    if (settings->place == DEVICE_PLACE_CPU || str_is(text, "cuda")) return OK;
+    settings->choice = str_is(text, "cpu") ? DEVICE_CHOICE_CPU : DEVICE_CHOICE_CARD;
+    if (settings->choice == DEVICE_CHOICE_CPU || str_is(text, "cuda")) return OK;
     struct str card = str_skip(text, 5);
     if (str_starts_with(text, STR("cuda:")) &&
         (is_index(card) || str_starts_with(card, STR("GPU-")))) {
@@ -88,7 +88,7 @@ enum err device_settings_read(struct device_settings *ret_settings,
         return err_set(error, ERR_INVALID,
                        "--gpu-memory-utilization %.6g is not above 0 and at most 1",
                        texts->memory_share);
-    if (settings.place == DEVICE_PLACE_CPU) err = device_settings_check_cpu(&settings, error);
+    if (settings.choice == DEVICE_CHOICE_CPU) err = device_settings_check_cpu(&settings, error);
     if (err == OK) *ret_settings = settings;
     return err;
 }

@@ -17,10 +17,10 @@
 /* The share of a card's memory that is taken when no option says more. */
 #define DEVICE_SHARE_DEFAULT 0.9
 
-enum device_place {
-    DEVICE_PLACE_AUTO, /* a card if one can be used, else the CPU */
-    DEVICE_PLACE_CPU,
-    DEVICE_PLACE_CARD, /* a card, or a refusal */
+enum device_choice {
+    DEVICE_CHOICE_AUTO, /* a card if one can be used, else the CPU */
+    DEVICE_CHOICE_CPU,
+    DEVICE_CHOICE_CARD, /* a card, or a refusal */
 };
 
 enum device_weights {
@@ -44,7 +44,7 @@ struct device_texts {
 };
 
 struct device_settings {
-    enum device_place place;
+    enum device_choice choice;
     struct str card; /* index or the beginning of a UUID; empty: any card */
     struct str plugin;
     bool has_dtype; /* bfloat16 was asked for */

@@ -36,7 +36,7 @@ static enum err open_somewhere(struct served_model *model, const char *path,
     bool has_device = device && device->device;
     wanted->device = has_device ? device : NULL;
     enum err err = model_open(&model->model, path, wanted, error);
-    if (err != ERR_UNAVAILABLE || !has_device || device->settings.place == DEVICE_PLACE_CARD)
+    if (err != ERR_UNAVAILABLE || !has_device || device->settings.choice == DEVICE_CHOICE_CARD)
         return err;
     log_warn("event=device device=cpu reason=\"%s\"", error->text);
     device_load_close(device);

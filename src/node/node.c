@@ -26,7 +26,7 @@
 struct node {
     struct store *store;
     struct runner *runner;
-    struct device *device;                   /* NULL: all models stay loaded */
+    struct turns *turns;                     /* NULL: all models stay loaded */
     struct card_watch *cards;                /* NULL: nothing is told about cards */
     struct worker *workers[NODE_MODELS_MAX]; /* engines only */
     size_t worker_count;
@@ -90,7 +90,7 @@ static enum err open_worker(struct node *node, size_t index, const struct engine
                                                       .arguments = arguments,
                                                       .hang_ms = settings->hang_ms,
                                                       .dump_dir = node->dump_dir,
-                                                      .device = node->device};
+                                                      .turns = node->turns};
         err = worker_engine_open(&worker, &options, &events, error);
         if (err == OK) node->workers[node->worker_count++] = worker;
     }
@@ -187,8 +187,8 @@ static uint32_t models_at_a_time(const struct node_options *options, const uint6
     return models_that_fit(model_bytes, count, kv_bytes + ENGINE_OTHER_BYTES, memory);
 }
 
-/* Opens the one device, the CPU or a card, on which engines take turns if they do not all fit. */
-static void open_device(struct node *node, const struct node_options *options) {
+/* Opens the turns of the engines on the one device, the CPU or a card, if they do not all fit. */
+static void open_turns(struct node *node, const struct node_options *options) {
     uint64_t bytes[NODE_MODELS_MAX];
     size_t count = 0;
     for (size_t i = 0; i < options->model_count; i++) {
@@ -197,8 +197,8 @@ static void open_device(struct node *node, const struct node_options *options) {
     uint32_t most = models_at_a_time(options, bytes, count);
     node->first_count = most < count ? most : count;
     if (most >= count) return;
-    const struct device_options device = {most, options->model_stay_s * NS_PER_S};
-    node->device = device_open(&device);
+    const struct turns_options turns = {most, options->model_stay_s * NS_PER_S};
+    node->turns = turns_open(&turns);
     log_info("event=models_take_turns models=%zu loaded_max=%u", count, most);
 }
 
@@ -219,7 +219,7 @@ static void sweep_packed(const struct node *node, const struct node_options *opt
 }
 
 static void want_first(struct node *node) {
-    for (size_t i = 0; node->device && i < node->first_count; i++)
+    for (size_t i = 0; node->turns && i < node->first_count; i++)
         node->workers[i]->ops->want(node->workers[i], TIER_BATCH, 0);
 }
 
@@ -284,7 +284,7 @@ enum err node_open(struct node **ret_node, const struct node_options *options,
     if (err == OK)
         snprintf(node->dump_dir, sizeof node->dump_dir, "%s/dumps", store_dir(node->store));
     if (err == OK) err = runner_open(&node->runner, node->store, &runner, error);
-    if (err == OK) open_device(node, options);
+    if (err == OK) open_turns(node, options);
     if (err == OK && options->engine.packed_dir) sweep_packed(node, options);
     for (size_t i = 0; i < options->model_count && err == OK; i++)
         err = open_worker(node, i, &options->engine, error);
@@ -324,7 +324,7 @@ void node_close(struct node *node, int64_t drain_ms) {
     if (node->runner && drain_ms > 0) runner_drain(node->runner, drain_ms);
     card_watch_close(node->cards);
     runner_close(node->runner);
-    device_close(node->device);
+    turns_close(node->turns);
     store_close(node->store);
     free(node);
 }

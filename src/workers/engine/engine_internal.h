@@ -9,7 +9,7 @@
  * Memory: see worker_engine.h. */
 
 #include "workers/engine/child.h"
-#include "workers/engine/device.h"
+#include "workers/engine/turns.h"
 #include "workers/engine/worker_engine.h"
 
 #include <pthread.h>
@@ -39,7 +39,7 @@ struct worker_engine {
     struct wire_names names;
     uint32_t jobs_max;
     int64_t hang_ns, load_ns, restart_delay_ms, close_ms;
-    struct device *device; /* NULL: not shared */
+    struct turns *turns; /* NULL: not shared */
     uint32_t member;
     int wake_fd; /* an eventfd that wakes the thread: there are frames to send, or it closes */
     pthread_t thread;

@@ -62,7 +62,7 @@ static bool take_job(struct worker_engine *engine, uint64_t id, struct engine_jo
     if (is_found) {
         *ret_job = engine->jobs[at];
         engine->jobs[at] = engine->jobs[--engine->job_count];
-        if (engine->device) device_jobs_left(engine->device, engine->member, engine->job_count);
+        if (engine->turns) turns_jobs_left(engine->turns, engine->member, engine->job_count);
     }
     pthread_mutex_unlock(&engine->lock);
     return is_found;
@@ -121,7 +121,7 @@ static enum err take_ready(struct worker_engine *engine, const struct wire_frame
     if (!is_expected) return err_set(error, ERR_CORRUPT, "a second READY");
     log_info("event=engine_ready pid=%d description=\"%.*s\"", engine->child.pid,
              STR_ARGS(ready.description));
-    if (engine->device) device_report(engine->device, engine->member, DEVICE_LOADED);
+    if (engine->turns) turns_report(engine->turns, engine->member, TURN_LOADED);
     engine->same_failures = 0;
     set_phase(engine, PHASE_READY, NULL);
     return OK;
@@ -351,7 +351,7 @@ static void close_child(struct worker_engine *engine) {
 /* Whether a model has been ready on the card that the engine lacks now: this one, or one that takes
  * turns with it. */
 static bool had_card(const struct worker_engine *engine) {
-    return engine->has_ready || (engine->device && device_has_loaded(engine->device));
+    return engine->has_ready || (engine->turns && turns_have_loaded(engine->turns));
 }
 
 /* Whether the worker fails for good. A FATAL before the first READY would come again, and so would

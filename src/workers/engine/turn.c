@@ -19,10 +19,10 @@ static void set_parked(struct worker_engine *engine) {
 }
 
 bool engine_turn_wait(struct worker_engine *engine) {
-    if (!engine->device) return true;
+    if (!engine->turns) return true;
     while (!worker_engine_is_closing(engine)) {
-        device_tend(engine->device);
-        if (device_state(engine->device, engine->member) == DEVICE_LOADING) return true;
+        turns_tend(engine->turns);
+        if (turns_state_of(engine->turns, engine->member) == TURN_LOADING) return true;
         struct pollfd fd = {.fd = engine->wake_fd, .events = POLLIN};
         uint64_t ignored;
         if (poll(&fd, 1, POLL_MS) > 0) {
@@ -47,10 +47,10 @@ static void begin_to_leave(struct worker_engine *engine) {
 }
 
 bool engine_turn_is_over(struct worker_engine *engine) {
-    if (!engine->device || engine->phase != PHASE_READY) return false;
-    device_tend(engine->device);
+    if (!engine->turns || engine->phase != PHASE_READY) return false;
+    turns_tend(engine->turns);
     if (!engine->is_leaving) {
-        if (device_state(engine->device, engine->member) != DEVICE_LEAVING) return false;
+        if (turns_state_of(engine->turns, engine->member) != TURN_LEAVING) return false;
         begin_to_leave(engine);
     }
     pthread_mutex_lock(&engine->lock);
@@ -60,17 +60,17 @@ bool engine_turn_is_over(struct worker_engine *engine) {
 }
 
 void engine_turn_end(struct worker_engine *engine) {
-    if (!engine->device) return;
+    if (!engine->turns) return;
     set_parked(engine);
-    device_report(engine->device, engine->member, DEVICE_AWAY);
+    turns_report(engine->turns, engine->member, TURN_AWAY);
 }
 
 void engine_turn_lost(struct worker_engine *engine) {
-    if (!engine->device) return;
+    if (!engine->turns) return;
     bool is_final = engine->phase == PHASE_FAILED;
     pthread_mutex_lock(&engine->lock);
     engine->is_leaving = false;
     pthread_mutex_unlock(&engine->lock);
-    device_report(engine->device, engine->member, is_final ? DEVICE_FAILED : DEVICE_AWAY);
-    if (!is_final) device_want(engine->device, engine->member, TIER_BATCH, 0);
+    turns_report(engine->turns, engine->member, is_final ? TURN_FAILED : TURN_AWAY);
+    if (!is_final) turns_want(engine->turns, engine->member, TIER_BATCH, 0);
 }

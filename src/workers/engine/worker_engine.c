@@ -98,22 +98,22 @@ static bool submit(struct worker *worker, const struct worker_job *job) {
         engine->jobs[engine->job_count++] =
             (struct engine_job){.id = job->id, .is_line = job->is_line};
         queue_frame(engine, job->id, &frame);
-        if (engine->device)
-            device_job(engine->device, engine->member, urgency_of(job), job->deadline_unix_s);
+        if (engine->turns)
+            turns_job(engine->turns, engine->member, urgency_of(job), job->deadline_unix_s);
     } else {
         engine->wants_room = true;
     }
     pthread_mutex_unlock(&engine->lock);
     buf_release(&frame);
     if (is_taken) wake(engine);
-    if (!is_taken && engine->device)
-        device_want(engine->device, engine->member, urgency_of(job), job->deadline_unix_s);
+    if (!is_taken && engine->turns)
+        turns_want(engine->turns, engine->member, urgency_of(job), job->deadline_unix_s);
     return is_taken;
 }
 
 static void want(struct worker *worker, enum tier tier, int64_t deadline_unix_s) {
     struct worker_engine *engine = engine_of(worker);
-    if (engine->device) device_want(engine->device, engine->member, tier, deadline_unix_s);
+    if (engine->turns) turns_want(engine->turns, engine->member, tier, deadline_unix_s);
 }
 
 static void cancel(struct worker *worker, uint64_t job_id) {
@@ -265,7 +265,7 @@ static void close_worker(struct worker *worker) {
     pthread_mutex_unlock(&engine->lock);
     wake(engine);
     pthread_join(engine->thread, NULL);
-    if (engine->device) device_leave(engine->device, engine->member);
+    if (engine->turns) turns_leave(engine->turns, engine->member);
     release(engine);
 }
 
@@ -326,14 +326,14 @@ enum err worker_engine_open(struct worker **ret_worker, const struct worker_engi
     buf_init(&engine->ready_payload, WIRE_PAYLOAD_BYTES_MAX);
     wire_reader_init(&engine->reader);
     copy_options(engine, options);
-    engine->device = options->device;
-    if (engine->device) {
+    engine->turns = options->turns;
+    if (engine->turns) {
         engine->phase = PHASE_PARKED;
-        engine->member = device_join(engine->device, wake_up, engine);
+        engine->member = turns_join(engine->turns, wake_up, engine);
     }
     int number = pthread_create(&engine->thread, NULL, worker_engine_supervise, engine);
     if (number != 0) {
-        if (engine->device) device_leave(engine->device, engine->member);
+        if (engine->turns) turns_leave(engine->turns, engine->member);
         release(engine);
         return err_from_errno(error, number, "cannot start the engine's thread");
     }

@@ -33,7 +33,7 @@
 
 #include "protocol/wire_messages.h"
 #include "protocol/worker.h"
-#include "workers/engine/device.h"
+#include "workers/engine/turns.h"
 
 #define WORKER_ENGINE_OUT_BYTES_MAX ((size_t)256 * 1024 * 1024)
 
@@ -50,7 +50,7 @@ struct worker_engine_options {
     int64_t restart_delay_ms; /* before the first restart, doubled by each death (default 200 ms) */
     int64_t close_ms;         /* for draining in close (default 2 s) */
     const char *dump_dir; /* keeps the stacks of engines that hung or crashed; copied; NULL: none */
-    struct device *device; /* shared with other engines; borrowed; NULL: not shared */
+    struct turns *turns;  /* shared with other engines; borrowed; NULL: not shared */
 };
 
 #define WORKER_ENGINE_JOBS_MAX 8192

@@ -20,7 +20,6 @@ static enum err prepare_predicted(struct device *device, const struct device_pro
 static const struct device_table *predicted_table(uint64_t memory_bytes) {
     static struct device_table table;
     table = *quern_device_table();
-
     table.prepare = prepare_predicted;
     prepared_ledger.limit = memory_bytes;
     return &table;

@@ -26,7 +26,7 @@ static void expect_refusal(const struct device_texts *texts, const char *sentenc
 static void nothing_given_is_auto(void **state) {
     (void)state;
     struct device_settings settings = read(&(struct device_texts){.memory_share = 0});
-    assert_int_equal(settings.place, DEVICE_PLACE_AUTO);
+    assert_int_equal(settings.choice, DEVICE_CHOICE_AUTO);
     assert_int_equal(settings.kv, DEVICE_KV_AUTO);
     assert_int_equal(settings.weights, DEVICE_WEIGHTS_AUTO);
     assert_false(settings.has_dtype);
@@ -39,14 +39,15 @@ static void values_are_read(void **state) {
                                                                   .kv_cache_dtype = STR("fp8"),
                                                                   .quantization = STR("int8"),
                                                                   .memory_share = 0.5});
-    assert_int_equal(settings.place, DEVICE_PLACE_CARD);
+    assert_int_equal(settings.choice, DEVICE_CHOICE_CARD);
     assert_true(str_is(settings.card, "GPU-12ab"));
     assert_true(settings.has_dtype);
     assert_int_equal(settings.kv, DEVICE_KV_E4M3);
     assert_int_equal(settings.weights, DEVICE_WEIGHTS_INT8);
     settings = read(&(struct device_texts){.device = STR("cuda:7")});
     assert_true(str_is(settings.card, "7"));
-    assert_int_equal(read(&(struct device_texts){.device = STR("cuda")}).place, DEVICE_PLACE_CARD);
+    assert_int_equal(read(&(struct device_texts){.device = STR("cuda")}).choice,
+                     DEVICE_CHOICE_CARD);
 }
 
 static void other_values_are_refused_with_those_that_exist(void **state) {

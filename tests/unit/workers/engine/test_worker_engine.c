@@ -297,7 +297,7 @@ static enum err bench_open(struct bench *bench, const char *mode,
     const struct worker_events events = {bench, on_delta, on_result, on_down, on_room};
     enum err err = worker_engine_open(&bench->worker, &options, &events, error);
     assert_int_equal(err, OK);
-    if (options.device) return OK; /* it loads when it is wanted */
+    if (options.turns) return OK; /* it loads when it is wanted */
     return worker_engine_wait_ready(bench->worker, WAIT_READY_MS, error);
 }
 
@@ -375,24 +375,24 @@ static enum { UNLOADED, LOADED, FAILED, MOVING } load_of(struct bench *bench) {
 /* --- engines that share a device --- */
 
 /* Two engines for a device that has room for one. */
-static struct device *open_two(struct bench *a, struct bench *b) {
-    struct device *device = device_open(&(struct device_options){.loaded_max = 1});
-    const struct worker_engine_options options = {.device = device};
+static struct turns *open_two(struct bench *a, struct bench *b) {
+    struct turns *turns = turns_open(&(struct turns_options){.loaded_max = 1});
+    const struct worker_engine_options options = {.turns = turns};
     assert_int_equal(bench_open(a, "good", options, NULL), OK);
     assert_int_equal(bench_open(b, "good", options, NULL), OK);
-    return device;
+    return turns;
 }
 
-static void close_two(struct bench *a, struct bench *b, struct device *device) {
+static void close_two(struct bench *a, struct bench *b, struct turns *turns) {
     bench_close(a);
     bench_close(b);
-    device_close(device);
+    turns_close(turns);
 }
 
 static void engines_of_one_device_take_turns_and_no_job_is_lost(void **state) {
     (void)state;
     struct bench a, b;
-    struct device *device = open_two(&a, &b);
+    struct turns *turns = open_two(&a, &b);
     assert_int_equal(load_of(&a), UNLOADED);
     for (uint64_t i = 1; i <= 5; i++) {
         give_job(&a, i, "of a");
@@ -404,13 +404,13 @@ static void engines_of_one_device_take_turns_and_no_job_is_lost(void **state) {
     assert_string_equal(b.body, "of b");
     assert_int_equal(a.returned + b.returned, 0);
     assert_int_equal(a.downs + b.downs, 0);
-    close_two(&a, &b, device);
+    close_two(&a, &b, turns);
 }
 
 static void a_single_request_gets_the_device_and_the_lines_come_back_unharmed(void **state) {
     (void)state;
     struct bench a, b;
-    struct device *device = open_two(&a, &b);
+    struct turns *turns = open_two(&a, &b);
     for (uint64_t i = 1; i <= 20; i++) give_job(&a, i, "hold");
     give_request(&b, 1, "at once");
     wait_for(&b, &b.results, 1);
@@ -421,13 +421,13 @@ static void a_single_request_gets_the_device_and_the_lines_come_back_unharmed(vo
     give_job(&a, 21, "again");
     wait_for(&a, &a.results, 21);
     assert_int_equal(a.returned, 20);
-    close_two(&a, &b, device);
+    close_two(&a, &b, turns);
 }
 
 static void an_engine_makes_room_only_when_its_single_requests_are_done(void **state) {
     (void)state;
     struct bench a, b;
-    struct device *device = open_two(&a, &b);
+    struct turns *turns = open_two(&a, &b);
     give_request(&a, 1, "hold");
     b.worker->ops->want(b.worker, TIER_DEFAULT, 0);
     while (load_of(&a) == LOADED) clock_sleep_ms(1);
@@ -440,15 +440,15 @@ static void an_engine_makes_room_only_when_its_single_requests_are_done(void **s
     assert_int_equal(a.last_status, 499);
     assert_int_equal(a.returned, 0);
     while (load_of(&b) != LOADED) clock_sleep_ms(1);
-    close_two(&a, &b, device);
+    close_two(&a, &b, turns);
 }
 
 static void a_model_that_fails_or_dies_does_not_keep_the_device(void **state) {
     (void)state;
     struct error error = {0};
-    struct device *device = device_open(&(struct device_options){.loaded_max = 1});
+    struct turns *turns = turns_open(&(struct turns_options){.loaded_max = 1});
     struct bench bad, dying, good;
-    struct worker_engine_options options = {.device = device};
+    struct worker_engine_options options = {.turns = turns};
     assert_int_equal(bench_open(&bad, "fatal", options, &error), OK);
     assert_int_equal(bench_open(&dying, "good", options, &error), OK);
     assert_int_equal(bench_open(&good, "good", options, &error), OK);
@@ -464,7 +464,7 @@ static void a_model_that_fails_or_dies_does_not_keep_the_device(void **state) {
     bench_close(&bad);
     bench_close(&dying);
     bench_close(&good);
-    device_close(device);
+    turns_close(turns);
 }
 
 static void a_job_goes_there_and_its_result_comes_back(void **state) {
@@ -664,9 +664,9 @@ static void a_card_that_is_lost_is_waited_for(void **state) {
     struct worker_status status;
     char lost[64];
     snprintf(lost, sizeof lost, "/tmp/quern-lost-%d", (int)getpid());
-    struct device *device = device_open(&(struct device_options){.loaded_max = 2});
+    struct turns *turns = turns_open(&(struct turns_options){.loaded_max = 2});
     const struct worker_engine_options options = {.hello.model_path = str_from(lost),
-                                                  .device = device};
+                                                  .turns = turns};
     assert_int_equal(bench_open(&bench, "card", options, NULL), OK);
     assert_int_equal(bench_open(&other, "card", options, NULL), OK);
     give_job(&bench, 1, "x");
@@ -691,7 +691,7 @@ static void a_card_that_is_lost_is_waited_for(void **state) {
     assert_string_equal(status.text, "ready");
     bench_close(&bench);
     bench_close(&other);
-    device_close(device);
+    turns_close(turns);
 }
 
 /* The only file in the directory of stacks. */

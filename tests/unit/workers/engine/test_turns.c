@@ -2,7 +2,7 @@
 
 /* The policy by which models take turns, under a clock of our own: every test counts loads. */
 
-#include "workers/engine/device.h"
+#include "workers/engine/turns.h"
 
 #include <string.h>
 
@@ -17,7 +17,7 @@
 #define MODELS 4
 #define LOAD_S 10
 
-static const struct device_options one_at_a_time = {1, 0};
+static const struct turns_options one_at_a_time = {1, 0};
 
 /* Batches and single requests, each for one model, arriving at a second and needing some. */
 struct work {
@@ -30,7 +30,7 @@ struct work {
 };
 
 struct world {
-    struct device_member members[MODELS];
+    struct turn_member members[MODELS];
     uint32_t loaded_max;
     struct work *work;
     size_t work_count;
@@ -50,18 +50,18 @@ static struct work *next_of(struct world *world, uint32_t model) {
     return next;
 }
 
-/* What the workers tell the device: who waits, and who has what inside. */
+/* What the workers tell the turns: who waits, and who has what inside. */
 static void tell(struct world *world, uint32_t model) {
-    struct device_member *member = &world->members[model];
+    struct turn_member *member = &world->members[model];
     struct work *work = next_of(world, model);
-    if (member->state == DEVICE_AWAY && work) {
+    if (member->state == TURN_AWAY && work) {
         enum tier tier = work->is_interactive ? TIER_DEFAULT : TIER_BATCH;
         if (!member->is_wanted) member->wanted_unix_s = world->now_s;
         member->tier = member->is_wanted && member->tier < tier ? member->tier : tier;
         member->is_wanted = true;
         member->deadline_unix_s = work->deadline_s;
     }
-    if (member->state != DEVICE_LOADED) return;
+    if (member->state != TURN_LOADED) return;
     if (work) {
         member->had_job = true;
         member->was_interactive = work->is_interactive;
@@ -75,38 +75,38 @@ static void tell(struct world *world, uint32_t model) {
 /* One second of everything. */
 static void step(struct world *world) {
     for (uint32_t i = 0; i < MODELS; i++) {
-        struct device_member *member = &world->members[i];
-        if (member->state == DEVICE_LEAVING) *member = (struct device_member){.state = DEVICE_AWAY};
+        struct turn_member *member = &world->members[i];
+        if (member->state == TURN_LEAVING) *member = (struct turn_member){.state = TURN_AWAY};
         int64_t now_ns = world->now_s * SECOND_NS;
-        if (member->state == DEVICE_LOADING && now_ns - member->loading_ns >= LOAD_S * SECOND_NS) {
-            member->state = DEVICE_LOADED;
+        if (member->state == TURN_LOADING && now_ns - member->loading_ns >= LOAD_S * SECOND_NS) {
+            member->state = TURN_LOADED;
             member->loaded_ns = member->idle_ns = now_ns;
         }
         tell(world, i);
-        struct work *work = member->state == DEVICE_LOADED ? next_of(world, i) : NULL;
+        struct work *work = member->state == TURN_LOADED ? next_of(world, i) : NULL;
         if (!work) continue;
         member->done++;
         if (--work->needs_s == 0) work->done_s = world->now_s;
     }
-    const struct device_options options = {world->loaded_max, SECOND_NS};
-    struct device_decision decision =
-        device_decide(world->members, MODELS, &options, world->now_s * SECOND_NS, world->now_s);
-    struct device_member *member = &world->members[decision.member];
-    if (decision.move == DEVICE_UNLOAD) {
-        assert_int_equal(member->state, DEVICE_LOADED);
-        member->state = DEVICE_LEAVING;
-    } else if (decision.move == DEVICE_LOAD) {
-        assert_int_equal(member->state, DEVICE_AWAY);
+    const struct turns_options options = {world->loaded_max, SECOND_NS};
+    struct turn_decision decision =
+        turns_decide(world->members, MODELS, &options, world->now_s * SECOND_NS, world->now_s);
+    struct turn_member *member = &world->members[decision.member];
+    if (decision.move == TURN_UNLOAD) {
+        assert_int_equal(member->state, TURN_LOADED);
+        member->state = TURN_LEAVING;
+    } else if (decision.move == TURN_LOAD) {
+        assert_int_equal(member->state, TURN_AWAY);
         *member =
-            (struct device_member){.state = DEVICE_LOADING, .loading_ns = world->now_s * SECOND_NS};
+            (struct turn_member){.state = TURN_LOADING, .loading_ns = world->now_s * SECOND_NS};
         world->order[world->loads++] = (char)('a' + decision.member);
         assert_true(world->loads < sizeof world->order);
     }
     uint32_t in_memory = 0;
     for (uint32_t i = 0; i < MODELS; i++)
-        in_memory += world->members[i].state == DEVICE_LOADED ||
-                     world->members[i].state == DEVICE_LOADING ||
-                     world->members[i].state == DEVICE_LEAVING;
+        in_memory += world->members[i].state == TURN_LOADED ||
+                     world->members[i].state == TURN_LOADING ||
+                     world->members[i].state == TURN_LEAVING;
     assert_true(in_memory <= world->loaded_max);
     world->now_s++;
 }
@@ -164,7 +164,7 @@ static void two_demands_in_turn_spend_little_time_on_loading(void **state) {
     /* Every turn of the batch's model lasted at least four times its load. */
     assert_true((int64_t)world.loads * LOAD_S <= end_s * 2 / 5);
     for (int i = 1; i < 41; i++)
-        assert_true(work[i].done_s - work[i].arrives_s <= (DEVICE_STAY_LOADS + 3) * LOAD_S);
+        assert_true(work[i].done_s - work[i].arrives_s <= (TURN_STAY_LOADS + 3) * LOAD_S);
 }
 
 static void a_batch_at_risk_comes_before_one_that_has_time(void **state) {
@@ -198,43 +198,42 @@ static void the_earliest_deadline_is_loaded_first(void **state) {
 
 static void a_model_that_failed_is_not_loaded_again_and_takes_no_place(void **state) {
     (void)state;
-    struct device_member members[2] = {
-        {.state = DEVICE_FAILED, .is_wanted = true, .tier = TIER_DEFAULT},
-        {.state = DEVICE_AWAY, .is_wanted = true, .tier = TIER_BATCH}};
-    struct device_decision decision = device_decide(members, 2, &one_at_a_time, 0, 0);
-    assert_int_equal(decision.move, DEVICE_LOAD);
+    struct turn_member members[2] = {
+        {.state = TURN_FAILED, .is_wanted = true, .tier = TIER_DEFAULT},
+        {.state = TURN_AWAY, .is_wanted = true, .tier = TIER_BATCH}};
+    struct turn_decision decision = turns_decide(members, 2, &one_at_a_time, 0, 0);
+    assert_int_equal(decision.move, TURN_LOAD);
     assert_int_equal(decision.member, 1);
-    members[1] = (struct device_member){.state = DEVICE_LOADED};
-    assert_int_equal(device_decide(members, 2, &one_at_a_time, 100 * SECOND_NS, 100).move,
-                     DEVICE_WAIT);
+    members[1] = (struct turn_member){.state = TURN_LOADED};
+    assert_int_equal(turns_decide(members, 2, &one_at_a_time, 100 * SECOND_NS, 100).move,
+                     TURN_WAIT);
 }
 
 static void a_model_that_was_just_loaded_waits_for_its_first_job(void **state) {
     (void)state;
-    struct device_member members[2] = {
-        {.state = DEVICE_LOADED, .loading_ns = 0, .loaded_ns = SECOND_NS, .idle_ns = SECOND_NS},
-        {.state = DEVICE_AWAY, .is_wanted = true, .tier = TIER_BATCH}};
-    int64_t soon_ns = SECOND_NS + DEVICE_FIRST_JOB_NS;
-    assert_int_equal(device_decide(members, 2, &one_at_a_time, soon_ns - 1, 1).move, DEVICE_WAIT);
-    assert_int_equal(device_decide(members, 2, &one_at_a_time, soon_ns, 1).move, DEVICE_UNLOAD);
+    struct turn_member members[2] = {
+        {.state = TURN_LOADED, .loading_ns = 0, .loaded_ns = SECOND_NS, .idle_ns = SECOND_NS},
+        {.state = TURN_AWAY, .is_wanted = true, .tier = TIER_BATCH}};
+    int64_t soon_ns = SECOND_NS + TURN_FIRST_JOB_NS;
+    assert_int_equal(turns_decide(members, 2, &one_at_a_time, soon_ns - 1, 1).move, TURN_WAIT);
+    assert_int_equal(turns_decide(members, 2, &one_at_a_time, soon_ns, 1).move, TURN_UNLOAD);
     members[0].had_job = true;
     members[0].was_interactive = false;
-    assert_int_equal(device_decide(members, 2, &one_at_a_time, SECOND_NS + DEVICE_IDLE_NS, 1).move,
-                     DEVICE_UNLOAD);
+    assert_int_equal(turns_decide(members, 2, &one_at_a_time, SECOND_NS + TURN_IDLE_NS, 1).move,
+                     TURN_UNLOAD);
 }
 
 static void a_model_stays_until_it_has_finished_something(void **state) {
     (void)state;
-    const struct device_options options = {1, 2 * SECOND_NS};
-    struct device_member members[2] = {
-        {.state = DEVICE_LOADED, .jobs = 5, .had_job = true},
-        {.state = DEVICE_AWAY, .is_wanted = true, .tier = TIER_DEFAULT}};
-    int64_t longest_ns = DEVICE_FRUITLESS * 2 * SECOND_NS;
-    assert_int_equal(device_decide(members, 2, &options, longest_ns - 1, 1).move, DEVICE_WAIT);
-    assert_int_equal(device_decide(members, 2, &options, longest_ns, 1).move, DEVICE_UNLOAD);
+    const struct turns_options options = {1, 2 * SECOND_NS};
+    struct turn_member members[2] = {{.state = TURN_LOADED, .jobs = 5, .had_job = true},
+                                     {.state = TURN_AWAY, .is_wanted = true, .tier = TIER_DEFAULT}};
+    int64_t longest_ns = TURN_FRUITLESS * 2 * SECOND_NS;
+    assert_int_equal(turns_decide(members, 2, &options, longest_ns - 1, 1).move, TURN_WAIT);
+    assert_int_equal(turns_decide(members, 2, &options, longest_ns, 1).move, TURN_UNLOAD);
     members[0].done = 1;
-    assert_int_equal(device_decide(members, 2, &options, 2 * SECOND_NS - 1, 1).move, DEVICE_WAIT);
-    assert_int_equal(device_decide(members, 2, &options, 2 * SECOND_NS, 1).move, DEVICE_UNLOAD);
+    assert_int_equal(turns_decide(members, 2, &options, 2 * SECOND_NS - 1, 1).move, TURN_WAIT);
+    assert_int_equal(turns_decide(members, 2, &options, 2 * SECOND_NS, 1).move, TURN_UNLOAD);
 }
 
 int main(void) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* device: several engines that share one device, on which only `loaded_max` models can be loaded at
- * a time. Each engine is a member; the device decides which one loads and which one makes room.
+/* turns: the turns of several engines on one device, on which only `loaded_max` models can be loaded
+ * at a time. Each engine is a member; turns_decide says which one loads and which one makes room.
  *
  *     AWAY ──▶ LOADING ──▶ LOADED ──▶ LEAVING ──▶ AWAY           FAILED stays
  *
@@ -11,32 +11,33 @@
  * client, and a batch of which half the time to its deadline has passed, if the batches of the
  * loaded model end later. Even then it stays
  *
- *   - DEVICE_STAY_LOADS times as long as its load took, so that two models in turn spend at most a
+ *   - TURN_STAY_LOADS times as long as its load took, so that two models in turn spend at most a
  *     fifth of the time on loading;
  *   - at least stay_ns_min;
  *   - until it has finished a job, so that lines that begin anew at each turn do end; but at most
- *     DEVICE_FRUITLESS times as long.
+ *     TURN_FRUITLESS times as long.
  *
  * A model that single clients used stays idle as long as its load took: a client that asked once
  * may ask again, and waiting costs no more than loading again.
  *
- * device_decide is the whole policy, a function of its arguments. Knows no process and no model.
+ * turns_decide is the whole policy, a function of its arguments. Knows no process, no model and no
+ * card.
  *
  * Thread: any; one lock, which is taken after a worker's. `wake` is called with it held.
- * Memory: owned by the device; members are never reused. */
+ * Memory: owned by the turns; members are never reused. */
 
 #include "protocol/worker.h"
 
-#define DEVICE_MEMBERS_MAX 64
-#define DEVICE_STAY_LOADS 4
-#define DEVICE_FRUITLESS 6
-#define DEVICE_IDLE_NS ((int64_t)100000000)       /* 0.1 s without work: the model is idle */
-#define DEVICE_FIRST_JOB_NS ((int64_t)1000000000) /* 1 s for the first job to arrive */
+#define TURN_MEMBERS_MAX 64
+#define TURN_STAY_LOADS 4
+#define TURN_FRUITLESS 6
+#define TURN_IDLE_NS ((int64_t)100000000)       /* 0.1 s without work: the model is idle */
+#define TURN_FIRST_JOB_NS ((int64_t)1000000000) /* 1 s for the first job to arrive */
 
-enum device_state { DEVICE_AWAY, DEVICE_LOADING, DEVICE_LOADED, DEVICE_LEAVING, DEVICE_FAILED };
+enum turn_state { TURN_AWAY, TURN_LOADING, TURN_LOADED, TURN_LEAVING, TURN_FAILED };
 
-struct device_member {
-    enum device_state state;
+struct turn_member {
+    enum turn_state state;
     /* While it is not loaded: the work that waits for it. */
     bool is_wanted;
     enum tier tier;          /* the most urgent */
@@ -53,41 +54,41 @@ struct device_member {
     int64_t jobs_deadline_unix_s; /* the earliest since it was last idle; 0: none */
 };
 
-struct device_decision {
-    enum { DEVICE_WAIT, DEVICE_LOAD, DEVICE_UNLOAD } move;
+struct turn_decision {
+    enum { TURN_WAIT, TURN_LOAD, TURN_UNLOAD } move;
     uint32_t member;
 };
 
-struct device_options {
+struct turns_options {
     uint32_t loaded_max; /* members that are loaded at a time; at least one */
     int64_t stay_ns_min;
 };
 
 /* The next move. One model moves at a time. */
-struct device_decision device_decide(const struct device_member *members, uint32_t count,
-                                     const struct device_options *options, int64_t now_ns,
-                                     int64_t now_unix_s);
+struct turn_decision turns_decide(const struct turn_member *members, uint32_t count,
+                                  const struct turns_options *options, int64_t now_ns,
+                                  int64_t now_unix_s);
 
-struct device;
+struct turns;
 
-struct device *device_open(const struct device_options *options);
+struct turns *turns_open(const struct turns_options *options);
 /* All members must have left. NULL is allowed. */
-void device_close(struct device *device);
-/* `wake` is called when device_state of the member has changed. */
-uint32_t device_join(struct device *device, void (*wake)(void *context), void *context);
-void device_leave(struct device *device, uint32_t member);
+void turns_close(struct turns *turns);
+/* `wake` is called when turns_state_of of the member has changed. */
+uint32_t turns_join(struct turns *turns, void (*wake)(void *context), void *context);
+void turns_leave(struct turns *turns, uint32_t member);
 
 /* Jobs wait for the member; ignored while it is loaded or loads. `deadline_unix_s` 0: none. */
-void device_want(struct device *device, uint32_t member, enum tier tier, int64_t deadline_unix_s);
-/* The state that the device wants of the member: LOADING: load now; LEAVING: make room. */
-enum device_state device_state(struct device *device, uint32_t member);
+void turns_want(struct turns *turns, uint32_t member, enum tier tier, int64_t deadline_unix_s);
+/* The state that is wanted of the member: LOADING: load now; LEAVING: make room. */
+enum turn_state turns_state_of(struct turns *turns, uint32_t member);
 /* The member has become LOADED, AWAY or FAILED. */
-void device_report(struct device *device, uint32_t member, enum device_state state);
+void turns_report(struct turns *turns, uint32_t member, enum turn_state state);
 /* Whether any member has been LOADED. */
-bool device_has_loaded(struct device *device);
+bool turns_have_loaded(struct turns *turns);
 /* A job came to the loaded member. */
-void device_job(struct device *device, uint32_t member, enum tier tier, int64_t deadline_unix_s);
+void turns_job(struct turns *turns, uint32_t member, enum tier tier, int64_t deadline_unix_s);
 /* A job has ended: `jobs` are left inside the member. */
-void device_jobs_left(struct device *device, uint32_t member, uint32_t jobs);
+void turns_jobs_left(struct turns *turns, uint32_t member, uint32_t jobs);
 /* Decides again, because time has passed; each member calls it several times per second. */
-void device_tend(struct device *device);
+void turns_tend(struct turns *turns);
