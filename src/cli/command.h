@@ -68,6 +68,7 @@ extern const struct command cmd_render;
 extern const struct command cmd_run;
 extern const struct command cmd_serve;
 extern const struct command cmd_tokenize;
+extern const struct command cmd_top;
 
 /* All commands in the order of the help, then NULL. */
 extern const struct command *const commands[];

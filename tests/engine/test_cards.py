@@ -78,3 +78,29 @@ def test_a_driver_that_holds_a_call_holds_nothing_else(tmp_path):
 def test_a_server_without_a_card_tells_of_none(tmp_path):
     with serve(tmp_path, "--device", "cpu") as server:
         assert not [name for name in metrics(server) if "card" in name]
+
+
+def test_top_shows_engines_and_cards(tmp_path):
+    with on_card(tmp_path, celsius=44, throttle=4) as server:
+        support.until(lambda: of_card(server, "temperature_celsius") == 44)
+        done = support.quern("top", server.url, "--once", "--seconds", "1")
+        assert done.returncode == 0, done.stderr
+        engine, card = [line for line in done.stdout.splitlines() if "GPU-00000000" in line]
+        assert engine.split()[:2] == ["0", "up"] and "/0.5 GiB: weights" in engine
+        assert "fake card 0" in card and " 44C " in card and card.endswith("limited by power")
+    done = support.quern("top", server.url, "--once")
+    assert done.returncode == 6 and "cannot be reached" in done.stderr
+
+
+def test_top_wants_a_url_and_on_a_guarded_server_a_key(tmp_path):
+    assert support.quern("top", "localhost").returncode == 2
+    made = support.quern("key", "create", "--name", "n", "--scopes", "metrics", "--state-dir", tmp_path / "state")
+    assert made.returncode == 0, made.stderr
+    key = tmp_path / "key"
+    key.touch(mode=0o600)
+    key.write_text(re.search(r"sk-\S+", made.stdout)[0] + "\n")
+    with serve(tmp_path, "--device", "cpu") as server:
+        done = support.quern("top", server.url, "--once")
+        assert done.returncode == 5 and "--api-key-file" in done.stderr
+        done = support.quern("top", server.url, "--once", "--seconds", "1", "--api-key-file", key)
+        assert done.returncode == 0 and "cpu" in done.stdout, done.stderr

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/clock.h"
+#include "base/mem.h"
+#include "cli/command.h"
+#include "cli/top_show.h"
+#include "net/client.h"
+#include "node/secret.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define URL_USUAL "http://127.0.0.1:8080"
+#define URL_BYTES 2048
+#define TEXT_BYTES_MAX ((size_t)16 << 20)
+#define WHOLE_MS 10000
+#define SLICE_MS 100
+
+struct chosen {
+    const char *api_key_file;
+    const char *ca_file;
+    int64_t seconds;
+    bool once;
+};
+
+#define AT(field) offsetof(struct chosen, field)
+static const struct option rows[] = {
+    {"seconds", OPTION_INTEGER, AT(seconds), "N", .help = "time between two readings (default 2 s)",
+     .min = 1, .max = 3600},
+    {"once", OPTION_SWITCH, AT(once), .help = "print one table, from two readings, and end"},
+    {"api-key-file", OPTION_TEXT, AT(api_key_file), "F",
+     .help = "file of a key with the scope metrics (default: no key)"},
+    {"ca-file", OPTION_TEXT, AT(ca_file), "F",
+     .help = "file of trusted certificates, for https (default: the system's)"},
+    {0},
+};
+
+/* One reading on its way. */
+struct fetch {
+    struct buf body;
+    bool is_done;
+    enum err err;
+    struct error error;
+    const char *url;
+};
+
+static void on_done(void *context, const struct net_answer *answer) {
+    struct fetch *fetch = context;
+    fetch->is_done = true;
+    fetch->err = OK;
+    buf_clear(&fetch->body);
+    if (answer->end == NET_END_WHOLE && answer->status == 200)
+        buf_add_str(&fetch->body, answer->body);
+    else if (answer->end != NET_END_WHOLE)
+        fetch->err = err_set(&fetch->error, ERR_UNAVAILABLE, "%.200s %.100s%s%.200s", fetch->url,
+                             answer->what, *answer->fault ? ": " : "", answer->fault);
+    else if (answer->status == 401 || answer->status == 403)
+        fetch->err =
+            err_set(&fetch->error, ERR_DENIED,
+                    "%.200s wants a key with the scope metrics: --api-key-file", fetch->url);
+    else
+        fetch->err = err_set(&fetch->error, ERR_UNAVAILABLE, "%.200s answers %d", fetch->url,
+                             answer->status);
+}
+
+static enum err read_metrics(struct net_client *client, struct fetch *fetch,
+                             const volatile bool *stop, struct top_reading *ret_reading,
+                             struct error *error) {
+    const struct net_request request = {
+        .url = fetch->url, .sends_key = true, .whole_ms = WHOLE_MS, .owner = fetch};
+    fetch->is_done = false;
+    struct net_exchange *exchange = net_client_start(client, &request);
+    while (!fetch->is_done && !*stop) net_client_poll(client, SLICE_MS);
+    if (!fetch->is_done) {
+        net_client_abort(client, exchange);
+        return err_set(error, ERR_CANCELLED, "stopped");
+    }
+    if (fetch->err != OK) return err_set(error, fetch->err, "%s", fetch->error.text);
+    top_show_read(ret_reading, buf_str(&fetch->body), clock_monotonic_ns());
+    return OK;
+}
+
+static void show(const struct top_reading *now, const struct top_reading *before) {
+    struct buf out;
+    buf_init(&out, (size_t)1 << 20);
+    if (isatty(STDOUT_FILENO)) buf_add_text(&out, "\033[H\033[2J");
+    top_show_write(&out, now, before);
+    fwrite(out.at, 1, out.bytes, stdout);
+    fflush(stdout);
+    buf_release(&out);
+}
+
+static void wait_seconds(int64_t seconds, const volatile bool *stop) {
+    int64_t end_ns = clock_monotonic_ns() + seconds * 1000000000;
+    while (!*stop && clock_monotonic_ns() < end_ns) clock_sleep_ms(SLICE_MS / 2);
+}
+
+/* Reads and shows until it is stopped. A server that goes away is told and waited for. */
+static enum err watch(struct net_client *client, struct fetch *fetch, const struct chosen *chosen,
+                      const volatile bool *stop, struct error *error) {
+    struct top_reading *readings = mem_new(2, sizeof *readings);
+    enum err err = read_metrics(client, fetch, stop, &readings[0], error);
+    if (err == OK && !chosen->once) show(&readings[0], &readings[1]);
+    for (int turn = 1; err == OK && !*stop; turn ^= 1) {
+        wait_seconds(chosen->seconds, stop);
+        err = read_metrics(client, fetch, stop, &readings[turn], error);
+        if (err == OK) show(&readings[turn], &readings[turn ^ 1]);
+        if (chosen->once) break;
+        if (err == ERR_UNAVAILABLE) {
+            fprintf(stderr, "quern top: %s\n", error->text);
+            memset(readings, 0, 2 * sizeof *readings);
+            err = OK;
+        }
+    }
+    free(readings);
+    return err == ERR_CANCELLED ? OK : err;
+}
+
+static enum err make_url(const char *base, char ret_url[URL_BYTES], struct error *error) {
+    struct str url = str_from(base ? base : URL_USUAL);
+    while (str_ends_with(url, STR("/"))) url.bytes--;
+    if (str_ends_with(url, STR("/v1"))) url.bytes -= 3;
+    int bytes = snprintf(ret_url, URL_BYTES, "%.*s/metrics", STR_ARGS(url));
+    if (bytes < URL_BYTES &&
+        (str_starts_with(url, STR("http://")) || str_starts_with(url, STR("https://"))))
+        return OK;
+    return err_set(error, ERR_INVALID, "'%.100s' is no URL such as " URL_USUAL, base);
+}
+
+static enum err check(struct command_call *call, struct error *error) {
+    char url[URL_BYTES];
+    return make_url(call->operands[0], url, error);
+}
+
+static enum err run(struct command_call *call, struct error *error) {
+    const struct chosen *chosen = call->chosen;
+    char url[URL_BYTES];
+    struct secret secret = {0};
+    struct net_client *client = NULL;
+    struct fetch fetch = {.url = url};
+    enum err err = make_url(call->operands[0], url, error);
+    if (err == OK && chosen->api_key_file)
+        err = secret_read_file(&secret, chosen->api_key_file, error);
+    if (err != OK) return err;
+    if (secret.text) secret.text[strcspn(secret.text, "\r\n")] = '\0';
+    const struct net_client_options options = {.exchanges_max = 1,
+                                               .text_bytes_max = TEXT_BYTES_MAX,
+                                               .connect_ms = WHOLE_MS,
+                                               .key = secret.text,
+                                               .certificates = chosen->ca_file,
+                                               .context = &fetch,
+                                               .done = on_done};
+    buf_init(&fetch.body, TEXT_BYTES_MAX);
+    err = net_client_open(&client, &options, error);
+    if (err == OK) err = watch(client, &fetch, chosen, call->stop, error);
+    net_client_close(client);
+    buf_release(&fetch.body);
+    secret_release(&secret);
+    return err;
+}
+
+static void set_defaults(void *context) {
+    struct chosen *chosen = context;
+    chosen->seconds = 2;
+}
+
+static const struct option_table tables[] = {{rows, 0}};
+
+const struct command cmd_top = {
+    .name = "top",
+    .summary = "show the engines and cards of a running server",
+    .usage = "top [URL] [options]",
+    .help = "Shows, anew every few seconds, what the /metrics of the server at URL (default\n"
+            "" URL_USUAL ") tell: engines, their rates and memory, and cards.\n",
+    .tables = tables,
+    .table_count = 1,
+    .chosen_bytes = sizeof(struct chosen),
+    .operands_max = 1,
+    .stops = true,
+    .set_defaults = set_defaults,
+    .check = check,
+    .run = run,
+};
