@@ -186,3 +186,17 @@ void world_plan(struct world *world, struct world_step *ret_step, uint64_t numbe
         }
     }
 }
+
+const struct world_run world_course[WORLD_COURSE][WORLD_SEQUENCES] = {
+    {{0, 0, 40, false}},
+    {{0, 40, 13, false}, {1, 32, 9, false}, {3, 0, 37, false}},
+    {{0, 53, 1, false}, {1, 41, 30, false}, {2, 32, 20, false}, {3, 37, 1, false}},
+    {{0, 54, 1, false}, {1, 71, 1, false}, {2, 52, 1, false}, {3, 38, 1, false}},
+    {{1, 72, 1, false}, {2, 53, 1, false}},
+};
+
+uint32_t world_course_runs(uint32_t step) {
+    uint32_t count = 0;
+    while (count < WORLD_SEQUENCES && world_course[step][count].count > 0) count++;
+    return count;
+}

@@ -154,3 +154,33 @@ void world_reference(const struct world *world, const int32_t *tokens, uint32_t 
     free(pass.y);
     free(pass.qkv);
 }
+
+void world_references_open(const struct world *world, struct world_references *ret_references) {
+    for (uint32_t s = 0; s < WORLD_SEQUENCES; s++) {
+        double *logits = calloc((size_t)WORLD_CONTEXT * world->vocab_rows, sizeof *logits);
+        world_reference(world, world->sequences[s].tokens, WORLD_CONTEXT, logits);
+        ret_references->logits[s] = logits;
+    }
+}
+
+void world_references_close(struct world_references *references) {
+    for (uint32_t s = 0; s < WORLD_SEQUENCES; s++) free(references->logits[s]);
+}
+
+struct world_difference world_compare(const struct world *world,
+                                      const struct world_references *references,
+                                      const struct world_step *step, const float *logits) {
+    struct world_difference most = {.off = 0};
+    for (uint32_t i = 0; i < step->step.wanted_count; i++) {
+        const uint32_t row = step->wanted[i];
+        const double *wanted = references->logits[step->sequences[row]] +
+                               (size_t)step->positions[row] * world->vocab_rows;
+        for (uint32_t j = 0; j < world->vocab_rows; j++) {
+            double off = fabs((double)logits[(size_t)i * world->vocab_rows + j] - wanted[j]);
+            if (off <= most.off) continue;
+            most = (struct world_difference){isnan(off) ? INFINITY : off, step->sequences[row],
+                                             step->positions[row], j};
+        }
+    }
+    return most;
+}

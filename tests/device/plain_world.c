@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+const struct world_traits world_small = {"small", 32, 48, 4, 2, 16, 1.0f, .has_head = true};
+
 /* ---- weights ---- */
 
 static void *take(struct world *world, size_t bytes) {

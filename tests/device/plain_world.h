@@ -27,12 +27,15 @@
 struct world_traits {
     const char *name;
     uint32_t width, ffn, heads, kv_heads, head_dim;
+    float embed_scale;
     uint32_t window; /* of the layers in group 1, every second one; 0: one group */
-    float softcap, logit_softcap, embed_scale, magnitude;
+    float softcap, logit_softcap, magnitude;
     bool has_post, has_head_norms, has_bias, has_head, is_gelu;
     enum device_form form, kv_form;
     double tolerance;
 };
+
+extern const struct world_traits world_small; /* a plain decoder in float32 */
 
 struct world_layer {
     float *attention_norm, *qkv, *qkv_bias, *q_norm, *k_norm, *output, *post_attention;
@@ -75,6 +78,14 @@ void world_close(struct world *world);
 void world_reference(const struct world *world, const int32_t *tokens, uint32_t count,
                      double *ret_logits);
 
+/* The logits of all sequences, from the reference. */
+struct world_references {
+    double *logits[WORLD_SEQUENCES]; /* (WORLD_CONTEXT, vocab_rows) */
+};
+
+void world_references_open(const struct world *world, struct world_references *ret_references);
+void world_references_close(struct world_references *references);
+
 /* ---- steps ---- */
 
 /* Rows of a sequence in a step: positions position..position+count-1. */
@@ -107,3 +118,18 @@ struct world_step {
 /* Wants the last row of each run; with wants_all every row. */
 void world_plan(struct world *world, struct world_step *ret_step, uint64_t number,
                 const struct world_run *runs, uint32_t run_count, bool wants_all, unsigned how);
+
+/* A prompt in pieces, sequences that join behind a common prefix, and decode. */
+#define WORLD_COURSE 5u
+extern const struct world_run world_course[WORLD_COURSE][WORLD_SEQUENCES];
+/* The runs of a step of the course. */
+uint32_t world_course_runs(uint32_t step);
+
+/* The largest difference of a step's logits from the reference. */
+struct world_difference {
+    double off; /* INFINITY: a logit is NaN */
+    uint32_t sequence, position, token;
+};
+struct world_difference world_compare(const struct world *world,
+                                      const struct world_references *references,
+                                      const struct world_step *step, const float *logits);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plain_internal.h"
-#include "plain_world.h"
+#include "plain_test.h"
 
 #include <dlfcn.h>
 #include <signal.h>
@@ -10,22 +10,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 /* The life of the plain device from list to close, its faults and its refusals. */
 
-static const struct world_traits traits = {.width = 32,
-                                           .ffn = 48,
-                                           .heads = 4,
-                                           .kv_heads = 2,
-                                           .head_dim = 16,
-                                           .embed_scale = 1.0f,
-                                           .has_head = true};
 static const struct world_traits windowed = {.width = 32,
                                              .ffn = 48,
                                              .heads = 4,
@@ -38,15 +24,11 @@ static void set(const char *name, const char *value) {
     assert_int_equal(value ? setenv(name, value, 1) : unsetenv(name), 0);
 }
 
-static void expect_ok(enum err err, const struct error *error) {
-    if (err != OK) fail_msg("%s", error->text);
-}
-
 /* A world whose device is open, and not prepared. */
 static void open_bare(struct world *world, uint64_t memory_bytes) {
     struct error error = {0};
     struct device_options options = {.memory_bytes = memory_bytes};
-    world_make(world, &traits, 1);
+    world_make(world, &world_small, 1);
     expect_ok(world->table->open(&world->device, &options, &error), &error);
 }
 
@@ -233,14 +215,14 @@ static void the_call_that_the_environment_names_fails(void **state) {
     struct world world;
     struct error error = {0};
     set("QUERN_PLAIN_FAULT", "wait:2:error");
-    world_open(&world, &traits, 1);
+    world_open(&world, &world_small, 1);
     assert_int_equal(one_step(&world, 1, &error), OK);
     assert_int_equal(one_step(&world, 2, &error), ERR_IO);
     assert_int_equal(one_step(&world, 3, &error), ERR_CONFLICT);
     world_close(&world);
 
     set("QUERN_PLAIN_FAULT", "submit:1:lost");
-    world_open(&world, &traits, 1);
+    world_open(&world, &world_small, 1);
     assert_int_equal(one_step(&world, 1, &error), ERR_IO);
     assert_string_equal(error.text, "plain device: the card is lost");
     assert_int_equal(world.table->counters(world.device, &(struct device_counters){0}, &error),
@@ -265,7 +247,7 @@ static void a_hanging_call_hangs(void **state) {
         struct world world;
         struct error error = {0};
         (void)setenv("QUERN_PLAIN_FAULT", "wait:1:hang", 1);
-        world_open(&world, &traits, 1);
+        world_open(&world, &world_small, 1);
         (void)alarm(1);
         (void)one_step(&world, 1, &error);
         _exit(0);
@@ -374,7 +356,7 @@ static void run_wrong(const struct wrong *wrong) {
     struct world_step step;
     struct error error = {0};
     struct device_result result = {0};
-    world_open(&world, &traits, 1);
+    world_open(&world, &world_small, 1);
     world_plan(&world, &step, 1, runs, 2, false, wrong->how);
     wrong->make(&step);
     if (world.table->submit(world.device, &step.step, NULL, &error) == OK)

@@ -1,16 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "plain_world.h"
+#include "plain_test.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 /* Draws and answers of the plain device against kernels/draw.h's definition, token by token, over
  * the logits that the device gives. */
@@ -19,14 +12,6 @@
 #define VOCAB 50u /* of the world */
 #define WORDS ((VOCAB + 31) / 32)
 #define EDITS 120u
-
-static const struct world_traits traits = {.width = 32,
-                                           .ffn = 48,
-                                           .heads = 4,
-                                           .kv_heads = 2,
-                                           .head_dim = 16,
-                                           .embed_scale = 1.0f,
-                                           .has_head = true};
 
 struct rig {
     struct world world;
@@ -47,10 +32,6 @@ static uint32_t below(struct rig *rig, uint32_t bound) {
 
 static float between(struct rig *rig, double low, double high) {
     return (float)(low + (high - low) * rng_unit(&rig->world.rng));
-}
-
-static void expect_ok(enum err err, const struct error *error) {
-    if (err != OK) fail_msg("%s", error->text);
 }
 
 /* ---- random draws ---- */
@@ -195,7 +176,7 @@ static void expect_answer(const float *logits, const struct device_ask *ask, int
 static void open_rig(struct rig *rig, uint64_t seed) {
     const struct world_run runs[] = {{0, 0, ROWS, false}};
     memset(rig, 0, sizeof *rig);
-    world_open(&rig->world, &traits, seed);
+    world_open(&rig->world, &world_small, seed);
     world_plan(&rig->world, &rig->step, 1, runs, 1, true, PLAN_TILES);
 }
 

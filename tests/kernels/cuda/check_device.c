@@ -45,93 +45,22 @@ void must(enum err err, const struct error *error, const char *what) {
 }
 
 static const struct world_traits shapes[] = {
-    {.name = "bf16",
-     .width = 64,
-     .ffn = 96,
-     .heads = 4,
-     .kv_heads = 4,
-     .head_dim = 64,
-     .embed_scale = 1.0f,
-     .has_head = true,
-     .form = DEVICE_BF16,
-     .kv_form = DEVICE_BF16,
+    {"bf16", 64, 96, 4, 4, 64, 1.0f, .has_head = true, .form = DEVICE_BF16, .kv_form = DEVICE_BF16,
      .tolerance = 0.06},
-    {.name = "GQA, window, softcap, post norms, tied",
-     .width = 96,
-     .ffn = 80,
-     .heads = 6,
-     .kv_heads = 2,
-     .head_dim = 128,
-     .window = 20,
-     .softcap = 3.0f,
-     .logit_softcap = 5.0f,
-     .embed_scale = 4.0f,
-     .has_post = true,
-     .is_gelu = true,
-     .form = DEVICE_BF16,
-     .kv_form = DEVICE_BF16,
-     .tolerance = 0.15},
-    {.name = "head norms, biases, magnitude",
-     .width = 48,
-     .ffn = 64,
-     .heads = 4,
-     .kv_heads = 1,
-     .head_dim = 256,
-     .window = 7,
-     .embed_scale = 1.0f,
-     .magnitude = 1.2f,
-     .has_head_norms = true,
-     .has_bias = true,
-     .has_head = true,
-     .form = DEVICE_BF16,
-     .kv_form = DEVICE_BF16,
-     .tolerance = 0.1},
-    {.name = "E4M3 keys and values",
-     .width = 64,
-     .ffn = 96,
-     .heads = 4,
-     .kv_heads = 2,
-     .head_dim = 64,
-     .window = 33,
-     .embed_scale = 1.0f,
-     .has_head = true,
-     .form = DEVICE_BF16,
-     .kv_form = DEVICE_E4M3,
-     .tolerance = 0.4},
-    {.name = "heads of 80",
-     .width = 64,
-     .ffn = 96,
-     .heads = 2,
-     .kv_heads = 2,
-     .head_dim = 80,
-     .embed_scale = 1.0f,
-     .has_head = true,
-     .form = DEVICE_BF16,
-     .kv_form = DEVICE_BF16,
-     .tolerance = 0.06},
-    {.name = "E4M3 products",
-     .width = 64,
-     .ffn = 96,
-     .heads = 4,
-     .kv_heads = 2,
-     .head_dim = 64,
-     .embed_scale = 1.0f,
-     .has_head = true,
-     .form = DEVICE_E4M3,
-     .kv_form = DEVICE_BF16,
-     .tolerance = 1.0},
-    {.name = "INT8 products, biases, post norms",
-     .width = 64,
-     .ffn = 96,
-     .heads = 4,
-     .kv_heads = 2,
-     .head_dim = 64,
-     .embed_scale = 1.0f,
-     .has_head = true,
-     .has_bias = true,
-     .has_post = true,
-     .form = DEVICE_INT8,
-     .kv_form = DEVICE_E4M3,
+    {"GQA, window, softcap, post norms, tied", 96, 80, 6, 2, 128, 4.0f, .window = 20,
+     .softcap = 3.0f, .logit_softcap = 5.0f, .has_post = true, .is_gelu = true, .form = DEVICE_BF16,
+     .kv_form = DEVICE_BF16, .tolerance = 0.15},
+    {"head norms, biases, magnitude", 48, 64, 4, 1, 256, 1.0f, .window = 7, .magnitude = 1.2f,
+     .has_head_norms = true, .has_bias = true, .has_head = true, .form = DEVICE_BF16,
+     .kv_form = DEVICE_BF16, .tolerance = 0.1},
+    {"E4M3 keys and values", 64, 96, 4, 2, 64, 1.0f, .window = 33, .has_head = true,
+     .form = DEVICE_BF16, .kv_form = DEVICE_E4M3, .tolerance = 0.4},
+    {"heads of 80", 64, 96, 2, 2, 80, 1.0f, .has_head = true, .form = DEVICE_BF16,
+     .kv_form = DEVICE_BF16, .tolerance = 0.06},
+    {"E4M3 products", 64, 96, 4, 2, 64, 1.0f, .has_head = true, .form = DEVICE_E4M3,
+     .kv_form = DEVICE_BF16, .tolerance = 1.0},
+    {"INT8 products, biases, post norms", 64, 96, 4, 2, 64, 1.0f, .has_head = true,
+     .has_bias = true, .has_post = true, .form = DEVICE_INT8, .kv_form = DEVICE_E4M3,
      .tolerance = 1.0},
 };
 #define SHAPES (sizeof shapes / sizeof shapes[0])
@@ -170,21 +99,6 @@ static void open_world(struct world *world, const struct world_traits *traits, u
     must(plugin->warm(world->device, &error), &error, "warm");
 }
 
-struct references {
-    double *logits[WORLD_SEQUENCES]; /* (WORLD_CONTEXT, vocab_rows) */
-};
-
-static void open_references(const struct world *world, struct references *ret) {
-    for (uint32_t s = 0; s < WORLD_SEQUENCES; s++) {
-        ret->logits[s] = calloc((size_t)WORLD_CONTEXT * world->vocab_rows, sizeof(double));
-        world_reference(world, world->sequences[s].tokens, WORLD_CONTEXT, ret->logits[s]);
-    }
-}
-
-static void close_references(struct references *references) {
-    for (uint32_t s = 0; s < WORLD_SEQUENCES; s++) free(references->logits[s]);
-}
-
 static void submit(struct world *world, const struct world_step *step,
                    const struct device_samples *samples) {
     struct error error = {0};
@@ -203,60 +117,31 @@ static float *logits_of(struct world *world, uint32_t count) {
     return logits;
 }
 
-/* The largest difference of a step's logits from the reference. */
-static double apart(const struct world *world, const struct references *references,
-                    const struct world_step *step, const float *logits) {
-    double worst = 0;
-    for (uint32_t i = 0; i < step->step.wanted_count; i++) {
-        uint32_t row = step->wanted[i];
-        const double *wanted = references->logits[step->sequences[row]] +
-                               (size_t)step->positions[row] * world->vocab_rows;
-        for (uint32_t j = 0; j < world->vocab_rows; j++) {
-            double off = fabs((double)logits[(size_t)i * world->vocab_rows + j] - wanted[j]);
-            if (!(off <= worst)) worst = isnan(off) ? INFINITY : off;
-        }
-    }
-    return worst;
-}
-
 /* ---- logits of steps ---- */
 
-static const struct world_run steps[][WORLD_SEQUENCES] = {
-    {{0, 0, 40, false}},
-    {{0, 40, 13, false}, {1, 32, 9, false}, {3, 0, 37, false}},
-    {{0, 53, 1, false}, {1, 41, 30, false}, {2, 32, 20, false}, {3, 37, 1, false}},
-    {{0, 54, 1, false}, {1, 71, 1, false}, {2, 52, 1, false}, {3, 38, 1, false}},
-    {{1, 72, 1, false}, {2, 53, 1, false}},
-};
-#define STEPS (sizeof steps / sizeof steps[0])
-
-static uint32_t runs_of(const struct world_run *runs) {
-    uint32_t count = 0;
-    while (count < WORLD_SEQUENCES && runs[count].count > 0) count++;
-    return count;
-}
-
 /* Every `each`-th way to plan. */
-static void check_logits(struct world *world, const struct references *references, unsigned each) {
+static void check_logits(struct world *world, const struct world_references *references,
+                         unsigned each) {
     struct world_step *step = calloc(1, sizeof *step);
     struct device_result result = {.tokens = calloc(WORLD_ROWS, sizeof(int32_t))};
     double worst = 0;
     uint32_t bad_rows = 0;
     for (unsigned how = 0; how < PLAN_WAYS; how += each)
-        for (uint32_t i = 0; i < STEPS; i++) {
-            uint64_t number = 1 + how * STEPS + i;
-            world_plan(world, step, number, steps[i], runs_of(steps[i]), how % 3 == 0, how);
+        for (uint32_t i = 0; i < WORLD_COURSE; i++) {
+            uint64_t number = 1 + how * WORLD_COURSE + i;
+            world_plan(world, step, number, world_course[i], world_course_runs(i), how % 3 == 0,
+                       how);
             submit(world, step, NULL);
             wait_for(world, number, &result);
             bad_rows += result.nonfinite_rows;
             float *logits = logits_of(world, step->step.wanted_count);
-            double off = apart(world, references, step, logits);
+            double off = world_compare(world, references, step, logits).off;
             if (off > worst) worst = off;
             free(logits);
         }
     report(worst <= world->traits.tolerance && bad_rows == 0,
            "%s: logits of %u steps planned in %u ways are off by %.3g at most", world->traits.name,
-           (unsigned)STEPS, (PLAN_WAYS + each - 1) / each, worst);
+           WORLD_COURSE, (PLAN_WAYS + each - 1) / each, worst);
     free(result.tokens);
     free(step);
 }
@@ -266,12 +151,12 @@ static void check_again(struct world *world) {
     struct world_step *step = calloc(1, sizeof *step);
     struct device_result result = {.tokens = calloc(WORLD_ROWS, sizeof(int32_t))};
     const size_t room = (size_t)WORLD_ROWS * world->vocab_rows;
-    float *first = calloc(STEPS * room, sizeof *first);
+    float *first = calloc(WORLD_COURSE * room, sizeof *first);
     bool is_equal = true;
     for (uint32_t again = 0; again < 2; again++)
-        for (uint32_t i = 0; i < STEPS; i++) {
-            uint64_t number = 800 + again * STEPS + i;
-            world_plan(world, step, number, steps[i], runs_of(steps[i]), true,
+        for (uint32_t i = 0; i < WORLD_COURSE; i++) {
+            uint64_t number = 800 + again * WORLD_COURSE + i;
+            world_plan(world, step, number, world_course[i], world_course_runs(i), true,
                        PLAN_TILES | PLAN_PREFIX | PLAN_CUT);
             submit(world, step, NULL);
             wait_for(world, number, &result);
@@ -373,7 +258,7 @@ static void check_draws(struct world *world) {
     float named_logits[2];
     struct device_result result = {
         .tokens = tokens, .answers = answers, .named_logits = named_logits};
-    world_plan(world, step, 3000, steps[3], 4, false, PLAN_TILES | PLAN_PREFIX);
+    world_plan(world, step, 3000, world_course[3], 4, false, PLAN_TILES | PLAN_PREFIX);
     submit(world, step, NULL);
     wait_for(world, 3000, &result);
     float *logits = logits_of(world, 4);
@@ -439,12 +324,12 @@ static int32_t forced(const struct world *world, uint32_t row) {
  * one are forbidden, and nothing is added to each again and again. */
 static void check_calls(struct world *world) {
     struct world_step *step = calloc(1, sizeof *step);
-    const uint32_t each = world->limits.edits_max / world->vocab, count = steps[0][0].count;
+    const uint32_t each = world->limits.edits_max / world->vocab, count = world_course[0][0].count;
     struct draw_edit *edits = calloc(world->limits.edits_max, sizeof *edits);
     int32_t *tokens = calloc(count, sizeof *tokens);
     struct device_result result = {.tokens = tokens};
     bool is_right = true;
-    world_plan(world, step, 3500, steps[0], 1, true, PLAN_TILES);
+    world_plan(world, step, 3500, world_course[0], 1, true, PLAN_TILES);
     for (uint32_t row = 0; row < count; row++) {
         for (uint32_t i = 0; i < each * world->vocab; i++)
             edits[i] = (struct draw_edit){.token = (int32_t)(i / each), .kind = DRAW_BIAS};
@@ -476,7 +361,7 @@ static void check_calls(struct world *world) {
 
 /* ---- operations alone ---- */
 
-static void check_ops(struct world *world, const struct references *references) {
+static void check_ops(struct world *world, const struct world_references *references) {
     const struct world_traits *t = &world->traits;
     const size_t qkv = (size_t)(t->heads + 2 * t->kv_heads) * t->head_dim;
     const size_t wide = qkv > 2 * t->ffn ? qkv : 2 * t->ffn;
@@ -488,12 +373,12 @@ static void check_ops(struct world *world, const struct references *references) 
                                   .wide = calloc(WORLD_ROWS * wide, sizeof(float)),
                                   .attended = calloc(WORLD_ROWS * qkv, sizeof(float)),
                                   .logits = calloc(WORLD_ROWS * 64, sizeof(float))};
-    world_plan(world, step, 4000, steps[0], 1, false, PLAN_TILES);
+    world_plan(world, step, 4000, world_course[0], 1, false, PLAN_TILES);
     for (; call.op < world->program.op_count; call.op++) {
         must(plugin->run_op(world->device, &call, &error), &error, "run_op");
         call.is_behind_keep |= world->ops[call.op].kind == OP_KEEP;
     }
-    double off = apart(world, references, step, call.logits);
+    double off = world_compare(world, references, step, call.logits).off;
     report(off <= t->tolerance, "%s: operations one by one give logits off by %.3g", t->name, off);
     free(call.x);
     free(call.h);
@@ -524,11 +409,11 @@ static void check_ledger(void) {
 
 static void check_world(const struct world_traits *traits, uint64_t seed, unsigned each) {
     struct world world;
-    struct references references;
+    struct world_references references;
     struct device_counters counters;
     struct error error = {0};
     open_world(&world, traits, seed);
-    open_references(&world, &references);
+    world_references_open(&world, &references);
     const struct device_ledger *ledger = &world.ledger;
     uint64_t sum = ledger->context + ledger->weights + ledger->activations + ledger->logits +
                    ledger->steps + ledger->workspace + ledger->kv;
@@ -542,10 +427,11 @@ static void check_world(const struct world_traits *traits, uint64_t seed, unsign
     check_calls(&world);
     if (traits->form == DEVICE_BF16) check_ops(&world, &references);
     must(plugin->counters(world.device, &counters, &error), &error, "counters");
-    report(counters.steps == STEPS * ((PLAN_WAYS + each - 1) / each) + 2 * STEPS + 2 * TURNS + 3 &&
+    report(counters.steps == WORLD_COURSE * ((PLAN_WAYS + each - 1) / each) + 2 * WORLD_COURSE +
+                                 2 * TURNS + 3 &&
                counters.rows > counters.steps && counters.busy_ns > 0,
            "%s: steps and rows are counted", traits->name);
-    close_references(&references);
+    world_references_close(&references);
     world_close(&world);
 }
 
