@@ -187,6 +187,7 @@ enum err api_open(struct api **ret_api, const struct api_options *options, uint1
         .ping_ms = options->ping_ms,
         .body_bytes_max = API_BODY_BYTES_MAX,
         .body_memory_bytes_max = options->body_memory_bytes_max,
+        .answer_memory_bytes_max = options->answer_memory_bytes_max,
         .upload_bytes_max = api->options.file_bytes_max + MULTIPART_ROOM_BYTES,
     };
     enum err err = followers_open(api, error);

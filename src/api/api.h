@@ -54,6 +54,7 @@ struct api_options {
     uint32_t connections_max;
     uint32_t connections_per_peer_max; /* 0: http's default */
     uint64_t body_memory_bytes_max;    /* what all bodies may cost together; 0: http's default */
+    uint64_t answer_memory_bytes_max;  /* what all waiting answers may take; 0: http's default */
     uint32_t worker_threads;
     api_preflight_fn preflight; /* NULL: no preflights */
     void *preflight_context;

@@ -5,6 +5,7 @@
 #include "api/uploads.h"
 
 #include <assert.h>
+#include <pthread.h>
 #include <string.h>
 
 /* openapi.json, compact; tools/embed_json.py makes it when quern is built. */
@@ -56,10 +57,18 @@ void openapi_write(struct buf *buf) {
     buf_add_text(buf, at);
 }
 
+/* Made once: the route is open, and each of its slow readers would hold a copy. */
+static struct buf document;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void make_document(void) {
+    buf_init(&document, (size_t)4 << 20);
+    openapi_write(&document);
+}
+
 void openapi_get(void *context, struct http_request *request) {
-    struct buf body;
     (void)context;
-    buf_init(&body, (size_t)4 << 20);
-    openapi_write(&body);
-    api_answer_json(request, &body);
+    pthread_once(&once, make_document);
+    http_answer(request, &(struct http_answer){
+                             .status = 200, .body = buf_str(&document), .is_static = true});
 }

@@ -15,7 +15,7 @@ struct chosen {
     const char *profile;
     bool extended_windows;
     int64_t max_file_bytes; /* 0: the profile's */
-    int64_t connections_per_address, body_memory_bytes;
+    int64_t connections_per_address, body_memory_bytes, answer_memory_bytes;
     struct option_list allowed_hosts, allowed_origins;
     char state_dir_usual[PATH_MAX];
 };
@@ -80,6 +80,9 @@ static const struct option limit_rows[] = {
     {"body-memory-bytes", OPTION_INTEGER, AT(body_memory_bytes), "N",
      .help = "memory for all request bodies at a time; over it 503 (default 256 MiB)",
      .min = 1 << 20, .max = 1e15},
+    {"answer-memory-bytes", OPTION_INTEGER, AT(answer_memory_bytes), "N",
+     .help = "memory for all answers that wait for their clients; over it 503 (default 256 MiB)",
+     .min = 1 << 20, .max = 1e15},
     {"max-file-bytes", OPTION_INTEGER, AT(max_file_bytes), "N",
      .help = "size of one upload (default 2 GiB; 512 MiB with --profile openai)", .min = 1,
      .max = 1e15},
@@ -93,6 +96,7 @@ static void set_defaults(void *context) {
     chosen->profile = "quern";
     chosen->port = 8080;
     chosen->body_memory_bytes = (int64_t)256 << 20;
+    chosen->answer_memory_bytes = (int64_t)256 << 20;
     chosen->drain_s = 30;
     chosen->stuck_s = 900;
     chosen->preflight_s = 600;
@@ -116,6 +120,7 @@ static enum err check(struct command_call *call, struct error *error) {
     serve->port = (uint16_t)chosen->port;
     serve->connections_per_peer_max = (uint32_t)chosen->connections_per_address;
     serve->body_memory_bytes_max = (uint64_t)chosen->body_memory_bytes;
+    serve->answer_memory_bytes_max = (uint64_t)chosen->answer_memory_bytes;
     serve->drain_ms = chosen->drain_s * 1000;
     serve->preflight_ms = chosen->preflight_s * 1000;
     serve->node.watches_cards = true;

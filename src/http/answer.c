@@ -25,6 +25,7 @@ static void add_header(struct http_request *request, const char *name, const cha
 /* Hands the request with its complete answer to the connection thread. The lock keeps that thread
  * from ending the request between the look at `suspended` and the resume. */
 static void hand_over(struct http_request *request, bool handler_done) {
+    if (handler_done) http_server_forget_body(request->server, request);
     pthread_mutex_lock(&request->lock);
     assert(!request->answered);
     request->answered = true;
@@ -46,11 +47,30 @@ static void add_answer_headers(struct http_request *request, const struct http_a
 }
 
 void http_answer(struct http_request *request, const struct http_answer *answer) {
+    struct str body = answer->body;
+    bool is_small = body.bytes <= HTTP_SMALL_ANSWER_BYTES;
+    if (!answer->is_static && !http_server_keep_answer(request->server, body.bytes, is_small)) {
+        http_request_fail(request, 503,
+                          "The answers that wait for their clients fill the memory that this "
+                          "server has for them (--answer-memory-bytes); try again later",
+                          NULL);
+        return;
+    }
     request->kind = ANSWER_BYTES;
     request->status = answer->status;
     add_answer_headers(request, answer);
-    buf_add_str(&request->answer_body, answer->body);
+    request->static_body = answer->is_static ? body : (struct str){NULL, 0};
+    if (!answer->is_static) request->answer_kept = body.bytes;
+    if (!answer->is_static) buf_add_str(&request->answer_body, body);
     hand_over(request, true);
+}
+
+/* Brings the server's sum up to date with the memory of the bytes that wait. The caller holds the
+ * request's lock, or no other thread has the answer yet. */
+static void recount(struct http_request *request) {
+    atomic_fetch_add(&request->server->answer_memory,
+                     (uint64_t)request->stream.capacity - request->stream_kept);
+    request->stream_kept = request->stream.capacity;
 }
 
 void http_answer_source(struct http_request *request, const struct http_answer *answer,
@@ -62,6 +82,7 @@ void http_answer_source(struct http_request *request, const struct http_answer *
     request->source_left = source->bytes - first->bytes;
     request->stream = *first;
     buf_init(first, 0);
+    recount(request);
     add_answer_headers(request, answer);
     hand_over(request, true);
 }
@@ -154,13 +175,39 @@ static void wake_reader(struct http_request *request) {
     MHD_resume_connection(request->mhd);
 }
 
+/* True if so many bytes more may wait for the reader of a stream. */
+static bool has_room(struct http_request *request, size_t bytes) {
+    struct http_server *server = request->server;
+    size_t waiting = request->stream.bytes;
+    if (bytes > server->options.stream_bytes_max - waiting) return false;
+    return waiting + bytes <= HTTP_SMALL_ANSWER_BYTES ||
+           atomic_load(&server->answer_memory) + bytes <= server->options.answer_memory_bytes_max;
+}
+
+/* Ends a stream whose client reads too slowly, with a last event that says so. */
+static void break_slow_stream(struct http_request *request) {
+    struct buf error;
+    request->stream_broken = true;
+    if (!request->is_event_stream) return;
+    buf_init(&error, 4096);
+    envelope_write(&error, 503, "slow_client", NULL,
+                   STR("The stream ends here because its client reads too slowly: too many bytes "
+                       "were waiting for it"));
+    request->stream.bytes_max = BUF_UNLIMITED; /* for this event, the last one */
+    buf_printf(&request->stream, "data: %.*s\n\n", STR_ARGS(buf_str(&error)));
+    buf_release(&error);
+}
+
 bool http_stream_put(struct http_request *request, struct str bytes) {
     bool gone = gate_is_gone(request->connection);
     pthread_mutex_lock(&request->lock);
     if (gone || request->over) request->stream_broken = true;
     if (!request->stream_broken) {
-        buf_add_str(&request->stream, bytes);
-        if (request->stream.overflowed) request->stream_broken = true;
+        if (has_room(request, bytes.bytes))
+            buf_add_str(&request->stream, bytes);
+        else
+            break_slow_stream(request);
+        recount(request);
         wake_reader(request);
     }
     bool good = !request->stream_broken;
@@ -197,6 +244,7 @@ size_t http_stream_waiting(struct http_request *request) {
 }
 
 static void end_stream(struct http_request *request, bool is_broken) {
+    http_server_forget_body(request->server, request);
     pthread_mutex_lock(&request->lock);
     if (is_broken) request->stream_broken = true;
     request->stream_ended = request->handler_done = true;
@@ -221,6 +269,7 @@ static ssize_t take_waiting(struct http_request *request, char *bytes, size_t by
     memcpy(bytes, request->stream.at, count);
     buf_consume(&request->stream, count);
     if (request->stream.bytes == 0) buf_release(&request->stream);
+    recount(request);
     return (ssize_t)count;
 }
 
@@ -267,6 +316,7 @@ bool http_answer_refill(struct http_request *request) {
     if (good) {
         request->source_left -= piece.bytes;
         request->stream = piece; /* it was empty and had no memory */
+        recount(request);
     } else {
         request->stream_broken = true;
         buf_release(&piece);
@@ -307,6 +357,10 @@ static struct MHD_Response *make_response(struct http_request *request) {
     switch (request->kind) {
     case ANSWER_BYTES:
         /* The bytes live as long as the request, which outlives the sending. */
+        if (request->static_body.at)
+            return MHD_create_response_from_buffer(request->static_body.bytes,
+                                                   (void *)(uintptr_t)request->static_body.at,
+                                                   MHD_RESPMEM_PERSISTENT);
         return MHD_create_response_from_buffer(request->answer_body.bytes, request->answer_body.at,
                                                MHD_RESPMEM_PERSISTENT);
     case ANSWER_FILE: {

@@ -95,8 +95,10 @@ struct http_options {
     uint32_t worker_threads;           /* (default 4) */
     uint64_t body_bytes_max;           /* the largest body kept in memory (default 32 MiB) */
     uint64_t body_memory_bytes_max; /* what all such bodies may cost together (default 256 MiB) */
-    uint64_t upload_bytes_max;      /* the largest multipart body (default 2 GiB + 1 MiB) */
-    uint64_t stream_bytes_max;      /* waiting for a slow reader of a stream (default 4 MiB) */
+    /* What all answers that wait for their clients may take together (default 256 MiB). */
+    uint64_t answer_memory_bytes_max;
+    uint64_t upload_bytes_max; /* the largest multipart body (default 2 GiB + 1 MiB) */
+    uint64_t stream_bytes_max; /* waiting for a slow reader of a stream (default 4 MiB) */
     int64_t head_ms;  /* from the accept, or the first byte of a later header block, to the last
                          byte of the block (default 10 s) */
     int64_t idle_ms;  /* between two requests of a connection (default 75 s) */
@@ -109,8 +111,9 @@ struct http_options {
 struct http_status {
     uint32_t connections;
     uint32_t requests_inflight;
-    uint64_t body_bytes;  /* bytes of request bodies kept in memory */
-    uint64_t body_memory; /* bytes that these bodies are counted at */
+    uint64_t body_bytes;    /* bytes of request bodies kept in memory */
+    uint64_t body_memory;   /* bytes that these bodies are counted at */
+    uint64_t answer_memory; /* bytes of answers that wait for their clients */
     uint64_t connections_total;
     uint64_t refused_total;      /* for framing, limits or pace */
     uint64_t keys_missing_total; /* 401 */
@@ -171,12 +174,16 @@ struct http_header {
 struct http_answer {
     int status;
     const char *content_type; /* NULL: application/json */
-    struct str body;          /* copied */
+    struct str body;          /* copied, unless is_static */
+    bool is_static;           /* the body lives as long as the process */
     const struct http_header *headers;
     size_t header_count;
 };
 
+/* An answer of up to HTTP_SMALL_ANSWER_BYTES is always given. A larger one that does not fit into
+ * answer_memory_bytes_max becomes 503 with retry-after. */
 void http_answer(struct http_request *request, const struct http_answer *answer);
+#define HTTP_SMALL_ANSWER_BYTES ((size_t)64 << 10)
 
 /* A body that is read while its client takes it, so that a slow client costs one piece of memory. */
 struct http_source {
@@ -217,8 +224,10 @@ void http_stream_on_empty(struct http_request *request, void (*empty)(void *cont
                           void *context);
 /* The bytes that were put and that the client has not taken yet. */
 size_t http_stream_waiting(struct http_request *request);
-/* Queues bytes without waiting. False if the client has gone or reads too slowly: then nothing more
- * is sent, and the caller still has to end the stream. */
+/* Queues bytes without waiting. False if the client has gone or reads too slowly, so that more than
+ * stream_bytes_max of its stream or answer_memory_bytes_max of all answers would wait: then nothing
+ * more is sent but, in an event stream, an event that says so, and the caller still has to end the
+ * stream. */
 bool http_stream_put(struct http_request *request, struct str bytes);
 /* Ends the stream, and with it the request, which must not be used any more. */
 void http_stream_end(struct http_request *request);

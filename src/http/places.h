@@ -4,7 +4,8 @@
 /* places: whether a new connection has a place, and which idle one leaves for it.
  *
  * Each address has a bound, so that one machine cannot take all places. At its own bound an address
- * loses its own longest idle connection, so that a flood of idle connections displaces itself.
+ * loses its own longest idle connection, so that a flood of idle connections displaces itself. A
+ * client that has taken nothing of its answer for 10 s counts as idle.
  *
  * Thread: the gate's.
  * Memory: none; the connections are the gate's. */

@@ -73,6 +73,8 @@ struct http_request {
     struct http_header answer_headers[ANSWER_HEADERS_MAX];
     size_t answer_header_count;
     struct buf answer_body;
+    struct str static_body; /* in place of answer_body, if `at` is not NULL */
+    uint64_t answer_kept;   /* bytes of it that count in the server's sum */
     int file_fd;
     struct range file_range;
     struct http_source source;
@@ -86,6 +88,7 @@ struct http_request {
     bool handler_done;    /* no call of the handler may follow */
     bool over;            /* libmicrohttpd has ended the request: it cannot be resumed */
     struct buf stream;    /* bytes that wait for the reader */
+    size_t stream_kept;   /* bytes of its memory that count in the server's sum */
     uint64_t source_left; /* bytes of the body that the source has not given yet */
     bool wants_piece;     /* a worker thread is to read the next piece of the source */
     bool stream_ended;

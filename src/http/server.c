@@ -63,9 +63,24 @@ static void request_completed(void *context, struct MHD_Connection *mhd, void **
 void http_server_forget(struct http_server *server, const struct http_request *request) {
     atomic_fetch_sub(&server->body_bytes, request->body_kept);
     atomic_fetch_sub(&server->body_memory, request->body_kept * request->body_cost);
+    atomic_fetch_sub(&server->answer_memory, request->answer_kept + request->stream_kept);
     pthread_mutex_lock(&server->lock);
     if (--server->requests == 0) pthread_cond_broadcast(&server->idle);
     pthread_mutex_unlock(&server->lock);
+}
+
+void http_server_forget_body(struct http_server *server, struct http_request *request) {
+    atomic_fetch_sub(&server->body_bytes, request->body_kept);
+    atomic_fetch_sub(&server->body_memory, request->body_kept * request->body_cost);
+    request->body_kept = 0;
+    buf_release(&request->body);
+}
+
+bool http_server_keep_answer(struct http_server *server, uint64_t bytes, bool is_small) {
+    uint64_t before = atomic_fetch_add(&server->answer_memory, bytes);
+    if (is_small || before + bytes <= server->options.answer_memory_bytes_max) return true;
+    atomic_fetch_sub(&server->answer_memory, bytes);
+    return false;
 }
 
 bool http_server_begin_piece(struct http_server *server) {
@@ -210,6 +225,8 @@ static void fill_defaults(struct http_options *options) {
     options->body_bytes_max = or_default(options->body_bytes_max, (uint64_t)32 << 20);
     options->body_memory_bytes_max =
         or_default(options->body_memory_bytes_max, (uint64_t)256 << 20);
+    options->answer_memory_bytes_max =
+        or_default(options->answer_memory_bytes_max, (uint64_t)256 << 20);
     options->upload_bytes_max =
         or_default(options->upload_bytes_max, ((uint64_t)2 << 30) + ((uint64_t)1 << 20));
     options->stream_bytes_max = or_default(options->stream_bytes_max, (uint64_t)4 << 20);
@@ -349,6 +366,7 @@ void http_status(struct http_server *server, struct http_status *ret_status) {
     pthread_mutex_unlock(&server->lock);
     ret_status->body_bytes = atomic_load(&server->body_bytes);
     ret_status->body_memory = atomic_load(&server->body_memory);
+    ret_status->answer_memory = atomic_load(&server->answer_memory);
     ret_status->connections = gate.connections;
     ret_status->connections_total = gate.connections_total;
     ret_status->refused_total = gate.refused_total;

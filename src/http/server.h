@@ -30,15 +30,20 @@ struct http_server {
     uint32_t requests;
     uint32_t pieces;    /* connections that sleep until a worker thread has read a piece */
     bool reads_no_more; /* no further piece is read */
-    atomic_uint_fast64_t body_bytes;  /* bytes of all bodies kept in memory */
-    atomic_uint_fast64_t body_memory; /* what they are counted at */
-    atomic_bool warned_of_open_key;   /* once is enough */
+    atomic_uint_fast64_t body_bytes;    /* bytes of all bodies kept in memory */
+    atomic_uint_fast64_t body_memory;   /* what they are counted at */
+    atomic_uint_fast64_t answer_memory; /* bytes of answers that wait for their clients */
+    atomic_bool warned_of_open_key;     /* once is enough */
     atomic_uint_fast64_t keys_missing_total;
     atomic_uint_fast64_t keys_wrong_total;
     atomic_uint_fast64_t keys_scope_total;
     atomic_uint_fast64_t keys_rate_total;
 };
 
+/* Counts memory that an answer takes. False, and not counted, if all answers have too much. */
+bool http_server_keep_answer(struct http_server *server, uint64_t bytes, bool is_small);
+/* The body of an answered request is not read any more: frees it and gives its memory back. */
+void http_server_forget_body(struct http_server *server, struct http_request *request);
 /* Counts a piece that is to be read, if the server is not about to close. */
 bool http_server_begin_piece(struct http_server *server);
 void http_server_end_piece(struct http_server *server);

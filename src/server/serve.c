@@ -73,6 +73,7 @@ static enum err open_with(const struct serve_options *options, struct node *node
                               .origins = options->origins,
                               .connections_per_peer_max = options->connections_per_peer_max,
                               .body_memory_bytes_max = options->body_memory_bytes_max,
+                              .answer_memory_bytes_max = options->answer_memory_bytes_max,
                               .rules = options->node.runner.rules,
                               .file_bytes_max = options->file_bytes_max,
                               .batch_file_bytes_max = options->batch_file_bytes_max,

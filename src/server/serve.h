@@ -20,6 +20,7 @@ struct serve_options {
     struct origin_rules origins; /* web pages and names that may use the API; `host` is not read */
     uint32_t connections_per_peer_max; /* of one address; 0: http's default */
     uint64_t body_memory_bytes_max;    /* of all request bodies; 0: http's default */
+    uint64_t answer_memory_bytes_max;  /* of all waiting answers; 0: http's default */
     bool insecure_no_keys;             /* serve an address of other machines without any key */
     const char *env_file;              /* variables for secrets (secret.h); NULL: none */
     struct webhook_settings webhooks;

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Clients that ask for much and read nothing, or stop in the middle: what they cost the server, and what they get when they read on."""
-import contextlib, resource, socket
+import contextlib, json, resource, socket
 
 import pytest
 
@@ -31,15 +31,38 @@ def reset(server):
     return memory(server)
 
 
-def stuck(stack, server, path):
+def asks(path, body=None):
+    """The bytes of a request."""
+    head = f"{'POST' if body else 'GET'} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+    if body:
+        head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+    return head.encode() + b"\r\n" + (body or b"")
+
+
+def dial(stack, server, said=b"", source="127.0.0.1"):
+    """A connection whose client has little room for an answer."""
+    client = stack.enter_context(socket.socket())
+    client.settimeout(120)
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    client.bind((source, 0))
+    client.connect(("127.0.0.1", server.port))
+    client.sendall(said)
+    return client
+
+
+def stuck(stack, server, path, body=None, source="127.0.0.1"):
     """A client that has the first bytes of its answer in its socket, and leaves them there."""
-    reader = stack.enter_context(socket.socket())
-    reader.settimeout(120)
-    reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    reader.connect(("127.0.0.1", server.port))
-    reader.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
+    reader = dial(stack, server, asks(path, body), source)
     reader.recv(1, socket.MSG_PEEK)
     return reader
+
+
+def status(reader):
+    return int(reader.recv(12, socket.MSG_PEEK).split()[1])
+
+
+def chat(text, **more):
+    return json.dumps({"model": "smollm2", "messages": [{"role": "user", "content": text}], **more}).encode()
 
 
 def read_on(reader):
@@ -116,3 +139,97 @@ def test_a_follower_gets_every_line_of_a_large_batch(served):
             pieces.append(body[start:start + size])
             at = start + size + 2
         assert sorted(b"".join(pieces).split(b"\n")) == sorted(served.call("GET", f"/v1/files/{batch['output_file_id']}/content")[1].split(b"\n"))
+
+
+def test_all_answers_together_are_bounded(tmp_path):
+    with support.serving(tmp_path / "state", *ECHO, "--answer-memory-bytes", str(8 << 20)) as server, contextlib.ExitStack() as stack:
+        large, path = chat("x" * 1_000_000), "/v1/chat/completions"
+        assert server.call("POST", path, large)[0] == 200
+        readers = [stuck(stack, server, path, large) for _ in range(20)]
+        held = [reader for reader in readers if status(reader) == 200]
+        refused = [reader for reader in readers if reader not in held]
+        assert 7 <= len(held) <= 9, "of 1 MB each, and what the kernel has taken of them"
+        head, body = read_on(refused[0])
+        assert b" 503 " in head and b"retry-after: " in head.lower() and b"--answer-memory-bytes" in body
+        # Small answers are given, and so is what is read from the disk.
+        assert server.call("POST", path, chat("small"))[0] == server.call("GET", "/metrics")[0] == server.call("GET", "/openapi.json")[0] == 200
+        for reader in held:
+            assert len(json.loads(read_on(reader)[1])["choices"][0]["message"]["content"]) == 1_000_000
+        support.until(lambda: server.call("POST", path, large)[0] == 200)
+
+
+def test_a_stream_that_nobody_reads_ends_with_an_event_that_says_so(tmp_path):
+    with support.serving(tmp_path / "state", *ECHO, "--answer-memory-bytes", str(8 << 20)) as server, contextlib.ExitStack() as stack:
+        readers = [stuck(stack, server, "/v1/chat/completions", chat("x" * 1_000_000, stream=True)) for _ in range(20)]
+        answers = [read_on(reader)[1] for reader in readers]
+        slow = [answer for answer in answers if b"slow_client" in answer]
+        assert len(slow) >= 10
+        for answer in slow:
+            event = answer[answer.rindex(b"data: "):]
+            assert json.loads(event[6:event.index(b"\n")])["error"]["code"] == "slow_client" and not answer.endswith(b"\r\n0\r\n\r\n")
+        assert all(b"[DONE]" in answer for answer in answers if answer not in slow)
+
+
+def test_bodies_of_answered_requests_are_given_back(tmp_path):
+    with support.serving(tmp_path / "state", *ECHO, "--body-memory-bytes", str(16 << 20)) as server, contextlib.ExitStack() as stack:
+        large = chat("x" * 1_000_000)  # counted 4 times
+        readers = [stuck(stack, server, "/v1/chat/completions", large) for _ in range(12)]
+        assert [status(reader) for reader in readers] == [200] * 12
+
+
+def test_stalled_clients_leave_when_places_are_short(tmp_path):
+    clock, source = support.Clock(tmp_path), "127.0.0.3"
+    with support.serving(tmp_path / "state", *ECHO, "--connections-per-address", "8", environment=clock.environment) as server, \
+            contextlib.ExitStack() as stack:
+        file = server.upload(b"y" * 4_000_000, purpose="user_data")
+        readers = [stuck(stack, server, f"/v1/files/{file['id']}/content", source=source) for _ in range(8)]
+
+        def is_served():
+            with contextlib.suppress(ConnectionError):
+                return status(stuck(stack, server, "/health", source=source)) == 200
+
+        clock.until(is_served, 2)
+        whole = 0
+        for reader in readers:
+            with contextlib.suppress(ConnectionError):
+                whole += len(read_on(reader)[1]) == 4_000_000
+        assert whole == 7, "one left"
+
+
+# --- ten thousand ---
+
+WAVE = 1000
+PER_CONNECTION_KIB = 256  # SECURITY.md promises it
+
+
+def waves(batch):
+    """What clients of ten kinds say, and whether they then close their writing side."""
+    results, content = results_of(batch), f"/v1/files/{batch['output_file_id']}/content"
+    return {"silent": b"", "half a header block": b"GET /v1/fi", "half a body": asks("/v1/chat/completions", chat("x" * 60000))[:50000],
+            "a small answer": asks("/health").replace(b"Connection: close\r\n", b""), "pipelined": asks(results).replace(b"close", b"keep-alive") * 8,
+            "results": asks(results), "content": asks(content), "a document": asks("/openapi.json"),
+            "half-open": asks(results + "?after=9"), "a stream": asks("/v1/chat/completions", chat("x" * 60000, stream=True))}
+
+
+@pytest.mark.slow
+def test_ten_thousand_slow_stuck_half_open_and_idle_connections(served):
+    kinds, asked, seen = waves(served.finished), 0, {}
+    before = reset(served)
+    for kind, said in kinds.items():
+        with contextlib.ExitStack() as stack:
+            for _ in range(WAVE):
+                asked += 1
+                # One address has 896 places: the others are turned away, or take the place of an idle one.
+                with contextlib.suppress(OSError):
+                    client = dial(stack, served, said)
+                    if kind == "half-open":
+                        client.shutdown(socket.SHUT_WR)
+            with contextlib.ExitStack() as good:
+                for _ in range(20):
+                    client = dial(good, served, asks(results_of(served.finished) + "?limit=3"), source="127.0.0.2")
+                    head, body = read_on(client)
+                    assert b" 200 " in head and body.count(b"\n") == 3, f"a good client next to {kind}: {head}"
+            seen[kind] = memory(served) - before
+    assert asked == 10_000
+    peak = memory(served, "VmHWM") - before
+    assert peak < 1024 * PER_CONNECTION_KIB, f"{peak} KiB at most; after each kind: {seen}"
