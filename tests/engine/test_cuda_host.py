@@ -9,29 +9,47 @@ import support
 
 PLUGIN = pathlib.Path(support.BINARY).resolve().parent.parent / "tests/kernels/cuda/libquern-cuda-host.so"
 CARD = ["--device", "cuda", "--device-plugin", PLUGIN, "--gpu-memory-limit-mib", 700, "--max-num-seqs", 8, "--max-model-len", 256]
+CPU = ["--device", "cpu", "--reference"]
 PROMPTS = ["Hello there, the weather is", "Hello there, the weather is nice and", "One two three four five six seven eight nine ten"]
+PENALTIES = [0, 0, 0.5]  # frequency_penalty of each
+# Where two logits are closer than this, either may come first in bf16: engine.md 7.2's near-tie.
+NEAR_TIE = 0.25
 
 
-def texts(tmp_path, model, name, *arguments):
+def answers(tmp_path, model, name, *arguments, fields=({}, {}, {})):
+    """The choices of the prompts, 16 tokens each; `fields` are further ones of each request."""
     with open(tmp_path / "in.jsonl", "w") as file:
-        for i, prompt in enumerate(PROMPTS):
-            body = {"model": "m", "prompt": prompt, "max_tokens": 16, "temperature": 0, "frequency_penalty": 0.5 if i == 2 else 0}
+        for i, (prompt, penalty, more) in enumerate(zip(PROMPTS, PENALTIES, fields, strict=True)):
+            body = {"model": "m", "prompt": prompt, "max_tokens": 16, "temperature": 0, "frequency_penalty": penalty, "return_token_ids": True, **more}
             file.write(json.dumps({"custom_id": str(i), "method": "POST", "url": "/v1/completions", "body": body}) + "\n")
     out = tmp_path / f"{name}.jsonl"
     done = support.quern("run", "-q", "-i", tmp_path / "in.jsonl", "-o", out, "--model", f"m={support.SHARED / 'tiny' / model}", *arguments)
     assert done.returncode == 0, done.stderr
-    return [json.loads(line)["response"]["body"]["choices"][0]["text"] for line in out.read_text().splitlines()]
+    return [json.loads(line)["response"]["body"]["choices"][0] for line in out.read_text().splitlines()]
 
 
-# The others have near-ties within bf16's rounding, or heads of 32, for which there is no kernel.
-@pytest.mark.parametrize("model", ["llama3", "gemma3"])
-def test_greedy_text_is_the_cpu_s(tmp_path, model):
-    assert texts(tmp_path, model, "card", *CARD) == texts(tmp_path, model, "cpu", "--device", "cpu", "--reference")
+# Not qwen2: it has heads of 32, for which there is no kernel.
+@pytest.mark.parametrize("model", ["llama3", "gemma3", "mistral", "qwen3"])
+def test_greedy_tokens_are_the_cpu_s_up_to_the_first_near_tie(tmp_path, model):
+    card = answers(tmp_path, model, "card", *CARD)
+    asked = [{"logprobs": 1, "logprob_token_ids": sorted(set(choice["token_ids"])), "return_tokens_as_token_ids": True} for choice in card]
+    cpu = answers(tmp_path, model, "cpu", *CPU, fields=asked)
+    compared = 0
+    for got, expected, penalty in zip(card, cpu, PENALTIES, strict=True):
+        before, logprobs = [], expected["logprobs"]
+        for token, wanted, best, named in zip(got["token_ids"], expected["token_ids"], logprobs["token_logprobs"], logprobs["top_logprobs"]):
+            if token != wanted:
+                margin = best - penalty * before.count(wanted) - (named[f"token_id:{token}"] - penalty * before.count(token))
+                assert margin < NEAR_TIE
+                break
+            before.append(token)
+        compared += len(before)
+    assert compared >= 16  # of 48
 
 
 @pytest.mark.parametrize("forms", [["--quantization", "fp8", "--kv-cache-dtype", "fp8"], ["--quantization", "int8"]])
 def test_weights_and_cache_of_8_bits_answer(tmp_path, forms):
-    assert all(texts(tmp_path, "llama3", "card", *CARD, *forms))
+    assert all(choice["text"] for choice in answers(tmp_path, "llama3", "card", *CARD, *forms))
 
 
 def test_a_head_size_without_a_kernel_is_refused(tmp_path):
