@@ -43,7 +43,7 @@ extern "C" {
 #include <stddef.h>
 #include <stdint.h>
 
-#define DEVICE_ABI 2u
+#define DEVICE_ABI 3u
 #define DEVICE_SYMBOL "quern_device_table" /* of the function that gives the table */
 
 #define DEVICE_PAGE_TOKENS 16u
@@ -341,9 +341,8 @@ struct device_op_call {
 struct device_counters {
     uint64_t steps;
     uint64_t rows;
-    uint64_t busy_ns;             /* time in which a step was being computed */
-    uint64_t op_ns[OP_KINDS];     /* per kind of operation; zero unless it is measured */
-    uint64_t clamped_activations; /* numbers beyond the range of an 8-bit form */
+    uint64_t busy_ns;         /* time in which a step was being computed */
+    uint64_t op_ns[OP_KINDS]; /* per kind of operation; zero unless it is measured */
 };
 
 /* ---- the table ---- */
