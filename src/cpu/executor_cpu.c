@@ -22,8 +22,9 @@ struct lane {
     uint32_t *wanted;       /* (rows_max) rows of the step that have logits */
     struct sample *samples; /* (rows_max) samples of the step under way */
     const struct step *step;
-    bool is_computed; /* all layers are computed; only the head is left */
-    uint32_t sampled; /* entries of step.logit_rows that are sampled */
+    bool is_computed;        /* all layers are computed; only the head is left */
+    uint32_t sampled;        /* entries of step.logit_rows that are sampled */
+    uint32_t nonfinite_rows; /* rows of these with NaN or +inf */
 };
 
 enum { LANE_PLAIN, LANE_URGENT, LANE_COUNT };
@@ -56,9 +57,19 @@ static void begin_step(struct lane *lane, const struct step *step) {
     assert(step->logit_count <= step->row_count);
     for (uint32_t i = 0; i < step->logit_count; i++) lane->wanted[i] = step->logit_rows[i].row;
     lane->step = step;
-    lane->sampled = 0;
+    lane->sampled = lane->nonfinite_rows = 0;
     forward_begin(lane->forward, step, lane->wanted, step->logit_count);
     lane->is_computed = false;
+}
+
+/* What the samplers of all threads have counted since the last call. */
+static uint32_t take_nonfinite_rows(struct executor_cpu *executor) {
+    uint32_t rows = 0;
+    for (uint32_t i = 0; i < pool_threads(executor->options.pool); i++) {
+        rows += executor->samplers[i].nonfinite_rows;
+        executor->samplers[i].nonfinite_rows = 0;
+    }
+    return rows;
 }
 
 /* A slice of the layers, or of the head. True when all is done. */
@@ -77,6 +88,7 @@ static bool advance_step(struct executor_cpu *executor, struct lane *lane) {
                                  .logits = forward_logits(lane->forward, done, count),
                                  .samples = lane->samples + done};
         pool_run(executor->options.pool, sample_task, &job, count);
+        lane->nonfinite_rows += take_nonfinite_rows(executor);
     }
     lane->sampled = done + count;
     return lane->sampled == step->logit_count;
@@ -86,6 +98,7 @@ static void end_step(struct executor_cpu *executor, struct lane *lane, struct st
     while (!advance_step(executor, lane)) continue;
     for (uint32_t i = 0; i < lane->sampled; i++)
         sample_copy(&result->samples[i], &lane->samples[i]);
+    result->nonfinite_rows = lane->nonfinite_rows;
 }
 
 static enum err submit(void *self, const struct step *step, struct error *error) {

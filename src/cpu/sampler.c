@@ -408,8 +408,16 @@ static void change_logits(struct sampler *sampler, const struct logit_row *row, 
     apply_min_tokens(row, logits, sampler->vocab);
 }
 
+/* One walk without a branch: 6 µs for 50,000 tokens, where a row costs milliseconds. */
+static bool has_broken(const float *logits, uint32_t vocab) {
+    uint32_t broken = 0;
+    for (uint32_t i = 0; i < vocab; i++) broken |= draw_is_broken(logits[i]);
+    return broken != 0;
+}
+
 void sampler_sample(struct sampler *sampler, const struct logit_row *row, const float *logits,
                     struct sample *ret_sample) {
+    sampler->nonfinite_rows += has_broken(logits, sampler->vocab);
     ret_sample->logprob = 0.0f;
     ret_sample->rank = ret_sample->top_count = 0;
     if (row->scored) {

@@ -34,6 +34,7 @@ struct sampler {
     uint32_t *counts;                     /* (vocab) how often a token was seen */
     float *logits;                        /* (vocab) the row after penalties and masks */
     uint32_t *weights;                    /* (vocab) weights at the row's temperature */
+    uint32_t nonfinite_rows;              /* rows with NaN or +inf so far; the caller may zero it */
 };
 
 /* Bytes that sampler_open allocates for a vocabulary. */

@@ -107,6 +107,7 @@ static enum err wait_for_step(void *self, struct step_result *result, struct err
     enum err err =
         executor->table->wait(executor->device, flight->device_number, &executor->result, error);
     if (err == OK) device_sampling_answer(&flight->record, &executor->result, result->samples);
+    if (err == OK) result->nonfinite_rows = executor->result.nonfinite_rows;
     executor->flight_first = (executor->flight_first + 1) % executor->caps.steps_max;
     executor->flight_count--;
     return err;

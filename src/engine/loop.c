@@ -275,6 +275,7 @@ static void read_stats(struct engine *engine) {
         .cached_tokens = from.prefix_hit_tokens,
         .completion_tokens = from.generated_tokens,
         .preemptions = from.preemptions,
+        .nonfinite_rows = from.nonfinite_rows,
         .running = from.sequences_running + embedded.running,
         .waiting = from.sequences_waiting + from.sequences_preempted + embedded.waiting +
                    (uint32_t)ring_count(engine->prep_ring),

@@ -25,6 +25,7 @@
 
 #include <float.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -40,6 +41,11 @@
 DRAW_FN float draw_clean(float logit) {
     if (logit <= FLT_MAX) return logit;
     return logit > FLT_MAX ? FLT_MAX : -INFINITY;
+}
+
+/* NaN or above FLT_MAX: a number that no sound model gives. */
+DRAW_FN bool draw_is_broken(float logit) {
+    return !(logit <= FLT_MAX);
 }
 
 /* The order of cleaned logits as that of whole numbers; -0 equals 0. */

@@ -295,6 +295,7 @@ void wire_put_stats(struct buf *out, const struct wire_stats *stats) {
     wire_put_u64(out, stats->cached_tokens);
     wire_put_u64(out, stats->completion_tokens);
     wire_put_u64(out, stats->preemptions);
+    wire_put_u64(out, stats->nonfinite_rows);
     wire_put_u32(out, stats->running);
     wire_put_u32(out, stats->waiting);
     put_f64(out, stats->kv_used);
@@ -310,6 +311,7 @@ enum err wire_get_stats(struct str payload, struct wire_stats *ret_stats, struct
     stats.cached_tokens = wire_get_u64(&cursor);
     stats.completion_tokens = wire_get_u64(&cursor);
     stats.preemptions = wire_get_u64(&cursor);
+    stats.nonfinite_rows = wire_get_u64(&cursor);
     stats.running = wire_get_u32(&cursor);
     stats.waiting = wire_get_u32(&cursor);
     stats.kv_used = get_f64(&cursor);

@@ -116,6 +116,7 @@ struct wire_stats {
     uint64_t cached_tokens;
     uint64_t completion_tokens;
     uint64_t preemptions;
+    uint64_t nonfinite_rows; /* rows whose logits had NaN or +inf */
     uint32_t running;
     uint32_t waiting;
     double kv_used;        /* 0..1 */

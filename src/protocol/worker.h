@@ -79,7 +79,8 @@ struct worker_status {
     int64_t token_age_ms; /* since the oldest last token of a running request; 0: none runs */
     int64_t step_ms_max;  /* the longest step so far */
     uint64_t prompt_tokens, cached_tokens, completion_tokens; /* computed since the start */
-    double kv_used;                                           /* 0..1 */
+    uint64_t nonfinite_rows; /* rows whose logits had NaN or +inf */
+    double kv_used;          /* 0..1 */
     char card
         [CARD_UUID_BYTES]; /* the UUID of the card that it computes on; empty: none, or not known */
     struct card_ledger ledger; /* of its memory there */

@@ -172,8 +172,9 @@ static inline void sample_copy(struct sample *ret_sample, const struct sample *s
 }
 
 struct step_result {
-    struct sample *samples; /* (logit_count) in the order of logit_rows; filled by the backend in
+    struct sample *samples;  /* (logit_count) in the order of logit_rows; filled by the backend in
                                the scheduler's memory, which has room for rows_max */
+    uint32_t nonfinite_rows; /* rows of these with a logit that is NaN or +inf; 0 before */
 };
 
 struct backend_ops {

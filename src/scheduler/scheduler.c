@@ -362,6 +362,7 @@ enum err scheduler_end(struct scheduler *scheduler, struct error *error) {
     struct step_result result = {.samples = plan_at(scheduler, 0)->samples};
     enum err err = backend->ops->wait(backend->self, &result, error);
     if (err) return err;
+    scheduler->stats.nonfinite_rows += result.nonfinite_rows;
     retire_step(scheduler);
     return sample_late(scheduler, error);
 }
@@ -375,6 +376,7 @@ enum err scheduler_advance(struct scheduler *scheduler, bool *ret_done, struct e
     struct step_result result = {.samples = scheduler->urgent.samples};
     enum err err = backend->ops->interject(backend->self, &scheduler->urgent.step, &result, error);
     if (err) return err;
+    scheduler->stats.nonfinite_rows += result.nonfinite_rows;
     retire_urgent(scheduler);
     *ret_done = false;
     return OK;

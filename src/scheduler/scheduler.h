@@ -138,6 +138,7 @@ struct scheduler_stats {
     uint64_t prefix_queried_tokens; /* prompt tokens of sequences at their first start */
     uint64_t prefix_hit_tokens;     /* prompt tokens found in the cache at the first start */
     uint64_t evictions;             /* cached blocks forgotten */
+    uint64_t nonfinite_rows;        /* rows whose logits had NaN or +inf */
 };
 
 /* ERR_INVALID when a number in options or in the backend's caps is outside its range; ERR_LIMIT

@@ -133,6 +133,19 @@ def test_a_device_that_fails_or_hangs_ends_its_engine_and_the_lines_run_again(tm
     support.fsck(tmp_path / "state")
 
 
+def test_rows_whose_logits_are_no_numbers_are_counted_and_answered(tmp_path):
+    def counted():
+        _, data = server.call("GET", "/metrics")
+        return int(re.search(r'^quern_engine_nonfinite_rows_total\{engine="0"\} (\d+)$', data.decode(), re.M)[1])
+    plugin = support.plain_device(tmp_path, "QUERN_PLAIN_FAULT=submit:5:nan")
+    with serve(tmp_path, plugin, "--result-cache-bytes", "0") as server:
+        assert counted() == 0
+        batch = server.wait(server.create(support.jsonl(lines()), endpoint="/v1/completions")["id"])
+        assert batch["request_counts"] == {"total": 12, "completed": 12, "failed": 0}
+        support.until(lambda: counted() > 0)
+        assert restarts(server) == 0
+
+
 def test_after_a_card_is_lost_no_line_runs_on_the_cpu(tmp_path):
     plugin = support.plain_device(tmp_path, "once", "QUERN_PLAIN_FAULT=submit:5:lost")
     variables = plugin.with_name(plugin.name + ".env")

@@ -186,6 +186,7 @@ static void status(struct worker *worker, struct worker_status *ret_status) {
         .prompt_tokens = stats->prompt_tokens,
         .cached_tokens = stats->cached_tokens,
         .completion_tokens = stats->completion_tokens,
+        .nonfinite_rows = stats->nonfinite_rows,
         .kv_used = stats->kv_used,
         .token_age_ms = stats->token_age_ms,
         .step_ms_max = engine->step_ms_max,

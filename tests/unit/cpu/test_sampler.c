@@ -580,6 +580,10 @@ static void logits_that_are_no_numbers_are_survived(void **state) {
     uint32_t allowed[(VOCAB + 31) / 32] = {[4] = 1u << 7};
     fixture.row.allowed = allowed;
     assert_int_equal(sample_of(&fixture).token, 4 * 32 + 7);
+    assert_int_equal(fixture.sampler.nonfinite_rows, 4);
+    for (uint32_t i = 0; i < VOCAB; i++) fixture.logits[i] = i == 9 ? 0.0f : -INFINITY;
+    (void)sample_of(&fixture);
+    assert_int_equal(fixture.sampler.nonfinite_rows, 4); /* -inf is how a mask looks */
     sampler_close(&fixture.sampler);
 }
 

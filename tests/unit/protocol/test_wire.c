@@ -212,7 +212,7 @@ static void a_hello_of_another_version_is_refused_by_name(void **state) {
     wire_put_hello(&buf, &in);
     struct error error;
     assert_int_equal(wire_get_hello(buf_str(&buf), &out, &error), ERR_INVALID);
-    assert_non_null(strstr(error.text, "version 5"));
+    assert_non_null(strstr(error.text, "version 6"));
     buf_release(&buf);
 }
 
@@ -272,11 +272,12 @@ static void a_result_and_stats_come_back(void **state) {
     assert_true(same(in.body, out.body));
     buf_clear(&buf);
 
-    struct wire_stats stats = {1, 2, 3, 4, 5, 6, 7, 0.25, 8, 9, 10}, got;
+    struct wire_stats stats = {1, 2, 3, 4, 5, 11, 6, 7, 0.25, 8, 9, 10}, got;
     wire_put_stats(&buf, &stats);
     assert_int_equal(wire_get_stats(buf_str(&buf), &got, NULL), OK);
     assert_true(got.steps == 1 && got.prompt_tokens == 2 && got.cached_tokens == 3);
     assert_true(got.completion_tokens == 4 && got.preemptions == 5 && got.running == 6);
+    assert_int_equal(got.nonfinite_rows, 11);
     assert_true(got.waiting == 7 && got.kv_used == 0.25 && got.step_age_ms == 8);
     assert_true(got.step_ms_max == 9 && got.token_age_ms == 10);
     buf_release(&buf);
