@@ -188,12 +188,11 @@ static const struct rule allowed[] = {
     {.number = SYS_rseq},
     {.number = SYS_sched_yield},
     {.number = SYS_sched_getaffinity},
-    {.number = SYS_sched_setaffinity},
+    {.number = SYS_sched_setaffinity, .argument = 1, .mask = UINT32_MAX}, /* its own thread */
     {.number = SYS_sched_getparam},
     {.number = SYS_sched_getscheduler},
     {.number = SYS_sched_get_priority_min},
     {.number = SYS_sched_get_priority_max},
-    {.number = SYS_setpriority},
     {.number = SYS_getpriority},
     {.number = SYS_getcpu},
     {.number = SYS_membarrier},

@@ -4,7 +4,8 @@
 /* sandbox: takes rights away from a process before it reads foreign files.
  *
  * After sandbox_enter the process opens only the named paths, makes no socket, and starts no
- * program and no other process. Other processes of its user cannot read its memory. Open
+ * program and no other process. It changes neither the priority nor the processors of another
+ * process. Other processes of its user cannot read its memory. Open
  * descriptors stay open. Landlock guards paths and TCP, seccomp the system calls. A call that is a
  * sure sign of a break-in (execve, socket, ptrace, …) ends the process. Any other call that a
  * reader of files does not need fails with ENOSYS, so that a library which tries a new call falls

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -210,6 +211,19 @@ static bool cannot_fork_nor_signal_nor_add_code(void) {
            errno == ENOSYS && syscall(9999) < 0 && errno == ENOSYS;
 }
 
+/* A process of the same user may do these to another outside. */
+static bool cannot_slow_others(void) {
+    cpu_set_t processors;
+    if (SANDBOX_IS_LOOSE) return true;
+    bool reads_own = sched_getaffinity(0, sizeof processors, &processors) == 0;
+    bool sets_own = sched_setaffinity(0, sizeof processors, &processors) == 0;
+    bool cannot_set =
+        sched_setaffinity(getppid(), sizeof processors, &processors) < 0 && errno == ENOSYS;
+    bool no_priority = setpriority(PRIO_PROCESS, (id_t)getppid(), 19) < 0 && errno == ENOSYS;
+    bool no_group = setpriority(PRIO_PGRP, 0, 19) < 0 && errno == ENOSYS;
+    return reads_own && sets_own && cannot_set && no_priority && no_group;
+}
+
 static void *is_inside(void *context) {
     (void)context;
     pthread_setname_np(pthread_self(), "inside");
@@ -384,6 +398,12 @@ static void processes_signals_code_and_unknown_calls_fail(void **state) {
     holds(cannot_fork_nor_signal_nor_add_code, false);
 }
 
+static void others_keep_their_priority_and_their_processors(void **state) {
+    (void)state;
+    holds(cannot_slow_others, false);
+    holds_for(SANDBOX_DEVICE, cannot_slow_others, false);
+}
+
 static void its_threads_work_and_are_inside(void **state) {
     (void)state;
     holds(threads_are_inside, true);
@@ -422,6 +442,7 @@ int main(void) {
         cmocka_unit_test(a_program_ends_it),
         cmocka_unit_test(looking_into_another_process_ends_it),
         cmocka_unit_test(processes_signals_code_and_unknown_calls_fail),
+        cmocka_unit_test(others_keep_their_priority_and_their_processors),
         cmocka_unit_test(its_threads_work_and_are_inside),
         cmocka_unit_test(it_leaves_no_core),
         cmocka_unit_test(a_failed_assertion_is_still_an_abort),
