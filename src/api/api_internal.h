@@ -81,6 +81,8 @@ void files_content(void *context, struct http_request *request);
 void files_delete(void *context, struct http_request *request);
 void files_write_json(struct buf *buf, const struct store_file *file);
 /* files_create.c */
+/* The last name of a path of any system; "upload" where no name is left. */
+struct str files_name_of(struct str path);
 #define API_BATCH_FILE_EXPIRES_S 2592000 /* 30 days, as in OpenAI's service */
 #define API_EXPIRY_S_MIN 3600
 #define API_EXPIRY_S_MAX 2592000

@@ -48,11 +48,21 @@ static void upload_release(void *context) {
     free(upload);
 }
 
+struct str files_name_of(struct str path) {
+    for (size_t i = path.bytes; i > 0; i--)
+        if (path.at[i - 1] == '/' || path.at[i - 1] == '\\') {
+            path = str_skip(path, i);
+            break;
+        }
+    bool is_name = path.bytes > 0 && !str_is(path, ".") && !str_is(path, "..");
+    return is_name ? path : STR("upload");
+}
+
 /* Keeps the last name of a path, cut to fit and always valid UTF-8. */
 static void keep_filename(struct upload *upload, const char *filename) {
     struct buf repaired;
     buf_init(&repaired, 4 * MULTIPART_TEXT_BYTES);
-    utf8_add_repaired(&repaired, str_from(*filename ? filename : "upload"));
+    utf8_add_repaired(&repaired, files_name_of(str_from(filename)));
     struct str text = buf_str(&repaired);
     if (text.bytes >= sizeof upload->filename) {
         text.bytes = sizeof upload->filename - 1;

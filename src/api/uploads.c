@@ -103,7 +103,7 @@ static void create(struct api *api, struct http_request *request,
     struct error error;
     bool is_batch = str_is(announced->purpose, "batch");
     upload.bytes = (uint64_t)announced->bytes;
-    copy(upload.filename, announced->filename);
+    copy(upload.filename, files_name_of(announced->filename));
     copy(upload.purpose, announced->purpose);
     memcpy(upload.owner, http_request_caller(request)->owner, sizeof upload.owner);
     upload.created_unix_s = clock_unix_s();
