@@ -27,34 +27,53 @@ static void write_upstreams(struct api *api, struct buf *body) {
     free(statuses);
 }
 
-/* Contract: 200 while requests are taken, 503 while loading or draining. */
+static void write_models(const struct runner_status *status, struct buf *body) {
+    buf_add_text(body, ",\"models\":{");
+    for (int i = MODEL_UNLOADED; i <= MODEL_FAILED; i++)
+        buf_printf(body, "%s\"%s\":%u", i > 0 ? "," : "", model_state_name((enum model_state)i),
+                   status->workers_in[i]);
+    buf_add_byte(body, '}');
+}
+
+/* Contract: 200 while requests are taken, 503 while loading or draining. Models, upstreams and
+ * reasons are for known callers only. */
 void health_live(void *context, struct http_request *request) {
     struct api *api = context;
     struct runner_status status;
     struct buf body;
+    bool is_known = http_request_is_known(request);
     runner_status(api->options.runner, &status);
     bool draining = atomic_load(&api->draining) || status.draining;
     if (draining || status.workers_ready == 0) {
         if (draining)
             api_fail(request, 503, NULL, NULL, "The server is draining");
         else
-            api_fail(request, 503, NULL, NULL, "No engine is ready yet: %.160s", status.text);
+            api_fail(request, 503, NULL, NULL, "No engine is ready yet%s%.160s",
+                     is_known ? ": " : "", is_known ? status.text : "");
         return;
     }
     buf_init(&body, HEALTH_BYTES_MAX);
     buf_add_text(&body, "{\"status\":\"ok\"");
-    buf_add_text(&body, ",\"models\":{");
-    for (int i = MODEL_UNLOADED; i <= MODEL_FAILED; i++)
-        buf_printf(&body, "%s\"%s\":%u", i > 0 ? "," : "", model_state_name((enum model_state)i),
-                   status.workers_in[i]);
-    buf_add_byte(&body, '}');
-    write_upstreams(api, &body);
+    if (is_known) {
+        write_models(&status, &body);
+        write_upstreams(api, &body);
+    }
     buf_add_byte(&body, '}');
     api_answer_json(request, &body);
 }
 
 static void write_check(struct buf *body, const char *name, bool good) {
     buf_printf(body, ",\"%s\":%s", name, good ? "true" : "false");
+}
+
+/* Appends what must hold for work to be taken, and the reason where it does not. */
+static void write_checks(const struct runner_status *status, bool draining, struct buf *body) {
+    buf_add_text(body, ",\"checks\":{\"store\":true");
+    write_check(body, "space", !status->disk_full);
+    write_check(body, "engine", status->workers_ready > 0);
+    write_check(body, "accepting", !draining);
+    buf_add_text(body, "},\"text\":");
+    json_write_string(body, str_from(draining ? "draining" : status->text));
 }
 
 void health_ready(void *context, struct http_request *request) {
@@ -65,13 +84,11 @@ void health_ready(void *context, struct http_request *request) {
     bool draining = atomic_load(&api->draining) || status.draining;
     bool ready = status.ready && !draining;
     buf_init(&body, HEALTH_BYTES_MAX);
-    buf_printf(&body, "{\"ready\":%s,\"checks\":{\"store\":true", ready ? "true" : "false");
-    write_check(&body, "space", !status.disk_full);
-    write_check(&body, "engine", status.workers_ready > 0);
-    write_check(&body, "accepting", !draining);
-    buf_add_text(&body, "},\"text\":");
-    json_write_string(&body, str_from(draining ? "draining" : status.text));
-    write_upstreams(api, &body);
+    buf_printf(&body, "{\"ready\":%s", ready ? "true" : "false");
+    if (http_request_is_known(request)) {
+        write_checks(&status, draining, &body);
+        write_upstreams(api, &body);
+    }
     buf_add_byte(&body, '}');
     api_pass(request, ready ? 200 : 503, buf_str(&body));
     buf_release(&body);

@@ -97,9 +97,10 @@ static void write_http(struct api *api, struct buf *buf) {
                "quern_auth_failures_total{reason=\"missing\"} %" PRIu64
                "\nquern_auth_failures_total{reason=\"wrong\"} %" PRIu64
                "\nquern_auth_failures_total{reason=\"scope\"} %" PRIu64
-               "\nquern_auth_failures_total{reason=\"rate\"} %" PRIu64 "\n",
+               "\nquern_auth_failures_total{reason=\"rate\"} %" PRIu64
+               "\nquern_auth_failures_total{reason=\"guessing\"} %" PRIu64 "\n",
                status.keys_missing_total, status.keys_wrong_total, status.keys_scope_total,
-               status.keys_rate_total);
+               status.keys_rate_total, status.keys_guessed_total);
 }
 
 static void write_batches(struct api *api, struct buf *buf) {

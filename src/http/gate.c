@@ -94,6 +94,10 @@ void *gate_user(const struct gate_connection *c) {
     return atomic_load(&c->user);
 }
 
+const struct address *gate_peer(const struct gate_connection *c) {
+    return &c->peer;
+}
+
 bool gate_is_overheard(const struct gate_connection *c) {
     return !c->gate->options.tls && !address_is_loopback(&c->peer);
 }

@@ -17,6 +17,7 @@
  *     the kernel at most about 256 KiB for a client that does not read.
  * Invariant: bytes go to the library only if the gate knows where their request ends. */
 
+#include "base/address.h"
 #include "base/buf.h"
 #include "base/err.h"
 
@@ -71,6 +72,7 @@ void gate_status(struct gate *gate, struct gate_status *ret_status); /* any thre
 void gate_refuse(struct gate_connection *connection, struct str answer);
 /* One more request has been answered in full. Any thread. */
 void gate_request_done(struct gate_connection *connection);
+const struct address *gate_peer(const struct gate_connection *connection);
 /* True if a client of another machine sends its requests without TLS. */
 bool gate_is_overheard(const struct gate_connection *connection);
 void gate_hold(struct gate_connection *connection);

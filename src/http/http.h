@@ -120,6 +120,7 @@ struct http_status {
     uint64_t keys_wrong_total;   /* 401 */
     uint64_t keys_scope_total;   /* 403: the key lacks the route's scope */
     uint64_t keys_rate_total;    /* 429: too many requests */
+    uint64_t keys_guessed_total; /* 429: too many wrong keys of the address */
 };
 
 /* Listens; *ret_port is the real port. Clients wait until http_start, so that no handler runs
@@ -140,6 +141,8 @@ const char *http_request_id(const struct http_request *request);
 const struct http_route *http_request_route(const struct http_request *request);
 /* The caller that the key names; zero on an open route. */
 const struct key_caller *http_request_caller(const struct http_request *request);
+/* True if the caller has shown a good key, or none is needed. For open routes. */
+bool http_request_is_known(const struct http_request *request);
 struct str http_request_param(const struct http_request *request, size_t index);
 /* The first value of a query key; `at` is NULL if the key is absent. */
 struct str http_request_query(const struct http_request *request, const char *name);

@@ -3,12 +3,15 @@
 /* A request on the connection thread: its row of the table, its key and its body, up to the worker
  * thread that takes it, or to an early answer. */
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "http/server.h"
 
+#include <arpa/inet.h>
 #include <assert.h>
 #include <inttypes.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -194,17 +197,53 @@ static bool check_scope(struct http_request *request) {
     return false;
 }
 
+/* Counts a wrong key. */
+static void judge_guess(struct http_request *request, int64_t now_ms) {
+    const struct address *peer = gate_peer(request->connection);
+    char text[INET6_ADDRSTRLEN] = "";
+    atomic_fetch_add(&request->server->keys_wrong_total, 1);
+    if (!guesses_count(request->server->guesses, peer, now_ms)) return;
+    if (peer->is_v4)
+        inet_ntop(AF_INET, peer->bytes + 12, text, sizeof text);
+    else
+        inet_ntop(AF_INET6, peer->bytes, text, sizeof text);
+    log_warn("event=wrong_keys address=%s; it has sent %d of them and is slowed", text,
+             GUESSES_AT_ONCE);
+}
+
+/* Asks for the caller whom the key names, and wipes the key. */
+static enum key_answer ask_key(struct http_request *request, unsigned manner,
+                               uint32_t *ret_retry_s) {
+    struct http_server *server = request->server;
+    int64_t now_ms = clock_monotonic_ns() / 1000000;
+    if (!guesses_are_left(server->guesses, gate_peer(request->connection), now_ms))
+        manner |= KEY_NO_GUESS;
+    enum key_answer answer =
+        key_check(server->options.keys, http_request_header(request, "authorization"), manner,
+                  &request->caller, ret_retry_s);
+    forget_key(request);
+    if (answer == KEY_GOOD) judge_way(request);
+    if (answer == KEY_WRONG) judge_guess(request, now_ms);
+    if (answer == KEY_UNSEEN) atomic_fetch_add(&server->keys_guessed_total, 1);
+    return answer;
+}
+
+/* An open route needs no key, but tells more to the owner of one. */
+static void look_at_key(struct http_request *request) {
+    uint32_t retry_s;
+    request->is_known = ask_key(request, KEY_LOOK, &retry_s) == KEY_GOOD;
+    request->caller = (struct key_caller){0};
+}
+
 static bool check_key(struct http_request *request) {
     struct http_server *server = request->server;
     uint32_t retry_s = 1;
-    if (request->match.route->scope == HTTP_SCOPE_OPEN) return true;
-    enum key_answer answer =
-        key_check(server->options.keys, http_request_header(request, "authorization"),
-                  &request->caller, &retry_s);
-    forget_key(request);
-    if (answer == KEY_GOOD) judge_way(request);
-    switch (answer) {
-    case KEY_GOOD: return check_scope(request);
+    if (request->match.route->scope == HTTP_SCOPE_OPEN) {
+        look_at_key(request);
+        return true;
+    }
+    switch (ask_key(request, 0, &retry_s)) {
+    case KEY_GOOD: request->is_known = true; return check_scope(request);
     case KEY_MISSING:
         atomic_fetch_add(&server->keys_missing_total, 1);
         http_request_fail(request, 401,
@@ -215,9 +254,11 @@ static bool check_key(struct http_request *request) {
         http_request_fail_later(request, "This API key has used up its requests per minute",
                                 retry_s);
         return false;
+    case KEY_UNSEEN:
+        http_request_fail_later(request, "This address has sent too many wrong API keys", 1);
+        return false;
     case KEY_WRONG: break;
     }
-    atomic_fetch_add(&server->keys_wrong_total, 1);
     http_request_fail(request, 401, "The API key given is not a valid one", "invalid_api_key");
     return false;
 }

@@ -170,7 +170,7 @@ static bool take_request(struct entry *entry, uint32_t *ret_retry_s) {
     return false;
 }
 
-static enum key_answer answer_entry(struct entry *entry, struct key_caller *caller,
+static enum key_answer answer_entry(struct entry *entry, unsigned manner, struct key_caller *caller,
                                     uint32_t *ret_retry_s) {
     const struct key_row *row = &entry->row;
     memcpy(caller->id, row->id, sizeof caller->id);
@@ -178,11 +178,12 @@ static enum key_answer answer_entry(struct entry *entry, struct key_caller *call
     caller->scopes = row->scopes;
     caller->queued_tokens_max = row->queued_tokens_max;
     caller->batches_max = row->batches_max;
+    if (manner & KEY_LOOK) return KEY_GOOD;
     return take_request(entry, ret_retry_s) ? KEY_GOOD : KEY_LATER;
 }
 
 /* key_check, with the lock held. */
-static enum key_answer check(struct key_set *keys, struct str authorization,
+static enum key_answer check(struct key_set *keys, struct str authorization, unsigned manner,
                              struct key_caller *caller, uint32_t *ret_retry_s) {
     unsigned char digest[SHA256_BYTES];
     struct sha256 hash;
@@ -199,20 +200,21 @@ static enum key_answer check(struct key_set *keys, struct str authorization,
     struct entry *entry = match_entry(keys, key, digest);
     bool is_fixed = match_fixed(keys, digest) && key.bytes > 0;
     sodium_memzero(digest, sizeof digest);
-    if (entry) return answer_entry(entry, caller, ret_retry_s);
+    if (entry) return answer_entry(entry, manner, caller, ret_retry_s);
+    if (manner & KEY_NO_GUESS) return KEY_UNSEEN;
     if (!is_fixed) return KEY_WRONG;
     caller->scopes = KEY_SCOPES_ALL & ~(1u << HTTP_SCOPE_ADMIN);
     return KEY_GOOD;
 }
 
-enum key_answer key_check(struct key_set *keys, struct str authorization,
+enum key_answer key_check(struct key_set *keys, struct str authorization, unsigned manner,
                           struct key_caller *ret_caller, uint32_t *ret_retry_s) {
     struct key_caller caller = {.scopes = KEY_SCOPES_ALL};
     enum key_answer answer = KEY_GOOD;
     if (keys) {
         pthread_mutex_lock(&keys->lock);
         look_now_and_then(keys);
-        answer = check(keys, authorization, &caller, ret_retry_s);
+        answer = check(keys, authorization, manner, &caller, ret_retry_s);
         pthread_mutex_unlock(&keys->lock);
     }
     *ret_caller = caller;

@@ -51,12 +51,19 @@ bool key_caller_has(const struct key_caller *caller, enum http_scope scope);
 enum key_answer {
     KEY_GOOD,
     KEY_MISSING,
-    KEY_WRONG, /* unknown, expired or revoked */
-    KEY_LATER, /* good, but used too often; again after *ret_retry_s seconds */
+    KEY_WRONG,  /* unknown, expired or revoked */
+    KEY_LATER,  /* good, but used too often; again after *ret_retry_s seconds */
+    KEY_UNSEEN, /* with KEY_NO_GUESS: wrong, or a fixed key */
+};
+
+enum key_manner {
+    KEY_LOOK = 1,     /* does not count as a request of the key */
+    KEY_NO_GUESS = 2, /* leaves out the fixed keys, which people may have made up; the 256 random
+                         bits of a key of `quern key` cannot be guessed */
 };
 
 /* Checks the value of the Authorization header, empty if absent. KEY_GOOD counts as one request of
  * the key. *ret_caller is filled in for KEY_GOOD and KEY_LATER. `keys` NULL: every caller may do
- * everything. */
-enum key_answer key_check(struct key_set *keys, struct str authorization,
+ * everything. `manner`: a sum of enum key_manner. */
+enum key_answer key_check(struct key_set *keys, struct str authorization, unsigned manner,
                           struct key_caller *ret_caller, uint32_t *ret_retry_s);

@@ -89,6 +89,10 @@ const struct key_caller *http_request_caller(const struct http_request *request)
     return &request->caller;
 }
 
+bool http_request_is_known(const struct http_request *request) {
+    return request->is_known;
+}
+
 struct str http_request_param(const struct http_request *request, size_t index) {
     assert(index < ROUTE_PARAMS_MAX);
     return request->match.params[index];

@@ -50,6 +50,7 @@ struct http_request {
     struct key_caller caller;
     enum origin_page page;
     bool has_route;
+    bool is_known; /* a good key was shown, or none is needed */
     struct route_pair query[ROUTE_QUERY_MAX];
     size_t query_count;
     struct route_pair headers[REQUEST_HEADERS_MAX];

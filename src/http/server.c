@@ -273,6 +273,7 @@ enum err http_open(struct http_server **ret_server, const struct http_options *o
     server->options.origins.host = server->options.host;
     pthread_mutex_init(&server->lock, NULL);
     sync_cond_init(&server->idle);
+    server->guesses = guesses_new();
 
     /* The library closes its end a little later than the gate: it needs room for old and new
      * ones. */
@@ -355,6 +356,7 @@ void http_close(struct http_server *server) {
     ring_close(server->large);
     pthread_cond_destroy(&server->idle);
     pthread_mutex_destroy(&server->lock);
+    guesses_free(server->guesses);
     free(server);
 }
 
@@ -374,4 +376,5 @@ void http_status(struct http_server *server, struct http_status *ret_status) {
     ret_status->keys_wrong_total = atomic_load(&server->keys_wrong_total);
     ret_status->keys_scope_total = atomic_load(&server->keys_scope_total);
     ret_status->keys_rate_total = atomic_load(&server->keys_rate_total);
+    ret_status->keys_guessed_total = atomic_load(&server->keys_guessed_total);
 }

@@ -8,6 +8,7 @@
  * Memory: one struct http_server, from http_open to http_close. */
 
 #include "base/ring.h"
+#include "http/guesses.h"
 #include "http/request.h"
 
 #define HTTP_WORKERS_MAX 64
@@ -34,10 +35,12 @@ struct http_server {
     atomic_uint_fast64_t body_memory;   /* what they are counted at */
     atomic_uint_fast64_t answer_memory; /* bytes of answers that wait for their clients */
     atomic_bool warned_of_open_key;     /* once is enough */
+    struct guesses *guesses;            /* the connection thread's */
     atomic_uint_fast64_t keys_missing_total;
     atomic_uint_fast64_t keys_wrong_total;
     atomic_uint_fast64_t keys_scope_total;
     atomic_uint_fast64_t keys_rate_total;
+    atomic_uint_fast64_t keys_guessed_total;
 };
 
 /* Counts memory that an answer takes. False, and not counted, if all answers have too much. */

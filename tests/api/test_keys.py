@@ -81,6 +81,48 @@ def test_every_route_wants_a_key_but_the_open_ones(state):
         assert {"/health", "/ready", "/version"} <= open_ones
 
 
+def test_the_open_routes_tell_an_unknown_caller_no_more_than_they_must(state):
+    key = make_key(state)
+    with support.serving(state, *ECHO, "--upstream", "secret=http://127.0.0.1:9", "--upstream", "other=http://127.0.0.1:9,models=m") as server:
+        for headers in ({}, {"Authorization": "Bearer wrong"}):
+            assert server.call("GET", "/health", headers=headers) == (200, b'{"status":"ok"}')
+            assert server.call("GET", "/ping", headers=headers) == (200, b'{"status":"ok"}')
+            status, body = server.call("GET", "/ready", headers=headers)
+            assert body == (b'{"ready":true}' if status == 200 else b'{"ready":false}')
+            for path in ("/version", "/openapi.json"):
+                assert b"secret" not in server.call("GET", path, headers=headers)[1]
+        known = As(server, key)
+        assert {"status", "models", "upstreams"} == set(known.json("GET", "/health"))
+        assert {"ready", "checks", "text", "upstreams"} == set(json.loads(known.call("GET", "/ready")[1]))
+
+
+def test_without_keys_everyone_is_known(tmp_path):
+    with support.serving(tmp_path / "open", *ECHO) as server:
+        assert {"status", "models"} == set(server.json("GET", "/health"))
+        assert {"ready", "checks", "text"} == set(server.json("GET", "/ready"))
+
+
+def test_an_address_that_guesses_is_slowed_and_holds_up_nobody_with_a_made_key(tmp_path, state):
+    clock = support.Clock(tmp_path)
+    made, fixed = make_key(state), tmp_path / "fixed"
+    fixed.write_text("guess-77\n")
+    fixed.chmod(0o600)
+    with support.serving(state, *ECHO, "--api-key-file", str(fixed), environment=clock.environment) as server:
+        # Real time gives a few guesses back while they are made.
+        answers = [As(server, f"guess-{1000 + i}").call("GET", "/v1/files")[0] for i in range(400)]
+        assert answers[:60] == [401] * 60 and set(answers) == {401, 429}
+        assert server.log_text().count("event=wrong_keys address=127.0.0.1") == 1
+        while As(server, "guess-1").status("GET", "/v1/files") == 401:
+            pass
+        assert [As(server, made).status("GET", "/v1/files") for _ in range(20)] == [200] * 20
+        assert server.call("GET", "/v1/files")[0] == 401, "no key is no guess"
+        assert server.call("GET", "/health", headers={"Authorization": "Bearer wrong"})[0] == 200
+        clock.move(120)
+        assert As(server, "guess-77").status("GET", "/v1/files") == 200
+        text = As(server, "guess-77").call("GET", "/metrics")[1].decode()
+        assert int(re.search(r'quern_auth_failures_total\{reason="guessing"\} (\d+)', text)[1]) > 0
+
+
 SCOPES = {"files": "FILES", "batches": "BATCHES", "infer": "INFER", "metrics": "METRICS"}
 
 

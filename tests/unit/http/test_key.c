@@ -48,7 +48,7 @@ static void add(struct folder *folder, struct key_row *row, char ret_text[KEY_TE
 static enum key_answer ask_with(struct key_set *keys, const char *authorization,
                                 struct key_caller *ret_caller) {
     uint32_t retry_s = 0;
-    return key_check(keys, str_from(authorization), ret_caller, &retry_s);
+    return key_check(keys, str_from(authorization), 0, ret_caller, &retry_s);
 }
 
 static enum key_answer ask(struct key_set *keys, const char *key) {
@@ -254,7 +254,9 @@ static void a_key_may_ask_as_often_as_its_row_says(void **state) {
     assert_int_equal(ask(folder.keys, text), KEY_GOOD);
     assert_int_equal(ask(folder.keys, text), KEY_GOOD);
     snprintf(header, sizeof header, "Bearer %s", text);
-    assert_int_equal(key_check(folder.keys, str_from(header), &caller, &retry_s), KEY_LATER);
+    assert_int_equal(key_check(folder.keys, str_from(header), 0, &caller, &retry_s), KEY_LATER);
+    assert_int_equal(key_check(folder.keys, str_from(header), KEY_LOOK, &caller, &retry_s),
+                     KEY_GOOD);
     assert_in_range(retry_s, 1, 31);
     for (int i = 0; i < 100; i++) assert_int_equal(ask(folder.keys, other), KEY_GOOD);
     folder_remove(&folder);

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "http/guesses.h"
+
+#include "base/mem.h"
+
+#include <sodium/crypto_shorthash.h>
+#include <sodium/randombytes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ROWS 256
+#define PLACES 8 /* addresses of a row */
+#define NETWORK_BYTES 8
+#define MS_PER_GUESS 1000
+
+/* Bytes of an address of IPv4 (as IPv6 writes it), or of a network of IPv6 and zeros. */
+struct source {
+    unsigned char bytes[16];
+};
+
+struct place {
+    struct source source;
+    uint32_t left; /* guesses at `at_ms` */
+    int64_t at_ms; /* 0: the place is empty */
+    bool is_told;  /* the address used up its guesses, and has not got all of them back since */
+};
+
+struct guesses {
+    unsigned char seed[crypto_shorthash_KEYBYTES];
+    struct place rows[ROWS][PLACES];
+};
+
+struct guesses *guesses_new(void) {
+    struct guesses *guesses = mem_new(1, sizeof *guesses);
+    randombytes_buf(guesses->seed, sizeof guesses->seed);
+    return guesses;
+}
+
+void guesses_free(struct guesses *guesses) {
+    free(guesses);
+}
+
+static struct source source_of(const struct address *peer) {
+    static const unsigned char v4[12] = {[10] = 0xFF, [11] = 0xFF};
+    struct source source = {{0}};
+    bool is_v4 = memcmp(peer->bytes, v4, sizeof v4) == 0;
+    memcpy(source.bytes, peer->bytes, is_v4 ? sizeof source.bytes : NETWORK_BYTES);
+    return source;
+}
+
+static void fill_up(struct place *place, int64_t now_ms) {
+    int64_t more = (now_ms - place->at_ms) / MS_PER_GUESS;
+    if (more <= 0) return;
+    place->at_ms += more * MS_PER_GUESS;
+    place->left =
+        more < GUESSES_AT_ONCE - place->left ? place->left + (uint32_t)more : GUESSES_AT_ONCE;
+    if (place->left == GUESSES_AT_ONCE) place->is_told = false;
+}
+
+/* The place of the address, up to date; NULL: it has sent no wrong key lately. */
+static struct place *find(struct place row[PLACES], const struct source *source, int64_t now_ms) {
+    for (int i = 0; i < PLACES; i++)
+        if (row[i].at_ms && memcmp(&row[i].source, source, sizeof *source) == 0) {
+            fill_up(&row[i], now_ms);
+            return &row[i];
+        }
+    return NULL;
+}
+
+static struct place *row_of(struct guesses *guesses, const struct source *source) {
+    unsigned char hash[crypto_shorthash_BYTES];
+    crypto_shorthash(hash, (const unsigned char *)source, sizeof *source, guesses->seed);
+    return guesses->rows[hash[0] % ROWS];
+}
+
+static struct place *take_place(struct place row[PLACES], const struct source *source,
+                                int64_t now_ms) {
+    struct place *best = &row[0];
+    for (int i = 0; i < PLACES; i++) {
+        if (row[i].at_ms) fill_up(&row[i], now_ms);
+        uint32_t left = row[i].at_ms ? row[i].left : GUESSES_AT_ONCE + 1;
+        uint32_t most = best->at_ms ? best->left : GUESSES_AT_ONCE + 1;
+        if (left > most) best = &row[i];
+    }
+    *best = (struct place){.source = *source, .left = GUESSES_AT_ONCE, .at_ms = now_ms};
+    return best;
+}
+
+bool guesses_are_left(struct guesses *guesses, const struct address *peer, int64_t now_ms) {
+    struct source source = source_of(peer);
+    const struct place *place = find(row_of(guesses, &source), &source, now_ms);
+    return !place || place->left > 0;
+}
+
+bool guesses_count(struct guesses *guesses, const struct address *peer, int64_t now_ms) {
+    struct source source = source_of(peer);
+    struct place *row = row_of(guesses, &source);
+    struct place *place = find(row, &source, now_ms);
+    if (!place) place = take_place(row, &source, now_ms);
+    if (place->left > 0) place->left--;
+    if (place->left > 0 || place->is_told) return false;
+    place->is_told = true;
+    return true;
+}
