@@ -93,7 +93,7 @@ bool api_read_object(struct http_request *request, json_t **ret_body) {
     json_t *body = NULL;
     struct str text = http_request_body(request);
     size_t room = api_tree_room(text.bytes);
-    enum err err = json_read_within(&body, text, &room, &error);
+    enum err err = json_read_once(&body, text, &room, &error);
     if (err != OK) {
         api_fail_json(request, err, &error);
         return false;

@@ -206,7 +206,8 @@ struct members {
     struct str model, stream, stream_options, service_tier, priority;
 };
 
-static void find_members(struct str object, struct members *ret_members) {
+/* Returns the name of a member that is given twice; NULL: none. */
+static const char *find_members(struct str object, struct members *ret_members) {
     struct members found = {.model = {NULL, 0}};
     const struct {
         const char *name;
@@ -218,12 +219,18 @@ static void find_members(struct str object, struct members *ret_members) {
                   {"priority", &found.priority}};
     struct json_span_iter iter;
     struct str key, value;
-    if (!json_span_enter(&iter, object)) return;
+    const char *twice = NULL;
+    uint32_t seen = 0;
+    if (!json_span_enter(&iter, object)) return NULL;
     while (json_span_member(&iter, &key, &value))
-        for (size_t i = 0; i < sizeof places / sizeof *places; i++)
-            if (json_span_string_is(key, places[i].name))
-                *places[i].value = str_is(value, "null") ? (struct str){NULL, 0} : value;
+        for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+            if (!json_span_string_is(key, places[i].name)) continue;
+            if (seen >> i & 1) twice = places[i].name;
+            seen |= 1u << i;
+            *places[i].value = str_is(value, "null") ? (struct str){NULL, 0} : value;
+        }
     *ret_members = found;
+    return twice;
 }
 
 /* Finds the object that the body is. A long body is only stepped over: its tree would cost up to 75
@@ -236,7 +243,7 @@ static bool find_object(struct http_request *request, struct str text, struct st
     bool is_json = json_span_is_utf8(text) && json_span_read(text, ret_object);
     if (text.bytes <= SHORT_BYTES || !is_json) {
         /* The tree tells the fault and its place, and finds numbers that nobody can hold. */
-        enum err err = json_read_within(&tree, text, &room, &error);
+        enum err err = json_read_once(&tree, text, &room, &error);
         json_decref(tree);
         if (err == ERR_LIMIT && !is_json) err = err_set(&error, ERR_INVALID, "syntax error");
         if (err != OK && err != ERR_LIMIT) {
@@ -305,7 +312,12 @@ static void infer_body(struct api *api, struct http_request *request, enum endpo
     struct buf model, tier;
     memcpy(job.owner, http_request_caller(request)->owner, sizeof job.owner);
     if (!find_object(request, body, &object)) return;
-    find_members(object, &members);
+    const char *twice = find_members(object, &members);
+    if (twice) {
+        api_fail_param(request, "invalid_value", twice,
+                       "The key '%s' is given twice: it is not clear which one counts.", twice);
+        return;
+    }
     buf_init(&model, BUF_UNLIMITED);
     buf_init(&tier, BUF_UNLIMITED);
     if (read_model(request, members.model, &model, &job.model) &&

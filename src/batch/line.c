@@ -13,27 +13,35 @@
 
 struct place {
     const char *name;
-    size_t offset; /* place of a struct str in struct batch_line */
+    const char *param; /* its name in an error */
+    size_t offset;     /* place of a struct str in struct batch_line */
 };
 #define PLACE(name)                                                                                \
-    { #name, offsetof(struct batch_line, name) }
+    { #name, #name, offsetof(struct batch_line, name) }
+#define BODY_PLACE(name)                                                                           \
+    { #name, "body." #name, offsetof(struct batch_line, name) }
 
 static const struct place line_places[] = {PLACE(custom_id), PLACE(method), PLACE(url),
                                            PLACE(body)};
-static const struct place body_places[] = {PLACE(model),  PLACE(messages), PLACE(stream),
-                                           PLACE(prompt), PLACE(input),    PLACE(text_1),
-                                           PLACE(text_2), PLACE(query),    PLACE(documents)};
+static const struct place body_places[] = {
+    BODY_PLACE(model),  BODY_PLACE(messages), BODY_PLACE(stream),
+    BODY_PLACE(prompt), BODY_PLACE(input),    BODY_PLACE(text_1),
+    BODY_PLACE(text_2), BODY_PLACE(query),    BODY_PLACE(documents)};
 
-/* Puts the known members into their places; of equal keys the last one stays. *ret_end is the end
+/* Puts the known members into their places; of equal keys the last one stays, and `twice` names
+ * them. *ret_end is the end
  * of the object. False if it is not valid. */
 static bool read_members(struct str object, const struct place *places, size_t place_count,
                          struct batch_line *line, size_t *ret_end) {
     struct json_span_iter iter;
     struct str key, value;
+    uint32_t seen = 0;
     if (!json_span_enter(&iter, object)) return false;
     while (json_span_member(&iter, &key, &value)) {
         for (size_t i = 0; i < place_count; i++) {
             if (!json_span_string_is(key, places[i].name)) continue;
+            if (seen >> i & 1 && !line->twice) line->twice = places[i].param;
+            seen |= 1u << i;
             struct str found = str_is(value, "null") ? (struct str){NULL, 0} : value;
             memcpy((char *)line + places[i].offset, &found, sizeof found);
         }
@@ -75,6 +83,10 @@ bool batch_line_check_form(const struct batch_line *line, struct refusal *ret_re
                  {"method", line->method, false},
                  {"url", line->url, false},
                  {"body", line->body, true}};
+    if (line->twice)
+        return refuse(ret_refusal, "invalid_request", line->twice,
+                      "The key '%s' is given twice: it is not clear which one counts.",
+                      line->twice);
     for (size_t i = 0; i < 4; i++) {
         if (parts[i].value.at) continue;
         return refuse_missing(ret_refusal, parts[i].name);

@@ -24,6 +24,9 @@ struct batch_line {
     struct str prompt;
     struct str input;
     struct str text_1, text_2, query, documents;
+    /* The first of these members that is given twice; NULL: none. Readers differ in which of the two
+     * counts, and here the last one stands. */
+    const char *twice;
     /* Set by batch_line_check_target. */
     enum endpoint endpoint; /* where the line runs */
 };
@@ -35,7 +38,7 @@ enum batch_line_reading batch_line_read(struct str text, struct batch_line *ret_
 
 /* The checks, in the order of the contract; each is false with the first fault. validate.c checks
  * between the first and the second that the custom_id is unique. */
-/* The form: four members of the right types, and a custom_id that is not empty. */
+/* The form: four members of the right types, a custom_id that is not empty, no member twice. */
 bool batch_line_check_form(const struct batch_line *line, struct refusal *ret_refusal);
 /* The target: method and url. Sets line->endpoint. */
 bool batch_line_check_target(struct batch_line *line, enum endpoint batch_endpoint, bool strict_url,

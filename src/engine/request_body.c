@@ -88,7 +88,7 @@ bool request_body_refuse(struct refusal *refusal, enum err err, const char *para
 
 static bool read_tree(struct request_body *body, struct str text, struct refusal *refusal) {
     struct error error;
-    enum err err = json_read_within(&body->values, text, &body->memory_left, &error);
+    enum err err = json_read_once(&body->values, text, &body->memory_left, &error);
     if (err == ERR_UNAVAILABLE || err == ERR_LIMIT)
         return request_body_refuse(refusal, err, NULL, &error);
     if (err != OK)

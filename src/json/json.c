@@ -47,27 +47,28 @@ static void set_alloc(void) {
 }
 
 /* NULL, with the reason, if the text is not JSON; NULL and has_no_memory without memory. */
-static json_t *load(struct str text, json_error_t *ret_reason) {
+static json_t *load(struct str text, size_t flags, json_error_t *ret_reason) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, set_alloc);
     is_reading = true;
     has_no_memory = false;
     json_t *value = json_loadb(text.bytes ? text.at : "", text.bytes,
-                               JSON_DECODE_ANY | JSON_ALLOW_NUL, ret_reason);
+                               JSON_DECODE_ANY | JSON_ALLOW_NUL | flags, ret_reason);
     is_reading = false;
     if (!has_no_memory) return value;
     json_decref(value);
     return NULL;
 }
 
-enum err json_read_within(json_t **ret_value, struct str text, size_t *room, struct error *error) {
+static enum err read_with(json_t **ret_value, struct str text, size_t flags, size_t *room,
+                          struct error *error) {
     size_t valid = utf8_valid_prefix(text);
     if (valid != text.bytes)
         return err_set(error, ERR_INVALID, "invalid UTF-8, at byte %zu", valid);
     enum err err = check_cost(text, room, error);
     if (err != OK) return err;
     json_error_t reason;
-    json_t *value = load(text, &reason);
+    json_t *value = load(text, flags, &reason);
     if (value) {
         *ret_value = value;
         return OK;
@@ -75,6 +76,14 @@ enum err json_read_within(json_t **ret_value, struct str text, size_t *room, str
     if (has_no_memory)
         return err_set(error, ERR_UNAVAILABLE, "no memory to read %zu bytes of JSON", text.bytes);
     return err_set(error, ERR_INVALID, "%s, at byte %d", reason.text, reason.position);
+}
+
+enum err json_read_within(json_t **ret_value, struct str text, size_t *room, struct error *error) {
+    return read_with(ret_value, text, 0, room, error);
+}
+
+enum err json_read_once(json_t **ret_value, struct str text, size_t *room, struct error *error) {
+    return read_with(ret_value, text, JSON_REJECT_DUPLICATES, room, error);
 }
 
 enum err json_read(json_t **ret_value, struct str text, struct error *error) {

@@ -3,7 +3,8 @@
 
 /* json: a thin layer over jansson: strict reading of foreign bytes, ASCII writing, checked access.
  *
- * Reading keeps the order of keys, tells integers from reals and takes the last of duplicate keys.
+ * Reading keeps the order of keys, tells integers from reals and takes the last of duplicate keys,
+ * or refuses them (json_read_once).
  * It refuses nesting over JSON_DEPTH_MAX, and trees that would take too much memory, before jansson's
  * recursive parser sees the text.
  *
@@ -23,6 +24,11 @@ enum err json_read(json_t **ret_value, struct str text, struct error *error) MUS
  * more than *room bytes; else *room is less by what the tree takes at its peak. */
 enum err json_read_within(json_t **ret_value, struct str text, size_t *room,
                           struct error *error) MUST_CHECK;
+
+/* As json_read_within, for texts that decide something: ERR_INVALID also for an object with two
+ * equal keys, since readers differ in which of them counts. */
+enum err json_read_once(json_t **ret_value, struct str text, size_t *room,
+                        struct error *error) MUST_CHECK;
 
 /* Appends compact JSON in pure ASCII (other characters as \uXXXX), so that no reader splits a
  * record at U+2028. */

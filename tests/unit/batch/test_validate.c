@@ -147,6 +147,15 @@ static void every_check_has_its_code_and_parameter(void **state) {
          "invalid_request", "method"},
         {"{\"custom_id\":\"x\",\"method\":\"POST\",\"url\":[]," BODY "}", "invalid_request", "url"},
         {"{\"custom_id\":\"x\"," HEAD "\"body\":\"{}\"}", "invalid_request", "body"},
+        {"{\"custom_id\":\"x\",\"custom_id\":\"y\"," HEAD BODY "}", "invalid_request", "custom_id"},
+        {"{\"custom_id\":\"x\",\"url\":\"/v1/embeddings\"," HEAD BODY "}", "invalid_request",
+         "url"},
+        {"{\"custom_id\":\"x\"," HEAD BODY ",\"bod\\u0079\":null}", "invalid_request", "body"},
+        {"{\"custom_id\":\"x\"," HEAD "\"body\":{\"model\":\"m\",\"messages\":[],\"model\":\"m\"}}",
+         "invalid_request", "body.model"},
+        {"{\"custom_id\":\"x\"," HEAD
+         "\"body\":{\"messages\":null,\"model\":\"m\",\"messages\":[]}}",
+         "invalid_request", "body.messages"},
         {GOOD("first"), "duplicate_custom_id", "custom_id"},
         {GOOD("f\\u0069rst"), "duplicate_custom_id", "custom_id"},
         {"{\"custom_id\":\"x\",\"method\":\"GET\",\"url\":\"/v1/chat/completions\"," BODY "}",
@@ -179,7 +188,6 @@ static void every_check_has_its_code_and_parameter(void **state) {
          "\"body\":{\"model\":\"m\",\"messages\":[],\"max_tokens\":-1}}",
          NULL, NULL},
         {"{\"custom_id\":\"\xE2\x80\xA8\"," HEAD BODY "}", NULL, NULL},
-        {"{\"custom_id\":7,\"custom_id\":\"x\"," HEAD BODY "}", NULL, NULL},
         {GOOD("x") "\r", NULL, NULL},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)

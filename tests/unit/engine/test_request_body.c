@@ -92,8 +92,8 @@ static void a_long_text_and_many_messages_are_read(void **state) {
 
 static void a_long_array_of_token_ids_costs_four_bytes_an_id(void **state) {
     (void)state;
-    struct buf body = repeated("{\"prompt\":0,\"model\":\"m\",\"prompt\":[", "17, 299",
-                               (size_t)3 << 20, "],\"n\":2}");
+    struct buf body =
+        repeated("{\"model\":\"m\",\"prompt\":[", "17, 299", (size_t)3 << 20, "],\"n\":2}");
     struct request request;
     struct refusal refusal;
     assert_true(
