@@ -81,6 +81,8 @@ void files_content(void *context, struct http_request *request);
 void files_delete(void *context, struct http_request *request);
 void files_write_json(struct buf *buf, const struct store_file *file);
 /* files_create.c */
+/* Answers 413: the owner's quota of stored bytes does not allow the file. */
+void api_fail_quota(struct http_request *request, const char *sentence);
 /* The last name of a path of any system; "upload" where no name is left. */
 struct str files_name_of(struct str path);
 #define API_BATCH_FILE_EXPIRES_S 2592000 /* 30 days, as in OpenAI's service */

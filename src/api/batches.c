@@ -44,6 +44,7 @@ static void read_caller(struct http_request *request, struct batch_parameters *p
     memcpy(parameters->owner, caller->owner, sizeof parameters->owner);
     parameters->batches_max = caller->batches_max;
     parameters->queued_tokens_max = caller->queued_tokens_max;
+    parameters->stored_bytes_max = caller->stored_bytes_max;
 }
 
 /* Checks a batch's own webhook: the server needs a secret to sign with, and the URL an address on

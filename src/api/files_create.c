@@ -30,7 +30,8 @@ struct upload {
     char filename[STORE_FILENAME_BYTES];
     struct buf texts[PART_COUNT]; /* contents of the small fields */
     bool seen[PART_COUNT];
-    int current; /* PART_COUNT: an unknown part */
+    int current;         /* PART_COUNT: an unknown part */
+    uint64_t bytes_left; /* of the owner's quota, when the file's part began */
 };
 
 static void *upload_begin(void *context, struct http_request *request) {
@@ -73,6 +74,22 @@ static void keep_filename(struct upload *upload, const char *filename) {
     buf_release(&repaired);
 }
 
+static enum err read_quota(struct upload *upload, struct http_request *request,
+                           struct error *error) {
+    const struct key_caller *caller = http_request_caller(request);
+    uint64_t used = 0, most = caller->stored_bytes_max;
+    upload->bytes_left = UINT64_MAX;
+    if (!most) return OK;
+    enum err err =
+        store_owner_bytes(upload->api->options.store, caller->owner, clock_unix_s(), &used, error);
+    upload->bytes_left = used < most ? most - used : 0;
+    return err;
+}
+
+void api_fail_quota(struct http_request *request, const char *sentence) {
+    api_fail(request, 413, "storage_quota_exceeded", NULL, "%s", sentence);
+}
+
 static void upload_part(void *context, struct http_request *request,
                         const struct multipart_part *part) {
     struct upload *upload = context;
@@ -89,7 +106,8 @@ static void upload_part(void *context, struct http_request *request,
     upload->seen[upload->current] = true;
     if (upload->current != PART_FILE) return;
     keep_filename(upload, part->filename);
-    enum err err = store_spool_open(&upload->spool, upload->api->options.store, &error);
+    enum err err = read_quota(upload, request, &error);
+    if (err == OK) err = store_spool_open(&upload->spool, upload->api->options.store, &error);
     if (err != OK) api_fail_err(request, err, &error, NULL);
 }
 
@@ -107,6 +125,12 @@ static void upload_data(void *context, struct http_request *request, struct str 
                  bytes_max);
         return;
     }
+    if (bytes.bytes > upload->bytes_left) {
+        api_fail_quota(request, "Storage quota exceeded: the file is larger than the bytes that "
+                                "are left. Delete files first.");
+        return;
+    }
+    upload->bytes_left -= bytes.bytes;
     enum err err = store_spool_write(upload->spool, bytes.at, bytes.bytes, &error);
     if (err != OK) api_fail_err(request, err, &error, NULL);
 }
@@ -207,11 +231,16 @@ void files_create(void *context, struct http_request *request) {
     if (err == OK) {
         memcpy(file.filename, upload->filename, sizeof file.filename);
         memcpy(file.owner, http_request_caller(request)->owner, sizeof file.owner);
+        file.owner_bytes_max = http_request_caller(request)->stored_bytes_max;
         file.created_unix_s = clock_unix_s();
         file.expires_unix_s = seconds ? file.created_unix_s + seconds : 0;
         struct store_spool *spool = upload->spool;
         upload->spool = NULL;
         err = store_spool_commit(spool, &file, &error);
+    }
+    if (err == ERR_LIMIT) {
+        api_fail_quota(request, error.text);
+        return;
     }
     if (err != OK) {
         api_fail_err(request, err, &error, NULL);

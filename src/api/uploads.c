@@ -106,6 +106,7 @@ static void create(struct api *api, struct http_request *request,
     copy(upload.filename, files_name_of(announced->filename));
     copy(upload.purpose, announced->purpose);
     memcpy(upload.owner, http_request_caller(request)->owner, sizeof upload.owner);
+    upload.owner_bytes_max = http_request_caller(request)->stored_bytes_max;
     upload.created_unix_s = clock_unix_s();
     upload.expires_unix_s = upload.created_unix_s + UPLOAD_EXPIRES_S;
     upload.file_expires_after_s = is_batch ? API_BATCH_FILE_EXPIRES_S : 0;
@@ -114,6 +115,8 @@ static void create(struct api *api, struct http_request *request,
     enum err err = store_upload_create(api->options.store, &upload, &error);
     if (err == OK)
         answer_upload(request, &upload, NULL);
+    else if (err == ERR_LIMIT)
+        api_fail_quota(request, error.text);
     else
         fail(request, err, &error);
 }

@@ -78,6 +78,18 @@ static enum err insert(struct store *store, struct store_batch *batch,
     return err;
 }
 
+/* Results take bytes, too: an owner without any left begins nothing. */
+static enum err check_stored_bytes(struct store *store, const struct batch_parameters *parameters,
+                                   int64_t now_unix_s, struct error *error) {
+    uint64_t bytes, most = parameters->stored_bytes_max;
+    if (!most) return OK;
+    enum err err = store_owner_bytes(store, parameters->owner, now_unix_s, &bytes, error);
+    if (err != OK || bytes < most) return err;
+    return err_set(error, ERR_LIMIT,
+                   "Storage quota exceeded: %llu of %llu bytes are stored. Delete files first.",
+                   (unsigned long long)bytes, (unsigned long long)most);
+}
+
 enum err batch_create(struct store *store, const struct batch_parameters *parameters,
                       int64_t now_unix_s, struct store_batch *ret_batch, bool *ret_existing,
                       struct error *error) {
@@ -95,7 +107,11 @@ enum err batch_create_with_input(struct store *store, const struct batch_paramet
     struct store_batch batch = new_batch(parameters, now_unix_s);
     *ret_existing = false;
     if (file) memcpy(file->owner, parameters->owner, sizeof file->owner);
-    enum err err = insert(store, &batch, parameters, spool, file, error);
+    enum err err = check_stored_bytes(store, parameters, now_unix_s, error);
+    if (err == OK)
+        err = insert(store, &batch, parameters, spool, file, error);
+    else
+        store_spool_abort(spool);
     if (err == OK) {
         *ret_batch = batch;
         return OK;

@@ -43,12 +43,13 @@ struct batch_parameters {
     char service_tier[16];
     int32_t priority;
     int64_t output_expires_after_s;
-    char *extras;                       /* JSON text of batch/extras.h, or NULL; owned */
-    char retry_of[STORE_ID_BYTES];      /* empty: not a retry */
-    char idempotency_key[256];          /* the body's; the caller puts a header's here */
-    char owner[OWNER_BYTES];            /* filled in by the caller, as the next two; 0: no limit */
-    uint64_t batches_max;               /* most batches of this owner that are not terminal */
-    uint64_t queued_tokens_max;         /* most tokens in their inputs, estimated */
+    char *extras;                  /* JSON text of batch/extras.h, or NULL; owned */
+    char retry_of[STORE_ID_BYTES]; /* empty: not a retry */
+    char idempotency_key[256];     /* the body's; the caller puts a header's here */
+    char owner[OWNER_BYTES];       /* filled in by the caller, as the next three; 0: no limit */
+    uint64_t batches_max;          /* most batches of this owner that are not terminal */
+    uint64_t queued_tokens_max;    /* most tokens in their inputs, estimated */
+    uint64_t stored_bytes_max;     /* most bytes of this owner's files */
     unsigned char sha256[SHA256_BYTES]; /* sum of the canonical form, without the key */
 };
 

@@ -19,6 +19,7 @@ struct chosen {
     int64_t requests_per_minute;
     int64_t queued_tokens_max;
     int64_t batches_max;
+    int64_t stored_bytes_max;
     struct key_row row; /* the new key, read from the options */
     char state_dir_usual[PATH_MAX];
 };
@@ -40,6 +41,8 @@ static const struct option rows[] = {
      .help = "tokens in the inputs of the owner's open batches (default 0: no limit)", .max = 1e15},
     {"batches-max", OPTION_INTEGER, AT(batches_max), "N",
      .help = "open batches of the owner (default 0: no limit)", .max = 1e15},
+    {"stored-bytes-max", OPTION_INTEGER, AT(stored_bytes_max), "N",
+     .help = "bytes of the owner's files, results included (default 0: no limit)", .max = 1e15},
     {0},
 };
 
@@ -60,7 +63,8 @@ static enum err read_row(const struct chosen *chosen, int64_t now_unix_s, struct
     struct key_row row = {.scopes = KEY_SCOPES_DEFAULT,
                           .requests_per_minute = (uint64_t)chosen->requests_per_minute,
                           .queued_tokens_max = (uint64_t)chosen->queued_tokens_max,
-                          .batches_max = (uint64_t)chosen->batches_max};
+                          .batches_max = (uint64_t)chosen->batches_max,
+                          .stored_bytes_max = (uint64_t)chosen->stored_bytes_max};
     int64_t seconds = 0;
     if (!chosen->name || !*chosen->name || strlen(chosen->name) >= sizeof row.name)
         return err_set(error, ERR_INVALID, "--name is missing, or longer than %zu bytes",

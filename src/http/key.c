@@ -178,6 +178,7 @@ static enum key_answer answer_entry(struct entry *entry, unsigned manner, struct
     caller->scopes = row->scopes;
     caller->queued_tokens_max = row->queued_tokens_max;
     caller->batches_max = row->batches_max;
+    caller->stored_bytes_max = row->stored_bytes_max;
     if (manner & KEY_LOOK) return KEY_GOOD;
     return take_request(entry, ret_retry_s) ? KEY_GOOD : KEY_LATER;
 }

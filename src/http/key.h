@@ -41,6 +41,7 @@ struct key_caller {
     uint32_t scopes;
     uint64_t queued_tokens_max; /* 0: no limit */
     uint64_t batches_max;
+    uint64_t stored_bytes_max;
 };
 
 /* True once a key exists: requests without one are refused from then on. */

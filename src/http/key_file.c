@@ -77,9 +77,10 @@ static void write_row(struct buf *buf, const struct key_row *row) {
     buf_printf(buf,
                "],\"created\":%" PRId64 ",\"expires\":%" PRId64 ",\"revoked\":%" PRId64
                ",\"requests_per_minute\":%" PRIu64 ",\"queued_tokens_max\":%" PRIu64
-               ",\"batches_max\":%" PRIu64 "}\n",
+               ",\"batches_max\":%" PRIu64 ",\"stored_bytes_max\":%" PRIu64 "}\n",
                row->created_unix_s, row->expires_unix_s, row->revoked_unix_s,
-               row->requests_per_minute, row->queued_tokens_max, row->batches_max);
+               row->requests_per_minute, row->queued_tokens_max, row->batches_max,
+               row->stored_bytes_max);
 }
 
 static bool read_text(const json_t *object, const char *name, char *ret_text, size_t bytes_max) {
@@ -111,7 +112,7 @@ static bool read_row(const json_t *object, struct key_row *ret_row) {
     struct key_row row = {0};
     char hex[SHA256_HEX_BYTES];
     size_t bytes = 0;
-    int64_t per_minute, tokens, batches;
+    int64_t per_minute, tokens, batches, stored;
     bool good =
         json_is_object(object) && read_text(object, "id", row.id, sizeof row.id) &&
         strlen(row.id) == KEY_ID_CHARACTERS && read_text(object, "sha256", hex, sizeof hex) &&
@@ -124,12 +125,14 @@ static bool read_row(const json_t *object, struct key_row *ret_row) {
         read_count(object, "requests_per_minute", &per_minute) &&
         read_count(object, "queued_tokens_max", &tokens) &&
         read_count(object, "batches_max", &batches) &&
+        read_count(object, "stored_bytes_max", &stored) &&
         sodium_hex2bin(row.sha256, sizeof row.sha256, hex, strlen(hex), NULL, &bytes, NULL) == 0 &&
         bytes == SHA256_BYTES;
     if (!good) return false;
     row.requests_per_minute = (uint64_t)per_minute;
     row.queued_tokens_max = (uint64_t)tokens;
     row.batches_max = (uint64_t)batches;
+    row.stored_bytes_max = (uint64_t)stored;
     *ret_row = row;
     return true;
 }

@@ -52,9 +52,10 @@ struct key_row {
     int64_t created_unix_s;
     int64_t expires_unix_s;       /* 0: never */
     int64_t revoked_unix_s;       /* 0: not revoked */
-    uint64_t requests_per_minute; /* 0: no limit, as for the next two */
+    uint64_t requests_per_minute; /* 0: no limit, as for the next three */
     uint64_t queued_tokens_max;
     uint64_t batches_max;
+    uint64_t stored_bytes_max;
 };
 
 struct key_file {

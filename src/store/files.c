@@ -27,12 +27,57 @@ void store_file_read_row(sqlite3_stmt *statement, struct store_file *ret_file) {
         memcpy(ret_file->sha256, digest, SHA256_BYTES);
 }
 
+/* The lock is held. */
+static enum err read_owner_bytes(struct store *store, const char *owner, int64_t now_unix_s,
+                                 uint64_t *ret_bytes, struct error *error) {
+    sqlite3_stmt *statement;
+    bool row = false;
+    enum err err = database_prepare(
+        store, &statement,
+        "SELECT coalesce((SELECT sum(bytes) FROM files WHERE owner = ?1 AND deleted IS NULL"
+        " AND (expires IS NULL OR expires > ?2)), 0)"
+        " + coalesce((SELECT sum(bytes) FROM uploads WHERE owner = ?1 AND status = 0"
+        " AND expires > ?2), 0)",
+        error);
+    if (err != OK) return err;
+    database_bind_str(statement, 1, str_from(owner));
+    sqlite3_bind_int64(statement, 2, now_unix_s);
+    err = database_step(store, statement, &row, error);
+    if (err == OK) *ret_bytes = row ? (uint64_t)sqlite3_column_int64(statement, 0) : 0;
+    sqlite3_finalize(statement);
+    return err;
+}
+
+enum err store_owner_bytes(struct store *store, const char *owner, int64_t now_unix_s,
+                           uint64_t *ret_bytes, struct error *error) {
+    pthread_mutex_lock(&store->lock);
+    enum err err = read_owner_bytes(store, owner, now_unix_s, ret_bytes, error);
+    pthread_mutex_unlock(&store->lock);
+    return err;
+}
+
+enum err store_owner_has_room(struct store *store, const char *owner, int64_t now_unix_s,
+                              uint64_t bytes, uint64_t bytes_max, struct error *error) {
+    uint64_t used = 0;
+    if (!bytes_max) return OK;
+    enum err err = read_owner_bytes(store, owner, now_unix_s, &used, error);
+    if (err != OK || (used <= bytes_max && bytes <= bytes_max - used)) return err;
+    return err_set(error, ERR_LIMIT,
+                   "Storage quota exceeded: %llu of %llu bytes are stored, and this takes %llu "
+                   "more. Delete files first.",
+                   (unsigned long long)used, (unsigned long long)bytes_max,
+                   (unsigned long long)bytes);
+}
+
 enum err store_file_add_row(struct store *store, struct store_file *file, struct error *error) {
     sqlite3_stmt *statement;
-    enum err err = database_prepare(store, &statement,
-                                    "INSERT INTO files (id, purpose, filename, bytes, sha256,"
-                                    " created, expires, owner) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                                    error);
+    enum err err = store_owner_has_room(store, file->owner, file->created_unix_s, file->bytes,
+                                        file->owner_bytes_max, error);
+    if (err != OK) return err;
+    err = database_prepare(store, &statement,
+                           "INSERT INTO files (id, purpose, filename, bytes, sha256,"
+                           " created, expires, owner) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                           error);
     if (err != OK) return err;
     database_bind_str(statement, 1, str_from(file->id));
     database_bind_str(statement, 2, str_from(file->purpose));

@@ -25,7 +25,8 @@ struct store_file {
     uint64_t bytes;
     unsigned char sha256[SHA256_BYTES];
     int64_t created_unix_s;
-    int64_t expires_unix_s; /* 0: never */
+    int64_t expires_unix_s;   /* 0: never */
+    uint64_t owner_bytes_max; /* not stored: the owner's bound for the file's row; 0: none */
 };
 
 struct store_spool;
@@ -42,7 +43,7 @@ uint64_t store_spool_bytes(const struct store_spool *spool);
 /* Discards the bytes and frees the spool. NULL is allowed. */
 void store_spool_abort(struct store_spool *spool);
 /* Makes the file durable and adds its row. The caller sets owner, purpose, filename,
- * created_unix_s, expires_unix_s and perhaps id; an empty id becomes "file-" and 22 alphanumerics.
+ * created_unix_s, expires_unix_s and perhaps id and owner_bytes_max (ERR_LIMIT above it); an empty id becomes "file-" and 22 alphanumerics.
  * All other fields are filled in. The spool is freed, also after an error. */
 enum err store_spool_commit(struct store_spool *spool, struct store_file *file,
                             struct error *error) MUST_CHECK;
@@ -61,6 +62,11 @@ enum err store_file_open(struct store *store, struct str id, int64_t now_unix_s,
  * batch was created. It may have been deleted or have expired since. */
 enum err store_input_open(struct store *store, struct str id, int64_t alive_unix_s, int *ret_fd,
                           struct store_file *ret_file, struct error *error) MUST_CHECK;
+
+/* Bytes of an owner's files that clients can see, and of its uploads under way as they were
+ * announced. */
+enum err store_owner_bytes(struct store *store, const char *owner, int64_t now_unix_s,
+                           uint64_t *ret_bytes, struct error *error) MUST_CHECK;
 
 struct store_file_list {
     struct str after; /* id of the last file of the page before; empty: the first page */

@@ -9,7 +9,10 @@
 #include "store/files.h"
 #include "store/store_internal.h"
 
-/* Adds the row and fills in its sequence. */
+/* ERR_LIMIT if an owner that may have `bytes_max` bytes (0: any number) has no room for more. */
+enum err store_owner_has_room(struct store *store, const char *owner, int64_t now_unix_s,
+                              uint64_t bytes, uint64_t bytes_max, struct error *error) MUST_CHECK;
+/* Adds the row and fills in its sequence; ERR_LIMIT above file->owner_bytes_max. */
 enum err store_file_add_row(struct store *store, struct store_file *file,
                             struct error *error) MUST_CHECK;
 #define STORE_FILE_COLUMNS "sequence, id, purpose, filename, bytes, sha256, created, expires, owner"

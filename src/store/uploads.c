@@ -37,7 +37,10 @@ enum err store_part_path(const struct store *store, char ret_path[STORE_PATH_BYT
 static enum err add_upload(struct store *store, void *context, struct error *error) {
     const struct store_upload *upload = context;
     sqlite3_stmt *statement;
-    enum err err = database_prepare(
+    enum err err = store_owner_has_room(store, upload->owner, upload->created_unix_s, upload->bytes,
+                                        upload->owner_bytes_max, error);
+    if (err != OK) return err;
+    err = database_prepare(
         store, &statement,
         "INSERT INTO uploads (" COLUMNS ") VALUES (?, ?, ?, ?, ?, ?, ?, 0, NULL, ?)", error);
     if (err != OK) return err;

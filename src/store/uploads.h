@@ -38,6 +38,7 @@ struct store_upload {
     int64_t file_expires_after_s; /* lifetime of the file after its creation; 0: no expiry */
     enum upload_status status;
     char file_id[STORE_ID_BYTES]; /* empty until completed */
+    uint64_t owner_bytes_max;     /* not stored: the owner's bound for the new upload; 0: none */
 };
 
 struct store_part {

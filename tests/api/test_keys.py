@@ -81,6 +81,45 @@ def test_every_route_wants_a_key_but_the_open_ones(state):
         assert {"/health", "/ready", "/version"} <= open_ones
 
 
+def test_a_quota_of_stored_bytes_counts_files_uploads_and_results(tmp_path, state):
+    keys = {owner: make_key(state, "--owner", owner, *(["--stored-bytes-max", "10000"] if owner == "a" else [])) for owner in ("a", "b")}
+    clock = support.Clock(tmp_path)
+    with support.serving(state, *ECHO, environment=clock.environment) as server:
+        a, b = As(server, keys["a"]), As(server, keys["b"])
+
+        def put(size):
+            form = (b'--x\r\nContent-Disposition: form-data; name="purpose"\r\n\r\nuser_data\r\n--x\r\nContent-Disposition: form-data; name="file"; '
+                    b'filename="f"\r\n\r\n' + b"y" * size + b"\r\n--x--\r\n")
+            status, body = a.call("POST", "/v1/files", form, "multipart/form-data; boundary=x")
+            return status, json.loads(body)
+
+        def announce(size):
+            status, body = a.call("POST", "/v1/uploads", {"bytes": size, "filename": "f", "mime_type": "text/plain", "purpose": "user_data"})
+            return status, json.loads(body)
+
+        b.upload(b"y" * 20000, "user_data")
+        first = put(6000)[1]
+        status, answer = put(4001)
+        assert (status, answer["error"]["code"]) == (413, "storage_quota_exceeded"), answer
+        assert put(300000)[0] == 413, "before all of it is read, or after"
+        status, upload = announce(3000)
+        assert status == 200 and announce(1001)[0] == 413 and put(1001)[0] == 413
+        assert put(1000)[0] == 200 and put(1)[0] == 413
+        assert a.call("POST", f"/v1/uploads/{upload['id']}/cancel", {})[0] == 200
+        assert put(1)[0] == 200, "what was announced and given up does not count"
+        a.call("DELETE", f"/v1/files/{first['id']}")
+        batch = a.wait(a.create(support.jsonl([support.request(str(i), "hello") for i in range(3)]))["id"])
+        assert batch["status"] == "completed"
+        left = 10000 - sum(file["bytes"] for file in a.json("GET", "/v1/files?limit=10000")["data"])
+        assert left > 0 and put(left + 1)[0] == 413 and put(left)[0] == 200
+        status, body = a.call("POST", "/v1/batches", {"input_file_id": batch["input_file_id"], "endpoint": "/v1/chat/completions",
+                                                      "completion_window": "24h"})
+        assert status == 429 and b"Storage quota exceeded" in body
+        listed = a.json("GET", "/v1/files?limit=10000")["data"]
+        assert sum(file["bytes"] for file in listed) == 10000
+        assert any(file["purpose"] == "batch_output" for file in listed), "results count"
+
+
 def test_the_open_routes_tell_an_unknown_caller_no_more_than_they_must(state):
     key = make_key(state)
     with support.serving(state, *ECHO, "--upstream", "secret=http://127.0.0.1:9", "--upstream", "other=http://127.0.0.1:9,models=m") as server:
