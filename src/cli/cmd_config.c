@@ -62,10 +62,8 @@ static void print_setting(const struct chosen *chosen, const struct bound_option
         for (size_t i = 0; i < list->count; i++) print_value(chosen, bound, list->values[i]);
         break;
     }
-    case OPTION_IGNORED:
-    case OPTION_IGNORED_SWITCH:
-    case OPTION_REFUSED:
-    case OPTION_REFUSED_SWITCH: break;
+    case OPTION_FOREIGN:
+    case OPTION_FOREIGN_SWITCH: break;
     }
 }
 

@@ -22,11 +22,11 @@ static const struct option rows[] = {
     {"json", OPTION_SWITCH, AT(json), .help = "print one JSON object per model"},
     {"max-model-len", OPTION_INTEGER, AT(max_model_len), "N",
      .help = "length for counting sequences, in tokens (default: the model's context)", .min = 1,
-     .max = 1 << 24},
+     .max = 1 << 24, .is_size = true},
     {"device-memory-mib", OPTION_INTEGER, AT(device_memory_mib), "N",
      .help =
          "with inspect: memory of a card that the engine may take, to see how the model fits it",
-     .min = 1, .max = 1 << 28},
+     .min = 1, .max = 1 << 28, .is_size = true},
     {"name", OPTION_TEXT, AT(name), "N",
      .help = "with add: the model's new name (default: the file's)"},
     {0},

@@ -4,6 +4,7 @@
 #include "cli/engine_options.h"
 #include "cli/stop.h"
 #include "cli/terminal.h"
+#include "cli/vllm_options.h"
 #include "preflight/preflight.h"
 #include "preflight/preflight_child.h"
 
@@ -207,7 +208,7 @@ static void set_defaults(void *context) {
 
 static void release(void *context) {
     struct chosen *chosen = context;
-    engine_options_release(&chosen->preflight.node);
+    engine_options_release(&chosen->choice, &chosen->preflight.node);
 }
 
 static enum err read_rules(struct chosen *chosen, struct error *error) {
@@ -241,7 +242,7 @@ static enum err run(struct command_call *call, struct error *error) {
     if (chosen->ends_with_parent) stop_with_parent();
     enum err err = engine_options_find_models(&chosen->choice, &options->node, call->stop, error);
     if (err != OK) return err;
-    log_set_level(LOG_ERROR);
+    if (!chosen->choice.log_level) log_set_level(LOG_ERROR);
     options->sample_lines = (uint32_t)chosen->sample_lines;
     options->stop = call->stop;
     options->say = show_phase;
@@ -254,8 +255,8 @@ static enum err run(struct command_call *call, struct error *error) {
     return OK;
 }
 
-static const struct option_table tables[] = {{rows, 0},
-                                             {engine_option_rows, offsetof(struct chosen, choice)}};
+static const struct option_table tables[] = {
+    {rows, 0}, {engine_option_rows, offsetof(struct chosen, choice)}, {vllm_option_rows, 0}};
 
 const struct command cmd_preflight = {
     .name = "preflight",
@@ -265,7 +266,7 @@ const struct command cmd_preflight = {
             "tokens, lengths, requests that do not fit, shared text, and, from a sample that it\n"
             "runs, time and cost.\n",
     .tables = tables,
-    .table_count = 2,
+    .table_count = sizeof tables / sizeof *tables,
     .chosen_bytes = sizeof(struct chosen),
     .operands_max = 1,
     .has_settings = true,

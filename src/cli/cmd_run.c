@@ -4,6 +4,7 @@
 #include "cli/command.h"
 #include "cli/engine_options.h"
 #include "cli/run_show.h"
+#include "cli/vllm_options.h"
 #include "server/offline.h"
 
 #include <inttypes.h>
@@ -27,37 +28,6 @@ static const struct option rows[] = {
      .help = "run although OUT exists, and replace it", .only_flag = true},
     {"json", OPTION_SWITCH, AT(json), .help = "print the summary as one JSON object"},
     {"quiet", OPTION_SWITCH, AT(quiet), .help = "show no progress", .letter = 'q'},
-    {0},
-};
-
-/* Options of vLLM's run-batch without a meaning here. */
-static const struct option ignored_rows[] = {
-    {"pipeline-parallel-size", OPTION_IGNORED, .value = "VALUE"},
-    {"data-parallel-size", OPTION_IGNORED, .value = "VALUE"},
-    {"swap-space", OPTION_IGNORED, .value = "VALUE"},
-    {"seed", OPTION_IGNORED, .value = "VALUE"},
-    {"tokenizer", OPTION_IGNORED, .value = "VALUE"},
-    {"tokenizer-mode", OPTION_IGNORED, .value = "VALUE"},
-    {"revision", OPTION_IGNORED, .value = "VALUE"},
-    {"download-dir", OPTION_IGNORED, .value = "VALUE"},
-    {"host", OPTION_IGNORED, .value = "VALUE"},
-    {"port", OPTION_IGNORED, .value = "VALUE"},
-    {"url", OPTION_IGNORED, .value = "VALUE"},
-    {"output-tmp-dir", OPTION_IGNORED, .value = "VALUE"},
-    {"max-log-len", OPTION_IGNORED, .value = "VALUE"},
-    {"response-role", OPTION_IGNORED, .value = "VALUE"},
-    {"max-logprobs", OPTION_IGNORED, .value = "VALUE"},
-    {"cpu-offload-gb", OPTION_IGNORED, .value = "VALUE"},
-    {"reasoning-parser", OPTION_IGNORED, .value = "VALUE"},
-    {"generation-config", OPTION_IGNORED, .value = "VALUE"},
-    {"enforce-eager", OPTION_IGNORED_SWITCH, .value = NULL},
-    {"trust-remote-code", OPTION_IGNORED_SWITCH, .value = NULL},
-    {"disable-log-stats", OPTION_IGNORED_SWITCH, .value = NULL},
-    {"disable-log-requests", OPTION_IGNORED_SWITCH, .value = NULL},
-    {"enable-metrics", OPTION_IGNORED_SWITCH, .value = NULL},
-    {"enable-prompt-tokens-details", OPTION_IGNORED_SWITCH, .value = NULL},
-    {"enable-chunked-prefill", OPTION_IGNORED_SWITCH, .value = NULL},
-    {"async-scheduling", OPTION_IGNORED_SWITCH, .value = NULL},
     {0},
 };
 
@@ -110,7 +80,7 @@ static void set_defaults(void *context) {
 
 static void release(void *context) {
     struct chosen *chosen = context;
-    engine_options_release(&chosen->offline.node);
+    engine_options_release(&chosen->choice, &chosen->offline.node);
 }
 
 static enum err check(struct command_call *call, struct error *error) {
@@ -135,7 +105,7 @@ static enum err run(struct command_call *call, struct error *error) {
     }
     err = engine_options_find_models(&chosen->choice, &offline->node, call->stop, error);
     if (err != OK) return err;
-    log_set_level(LOG_WARN);
+    if (!chosen->choice.log_level) log_set_level(LOG_WARN);
     terminal_init(&show.terminal);
     offline->stop = call->stop;
     offline->context = &show;
@@ -150,7 +120,7 @@ static enum err run(struct command_call *call, struct error *error) {
 }
 
 static const struct option_table tables[] = {
-    {rows, 0}, {engine_option_rows, offsetof(struct chosen, choice)}, {ignored_rows, 0}};
+    {rows, 0}, {engine_option_rows, offsetof(struct chosen, choice)}, {vllm_option_rows, 0}};
 
 const struct command cmd_run = {
     .name = "run",
@@ -159,7 +129,7 @@ const struct command cmd_run = {
     .help = "Runs every request of IN and writes one result per line to OUT. Finished results are\n"
             "kept in OUT.quern; after an interruption the same command continues.\n",
     .tables = tables,
-    .table_count = 3,
+    .table_count = sizeof tables / sizeof *tables,
     .chosen_bytes = sizeof(struct chosen),
     .has_settings = true,
     .stops = true,

@@ -3,6 +3,7 @@
 #include "cli/engine_options.h"
 #include "cli/front_options.h"
 #include "cli/state_dir.h"
+#include "cli/vllm_options.h"
 #include "server/serve.h"
 
 #include <stdio.h>
@@ -16,7 +17,7 @@ struct chosen {
     bool extended_windows;
     int64_t max_file_bytes; /* 0: the profile's */
     int64_t connections_per_address, body_memory_bytes, answer_memory_bytes;
-    struct option_list allowed_hosts, allowed_origins;
+    struct option_list api_keys, allowed_hosts, allowed_origins;
     char state_dir_usual[PATH_MAX];
 };
 
@@ -48,24 +49,12 @@ static const struct option rows[] = {
     {0},
 };
 
-#define NO_CLIENT_CERTIFICATES "clients show no certificates here; API keys say who a client is"
-/* Names of vLLM and uvicorn about TLS that quern does not have. */
-static const struct option refused_rows[] = {
-    {"ssl-keyfile-password", OPTION_REFUSED, .value = "VALUE",
-     .help = "a password on a command line is no secret; write the key without one: openssl pkey "
-             "-in KEY -out NEW"},
-    {"ssl-ca-certs", OPTION_REFUSED, .value = "VALUE", .help = NO_CLIENT_CERTIFICATES},
-    {"ssl-cert-reqs", OPTION_REFUSED, .value = "VALUE", .help = NO_CLIENT_CERTIFICATES},
-    {"ssl-ciphers", OPTION_REFUSED, .value = "VALUE",
-     .help = "TLS 1.2 and 1.3 have only suites with forward secrecy and AEAD here; openssl.cnf can "
-             "demand more"},
-    {"enable-ssl-refresh", OPTION_REFUSED_SWITCH,
-     .help = "a new certificate is read at the next start; SIGTERM drains"},
-    {0},
-};
-
 /* Limits of clients. */
 static const struct option limit_rows[] = {
+    {"api-key", OPTION_WORDS, AT(api_keys), "KEY...",
+     .help = "keys that clients may send; others on this machine can see a command line for a "
+             "moment, so --api-key-file is safer",
+     .only_flag = true},
     {"allowed-host", OPTION_LIST, AT(allowed_hosts), "NAME",
      .help = "a further name of this server; without keys a request's Host must be a known one"},
     {"allowed-origin", OPTION_LIST, AT(allowed_origins), "URL",
@@ -79,13 +68,13 @@ static const struct option limit_rows[] = {
      .max = 1024},
     {"body-memory-bytes", OPTION_INTEGER, AT(body_memory_bytes), "N",
      .help = "memory for all request bodies at a time; over it 503 (default 256 MiB)",
-     .min = 1 << 20, .max = 1e15},
+     .min = 1 << 20, .max = 1e15, .is_size = true},
     {"answer-memory-bytes", OPTION_INTEGER, AT(answer_memory_bytes), "N",
      .help = "memory for all answers that wait for their clients; over it 503 (default 256 MiB)",
-     .min = 1 << 20, .max = 1e15},
+     .min = 1 << 20, .max = 1e15, .is_size = true},
     {"max-file-bytes", OPTION_INTEGER, AT(max_file_bytes), "N",
      .help = "size of one upload (default 2 GiB; 512 MiB with --profile openai)", .min = 1,
-     .max = 1e15},
+     .max = 1e15, .is_size = true},
     {0},
 };
 
@@ -104,7 +93,7 @@ static void set_defaults(void *context) {
 
 static void release(void *context) {
     struct chosen *chosen = context;
-    engine_options_release(&chosen->serve.node);
+    engine_options_release(&chosen->choice, &chosen->serve.node);
 }
 
 static enum err check(struct command_call *call, struct error *error) {
@@ -132,6 +121,8 @@ static enum err check(struct command_call *call, struct error *error) {
                                            .allowed_host_count = chosen->allowed_hosts.count,
                                            .allowed_origins = chosen->allowed_origins.values,
                                            .allowed_origin_count = chosen->allowed_origins.count};
+    serve->keys.told = chosen->api_keys.values;
+    serve->keys.told_count = chosen->api_keys.count;
     state_dir_default(chosen->state_dir_usual);
     if (!serve->node.store.dir) serve->node.store.dir = chosen->state_dir_usual;
     return OK;
@@ -159,19 +150,20 @@ static const struct option_table tables[] = {{rows, 0},
                                              {engine_option_rows, offsetof(struct chosen, choice)},
                                              {front_option_rows, offsetof(struct chosen, serve)},
                                              {limit_rows, 0},
-                                             {refused_rows, 0}};
+                                             {vllm_option_rows, 0}};
 
 const struct command cmd_serve = {
     .name = "serve",
     .summary = "serve Files, Batches, chat, completions, embeddings, models",
-    .usage = "serve --model [ALIAS=]M [--upstream NAME=URL] [options]",
+    .usage = "serve [ALIAS=]M... [--upstream NAME=URL] [options]",
     .help =
         "Serves Files, Batches, chat completions, completions, embeddings and models under /v1,\n"
         "and prints \"listening on http://HOST:PORT\" once it is ready (https:// with a\n"
         "certificate). SIGTERM drains.\n",
     .tables = tables,
-    .table_count = 5,
+    .table_count = sizeof tables / sizeof *tables,
     .chosen_bytes = sizeof(struct chosen),
+    .operand_as = "model",
     .has_settings = true,
     .stops = true,
     .set_defaults = set_defaults,

@@ -55,7 +55,8 @@ static enum err read_call(const struct command *command, struct command_call *ca
     if (command->has_settings)
         err = settings_load(settings, options, settings_find_config(argc, argv), error);
     if (err == OK)
-        err = options_read(options, argc, argv, call->operands, command->operands_max, error);
+        err = options_read(options, argc, argv, call->operands, command->operands_max,
+                           command->operand_as, error);
     if (err == OK && command->check) err = command->check(call, error);
     return err;
 }

@@ -36,10 +36,11 @@ struct command {
     const struct option_table *tables; /* (table_count) */
     size_t table_count;
     size_t chosen_bytes;
-    size_t operands_max; /* at most COMMAND_OPERANDS_MAX */
-    bool has_settings;   /* options also come from files and the environment (settings.h) */
-    bool stops;          /* `run` watches call->stop and then returns ERR_CANCELLED or OK */
-    bool is_hidden;      /* not listed: started by quern itself */
+    size_t operands_max;    /* at most COMMAND_OPERANDS_MAX */
+    const char *operand_as; /* the option whose values operands are; NULL: none */
+    bool has_settings;      /* options also come from files and the environment (settings.h) */
+    bool stops;             /* `run` watches call->stop and then returns ERR_CANCELLED or OK */
+    bool is_hidden;         /* not listed: started by quern itself */
 
     /* Writes the defaults that are not zero. NULL: all are zero. */
     void (*set_defaults)(void *chosen);

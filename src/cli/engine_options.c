@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/engine_options.h"
 
+#include "base/log.h"
 #include "base/mem.h"
+#include "base/os.h"
 #include "checkpoint/config.h"
 #include "cli/pull_show.h"
 #include "device/device_settings.h"
@@ -10,6 +12,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* The most that a preflight's child takes as one argument is 128 KiB. */
+#define CHAT_TEMPLATE_BYTES_MAX ((size_t)100000)
 
 #define AT(field) offsetof(struct engine_choice, field)
 const struct option engine_option_rows[] = {
@@ -38,20 +43,22 @@ const struct option engine_option_rows[] = {
      .help = "computing threads (default 0: one per core)", .max = 1024},
     {"max-model-len", OPTION_INTEGER, AT(max_model_len), "N",
      .help = "tokens of prompt and answer together (default 0: the model's context)",
-     .max = 1 << 24},
+     .max = 1 << 24, .is_size = true},
     {"max-num-seqs", OPTION_INTEGER, AT(max_num_seqs), "N",
      .help = "sequences that run at a time; interactive requests add 16 (default 128, on a card up "
              "to 1024)",
-     .max = 1 << 16},
+     .max = 1 << 16, .is_size = true},
     {"max-num-batched-tokens", OPTION_INTEGER, AT(max_num_batched_tokens), "N",
-     .help = "tokens computed per step (default 512, on a card 2048)", .max = 1 << 20},
+     .help = "tokens computed per step (default 512, on a card 2048)", .max = 1 << 20,
+     .is_size = true},
     {"kv-cache-memory-bytes", OPTION_INTEGER, AT(kv_bytes), "N",
-     .help = "memory of the KV cache (default 1 GiB, on a card all that is left)", .max = 1e15},
+     .help = "memory of the KV cache (default 1 GiB, on a card all that is left)", .max = 1e15,
+     .is_size = true},
     {"enable-prefix-caching", OPTION_SWITCH, AT(prefix_caching),
      .help = "share computed prompt prefixes (default on; off: --no-enable-prefix-caching)"},
     {"result-cache-bytes", OPTION_INTEGER, AT(result_cache_bytes), "N",
      .help = "answers kept for equal requests, in bytes (default 256 MiB; 0: none)",
-     .max = (double)((int64_t)1 << 36)},
+     .max = (double)((int64_t)1 << 36), .is_size = true},
     {"reference", OPTION_SWITCH, AT(reference), .help = "compute in plain C, float32: exact, slow"},
     {"kernels", OPTION_TEXT, AT(kernels), "NAME",
      .help = "kernels: ref, avx2, avx512 or avx512-bf16 (default: the best of this CPU)"},
@@ -65,7 +72,8 @@ const struct option engine_option_rows[] = {
      .help = "share of a card's memory to take (default 0.9, at most what is free)", .min = 0.01,
      .max = 1},
     {"gpu-memory-limit-mib", OPTION_INTEGER, AT(gpu_memory_limit_mib), "N",
-     .help = "memory of a card to take, in MiB, instead of a share", .min = 1, .max = 1 << 28},
+     .help = "memory of a card to take, in MiB, instead of a share", .min = 1, .max = 1 << 28,
+     .is_size = true},
     {"dtype", OPTION_TEXT, AT(dtype), "NAME",
      .help = "numbers between operations: auto, or bfloat16 on a card (default auto)"},
     {"kv-cache-dtype", OPTION_TEXT, AT(kv_cache_dtype), "NAME",
@@ -73,7 +81,7 @@ const struct option engine_option_rows[] = {
     {"quantization", OPTION_TEXT, AT(quantization), "NAME",
      .help = "weights: auto, or on a card none, fp8 or int8 (default auto)"},
     {"tensor-parallel-size", OPTION_INTEGER, AT(tensor_parallel_size), "N",
-     .help = "cards per engine: 1"},
+     .help = "cards per engine: 1", .brief = "tp"},
     {"block-size", OPTION_INTEGER, AT(block_size), "N", .help = "tokens per KV block: 16"},
     {"device-plugin", OPTION_TEXT, AT(device_plugin), "FILE",
      .help = "plugin that drives the cards (default: the one next to quern)"},
@@ -84,11 +92,19 @@ const struct option engine_option_rows[] = {
     {"packed-cache-dir", OPTION_TEXT, AT(packed_dir), "D",
      .help = "folder of packed weights (default ${XDG_CACHE_HOME:-~/.cache}/quern/packed)"},
     {"packed-cache-bytes", OPTION_INTEGER, AT(packed_bytes_max), "N",
-     .help = "size of that folder; the longest unused files go (default 64 GiB)", .max = 1e15},
+     .help = "size of that folder; the longest unused files go (default 64 GiB)", .max = 1e15,
+     .is_size = true},
     {"trust-request-chat-template", OPTION_SWITCH, AT(trust_request_chat_template),
      .help = "allow requests to bring a chat_template"},
+    {"chat-template", OPTION_TEXT, AT(chat_template), "F",
+     .help = "file of a Jinja template for chats, or its text (default: the model's)"},
     {"load-format", OPTION_TEXT, AT(load_format), "FORMAT",
      .help = "weights: auto, or dummy to make them up from a config.json (default auto)"},
+
+    /* This program. */
+    {"log-level", OPTION_TEXT, AT(log_level), "LEVEL",
+     .help = "least level of the log: error, warn, info or debug (default: info; run warn, "
+             "preflight error)"},
     {0},
 };
 
@@ -173,6 +189,23 @@ enum err engine_options_is_dummy(const char *load_format, bool *ret_is_dummy, st
                    load_format);
 }
 
+/* Reads the template: the file of that name, or, as vLLM has it, the text itself if it looks like a
+ * template and no file has its name. */
+static enum err read_template(struct engine_choice *choice, struct error *error) {
+    const char *given = choice->chat_template;
+    size_t bytes;
+    if (!given) return OK;
+    enum err err =
+        os_read_file(given, CHAT_TEMPLATE_BYTES_MAX, &choice->chat_template_text, &bytes, error);
+    if (err != OK && strpbrk(given, "{}\n") && strlen(given) < CHAT_TEMPLATE_BYTES_MAX) {
+        choice->chat_template_text = mem_text(given);
+        return OK;
+    }
+    if (err != OK) return err_prefix(error, "--chat-template");
+    if (bytes > 0 && !memchr(choice->chat_template_text, '\0', bytes)) return OK;
+    return err_set(error, ERR_INVALID, "--chat-template: %s is no template", given);
+}
+
 /* The folder of packed weights, or NULL. */
 static const char *packed_dir_of(struct engine_choice *choice) {
     if (!choice->packed_cache || choice->packed_bytes_max == 0) return NULL;
@@ -229,6 +262,7 @@ static enum err fill_engine(struct engine_choice *choice, struct engine_settings
     enum err err = engine_options_is_dummy(choice->load_format, &is_dummy, error);
     struct wire_device device;
     if (err == OK) err = fill_device(choice, &device, error);
+    if (err == OK) err = read_template(choice, error);
     if (err != OK) return err;
     *ret_engine = (struct engine_settings){
         .threads = (uint32_t)choice->threads,
@@ -241,6 +275,7 @@ static enum err fill_engine(struct engine_choice *choice, struct engine_settings
         .kernels = choice->kernels,
         .pooling = choice->pooling,
         .trust_request_chat_template = choice->trust_request_chat_template,
+        .chat_template = choice->chat_template_text,
         .dummy_weights = is_dummy,
         .packed_dir = packed_dir_of(choice),
         .packed_bytes_max = (uint64_t)choice->packed_bytes_max,
@@ -257,6 +292,9 @@ enum err engine_options_check(struct engine_choice *choice, struct node_options 
     if (choice->models.count > NODE_MODELS_MAX)
         return err_set(error, ERR_INVALID, "--model: %zu models, at most %d", choice->models.count,
                        NODE_MODELS_MAX);
+    if (choice->log_level && !log_set_level_by_name(choice->log_level))
+        return err_set(error, ERR_INVALID, "--log-level '%.64s' is not error, warn, info or debug",
+                       choice->log_level);
     node->runner.result_cache_bytes = (uint64_t)choice->result_cache_bytes;
     node->model_stay_s = choice->model_stay_s;
     node->loaded_models_max = (uint32_t)choice->loaded_models_max;
@@ -266,7 +304,8 @@ enum err engine_options_check(struct engine_choice *choice, struct node_options 
     return err == OK ? fill_engine(choice, &node->engine, error) : err;
 }
 
-void engine_options_release(struct node_options *node) {
+void engine_options_release(struct engine_choice *choice, struct node_options *node) {
+    free(choice->chat_template_text);
     free(node->upstreams);
 }
 

@@ -33,6 +33,9 @@ struct engine_choice {
     double gpu_memory_share;
     int64_t gpu_memory_limit_mib, tensor_parallel_size, block_size;
     bool trust_request_chat_template;
+    const char *chat_template; /* a file, or the text itself */
+    char *chat_template_text;  /* owned */
+    const char *log_level;
     const char *load_format;
     bool packed_cache;
     const char *packed_dir;
@@ -57,5 +60,5 @@ enum err engine_options_check(struct engine_choice *choice, struct node_options 
  * catalog_choose and pull_run. */
 enum err engine_options_find_models(const struct engine_choice *choice, struct node_options *node,
                                     const volatile bool *stop, struct error *error) MUST_CHECK;
-/* Frees node->upstreams. */
-void engine_options_release(struct node_options *node);
+/* Frees node->upstreams and what the choice owns. */
+void engine_options_release(struct engine_choice *choice, struct node_options *node);

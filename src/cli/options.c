@@ -14,20 +14,25 @@ struct reader {
     int at; /* the argument being read */
 };
 
-void options_bind(struct options *ret_options, const struct option_table *tables, size_t count,
-                  void *chosen) {
-    ret_options->count = 0;
-    for (size_t i = 0; i < count; i++)
-        for (const struct option *row = tables[i].rows; row->name; row++) {
-            assert(ret_options->count < OPTIONS_MAX);
-            ret_options->at[ret_options->count++] =
-                (struct bound_option){.is = row, .target = (char *)chosen + tables[i].at + row->at};
-        }
-}
-
 struct bound_option *options_find(struct options *options, struct str name) {
     for (size_t i = 0; i < options->count; i++)
         if (str_is(name, options->at[i].is->name)) return &options->at[i];
+    return NULL;
+}
+
+/* As options_find, where the command line may have '_' for '-'. */
+static struct bound_option *find_spelled(struct options *options, struct str name) {
+    char spelled[64];
+    if (name.bytes >= sizeof spelled) return NULL;
+    for (size_t i = 0; i < name.bytes; i++) spelled[i] = name.at[i] == '_' ? '-' : name.at[i];
+    return options_find(options, (struct str){spelled, name.bytes});
+}
+
+/* The option with this short form of several letters. */
+static struct bound_option *find_brief(struct options *options, const char *letters) {
+    for (size_t i = 0; i < options->count; i++)
+        if (options->at[i].is->brief && strcmp(options->at[i].is->brief, letters) == 0)
+            return &options->at[i];
     return NULL;
 }
 
@@ -41,24 +46,33 @@ bool option_is_list(const struct option *option) {
     return option->kind == OPTION_LIST || option->kind == OPTION_WORDS;
 }
 
-static bool is_ignored(const struct option *option) {
-    return option->kind == OPTION_IGNORED || option->kind == OPTION_IGNORED_SWITCH;
+bool option_is_foreign(const struct option *option) {
+    return option->kind == OPTION_FOREIGN || option->kind == OPTION_FOREIGN_SWITCH;
 }
 
-static bool is_switch(const struct option *option) {
-    return option->kind == OPTION_SWITCH || option->kind == OPTION_IGNORED_SWITCH ||
-           option->kind == OPTION_REFUSED_SWITCH;
-}
-
-static bool is_refused(const struct option *option) {
-    return option->kind == OPTION_REFUSED || option->kind == OPTION_REFUSED_SWITCH;
+bool option_is_switch(const struct option *option) {
+    return option->kind == OPTION_SWITCH || option->kind == OPTION_FOREIGN_SWITCH;
 }
 
 bool option_is_setting(const struct option *option) {
-    return !is_ignored(option) && !is_refused(option) && !option->only_flag;
+    return !option_is_foreign(option) && !option->only_flag;
+}
+
+void options_bind(struct options *ret_options, const struct option_table *tables, size_t count,
+                  void *chosen) {
+    ret_options->count = 0;
+    for (size_t i = 0; i < count; i++)
+        for (const struct option *row = tables[i].rows; row->name; row++) {
+            /* A foreign option of this command is one of its own, too, in some commands. */
+            if (option_is_foreign(row) && options_find(ret_options, str_from(row->name))) continue;
+            assert(ret_options->count < OPTIONS_MAX);
+            ret_options->at[ret_options->count++] =
+                (struct bound_option){.is = row, .target = (char *)chosen + tables[i].at + row->at};
+        }
 }
 
 #define NAME_BYTES_MAX 64
+#define HELP_COLUMNS 100
 
 /* Edit distance (Wagner, Fischer 1974) between two short names. */
 static size_t distance(struct str a, const char *b) {
@@ -96,14 +110,55 @@ enum err options_unknown(const struct options *options, struct str name, struct 
     return err_set(error, ERR_INVALID, "no option --%.*s; see --help", STR_ARGS(name));
 }
 
+/* --- sizes --- */
+
+/* The factor of a unit; 0: no unit. */
+static double unit_of(struct str unit) {
+    static const char letters[] = "kmgt";
+    if (unit.bytes == 0) return 1;
+    char first = unit.at[0];
+    bool is_upper = first >= 'A' && first <= 'Z';
+    const char *at = strchr(letters, is_upper ? first - 'A' + 'a' : first);
+    struct str rest = str_skip(unit, 1);
+    bool is_single = rest.bytes == 0;
+    bool is_binary = str_is(rest, "iB") || str_is(rest, "ib") || str_is(rest, "i");
+    bool is_decimal = str_is(rest, "B") || str_is(rest, "b");
+    if (!at || !*at || !(is_single || is_binary || is_decimal)) return 0;
+    double base = is_binary || (is_single && is_upper) ? 1024 : 1000, factor = 1;
+    for (const char *step = letters; step <= at; step++) factor *= base;
+    return factor;
+}
+
+bool option_size(struct str text, int64_t *ret_value) {
+    size_t digits = 0;
+    char number[32];
+    while (digits < text.bytes &&
+           ((text.at[digits] >= '0' && text.at[digits] <= '9') || text.at[digits] == '.'))
+        digits++;
+    double factor = unit_of(str_trim(str_skip(text, digits)));
+    if (digits == 0 || digits >= sizeof number || factor == 0) return false;
+    snprintf(number, sizeof number, "%.*s", (int)digits, text.at);
+    char *end;
+    double value = strtod(number, &end) * factor;
+    if (*end || !(value >= 0 && value <= 9e15) || value != (double)(int64_t)value) return false;
+    *ret_value = (int64_t)value;
+    return true;
+}
+
 static enum err set_number(const struct bound_option *bound, const char *value,
                            struct error *error) {
     const struct option *option = bound->is;
     int64_t integer = 0;
     double number;
     if (option->kind == OPTION_INTEGER) {
-        if (!str_to_i64(str_from(value), &integer))
-            return err_set(error, ERR_INVALID, "--%s: '%s' is not an integer", option->name, value);
+        bool is_good = str_to_i64(str_from(value), &integer);
+        if (!is_good && option->is_size) {
+            is_good = option_size(str_from(value), &integer);
+            if (str_ends_with(str_from(option->name), STR("-mib"))) integer >>= 20;
+        }
+        if (!is_good)
+            return err_set(error, ERR_INVALID, "--%s: '%s' is not %s", option->name, value,
+                           option->is_size ? "a size such as 4096, 64k or 2GiB" : "an integer");
         number = (double)integer;
     } else {
         char *end;
@@ -122,6 +177,31 @@ static enum err set_number(const struct bound_option *bound, const char *value,
     return OK;
 }
 
+/* Whether `value` is one of the values of `list`, which '|' separates. */
+static bool is_listed(const char *list, const char *value) {
+    struct str rest = str_from(list), wanted = str_from(value);
+    while (rest.bytes > 0) {
+        size_t end = str_find_byte(rest, '|', 0);
+        struct str one = {rest.at, end == SIZE_MAX ? rest.bytes : end};
+        if (str_equals(one, wanted)) return true;
+        rest = str_skip(rest, one.bytes + 1);
+    }
+    return false;
+}
+
+static enum err take_foreign(const struct option *option, const char *value, struct error *error) {
+    bool is_taken = !option->takes || (value && is_listed(option->takes, value));
+    if (is_taken) {
+        fprintf(stderr, "quern: --%s%s%s changes nothing: %s\n", option->name, value ? " " : "",
+                value ? value : "", option->help);
+        return OK;
+    }
+    if (option->takes[0])
+        return err_set(error, ERR_INVALID, "--%s %.100s is not supported (%s): %s", option->name,
+                       value ? value : "", option->takes, option->help);
+    return err_set(error, ERR_INVALID, "--%s is not supported: %s", option->name, option->help);
+}
+
 /* `value` is NULL for a switch, which becomes true. */
 static enum err set_value(const struct bound_option *bound, const char *value,
                           struct error *error) {
@@ -138,13 +218,8 @@ static enum err set_value(const struct bound_option *bound, const char *value,
         list->values[list->count++] = value;
         return OK;
     }
-    case OPTION_IGNORED:
-    case OPTION_IGNORED_SWITCH:
-        fprintf(stderr, "quern: --%s has no meaning here yet and is ignored\n", bound->is->name);
-        return OK;
-    case OPTION_REFUSED:
-    case OPTION_REFUSED_SWITCH:
-        return err_set(error, ERR_INVALID, "--%s: %s", bound->is->name, bound->is->help);
+    case OPTION_FOREIGN:
+    case OPTION_FOREIGN_SWITCH: return take_foreign(bound->is, value, error);
     case OPTION_SWITCH: break;
     }
     *(bool *)bound->target = true;
@@ -183,9 +258,14 @@ static enum err take_value(struct reader *reader, struct bound_option *bound, co
 /* `--no-NAME`. */
 static bool turn_off(struct reader *reader, struct str name) {
     if (!str_starts_with(name, STR("no-"))) return false;
-    struct bound_option *bound = options_find(reader->options, str_skip(name, 3));
-    if (!bound || !is_switch(bound->is)) return false;
+    struct bound_option *bound = find_spelled(reader->options, str_skip(name, 3));
+    struct error error;
+    if (!bound || !option_is_switch(bound->is)) return false;
     begin_source(bound, reader->argv, "command line");
+    if (bound->is->kind == OPTION_FOREIGN_SWITCH && !bound->is->takes) {
+        enum err noted = take_foreign(bound->is, NULL, &error);
+        assert(noted == OK);
+    }
     if (bound->is->kind == OPTION_SWITCH) *(bool *)bound->target = false;
     return true;
 }
@@ -197,11 +277,11 @@ static enum err read_long(struct reader *reader, struct error *error) {
     size_t equals = str_find_byte(whole, '=', 0);
     bool has_value = equals != SIZE_MAX;
     struct str name = {whole.at, has_value ? equals : whole.bytes};
-    struct bound_option *bound = options_find(reader->options, name);
+    struct bound_option *bound = find_spelled(reader->options, name);
     if (!bound && !has_value && turn_off(reader, name)) return OK;
     if (!bound) return options_unknown(reader->options, name, error);
     begin_source(bound, reader->argv, "command line");
-    if (is_switch(bound->is)) {
+    if (option_is_switch(bound->is)) {
         if (has_value) return err_set(error, ERR_INVALID, "--%s takes no value", bound->is->name);
         return set_value(bound, NULL, error);
     }
@@ -216,17 +296,23 @@ static enum err read_long(struct reader *reader, struct error *error) {
 static enum err read_letter(struct reader *reader, struct error *error) {
     const char *argument = reader->argv[reader->at];
     const char spelled[] = {'-', argument[1], '\0'};
-    struct bound_option *bound = find_letter(reader->options, argument[1]);
+    struct bound_option *bound = find_brief(reader->options, argument + 1);
+    if (bound) {
+        begin_source(bound, reader->argv, "command line");
+        return take_value(reader, bound, argument, NULL, error);
+    }
+    bound = find_letter(reader->options, argument[1]);
     if (!bound) return err_set(error, ERR_INVALID, "no option %s; see --help", argument);
     begin_source(bound, reader->argv, "command line");
-    if (is_switch(bound->is) && argument[2])
+    if (option_is_switch(bound->is) && argument[2])
         return err_set(error, ERR_INVALID, "no option %s; see --help", argument);
-    if (is_switch(bound->is)) return set_value(bound, NULL, error);
+    if (option_is_switch(bound->is)) return set_value(bound, NULL, error);
     return take_value(reader, bound, spelled, argument[2] ? argument + 2 : NULL, error);
 }
 
 enum err options_read(struct options *options, int argc, char **argv, const char **ret_operands,
-                      size_t operands_max, struct error *error) {
+                      size_t operands_max, const char *operand_as, struct error *error) {
+    struct bound_option *as = operand_as ? options_find(options, str_from(operand_as)) : NULL;
     struct reader reader = {.options = options, .argc = argc, .argv = argv};
     size_t operand_count = 0;
     enum err err = OK;
@@ -236,7 +322,10 @@ enum err options_read(struct options *options, int argc, char **argv, const char
             err = read_long(&reader, error);
         else if (argument[0] == '-' && argument[1])
             err = read_letter(&reader, error);
-        else if (operand_count < operands_max)
+        else if (as) {
+            begin_source(as, argv, "command line");
+            err = set_value(as, argument, error);
+        } else if (operand_count < operands_max)
             ret_operands[operand_count++] = argument;
         else
             err = err_set(error, ERR_INVALID, "'%.80s' is one argument too many; see --help",
@@ -255,16 +344,26 @@ static void print_row(const struct option *option) {
     printf("  %-34s %s\n", left, option->help);
 }
 
-void options_print(const struct options *options) {
-    bool has_ignored = false;
-    for (size_t i = 0; i < options->count; i++)
-        if (!is_ignored(options->at[i].is) && !is_refused(options->at[i].is))
-            print_row(options->at[i].is);
+/* Prints the names of the foreign options that are refused, or of those that are not. */
+static void print_foreign(const struct options *options, bool is_refused, const char *title) {
+    size_t column = 0;
     for (size_t i = 0; i < options->count; i++) {
-        if (!is_ignored(options->at[i].is)) continue;
-        printf(has_ignored ? " --%s" : "\nAccepted for compatibility, without effect: --%s",
-               options->at[i].is->name);
-        has_ignored = true;
+        const struct option *is = options->at[i].is;
+        bool refuses = is->takes && !is->takes[0];
+        if (!option_is_foreign(is) || refuses != is_refused) continue;
+        if (column == 0) printf("\n%s\n", title);
+        size_t bytes = strlen(is->name) + 3;
+        if (column > 0 && column + bytes > HELP_COLUMNS) column = 0, printf("\n");
+        printf("%s--%s", column ? " " : "    ", is->name);
+        column = (column ? column : 4) + bytes;
     }
-    if (has_ignored) printf("\n");
+    if (column > 0) printf("\n");
+}
+
+void options_print(const struct options *options) {
+    for (size_t i = 0; i < options->count; i++)
+        if (!option_is_foreign(options->at[i].is)) print_row(options->at[i].is);
+    print_foreign(options, false,
+                  "Options of vLLM that change nothing here, and say why when they are given:");
+    print_foreign(options, true, "Options of vLLM that are refused, with the reason:");
 }

@@ -5,7 +5,8 @@
  *
  * A row says where its value lies inside the command's struct, so tables are constants and several
  * commands share one. A line takes `--name value`, `--name=value`, `-i value`, `--switch` and
- * `--no-switch`. A name that no row has is an error that suggests the nearest one.
+ * `--no-switch`; `_` in a name is `-`. A name that no row has is an error that suggests the nearest
+ * one.
  *
  * Thread: main.
  * Memory: values point into argv, or into the texts of settings.h. */
@@ -23,14 +24,12 @@ enum option_kind {
     OPTION_SWITCH,  /* bool */
     OPTION_LIST,    /* struct option_list: the option may be repeated */
     OPTION_WORDS,   /* struct option_list: takes all arguments up to the next option */
-    OPTION_IGNORED, /* accepted for compatibility with its value, with a note on standard error */
-    OPTION_IGNORED_SWITCH,
-    OPTION_REFUSED, /* known from other servers and not available here: `help` is the reason */
-    OPTION_REFUSED_SWITCH,
+    OPTION_FOREIGN, /* another program's, with a value: a note on standard error, or an error */
+    OPTION_FOREIGN_SWITCH,
 };
 
 #define OPTION_LIST_MAX 32
-#define OPTIONS_MAX 128 /* rows of one command, all tables together */
+#define OPTIONS_MAX 256 /* rows of one command, all tables together */
 
 struct option_list {
     const char *values[OPTION_LIST_MAX];
@@ -46,6 +45,11 @@ struct option {
     double min, max;   /* bounds of a number; both 0: no bounds */
     char letter;       /* the short form; 0: none */
     bool only_flag;    /* allowed on the command line only, in no file and no variable */
+    bool is_size;      /* an integer that takes a unit, too: 64k, 2GiB (option_size) */
+    const char *brief; /* a short form of several letters, without its dash; NULL: none */
+    /* Of a foreign option: the values that change nothing here, separated by '|', "" for none; NULL:
+     * each. `help` then says why, and what to use instead. */
+    const char *takes;
 };
 
 /* Rows that fill one struct, which lies at `at` in the command's struct. */
@@ -70,6 +74,11 @@ struct options {
 /* Binds the tables to `chosen`, the command's struct. */
 void options_bind(struct options *ret_options, const struct option_table *tables, size_t count,
                   void *chosen);
+/* The integer of "64k" and the like. k, m, g and t, and kB to TB, are powers of 1000; K, M, G and T,
+ * and KiB to TiB, are powers of 1024, as vLLM has them. False for other texts. */
+bool option_size(struct str text, int64_t *ret_value);
+bool option_is_foreign(const struct option *option);
+bool option_is_switch(const struct option *option);
 /* Prints the rows as --help does. */
 void options_print(const struct options *options);
 
@@ -87,6 +96,7 @@ bool option_is_setting(const struct option *option);
 enum err options_set(struct bound_option *option, const void *source, const char *origin,
                      const char *value, struct error *error) MUST_CHECK;
 /* Reads argv[0..argc-1]. Arguments that are no options become operands; more than operands_max are
- * an error. ERR_INVALID with a sentence that names the option. */
+ * an error. `operand_as`: the option whose values they are instead; NULL: none. ERR_INVALID with a
+ * sentence that names the option. */
 enum err options_read(struct options *options, int argc, char **argv, const char **ret_operands,
-                      size_t operands_max, struct error *error) MUST_CHECK;
+                      size_t operands_max, const char *operand_as, struct error *error) MUST_CHECK;

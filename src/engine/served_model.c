@@ -206,6 +206,19 @@ static struct card_ledger ledger_of(const struct device_ledger *from) {
                                                [CARD_PART_KV] = from->kv}};
 }
 
+/* The operator's template takes the place of all of the model's. */
+static enum err take_template(struct served_model *model, struct str text, struct error *error) {
+    struct jinja_template *template;
+    if (text.bytes == 0) return OK;
+    enum err err = jinja_template_open(&template, text, error);
+    if (err != OK) return err_prefix(error, "--chat-template");
+    jinja_template_close(model->vocabulary.template);
+    jinja_template_close(model->vocabulary.tool_template);
+    model->vocabulary.template = template;
+    model->vocabulary.tool_template = NULL;
+    return OK;
+}
+
 enum err served_model_open(struct served_model *ret_model, const struct wire_hello *options,
                            struct loaded_device *device, struct error *error) {
     char path[PATH_MAX];
@@ -217,6 +230,7 @@ enum err served_model_open(struct served_model *ret_model, const struct wire_hel
     int64_t begin_ns = clock_monotonic_ns();
     enum err err = checkpoint_is_folder(path) ? open_folder(&model, path, options, device, error)
                                               : open_file(&model, path, options, device, error);
+    if (err == OK) err = take_template(&model, options->chat_template, error);
     if (err == OK) {
         struct model_description is;
         model_describe(model.model, &is);

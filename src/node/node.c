@@ -55,6 +55,7 @@ struct wire_hello node_hello(const struct model_choice *choice,
         .kernels = str_from(settings->kernels),
         .pooling = str_from(settings->pooling),
         .trust_request_chat_template = settings->trust_request_chat_template,
+        .chat_template = str_from(settings->chat_template),
         .dummy_weights = settings->dummy_weights,
         .device = settings->device,
     };

@@ -23,7 +23,7 @@
 #define LOOK_MS 50
 #define TERM_PATIENCE_MS 5000 /* for a sample run to remove its state directory */
 #define ARGUMENTS_MAX 96
-#define TEXTS_BYTES_MAX ((size_t)64 << 10)
+#define TEXTS_BYTES_MAX ((size_t)256 << 10) /* with a chat template of 100,000 bytes */
 
 _Static_assert(API_PREFLIGHT_LINES_MAX <= SAMPLE_RUN_LINES_MAX,
                "the child accepts any number of lines that the API does");
@@ -87,6 +87,7 @@ static void add_engine(struct arguments *arguments, const struct engine_settings
     if (engine->kernels) add_text(arguments, "--kernels", engine->kernels);
     if (engine->pooling) add_text(arguments, "--pooling", engine->pooling);
     if (engine->trust_request_chat_template) add(arguments, "--trust-request-chat-template");
+    if (engine->chat_template) add_text(arguments, "--chat-template", engine->chat_template);
     if (engine->dummy_weights) add_text(arguments, "--load-format", "dummy");
     if (engine->packed_dir)
         add_text(arguments, "--packed-cache-dir", engine->packed_dir);

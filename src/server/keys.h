@@ -10,8 +10,17 @@
 #include "http/key.h"
 #include "node/secret.h"
 
-/* Opens the set: the fixed keys of `key_file` (NULL: of QUERN_API_KEYS_FILE, QUERN_API_KEYS or the
+/* Where the operator's own keys are. */
+struct keys_places {
+    const char *file;        /* one key per line; NULL: QUERN_API_KEYS_FILE and its kind */
+    const char *const *told; /* (told_count) keys of the command line, in addition to the file's;
+                                wiped where they are */
+    size_t told_count;
+};
+
+/* Opens the set: the told keys, the fixed keys of the file (NULL: of QUERN_API_KEYS_FILE, QUERN_API_KEYS or the
  * credential api-keys, if one exists) and the keys of `quern key` in `state_dir`. ERR_INVALID if a
  * key file has no key or group or others can read it. */
-enum err keys_open(struct key_set **ret_keys, const char *key_file, const char *state_dir,
-                   const struct secret_variables *variables, struct error *error) MUST_CHECK;
+enum err keys_open(struct key_set **ret_keys, const struct keys_places *places,
+                   const char *state_dir, const struct secret_variables *variables,
+                   struct error *error) MUST_CHECK;

@@ -7,7 +7,6 @@
 #include "base/log.h"
 #include "preflight/preflight_child.h"
 #include "server/certificate.h"
-#include "server/keys.h"
 
 #include <string.h>
 #include <sys/prctl.h>
@@ -57,8 +56,7 @@ static enum err open_with(const struct serve_options *options, struct node *node
                           const struct secret_variables *variables, struct front *front,
                           struct error *error) {
     struct store *store = node_store(node);
-    enum err err =
-        keys_open(&front->keys, options->api_key_file, store_dir(store), variables, error);
+    enum err err = keys_open(&front->keys, &options->keys, store_dir(store), variables, error);
     if (err == OK) err = check_reach(options, front->keys, store_dir(store), error);
     if (err == OK) err = webhooks_open(&front->notify, &options->webhooks, store, variables, error);
     if (err != OK) return err;

@@ -8,6 +8,7 @@
 
 #include "http/origin.h"
 #include "node/node.h"
+#include "server/keys.h"
 #include "server/webhooks.h"
 
 struct serve_options {
@@ -16,7 +17,7 @@ struct serve_options {
     uint16_t port;               /* 0: any free one */
     const char *ssl_certfile;    /* certificate and chain as PEM; NULL: plain HTTP */
     const char *ssl_keyfile;     /* its private key; NULL: in ssl_certfile */
-    const char *api_key_file;    /* one key per line; NULL: the places in keys.h */
+    struct keys_places keys;     /* of clients */
     struct origin_rules origins; /* web pages and names that may use the API; `host` is not read */
     uint32_t connections_per_peer_max; /* of one address; 0: http's default */
     uint64_t body_memory_bytes_max;    /* of all request bodies; 0: http's default */

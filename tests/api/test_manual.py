@@ -12,7 +12,8 @@ COMMANDS = [name for name in LISTED if name != "quern"]
 
 
 def options_of(command):
-    return set(re.findall(r"^ +(?:-\w, )?(--[a-z][a-z-]*)", support.quern(command, "--help").stdout, re.M))
+    own, *foreign = re.split(r"^Options of vLLM", support.quern(command, "--help").stdout, flags=re.M)
+    return set(re.findall(r"^ +(?:-\w, )?(--[a-z][a-z-]*)", own, re.M)) | set(re.findall(r"--[a-z][a-z0-9-]*", " ".join(foreign)))
 
 
 ALL = {"--help", "--version"}.union(*(options_of(command) for command in COMMANDS))

@@ -42,11 +42,9 @@ static void names_and_letters_are_unique_and_every_row_has_its_help(void **state
         if (!chosen) continue;
         for (size_t j = 0; j < options.count; j++) {
             const struct option *row = options.at[j].is;
-            bool is_ignored = row->kind == OPTION_IGNORED || row->kind == OPTION_IGNORED_SWITCH;
-            bool is_switch = row->kind == OPTION_SWITCH || row->kind == OPTION_IGNORED_SWITCH ||
-                             row->kind == OPTION_REFUSED_SWITCH;
-            if (!is_ignored && !row->help) fail_msg("%s: no help", row->name);
-            if (is_switch != !row->value) fail_msg("%s: a value's name is wrong", row->name);
+            if (!row->help) fail_msg("%s: no help", row->name);
+            if (option_is_switch(row) != !row->value)
+                fail_msg("%s: a value's name is wrong", row->name);
             for (size_t k = 0; k < j; k++)
                 if (strcmp(options.at[k].is->name, row->name) == 0 ||
                     (row->letter && options.at[k].is->letter == row->letter))

@@ -113,7 +113,7 @@ static enum err read_with(struct settings *settings, struct target *target, int 
     options_bind(&options, &table, 1, target);
     enum err err = settings_load(settings, &options, NULL, error);
     if (err != OK) return err;
-    return options_read(&options, argc, (char **)(uintptr_t)argv, NULL, 0, error);
+    return options_read(&options, argc, (char **)(uintptr_t)argv, NULL, 0, NULL, error);
 }
 
 static void flags_win_over_the_environment_and_that_over_the_file(void **state) {
@@ -234,6 +234,82 @@ static int remove_folder(void **state) {
     return rmdir(folder);
 }
 
+/* --- sizes and foreign options --- */
+
+static void a_size_takes_the_units_that_vllm_takes(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        int64_t value;
+    } good[] = {{"4096", 4096},        {"64k", 64000},      {"64K", 65536},   {"2GiB", 2ll << 30},
+                {"1.5GiB", 3 << 29},   {"2GB", 2000000000}, {"25.6k", 25600}, {"1 MiB", 1 << 20},
+                {"3t", 3000000000000}, {"1Ti", 1ll << 40}};
+    static const char *const bad[] = {"",    "k",   "1x",        "1KiBs", "-1k",
+                                      "1.5", "1e3", "99999999T", "1..2k"};
+    int64_t value;
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        value = 0;
+        if (!option_size(str_from(good[i].text), &value) || value != good[i].value)
+            fail_msg("%s: %lld", good[i].text, (long long)value);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        if (option_size(str_from(bad[i]), &value)) fail_msg("'%s' is taken", bad[i]);
+}
+
+struct flags {
+    int64_t bytes, mib, cards;
+    struct option_list models;
+};
+
+static const struct option flag_rows[] = {
+    {"some-bytes", OPTION_INTEGER, offsetof(struct flags, bytes), "N", .help = "", .is_size = true},
+    {"some-mib", OPTION_INTEGER, offsetof(struct flags, mib), "N", .help = "", .is_size = true},
+    {"cards", OPTION_INTEGER, offsetof(struct flags, cards), "N", .help = "", .brief = "tp"},
+    {"model", OPTION_LIST, offsetof(struct flags, models), "M", .help = ""},
+    {0},
+};
+static const struct option foreign_rows[] = {
+    {"eager", OPTION_FOREIGN_SWITCH, .help = "why"},
+    {"stages", OPTION_FOREIGN, .value = "N", .takes = "1", .help = "why", .brief = "pp"},
+    {"adapters", OPTION_FOREIGN_SWITCH, .takes = "", .help = "merge them"},
+    {"model", OPTION_FOREIGN, .value = "N", .takes = "", .help = "not this one"},
+    {0},
+};
+
+static enum err read_flags(struct flags *flags, struct error *error, const char *const *argv) {
+    const struct option_table tables[] = {{flag_rows, 0}, {foreign_rows, 0}};
+    struct options bound;
+    int argc = 0;
+    while (argv[argc]) argc++;
+    *flags = (struct flags){.bytes = 0};
+    options_bind(&bound, tables, 2, flags);
+    return options_read(&bound, argc, (char **)(uintptr_t)argv, NULL, 0, "model", error);
+}
+
+#define READ(...) read_flags(&flags, &error, (const char *[]){__VA_ARGS__, NULL})
+
+static void foreign_options_are_noted_or_refused_and_never_ignored(void **state) {
+    (void)state;
+    struct flags flags;
+    struct error error;
+    assert_int_equal(READ("--some_bytes", "64K", "--some-mib=24GiB", "-tp", "1", "a", "--eager",
+                          "--no-eager", "-pp", "1", "b", "--model", "c", "--no-adapters"),
+                     OK);
+    assert_int_equal(flags.bytes, 65536);
+    assert_int_equal(flags.mib, 24 * 1024);
+    assert_int_equal(flags.cards, 1);
+    assert_int_equal(flags.models.count, 3);
+    assert_string_equal(flags.models.values[1], "b");
+    assert_int_equal(READ("--some-mib", "24"), OK);
+    assert_int_equal(flags.mib, 24);
+    assert_int_equal(READ("--stages", "2"), ERR_INVALID);
+    assert_non_null(strstr(error.text, "--stages 2 is not supported (1): why"));
+    assert_int_equal(READ("--adapters"), ERR_INVALID);
+    assert_non_null(strstr(error.text, "merge them"));
+    assert_int_equal(READ("--some-bytes", "many"), ERR_INVALID);
+    assert_non_null(strstr(error.text, "64k"));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(settings_are_read_line_by_line),
@@ -243,6 +319,8 @@ int main(void) {
         cmocka_unit_test(what_is_wrong_in_a_file_names_file_and_line),
         cmocka_unit_test(a_key_of_another_command_is_passed_over),
         cmocka_unit_test(a_named_file_takes_the_place_of_the_usual_ones),
+        cmocka_unit_test(a_size_takes_the_units_that_vllm_takes),
+        cmocka_unit_test(foreign_options_are_noted_or_refused_and_never_ignored),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

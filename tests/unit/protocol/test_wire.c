@@ -162,6 +162,7 @@ static struct wire_hello a_hello(void) {
                                .prefix_caching = true,
                                .pooling = STR("last"),
                                .kernels = STR("avx2"),
+                               .chat_template = STR("{{ messages }}"),
                                .packed_dir = STR("/cache/packed"),
                                .packed_bytes_max = 1ull << 41,
                                .device = {.name = STR("cuda:1"),
@@ -192,6 +193,7 @@ static void a_hello_comes_back(void **state) {
     assert_true(out.kv_bytes == 1ull << 40);
     assert_true(out.prefix_caching && !out.reference);
     assert_true(same(in.kernels, out.kernels));
+    assert_true(same(in.chat_template, out.chat_template));
     assert_true(same(in.pooling, out.pooling));
     assert_true(same(in.packed_dir, out.packed_dir) && out.packed_bytes_max == 1ull << 41);
     assert_true(same(in.device.name, out.device.name));
