@@ -6,26 +6,34 @@
 #include "cli/run_show.h"
 #include "cli/vllm_options.h"
 #include "server/offline.h"
+#include "server/offline_places.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/resource.h>
 
 struct chosen {
     struct offline_options offline;
+    struct offline_places places;
+    const char *input, *output, *output_folder;
     struct engine_choice choice;
     bool json, quiet;
 };
 
 #define AT(field) offsetof(struct chosen, field)
 static const struct option rows[] = {
-    {"input-file", OPTION_TEXT, AT(offline.input_path), "IN",
-     .help = "file of requests, one JSON object per line", .letter = 'i', .only_flag = true},
-    {"output-file", OPTION_TEXT, AT(offline.output_path), "OUT",
-     .help = "file of results, one line per request, in input order", .letter = 'o',
+    {"input-file", OPTION_TEXT, AT(input), "IN",
+     .help = "file of requests, one JSON object per line; or an http(s) URL to GET", .letter = 'i',
      .only_flag = true},
+    {"output-file", OPTION_TEXT, AT(output), "OUT",
+     .help = "file of results, one line per request, in input order; or an http(s) URL to PUT to",
+     .letter = 'o', .only_flag = true},
     {"overwrite", OPTION_SWITCH, AT(offline.overwrite),
      .help = "run although OUT exists, and replace it", .only_flag = true},
+    {"output-tmp-dir", OPTION_TEXT, AT(output_folder), "DIR",
+     .help = "folder of the results of an OUT that is a URL, until they are sent (default: .)"},
     {"json", OPTION_SWITCH, AT(json), .help = "print the summary as one JSON object"},
     {"quiet", OPTION_SWITCH, AT(quiet), .help = "show no progress", .letter = 'q'},
     {0},
@@ -38,7 +46,14 @@ static uint64_t peak_rss_bytes(void) {
     return os_peak_rss_bytes() + (uint64_t)children.ru_maxrss * 1024;
 }
 
-static void print_summary(const struct offline_summary *is, bool json, const char *output) {
+static bool is_url(const char *name) {
+    return strncmp(name, "http://", 7) == 0 || strncmp(name, "https://", 8) == 0;
+}
+
+static void print_summary(const struct offline_summary *is, bool json, const char *name) {
+    /* The query of a URL may be a secret. */
+    char output[PATH_MAX];
+    snprintf(output, sizeof output, "%.*s", (int)strcspn(name, is_url(name) ? "?#" : ""), name);
     uint64_t now = is->completed + is->failed - is->done_before;
     double rate = is->seconds > 0 ? (double)now / is->seconds : 0;
     char part[64] = "";
@@ -85,24 +100,39 @@ static void release(void *context) {
 
 static enum err check(struct command_call *call, struct error *error) {
     struct chosen *chosen = call->chosen;
-    if (!chosen->offline.input_path || !chosen->offline.output_path)
-        return err_set(error, ERR_INVALID, "%s is missing",
-                       chosen->offline.input_path ? "-o OUT" : "-i IN");
+    if (!chosen->input || !chosen->output)
+        return err_set(error, ERR_INVALID, "%s is missing", chosen->input ? "-o OUT" : "-i IN");
+    enum err err = offline_places_find(&chosen->places, chosen->input, chosen->output,
+                                       chosen->output_folder, error);
+    if (err != OK) return err;
+    chosen->offline.input_path = chosen->places.input_path;
+    chosen->offline.output_path = chosen->places.output_path;
     return engine_options_check(&chosen->choice, &chosen->offline.node, error);
 }
 
-static enum err run(struct command_call *call, struct error *error) {
+/* Finishes a run whose results are all in the local output. */
+static enum err deliver(struct command_call *call, const struct offline_summary *summary,
+                        struct error *error) {
+    struct chosen *chosen = call->chosen;
+    enum err err = offline_places_send(&chosen->places, call->stop, error);
+    if (err != OK) {
+        fprintf(stderr, "quern run: all results are in %s; the same command sends them again\n",
+                chosen->places.output_path);
+        return err;
+    }
+    print_summary(summary, chosen->json, chosen->output);
+    if (summary->failed > 0) call->status = EXIT_FAILED;
+    return OK;
+}
+
+static enum err run_file(struct command_call *call, struct error *error) {
     struct chosen *chosen = call->chosen;
     struct run_show show = {.quiet = chosen->quiet};
     struct offline_options *offline = &chosen->offline;
     struct offline_summary summary = {0};
     enum err err = offline_check(offline, &summary, error);
     if (err != OK) return err;
-    if (summary.was_finished) {
-        print_summary(&summary, chosen->json, offline->output_path);
-        if (summary.failed > 0) call->status = EXIT_FAILED;
-        return OK;
-    }
+    if (summary.was_finished) return deliver(call, &summary, error);
     err = engine_options_find_models(&chosen->choice, &offline->node, call->stop, error);
     if (err != OK) return err;
     if (!chosen->choice.log_level) log_set_level(LOG_WARN);
@@ -113,10 +143,16 @@ static enum err run(struct command_call *call, struct error *error) {
     offline->bad_line = run_show_bad_line;
     err = offline_run(offline, &summary, error);
     run_show_end(&show);
+    return err == OK ? deliver(call, &summary, error) : err;
+}
+
+static enum err run(struct command_call *call, struct error *error) {
+    const struct chosen *chosen = call->chosen;
+    enum err err = offline_places_fetch(&chosen->places, call->stop, error);
     if (err != OK) return err;
-    print_summary(&summary, chosen->json, offline->output_path);
-    if (summary.failed > 0) call->status = EXIT_FAILED;
-    return OK;
+    err = run_file(call, error);
+    if (err != OK) offline_places_drop(&chosen->places);
+    return err;
 }
 
 static const struct option_table tables[] = {

@@ -20,8 +20,6 @@ const struct option vllm_option_rows[] = {
      .help = "the tokenizer is read from the model"},
     {"hf-token", OPTION_FOREIGN, .value = "TOKEN", .takes = "",
      .help = "a token on a command line is seen by others; set HF_TOKEN, as `quern pull` reads it"},
-    {"output-tmp-dir", OPTION_FOREIGN, .value = "DIR",
-     .help = "unfinished results lie in OUT.quern"},
     {"max-log-len", OPTION_FOREIGN, .value = "N",
      .help = "no line of the log holds a prompt or an answer"},
     {"response-role", OPTION_FOREIGN, .value = "NAME", .takes = "assistant",

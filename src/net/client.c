@@ -4,6 +4,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/os.h"
 #include "net/net_internal.h"
 #include "net/retry.h"
 
@@ -30,6 +31,8 @@ struct net_exchange {
     bool is_busy;
     bool is_sent, is_streamed, was_stopped, is_too_long;
     size_t head_bytes;
+    const struct net_file *file; /* NULL: none is sent */
+    uint64_t file_at;
     int64_t first_byte_ms, stall_ms, text_ms;
     int64_t sent_ns, first_ns, last_ns; /* 0: not yet */
     struct buf out, in;
@@ -112,6 +115,24 @@ static size_t on_body(char *bytes, size_t size, size_t count, void *user) {
     buf_add_str(&exchange->in, piece);
     exchange->is_too_long = exchange->in.overflowed;
     return exchange->is_too_long ? 0 : piece.bytes;
+}
+
+static size_t on_file_read(char *bytes, size_t size, size_t count, void *user) {
+    struct net_exchange *exchange = user;
+    uint64_t left = exchange->file->bytes - exchange->file_at;
+    size_t wanted = size * count < left ? size * count : (size_t)left;
+    struct error error;
+    if (os_pread_all(exchange->file->fd, bytes, wanted, exchange->file_at, &error) != OK)
+        return CURL_READFUNC_ABORT;
+    exchange->file_at += wanted;
+    return wanted;
+}
+
+static int on_file_seek(void *user, curl_off_t offset, int origin) {
+    struct net_exchange *exchange = user;
+    if (origin != SEEK_SET || offset < 0) return CURL_SEEKFUNC_FAIL;
+    exchange->file_at = (uint64_t)offset;
+    return CURL_SEEKFUNC_OK;
 }
 
 /* --- what an answer says --- */
@@ -219,6 +240,15 @@ static void set_request(struct net_exchange *exchange, const struct net_request 
         SET(CURLOPT_POSTFIELDS, exchange->out.at);
         SET(CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)exchange->out.bytes);
     }
+    if (request->file) {
+        add_line(exchange, "Expect:");
+        SET(CURLOPT_UPLOAD, 1L);
+        SET(CURLOPT_INFILESIZE_LARGE, (curl_off_t)request->file->bytes);
+        SET(CURLOPT_READFUNCTION, on_file_read);
+        SET(CURLOPT_READDATA, exchange);
+        SET(CURLOPT_SEEKFUNCTION, on_file_seek);
+        SET(CURLOPT_SEEKDATA, exchange);
+    }
     SET(CURLOPT_HTTPHEADER, exchange->head);
 }
 
@@ -233,6 +263,7 @@ struct net_exchange *net_client_start(struct net_client *client,
                                       .easy = exchange->easy,
                                       .owner = request->owner,
                                       .stream = request->stream,
+                                      .file = request->file,
                                       .is_busy = true,
                                       .first_byte_ms = request->first_byte_ms,
                                       .stall_ms = request->stall_ms,

@@ -75,6 +75,12 @@ enum net_stream {
     NET_STREAM_BYTES,  /* a 200 or 206 answer goes to `bytes` */
 };
 
+/* An open file that a request sends whole; read at offsets of its own. */
+struct net_file {
+    int fd;
+    uint64_t bytes;
+};
+
 /* Times are in ms, and 0 means no limit. */
 struct net_request {
     void *owner;
@@ -82,6 +88,7 @@ struct net_request {
     const struct net_url *checked_url; /* in place of `url`; lives as long as the exchange */
     const char *const *headers;        /* further lines, NULL at the end; NULL: none */
     struct str body;                   /* JSON to POST; at is NULL: GET */
+    const struct net_file *file;       /* to PUT instead; lives as long as the exchange */
     bool sends_key;
     enum net_stream stream;
     uint64_t range_from, range_to; /* asks for the bytes before range_to; 0: for all */
