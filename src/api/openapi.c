@@ -48,27 +48,43 @@ static void write_mark(struct buf *buf, struct str name) {
     assert(false); /* openapi.json has a mark that no row of `marks` names */
 }
 
-void openapi_write(struct buf *buf) {
+/* Appends a part of the document; without keys no operation has a security requirement. */
+static void write_part(struct buf *buf, struct str part, bool asks_keys) {
+    const struct str security = STR("\"security\":[{\"bearerAuth\":[]}]");
+    size_t at;
+    while (!asks_keys && (at = str_find(part, security, 0)) != SIZE_MAX) {
+        buf_add(buf, part.at, at);
+        buf_add_text(buf, "\"security\":[]");
+        part = str_skip(part, at + security.bytes);
+    }
+    buf_add_str(buf, part);
+}
+
+void openapi_write(struct buf *buf, bool asks_keys) {
     const char *at = openapi_json, *mark;
     for (; (mark = strstr(at, "\"@")); at = strchr(mark + 2, '"') + 1) {
-        buf_add(buf, at, (size_t)(mark - at));
+        write_part(buf, (struct str){at, (size_t)(mark - at)}, asks_keys);
         write_mark(buf, (struct str){mark + 2, strcspn(mark + 2, "\"")});
     }
-    buf_add_text(buf, at);
+    write_part(buf, str_from(at), asks_keys);
 }
 
 /* Made once: the route is open, and each of its slow readers would hold a copy. */
-static struct buf document;
+static struct buf documents[2]; /* by whether keys are asked for */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-static void make_document(void) {
-    buf_init(&document, (size_t)4 << 20);
-    openapi_write(&document);
+static void make_documents(void) {
+    for (int asks_keys = 0; asks_keys < 2; asks_keys++) {
+        buf_init(&documents[asks_keys], (size_t)4 << 20);
+        openapi_write(&documents[asks_keys], asks_keys);
+    }
 }
 
 void openapi_get(void *context, struct http_request *request) {
-    (void)context;
-    pthread_once(&once, make_document);
-    http_answer(request, &(struct http_answer){
-                             .status = 200, .body = buf_str(&document), .is_static = true});
+    const struct api *api = context;
+    bool asks_keys = api->options.keys && key_set_asks(api->options.keys);
+    pthread_once(&once, make_documents);
+    http_answer(request, &(struct http_answer){.status = 200,
+                                               .body = buf_str(&documents[asks_keys]),
+                                               .is_static = true});
 }

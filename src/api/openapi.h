@@ -15,6 +15,7 @@
 struct http_request;
 
 /* Appends the whole document. */
-void openapi_write(struct buf *buf);
+/* `asks_keys`: whether routes that are not open need one, as they do once a key exists. */
+void openapi_write(struct buf *buf, bool asks_keys);
 /* GET /openapi.json */
 void openapi_get(void *context, struct http_request *request);

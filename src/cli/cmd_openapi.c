@@ -10,7 +10,7 @@ static enum err run(struct command_call *call, struct error *error) {
     struct buf text;
     (void)call;
     buf_init(&text, DOCUMENT_BYTES_MAX);
-    openapi_write(&text);
+    openapi_write(&text, true);
     bool good = fwrite(text.at, 1, text.bytes, stdout) == text.bytes && putchar('\n') == '\n' &&
                 fflush(stdout) == 0;
     buf_release(&text);

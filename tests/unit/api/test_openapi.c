@@ -18,7 +18,7 @@ static int open_document(void **state) {
     struct buf text;
     struct error error;
     buf_init(&text, 4 << 20);
-    openapi_write(&text);
+    openapi_write(&text, true);
     if (json_read(&document, buf_str(&text), &error) != OK) fail_msg("%s", error.text);
     buf_release(&text);
     return 0;
@@ -61,9 +61,18 @@ static json_t *operation_of(const struct http_route *route) {
     return get(document, "paths", path_of(route->pattern), method, NULL);
 }
 
+/* A route that always refuses is there for its sentence only. */
+static bool is_refused(const struct http_route *route) {
+    return route->handler == inference_unsupported;
+}
+
 static void every_route_is_an_operation_of_the_document(void **state) {
     (void)state;
     for (size_t i = 0; i < api_route_count; i++) {
+        if (is_refused(&api_routes[i])) {
+            assert_null(operation_of(&api_routes[i]));
+            continue;
+        }
         const char *operation = api_routes[i].operation;
         json_t *is = operation_of(&api_routes[i]);
         if (!is) fail_msg("openapi.json has no %s", operation);
@@ -87,6 +96,7 @@ static void every_operation_of_the_document_is_a_route(void **state) {
             count++;
         }
     }
+    for (size_t i = 0; i < api_route_count; i++) count += is_refused(&api_routes[i]);
     assert_int_equal(count, api_route_count);
 }
 
@@ -94,10 +104,42 @@ static void only_open_routes_need_no_key(void **state) {
     (void)state;
     for (size_t i = 0; i < api_route_count; i++) {
         json_t *is = operation_of(&api_routes[i]);
+        if (is_refused(&api_routes[i])) continue;
         bool is_open = api_routes[i].scope == HTTP_SCOPE_OPEN;
         if ((json_array_size(get(is, "security", NULL)) == 0) != is_open ||
             (get(is, "responses", "401", NULL) == NULL) != is_open)
             fail_msg("%s: security and 401 are not those of the route", api_routes[i].operation);
+    }
+}
+
+static void without_keys_no_operation_asks_for_one(void **state) {
+    (void)state;
+    struct buf with, without;
+    buf_init(&with, 4 << 20);
+    buf_init(&without, 4 << 20);
+    openapi_write(&with, true);
+    openapi_write(&without, false);
+    assert_true(str_find(buf_str(&with), STR("\"bearerAuth\":[]"), 0) != SIZE_MAX);
+    assert_true(str_find(buf_str(&without), STR("\"bearerAuth\":[]"), 0) == SIZE_MAX);
+    json_t *document_without;
+    struct error error;
+    assert_int_equal(json_read(&document_without, buf_str(&without), &error), OK);
+    json_decref(document_without);
+    buf_release(&with);
+    buf_release(&without);
+}
+
+/* The members without which each of these requests is refused. */
+static void required_members_are_declared(void **state) {
+    (void)state;
+    static const char *const wanted[][2] = {{"CreateChatCompletion", "messages"},
+                                            {"CreateCompletion", "prompt"},
+                                            {"CreateEmbedding", "input"}};
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+        json_t *required = json_object_get(schema_of(wanted[i][0]), "required");
+        assert_int_equal(json_array_size(required), 2);
+        assert_string_equal(json_string_value(json_array_get(required, 0)), "model");
+        assert_string_equal(json_string_value(json_array_get(required, 1)), wanted[i][1]);
     }
 }
 
@@ -205,6 +247,8 @@ int main(void) {
         cmocka_unit_test(every_route_is_an_operation_of_the_document),
         cmocka_unit_test(every_operation_of_the_document_is_a_route),
         cmocka_unit_test(only_open_routes_need_no_key),
+        cmocka_unit_test(without_keys_no_operation_asks_for_one),
+        cmocka_unit_test(required_members_are_declared),
         cmocka_unit_test(only_uploads_take_a_form),
         cmocka_unit_test(parameters_of_paths_are_declared),
         cmocka_unit_test(references_and_links_lead_somewhere),
