@@ -11,9 +11,9 @@ $(BUILD)/build.ninja:
 	@tools/bootstrap build
 	@meson setup $(BUILD) --buildtype=release -Db_ndebug=false -Ddebug=true >/dev/null
 
-demo: all ## 100 real candidate evaluations through the real API on a real model
-	@tools/fetch-model >/dev/null
-	@python3 tools/demo --quern $(BUILD)/src/quern
+demo: ## 100 real candidate evaluations through the real API on a real model
+	@command -v python3 >/dev/null || tools/bootstrap build
+	@python3 tools/demo --build $(BUILD)
 
 test: ## every test; ends with "N passed, N failed"
 	@tools/bootstrap build
