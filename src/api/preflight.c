@@ -219,7 +219,7 @@ static bool read_models(struct ask *ask, struct error *error) {
         if (err == OK && names_one)
             good = take_name(ask, &seen, json_span_text(line.model, &scratch));
     }
-    if (err == OK && file.failed) (void)err_set(error, ERR_IO, "the file could not be read");
+    if (err == OK && file.failed) (void)err_set(error, ERR_IO, "the file: %s", file.why.text);
     jsonl_file_close(&file);
     buf_release(&scratch);
     return good;

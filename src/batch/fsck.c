@@ -139,8 +139,12 @@ static void walk(struct check *check, struct jsonl_file *input, struct jsonl_fil
         violated(check, "counts say %llu completed and %llu failed, the files %llu and %llu (I4)",
                  (unsigned long long)batch->completed, (unsigned long long)batch->failed,
                  (unsigned long long)out_lines, (unsigned long long)failed);
-    if (input->failed || output->failed || errors->failed)
-        violated(check, "a file could not be read to its end (I1)");
+    for (size_t i = 0; i < 3; i++) {
+        const struct jsonl_file *file = (const struct jsonl_file *[]){input, output, errors}[i];
+        static const char *const names[] = {"input", "output", "errors"};
+        if (file->failed)
+            violated(check, "its %s cannot be read to the end: %s (I1)", names[i], file->why.text);
+    }
 }
 
 static void check_published(struct check *check) {

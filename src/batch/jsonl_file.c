@@ -19,14 +19,16 @@ void jsonl_file_close(struct jsonl_file *file) {
 
 /* Reads the next piece of the file into the buf; false at its end. */
 static bool fill(struct jsonl_file *file) {
-    struct error error;
     uint64_t left = file->bytes - file->offset;
     if (left == 0) return false;
     buf_consume(&file->buf, file->at);
     file->at = 0;
     size_t count = left < PIECE_BYTES ? (size_t)left : PIECE_BYTES;
     char *room = buf_reserve(&file->buf, count);
-    if (!room || os_pread_all(file->fd, room, count, file->offset, &error) != OK) {
+    enum err err = room ? os_pread_all(file->fd, room, count, file->offset, &file->why)
+                        : err_set(&file->why, ERR_LIMIT, "line %llu has more than %zu bytes",
+                                  (unsigned long long)file->number + 1, SEGLOG_TEXT_BYTES_MAX);
+    if (err != OK) {
         file->failed = true;
         return false;
     }

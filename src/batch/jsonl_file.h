@@ -9,6 +9,7 @@
  * `failed`. */
 
 #include "base/buf.h"
+#include "base/err.h"
 
 struct jsonl_file {
     int fd; /* owned; negative: no file and no lines */
@@ -17,7 +18,8 @@ struct jsonl_file {
     struct buf buf;
     size_t at;       /* in buf: the next line */
     uint64_t number; /* number of the latest line, from 1, blank lines counted */
-    bool failed;     /* the file could not be read to its end */
+    bool failed;     /* the file could not be read to its end, for the reason in `why` */
+    struct error why;
 };
 
 /* Makes a reader without a file; the caller sets fd and bytes. */

@@ -178,8 +178,9 @@ static enum err copy_lines(struct walk *walk, struct store *store, struct error 
         if (is_chosen(walk->retry, record)) err = add_line(walk, store, line, error);
     }
     if (err == OK && (walk->errors.failed || walk->input.failed))
-        err = err_set(error, ERR_IO, "%s or its input could not be read to the end",
-                      walk->original->error_file_id);
+        err = err_set(error, ERR_IO, "%s or its input cannot be read to the end: %s",
+                      walk->original->error_file_id,
+                      (walk->errors.failed ? &walk->errors : &walk->input)->why.text);
     if (err == OK && walk->lines == 0)
         err = err_set(error, ERR_INVALID,
                       "Nothing to retry: no failed request of this batch has one of the chosen "

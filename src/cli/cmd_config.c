@@ -34,24 +34,47 @@ static void print_value(const struct chosen *chosen, const struct bound_option *
     printf("%s = %s\n", name, is_secret(name) ? "********" : value);
 }
 
+/* The default as the help tells it, behind "(default "; empty if it tells none. */
+static struct str told_default(const char *help) {
+    const char *at = strstr(help, "(default");
+    if (!at) return (struct str){NULL, 0};
+    at += strlen("(default");
+    at += strspn(at, ": ");
+    return (struct str){at, strcspn(at, ")")};
+}
+
+/* Prints a setting that is chosen later, when the model or the machine is known, as a comment. */
+static bool print_later(const struct chosen *chosen, const struct bound_option *bound) {
+    struct str told = told_default(bound->is->help);
+    bool is_told = told.bytes > 0 && !str_starts_with(told, STR("0"));
+    if (bound->origin || !is_told) return false;
+    if (chosen->shows_origin) printf("%-28s ", "default");
+    printf("# %s: %.*s\n", bound->is->name, STR_ARGS(told));
+    return true;
+}
+
 static void print_setting(const struct chosen *chosen, const struct bound_option *bound) {
     const void *target = bound->target;
     char number[64];
     switch (bound->is->kind) {
     case OPTION_TEXT: {
         const char *text = *(const char *const *)target;
-        if (text) print_value(chosen, bound, text);
+        if (text)
+            print_value(chosen, bound, text);
+        else
+            (void)print_later(chosen, bound);
         break;
     }
     case OPTION_INTEGER: {
-        /* 0 may stand for a value that is chosen later, and then is not a value to set. */
         int64_t integer = *(const int64_t *)target;
+        if (integer == 0 && print_later(chosen, bound)) break;
         if (bound->is->min > (double)integer) break;
         snprintf(number, sizeof number, "%" PRId64, integer);
         print_value(chosen, bound, number);
         break;
     }
     case OPTION_NUMBER:
+        if (*(const double *)target == 0 && print_later(chosen, bound)) break;
         snprintf(number, sizeof number, "%.15g", *(const double *)target);
         print_value(chosen, bound, number);
         break;

@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "batch/fsck.h"
 #include "cli/command.h"
+#include "cli/state_dir.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 
 struct chosen {
     const char *state_dir;
+    char state_dir_usual[PATH_MAX];
 };
 
 static const struct option rows[] = {
     {"state-dir", OPTION_TEXT, offsetof(struct chosen, state_dir), "DIR",
-     .help = "state directory to check, of a server that is not running"},
+     .help = "state directory to check, of a server that is not running (default that of `quern "
+             "serve`)"},
     {0},
 };
 
@@ -20,10 +23,10 @@ static void print_violation(void *context, const char *sentence) {
     puts(sentence);
 }
 
-static enum err check(struct command_call *call, struct error *error) {
-    const struct chosen *chosen = call->chosen;
-    if (chosen->state_dir) return OK;
-    return err_set(error, ERR_INVALID, "--state-dir is missing");
+static void set_defaults(void *context) {
+    struct chosen *chosen = context;
+    state_dir_default(chosen->state_dir_usual);
+    chosen->state_dir = chosen->state_dir_usual;
 }
 
 static enum err run(struct command_call *call, struct error *error) {
@@ -45,13 +48,13 @@ static const struct option_table tables[] = {{rows, 0}};
 const struct command cmd_fsck = {
     .name = "fsck",
     .summary = "check every promise of a state directory against its bytes",
-    .usage = "fsck --state-dir DIR",
+    .usage = "fsck [--state-dir DIR]",
     .help =
         "Checks every promise about files, batches and results against the bytes on the disk.\n"
         "Changes nothing; prints one line per broken promise, and exits with 10 if there is one.\n",
     .tables = tables,
     .table_count = 1,
     .chosen_bytes = sizeof(struct chosen),
-    .check = check,
+    .set_defaults = set_defaults,
     .run = run,
 };

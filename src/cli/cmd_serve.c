@@ -81,6 +81,8 @@ static const struct option limit_rows[] = {
 static void set_defaults(void *context) {
     struct chosen *chosen = context;
     engine_options_set_defaults(&chosen->choice);
+    state_dir_default(chosen->state_dir_usual);
+    chosen->serve.node.store.dir = chosen->state_dir_usual;
     chosen->serve.host = "127.0.0.1";
     chosen->profile = "quern";
     chosen->port = 8080;
@@ -88,6 +90,7 @@ static void set_defaults(void *context) {
     chosen->answer_memory_bytes = (int64_t)256 << 20;
     chosen->drain_s = 30;
     chosen->stuck_s = 900;
+    chosen->lookahead_lines = 4096;
     chosen->preflight_s = 600;
 }
 
@@ -123,8 +126,6 @@ static enum err check(struct command_call *call, struct error *error) {
                                            .allowed_origin_count = chosen->allowed_origins.count};
     serve->keys.told = chosen->api_keys.values;
     serve->keys.told_count = chosen->api_keys.count;
-    state_dir_default(chosen->state_dir_usual);
-    if (!serve->node.store.dir) serve->node.store.dir = chosen->state_dir_usual;
     return OK;
 }
 

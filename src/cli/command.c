@@ -89,7 +89,8 @@ static enum exit_status run_command(const struct command *command, int argc, cha
 static void print_usage(FILE *to) {
     fprintf(to, "quern " QUERN_VERSION ": batch inference, one result for every line\n\n"
                 "usage: quern COMMAND [options]\n"
-                "       quern COMMAND --help\n\n");
+                "       quern COMMAND --help\n"
+                "       quern help COMMAND\n\n");
     for (size_t i = 0; commands[i]; i++)
         if (!commands[i]->is_hidden)
             fprintf(to, "  %-10s %s\n", commands[i]->name, commands[i]->summary);
@@ -103,11 +104,16 @@ int command_main(int argc, char **argv) {
         printf("quern " QUERN_VERSION "\n");
         return EXIT_GOOD;
     }
-    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
+    bool asks_help =
+        strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0;
+    if (asks_help && (argc == 2 || argv[2][0] == '-')) {
         print_usage(stdout);
         return EXIT_GOOD;
     }
+    if (asks_help) name = argv[2];
     const struct command *command = command_find(name);
+    if (asks_help && command && !command->main)
+        return run_command(command, 1, (char *[]){"--help"});
     if (command) {
         log_set_process(command->name);
         if (command->main) return command->main(argc - 2, argv + 2);

@@ -305,7 +305,7 @@ enum err request_count_file(const struct request_count_options *options,
         pthread_mutex_destroy(&work.reading);
         pthread_mutex_destroy(&work.adding);
         if (work.file.failed)
-            err = err_set(error, ERR_IO, "%s could not be read to its end", options->path);
+            err = err_set(error, ERR_IO, "%s: %s", options->path, work.file.why.text);
     }
     counted.advice = token_layout_look(&work.layout);
     counted.seconds = (double)(clock_monotonic_ns() - started_ns) / 1e9;

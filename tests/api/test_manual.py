@@ -43,3 +43,64 @@ def test_a_command_has_a_page_and_the_first_page_names_it(command):
 @pytest.mark.parametrize("command", sorted(set(COMMANDS) - {"run", "serve", "preflight"}))
 def test_a_small_command_has_every_option_on_its_page(command):
     assert options_of(command) <= set(re.findall(r"--[a-z][a-z-]*", words_of(PAGES / f"quern-{command}.1")))
+
+
+# --- defaults and statuses: the help, `quern config show`, the pages and the code agree ---
+
+def defaults_of(command):
+    """Each option's default as the help tells it."""
+    own = re.split(r"^Options of vLLM", support.quern(command, "--help").stdout, flags=re.M)[0]
+    rows = re.findall(r"^ +(?:-\w, )?--([a-z][a-z-]*)\b(.*)$", own, re.M)
+    return {name: found[1] for name, row in rows if (found := re.search(r"\(default:? ([^;)]*)", row))}
+
+
+def shown(command, environment=None):
+    done = support.quern("config", "show", command, env={"HOME": "/h", "PATH": "/", **(environment or {})})
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+UNITS = {"MiB": 2 ** 20, "GiB": 2 ** 30, "s": 1}
+
+
+@pytest.mark.parametrize("command", ["serve", "run", "preflight"])
+def test_config_show_and_the_help_tell_the_same_defaults(command):
+    text = shown(command)
+    values = dict(re.findall(r"^([a-z-]+) = (.*)$", text, re.M))
+    later = dict(re.findall(r"^# ([a-z-]+): (.*)$", text, re.M))
+    compared = 0
+    for name, told in defaults_of(command).items():
+        if name in values and values[name] not in ("true", "false"):
+            number, _, unit = told.partition(" ")
+            is_size = unit in UNITS and number.isdigit()
+            assert values[name] == (str(int(number) * UNITS[unit]) if is_size else told if not told[0] == "$" else "/h/.local/state/quern") or told.startswith(values[name]), (name, told)
+            compared += 1
+        elif name in later:
+            assert later[name].startswith(told), (name, told, later[name])
+            compared += 1
+    assert compared > 10, (values, later)
+
+
+def test_the_state_directory_is_the_same_everywhere():
+    assert "state-dir = /h/.local/state/quern" in shown("serve") and "state-dir = /x/quern" in shown("serve", {"XDG_STATE_HOME": "/x"})
+    assert "lookahead-lines = 4096" in shown("serve") and "(default 4096)" in words_of(PAGES / "quern-serve.1")
+    done = support.quern("fsck", env={"HOME": "/nowhere/h", "PATH": "/"})
+    assert done.returncode == 4 and "/nowhere/h/.local/state/quern" in done.stderr, done.stderr
+
+
+def test_the_first_page_lists_each_exit_status_of_the_code():
+    code = (PAGES.parents[1] / "src/cli/exit_status.h").read_text()
+    section = words_of(PAGES / "quern.1").split(".SH EXIT STATUS")[1].split(".SH")[0]
+    assert set(re.findall(r"EXIT_\w+ = (\d+)", code)) == set(re.findall(r"^(\d+)$", section, re.M))
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_of_a_command_is_asked_in_three_ways(command):
+    answers = {(done.returncode, done.stdout) for done in (support.quern(command, "--help"), support.quern(command, "-h"), support.quern("help", command))}
+    assert len(answers) == 1 and answers.pop()[0] == 0
+
+
+def test_help_of_nothing_and_of_what_is_not_there():
+    assert support.quern("help").stdout == support.quern("--help").stdout
+    done = support.quern("help", "nonesuch")
+    assert done.returncode == 2 and "no command 'nonesuch'" in done.stderr
