@@ -127,6 +127,9 @@ void preflight_create(void *context, struct http_request *request);
 void inference_chat(void *context, struct http_request *request);
 void inference_completions(void *context, struct http_request *request);
 void inference_embeddings(void *context, struct http_request *request);
+void inference_tokenize(void *context, struct http_request *request);
+void inference_detokenize(void *context, struct http_request *request);
+void inference_tokenizer_info(void *context, struct http_request *request);
 void inference_unsupported(void *context, struct http_request *request);
 void inference_cancel_all(struct api *api);
 /* hint.c: appends to the sentence about an unknown URL what the client may have meant; nothing if

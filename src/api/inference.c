@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "api/api_internal.h"
 #include "base/mem.h"
+#include "batch/line.h"
 #include "json/span.h"
+#include "runner/models.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -302,6 +304,24 @@ static enum tier read_tier(struct str value, struct buf *scratch) {
     return json_span_is_string(value) ? tier_of(json_span_text(value, scratch)) : TIER_DEFAULT;
 }
 
+/* Submits a question about words that names no model, if only one is served. */
+static void ask_default_model(struct api *api, struct http_request *request,
+                              struct runner_request *job, struct str object) {
+    char name[MODEL_NAME_BYTES];
+    const struct batch_line line = {.body = object};
+    struct buf body;
+    if (runner_default_model(api->options.runner, name) != SERVED) {
+        api_fail_param(request, "missing_required_parameter", "model",
+                       "Missing required parameter: 'model', since not one model alone is served.");
+        return;
+    }
+    buf_init(&body, BUF_UNLIMITED);
+    job->model = str_from(name);
+    job->body = batch_line_with_model(&line, job->model, &body);
+    submit(api, request, job);
+    buf_release(&body);
+}
+
 /* Submits the body, which the caller has taken out of the request, because the request may be over
  * before the submission returns. */
 static void infer_body(struct api *api, struct http_request *request, enum endpoint endpoint,
@@ -320,8 +340,10 @@ static void infer_body(struct api *api, struct http_request *request, enum endpo
     }
     buf_init(&model, BUF_UNLIMITED);
     buf_init(&tier, BUF_UNLIMITED);
-    if (read_model(request, members.model, &model, &job.model) &&
-        read_stream(request, endpoint, &members, &job.stream)) {
+    if (endpoint_is_words(endpoint) && !members.model.at) {
+        ask_default_model(api, request, &job, object);
+    } else if (read_model(request, members.model, &model, &job.model) &&
+               read_stream(request, endpoint, &members, &job.stream)) {
         job.tier = read_tier(members.service_tier, &tier);
         job.priority = read_priority(members.priority);
         submit(api, request, &job);
@@ -347,6 +369,29 @@ void inference_completions(void *context, struct http_request *request) {
 
 void inference_embeddings(void *context, struct http_request *request) {
     infer(context, request, ENDPOINT_EMBEDDINGS);
+}
+
+void inference_tokenize(void *context, struct http_request *request) {
+    infer(context, request, ENDPOINT_TOKENIZE);
+}
+
+void inference_detokenize(void *context, struct http_request *request) {
+    infer(context, request, ENDPOINT_DETOKENIZE);
+}
+
+void inference_tokenizer_info(void *context, struct http_request *request) {
+    struct str model = http_request_query(request, "model");
+    struct buf body;
+    if (api_refuses_new_work(context, request)) return;
+    buf_init(&body, 4096);
+    buf_add_text(&body, "{\"model\":");
+    if (model.at)
+        json_write_string(&body, model);
+    else
+        buf_add_text(&body, "null");
+    buf_add_byte(&body, '}');
+    infer_body(context, request, ENDPOINT_TOKENIZER_INFO, buf_str(&body));
+    buf_release(&body);
 }
 
 void inference_unsupported(void *context, struct http_request *request) {

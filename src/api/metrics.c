@@ -15,8 +15,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-static const char *const endpoint_names[ENDPOINT_COUNT] = {"chat", "completions", "embeddings",
-                                                           "score"};
+static const char *const endpoint_names[ENDPOINT_ALL_COUNT] = {
+    "chat", "completions", "embeddings", "score", "tokenize", "detokenize", "tokenizer_info"};
 static const char *const outcome_names[METRICS_OUTCOMES] = {"succeeded", "errored", "cancelled",
                                                             "expired"};
 static const char *const tokens_names[TOKENS_COUNT] = {"input", "cached", "output"};
@@ -42,7 +42,7 @@ static void one(struct buf *buf, const char *name, const char *type, double valu
 
 static void write_requests(struct metrics *metrics, struct buf *buf) {
     head(buf, "quern_requests_total", "counter", "Requests of single clients by outcome.");
-    for (int endpoint = 0; endpoint < ENDPOINT_COUNT; endpoint++)
+    for (int endpoint = 0; endpoint < ENDPOINT_ALL_COUNT; endpoint++)
         for (int outcome = 0; outcome < METRICS_OUTCOMES; outcome++)
             buf_printf(buf,
                        "quern_requests_total{endpoint=\"%s\",outcome=\"%s\"} %" PRIuFAST64 "\n",

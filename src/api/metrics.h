@@ -33,8 +33,8 @@ enum metrics_tokens { TOKENS_INPUT, TOKENS_CACHED, TOKENS_OUTPUT, TOKENS_COUNT }
 #define METRICS_CODES 6 /* status / 100; 0: the connection ended before an answer */
 
 struct metrics {
-    atomic_uint_fast64_t requests[ENDPOINT_COUNT][METRICS_OUTCOMES]; /* requests of clients */
-    atomic_uint_fast64_t tokens[TOKENS_COUNT];                       /* tokens of single clients */
+    atomic_uint_fast64_t requests[ENDPOINT_ALL_COUNT][METRICS_OUTCOMES]; /* requests of clients */
+    atomic_uint_fast64_t tokens[TOKENS_COUNT]; /* tokens of single clients */
     /* By row of the routing table; the last one counts requests that no row fitted. */
     atomic_uint_fast64_t http_requests[HTTP_ROUTES_MAX + 1][METRICS_CODES];
     atomic_uint_fast64_t http_ns[HTTP_ROUTES_MAX + 1];

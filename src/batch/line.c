@@ -113,7 +113,7 @@ static bool has_required(const struct batch_line *line, enum endpoint endpoint) 
     case ENDPOINT_EMBEDDINGS: return line->input.at;
     case ENDPOINT_SCORE:
         return (line->text_1.at && line->text_2.at) || (line->query.at && line->documents.at);
-    case ENDPOINT_COUNT: break;
+    default: break; /* no line has another one */
     }
     return false;
 }
@@ -205,7 +205,7 @@ struct str batch_line_prompt(const struct batch_line *line) {
     case ENDPOINT_COMPLETIONS: return line->prompt;
     case ENDPOINT_EMBEDDINGS: return line->input;
     case ENDPOINT_SCORE: return line->text_1.at ? line->text_1 : line->query;
-    case ENDPOINT_COUNT: break;
+    default: break; /* no line has another one */
     }
     return (struct str){NULL, 0};
 }

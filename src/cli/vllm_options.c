@@ -212,6 +212,7 @@ const struct option vllm_option_rows[] = {
      .help = "loading shows in /health"},
     {"enable-ssl-refresh", OPTION_FOREIGN_SWITCH, .takes = "",
      .help = "a new certificate is read at the next start; SIGTERM drains"},
+    {"enable-tokenizer-info-endpoint", OPTION_FOREIGN_SWITCH, .help = "/tokenizer_info is always there"},
     {"headless", OPTION_FOREIGN_SWITCH, .takes = "",
      .help = "name servers of other machines with --upstream"},
     {0},

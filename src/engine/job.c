@@ -18,6 +18,7 @@ struct job *job_open(uint64_t id, const struct wire_job *from) {
     if (from->owner.bytes > 0) memcpy(job->owner, from->owner.at, from->owner.bytes);
     buf_init(&job->body, WIRE_PAYLOAD_BYTES_MAX);
     buf_add_str(&job->body, from->body);
+    buf_init(&job->words, WIRE_PAYLOAD_BYTES_MAX);
     atomic_init(&job->is_cancelled, false);
     return job;
 }
@@ -37,6 +38,7 @@ void job_close(struct job *job) {
     for (uint32_t i = 0; i < job->choice_count; i++) choice_release(&job->choices[i]);
     free(job->choices);
     job_drop_request(job);
+    buf_release(&job->words);
     free(job);
 }
 

@@ -31,6 +31,8 @@ struct job {
     struct refusal refusal;
     enum outcome outcome;
 
+    struct buf words; /* the answer's body, only of endpoints that are words */
+
     struct embedding embedding; /* only of ENDPOINT_EMBEDDINGS; the members below: of the others */
 
     struct request request; /* unless prep refused it */

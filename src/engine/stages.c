@@ -2,6 +2,7 @@
 /* The two stages around the loop: prep turns bodies into tokens, finish writes bodies. */
 #include "base/mem.h"
 #include "engine/state.h"
+#include "engine/words.h"
 
 #include "base/clock.h"
 #include "base/hash.h"
@@ -74,6 +75,19 @@ static bool prepare(const struct engine *engine, struct job *job) {
         job_refuse_cancelled(job);
         return false;
     }
+    if (endpoint_is_words(job->endpoint)) {
+        struct prep_options limits = engine->limits;
+        limits.now_unix_s = clock_unix_s();
+        limits.utc_offset_s = local_offset_s(limits.now_unix_s);
+        const struct words_question question = {.endpoint = job->endpoint,
+                                                .body = buf_str(&job->body),
+                                                .model = engine->model,
+                                                .limits = &limits,
+                                                .text_tokens_max = engine->text_tokens_max};
+        bool is_good = words_answer(&question, &job->words, refusal);
+        buf_release(&job->body);
+        return is_good;
+    }
     if (!served_model_does(engine->model, job->endpoint, refusal)) return false;
     if (job->endpoint == ENDPOINT_EMBEDDINGS) {
         bool is_good = embedding_prepare(&job->embedding, buf_str(&job->body), engine->model,
@@ -138,7 +152,7 @@ void *prep_main(void *user) {
         struct job *job = take_job(engine);
         job->is_refused = !prepare_within_memory(engine, job);
         bool was_put;
-        if (job->is_refused)
+        if (job->is_refused || endpoint_is_words(job->endpoint))
             was_put = ring_try_put(engine->finish_ring, &job);
         else
             was_put =
@@ -149,7 +163,9 @@ void *prep_main(void *user) {
 }
 
 static void write_body(const struct engine *engine, const struct job *job, struct buf *body) {
-    if (job->endpoint == ENDPOINT_EMBEDDINGS)
+    if (endpoint_is_words(job->endpoint))
+        buf_add_str(body, buf_str(&job->words));
+    else if (job->endpoint == ENDPOINT_EMBEDDINGS)
         embedding_write_body(body, engine->source.model_name, engine->model->embedder.width,
                              &job->embedding);
     else

@@ -105,3 +105,7 @@ bool jinja_template_knows_role(const struct jinja_template *template, const char
     }
     return false;
 }
+
+struct str jinja_template_source(const struct jinja_template *template) {
+    return template->source;
+}

@@ -60,3 +60,5 @@ enum err jinja_template_render(const struct jinja_template *template, json_t *co
 bool jinja_template_takes_parts(const struct jinja_template *template);
 /* True when the source names the role, such as "developer", so that the caller need not map it. */
 bool jinja_template_knows_role(const struct jinja_template *template, const char *role);
+/* The text that it was made of, with normalised newlines; borrowed. */
+struct str jinja_template_source(const struct jinja_template *template);

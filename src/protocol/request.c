@@ -4,11 +4,12 @@
 #include <assert.h>
 #include <string.h>
 
-static const char *const endpoint_paths[ENDPOINT_COUNT] = {
-    "/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/score"};
+static const char *const endpoint_paths[ENDPOINT_ALL_COUNT] = {
+    "/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/score", "/tokenize",
+    "/detokenize",          "/tokenizer_info"};
 
 const char *endpoint_path(enum endpoint endpoint) {
-    assert(endpoint < ENDPOINT_COUNT);
+    assert(endpoint < ENDPOINT_ALL_COUNT);
     return endpoint_paths[endpoint];
 }
 

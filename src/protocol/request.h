@@ -24,10 +24,19 @@ enum endpoint {
     ENDPOINT_COMPLETIONS, /* /v1/completions */
     ENDPOINT_EMBEDDINGS,  /* /v1/embeddings */
     ENDPOINT_SCORE,       /* /v1/score */
-    ENDPOINT_COUNT
+    ENDPOINT_COUNT,       /* of the endpoints that lines of a batch may have */
+    /* Questions about a model's words, for single clients only; they never reach a device. */
+    ENDPOINT_TOKENIZE = ENDPOINT_COUNT, /* /tokenize */
+    ENDPOINT_DETOKENIZE,                /* /detokenize */
+    ENDPOINT_TOKENIZER_INFO,            /* /tokenizer_info */
+    ENDPOINT_ALL_COUNT
 };
 
-/* "/v1/chat/completions", … */
+static inline bool endpoint_is_words(enum endpoint endpoint) {
+    return endpoint >= ENDPOINT_COUNT;
+}
+
+/* "/v1/chat/completions", …, "/tokenizer_info". */
 const char *endpoint_path(enum endpoint endpoint);
 /* Finds the endpoint of a path with or without "/v1" in front; false for any other path. */
 bool endpoint_find(struct str path, enum endpoint *ret_endpoint);

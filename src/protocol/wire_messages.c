@@ -254,7 +254,7 @@ enum err wire_get_job(struct str payload, struct wire_job *ret_job, struct error
     job.priority = (int32_t)wire_get_u32(&cursor);
     job.body = get_str(&cursor);
     job.owner = get_str(&cursor);
-    if (endpoint >= ENDPOINT_COUNT || tier >= TIER_COUNT) cursor.bad = true;
+    if (endpoint >= ENDPOINT_ALL_COUNT || tier >= TIER_COUNT) cursor.bad = true;
     if (job.owner.bytes >= OWNER_BYTES) cursor.bad = true;
     job.endpoint = (enum endpoint)endpoint;
     job.tier = (enum tier)tier;

@@ -156,8 +156,12 @@ void echo_answer(struct echo *echo, const struct echo_job *job) {
         break;
     case ENDPOINT_EMBEDDINGS:
     case ENDPOINT_SCORE:
-    case ENDPOINT_COUNT:
         answer_numbers(&echo->answer, job->job.endpoint, body, model, &result.usage);
+        break;
+    default: /* it counts bytes, and has no words */
+        envelope_write(&echo->answer, 400, "unsupported_endpoint", NULL,
+                       STR("The echo worker has no tokenizer."));
+        result.status = 400;
         break;
     }
     result.body = buf_str(&echo->answer);

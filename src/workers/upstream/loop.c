@@ -128,7 +128,10 @@ static void start_job(struct worker_upstream *upstream, struct upstream_job *job
                                   .first_byte_ms = upstream->spec.first_byte_ms,
                                   .stall_ms = upstream->spec.stall_ms,
                                   .text_ms = upstream->spec.first_byte_ms};
-    if (is_mapped || job->job.stream) {
+    bool is_get = job->job.endpoint == ENDPOINT_TOKENIZER_INFO;
+    if (is_get) {
+        request.body = (struct str){NULL, 0};
+    } else if (is_mapped || job->job.stream) {
         upstream_request_write(&body, job->job.body, is_mapped ? model->theirs : NULL,
                                job->job.stream, &job->wants_usage);
         request.body = buf_str(&body);

@@ -49,7 +49,7 @@ struct worker_upstream {
     /* Constant after open. */
     struct upstream_spec spec;
     char models_url[UPSTREAM_URL_BYTES + 16];
-    char job_urls[ENDPOINT_COUNT][UPSTREAM_URL_BYTES + 32];
+    char job_urls[ENDPOINT_ALL_COUNT][UPSTREAM_URL_BYTES + 32];
     struct net_client *http;
     pthread_t thread;
 

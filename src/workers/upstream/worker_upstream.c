@@ -179,6 +179,10 @@ static void set_urls(struct worker_upstream *upstream) {
     snprintf(upstream->models_url, sizeof upstream->models_url, "%s/models", base);
     for (size_t i = 0; i < ENDPOINT_COUNT; i++)
         snprintf(upstream->job_urls[i], sizeof upstream->job_urls[i], "%s%s", base, paths[i]);
+    /* As vLLM has them, without /v1, which ends the base. */
+    for (size_t i = ENDPOINT_COUNT; i < ENDPOINT_ALL_COUNT; i++)
+        snprintf(upstream->job_urls[i], sizeof upstream->job_urls[i], "%.*s%s",
+                 (int)(strlen(base) - strlen("/v1")), base, endpoint_path((enum endpoint)i));
 }
 
 enum err worker_upstream_open(struct worker **ret_worker, const struct upstream_spec *spec,

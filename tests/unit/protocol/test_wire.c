@@ -337,7 +337,7 @@ static void values_outside_their_range_are_refused(void **state) {
     buf_init(&buf, 1000);
     wire_put_job(&buf, &(struct wire_job){.body = STR("x")});
     struct wire_job job;
-    buf.at[0] = ENDPOINT_COUNT;
+    buf.at[0] = ENDPOINT_ALL_COUNT;
     assert_int_equal(wire_get_job(buf_str(&buf), &job, NULL), ERR_CORRUPT);
     buf.at[0] = 0;
     buf.at[1] = TIER_COUNT;
