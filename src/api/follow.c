@@ -12,9 +12,11 @@
 #include "base/log.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
-#define FOLLOWERS_MAX 64
+/* Twice what one owner can have when it is alone. */
+#define FOLLOWERS_MAX 128
 #define LOOK_NS 100000000
 
 struct follower {
@@ -23,6 +25,13 @@ struct follower {
     struct runner_results *results;
     struct page_place place;
     uint64_t lines_left;
+    char owner[OWNER_BYTES];
+};
+
+/* The followers of one owner. */
+struct share {
+    char owner[OWNER_BYTES];
+    uint32_t count; /* 0: the share is free */
 };
 
 struct followers {
@@ -30,10 +39,34 @@ struct followers {
     pthread_mutex_t lock; /* guards the members below; the items of the list belong to the thread */
     pthread_cond_t work;
     struct follower *added;
+    struct share shares[FOLLOWERS_MAX];
     uint32_t count;
     bool is_hungry; /* a client has taken its piece */
     bool is_stopping;
 };
+
+/* The owner's share, or else a free one. There are as many as followers. */
+static struct share *share_of(struct followers *followers, const char *owner) {
+    struct share *free_one = NULL;
+    for (size_t i = 0; i < FOLLOWERS_MAX; i++) {
+        struct share *share = &followers->shares[i];
+        if (share->count > 0 && strcmp(share->owner, owner) == 0) return share;
+        if (share->count == 0 && !free_one) free_one = share;
+    }
+    return free_one;
+}
+
+/* Takes a place for a follower of the owner. An owner gets one while it has fewer than are free:
+ * half of all if it is alone, and newcomers find a place however many the others ask for. */
+static bool take_place(struct followers *followers, const char *owner) {
+    if (followers->count == FOLLOWERS_MAX || followers->is_stopping) return false;
+    struct share *share = share_of(followers, owner);
+    if (share->count >= FOLLOWERS_MAX - followers->count) return false;
+    if (share->count == 0) memcpy(share->owner, owner, OWNER_BYTES);
+    share->count++;
+    followers->count++;
+    return true;
+}
 
 static void follower_free(struct follower *follower) {
     runner_results_close(follower->results);
@@ -86,10 +119,11 @@ static bool feed_all(struct followers *followers, struct follower **list) {
         }
         *at = follower->next;
         if (follower->request) http_stream_end(follower->request);
-        follower_free(follower);
         pthread_mutex_lock(&followers->lock);
+        share_of(followers, follower->owner)->count--;
         followers->count--;
         pthread_mutex_unlock(&followers->lock);
+        follower_free(follower);
     }
     return any;
 }
@@ -143,11 +177,11 @@ void followers_add(struct api *api, struct http_request *request, uint64_t after
     follower->request = request;
     follower->place.after = after;
     follower->lines_left = lines;
+    memcpy(follower->owner, http_request_caller(request)->owner, sizeof follower->owner);
     runner_results_open(&follower->results, api->options.runner, http_request_param(request, 0));
     pthread_mutex_lock(&followers->lock);
-    bool has_room = followers->count < FOLLOWERS_MAX && !followers->is_stopping;
+    bool has_room = take_place(followers, follower->owner);
     if (has_room) {
-        followers->count++;
         http_stream_on_empty(request, take_empty, followers);
         http_stream_begin_as(request, "application/jsonl");
         follower->next = followers->added;

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """API keys: cases 2 to 4 of the contract, scopes, quotas, owners that do not see each other (I13), and a canary that
 looks for a key wherever it must not be (I15)."""
-import json, os, pathlib, re, time
+import contextlib, http.client, json, os, pathlib, re, time
 
 import openai
 import pytest
@@ -118,6 +118,23 @@ def test_a_quota_of_stored_bytes_counts_files_uploads_and_results(tmp_path, stat
         listed = a.json("GET", "/v1/files?limit=10000")["data"]
         assert sum(file["bytes"] for file in listed) == 10000
         assert any(file["purpose"] == "batch_output" for file in listed), "results count"
+
+
+def test_an_owner_with_many_followers_leaves_places_for_others(state):
+    keys = [make_key(state, "--owner", owner) for owner in "abc"]
+    with support.serving(state, "--upstream", "away=http://127.0.0.1:9,models=away") as server, contextlib.ExitStack() as stack:
+        owners = [As(server, key) for key in keys]
+        batches = [owner.create(support.jsonl([support.request("a", "hello", model="away")]))["id"] for owner in owners]
+
+        def follow(which):
+            """Status of a stream that stays open; no line of the batch ever ends."""
+            connection = stack.enter_context(contextlib.closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=600)))
+            connection.request("GET", f"/v1/batches/{batches[which]}/results?after=0&follow=true", headers=owners[which].headers)
+            return connection.getresponse().status
+
+        assert [follow(0) for _ in range(66)] == [200] * 64 + [429] * 2
+        assert [follow(1) for _ in range(34)] == [200] * 32 + [429] * 2
+        assert [follow(2) for _ in range(18)] == [200] * 16 + [429] * 2
 
 
 def test_the_open_routes_tell_an_unknown_caller_no_more_than_they_must(state):
