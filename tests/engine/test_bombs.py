@@ -238,8 +238,8 @@ def run_what_is_valid(server, lines):
 
 
 def check_blame(body, message):
-    """What Python reads is never said to be no JSON, but for numbers and nesting that have a sentence of their own."""
-    if "not valid JSON" not in message or any(word in message for word in ("too big", "overflow", "nested", "NUL", "byte order")):
+    """What Python reads is never said to be no JSON, but for numbers, nesting and equal keys that have a sentence of their own."""
+    if "not valid JSON" not in message or any(word in message for word in ("too big", "overflow", "nested", "NUL", "byte order", "duplicate object key")):
         return
     try:
         json.loads(body.decode("utf-8"), parse_constant=lambda _: 1 / 0)
