@@ -24,7 +24,7 @@ CONFIGS = {
     "gemma-3-4b": GEMMA3,
     "llama-3.1-8b": dict(LLAMA, hidden_size=4096, num_hidden_layers=32, head_dim=128, intermediate_size=14336, tie_word_embeddings=False,
                          rope_scaling=dict(LLAMA3_ROPE, factor=8.0)),
-    "tiny": dict(LLAMA, hidden_size=256, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=64, intermediate_size=512,
+    "tiny": dict(LLAMA, hidden_size=256, num_hidden_layers=2, num_attention_heads=8, num_key_value_heads=2, head_dim=64, intermediate_size=512,
                  vocab_size=32000, tie_word_embeddings=True),
 }
 TOKENS_LEAST = 30000  # requests draw their ids below it

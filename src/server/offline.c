@@ -31,6 +31,7 @@ struct offline {
     struct node *node;
     char folder[PATH_MAX];
     struct store_batch batch; /* the folder's only batch; its id is empty until it is created */
+    bool is_resumed;          /* the folder had the batch before this call */
     uint64_t done_before;
     uint64_t output_tokens_before;
     int64_t started_ns, ready_ns, ended_ns;
@@ -173,7 +174,8 @@ static enum err run_batch(struct offline *offline, struct error *error) {
     if (err != OK) return err;
     runner_kick(node_runner(offline->node), offline->batch.id);
     offline->ready_ns = clock_monotonic_ns();
-    bool first = true;
+    /* A resumed batch tells what it has done once its log was read. */
+    bool first = offline->is_resumed;
     while ((err = look(offline, error)) == OK) {
         if (first && offline->batch.status != BATCH_VALIDATING) {
             note_before(offline);
@@ -228,6 +230,7 @@ static enum err publish(struct offline *offline, struct error *error) {
 static enum err work(struct offline *offline, struct error *error) {
     bool found;
     enum err err = resume(offline, &found, error);
+    offline->is_resumed = found;
     if (err == OK && !found) err = create(offline, error);
     if (err != OK) return err;
     note_before(offline);

@@ -20,6 +20,7 @@ def test_the_results_are_in_input_order_and_the_folder_is_gone(tmp_path):
     assert [r["custom_id"] for r in results] == [l["custom_id"] for l in lines]
     assert not (tmp_path / "out.jsonl.quern").exists()
     summary = json.loads(done.stdout)
+    assert summary["done_before"] == 0 and summary["req_s"] > 0  # also where all lines are done before the first look
     assert list(summary) == ["requests", "completed", "failed", "seconds", "load_seconds", "req_s", "prompt_tokens", "cached_tokens",
                              "completion_tokens", "peak_rss_bytes", "done_before"]
     assert (summary["requests"], summary["completed"], summary["failed"]) == (500, 500, 0)
