@@ -30,6 +30,7 @@ struct choice {
     bool is_done;        /* the scheduler has finished the sequence */
     bool has_begun;      /* its first chunk was sent */
     bool has_ended;      /* its last chunk was sent */
+    bool is_lost;        /* its grammar cannot hold it */
     bool ended_by_token; /* a stop or end token ended it */
     enum finish_reason reason;
     uint32_t prompt_tokens, cached_tokens;

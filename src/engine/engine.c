@@ -61,6 +61,7 @@ static enum err open_scheduler(struct engine *engine, const struct wire_hello *o
         .enable_prefix_caching = options->prefix_caching,
         .seed = id_u64(),
         .on_event = loop_on_event,
+        .allowed = loop_allowed,
         .user = engine,
     };
     /* The model's limits bound the options. */
@@ -74,6 +75,7 @@ static enum err open_scheduler(struct engine *engine, const struct wire_hello *o
     uint32_t context = scheduler.max_model_len ? scheduler.max_model_len : caps->context_tokens_max;
     if (context > engine->kv_tokens) context = (uint32_t)engine->kv_tokens;
     engine->limits.context_tokens_max = context;
+    engine->shapes = shapes_open(engine->model, engine->end_tokens, engine->end_token_count);
     return OK;
 }
 
@@ -285,6 +287,7 @@ void engine_close(struct engine *engine) {
     }
     stop_threads(engine);
     scheduler_close(engine->scheduler);
+    shapes_close(engine->shapes);
     embed_queue_close(engine->embed_queue);
     ring_close(engine->prep_ring);
     ring_close(engine->prep_queues[0]);

@@ -36,6 +36,9 @@ void job_drop_request(struct job *job) {
 void job_close(struct job *job) {
     if (!job) return;
     for (uint32_t i = 0; i < job->choice_count; i++) choice_release(&job->choices[i]);
+    for (uint32_t i = 0; job->shapes && i < job->choice_count; i++)
+        grammar_state_release(&job->shapes[i]);
+    free(job->shapes);
     free(job->choices);
     job_drop_request(job);
     buf_release(&job->words);

@@ -11,6 +11,7 @@
 #include "engine/choice.h"
 #include "engine/embedding.h"
 #include "engine/prep.h"
+#include "grammar/grammar.h"
 
 #include <stdatomic.h>
 
@@ -43,7 +44,8 @@ struct job {
     int64_t created_unix_s;
     char response_id[JOB_RESPONSE_ID_BYTES];
 
-    struct choice *choices; /* (choice_count) index: prompt · candidates + k */
+    struct grammar_state *shapes; /* (choice_count); NULL: the answer may be any text */
+    struct choice *choices;       /* (choice_count) index: prompt · candidates + k */
     uint32_t choice_count;
     uint32_t open_count; /* choices that are not done */
     int64_t token_ns;    /* the time of its last token; 0: it has none yet */

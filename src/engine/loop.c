@@ -118,6 +118,7 @@ static enum err submit_choice(struct engine *engine, struct job *job, uint32_t i
         .prompt = prompt->ids.at,
         .prompt_count = (uint32_t)prompt->ids.count,
         .sampling = sampling_of(engine, job),
+        .is_constrained = job->shapes != NULL,
         .is_urgent = tier_is_interactive(job->tier),
         .cache_salt = job->cache_salt,
     };
@@ -189,6 +190,19 @@ static void on_scored(struct engine *engine, struct job *job, uint32_t index,
     for (uint32_t i = 0; i < candidates; i++) send_chunks(engine, job, index + i);
 }
 
+const uint32_t *loop_allowed(void *user, uint64_t id, uint32_t sequence) {
+    struct engine *engine = user;
+    (void)sequence; /* a choice is a request of one sequence */
+    struct job *job = engine->running[id / REQUEST_SEQUENCES_MAX];
+    return shapes_allowed(engine->shapes, job, (uint32_t)(id % REQUEST_SEQUENCES_MAX));
+}
+
+static bool is_end_token(const struct engine *engine, int32_t token) {
+    for (uint32_t i = 0; i < engine->end_token_count; i++)
+        if (engine->end_tokens[i] == token) return true;
+    return false;
+}
+
 static void on_token(struct engine *engine, struct job *job, uint32_t index,
                      const struct scheduler_event *event) {
     struct choice *choice = &job->choices[index];
@@ -197,6 +211,14 @@ static void on_token(struct engine *engine, struct job *job, uint32_t index,
     if (job->request.is_echo_only) return;
     struct sampling sampling = sampling_of(engine, job);
     bool is_end = sampling_is_stop(&sampling, event->token, event->token_index + 1);
+    /* With ignore_eos a token that ends an answer may come without ending the sequence. */
+    bool ends_shape = is_end || is_end_token(engine, event->token);
+    if (job->shapes && !job->is_refused &&
+        !shapes_take(engine->shapes, job, index, event->token, ends_shape, &job->refusal)) {
+        job->is_refused = true;
+        cancel_job(engine, job); /* may free the job */
+        return;
+    }
     struct sample plain; /* `top` stays unset: it is long, and this runs for every token */
     plain.token = event->token;
     plain.logprob = 0;

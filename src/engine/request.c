@@ -3,6 +3,7 @@
 
 #include "engine/request_fields.h"
 #include "engine/request_messages.h"
+#include "engine/request_shape.h"
 #include "engine/request_tokens.h"
 #include "json/json.h"
 
@@ -87,30 +88,6 @@ static bool check_choice(const json_t *body, const char *name, const char *const
     return !value || field_read(&request_fields, &field, value, &ignored, refusal);
 }
 
-static bool check_response_format(const json_t *body, struct refusal *refusal) {
-    const json_t *format = json_member(body, "response_format");
-    if (!format) return true;
-    if (!json_is_object(format))
-        return refuse_type(refusal, "response_format", "an object", format);
-    const json_t *type = json_member(format, "type");
-    if (!type) return refuse_missing(refusal, "response_format.type");
-    if (!json_is_string(type))
-        return refuse_type(refusal, "response_format.type", "a string", type);
-    struct str name = json_str(type);
-    if (str_is(name, "text")) return true;
-    if (str_is(name, "json_schema")) {
-        const json_t *schema = json_member(format, "json_schema");
-        if (!schema) return refuse_missing(refusal, "response_format.json_schema");
-        if (!json_is_object(schema))
-            return refuse_type(refusal, "response_format.json_schema", "an object", schema);
-    }
-    if (str_is(name, "json_schema") || str_is(name, "json_object") ||
-        str_is(name, "structural_tag"))
-        return refuse_unsupported(refusal, "response_format", REQUEST_NO_GRAMMAR);
-    return refuse_value(refusal, "response_format.type", type,
-                        "'text', 'json_object', 'json_schema'");
-}
-
 static bool check_modalities(const json_t *body, struct refusal *refusal) {
     const json_t *list = json_member(body, "modalities");
     if (!list) return true;
@@ -175,7 +152,7 @@ static bool check_accepted(const json_t *body, struct refusal *refusal) {
         return refuse_type(refusal, "spaces_between_special_tokens", "a boolean", spaces);
     return request_check_caller(body, refusal) &&
            check_choice(body, "reasoning_effort", efforts, refusal) &&
-           check_response_format(body, refusal) && check_modalities(body, refusal);
+           check_modalities(body, refusal);
 }
 
 /* Parses an optional string of 1 to `bytes_max` bytes. */
@@ -380,12 +357,17 @@ static bool parse_members(struct request *request, uint32_t vocabulary_count,
         !parse_stops(request, refusal) ||
         !request_parse_tokens(request, vocabulary_count, refusal) ||
         !parse_truncation(request, refusal) || !parse_stream_options(request, refusal) ||
-        !check_accepted(request->body, refusal) || !parse_texts(request, refusal) ||
-        !parse_prompt_logprobs(request, refusal) || !parse_best_of(request, refusal))
+        !check_accepted(request->body, refusal) || !request_parse_shape(request, refusal) ||
+        !parse_texts(request, refusal) || !parse_prompt_logprobs(request, refusal) ||
+        !parse_best_of(request, refusal))
         return false;
     if (request->endpoint == ENDPOINT_CHAT ? !parse_chat(request, refusal)
                                            : !parse_text(request, vocabulary_count, refusal))
         return false;
+    if (request->shape.source && request->reads_tool_calls)
+        return refuse_unsupported(refusal, request->shape.param,
+                                  "tools are given, too; with tool_choice 'none' they are only "
+                                  "shown to the model");
     if (request->max_tokens > 0 && request->min_tokens > request->max_tokens)
         return refuse(refusal, "integer_above_max_value", "min_tokens",
                       "Invalid 'min_tokens': %lld is more than the %lld of max_tokens.",
@@ -426,6 +408,7 @@ bool request_parse(struct request *ret_request, enum endpoint endpoint, struct s
 }
 
 void request_release(struct request *request) {
+    json_decref(request->shape.source);
     json_decref(request->body);
     id_lists_release(&request->ids);
     free(request->biases);

@@ -7,6 +7,7 @@
 
 #define AT(member) .offset = offsetof(struct request, member)
 #define NO_SAMPLER "this build has no such sampler"
+#define OTHER_SHAPE "use response_format or structured_outputs"
 #define USE_MAX_TOKENS "use max_tokens"
 
 /* The ranges of the API reference, and of vLLM for its extensions. */
@@ -51,17 +52,11 @@ struct unsupported {
 };
 
 static const struct unsupported unsupported[] = {
-    {"structured_outputs", REQUEST_BOTH, OFF_NULL, REQUEST_NO_GRAMMAR},
-    {"guided_json", REQUEST_BOTH, OFF_NULL, REQUEST_NO_GRAMMAR},
-    {"guided_regex", REQUEST_BOTH, OFF_NULL, REQUEST_NO_GRAMMAR},
-    {"guided_choice", REQUEST_BOTH, OFF_NULL, REQUEST_NO_GRAMMAR},
-    {"guided_grammar", REQUEST_BOTH, OFF_NULL, REQUEST_NO_GRAMMAR},
-    {"guided_json_object", REQUEST_BOTH, OFF_FALSE, REQUEST_NO_GRAMMAR},
-    {"structural_tag", REQUEST_BOTH, OFF_NULL, REQUEST_NO_GRAMMAR},
-    {"grammar", REQUEST_BOTH, OFF_NULL, REQUEST_NO_GRAMMAR},
-    {"json_schema", REQUEST_BOTH, OFF_NULL, REQUEST_NO_GRAMMAR},
-    {"regex", REQUEST_BOTH, OFF_NULL, REQUEST_NO_GRAMMAR},
-    {"ebnf", REQUEST_BOTH, OFF_NULL, REQUEST_NO_GRAMMAR},
+    {"structural_tag", REQUEST_BOTH, OFF_NULL, OTHER_SHAPE},
+    {"grammar", REQUEST_BOTH, OFF_NULL, OTHER_SHAPE},
+    {"json_schema", REQUEST_BOTH, OFF_NULL, OTHER_SHAPE},
+    {"regex", REQUEST_BOTH, OFF_NULL, OTHER_SHAPE},
+    {"ebnf", REQUEST_BOTH, OFF_NULL, OTHER_SHAPE},
     {"mirostat", REQUEST_BOTH, OFF_ZERO, NO_SAMPLER},
     {"mirostat_mode", REQUEST_BOTH, OFF_ZERO, NO_SAMPLER},
     {"typical_p", REQUEST_BOTH, OFF_ONE, NO_SAMPLER},

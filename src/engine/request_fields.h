@@ -14,7 +14,6 @@
 #define REQUEST_TEXT (1u << ENDPOINT_COMPLETIONS)
 #define REQUEST_BOTH (REQUEST_CHAT | REQUEST_TEXT)
 
-#define REQUEST_NO_GRAMMAR "this build does not constrain output by a grammar"
 #define REQUEST_NO_MAX ((double)(1ll << 53)) /* a bound every double carries exactly */
 
 /* Checks the fields that every request may have about its caller: priority, user, service_tier. */

@@ -65,6 +65,10 @@ static void drop_documents(struct request *request) {
     json_object_del(request->body, "prompt");
     json_object_del(request->body, "bad_words");
     json_object_del(request->body, "chat_template");
+    json_object_del(request->body, "response_format");
+    json_object_del(request->body, "structured_outputs");
+    json_object_del(request->body, "guided_json");
+    json_object_del(request->body, "guided_choice");
     request->messages = request->tools = request->prompt = request->bad_words = NULL;
     request->chat_template = (struct str){NULL, 0};
 }
@@ -106,11 +110,14 @@ static bool prepare(const struct engine *engine, struct job *job) {
     if (!prep_prompts(&job->request, engine->model, &options, job->prompts, &job->max_tokens,
                       refusal))
         return false;
+    struct grammar *grammar;
+    if (!shapes_compile(engine->shapes, job, &grammar, refusal)) return false;
     drop_documents(&job->request);
     name_response(job);
     if (*job->owner || job->request.cache_salt.bytes > 0)
         job->cache_salt = salt_number(engine, job->owner, job->request.cache_salt);
     open_choices(job);
+    shapes_begin(job, grammar);
     return true;
 }
 

@@ -14,6 +14,7 @@
 #include "engine/answer.h"
 #include "engine/embed_queue.h"
 #include "engine/engine.h"
+#include "engine/shapes.h"
 
 #include <pthread.h>
 
@@ -49,6 +50,7 @@ struct engine {
      * before a line of a batch. */
     struct ring *prep_ring;      /* char */
     struct ring *prep_queues[2]; /* struct job *: interactive tiers, other tiers */
+    struct shapes *shapes;       /* NULL: the model generates nothing */
     struct ring *loop_ring;      /* struct loop_message */
     struct ring *finish_ring;    /* struct job * */
     pthread_t prep_threads[ENGINE_PREP_THREADS_MAX];
@@ -88,6 +90,7 @@ void *finish_main(void *user);
 
 /* Events of the scheduler and of the embed_queue, on the loop; `user` is the engine. */
 struct scheduler_event;
+const uint32_t *loop_allowed(void *user, uint64_t id, uint32_t sequence);
 void loop_on_event(void *user, const struct scheduler_event *event);
 void loop_on_embedded(void *user, struct job *job);
 

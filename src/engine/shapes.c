@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/shapes.h"
+
+#include "base/mem.h"
+#include "grammar/grammar_mask.h"
+#include "grammar/grammar_set.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+struct shapes {
+    const struct served_model *model;
+    const int32_t *end_tokens; /* (end_token_count) borrowed */
+    uint32_t end_token_count;
+    struct grammar_set *grammars;
+    pthread_mutex_t lock;        /* of the next */
+    struct grammar_masks *masks; /* NULL: no job needed them yet */
+};
+
+struct shapes *shapes_open(const struct served_model *model, const int32_t *end_tokens,
+                           uint32_t end_token_count) {
+    struct shapes *shapes = mem_new(1, sizeof *shapes);
+    *shapes = (struct shapes){.model = model,
+                              .end_tokens = end_tokens,
+                              .end_token_count = end_token_count,
+                              .grammars = grammar_set_open()};
+    pthread_mutex_init(&shapes->lock, NULL);
+    return shapes;
+}
+
+void shapes_close(struct shapes *shapes) {
+    if (!shapes) return;
+    grammar_masks_close(shapes->masks);
+    grammar_set_close(shapes->grammars);
+    pthread_mutex_destroy(&shapes->lock);
+    free(shapes);
+}
+
+/* The bytes that a token adds to an answer; none for a token that may not stand in it. */
+static struct str text_of(const struct served_model *model, int32_t token) {
+    const struct tokenizer *tokenizer = model->vocabulary.tokenizer;
+    enum token_kind kind = tokenizer_kind(tokenizer, token);
+    bool is_text = kind == TOKEN_NORMAL || kind == TOKEN_BYTE || kind == TOKEN_USER_DEFINED;
+    if (!is_text || vocabulary_is_end(&model->vocabulary, token)) return (struct str){NULL, 0};
+    return tokenizer_bytes(tokenizer, token);
+}
+
+static void open_masks(struct shapes *shapes) {
+    const struct served_model *model = shapes->model;
+    const struct backend_caps *caps = &model->backend->caps;
+    uint32_t count = (uint32_t)tokenizer_count(model->vocabulary.tokenizer);
+    if (count > caps->vocab) count = caps->vocab;
+    struct str *tokens = mem_new((size_t)count + 1, sizeof *tokens);
+    for (uint32_t i = 0; i < count; i++) tokens[i] = text_of(model, (int32_t)i);
+    struct grammar_masks_options options = {
+        .tokens = tokens,
+        .token_count = count,
+        .end_tokens = shapes->end_tokens,
+        .end_token_count = shapes->end_token_count,
+        .vocab = caps->vocab,
+        /* Rows of all steps under way point at masks. */
+        .masks_min = caps->sequences_max * BACKEND_STEPS_MAX + 1,
+    };
+    shapes->masks = grammar_masks_open(&options);
+    free(tokens);
+}
+
+static bool refuse_shape(struct job *job, const struct error *error, struct refusal *refusal) {
+    const char *param = job->request.shape.param;
+    if (error->code != ERR_UNAVAILABLE)
+        return refuse(refusal, "invalid_value", param, "Invalid '%s': %s.", param, error->text);
+    job->outcome = OUTCOME_TRY_AGAIN;
+    return refuse_status(refusal, 503, "engine_overloaded", param, "The engine is busy: %s.",
+                         error->text);
+}
+
+bool shapes_compile(struct shapes *shapes, struct job *job, struct grammar **ret_grammar,
+                    struct refusal *ret_refusal) {
+    struct request_shape *shape = &job->request.shape;
+    struct grammar *grammar;
+    struct error error;
+    *ret_grammar = NULL;
+    if (!shape->source) return true;
+    if (grammar_set_take(shapes->grammars, shape->kind, shape->source, &grammar, &error) != OK)
+        return refuse_shape(job, &error, ret_refusal);
+    pthread_mutex_lock(&shapes->lock);
+    if (!shapes->masks) open_masks(shapes);
+    pthread_mutex_unlock(&shapes->lock);
+    json_decref(shape->source);
+    shape->source = NULL;
+    *ret_grammar = grammar;
+    return true;
+}
+
+void shapes_begin(struct job *job, struct grammar *grammar) {
+    if (!grammar) return;
+    job->shapes = mem_new(job->choice_count, sizeof *job->shapes);
+    for (uint32_t i = 0; i < job->choice_count; i++) grammar_state_init(&job->shapes[i], grammar);
+    grammar_drop(grammar);
+}
+
+const uint32_t *shapes_allowed(struct shapes *shapes, struct job *job, uint32_t index) {
+    const uint32_t *mask = grammar_mask(shapes->masks, &job->shapes[index]);
+    if (!mask) job->choices[index].is_lost = true;
+    return mask;
+}
+
+bool shapes_take(struct shapes *shapes, struct job *job, uint32_t index, int32_t token, bool is_end,
+                 struct refusal *ret_refusal) {
+    struct choice *choice = &job->choices[index];
+    if (!choice->is_lost && !is_end)
+        choice->is_lost =
+            grammar_accept(&job->shapes[index], text_of(shapes->model, token)) != GRAMMAR_ACCEPTED;
+    if (!choice->is_lost) return true;
+    return refuse(ret_refusal, "constraint_not_held", job->request.shape.param,
+                  "The answer of this model could not be held to '%s': it has no token that may "
+                  "follow, or the constraint has too many states.",
+                  job->request.shape.param);
+}

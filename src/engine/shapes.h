@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* shapes: the grammars that the answers of an engine are held to, and the masks of its vocabulary.
+ *
+ * Thread: shapes_compile and shapes_begin: any. shapes_allowed and shapes_take: the loop. The masks are made by the
+ *     first job that needs them, before the job gets to the loop.
+ * Memory: owns the grammars and masks. */
+
+#include "engine/job.h"
+#include "engine/served_model.h"
+
+struct shapes;
+
+struct shapes *shapes_open(const struct served_model *model, const int32_t *end_tokens,
+                           uint32_t end_token_count);
+void shapes_close(struct shapes *shapes); /* NULL is allowed */
+
+/* Compiles the shape that the job's request asks for, if it does; *ret_grammar is NULL if not. False
+ * and *ret_refusal if it cannot be held. */
+bool shapes_compile(struct shapes *shapes, struct job *job, struct grammar **ret_grammar,
+                    struct refusal *ret_refusal);
+/* Gives the choices of the job their grammar (NULL allowed), whose hold it takes. */
+void shapes_begin(struct job *job, struct grammar *grammar);
+
+/* The tokens that may come next in a choice. NULL if its grammar has gone over a limit, or if the
+ * vocabulary has no token for its next byte; shapes_take then returns false. */
+const uint32_t *shapes_allowed(struct shapes *shapes, struct job *job, uint32_t index);
+/* Takes the token of a choice; `is_end` tokens end it. False if its grammar does not hold the
+ * answer; *ret_refusal says why. */
+bool shapes_take(struct shapes *shapes, struct job *job, uint32_t index, int32_t token, bool is_end,
+                 struct refusal *ret_refusal);

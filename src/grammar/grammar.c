@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "grammar/grammar.h"
+
+#include "base/mem.h"
+#include "grammar/grammar_internal.h"
+#include "grammar/regex.h"
+#include "grammar/schema.h"
+#include "json/json.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#define TEXT_BYTES_MAX ((size_t)48 << 20)
+
+static atomic_size_t bytes_in_use;
+
+size_t grammar_bytes_in_use(void) {
+    return atomic_load(&bytes_in_use);
+}
+
+static enum err choice_expr(struct exprs *exprs, const json_t *source, uint32_t *ret_expr) {
+    size_t count = json_array_size(source);
+    uint32_t *parts = mem_new(count + 1, sizeof *parts);
+    for (size_t i = 0; i < count; i++)
+        parts[i] = expr_bytes(exprs, json_str(json_array_get(source, i)));
+    *ret_expr = expr_alt(exprs, parts, count);
+    free(parts);
+    return OK;
+}
+
+static enum err compile(struct exprs *exprs, enum grammar_kind kind, const json_t *source,
+                        uint32_t *ret_expr, struct error *error) {
+    switch (kind) {
+    case GRAMMAR_SCHEMA: return schema_expr(exprs, source, ret_expr, error);
+    case GRAMMAR_REGEX:
+        return regex_expr(exprs, json_str(source), REGEX_WHOLE, SPELLING_PLAIN, ret_expr, error);
+    case GRAMMAR_CHOICE: return choice_expr(exprs, source, ret_expr);
+    }
+    return err_set(error, ERR_INVALID, "no such kind of grammar");
+}
+
+enum err grammar_open(struct grammar **ret_grammar, enum grammar_kind kind, const json_t *source,
+                      struct error *error) {
+    static atomic_uint_least64_t last_id;
+    struct grammar *grammar = mem_new(1, sizeof *grammar);
+    atomic_init(&grammar->holds, 1);
+    grammar->id = atomic_fetch_add(&last_id, 1) + 1;
+    exprs_init(&grammar->exprs);
+    enum err err = compile(&grammar->exprs, kind, source, &grammar->start, error);
+    if (err == OK) {
+        grammar->start = exprs_seal(&grammar->exprs, grammar->start);
+        grammar->start = expr_pruned(&grammar->exprs, grammar->start);
+    }
+    if (err == OK && grammar->exprs.overflowed) err = err_set(error, ERR_LIMIT, "it is too large");
+    if (err == OK && grammar->start == EXPR_NEVER)
+        err = err_set(error, ERR_INVALID, "no text satisfies it");
+    if (err != OK) {
+        grammar_drop(grammar);
+        return err;
+    }
+    grammar->bytes = sizeof *grammar + exprs_bytes(&grammar->exprs);
+    atomic_fetch_add(&bytes_in_use, grammar->bytes);
+    *ret_grammar = grammar;
+    return OK;
+}
+
+struct grammar *grammar_hold(struct grammar *grammar) {
+    atomic_fetch_add(&grammar->holds, 1);
+    return grammar;
+}
+
+void grammar_drop(struct grammar *grammar) {
+    if (!grammar || atomic_fetch_sub(&grammar->holds, 1) > 1) return;
+    atomic_fetch_sub(&bytes_in_use, grammar->bytes);
+    exprs_release(&grammar->exprs);
+    free(grammar);
+}
+
+void grammar_state_init(struct grammar_state *state, struct grammar *grammar) {
+    *state = (struct grammar_state){.grammar = grammar_hold(grammar)};
+    buf_init(&state->text, TEXT_BYTES_MAX);
+    state->epoch = UINT32_MAX; /* the first renewal sets the state, on the loop's thread */
+}
+
+void grammar_state_release(struct grammar_state *state) {
+    grammar_drop(state->grammar);
+    buf_release(&state->text);
+    *state = (struct grammar_state){0};
+}
+
+void grammar_forget(struct grammar *grammar) {
+    exprs_reset(&grammar->exprs);
+    grammar->epoch++;
+}
+
+/* Where `bytes` lead from `from`. EXPR_NEVER also when the automaton is full. */
+static uint32_t walk(struct grammar *grammar, uint32_t from, struct str bytes) {
+    for (size_t i = 0; i < bytes.bytes && from != EXPR_NEVER; i++) {
+        grammar->exprs.fuel = EXPR_FUEL;
+        from = expr_step(&grammar->exprs, from, (unsigned char)bytes.at[i]);
+    }
+    return from;
+}
+
+bool grammar_state_renew(struct grammar_state *state) {
+    struct grammar *grammar = state->grammar;
+    if (state->epoch == grammar->epoch) return true;
+    uint32_t at = walk(grammar, grammar->start, buf_str(&state->text));
+    if (grammar->exprs.overflowed) {
+        /* Once more with an empty automaton; what others need comes back when they ask. */
+        grammar_forget(grammar);
+        at = walk(grammar, grammar->start, buf_str(&state->text));
+        if (grammar->exprs.overflowed) return false;
+    }
+    assert(at != EXPR_NEVER); /* the text was accepted before */
+    state->state = at;
+    state->epoch = grammar->epoch;
+    return true;
+}
+
+enum grammar_answer grammar_accept(struct grammar_state *state, struct str bytes) {
+    struct grammar *grammar = state->grammar;
+    for (int attempt = 0; attempt < 2; attempt++) {
+        if (!grammar_state_renew(state)) return GRAMMAR_LOST;
+        uint32_t next = walk(grammar, state->state, bytes);
+        if (!grammar->exprs.overflowed) {
+            if (next == EXPR_NEVER) return GRAMMAR_REFUSED;
+            buf_add_str(&state->text, bytes);
+            state->state = next;
+            return state->text.overflowed ? GRAMMAR_LOST : GRAMMAR_ACCEPTED;
+        }
+        grammar_forget(grammar);
+    }
+    return GRAMMAR_LOST;
+}
+
+bool grammar_can_end(struct grammar_state *state) {
+    return grammar_state_renew(state) && expr_is_nullable(&state->grammar->exprs, state->state);
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* grammar: the texts that an answer may be, as an automaton over bytes with a stack.
+ *
+ * A grammar is compiled once and shared by all answers that are held to it. Each answer has a
+ * grammar_state. The automaton's states are made when they are needed and forgotten when they are
+ * too many; a state then reads its text again. It knows no tokens: grammar_mask.h does.
+ *
+ * Thread: any thread compiles, holds and drops. Everything else changes the shared automaton: one
+ *     thread does it for all grammars, the engine's loop.
+ * Memory: a grammar takes at most 64 MiB. grammar_drop by the last holder frees it.
+ * Invariant: from every state but GRAMMAR_NONE at least one whole text can be reached. */
+
+#include "base/buf.h"
+#include "base/err.h"
+
+#include <jansson.h>
+
+struct grammar;
+
+enum grammar_kind {
+    GRAMMAR_SCHEMA, /* an object or a boolean: a JSON Schema */
+    GRAMMAR_REGEX,  /* a string: the whole text matches */
+    GRAMMAR_CHOICE, /* an array of strings: the text is one of them */
+};
+
+/* Compiles a grammar with one hold. ERR_INVALID, naming the part, for a source that is wrong, not
+ * supported or allows no text; ERR_LIMIT for one that is too large. */
+enum err grammar_open(struct grammar **ret_grammar, enum grammar_kind kind, const json_t *source,
+                      struct error *error) MUST_CHECK;
+struct grammar *grammar_hold(struct grammar *grammar); /* returns it */
+void grammar_drop(struct grammar *grammar);            /* NULL is allowed */
+
+/* A place in the text of one answer. All zero has no grammar. */
+struct grammar_state {
+    struct grammar *grammar; /* held */
+    uint32_t state;
+    uint32_t epoch;  /* of the automaton, in which the number `state` was given */
+    struct buf text; /* all bytes so far */
+};
+
+void grammar_state_init(struct grammar_state *state, struct grammar *grammar);
+void grammar_state_release(struct grammar_state *state);
+
+enum grammar_answer {
+    GRAMMAR_ACCEPTED,
+    GRAMMAR_REFUSED, /* no text of the grammar goes on so; the state stays as it was */
+    GRAMMAR_LOST,    /* the automaton would be larger than its limit */
+};
+
+enum grammar_answer grammar_accept(struct grammar_state *state, struct str bytes);
+/* True if the text so far is a whole one. */
+bool grammar_can_end(struct grammar_state *state);

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* grammar_internal: the struct behind grammar.h, for grammar.c and grammar_mask.c only.
+ *
+ * Thread: as grammar.h.
+ * Memory: as grammar.h. */
+
+#include "grammar/expr.h"
+#include "grammar/grammar.h"
+
+#include <stdatomic.h>
+
+struct grammar {
+    atomic_uint holds;
+    uint64_t id; /* no two grammars of a process have one */
+    uint32_t start;
+    size_t bytes;   /* counted as in use when it was compiled */
+    uint32_t epoch; /* number of times that the automaton was forgotten */
+    struct exprs exprs;
+};
+
+/* Reads the text again if the automaton was forgotten since. False if that goes over a limit. */
+bool grammar_state_renew(struct grammar_state *state);
+/* Forgets the automaton, as all states will find out. */
+void grammar_forget(struct grammar *grammar);
+
+/* The memory of all grammars of the process, as they were when they were compiled. */
+size_t grammar_bytes_in_use(void);

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* grammar_mask: which tokens may come next, as a bit per token.
+ *
+ * A token may come if its bytes can begin the rest of a text of the grammar. Tokens that end an
+ * answer may come exactly when the text is whole. A mask is made once per state of a grammar and
+ * kept for all answers, the one that was not needed for longest goes first.
+ *
+ * Thread: one, as grammar.h.
+ * Memory: at most GRAMMAR_MASK_BYTES for masks, or `masks_min` masks if they take more. */
+
+#include "grammar/grammar.h"
+#include "grammar/token_tree.h"
+
+#define GRAMMAR_MASK_BYTES ((size_t)64 << 20)
+
+struct grammar_masks;
+
+struct grammar_masks_options {
+    const struct str *tokens; /* (token_count) bytes of each; empty: it never comes. Borrowed until
+                                 the masks are open */
+    uint32_t token_count;
+    const int32_t *end_tokens; /* (end_token_count) tokens that end an answer; copied */
+    uint32_t end_token_count;
+    uint32_t vocab;     /* bits of a mask */
+    uint32_t masks_min; /* masks that must exist at a time */
+};
+
+struct grammar_masks *grammar_masks_open(const struct grammar_masks_options *options);
+void grammar_masks_close(struct grammar_masks *masks); /* NULL is allowed */
+
+/* The mask of a state: ((vocab + 31) / 32) words, which stay until masks_min other masks have been
+ * asked for. NULL if the automaton would be larger than its limit, or if no token can go on. */
+const uint32_t *grammar_mask(struct grammar_masks *masks, struct grammar_state *state);
+
+struct grammar_mask_stats {
+    uint64_t asked, made;
+};
+struct grammar_mask_stats grammar_mask_stats(const struct grammar_masks *masks);

@@ -1,0 +1,436 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "grammar/regex.h"
+
+#include "base/mem.h"
+#include "base/utf8.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BYTES_MAX 65536       /* bytes of an expression */
+#define DEPTH_MAX 64          /* groups in groups */
+#define REPEATS_MAX 100000u   /* most times of a quantifier */
+#define CATEGORY_FUEL 200000u /* a category is looked for among all characters */
+
+struct reader {
+    struct exprs *exprs;
+    struct str text;
+    size_t at;
+    enum spelling spelling;
+    uint32_t any_text; /* any characters, for a search */
+    int depth;
+    struct error *error;
+};
+
+/* Which ends of the text a part touches: there, anchors mean something, and a search may begin. */
+struct ends {
+    bool first, last;
+};
+
+static enum err fail(struct reader *reader, const char *what) {
+    return err_set(reader->error, ERR_INVALID, "%s at byte %zu of the regular expression", what,
+                   reader->at);
+}
+
+static enum err fail_unsupported(struct reader *reader, const char *what) {
+    return err_set(reader->error, ERR_INVALID,
+                   "%s (at byte %zu of the regular expression) is not supported", what, reader->at);
+}
+
+static bool is_end(const struct reader *reader) {
+    return reader->at >= reader->text.bytes;
+}
+
+static char peek(const struct reader *reader) {
+    return is_end(reader) ? '\0' : reader->text.at[reader->at];
+}
+
+static bool take(struct reader *reader, const char *text) {
+    if (!str_starts_with(str_skip(reader->text, reader->at), str_from(text))) return false;
+    reader->at += strlen(text);
+    return true;
+}
+
+/* The next character; the text is valid UTF-8. */
+static uint32_t next_char(struct reader *reader) {
+    unsigned char byte = (unsigned char)reader->text.at[reader->at++];
+    if (byte < 0x80) return byte;
+    int more = byte >= 0xf0 ? 3 : byte >= 0xe0 ? 2 : 1;
+    uint32_t c = byte & (0x3fu >> more);
+    for (int i = 0; i < more; i++)
+        c = c << 6 | ((unsigned char)reader->text.at[reader->at++] & 0x3fu);
+    return c;
+}
+
+/* --- escapes and classes --- */
+
+static bool take_hex(struct reader *reader, int digits, uint32_t *ret_value) {
+    uint32_t value = 0;
+    if (reader->text.bytes - reader->at < (size_t)digits) return false;
+    for (int i = 0; i < digits; i++) {
+        char c = reader->text.at[reader->at + (size_t)i];
+        int digit = c >= '0' && c <= '9'   ? c - '0'
+                    : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                    : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                           : -1;
+        if (digit < 0) return false;
+        value = value << 4 | (uint32_t)digit;
+    }
+    reader->at += (size_t)digits;
+    *ret_value = value;
+    return true;
+}
+
+/* The rest of \u: four digits, a pair of surrogates, or {…}. */
+static enum err read_unicode(struct reader *reader, uint32_t *ret_char) {
+    uint32_t c, low;
+    if (take(reader, "{")) {
+        size_t end = str_find_byte(reader->text, '}', reader->at);
+        if (end == SIZE_MAX || end == reader->at || end - reader->at > 6 ||
+            !take_hex(reader, (int)(end - reader->at), &c) || c > CHAR_LAST)
+            return fail(reader, "a bad \\u{…}");
+        reader->at++;
+    } else {
+        if (!take_hex(reader, 4, &c)) return fail(reader, "a bad \\u");
+        if (c >= 0xd800 && c < 0xdc00) {
+            if (!take(reader, "\\u") || !take_hex(reader, 4, &low) || low < 0xdc00 || low > 0xdfff)
+                return fail(reader, "half of a surrogate pair");
+            c = 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00);
+        }
+    }
+    if (c >= 0xd800 && c < 0xe000) return fail(reader, "half of a surrogate pair");
+    *ret_char = c;
+    return OK;
+}
+
+static void add_ranges(struct charset *set, const struct char_range *ranges, size_t count,
+                       bool is_negated) {
+    struct charset own = {0};
+    for (size_t i = 0; i < count; i++) charset_add(&own, ranges[i].first, ranges[i].last);
+    if (is_negated) charset_negate(&own);
+    charset_add_set(set, &own);
+    charset_release(&own);
+}
+
+/* Adds \d, \w, \s or its negation. False for another letter. */
+static bool add_class(struct charset *set, char letter) {
+    static const struct char_range digits[] = {{'0', '9'}};
+    static const struct char_range words[] = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
+    static const struct char_range spaces[] = {
+        {9, 13},          {32, 32},         {0xa0, 0xa0},     {0x1680, 0x1680}, {0x2000, 0x200a},
+        {0x2028, 0x2029}, {0x202f, 0x202f}, {0x205f, 0x205f}, {0x3000, 0x3000}, {0xfeff, 0xfeff}};
+    switch (letter) {
+    case 'd':
+    case 'D': add_ranges(set, digits, 1, letter == 'D'); return true;
+    case 'w':
+    case 'W': add_ranges(set, words, 4, letter == 'W'); return true;
+    case 's':
+    case 'S': add_ranges(set, spaces, 10, letter == 'S'); return true;
+    default: return false;
+    }
+}
+
+/* The rest of \p or \P. */
+static enum err read_property(struct reader *reader, struct charset *set, bool is_negated) {
+    size_t end = str_find_byte(reader->text, '}', reader->at);
+    if (peek(reader) != '{' || end == SIZE_MAX) return fail(reader, "a bad \\p{…}");
+    struct str name = {reader->text.at + reader->at + 1, end - reader->at - 1};
+    static const char *const prefixes[] = {"General_Category=", "gc="};
+    for (size_t i = 0; i < 2; i++)
+        if (str_starts_with(name, str_from(prefixes[i])))
+            name = str_skip(name, strlen(prefixes[i]));
+    struct charset own = {0};
+    struct exprs *exprs = reader->exprs;
+    exprs->fuel -= exprs->fuel < CATEGORY_FUEL ? exprs->fuel : CATEGORY_FUEL;
+    if (!charset_add_category(&own, name)) return fail_unsupported(reader, "this \\p{…}");
+    if (is_negated) charset_negate(&own);
+    charset_add_set(set, &own);
+    charset_release(&own);
+    reader->at = end + 1;
+    return OK;
+}
+
+/* What stands after a backslash, added to the set. *ret_is_char: it is one character, *ret_char. */
+static enum err read_escape(struct reader *reader, struct charset *set, bool in_class,
+                            bool *ret_is_char, uint32_t *ret_char) {
+    static const char controls[] = "tnrvf", values[] = "\t\n\r\v\f";
+    if (is_end(reader)) return fail(reader, "a backslash");
+    uint32_t c = next_char(reader);
+    *ret_is_char = false;
+    if (c < 0x80 && add_class(set, (char)c)) return OK;
+    if (c == 'p' || c == 'P') return read_property(reader, set, c == 'P');
+    if (c == 'u') {
+        enum err err = read_unicode(reader, &c);
+        if (err != OK) return err;
+    } else if (c == 'x') {
+        if (!take_hex(reader, 2, &c)) return fail(reader, "a bad \\x");
+    } else if (c == 'c') {
+        char letter = peek(reader);
+        if (!((letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z')))
+            return fail(reader, "a bad \\c");
+        c = next_char(reader) & 31;
+    } else if (c == '0' && !(peek(reader) >= '0' && peek(reader) <= '9')) {
+        c = 0;
+    } else if (c == 'b' && in_class) {
+        c = 8;
+    } else if (c < 0x80 && c > 0 && strchr(controls, (int)c)) {
+        c = (unsigned char)values[strchr(controls, (int)c) - controls];
+    } else if ((c >= '0' && c <= '9') || c == 'k') {
+        return fail_unsupported(reader, "a reference to a group");
+    } else if (c == 'b' || c == 'B' || c == 'A' || c == 'Z' || c == 'z' || c == 'G') {
+        return fail_unsupported(reader, "an anchor other than ^ and $");
+    } else if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')) {
+        return fail(reader, "an unknown escape");
+    }
+    charset_add(set, c, c);
+    *ret_is_char = true;
+    *ret_char = c;
+    return OK;
+}
+
+/* One member of a class: a character, or a set that cannot be the end of a range. */
+static enum err read_class_member(struct reader *reader, struct charset *set, bool *ret_is_char,
+                                  uint32_t *ret_char) {
+    if (is_end(reader)) return fail(reader, "a class without its end");
+    if (take(reader, "\\")) return read_escape(reader, set, true, ret_is_char, ret_char);
+    uint32_t c = next_char(reader);
+    charset_add(set, c, c);
+    *ret_is_char = true;
+    *ret_char = c;
+    return OK;
+}
+
+/* The rest of [. */
+static enum err read_class(struct reader *reader, struct charset *set) {
+    bool is_negated = take(reader, "^");
+    while (!take(reader, "]")) {
+        bool is_char, is_last_char;
+        uint32_t first, last;
+        enum err err = read_class_member(reader, set, &is_char, &first);
+        if (err != OK) return err;
+        if (peek(reader) != '-' || reader->at + 1 >= reader->text.bytes ||
+            reader->text.at[reader->at + 1] == ']')
+            continue;
+        reader->at++;
+        err = read_class_member(reader, set, &is_last_char, &last);
+        if (err != OK) return err;
+        if (!is_char || !is_last_char || last < first) return fail(reader, "a bad range");
+        charset_add(set, first, last);
+    }
+    if (is_negated) charset_negate(set);
+    return OK;
+}
+
+/* --- parts --- */
+
+static enum err read_choice(struct reader *reader, struct ends ends, uint32_t *ret_expr);
+
+/* The rest of a group, after its (. */
+static enum err read_group(struct reader *reader, struct ends ends, uint32_t *ret_expr) {
+    if (take(reader, "?")) {
+        if (take(reader, "P<") ||
+            (take(reader, "<") && peek(reader) != '=' && peek(reader) != '!')) {
+            size_t end = str_find_byte(reader->text, '>', reader->at);
+            if (end == SIZE_MAX) return fail(reader, "a group without its name");
+            reader->at = end + 1;
+        } else if (!take(reader, ":")) {
+            return fail_unsupported(reader, "look-around or a flag");
+        }
+    }
+    if (++reader->depth > DEPTH_MAX)
+        return err_set(reader->error, ERR_LIMIT, "groups are nested more than %d deep", DEPTH_MAX);
+    enum err err = read_choice(reader, ends, ret_expr);
+    reader->depth--;
+    if (err == OK && !take(reader, ")")) return fail(reader, "a group without its end");
+    return err;
+}
+
+static enum err read_one(struct reader *reader, uint32_t *ret_expr) {
+    struct charset set = {0};
+    enum err err = OK;
+    bool is_char;
+    uint32_t c;
+    if (take(reader, "[")) {
+        err = read_class(reader, &set);
+    } else if (take(reader, "\\")) {
+        err = read_escape(reader, &set, false, &is_char, &c);
+    } else if (take(reader, ".")) {
+        static const struct char_range breaks[] = {{10, 10}, {13, 13}, {0x2028, 0x2029}};
+        add_ranges(&set, breaks, 3, true);
+    } else if (strchr("*+?{", peek(reader))) {
+        err = fail(reader, "a quantifier of nothing");
+    } else {
+        c = next_char(reader);
+        charset_add(&set, c, c);
+    }
+    if (err == OK) *ret_expr = charset_expr(reader->exprs, &set, reader->spelling);
+    charset_release(&set);
+    return err;
+}
+
+static bool take_count(struct reader *reader, uint32_t *ret_count) {
+    uint64_t count = 0;
+    size_t from = reader->at;
+    for (; peek(reader) >= '0' && peek(reader) <= '9'; reader->at++)
+        if (count <= REPEATS_MAX) count = count * 10 + (uint64_t)(peek(reader) - '0');
+    *ret_count = (uint32_t)(count <= REPEATS_MAX ? count : REPEATS_MAX + 1);
+    return reader->at > from;
+}
+
+struct quantifier {
+    bool is_there;
+    uint32_t min, max;
+};
+
+static enum err read_quantifier(struct reader *reader, struct quantifier *ret_quantifier) {
+    struct quantifier quantifier = {true, 0, EXPR_NO_MAX};
+    if (take(reader, "+")) {
+        quantifier.min = 1;
+    } else if (take(reader, "?")) {
+        quantifier.max = 1;
+    } else if (take(reader, "{")) {
+        if (!take_count(reader, &quantifier.min)) return fail(reader, "a bad {…}");
+        quantifier.max = quantifier.min;
+        if (take(reader, ",") && !take_count(reader, &quantifier.max)) quantifier.max = EXPR_NO_MAX;
+        if (!take(reader, "}")) return fail(reader, "a bad {…}");
+        if (quantifier.min > quantifier.max) return fail(reader, "a bad {…}");
+        if (quantifier.min > REPEATS_MAX ||
+            (quantifier.max > REPEATS_MAX && quantifier.max != EXPR_NO_MAX))
+            return err_set(reader->error, ERR_LIMIT, "a quantifier of more than %u", REPEATS_MAX);
+    } else if (!take(reader, "*")) {
+        quantifier = (struct quantifier){false, 1, 1};
+    }
+    if (quantifier.is_there) (void)take(reader, "?"); /* lazy: the same texts */
+    if (quantifier.is_there && strchr("*+?", peek(reader)) && !is_end(reader))
+        return fail(reader, "a quantifier of a quantifier");
+    *ret_quantifier = quantifier;
+    return OK;
+}
+
+/* True if the part that begins here is a group with no quantifier, so that anchors may stand in it;
+ * *ret_end is the place after it. */
+static bool is_bare_group(const struct reader *reader, size_t *ret_end) {
+    size_t depth = 0;
+    bool in_class = false;
+    if (peek(reader) != '(') return false;
+    for (size_t at = reader->at; at < reader->text.bytes; at++) {
+        char c = reader->text.at[at];
+        if (c == '\\')
+            at++;
+        else if (in_class)
+            in_class = c != ']';
+        else if (c == '[')
+            in_class = true;
+        else if (c == '(')
+            depth++;
+        else if (c == ')' && --depth == 0) {
+            *ret_end = at + 1;
+            return at + 1 >= reader->text.bytes || !strchr("*+?{", reader->text.at[at + 1]);
+        }
+    }
+    return false;
+}
+
+/* Whether a sequence ends at this place of the text. */
+static bool is_sequence_end(const struct reader *reader, size_t at) {
+    return at >= reader->text.bytes || reader->text.at[at] == '|' || reader->text.at[at] == ')';
+}
+
+/* A sequence while it is read. */
+struct sequence {
+    uint32_t *parts;
+    size_t count, capacity;
+    bool is_open_start, is_open_end; /* other text may stand before it, behind it */
+};
+
+static void add_part(struct sequence *sequence, uint32_t part) {
+    sequence->parts =
+        vec_grow(sequence->parts, sequence->count, &sequence->capacity, sizeof *sequence->parts);
+    sequence->parts[sequence->count++] = part;
+}
+
+static enum err read_part(struct reader *reader, struct ends ends, struct sequence *sequence) {
+    size_t after;
+    uint32_t part;
+    enum err err;
+    if (is_bare_group(reader, &after)) {
+        bool is_first = ends.first && sequence->count == 0 && sequence->is_open_start;
+        bool is_last = ends.last && is_sequence_end(reader, after);
+        if (is_first) sequence->is_open_start = false;
+        if (is_last) sequence->is_open_end = false;
+        reader->at++;
+        err = read_group(reader, (struct ends){is_first, is_last}, &part);
+        if (err == OK) add_part(sequence, part);
+        return err;
+    }
+    err = take(reader, "(") ? read_group(reader, (struct ends){false, false}, &part)
+                            : read_one(reader, &part);
+    struct quantifier quantifier;
+    if (err == OK) err = read_quantifier(reader, &quantifier);
+    if (err == OK)
+        add_part(sequence, expr_repeat(reader->exprs, part, quantifier.min, quantifier.max));
+    return err;
+}
+
+static enum err read_sequence(struct reader *reader, struct ends ends, uint32_t *ret_expr) {
+    struct sequence sequence = {.is_open_start = ends.first, .is_open_end = ends.last};
+    enum err err = OK;
+    bool is_closed = false; /* by $ */
+    while (err == OK && !is_sequence_end(reader, reader->at)) {
+        if (take(reader, "^")) {
+            if (!ends.first || sequence.count > 0)
+                err = fail_unsupported(reader, "^ inside the expression");
+            sequence.is_open_start = false;
+        } else if (take(reader, "$")) {
+            if (!ends.last) err = fail_unsupported(reader, "$ inside the expression");
+            is_closed = true;
+            sequence.is_open_end = false;
+        } else if (is_closed) {
+            err = fail_unsupported(reader, "$ inside the expression");
+        } else {
+            err = read_part(reader, ends, &sequence);
+        }
+        if (err == OK && reader->exprs->overflowed)
+            err = err_set(reader->error, ERR_LIMIT, "the regular expression is too large");
+    }
+    uint32_t expr = sequence.is_open_end ? reader->any_text : EXPR_EMPTY;
+    while (sequence.count > 0)
+        expr = expr_cat(reader->exprs, sequence.parts[--sequence.count], expr);
+    if (sequence.is_open_start) expr = expr_cat(reader->exprs, reader->any_text, expr);
+    free(sequence.parts);
+    *ret_expr = expr;
+    return err;
+}
+
+static enum err read_choice(struct reader *reader, struct ends ends, uint32_t *ret_expr) {
+    uint32_t *parts = NULL;
+    size_t count = 0, capacity = 0;
+    enum err err;
+    do {
+        parts = vec_grow(parts, count, &capacity, sizeof *parts);
+        err = read_sequence(reader, ends, &parts[count++]);
+    } while (err == OK && take(reader, "|"));
+    *ret_expr = err == OK ? expr_alt(reader->exprs, parts, count) : EXPR_NEVER;
+    free(parts);
+    return err;
+}
+
+enum err regex_expr(struct exprs *exprs, struct str pattern, enum regex_match match,
+                    enum spelling spelling, uint32_t *ret_expr, struct error *error) {
+    struct reader reader = {.exprs = exprs, .text = pattern, .spelling = spelling, .error = error};
+    if (pattern.bytes > BYTES_MAX)
+        return err_set(error, ERR_LIMIT, "the regular expression has more than %d bytes",
+                       BYTES_MAX);
+    if (!utf8_is_valid(pattern)) return fail(&reader, "text that is not UTF-8");
+    reader.any_text = EXPR_EMPTY; /* the anchors of a whole match say nothing new */
+    if (match == REGEX_SEARCH)
+        reader.any_text = expr_repeat(exprs, charset_any(exprs, spelling), 0, EXPR_NO_MAX);
+    uint32_t expr;
+    enum err err = read_choice(&reader, (struct ends){true, true}, &expr);
+    if (err == OK && !is_end(&reader)) err = fail(&reader, "a ) without its (");
+    if (err == OK && exprs->overflowed)
+        err = err_set(error, ERR_LIMIT, "the regular expression is too large");
+    if (err == OK) *ret_expr = expr;
+    return err;
+}

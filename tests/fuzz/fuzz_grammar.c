@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/utf8.h"
+#include "grammar/grammar.h"
+#include "json/json.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+#define TEXT_BYTES_MAX 300
+
+/* The next byte that the state takes, from `first` on; -1 if it takes none. */
+static int take_byte(struct grammar_state *state, unsigned first) {
+    for (unsigned i = 0; i < 256; i++) {
+        char byte = (char)(first + i);
+        enum grammar_answer answer = grammar_accept(state, (struct str){&byte, 1});
+        if (answer == GRAMMAR_ACCEPTED) return (unsigned char)byte;
+        if (answer == GRAMMAR_LOST) return -2;
+    }
+    return -1;
+}
+
+/* A text that the choices lead to: from every state it can go on or end, and a whole text of a
+ * schema is JSON. */
+static void walk(struct grammar *grammar, bool is_schema, struct str choices) {
+    struct grammar_state state;
+    int byte = 0;
+    grammar_state_init(&state, grammar);
+    for (size_t i = 0; i < TEXT_BYTES_MAX && byte >= 0; i++) {
+        unsigned first = i < choices.bytes ? (unsigned char)choices.at[i] : (unsigned)i * 37;
+        bool can_end = grammar_can_end(&state);
+        if (can_end && is_schema) {
+            json_t *value;
+            struct error error;
+            struct str text = buf_str(&state.text);
+            enum err err = json_read(&value, text, &error);
+            assert(utf8_is_valid(text) && (err == OK || strstr(error.text, "deeper")));
+            if (err == OK) json_decref(value);
+        }
+        byte = take_byte(&state, first);
+        assert(byte != -1 || can_end);
+    }
+    grammar_state_release(&state);
+}
+
+/* The first byte chooses the kind; then the source, a NUL, and the choices. */
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    if (size == 0) return 0;
+    char *bytes = malloc(size);
+    if (!bytes) abort();
+    memcpy(bytes, data + 1, size - 1);
+    struct str all = {bytes, size - 1}, source = all, choices = {NULL, 0};
+    size_t end = str_find_byte(all, '\0', 0);
+    if (end != SIZE_MAX) {
+        source.bytes = end;
+        choices = str_skip(all, end + 1);
+    }
+    bool is_schema = data[0] & 1;
+    json_t *value = NULL;
+    struct error error;
+    struct grammar *grammar;
+    if (is_schema && json_read(&value, source, &error) != OK) value = NULL;
+    if (!is_schema) value = json_stringn(source.bytes ? source.at : "", source.bytes);
+    enum grammar_kind kind = is_schema ? GRAMMAR_SCHEMA : GRAMMAR_REGEX;
+    if (value && grammar_open(&grammar, kind, value, &error) == OK) {
+        walk(grammar, is_schema, choices);
+        grammar_drop(grammar);
+    }
+    json_decref(value);
+    free(bytes);
+    return 0;
+}

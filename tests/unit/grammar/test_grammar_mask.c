@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/rng.h"
+#include "compiled.h"
+#include "grammar/grammar_internal.h"
+#include "grammar/grammar_mask.h"
+#include "grammar/grammar_set.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#define TOKENS 600
+#define END_TOKEN 0
+#define NO_TEXT 1
+
+/* A vocabulary of all bytes, and of pieces of JSON drawn from an alphabet. */
+struct vocabulary {
+    struct str at[TOKENS];
+    char bytes[TOKENS][8];
+};
+
+static void open_vocabulary(struct vocabulary *vocabulary, struct rng *rng) {
+    static const char *const pieces[] = {"{",    "}",    "[",  "]", ",",    ":", "\"", " ",
+                                         "a",    "b",    "k",  "1", "0",    ".", "-",  "e",
+                                         "true", "null", "\\", "é", "\xc3", "\n"};
+    for (int i = 0; i < TOKENS; i++) {
+        char *text = vocabulary->bytes[i];
+        size_t bytes = 0;
+        if (i >= 2 && i < 258) {
+            text[bytes++] = (char)(i - 2);
+        } else if (i >= 258) {
+            for (uint64_t k = 1 + rng_below(rng, 3); k > 0; k--) {
+                const char *piece = pieces[rng_below(rng, sizeof pieces / sizeof *pieces)];
+                if (bytes + strlen(piece) > 7) break;
+                memcpy(text + bytes, piece, strlen(piece));
+                bytes += strlen(piece);
+            }
+        }
+        vocabulary->at[i] = (struct str){text, bytes};
+    }
+}
+
+static bool has_bit(const uint32_t *mask, int token) {
+    return mask[token / 32] >> (token % 32) & 1;
+}
+
+/* The mask says of each token what the automaton says of its bytes. */
+static void check_mask(const struct vocabulary *vocabulary, struct grammar_state *state,
+                       const uint32_t *mask) {
+    for (int token = 0; token < TOKENS; token++) {
+        struct grammar_state copy;
+        bool is_good = false;
+        if (token == END_TOKEN) {
+            is_good = grammar_can_end(state);
+        } else if (vocabulary->at[token].bytes > 0) {
+            grammar_state_init(&copy, state->grammar);
+            assert_int_equal(grammar_accept(&copy, buf_str(&state->text)), GRAMMAR_ACCEPTED);
+            is_good = grammar_accept(&copy, vocabulary->at[token]) == GRAMMAR_ACCEPTED;
+            grammar_state_release(&copy);
+        }
+        if (has_bit(mask, token) != is_good)
+            fail_msg("after '%.*s' token %d '%.*s' is %sallowed", STR_ARGS(buf_str(&state->text)),
+                     token, STR_ARGS(vocabulary->at[token]), is_good ? "" : "not ");
+    }
+}
+
+/* A token that the mask allows. */
+static int draw(const uint32_t *mask, struct rng *rng) {
+    int count = 0, token = -1;
+    for (int i = 0; i < TOKENS; i++)
+        if (has_bit(mask, i) && rng_below(rng, (uint64_t)++count) == 0) token = i;
+    return token;
+}
+
+static const char *const schemas[] = {
+    "{\"type\":\"object\"}",
+    "true",
+    "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\",\"maxLength\":3},\"k\":{"
+    "\"type\":"
+    "\"integer\",\"minimum\":-5,\"maximum\":120}},\"required\":[\"a\",\"k\"],"
+    "\"additionalProperties\":"
+    "false}",
+    "{\"type\":\"array\",\"items\":{\"enum\":[\"a\",\"ab\",1,10,null]},\"minItems\":2,\"maxItems\":"
+    "4}",
+    "{\"type\":\"string\",\"pattern\":\"^(a|bé)+$\",\"minLength\":2,\"maxLength\":9}",
+    "{\"type\":\"number\",\"minimum\":0.5,\"multipleOf\":0.5}",
+    "{\"type\":\"array\",\"items\":{\"$ref\":\"#\"},\"maxItems\":2}",
+    "{\"type\":\"string\",\"minLength\":20,\"maxLength\":30}",
+};
+
+static void walk(const struct vocabulary *vocabulary, struct grammar_masks *masks,
+                 struct grammar *grammar, struct rng *rng, bool forgets) {
+    struct grammar_state state;
+    grammar_state_init(&state, grammar);
+    for (int i = 0; i < 30; i++) {
+        const uint32_t *mask = grammar_mask(masks, &state);
+        assert_non_null(mask); /* an answer can always go on or end */
+        if (i % 5 == 0) check_mask(vocabulary, &state, mask);
+        int token = draw(mask, rng);
+        if (token == END_TOKEN) break;
+        assert_int_equal(grammar_accept(&state, vocabulary->at[token]), GRAMMAR_ACCEPTED);
+        if (forgets && i % 7 == 3) grammar_forget(grammar);
+    }
+    grammar_state_release(&state);
+}
+
+/* Masks equal a look at every token, on random ways through the grammars; also when the automaton
+ * was forgotten on the way, and when few masks are kept. */
+static void test_masks(void **state) {
+    static const int32_t ends[] = {END_TOKEN};
+    struct rng rng = {12};
+    struct vocabulary vocabulary;
+    (void)state;
+    open_vocabulary(&vocabulary, &rng);
+    struct grammar_masks *masks = grammar_masks_open(
+        &(struct grammar_masks_options){vocabulary.at, TOKENS, ends, 1, TOKENS, 4});
+    for (size_t i = 0; i < sizeof schemas / sizeof *schemas; i++) {
+        struct error error;
+        json_t *schema = value_of(schemas[i]);
+        struct grammar *grammar = compiled(GRAMMAR_SCHEMA, schema, &error);
+        assert_non_null(grammar);
+        for (int k = 0; k < 20; k++) walk(&vocabulary, masks, grammar, &rng, k % 2);
+        grammar_drop(grammar);
+        json_decref(schema);
+    }
+    grammar_masks_close(masks);
+}
+
+/* Without a token for the next byte there is no mask. */
+static void test_no_token(void **state) {
+    static const struct str tokens[] = {{"", 0}, {"a", 1}};
+    static const int32_t ends[] = {END_TOKEN};
+    struct error error;
+    json_t *source = json_string("ab");
+    struct grammar *grammar = compiled(GRAMMAR_REGEX, source, &error);
+    struct grammar_masks *masks =
+        grammar_masks_open(&(struct grammar_masks_options){tokens, 2, ends, 1, 2, 4});
+    struct grammar_state text;
+    (void)state;
+    grammar_state_init(&text, grammar);
+    const uint32_t *mask = grammar_mask(masks, &text);
+    assert_non_null(mask);
+    assert_int_equal(*mask, 2);
+    assert_int_equal(grammar_accept(&text, STR("a")), GRAMMAR_ACCEPTED);
+    assert_null(grammar_mask(masks, &text));
+    assert_int_equal(grammar_accept(&text, STR("c")), GRAMMAR_REFUSED);
+    assert_int_equal(grammar_accept(&text, STR("b")), GRAMMAR_ACCEPTED);
+    assert_true(grammar_can_end(&text));
+    mask = grammar_mask(masks, &text);
+    assert_non_null(mask);
+    assert_int_equal(*mask, 1);
+    grammar_state_release(&text);
+    grammar_masks_close(masks);
+    grammar_drop(grammar);
+    json_decref(source);
+}
+
+/* Equal sources are compiled once, failures are remembered, and old ones make room. */
+static void test_set(void **state) {
+    struct grammar_set *set = grammar_set_open();
+    struct grammar *first, *second;
+    struct error error;
+    json_t *source = json_string("a*"), *bad = json_string("(");
+    (void)state;
+    assert_int_equal(grammar_set_take(set, GRAMMAR_REGEX, source, &first, &error), OK);
+    assert_int_equal(grammar_set_take(set, GRAMMAR_REGEX, source, &second, &error), OK);
+    assert_ptr_equal(first, second);
+    grammar_drop(second);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(grammar_set_take(set, GRAMMAR_REGEX, bad, &second, &error), ERR_INVALID);
+        assert_non_null(strstr(error.text, "group"));
+    }
+    for (int i = 0; i < 100; i++) {
+        char text[16];
+        snprintf(text, sizeof text, "a{%d}", i);
+        json_t *other = json_string(text);
+        assert_int_equal(grammar_set_take(set, GRAMMAR_REGEX, other, &second, &error), OK);
+        grammar_drop(second);
+        json_decref(other);
+    }
+    assert_true(takes(first, STR("aaa"))); /* still held here */
+    grammar_drop(first);
+    json_decref(source);
+    json_decref(bad);
+    grammar_set_close(set);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_masks),
+        cmocka_unit_test(test_no_token),
+        cmocka_unit_test(test_set),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/buf.h"
+#include "compiled.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#define MOST 14
+
+/* A schema, and texts that it has and has not. */
+static const struct {
+    const char *schema;
+    const char *good[MOST], *bad[MOST];
+} rows[] = {
+    {"{\"type\":\"object\"}",
+     {"{}", "{\"a\":1}", "{\"a\": [1, {\"b\":null}], \"c\":\"d\"}"},
+     {"[]", "{", "{\"a\"}", "{\"a\":1,}", "{ }", "{\"a\":  1}", "{\"a\" :1}", "{} ", "\n{}"}},
+    {"true",
+     {"null", "true", "-1.5e+10", "\"\"", "[]", "[[],{}]", "0", "\"\\n\\u0001\\\"\\\\/é\""},
+     {"nul", "01", "1.", ".5", "+1", "\"\n\"", "\"\\/\"", "\"\\u00e9\"", "\"\\ud800\"", "1e999",
+      "'a'", "\"\xff\""}},
+    {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\"},\"b\":{\"type\":\"integer\"}"
+     "},"
+     "\"required\":[\"a\",\"b\"],\"additionalProperties\":false}",
+     {"{\"a\":\"x\",\"b\":1}", "{\"a\": \"\", \"b\": -12}"},
+     {"{}", "{\"a\":\"x\"}", "{\"b\":1,\"a\":\"x\"}", "{\"a\":\"x\",\"b\":1,\"c\":2}",
+      "{\"a\":1,\"b\":1}", "{\"a\":\"x\",\"b\":1.0}", "{\"a\":\"x\",\"b\":-0}"}},
+    {"{\"properties\":{\"a\":{},\"b\":{},\"c\":{}},\"required\":[\"b\"],\"type\":\"object\","
+     "\"additionalProperties\":false}",
+     {"{\"b\":1}", "{\"a\":1,\"b\":1}", "{\"b\":1,\"c\":1}", "{\"a\":1,\"b\":1,\"c\":1}"},
+     {"{}", "{\"a\":1}", "{\"a\":1,\"c\":1}", "{\"b\":1,\"a\":1}", "{\"b\":1,\"b\":1}"}},
+    /* A name that is listed stands at its place or not at all, however it is spelled. */
+    {"{\"type\":\"object\",\"properties\":{\"ab\":{\"type\":\"null\"}}}",
+     {"{\"ab\":null,\"abc\":1,\"a\":2}", "{\"a\":1}", "{\"x\":1,\"x\":2}"},
+     {"{\"x\":1,\"ab\":null}", "{\"ab\":1}", "{\"\\u0061b\":1}"}},
+    {"{\"type\":\"object\",\"additionalProperties\":{\"type\":\"integer\"},\"maxProperties\":2,"
+     "\"minProperties\":1}",
+     {"{\"a\":1}", "{\"a\":1,\"b\":2}"},
+     {"{}", "{\"a\":\"b\"}", "{\"a\":1,\"b\":2,\"c\":3}"}},
+    {"{\"type\":\"object\",\"patternProperties\":{\"^i_\":{\"type\":\"integer\"},\"_s$\":{\"type\":"
+     "\"string\"}},\"additionalProperties\":false}",
+     {"{\"i_a\":1}", "{\"a_s\":\"\"}", "{}"},
+     {"{\"a\":1}", "{\"i_a\":\"\"}", "{\"i_s\":1}", "{\"i_s\":\"\"}"}},
+    {"{\"type\":\"object\",\"propertyNames\":{\"enum\":[\"a\",\"b\"]},\"additionalProperties\":"
+     "{\"type\":\"number\"}}",
+     {"{}", "{\"a\":1.5}", "{\"b\":1,\"a\":2}"},
+     {"{\"c\":1}"}},
+    {"{\"type\":\"array\",\"items\":{\"type\":\"boolean\"},\"minItems\":1,\"maxItems\":3}",
+     {"[true]", "[true, false,true]"},
+     {"[]", "[true,]", "[1]", "[true,true,true,true]", "[,true]"}},
+    {"{\"type\":\"array\",\"prefixItems\":[{\"type\":\"integer\"},{\"type\":\"string\"}],\"items\":"
+     "false,"
+     "\"minItems\":1}",
+     {"[1]", "[1,\"a\"]"},
+     {"[]", "[\"a\"]", "[1,\"a\",null]"}},
+    {"{\"type\":\"string\",\"minLength\":2,\"maxLength\":3}",
+     {"\"ab\"", "\"éé\"", "\"😀\\n\\\"\""},
+     {"\"a\"", "\"abcd\"", "\"\\n\""}},
+    {"{\"type\":\"string\",\"pattern\":\"^[a-c]+$\",\"maxLength\":2}",
+     {"\"a\"", "\"cb\""},
+     {"\"\"", "\"abc\"", "\"d\""}},
+    {"{\"type\":\"string\",\"pattern\":\"b\"}", {"\"b\"", "\"abc\""}, {"\"a\""}},
+    {"{\"type\":\"string\",\"pattern\":\"^\\\"\\\\n$\"}", {"\"\\\"\\n\""}, {"\"\"\""}},
+    {"{\"type\":\"integer\",\"minimum\":-12,\"exclusiveMaximum\":105}",
+     {"-12", "0", "104", "-1", "99"},
+     {"-13", "105", "-0", "1.0", "-120", "00", "1000"}},
+    {"{\"type\":\"number\",\"exclusiveMinimum\":0,\"maximum\":2.5}",
+     {"0.1", "2.5", "2.50", "1", "0.0001", "2.49999"},
+     {"0", "0.0", "-0", "-1", "2.51", "2.501", "3", "1e0"}},
+    {"{\"type\":\"number\",\"minimum\":-1.5,\"maximum\":-0.25}",
+     {"-1.5", "-1", "-0.25", "-0.250"},
+     {"-1.51", "-0.2", "-0.249", "0", "1"}},
+    {"{\"type\":\"integer\",\"multipleOf\":7,\"minimum\":10}",
+     {"14", "21", "700"},
+     {"7", "15", "0"}},
+    {"{\"type\":\"number\",\"multipleOf\":0.25}",
+     {"0", "1.5", "-2.25", "3.50", "100"},
+     {"0.1", "1.26"}},
+    {"{\"enum\":[\"a\",1,2.5,null,[1,\"x\"],{\"k\":true}]}",
+     {"\"a\"", "1", "2.5", "null", "[1, \"x\"]", "{\"k\":true}"},
+     {"\"b\"", "2", "[1]", "{}", "true"}},
+    {"{\"type\":\"string\",\"enum\":[\"a\",\"bb\",1],\"minLength\":2}", {"\"bb\""}, {"\"a\"", "1"}},
+    {"{\"enum\":[1,2,3,4],\"minimum\":2,\"not_really\":1,\"x-order\":1}", {NULL}, {NULL}},
+    {"{\"const\":\"a\\\"b\"}", {"\"a\\\"b\""}, {"\"a\""}},
+    {"{\"anyOf\":[{\"type\":\"integer\",\"minimum\":0},{\"type\":\"null\"}]}",
+     {"0", "null"},
+     {"-1"}},
+    {"{\"oneOf\":[{\"type\":\"integer\"},{\"type\":\"number\",\"minimum\":2}]}",
+     {"1", "-3", "2.5"},
+     {"2", "3", "2.0", "1.5"}},
+    {"{\"oneOf\":[{\"type\":\"object\",\"properties\":{\"kind\":{\"const\":\"a\"},\"x\":{\"type\":"
+     "\"integer\"}},\"required\":[\"kind\",\"x\"]},{\"type\":\"object\",\"properties\":{\"kind\":"
+     "{\"const\":\"b\"}},\"required\":[\"kind\"]}]}",
+     {"{\"kind\":\"a\",\"x\":1}", "{\"kind\":\"b\"}"},
+     {"{\"kind\":\"a\"}", "{\"kind\":\"c\"}", "{\"kind\":\"a\",\"x\":\"1\"}"}},
+    {"{\"allOf\":[{\"type\":\"integer\",\"minimum\":3},{\"maximum\":5}],\"multipleOf\":2}",
+     {"4"},
+     {"3", "5", "6", "2"}},
+    {"{\"$ref\":\"#/$defs/"
+     "node\",\"$defs\":{\"node\":{\"type\":\"object\",\"properties\":{\"v\":{\"type\":"
+     "\"integer\"},\"next\":{\"anyOf\":[{\"$ref\":\"#/$defs/"
+     "node\"},{\"type\":\"null\"}]}},\"required\":"
+     "[\"v\",\"next\"],\"additionalProperties\":false}}}",
+     {"{\"v\":1,\"next\":null}", "{\"v\":1,\"next\":{\"v\":2,\"next\":{\"v\":3,\"next\":null}}}"},
+     {"{\"v\":1}", "{\"v\":1,\"next\":1}", "{\"v\":1,\"next\":{\"v\":2,\"next\":null}"}},
+    {"{\"type\":\"string\",\"format\":\"date\"}",
+     {"\"2024-02-29\"", "\"2000-02-29\"", "\"2023-12-31\""},
+     {"\"2023-02-29\"", "\"1900-02-29\"", "\"2023-04-31\"", "\"2023-13-01\"", "\"23-01-01\""}},
+    {"{\"type\":[\"string\",\"null\"],\"format\":\"uuid\"}",
+     {"null", "\"123e4567-e89b-12d3-a456-426614174000\""},
+     {"\"123\""}},
+};
+
+static void check_row(size_t i) {
+    struct error error;
+    json_t *schema = value_of(rows[i].schema);
+    struct grammar *grammar = compiled(GRAMMAR_SCHEMA, schema, &error);
+    json_decref(schema);
+    if (!rows[i].good[0]) {
+        assert_null(grammar);
+        return;
+    }
+    if (!grammar) fail_msg("%s: %s", rows[i].schema, error.text);
+    for (size_t k = 0; k < MOST && rows[i].good[k]; k++)
+        if (!takes(grammar, str_from(rows[i].good[k])))
+            fail_msg("%s has %s", rows[i].schema, rows[i].good[k]);
+    for (size_t k = 0; k < MOST && rows[i].bad[k]; k++)
+        if (takes(grammar, str_from(rows[i].bad[k])))
+            fail_msg("%s has not %s", rows[i].schema, rows[i].bad[k]);
+    grammar_drop(grammar);
+}
+
+static void test_texts(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) check_row(i);
+}
+
+/* What cannot be held is refused with its name and place. */
+static void test_refusals(void **state) {
+    static const struct {
+        const char *schema, *words;
+    } bad[] = {
+        {"{\"properties\":{\"a\":{\"items\":{\"not\":{}}}}}",
+         "$.properties.a.items: the keyword 'not'"},
+        {"{\"if\":{},\"then\":{}}", "$: the keyword 'if'"},
+        {"{\"uniqueItems\":true}", "'uniqueItems'"},
+        {"{\"contains\":{}}", "'contains'"},
+        {"{\"dependentRequired\":{\"a\":[\"b\"]}}", "'dependentRequired'"},
+        {"{\"unevaluatedProperties\":false}", "'unevaluatedProperties'"},
+        {"{\"nullable\":true}", "'nullable'"},
+        {"{\"format\":\"iban\"}", "$.format: the format 'iban'"},
+        {"{\"pattern\":\"(?=a)\"}", "$.pattern: look-around"},
+        {"{\"type\":\"text\"}", "$.type"},
+        {"{\"type\":3}", "$.type"},
+        {"{\"minLength\":-1}", "$.minLength"},
+        {"{\"minLength\":\"1\"}", "$.minLength"},
+        {"{\"minimum\":\"1\"}", "$.minimum"},
+        {"{\"exclusiveMinimum\":true}", "$.exclusiveMinimum"},
+        {"{\"multipleOf\":0}", "$.multipleOf"},
+        {"{\"required\":[1]}", "$.required"},
+        {"{\"properties\":[]}", "$.properties"},
+        {"{\"items\":[{}]}", "$.items"},
+        {"{\"anyOf\":[]}", "$.anyOf"},
+        {"{\"anyOf\":{}}", "$.anyOf"},
+        {"{\"properties\":{\"a\":3}}", "$.properties.a"},
+        {"{\"$ref\":\"#/$defs/a\"}", "$.$ref: '#/$defs/a' names nothing"},
+        {"{\"$ref\":\"https://example.com/a\"}", "$.$ref"},
+        {"{\"anyOf\":[{\"$ref\":\"#\"},{}]}", "refers to itself"},
+        {"{\"oneOf\":[{\"required\":[\"a\"]},{\"required\":[\"b\"]}]}",
+         "$.oneOf: branches 0 and 1"},
+        {"{\"minProperties\":2}", "$.minProperties"},
+        {"false", "no value"},
+        {"{\"enum\":[]}", "no value"},
+        {"{\"type\":\"integer\",\"minimum\":3,\"maximum\":2}", "no value"},
+        {"{\"type\":\"string\",\"pattern\":\"^a$\",\"minLength\":2}", "no value"},
+        {"{\"type\":\"object\",\"properties\":{\"a\":{\"$ref\":\"#\"}},\"required\":[\"a\"]}",
+         "no text"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct error error;
+        json_t *schema = value_of(bad[i].schema);
+        struct grammar *grammar = compiled(GRAMMAR_SCHEMA, schema, &error);
+        json_decref(schema);
+        if (grammar) fail_msg("%s compiles", bad[i].schema);
+        if (!strstr(error.text, bad[i].words)) fail_msg("%s: %s", bad[i].schema, error.text);
+    }
+}
+
+/* Appends an object schema of many properties, or an enum, or nested references. */
+static void write_large(struct buf *text, int kind) {
+    switch (kind) {
+    case 0: /* 2^60 ways through references */
+        buf_add_text(text, "{\"$ref\":\"#/$defs/d0\",\"$defs\":{");
+        for (int i = 0; i < 60; i++)
+            buf_printf(
+                text,
+                "\"d%d\":{\"type\":\"object\",\"properties\":{\"x\":{\"$ref\":\"#/$defs/d%d\"},"
+                "\"y\":{\"$ref\":\"#/$defs/d%d\"}}},",
+                i, i + 1, i + 1);
+        buf_add_text(text, "\"d60\":{}}}");
+        return;
+    case 1: /* 2^30 branches */
+        buf_add_text(text, "{\"allOf\":[");
+        for (int i = 0; i < 30; i++)
+            buf_printf(
+                text, "%s{\"anyOf\":[{\"properties\":{\"p%d\":{}}},{\"properties\":{\"q%d\":{}}}]}",
+                i ? "," : "", i, i);
+        buf_add_text(text, "]}");
+        return;
+    case 2:
+        buf_add_text(text, "{\"enum\":[0");
+        for (int i = 0; i < 60000; i++) buf_printf(text, ",\"value %d\"", i * 7919);
+        buf_add_text(text, "]}");
+        return;
+    case 3:
+        buf_add_text(text, "{\"type\":\"object\",\"properties\":{\"a\":{}");
+        for (int i = 0; i < 20000; i++) buf_printf(text, ",\"p%d\":{\"type\":\"string\"}", i);
+        buf_add_text(text, "}}");
+        return;
+    case 4: /* the smallest common length is the product */
+        buf_add_text(text, "{\"minLength\":1,\"allOf\":[true");
+        for (int i = 3; i < 40; i += 2)
+            buf_printf(text, ",{\"type\":\"string\",\"pattern\":\"^(a{%d})*$\"}", i);
+        buf_add_text(text, "]}");
+        return;
+    default:
+        buf_add_text(text, "{\"oneOf\":[true");
+        for (int i = 0; i < 300; i++)
+            buf_printf(text, ",{\"type\":\"object\",\"properties\":{\"k\":{\"const\":%d}}}", i);
+        buf_add_text(text, "]}");
+    }
+}
+
+static void test_large(void **state) {
+    (void)state;
+    for (int kind = 0; kind < 6; kind++) {
+        struct buf text;
+        struct error error;
+        buf_init(&text, 16 << 20);
+        write_large(&text, kind);
+        json_t *schema = value_of(text.at);
+        struct grammar *grammar = compiled(GRAMMAR_SCHEMA, schema, &error);
+        assert_true(kind == 0 ? grammar != NULL : grammar == NULL);
+        grammar_drop(grammar);
+        json_decref(schema);
+        buf_release(&text);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_texts),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_large),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
