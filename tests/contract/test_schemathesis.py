@@ -31,9 +31,10 @@ def test_the_document_is_printed_and_served_alike(echo, keyed):
 
 @pytest.mark.slow
 def test_every_operation_answers_as_the_document_says(keyed):
+    # One worker: with two, CPython 3.11 now and then fails in ast.parse with "AST constructor recursion depth mismatch".
     command = [pathlib.Path(sys.executable).parent / "schemathesis", "run", f"http://127.0.0.1:{keyed.port}/openapi.json",
                "-H", "Authorization: Bearer sk-right", "--checks", "all", "--exclude-checks", LEFT_OUT, "--max-examples", "20",
-               "--workers", "2", "--seed", SEED, "--no-color"]
+               "--seed", SEED, "--no-color"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=keyed.state.parent, timeout=600)
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
     assert keyed.process.poll() is None and plain(keyed, "GET", "/health")[0] == 200
