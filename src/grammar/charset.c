@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -128,7 +129,7 @@ static void add_part(struct parts *parts, uint32_t part) {
 /* Adds the UTF-8 of a range whose characters have equally many bytes. It is cut until every byte
  * of the first and the last character spans a range of its own. */
 static void add_utf8(struct exprs *exprs, struct parts *parts, uint32_t first, uint32_t last) {
-    unsigned char low[4], high[4];
+    unsigned char low[4] = {0}, high[4] = {0};
     for (unsigned bits = 6; bits <= 18; bits += 6) {
         uint32_t mask = (1u << bits) - 1;
         if ((first & ~mask) == (last & ~mask) || first < 0x80) continue;
@@ -144,7 +145,8 @@ static void add_utf8(struct exprs *exprs, struct parts *parts, uint32_t first, u
         }
     }
     size_t count = encode(first, low);
-    encode(last, high);
+    size_t high_count = encode(last, high);
+    assert(count == high_count); /* the range was cut at each new length */
     uint32_t rest = EXPR_EMPTY;
     for (size_t i = count; i-- > 0;)
         rest = expr_cat(exprs, expr_range(exprs, low[i], high[i]), rest);

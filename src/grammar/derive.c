@@ -187,7 +187,8 @@ bool expr_is_alive(struct exprs *exprs, uint32_t number) {
     const uint8_t *bytes = exprs->class_count ? exprs->byte_of : now.byte_of;
     uint32_t count = exprs->class_count ? exprs->class_count : now.count;
     exprs->walk++;
-    meet(exprs, &search, number, 0);
+    (void)meet(exprs, &search, number, 0);
+    assert(search.count == 1);
     /* Short texts are looked for first; then the newest state, so that counts are walked to their
      * end. */
     size_t *open = NULL, open_first = 0, open_count = 0, open_capacity = 0;

@@ -352,7 +352,7 @@ static void add_part(struct sequence *sequence, uint32_t part) {
 
 static enum err read_part(struct reader *reader, struct ends ends, struct sequence *sequence) {
     size_t after;
-    uint32_t part;
+    uint32_t part = EXPR_NEVER;
     enum err err;
     if (is_bare_group(reader, &after)) {
         bool is_first = ends.first && sequence->count == 0 && sequence->is_open_start;
@@ -366,7 +366,7 @@ static enum err read_part(struct reader *reader, struct ends ends, struct sequen
     }
     err = take(reader, "(") ? read_group(reader, (struct ends){false, false}, &part)
                             : read_one(reader, &part);
-    struct quantifier quantifier;
+    struct quantifier quantifier = {false, 1, 1};
     if (err == OK) err = read_quantifier(reader, &quantifier);
     if (err == OK)
         add_part(sequence, expr_repeat(reader->exprs, part, quantifier.min, quantifier.max));

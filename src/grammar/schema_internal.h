@@ -110,7 +110,7 @@ enum err schema_object(struct compiler *compiler, const struct atoms *atoms, uin
 /* *ret_has is false if the atoms have no enum and no const. */
 enum err schema_enum(struct compiler *compiler, const struct atoms *atoms, bool *ret_has,
                      uint32_t *ret_expr);
-enum err schema_one_of(struct compiler *compiler, const struct atoms *atoms, const json_t *branches,
+enum err schema_one_of(struct compiler *compiler, const struct atoms *atoms, const json_t *list,
                        uint32_t *ret_expr);
 
 /* A quoted string of this text; of any text of this content. */

@@ -9,6 +9,7 @@
 #include "grammar/schema_internal.h"
 #include "json/json.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -70,9 +71,9 @@ static void list_names(struct object *object) {
         const json_t *required = json_object_get(schema, "required");
         for (size_t i = 0; i < json_array_size(required); i++) {
             struct str text = json_str(json_array_get(required, i));
-            if (map_put_new(&known, text, object->name_count, &at_name))
-                at_name = (uint64_t)(add_name(object, text) - object->names);
-            struct name *name = &object->names[at_name];
+            bool is_new = map_put_new(&known, text, object->name_count, &at_name);
+            struct name *name = is_new ? add_name(object, text) : &object->names[at_name];
+            assert(name);
             object->required_count += !name->is_required;
             name->is_required = true;
         }

@@ -5,6 +5,7 @@
 
 #include <dlfcn.h>
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,42 +39,61 @@ struct event {
     unsigned int gpu_instance, compute_instance;
 };
 
-/* result, name of the function, arguments */
-#define FUNCTIONS(X)                                                                               \
-    X(init, nvmlInit_v2, (void))                                                                   \
-    X(shutdown, nvmlShutdown, (void))                                                              \
-    X(card_of, nvmlDeviceGetHandleByUUID, (const char *uuid, void **ret))                          \
-    X(name, nvmlDeviceGetName, (void *card, char *ret, unsigned int bytes))                        \
-    X(uuid, nvmlDeviceGetUUID, (void *card, char *ret, unsigned int bytes))                        \
-    X(memory, nvmlDeviceGetMemoryInfo_v2, (void *card, struct memory_info *ret))                   \
-    X(utilisation, nvmlDeviceGetUtilizationRates, (void *card, struct utilisation *ret))           \
-    X(temperature, nvmlDeviceGetTemperature, (void *card, int sensor, unsigned int *ret))          \
-    X(power, nvmlDeviceGetPowerUsage, (void *card, unsigned int *ret))                             \
-    X(power_limit, nvmlDeviceGetEnforcedPowerLimit, (void *card, unsigned int *ret))               \
-    X(energy, nvmlDeviceGetTotalEnergyConsumption, (void *card, unsigned long long *ret))          \
-    X(clock, nvmlDeviceGetClockInfo, (void *card, int domain, unsigned int *ret))                  \
-    X(brakes, nvmlDeviceGetCurrentClocksEventReasons, (void *card, unsigned long long *ret))       \
-    X(old_brakes, nvmlDeviceGetCurrentClocksThrottleReasons,                                       \
-      (void *card, unsigned long long *ret))                                                       \
-    X(ecc, nvmlDeviceGetTotalEccErrors,                                                            \
-      (void *card, int kind, int counter, unsigned long long *ret))                                \
-    X(events_create, nvmlEventSetCreate, (void **ret))                                             \
-    X(events_follow, nvmlDeviceRegisterEvents, (void *card, unsigned long long types, void *set))  \
-    X(events_wait, nvmlEventSetWait_v2, (void *set, struct event *ret, unsigned int timeout_ms))   \
-    X(events_free, nvmlEventSetFree, (void *set))
-
+/* Functions that the library lacks are NULL. */
 struct nvml {
     void *library;
     void *events; /* NULL: none */
-#define X(member, symbol, arguments) int(*member) arguments;
-    FUNCTIONS(X)
-#undef X
+    int (*init)(void);
+    int (*shutdown)(void);
+    int (*card_of)(const char *uuid, void **ret);
+    int (*name)(void *card, char *ret, unsigned int bytes);
+    int (*uuid)(void *card, char *ret, unsigned int bytes);
+    int (*memory)(void *card, struct memory_info *ret);
+    int (*utilisation)(void *card, struct utilisation *ret);
+    int (*temperature)(void *card, int sensor, unsigned int *ret);
+    int (*power)(void *card, unsigned int *ret);
+    int (*power_limit)(void *card, unsigned int *ret);
+    int (*energy)(void *card, unsigned long long *ret);
+    int (*clock)(void *card, int domain, unsigned int *ret);
+    int (*brakes)(void *card, unsigned long long *ret);
+    int (*old_brakes)(void *card, unsigned long long *ret);
+    int (*ecc)(void *card, int kind, int counter, unsigned long long *ret);
+    int (*events_create)(void **ret);
+    int (*events_follow)(void *card, unsigned long long types, void *set);
+    int (*events_wait)(void *set, struct event *ret, unsigned int timeout_ms);
+    int (*events_free)(void *set);
 };
 
-/* Sets a function pointer, or leaves it NULL where the library lacks the function. */
-static void find(void *library, const char *symbol, void *ret_function) {
-    void *found = dlsym(library, symbol);
-    memcpy(ret_function, &found, sizeof found);
+static const struct {
+    const char *symbol;
+    size_t at; /* of its pointer in struct nvml */
+} functions[] = {
+    {"nvmlInit_v2", offsetof(struct nvml, init)},
+    {"nvmlShutdown", offsetof(struct nvml, shutdown)},
+    {"nvmlDeviceGetHandleByUUID", offsetof(struct nvml, card_of)},
+    {"nvmlDeviceGetName", offsetof(struct nvml, name)},
+    {"nvmlDeviceGetUUID", offsetof(struct nvml, uuid)},
+    {"nvmlDeviceGetMemoryInfo_v2", offsetof(struct nvml, memory)},
+    {"nvmlDeviceGetUtilizationRates", offsetof(struct nvml, utilisation)},
+    {"nvmlDeviceGetTemperature", offsetof(struct nvml, temperature)},
+    {"nvmlDeviceGetPowerUsage", offsetof(struct nvml, power)},
+    {"nvmlDeviceGetEnforcedPowerLimit", offsetof(struct nvml, power_limit)},
+    {"nvmlDeviceGetTotalEnergyConsumption", offsetof(struct nvml, energy)},
+    {"nvmlDeviceGetClockInfo", offsetof(struct nvml, clock)},
+    {"nvmlDeviceGetCurrentClocksEventReasons", offsetof(struct nvml, brakes)},
+    {"nvmlDeviceGetCurrentClocksThrottleReasons", offsetof(struct nvml, old_brakes)},
+    {"nvmlDeviceGetTotalEccErrors", offsetof(struct nvml, ecc)},
+    {"nvmlEventSetCreate", offsetof(struct nvml, events_create)},
+    {"nvmlDeviceRegisterEvents", offsetof(struct nvml, events_follow)},
+    {"nvmlEventSetWait_v2", offsetof(struct nvml, events_wait)},
+    {"nvmlEventSetFree", offsetof(struct nvml, events_free)},
+};
+
+static void find_functions(struct nvml *nvml) {
+    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
+        void *found = dlsym(nvml->library, functions[i].symbol);
+        memcpy((char *)nvml + functions[i].at, &found, sizeof found);
+    }
 }
 
 enum err nvml_open(struct nvml **ret_nvml, const char *library, struct error *error) {
@@ -84,9 +104,7 @@ enum err nvml_open(struct nvml **ret_nvml, const char *library, struct error *er
     }
     struct nvml *nvml = mem_new(1, sizeof *nvml);
     nvml->library = handle;
-#define X(member, symbol, arguments) find(handle, #symbol, &nvml->member);
-    FUNCTIONS(X)
-#undef X
+    find_functions(nvml);
     int code = nvml->init && nvml->card_of ? nvml->init() : -1;
     if (code != 0) {
         free(nvml);

@@ -95,7 +95,7 @@ static bool is_plain(struct str name) {
     for (size_t i = 0; i < name.bytes; i++) {
         char c = name.at[i];
         bool is_good = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                       memchr("-._/:", c, 5) != NULL;
+                       (c != '\0' && strchr("-._/:", c) != NULL);
         if (!is_good) return false;
     }
     return true;

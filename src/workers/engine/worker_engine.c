@@ -163,8 +163,8 @@ static size_t models(struct worker *worker, struct worker_model *ret_models, siz
 /* The UUID of "cuda:UUID"; a number does not name a card for long. */
 static void card_of(struct str device, char ret_uuid[CARD_UUID_BYTES]) {
     const char *colon = memchr(device.at, ':', device.bytes);
-    struct str uuid = {NULL, 0};
-    if (colon) uuid = (struct str){colon + 1, device.bytes - (size_t)(colon + 1 - device.at)};
+    if (!colon) return;
+    struct str uuid = {colon + 1, device.bytes - (size_t)(colon + 1 - device.at)};
     if (!str_starts_with(uuid, STR("GPU-")) || uuid.bytes >= CARD_UUID_BYTES) return;
     memcpy(ret_uuid, uuid.at, uuid.bytes);
     ret_uuid[uuid.bytes] = '\0';

@@ -79,12 +79,12 @@ static int draw(const uint32_t *mask, struct rng *rng) {
 static const char *const schemas[] = {
     "{\"type\":\"object\"}",
     "true",
-    "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\",\"maxLength\":3},\"k\":{"
-    "\"type\":"
-    "\"integer\",\"minimum\":-5,\"maximum\":120}},\"required\":[\"a\",\"k\"],"
-    "\"additionalProperties\":"
-    "false}",
-    "{\"type\":\"array\",\"items\":{\"enum\":[\"a\",\"ab\",1,10,null]},\"minItems\":2,\"maxItems\":"
+    ("{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\",\"maxLength\":3},\"k\":{"
+     "\"type\":"
+     "\"integer\",\"minimum\":-5,\"maximum\":120}},\"required\":[\"a\",\"k\"],"
+     "\"additionalProperties\":"
+     "false}"),
+    "{\"type\":\"array\",\"items\":{\"enum\":[\"a\",\"b\",1,10,null]},\"minItems\":2,\"maxItems\":"
     "4}",
     "{\"type\":\"string\",\"pattern\":\"^(a|bé)+$\",\"minLength\":2,\"maxLength\":9}",
     "{\"type\":\"number\",\"minimum\":0.5,\"multipleOf\":0.5}",
