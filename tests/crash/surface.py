@@ -10,6 +10,7 @@ SECRET = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
 TINY = support.SHARED / "tiny/llama3"
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
 LOST = {"upstream_unreachable", "upstream_timeout", "upstream_broken", "upstream_bad_answer", "worker_lost"}
+UNKNOWN = (401, 429)  # a key that is not known, and one from an address that has tried many
 
 
 class Gone(Exception):
@@ -315,14 +316,15 @@ class Tenant:
             key = self.keys.pop(name)
             self.world.key("revoke", name)
             self.revoked.append(key)
-            self.until_status(key, 401)
+            self.until_known(key, False)
         else:
             name = f"{self.name}-{self.steps}"
             self.keys[name] = self.world.key("create", "--name", name, "--owner", self.name).strip()
-            self.until_status(self.keys[name], 200)
+            self.until_known(self.keys[name], True)
 
-    def until_status(self, key, wanted):
-        life.poll(lambda: self.ask("GET", "/v1/files?limit=1", good=(200, 401), key=key)[0] == wanted, 60, f"{wanted} for a key")
+    def until_known(self, key, wanted):
+        """Asks until the key is known, or is not. Askings with unknown keys are slowed: 429 is a refusal as 401 is."""
+        life.poll(lambda: (self.ask("GET", "/v1/files?limit=1", good=(200, *UNKNOWN), key=key)[0] == 200) == wanted, 60, f"known: {wanted}")
 
     # --- the end ---
 
@@ -346,7 +348,7 @@ class Tenant:
         for key in self.keys.values():
             self.ask("GET", "/v1/files?limit=1", key=key)
         for key in self.revoked:
-            self.ask("GET", "/v1/files?limit=1", key=key, good=(401,))
+            self.ask("GET", "/v1/files?limit=1", key=key, good=UNKNOWN)
         self.lists()
 
     def judge(self, job):
