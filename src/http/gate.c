@@ -260,7 +260,9 @@ static void set_accepting(struct gate *gate, bool accepting) {
     gate->accepting = accepting;
 }
 
-static void accept_some(struct gate *gate, int64_t at_ms) {
+/* Each connection has the time of its own accept: while others were served the clock went on, and
+ * who has been idle is judged by it. */
+static void accept_some(struct gate *gate) {
     for (int i = 0; i < ACCEPTS_MAX; i++) {
         struct sockaddr_storage accepted = {0};
         struct address peer = {0};
@@ -274,7 +276,7 @@ static void accept_some(struct gate *gate, int64_t at_ms) {
             return;
         }
         (void)address_from_socket(&peer, (const struct sockaddr *)&accepted, bytes);
-        connection_open(gate, client, &peer, at_ms);
+        connection_open(gate, client, &peer, now_ms());
     }
 }
 
@@ -372,7 +374,7 @@ static void *gate_main(void *context) {
             connection_close(gate, c);
         }
         /* Only now, because a new connection may close an idle one. */
-        if (gate->arrived && gate->listener >= 0) accept_some(gate, at_ms);
+        if (gate->arrived && gate->listener >= 0) accept_some(gate);
         gate->arrived = false;
         if (gate->woken || at_ms - ticked_ms >= TICK_MS) {
             gate->woken = false;

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Clients that take all connections and send nothing, or a header block byte by byte, and a good client beside them. The server's clock
 is moved instead of waited for."""
-import contextlib, resource, select, socket
+import contextlib, os, resource, select, socket
 
 import pytest
 
@@ -62,6 +62,8 @@ def test_idle_connections_shut_nobody_out(tmp_path, clock, said):
     with support.serving(tmp_path / "state", *ECHO, environment=clock.environment) as server, contextlib.ExitStack() as stack:
         # Two addresses fill all places: 896 is the most of one.
         idle = flood(stack, server, 896, said) + flood(stack, server, 128, said, "127.0.0.2")
+        # Each accepted connection is three files of the server: until then it waits in the listener's queue, without an age.
+        support.until(lambda: len(os.listdir(f"/proc/{server.process.pid}/fd")) >= 3 * len(idle))
         clock.move(2)
         for source in ("127.0.0.1", "127.0.0.2", "127.0.0.3"):
             assert ask(server, source) == 200
