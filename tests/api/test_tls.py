@@ -307,9 +307,9 @@ def test_the_clock_of_the_first_header_block_includes_the_handshake(tmp_path, fi
     with serving(tmp_path, files, environment=clock.environment) as server, server.dial() as connection:
         connection.sendall(said)
         assert server.asks() == 200, "the accept is done"
-        clock.move(9)
+        clock.move(3)
         assert server.asks() == 200 and is_open(connection)
-        clock.move(2)
+        clock.move(9)
         assert everything(connection) == b""
 
 
