@@ -214,8 +214,8 @@ static enum err count_pages(const struct executor_cpu *executor, uint32_t *ret_c
     uint64_t groups = kv_layout_groups(executor->options.layout);
     uint64_t bytes = limits->kv_bytes > 0 ? limits->kv_bytes : EXECUTOR_CPU_KV_BYTES;
     uint64_t count = bytes / page_bytes(executor);
-    uint64_t useful = (uint64_t)caps->sequences_max *
-                      ((caps->context_tokens_max + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS) * groups;
+    uint64_t useful =
+        (uint64_t)caps->sequences_max * backend_blocks_for(caps->context_tokens_max) * groups;
     if (count > useful) count = useful;
     if (limits->block_count > 0) count = limits->block_count * groups;
     if (count > EXECUTOR_PAGES_MAX) count = EXECUTOR_PAGES_MAX;

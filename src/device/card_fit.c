@@ -15,10 +15,6 @@ static uint32_t least(uint32_t a, uint32_t b) {
     return a < b ? a : b;
 }
 
-static uint32_t blocks_of(uint32_t tokens) {
-    return (tokens + DEVICE_PAGE_TOKENS - 1) / DEVICE_PAGE_TOKENS;
-}
-
 /* The weights of a model as shapes: matrices without rows, and vectors that are one float. */
 struct shapes {
     struct matrix *matrices;      /* (count) by handle */
@@ -80,10 +76,10 @@ static void make_program(struct program *ret_program, struct device_program *ret
 }
 
 static void set_sequences(struct card_fit *fit, const struct kv_layout *layout) {
-    const uint32_t blocks = blocks_of(fit->sequence_tokens);
+    const uint32_t blocks = backend_blocks_for(fit->sequence_tokens);
     const uint32_t pages =
         layout->full_groups * blocks +
-        layout->window_groups * least(blocks, blocks_of(layout->window_tokens) + 2);
+        layout->window_groups * least(blocks, backend_blocks_for(layout->window_tokens) + 2);
     const struct device_ledger *ledger = &fit->ledger;
     fit->kv_bytes_per_token = ledger->page_bytes * pages / fit->sequence_tokens;
     if (ledger->used > ledger->limit)

@@ -2,16 +2,17 @@
 #include "device/device_ledger.h"
 
 #include "device/device_sampling.h"
+#include "scheduler/backend.h"
 
 #include <stdio.h>
 
 #define MIB ((uint64_t)1 << 20)
-/* Of the library for products, and two slices through which weights are filled. */
+/* Memory of the library for products, and two slices through which weights are filled. */
 #define WORKSPACE_BYTES (48 * MIB)
 #define PRODUCT_ALIGN 8u
-/* Nobody serves with less. */
-#define CONTEXT_LEAST 256u
-#define ROWS_LEAST 64u
+/* A refusal advises no smaller values: a server with less is of no use. */
+#define ADVISED_CONTEXT_LEAST 256u
+#define ADVISED_ROWS_LEAST 64u
 
 static uint64_t at_most(uint64_t a, uint64_t b) {
     return a < b ? a : b;
@@ -114,8 +115,8 @@ static uint64_t step_bytes(const struct device_program *program,
                                 limits->group_count * group + samples);
 }
 
-static uint64_t page_bytes_of(const struct device_program *program,
-                              const struct device_limits *limits) {
+uint64_t device_ledger_page_bytes(const struct device_program *program,
+                                  const struct device_limits *limits) {
     uint64_t heads = (uint64_t)limits->layer_places * 2 * program->kv_heads * DEVICE_PAGE_TOKENS;
     return heads * (program->head_dim * form_bytes(limits->kv_form) +
                     (has_scales(limits->kv_form) ? 2 : 0));
@@ -132,7 +133,7 @@ struct device_ledger device_ledger_predict(const struct device_program *program,
         .logits = logit_bytes(program, limits),
         .steps = step_bytes(program, limits),
         .workspace = WORKSPACE_BYTES,
-        .page_bytes = page_bytes_of(program, limits),
+        .page_bytes = device_ledger_page_bytes(program, limits),
     };
     uint64_t used = ledger.context + ledger.weights + ledger.activations + ledger.logits +
                     ledger.steps + ledger.workspace;
@@ -154,10 +155,6 @@ struct change {
     bool has_small_weights; /* 8 bits instead of 16 */
 };
 
-static uint32_t blocks_of(uint32_t context) {
-    return (uint32_t)divide_up(context, DEVICE_PAGE_TOKENS);
-}
-
 static uint32_t scale(uint32_t value, uint64_t from, uint64_t to) {
     return (uint32_t)divide_up(value * to, at_least(from, 1));
 }
@@ -166,10 +163,10 @@ static struct device_limits changed(const struct device_refusal *refusal,
                                     const struct change *change) {
     struct device_limits limits = *refusal->limits;
     if (change->context > 0) {
-        uint32_t least = blocks_of(change->context) * limits.group_count;
+        uint32_t least = backend_blocks_for(change->context) * limits.group_count;
         limits.page_count_min = (uint32_t)at_most(limits.page_count_min, least);
-        limits.pages_max =
-            scale(limits.pages_max, blocks_of(limits.context_max), blocks_of(change->context));
+        limits.pages_max = scale(limits.pages_max, backend_blocks_for(limits.context_max),
+                                 backend_blocks_for(change->context));
         limits.context_max = change->context;
     }
     if (change->sequences > 0) {
@@ -262,18 +259,18 @@ static void advise(const struct device_refusal *refusal, struct advice *advice) 
     const struct device_limits *limits = refusal->limits;
     const uint32_t urgent = refusal->urgent_sequences;
     struct change change = {0};
-    uint32_t best = largest(refusal, &change.context, &change, CONTEXT_LEAST, limits->context_max,
-                            DEVICE_PAGE_TOKENS);
+    uint32_t best = largest(refusal, &change.context, &change, ADVISED_CONTEXT_LEAST,
+                            limits->context_max, DEVICE_PAGE_TOKENS);
     if (best > 0) add(advice, "max-model-len", best);
     best = largest(refusal, &change.sequences, &change, urgent + 1, limits->sequences_max, 1);
     if (best > urgent) add(advice, "max-num-seqs", best - urgent);
-    best = largest(refusal, &change.rows, &change, ROWS_LEAST, limits->rows_max, 16);
+    best = largest(refusal, &change.rows, &change, ADVISED_ROWS_LEAST, limits->rows_max, 16);
     if (best > 0) add(advice, "max-num-batched-tokens", best);
     if (advice->bytes > 0) return;
     change = (struct change){.has_small_weights = true};
     bool is_enough = fits(refusal, &change);
-    change.context = (uint32_t)at_most(limits->context_max, CONTEXT_LEAST);
-    change.rows = (uint32_t)at_most(limits->rows_max, ROWS_LEAST);
+    change.context = (uint32_t)at_most(limits->context_max, ADVISED_CONTEXT_LEAST);
+    change.rows = (uint32_t)at_most(limits->rows_max, ADVISED_ROWS_LEAST);
     change.sequences = (uint32_t)at_most(limits->sequences_max, urgent + 1);
     if (is_enough)
         snprintf(advice->text, sizeof advice->text, "it fits with --quantization fp8 or int8");

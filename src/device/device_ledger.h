@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* device_ledger: where a device's memory goes before a device says it, and what to do when it is
+/* device_ledger: a prediction of where a device's memory goes, and settings to advise when it is
  * too little.
  *
  * A device lays out its memory itself and tells its own ledger (kernels/device.h). The prediction
- * here has the same terms, without the gaps between them, so it serves two ends: `quern models
- * inspect` asks about a card that is not there, and a refusal names settings that fit: each part of the
- * device's own ledger changes by the factor by which its prediction does.
+ * has the same terms, without the gaps between them. It serves two ends: `quern models inspect`
+ * asks about a card that this machine lacks, and a refusal names settings that fit. For a refusal,
+ * each part of the device's own ledger changes by the factor by which its prediction changes.
  *
  * Thread: any.
  * Memory: the caller's structs. */
@@ -15,7 +15,7 @@
 #include "kernels/device.h"
 
 /* Driver, context and libraries, and 64 MiB that the plugin keeps for kernels loaded later: 594 to
- * 608 MiB on an H200 with driver 580 and cuBLASLt 13.1 (2026-11-22). No shape tells this part. */
+ * 608 MiB on an H200 with driver 580 and cuBLASLt 13.1 (2026-11-22). It depends on no shape. */
 #define DEVICE_CONTEXT_BYTES ((uint64_t)608 << 20)
 
 /* The ledger of a program with as many pages as the limit has room for, at least page_count_min, at
@@ -24,6 +24,9 @@
 struct device_ledger device_ledger_predict(const struct device_program *program,
                                            const struct device_limits *limits,
                                            uint64_t limit_bytes);
+/* Bytes of a page of the KV cache, with the scales of an 8-bit form. */
+uint64_t device_ledger_page_bytes(const struct device_program *program,
+                                  const struct device_limits *limits);
 
 /* What prepare refused. */
 struct device_refusal {

@@ -3,8 +3,9 @@
 
 #include "device/device_ledger.h"
 
-/* Positions that the cache has room for at least, or the whole context if that is less. */
-#define CONTEXT_LEAST 4096u
+/* Tokens of one sequence that the cache has room for at least, or its whole context if that is
+ * less. */
+#define CACHE_TOKENS_LEAST 4096u
 /* Tokens of the cache per sequence that the default of sequences_max leaves, and its least value:
  * fewer sequences than 32 leave a device idle. */
 #define SEQUENCE_TOKENS 512u
@@ -18,27 +19,17 @@ static uint32_t or_default(uint32_t value, uint32_t fallback) {
     return value > 0 ? value : fallback;
 }
 
-static uint32_t blocks_of(uint32_t tokens) {
-    return (tokens + DEVICE_PAGE_TOKENS - 1) / DEVICE_PAGE_TOKENS;
-}
-
-/* Bytes of a page without the scales of an 8-bit form. */
-static uint64_t page_bytes_of(const struct device_limits_options *options) {
-    const uint64_t element = options->kv_form == DEVICE_F32    ? 4
-                             : options->kv_form == DEVICE_BF16 ? 2
-                                                               : 1;
-    return 2 * element * options->layout->layers_each * DEVICE_PAGE_TOKENS *
-           options->program->kv_heads * options->program->head_dim;
-}
-
 /* Sets the least and the most pages: as the caller wants them, and no more than can be of use. */
 static void limit_pages(const struct device_limits_options *options, struct device_limits *limits) {
     const struct executor_limits *wanted = &options->wanted;
     const uint64_t groups = limits->group_count;
-    uint64_t most = (uint64_t)limits->sequences_max * blocks_of(limits->context_max) * groups;
-    uint64_t fewest = blocks_of(least(limits->context_max, CONTEXT_LEAST)) * groups;
-    if (wanted->kv_bytes > 0 && wanted->kv_bytes / page_bytes_of(options) < most)
-        most = wanted->kv_bytes / page_bytes_of(options);
+    uint64_t most =
+        (uint64_t)limits->sequences_max * backend_blocks_for(limits->context_max) * groups;
+    uint64_t fewest = backend_blocks_for(least(limits->context_max, CACHE_TOKENS_LEAST)) * groups;
+    if (wanted->kv_bytes > 0) {
+        uint64_t bytes = device_ledger_page_bytes(options->program, limits);
+        if (wanted->kv_bytes / bytes < most) most = wanted->kv_bytes / bytes;
+    }
     if (wanted->block_count > 0) most = fewest = wanted->block_count * groups;
     if (most > EXECUTOR_PAGES_MAX) most = EXECUTOR_PAGES_MAX;
     if (most < groups) most = groups;

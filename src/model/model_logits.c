@@ -12,7 +12,7 @@ static enum err check_request(const struct model *model, const struct logits_req
     uint32_t block_count = caps->page_count / kv_layout_groups(&model->layout);
     if (request->count == 0) return err_set(error, ERR_INVALID, "the prompt is empty");
     if (request->count > caps->context_tokens_max ||
-        (request->count + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS > block_count)
+        backend_blocks_for(request->count) > block_count)
         return err_set(error, ERR_LIMIT,
                        "%u tokens do not fit into a context of %u and %u blocks of %d",
                        request->count, caps->context_tokens_max, block_count, KV_BLOCK_TOKENS);
@@ -33,7 +33,7 @@ enum err model_logits(struct model *model, const struct logits_request *request,
                       struct error *error) {
     enum err err = check_request(model, request, error);
     if (err != OK) return err;
-    uint32_t block_count = (request->count + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS;
+    uint32_t block_count = backend_blocks_for(request->count);
     const struct executor *executor = &model->executor;
     uint32_t rows_max = executor->caps.rows_max;
     uint32_t page_count = block_count * kv_layout_groups(&model->layout);

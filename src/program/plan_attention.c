@@ -52,10 +52,6 @@ struct plan_attention {
 
 /* ---- opening ---- */
 
-static uint32_t blocks_of(uint32_t tokens) {
-    return (tokens + DEVICE_PAGE_TOKENS - 1) / DEVICE_PAGE_TOKENS;
-}
-
 static uint32_t least(uint32_t a, uint32_t b) {
     return a < b ? a : b;
 }
@@ -63,10 +59,10 @@ static uint32_t least(uint32_t a, uint32_t b) {
 /* Entries of a group's page tables: a sequence has those of the blocks that its rows see. The first
  * table may begin behind as many entries as it leaves out. */
 static uint32_t table_entries(const struct plan_attention_options *options, uint32_t window) {
-    uint32_t context = blocks_of(options->context_max);
+    uint32_t context = backend_blocks_for(options->context_max);
     if (window == 0 || window >= options->context_max) return context * options->sequences_max;
-    uint32_t each = least(blocks_of(window) + 2, context);
-    return context + each * options->sequences_max + blocks_of(options->rows_max);
+    uint32_t each = least(backend_blocks_for(window) + 2, context);
+    return context + each * options->sequences_max + backend_blocks_for(options->rows_max);
 }
 
 struct plan_attention_sizes plan_attention_sizes(const struct plan_attention_options *options) {
@@ -115,6 +111,7 @@ static bool open_arrays(struct plan_attention *plan) {
 
 enum err plan_attention_open(struct plan_attention **ret_plan,
                              const struct plan_attention_options *options, struct error *error) {
+    _Static_assert(DEVICE_PAGE_TOKENS == BACKEND_BLOCK_TOKENS, "a block has one page per group");
     const struct kv_layout *layout = options->layout;
     struct plan_attention *plan = mem_new(1, sizeof *plan);
     plan->options = *options;
@@ -181,7 +178,7 @@ static void copy_tables(struct plan_attention *plan, const struct group_kind *ki
     for (uint32_t i = 0; i < step->sequence_count; i++) {
         const struct step_sequence *sequence = &step->sequences[i];
         uint32_t first = backend_first_seen_block(kind->window, sequence->kv_tokens);
-        uint32_t blocks = blocks_of(sequence->kv_tokens + sequence->row_count) - first;
+        uint32_t blocks = backend_blocks_for(sequence->kv_tokens + sequence->row_count) - first;
         if (count < first) count = first;
         assert(first + blocks <= sequence->block_count && count + blocks <= room);
         plan->tables[i] = count - first;

@@ -2,6 +2,7 @@
 #include "program/plan_prefix.h"
 
 #include "program/plan_classes.h"
+#include "scheduler/backend.h"
 
 #include <stdlib.h>
 
@@ -92,7 +93,7 @@ static uint32_t tiles_of(const struct plan_prefix *prefix, uint32_t rows) {
 /* Cuts the keys of a node into `count` pieces or less, of whole pages. */
 static void cut(struct plan_node *node, uint32_t count) {
     uint32_t tokens = node->blocks * DEVICE_PAGE_TOKENS - node->begin;
-    uint32_t pages = (tokens + DEVICE_PAGE_TOKENS - 1) / DEVICE_PAGE_TOKENS;
+    uint32_t pages = backend_blocks_for(tokens);
     node->piece = (pages + count - 1) / count * DEVICE_PAGE_TOKENS;
     node->piece_count = (tokens + node->piece - 1) / node->piece;
 }

@@ -200,6 +200,11 @@ struct backend_ops {
                           struct error *error);
 };
 
+/* Blocks that hold `tokens` positions. */
+static inline uint32_t backend_blocks_for(uint32_t tokens) {
+    return tokens / BACKEND_BLOCK_TOKENS + (tokens % BACKEND_BLOCK_TOKENS > 0);
+}
+
 /* The first block that a row at `position` sees in a group whose layers see the last `window`
  * positions; 0: all. */
 static inline uint32_t backend_first_seen_block(uint32_t window, uint32_t position) {

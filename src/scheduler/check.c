@@ -37,7 +37,7 @@ static void check_blocks(const struct scheduler *scheduler, const struct sequenc
     assert(sequence->block_count <= scheduler->table_blocks_max);
     assert(sequence->node_count <= sequence->computed / BACKEND_BLOCK_TOKENS);
     assert(sequence->node_count <= sequence_token_count(sequence) / BACKEND_BLOCK_TOKENS);
-    assert(blocks_for(sequence->computed) <= sequence->block_count);
+    assert(backend_blocks_for(sequence->computed) <= sequence->block_count);
     assert(sequence->passed_count <= first_seen_block(scheduler, sequence->computed));
     assert(sequence->steps > 0 ||
            sequence->passed_count == first_seen_block(scheduler, sequence->computed));

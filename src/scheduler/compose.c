@@ -190,8 +190,8 @@ static void add_rows(struct scheduler *scheduler, struct plan *plan, struct sequ
 
     uint32_t end = sequence->computed + count;
     const uint32_t *table = block_table(scheduler, sequence->slot);
-    assert(blocks_for(end) <= sequence->block_count);
-    for (uint32_t i = sequence->computed / BACKEND_BLOCK_TOKENS; i < blocks_for(end); i++)
+    assert(backend_blocks_for(end) <= sequence->block_count);
+    for (uint32_t i = sequence->computed / BACKEND_BLOCK_TOKENS; i < backend_blocks_for(end); i++)
         scheduler->written_in[table[i]] = step->number;
     plan->members[step->sequence_count] = sequence;
     plan->sequences[step->sequence_count++] = (struct step_sequence){
@@ -200,7 +200,7 @@ static void add_rows(struct scheduler *scheduler, struct plan *plan, struct sequ
         .row_first = first,
         .row_count = count,
         .kv_tokens = sequence->computed,
-        .block_count = blocks_for(end),
+        .block_count = backend_blocks_for(end),
         .page_stride = scheduler->table_blocks_max,
         .pages = page_table(scheduler, sequence->slot),
     };

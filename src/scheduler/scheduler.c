@@ -154,7 +154,7 @@ static void apply_options(struct scheduler *scheduler, const struct scheduler_op
     scheduler->context_tokens_max = option_or(options->max_model_len, caps->context_tokens_max);
     scheduler->requests_max = option_or(options->requests_max, SCHEDULER_REQUESTS_MAX);
     scheduler->table_blocks_max =
-        least(blocks_for(scheduler->context_tokens_max), blocks_alone(caps));
+        least(backend_blocks_for(scheduler->context_tokens_max), blocks_alone(caps));
 }
 
 static enum err open_cache(struct scheduler *scheduler, struct error *error) {
@@ -275,7 +275,7 @@ enum err scheduler_submit(struct scheduler *scheduler, const struct scheduler_re
     /* A prompt over the share of all urgent sequences would starve the others. */
     struct scheduler_request known = *request;
     uint64_t pages =
-        (uint64_t)blocks_for(request->prompt_count) * kv_pages_per_block(scheduler->pages);
+        (uint64_t)backend_blocks_for(request->prompt_count) * kv_pages_per_block(scheduler->pages);
     known.is_urgent =
         request->is_urgent && scheduler->urgent_max > 0 && pages <= scheduler->urgent_pages_max;
     struct live_request *copy = live_request_open(&known, sequence_count, tokens_max, seed);

@@ -50,7 +50,7 @@ uint32_t rows_missing(const struct sequence *sequence) {
 
 /* Keys and values of the last sampled token are never stored: no later token reads them. */
 static uint32_t blocks_at_most(const struct sequence *sequence) {
-    return blocks_for(sequence->request->tokens_max - 1);
+    return backend_blocks_for(sequence->request->tokens_max - 1);
 }
 
 static bool is_reserved(const struct sequence *sequence) {
@@ -333,7 +333,7 @@ static struct demand demand_of(const struct scheduler *scheduler, const struct s
     struct demand demand = {.matched = match_prefix(scheduler, sequence, table)};
     demand.passed = first_seen_block(scheduler, demand.matched * BACKEND_BLOCK_TOKENS);
     demand.whole = is_reserved(sequence) ? blocks_at_most(sequence)
-                                         : blocks_for(sequence_token_count(sequence));
+                                         : backend_blocks_for(sequence_token_count(sequence));
     demand.blocks = demand.whole - demand.matched;
     demand.pages = demand.blocks * kv_pages_per_block(scheduler->pages);
     for (uint32_t i = 0; i < demand.matched; i++) {
@@ -399,8 +399,8 @@ static bool try_start(struct scheduler *scheduler, struct sequence *sequence,
 static bool is_beyond_share(const struct scheduler *scheduler, const struct sequence *sequence) {
     if (scheduler->urgent_count == 0) return false;
     const struct backend_caps *caps = &scheduler->backend->caps;
-    uint64_t held =
-        (uint64_t)blocks_for(sequence_token_count(sequence)) * kv_pages_per_block(scheduler->pages);
+    uint64_t held = (uint64_t)backend_blocks_for(sequence_token_count(sequence)) *
+                    kv_pages_per_block(scheduler->pages);
     for (uint32_t i = 0; i < scheduler->running_count; i++) {
         const struct sequence *other = scheduler->running[i];
         if (!other->request->is_urgent) continue;

@@ -119,11 +119,6 @@ struct scheduler {
     struct scheduler_stats stats; /* only the counters; scheduler_stats computes the gauges */
 };
 
-/* Blocks that hold `tokens` positions. */
-static inline uint32_t blocks_for(uint32_t tokens) {
-    return tokens / BACKEND_BLOCK_TOKENS + (tokens % BACKEND_BLOCK_TOKENS > 0);
-}
-
 static inline uint32_t *block_table(const struct scheduler *scheduler, uint32_t slot) {
     return scheduler->tables + (size_t)slot * scheduler->table_blocks_max;
 }

@@ -204,7 +204,7 @@ static void submit_copies(struct world *world, const struct expected_request *mo
     request->is_constrained = one_in(world, 10);
     bool wants_haste = world->urgent_one_in > 0 && one_in(world, world->urgent_one_in);
     request->is_urgent = wants_haste && world->scheduler->urgent_max > 0 &&
-                         blocks_for(request->prompt_count) *
+                         backend_blocks_for(request->prompt_count) *
                                  (world->fake.caps.full_pages + world->fake.caps.window_pages) <=
                              world->scheduler->urgent_pages_max;
     request->sequences = calloc(request->sequence_count, sizeof *request->sequences);
