@@ -57,7 +57,7 @@ static void a_card_is_predicted_as_it_is_then_opened(void **state) {
                                          {DEVICE_E4M3, DEVICE_E4M3},
                                          {DEVICE_INT8, DEVICE_BF16}};
     uint32_t sequences_least = UINT32_MAX, sequences_most = 0;
-    for (size_t i = 0; i < sizeof models / sizeof *models; i++)
+    for (size_t i = 0; i < MODELS; i++)
         for (size_t j = 0; j < sizeof mib / sizeof *mib; j++)
             for (size_t k = 0; k < sizeof forms / sizeof *forms; k++) {
                 expect_prediction(models[i], &forms[k], mib[j] << 20);
