@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "cli/command.h"
+#include "cli/terminal.h"
 #include "cli/top_show.h"
 #include "net/client.h"
 #include "node/secret.h"
@@ -84,7 +85,7 @@ static enum err read_metrics(struct net_client *client, struct fetch *fetch,
 static void show(const struct top_reading *now, const struct top_reading *before) {
     struct buf out;
     buf_init(&out, (size_t)1 << 20);
-    if (isatty(STDOUT_FILENO)) buf_add_text(&out, "\033[H\033[2J");
+    if (terminal_obeys(STDOUT_FILENO)) buf_add_text(&out, TERMINAL_CLEAR_SCREEN);
     top_show_write(&out, now, before);
     fwrite(out.at, 1, out.bytes, stdout);
     fflush(stdout);

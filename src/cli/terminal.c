@@ -11,10 +11,13 @@
 #define COLUMNS_UNKNOWN 80u /* of a terminal that does not tell */
 #define REDRAW "\r\033[K"
 
-void terminal_init(struct terminal *ret_terminal) {
+bool terminal_obeys(int fd) {
     const char *kind = getenv("TERM");
-    *ret_terminal = (struct terminal){.can_redraw = isatty(STDERR_FILENO) && kind && *kind &&
-                                                    strcmp(kind, "dumb") != 0};
+    return isatty(fd) && kind && *kind && strcmp(kind, "dumb") != 0;
+}
+
+void terminal_init(struct terminal *ret_terminal) {
+    *ret_terminal = (struct terminal){.can_redraw = terminal_obeys(STDERR_FILENO)};
 }
 
 /* The last column stays free: some terminals wrap once it is filled. */
