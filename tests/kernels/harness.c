@@ -4,40 +4,10 @@
 #include "../block_scales.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
-static unsigned reported;
-static unsigned failed;
-
-void report(bool is_ok, const char *format, ...) {
-    va_list arguments;
-    reported++;
-    if (!is_ok) failed++;
-    (void)printf("%sok %u - ", is_ok ? "" : "not ", reported);
-    va_start(arguments, format);
-    (void)vprintf(format, arguments);
-    va_end(arguments);
-    (void)printf("\n");
-    (void)fflush(stdout);
-}
-
-void note(const char *format, ...) {
-    va_list arguments;
-    (void)printf("# ");
-    va_start(arguments, format);
-    (void)vprintf(format, arguments);
-    va_end(arguments);
-    (void)printf("\n");
-}
-
-int report_end(void) {
-    (void)printf("1..%u\n", reported);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
 
 void *make_bytes(size_t bytes) {
     void *memory = NULL;

@@ -2,24 +2,21 @@
 #pragma once
 
 /* harness: the common parts of the checks and the bench of tests/kernels: seeded numbers,
- * exact-size memory (so that a sanitizer sees an overrun), random weights, and TAP lines.
+ * exact-size memory (so that a sanitizer sees an overrun) and random weights. Lines of TAP are
+ * those of tap.h; the first failures of a check print a `note` before its report.
  *
- * Thread: one.  Memory: blocks of make_* are freed by the caller; running out aborts. */
+ * Thread: one.
+ * Memory: the caller frees the blocks of make_*; running out aborts. */
 
 #include "base/rng.h"
 #include "kernels/kernels.h"
+#include "tap.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #define COUNT_OF(array) (sizeof(array) / sizeof(array)[0])
-
-/* Prints one TAP line. The first failures of a check print a `note` before it. */
-void report(bool is_ok, const char *format, ...) PRINTF_LIKE(2, 3);
-void note(const char *format, ...) PRINTF_LIKE(1, 2);
-/* Prints the plan; the exit status of the program. */
-int report_end(void);
 
 void *make_bytes(size_t bytes); /* aligned to 64, contents undefined, never NULL */
 float *make_floats(size_t count);

@@ -13,7 +13,6 @@
 
 #include <dlfcn.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,21 +20,9 @@
 #define MEMORY_MOST (UINT64_C(2) << 30)
 
 static const struct device_table *plugin;
-static int checks, failures;
 
 const struct device_table *quern_device_table(void) {
     return plugin;
-}
-
-void report(bool is_ok, const char *format, ...) {
-    char text[256];
-    va_list args;
-    va_start(args, format);
-    (void)vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    (void)printf("%s %d - %s\n", is_ok ? "ok" : "not ok", ++checks, text);
-    (void)fflush(stdout);
-    failures += !is_ok;
 }
 
 void must(enum err err, const struct error *error, const char *what) {
@@ -457,6 +444,5 @@ int main(int count, char **words) {
     report(plugin->abi == DEVICE_ABI && plugin->bytes == sizeof *plugin, "the table is this one");
     check_ledger();
     for (uint32_t i = 0; i < SHAPES; i++) check_world(&shapes[i], 7 + i, i < 2 ? 1 : 5);
-    (void)printf("1..%d\n", checks);
-    return failures > 0;
+    return report_end();
 }

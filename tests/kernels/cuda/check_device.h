@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* check_device: a plugin of kernels/device.h is checked and timed through its table alone.
+/* check_device: a plugin of kernels/device.h is checked and timed through its table alone. Lines of
+ * TAP are those of tap.h.
  *
  * Thread: one.
  * Memory: the plugin stays loaded to the end. */
 
 #include "kernels/device.h"
+#include "tap.h"
 
-/* A line of TAP. */
-void report(bool is_ok, const char *format, ...) PRINTF_LIKE(2, 3);
 /* Ends the program unless OK. */
 void must(enum err err, const struct error *error, const char *what);
 

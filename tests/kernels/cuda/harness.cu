@@ -9,9 +9,6 @@ uint64_t check_one_in = 1;
 cudaStream_t stream;
 cudaDeviceProp card;
 
-static unsigned reported;
-static unsigned failed;
-
 struct piece {
     unsigned char *at; /* of the guard before it */
     size_t bytes;      /* without the guards */
@@ -38,33 +35,6 @@ void harness_open(uint64_t seed) {
     (void)printf("# %s, sm_%d%d, %d multiprocessors, L2 %d MiB, seed %llu\n", card.name, card.major,
                  card.minor, card.multiProcessorCount, card.l2CacheSize >> 20,
                  (unsigned long long)seed);
-}
-
-void report(bool is_ok, const char *format, ...) {
-    va_list arguments;
-    reported++;
-    if (!is_ok) failed++;
-    (void)printf("%sok %u - ", is_ok ? "" : "not ", reported);
-    va_start(arguments, format);
-    (void)vprintf(format, arguments);
-    va_end(arguments);
-    (void)printf("\n");
-    (void)fflush(stdout);
-}
-
-void note(const char *format, ...) {
-    va_list arguments;
-    (void)printf("# ");
-    va_start(arguments, format);
-    (void)vprintf(format, arguments);
-    va_end(arguments);
-    (void)printf("\n");
-}
-
-int report_end(void) {
-    (void)printf("1..%u\n", reported);
-    if (failed) (void)printf("# %u of %u failed\n", failed, reported);
-    return failed ? 1 : 0;
 }
 
 /* ---- random numbers ---- */

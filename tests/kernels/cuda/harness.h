@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* harness: what the checks and benches of the CUDA kernels share.
+/* harness: the common parts of the checks and benches of the CUDA kernels.
  *
- * The program `cuda-kernels` is main.cu, this, and one file a family of kernels (test_*.cu) that
+ * The program `cuda-kernels` is main.cu, this, and one file per family of kernels (test_*.cu) that
  * offers `void check_NAME(void)` and `void bench_NAME(void)`. To add a family: declare the two at
  * the end of this file, give them a line in the table of main.cu, and name the file in meson.build.
  *
@@ -23,7 +23,8 @@
  * CUDA_MUST(call) ends the program with the place and the error. A launcher under test that
  * returns an enum err goes into MUST_BE_OK(). There is no sleeping and no host clock in any time.
  *
- * Thread: one.  Memory: everything taken is freed by device_release(); host vectors are std. */
+ * Thread: one.
+ * Memory: device_release() frees everything taken; host vectors are std. */
 
 #include <cuda_runtime.h>
 
@@ -42,6 +43,8 @@ extern "C" {
 #include "kernels/kernels.h"
 }
 
+#include "tap.h"
+
 /* ---- errors ---- */
 
 void cuda_must(cudaError_t error, const char *file, int line, const char *what);
@@ -54,11 +57,6 @@ void be_ok(enum err code, const struct error *error, const char *file, int line,
         enum err code_ = (call);                                                                   \
         be_ok(code_, error, __FILE__, __LINE__, #call);                                            \
     } while (0)
-
-/* ---- TAP ---- */
-
-void report(bool is_ok, const char *format, ...) PRINTF_LIKE(2, 3);
-void note(const char *format, ...) PRINTF_LIKE(1, 2); /* a "# …" line before its report */
 
 /* ---- random numbers ---- */
 

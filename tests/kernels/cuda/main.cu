@@ -27,7 +27,6 @@ static const struct {
     {"attention", check_attention, bench_attention},
 };
 
-int report_end(void);
 void harness_open(uint64_t seed);
 
 static int usage(void) {

@@ -17,7 +17,6 @@ enum err cuda_tiles_grouped(const struct cuda_attention *, const struct cuda_til
     abort();
 }
 
-int report_end(void);
 void harness_open(uint64_t seed);
 void check_attention(void);
 
