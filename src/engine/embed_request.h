@@ -11,9 +11,9 @@
  * Memory: owns the parsed body; embed_request_release frees.
  * Invariant: after embed_request_parse the fields keep the ranges stated next to them. */
 
-#include "engine/refusal.h"
 #include "engine/request_body.h"
 #include "engine/served_model.h"
+#include "json/refusal.h"
 
 #define EMBED_INPUTS_MAX 2048 /* this limit and the next are OpenAI's */
 #define EMBED_TOKENS_MAX 300000

@@ -6,7 +6,7 @@
 #include "base/stacks.h"
 #include "engine/engine.h"
 #include "engine/model_sandbox.h"
-#include "engine/refusal.h"
+#include "json/refusal.h"
 #include "protocol/wire_messages.h"
 
 #include <errno.h>

@@ -8,7 +8,7 @@
  * Thread: any, one request each.
  * Memory: changes the messages in place. */
 
-#include "engine/refusal.h"
+#include "json/refusal.h"
 
 struct messages_options {
     bool takes_parts;     /* the template iterates content itself */

@@ -3,7 +3,6 @@
 
 #include "engine/request_fields.h"
 #include "engine/request_messages.h"
-#include "engine/request_shape.h"
 #include "engine/request_tokens.h"
 #include "json/json.h"
 
@@ -357,7 +356,8 @@ static bool parse_members(struct request *request, uint32_t vocabulary_count,
         !parse_stops(request, refusal) ||
         !request_parse_tokens(request, vocabulary_count, refusal) ||
         !parse_truncation(request, refusal) || !parse_stream_options(request, refusal) ||
-        !check_accepted(request->body, refusal) || !request_parse_shape(request, refusal) ||
+        !check_accepted(request->body, refusal) ||
+        !asked_shape_read(request->body, &request->shape, refusal) ||
         !parse_texts(request, refusal) || !parse_prompt_logprobs(request, refusal) ||
         !parse_best_of(request, refusal))
         return false;

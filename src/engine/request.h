@@ -13,7 +13,7 @@
 
 #include "chat/tool_calls.h"
 #include "engine/request_body.h"
-#include "grammar/grammar.h"
+#include "grammar/asked_shape.h"
 #include "protocol/wire_messages.h"
 #include "scheduler/sampling.h"
 
@@ -30,13 +30,6 @@
 struct token_list {
     int32_t *at; /* (count), owned */
     uint32_t count;
-};
-
-/* The shape that the answer is held to. */
-struct request_shape {
-    const char *param; /* the field that asks for it */
-    enum grammar_kind kind;
-    json_t *source; /* owned; NULL: any text */
 };
 
 /* Zero is a valid start. */
@@ -102,8 +95,8 @@ struct request {
     struct token_list stop_tokens;
     struct token_list allowed_tokens;
     struct token_list logprob_tokens; /* without repetitions */
-    struct request_shape shape;
-    json_t *bad_words; /* an array of non-empty strings, or NULL */
+    struct asked_shape shape;         /* that the answer is held to */
+    json_t *bad_words;                /* an array of non-empty strings, or NULL */
 
     /* Filled by prep, which knows the vocabulary and the template. */
     struct token_list bad_word_runs; /* in the form of sampling.bad_words */

@@ -12,7 +12,7 @@
  * Thread: any.
  * Memory: the tree and the ids belong to the caller. */
 
-#include "engine/refusal.h"
+#include "json/refusal.h"
 #include "tokenizer/tokenizer.h"
 
 /* All that a body may cost in the engine's process at its peak: the text, its tree, the rendered

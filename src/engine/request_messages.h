@@ -7,7 +7,7 @@
  * Thread: any.
  * Memory: none is kept. */
 
-#include "engine/refusal.h"
+#include "json/refusal.h"
 
 /* `body` is the whole request. False and *ret_refusal if something is wrong. Arguments of tool calls
  * are JSON of their own, whose trees take their memory from *room. */

@@ -10,8 +10,8 @@
  * Memory: after served_model_open it owns all its members; served_model_close frees them. */
 
 #include "device/device_load.h"
-#include "engine/refusal.h"
 #include "engine/vocabulary.h"
+#include "json/refusal.h"
 #include "model/model.h"
 #include "protocol/wire_messages.h"
 #include "scheduler/backend.h"

@@ -76,7 +76,7 @@ static bool refuse_shape(struct job *job, const struct error *error, struct refu
 
 bool shapes_compile(struct shapes *shapes, struct job *job, struct grammar **ret_grammar,
                     struct refusal *ret_refusal) {
-    struct request_shape *shape = &job->request.shape;
+    struct asked_shape *shape = &job->request.shape;
     struct grammar *grammar;
     struct error error;
     *ret_grammar = NULL;

@@ -5,6 +5,7 @@
 #include "grammar/grammar_internal.h"
 #include "grammar/regex.h"
 #include "grammar/schema.h"
+#include "grammar/tags.h"
 #include "json/json.h"
 
 #include <assert.h>
@@ -35,6 +36,7 @@ static enum err compile(struct exprs *exprs, enum grammar_kind kind, const json_
     case GRAMMAR_REGEX:
         return regex_expr(exprs, json_str(source), REGEX_WHOLE, SPELLING_PLAIN, ret_expr, error);
     case GRAMMAR_CHOICE: return choice_expr(exprs, source, ret_expr);
+    case GRAMMAR_TAGS: return tags_expr(exprs, source, ret_expr, error);
     }
     return err_set(error, ERR_INVALID, "no such kind of grammar");
 }

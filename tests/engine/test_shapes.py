@@ -91,6 +91,19 @@ def test_json_objects_choices_and_regular_expressions(model_server):
             assert re.fullmatch(r"\d{3}-[a-f]{2,4}(!|\?)", choice["message"]["content"])
 
 
+def test_structural_tags_hold_calls_between_free_text(model_server):
+    call = {"type": "tag", "begin": "<call>", "content": {"type": "json_schema", "json_schema": {"type": "integer"}}, "end": "</call>"}
+    forced = {"type": "tags_with_separator", "tags": [call], "separator": "\n", "at_least_one": True, "stop_after_first": True}
+    for field in ({"response_format": {"type": "structural_tag", "format": forced}},
+                  {"structured_outputs": {"structural_tag": json.dumps({"type": "structural_tag", "format": forced})}}):
+        for choice in ask(model_server, n=3, seed=3, **field):
+            assert re.fullmatch(r"<call>-?\d+</call>", choice["message"]["content"]) or choice["finish_reason"] == "length"
+    older = {"type": "structural_tag", "triggers": ["<call>"], "structures": [{"begin": "<call>", "schema": {"type": "integer"}, "end": "</call>"}]}
+    for choice in ask(model_server, n=3, seed=3, response_format=older):
+        text = choice["message"]["content"]
+        assert re.fullmatch(r"([^<]|<(?!call>)|<call>-?\d+</call>)*", text, re.S) or choice["finish_reason"] == "length"
+
+
 def test_the_shape_wins_over_other_fields_of_sampling(model_server):
     schema = {"type": "object", "properties": {"a": {"type": "integer", "minimum": 10, "maximum": 99}}, "required": ["a"], "additionalProperties": False}
     for options in ({"temperature": 0}, {"bad_words": ["{"]}, {"logit_bias": {"107": -100}}, {"presence_penalty": 2, "repetition_penalty": 1.9},

@@ -144,7 +144,7 @@ static const struct row both[] = {
     {"\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"a\",\"schema\":{}}"
      "}",
      NULL, NULL, NULL},
-    {"\"response_format\":{\"type\":\"structural_tag\"}", OTHER, "response_format", NULL},
+    {"\"response_format\":{\"type\":\"structural_tag\"}", TYPE, "response_format", NULL},
     {"\"response_format\":{\"type\":\"xml\"}", VALUE, "response_format.type", "'xml'"},
     {"\"response_format\":{}", MISSING, "response_format.type", NULL},
     {"\"response_format\":\"json\"", TYPE, "response_format", NULL},
@@ -176,7 +176,7 @@ static const struct row both[] = {
     {"\"structured_outputs\":{\"regex\":\"a\",\"json\":{}}", VALUE, "structured_outputs.regex",
      "only use one"},
     {"\"structured_outputs\":{\"grammar\":\"root\"}", OTHER, "structured_outputs.grammar", NULL},
-    {"\"structured_outputs\":{\"structural_tag\":\"{}\"}", OTHER,
+    {"\"structured_outputs\":{\"structural_tag\":\"{}\"}", TYPE,
      "structured_outputs.structural_tag", NULL},
     {"\"structured_outputs\":{\"json\":{},\"disable_any_whitespace\":true}", OTHER,
      "structured_outputs.disable_any_whitespace", NULL},

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "engine/request_shape.h"
+#include "grammar/asked_shape.h"
 
 #include "json/json.h"
 
@@ -7,11 +7,11 @@
 #include <string.h>
 
 #define TEXT_MEMORY_MAX ((size_t)16 << 20) /* of a schema that is given as a text */
-#define NO_SUCH_GRAMMAR "answers can be held to a JSON schema, a regular expression or choices"
+#define NO_SUCH_GRAMMAR                                                                            \
+    "answers can be held to a JSON schema, a regular expression, choices or a structural tag"
 
-static bool set_shape(struct request *request, const char *param, enum grammar_kind kind,
+static bool set_shape(struct asked_shape *shape, const char *param, enum grammar_kind kind,
                       json_t *source, struct refusal *refusal) {
-    struct request_shape *shape = &request->shape;
     if (shape->source) {
         json_decref(source);
         return refuse(
@@ -20,7 +20,7 @@ static bool set_shape(struct request *request, const char *param, enum grammar_k
             "multiple are specified; '%s' is one already.",
             param, shape->param);
     }
-    *shape = (struct request_shape){param, kind, source};
+    *shape = (struct asked_shape){param, kind, source};
     return true;
 }
 
@@ -29,28 +29,28 @@ static json_t *any_object(void) {
 }
 
 /* A schema, or the text of one. */
-static bool read_schema(struct request *request, const char *param, json_t *value,
+static bool read_schema(struct asked_shape *shape, const char *param, json_t *value,
                         struct refusal *refusal) {
     struct error error;
     json_t *schema;
     if (json_is_object(value) || json_is_boolean(value))
-        return set_shape(request, param, GRAMMAR_SCHEMA, json_incref(value), refusal);
+        return set_shape(shape, param, GRAMMAR_SCHEMA, json_incref(value), refusal);
     if (!json_is_string(value))
         return refuse_type(refusal, param, "an object, or a string with one", value);
     size_t memory = TEXT_MEMORY_MAX;
     if (json_read_within(&schema, json_str(value), &memory, &error) != OK)
         return refuse(refusal, "invalid_value", param, "Invalid '%s': it is not JSON: %s.", param,
                       error.text);
-    return set_shape(request, param, GRAMMAR_SCHEMA, schema, refusal);
+    return set_shape(shape, param, GRAMMAR_SCHEMA, schema, refusal);
 }
 
-static bool read_regex(struct request *request, const char *param, json_t *value,
+static bool read_regex(struct asked_shape *shape, const char *param, json_t *value,
                        struct refusal *refusal) {
     if (!json_is_string(value)) return refuse_type(refusal, param, "a string", value);
-    return set_shape(request, param, GRAMMAR_REGEX, json_incref(value), refusal);
+    return set_shape(shape, param, GRAMMAR_REGEX, json_incref(value), refusal);
 }
 
-static bool read_choice(struct request *request, const char *param, json_t *value,
+static bool read_choice(struct asked_shape *shape, const char *param, json_t *value,
                         struct refusal *refusal) {
     if (!json_is_array(value)) return refuse_type(refusal, param, "an array of strings", value);
     if (json_array_size(value) == 0)
@@ -60,37 +60,83 @@ static bool read_choice(struct request *request, const char *param, json_t *valu
         const json_t *one = json_array_get(value, i);
         if (!json_is_string(one)) return refuse_type(refusal, param, "an array of strings", one);
     }
-    return set_shape(request, param, GRAMMAR_CHOICE, json_incref(value), refusal);
+    return set_shape(shape, param, GRAMMAR_CHOICE, json_incref(value), refusal);
 }
 
 /* `false` asks for nothing in the older field, and is wrong in the newer one. */
-static bool read_any_object(struct request *request, const char *param, json_t *value,
+static bool read_any_object(struct asked_shape *shape, const char *param, json_t *value,
                             struct refusal *refusal) {
     bool is_old = strncmp(param, "guided", 6) == 0;
     if (!json_is_boolean(value)) return refuse_type(refusal, param, "a boolean", value);
-    if (json_is_true(value))
-        return set_shape(request, param, GRAMMAR_SCHEMA, any_object(), refusal);
+    if (json_is_true(value)) return set_shape(shape, param, GRAMMAR_SCHEMA, any_object(), refusal);
     return is_old || refuse_value(refusal, param, value, "true");
 }
 
-static bool read_unsupported(struct request *request, const char *param, json_t *value,
+/* The older form: triggers, and structures of begin, schema and end. */
+static bool read_old_tags(struct asked_shape *shape, const char *param, const json_t *tag,
+                          struct refusal *refusal) {
+    json_t *structures = json_member(tag, "structures"), *triggers = json_member(tag, "triggers");
+    if (!json_is_array(structures))
+        return refuse_type(refusal, param, "an array of structures", structures);
+    if (!json_is_array(triggers))
+        return refuse_type(refusal, param, "an array of triggers", triggers);
+    json_t *tags = json_array();
+    for (size_t i = 0; i < json_array_size(structures); i++) {
+        json_t *one = json_array_get(structures, i), *schema = json_member(one, "schema");
+        json_t *made = json_pack("{s:O?,s:O?,s:{s:s,s:O?}}", "begin", json_member(one, "begin"),
+                                 "end", json_member(one, "end"), "content", "type", "json_schema",
+                                 "json_schema", schema);
+        json_array_append_new(tags, made ? made : json_null());
+    }
+    return set_shape(
+        shape, param, GRAMMAR_TAGS,
+        json_pack("{s:s,s:O,s:o}", "type", "triggered_tags", "triggers", triggers, "tags", tags),
+        refusal);
+}
+
+static bool read_tags(struct asked_shape *shape, const char *param, json_t *tag,
+                      struct refusal *refusal) {
+    json_t *format = json_member(tag, "format");
+    if (!json_is_object(tag)) return refuse_type(refusal, param, "an object", tag);
+    if (!format && json_member(tag, "structures")) return read_old_tags(shape, param, tag, refusal);
+    if (!json_is_object(format))
+        return refuse_type(refusal, param, "an object with a format", format);
+    return set_shape(shape, param, GRAMMAR_TAGS, json_incref(format), refusal);
+}
+
+/* A structural tag, or the text of one. */
+static bool read_structural_tag(struct asked_shape *shape, const char *param, json_t *value,
+                                struct refusal *refusal) {
+    struct error error;
+    json_t *tag;
+    size_t memory = TEXT_MEMORY_MAX;
+    if (!json_is_string(value)) return read_tags(shape, param, value, refusal);
+    if (json_read_within(&tag, json_str(value), &memory, &error) != OK)
+        return refuse(refusal, "invalid_value", param, "Invalid '%s': it is not JSON: %s.", param,
+                      error.text);
+    bool is_read = read_tags(shape, param, tag, refusal);
+    json_decref(tag);
+    return is_read;
+}
+
+static bool read_unsupported(struct asked_shape *shape, const char *param, json_t *value,
                              struct refusal *refusal) {
-    (void)request;
+    (void)shape;
     (void)value;
     return refuse_unsupported(refusal, param, NO_SUCH_GRAMMAR);
 }
 
 /* Ways to ask for other space; the answer's space is quern's own. */
-static bool read_space(struct request *request, const char *param, json_t *value,
+static bool read_space(struct asked_shape *shape, const char *param, json_t *value,
                        struct refusal *refusal) {
-    (void)request;
+    (void)shape;
     return json_is_false(value) ||
            refuse_unsupported(refusal, param,
                               "JSON is written with at most one space after a "
                               "comma or a colon");
 }
 
-typedef bool (*read_fn)(struct request *request, const char *param, json_t *value,
+typedef bool (*read_fn)(struct asked_shape *shape, const char *param, json_t *value,
                         struct refusal *refusal);
 
 /* The fields of the body, and of its structured_outputs. */
@@ -110,7 +156,7 @@ static const struct {
     {"structured_outputs.choice", read_choice, true},
     {"structured_outputs.json_object", read_any_object, true},
     {"structured_outputs.grammar", read_unsupported, true},
-    {"structured_outputs.structural_tag", read_unsupported, true},
+    {"structured_outputs.structural_tag", read_structural_tag, true},
     {"structured_outputs.whitespace_pattern", read_space, true},
     {"structured_outputs.disable_any_whitespace", read_space, true},
     {"structured_outputs.disable_additional_properties", read_unsupported, true},
@@ -118,20 +164,21 @@ static const struct {
 
 #define INSIDE "structured_outputs."
 
-static bool read_rows(struct request *request, const json_t *object, bool is_inside,
+static bool read_rows(struct asked_shape *shape, const json_t *object, bool is_inside,
                       struct refusal *refusal) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const char *key = rows[i].name + (is_inside ? strlen(INSIDE) : 0);
         json_t *value = rows[i].is_inside == is_inside ? json_member(object, key) : NULL;
         bool is_off = rows[i].read == read_unsupported && json_is_false(value);
-        if (value && !is_off && !rows[i].read(request, rows[i].name, value, refusal)) return false;
+        if (value && !is_off && !rows[i].read(shape, rows[i].name, value, refusal)) return false;
     }
     return true;
 }
 
-static bool parse_structured_outputs(struct request *request, struct refusal *refusal) {
+static bool parse_structured_outputs(struct asked_shape *shape, const json_t *body,
+                                     struct refusal *refusal) {
     const char *param = "structured_outputs", *key;
-    json_t *options = json_member(request->body, param), *value;
+    json_t *options = json_member(body, param), *value;
     if (!options) return true;
     if (!json_is_object(options)) return refuse_type(refusal, param, "an object", options);
     json_object_foreach(options, key, value) {
@@ -142,8 +189,8 @@ static bool parse_structured_outputs(struct request *request, struct refusal *re
             return refuse(refusal, "unsupported_parameter", param,
                           "Unsupported parameter: '%s' has no member '%.60s'.", param, key);
     }
-    if (!read_rows(request, options, true, refusal)) return false;
-    return request->shape.source ||
+    if (!read_rows(shape, options, true, refusal)) return false;
+    return shape->source ||
            refuse(
                refusal, "invalid_value", param,
                "Invalid '%s': you must use one kind of structured outputs constraint but none are "
@@ -151,9 +198,10 @@ static bool parse_structured_outputs(struct request *request, struct refusal *re
                param);
 }
 
-static bool parse_response_format(struct request *request, struct refusal *refusal) {
+static bool parse_response_format(struct asked_shape *shape, const json_t *body,
+                                  struct refusal *refusal) {
     const char *param = "response_format";
-    json_t *format = json_member(request->body, param);
+    json_t *format = json_member(body, param);
     if (!format) return true;
     if (!json_is_object(format)) return refuse_type(refusal, param, "an object", format);
     const json_t *type = json_member(format, "type");
@@ -163,11 +211,11 @@ static bool parse_response_format(struct request *request, struct refusal *refus
     struct str name = json_str(type);
     if (str_is(name, "text")) return true;
     if (str_is(name, "json_object"))
-        return set_shape(request, param, GRAMMAR_SCHEMA, any_object(), refusal);
-    if (str_is(name, "structural_tag")) return refuse_unsupported(refusal, param, NO_SUCH_GRAMMAR);
+        return set_shape(shape, param, GRAMMAR_SCHEMA, any_object(), refusal);
+    if (str_is(name, "structural_tag")) return read_tags(shape, param, format, refusal);
     if (!str_is(name, "json_schema"))
         return refuse_value(refusal, "response_format.type", type,
-                            "'text', 'json_object', 'json_schema'");
+                            "'text', 'json_object', 'json_schema', 'structural_tag'");
     json_t *holder = json_member(format, "json_schema");
     if (!holder) return refuse_missing(refusal, "response_format.json_schema");
     if (!json_is_object(holder))
@@ -176,11 +224,18 @@ static bool parse_response_format(struct request *request, struct refusal *refus
     if (!schema) return refuse_missing(refusal, "response_format.json_schema.schema");
     if (!json_is_object(schema))
         return refuse_type(refusal, "response_format.json_schema.schema", "an object", schema);
-    return set_shape(request, param, GRAMMAR_SCHEMA, json_incref(schema), refusal);
+    return set_shape(shape, param, GRAMMAR_SCHEMA, json_incref(schema), refusal);
 }
 
-bool request_parse_shape(struct request *request, struct refusal *refusal) {
-    return parse_response_format(request, refusal) &&
-           read_rows(request, request->body, false, refusal) &&
-           parse_structured_outputs(request, refusal);
+bool asked_shape_read(const json_t *body, struct asked_shape *ret_shape,
+                      struct refusal *ret_refusal) {
+    struct asked_shape shape = {NULL, GRAMMAR_SCHEMA, NULL};
+    if (parse_response_format(&shape, body, ret_refusal) &&
+        read_rows(&shape, body, false, ret_refusal) &&
+        parse_structured_outputs(&shape, body, ret_refusal)) {
+        *ret_shape = shape;
+        return true;
+    }
+    json_decref(shape.source);
+    return false;
 }

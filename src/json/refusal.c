@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "engine/refusal.h"
+#include "json/refusal.h"
 
 #include "base/utf8.h"
 #include "json/json.h"

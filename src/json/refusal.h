@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* refusal: the sentences in which the engine refuses a request, over json/envelope.
+/* refusal: the sentences in which a field of a request is refused, over envelope.h.
  *
  * Each names the parameter and, where it is short, the value that the client sent.
  *

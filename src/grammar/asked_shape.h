@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* asked_shape: the fields by which a client asks for a shape of the answer: response_format,
+ * structured_outputs and the guided_* fields of older vLLM.
+ *
+ * The engine reads them from the body of a request, and the validation of a batch from each line, so
+ * that both refuse the same.
+ *
+ * Thread: any.
+ * Memory: a shape owns its source; json_decref frees it. */
+
+#include "grammar/grammar.h"
+#include "json/refusal.h"
+
+/* The shape that an answer is held to. */
+struct asked_shape {
+    const char *param; /* the field that asks for it */
+    enum grammar_kind kind;
+    json_t *source; /* owned; NULL: any text */
+};
+
+/* Reads the fields of a body; at most one of them may ask for a shape. False and *ret_refusal if one
+ * is wrong; then nothing is owned. */
+bool asked_shape_read(const json_t *body, struct asked_shape *ret_shape,
+                      struct refusal *ret_refusal);
