@@ -5,9 +5,11 @@
 #include "http/http.h"
 
 #include <errno.h>
+#include <linux/sockios.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 /* Rounds per run: one busy connection must not keep the others waiting. */
@@ -165,6 +167,14 @@ static bool may_shut_inner(struct gate_connection *c) {
     return atomic_load(&c->unanswered) <= doomed;
 }
 
+/* True if the library has read all bytes that went up. Its epoll is edge-triggered, and a short read
+ * makes it wait for the next edge: an end of input that came with the bytes would never be seen. */
+static bool is_read_by_library(const struct gate_connection *c) {
+    int waiting = 0;
+    /* The kernel still counts one byte while it tells that the last ones were read. */
+    return ioctl(c->inner, SIOCOUTQ, &waiting) != 0 || waiting <= 1;
+}
+
 static bool write_inner(struct gate_connection *c) {
     if (c->inner_shut) {
         c->up_start = c->up_ready;
@@ -183,12 +193,12 @@ static bool write_inner(struct gate_connection *c) {
         c->up_start += (size_t)sent;
         return true;
     }
-    if (may_shut_inner(c)) {
-        shutdown(c->inner, SHUT_WR);
-        c->inner_shut = true;
-        return true;
-    }
-    return false;
+    if (!may_shut_inner(c)) return false;
+    c->awaits_read = !is_read_by_library(c);
+    if (c->awaits_read) return false;
+    shutdown(c->inner, SHUT_WR);
+    c->inner_shut = true;
+    return true;
 }
 
 /* --- down: from the library to the client --- */
@@ -285,5 +295,7 @@ uint32_t relay_inner_interest(const struct gate_connection *c) {
     uint32_t events = 0;
     if (!c->inner_eof && c->down_end < RELAY_DOWN_BYTES) events |= EPOLLIN;
     if (!c->inner_shut && c->up_start < c->up_ready) events |= EPOLLOUT;
+    /* An edge is that the library has read; the level would be there all the time. */
+    if (!c->inner_shut && c->awaits_read) events |= EPOLLOUT | EPOLLET;
     return events;
 }

@@ -47,6 +47,7 @@ struct gate_connection {
     bool client_hung_up; /* the client has closed its side; unread bytes may be left */
     bool inner_eof;
     bool inner_shut;     /* the gate has shut its end: no more bytes go up */
+    bool awaits_read;    /* the gate shuts its end once the library has read all bytes */
     bool refusal_queued; /* the refusal is in `down`, behind all other bytes */
     bool lingering;
     bool unfinished; /* the latest run ended at its bound, with bytes left to move */
