@@ -107,22 +107,31 @@ static int describe_end(int status, char *ret_text, size_t text_bytes) {
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-int spawn_wait(pid_t pid, int64_t patience_ms, char *ret_text, size_t text_bytes) {
-    int status = 0;
+bool spawn_await(pid_t pid, int64_t patience_ms, int *ret_status, char *ret_text,
+                 size_t text_bytes) {
+    int status = 0, ignored;
     pid_t ended = 0;
     for (int64_t waited_ms = 0; ended == 0; waited_ms += WAIT_STEP_MS) {
-        ended = waitpid(pid, &status, WNOHANG);
+        do ended = waitpid(pid, &status, WNOHANG);
+        while (ended < 0 && errno == EINTR);
         if (ended != 0) break;
-        if (waited_ms >= patience_ms) {
-            kill(pid, SIGKILL);
-            do ended = waitpid(pid, &status, 0);
-            while (ended < 0 && errno == EINTR);
-            break;
-        }
+        if (waited_ms >= patience_ms) return false;
         clock_sleep_ms(WAIT_STEP_MS);
     }
-    if (ended > 0) return describe_end(status, ret_text, text_bytes);
-    snprintf(ret_text, text_bytes,
-             "is gone"); /* SIGCHLD is ignored, so the kernel keeps no status */
-    return -1;
+    if (!ret_status) ret_status = &ignored;
+    if (ended > 0) {
+        *ret_status = describe_end(status, ret_text, text_bytes);
+        return true;
+    }
+    /* SIGCHLD is ignored, so the kernel keeps no status. */
+    *ret_status = -1;
+    snprintf(ret_text, text_bytes, "is gone");
+    return true;
+}
+
+bool spawn_end(pid_t pid, int64_t patience_ms, int64_t kill_ms, int *ret_status, char *ret_text,
+               size_t text_bytes) {
+    if (spawn_await(pid, patience_ms, ret_status, ret_text, text_bytes)) return true;
+    kill(pid, SIGKILL);
+    return spawn_await(pid, kill_ms, ret_status, ret_text, text_bytes);
 }

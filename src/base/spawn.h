@@ -10,6 +10,7 @@
 
 #include "base/err.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -28,7 +29,13 @@ struct spawn_options {
 enum err spawn_start(pid_t *ret_pid, const struct spawn_options *options,
                      struct error *error) MUST_CHECK;
 
-/* Waits up to `patience_ms` for the child to end, then kills it. Writes a phrase about its end,
- * such as "exited with status 3" or "was killed by signal 9 (Killed)". Returns its exit status, or -1 if
- * a signal ended it. */
-int spawn_wait(pid_t pid, int64_t patience_ms, char *ret_text, size_t text_bytes);
+/* Waits up to `patience_ms` for the child to end; false if it has not. Else writes a phrase about
+ * its end, such as "exited with status 3" or "was killed by signal 9 (Killed)". *ret_status is its
+ * exit status, or -1 if a signal ended it; NULL is allowed. */
+bool spawn_await(pid_t pid, int64_t patience_ms, int *ret_status, char *ret_text,
+                 size_t text_bytes);
+
+/* As spawn_await, and then kills the child and waits up to `kill_ms` more. False if the kernel does
+ * not let it end: a driver holds one of its calls. */
+bool spawn_end(pid_t pid, int64_t patience_ms, int64_t kill_ms, int *ret_status, char *ret_text,
+               size_t text_bytes);

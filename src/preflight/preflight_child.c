@@ -21,7 +21,8 @@
 #define SAID_BYTES_MAX ((size_t)1 << 20)
 #define READ_BYTES 65536
 #define LOOK_MS 50
-#define TERM_PATIENCE_MS 5000 /* for a sample run to remove its state directory */
+#define KILL_PATIENCE_MS 10000 /* time between SIGKILL and its end */
+#define TERM_PATIENCE_MS 5000  /* for a sample run to remove its state directory */
 #define ARGUMENTS_MAX 96
 #define TEXTS_BYTES_MAX ((size_t)256 << 10) /* with a chat template of 100,000 bytes */
 
@@ -220,7 +221,9 @@ static enum err run(struct child *child, const struct api_preflight *preflight,
     char end[96], sentence[300];
     bool has_ended = listen_to(child, preflight);
     if (!has_ended) kill(child->pid, SIGTERM);
-    int status = spawn_wait(child->pid, TERM_PATIENCE_MS, end, sizeof end);
+    int status = -1;
+    if (!spawn_end(child->pid, TERM_PATIENCE_MS, KILL_PATIENCE_MS, &status, end, sizeof end))
+        snprintf(end, sizeof end, "was killed and does not end");
     if (!has_ended) return err_set(error, ERR_CANCELLED, "stopped");
     struct str json = str_trim(buf_str(&child->out));
     bool is_done = status == 0 || status == PREFLIGHT_CHILD_REFUSES_LINES;

@@ -55,10 +55,21 @@ enum err engine_child_start(struct engine_child *ret_child, const char *program,
     return OK;
 }
 
-void engine_child_end(struct engine_child *child, int64_t patience_ms, char *ret_text,
-                      size_t text_bytes) {
+bool engine_child_end(struct engine_child *child, int64_t patience_ms, int64_t kill_ms,
+                      char *ret_text, size_t text_bytes) {
     os_close(child->fd);
     child->fd = -1;
-    (void)spawn_wait(child->pid, patience_ms, ret_text, text_bytes);
+    if (!spawn_end(child->pid, patience_ms, kill_ms, NULL, ret_text, text_bytes)) {
+        snprintf(ret_text, text_bytes, "was killed and does not end");
+        return false;
+    }
     child->pid = 0;
+    return true;
+}
+
+bool engine_child_has_ended(struct engine_child *child) {
+    char end[96];
+    if (child->pid != 0 && !spawn_await(child->pid, 0, NULL, end, sizeof end)) return false;
+    child->pid = 0;
+    return true;
 }

@@ -13,6 +13,7 @@
 #include "base/err.h"
 #include "base/str.h"
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 #define ENGINE_CHILD_FD 3
@@ -29,7 +30,10 @@ struct engine_child {
 enum err engine_child_start(struct engine_child *ret_child, const char *program,
                             const char *const *arguments, struct error *error) MUST_CHECK;
 
-/* Closes the socket, waits up to `patience_ms` for the child to end, then kills it. *ret_text is
- * how it ended, as a phrase: "exited with status 3", "was killed by signal 9 (Killed)". */
-void engine_child_end(struct engine_child *child, int64_t patience_ms, char *ret_text,
-                      size_t text_bytes);
+/* Closes the socket, waits up to `patience_ms` for the child to end, then kills it and waits up to
+ * `kill_ms` more. *ret_text is how it ended, as a phrase: "exited with status 3", "was killed by
+ * signal 9 (Killed)". False if it has not ended: its pid stays for engine_child_has_ended. */
+bool engine_child_end(struct engine_child *child, int64_t patience_ms, int64_t kill_ms,
+                      char *ret_text, size_t text_bytes);
+/* Whether a child that engine_child_end could not end has ended since, or none is left. */
+bool engine_child_has_ended(struct engine_child *child);

@@ -2,8 +2,8 @@
 #pragma once
 
 /* engine_internal: the inside of a worker_engine, shared by the calls of the runner
- * (worker_engine.c), the thread that keeps the child (supervisor.c) and the turns on a shared
- * device (turn.c).
+ * (worker_engine.c), the thread that keeps the child (supervisor.c), the child's death (death.c)
+ * and the turns on a shared device (turn.c).
  *
  * Thread: as each group of members says.
  * Memory: see worker_engine.h. */
@@ -38,7 +38,7 @@ struct worker_engine {
     struct buf hello; /* the payload, from which the names are borrowed */
     struct wire_names names;
     uint32_t jobs_max;
-    int64_t hang_ns, load_ns, restart_delay_ms, close_ms;
+    int64_t hang_ns, load_ns, restart_delay_ms, close_ms, kill_ms;
     struct turns *turns; /* NULL: not shared */
     uint32_t member;
     int wake_fd; /* an eventfd that wakes the thread: there are frames to send, or it closes */
@@ -49,6 +49,7 @@ struct worker_engine {
     enum worker_phase phase;
     char reason[ERROR_TEXT_BYTES]; /* why it is down or has failed */
     bool lacks_card;               /* its last start found no card, or no memory on it */
+    pid_t held_pid;                /* a child that was killed and does not end; 0: none */
     bool is_closing;
     bool is_leaving;         /* makes room on its device: takes no more jobs */
     bool wants_room;         /* submit has returned false since the last room event */
@@ -85,6 +86,22 @@ struct worker_engine {
 bool worker_engine_has_room(const struct worker_engine *engine);
 /* Whether close was called; takes the lock. */
 bool worker_engine_is_closing(struct worker_engine *engine);
+
+/* Changes the phase, and the reason unless it is NULL; takes the lock. */
+void worker_engine_set_phase(struct worker_engine *engine, enum worker_phase phase,
+                             const char *reason);
+/* Empties wake_fd. */
+void worker_engine_drain_wakes(const struct worker_engine *engine);
+
+/* --- death.c: the end of a child; without the lock --- */
+/* Clears the state that belongs to the old child. */
+void engine_death_forget(struct worker_engine *engine);
+/* Tells that the child was killed and does not end. */
+void engine_death_tell_held(struct worker_engine *engine);
+/* Waits until no child is left; false if the worker closes meanwhile. */
+bool engine_death_await(struct worker_engine *engine);
+/* Ends a child that died or must die, and tells why. The worker is DOWN or FAILED then. */
+void engine_death_bury(struct worker_engine *engine, const struct error *why);
 
 /* --- turn.c: turns on a shared device; without the lock --- */
 /* Waits until it is this engine's turn to load; false if the worker closes. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The thread of a worker_engine: starts the child, talks to it, watches it, cleans up after it. */
+/* The thread of a worker_engine: starts the child, talks to it, watches it and ends it. Its death is
+ * death.c's. */
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -20,7 +21,6 @@
 
 #define PING_PERIOD_NS ((int64_t)1000000000)
 #define POLL_MS 250
-#define END_PATIENCE_MS 200 /* time between the end of a child's socket and its own end */
 #define TERM_PATIENCE_MS 1000
 /* The default of hang_ms. A step with a long prompt takes far longer than one without, so an engine
  * that has done few steps is given more time. */
@@ -30,14 +30,6 @@
 #define KNOWN_STEPS 1000
 #define BUFFER_BYTES_KEPT ((size_t)1 << 20) /* a larger one is given back once it is sent */
 #define UNSEEN_NS_MAX (5 * NS_PER_S)
-
-static void set_phase(struct worker_engine *engine, enum worker_phase phase, const char *reason) {
-    pthread_mutex_lock(&engine->lock);
-    engine->phase = phase;
-    if (reason) snprintf(engine->reason, sizeof engine->reason, "%s", reason);
-    pthread_cond_broadcast(&engine->changed);
-    pthread_mutex_unlock(&engine->lock);
-}
 
 static bool find_job(struct worker_engine *engine, uint64_t id, uint32_t *ret_at) {
     uint32_t at = 0;
@@ -123,7 +115,7 @@ static enum err take_ready(struct worker_engine *engine, const struct wire_frame
              STR_ARGS(ready.description));
     if (engine->turns) turns_report(engine->turns, engine->member, TURN_LOADED);
     engine->same_failures = 0;
-    set_phase(engine, PHASE_READY, NULL);
+    worker_engine_set_phase(engine, PHASE_READY, NULL);
     return OK;
 }
 
@@ -277,12 +269,6 @@ static enum err watch(struct worker_engine *engine, struct error *error) {
     return OK;
 }
 
-static void drain_wakes(const struct worker_engine *engine) {
-    uint64_t ignored;
-    ssize_t count = read(engine->wake_fd, &ignored, sizeof ignored);
-    (void)count;
-}
-
 /* Serves the child until it dies, the worker closes (ERR_CANCELLED), or its turn on the device is
  * over (ERR_CONFLICT). The error says why it ended. */
 static enum err serve_child(struct worker_engine *engine, struct error *error) {
@@ -299,28 +285,13 @@ static enum err serve_child(struct worker_engine *engine, struct error *error) {
         };
         if (poll(fds, 2, clock_wait_ms(POLL_MS)) < 0 && errno != EINTR)
             return err_from_errno(error, errno, "poll");
-        if (fds[1].revents) drain_wakes(engine);
+        if (fds[1].revents) worker_engine_drain_wakes(engine);
         answer_too_large(engine);
         if (fds[0].revents & (POLLIN | POLLHUP | POLLERR)) {
             err = read_frames(engine, error);
             if (err != OK) return err;
         }
     }
-}
-
-/* Clears the state that belongs to the old child. */
-static void forget_child(struct worker_engine *engine) {
-    wire_reader_release(&engine->reader);
-    wire_reader_init(&engine->reader);
-    buf_clear(&engine->sending);
-    engine->sent = 0;
-    pthread_mutex_lock(&engine->lock);
-    buf_clear(&engine->out);
-    engine->job_count = 0;
-    engine->too_large_count = 0;
-    engine->steps_total += engine->stats.steps;
-    engine->stats = (struct wire_stats){0};
-    pthread_mutex_unlock(&engine->lock);
 }
 
 /* Ends the child: DRAIN, then SIGKILL. Results that still come are handed on. */
@@ -343,54 +314,10 @@ static void close_child(struct worker_engine *engine) {
     bool is_late = clock_monotonic_ns() >= deadline_ns || !is_ready;
     if (is_late) kill(engine->child.pid, SIGKILL);
     char text[96];
-    engine_child_end(&engine->child, TERM_PATIENCE_MS, text, sizeof text);
+    if (!engine_child_end(&engine->child, TERM_PATIENCE_MS, engine->kill_ms, text, sizeof text))
+        engine_death_tell_held(engine);
     os_close(engine->child.dump_fd);
     log_info("event=engine_closed end=\"%s\"", text);
-}
-
-/* Whether a model has been ready on the card that the engine lacks now: this one, or one that takes
- * turns with it. */
-static bool had_card(const struct worker_engine *engine) {
-    return engine->has_ready || (engine->turns && turns_have_loaded(engine->turns));
-}
-
-/* Whether the worker fails for good. A FATAL before the first READY would come again, and so would
- * the third death before it. A model that has loaded once may have met a passing trouble, or a file
- * that is being replaced: it fails after WORKER_ENGINE_RELOADS_MAX loads with the same sentence. A
- * card that was there once is waited for without end, and so are the lines. */
-static bool is_hopeless(struct worker_engine *engine, bool was_ready, const char *reason) {
-    /* Only this thread writes `reason`. */
-    bool is_same = !was_ready && strcmp(engine->reason, reason) == 0;
-    engine->same_failures = was_ready ? 0 : is_same ? engine->same_failures + 1 : 1;
-    if (was_ready || (engine->has_told_no_card && had_card(engine))) return false;
-    if (engine->has_ready) return engine->same_failures >= WORKER_ENGINE_RELOADS_MAX;
-    return engine->has_told_fatal || engine->failures >= WORKER_ENGINE_LOADS_MAX;
-}
-
-static void bury_child(struct worker_engine *engine, const struct error *why) {
-    char end[96], reason[ERROR_TEXT_BYTES], path[4300];
-    bool was_ready = engine->phase == PHASE_READY;
-    int pid = engine->child.pid, dump_fd = engine->child.dump_fd;
-    engine->failures++;
-    engine_child_end(&engine->child, END_PATIENCE_MS, end, sizeof end);
-    if (engine_dump_keep(dump_fd, pid, engine->dump_dir, path, sizeof path))
-        log_error("event=engine_stacks pid=%d path=\"%s\"", pid, path);
-    os_close(dump_fd);
-    if (engine->has_told_fatal)
-        snprintf(reason, sizeof reason, "%s", why->text);
-    else
-        snprintf(reason, sizeof reason, "%.400s; it %s", why->text, end);
-    bool is_final = is_hopeless(engine, was_ready, reason);
-    /* The caller of worker_engine_wait_ready gets the engine's own sentence and reports it once. */
-    log_write(engine->has_told_fatal && !was_ready ? LOG_INFO : LOG_ERROR,
-              "event=engine_down will_restart=%s reason=\"%s\"", is_final ? "no" : "yes", reason);
-    pthread_mutex_lock(&engine->lock);
-    engine->lacks_card = engine->has_told_no_card && !is_final;
-    pthread_mutex_unlock(&engine->lock);
-    /* The phase first, so that no job is taken that the next child would not get. */
-    set_phase(engine, is_final ? PHASE_FAILED : PHASE_DOWN, reason);
-    forget_child(engine);
-    if (engine->events.down) engine->events.down(engine->events.context, reason);
 }
 
 /* Queues HELLO; the lock is held. After the first READY on a card it asks for this card. */
@@ -419,7 +346,7 @@ static enum err start_child(struct worker_engine *engine, struct error *error) {
     engine->moved_ns = now_ns;
     put_hello(engine);
     pthread_mutex_unlock(&engine->lock);
-    set_phase(engine, PHASE_LOADING, NULL);
+    worker_engine_set_phase(engine, PHASE_LOADING, NULL);
     log_info("event=engine_started pid=%d", engine->child.pid);
     return OK;
 }
@@ -435,7 +362,7 @@ static bool back_off(struct worker_engine *engine) {
         int64_t left_ms = (deadline_ns - clock_monotonic_ns()) / NS_PER_MS;
         if (left_ms <= 0) return true;
         struct pollfd fd = {.fd = engine->wake_fd, .events = POLLIN};
-        if (poll(&fd, 1, clock_wait_ms((int)left_ms)) > 0) drain_wakes(engine);
+        if (poll(&fd, 1, clock_wait_ms((int)left_ms)) > 0) worker_engine_drain_wakes(engine);
     }
     return false;
 }
@@ -446,7 +373,7 @@ void *worker_engine_supervise(void *user) {
     while (!worker_engine_is_closing(engine) && engine_turn_wait(engine)) {
         if (start_child(engine, &error) != OK) {
             log_error("event=engine_not_started reason=\"%s\"", error.text);
-            set_phase(engine, PHASE_FAILED, error.text);
+            worker_engine_set_phase(engine, PHASE_FAILED, error.text);
             engine_turn_lost(engine);
             if (engine->events.down) engine->events.down(engine->events.context, error.text);
             break;
@@ -455,11 +382,13 @@ void *worker_engine_supervise(void *user) {
         if (err == ERR_CANCELLED || err == ERR_CONFLICT) close_child(engine);
         if (err == ERR_CANCELLED) break;
         if (err == ERR_CONFLICT) {
-            forget_child(engine);
+            engine_death_forget(engine);
+            if (!engine_death_await(engine)) break;
             engine_turn_end(engine);
             continue;
         }
-        bury_child(engine, &error);
+        engine_death_bury(engine, &error);
+        if (!engine_death_await(engine)) break;
         engine_turn_lost(engine);
         if (engine->phase == PHASE_FAILED || !back_off(engine)) break;
         pthread_mutex_lock(&engine->lock);

@@ -6,7 +6,6 @@
 #include "workers/engine/engine_internal.h"
 
 #include <poll.h>
-#include <unistd.h>
 
 #define POLL_MS 250
 
@@ -24,11 +23,7 @@ bool engine_turn_wait(struct worker_engine *engine) {
         turns_tend(engine->turns);
         if (turns_state_of(engine->turns, engine->member) == TURN_LOADING) return true;
         struct pollfd fd = {.fd = engine->wake_fd, .events = POLLIN};
-        uint64_t ignored;
-        if (poll(&fd, 1, POLL_MS) > 0) {
-            ssize_t count = read(engine->wake_fd, &ignored, sizeof ignored);
-            (void)count;
-        }
+        if (poll(&fd, 1, POLL_MS) > 0) worker_engine_drain_wakes(engine);
     }
     return false;
 }

@@ -42,6 +42,21 @@ bool worker_engine_is_closing(struct worker_engine *engine) {
     return closing;
 }
 
+void worker_engine_set_phase(struct worker_engine *engine, enum worker_phase phase,
+                             const char *reason) {
+    pthread_mutex_lock(&engine->lock);
+    engine->phase = phase;
+    if (reason) snprintf(engine->reason, sizeof engine->reason, "%s", reason);
+    pthread_cond_broadcast(&engine->changed);
+    pthread_mutex_unlock(&engine->lock);
+}
+
+void worker_engine_drain_wakes(const struct worker_engine *engine) {
+    uint64_t ignored;
+    ssize_t count = read(engine->wake_fd, &ignored, sizeof ignored);
+    (void)count;
+}
+
 /* Makes the job's frame; `overflowed` if it is too large for one. */
 static struct buf make_frame(const struct worker_job *job) {
     const struct wire_job message = {job->endpoint, job->tier, job->stream,
@@ -201,7 +216,11 @@ static void status(struct worker *worker, struct worker_status *ret_status) {
     static const char *const texts[] = {"loading", "ready", "not loaded",
                                         "restarting: ", "failed: "};
     /* It lacks the card while it is down, and while the next child looks for the card. */
-    if (engine->lacks_card)
+    if (engine->held_pid > 0)
+        snprintf(ret_status->text, sizeof ret_status->text,
+                 "waiting for its killed process %d to end: %.100s", (int)engine->held_pid,
+                 engine->reason);
+    else if (engine->lacks_card)
         snprintf(ret_status->text, sizeof ret_status->text, "waiting for its card: %.130s",
                  engine->reason);
     else
@@ -295,6 +314,7 @@ static void copy_options(struct worker_engine *engine,
     engine->load_ns = (options->load_ms ? options->load_ms : 900000) * NS_PER_MS;
     engine->restart_delay_ms = options->restart_delay_ms ? options->restart_delay_ms : 200;
     engine->close_ms = options->close_ms ? options->close_ms : 2000;
+    engine->kill_ms = options->kill_ms ? options->kill_ms : 10000;
     struct wire_hello hello = options->hello, kept;
     hello.version = WIRE_VERSION;
     wire_put_hello(&engine->hello, &hello);

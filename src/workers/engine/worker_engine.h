@@ -22,6 +22,10 @@
  * A child that replaces one on a card gets that card or none: with `auto` a lost card would send the
  * rest of a batch to the CPU, silently.
  *
+ * A child that is killed and does not end, because a driver holds one of its calls, is told in the
+ * log and in the status. Its jobs are lost at once. Its device is left alone until it has ended: no
+ * other child starts there, and no other engine gets its turn.
+ *
  * The child gets one socket, its standard error, and an environment without secrets. It dies with
  * this process, by PR_SET_PDEATHSIG, which the engine sets itself, and by the end of the socket.
  *
@@ -49,6 +53,8 @@ struct worker_engine_options {
     int64_t load_ms;          /* until READY (default 900 s) */
     int64_t restart_delay_ms; /* before the first restart, doubled by each death (default 200 ms) */
     int64_t close_ms;         /* for draining in close (default 2 s) */
+    int64_t kill_ms;      /* between SIGKILL and the end of a child (default 10 s: the driver takes
+                      * seconds to give back a card's memory) */
     const char *dump_dir; /* keeps the stacks of engines that hung or crashed; copied; NULL: none */
     struct turns *turns;  /* shared with other engines; borrowed; NULL: not shared */
 };

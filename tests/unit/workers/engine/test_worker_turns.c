@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/clock.h"
+#include "engine_bench.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+/* Engines that share a device. */
+
+/* Two engines for a device that has room for one. */
+static struct turns *open_two(struct bench *a, struct bench *b) {
+    struct turns *turns = turns_open(&(struct turns_options){.loaded_max = 1});
+    const struct worker_engine_options options = {.turns = turns};
+    assert_int_equal(bench_open(a, "good", options, NULL), OK);
+    assert_int_equal(bench_open(b, "good", options, NULL), OK);
+    return turns;
+}
+
+static void close_two(struct bench *a, struct bench *b, struct turns *turns) {
+    bench_close(a);
+    bench_close(b);
+    turns_close(turns);
+}
+
+static void engines_of_one_device_take_turns_and_no_job_is_lost(void **state) {
+    (void)state;
+    struct bench a, b;
+    struct turns *turns = open_two(&a, &b);
+    assert_int_equal(load_of(&a), UNLOADED);
+    for (uint64_t i = 1; i <= 5; i++) {
+        give_job(&a, i, "of a");
+        give_job(&b, i, "of b");
+        wait_for(&a, &a.results, (uint32_t)i);
+        wait_for(&b, &b.results, (uint32_t)i);
+        assert_true(load_of(&a) != LOADED || load_of(&b) != LOADED);
+    }
+    assert_string_equal(b.body, "of b");
+    assert_int_equal(a.returned + b.returned, 0);
+    assert_int_equal(a.downs + b.downs, 0);
+    close_two(&a, &b, turns);
+}
+
+static void a_single_request_gets_the_device_and_the_lines_come_back_unharmed(void **state) {
+    (void)state;
+    struct bench a, b;
+    struct turns *turns = open_two(&a, &b);
+    for (uint64_t i = 1; i <= 20; i++) give_job(&a, i, "hold");
+    give_request(&b, 1, "at once");
+    wait_for(&b, &b.results, 1);
+    assert_string_equal(b.body, "at once");
+    wait_for(&a, &a.results, 20);
+    assert_int_equal(a.returned, 20);
+    assert_int_equal(a.downs, 0);
+    give_job(&a, 21, "again");
+    wait_for(&a, &a.results, 21);
+    assert_int_equal(a.returned, 20);
+    close_two(&a, &b, turns);
+}
+
+static void an_engine_makes_room_only_when_its_single_requests_are_done(void **state) {
+    (void)state;
+    struct bench a, b;
+    struct turns *turns = open_two(&a, &b);
+    give_request(&a, 1, "hold");
+    b.worker->ops->want(b.worker, TIER_DEFAULT, 0);
+    while (load_of(&a) == LOADED) clock_sleep_ms(1);
+    assert_int_equal(load_of(&a), MOVING); /* it takes nothing more, and goes on */
+    assert_false(try_job(&a, 2, false, "late"));
+    assert_int_equal(load_of(&b), UNLOADED);
+    assert_int_equal(a.results, 0);
+    a.worker->ops->cancel(a.worker, 1); /* the client hangs up */
+    wait_for(&a, &a.results, 1);
+    assert_int_equal(a.last_status, 499);
+    assert_int_equal(a.returned, 0);
+    while (load_of(&b) != LOADED) clock_sleep_ms(1);
+    close_two(&a, &b, turns);
+}
+
+static void a_model_that_fails_or_dies_does_not_keep_the_device(void **state) {
+    (void)state;
+    struct error error = {0};
+    struct turns *turns = turns_open(&(struct turns_options){.loaded_max = 1});
+    struct bench bad, dying, good;
+    struct worker_engine_options options = {.turns = turns};
+    assert_int_equal(bench_open(&bad, "fatal", options, &error), OK);
+    assert_int_equal(bench_open(&dying, "good", options, &error), OK);
+    assert_int_equal(bench_open(&good, "good", options, &error), OK);
+    assert_false(try_job(&bad, 1, false, "x"));
+    while (load_of(&bad) != FAILED) clock_sleep_ms(1);
+    give_job(&dying, 1, "crash");
+    wait_for(&dying, &dying.downs, 1);
+    give_job(&good, 1, "x");
+    wait_for(&good, &good.results, 1);
+    give_job(&dying, 2, "x");
+    wait_for(&dying, &dying.results, 1);
+    assert_int_equal(load_of(&bad), FAILED);
+    bench_close(&bad);
+    bench_close(&dying);
+    bench_close(&good);
+    turns_close(turns);
+}
+
+int main(int count, char **words) {
+    bench_begin(count, words);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(engines_of_one_device_take_turns_and_no_job_is_lost),
+        cmocka_unit_test(a_single_request_gets_the_device_and_the_lines_come_back_unharmed),
+        cmocka_unit_test(an_engine_makes_room_only_when_its_single_requests_are_done),
+        cmocka_unit_test(a_model_that_fails_or_dies_does_not_keep_the_device),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
