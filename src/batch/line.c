@@ -21,12 +21,18 @@ struct place {
 #define BODY_PLACE(name)                                                                           \
     { #name, "body." #name, offsetof(struct batch_line, name) }
 
+#define SHAPE_PLACES                                                                               \
+    BODY_PLACE(response_format), BODY_PLACE(structured_outputs), BODY_PLACE(guided_json),          \
+        BODY_PLACE(guided_regex), BODY_PLACE(guided_choice), BODY_PLACE(guided_json_object),       \
+        BODY_PLACE(guided_grammar), BODY_PLACE(guided_whitespace_pattern)
+
+static const struct place shape_places[] = {SHAPE_PLACES};
 static const struct place line_places[] = {PLACE(custom_id), PLACE(method), PLACE(url),
                                            PLACE(body)};
 static const struct place body_places[] = {
-    BODY_PLACE(model),  BODY_PLACE(messages), BODY_PLACE(stream),
-    BODY_PLACE(prompt), BODY_PLACE(input),    BODY_PLACE(text_1),
-    BODY_PLACE(text_2), BODY_PLACE(query),    BODY_PLACE(documents)};
+    BODY_PLACE(model),     BODY_PLACE(messages), BODY_PLACE(stream), BODY_PLACE(prompt),
+    BODY_PLACE(input),     BODY_PLACE(text_1),   BODY_PLACE(text_2), BODY_PLACE(query),
+    BODY_PLACE(documents), SHAPE_PLACES};
 
 /* Puts the known members into their places; of equal keys the last one stays, and `twice` names
  * them. *ret_end is the end
@@ -163,6 +169,19 @@ bool batch_line_check_model(const struct batch_line *line, bool may_lack,
                             struct refusal *ret_refusal) {
     if (json_span_is_string(line->model) || (may_lack && !line->model.at)) return true;
     return refuse(ret_refusal, "invalid_request", "body.model", "Model parameter is required.");
+}
+
+struct str batch_line_shape(const struct batch_line *line, struct buf *room) {
+    buf_clear(room);
+    for (size_t i = 0; i < sizeof shape_places / sizeof *shape_places; i++) {
+        struct str value;
+        memcpy(&value, (const char *)line + shape_places[i].offset, sizeof value);
+        if (!value.at) continue;
+        buf_printf(room, "%s\"%s\":", room->bytes ? "," : "{", shape_places[i].name);
+        buf_add_str(room, value);
+    }
+    if (room->bytes) buf_add_byte(room, '}');
+    return buf_str(room);
 }
 
 /* The model goes to the end, because the body may have a `model` of null and the last of equal keys

@@ -24,6 +24,9 @@ struct batch_line {
     struct str prompt;
     struct str input;
     struct str text_1, text_2, query, documents;
+    /* The fields that ask for a shape of the answer, in the order of batch_line_shape. */
+    struct str response_format, structured_outputs, guided_json, guided_regex, guided_choice,
+        guided_json_object, guided_grammar, guided_whitespace_pattern;
     /* The first of these members that is given twice; NULL: none. Readers differ in which of the two
      * counts, and here the last one stands. */
     const char *twice;
@@ -49,6 +52,9 @@ bool batch_line_check_model(const struct batch_line *line, bool may_lack,
 /* The body: its required members, no streaming. */
 bool batch_line_check_body(const struct batch_line *line, struct refusal *ret_refusal);
 
+/* Writes the fields that ask for a shape of the answer into `room`, as a JSON object, and returns it;
+ * empty if the line has none. */
+struct str batch_line_shape(const struct batch_line *line, struct buf *room);
 /* The body of a line without a model, with `model` added at its end; written into `room`. */
 struct str batch_line_with_model(const struct batch_line *line, struct str model, struct buf *room);
 /* The member that the line's prefix is taken from: messages, prompt or input; may be empty. */

@@ -34,11 +34,13 @@ struct validation {
     bool too_many;
     bool done;                    /* no further line needs to be read */
     char model[MODEL_NAME_BYTES]; /* the model of the line before; a worker serves it */
+    bool holds_shapes;            /* that model */
     char default_model[MODEL_NAME_BYTES];
     bool asked_default;
     bool models_differ;
     struct buf scratch; /* a custom_id */
     struct buf model_scratch;
+    struct buf shape; /* the fields of a line that ask for a shape */
     struct buf other; /* an earlier line, to compare its custom_id */
     enum err failure; /* a failure of the machine */
     struct error *error;
@@ -173,7 +175,22 @@ static bool check_model(struct validation *v, const struct batch_line *parsed,
     if (*v->model) v->models_differ = true;
     memcpy(v->model, model.at, model.bytes);
     v->model[model.bytes] = '\0';
+    v->holds_shapes = v->options->shapes && (!v->options->holds_shapes ||
+                                             v->options->holds_shapes(v->options->context, model));
     return true;
+}
+
+/* Whether the shape that the line asks for can be held. */
+static bool check_shape(struct validation *v, const struct batch_line *parsed,
+                        struct refusal *ret_refusal) {
+    struct refusal refusal;
+    bool generates = parsed->endpoint == ENDPOINT_CHAT || parsed->endpoint == ENDPOINT_COMPLETIONS;
+    if (!v->holds_shapes || !generates) return true;
+    struct str fields = batch_line_shape(parsed, &v->shape);
+    if (fields.bytes == 0 || shape_check_take(v->options->shapes, fields, &refusal)) return true;
+    char param[REFUSAL_PARAM_BYTES + 8];
+    snprintf(param, sizeof param, "body%s%s", *refusal.param ? "." : "", refusal.param);
+    return refuse(ret_refusal, refusal.code, param, "%s", refusal.message);
 }
 
 /* Makes the contract's checks in their order. */
@@ -192,7 +209,8 @@ static bool check_line(struct validation *v, struct str text, struct batch_line 
     return batch_line_check_form(parsed, ret_refusal) && check_id(v, parsed, ret_refusal) &&
            batch_line_check_target(parsed, v->options->endpoint, v->options->rules.strict_url,
                                    ret_refusal) &&
-           check_model(v, parsed, ret_refusal) && batch_line_check_body(parsed, ret_refusal);
+           check_model(v, parsed, ret_refusal) && batch_line_check_body(parsed, ret_refusal) &&
+           check_shape(v, parsed, ret_refusal);
 }
 
 static uint64_t prefix_key(const struct batch_line *parsed) {
@@ -318,6 +336,7 @@ enum err batch_validate(const struct batch_validate_options *options,
     buf_init(&v->errors, ERRORS_BYTES_MAX);
     buf_init(&v->scratch, (size_t)BATCH_LINE_BYTES_MAX);
     buf_init(&v->model_scratch, (size_t)BATCH_LINE_BYTES_MAX);
+    buf_init(&v->shape, (size_t)BATCH_LINE_BYTES_MAX + 1024);
     buf_init(&v->other, (size_t)BATCH_LINE_BYTES_MAX);
     *ret_result = (struct batch_validation){0};
     enum err err = index_builder_open(&v->index, options->index_path, error);
@@ -329,6 +348,7 @@ enum err batch_validate(const struct batch_validate_options *options,
     buf_release(&v->errors);
     buf_release(&v->scratch);
     buf_release(&v->model_scratch);
+    buf_release(&v->shape);
     buf_release(&v->other);
     free(v);
     return err;

@@ -10,6 +10,7 @@
  * batch_validation_release frees them. */
 
 #include "batch/parameters.h"
+#include "grammar/shape_check.h"
 
 struct batch_validate_options {
     int input_fd; /* read from 0 on, and again at earlier offsets */
@@ -27,6 +28,11 @@ struct batch_validate_options {
     bool (*default_model)(void *context, char ret_model[MODEL_NAME_BYTES]);
     /* Appends to the error of a model that is not served what the client can do. NULL allowed. */
     void (*advise)(void *context, struct str model, struct buf *advice);
+    /* Compiles the shapes of the lines whose model holds its answers to them. NULL: none is. */
+    struct shape_check *shapes;
+    /* True if requests for a model that is served get their shape, or are refused for it, by
+     * grammar/asked_shape.h: not so for an upstream's. NULL: every model's. */
+    bool (*holds_shapes)(void *context, struct str model);
     /* Called for each line that is refused, instead of an entry in `errors`, which then has only
      * what concerns the whole file; rules.errors_max does not count. NULL allowed. */
     void (*refused)(void *context, uint64_t number, const struct refusal *refusal);

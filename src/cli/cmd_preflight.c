@@ -110,6 +110,18 @@ static void print_requests(const struct preflight *is, const char *path) {
                (unsigned long long)is->refused);
 }
 
+static void print_shapes(const struct shape_check_stats *shapes) {
+    if (shapes->asked == 0) return;
+    printf("Shapes      %llu of %llu requests compile in %.1f ms, the longest in %.1f ms",
+           (unsigned long long)shapes->distinct, (unsigned long long)shapes->asked,
+           shapes->seconds * 1e3, shapes->seconds_max * 1e3);
+    if (shapes->refused > 0) printf("; %llu cannot be held", (unsigned long long)shapes->refused);
+    if (shapes->unseen > 0)
+        printf("; those of %llu requests are seen when they run only",
+               (unsigned long long)shapes->unseen);
+    printf("\n");
+}
+
 static void print_lengths(const struct preflight *is) {
     printf("\nPrompts     %llu tokens%s; P50 %u, P95 %u, P99 %u, longest %u\n",
            (unsigned long long)is->prompt_tokens, is->is_guess ? " (estimated)" : "",
@@ -195,6 +207,7 @@ static void print_all(const struct preflight *is, const struct chosen *chosen) {
     print_requests(is, chosen->preflight.path);
     if (is->measured == 0) return;
     print_lengths(is);
+    print_shapes(&is->shapes);
     print_sharing(is);
     print_sample(is);
 }

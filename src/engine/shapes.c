@@ -68,7 +68,7 @@ static void open_masks(struct shapes *shapes) {
 static bool refuse_shape(struct job *job, const struct error *error, struct refusal *refusal) {
     const char *param = job->request.shape.param;
     if (error->code != ERR_UNAVAILABLE)
-        return refuse(refusal, "invalid_value", param, "Invalid '%s': %s.", param, error->text);
+        return asked_shape_refuse(&job->request.shape, error, refusal);
     job->outcome = OUTCOME_TRY_AGAIN;
     return refuse_status(refusal, 503, "engine_overloaded", param, "The engine is busy: %s.",
                          error->text);

@@ -239,3 +239,9 @@ bool asked_shape_read(const json_t *body, struct asked_shape *ret_shape,
     json_decref(shape.source);
     return false;
 }
+
+bool asked_shape_refuse(const struct asked_shape *shape, const struct error *error,
+                        struct refusal *ret_refusal) {
+    return refuse(ret_refusal, "invalid_value", shape->param, "Invalid '%s': %s.", shape->param,
+                  error->text);
+}

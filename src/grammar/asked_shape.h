@@ -24,3 +24,6 @@ struct asked_shape {
  * is wrong; then nothing is owned. */
 bool asked_shape_read(const json_t *body, struct asked_shape *ret_shape,
                       struct refusal *ret_refusal);
+/* False, and *ret_refusal says why the shape does not compile. */
+bool asked_shape_refuse(const struct asked_shape *shape, const struct error *error,
+                        struct refusal *ret_refusal);

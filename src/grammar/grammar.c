@@ -29,8 +29,8 @@ static enum err choice_expr(struct exprs *exprs, const json_t *source, uint32_t 
     return OK;
 }
 
-static enum err compile(struct exprs *exprs, enum grammar_kind kind, const json_t *source,
-                        uint32_t *ret_expr, struct error *error) {
+static enum err read_source(struct exprs *exprs, enum grammar_kind kind, const json_t *source,
+                            uint32_t *ret_expr, struct error *error) {
     switch (kind) {
     case GRAMMAR_SCHEMA: return schema_expr(exprs, source, ret_expr, error);
     case GRAMMAR_REGEX:
@@ -41,21 +41,40 @@ static enum err compile(struct exprs *exprs, enum grammar_kind kind, const json_
     return err_set(error, ERR_INVALID, "no such kind of grammar");
 }
 
+/* Makes the automaton's sealed part in `exprs`, which the caller releases. */
+static enum err compile(struct exprs *exprs, enum grammar_kind kind, const json_t *source,
+                        uint32_t *ret_start, uint64_t *work, struct error *error) {
+    uint32_t start;
+    exprs_init(exprs);
+    enum err err = read_source(exprs, kind, source, &start, error);
+    *work += EXPR_FUEL - exprs->fuel;
+    if (err != OK) return err;
+    start = exprs_seal(exprs, start);
+    start = expr_pruned(exprs, start);
+    *work += EXPR_FUEL - exprs->fuel;
+    if (exprs->overflowed) return err_set(error, ERR_LIMIT, "it is too large");
+    if (start == EXPR_NEVER) return err_set(error, ERR_INVALID, "no text satisfies it");
+    *ret_start = start;
+    return OK;
+}
+
+enum err grammar_try(enum grammar_kind kind, const json_t *source, uint64_t *work,
+                     struct error *error) {
+    struct exprs exprs;
+    uint32_t start;
+    enum err err = compile(&exprs, kind, source, &start, work, error);
+    exprs_release(&exprs);
+    return err;
+}
+
 enum err grammar_open(struct grammar **ret_grammar, enum grammar_kind kind, const json_t *source,
                       struct error *error) {
     static atomic_uint_least64_t last_id;
     struct grammar *grammar = mem_new(1, sizeof *grammar);
     atomic_init(&grammar->holds, 1);
     grammar->id = atomic_fetch_add(&last_id, 1) + 1;
-    exprs_init(&grammar->exprs);
-    enum err err = compile(&grammar->exprs, kind, source, &grammar->start, error);
-    if (err == OK) {
-        grammar->start = exprs_seal(&grammar->exprs, grammar->start);
-        grammar->start = expr_pruned(&grammar->exprs, grammar->start);
-    }
-    if (err == OK && grammar->exprs.overflowed) err = err_set(error, ERR_LIMIT, "it is too large");
-    if (err == OK && grammar->start == EXPR_NEVER)
-        err = err_set(error, ERR_INVALID, "no text satisfies it");
+    uint64_t work = 0;
+    enum err err = compile(&grammar->exprs, kind, source, &grammar->start, &work, error);
     if (err != OK) {
         grammar_drop(grammar);
         return err;

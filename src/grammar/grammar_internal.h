@@ -20,6 +20,11 @@ struct grammar {
     struct exprs exprs;
 };
 
+/* Compiles a source and forgets it; errors as grammar_open. Adds what it took to *work, in
+ * expressions. */
+enum err grammar_try(enum grammar_kind kind, const json_t *source, uint64_t *work,
+                     struct error *error) MUST_CHECK;
+
 /* Reads the text again if the automaton was forgotten since. False if that goes over a limit. */
 bool grammar_state_renew(struct grammar_state *state);
 /* Forgets the automaton, as all states will find out. */

@@ -67,6 +67,33 @@ static void advise(void *context, struct str model, struct buf *advice) {
     names_write_advice(advice, model, known->served, known->served_count);
 }
 
+static bool has_name(const struct model_choice *choice, const char *served) {
+    for (size_t i = 0; i < choice->name_count; i++)
+        if (strcmp(choice->names[i], served) == 0) return true;
+    return false;
+}
+
+/* As runner_holds_shapes: an engine does, an upstream and the echo worker do not. */
+static bool holds_shapes(void *context, struct str model) {
+    const struct known *known = context;
+    const struct node_options *node = known->options->node;
+    char served[MODEL_NAME_BYTES];
+    bool is_found = names_find(&known->names, (struct worker *)context, model, served),
+         holds = false;
+    for (size_t i = 0; i < node->upstream_count; i++) {
+        const struct upstream_spec *spec = &node->upstreams[i];
+        if (spec->model_count == 0) return false; /* it may serve every name */
+        for (size_t j = 0; is_found && j < spec->model_count; j++)
+            if (strcmp(spec->models[j].name, served) == 0) return false;
+    }
+    for (size_t i = 0; i < node->model_count; i++) {
+        if (is_found && !has_name(&node->models[i], served)) continue;
+        if (node->models[i].is_echo) return false;
+        holds = true;
+    }
+    return holds;
+}
+
 /* As runner_default_model: the first name of the only worker. */
 static bool default_model(void *context, char ret_model[MODEL_NAME_BYTES]) {
     const struct known *known = context;
@@ -147,13 +174,17 @@ static enum err check_open_file(struct known *known, int fd, const char *index_p
                                               .serves = is_served,
                                               .default_model = default_model,
                                               .advise = advise,
+                                              .holds_shapes = holds_shapes,
                                               .refused = take_refused,
                                               .stopped = is_stopped};
     enum err err = os_file_bytes(fd, &validate.input_bytes, error);
     if (err != OK) return err;
     if (options->endpoint == ENDPOINT_COUNT)
         validate.endpoint = find_endpoint(fd, validate.input_bytes);
+    validate.shapes = shape_check_open(SHAPE_CHECK_WORK_MAX);
     err = batch_validate(&validate, &result, error);
+    known->check->shapes = shape_check_stats(validate.shapes);
+    shape_check_close(validate.shapes);
     if (err == OK) err = take_file_fault(known->check, result.errors, error);
     batch_validation_release(&result);
     return err;

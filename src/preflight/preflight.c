@@ -152,6 +152,7 @@ static enum err check_lines(const struct preflight_options *options, struct pref
     if (err != OK) return err;
     is->refused = ret_check->count;
     is->file_fault = ret_check->file;
+    is->shapes = ret_check->shapes;
     return OK;
 }
 
@@ -289,6 +290,20 @@ static void add_sample(struct buf *buf, const struct preflight *is) {
                (unsigned long long)is->sample.cached_tokens);
 }
 
+static void add_shapes(struct buf *buf, const struct shape_check_stats *shapes) {
+    if (shapes->asked == 0) {
+        buf_add_text(buf, ",\"shapes\":null");
+        return;
+    }
+    buf_printf(
+        buf,
+        ",\"shapes\":{\"lines\":%llu,\"distinct\":%llu,\"refused\":%llu,\"unseen_lines\":%llu,"
+        "\"compile_seconds\":%.6f,\"compile_seconds_max\":%.6f}",
+        (unsigned long long)shapes->asked, (unsigned long long)shapes->distinct,
+        (unsigned long long)shapes->refused, (unsigned long long)shapes->unseen, shapes->seconds,
+        shapes->seconds_max);
+}
+
 void preflight_write_json(struct buf *buf, const struct preflight *is) {
     bool has_model = !is->is_guess;
     buf_add_text(buf, "{\"object\":\"preflight\",\"model\":");
@@ -303,6 +318,7 @@ void preflight_write_json(struct buf *buf, const struct preflight *is) {
         json_write_string(buf, str_from(is->file_fault.message));
     else
         buf_add_text(buf, "null");
+    add_shapes(buf, &is->shapes);
     add_count(buf, "prompt_tokens", is->prompt_tokens);
     add_lengths_json(buf, &is->prompts);
     add_count(buf, "max_tokens_sum", is->answers_asked);

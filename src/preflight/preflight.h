@@ -46,8 +46,9 @@ struct preflight {
     char model[MODEL_NAME_BYTES];
     /* from the count */
     uint64_t requests, bytes;
-    uint64_t faulty;  /* lines that get an error instead of an answer */
-    uint64_t refused; /* faulty lines for which the batch refuses the whole file */
+    uint64_t faulty;                 /* lines that get an error instead of an answer */
+    uint64_t refused;                /* faulty lines for which the batch refuses the whole file */
+    struct shape_check_stats shapes; /* of all lines that ask for a shape; asked 0: not checked */
     struct line_fault faults[LINE_CHECK_FAULTS_MAX]; /* the first faulty lines */
     struct line_fault file_fault; /* a fault of the file as a whole; code empty: none */
     double count_seconds;

@@ -17,6 +17,8 @@ enum serving {
 enum serving runner_serving(struct runner *runner, struct str model);
 /* The model of requests that name none: the first name of the only worker. */
 enum serving runner_default_model(struct runner *runner, char ret_model[MODEL_NAME_BYTES]);
+/* True if every worker that serves the model holds answers to their shapes (worker_ops). */
+bool runner_holds_shapes(struct runner *runner, struct str model);
 /* ERR_UNAVAILABLE, with the reason, if every worker that serves the model has failed. */
 enum err runner_check_model(struct runner *runner, struct str model,
                             struct error *error) MUST_CHECK;

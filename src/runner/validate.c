@@ -74,6 +74,11 @@ static bool default_model(void *context, char ret_model[MODEL_NAME_BYTES]) {
     }
 }
 
+static bool holds_shapes(void *context, struct str model) {
+    struct asker *asker = context;
+    return runner_holds_shapes(asker->runner, model);
+}
+
 static void advise(void *context, struct str model, struct buf *advice) {
     struct asker *asker = context;
     runner_write_advice(asker->runner, model, advice);
@@ -134,8 +139,11 @@ static enum err check_file(struct runner *runner, struct active_batch *batch,
                                              .serves = serves,
                                              .default_model = default_model,
                                              .advise = advise,
+                                             .shapes = shape_check_open(SHAPE_CHECK_WORK_MAX),
+                                             .holds_shapes = holds_shapes,
                                              .stopped = is_stopped};
     err = batch_validate(&options, ret_result, error);
+    shape_check_close(options.shapes);
     /* An answer given because of a stop is no answer. */
     if (err == OK && is_stopped(&asker)) err = err_set(error, ERR_CANCELLED, "stopped");
     if (err != ERR_CORRUPT) return err;

@@ -5,7 +5,7 @@ import base64, concurrent.futures, json, re, struct, time
 import pytest
 
 import support
-from cases import CHAT, create, identities, line, lines, metric, poll, results, run, wait
+from cases import CHAT, create, failed, identities, line, lines, metric, poll, results, run, wait
 
 
 def test_case_081_good_lines(client):
@@ -156,17 +156,16 @@ def test_case_095_completions_lines(model):
 
 
 def test_case_096_schema_lines(model):
-    """A json_schema line: the content validates, or the line fails clearly."""
+    """A json_schema line: the content validates. A schema that cannot be held refuses the file, with line and place."""
     schema = {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "object", "properties": {"n": {"type": "integer"}},
                                                                              "required": ["n"], "additionalProperties": False}}}
-    refused = {"type": "json_schema", "json_schema": {"name": "a", "schema": {"properties": {"n": {"not": {}}}}}}
-    batch = run(model, support.jsonl([line("s", "A number please.", response_format=schema, max_tokens=40),
-                                      line("r", "A number please.", response_format=refused, max_tokens=40)]))
+    batch = run(model, support.jsonl([line("s", "A number please.", response_format=schema, max_tokens=40)]))
     for entry in results(model, batch.output_file_id):
         assert isinstance(json.loads(entry["response"]["body"]["choices"][0]["message"]["content"])["n"], int)
-    for entry in results(model, batch.error_file_id):
-        error = entry["response"]["body"]["error"]
-        assert (entry["response"]["status_code"], error["param"]) == (400, "response_format") and "$.properties.n" in error["message"]
+    worse = {"type": "json_schema", "json_schema": {"name": "a", "schema": {"properties": {"n": {"not": {}}}}}}
+    errors = failed(model, support.jsonl([line("s", response_format=schema), line("r", response_format=worse), line("t", guided_regex="(")]), 2)
+    assert [(e.line, e.code, e.param) for e in errors] == [(2, "invalid_value", "body.response_format"), (3, "invalid_value", "body.guided_regex")]
+    assert "$.properties.n: the keyword 'not'" in errors[0].message
 
 
 def test_case_097_a_line_too_long_for_the_model(model):

@@ -56,6 +56,34 @@ def test_duplicates_and_prefixes_are_found_whatever_the_order_of_keys(tmp_path):
     assert said["late_shared"]["requests_share"] == 0
 
 
+def test_shapes_are_compiled_once_and_refused_as_the_run_refuses_them(tmp_path):
+    def shape(keyword):
+        return {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "object", "properties": {"n": {keyword: {}}}}}}
+    requests = [*profiles(6, response_format=shape("anyOf") | {"type": "json_object"}), *profiles(4)]
+    for i, request in enumerate(requests):
+        request["custom_id"] = f"c{i}"
+    said = preflight(write(tmp_path, requests), "--pilot", "0")["shapes"]
+    assert (said["lines"], said["distinct"], said["refused"], said["unseen_lines"]) == (6, 1, 0, 0)
+    assert 0 < said["compile_seconds_max"] <= said["compile_seconds"]
+    for i in (2, 7, 8):
+        requests[i]["body"]["response_format"] = shape("not")
+    path = write(tmp_path, requests)
+    said = preflight(path, "--pilot", "0", status=1)
+    assert (said["refused"], said["shapes"]["lines"], said["shapes"]["distinct"], said["shapes"]["refused"]) == (3, 8, 2, 1)
+    assert [fault["line"] for fault in said["faults"]] == [3, 8, 9] and "$.properties.n" in said["faults"][0]["message"]
+    assert "2 of 8 requests compile in" in support.quern("preflight", path, "--model", "smollm2", "--pilot", "0").stdout
+    done = support.quern("run", "-i", path, "-o", tmp_path / "out.jsonl", "--model", "smollm2")
+    assert done.returncode != 0 and "$.properties.n" in done.stderr
+    # An upstream is asked for its own shapes.
+    assert preflight_of_upstream(path)["shapes"] is None
+
+
+def preflight_of_upstream(path):
+    done = support.quern("preflight", path, "--upstream", "other=http://127.0.0.1:9/v1", "--any-model", "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
 def test_shared_text_behind_private_text_is_noticed(tmp_path):
     path = write(tmp_path, profiles(20, shared_first=False))
     said = preflight(path, "--pilot", "0")

@@ -100,8 +100,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                                              .index_path = path,
                                              .endpoint = ENDPOINT_CHAT,
                                              .rules = batch_rules_default(),
-                                             .serves = serves};
+                                             .serves = serves,
+                                             .shapes = shape_check_open(1000000)};
     if (batch_validate(&options, &result, &error) != OK) abort();
+    shape_check_close(options.shapes);
     assert((result.errors != NULL) == (result.total == 0));
     if (result.errors) {
         json_t *errors;

@@ -48,6 +48,13 @@ struct checked {
 
 static bool (*wanted_default)(void *context, char ret_model[MODEL_NAME_BYTES]);
 
+static bool (*wanted_holding)(void *context, struct str model);
+
+static bool holds_of_m(void *context, struct str model) {
+    (void)context;
+    return str_is(model, "m");
+}
+
 static struct checked validate_with(struct str text, struct batch_rules rules) {
     struct checked outcome = {.index_path = "/tmp/quern-lines-XXXXXX"};
     int fd = memfd_create("input", 0), path_fd = mkstemp(outcome.index_path);
@@ -65,8 +72,11 @@ static struct checked validate_with(struct str text, struct batch_rules rules) {
                                              .endpoint = ENDPOINT_CHAT,
                                              .rules = rules,
                                              .serves = serves_m,
-                                             .default_model = wanted_default};
+                                             .default_model = wanted_default,
+                                             .holds_shapes = wanted_holding,
+                                             .shapes = shape_check_open(SHAPE_CHECK_WORK_MAX)};
     outcome.err = batch_validate(&options, &outcome.result, &outcome.error);
+    shape_check_close(options.shapes);
     close(fd);
     if (outcome.result.errors)
         assert_int_equal(
@@ -192,6 +202,46 @@ static void every_check_has_its_code_and_parameter(void **state) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         assert_line(cases[i].text, cases[i].code, cases[i].param, batch_rules_default());
+}
+
+static void shapes_that_cannot_be_held_are_errors_of_their_line(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *code, *param;
+    } cases[] = {
+        {"{\"custom_id\":\"x\"," HEAD "\"body\":{\"model\":\"m\",\"messages\":[],"
+         "\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"schema\":{\"not\":{}}}}}"
+         "}",
+         "invalid_value", "body.response_format"},
+        {"{\"custom_id\":\"x\"," HEAD
+         "\"body\":{\"model\":\"m\",\"messages\":[],\"response_format\":{\"type\":\"x\"}}}",
+         "invalid_value", "body.response_format.type"},
+        {"{\"custom_id\":\"x\"," HEAD "\"body\":{\"model\":\"m\",\"messages\":[],\"guided_regex\":"
+         "\"a\",\"guided_regex\":\"b\"}}",
+         "invalid_request", "body.guided_regex"},
+        {"{\"custom_id\":\"x\"," HEAD "\"body\":{\"model\":\"m\",\"messages\":[],"
+         "\"structured_outputs\":{\"regex\":\"(?=a)\"}}}",
+         "invalid_value", "body.structured_outputs.regex"},
+        {"{\"custom_id\":\"x\"," HEAD "\"body\":{\"model\":\"m\",\"messages\":[],\"guided_json\":"
+         "null,\"guided_regex\":\"[a-z]\"}}",
+         NULL, NULL},
+        {"{\"custom_id\":\"x\",\"method\":\"POST\",\"url\":\"/v1/embeddings\","
+         "\"body\":{\"model\":\"m\",\"input\":\"a\",\"guided_regex\":\"(\"}}",
+         NULL, NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_line(cases[i].text, cases[i].code, cases[i].param, batch_rules_default());
+}
+
+/* Only a model that holds its answers to shapes is asked to. */
+static void a_shape_for_another_worker_is_passed_on(void **state) {
+    (void)state;
+    const char *line = "{\"custom_id\":\"x\"," HEAD
+                       "\"body\":{\"model\":\"m2\",\"messages\":[],\"guided_regex\":\"(\"}}";
+    wanted_holding = holds_of_m;
+    assert_line(line, NULL, NULL, batch_rules_default());
+    wanted_holding = NULL;
+    assert_line(line, "invalid_value", "body.guided_regex", batch_rules_default());
 }
 
 static void the_strict_rules_refuse_other_urls_and_models(void **state) {
@@ -464,6 +514,8 @@ int main(void) {
         cmocka_unit_test(lines_may_leave_out_the_only_model_there_is),
         cmocka_unit_test(the_model_goes_to_the_end_of_the_body),
         cmocka_unit_test(every_check_has_its_code_and_parameter),
+        cmocka_unit_test(shapes_that_cannot_be_held_are_errors_of_their_line),
+        cmocka_unit_test(a_shape_for_another_worker_is_passed_on),
         cmocka_unit_test(the_strict_rules_refuse_other_urls_and_models),
         cmocka_unit_test(errors_come_in_line_order_and_blank_lines_count),
         cmocka_unit_test(files_without_requests_are_empty),

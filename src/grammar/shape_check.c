@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "grammar/shape_check.h"
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/map.h"
+#include "base/mem.h"
+#include "grammar/grammar_internal.h"
+#include "json/json.h"
+
+#include <stdlib.h>
+
+#define MEMORY_MAX ((size_t)64 << 20) /* of the fields' tree; the engine bounds a whole body */
+#define WORK_OF_ONE 1000u             /* opening and closing a grammar */
+#define GOOD UINT64_MAX               /* in the map: the shape can be held */
+
+struct shape_check {
+    struct map known;         /* hash of a text → GOOD, or index of its refusal */
+    struct refusal *refusals; /* (refusal_count) */
+    size_t refusal_count, refusal_capacity;
+    uint64_t work, work_max;
+    struct shape_check_stats stats;
+};
+
+struct shape_check *shape_check_open(uint64_t work_max) {
+    struct shape_check *check = mem_new(1, sizeof *check);
+    map_init(&check->known);
+    check->work_max = work_max;
+    return check;
+}
+
+void shape_check_close(struct shape_check *check) {
+    if (!check) return;
+    map_release(&check->known);
+    free(check->refusals);
+    free(check);
+}
+
+static bool compile(struct shape_check *check, struct str fields, struct refusal *refusal) {
+    struct asked_shape shape;
+    struct error error;
+    json_t *body;
+    size_t memory = MEMORY_MAX;
+    if (json_read_within(&body, fields, &memory, &error) != OK)
+        return refuse(refusal, "invalid_value", NULL, "Invalid body: %s.", error.text);
+    bool is_good = asked_shape_read(body, &shape, refusal);
+    if (is_good && shape.source) {
+        check->stats.distinct++;
+        if (grammar_try(shape.kind, shape.source, &check->work, &error) != OK)
+            is_good = asked_shape_refuse(&shape, &error, refusal);
+        json_decref(shape.source);
+    }
+    json_decref(body);
+    return is_good;
+}
+
+static void forget(struct shape_check *check) {
+    map_release(&check->known);
+    map_init(&check->known);
+    check->refusal_count = 0;
+}
+
+/* Compiles a shape that is not known. */
+static bool add(struct shape_check *check, struct str key, struct str fields,
+                struct refusal *ret_refusal) {
+    check->work += WORK_OF_ONE + fields.bytes;
+    int64_t start_ns = clock_monotonic_ns();
+    bool is_good = compile(check, fields, ret_refusal);
+    double seconds = (double)(clock_monotonic_ns() - start_ns) / 1e9;
+    check->stats.seconds += seconds;
+    if (seconds > check->stats.seconds_max) check->stats.seconds_max = seconds;
+    if (!is_good) check->stats.refused++;
+    if (check->known.count == SHAPE_CHECK_KNOWN_MAX) forget(check);
+    map_put(&check->known, key, is_good ? GOOD : check->refusal_count);
+    if (is_good) return true;
+    check->refusals = vec_grow(check->refusals, check->refusal_count, &check->refusal_capacity,
+                               sizeof *check->refusals);
+    check->refusals[check->refusal_count++] = *ret_refusal;
+    return false;
+}
+
+bool shape_check_take(struct shape_check *check, struct str fields, struct refusal *ret_refusal) {
+    unsigned char sum[SHA256_BYTES];
+    struct sha256 hash;
+    uint64_t known;
+    sha256_init(&hash);
+    sha256_add(&hash, fields.at, fields.bytes);
+    sha256_end(&hash, sum);
+    struct str key = {(const char *)sum, sizeof sum};
+    check->stats.asked++;
+    if (map_get(&check->known, key, &known)) {
+        if (known != GOOD) *ret_refusal = check->refusals[known];
+        return known == GOOD;
+    }
+    if (check->work < check->work_max) return add(check, key, fields, ret_refusal);
+    check->stats.unseen++;
+    return true;
+}
+
+struct shape_check_stats shape_check_stats(const struct shape_check *check) {
+    return check->stats;
+}

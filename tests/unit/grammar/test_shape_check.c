@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "grammar/shape_check.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static bool take(struct shape_check *check, const char *fields, struct refusal *refusal) {
+    return shape_check_take(check, str_from(fields), refusal);
+}
+
+static void test_each_distinct_shape_is_compiled_once(void **state) {
+    (void)state;
+    static const char bad[] = "{\"guided_json\":{\"properties\":{\"n\":{\"not\":{}}}}}";
+    struct shape_check *check = shape_check_open(SHAPE_CHECK_WORK_MAX);
+    struct refusal refusal;
+    for (int i = 0; i < 100; i++) {
+        assert_true(take(check, "{\"guided_regex\":\"[a-z]+\"}", &refusal));
+        assert_true(take(check, "{\"response_format\":{\"type\":\"text\"}}", &refusal));
+        assert_false(take(check, bad, &refusal));
+        assert_string_equal(refusal.param, "guided_json");
+        assert_non_null(strstr(refusal.message, "$.properties.n"));
+    }
+    struct shape_check_stats stats = shape_check_stats(check);
+    assert_int_equal(stats.asked, 300);
+    assert_int_equal(stats.distinct, 2); /* plain text is no shape */
+    assert_int_equal(stats.refused, 1);
+    assert_int_equal(stats.unseen, 0);
+    shape_check_close(check);
+}
+
+static void test_fields_that_are_wrong_are_refused_as_a_single_request_is(void **state) {
+    (void)state;
+    static const char *const rows[][2] = {
+        {"{\"response_format\":{\"type\":\"xml\"}}", "response_format.type"},
+        {"{\"guided_regex\":\"(\"}", "guided_regex"},
+        {"{\"guided_regex\":\"a\",\"guided_choice\":[\"a\"]}", "guided_choice"},
+        {"{\"structured_outputs\":{}}", "structured_outputs"},
+    };
+    struct shape_check *check = shape_check_open(SHAPE_CHECK_WORK_MAX);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct refusal refusal;
+        assert_false(take(check, rows[i][0], &refusal));
+        assert_string_equal(refusal.param, rows[i][1]);
+        assert_int_equal(refusal.status, 400);
+    }
+    shape_check_close(check);
+}
+
+static void test_more_shapes_than_it_remembers_are_compiled_again(void **state) {
+    (void)state;
+    struct shape_check *check = shape_check_open(SHAPE_CHECK_WORK_MAX);
+    struct refusal refusal;
+    for (unsigned i = 0; i < SHAPE_CHECK_KNOWN_MAX + 10; i++) {
+        char fields[64];
+        bool is_bad = i % 3 == 0;
+        snprintf(fields, sizeof fields, "{\"guided_regex\":\"%u%s\"}", i, is_bad ? "(" : "");
+        assert_true(take(check, fields, &refusal) == !is_bad);
+    }
+    assert_false(take(check, "{\"guided_regex\":\"0(\"}", &refusal));
+    assert_true(take(check, "{\"guided_regex\":\"1\"}", &refusal));
+    assert_int_equal(shape_check_stats(check).distinct, SHAPE_CHECK_KNOWN_MAX + 12);
+    shape_check_close(check);
+}
+
+static void test_the_work_of_all_compiles_is_bounded(void **state) {
+    (void)state;
+    struct shape_check *check = shape_check_open(100000);
+    struct refusal refusal;
+    unsigned count = 0;
+    for (; shape_check_stats(check).unseen == 0 && count < 1000; count++) {
+        char fields[64];
+        snprintf(fields, sizeof fields, "{\"guided_regex\":\"[a-z]{%u}\"}", count + 2);
+        assert_true(take(check, fields, &refusal));
+    }
+    assert_in_range(count, 10, 100);
+    assert_int_equal(shape_check_stats(check).distinct, count - 1);
+    /* What is wrong is not seen any more, but known shapes are. */
+    assert_true(take(check, "{\"guided_regex\":\"(\"}", &refusal));
+    assert_true(take(check, "{\"guided_regex\":\"[a-z]{2}\"}", &refusal));
+    assert_int_equal(shape_check_stats(check).unseen, 2);
+    shape_check_close(check);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_each_distinct_shape_is_compiled_once),
+        cmocka_unit_test(test_fields_that_are_wrong_are_refused_as_a_single_request_is),
+        cmocka_unit_test(test_more_shapes_than_it_remembers_are_compiled_again),
+        cmocka_unit_test(test_the_work_of_all_compiles_is_bounded),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
