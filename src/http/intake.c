@@ -259,7 +259,8 @@ static bool check_key(struct http_request *request) {
         return false;
     case KEY_WRONG: break;
     }
-    http_request_fail(request, 401, "The API key given is not a valid one", "invalid_api_key");
+    http_request_fail(request, 401, "Incorrect API key provided: this server does not know it",
+                      "invalid_api_key");
     return false;
 }
 

@@ -35,10 +35,11 @@ def test_case_002_without_a_key_where_one_is_wanted(keyed):
 
 
 def test_case_003_with_a_wrong_key(keyed):
-    """A wrong key: 401, code invalid_api_key; the right ones work."""
+    """A wrong key: 401, code invalid_api_key, in words that LiteLLM takes for an authentication error; the right ones work."""
     wrong = openai.OpenAI(base_url=keyed.url, api_key="sk-wrong", max_retries=0)
     error = refused(401, wrong.models.list)
     assert isinstance(error, openai.AuthenticationError) and error.code == "invalid_api_key"
+    assert error.response.json()["error"]["message"].startswith("Incorrect API key provided")
     for key in ("sk-right", "sk-other"):
         assert openai.OpenAI(base_url=keyed.url, api_key=key).models.list().data
 
