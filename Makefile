@@ -30,6 +30,10 @@ test-peers: ## batches through real llama-server and vLLM; skips what is not ins
 	@tools/bootstrap build
 	@tools/test peers
 
+test-clients: ## programs of others, unmodified, against quern; minutes, and the network for their packages once
+	@tools/bootstrap build
+	@tools/test clients
+
 check: ## format, clang-tidy, layers, warnings as errors on gcc and clang, headers alone
 	@tools/bootstrap all
 	@tools/check
@@ -63,4 +67,4 @@ clean:
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile
 
-.PHONY: all cuda demo test test-gpu test-peers check asan tsan fuzz bench bench-gpu install clean help
+.PHONY: all cuda demo test test-gpu test-peers test-clients check asan tsan fuzz bench bench-gpu install clean help
