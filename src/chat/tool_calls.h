@@ -1,12 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* tool_calls: the calls of tools in a model's text, in the forms that chat templates teach:
- *
- *     HERMES    text <tool_call>{"name": "f", "arguments": {…}}</tool_call> …   (Hermes, Qwen)
- *     MISTRAL   text [TOOL_CALLS][{"name": "f", "arguments": {…}}, …]
- *               text [TOOL_CALLS]f[ARGS]{…}[TOOL_CALLS]…                        (from v11 on)
- *     LLAMA     {"name": "f", "parameters": {…}}; …         alone, or after <|python_tag|>
+/* tool_calls: the calls of tools in a model's text, in the forms of tool_format.h.
  *
  * A call is taken when it is complete and its arguments are JSON. Text that only looks like a call
  * stays text, as the model wrote it. White space before and between calls is dropped. So a stream
@@ -17,54 +12,35 @@
  * in the text.
  *
  * Thread: one per struct.
- * Memory: owns its buffers; tool_reader_release frees them.
+ * Memory: owns its buffers; tool_reader_release frees them. The tools are borrowed.
  * Invariant: content and calls do not depend on how the text was cut into feeds. */
 
-#include "base/buf.h"
+#include "chat/call_list.h"
+#include "chat/tool_format.h"
 
-struct jinja_template;
-
-enum tool_format {
-    TOOL_FORMAT_NONE,  /* the template does not take tools */
-    TOOL_FORMAT_PLAIN, /* the template takes tools in a form that is not read: calls stay text */
-    TOOL_FORMAT_HERMES,
-    TOOL_FORMAT_MISTRAL,
-    TOOL_FORMAT_LLAMA,
-};
-
-/* The form that a template teaches, by the marks in its source. NULL: TOOL_FORMAT_NONE. */
-enum tool_format tool_format_of(const struct jinja_template *template);
-/* Marks of a form, in an array that ends in NULL. A vocabulary may have them as control tokens,
- * which the text must then show. */
-const char *const *tool_format_marks(enum tool_format format);
-
-#define TOOL_CALL_ID_BYTES 32
-
-struct tool_call {
-    char id[TOOL_CALL_ID_BYTES]; /* random: "call_…", or nine characters, as Mistral's templates
-                                    demand */
-    struct buf name;
-    struct buf arguments; /* JSON text of an object, as the model wrote it */
-};
+#include <jansson.h>
 
 struct tool_reader {
     enum tool_format format;
-    bool only_one; /* drop calls behind the first: parallel_tool_calls is false */
+    bool only_one;       /* drop calls behind the first: parallel_tool_calls is false */
+    const json_t *tools; /* the array of the request, for the types of XML's values; NULL: none */
 
     struct buf content; /* the text without the calls, so far */
-    struct tool_call *calls;
-    size_t call_count, call_capacity;
+    struct call_list calls;
 
     /* private */
     enum { TOOL_TEXT, TOOL_CALL, TOOL_REST } state;
-    size_t at;          /* end of the text that was read */
-    size_t call_at;     /* start of the current call, with the white space before it */
-    size_t searched;    /* the call does not end before this; LLAMA: start of the first text */
-    bool is_after_call; /* only white space has followed the last call */
+    size_t at;       /* end of the text that was read */
+    size_t call_at;  /* start of the current call, with the white space before it */
+    size_t searched; /* the call does not end before this; whole texts: start of the first text */
+    size_t scanned;  /* bytes of a call in JSON that were scanned for its strings */
+    bool is_json, is_in_string, is_escaped; /* of the scan */
+    bool is_after_call;                     /* only white space has followed the last call */
 };
 
-/* `format` is HERMES, MISTRAL or LLAMA. */
-void tool_reader_init(struct tool_reader *reader, enum tool_format format, bool only_one);
+/* `format` is HERMES or behind it. */
+void tool_reader_init(struct tool_reader *reader, enum tool_format format, bool only_one,
+                      const json_t *tools);
 void tool_reader_release(struct tool_reader *reader);
 
 /* `text` is the whole text so far: that of the last feed and more. `is_end` marks the last feed. */

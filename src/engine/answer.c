@@ -137,7 +137,7 @@ static void write_tool_call(struct buf *out, const struct tool_call *call, bool 
 
 static void write_message(struct buf *out, const struct choice *choice, struct str text) {
     const struct tool_reader *tools = choice->tools;
-    size_t calls = tools ? tools->call_count : 0;
+    size_t calls = tools ? tools->calls.count : 0;
     buf_add_text(out, "\"message\":{\"role\":\"assistant\",\"content\":");
     if (text.bytes == 0 && calls > 0)
         buf_add_text(out, "null");
@@ -147,7 +147,7 @@ static void write_message(struct buf *out, const struct choice *choice, struct s
     buf_add_text(out, "null");
     for (size_t i = 0; i < calls; i++) {
         buf_add_text(out, i > 0 ? ",{" : ",\"tool_calls\":[{");
-        write_tool_call(out, &tools->calls[i], true);
+        write_tool_call(out, &tools->calls.at[i], true);
         buf_add_byte(out, '}');
     }
     buf_add_text(out, calls > 0 ? "]}" : "}");
@@ -174,7 +174,7 @@ static void write_choice(struct buf *out, const struct answer_source *source, co
     whole.logprobs_shown = 0;
     write_logprobs(out, source, job, index, 0, choice_logprobs_shown(&whole, whole.raw.bytes),
                    true);
-    buf_printf(out, ",\"finish_reason\":\"%s\"", choice_reason(choice));
+    buf_printf(out, ",\"finish_reason\":\"%s\"", choice_reason(choice, &job->request));
     if (!is_chat(job)) write_prompt_logprobs(out, source, job, prompt);
     if (job->request.return_token_ids) {
         if (!is_chat(job)) write_ids(out, "prompt_token_ids", &prompt->ids, 0);
@@ -330,8 +330,8 @@ static bool write_text_chunk(struct buf *out, const struct answer_source *source
 static bool write_call_chunk(struct buf *out, const struct answer_source *source, struct job *job,
                              uint32_t index) {
     struct choice *choice = &job->choices[index];
-    if (!choice->tools || choice->calls_shown == 2 * choice->tools->call_count) return false;
-    const struct tool_call *call = &choice->tools->calls[choice->calls_shown / 2];
+    if (!choice->tools || choice->calls_shown == 2 * choice->tools->calls.count) return false;
+    const struct tool_call *call = &choice->tools->calls.at[choice->calls_shown / 2];
     bool is_name = choice->calls_shown % 2 == 0;
     write_chunk_head(out, source, job, index);
     buf_printf(out, "\"delta\":{\"tool_calls\":[{\"index\":%zu,", choice->calls_shown / 2);
@@ -362,7 +362,7 @@ bool answer_write_chunk(struct buf *out, const struct answer_source *source, str
     write_piece(out, job, NULL, false);
     write_key(out, "logprobs");
     buf_add_text(out, "null");
-    write_chunk_end(out, job, choice_index, choice_reason(choice));
+    write_chunk_end(out, job, choice_index, choice_reason(choice, &job->request));
     buf_add_byte(out, '}');
     return true;
 }

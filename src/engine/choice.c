@@ -11,9 +11,9 @@
 void choice_init(struct choice *choice, const struct request *request) {
     *choice = (struct choice){.shown = 0};
     buf_init(&choice->raw, CHOICE_TEXT_BYTES_MAX);
-    if (!request->reads_tool_calls || request->tool_format < TOOL_FORMAT_HERMES) return;
+    if (request->tool_format < TOOL_FORMAT_HERMES) return;
     choice->tools = mem_alloc(sizeof *choice->tools);
-    tool_reader_init(choice->tools, request->tool_format, request->one_tool_call);
+    tool_reader_init(choice->tools, request->tool_format, request->one_tool_call, request->tools);
 }
 
 void choice_release(struct choice *choice) {
@@ -120,7 +120,8 @@ size_t choice_logprobs_shown(const struct choice *choice, size_t shown) {
     return count;
 }
 
-const char *choice_reason(const struct choice *choice) {
+const char *choice_reason(const struct choice *choice, const struct request *request) {
     if (choice->reason == FINISH_LENGTH && !choice->stopped) return "length";
-    return choice->tools && choice->tools->call_count > 0 ? "tool_calls" : "stop";
+    bool has_calls = choice->tools && choice->tools->calls.count > 0;
+    return has_calls && request->tool_choice != TOOL_CHOICE_NAMED ? "tool_calls" : "stop";
 }

@@ -66,5 +66,5 @@ size_t choice_shown(const struct choice *choice, const struct request *request);
 /* The number of log probability entries, from the first on, that belong to the first `shown`
  * bytes. */
 size_t choice_logprobs_shown(const struct choice *choice, size_t shown);
-/* "stop", "length" or "tool_calls". */
-const char *choice_reason(const struct choice *choice);
+/* "stop", "length" or "tool_calls"; the call of a named tool ends with "stop", as with OpenAI. */
+const char *choice_reason(const struct choice *choice, const struct request *request);

@@ -2,6 +2,7 @@
 #include "engine/prep.h"
 
 #include "engine/messages.h"
+#include "engine/request_tools.h"
 #include "json/json.h"
 
 #include <assert.h>
@@ -83,23 +84,6 @@ static bool cut_after(struct rendering *rendering, struct str last, struct refus
     return true;
 }
 
-/* Decides in which form tool calls are read from the answer. */
-static bool prep_tools(struct request *request, const struct served_model *model,
-                       const struct jinja_template *template, struct refusal *refusal) {
-    if (!request->reads_tool_calls) return true;
-    request->tool_format = tool_format_of(template);
-    if (request->tool_format == TOOL_FORMAT_NONE)
-        return refuse_unsupported(refusal, "tools",
-                                  "the chat template of this model does not show tools to it");
-    for (const char *const *mark = tool_format_marks(request->tool_format); *mark; mark++) {
-        int32_t token = tokenizer_find(model->vocabulary.tokenizer, str_from(*mark));
-        if (token == TOKEN_NONE) continue;
-        assert(request->shown_token_count < REQUEST_SHOWN_TOKENS_MAX);
-        request->shown_tokens[request->shown_token_count++] = token;
-    }
-    return true;
-}
-
 /* The template takes its memory from the request's, so that no message costs more than its length
  * allows; TEMPLATE_BYTES_LEAST is enough for the template's own work. */
 static struct jinja_limits rendering_limits(const struct request *request) {
@@ -112,7 +96,7 @@ static struct jinja_limits rendering_limits(const struct request *request) {
 static bool render_with(struct request *request, const struct served_model *model,
                         const struct jinja_template *template, const struct prep_options *options,
                         struct rendering *rendering, struct refusal *refusal) {
-    if (!prep_tools(request, model, template, refusal)) return false;
+    if (!request_prep_tools(request, model, template, refusal)) return false;
     messages_clean(request->messages, (struct messages_options){
                                           jinja_template_takes_parts(template),
                                           jinja_template_knows_role(template, "developer"),

@@ -4,6 +4,7 @@
 #include "engine/request_fields.h"
 #include "engine/request_messages.h"
 #include "engine/request_tokens.h"
+#include "engine/request_tools.h"
 #include "json/json.h"
 
 #include <assert.h>
@@ -325,13 +326,9 @@ static bool parse_text(struct request *request, uint32_t vocabulary_count,
 
 static bool parse_chat(struct request *request, struct refusal *refusal) {
     if (!request_check_messages(request->body, &request->memory_left, refusal) ||
-        !request_check_tools(request->body, refusal) || !parse_template_variables(request, refusal))
+        !request_parse_tools(request, refusal) || !parse_template_variables(request, refusal))
         return false;
     request->messages = json_member(request->body, "messages");
-    request->tools = json_member(request->body, "tools");
-    request->reads_tool_calls =
-        request->tools && !str_is(json_member_str(request->body, "tool_choice"), "none");
-    request->one_tool_call = json_is_false(json_member(request->body, "parallel_tool_calls"));
     request->reasoning_effort = json_member_str(request->body, "reasoning_effort");
     if (request->top_logprobs > 0 && !request->logprobs)
         return refuse(refusal, "invalid_value", "top_logprobs",
@@ -364,10 +361,6 @@ static bool parse_members(struct request *request, uint32_t vocabulary_count,
     if (request->endpoint == ENDPOINT_CHAT ? !parse_chat(request, refusal)
                                            : !parse_text(request, vocabulary_count, refusal))
         return false;
-    if (request->shape.source && request->reads_tool_calls)
-        return refuse_unsupported(refusal, request->shape.param,
-                                  "tools are given, too; with tool_choice 'none' they are only "
-                                  "shown to the model");
     if (request->max_tokens > 0 && request->min_tokens > request->max_tokens)
         return refuse(refusal, "integer_above_max_value", "min_tokens",
                       "Invalid 'min_tokens': %lld is more than the %lld of max_tokens.",

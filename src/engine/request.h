@@ -12,6 +12,7 @@
  * Invariant: after request_parse the fields keep the ranges stated next to them. */
 
 #include "chat/tool_calls.h"
+#include "chat/tool_tags.h"
 #include "engine/request_body.h"
 #include "grammar/asked_shape.h"
 #include "protocol/wire_messages.h"
@@ -22,10 +23,17 @@
 #define REQUEST_CHOICES_MAX 128
 #define REQUEST_SEQUENCES_MAX 1024 /* prompts times n */
 #define REQUEST_TOP_LOGPROBS_MAX 20
-#define REQUEST_SHOWN_TOKENS_MAX 4
+#define REQUEST_SHOWN_TOKENS_MAX 8
 #define REQUEST_ID_BYTES_MAX 128
 #define REQUEST_SALT_BYTES_MAX 1024
 #define REQUEST_TEMPLATE_BYTES_MAX ((size_t)256 * 1024)
+
+enum tool_choice {
+    TOOL_CHOICE_NONE, /* no call is read */
+    TOOL_CHOICE_AUTO,
+    TOOL_CHOICE_REQUIRED,
+    TOOL_CHOICE_NAMED,
+};
 
 struct token_list {
     int32_t *at; /* (count), owned */
@@ -40,10 +48,12 @@ struct request {
     struct str model;
 
     /* CHAT */
-    json_t *messages;           /* a non-empty array of checked messages; prep may change them */
-    json_t *tools;              /* a non-empty array, or NULL */
-    bool reads_tool_calls;      /* tools, and tool_choice is not "none" */
-    bool one_tool_call;         /* parallel_tool_calls is false */
+    json_t *messages; /* a non-empty array of checked messages; prep may change them */
+    json_t *tools;    /* a non-empty array of checked tools, or NULL */
+    enum tool_choice tool_choice;
+    bool has_allowed_tools;     /* tool_choice lists the tools that may be called */
+    struct tool_set callable;   /* the tools that may be called, unless tool_choice is NONE */
+    bool one_tool_call;         /* parallel_tool_calls is false, or tool_choice names a tool */
     struct str chat_template;   /* at is NULL: the model's */
     json_t *template_variables; /* an object, or NULL */
     struct str reasoning_effort;
@@ -101,7 +111,7 @@ struct request {
     /* Filled by prep, which knows the vocabulary and the template. */
     struct token_list bad_word_runs; /* in the form of sampling.bad_words */
     enum tool_format tool_format;    /* the form of the calls that are read */
-    /* Control tokens that stay in the text despite skip_special_tokens: marks of tool calls. */
+    /* Control tokens that stay in the text despite skip_special_tokens: marks of calls. */
     int32_t shown_tokens[REQUEST_SHOWN_TOKENS_MAX];
     uint32_t shown_token_count;
 };

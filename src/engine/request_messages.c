@@ -8,8 +8,6 @@
 #include <stdio.h>
 
 #define PARAM_BYTES 96
-#define TOOLS_MAX 512
-#define NAME_CHARACTERS_MAX 64
 
 #define ROLES "'system', 'developer', 'user', 'assistant', 'tool', 'function'"
 
@@ -23,27 +21,6 @@ static bool is_media_part(struct str type) {
            str_is(type, "input_audio") || str_is(type, "audio_url") || str_is(type, "video_url") ||
            str_is(type, "file") || str_is(type, "input_file") || str_is(type, "image_embeds") ||
            str_is(type, "image_pil");
-}
-
-/* Checks a function's name: 1 to 64 characters of [A-Za-z0-9_-]. */
-static bool check_name(const json_t *name, const char *param, struct refusal *refusal) {
-    if (!name) return refuse_missing(refusal, param);
-    if (!json_is_string(name)) return refuse_type(refusal, param, "a string", name);
-    struct str text = json_str(name);
-    if (text.bytes > NAME_CHARACTERS_MAX)
-        return refuse(refusal, "string_above_max_length", param,
-                      "Invalid '%s': string too long. Expected at most %d characters, but got %zu.",
-                      param, NAME_CHARACTERS_MAX, utf8_count(text));
-    bool is_good = text.bytes > 0;
-    for (size_t i = 0; i < text.bytes && is_good; i++) {
-        char c = text.at[i];
-        is_good = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                  c == '_' || c == '-';
-    }
-    char value[VALUE_TEXT_BYTES];
-    return is_good || refuse(refusal, "invalid_value", param,
-                             "Invalid '%s': %s does not match '^[a-zA-Z0-9_-]{1,64}$'.", param,
-                             value_text(name, value));
 }
 
 static bool check_part(const json_t *part, const char *param, struct refusal *refusal) {
@@ -163,68 +140,4 @@ bool request_check_messages(const json_t *body, size_t *room, struct refusal *re
     for (size_t i = 0; i < json_array_size(messages); i++)
         if (!check_message(json_array_get(messages, i), i, room, ret_refusal)) return false;
     return true;
-}
-
-static bool check_tool(const json_t *tool, size_t index, struct refusal *refusal) {
-    char param[PARAM_BYTES];
-    snprintf(param, sizeof param, "tools[%zu]", index);
-    if (!json_is_object(tool)) return refuse_type(refusal, param, "an object", tool);
-    snprintf(param, sizeof param, "tools[%zu].type", index);
-    const json_t *type = json_member(tool, "type");
-    if (!type) return refuse_missing(refusal, param);
-    if (!json_is_string(type)) return refuse_type(refusal, param, "a string", type);
-    if (!str_is(json_str(type), "function"))
-        return refuse_value(refusal, param, type, "'function'");
-    snprintf(param, sizeof param, "tools[%zu].function", index);
-    const json_t *function = json_member(tool, "function");
-    if (!function) return refuse_missing(refusal, param);
-    if (!json_is_object(function)) return refuse_type(refusal, param, "an object", function);
-    snprintf(param, sizeof param, "tools[%zu].function.parameters", index);
-    const json_t *parameters = json_member(function, "parameters");
-    if (parameters && !json_is_object(parameters))
-        return refuse_type(refusal, param, "an object", parameters);
-    snprintf(param, sizeof param, "tools[%zu].function.description", index);
-    const json_t *description = json_member(function, "description");
-    if (description && !json_is_string(description))
-        return refuse_type(refusal, param, "a string", description);
-    snprintf(param, sizeof param, "tools[%zu].function.strict", index);
-    if (json_is_true(json_member(function, "strict")))
-        return refuse_unsupported(refusal, param,
-                                  "this build does not constrain arguments by their schema");
-    snprintf(param, sizeof param, "tools[%zu].function.name", index);
-    return check_name(json_member(function, "name"), param, refusal);
-}
-
-static bool check_tool_choice(const json_t *choice, bool has_tools, struct refusal *refusal) {
-    if (!choice) return true;
-    if (!json_is_string(choice) && !json_is_object(choice))
-        return refuse_type(refusal, "tool_choice", "a string or an object", choice);
-    if (!has_tools && !str_is(json_str(choice), "none"))
-        return refuse(refusal, "invalid_value", "tool_choice",
-                      "Invalid 'tool_choice': it is only allowed when 'tools' are given.");
-    if (json_is_object(choice) || str_is(json_str(choice), "required"))
-        return refuse_unsupported(refusal, "tool_choice",
-                                  "this build cannot force a tool call; use 'auto' or 'none'");
-    return str_is(json_str(choice), "auto") || str_is(json_str(choice), "none") ||
-           refuse_value(refusal, "tool_choice", choice, "'none', 'auto'");
-}
-
-bool request_check_tools(const json_t *body, struct refusal *ret_refusal) {
-    const json_t *tools = json_member(body, "tools");
-    if (tools && !json_is_array(tools))
-        return refuse_type(ret_refusal, "tools", "an array of objects", tools);
-    if (tools && json_array_size(tools) == 0)
-        return refuse(ret_refusal, "array_below_min_length", "tools",
-                      "Invalid 'tools': empty array. Expected an array with at least one tool, or "
-                      "no 'tools' at all.");
-    if (json_array_size(tools) > TOOLS_MAX)
-        return refuse(ret_refusal, "array_above_max_length", "tools",
-                      "Invalid 'tools': array too long. Expected at most %d tools, but got %zu.",
-                      TOOLS_MAX, json_array_size(tools));
-    for (size_t i = 0; i < json_array_size(tools); i++)
-        if (!check_tool(json_array_get(tools, i), i, ret_refusal)) return false;
-    const json_t *parallel = json_member(body, "parallel_tool_calls");
-    if (parallel && !json_is_boolean(parallel))
-        return refuse_type(ret_refusal, "parallel_tool_calls", "a boolean", parallel);
-    return check_tool_choice(json_member(body, "tool_choice"), tools != NULL, ret_refusal);
 }

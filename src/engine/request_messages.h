@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* request_messages: checks the parts of a chat body that are documents of their own: messages,
- * tools, tool_choice. It changes nothing.
+/* request_messages: checks the messages of a chat. It changes nothing.
  *
  * Thread: any.
  * Memory: none is kept. */
@@ -13,4 +12,3 @@
  * are JSON of their own, whose trees take their memory from *room. */
 bool request_check_messages(const json_t *body, size_t *room,
                             struct refusal *ret_refusal) MUST_CHECK;
-bool request_check_tools(const json_t *body, struct refusal *ret_refusal) MUST_CHECK;

@@ -2,11 +2,18 @@
 #include "engine/shapes.h"
 
 #include "base/mem.h"
+#include "chat/tool_format.h"
 #include "grammar/grammar_mask.h"
 #include "grammar/grammar_set.h"
+#include "grammar/tags.h"
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
+
+#define MARK_BYTES 2 /* of a mark in a grammar's text */
+
+_Static_assert(CHAT_MARKS_MAX <= TAGS_MARKS_MAX, "every mark has a number in a grammar");
 
 struct shapes {
     const struct served_model *model;
@@ -15,6 +22,8 @@ struct shapes {
     struct grammar_set *grammars;
     pthread_mutex_t lock;        /* of the next */
     struct grammar_masks *masks; /* NULL: no job needed them yet */
+    int32_t
+        marks[CHAT_MARKS_MAX]; /* the tokens of chat_marks, once masks exist; TOKEN_NONE: none */
 };
 
 struct shapes *shapes_open(const struct served_model *model, const int32_t *end_tokens,
@@ -36,13 +45,30 @@ void shapes_close(struct shapes *shapes) {
     free(shapes);
 }
 
-/* The bytes that a token adds to an answer; none for a token that may not stand in it. */
-static struct str text_of(const struct served_model *model, int32_t token) {
-    const struct tokenizer *tokenizer = model->vocabulary.tokenizer;
-    enum token_kind kind = tokenizer_kind(tokenizer, token);
+/* The number of the mark that a control token is; CHAT_MARKS_MAX: none. */
+static size_t mark_of(const struct shapes *shapes, int32_t token) {
+    size_t mark = 0;
+    while (mark < CHAT_MARKS_MAX && shapes->marks[mark] != token) mark++;
+    return mark;
+}
+
+/* The bytes that a token adds to an answer; none for a token that may not stand in it. A control
+ * token that is a mark of calls has the two bytes of tags.h, which no other token may spell. */
+static struct str text_of(const struct shapes *shapes, int32_t token, char mark_bytes[MARK_BYTES]) {
+    const struct vocabulary *vocabulary = &shapes->model->vocabulary;
+    enum token_kind kind = tokenizer_kind(vocabulary->tokenizer, token);
     bool is_text = kind == TOKEN_NORMAL || kind == TOKEN_BYTE || kind == TOKEN_USER_DEFINED;
-    if (!is_text || vocabulary_is_end(&model->vocabulary, token)) return (struct str){NULL, 0};
-    return tokenizer_bytes(tokenizer, token);
+    struct str text = {NULL, 0};
+    if (vocabulary_is_end(vocabulary, token)) return text;
+    size_t mark = kind == TOKEN_CONTROL ? mark_of(shapes, token) : CHAT_MARKS_MAX;
+    if (mark < CHAT_MARKS_MAX) {
+        mark_bytes[0] = (char)TAGS_MARK_BYTE;
+        mark_bytes[1] = (char)mark;
+        return (struct str){mark_bytes, MARK_BYTES};
+    }
+    if (is_text) text = tokenizer_bytes(vocabulary->tokenizer, token);
+    bool has_mark = text.bytes > 0 && memchr(text.at, (int)TAGS_MARK_BYTE, text.bytes);
+    return has_mark ? (struct str){NULL, 0} : text;
 }
 
 static void open_masks(struct shapes *shapes) {
@@ -51,7 +77,15 @@ static void open_masks(struct shapes *shapes) {
     uint32_t count = (uint32_t)tokenizer_count(model->vocabulary.tokenizer);
     if (count > caps->vocab) count = caps->vocab;
     struct str *tokens = mem_new((size_t)count + 1, sizeof *tokens);
-    for (uint32_t i = 0; i < count; i++) tokens[i] = text_of(model, (int32_t)i);
+    char marks[CHAT_MARKS_MAX][MARK_BYTES], bytes[MARK_BYTES];
+    for (size_t i = 0; i < CHAT_MARKS_MAX; i++)
+        shapes->marks[i] =
+            chat_marks[i] ? tokenizer_find(model->vocabulary.tokenizer, str_from(chat_marks[i]))
+                          : TOKEN_NONE;
+    for (uint32_t i = 0; i < count; i++) {
+        size_t mark = mark_of(shapes, (int32_t)i);
+        tokens[i] = text_of(shapes, (int32_t)i, mark < CHAT_MARKS_MAX ? marks[mark] : bytes);
+    }
     struct grammar_masks_options options = {
         .tokens = tokens,
         .token_count = count,
@@ -108,9 +142,10 @@ const uint32_t *shapes_allowed(struct shapes *shapes, struct job *job, uint32_t 
 bool shapes_take(struct shapes *shapes, struct job *job, uint32_t index, int32_t token, bool is_end,
                  struct refusal *ret_refusal) {
     struct choice *choice = &job->choices[index];
+    char mark[MARK_BYTES];
     if (!choice->is_lost && !is_end)
         choice->is_lost =
-            grammar_accept(&job->shapes[index], text_of(shapes->model, token)) != GRAMMAR_ACCEPTED;
+            grammar_accept(&job->shapes[index], text_of(shapes, token, mark)) != GRAMMAR_ACCEPTED;
     if (!choice->is_lost) return true;
     return refuse(ret_refusal, "constraint_not_held", job->request.shape.param,
                   "The answer of this model could not be held to '%s': it has no token that may "

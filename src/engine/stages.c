@@ -61,7 +61,10 @@ static void open_choices(struct job *job) {
  * model). */
 static void drop_documents(struct request *request) {
     json_object_del(request->body, "messages");
-    json_object_del(request->body, "tools");
+    if (request->tool_format != TOOL_FORMAT_XML) { /* whose reader looks at the schemas */
+        json_object_del(request->body, "tools");
+        request->tools = NULL;
+    }
     json_object_del(request->body, "prompt");
     json_object_del(request->body, "bad_words");
     json_object_del(request->body, "chat_template");
@@ -69,7 +72,7 @@ static void drop_documents(struct request *request) {
     json_object_del(request->body, "structured_outputs");
     json_object_del(request->body, "guided_json");
     json_object_del(request->body, "guided_choice");
-    request->messages = request->tools = request->prompt = request->bad_words = NULL;
+    request->messages = request->prompt = request->bad_words = NULL;
     request->chat_template = (struct str){NULL, 0};
 }
 

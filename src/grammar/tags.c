@@ -122,8 +122,24 @@ static enum err read_schema(struct tagger *tagger, const json_t *format, uint32_
     if (!schema) return fail(tagger, "it has no 'json_schema'");
     if (style && (!json_is_string(style) || !str_is(json_str(style), "json")))
         return fail(tagger, "a 'style' but 'json' is not supported");
+    const json_t *otherwise = json_member(format, "otherwise"),
+                 *place = json_member(format, "place");
     enum err err = schema_expr(tagger->exprs, schema, ret_expr, tagger->error);
-    return err == OK ? OK : err_prefix(tagger->error, "format%s", tagger->place);
+    if (err == ERR_INVALID && otherwise)
+        err = schema_expr(tagger->exprs, otherwise, ret_expr, tagger->error);
+    if (err == OK) return OK;
+    if (json_is_string(place)) return err_prefix(tagger->error, "%s", json_string_value(place));
+    return err_prefix(tagger->error, "format%s", tagger->place);
+}
+
+static enum err read_mark(struct tagger *tagger, const json_t *format, uint32_t *ret_expr) {
+    const json_t *mark = json_object_get(format, "mark");
+    json_int_t number = json_integer_value(mark);
+    if (!json_is_integer(mark) || number < 0 || number >= TAGS_MARKS_MAX)
+        return fail(tagger, "'mark' must be an integer below %d", TAGS_MARKS_MAX);
+    const char bytes[2] = {(char)TAGS_MARK_BYTE, (char)number};
+    *ret_expr = expr_bytes(tagger->exprs, (struct str){bytes, sizeof bytes});
+    return OK;
 }
 
 static enum err read_regex(struct tagger *tagger, const json_t *format, uint32_t *ret_expr) {
@@ -391,6 +407,7 @@ static const struct {
 } types[] = {
     {"const_string", read_const},
     {"json_schema", read_schema},
+    {"mark", read_mark},
     {"regex", read_regex},
     {"any_text", read_any_text},
     {"sequence", read_sequence},

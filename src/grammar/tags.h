@@ -6,7 +6,9 @@
  * A format is a JSON object with a `type`:
  *
  *     const_string         value: exactly this text
- *     json_schema          json_schema: a value of the schema
+ *     json_schema          json_schema: a value of the schema; `place` is its name in errors, and a schema that
+ *                          cannot be held gives way to `otherwise`
+ *     mark                 mark: the control token of this number, below TAGS_MARKS_MAX
  *     regex                pattern: a text that matches as a whole
  *     any_text             excludes: any text that has none of these strings
  *     sequence             elements: one after another
@@ -21,6 +23,9 @@
  *
  * A call of a tool is a tag, so "one of these tools must be called" is tags_with_separator.
  *
+ * A mark is two bytes, of which the first is TAGS_MARK_BYTE. It occurs in no UTF-8, so no text takes it. The types and
+ * members without a place in xgrammar (mark, place, otherwise) are for the engine.
+ *
  * Thread: any.
  * Memory: none of its own; the format is borrowed during the call. */
 
@@ -28,6 +33,9 @@
 #include "grammar/expr.h"
 
 #include <jansson.h>
+
+#define TAGS_MARK_BYTE 0xFFu
+#define TAGS_MARKS_MAX 32
 
 /* ERR_INVALID with the place for a format that is wrong or not supported; ERR_LIMIT for one that is
  * too large. */

@@ -189,7 +189,6 @@ def test_the_request_id_and_the_tier_come_back(client):
     ({"request_id": 5}, "request_id"), ({"truncate_prompt_tokens": 0}, "truncate_prompt_tokens"), ({"n": 129}, "n"),
     ({"chat_template": "x"}, "chat_template"), ({"stream_options": {"include_usage": True}}, "stream_options"),
     ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools"), ({"tools": []}, "tools"), ({"tool_choice": "auto"}, "tool_choice"),
-    ({"tools": [{"type": "function", "function": {"name": "f"}}], "tool_choice": "required"}, "tool_choice"),
     ({"response_format": {"type": "json_schema", "json_schema": {"schema": {"not": {}}}}}, "response_format"),
     ({"guided_regex": "(?=a)"}, "guided_regex"), ({"regex": "a"}, "regex"), ({"structured_outputs": {"choice": []}}, "structured_outputs.choice"),
     ({"mirostat": 2}, "mirostat"), ({"max_new_tokens": 4}, "max_new_tokens"),

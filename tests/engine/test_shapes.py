@@ -138,7 +138,6 @@ def test_text_completions_have_shapes_too(model_server):
     ({"response_format": of_schema({"type": "string", "format": "iban"})}, "response_format", "the format 'iban' is not supported"),
     ({"guided_regex": "(?=a)b"}, "guided_regex", "look-around"),
     ({"structured_outputs": {"regex": "a", "choice": ["a"]}}, "structured_outputs.choice", "only use one"),
-    ({"response_format": {"type": "json_object"}, "tools": [{"type": "function", "function": {"name": "f"}}]}, "response_format", "tools are given"),
 ], ids=lambda value: value if isinstance(value, str) else "")
 def test_what_cannot_be_held_is_refused_by_name(model_server, fields, param, words):
     body = {"model": "smollm2", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 5, **fields}

@@ -13,32 +13,37 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
  * was shown stays, and arguments are JSON. The first byte chooses the form, the second the cut. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (size < 2) return 0;
-    enum tool_format format = TOOL_FORMAT_HERMES + data[0] % 3;
+    enum tool_format format =
+        TOOL_FORMAT_HERMES + data[0] % (TOOL_FORMAT_COUNT - TOOL_FORMAT_HERMES);
     size_t step = 1 + data[1] % 16, bytes = size - 2;
     char *text = malloc(bytes + 1);
     if (!text) abort();
     memcpy(text, data + 2, bytes);
     struct tool_reader whole, cut;
-    tool_reader_init(&whole, format, false);
-    tool_reader_init(&cut, format, false);
+    json_t *tools = json_pack("[{s:{s:s,s:{s:{s:{s:[s,s]},s:{s:s},s:{s:s}}}}}]", "function", "name",
+                              "f", "parameters", "properties", "a", "type", "number", "boolean",
+                              "b", "type", "object", "c", "type", "null");
+    tool_reader_init(&whole, format, false, tools);
+    tool_reader_init(&cut, format, false, tools);
     tool_reader_feed(&whole, (struct str){text, bytes}, true);
     for (size_t at = step; at < bytes; at += step) {
-        size_t shown = cut.content.bytes, calls = cut.call_count;
+        size_t shown = cut.content.bytes, calls = cut.calls.count;
         tool_reader_feed(&cut, (struct str){text, at}, false);
-        assert(cut.content.bytes >= shown && cut.call_count >= calls);
+        assert(cut.content.bytes >= shown && cut.calls.count >= calls);
     }
     tool_reader_feed(&cut, (struct str){text, bytes}, true);
     assert(str_equals(buf_str(&whole.content), buf_str(&cut.content)));
-    assert(whole.call_count == cut.call_count);
-    for (size_t i = 0; i < whole.call_count; i++) {
-        struct str arguments = buf_str(&whole.calls[i].arguments), value;
-        assert(str_equals(arguments, buf_str(&cut.calls[i].arguments)));
-        assert(str_equals(buf_str(&whole.calls[i].name), buf_str(&cut.calls[i].name)));
+    assert(whole.calls.count == cut.calls.count);
+    for (size_t i = 0; i < whole.calls.count; i++) {
+        struct str arguments = buf_str(&whole.calls.at[i].arguments), value;
+        assert(str_equals(arguments, buf_str(&cut.calls.at[i].arguments)));
+        assert(str_equals(buf_str(&whole.calls.at[i].name), buf_str(&cut.calls.at[i].name)));
         assert(utf8_is_valid(arguments) && json_span_read(arguments, &value));
-        assert(json_span_is_object(value) && whole.calls[i].name.bytes > 0);
+        assert(json_span_is_object(value) && whole.calls.at[i].name.bytes > 0);
     }
     tool_reader_release(&whole);
     tool_reader_release(&cut);
+    json_decref(tools);
     free(text);
     return 0;
 }

@@ -77,31 +77,144 @@ static const struct row llama[] = {
     {"   ", "   ", ""},
 };
 
+/* An end mark in a string of the arguments is part of the string. */
+static const struct row quoted[] = {
+    {CALL("f", "{\"a\": \"</tool_call>\"}") " x", "x", "f({\"a\": \"</tool_call>\"})"},
+    {CALL("f", "{\"a\": \"\\\"</tool_call>\\\\\"}") CALL("g", "{}"), "",
+     "f({\"a\": \"\\\"</tool_call>\\\\\"});g({})"},
+    {"<tool_call>{\"a</tool_call>", "<tool_call>{\"a</tool_call>", ""},
+};
+
+#define XML(name, parameters)                                                                      \
+    "<tool_call>\n<function=" name ">\n" parameters "</function>\n</tool_call>"
+#define SET(name, value) "<parameter=" name ">\n" value "\n</parameter>\n"
+
+static const struct row xml[] = {
+    {"Hi", "Hi", ""},
+    {XML("f", SET("city", "Oslo") SET("days", "2")), "", "f({\"city\": \"Oslo\", \"days\": 2})"},
+    {"One moment.\n" XML("f", "") "\n" XML("g", SET("a", "1")), "One moment.",
+     "f({});g({\"a\": \"1\"})"},
+    {XML("f", SET("days", "two") SET("dry", "True") SET("none", "None") SET("list", "[1, \"a\"]")),
+     "", "f({\"days\": \"two\", \"dry\": true, \"none\": null, \"list\": [1, \"a\"]})"},
+    {XML("f", SET("either", "null") SET("ref", "{\"x\": 1}") SET("city", "null") SET("city", "7")),
+     "", "f({\"either\": null, \"ref\": {\"x\": 1}, \"city\": \"7\"})"},
+    {XML("f", SET("city", "a\n<b> \"c\"\\\n")), "", "f({\"city\": \"a\\n<b> \\\"c\\\"\\\\\\n\"})"},
+    /* Tags that a model forgets. */
+    {"<tool_call><function=f><parameter=city>Oslo<parameter=days>2</function></tool_call>", "",
+     "f({\"city\": \"Oslo\", \"days\": 2})"},
+    {"<tool_call>\n<function=f>\n" SET("days", "2"), "", "f({\"days\": 2})"},
+    {"<tool_call><function=f></function><function=g>\n</function></tool_call>", "", "f({});g({})"},
+    {"<tool_call>\n{\"name\": \"f\", \"arguments\": {\"days\": 2}}\n</tool_call>", "",
+     "f({\"days\": 2})"},
+    {"<tool_call>f</tool_call>", "<tool_call>f</tool_call>", ""},
+    {"<tool_call><function=></tool_call>", "<tool_call><function=></tool_call>", ""},
+    {"<tool_call><function=f>text</function></tool_call>",
+     "<tool_call><function=f>text</function></tool_call>", ""},
+    {"<tool_call><function=f><parameter=\xff>a</function></tool_call>",
+     "<tool_call><function=f><parameter=\xff>a</function></tool_call>", ""},
+};
+
+static const struct row python[] = {
+    {"Hello [f()]", "Hello [f()]", ""},
+    {"[f()]", "", "f({})"},
+    {"[get_weather(city=\"Oslo\", days=2)]", "", "get_weather({\"city\":\"Oslo\",\"days\":2})"},
+    {" [f(a='x\\'\\n\\u00e9', b=[1, -2.5, (3,)], c={\"k\": True, 'l': None,}), g(x=False)] ", "",
+     "f({\"a\":\"x'\\n\xc3\xa9\",\"b\":[1,-2.5,[3]],\"c\":{\"k\":true,\"l\":null}});g({\"x\":false}"
+     ")"},
+    {"<|python_tag|>[f(a=1)]", "", "f({\"a\":1})"},
+    {"{\"name\": \"f\", \"parameters\": {}}", "", "f({})"},
+    {"[f(a=1)] and more", "[f(a=1)] and more", ""},
+    {"[f(a=x)]", "[f(a=x)]", ""},
+    {"[f(1)]", "[f(1)]", ""},
+    {"[f(a=1", "[f(a=1", ""},
+    {"[1, 2]", "[1, 2]", ""},
+    {"[f(a=\"\\ud800\")]", "[f(a=\"\\ud800\")]", ""},
+    {"[", "[", ""},
+};
+
+static const struct row phi[] = {
+    {"Hi", "Hi", ""},
+    {"functools[{\"name\": \"f\", \"arguments\": {\"a\": [1]}}, {\"name\": \"g\", \"arguments\": "
+     "{}}]",
+     "", "f({\"a\": [1]});g({})"},
+    {"Use functools here.", "Use functools here.", ""},
+    {"functools[]", "functools[]", ""},
+    {"functools{\"name\": \"f\", \"arguments\": {}}",
+     "functools{\"name\": \"f\", \"arguments\": {}}", ""},
+};
+
+#define Q "<|\"|>"
+
+static const struct row gemma[] = {
+    {"Hi", "Hi", ""},
+    {"<|tool_call>call:f{}<tool_call|>", "", "f({})"},
+    {"So: <|tool_call>call:get_weather{city:" Q "Oslo" Q ",days:2}<tool_call|>",
+     "So:", "get_weather({\"city\":\"Oslo\",\"days\":2})"},
+    {"<|tool_call>call:f{a:{b:[1," Q "x,}\"" Q
+     ",true],c:null}}<tool_call|><|tool_call>call:g{}<tool_call|>",
+     "", "f({\"a\":{\"b\":[1,\"x,}\\\"\",true],\"c\":null}});g({})"},
+    {"<|tool_call>call:f{\"a\": \"b\"}<tool_call|>", "", "f({\"a\": \"b\"})"},
+    {"<|tool_call>call:f{a:bare word}<tool_call|>", "", "f({\"a\":\"bare word\"})"},
+    {"<|tool_call>f{}<tool_call|>", "<|tool_call>f{}<tool_call|>", ""},
+    {"<|tool_call>call:f{a:}<tool_call|>", "<|tool_call>call:f{a:}<tool_call|>", ""},
+    {"<|tool_call>call:f{a:" Q "x}<tool_call|>", "<|tool_call>call:f{a:" Q "x}<tool_call|>", ""},
+    {"<|tool_call>call:f{a:1}b<tool_call|>", "<|tool_call>call:f{a:1}b<tool_call|>", ""},
+};
+
+static const struct row function[] = {
+    {"<start_function_call>call:get_weather{city:<escape>Oslo<escape>,days:<escape>2<escape>}<end_"
+     "function_call>",
+     "", "get_weather({\"city\":\"Oslo\",\"days\":\"2\"})"},
+    {"<start_function_call>call:f{days:2}", "", "f({\"days\":2})"},
+};
+
+static json_t *tools; /* of the readers */
+
+static int open_tools(void **state) {
+    (void)state;
+    tools = json_loads("[{\"function\":{\"name\":\"g\"}},{\"function\":{\"name\":\"f\","
+                       "\"parameters\":{\"$defs\":{\"D\":"
+                       "{\"type\":\"object\"}},\"properties\":{\"city\":{\"type\":\"string\"},"
+                       "\"days\":{\"type\":\"integer\"},"
+                       "\"dry\":{\"type\":\"boolean\"},\"none\":{\"const\":null},\"list\":{"
+                       "\"type\":[\"array\",\"null\"]},"
+                       "\"either\":{\"anyOf\":[{\"type\":\"number\"},{\"type\":\"null\"}]},\"ref\":"
+                       "{\"$ref\":\"#/$defs/D\"}}}}}]",
+                       0, NULL);
+    return tools ? 0 : -1;
+}
+
+static int close_tools(void **state) {
+    (void)state;
+    json_decref(tools);
+    return 0;
+}
+
 static void add_calls(struct buf *out, const struct tool_reader *reader) {
-    for (size_t i = 0; i < reader->call_count; i++) {
+    for (size_t i = 0; i < reader->calls.count; i++) {
         if (i > 0) buf_add_byte(out, ';');
-        buf_add_str(out, buf_str(&reader->calls[i].name));
+        buf_add_str(out, buf_str(&reader->calls.at[i].name));
         buf_add_byte(out, '(');
-        buf_add_str(out, buf_str(&reader->calls[i].arguments));
+        buf_add_str(out, buf_str(&reader->calls.at[i].arguments));
         buf_add_byte(out, ')');
     }
 }
 
-/* Reads `text` in pieces that the generator chooses, or at once without one; compares. */
-static void check(enum tool_format format, const struct row *row, struct rng *rng) {
+/* Reads `text` in pieces of `step` bytes, or of sizes that the generator chooses; compares. */
+static void check(enum tool_format format, const struct row *row, size_t step, struct rng *rng) {
     struct tool_reader reader;
     struct buf calls;
     size_t bytes = strlen(row->text), content_before = 0, calls_before = 0;
-    tool_reader_init(&reader, format, false);
+    tool_reader_init(&reader, format, false, tools);
     buf_init(&calls, 4096);
-    for (size_t at = 0; rng && at < bytes;) {
-        at += 1 + rng_below(rng, 1 + rng_below(rng, 12));
+    for (size_t at = 0; at < bytes;) {
+        at += rng ? 1 + rng_below(rng, 1 + rng_below(rng, 12)) : step;
         if (at > bytes) at = bytes;
         tool_reader_feed(&reader, (struct str){row->text, at}, false);
         /* Text that was shown stays. */
-        assert_true(reader.content.bytes >= content_before && reader.call_count >= calls_before);
+        assert_true(reader.content.bytes >= content_before && reader.calls.count >= calls_before);
         content_before = reader.content.bytes;
-        calls_before = reader.call_count;
+        calls_before = reader.calls.count;
     }
     tool_reader_feed(&reader, str_from(row->text), true);
     add_calls(&calls, &reader);
@@ -115,8 +228,9 @@ static void check(enum tool_format format, const struct row *row, struct rng *rn
 static void check_all(enum tool_format format, const struct row *rows, size_t count) {
     struct rng rng = {.state = 5};
     for (size_t i = 0; i < count; i++) {
-        check(format, &rows[i], NULL);
-        for (int try = 0; try < 200; try++) check(format, &rows[i], &rng);
+        for (size_t step = 1; step <= strlen(rows[i].text) + 1; step++)
+            check(format, &rows[i], step, NULL);
+        for (int try = 0; try < 200; try++) check(format, &rows[i], 0, &rng);
     }
 }
 
@@ -137,39 +251,51 @@ static void a_text_of_calls_alone_is_found_however_it_comes(void **state) {
     check_all(TOOL_FORMAT_LLAMA, llama, COUNT(llama));
 }
 
+static void calls_of_other_forms_are_found_however_they_come(void **state) {
+    (void)state;
+    check_all(TOOL_FORMAT_HERMES, quoted, COUNT(quoted));
+    check_all(TOOL_FORMAT_XML, xml, COUNT(xml));
+    check_all(TOOL_FORMAT_XML, quoted, COUNT(quoted));
+    check_all(TOOL_FORMAT_NAMED, mistral, COUNT(mistral));
+    check_all(TOOL_FORMAT_PYTHON, python, COUNT(python));
+    check_all(TOOL_FORMAT_PHI, phi, COUNT(phi));
+    check_all(TOOL_FORMAT_GEMMA, gemma, COUNT(gemma));
+    check_all(TOOL_FORMAT_FUNCTION, function, COUNT(function));
+}
+
 static void a_call_is_there_as_soon_as_it_is_whole(void **state) {
     (void)state;
     struct tool_reader reader;
-    tool_reader_init(&reader, TOOL_FORMAT_HERMES, false);
+    tool_reader_init(&reader, TOOL_FORMAT_HERMES, false, tools);
     const char *text = "Wait. " CALL("f", "{}");
     tool_reader_feed(&reader, str_from("Wait. <tool"), false);
     assert_true(str_is(buf_str(&reader.content), "Wait."));
     tool_reader_feed(&reader, str_from(text), false);
-    assert_int_equal(reader.call_count, 1);
+    assert_int_equal(reader.calls.count, 1);
     tool_reader_release(&reader);
 }
 
 static void only_the_first_call_is_kept_when_one_is_wanted(void **state) {
     (void)state;
     struct tool_reader reader;
-    tool_reader_init(&reader, TOOL_FORMAT_HERMES, true);
+    tool_reader_init(&reader, TOOL_FORMAT_HERMES, true, tools);
     tool_reader_feed(&reader, str_from(CALL("f", "{}") CALL("g", "{}")), true);
-    assert_int_equal(reader.call_count, 1);
-    assert_true(str_is(buf_str(&reader.calls[0].name), "f"));
+    assert_int_equal(reader.calls.count, 1);
+    assert_true(str_is(buf_str(&reader.calls.at[0].name), "f"));
     tool_reader_release(&reader);
 }
 
 static void ids_have_the_form_that_templates_take(void **state) {
     (void)state;
     struct tool_reader reader;
-    tool_reader_init(&reader, TOOL_FORMAT_MISTRAL, false);
+    tool_reader_init(&reader, TOOL_FORMAT_MISTRAL, false, tools);
     tool_reader_feed(&reader, str_from("[TOOL_CALLS]f{}[TOOL_CALLS]g{}"), true);
-    assert_int_equal(strlen(reader.calls[0].id), 9);
-    assert_string_not_equal(reader.calls[0].id, reader.calls[1].id);
+    assert_int_equal(strlen(reader.calls.at[0].id), 9);
+    assert_string_not_equal(reader.calls.at[0].id, reader.calls.at[1].id);
     tool_reader_release(&reader);
-    tool_reader_init(&reader, TOOL_FORMAT_HERMES, false);
+    tool_reader_init(&reader, TOOL_FORMAT_HERMES, false, tools);
     tool_reader_feed(&reader, str_from(CALL("f", "{}")), true);
-    assert_memory_equal(reader.calls[0].id, "call_", 5);
+    assert_memory_equal(reader.calls.at[0].id, "call_", 5);
     tool_reader_release(&reader);
 }
 
@@ -182,7 +308,7 @@ static void white_space_without_end_costs_no_more_than_its_length(void **state) 
     static const enum tool_format formats[] = {TOOL_FORMAT_HERMES, TOOL_FORMAT_LLAMA};
     for (size_t i = 0; i < 2; i++) {
         struct tool_reader reader;
-        tool_reader_init(&reader, formats[i], false);
+        tool_reader_init(&reader, formats[i], false, tools);
         for (size_t at = 1; at < bytes; at++)
             tool_reader_feed(&reader, (struct str){text, at}, false);
         tool_reader_feed(&reader, (struct str){text, bytes}, true);
@@ -201,7 +327,13 @@ static void a_template_says_which_form_it_teaches(void **state) {
                 {"{{ xml_tools }} <tool_call>", TOOL_FORMAT_NONE},
                 {"{% if tools %}<tool_call>{% endif %}", TOOL_FORMAT_HERMES},
                 {"{% if tools %}<tool_call><function=f>{% endif %}", TOOL_FORMAT_PLAIN},
+                {"{{ tools }}<tool_call><function=f><parameter=a>", TOOL_FORMAT_XML},
                 {"{{ tools }}[TOOL_CALLS]", TOOL_FORMAT_MISTRAL},
+                {"{{ tools }}[TOOL_CALLS]f[ARGS]", TOOL_FORMAT_NAMED},
+                {"{{ tools }}<|tool_call>", TOOL_FORMAT_GEMMA},
+                {"{{ tools }}<start_function_call>", TOOL_FORMAT_FUNCTION},
+                {"{{ tools }}functools[", TOOL_FORMAT_PHI},
+                {"{{ tools }}[func_name1(params_name1=1)]", TOOL_FORMAT_PYTHON},
                 {"{{ tools }}<|python_tag|>", TOOL_FORMAT_LLAMA},
                 {"{{ tools }}", TOOL_FORMAT_PLAIN}};
     for (size_t i = 0; i < COUNT(rows); i++) {
@@ -213,16 +345,28 @@ static void a_template_says_which_form_it_teaches(void **state) {
     assert_int_equal(tool_format_of(NULL), TOOL_FORMAT_NONE);
 }
 
+static void parsers_have_the_names_that_vllm_has(void **state) {
+    (void)state;
+    assert_int_equal(tool_format_named(STR("hermes")), TOOL_FORMAT_HERMES);
+    assert_int_equal(tool_format_named(STR("qwen3_coder")), TOOL_FORMAT_XML);
+    assert_int_equal(tool_format_named(STR("llama4_pythonic")), TOOL_FORMAT_PYTHON);
+    assert_int_equal(tool_format_named(STR("")), TOOL_FORMAT_NONE);
+    assert_int_equal(tool_format_named(STR("pythonic llama4_pythonic")), TOOL_FORMAT_NONE);
+    assert_int_equal(tool_format_named(STR("herm")), TOOL_FORMAT_NONE);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(calls_between_tags_are_found_however_the_text_comes),
         cmocka_unit_test(calls_after_the_mark_of_mistral_are_found_however_the_text_comes),
         cmocka_unit_test(a_text_of_calls_alone_is_found_however_it_comes),
+        cmocka_unit_test(calls_of_other_forms_are_found_however_they_come),
         cmocka_unit_test(a_call_is_there_as_soon_as_it_is_whole),
         cmocka_unit_test(only_the_first_call_is_kept_when_one_is_wanted),
         cmocka_unit_test(ids_have_the_form_that_templates_take),
         cmocka_unit_test(white_space_without_end_costs_no_more_than_its_length),
         cmocka_unit_test(a_template_says_which_form_it_teaches),
+        cmocka_unit_test(parsers_have_the_names_that_vllm_has),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, open_tools, close_tools);
 }

@@ -229,6 +229,9 @@ static const struct row both[] = {
     {"\"store\":true,\"metadata\":{\"a\":\"b\"},\"prompt_cache_key\":\"k\"", NULL, NULL, NULL},
 };
 
+#define ALLOWED(mode, name)                                                                        \
+    "],\"tool_choice\":{\"type\":\"allowed_tools\",\"allowed_tools\":{\"mode\":\"" mode            \
+    "\",\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"" name "\"}}]}}"
 #define FUNCTION "{\"type\":\"function\",\"function\":{\"name\":\"f\"}}"
 
 static const struct row chat[] = {
@@ -259,10 +262,34 @@ static const struct row chat[] = {
     {"\"tools\":[" FUNCTION "],\"tool_choice\":\"auto\",\"parallel_tool_calls\":false", NULL, NULL,
      NULL},
     {"\"tools\":[" FUNCTION "],\"tool_choice\":\"none\"", NULL, NULL, NULL},
-    {"\"tools\":[" FUNCTION "],\"tool_choice\":\"required\"", OTHER, "tool_choice", NULL},
+    {"\"tools\":[" FUNCTION "],\"tool_choice\":\"required\"", NULL, NULL, NULL},
     {"\"tools\":[" FUNCTION
      "],\"tool_choice\":{\"type\":\"function\",\"function\":{\"name\":\"f\"}}",
-     OTHER, "tool_choice", NULL},
+     NULL, NULL, NULL},
+    {"\"tools\":[" FUNCTION "],\"tool_choice\":{\"type\":\"function\",\"name\":\"f\"}", NULL, NULL,
+     NULL},
+    {"\"tools\":[" FUNCTION
+     "],\"tool_choice\":{\"type\":\"function\",\"function\":{\"name\":\"g\"}}",
+     VALUE, "tool_choice", "does not match any"},
+    {"\"tools\":[" FUNCTION "],\"tool_choice\":{\"type\":\"function\"}", MISSING,
+     "tool_choice.function.name", NULL},
+    {"\"tools\":[" FUNCTION "],\"tool_choice\":{\"type\":\"custom\",\"custom\":{\"name\":\"f\"}}",
+     VALUE, "tool_choice.type", "'custom'"},
+    {"\"tools\":[" FUNCTION "],\"tool_choice\":{}", MISSING, "tool_choice.type", NULL},
+    {"\"tools\":[" FUNCTION "],\"tool_choice\":7", TYPE, "tool_choice", NULL},
+    {"\"tools\":[" FUNCTION ALLOWED("auto", "f"), NULL, NULL, NULL},
+    {"\"tools\":[" FUNCTION ALLOWED("required", "f"), NULL, NULL, NULL},
+    {"\"tools\":[" FUNCTION ALLOWED("none", "f"), VALUE, "tool_choice.allowed_tools.mode", NULL},
+    {"\"tools\":[" FUNCTION ALLOWED("auto", "g"), VALUE, "tool_choice", "does not match any"},
+    {"\"tools\":[" FUNCTION "],\"tool_choice\":{\"type\":\"allowed_tools\"}", MISSING,
+     "tool_choice.allowed_tools", NULL},
+    {"\"tools\":[" FUNCTION
+     "],\"tool_choice\":{\"type\":\"allowed_tools\",\"allowed_tools\":{\"mode\":\"auto\"}}",
+     MISSING, "tool_choice.allowed_tools.tools", NULL},
+    {"\"tools\":[" FUNCTION
+     "],\"tool_choice\":{\"type\":\"allowed_tools\",\"allowed_tools\":{\"mode\":\"auto\","
+     "\"tools\":[]}}",
+     "array_below_min_length", "tool_choice.allowed_tools.tools", NULL},
     {"\"tools\":[" FUNCTION "],\"tool_choice\":\"maybe\"", VALUE, "tool_choice", "'maybe'"},
     {"\"tool_choice\":\"auto\"", VALUE, "tool_choice", NULL},
     {"\"tools\":[]", "array_below_min_length", "tools", NULL},
@@ -271,7 +298,9 @@ static const struct row chat[] = {
     {"\"tools\":[{\"type\":\"web\"}]", VALUE, "tools[0].type", NULL},
     {"\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"a b\"}}]", VALUE,
      "tools[0].function.name", "'a b'"},
-    {"\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"strict\":true}}]", OTHER,
+    {"\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"strict\":true}}]", NULL,
+     NULL, NULL},
+    {"\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"strict\":1}}]", TYPE,
      "tools[0].function.strict", NULL},
     {"\"functions\":[{}]", OTHER, "functions", NULL},
     {"\"function_call\":\"auto\"", OTHER, "function_call", NULL},

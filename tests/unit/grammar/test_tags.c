@@ -63,6 +63,13 @@ static const struct {
      "'.']}",
      {"<a></a>", "<a>.", "<a>yes</a>", "<a>n o </a."},
      {"<a>no</a>", "<a>x</a>.", "<a>..", "<a>"}},
+    {"{'type':'sequence','elements':[{'type':'any_text'},{'type':'mark','mark':2},{'type':'mark','"
+     "mark':31}]}",
+     {"\xff\x02\xff\x1f", "text\xff\x02\xff\x1f"},
+     {"", "text", "\xff\x1f\xff\x02", "\xff\x02", "a\xff\x02\xff\x1f\xff\x02"}},
+    {"{'type':'json_schema','json_schema':{'not':{}},'otherwise':{'type':'null'}}",
+     {"null"},
+     {"1", ""}},
     {"{'type':'any_text','excludes':['ab','c']}", {"", "a", "ba", "é"}, {"ab", "xab", "c"}},
     {"{'type':'repeat','min':2,'max':3,'content':{'type':'const_string','value':'ab'}}",
      {"abab", "ababab"},
@@ -111,6 +118,9 @@ static const char *const refused[][2] = {
     {"{'type':'triggered_tags','triggers':['x'],'tags':[{'begin':'a','end':'b','content':{'type':"
      "'any_text'}}]}",
      "begins with 0 triggers"},
+    {"{'type':'mark','mark':32}", "'mark' must be an integer below 32"},
+    {"{'type':'json_schema','json_schema':{'not':{}},'place':'tools[3]'}", "tools[3]: "},
+    {"{'type':'json_schema','json_schema':{'not':{}},'otherwise':{'not':{}}}", "'not'"},
     {"{'type':'repeat','min':3,'max':2,'content':{'type':'any_text'}}", "'max' must be"},
     {"{'type':'or','elements':[]}", "'elements' must be an array"},
     {"{'type':'tag','begin':'a','content':{'type':'any_text'}}", "'end' must be"},

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "chat/call_text.h"
+
+#include "base/utf8.h"
+#include "json/span.h"
+
+#define MISTRAL_ARGUMENTS STR("[ARGS]")
+
+/* Arguments are an object, or a string that holds one, as some models write it. */
+static bool read_arguments(struct str value, struct buf *arguments) {
+    if (json_span_is_object(value)) {
+        buf_add_str(arguments, value);
+        return true;
+    }
+    if (!json_span_is_string(value)) return false;
+    json_span_decode(arguments, value);
+    struct str object;
+    return json_span_read(buf_str(arguments), &object) && json_span_is_object(object);
+}
+
+/* A valid JSON value that is a call. */
+static bool read_call(struct str value, struct call_list *calls) {
+    if (!json_span_is_object(value)) return false;
+    struct str name = json_span_get(value, "name");
+    struct str arguments = json_span_get(value, "arguments");
+    if (!arguments.at) arguments = json_span_get(value, "parameters");
+    if (!name.at || !json_span_is_string(name) || !arguments.at) return false;
+    struct tool_call *call = call_list_add(calls);
+    json_span_decode(&call->name, name);
+    if (call->name.bytes > 0 && read_arguments(arguments, &call->arguments)) return true;
+    call_list_cut(calls, calls->count - 1);
+    return false;
+}
+
+bool call_text_json(struct str text, struct call_list *calls) {
+    struct str value;
+    return utf8_is_valid(text) && json_span_read(text, &value) && read_call(value, calls);
+}
+
+bool call_text_array(struct str text, struct call_list *calls) {
+    struct str list, element;
+    struct json_span_iter iter;
+    size_t before = calls->count;
+    if (!utf8_is_valid(text) || !json_span_read(text, &list)) return false;
+    if (list.at[0] != '[' || !json_span_enter(&iter, list)) return false;
+    while (json_span_element(&iter, &element)) {
+        if (read_call(element, calls)) continue;
+        call_list_cut(calls, before);
+        return false;
+    }
+    return calls->count > before;
+}
+
+bool call_text_sequence(struct str text, struct call_list *calls) {
+    size_t before = calls->count;
+    if (!utf8_is_valid(text)) return false;
+    for (text = str_trim(text); text.bytes > 0;) {
+        size_t end = json_span_end(text, 0);
+        struct str value;
+        if (end == SIZE_MAX || !json_span_read((struct str){text.at, end}, &value) ||
+            !read_call(value, calls)) {
+            call_list_cut(calls, before);
+            return false;
+        }
+        text = str_trim(str_skip(text, end));
+        if (text.bytes > 0 && text.at[0] == ';') text = str_trim(str_skip(text, 1));
+    }
+    return calls->count > before;
+}
+
+/* "f[ARGS]{…}" or "f[CALL_ID]…[ARGS]{…}" or "f{…}". */
+static bool read_named_call(struct str text, struct call_list *calls) {
+    size_t name_end = 0;
+    while (name_end < text.bytes && text.at[name_end] != '[' && text.at[name_end] != '{')
+        name_end++;
+    struct str name = str_trim((struct str){text.at, name_end});
+    size_t at = str_find(text, MISTRAL_ARGUMENTS, name_end);
+    at = at == SIZE_MAX ? name_end : at + MISTRAL_ARGUMENTS.bytes;
+    struct str value, rest = str_skip(text, at);
+    if (name.bytes == 0 || !utf8_is_valid(text) || !json_span_read(rest, &value) ||
+        !json_span_is_object(value))
+        return false;
+    struct tool_call *call = call_list_add(calls);
+    buf_add_str(&call->name, name);
+    buf_add_str(&call->arguments, value);
+    return true;
+}
+
+bool call_text_mistral(struct str text, struct call_list *calls) {
+    text = str_trim(text);
+    if (text.bytes == 0) return false;
+    if (text.at[0] == '{') return call_text_json(text, calls);
+    if (text.at[0] == '[') return call_text_array(text, calls);
+    return read_named_call(text, calls);
+}

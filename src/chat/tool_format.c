@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "chat/tool_format.h"
+
+#include "jinja/jinja.h"
+
+#include <string.h>
+
+static const struct row {
+    struct tool_marks marks;
+    const char *parsers; /* vLLM's names, with a space around each */
+    const char *words;   /* marks inside a call, as above */
+} rows[TOOL_FORMAT_COUNT] = {
+    [TOOL_FORMAT_HERMES] = {{"<tool_call>", "</tool_call>"}, " hermes qwen3_json longcat ", ""},
+    [TOOL_FORMAT_XML] = {{"<tool_call>", "</tool_call>"}, " qwen3_coder qwen3_xml ", ""},
+    [TOOL_FORMAT_MISTRAL] = {{"[TOOL_CALLS]", NULL}, " mistral ", " [ARGS] [CALL_ID] "},
+    [TOOL_FORMAT_NAMED] = {{"[TOOL_CALLS]", NULL}, "", " [ARGS] [CALL_ID] "},
+    [TOOL_FORMAT_LLAMA] = {{NULL, NULL}, " llama3_json llama4_json ", " <|python_tag|> "},
+    [TOOL_FORMAT_PYTHON] = {{NULL, NULL}, " pythonic llama4_pythonic ", " <|python_tag|> "},
+    [TOOL_FORMAT_PHI] = {{"functools", NULL}, " phi4_mini_json ", ""},
+    [TOOL_FORMAT_GEMMA] = {{"<|tool_call>", "<tool_call|>"}, " gemma4 ", " <|\"|> "},
+    [TOOL_FORMAT_FUNCTION] = {{"<start_function_call>", "<end_function_call>"},
+                              " functiongemma ",
+                              " <escape> "},
+};
+
+const char *const chat_marks[CHAT_MARKS_MAX + 1] = {
+    "<tool_call>",         "</tool_call>", "[TOOL_CALLS]", "[ARGS]",
+    "[CALL_ID]",           "<|tool_call>", "<tool_call|>", "<start_function_call>",
+    "<end_function_call>", "<escape>",     "<|\"|>",       "<|python_tag|>"};
+
+static bool has_word(const char *list, struct str word) {
+    char spaced[40] = " ";
+    if (!list || word.bytes == 0 || word.bytes > sizeof spaced - 3) return false;
+    memcpy(spaced + 1, word.at, word.bytes);
+    spaced[word.bytes + 1] = ' ';
+    return !memchr(word.at, ' ', word.bytes) && strstr(list, spaced);
+}
+
+struct tool_marks tool_format_marks(enum tool_format format) {
+    return rows[format].marks;
+}
+
+bool tool_format_has_mark(enum tool_format format, size_t mark) {
+    const struct row *row = &rows[format];
+    struct str word = str_from(chat_marks[mark]);
+    return (row->marks.begin && str_is(word, row->marks.begin)) ||
+           (row->marks.end && str_is(word, row->marks.end)) || has_word(row->words, word);
+}
+
+enum tool_format tool_format_named(struct str name) {
+    for (size_t i = 0; i < TOOL_FORMAT_COUNT; i++)
+        if (has_word(rows[i].parsers, name)) return (enum tool_format)i;
+    return TOOL_FORMAT_NONE;
+}
+
+/* --- which form a template teaches --- */
+
+static bool is_word_byte(char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+}
+
+/* Whether the source uses the variable `tools`. */
+static bool takes_tools(struct str source) {
+    struct str name = STR("tools");
+    for (size_t at = 0; (at = str_find(source, name, at)) != SIZE_MAX; at++) {
+        size_t end = at + name.bytes;
+        bool begins = at == 0 || !is_word_byte(source.at[at - 1]);
+        if (begins && (end == source.bytes || !is_word_byte(source.at[end]))) return true;
+    }
+    return false;
+}
+
+static bool has(struct str source, const char *text) {
+    return str_find(source, str_from(text), 0) != SIZE_MAX;
+}
+
+enum tool_format tool_format_of(const struct jinja_template *template) {
+    struct str source = template ? jinja_template_source(template) : (struct str){NULL, 0};
+    if (!template || !takes_tools(source)) return TOOL_FORMAT_NONE;
+    if (has(source, "<tool_call>") && has(source, "<function=") && has(source, "<parameter="))
+        return TOOL_FORMAT_XML;
+    /* Calls as other XML, in the marks of Hermes or of Llama. */
+    if (has(source, "<function=") || has(source, "<arg_key>")) return TOOL_FORMAT_PLAIN;
+    if (has(source, "[TOOL_CALLS]"))
+        return has(source, "[ARGS]") ? TOOL_FORMAT_NAMED : TOOL_FORMAT_MISTRAL;
+    if (has(source, "<|tool_call>")) return TOOL_FORMAT_GEMMA;
+    if (has(source, "<start_function_call>")) return TOOL_FORMAT_FUNCTION;
+    if (has(source, "<tool_call>")) return TOOL_FORMAT_HERMES;
+    if (has(source, "functools[") || has(source, "<|tool|>")) return TOOL_FORMAT_PHI;
+    if (has(source, "func_name1(params_name1")) return TOOL_FORMAT_PYTHON;
+    if (has(source, "<|python_tag|>") || has(source, "\"parameters\": dictionary of argument name"))
+        return TOOL_FORMAT_LLAMA;
+    return TOOL_FORMAT_PLAIN;
+}

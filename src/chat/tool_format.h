@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* tool_format: the forms in which model families write calls of tools, and which form a template teaches.
+ *
+ *     HERMES    text <tool_call>{"name": "f", "arguments": {…}}</tool_call> …   (Hermes, Qwen 2.5 and 3)
+ *     XML       text <tool_call><function=f><parameter=a>…</parameter></function></tool_call> …   (Qwen3-Coder)
+ *     MISTRAL   text [TOOL_CALLS][{"name": "f", "arguments": {…}}, …]
+ *     NAMED     text [TOOL_CALLS]f[ARGS]{…}[TOOL_CALLS]…                        (Mistral from v11 on)
+ *     LLAMA     {"name": "f", "parameters": {…}}; …         alone, or after <|python_tag|>
+ *     PYTHON    [f(a=1, b="x"), …]                          alone; Llama 3.2 and 4
+ *     PHI       text functools[{"name": "f", "arguments": {…}}, …]              (Phi-4-mini)
+ *     GEMMA     text <|tool_call>call:f{a:1,b:<|"|>x<|"|>}<tool_call|> …        (Gemma 4)
+ *     FUNCTION  text <start_function_call>call:f{a:1,b:<escape>x<escape>}<end_function_call> …
+ *
+ * Thread: any; pure.
+ * Memory: none. */
+
+#include "base/str.h"
+
+struct jinja_template;
+
+enum tool_format {
+    TOOL_FORMAT_NONE,  /* the template does not take tools */
+    TOOL_FORMAT_PLAIN, /* the template takes tools in a form that is not read: calls stay text */
+    TOOL_FORMAT_HERMES,
+    TOOL_FORMAT_XML,
+    TOOL_FORMAT_MISTRAL,
+    TOOL_FORMAT_NAMED,
+    TOOL_FORMAT_LLAMA,
+    TOOL_FORMAT_PYTHON,
+    TOOL_FORMAT_PHI,
+    TOOL_FORMAT_GEMMA,
+    TOOL_FORMAT_FUNCTION,
+    TOOL_FORMAT_COUNT,
+};
+
+/* The form that a template teaches, by the marks in its source. NULL: TOOL_FORMAT_NONE. */
+enum tool_format tool_format_of(const struct jinja_template *template);
+/* The form of a parser that vLLM has by this name; NONE: there is no such form. */
+enum tool_format tool_format_named(struct str name);
+
+/* The words around a call. `begin` is NULL for a form whose calls are the whole text; `end` is NULL
+ * for one whose call ends with the text or the next `begin`. */
+struct tool_marks {
+    const char *begin, *end;
+};
+struct tool_marks tool_format_marks(enum tool_format format);
+
+/* Words that a vocabulary may have as control tokens, in an array that ends in NULL: those of all
+ * forms. A control token is no text otherwise. */
+#define CHAT_MARKS_MAX 16
+extern const char *const chat_marks[CHAT_MARKS_MAX + 1];
+/* Whether the text of a form may have the mark number `mark` of chat_marks. */
+bool tool_format_has_mark(enum tool_format format, size_t mark);
