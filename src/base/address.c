@@ -37,6 +37,15 @@ bool address_read(struct address *ret_address, struct str text) {
     return true;
 }
 
+const char *address_write(const struct address *address, char ret_text[ADDRESS_TEXT_BYTES]) {
+    _Static_assert(ADDRESS_TEXT_BYTES >= INET6_ADDRSTRLEN, "every address fits");
+    if (address->is_v4)
+        inet_ntop(AF_INET, address->bytes + sizeof v4_prefix, ret_text, ADDRESS_TEXT_BYTES);
+    else
+        inet_ntop(AF_INET6, address->bytes, ret_text, ADDRESS_TEXT_BYTES);
+    return ret_text;
+}
+
 bool address_read_host(struct address *ret_address, struct str host) {
     bool in_brackets = host.bytes > 2 && host.at[0] == '[' && host.at[host.bytes - 1] == ']';
     struct address address;

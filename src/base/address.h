@@ -29,6 +29,9 @@ bool address_read_host(struct address *ret_address, struct str host);
 /* Reads the address of a socket. False for other families and for a structure cut short. */
 bool address_from_socket(struct address *ret_address, const struct sockaddr *socket_address,
                          socklen_t bytes);
+#define ADDRESS_TEXT_BYTES 46 /* with its NUL; INET6_ADDRSTRLEN */
+/* Writes "127.0.0.1" or "::1", and returns `ret_text`. */
+const char *address_write(const struct address *address, char ret_text[ADDRESS_TEXT_BYTES]);
 /* Writes the address as a socket takes it, and returns its length. */
 socklen_t address_to_socket(const struct address *address, uint16_t port,
                             struct sockaddr_storage *ret_socket_address);

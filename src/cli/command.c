@@ -46,6 +46,18 @@ static void print_help(const struct command *command, const struct options *opti
     options_print(options);
 }
 
+/* Chooses the format of the log before the command line is read, because that has notes to log. A
+ * wrong name is refused later. */
+static void choose_log_format(struct options *options, int argc, char **argv) {
+    struct bound_option *option = options_find(options, STR("log-format"));
+    const char *name = option ? *(const char **)option->target : NULL;
+    for (int i = 0; i < argc; i++) {
+        if (strncmp(argv[i], "--log-format=", 13) == 0) name = argv[i] + 13;
+        if (strcmp(argv[i], "--log-format") == 0 && i + 1 < argc) name = argv[i + 1];
+    }
+    if (name) (void)log_set_format_by_name(name);
+}
+
 /* From the arguments to a call that may run. An ERR_INVALID or ERR_LIMIT is a usage error. */
 static enum err read_call(const struct command *command, struct command_call *call,
                           struct options *options, struct settings *settings, int argc, char **argv,
@@ -54,6 +66,7 @@ static enum err read_call(const struct command *command, struct command_call *ca
     assert(command->operands_max <= COMMAND_OPERANDS_MAX);
     if (command->has_settings)
         err = settings_load(settings, options, settings_find_config(argc, argv), error);
+    if (err == OK && command->logs) choose_log_format(options, argc, argv);
     if (err == OK)
         err = options_read(options, argc, argv, call->operands, command->operands_max,
                            command->operand_as, error);
@@ -79,7 +92,10 @@ static enum exit_status run_command(const struct command *command, int argc, cha
             bool is_usage = err == ERR_INVALID || err == ERR_LIMIT;
             call.status = is_usage ? EXIT_USAGE : exit_status_of(err);
         }
-        if (err != OK) fprintf(stderr, "quern %s: %s\n", command->name, error.text);
+        if (err != OK && command->logs && log_is_json())
+            log_error("event=ended error=\"%s\"", error.text);
+        else if (err != OK)
+            fprintf(stderr, "quern %s: %s\n", command->name, error.text);
     }
     command_end(command, call.chosen);
     settings_release(&settings);

@@ -40,6 +40,7 @@ struct command {
     const char *operand_as; /* the option whose values operands are; NULL: none */
     bool has_settings;      /* options also come from files and the environment (settings.h) */
     bool stops;             /* `run` watches call->stop and then returns ERR_CANCELLED or OK */
+    bool logs;              /* its messages are lines of the log, too, with --log-format json */
     bool is_hidden;         /* not listed: started by quern itself */
 
     /* Writes the defaults that are not zero. NULL: all are zero. */

@@ -105,6 +105,8 @@ const struct option engine_option_rows[] = {
     {"log-level", OPTION_TEXT, AT(log_level), "LEVEL",
      .help = "least level of the log: error, warn, info or debug (default: info; run warn, "
              "preflight error)"},
+    {"log-format", OPTION_TEXT, AT(log_format), "FORMAT",
+     .help = "lines of the log: text, or json for one object per line (default text)"},
     {0},
 };
 
@@ -295,6 +297,9 @@ enum err engine_options_check(struct engine_choice *choice, struct node_options 
     if (choice->log_level && !log_set_level_by_name(choice->log_level))
         return err_set(error, ERR_INVALID, "--log-level '%.64s' is not error, warn, info or debug",
                        choice->log_level);
+    if (choice->log_format && !log_set_format_by_name(choice->log_format))
+        return err_set(error, ERR_INVALID, "--log-format '%.64s' is not text or json",
+                       choice->log_format);
     node->runner.result_cache_bytes = (uint64_t)choice->result_cache_bytes;
     node->model_stay_s = choice->model_stay_s;
     node->loaded_models_max = (uint32_t)choice->loaded_models_max;
@@ -315,7 +320,7 @@ void engine_options_release(struct engine_choice *choice, struct node_options *n
 static enum err find_model(const struct engine_choice *choice, const char *argument,
                            struct model_choice *ret_model, const volatile bool *stop,
                            struct error *error) {
-    struct pull_show show = {.command = "--pull"};
+    struct pull_show show = {.command = "--pull", .quiet = log_is_json()};
     struct pull_summary summary;
     const struct pull_options options = {.name = catalog_name_of(argument),
                                          .stop = stop,
@@ -325,7 +330,10 @@ static enum err find_model(const struct engine_choice *choice, const char *argum
     enum err err = catalog_choose(argument, ret_model, error);
     if (err != ERR_NOT_FOUND || !choice->pull) return err;
     terminal_init(&show.terminal);
-    fprintf(stderr, "quern --pull: fetching %s\n", options.name);
+    if (log_is_json())
+        log_info("event=pull model=%s", options.name);
+    else
+        fprintf(stderr, "quern --pull: fetching %s\n", options.name);
     err = pull_run(&options, &summary, error);
     pull_show_end(&show);
     if (err != OK) return err_prefix(error, "--pull");

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/options.h"
 
+#include "base/log.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <stdio.h>
@@ -191,6 +193,11 @@ static bool is_listed(const char *list, const char *value) {
 
 static enum err take_foreign(const struct option *option, const char *value, struct error *error) {
     bool is_taken = !option->takes || (value && is_listed(option->takes, value));
+    if (is_taken && log_is_json()) {
+        log_warn("event=option_changes_nothing option=%s value=\"%s\" reason=\"%s\"", option->name,
+                 value ? value : "", option->help);
+        return OK;
+    }
     if (is_taken) {
         fprintf(stderr, "quern: --%s%s%s changes nothing: %s\n", option->name, value ? " " : "",
                 value ? value : "", option->help);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/pull_show.h"
 
+#include "base/log.h"
+
 #include "cli/progress_line.h"
 
 #include <stdio.h>
@@ -66,5 +68,8 @@ void pull_show_end(struct pull_show *show) {
 void pull_show_note(void *context, const char *sentence) {
     struct pull_show *show = context;
     pull_show_end(show);
-    fprintf(stderr, "quern %s: %s\n", show->command, sentence);
+    if (log_is_json())
+        log_info("event=pull reason=\"%s\"", sentence);
+    else
+        fprintf(stderr, "quern %s: %s\n", show->command, sentence);
 }

@@ -370,6 +370,8 @@ int engine_main(int argc, char **argv) {
     for (int i = 0; i + 1 < argc; i++)
         if (strcmp(argv[i], "--log-level") == 0 && !log_set_level_by_name(argv[i + 1])) fd = -1;
     for (int i = 0; i + 1 < argc; i++)
+        if (strcmp(argv[i], "--log-format") == 0 && !log_set_format_by_name(argv[i + 1])) fd = -1;
+    for (int i = 0; i + 1 < argc; i++)
         if (strcmp(argv[i], "--dump-fd") == 0 && !str_to_i64(str_from(argv[i + 1]), &dump_fd))
             fd = -1;
     if (fd < 3 || fd > 1 << 20) {

@@ -79,8 +79,9 @@ static enum err open_worker(struct node *node, size_t index, const struct engine
         const struct worker_echo_options options = {.models = node->names[index]};
         err = worker_echo_open(&worker, &options, &events, error);
     } else {
-        const char *const arguments[] = {"engine", "--log-level", log_level_name(log_level()),
-                                         NULL};
+        const char *const arguments[] = {
+            "engine",       "--log-level",     log_level_name(log_level()),
+            "--log-format", log_format_name(), NULL};
         char packed_dir[PATH_MAX];
         struct wire_hello hello = node_hello(choice, settings);
         if (packed_folder_of(settings->packed_dir, choice->path, packed_dir)) {
