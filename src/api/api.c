@@ -5,7 +5,6 @@
 #include "base/mem.h"
 
 #include "base/clock.h"
-#include "base/log.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -159,12 +158,14 @@ const char *api_text(struct http_request *request, struct str text) {
 static void request_done(void *context, const struct http_done *done) {
     struct api *api = context;
     metrics_count_http(&api->metrics, done);
-    const char *operation =
-        done->route_index < api_route_count ? api_routes[done->route_index].operation : "none";
-    enum log_level level = done->status >= 500 && done->status != 503 ? LOG_WARN : LOG_DEBUG;
-    log_write(level, "request=%s method=%s operation=%s status=%d ms=%lld bytes=%llu",
-              done->request_id, done->method, operation, done->status,
-              (long long)(done->duration_ns / 1000000), (unsigned long long)done->body_bytes);
+    bool is_probe =
+        done->route_index < api_route_count && (api_routes[done->route_index].kind == HTTP_QUICK);
+    access_log(&api->access, done, is_probe, clock_monotonic_ns());
+}
+
+static void connection_refused(void *context, const struct http_refused *refused) {
+    struct api *api = context;
+    access_log_gate(&api->access, refused, clock_monotonic_ns());
 }
 
 enum err api_open(struct api **ret_api, const struct api_options *options, uint16_t *ret_port,
@@ -175,6 +176,7 @@ enum err api_open(struct api **ret_api, const struct api_options *options, uint1
     if (!api->options.file_bytes_max) api->options.file_bytes_max = FILE_BYTES_MAX;
     if (!api->options.rules.lines_max) api->options.rules = batch_rules_default();
     pthread_mutex_init(&api->lock, NULL);
+    access_init(&api->access, options->no_access_log, options->access_log_leaves_out);
     struct http_options http = {
         .host = options->host,
         .port = options->port,
@@ -186,6 +188,7 @@ enum err api_open(struct api **ret_api, const struct api_options *options, uint1
         .context = api,
         .hint = api_hint,
         .done = request_done,
+        .refused = connection_refused,
         .connections_max = options->connections_max,
         .connections_per_peer_max = options->connections_per_peer_max,
         .worker_threads = options->worker_threads,
@@ -206,6 +209,7 @@ enum err api_open(struct api **ret_api, const struct api_options *options, uint1
         followers_close(api);
         preflights_close(api);
         pthread_mutex_destroy(&api->lock);
+        access_release(&api->access);
         free(api);
         return err;
     }
@@ -237,5 +241,6 @@ void api_close(struct api *api, int64_t deadline_ms) {
     followers_close(api);
     preflights_close(api);
     pthread_mutex_destroy(&api->lock);
+    access_release(&api->access);
     free(api);
 }

@@ -59,6 +59,9 @@ struct api_options {
     api_preflight_fn preflight; /* NULL: no preflights */
     void *preflight_context;
     int64_t preflight_ms; /* for one preflight (default 10 minutes) */
+    bool no_access_log;   /* only refused requests leave a line of level info */
+    /* Paths, separated by commas, whose requests leave no line. NULL: none. */
+    const char *access_log_leaves_out;
     /* The cards that engines have run on, for the metrics; any thread. NULL: nothing is told. */
     size_t (*cards)(void *context, struct card_status ret_cards[CARDS_MAX]);
     void *cards_context;

@@ -8,6 +8,7 @@
  *     a lock of its own.
  * Memory: one struct api, from api_open to api_close. */
 
+#include "api/access.h"
 #include "api/api.h"
 #include "api/errors.h"
 #include "api/fields.h"
@@ -29,6 +30,7 @@ struct api {
     atomic_bool draining;
     int64_t started_unix_s;
     struct metrics metrics;
+    struct access access;
     pthread_mutex_t lock;      /* guards running */
     struct inference *running; /* requests that the runner has, for api_close */
     struct followers *followers;

@@ -2,8 +2,22 @@
 #include "api/errors.h"
 
 #include "base/log.h"
+#include "json/json.h"
+
+#include <stdio.h>
+#include <string.h>
 
 #define RETRY_AFTER_S "2"
+#define NOTE_BYTES_MAX ((size_t)16 << 10) /* of an error object that is read for the log */
+#define NAME_BYTES "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._[]-"
+
+/* Keeps a text that can be the name of a code or parameter. */
+static void keep_name(char *ret_name, size_t bytes_max, const json_t *value) {
+    const char *text = json_string_value(value);
+    size_t bytes = text ? strlen(text) : 0;
+    if (bytes == 0 || bytes >= bytes_max || text[strspn(text, NAME_BYTES)]) return;
+    memcpy(ret_name, text, bytes + 1);
+}
 
 void api_pass(struct http_request *request, int status, struct str body) {
     struct http_header headers[1];
@@ -17,8 +31,29 @@ void api_pass(struct http_request *request, int status, struct str body) {
                     .status = status, .body = body, .headers = headers, .header_count = count});
 }
 
+void api_pass_worker(struct http_request *request, int status, struct str body) {
+    struct http_note note = {.is_foreign = true};
+    struct error error;
+    json_t *root = NULL;
+    if (status >= 400 && body.bytes <= NOTE_BYTES_MAX && json_read(&root, body, &error) == OK) {
+        const json_t *told = json_object_get(root, "error");
+        keep_name(note.code, sizeof note.code, json_object_get(told, "code"));
+        keep_name(note.param, sizeof note.param, json_object_get(told, "param"));
+        const char *sentence = json_string_value(json_object_get(told, "message"));
+        snprintf(note.sentence, sizeof note.sentence, "%s", sentence ? sentence : "");
+        http_request_note(request, &note);
+        json_decref(root);
+    }
+    api_pass(request, status, body);
+}
+
 void api_refuse(struct http_request *request, const struct refusal *refusal) {
     struct buf body;
+    struct http_note note = {.is_foreign = false};
+    snprintf(note.code, sizeof note.code, "%s", refusal->code ? refusal->code : "");
+    snprintf(note.param, sizeof note.param, "%s", refusal->param);
+    snprintf(note.sentence, sizeof note.sentence, "%.255s", refusal->message);
+    http_request_note(request, &note);
     buf_init(&body, 65536);
     refusal_write(&body, refusal);
     api_pass(request, refusal->status, buf_str(&body));
@@ -69,7 +104,7 @@ void api_fail_err(struct http_request *request, enum err err, const struct error
                  error->text);
         return;
     }
-    log_error("request=%s operation=%s err=%s %s", http_request_id(request),
+    log_error("request_id=%s operation=%s err=%s error=\"%s\"", http_request_id(request),
               http_request_route(request)->operation, err_name(err), error->text);
     api_fail(request, status, NULL, NULL, "%s",
              status == 503 ? "The server cannot take this now; try again later"

@@ -23,5 +23,7 @@ void api_fail_param(struct http_request *request, const char *code, const char *
 /* Answers with the status of an operating error; `param` counts for statuses below 500. */
 void api_fail_err(struct http_request *request, enum err err, const struct error *error,
                   const char *param);
-/* Answers with the status and body that a worker gave, and the headers that go with the status. */
+/* Answers with a status, a body and the headers that go with the status. */
 void api_pass(struct http_request *request, int status, struct str body);
+/* As api_pass, with the body of a worker: an error object in it is noted for the log. */
+void api_pass_worker(struct http_request *request, int status, struct str body);

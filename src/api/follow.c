@@ -94,7 +94,7 @@ static enum progress feed(struct follower *follower) {
     if (err == OK) good = http_stream_put(request, buf_str(&lines));
     buf_release(&lines);
     if (err != OK) {
-        log_warn("request=%s batch=%.*s error=\"%s\"", http_request_id(request),
+        log_warn("request_id=%s batch=%.*s error=\"%s\"", http_request_id(request),
                  STR_ARGS(http_request_param(request, 0)), error.text);
         http_stream_abort(request);
         follower->request = NULL;

@@ -144,7 +144,7 @@ static void take_result(void *context, const struct worker_result *result) {
     list_remove(inference);
     if (inference->stream && status == 200) begin_stream(inference);
     if (!settle(inference)) {
-        api_pass(inference->request, status, result->body);
+        api_pass_worker(inference->request, status, result->body);
         return;
     }
     /* An error in the middle of a stream is an event of its own; [DONE] would hide it. */

@@ -84,6 +84,7 @@ static void set_defaults(void *context) {
     state_dir_default(chosen->state_dir_usual);
     chosen->serve.node.store.dir = chosen->state_dir_usual;
     chosen->serve.host = "127.0.0.1";
+    chosen->serve.access_log = true;
     chosen->profile = "quern";
     chosen->port = 8080;
     chosen->body_memory_bytes = (int64_t)256 << 20;
@@ -167,6 +168,7 @@ const struct command cmd_serve = {
     .operand_as = "model",
     .has_settings = true,
     .stops = true,
+    .logs = true,
     .set_defaults = set_defaults,
     .check = check,
     .run = run,

@@ -10,6 +10,12 @@ const struct option front_option_rows[] = {
     {"insecure-no-keys", OPTION_SWITCH, AT(insecure_no_keys),
      .help =
          "serve an address of other machines although no key exists: everyone may do everything"},
+    {"access-log", OPTION_SWITCH, AT(access_log),
+     .help = "log one line per request, but for probes (default on; off: --no-access-log)"},
+    {"disable-uvicorn-access-log", OPTION_SWITCH, AT(no_uvicorn_access_log),
+     .help = "the same as --no-access-log"},
+    {"disable-access-log-for-endpoints", OPTION_TEXT, AT(access_log_leaves_out), "LIST",
+     .help = "paths, separated by commas, whose requests leave no line"},
     {"env-file", OPTION_TEXT, AT(env_file), "F",
      .help = "file of NAME=value lines, for secrets that no option names"},
     {"webhook-url", OPTION_TEXT, AT(webhooks.url), "URL",

@@ -87,9 +87,23 @@ void http_answer_source(struct http_request *request, const struct http_answer *
     hand_over(request, true);
 }
 
+void http_request_note(struct http_request *request, const struct http_note *note) {
+    if (request->note) return;
+    request->note = arena_alloc(&request->arena, sizeof *note);
+    if (request->note) *request->note = *note; /* else the arena is full of the request itself */
+}
+
+static void note_refusal(struct http_request *request, const char *code, const char *message) {
+    struct http_note note = {.is_foreign = false};
+    snprintf(note.code, sizeof note.code, "%s", code ? code : "");
+    snprintf(note.sentence, sizeof note.sentence, "%s", message);
+    http_request_note(request, &note);
+}
+
 void http_request_fail(struct http_request *request, int status, const char *message,
                        const char *code) {
     struct buf body;
+    note_refusal(request, code, message);
     buf_init(&body, 8192);
     envelope_write(&body, status, code, NULL, str_from(message));
     struct http_header headers[2];
@@ -108,6 +122,7 @@ void http_request_fail_later(struct http_request *request, const char *message,
                              uint32_t retry_after_s) {
     struct buf body;
     char seconds[16];
+    note_refusal(request, "rate_limit_exceeded", message);
     buf_init(&body, 8192);
     envelope_write(&body, 429, "rate_limit_exceeded", NULL, str_from(message));
     snprintf(seconds, sizeof seconds, "%u", retry_after_s);
@@ -268,6 +283,7 @@ static ssize_t take_waiting(struct http_request *request, char *bytes, size_t by
     if (count == 0) return 0;
     memcpy(bytes, request->stream.at, count);
     buf_consume(&request->stream, count);
+    request->taken += count;
     if (request->stream.bytes == 0) buf_release(&request->stream);
     recount(request);
     return (ssize_t)count;

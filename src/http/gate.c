@@ -138,6 +138,15 @@ void gate_write_refusal(struct buf *buf, int status, const char *sentence, const
     buf_release(&body);
 }
 
+void gate_tell_refused(struct gate *gate, const struct address *peer, int status,
+                       const char *sentence, const char *request_id) {
+    if (!gate->options.refused) return;
+    gate->options.refused(gate->options.context, &(struct http_refused){.request_id = request_id,
+                                                                        .peer = peer,
+                                                                        .status = status,
+                                                                        .sentence = sentence});
+}
+
 /* --- connections --- */
 
 /* Registers, changes or removes a descriptor's interest. No interest means removal, because epoll
@@ -193,12 +202,13 @@ static void connection_serve(struct gate *gate, struct gate_connection *c, int64
 
 /* Sends one short answer without making a connection: the socket's buffer is empty, so it fits. A
  * client that expects TLS gets none, because it could not read it. */
-static void turn_away(struct gate *gate, int client) {
+static void turn_away(struct gate *gate, int client, const struct address *peer) {
     struct buf text;
     char id[HTTP_REQUEST_ID_BYTES];
     buf_init(&text, 4096);
     id_hex(id, sizeof id, "req_", 32);
     gate_write_refusal(&text, 503, "Too many connections are open", id);
+    gate_tell_refused(gate, peer, 503, "Too many connections are open", id);
     ssize_t sent = gate->options.tls ? 0 : send(client, text.at, text.bytes, MSG_NOSIGNAL);
     (void)sent; /* the client is turned away even if it does not get the answer */
     shutdown(client, SHUT_WR);
@@ -212,7 +222,7 @@ static void connection_open(struct gate *gate, int client, const struct address 
     int pair[2];
     struct gate_connection *leaves;
     if (!places_find(&gate->options, gate->connections, peer, at_ms, &leaves)) {
-        turn_away(gate, client);
+        turn_away(gate, client, peer);
         return;
     }
     if (leaves) connection_close(gate, leaves);
@@ -221,7 +231,7 @@ static void connection_open(struct gate *gate, int client, const struct address 
     memset(c, 0, offsetof(struct gate_connection, up));
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair) != 0) {
         free(c);
-        turn_away(gate, client);
+        turn_away(gate, client, peer);
         return;
     }
     int on = 1, inner_bytes = INNER_BUFFER_BYTES, unsent_bytes = UNSENT_BYTES;

@@ -24,6 +24,7 @@
 struct gate;
 struct tls;
 struct gate_connection;
+struct http_refused;
 
 struct gate_options {
     const char *host;
@@ -46,6 +47,8 @@ struct gate_options {
     void (*quiet)(void *context, struct gate_connection *connection);
     /* The client has gone; once per connection. On the gate's thread, without locks. */
     void (*gone)(void *context, struct gate_connection *connection);
+    /* The gate has written an answer of its own. On the gate's thread, without locks. */
+    void (*refused)(void *context, const struct http_refused *refused);
 };
 
 struct gate_status {
@@ -85,3 +88,6 @@ bool gate_is_gone(struct gate_connection *connection); /* any thread */
 /* Appends a whole HTTP message with the API's error object, the request id and Connection:
  * close. */
 void gate_write_refusal(struct buf *buf, int status, const char *sentence, const char *request_id);
+/* Tells of an answer of the gate. On the gate's thread. */
+void gate_tell_refused(struct gate *gate, const struct address *peer, int status,
+                       const char *sentence, const char *request_id);

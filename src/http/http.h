@@ -14,6 +14,7 @@
  * Invariant: every request that a handler gets is answered exactly once, by http_answer*, or by
  * http_stream_begin … http_stream_end. */
 
+#include "base/address.h"
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/str.h"
@@ -64,13 +65,37 @@ struct http_route {
     enum http_kind kind;
 };
 
+#define HTTP_NOTE_BYTES 256
+
+/* Why a request was refused, for the log; each text may be cut. */
+struct http_note {
+    char code[48];
+    char param[96];
+    char sentence[HTTP_NOTE_BYTES];
+    bool is_foreign; /* the sentence came from a worker and may quote the request */
+};
+
 struct http_done {
     const char *request_id;
     const char *method;
+    struct str path;    /* as the client sent it, percent-encoded, without the query */
     size_t route_index; /* SIZE_MAX: no row fitted */
     int status;         /* 0: the connection ended before an answer */
     int64_t duration_ns;
-    uint64_t body_bytes;
+    uint64_t body_bytes;   /* of the request */
+    uint64_t answer_bytes; /* of the answer's body; of a stream, those that the client has taken */
+    const struct address *peer;
+    const char *owner;
+    bool is_known;                /* a good key was shown, or none is needed */
+    const struct http_note *note; /* NULL: none */
+};
+
+/* An answer of the gate (gate.h), which no request stands behind. */
+struct http_refused {
+    const char *request_id;
+    const struct address *peer;
+    int status;
+    const char *sentence; /* static */
 };
 
 /* Zero or NULL means the default that the comment names. */
@@ -90,6 +115,8 @@ struct http_options {
     void (*hint)(const char *method, struct str path, struct buf *sentence);
     /* A request is over. On the connection thread. */
     void (*done)(void *context, const struct http_done *done);
+    /* The gate has refused a connection or its bytes. On the gate's thread. NULL: not told. */
+    void (*refused)(void *context, const struct http_refused *refused);
     uint32_t connections_max;          /* (default 1024) */
     uint32_t connections_per_peer_max; /* per address (default 256; loopback 7/8 of all) */
     uint32_t worker_threads;           /* (default 4) */
@@ -168,6 +195,9 @@ void http_request_on_gone(struct http_request *request, void (*gone)(void *conte
 void http_request_on_quiet(struct http_request *request, void (*quiet)(void *context));
 
 /* --- answering it --- */
+
+/* Keeps the reason of a refusal for `done`. The first note counts. Before the answer. */
+void http_request_note(struct http_request *request, const struct http_note *note);
 
 struct http_header {
     const char *name;

@@ -8,10 +8,8 @@
 #include "base/mem.h"
 #include "http/server.h"
 
-#include <arpa/inet.h>
 #include <assert.h>
 #include <inttypes.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -200,15 +198,11 @@ static bool check_scope(struct http_request *request) {
 /* Counts a wrong key. */
 static void judge_guess(struct http_request *request, int64_t now_ms) {
     const struct address *peer = gate_peer(request->connection);
-    char text[INET6_ADDRSTRLEN] = "";
+    char text[ADDRESS_TEXT_BYTES];
     atomic_fetch_add(&request->server->keys_wrong_total, 1);
     if (!guesses_count(request->server->guesses, peer, now_ms)) return;
-    if (peer->is_v4)
-        inet_ntop(AF_INET, peer->bytes + 12, text, sizeof text);
-    else
-        inet_ntop(AF_INET6, peer->bytes, text, sizeof text);
-    log_warn("event=wrong_keys address=%s; it has sent %d of them and is slowed", text,
-             GUESSES_AT_ONCE);
+    log_warn("event=wrong_keys address=%s; it has sent %d of them and is slowed",
+             address_write(peer, text), GUESSES_AT_ONCE);
 }
 
 /* Asks for the caller whom the key names, and wipes the key. */

@@ -20,6 +20,7 @@ void relay_refuse(struct gate_connection *c, int status, const char *sentence) {
     char id[HTTP_REQUEST_ID_BYTES];
     id_hex(id, sizeof id, "req_", 32);
     gate_write_refusal(&c->refusal, status, sentence, id);
+    gate_tell_refused(c->gate, &c->peer, status, sentence, id);
     c->reading = RELAY_DISCARD;
     c->up_end = c->up_ready;
 }

@@ -70,6 +70,7 @@ struct http_request {
     enum answer_kind kind;
     bool is_event_stream; /* a stream that may get comment lines */
     int status;
+    struct http_note *note;        /* in the arena; NULL: none */
     struct MHD_Response *response; /* NULL until the connection thread makes it */
     struct http_header answer_headers[ANSWER_HEADERS_MAX];
     size_t answer_header_count;
@@ -90,6 +91,7 @@ struct http_request {
     bool over;            /* libmicrohttpd has ended the request: it cannot be resumed */
     struct buf stream;    /* bytes that wait for the reader */
     size_t stream_kept;   /* bytes of its memory that count in the server's sum */
+    uint64_t taken;       /* bytes of a stream or source that libmicrohttpd has taken */
     uint64_t source_left; /* bytes of the body that the source has not given yet */
     bool wants_piece;     /* a worker thread is to read the next piece of the source */
     bool stream_ended;

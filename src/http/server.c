@@ -32,6 +32,39 @@ static void *request_started(void *context, const char *target, struct MHD_Conne
     return request;
 }
 
+/* The bytes of the answer's body. The request's lock is held. */
+static uint64_t answer_bytes(const struct http_request *request) {
+    bool has_body = request->answered && request->method && strcmp(request->method, "HEAD") != 0;
+    if (!has_body) return 0;
+    switch (request->kind) {
+    case ANSWER_BYTES:
+        return request->static_body.at ? request->static_body.bytes : request->answer_body.bytes;
+    case ANSWER_FILE: return request->file_range.bytes;
+    case ANSWER_SOURCE:
+    case ANSWER_STREAM: break;
+    }
+    return request->taken;
+}
+
+/* Fills in the rest of *done, and tells of the end of the request. */
+static void tell_done(struct http_server *server, const struct http_request *request,
+                      struct http_done *done) {
+    if (!server->options.done) return;
+    size_t question = str_find_byte(request->target, '?', 0);
+    done->request_id = request->id;
+    done->method = request->method ? request->method : "";
+    done->path = request->target;
+    if (question != SIZE_MAX) done->path.bytes = question;
+    done->route_index = request->has_route ? request->match.route_index : SIZE_MAX;
+    done->duration_ns = clock_monotonic_ns() - request->started_ns;
+    done->body_bytes = request->body_seen;
+    done->peer = gate_peer(request->connection);
+    done->owner = request->caller.owner;
+    done->is_known = request->is_known;
+    done->note = done->status != 0 ? request->note : NULL; /* else a handler may be writing it */
+    server->options.done(server->options.context, done);
+}
+
 static void request_completed(void *context, struct MHD_Connection *mhd, void **request_context,
                               enum MHD_RequestTerminationCode code) {
     struct http_server *server = context;
@@ -41,19 +74,11 @@ static void request_completed(void *context, struct MHD_Connection *mhd, void **
     *request_context = NULL;
     pthread_mutex_lock(&request->lock);
     request->over = true;
-    int status = request->answered ? request->status : 0;
+    struct http_done done = {.status = request->answered ? request->status : 0,
+                             .answer_bytes = answer_bytes(request)};
     pthread_mutex_unlock(&request->lock);
     gate_request_done(request->connection);
-    if (server->options.done)
-        server->options.done(
-            server->options.context,
-            &(struct http_done){.request_id = request->id,
-                                .method = request->method ? request->method : "",
-                                .route_index =
-                                    request->has_route ? request->match.route_index : SIZE_MAX,
-                                .status = status,
-                                .duration_ns = clock_monotonic_ns() - request->started_ns,
-                                .body_bytes = request->body_seen});
+    tell_done(server, request, &done);
     pthread_mutex_lock(&server->lock);
     gate_set_user(request->connection, NULL);
     pthread_mutex_unlock(&server->lock);
@@ -142,6 +167,11 @@ static void tell(struct http_server *server, struct gate_connection *connection,
 
 static void connection_gone(void *context, struct gate_connection *connection) {
     tell(context, connection, http_request_tell_gone);
+}
+
+static void connection_refused(void *context, const struct http_refused *refused) {
+    struct http_server *server = context;
+    if (server->options.refused) server->options.refused(server->options.context, refused);
 }
 
 static void connection_quiet(void *context, struct gate_connection *connection) {
@@ -298,6 +328,7 @@ enum err http_open(struct http_server **ret_server, const struct http_options *o
             .gone = connection_gone,
             .quiet_ms = server->options.ping_ms,
             .quiet = connection_quiet,
+            .refused = connection_refused,
         };
         err = gate_open(&server->gate, &gate, ret_port, error);
     }

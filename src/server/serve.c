@@ -75,6 +75,9 @@ static enum err open_with(const struct serve_options *options, struct node *node
                               .rules = options->node.runner.rules,
                               .file_bytes_max = options->file_bytes_max,
                               .batch_file_bytes_max = options->batch_file_bytes_max,
+                              .no_access_log =
+                                  !options->access_log || options->no_uvicorn_access_log,
+                              .access_log_leaves_out = options->access_log_leaves_out,
                               .preflight = preflight_child_run,
                               .preflight_context = &front->preflight,
                               .preflight_ms = options->preflight_ms,

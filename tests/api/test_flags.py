@@ -24,7 +24,7 @@ VLLM = """
 """.replace("\n", "|").strip("|").split("|")
 ACTS = {"--dtype", "--quantization", "--gpu-memory-utilization", "--max-model-len", "--max-num-seqs", "--max-num-batched-tokens", "--tensor-parallel-size", "-tp",
         "--enable-prefix-caching", "--no-enable-prefix-caching", "--load-format", "--kv-cache-dtype", "--block-size", "--served-model-name", "--chat-template",
-        "--api-key", "--host", "--port", "--config", "--trust-request-chat-template", "--kv-cache-memory-bytes", "--model", "--max_model_len"}
+        "--api-key", "--host", "--port", "--config", "--disable-uvicorn-access-log", "--trust-request-chat-template", "--kv-cache-memory-bytes", "--model", "--max_model_len"}
 
 
 def test_every_option_of_vllm_acts_or_says_why_not(tmp_path):
