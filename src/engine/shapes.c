@@ -32,7 +32,7 @@ struct shapes *shapes_open(const struct served_model *model, const int32_t *end_
     *shapes = (struct shapes){.model = model,
                               .end_tokens = end_tokens,
                               .end_token_count = end_token_count,
-                              .grammars = grammar_set_open()};
+                              .grammars = grammar_set_open(GRAMMAR_BYTES_MAX)};
     pthread_mutex_init(&shapes->lock, NULL);
     return shapes;
 }
@@ -94,6 +94,7 @@ static void open_masks(struct shapes *shapes) {
         .vocab = caps->vocab,
         /* Rows of all steps under way point at masks. */
         .masks_min = caps->sequences_max * BACKEND_STEPS_MAX + 1,
+        .grammar_bytes_max = GRAMMAR_BYTES_MAX,
     };
     shapes->masks = grammar_masks_open(&options);
     free(tokens);

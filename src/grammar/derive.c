@@ -91,7 +91,7 @@ static uint32_t derive(struct exprs *exprs, uint32_t number, unsigned char byte)
     if (exprs->overflowed) return EXPR_NEVER;
     struct expr expr = exprs->at[number];
     uint32_t *place = NULL;
-    if (exprs->class_count > 0 && !is_simple(exprs, &expr)) {
+    if (exprs->is_sealed && !is_simple(exprs, &expr)) {
         place = place_of(exprs, number, byte);
         if (place && *place != NONE) return *place;
     }
@@ -119,31 +119,32 @@ bool expr_matches(struct exprs *exprs, uint32_t expr, struct str text) {
 
 /* --- expressions without a text --- */
 
-/* Bytes that no set tells apart have one class. */
-struct classes {
-    uint8_t class_of[256], byte_of[256];
-    uint32_t count;
-};
+static void split_classes(struct exprs *exprs, const struct byte_set *set) {
+    uint32_t outside[256] = {0}, inside[256] = {0}, before = exprs->class_count;
+    uint8_t split[256]; /* the new class of the bytes in the set, by their old one */
+    for (unsigned byte = 0; byte < 256; byte++)
+        (byte_set_has(set, (unsigned char)byte) ? inside : outside)[exprs->class_of[byte]]++;
+    for (uint32_t k = 0; k < before; k++)
+        split[k] = (uint8_t)(inside[k] && outside[k] ? exprs->class_count++ : k);
+    if (exprs->class_count == before) return;
+    for (unsigned byte = 0; byte < 256; byte++)
+        if (byte_set_has(set, (unsigned char)byte))
+            exprs->class_of[byte] = split[exprs->class_of[byte]];
+}
 
-static void find_classes(const struct exprs *exprs, struct classes *ret_classes) {
-    struct classes classes = {.count = 1};
-    /* Leaves of numbers tell each digit from the others. */
-    for (const char *at = "0123456789."; *at; at++)
-        classes.class_of[(unsigned char)*at] = (uint8_t)classes.count++;
-    for (size_t i = 0; i < exprs->set_count; i++) {
-        const struct byte_set *set = &exprs->sets[i];
-        uint32_t outside[256] = {0}, inside[256] = {0};
-        uint8_t split[256]; /* the new class of the bytes in the set, by their old one */
-        for (unsigned byte = 0; byte < 256; byte++)
-            (byte_set_has(set, (unsigned char)byte) ? inside : outside)[classes.class_of[byte]]++;
-        for (uint32_t k = 0, before = classes.count; k < before; k++)
-            split[k] = (uint8_t)(inside[k] && outside[k] ? classes.count++ : k);
-        for (unsigned byte = 0; byte < 256; byte++)
-            if (byte_set_has(set, (unsigned char)byte))
-                classes.class_of[byte] = split[classes.class_of[byte]];
+/* Bytes that no set tells apart get one class; sets that came since the last time split classes. */
+static void find_classes(struct exprs *exprs) {
+    if (exprs->class_count == 0) {
+        exprs->class_count = 1;
+        /* Leaves of numbers tell each digit from the others. */
+        for (const char *at = "0123456789."; *at; at++)
+            exprs->class_of[(unsigned char)*at] = (uint8_t)exprs->class_count++;
+    } else if (exprs->classed_sets == exprs->set_count) {
+        return;
     }
-    for (unsigned byte = 256; byte-- > 0;) classes.byte_of[classes.class_of[byte]] = (uint8_t)byte;
-    *ret_classes = classes;
+    while (exprs->classed_sets < exprs->set_count)
+        split_classes(exprs, &exprs->sets[exprs->classed_sets++]);
+    for (unsigned byte = 256; byte-- > 0;) exprs->byte_of[exprs->class_of[byte]] = (uint8_t)byte;
 }
 
 /* The states met on the search for a text, each with the place of the one before it. */
@@ -182,10 +183,10 @@ bool expr_is_alive(struct exprs *exprs, uint32_t number) {
     if (expr->alive == ALIVE_NO) return false;
     struct search search = {0};
     bool is_alive = false;
-    struct classes now;
-    if (exprs->class_count == 0) find_classes(exprs, &now);
-    const uint8_t *bytes = exprs->class_count ? exprs->byte_of : now.byte_of;
-    uint32_t count = exprs->class_count ? exprs->class_count : now.count;
+    if (!exprs->is_sealed) find_classes(exprs);
+    /* Sets that a conjunction makes on the way are parts of sets that are classed. */
+    const uint8_t *bytes = exprs->byte_of;
+    uint32_t count = exprs->class_count;
     exprs->walk++;
     (void)meet(exprs, &search, number, 0);
     assert(search.count == 1);
@@ -363,14 +364,12 @@ static uint32_t drop_dead_rules(struct exprs *exprs, uint32_t start) {
 
 uint32_t exprs_seal(struct exprs *exprs, uint32_t start) {
     start = drop_dead_rules(exprs, start);
-    struct classes classes;
-    find_classes(exprs, &classes);
-    memcpy(exprs->class_of, classes.class_of, sizeof exprs->class_of);
-    memcpy(exprs->byte_of, classes.byte_of, sizeof exprs->byte_of);
-    exprs->class_count = classes.count;
+    find_classes(exprs);
+    exprs->is_sealed = true;
+    exprs->fuel = EXPR_FUEL;
+    start = expr_pruned(exprs, start);
     exprs->sealed = exprs->count;
     exprs->sealed_members = exprs->member_count;
     exprs->sealed_sets = exprs->set_count;
-    exprs->fuel = EXPR_FUEL;
     return start;
 }

@@ -95,6 +95,13 @@ static void grow_slots(struct exprs *exprs) {
     fill_slots(exprs);
 }
 
+bool exprs_burn(struct exprs *exprs, size_t amount) {
+    if (exprs->fuel < amount) exprs->overflowed = true;
+    if (exprs->overflowed) return false;
+    exprs->fuel -= (uint32_t)amount;
+    return true;
+}
+
 static uint32_t overflow(struct exprs *exprs) {
     exprs->overflowed = true;
     return EXPR_NEVER;
@@ -102,15 +109,14 @@ static uint32_t overflow(struct exprs *exprs) {
 
 /* Members and sets that the expression brings are the last of their pools; they go if it is known. */
 static uint32_t intern(struct exprs *exprs, struct expr expr) {
-    if (exprs->fuel == 0) return overflow(exprs);
-    exprs->fuel--;
+    if (!exprs_burn(exprs, 1)) return EXPR_NEVER;
     uint32_t *slot = slot_of(exprs, &expr);
     if (*slot) {
         if (expr.kind == KIND_SET) exprs->set_count = expr.a;
         if (expr.kind == KIND_ALT || expr.kind == KIND_AND) exprs->member_count = expr.a;
         return *slot - 1;
     }
-    size_t most = exprs->class_count ? EXPR_COUNT_MAX : EXPR_COMPILED_MAX;
+    size_t most = exprs->is_sealed ? EXPR_COUNT_MAX : EXPR_COMPILED_MAX;
     if (exprs->count >= most) return overflow(exprs);
     expr.row = expr.pruned = NONE;
     exprs->at = vec_grow(exprs->at, exprs->count, &exprs->capacity, sizeof *exprs->at);
@@ -125,7 +131,7 @@ static uint32_t intern(struct exprs *exprs, struct expr expr) {
 
 uint32_t expr_set(struct exprs *exprs, const struct byte_set *set) {
     uint64_t any = set->words[0] | set->words[1] | set->words[2] | set->words[3];
-    if (any == 0) return EXPR_NEVER;
+    if (any == 0 || exprs->overflowed) return EXPR_NEVER;
     exprs->sets =
         vec_grow(exprs->sets, exprs->set_count, &exprs->set_capacity, sizeof *exprs->sets);
     exprs->sets[exprs->set_count] = *set;
@@ -144,7 +150,7 @@ uint32_t expr_byte(struct exprs *exprs, unsigned char byte) {
 
 uint32_t expr_bytes(struct exprs *exprs, struct str text) {
     uint32_t rest = EXPR_EMPTY;
-    for (size_t i = text.bytes; i-- > 0;)
+    for (size_t i = text.bytes; i-- > 0 && !exprs->overflowed;)
         rest = expr_cat(exprs, expr_byte(exprs, (unsigned char)text.at[i]), rest);
     return rest;
 }
@@ -243,9 +249,8 @@ static bool settle(struct gathered *list, uint32_t neutral, uint32_t ruling) {
 
 static uint32_t make_members(struct exprs *exprs, const struct gathered *list,
                              enum expr_kind kind) {
-    if (exprs->member_count + list->count > EXPR_MEMBERS_MAX || exprs->fuel < list->count)
-        return overflow(exprs);
-    exprs->fuel -= (uint32_t)list->count;
+    if (exprs->member_count + list->count > EXPR_MEMBERS_MAX) return overflow(exprs);
+    if (!exprs_burn(exprs, list->count)) return EXPR_NEVER;
     bool is_nullable = kind == KIND_AND;
     uint32_t first = (uint32_t)exprs->member_count;
     for (size_t i = 0; i < list->count; i++) {
@@ -264,6 +269,7 @@ static uint32_t make_members(struct exprs *exprs, const struct gathered *list,
 static uint32_t make_many(struct exprs *exprs, const uint32_t *parts, size_t count,
                           enum expr_kind kind) {
     struct gathered list = {NULL, 0, 0};
+    if (!exprs_burn(exprs, count)) return EXPR_NEVER;
     uint32_t all = kind == KIND_AND ? expr_all(exprs) : EXPR_NEVER;
     uint32_t neutral = kind == KIND_AND ? all : EXPR_NEVER;
     for (size_t i = 0; i < count; i++) gather(exprs, &list, parts[i], kind);
@@ -361,4 +367,17 @@ void exprs_reset(struct exprs *exprs) {
     }
     memset(exprs->slots, 0, (exprs->slot_mask + 1) * sizeof *exprs->slots);
     fill_slots(exprs);
+}
+
+void exprs_shrink(struct exprs *exprs) {
+    free(exprs->rows);
+    exprs->rows = NULL;
+    exprs->row_capacity = 0;
+    exprs->capacity = exprs->sealed;
+    exprs->at = mem_resize(exprs->at, exprs->capacity, sizeof *exprs->at);
+    exprs->member_capacity = exprs->sealed_members;
+    exprs->members = mem_resize(exprs->members, exprs->member_capacity + 1, sizeof *exprs->members);
+    while (exprs->slot_mask / 2 > exprs->sealed * 2) exprs->slot_mask /= 2;
+    exprs->slots = mem_resize(exprs->slots, exprs->slot_mask + 1, sizeof *exprs->slots);
+    exprs_reset(exprs);
 }

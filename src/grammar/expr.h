@@ -81,7 +81,9 @@ struct exprs {
 
     uint8_t class_of[256]; /* bytes that no expression tells apart have one class */
     uint8_t byte_of[256];  /* a byte of each class */
-    uint32_t class_count;  /* 0 before the seal */
+    uint32_t class_count;
+    size_t classed_sets; /* the first sets, which the classes are made of; all after the seal */
+    bool is_sealed;
     size_t sealed, sealed_members, sealed_sets;
     uint32_t walk; /* number of the last walk */
     uint32_t fuel; /* expressions that may still be asked for */
@@ -110,14 +112,19 @@ uint32_t expr_all(struct exprs *exprs); /* every text */
 /* A leaf of number.c. */
 uint32_t expr_leaf(struct exprs *exprs, enum expr_kind kind, uint32_t a, uint32_t b,
                    bool is_nullable);
+/* Takes `amount` of fuel. False, and it has overflowed, if there is less. */
+bool exprs_burn(struct exprs *exprs, size_t amount);
 /* A new rule without a body; `is_nullable` must become true of the body. */
 uint32_t expr_rule(struct exprs *exprs, bool is_nullable);
 void expr_rule_body(struct exprs *exprs, uint32_t rule, uint32_t body);
 
-/* Removes rules that have no text and tells bytes apart by class. Returns `start` as it is then. */
+/* Removes rules that have no text, tells bytes apart by class, and prunes. Returns `start` as it is
+ * then; EXPR_NEVER has no text. */
 uint32_t exprs_seal(struct exprs *exprs, uint32_t start);
 /* Forgets all expressions made since the seal. */
 void exprs_reset(struct exprs *exprs);
+/* The same, and gives their memory back. */
+void exprs_shrink(struct exprs *exprs);
 
 /* What may follow `byte` in the texts that begin with it. */
 uint32_t expr_derive(struct exprs *exprs, uint32_t expr, unsigned char byte);

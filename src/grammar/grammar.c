@@ -9,20 +9,88 @@
 #include "json/json.h"
 
 #include <assert.h>
+#include <pthread.h>
 #include <stdlib.h>
 
 #define TEXT_BYTES_MAX ((size_t)48 << 20)
 
-static atomic_size_t bytes_in_use;
+/* All grammars of the process. */
+static struct {
+    pthread_mutex_t lock; /* of all members, and of members of grammars that say so */
+    struct grammar *first;
+    size_t sealed_bytes, bytes;
+    uint64_t counts;
+} all = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+size_t grammar_sealed_bytes(void) {
+    pthread_mutex_lock(&all.lock);
+    size_t bytes = all.sealed_bytes;
+    pthread_mutex_unlock(&all.lock);
+    return bytes;
+}
 
 size_t grammar_bytes_in_use(void) {
-    return atomic_load(&bytes_in_use);
+    pthread_mutex_lock(&all.lock);
+    size_t bytes = all.bytes;
+    pthread_mutex_unlock(&all.lock);
+    return bytes;
+}
+
+/* The lock is held. */
+static void set_bytes(struct grammar *grammar, size_t bytes) {
+    all.bytes += bytes - grammar->bytes;
+    grammar->bytes = bytes;
+}
+
+static void join(struct grammar *grammar) {
+    exprs_shrink(&grammar->exprs);
+    grammar->sealed_bytes = sizeof *grammar + exprs_bytes(&grammar->exprs);
+    pthread_mutex_lock(&all.lock);
+    all.sealed_bytes += grammar->sealed_bytes;
+    set_bytes(grammar, grammar->sealed_bytes);
+    grammar->next = all.first;
+    grammar->link = &all.first;
+    if (grammar->next) grammar->next->link = &grammar->next;
+    all.first = grammar;
+    pthread_mutex_unlock(&all.lock);
+}
+
+static void leave(struct grammar *grammar) {
+    if (!grammar->link) return; /* it did not compile */
+    pthread_mutex_lock(&all.lock);
+    all.sealed_bytes -= grammar->sealed_bytes;
+    set_bytes(grammar, 0);
+    *grammar->link = grammar->next;
+    if (grammar->next) grammar->next->link = grammar->link;
+    pthread_mutex_unlock(&all.lock);
+}
+
+/* The grammar that has grown and was not counted for longest; NULL: none has. The lock is held. */
+static struct grammar *oldest_grown(void) {
+    struct grammar *oldest = NULL;
+    for (struct grammar *one = all.first; one; one = one->next)
+        if (one->bytes > one->sealed_bytes && (!oldest || one->used_at < oldest->used_at))
+            oldest = one;
+    return oldest;
+}
+
+void grammar_count(struct grammar *grammar, size_t bytes_max) {
+    struct grammar *oldest;
+    pthread_mutex_lock(&all.lock);
+    set_bytes(grammar, sizeof *grammar + exprs_bytes(&grammar->exprs));
+    grammar->used_at = ++all.counts;
+    while (all.bytes > bytes_max && (oldest = oldest_grown())) {
+        exprs_shrink(&oldest->exprs);
+        oldest->epoch++;
+        set_bytes(oldest, oldest->sealed_bytes);
+    }
+    pthread_mutex_unlock(&all.lock);
 }
 
 static enum err choice_expr(struct exprs *exprs, const json_t *source, uint32_t *ret_expr) {
     size_t count = json_array_size(source);
     uint32_t *parts = mem_new(count + 1, sizeof *parts);
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count && !exprs->overflowed; i++)
         parts[i] = expr_bytes(exprs, json_str(json_array_get(source, i)));
     *ret_expr = expr_alt(exprs, parts, count);
     free(parts);
@@ -50,7 +118,6 @@ static enum err compile(struct exprs *exprs, enum grammar_kind kind, const json_
     *work += EXPR_FUEL - exprs->fuel;
     if (err != OK) return err;
     start = exprs_seal(exprs, start);
-    start = expr_pruned(exprs, start);
     *work += EXPR_FUEL - exprs->fuel;
     if (exprs->overflowed) return err_set(error, ERR_LIMIT, "it is too large");
     if (start == EXPR_NEVER) return err_set(error, ERR_INVALID, "no text satisfies it");
@@ -79,8 +146,7 @@ enum err grammar_open(struct grammar **ret_grammar, enum grammar_kind kind, cons
         grammar_drop(grammar);
         return err;
     }
-    grammar->bytes = sizeof *grammar + exprs_bytes(&grammar->exprs);
-    atomic_fetch_add(&bytes_in_use, grammar->bytes);
+    join(grammar);
     *ret_grammar = grammar;
     return OK;
 }
@@ -92,7 +158,7 @@ struct grammar *grammar_hold(struct grammar *grammar) {
 
 void grammar_drop(struct grammar *grammar) {
     if (!grammar || atomic_fetch_sub(&grammar->holds, 1) > 1) return;
-    atomic_fetch_sub(&bytes_in_use, grammar->bytes);
+    leave(grammar);
     exprs_release(&grammar->exprs);
     free(grammar);
 }

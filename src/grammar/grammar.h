@@ -9,13 +9,17 @@
  *
  * Thread: any thread compiles, holds and drops. Everything else changes the shared automaton: one
  *     thread does it for all grammars, the engine's loop.
- * Memory: a grammar takes at most 64 MiB. grammar_drop by the last holder frees it.
+ * Memory: a grammar takes at most 64 MiB, and all grammars of a process GRAMMAR_BYTES_MAX together:
+ *     half of it when they are compiled (grammar_set.h); what they grow by is forgotten when it is
+ *     too much (grammar_mask.h). grammar_drop by the last holder frees a grammar.
  * Invariant: from every state but GRAMMAR_NONE at least one whole text can be reached. */
 
 #include "base/buf.h"
 #include "base/err.h"
 
 #include <jansson.h>
+
+#define GRAMMAR_BYTES_MAX ((size_t)384 << 20)
 
 struct grammar;
 

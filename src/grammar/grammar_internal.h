@@ -15,9 +15,12 @@ struct grammar {
     atomic_uint holds;
     uint64_t id; /* no two grammars of a process have one */
     uint32_t start;
-    size_t bytes;   /* counted as in use when it was compiled */
-    uint32_t epoch; /* number of times that the automaton was forgotten */
+    size_t sealed_bytes; /* when it was compiled */
+    size_t bytes;        /* when it was last counted; under the lock of all grammars */
+    uint64_t used_at;    /* number of the last count; under the same lock */
+    uint32_t epoch;      /* number of times that the automaton was forgotten */
     struct exprs exprs;
+    struct grammar *next, **link; /* in the list of all grammars; under its lock */
 };
 
 /* Compiles a source and forgets it; errors as grammar_open. Adds what it took to *work, in
@@ -31,4 +34,9 @@ bool grammar_state_renew(struct grammar_state *state);
 void grammar_forget(struct grammar *grammar);
 
 /* The memory of all grammars of the process, as they were when they were compiled. */
+size_t grammar_sealed_bytes(void);
+/* The same, as they were when they were counted last. */
 size_t grammar_bytes_in_use(void);
+/* Counts a grammar that may have grown. While all grammars take more than `bytes_max`, the one that
+ * was not counted for longest is forgotten. For the thread that steps automata. */
+void grammar_count(struct grammar *grammar, size_t bytes_max);

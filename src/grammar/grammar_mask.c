@@ -24,7 +24,7 @@ struct grammar_masks {
     struct token_tree tree;
     int32_t *end_tokens;
     uint32_t end_token_count;
-    size_t words;
+    size_t words, grammar_bytes_max;
     struct kept *kept; /* (capacity), of which `count` are in use */
     uint32_t count, capacity;
     uint32_t *buckets; /* (bucket_mask + 1) first in each; NONE: empty */
@@ -42,6 +42,7 @@ struct grammar_masks *grammar_masks_open(const struct grammar_masks_options *opt
     if (capacity > MASKS_MAX) capacity = MASKS_MAX;
     if (capacity < options->masks_min + 1u) capacity = options->masks_min + 1u;
     masks->capacity = (uint32_t)capacity;
+    masks->grammar_bytes_max = options->grammar_bytes_max;
     masks->kept = mem_new(capacity, sizeof *masks->kept);
     masks->bucket_mask = 1;
     while (masks->bucket_mask < capacity) masks->bucket_mask = masks->bucket_mask * 2 + 1;
@@ -171,7 +172,8 @@ const uint32_t *grammar_mask(struct grammar_masks *masks, struct grammar_state *
         uint32_t key = expr_clamped(&grammar->exprs, state->state, masks->tree.depth_max);
         struct kept *kept = NULL;
         if (!grammar->exprs.overflowed) kept = find(masks, grammar->id, grammar->epoch, key);
-        if (!kept && !grammar->exprs.overflowed) kept = make(masks, grammar, key);
+        if (!kept && !grammar->exprs.overflowed && (kept = make(masks, grammar, key)))
+            grammar_count(grammar, masks->grammar_bytes_max);
         if (kept) {
             kept->used_at = masks->stats.asked;
             return kept->has_any ? kept->words : NULL;

@@ -23,8 +23,10 @@ struct grammar_masks_options {
     uint32_t token_count;
     const int32_t *end_tokens; /* (end_token_count) tokens that end an answer; copied */
     uint32_t end_token_count;
-    uint32_t vocab;     /* bits of a mask */
-    uint32_t masks_min; /* masks that must exist at a time */
+    uint32_t vocab;           /* bits of a mask */
+    uint32_t masks_min;       /* masks that must exist at a time */
+    size_t grammar_bytes_max; /* of all grammars; past it, the one without a new mask for longest
+                                 forgets what it has grown by */
 };
 
 struct grammar_masks *grammar_masks_open(const struct grammar_masks_options *options);

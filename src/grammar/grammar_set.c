@@ -21,11 +21,13 @@ struct grammar_set {
     pthread_mutex_t lock;
     struct entry *entries; /* (GRAMMAR_SET_MAX), of which `count` are in use */
     uint32_t count;
+    size_t bytes_max;
     uint64_t asked;
 };
 
-struct grammar_set *grammar_set_open(void) {
+struct grammar_set *grammar_set_open(size_t bytes_max) {
     struct grammar_set *set = mem_new(1, sizeof *set);
+    set->bytes_max = bytes_max;
     set->entries = mem_new(GRAMMAR_SET_MAX, sizeof *set->entries);
     pthread_mutex_init(&set->lock, NULL);
     return set;
@@ -61,6 +63,22 @@ static struct entry *find(struct grammar_set *set, const unsigned char sum[SHA25
     return NULL;
 }
 
+/* Drops what no answer holds until a new grammar may be made. False if that is not enough. */
+static bool has_bytes(struct grammar_set *set) {
+    while (grammar_sealed_bytes() > set->bytes_max / 2) {
+        struct entry *oldest = NULL;
+        for (uint32_t i = 0; i < set->count; i++) {
+            struct entry *one = &set->entries[i];
+            bool is_free = one->grammar && atomic_load(&one->grammar->holds) == 1;
+            if (is_free && (!oldest || one->used_at < oldest->used_at)) oldest = one;
+        }
+        if (!oldest) return false;
+        grammar_drop(oldest->grammar);
+        *oldest = set->entries[--set->count];
+    }
+    return true;
+}
+
 static struct entry *make_room(struct grammar_set *set) {
     if (set->count < GRAMMAR_SET_MAX) return &set->entries[set->count++];
     struct entry *oldest = &set->entries[0];
@@ -88,7 +106,7 @@ enum err grammar_set_take(struct grammar_set *set, enum grammar_kind kind, const
     sum_of(kind, source, sum);
     pthread_mutex_lock(&set->lock);
     struct entry *entry = find(set, sum);
-    if (!entry && grammar_bytes_in_use() > GRAMMAR_SET_BYTES_MAX)
+    if (!entry && !has_bytes(set))
         err = err_set(error, ERR_UNAVAILABLE, "the grammars of other requests take all the room");
     else if (!entry)
         entry = add(set, sum, kind, source);

@@ -8,6 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* So that all fuel takes about as long as it takes for expressions. */
+#define FUEL_OF_SCHEMA 10
+#define FUEL_OF_KEYWORD 4
+
 /* --- lists of atoms --- */
 
 static bool has_atom(const struct atoms *atoms, struct atom atom) {
@@ -69,6 +73,8 @@ enum err schema_add(struct compiler *compiler, struct atoms *atoms, const json_t
             return schema_refuse(compiler, schema, NULL, "it refers to itself within one value");
         return OK;
     }
+    if (!exprs_burn(compiler->exprs, FUEL_OF_SCHEMA + FUEL_OF_KEYWORD * json_object_size(schema)))
+        return err_set(compiler->error, ERR_LIMIT, "the schema is too large");
     enum err err = schema_check_keywords(compiler, schema);
     if (err != OK || !schema_has_keywords(schema)) return err;
     err = schema_add_atom(compiler, atoms, node_atom(ATOM_BASE, schema));
@@ -82,6 +88,8 @@ enum err schema_add(struct compiler *compiler, struct atoms *atoms, const json_t
     if (err == OK) err = add_branches(compiler, atoms, schema, "oneOf", ATOM_ONE);
     return err;
 }
+
+#define TYPE_NAMES 7
 
 static unsigned type_of_name(struct str name) {
     static const struct {
@@ -102,6 +110,7 @@ static unsigned types_of(const json_t *schema) {
     unsigned types = 0;
     if (!type) return TYPE_ALL;
     if (json_is_string(type)) return type_of_name(json_str(type));
+    if (json_array_size(type) > TYPE_NAMES) return 0;
     for (size_t i = 0; i < json_array_size(type); i++) {
         const json_t *name = json_array_get(type, i);
         unsigned one = json_is_string(name) ? type_of_name(json_str(name)) : 0;
@@ -161,8 +170,9 @@ static enum err build_plain(struct compiler *compiler, const struct atoms *atoms
 static enum err build_any(struct compiler *compiler, const struct atoms *atoms,
                           const json_t *branches, uint32_t *ret_expr) {
     size_t count = json_array_size(branches);
+    enum err err = schema_take_steps(compiler, count);
+    if (err != OK) return err;
     uint32_t *parts = mem_new(count, sizeof *parts);
-    enum err err = OK;
     for (size_t i = 0; i < count && err == OK; i++) {
         struct atoms branch = *atoms;
         err = schema_add(compiler, &branch, json_array_get(branches, i));
@@ -200,6 +210,13 @@ static bool find(struct compiler *compiler, struct str key, enum err *ret_err, u
     return true;
 }
 
+enum err schema_take_steps(struct compiler *compiler, size_t count) {
+    if (count > SCHEMA_STEPS_MAX - compiler->steps || compiler->exprs->overflowed)
+        return err_set(compiler->error, ERR_LIMIT, "the schema is too large");
+    compiler->steps += (uint32_t)count;
+    return OK;
+}
+
 enum err schema_compile(struct compiler *compiler, const struct atoms *atoms, uint32_t *ret_expr) {
     struct exprs *exprs = compiler->exprs;
     struct str key = {(const char *)atoms->at, atoms->count * sizeof *atoms->at};
@@ -207,8 +224,8 @@ enum err schema_compile(struct compiler *compiler, const struct atoms *atoms, ui
     *ret_expr = EXPR_NEVER;
     if (atoms->is_false) return OK;
     if (find(compiler, key, &err, ret_expr)) return err;
-    if (++compiler->steps > SCHEMA_STEPS_MAX || exprs->overflowed)
-        return err_set(compiler->error, ERR_LIMIT, "the schema is too large");
+    err = schema_take_steps(compiler, 1);
+    if (err != OK) return err;
     if (compiler->depth >= SCHEMA_DEPTH_MAX)
         return err_set(compiler->error, ERR_LIMIT, "the schema is nested too deeply");
     compiler->compiled = vec_grow(compiler->compiled, compiler->compiled_count,

@@ -6,10 +6,13 @@
 
 #include <stdlib.h>
 
+#define FUEL_OF_NUMBERS 5 /* for comparing two */
+
 /* --- values --- */
 
 /* Whether two values are equal as JSON Schema means it: 1 is 1.0. */
-static bool is_same(const json_t *a, const json_t *b) {
+static bool is_same(struct compiler *compiler, const json_t *a, const json_t *b) {
+    if (!exprs_burn(compiler->exprs, json_is_number(a) ? FUEL_OF_NUMBERS : 1)) return false;
     if (json_is_number(a) && json_is_number(b)) {
         struct decimal x, y;
         return decimal_read(a, &x, NULL) == OK && decimal_read(b, &y, NULL) == OK &&
@@ -22,14 +25,14 @@ static bool is_same(const json_t *a, const json_t *b) {
         if (json_object_size(a) != json_object_size(b)) return false;
         json_object_foreach((json_t *)(uintptr_t)a, key, value) {
             const json_t *other = json_object_get(b, key);
-            if (!other || !is_same(value, other)) return false;
+            if (!other || !is_same(compiler, value, other)) return false;
         }
         return true;
     }
     if (!json_is_array(a)) return json_equal(a, b);
     if (json_array_size(a) != json_array_size(b)) return false;
     for (size_t i = 0; i < json_array_size(a); i++)
-        if (!is_same(json_array_get(a, i), json_array_get(b, i))) return false;
+        if (!is_same(compiler, json_array_get(a, i), json_array_get(b, i))) return false;
     return true;
 }
 
@@ -106,12 +109,12 @@ static enum err write_value(struct compiler *compiler, const json_t *value, unsi
 /* --- enum and const --- */
 
 /* Whether the schema's enum and const, as far as it has them, have the value. */
-static bool is_chosen(const json_t *schema, const json_t *value) {
+static bool is_chosen(struct compiler *compiler, const json_t *schema, const json_t *value) {
     const json_t *one = json_object_get(schema, "const"), *list = json_object_get(schema, "enum");
     bool is_in = !list;
     for (size_t i = 0; i < json_array_size(list) && !is_in; i++)
-        is_in = is_same(json_array_get(list, i), value);
-    return is_in && (!one || is_same(one, value));
+        is_in = is_same(compiler, json_array_get(list, i), value);
+    return is_in && (!one || is_same(compiler, one, value));
 }
 
 /* True if the atoms have more to say than enum, const and type. */
@@ -149,7 +152,7 @@ static enum err check_candidate(struct compiler *compiler, const struct candidat
     const json_t *schema;
     bool is_good = type_of(value) & candidates->types;
     for (size_t at = 0; is_good && (schema = schema_next_base(candidates->atoms, &at));)
-        is_good = schema == candidates->source || is_chosen(schema, value);
+        is_good = schema == candidates->source || is_chosen(compiler, schema, value);
     *ret_is_good = is_good;
     if (!is_good || !candidates->has_rest) return OK;
     if (json_is_object(value) || json_is_array(value))
@@ -284,7 +287,8 @@ enum err schema_one_of(struct compiler *compiler, const struct atoms *atoms, con
                                       TYPE_STRING, TYPE_ARRAY,   TYPE_OBJECT};
     struct branches branches = {.count = json_array_size(list), .list = list};
     uint32_t parts[6] = {0};
-    enum err err = OK;
+    enum err err = schema_take_steps(compiler, branches.count);
+    if (err != OK) return err;
     branches.at = mem_new(branches.count, sizeof *branches.at);
     for (size_t i = 0; i < branches.count && err == OK; i++) {
         branches.at[i] = *atoms;

@@ -14,8 +14,8 @@
 #include "grammar/number.h"
 #include "grammar/schema.h"
 
-#define ATOMS_MAX 48 /* schemas that apply to one value */
-#define SCHEMA_STEPS_MAX 10000
+#define ATOMS_MAX 48           /* schemas that apply to one value */
+#define SCHEMA_STEPS_MAX 20000 /* lists of atoms compiled, and branches of anyOf and oneOf */
 #define SCHEMA_DEPTH_MAX 200
 
 enum atom_kind {
@@ -71,6 +71,8 @@ struct compiler {
     struct error *error;
 };
 
+/* ERR_LIMIT past SCHEMA_STEPS_MAX and when the expressions have overflowed. */
+enum err schema_take_steps(struct compiler *compiler, size_t count);
 enum err schema_compile(struct compiler *compiler, const struct atoms *atoms, uint32_t *ret_expr);
 /* Adds a schema with all that applies where it does. */
 enum err schema_add(struct compiler *compiler, struct atoms *atoms, const json_t *schema);

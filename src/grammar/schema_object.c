@@ -16,7 +16,8 @@
 #define PATTERNS_MAX 4    /* different patterns: 16 groups of names */
 #define OPTIONAL_MAX 1000 /* listed names that are not required, because of the depth of rules */
 #define RULES_MAX 20000   /* places in an object, times numbers of members */
-#define NAMES_OF_RULE 4   /* names that a rule has before it refers to the next rule */
+#define FUEL_OF_NAME 20
+#define NAMES_OF_RULE 4 /* names that a rule has before it refers to the next rule */
 
 struct name {
     struct str text; /* borrowed */
@@ -53,9 +54,20 @@ static struct name *add_name(struct object *object, struct str text) {
     return &object->names[object->name_count++];
 }
 
+/* Takes the fuel of the names that list_names will look at. */
+static bool burn_names(const struct object *object) {
+    size_t count = 0;
+    const json_t *schema;
+    for (size_t at = 0; (schema = schema_next_base(object->atoms, &at));)
+        count += json_object_size(json_object_get(schema, "properties")) +
+                 json_array_size(json_object_get(schema, "required"));
+    return exprs_burn(object->compiler->exprs, FUEL_OF_NAME * count);
+}
+
 /* Lists the names of all properties, then other required ones. */
 static void list_names(struct object *object) {
     const json_t *schema;
+    if (!burn_names(object)) return;
     struct map known;
     uint64_t at_name;
     map_init(&known);

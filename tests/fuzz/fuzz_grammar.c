@@ -57,13 +57,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         source.bytes = end;
         choices = str_skip(all, end + 1);
     }
-    bool is_schema = data[0] & 1;
+    static const enum grammar_kind kinds[] = {GRAMMAR_REGEX, GRAMMAR_SCHEMA, GRAMMAR_TAGS,
+                                              GRAMMAR_SCHEMA};
+    enum grammar_kind kind = kinds[data[0] & 3];
+    bool is_schema = kind == GRAMMAR_SCHEMA;
     json_t *value = NULL;
     struct error error;
     struct grammar *grammar;
-    if (is_schema && json_read(&value, source, &error) != OK) value = NULL;
-    if (!is_schema) value = json_stringn(source.bytes ? source.at : "", source.bytes);
-    enum grammar_kind kind = is_schema ? GRAMMAR_SCHEMA : GRAMMAR_REGEX;
+    bool is_text = kind == GRAMMAR_REGEX;
+    if (!is_text && json_read(&value, source, &error) != OK) value = NULL;
+    if (is_text) value = json_stringn(source.bytes ? source.at : "", source.bytes);
     if (value && grammar_open(&grammar, kind, value, &error) == OK) {
         walk(grammar, is_schema, choices);
         grammar_drop(grammar);

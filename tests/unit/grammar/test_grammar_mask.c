@@ -116,8 +116,8 @@ static void test_masks(void **state) {
     struct vocabulary vocabulary;
     (void)state;
     open_vocabulary(&vocabulary, &rng);
-    struct grammar_masks *masks = grammar_masks_open(
-        &(struct grammar_masks_options){vocabulary.at, TOKENS, ends, 1, TOKENS, 4});
+    struct grammar_masks *masks = grammar_masks_open(&(struct grammar_masks_options){
+        vocabulary.at, TOKENS, ends, 1, TOKENS, 4, GRAMMAR_BYTES_MAX});
     for (size_t i = 0; i < sizeof schemas / sizeof *schemas; i++) {
         struct error error;
         json_t *schema = value_of(schemas[i]);
@@ -137,8 +137,8 @@ static void test_no_token(void **state) {
     struct error error;
     json_t *source = json_string("ab");
     struct grammar *grammar = compiled(GRAMMAR_REGEX, source, &error);
-    struct grammar_masks *masks =
-        grammar_masks_open(&(struct grammar_masks_options){tokens, 2, ends, 1, 2, 4});
+    struct grammar_masks *masks = grammar_masks_open(
+        &(struct grammar_masks_options){tokens, 2, ends, 1, 2, 4, GRAMMAR_BYTES_MAX});
     struct grammar_state text;
     (void)state;
     grammar_state_init(&text, grammar);
@@ -161,7 +161,7 @@ static void test_no_token(void **state) {
 
 /* Equal sources are compiled once, failures are remembered, and old ones make room. */
 static void test_set(void **state) {
-    struct grammar_set *set = grammar_set_open();
+    struct grammar_set *set = grammar_set_open(GRAMMAR_BYTES_MAX);
     struct grammar *first, *second;
     struct error error;
     json_t *source = json_string("a*"), *bad = json_string("(");
@@ -189,11 +189,95 @@ static void test_set(void **state) {
     grammar_set_close(set);
 }
 
+/* One automaton of each of these has thousands of states; together they have room for a few of them. */
+static void test_many_automata_stay_below_their_joint_limit(void **state) {
+    enum { GRAMMARS = 12, STEPS = 60 };
+    struct rng rng = {11};
+    struct vocabulary vocabulary;
+    const int32_t ends[] = {END_TOKEN};
+    struct grammar *grammars[GRAMMARS];
+    struct grammar_state states[GRAMMARS];
+    struct error error;
+    (void)state;
+    open_vocabulary(&vocabulary, &rng);
+    for (int i = 0; i < GRAMMARS; i++) {
+        char text[64];
+        snprintf(text, sizeof text, "(a|b)*a(a|b){%d}(c|d){4,}", 10 + i % 3);
+        json_t *source = json_string(text);
+        assert_int_equal(grammar_open(&grammars[i], GRAMMAR_REGEX, source, &error), OK);
+        grammar_state_init(&states[i], grammars[i]);
+        json_decref(source);
+    }
+    size_t sealed = grammar_sealed_bytes(), most = sealed + ((size_t)128 << 10), grown = 0;
+    struct grammar_masks *masks = grammar_masks_open(
+        &(struct grammar_masks_options){vocabulary.at, TOKENS, ends, 1, TOKENS, 4, most});
+    for (int step = 0; step < STEPS; step++) {
+        for (int i = 0; i < GRAMMARS; i++) {
+            const uint32_t *mask = grammar_mask(masks, &states[i]);
+            size_t bytes = grammar_bytes_in_use();
+            assert_non_null(mask);
+            assert_true(bytes <= most);
+            if (bytes > grown) grown = bytes;
+            check_mask(&vocabulary, &states[i], mask);
+            const char *byte = rng_below(&rng, 2) ? "a" : "b";
+            assert_int_equal(grammar_accept(&states[i], (struct str){byte, 1}), GRAMMAR_ACCEPTED);
+        }
+    }
+    assert_true(grown > sealed);
+    uint32_t epochs = 0;
+    for (int i = 0; i < GRAMMARS; i++) {
+        epochs += grammars[i]->epoch;
+        grammar_state_release(&states[i]);
+        grammar_drop(grammars[i]);
+    }
+    assert_true(epochs > 0);
+    grammar_masks_close(masks);
+}
+
+static json_t *source_of(int number) {
+    char text[64];
+    snprintf(text, sizeof text, "[a-z]{%d}[0-9]{%d}x", number + 2, number + 3);
+    return json_string(text);
+}
+
+static void test_a_set_drops_what_no_answer_holds_and_then_makes_no_more(void **state) {
+    struct grammar *held[40], *one;
+    struct error error;
+    int count = 0;
+    (void)state;
+    size_t before = grammar_sealed_bytes();
+    struct grammar_set *set = grammar_set_open(2 * (before + 40000));
+    for (int i = 0; i < 100; i++) {
+        json_t *source = source_of(i);
+        assert_int_equal(grammar_set_take(set, GRAMMAR_REGEX, source, &one, &error), OK);
+        grammar_drop(one);
+        json_decref(source);
+        assert_true(grammar_sealed_bytes() - before < 60000);
+    }
+    enum err err = OK;
+    for (; count < 40 && err == OK; count++) {
+        json_t *source = source_of(1000 + count);
+        err = grammar_set_take(set, GRAMMAR_REGEX, source, &held[count], &error);
+        json_decref(source);
+    }
+    assert_int_equal(err, ERR_UNAVAILABLE);
+    assert_true(--count > 0);
+    while (count > 0) grammar_drop(held[--count]);
+    json_t *source = source_of(2000);
+    assert_int_equal(grammar_set_take(set, GRAMMAR_REGEX, source, &one, &error), OK);
+    grammar_drop(one);
+    json_decref(source);
+    grammar_set_close(set);
+    assert_int_equal(grammar_sealed_bytes(), before);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_masks),
         cmocka_unit_test(test_no_token),
         cmocka_unit_test(test_set),
+        cmocka_unit_test(test_many_automata_stay_below_their_joint_limit),
+        cmocka_unit_test(test_a_set_drops_what_no_answer_holds_and_then_makes_no_more),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
