@@ -6,8 +6,9 @@
 #include "base/mem.h"
 #include "base/os.h"
 #include "http/http.h"
+#include "http/listener.h"
 #include "http/places.h"
-#include "json/envelope.h"
+#include "http/turned_away.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -21,9 +22,13 @@
 
 #define TICK_MS 250
 #define EVENTS_MAX 64
-#define ACCEPTS_MAX 64 /* accepts in a row, before open connections get their turn */
+#define ACCEPTS_MAX 16 /* accepts in a row, before open connections get their turn */
 #define PACE_MS 10000  /* the window in which the pace of a body is measured */
-#define BACKLOG 1024
+/* Refused clients that go on sending share this pace, 400 MiB/s: taking their bytes as fast as they
+ * come would keep the gate from the others. One step per client is at least 16 KiB. */
+#define DROP_MS 5
+#define DROP_BYTES ((size_t)2 << 20)
+#define DROP_BYTES_LEAST ((size_t)16 << 10)
 /* What the kernel keeps for a client that does not read: of TCP's unsent bytes, and of each
  * direction of the socket pair (the kernel doubles it for its own needs). */
 #define UNSENT_BYTES (128 << 10)
@@ -38,6 +43,10 @@ struct gate {
     bool arrived;   /* the listener has connections to accept */
     bool woken;     /* a connection can go on without an event of its own */
     struct gate_connection *connections;
+    struct gate_connection *unfinished; /* those to run again before the next wait */
+    struct turned_away turned_away;
+    uint32_t dropping; /* connections with bytes to drop, at the latest look and since */
+    int64_t dropped_ms;
     pthread_t thread;
     bool started;
     atomic_bool stop_listening;
@@ -109,35 +118,6 @@ bool gate_is_gone(struct gate_connection *c) {
     return gone;
 }
 
-static const char *reason_phrase(int status) {
-    switch (status) {
-    case 400: return "Bad Request";
-    case 401: return "Unauthorized";
-    case 404: return "Not Found";
-    case 405: return "Method Not Allowed";
-    case 408: return "Request Timeout";
-    case 413: return "Content Too Large";
-    case 414: return "URI Too Long";
-    case 417: return "Expectation Failed";
-    case 431: return "Request Header Fields Too Large";
-    case 503: return "Service Unavailable";
-    case 505: return "HTTP Version Not Supported";
-    default: return status < 500 ? "Error" : "Server Error";
-    }
-}
-
-void gate_write_refusal(struct buf *buf, int status, const char *sentence, const char *request_id) {
-    struct buf body;
-    buf_init(&body, 4096);
-    envelope_write(&body, status, NULL, NULL, str_from(sentence));
-    buf_printf(buf,
-               "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n"
-               "x-request-id: %s\r\n%sConnection: close\r\n\r\n%.*s",
-               status, reason_phrase(status), body.bytes, request_id,
-               status == 503 ? "retry-after: 1\r\n" : "", STR_ARGS(buf_str(&body)));
-    buf_release(&body);
-}
-
 void gate_tell_refused(struct gate *gate, const struct address *peer, int status,
                        const char *sentence, const char *request_id) {
     if (!gate->options.refused) return;
@@ -169,9 +149,16 @@ static void tell_gone(struct gate *gate, struct gate_connection *c) {
     gate->options.gone(gate->options.context, c);
 }
 
+static void forget_unfinished(struct gate *gate, struct gate_connection *c) {
+    struct gate_connection **at = &gate->unfinished;
+    while (*at && *at != c) at = &(*at)->next_unfinished;
+    if (*at) *at = c->next_unfinished;
+}
+
 static void connection_close(struct gate *gate, struct gate_connection *c) {
     if (c->refusal.bytes > 0) atomic_fetch_add(&gate->refused_total, 1);
     tell_gone(gate, c);
+    if (c->unfinished) forget_unfinished(gate, c);
     /* While a child that was just forked (an engine) has the descriptors too, closing them does not
      * end the interest: later events would name freed memory. */
     set_interest(gate, c, c->client, &c->client_interest, 0);
@@ -192,28 +179,23 @@ static void connection_close(struct gate *gate, struct gate_connection *c) {
 /* Moves bytes and registers the events to wait for. The caller closes dead connections, once none
  * of its events can name them. */
 static void connection_serve(struct gate *gate, struct gate_connection *c, int64_t at_ms) {
+    if (c->unfinished) forget_unfinished(gate, c);
     relay_run(c, at_ms);
     if (c->client_hung_up || c->dead) tell_gone(gate, c);
+    if (c->unfinished) {
+        c->next_unfinished = gate->unfinished;
+        gate->unfinished = c;
+    }
     if (c->dead) return;
-    if (c->unfinished) gate->woken = true;
     set_interest(gate, c, c->client, &c->client_interest, relay_client_interest(c));
     set_interest(gate, c, c->inner, &c->inner_interest, relay_inner_interest(c));
 }
 
-/* Sends one short answer without making a connection: the socket's buffer is empty, so it fits. A
- * client that expects TLS gets none, because it could not read it. */
-static void turn_away(struct gate *gate, int client, const struct address *peer) {
-    struct buf text;
+static void turn_away(struct gate *gate, int client, const struct address *peer, int64_t at_ms) {
     char id[HTTP_REQUEST_ID_BYTES];
-    buf_init(&text, 4096);
     id_hex(id, sizeof id, "req_", 32);
-    gate_write_refusal(&text, 503, "Too many connections are open", id);
-    gate_tell_refused(gate, peer, 503, "Too many connections are open", id);
-    ssize_t sent = gate->options.tls ? 0 : send(client, text.at, text.bytes, MSG_NOSIGNAL);
-    (void)sent; /* the client is turned away even if it does not get the answer */
-    shutdown(client, SHUT_WR);
-    close(client);
-    buf_release(&text);
+    turned_away_add(&gate->turned_away, client, gate->options.tls ? NULL : id, at_ms);
+    gate_tell_refused(gate, peer, 503, TURNED_AWAY_SENTENCE, id);
     atomic_fetch_add(&gate->refused_total, 1);
 }
 
@@ -222,7 +204,7 @@ static void connection_open(struct gate *gate, int client, const struct address 
     int pair[2];
     struct gate_connection *leaves;
     if (!places_find(&gate->options, gate->connections, peer, at_ms, &leaves)) {
-        turn_away(gate, client, peer);
+        turn_away(gate, client, peer, at_ms);
         return;
     }
     if (leaves) connection_close(gate, leaves);
@@ -231,7 +213,7 @@ static void connection_open(struct gate *gate, int client, const struct address 
     memset(c, 0, offsetof(struct gate_connection, up));
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair) != 0) {
         free(c);
-        turn_away(gate, client, peer);
+        turn_away(gate, client, peer, at_ms);
         return;
     }
     int on = 1, inner_bytes = INNER_BUFFER_BYTES, unsent_bytes = UNSENT_BYTES;
@@ -308,7 +290,9 @@ static void judge_pace(struct gate *gate, struct gate_connection *c, int64_t at_
 static void judge_times(struct gate *gate, struct gate_connection *c, int64_t at_ms) {
     const struct gate_options *options = &gate->options;
     if (c->lingering) {
-        if (at_ms - c->linger_ms > RELAY_LINGER_MS) c->dead = true;
+        /* A client sees the answer to a body only if the rest of it is still taken. */
+        if (at_ms - c->linger_ms > (c->in_body ? options->stall_ms : RELAY_LINGER_MS))
+            c->dead = true;
         return;
     }
     if (c->reading == RELAY_HEAD && c->head_ms != 0 && at_ms - c->head_ms > options->head_ms) {
@@ -334,11 +318,43 @@ static void tick(struct gate *gate, int64_t at_ms) {
         bool quiet = at_ms - c->active_ms >= gate->options.quiet_ms &&
                      c->down_start == c->down_end && atomic_load(&c->unanswered) > 0;
         if (quiet && !c->dead && !c->lingering) gate->options.quiet(gate->options.context, c);
-        if (!c->dead && (c->unfinished || c->refusal.bytes > 0 || atomic_load(&c->awaits_done)))
+        if (!c->dead && (c->refusal.bytes > 0 || atomic_load(&c->awaits_done)))
             connection_serve(gate, c, at_ms);
         if (c->dead) connection_close(gate, c);
     }
+    turned_away_tick(&gate->turned_away, at_ms);
     if (!atomic_load(&gate->stop_listening)) set_accepting(gate, true);
+}
+
+/* Runs the unfinished connections once more. Between batches of events, because it frees those that
+ * are dead. */
+static void serve_unfinished(struct gate *gate, int64_t at_ms) {
+    struct gate_connection *last = gate->unfinished;
+    gate->unfinished = NULL;
+    while (last) {
+        struct gate_connection *c = last;
+        last = c->next_unfinished;
+        c->unfinished = false;
+        if (!c->dead) connection_serve(gate, c, at_ms);
+        if (c->dead) connection_close(gate, c);
+    }
+}
+
+/* Drops what refused clients still send, so that they see their answer; each gets its share. */
+static void drop_some(struct gate *gate, int64_t at_ms) {
+    if (gate->dropping == 0 || at_ms - gate->dropped_ms < DROP_MS) return;
+    size_t share = DROP_BYTES / gate->dropping;
+    struct gate_connection *next;
+    gate->dropped_ms = at_ms;
+    gate->dropping = 0;
+    for (struct gate_connection *c = gate->connections; c; c = next) {
+        next = c->next;
+        if (!c->has_drops) continue;
+        relay_drop(c, share > DROP_BYTES_LEAST ? share : DROP_BYTES_LEAST);
+        connection_serve(gate, c, at_ms);
+        gate->dropping += c->has_drops;
+        if (c->dead) connection_close(gate, c);
+    }
 }
 
 static void close_listener(struct gate *gate) {
@@ -361,6 +377,10 @@ static void handle_event(struct gate *gate, const struct epoll_event *event, int
         struct gate_connection *c = event->data.ptr;
         if (c->dead) return;
         if (event->events & EPOLLRDHUP) c->client_hung_up = true;
+        if (!c->has_drops) {
+            relay_drop(c, DROP_BYTES_LEAST);
+            gate->dropping += c->has_drops;
+        }
         connection_serve(gate, c, at_ms);
     }
 }
@@ -370,8 +390,9 @@ static void *gate_main(void *context) {
     int64_t ticked_ms = now_ms();
     while (!atomic_load(&gate->stop)) {
         struct epoll_event events[EVENTS_MAX];
-        int timeout = gate->connections || !gate->accepting ? TICK_MS : -1;
-        if (gate->woken) timeout = 0;
+        bool idle = !gate->connections && gate->turned_away.count == 0 && gate->accepting;
+        int timeout = idle ? -1 : gate->dropping > 0 ? DROP_MS : TICK_MS;
+        if (gate->woken || gate->unfinished) timeout = 0;
         int count = epoll_wait(gate->epoll, events, EVENTS_MAX, clock_wait_ms(timeout));
         int64_t at_ms = now_ms();
         for (int i = 0; i < count; i++) handle_event(gate, &events[i], at_ms);
@@ -383,6 +404,8 @@ static void *gate_main(void *context) {
                 if (events[j].data.ptr == c) events[j].data.ptr = gate;
             connection_close(gate, c);
         }
+        serve_unfinished(gate, at_ms);
+        drop_some(gate, at_ms);
         /* Only now, because a new connection may close an idle one. */
         if (gate->arrived && gate->listener >= 0) accept_some(gate);
         gate->arrived = false;
@@ -393,32 +416,12 @@ static void *gate_main(void *context) {
         }
     }
     close_listener(gate);
+    turned_away_close(&gate->turned_away);
     while (gate->connections) connection_close(gate, gate->connections);
     return NULL;
 }
 
 /* --- opening and closing --- */
-
-static enum err listen_on(struct gate *gate, uint16_t *ret_port, struct error *error) {
-    const char *host = gate->options.host;
-    struct sockaddr_storage place;
-    struct address address;
-    if (!address_read(&address, str_from(host)))
-        return err_set(error, ERR_INVALID, "host: '%s' is not a numeric address", host);
-    socklen_t bytes = address_to_socket(&address, gate->options.port, &place);
-    gate->listener = socket(place.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (gate->listener < 0) return err_from_errno(error, errno, "no socket to listen on");
-    int on = 1;
-    setsockopt(gate->listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (bind(gate->listener, (struct sockaddr *)&place, bytes) != 0 ||
-        listen(gate->listener, BACKLOG) != 0)
-        return err_set(error, ERR_UNAVAILABLE, "cannot listen on %s port %u: %s", host,
-                       gate->options.port, strerror(errno));
-    if (getsockname(gate->listener, (struct sockaddr *)&place, &bytes) != 0)
-        return err_from_errno(error, errno, "cannot read the port listened on");
-    *ret_port = address_port(&place);
-    return OK;
-}
 
 static void gate_free(struct gate *gate) {
     os_close(gate->listener);
@@ -432,7 +435,7 @@ enum err gate_open(struct gate **ret_gate, const struct gate_options *options, u
     struct gate *gate = mem_new(1, sizeof *gate);
     gate->options = *options;
     gate->listener = gate->epoll = gate->wake = -1;
-    enum err err = listen_on(gate, ret_port, error);
+    enum err err = listener_open(&gate->listener, options->host, options->port, ret_port, error);
     if (err != OK) goto out;
     gate->epoll = epoll_create1(EPOLL_CLOEXEC);
     gate->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);

@@ -7,10 +7,10 @@
  *
  * The gate itself answers requests that the library must not see or could not answer: bad framing,
  * header blocks that are too big or too slow, bodies that trickle, too many connections, and bodies
- * that a handler gave up half-way (gate_refuse). It reads on for a moment before it closes such a
- * connection, so that the client sees the answer. It also notices that a client has gone while its
- * request waits. With a certificate it speaks TLS (tls.h), and the clock of the first header block
- * includes the handshake.
+ * that a handler gave up half-way (gate_refuse). It drops the bytes that such a client still sends:
+ * a socket that is closed before them would reset the connection and hide the answer. It also
+ * notices that a client has gone while its request waits. With a certificate it speaks TLS (tls.h),
+ * and the clock of the first header block includes the handshake.
  *
  * Thread: its own ("http-gate"); functions as they say.
  * Memory: per connection a buffer of 64 KiB for what the client sends, and of 8 KiB for answers; in
@@ -18,7 +18,6 @@
  * Invariant: bytes go to the library only if the gate knows where their request ends. */
 
 #include "base/address.h"
-#include "base/buf.h"
 #include "base/err.h"
 
 struct gate;
@@ -85,9 +84,6 @@ void gate_set_user(struct gate_connection *connection, void *user);
 void *gate_user(const struct gate_connection *connection);
 bool gate_is_gone(struct gate_connection *connection); /* any thread */
 
-/* Appends a whole HTTP message with the API's error object, the request id and Connection:
- * close. */
-void gate_write_refusal(struct buf *buf, int status, const char *sentence, const char *request_id);
 /* Tells of an answer of the gate. On the gate's thread. */
 void gate_tell_refused(struct gate *gate, const struct address *peer, int status,
                        const char *sentence, const char *request_id);

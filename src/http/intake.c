@@ -265,6 +265,21 @@ static void fail_too_large(struct http_request *request) {
     http_request_fail(request, 413, text, NULL);
 }
 
+static void fail_without_memory(struct http_request *request) {
+    http_request_fail(request, 503,
+                      "The request bodies that are being worked on fill the memory that this "
+                      "server has for them (--body-memory-bytes); try again later",
+                      NULL);
+}
+
+/* True if a body of that length would not fit next to the bodies that the server has now. Then it is
+ * refused before a byte of it is kept. */
+static bool is_without_memory(const struct http_request *request, uint64_t bytes) {
+    const struct http_server *server = request->server;
+    return atomic_load(&server->body_memory) + bytes * request->body_cost >
+           server->options.body_memory_bytes_max;
+}
+
 static bool part_begin(void *context, const struct multipart_part *part) {
     struct http_request *request = context;
     request->match.route->upload->part(request->upload, request, part);
@@ -326,12 +341,14 @@ static void begin_request(struct http_request *request, struct MHD_Connection *m
     request->body_cost = is_large ? HTTP_LARGE_BODY_COST : HTTP_PLAIN_BODY_COST;
     request->body_bytes_max = request->match.route->upload ? options->upload_bytes_max
                                                            : most_body_bytes(request, is_large);
-    uint64_t bytes;
-    if (str_to_u64(http_request_header(request, "content-length"), &bytes) &&
-        bytes > request->body_bytes_max)
+    uint64_t bytes = 0;
+    str_to_u64(http_request_header(request, "content-length"), &bytes);
+    if (bytes > request->body_bytes_max)
         fail_too_large(request);
     else if (request->match.route->upload)
         begin_upload(request);
+    else if (is_without_memory(request, bytes))
+        fail_without_memory(request);
 }
 
 /* --- its body --- */
@@ -352,10 +369,7 @@ static void keep_body(struct http_request *request, struct str bytes) {
     atomic_fetch_sub(&server->body_bytes, request->body_kept);
     atomic_fetch_sub(&server->body_memory, request->body_kept * request->body_cost);
     request->body_kept = 0;
-    http_request_fail(request, 503,
-                      "The request bodies that are being worked on fill the memory that this "
-                      "server has for them (--body-memory-bytes); try again later",
-                      NULL);
+    fail_without_memory(request);
 }
 
 static void take_body(struct http_request *request, struct str bytes) {

@@ -15,9 +15,10 @@ static uint32_t places_of(const struct gate_options *options, const struct addre
     return address_is_loopback(peer) ? most - most / LOOPBACK_LEAVES : PLACES_PER_PEER;
 }
 
-/* Waits for a request, or has not taken a byte of its answer for a while. */
+/* Waits for a request, has its last answer, or has not taken a byte of its answer for a while. */
 static bool may_leave(struct gate_connection *c, int64_t at_ms) {
-    return relay_is_idle(c) || (c->stalled_ms != 0 && at_ms - c->stalled_ms >= STALLED_LEAST_MS);
+    return relay_is_idle(c) || c->lingering ||
+           (c->stalled_ms != 0 && at_ms - c->stalled_ms >= STALLED_LEAST_MS);
 }
 
 /* The connection that has been idle longest, of `peer` or (NULL) of any; NULL if none has been for

@@ -2,6 +2,7 @@
 #include "http/relay.h"
 
 #include "base/id.h"
+#include "http/gate_answer.h"
 #include "http/http.h"
 
 #include <errno.h>
@@ -13,13 +14,13 @@
 #include <unistd.h>
 
 /* Rounds per run: one busy connection must not keep the others waiting. */
-#define ROUNDS_MAX 8
+#define ROUNDS_MAX 4
 
 void relay_refuse(struct gate_connection *c, int status, const char *sentence) {
     if (c->refusal.bytes > 0 || c->reading == RELAY_DISCARD) return;
     char id[HTTP_REQUEST_ID_BYTES];
     id_hex(id, sizeof id, "req_", 32);
-    gate_write_refusal(&c->refusal, status, sentence, id);
+    gate_answer_write(&c->refusal, status, sentence, id);
     gate_tell_refused(c->gate, &c->peer, status, sentence, id);
     c->reading = RELAY_DISCARD;
     c->up_end = c->up_ready;
@@ -28,8 +29,8 @@ void relay_refuse(struct gate_connection *c, int status, const char *sentence) {
 /* --- up: from the client to the library --- */
 
 static bool may_read(const struct gate_connection *c) {
-    if (c->client_eof) return false;
-    return c->reading == RELAY_DISCARD || c->up_end < RELAY_UP_BYTES || c->up_start > 0;
+    if (c->client_eof || c->reading == RELAY_DISCARD) return false;
+    return c->up_end < RELAY_UP_BYTES || c->up_start > 0;
 }
 
 static ssize_t receive(int fd, void *bytes, size_t count) {
@@ -75,25 +76,40 @@ static void make_room(struct gate_connection *c) {
     c->up_start = 0;
 }
 
+static void end_reading(struct gate_connection *c, ssize_t got) {
+    if (got < 0) c->dead = true;
+    c->client_eof = c->client_hung_up = true;
+}
+
+void relay_drop(struct gate_connection *c, size_t bytes) {
+    char scratch[16384];
+    ssize_t got = 0;
+    if (c->client_eof || c->reading != RELAY_DISCARD) return;
+    c->has_drops = false;
+    if (c->tls)
+        got = tls_receive(c->tls, scratch, bytes < sizeof scratch ? bytes : sizeof scratch);
+    else /* the kernel drops them without a copy */
+        do got = recv(c->client, NULL, bytes, MSG_TRUNC);
+        while (got < 0 && errno == EINTR);
+    if (got < 0 && would_block()) return;
+    c->has_drops = got > 0;
+    if (got <= 0) end_reading(c, got);
+}
+
 static bool read_client(struct gate_connection *c, int64_t now_ms) {
     if (!may_read(c)) return false;
-    char scratch[4096];
-    bool discard = c->reading == RELAY_DISCARD;
-    if (!discard) make_room(c);
-    ssize_t got = receive_client(c, discard ? scratch : c->up + c->up_end,
-                                 discard ? sizeof scratch : RELAY_UP_BYTES - c->up_end);
+    make_room(c);
+    ssize_t got = receive_client(c, c->up + c->up_end, RELAY_UP_BYTES - c->up_end);
     if (got > 0) {
-        if (!discard) c->up_end += (size_t)got;
-        if (!discard) c->active_ms = now_ms;
+        c->up_end += (size_t)got;
+        c->active_ms = now_ms;
         return true;
     }
     if (got < 0 && would_block()) return false;
-    if (got < 0 && c->tls && tls_is_plain_http(c->tls)) {
+    if (got < 0 && c->tls && tls_is_plain_http(c->tls))
         refuse_plain_http(c);
-        return true;
-    }
-    if (got < 0) c->dead = true;
-    c->client_eof = c->client_hung_up = true;
+    else
+        end_reading(c, got);
     return true;
 }
 
@@ -186,7 +202,8 @@ static bool write_inner(struct gate_connection *c) {
         if (sent < 0 && would_block()) return false;
         if (sent < 0) {
             /* The library has closed its end; its earlier bytes can still be read. Or memory is
-             * short: then the library closes because of this. */
+             * short: then the connection ends, which the library notices by its hang-up. */
+            if (errno != EPIPE && errno != ECONNRESET) c->dead = true;
             shutdown(c->inner, SHUT_WR);
             c->inner_shut = true;
             return true;
@@ -280,7 +297,8 @@ void relay_run(struct gate_connection *c, int64_t now_ms) {
 }
 
 uint32_t relay_client_interest(const struct gate_connection *c) {
-    bool reads = may_read(c), writes = c->down_start < c->down_end;
+    bool drops = c->reading == RELAY_DISCARD && !c->client_eof && !c->has_drops;
+    bool reads = may_read(c) || drops, writes = c->down_start < c->down_end;
     /* TLS may have to send before it can receive, and the reverse. An event that cannot be used
      * would come again and again. */
     bool sends_first = reads && c->tls && tls_receive_waits_to_send(c->tls);

@@ -10,6 +10,7 @@
  * library. */
 
 #include "base/address.h"
+#include "base/buf.h"
 #include "http/gate.h"
 #include "http/head.h"
 #include "http/tls.h"
@@ -19,7 +20,7 @@
 
 #define RELAY_UP_BYTES 65536
 #define RELAY_DOWN_BYTES 8192 /* small, because a slow reader keeps it full */
-#define RELAY_LINGER_MS 2000
+#define RELAY_LINGER_MS 2000  /* after the last answer; a body that still comes has stall_ms */
 
 enum relay_reading {
     RELAY_HEAD,
@@ -50,7 +51,9 @@ struct gate_connection {
     bool awaits_read;    /* the gate shuts its end once the library has read all bytes */
     bool refusal_queued; /* the refusal is in `down`, behind all other bytes */
     bool lingering;
+    bool has_drops;  /* bytes that are to be dropped wait for their turn */
     bool unfinished; /* the latest run ended at its bound, with bytes left to move */
+    struct gate_connection *next_unfinished; /* the gate's list of them */
     bool dead;
     bool told_gone;
     struct buf refusal; /* the gate's own last answer */
@@ -64,7 +67,7 @@ struct gate_connection {
     int64_t pace_ms; /* start of the window in which body bytes are counted */
     uint64_t pace_bytes;
     int64_t stalled_ms; /* time since which the client takes no bytes; 0: it takes them */
-    int64_t linger_ms;
+    int64_t linger_ms;  /* time since which the connection lingers */
 
     pthread_mutex_t lock; /* guards note, gone */
     char *note;           /* the answer that gate_refuse left; owned */
@@ -90,6 +93,9 @@ static inline bool relay_is_idle(struct gate_connection *c) {
 /* Moves bytes up to a bound. Afterwards `dead` says that the connection can be closed, and
  * `unfinished` that it must be run again without waiting for an event. */
 void relay_run(struct gate_connection *connection, int64_t now_ms);
+/* Drops bytes of a client that has its last answer, or will have. `has_drops` says afterwards that
+ * more of them may be there; otherwise an event will tell of more. */
+void relay_drop(struct gate_connection *connection, size_t bytes);
 /* Ends the connection with an answer of the gate, after the answers to earlier requests. */
 void relay_refuse(struct gate_connection *connection, int status, const char *sentence);
 /* The epoll events to wait for. */
