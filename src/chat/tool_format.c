@@ -23,10 +23,26 @@ static const struct row {
                               " <escape> "},
 };
 
-const char *const chat_marks[CHAT_MARKS_MAX + 1] = {
-    "<tool_call>",         "</tool_call>", "[TOOL_CALLS]", "[ARGS]",
-    "[CALL_ID]",           "<|tool_call>", "<tool_call|>", "<start_function_call>",
-    "<end_function_call>", "<escape>",     "<|\"|>",       "<|python_tag|>"};
+const char *const chat_marks[CHAT_MARKS_MAX + 1] = {"<tool_call>",
+                                                    "</tool_call>",
+                                                    "[TOOL_CALLS]",
+                                                    "[ARGS]",
+                                                    "[CALL_ID]",
+                                                    "<|tool_call>",
+                                                    "<tool_call|>",
+                                                    "<start_function_call>",
+                                                    "<end_function_call>",
+                                                    "<escape>",
+                                                    "<|\"|>",
+                                                    "<|python_tag|>",
+                                                    "<think>",
+                                                    "</think>",
+                                                    "[THINK]",
+                                                    "[/THINK]",
+                                                    "<seed:think>",
+                                                    "</seed:think>",
+                                                    "<|channel>",
+                                                    "<channel|>"};
 
 static bool has_word(const char *list, struct str word) {
     char spaced[40] = " ";

@@ -48,8 +48,8 @@ struct tool_marks {
 struct tool_marks tool_format_marks(enum tool_format format);
 
 /* Words that a vocabulary may have as control tokens, in an array that ends in NULL: those of all
- * forms. A control token is no text otherwise. */
-#define CHAT_MARKS_MAX 16
+ * forms and of thoughts (thought.h). A control token is no text otherwise. */
+#define CHAT_MARKS_MAX 24
 extern const char *const chat_marks[CHAT_MARKS_MAX + 1];
-/* Whether the text of a form may have the mark number `mark` of chat_marks. */
+/* Whether the text of a form may have mark number `mark` of chat_marks. */
 bool tool_format_has_mark(enum tool_format format, size_t mark);

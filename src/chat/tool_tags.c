@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "chat/tool_tags.h"
 
+#include "chat/tag_words.h"
 #include "json/json.h"
 
 #include <stdio.h>
@@ -26,51 +27,6 @@ static const struct form forms[TOOL_FORMAT_COUNT] = {
     [TOOL_FORMAT_GEMMA] = {"", "<|tool_call>call:", "", "<tool_call|>", "", ""},
     [TOOL_FORMAT_FUNCTION] = {"", "<start_function_call>call:", "", "<end_function_call>", "", ""},
 };
-
-/* --- formats --- */
-
-static json_t *of_type(const char *type, const char *key, json_t *value) {
-    json_t *format = json_object();
-    json_object_set_new(format, "type", json_string(type));
-    json_object_set_new(format, key, value);
-    return format;
-}
-
-static json_t *const_string(const char *text, size_t bytes) {
-    return of_type("const_string", "value", json_stringn(text, bytes));
-}
-
-static void add_text(json_t *list, const char *text, size_t bytes) {
-    if (bytes > 0) json_array_append_new(list, const_string(text, bytes));
-}
-
-/* The number of the control token that the text begins with; CHAT_MARKS_MAX: none. */
-static size_t mark_at(uint32_t marks, const char *text) {
-    for (size_t k = 0; chat_marks[k]; k++)
-        if (marks >> k & 1 && strncmp(text, chat_marks[k], strlen(chat_marks[k])) == 0) return k;
-    return CHAT_MARKS_MAX;
-}
-
-/* Appends a text, with its control tokens as marks. A newline may be left out. */
-static void add_words(json_t *list, uint32_t marks, const char *text) {
-    size_t begin = 0, at = 0, bytes = strlen(text);
-    while (at < bytes) {
-        size_t mark = mark_at(marks, text + at);
-        bool is_newline = text[at] == '\n';
-        if (mark == CHAT_MARKS_MAX && !is_newline) {
-            at++;
-            continue;
-        }
-        add_text(list, text + begin, at - begin);
-        json_array_append_new(list, is_newline
-                                        ? of_type("optional", "content", const_string("\n", 1))
-                                        : of_type("mark", "mark", json_integer((json_int_t)mark)));
-        begin = at += is_newline ? 1 : strlen(chat_marks[mark]);
-    }
-    add_text(list, text + begin, at - begin);
-}
-
-/* --- calls --- */
 
 /* Whether members that the schema does not list may be ruled out: no other keyword could name them. */
 static bool may_close(const json_t *schema) {
@@ -112,16 +68,16 @@ static json_t *call_of(const struct tool_tags *from, size_t index) {
     json_t *list = json_array();
     char place[64];
     snprintf(place, sizeof place, "tools[%zu].function.parameters", index);
-    json_t *arguments = of_type("json_schema", "json_schema", arguments_schema(function));
+    json_t *arguments = tag_format("json_schema", "json_schema", arguments_schema(function));
     json_object_set_new(arguments, "place", json_string(place));
     if (!from->is_forced && !json_is_true(json_object_get(function, "strict")))
         json_object_set_new(arguments, "otherwise", json_pack("{s:s}", "type", "object"));
-    add_words(list, from->marks, form->head);
-    add_text(list, name.at, name.bytes);
-    add_words(list, from->marks, form->middle);
+    tag_add_words(list, from->marks, form->head);
+    tag_add_text(list, name.at, name.bytes);
+    tag_add_words(list, from->marks, form->middle);
     json_array_append_new(list, arguments);
-    add_words(list, from->marks, form->tail);
-    return of_type("sequence", "elements", list);
+    tag_add_words(list, from->marks, form->tail);
+    return tag_format("sequence", "elements", list);
 }
 
 /* One call, or more of them unless `is_single`. */
@@ -130,14 +86,14 @@ static json_t *calls_of(const struct tool_tags *from, bool is_single) {
     json_t *list = json_array(), *calls = json_array();
     for (size_t i = 0; i < json_array_size(from->tools); i++)
         if (tool_set_has(&from->callable, i)) json_array_append_new(calls, call_of(from, i));
-    json_t *some = of_type("tags_with_separator", "tags", calls);
+    json_t *some = tag_format("tags_with_separator", "tags", calls);
     json_object_set_new(some, "separator", json_string(form->separator));
     json_object_set_new(some, "at_least_one", json_true());
     json_object_set_new(some, "stop_after_first", json_boolean(is_single));
-    add_words(list, from->marks, form->open);
+    tag_add_words(list, from->marks, form->open);
     json_array_append_new(list, some);
-    add_words(list, from->marks, form->close);
-    return of_type("sequence", "elements", list);
+    tag_add_words(list, from->marks, form->close);
+    return tag_format("sequence", "elements", list);
 }
 
 /* Text without calls, in a form whose calls have no mark: it begins as no call does. */
@@ -145,7 +101,7 @@ static json_t *plain_text(enum tool_format format) {
     const char *pattern = format == TOOL_FORMAT_PYTHON
                               ? "[ \\n\\r\\t]*([^ \\n\\r\\t{\\[][\\s\\S]*)?"
                               : "[ \\n\\r\\t]*([^ \\n\\r\\t{][\\s\\S]*)?";
-    return of_type("regex", "pattern", json_string(pattern));
+    return tag_format("regex", "pattern", json_string(pattern));
 }
 
 /* Text, with calls in it or behind it. */
@@ -157,18 +113,18 @@ static json_t *text_with_calls(const struct tool_tags *from) {
     if (!begin) {
         json_array_append_new(list, calls);
         json_array_append_new(list, plain_text(from->format));
-        return of_type("or", "elements", list);
+        return tag_format("or", "elements", list);
     }
-    json_t *text = of_type("any_text", "excludes", json_pack("[s]", begin));
-    json_t *more = of_type("sequence", "elements", json_pack("[o,O]", calls, text));
+    json_t *text = tag_format("any_text", "excludes", json_pack("[s]", begin));
+    json_t *more = tag_format("sequence", "elements", json_pack("[o,O]", calls, text));
     json_array_append_new(list, text);
-    json_array_append_new(list, of_type(from->only_one ? "optional" : "star", "content", more));
-    return of_type("sequence", "elements", list);
+    json_array_append_new(list, tag_format(from->only_one ? "optional" : "star", "content", more));
+    return tag_format("sequence", "elements", list);
 }
 
 json_t *tool_tags_format(const struct tool_tags *from) {
     if (!from->is_forced && !from->instead) return text_with_calls(from);
     json_t *calls = calls_of(from, from->only_one);
     if (from->is_forced) return calls;
-    return of_type("or", "elements", json_pack("[o,O]", calls, from->instead));
+    return tag_format("or", "elements", json_pack("[o,O]", calls, from->instead));
 }

@@ -135,11 +135,34 @@ static void write_tool_call(struct buf *out, const struct tool_call *call, bool 
     buf_add_byte(out, '}');
 }
 
-static void write_message(struct buf *out, const struct choice *choice, struct str text) {
+/* Appends the members that show a thought, with a comma behind each. */
+static void write_thought(struct buf *out, const struct request *request, struct str thought,
+                          bool is_null) {
+    static const char *const names[] = {"reasoning_content", "reasoning"};
+    struct str field = request->reasoning_field;
+    for (size_t i = 0; i < 2; i++) {
+        bool is_shown =
+            field.bytes == 0 ? i == 0 : str_is(field, names[i]) || str_is(field, "both");
+        if (!is_shown) continue;
+        buf_printf(out, "\"%s\":", names[i]);
+        if (is_null)
+            buf_add_text(out, "null");
+        else
+            write_repaired(out, thought);
+        buf_add_byte(out, ',');
+    }
+}
+
+static void write_message(struct buf *out, const struct job *job, const struct choice *choice,
+                          struct str text) {
     const struct tool_reader *tools = choice->tools;
     size_t calls = tools ? tools->calls.count : 0;
-    buf_add_text(out, "\"message\":{\"role\":\"assistant\",\"content\":");
-    if (text.bytes == 0 && calls > 0)
+    bool has_thought = choice->thought.has_begun;
+    buf_add_text(out, "\"message\":{\"role\":\"assistant\",");
+    if (job->request.thought_start != THOUGHT_NONE && job->request.include_reasoning)
+        write_thought(out, &job->request, choice_thought(choice, choice->raw.bytes), !has_thought);
+    buf_add_text(out, "\"content\":");
+    if (text.bytes == 0 && (calls > 0 || has_thought))
         buf_add_text(out, "null");
     else
         write_repaired(out, text);
@@ -160,10 +183,11 @@ static void write_choice(struct buf *out, const struct answer_source *source, co
     struct buf text;
     buf_init(&text, BUF_UNLIMITED);
     utf8_add_repaired(&text, buf_str(&prompt->echo));
-    utf8_add_repaired(&text, buf_str(choice->tools ? &choice->tools->content : &choice->raw));
+    utf8_add_repaired(&text, choice->tools ? buf_str(&choice->tools->content)
+                                           : choice_answer(choice, choice->raw.bytes));
     buf_printf(out, "{\"index\":%u,", shown_index);
     if (is_chat(job)) {
-        write_message(out, choice, buf_str(&text));
+        write_message(out, job, choice, buf_str(&text));
     } else {
         buf_add_text(out, "\"text\":");
         write_repaired(out, buf_str(&text));
@@ -258,9 +282,10 @@ static void write_chunk_end(struct buf *out, struct job *job, uint32_t index, co
         buf_add_text(out, ",\"usage\":null");
 }
 
-/* Appends `delta` or `text` with a piece of the answer; without content if `text` is NULL. */
+/* Appends `delta` or `text` with a piece of the answer; without content if `text` is NULL, and without
+ * a thought if it is empty. */
 static void write_piece(struct buf *out, const struct job *job, const struct str *text,
-                        bool is_first) {
+                        struct str thought, bool is_first) {
     if (!is_chat(job)) {
         buf_add_text(out, "\"text\":");
         write_repaired(out, text ? *text : STR(""));
@@ -268,10 +293,12 @@ static void write_piece(struct buf *out, const struct job *job, const struct str
     }
     buf_add_text(out, "\"delta\":{");
     if (is_first) buf_add_text(out, "\"role\":\"assistant\",");
+    if (thought.bytes > 0) write_thought(out, &job->request, thought, false);
     if (text) {
         buf_add_text(out, "\"content\":");
         write_repaired(out, *text);
     }
+    if (out->at[out->bytes - 1] == ',') buf_truncate(out, out->bytes - 1);
     buf_add_byte(out, '}');
 }
 
@@ -286,7 +313,7 @@ static bool write_first_chunk(struct buf *out, const struct answer_source *sourc
     struct str echo = buf_str(&prompt->echo);
     if (!is_chat(job) && echo.bytes == 0 && !returns_ids && !has_logprobs) return false;
     write_chunk_head(out, source, job, index);
-    write_piece(out, job, &echo, true);
+    write_piece(out, job, &echo, STR(""), true);
     if (has_logprobs) {
         write_logprobs(out, source, job, index, 0, 0, true);
     } else {
@@ -300,28 +327,38 @@ static bool write_first_chunk(struct buf *out, const struct answer_source *sourc
     return true;
 }
 
+/* The part of the thought that a stream has not shown, which then counts as shown. */
+static struct str new_thought(struct choice *choice, const struct request *request, size_t shown) {
+    struct str thought = choice_thought(choice, shown);
+    size_t skip = choice->thought_shown;
+    if (!request->include_reasoning || thought.bytes <= skip) return STR("");
+    choice->thought_shown = thought.bytes;
+    return str_skip(thought, skip);
+}
+
 /* Writes the text that may be shown, with its log probabilities. */
 static bool write_text_chunk(struct buf *out, const struct answer_source *source, struct job *job,
                              uint32_t index) {
     struct choice *choice = &job->choices[index];
     size_t shown = choice_shown(choice, &job->request);
     size_t logprobs = choice_logprobs_shown(choice, shown);
-    struct str text = {choice->raw.at, shown};
-    size_t *text_shown = &choice->shown;
+    struct str text = choice_answer(choice, shown);
     if (choice->tools) {
         choice_read_tools(choice, &job->request);
         text = buf_str(&choice->tools->content);
-        text_shown = &choice->content_shown;
-        choice->shown = shown;
     }
-    if (text.bytes <= *text_shown && logprobs <= choice->logprobs_shown) return false;
-    struct str piece = str_skip(text, *text_shown);
+    choice->shown = shown;
+    struct str thought = new_thought(choice, &job->request, shown);
+    if (text.bytes <= choice->content_shown && thought.bytes == 0 &&
+        logprobs <= choice->logprobs_shown)
+        return false;
+    struct str piece = str_skip(text, choice->content_shown);
     write_chunk_head(out, source, job, index);
-    write_piece(out, job, &piece, false);
+    write_piece(out, job, piece.bytes > 0 || thought.bytes == 0 ? &piece : NULL, thought, false);
     write_logprobs(out, source, job, index, choice->logprobs_shown, logprobs, false);
     write_chunk_end(out, job, index, NULL);
     buf_add_byte(out, '}');
-    *text_shown = text.bytes;
+    choice->content_shown = text.bytes;
     choice->logprobs_shown = logprobs;
     return true;
 }
@@ -359,7 +396,7 @@ bool answer_write_chunk(struct buf *out, const struct answer_source *source, str
     if (!choice->is_done || choice->has_ended) return false;
     choice->has_ended = true;
     write_chunk_head(out, source, job, choice_index);
-    write_piece(out, job, NULL, false);
+    write_piece(out, job, NULL, STR(""), false);
     write_key(out, "logprobs");
     buf_add_text(out, "null");
     write_chunk_end(out, job, choice_index, choice_reason(choice, &job->request));

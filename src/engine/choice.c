@@ -11,6 +11,7 @@
 void choice_init(struct choice *choice, const struct request *request) {
     *choice = (struct choice){.shown = 0};
     buf_init(&choice->raw, CHOICE_TEXT_BYTES_MAX);
+    thought_init(&choice->thought, request->thought_marks, request->thought_start);
     if (request->tool_format < TOOL_FORMAT_HERMES) return;
     choice->tools = mem_alloc(sizeof *choice->tools);
     tool_reader_init(choice->tools, request->tool_format, request->one_tool_call, request->tools);
@@ -65,6 +66,9 @@ bool choice_add(struct choice *choice, const struct request *request,
     if (request->logprobs) logprobs_add(&choice->logprobs, sample, buf_str(&choice->raw));
     size_t from = choice->raw.bytes;
     tokenizer_decode(tokenizer, sample->token, shows_token(request, sample->token), &choice->raw);
+    if (choice->is_closing) choice->closing_count++;
+    choice->is_closing = false;
+    thought_add(&choice->thought, buf_str(&choice->raw), from);
     if (choice->token_count <= (uint64_t)request->min_tokens) {
         choice->stop_from = choice->raw.bytes;
         return false;
@@ -73,18 +77,38 @@ bool choice_add(struct choice *choice, const struct request *request,
     return choice->stopped;
 }
 
+static size_t least(size_t a, size_t b) {
+    return a < b ? a : b;
+}
+
+struct str choice_thought(const struct choice *choice, size_t shown) {
+    size_t begin = least(choice->thought.begin, shown), end = least(choice->thought.end, shown);
+    return end > begin ? (struct str){choice->raw.at + begin, end - begin} : STR("");
+}
+
+struct str choice_answer(const struct choice *choice, size_t shown) {
+    size_t begin = least(choice->thought.answer, shown);
+    return shown > begin ? (struct str){choice->raw.at + begin, shown - begin} : STR("");
+}
+
+bool choice_must_close(const struct choice *choice, const struct request *request, uint32_t limit) {
+    return choice->thought.state == THOUGHT_INSIDE && choice->thought.token_count >= limit &&
+           choice->closing_count < request->closing_tokens.count;
+}
+
 void choice_read_tools(struct choice *choice, const struct request *request) {
     if (!choice->tools || choice->is_done) return; /* choice_end has read all of it */
-    struct str shown = {choice->raw.at, choice_shown(choice, request)};
-    if (shown.bytes > 0) tool_reader_feed(choice->tools, shown, false);
+    struct str answer = choice_answer(choice, choice_shown(choice, request));
+    if (answer.bytes > 0) tool_reader_feed(choice->tools, answer, false);
 }
 
 void choice_end(struct choice *choice, enum finish_reason reason) {
     assert(!choice->is_done);
     choice->is_done = true;
     choice->reason = reason;
-    struct str all = buf_str(&choice->raw);
-    if (choice->tools) tool_reader_feed(choice->tools, all.bytes ? all : STR(""), true);
+    thought_end(&choice->thought, buf_str(&choice->raw));
+    struct str answer = choice_answer(choice, choice->raw.bytes);
+    if (choice->tools) tool_reader_feed(choice->tools, answer.bytes ? answer : STR(""), true);
 }
 
 /* The length of the longest proper prefix of `stop` with which `text` ends. */

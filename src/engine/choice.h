@@ -42,8 +42,12 @@ struct choice {
     struct ids token_ids; /* all generated tokens, if the request wants them returned */
     size_t token_ids_shown;
 
+    struct thought thought;
+    size_t thought_shown;      /* bytes of the thought already in a stream */
+    uint32_t closing_count;    /* tokens of the closing mark that were forced */
+    bool is_closing;           /* the next token is one of them */
     struct tool_reader *tools; /* NULL: calls are not read. Owned */
-    size_t content_shown;      /* bytes of tools->content already in a stream */
+    size_t content_shown;      /* bytes of the content already in a stream */
     size_t calls_shown;        /* half calls in a stream: the name, or the arguments */
 };
 
@@ -56,6 +60,11 @@ void choice_release(struct choice *choice);
 bool choice_add(struct choice *choice, const struct request *request,
                 const struct tokenizer *tokenizer, const struct sample *sample, bool is_end);
 
+/* The text of the thought, and that behind it, in the first `shown` bytes of raw. */
+struct str choice_thought(const struct choice *choice, size_t shown);
+struct str choice_answer(const struct choice *choice, size_t shown);
+/* True if the thought has all the tokens it may have, and must be closed by the next one. */
+bool choice_must_close(const struct choice *choice, const struct request *request, uint32_t limit);
 /* Reads the tool calls in the text that may be shown, if the choice reads calls. */
 void choice_read_tools(struct choice *choice, const struct request *request);
 /* Ends the sequence; no more tokens come. */

@@ -39,6 +39,7 @@ void job_close(struct job *job) {
     for (uint32_t i = 0; job->shapes && i < job->choice_count; i++)
         grammar_state_release(&job->shapes[i]);
     free(job->shapes);
+    free(job->closing_masks);
     free(job->choices);
     job_drop_request(job);
     buf_release(&job->words);
@@ -71,6 +72,7 @@ struct usage job_usage(const struct job *job) {
              * were cached before this request. */
             if (choice->cached_tokens < cached_tokens) cached_tokens = choice->cached_tokens;
             usage.output_tokens += choice->token_count;
+            usage.reasoning_tokens += choice->thought.token_count;
         }
         usage.input_tokens += prompt_tokens;
         usage.cached_tokens += cached_tokens < prompt_tokens ? cached_tokens : prompt_tokens;

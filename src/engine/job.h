@@ -44,8 +44,11 @@ struct job {
     int64_t created_unix_s;
     char response_id[JOB_RESPONSE_ID_BYTES];
 
-    struct grammar_state *shapes; /* (choice_count); NULL: the answer may be any text */
-    struct choice *choices;       /* (choice_count) index: prompt · candidates + k */
+    uint32_t thought_limit;         /* most tokens of a thought; UINT32_MAX: no limit */
+    const uint32_t **closing_masks; /* (request.closing_tokens.count) if there is a limit; the masks
+                                       of one token each belong to the engine */
+    struct grammar_state *shapes;   /* (choice_count); NULL: the answer may be any text */
+    struct choice *choices;         /* (choice_count) index: prompt · candidates + k */
     uint32_t choice_count;
     uint32_t open_count; /* choices that are not done */
     int64_t token_ns;    /* the time of its last token; 0: it has none yet */

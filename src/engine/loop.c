@@ -118,7 +118,7 @@ static enum err submit_choice(struct engine *engine, struct job *job, uint32_t i
         .prompt = prompt->ids.at,
         .prompt_count = (uint32_t)prompt->ids.count,
         .sampling = sampling_of(engine, job),
-        .is_constrained = job->shapes != NULL,
+        .is_constrained = job->shapes || job->closing_masks,
         .is_urgent = tier_is_interactive(job->tier),
         .cache_salt = job->cache_salt,
     };

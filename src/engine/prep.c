@@ -2,6 +2,7 @@
 #include "engine/prep.h"
 
 #include "engine/messages.h"
+#include "engine/request_thought.h"
 #include "engine/request_tools.h"
 #include "json/json.h"
 
@@ -34,8 +35,11 @@ struct rendering {
 /* The variables of the template. Absent tools are none, not undefined. */
 static json_t *template_context(const struct request *request) {
     json_t *context = json_object();
-    if (request->reasoning_effort.bytes > 0)
+    if (request->reasoning_effort.bytes > 0) {
         set_text(context, "reasoning_effort", request->reasoning_effort);
+        json_object_set_new(context, "enable_thinking",
+                            json_boolean(!str_is(request->reasoning_effort, "none")));
+    }
     if (request->template_variables) json_object_update(context, request->template_variables);
     json_object_set(context, "messages", request->messages);
     json_object_set_new(context, "tools",
@@ -120,7 +124,9 @@ static bool render_with(struct request *request, const struct served_model *mode
     if (rendering->text.overflowed)
         return refuse(refusal, "context_length_exceeded", "messages",
                       "The rendered prompt is longer than %zu bytes.", PROMPT_TEXT_BYTES_MAX);
-    return true;
+    struct str before = request->continue_final_message ? messages_last_text(request->messages)
+                                                        : buf_str(&rendering->text);
+    return request_prep_thought(request, model, template, before, refusal);
 }
 
 /* Renders a chat with the template of the request, or else with the model's. */

@@ -380,6 +380,8 @@ bool request_parse(struct request *ret_request, enum endpoint endpoint, struct s
         .top_p = 1,
         .repetition_penalty = 1,
         .skip_special_tokens = true,
+        .include_reasoning = true,
+        .thinking_token_budget = -1,
         .add_generation_prompt = true,
         /* A chat template writes the BOS itself. */
         .add_special_tokens = endpoint == ENDPOINT_COMPLETIONS,
@@ -409,5 +411,6 @@ void request_release(struct request *request) {
     free(request->allowed_tokens.at);
     free(request->logprob_tokens.at);
     free(request->bad_word_runs.at);
+    free(request->closing_tokens.at);
     *request = (struct request){.body = NULL};
 }

@@ -11,6 +11,7 @@
  * are borrowed from the body.
  * Invariant: after request_parse the fields keep the ranges stated next to them. */
 
+#include "chat/thought.h"
 #include "chat/tool_calls.h"
 #include "chat/tool_tags.h"
 #include "engine/request_body.h"
@@ -57,6 +58,9 @@ struct request {
     struct str chat_template;   /* at is NULL: the model's */
     json_t *template_variables; /* an object, or NULL */
     struct str reasoning_effort;
+    struct str reasoning_field;    /* names the thought: "reasoning_content", "reasoning", "both" */
+    bool include_reasoning;        /* the answer has the text of the thought */
+    int64_t thinking_token_budget; /* -1: none */
     bool add_generation_prompt;
     bool continue_final_message;
     /* COMPLETIONS */
@@ -111,7 +115,10 @@ struct request {
     /* Filled by prep, which knows the vocabulary and the template. */
     struct token_list bad_word_runs; /* in the form of sampling.bad_words */
     enum tool_format tool_format;    /* the form of the calls that are read */
-    /* Control tokens that stay in the text despite skip_special_tokens: marks of calls. */
+    struct thought_marks thought_marks;
+    enum thought_start thought_start;
+    struct token_list closing_tokens; /* that spell the closing mark of a thought */
+    /* Control tokens that stay in the text despite skip_special_tokens: marks of calls and thoughts. */
     int32_t shown_tokens[REQUEST_SHOWN_TOKENS_MAX];
     uint32_t shown_token_count;
 };

@@ -10,6 +10,8 @@
 #define OTHER_SHAPE "use response_format or structured_outputs"
 #define USE_MAX_TOKENS "use max_tokens"
 
+static const char *const reasoning_fields[] = {"reasoning_content", "reasoning", "both", NULL};
+
 /* The ranges of the API reference, and of vLLM for its extensions. */
 static const struct field rows[] = {
     {"temperature", FIELD_NUMBER, REQUEST_BOTH, 0, 2, 0, AT(temperature)},
@@ -39,6 +41,11 @@ static const struct field rows[] = {
     {"parse_special", FIELD_BOOL, REQUEST_BOTH, 0, 0, 0, AT(parse_special)},
     {"add_generation_prompt", FIELD_BOOL, REQUEST_CHAT, 0, 0, 0, AT(add_generation_prompt)},
     {"continue_final_message", FIELD_BOOL, REQUEST_CHAT, 0, 0, 0, AT(continue_final_message)},
+    {"include_reasoning", FIELD_BOOL, REQUEST_CHAT, 0, 0, 0, AT(include_reasoning)},
+    {"reasoning_field", FIELD_CHOICE, REQUEST_CHAT, 0, 0, 0, AT(reasoning_field),
+     .choices = reasoning_fields},
+    {"thinking_token_budget", FIELD_INTEGER, REQUEST_CHAT, -1, REQUEST_NO_MAX, 0,
+     AT(thinking_token_budget)},
 };
 
 /* Members that a client must not believe to be in force; `off` is the value that asks for
@@ -68,7 +75,7 @@ static const struct unsupported unsupported[] = {
     {"dynatemp_range", REQUEST_BOTH, OFF_ZERO, NO_SAMPLER},
     {"samplers", REQUEST_BOTH, OFF_EMPTY, NO_SAMPLER},
     {"repetition_detection", REQUEST_BOTH, OFF_NULL, "repetition is not looked for"},
-    {"thinking_token_budget", REQUEST_BOTH, OFF_NULL, "reasoning is not counted"},
+    {"thinking_token_budget", REQUEST_TEXT, OFF_NULL, "text completions have no thought"},
     {"n_predict", REQUEST_BOTH, OFF_NULL, USE_MAX_TOKENS},
     {"max_new_tokens", REQUEST_BOTH, OFF_NULL, USE_MAX_TOKENS},
     {"min_new_tokens", REQUEST_BOTH, OFF_ZERO, "use min_tokens"},

@@ -209,15 +209,14 @@ static uint32_t find_marks(struct request *request, const struct tokenizer *toke
     return marks;
 }
 
-/* The shape as a format of grammar/tags.h, which takes over its source; NULL: there is none. */
-static json_t *format_of(struct asked_shape *shape) {
+json_t *request_shape_format(struct asked_shape *shape, const char *place) {
     json_t *source = shape->source, *list;
     shape->source = NULL;
     if (!source) return NULL;
     switch (shape->kind) {
     case GRAMMAR_SCHEMA:
         return json_pack("{s:s,s:o,s:s}", "type", "json_schema", "json_schema", source, "place",
-                         shape->param);
+                         place);
     case GRAMMAR_REGEX: return json_pack("{s:s,s:o}", "type", "regex", "pattern", source);
     case GRAMMAR_TAGS: return source;
     case GRAMMAR_CHOICE: break;
@@ -239,7 +238,8 @@ static void hold_calls(struct request *request, const char *param, uint32_t mark
                                    .is_forced = is_forced(request),
                                    .only_one = request->one_tool_call,
                                    .marks = marks,
-                                   .instead = format_of(&request->shape)};
+                                   .instead =
+                                       request_shape_format(&request->shape, request->shape.param)};
     request->shape = (struct asked_shape){param, GRAMMAR_TAGS, tool_tags_format(&tags)};
     json_decref(tags.instead);
 }

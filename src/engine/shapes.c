@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "chat/tool_format.h"
+#include "engine/request_thought.h"
 #include "grammar/grammar_mask.h"
 #include "grammar/grammar_set.h"
 #include "grammar/tags.h"
@@ -11,16 +12,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MARK_BYTES 2 /* of a mark in a grammar's text */
+#define CLOSING_TOKENS_MAX 64 /* tokens that close thoughts, over all templates */
+#define MARK_BYTES 2          /* of a mark in a grammar's text */
 
 _Static_assert(CHAT_MARKS_MAX <= TAGS_MARKS_MAX, "every mark has a number in a grammar");
+
+/* The mask that allows one token. */
+struct closing {
+    int32_t token;
+    uint32_t *mask; /* owned */
+};
 
 struct shapes {
     const struct served_model *model;
     const int32_t *end_tokens; /* (end_token_count) borrowed */
     uint32_t end_token_count;
     struct grammar_set *grammars;
-    pthread_mutex_t lock;        /* of the next */
+    pthread_mutex_t lock; /* of the members below */
+    struct closing closing[CLOSING_TOKENS_MAX];
+    size_t closing_count;
     struct grammar_masks *masks; /* NULL: no job needed them yet */
     int32_t
         marks[CHAT_MARKS_MAX]; /* the tokens of chat_marks, once masks exist; TOKEN_NONE: none */
@@ -39,6 +49,7 @@ struct shapes *shapes_open(const struct served_model *model, const int32_t *end_
 
 void shapes_close(struct shapes *shapes) {
     if (!shapes) return;
+    for (size_t i = 0; i < shapes->closing_count; i++) free(shapes->closing[i].mask);
     grammar_masks_close(shapes->masks);
     grammar_set_close(shapes->grammars);
     pthread_mutex_destroy(&shapes->lock);
@@ -134,7 +145,41 @@ void shapes_begin(struct job *job, struct grammar *grammar) {
     grammar_drop(grammar);
 }
 
+/* The mask of one token, kept for all jobs; under the lock. NULL: there are too many. */
+static const uint32_t *mask_of(struct shapes *shapes, int32_t token) {
+    size_t at = 0, words = (shapes->model->backend->caps.vocab + 31) / 32;
+    while (at < shapes->closing_count && shapes->closing[at].token != token) at++;
+    if (at == CLOSING_TOKENS_MAX || (size_t)token / 32 >= words) return NULL;
+    if (at == shapes->closing_count) {
+        uint32_t *mask = mem_new(words, sizeof *mask);
+        mask[token / 32] |= UINT32_C(1) << (token % 32);
+        shapes->closing[shapes->closing_count++] = (struct closing){token, mask};
+    }
+    return shapes->closing[at].mask;
+}
+
+void shapes_limit_thought(struct shapes *shapes, struct job *job) {
+    const struct token_list *tokens = &job->request.closing_tokens;
+    job->thought_limit = request_thought_limit(&job->request, job->shapes != NULL, job->max_tokens);
+    if (job->thought_limit == UINT32_MAX) return;
+    bool is_good = true;
+    job->closing_masks = mem_new(tokens->count, sizeof *job->closing_masks);
+    pthread_mutex_lock(&shapes->lock);
+    for (uint32_t i = 0; i < tokens->count; i++) {
+        job->closing_masks[i] = mask_of(shapes, tokens->at[i]);
+        if (!job->closing_masks[i]) is_good = false;
+    }
+    pthread_mutex_unlock(&shapes->lock);
+    if (!is_good) job->thought_limit = UINT32_MAX;
+}
+
 const uint32_t *shapes_allowed(struct shapes *shapes, struct job *job, uint32_t index) {
+    struct choice *choice = &job->choices[index];
+    if (choice_must_close(choice, &job->request, job->thought_limit)) {
+        choice->is_closing = true;
+        return job->closing_masks[choice->closing_count];
+    }
+    if (!job->shapes) return NULL;
     const uint32_t *mask = grammar_mask(shapes->masks, &job->shapes[index]);
     if (!mask) job->choices[index].is_lost = true;
     return mask;

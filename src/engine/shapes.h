@@ -23,7 +23,10 @@ bool shapes_compile(struct shapes *shapes, struct job *job, struct grammar **ret
 /* Gives the choices of the job their grammar (NULL allowed), whose hold it takes. */
 void shapes_begin(struct job *job, struct grammar *grammar);
 
-/* The tokens that may come next in a choice. NULL if its grammar has gone over a limit, or if the
+/* Finds how long the thoughts of the job may be, and the masks that close them. */
+void shapes_limit_thought(struct shapes *shapes, struct job *job);
+
+/* The tokens that may come next in a choice. NULL if it may be any token, or if its grammar has gone over a limit, or if the
  * vocabulary has no token for its next byte; shapes_take then returns false. */
 const uint32_t *shapes_allowed(struct shapes *shapes, struct job *job, uint32_t index);
 /* Takes the token of a choice; `is_end` tokens end it. False if its grammar does not hold the

@@ -121,6 +121,7 @@ static bool prepare(const struct engine *engine, struct job *job) {
         job->cache_salt = salt_number(engine, job->owner, job->request.cache_salt);
     open_choices(job);
     shapes_begin(job, grammar);
+    shapes_limit_thought(engine->shapes, job);
     return true;
 }
 

@@ -157,6 +157,20 @@ static enum err read_any_text(struct tagger *tagger, const json_t *format, uint3
     return err;
 }
 
+/* As any_text, also with bytes that are no UTF-8: an answer may be turned away in the middle of a
+ * character. */
+static enum err read_any_bytes(struct tagger *tagger, const json_t *format, uint32_t *ret_expr) {
+    struct exprs *exprs = tagger->exprs;
+    uint32_t strings, all = expr_all(exprs);
+    enum err err = any_of_strings(tagger, format, "excludes", &strings);
+    uint32_t bytes = expr_repeat(exprs, expr_range(exprs, 0, TAGS_MARK_BYTE - 1), 0, EXPR_NO_MAX);
+    if (err == OK && strings != EXPR_NEVER)
+        bytes = expr_and2(exprs, bytes,
+                          expr_not(exprs, expr_cat(exprs, all, expr_cat(exprs, strings, all))));
+    if (err == OK) *ret_expr = bytes;
+    return err;
+}
+
 /* --- formats of formats --- */
 
 /* All parts of an array; the caller frees *ret_parts. */
@@ -410,6 +424,7 @@ static const struct {
     {"mark", read_mark},
     {"regex", read_regex},
     {"any_text", read_any_text},
+    {"any_bytes", read_any_bytes},
     {"sequence", read_sequence},
     {"or", read_or},
     {"tag", read_tag},

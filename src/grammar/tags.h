@@ -8,6 +8,7 @@
  *     const_string         value: exactly this text
  *     json_schema          json_schema: a value of the schema; `place` is its name in errors, and a schema that
  *                          cannot be held gives way to `otherwise`
+ *     any_bytes            as any_text, but bytes need not be UTF-8
  *     mark                 mark: the control token of this number, below TAGS_MARKS_MAX
  *     regex                pattern: a text that matches as a whole
  *     any_text             excludes: any text that has none of these strings
@@ -24,7 +25,7 @@
  * A call of a tool is a tag, so "one of these tools must be called" is tags_with_separator.
  *
  * A mark is two bytes, of which the first is TAGS_MARK_BYTE. It occurs in no UTF-8, so no text takes it. The types and
- * members without a place in xgrammar (mark, place, otherwise) are for the engine.
+ * members without a place in xgrammar (any_bytes, mark, place, otherwise) are for the engine.
  *
  * Thread: any.
  * Memory: none of its own; the format is borrowed during the call. */

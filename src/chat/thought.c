@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "chat/thought.h"
+
+#include "chat/tag_words.h"
+#include "jinja/jinja.h"
+
+#include <string.h>
+
+static const struct thought_marks families[] = {{"<think>", "</think>"},
+                                                {"[THINK]", "[/THINK]"},
+                                                {"<seed:think>", "</seed:think>"},
+                                                {"<|channel>thought", "<channel|>"}};
+
+struct thought_marks thought_marks_of(const struct jinja_template *template) {
+    struct str source = template ? jinja_template_source(template) : (struct str){NULL, 0};
+    for (size_t i = 0; template && i < sizeof families / sizeof *families; i++)
+        if (str_find(source, str_from(families[i].end), 0) != SIZE_MAX) return families[i];
+    return (struct thought_marks){NULL, NULL};
+}
+
+enum thought_start thought_start_of(struct thought_marks marks, struct str prompt) {
+    if (!marks.begin) return THOUGHT_NONE;
+    struct str tail = str_trim(prompt), begin = str_trim(str_from(marks.begin));
+    if (str_ends_with(tail, str_from(marks.end))) return THOUGHT_NONE;
+    return str_ends_with(tail, begin) ? THOUGHT_OPEN : THOUGHT_MAY;
+}
+
+void thought_init(struct thought *thought, struct thought_marks marks, enum thought_start start) {
+    *thought = (struct thought){.marks = marks};
+    if (start == THOUGHT_NONE) return;
+    thought->answer = SIZE_MAX;
+    thought->state = start == THOUGHT_OPEN ? THOUGHT_INSIDE : THOUGHT_BEFORE;
+    thought->has_begun = start == THOUGHT_OPEN;
+}
+
+static bool is_newline(struct str text, size_t at) {
+    return at < text.bytes && text.at[at] == '\n';
+}
+
+/* Looks for the opening mark at the beginning of the text. */
+static void read_begin(struct thought *thought, struct str text, bool is_end) {
+    struct str begin = str_from(thought->marks.begin);
+    size_t at = 0;
+    while (is_newline(text, at)) at++;
+    struct str rest = str_skip(text, at);
+    if (str_starts_with(rest, begin)) {
+        thought->state = THOUGHT_INSIDE;
+        thought->has_begun = true;
+        thought->begin = thought->end = thought->searched = at + begin.bytes;
+    } else if (is_end || (rest.bytes > 0 && !str_starts_with(begin, rest))) {
+        thought->state = THOUGHT_AFTER;
+        thought->answer = 0;
+    }
+}
+
+/* The bytes at the end of the text that may be the start of the closing mark. */
+static size_t held(struct str text, size_t from, struct str mark) {
+    struct str rest = str_skip(text, from);
+    size_t bytes = mark.bytes - 1 < rest.bytes ? mark.bytes - 1 : rest.bytes;
+    while (bytes > 0 && memcmp(rest.at + rest.bytes - bytes, mark.at, bytes) != 0) bytes--;
+    return bytes;
+}
+
+/* Takes the text up to `end` as the thought, without newlines at its ends. */
+static void set_end(struct thought *thought, struct str text, size_t end) {
+    while (thought->begin < end && is_newline(text, thought->begin)) thought->begin++;
+    while (end > thought->begin && is_newline(text, end - 1)) end--;
+    if (end > thought->end) thought->end = end;
+    if (thought->end < thought->begin) thought->end = thought->begin;
+}
+
+static void read_inside(struct thought *thought, struct str text, bool is_end) {
+    struct str mark = str_from(thought->marks.end);
+    size_t found = str_find(text, mark, thought->searched);
+    if (found == SIZE_MAX) {
+        size_t kept = is_end ? 0 : held(text, thought->searched, mark);
+        set_end(thought, text, text.bytes - kept);
+        thought->searched = text.bytes - held(text, thought->searched, mark);
+        return;
+    }
+    set_end(thought, text, found);
+    thought->state = THOUGHT_AFTER;
+    thought->searched = found;
+}
+
+/* The answer begins behind the closing mark and its newlines. */
+static void find_answer(struct thought *thought, struct str text) {
+    size_t at = thought->searched + strlen(thought->marks.end);
+    while (is_newline(text, at)) at++;
+    if (at < text.bytes) thought->answer = at;
+}
+
+static void read_text(struct thought *thought, struct str text, bool is_end) {
+    if (thought->state == THOUGHT_BEFORE) read_begin(thought, text, is_end);
+    if (thought->state == THOUGHT_INSIDE) read_inside(thought, text, is_end);
+    if (thought->state == THOUGHT_AFTER && thought->answer == SIZE_MAX) find_answer(thought, text);
+}
+
+void thought_add(struct thought *thought, struct str text, size_t start) {
+    if (thought->state == THOUGHT_AFTER && thought->answer != SIZE_MAX) return;
+    bool was_inside = thought->state == THOUGHT_INSIDE;
+    if (was_inside) thought->starts[thought->token_count++ % THOUGHT_STARTS] = start;
+    read_text(thought, text, false);
+    if (!was_inside || thought->state != THOUGHT_AFTER) return;
+    /* Tokens that begin with or behind the closing mark are no part of the thought. */
+    for (int i = 0; i < THOUGHT_STARTS && thought->token_count > 0; i++) {
+        if (thought->starts[(thought->token_count - 1) % THOUGHT_STARTS] < thought->searched) break;
+        thought->token_count--;
+    }
+}
+
+void thought_end(struct thought *thought, struct str text) {
+    if (thought->searched > text.bytes) thought->searched = text.bytes; /* a stop string cut it */
+    read_text(thought, text, true);
+    if (thought->answer == SIZE_MAX) thought->answer = text.bytes;
+}
+
+json_t *thought_format(struct thought_marks names, enum thought_start start, uint32_t marks,
+                       json_t *answer) {
+    json_t *open = json_array(), *inside = json_array();
+    json_array_append_new(inside, tag_format("any_bytes", "excludes", json_pack("[s]", names.end)));
+    tag_add_words(inside, marks, names.end);
+    json_array_append_new(inside, tag_format("regex", "pattern", json_string("\\n{0,2}")));
+    json_array_append(inside, answer);
+    json_t *thought = tag_format("sequence", "elements", inside);
+    if (start == THOUGHT_OPEN) {
+        json_decref(open);
+        json_decref(answer);
+        return thought;
+    }
+    tag_add_words(open, marks, names.begin);
+    json_array_append_new(open, thought);
+    json_t *either = json_array();
+    json_array_append_new(either, tag_format("sequence", "elements", open));
+    json_array_append_new(either, answer);
+    return tag_format("or", "elements", either);
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* thought: the part of an answer in which a model thinks, before it answers.
+ *
+ *     <think>…</think>   [THINK]…[/THINK]   <seed:think>…</seed:think>   <|channel>thought…<channel|> (Gemma 4)
+ *
+ * The template tells which marks a model was taught, and the end of the prompt whether the answer begins inside a
+ * thought. An answer has one thought, at its beginning. Newlines next to the marks belong to neither the thought nor
+ * the answer. Without a closing mark, all of the text is the thought.
+ *
+ * Thread: one per struct.
+ * Memory: plain structs.
+ * Invariant: the spans do not depend on how the text was cut into feeds. */
+
+#include "base/str.h"
+
+#include <jansson.h>
+
+struct jinja_template;
+
+struct thought_marks {
+    const char *begin, *end; /* NULL: the model does not think */
+};
+struct thought_marks thought_marks_of(const struct jinja_template *template);
+
+enum thought_start {
+    THOUGHT_NONE, /* the prompt has closed the thought, or the model does not think */
+    THOUGHT_MAY,  /* the model may open a thought */
+    THOUGHT_OPEN, /* the prompt has opened it */
+};
+/* `prompt` is the text that the answer follows. */
+enum thought_start thought_start_of(struct thought_marks marks, struct str prompt);
+
+#define THOUGHT_STARTS 32 /* tokens that a closing mark may be spelled with */
+
+/* Zero is an answer without a thought. */
+struct thought {
+    struct thought_marks marks;
+    enum { THOUGHT_AFTER, THOUGHT_BEFORE, THOUGHT_INSIDE } state;
+    bool has_begun;       /* there is a thought */
+    size_t begin, end;    /* of its text, so far */
+    size_t answer;        /* where the answer begins; SIZE_MAX: not known */
+    uint32_t token_count; /* tokens of the thought, without the marks */
+
+    /* private */
+    size_t searched;               /* no closing mark begins before this */
+    size_t starts[THOUGHT_STARTS]; /* of the latest tokens, a ring */
+};
+
+void thought_init(struct thought *thought, struct thought_marks marks, enum thought_start start);
+/* Notes that a token was added at `start`; `text` is the whole text with it. */
+void thought_add(struct thought *thought, struct str text, size_t start);
+/* Reads the rest when no more tokens come. */
+void thought_end(struct thought *thought, struct str text);
+
+/* The format of an answer that may begin with a thought, or continues one, and whose rest is `answer`, which is taken
+ * over. `marks`: as in tag_words.h. */
+json_t *thought_format(struct thought_marks names, enum thought_start start, uint32_t marks,
+                       json_t *answer);

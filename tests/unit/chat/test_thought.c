@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/buf.h"
+#include "chat/thought.h"
+#include "jinja/jinja.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const struct thought_marks think = {"<think>", "</think>"};
+
+struct row {
+    enum thought_start start;
+    const char *text, *thought, *answer;
+    uint32_t bytes; /* tokens of the thought, if every byte is a token */
+};
+
+static const struct row rows[] = {
+    {THOUGHT_NONE, "<think>a</think>b", "", "<think>a</think>b", 0},
+    {THOUGHT_MAY, "", "", "", 0},
+    {THOUGHT_MAY, "Hello", "", "Hello", 0},
+    {THOUGHT_MAY, "\n\nHello", "", "\n\nHello", 0},
+    {THOUGHT_MAY, "<thin", "", "<thin", 0},
+    {THOUGHT_MAY, "<think>a</think>b", "a", "b", 1},
+    {THOUGHT_MAY, "\n<think>\n\na b\n\n</think>\n\nb\n", "a b", "b\n", 7},
+    {THOUGHT_MAY, "<think></think>b", "", "b", 0},
+    {THOUGHT_MAY, "<think>\n\n</think>\n\n", "", "", 2},
+    {THOUGHT_MAY, "<think>a</thin", "a</thin", "", 7},
+    {THOUGHT_MAY, "<think>a</</think>b", "a</", "b", 3},
+    {THOUGHT_MAY, "b<think>a</think>", "", "b<think>a</think>", 0},
+    {THOUGHT_OPEN, "a\n</think>\nb", "a", "b", 2},
+    {THOUGHT_OPEN, "</think>b</think>", "", "b</think>", 0},
+    {THOUGHT_OPEN, "a\n\n", "a", "", 3},
+    {THOUGHT_OPEN, "\xc3</think>b", "\xc3", "b", 1},
+};
+
+/* Reads the text in tokens of `step` bytes. What was known stays. */
+static void check(const struct row *row, size_t step) {
+    struct thought thought;
+    size_t bytes = strlen(row->text), end_before = 0;
+    thought_init(&thought, think, row->start);
+    for (size_t at = 0; at < bytes; at += step) {
+        struct str text = {row->text, at + step < bytes ? at + step : bytes};
+        thought_add(&thought, text, at);
+        assert_true(thought.end >= end_before && thought.end <= text.bytes);
+        end_before = thought.end;
+    }
+    thought_end(&thought, str_from(row->text));
+    struct str is = {row->text + thought.begin, thought.end - thought.begin};
+    if (!str_is(is, row->thought) ||
+        !str_is(str_skip(str_from(row->text), thought.answer), row->answer))
+        fail_msg("'%s' by %zu: thought '%.*s', answer at %zu", row->text, step, STR_ARGS(is),
+                 thought.answer);
+    if (step == 1 && thought.token_count != row->bytes)
+        fail_msg("'%s': %u tokens", row->text, thought.token_count);
+}
+
+static void a_thought_is_found_however_the_text_comes(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        for (size_t step = 1; step <= strlen(rows[i].text) + 1; step++) check(&rows[i], step);
+}
+
+static void a_long_thought_costs_no_more_than_its_length(void **state) {
+    (void)state;
+    size_t bytes = 400000;
+    char *text = malloc(bytes + 9);
+    assert_non_null(text);
+    memset(text, '<', bytes);
+    snprintf(text + bytes, 9, "</think>");
+    struct thought thought;
+    thought_init(&thought, think, THOUGHT_OPEN);
+    for (size_t at = 0; at < bytes + 8; at++) thought_add(&thought, (struct str){text, at + 1}, at);
+    assert_int_equal(thought.token_count, bytes);
+    assert_int_equal(thought.state, THOUGHT_AFTER);
+    free(text);
+}
+
+static void templates_tell_their_marks_and_prompts_the_start(void **state) {
+    (void)state;
+    static const struct {
+        const char *source, *end;
+    } templates[] = {{"{{ messages }}", NULL},
+                     {"{{ content.split('</think>')[-1] }}", "</think>"},
+                     {"[THINK]{{ x }}[/THINK]", "[/THINK]"},
+                     {"<|channel>thought\n<channel|>", "<channel|>"}};
+    for (size_t i = 0; i < sizeof templates / sizeof *templates; i++) {
+        struct jinja_template *template;
+        assert_int_equal(jinja_template_open(&template, str_from(templates[i].source), NULL), OK);
+        const char *end = thought_marks_of(template).end;
+        assert_true(templates[i].end ? end && strcmp(end, templates[i].end) == 0 : !end);
+        jinja_template_close(template);
+    }
+    assert_int_equal(thought_start_of((struct thought_marks){0}, STR("<think>")), THOUGHT_NONE);
+    assert_int_equal(thought_start_of(think, STR("user: <think>\nassistant:")), THOUGHT_MAY);
+    assert_int_equal(thought_start_of(think, STR("assistant:\n<think>\n")), THOUGHT_OPEN);
+    assert_int_equal(thought_start_of(think, STR("assistant:\n<think>\n\n</think>\n\n")),
+                     THOUGHT_NONE);
+    assert_int_equal(thought_start_of(think, STR("")), THOUGHT_MAY);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_thought_is_found_however_the_text_comes),
+        cmocka_unit_test(a_long_thought_costs_no_more_than_its_length),
+        cmocka_unit_test(templates_tell_their_marks_and_prompts_the_start),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
