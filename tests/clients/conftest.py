@@ -6,7 +6,7 @@ import pytest
 
 import support
 
-TINY = support.SHARED / "tiny"  # models of random weights: real answers of the CPU engine in milliseconds
+TINY_FOLDER = support.SHARED / "tiny/qwen3"  # a model of random weights: real answers of the CPU engine in milliseconds
 
 
 def one(tmp_path_factory, name, *arguments):
@@ -26,10 +26,10 @@ def echo(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory):
-    """The CPU engine with one model, known as `tiny`, whose folder has the tokenizer that Hugging Face's library reads."""
-    if not TINY.exists():
+    """The CPU engine with one model, known as `tiny`, whose folder TINY_FOLDER has the tokenizer that Hugging Face's library reads."""
+    if not TINY_FOLDER.exists():
         pytest.skip("the tiny models of ../shared are not there")
-    yield from one(tmp_path_factory, "tiny", "--model", f"tiny={TINY / 'qwen2'}", "--threads", "1")
+    yield from one(tmp_path_factory, "tiny", "--model", f"tiny={TINY_FOLDER}", "--threads", "1")
 
 
 @pytest.fixture(scope="session")

@@ -4,8 +4,7 @@ import json, pathlib, subprocess, sys
 
 import pytest
 
-import support
-from conftest import TINY, metric
+from conftest import TINY_FOLDER, metric
 
 COUNT = 12
 
@@ -13,7 +12,7 @@ COUNT = 12
 def aiperf(folder, server, model, kind, *arguments):
     """A run of 12 requests, 3 at a time, of 100 tokens each; the records of its requests."""
     done = subprocess.run([pathlib.Path(sys.executable).with_name("aiperf"), "profile", "--model", model, "--url", server.url.removesuffix("/v1"), "--endpoint-type",
-                           kind, "--tokenizer", TINY / "qwen2", "--synthetic-input-tokens-mean", "100", "--synthetic-input-tokens-stddev", "0",
+                           kind, "--tokenizer", TINY_FOLDER, "--synthetic-input-tokens-mean", "100", "--synthetic-input-tokens-stddev", "0",
                            "--request-count", str(COUNT), "--concurrency", "3", "--random-seed", "1", "--ui", "none", "--use-server-token-count",
                            "--output-artifact-dir", folder / "out", *arguments], cwd=folder, capture_output=True, text=True, timeout=900)
     return done, [json.loads(text) for text in (folder / "out/profile_export.jsonl").read_text().splitlines()]
@@ -45,7 +44,7 @@ def test_a_run_counts_the_tokens_that_the_engine_made(tiny, tmp_path, kind, stre
 
 def test_a_stream_of_a_real_model_has_a_latency_between_its_tokens(real, tmp_path):
     figures, _ = profile(tmp_path, real, "smollm2", "chat", "--output-tokens-mean", "16", "--output-tokens-stddev", "0", "--extra-inputs", "ignore_eos:true",
-                               "--streaming")
+                         "--streaming")
     assert figures["inter_token_latency"]["avg"] > 0 and figures["time_to_first_token"]["avg"] < figures["request_latency"]["avg"]
 
 
