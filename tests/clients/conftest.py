@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Servers for the clients of others, each started once, and what their tests share. pytest runs in the environment of one client."""
-import contextlib, re, socket, subprocess, threading
+import contextlib, json, re, socket, subprocess, threading
 
 import pytest
 
@@ -30,6 +30,15 @@ def tiny(tmp_path_factory):
     if not TINY_FOLDER.exists():
         pytest.skip("the tiny models of ../shared are not there")
     yield from one(tmp_path_factory, "tiny", "--model", f"tiny={TINY_FOLDER}", "--threads", "1")
+
+
+@pytest.fixture(scope="session")
+def tools(tmp_path_factory):
+    """The model of `tiny` with a template that shows tools to it."""
+    template = support.SHARED / "templates/Qwen-Qwen2.5-7B-Instruct.jinja"
+    if not (TINY_FOLDER.exists() and template.exists()):
+        pytest.skip("the tiny models and templates of ../shared are not there")
+    yield from one(tmp_path_factory, "tools", "--model", f"tiny={TINY_FOLDER}", "--chat-template", str(template), "--threads", "1")
 
 
 @pytest.fixture(scope="session")
@@ -91,6 +100,16 @@ def full_memory(server):
     yield
     releasing.join()
     assert refused_chats(server) == before + 1, "the client came again, once, and was served"
+
+
+GRIND = {"type": "function", "function": {"name": "grind", "description": "Grinds grain.", "strict": True, "parameters": {
+    "type": "object", "properties": {"grain": {"enum": ["wheat", "rye"]}, "fine": {"type": "boolean"}}, "required": ["grain", "fine"], "additionalProperties": False}}}
+
+
+def is_grind(call):
+    """Whether a client's call of a tool is one that GRIND allows."""
+    told = json.loads(call.function.arguments)
+    return call.function.name == "grind" and told["grain"] in ("wheat", "rye") and isinstance(told["fine"], bool) and len(told) == 2
 
 
 def line(custom_id, text, model="gpt-4", **body):

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""LiteLLM's SDK, with its two providers for servers of this kind: chats, streams, embeddings, batches, errors and the tries after them."""
-import asyncio, json, os
+"""LiteLLM's SDK, with its two providers for servers of this kind: chats, streams, tools, embeddings, batches, errors and the tries after
+them; and its proxy in front of quern."""
+import asyncio, json, os, pathlib, subprocess, sys, urllib.request
 
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # and no look at the web for prices
 import litellm
+import openai
 import pytest
 
 import support
-from conftest import LONG_TEXT, full_memory, line
+from conftest import GRIND, LONG_TEXT, full_memory, is_grind, line
 
 PROVIDERS = ["hosted_vllm", "openai"]
 litellm.suppress_debug_info = True
@@ -78,6 +80,19 @@ def test_an_answer_held_to_a_schema(tiny):
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "grind"}}])
+def test_a_forced_call_of_a_tool_is_the_same_whole_and_streamed(tools, provider, choice):
+    asked = {"model": f"{provider}/tiny", "messages": messages("Grind the wheat."), "max_tokens": 400, "temperature": 0, "tools": [GRIND], "tool_choice": choice,
+             "parallel_tool_calls": False}
+    whole = litellm.completion(**asked, **where(tools)).choices[0]
+    streamed = litellm.stream_chunk_builder(list(litellm.completion(**asked, **where(tools), stream=True))).choices[0]
+    assert whole.message.tool_calls and all(is_grind(call) for call in whole.message.tool_calls)
+    assert [call.function.arguments for call in streamed.message.tool_calls] == [call.function.arguments for call in whole.message.tool_calls]
+    # A named function ends with `stop`, of which LiteLLM makes `tool_calls` in a whole answer and not in a stream.
+    assert {whole.finish_reason, streamed.finish_reason} <= {"stop", "tool_calls"}
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
 @pytest.mark.parametrize("asked, kind", [({"max_tokens": -1}, litellm.BadRequestError), ({"model": "absent"}, litellm.NotFoundError),
                                          ({"messages": messages("long " * 2000)}, litellm.ContextWindowExceededError)])
 def test_errors_have_the_class_that_the_sdk_names_for_them(tiny, provider, asked, kind):
@@ -113,3 +128,62 @@ def test_a_full_server_is_asked_again_and_answers(small_memory, provider):
     with full_memory(small_memory):
         answer = router(provider, small_memory).completion("m", messages(LONG_TEXT))
     assert answer.choices[0].message.content == LONG_TEXT
+
+
+PROXY = """model_list:
+  - model_name: grain
+    litellm_params: {{model: hosted_vllm/tiny, api_base: {url}, api_key: none}}
+  - model_name: chaff
+    litellm_params: {{model: hosted_vllm/absent, api_base: {url}, api_key: none}}
+files_settings:
+  - {{custom_llm_provider: openai, api_base: {url}, api_key: none}}
+general_settings: {{master_key: sk-proxy}}
+"""
+
+
+@pytest.fixture(scope="module")
+def proxy(tiny, tmp_path_factory):
+    """The client of a LiteLLM proxy in front of `tiny`."""
+    folder = tmp_path_factory.mktemp("proxy")
+    (folder / "config.yaml").write_text(PROXY.format(url=tiny.url))
+    with support.reserved_port() as port, open(folder / "log", "w") as log:
+        process = subprocess.Popen([pathlib.Path(sys.executable).with_name("litellm"), "--config", "config.yaml", "--host", "127.0.0.1", "--port", str(port)],
+                                   cwd=folder, stdout=log, stderr=log, env={**os.environ, "OPENAI_API_KEY": "none", "OPENAI_BASE_URL": tiny.url})
+
+        def is_up():
+            assert process.poll() is None, (folder / "log").read_text()[-3000:]
+            try:
+                return urllib.request.urlopen(f"http://127.0.0.1:{port}/health/liveliness", timeout=60).status == 200
+            except OSError:
+                return False
+        try:
+            support.until(is_up, 300)
+            yield openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key="sk-proxy", max_retries=0, timeout=300)
+        finally:
+            process.terminate()
+            process.wait(120)
+
+
+def test_chats_through_the_proxy_are_those_of_the_server(proxy, tiny):
+    asked = {"messages": messages("Once upon a time"), "max_tokens": 8, "temperature": 0}
+    direct = tiny.json("POST", "/v1/chat/completions", {"model": "tiny", **asked})
+    whole = proxy.chat.completions.create(model="grain", **asked)
+    chunks = list(proxy.chat.completions.create(model="grain", **asked, stream=True, stream_options={"include_usage": True}))
+    assert whole.choices[0].message.content == direct["choices"][0]["message"]["content"]
+    assert "".join(choice.delta.content or "" for chunk in chunks for choice in chunk.choices) == whole.choices[0].message.content
+    assert whole.usage.total_tokens == chunks[-1].usage.total_tokens == direct["usage"]["total_tokens"]
+    with pytest.raises(openai.NotFoundError):
+        proxy.chat.completions.create(model="chaff", **asked)
+
+
+def test_a_batch_goes_through_the_proxy(proxy):
+    there = {"extra_query": {"provider": "openai"}, "extra_body": {"custom_llm_provider": "openai"}}
+    content = support.jsonl([line(f"line-{i}", f"number {i}", "tiny", max_tokens=4) for i in range(4)])
+    file = proxy.files.create(file=("in.jsonl", content), purpose="batch", extra_body=there["extra_body"])
+    batch = proxy.batches.create(input_file_id=file.id, endpoint="/v1/chat/completions", completion_window="24h", extra_body=there["extra_body"])
+    support.until(lambda: proxy.batches.retrieve(batch.id, **there).status in support.TERMINAL, 300)
+    batch = proxy.batches.retrieve(batch.id, **there)
+    assert (batch.status, batch.request_counts.completed) == ("completed", 4)
+    lines = [json.loads(text) for text in proxy.files.content(batch.output_file_id, **there).text.splitlines()]
+    assert [entry["custom_id"] for entry in lines] == [f"line-{i}" for i in range(4)]
+    assert file.id in [entry.id for entry in proxy.files.list(extra_query={"provider": "openai"})]

@@ -90,8 +90,7 @@ def test_the_scores_of_a_real_model_are_the_known_ones(real, tmp_path):
         pytest.skip("the known numbers of ../shared are not there")
     cases = cut(real, "smollm2", vectors)
     _, samples = evaluate(tmp_path, cases, ["known"], "local-completions", f"{real.url}/completions", model="smollm2", tokenizer_backend="remote")
-    for case, sample in zip(cases, sorted(samples["known"], key=lambda sample: sample["doc_id"])): print(case["known"], case["count"], sample["filtered_resps"])
-    check_known(cases, samples["known"], 0.3, 0.05)
+    check_known(cases, samples["known"], 0.3, 0.02)
 
 
 def test_the_tokenizers_of_both_sides_give_the_same_figures(tiny, cases, tmp_path):

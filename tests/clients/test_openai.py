@@ -7,7 +7,7 @@ import pydantic
 import pytest
 
 import support
-from conftest import LONG_TEXT, full_memory, line
+from conftest import GRIND, LONG_TEXT, full_memory, is_grind, line
 
 CHAT = "/v1/chat/completions"
 
@@ -147,6 +147,22 @@ def test_a_parsed_answer_has_the_type_that_was_asked_for(tiny):
     answer = client_of(tiny).chat.completions.parse(model="tiny", messages=messages("Judge the grain."), response_format=Verdict, max_tokens=200, temperature=0)
     verdict = answer.choices[0].message.parsed
     assert isinstance(verdict, Verdict) and verdict.kind in ("wheat", "rye", "oat")
+
+
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "grind"}}])
+def test_a_forced_call_of_a_tool_is_the_same_whole_and_streamed(tools, choice):
+    client = client_of(tools)
+    asked = {"model": "tiny", "messages": messages("Grind the wheat."), "max_tokens": 400, "temperature": 0, "tools": [GRIND], "tool_choice": choice,
+             "parallel_tool_calls": False}
+    whole = client.chat.completions.create(**asked).choices[0]
+    with client.chat.completions.stream(**asked) as stream:
+        events = [event.type for event in stream]
+        streamed = stream.get_final_completion().choices[0]
+    assert whole.message.tool_calls and all(is_grind(call) for call in whole.message.tool_calls)
+    assert [call.function.arguments for call in streamed.message.tool_calls] == [call.function.arguments for call in whole.message.tool_calls]
+    assert "tool_calls.function.arguments.done" in events and streamed.finish_reason == whole.finish_reason
+    parsed = client.chat.completions.parse(**asked).choices[0].message.tool_calls
+    assert [call.function.parsed_arguments for call in parsed] == [json.loads(call.function.arguments) for call in whole.message.tool_calls]
 
 
 def test_many_asynchronous_chats_at_a_time(tiny):
