@@ -45,6 +45,13 @@ def test_a_small_command_has_every_option_on_its_page(command):
     assert options_of(command) <= set(re.findall(r"--[a-z][a-z-]*", words_of(PAGES / f"quern-{command}.1")))
 
 
+@pytest.mark.parametrize("command", ["serve", "run", "preflight"])
+def test_a_large_command_has_every_option_on_its_page_or_on_that_of_serve(command):
+    pages = {f"quern-{command}.1", "quern-serve.1"}
+    assert "quern-serve (1)" in words_of(PAGES / f"quern-{command}.1") or command == "serve"
+    assert options_of(command) <= set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", " ".join(words_of(PAGES / page) for page in pages)))
+
+
 # --- defaults and statuses: the help, `quern config show`, the pages and the code agree ---
 
 def defaults_of(command):
