@@ -43,15 +43,18 @@ bool access_take(struct access *access, enum access_kind kind, int64_t now_ns,
         bucket->skipped = 0;
     } else {
         bucket->skipped++;
+        atomic_fetch_add(&access->skipped_total, 1);
     }
     pthread_mutex_unlock(&access->lock);
     return may;
 }
 
-/* Counts a line that standard error did not take, and those that it was to tell of. */
+/* Counts a line that standard error did not take; `lines` counts it and those that it was to tell
+ * of. */
 static void give_up(struct access *access, enum access_kind kind, uint64_t lines) {
     pthread_mutex_lock(&access->lock);
     access->buckets[kind].skipped += lines;
+    atomic_fetch_add(&access->skipped_total, 1);
     pthread_mutex_unlock(&access->lock);
 }
 

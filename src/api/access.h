@@ -13,6 +13,7 @@
 #include "http/http.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 /* Kinds of lines, each with a rate of its own, so that a flood of one leaves the others. */
 enum access_kind {
@@ -31,7 +32,8 @@ struct access_bucket {
 struct access {
     bool leaves_out_served; /* served requests are told at level debug */
     const char *left_out;   /* paths, separated by commas, that are never told; NULL: none */
-    pthread_mutex_t lock;   /* guards buckets */
+    atomic_uint_fast64_t skipped_total; /* lines that were not written */
+    pthread_mutex_t lock;               /* guards buckets */
     struct access_bucket buckets[ACCESS_KINDS];
 };
 

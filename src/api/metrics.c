@@ -90,6 +90,9 @@ static void write_http(struct api *api, struct buf *buf) {
         "Connections accepted.");
     one(buf, "quern_http_refused_total", "counter", (double)status.refused_total,
         "Requests and connections refused for framing, size, pace or number.");
+    one(buf, "quern_access_log_skipped_total", "counter",
+        (double)atomic_load(&api->access.skipped_total),
+        "Lines of the access log left out, for their rate or because the log was not read.");
     one(buf, "quern_http_upload_bytes_total", "counter",
         (double)atomic_load(&metrics->upload_bytes), "Bytes of files stored.");
     head(buf, "quern_auth_failures_total", "counter", "Requests refused for their key.");

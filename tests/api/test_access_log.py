@@ -204,6 +204,8 @@ def test_a_flood_of_refusals_leaves_few_lines_and_their_number(tmp_path):
             skipped = sum(map(int, re.findall(r"event=access_log_skipped kind=unknown lines=(\d+); too many to log", log)))
             return skipped > 0 and skipped + log.count("path=/v1/nope") >= 1000
         support.until(all_told)
+        told = re.search(rb"^quern_access_log_skipped_total (\d+)$", ask(server, "GET", "/metrics")[2], re.M)
+        assert int(told[1]) > 0
 
 
 def test_a_log_that_is_not_read_stops_nobody(tmp_path):

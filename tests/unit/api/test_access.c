@@ -23,9 +23,10 @@ static void a_flood_leaves_a_bounded_number_of_lines(void **state) {
         skipped_told += skipped;
     }
     assert_in_range(written, 1095, 1101); /* 100 at once, and 10 per second */
-    /* Each line that was not written is told with the next one. */
+    /* Each line that was not written is told with the next one, and counted. */
     assert_true(access_take(&access, ACCESS_UNKNOWN, 200 * SECOND_NS, &skipped));
     assert_int_equal(written + skipped_told + skipped, 1000000);
+    assert_int_equal(atomic_load(&access.skipped_total), 1000000 - written);
     /* The other kinds have lines of their own. */
     assert_true(access_take(&access, ACCESS_SERVED, 7 * SECOND_NS, &skipped));
     assert_true(access_take(&access, ACCESS_REFUSED, 7 * SECOND_NS, &skipped));
