@@ -96,6 +96,14 @@ static int status_of(enum err err) {
     return 500;
 }
 
+/* Notes a reason for the log that the client is not told. */
+static void note_reason(struct http_request *request, enum err err, const char *sentence) {
+    struct http_note note = {.is_foreign = false};
+    snprintf(note.code, sizeof note.code, "%s", err_name(err));
+    snprintf(note.sentence, sizeof note.sentence, "%s", sentence);
+    http_request_note(request, &note);
+}
+
 void api_fail_err(struct http_request *request, enum err err, const struct error *error,
                   const char *param) {
     int status = status_of(err);
@@ -104,8 +112,11 @@ void api_fail_err(struct http_request *request, enum err err, const struct error
                  error->text);
         return;
     }
-    log_error("request_id=%s operation=%s err=%s error=\"%s\"", http_request_id(request),
-              http_request_route(request)->operation, err_name(err), error->text);
+    if (status == 503) /* may come in floods; the access log has a rate */
+        note_reason(request, err, error->text);
+    else
+        log_error("request_id=%s operation=%s err=%s error=\"%s\"", http_request_id(request),
+                  http_request_route(request)->operation, err_name(err), error->text);
     api_fail(request, status, NULL, NULL, "%s",
              status == 503 ? "The server cannot take this now; try again later"
                            : "The server failed; its log has the reason under this request's id");
