@@ -69,6 +69,16 @@ enum tool_format tool_format_named(struct str name) {
     return TOOL_FORMAT_NONE;
 }
 
+void tool_format_list(struct buf *buf) {
+    size_t begin = buf->bytes;
+    for (size_t i = 0; i < TOOL_FORMAT_COUNT; i++)
+        for (const char *at = rows[i].parsers; at && *at; at++) {
+            bool is_last = *at == ' ' && !at[1];
+            if (*at == ' ' && buf->bytes > begin && !is_last) buf_add_text(buf, ", ");
+            if (*at != ' ') buf_add_byte(buf, *at);
+        }
+}
+
 /* --- which form a template teaches --- */
 
 static bool is_word_byte(char c) {

@@ -16,7 +16,7 @@
  * Thread: any; pure.
  * Memory: none. */
 
-#include "base/str.h"
+#include "base/buf.h"
 
 struct jinja_template;
 
@@ -39,6 +39,8 @@ enum tool_format {
 enum tool_format tool_format_of(const struct jinja_template *template);
 /* The form of a parser that vLLM has by this name; NONE: there is no such form. */
 enum tool_format tool_format_named(struct str name);
+/* Appends the names of all parsers, with commas between them. */
+void tool_format_list(struct buf *buf);
 
 /* The words around a call. `begin` is NULL for a form whose calls are the whole text; `end` is NULL
  * for one whose call ends with the text or the next `begin`. */

@@ -7,6 +7,7 @@
 #include "checkpoint/config.h"
 #include "cli/pull_show.h"
 #include "device/device_settings.h"
+#include "engine/served_model.h"
 #include "kernels/device.h"
 
 #include <stdio.h>
@@ -98,6 +99,10 @@ const struct option engine_option_rows[] = {
      .help = "allow requests to bring a chat_template"},
     {"chat-template", OPTION_TEXT, AT(chat_template), "F",
      .help = "file of a Jinja template for chats, or its text (default: the model's)"},
+    {"tool-call-parser", OPTION_TEXT, AT(tool_call_parser), "NAME",
+     .help =
+         "form of the model's calls, as vLLM names it: hermes, qwen3_coder, mistral, llama3_json, "
+         "pythonic … (default: by the chat template)"},
     {"load-format", OPTION_TEXT, AT(load_format), "FORMAT",
      .help = "weights: auto, or dummy to make them up from a config.json (default auto)"},
 
@@ -262,6 +267,7 @@ static enum err fill_engine(struct engine_choice *choice, struct engine_settings
     if (choice->pooling && !pooling_of_name(str_from(choice->pooling), &pooling))
         return err_set(error, ERR_INVALID, "--pooling is not mean, cls or last");
     enum err err = engine_options_is_dummy(choice->load_format, &is_dummy, error);
+    if (err == OK) err = served_model_check_parser(choice->tool_call_parser, error);
     struct wire_device device;
     if (err == OK) err = fill_device(choice, &device, error);
     if (err == OK) err = read_template(choice, error);
@@ -278,6 +284,7 @@ static enum err fill_engine(struct engine_choice *choice, struct engine_settings
         .pooling = choice->pooling,
         .trust_request_chat_template = choice->trust_request_chat_template,
         .chat_template = choice->chat_template_text,
+        .tool_call_parser = choice->tool_call_parser,
         .dummy_weights = is_dummy,
         .packed_dir = packed_dir_of(choice),
         .packed_bytes_max = (uint64_t)choice->packed_bytes_max,

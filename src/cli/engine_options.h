@@ -35,6 +35,7 @@ struct engine_choice {
     bool trust_request_chat_template;
     const char *chat_template; /* a file, or the text itself */
     char *chat_template_text;  /* owned */
+    const char *tool_call_parser;
     const char *log_level, *log_format;
     const char *load_format;
     bool packed_cache;

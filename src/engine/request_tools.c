@@ -248,16 +248,21 @@ bool request_prep_tools(struct request *request, const struct served_model *mode
                         const struct jinja_template *template, struct refusal *ret_refusal) {
     if (request->tool_choice == TOOL_CHOICE_NONE) return true;
     const char *param = asks_for_form(request);
-    request->tool_format = tool_format_of(template);
-    if (request->tool_format == TOOL_FORMAT_NONE)
+    enum tool_format taught = tool_format_of(template), named = model->tool_format;
+    if (taught == TOOL_FORMAT_NONE)
         return refuse_unsupported(ret_refusal, "tools",
                                   "the chat template of this model does not show tools to it");
+    /* vLLM has one name for both forms of Mistral. */
+    bool is_named =
+        named != TOOL_FORMAT_NONE && !(named == TOOL_FORMAT_MISTRAL && taught == TOOL_FORMAT_NAMED);
+    request->tool_format = is_named ? named : taught;
     if (request->tool_format == TOOL_FORMAT_PLAIN && is_forced(request))
         request->tool_format = TOOL_FORMAT_LLAMA;
     if (request->tool_format == TOOL_FORMAT_PLAIN && param)
         return refuse_unsupported(ret_refusal, param,
                                   "the calls of this model are not read; force one with "
-                                  "tool_choice 'required'");
+                                  "tool_choice 'required', or name their form with "
+                                  "--tool-call-parser");
     uint32_t marks = find_marks(request, model->vocabulary.tokenizer);
     bool has_shape = request->shape.source && request->tool_format != TOOL_FORMAT_PLAIN;
     if (param || has_shape) hold_calls(request, param ? param : "tools", marks);

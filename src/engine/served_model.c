@@ -219,6 +219,17 @@ static enum err take_template(struct served_model *model, struct str text, struc
     return OK;
 }
 
+enum err served_model_check_parser(const char *name, struct error *error) {
+    if (!name || tool_format_named(str_from(name)) != TOOL_FORMAT_NONE) return OK;
+    struct buf known;
+    buf_init(&known, 1024);
+    tool_format_list(&known);
+    err_set(error, ERR_INVALID, "--tool-call-parser '%.64s' is not supported (%.*s are)", name,
+            STR_ARGS(buf_str(&known)));
+    buf_release(&known);
+    return ERR_INVALID;
+}
+
 enum err served_model_open(struct served_model *ret_model, const struct wire_hello *options,
                            struct loaded_device *device, struct error *error) {
     char path[PATH_MAX];
@@ -226,7 +237,7 @@ enum err served_model_open(struct served_model *ret_model, const struct wire_hel
         return err_set(error, ERR_INVALID, "a model path of %zu bytes", options->model_path.bytes);
     memcpy(path, options->model_path.at, options->model_path.bytes);
     path[options->model_path.bytes] = '\0';
-    struct served_model model = {.name = NULL};
+    struct served_model model = {.tool_format = tool_format_named(options->tool_call_parser)};
     int64_t begin_ns = clock_monotonic_ns();
     enum err err = checkpoint_is_folder(path) ? open_folder(&model, path, options, device, error)
                                               : open_file(&model, path, options, device, error);

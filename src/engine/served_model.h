@@ -9,6 +9,7 @@
  * Thread: immutable while an engine uses it (the backend belongs to the engine's loop).
  * Memory: after served_model_open it owns all its members; served_model_close frees them. */
 
+#include "chat/tool_format.h"
 #include "device/device_load.h"
 #include "engine/vocabulary.h"
 #include "json/refusal.h"
@@ -40,6 +41,7 @@ struct served_model {
     struct vocabulary vocabulary;  /* without a template, chat requests are refused */
     const struct backend *backend; /* NULL: the model generates nothing */
     struct served_embedder embedder;
+    enum tool_format tool_format; /* of calls, as the owner names it; NONE: the template tells */
     const char *name; /* the file's, without folders and ".gguf": the default name of the model */
     const char *description;   /* one line for the log */
     struct card_ledger ledger; /* of the card; all zero: the CPU computes */
@@ -56,6 +58,9 @@ struct served_model {
 enum err served_model_open(struct served_model *ret_model, const struct wire_hello *options,
                            struct loaded_device *device, struct error *error) MUST_CHECK;
 void served_model_close(struct served_model *model);
+/* ERR_INVALID, with the names that are known, for a tool_call_parser of HELLO that is none of them; NULL is
+ * allowed. */
+enum err served_model_check_parser(const char *name, struct error *error) MUST_CHECK;
 
 /* True if the model serves the endpoint; else *ret_refusal names the endpoint that it does
  * serve. */

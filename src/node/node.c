@@ -56,6 +56,7 @@ struct wire_hello node_hello(const struct model_choice *choice,
         .pooling = str_from(settings->pooling),
         .trust_request_chat_template = settings->trust_request_chat_template,
         .chat_template = str_from(settings->chat_template),
+        .tool_call_parser = str_from(settings->tool_call_parser),
         .dummy_weights = settings->dummy_weights,
         .device = settings->device,
     };

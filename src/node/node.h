@@ -36,11 +36,12 @@ struct engine_settings {
     const char *pooling; /* NULL: the model's own */
     int64_t hang_ms;     /* time without a step until a kill; 0: by the longest step seen */
     bool trust_request_chat_template;
-    const char *chat_template; /* text of a template for chats; NULL: the model's */
-    bool dummy_weights;        /* make weights up, for folders with only a config.json */
-    const char *packed_dir;    /* folder of packed weights (node/packed_folder.h); NULL: none */
-    uint64_t packed_bytes_max; /* size of that folder */
-    struct wire_device device; /* the texts are borrowed */
+    const char *chat_template;    /* text of a template for chats; NULL: the model's */
+    const char *tool_call_parser; /* as vLLM names it; NULL: the template tells */
+    bool dummy_weights;           /* make weights up, for folders with only a config.json */
+    const char *packed_dir;       /* folder of packed weights (node/packed_folder.h); NULL: none */
+    uint64_t packed_bytes_max;    /* size of that folder */
+    struct wire_device device;    /* the texts are borrowed */
 };
 
 struct node_options {

@@ -89,6 +89,8 @@ static void add_engine(struct arguments *arguments, const struct engine_settings
     if (engine->pooling) add_text(arguments, "--pooling", engine->pooling);
     if (engine->trust_request_chat_template) add(arguments, "--trust-request-chat-template");
     if (engine->chat_template) add_text(arguments, "--chat-template", engine->chat_template);
+    if (engine->tool_call_parser)
+        add_text(arguments, "--tool-call-parser", engine->tool_call_parser);
     if (engine->dummy_weights) add_text(arguments, "--load-format", "dummy");
     if (engine->packed_dir)
         add_text(arguments, "--packed-cache-dir", engine->packed_dir);

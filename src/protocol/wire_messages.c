@@ -165,6 +165,7 @@ void wire_put_hello(struct buf *out, const struct wire_hello *hello) {
     put_str(out, hello->pooling);
     wire_put_u8(out, hello->trust_request_chat_template);
     put_str(out, hello->chat_template);
+    put_str(out, hello->tool_call_parser);
     wire_put_u8(out, hello->dummy_weights);
     put_str(out, hello->packed_dir);
     wire_put_u64(out, hello->packed_bytes_max);
@@ -190,6 +191,7 @@ enum err wire_get_hello(struct str payload, struct wire_hello *ret_hello, struct
     hello.pooling = get_str(&cursor);
     hello.trust_request_chat_template = get_bool(&cursor);
     hello.chat_template = get_str(&cursor);
+    hello.tool_call_parser = get_str(&cursor);
     hello.dummy_weights = get_bool(&cursor);
     hello.packed_dir = get_str(&cursor);
     hello.packed_bytes_max = wire_get_u64(&cursor);

@@ -71,10 +71,11 @@ struct wire_hello {
     struct str kernels; /* name of a kernel table; empty: the best this CPU runs */
     struct str pooling; /* pooling of embeddings: mean, cls or last; empty: the model's */
     bool trust_request_chat_template;
-    struct str chat_template;  /* text of a template instead of the model's; empty: the model's */
-    bool dummy_weights;        /* invented, for a folder with a config.json alone */
-    struct str packed_dir;     /* keeps files of packed weights; empty: none are kept */
-    uint64_t packed_bytes_max; /* the sum of all these files */
+    struct str chat_template;    /* text of a template instead of the model's; empty: the model's */
+    struct str tool_call_parser; /* name of a form of calls; empty: the template tells it */
+    bool dummy_weights;          /* invented, for a folder with a config.json alone */
+    struct str packed_dir;       /* keeps files of packed weights; empty: none are kept */
+    uint64_t packed_bytes_max;   /* the sum of all these files */
     struct wire_device device;
 };
 

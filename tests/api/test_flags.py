@@ -24,7 +24,7 @@ VLLM = """
 """.replace("\n", "|").strip("|").split("|")
 ACTS = {"--dtype", "--quantization", "--gpu-memory-utilization", "--max-model-len", "--max-num-seqs", "--max-num-batched-tokens", "--tensor-parallel-size", "-tp",
         "--enable-prefix-caching", "--no-enable-prefix-caching", "--load-format", "--kv-cache-dtype", "--block-size", "--served-model-name", "--chat-template",
-        "--api-key", "--host", "--port", "--config", "--disable-uvicorn-access-log", "--trust-request-chat-template", "--kv-cache-memory-bytes", "--model", "--max_model_len"}
+        "--api-key", "--host", "--port", "--tool-call-parser", "--config", "--disable-uvicorn-access-log", "--trust-request-chat-template", "--kv-cache-memory-bytes", "--model", "--max_model_len"}
 
 
 def test_every_option_of_vllm_acts_or_says_why_not(tmp_path):
@@ -39,6 +39,11 @@ def test_every_option_of_vllm_acts_or_says_why_not(tmp_path):
             refused = re.search(r"^quern serve: --[a-z-]+ ?.* is not supported.*: \S", said, re.M)
             assert bool(noted) != bool(refused), (option, said)
             assert done.returncode == (2 if refused else 4), (option, said)
+
+
+def test_a_parser_that_is_none_is_refused_with_those_that_are(tmp_path):
+    done = support.quern("serve", "nothing=/nowhere", "--state-dir", tmp_path / "state", "--tool-call-parser", "deepseek_v3")
+    assert done.returncode == 2 and "hermes, qwen3_json" in done.stderr and "functiongemma are)" in done.stderr
 
 
 def test_the_page_of_serve_lists_each_option_of_vllm_that_the_help_lists():

@@ -235,3 +235,17 @@ def test_marks_that_are_control_tokens_are_written_as_such(tmp_path):
                                                                  max_tokens=200, extra_body={"chat_template": template(form), "return_token_ids": True}))
             for choice in answer.choices:
                 assert choice.finish_reason == "tool_calls" and good(choice.message.tool_calls[0]) and choice.token_ids[0] == mark
+
+
+def test_the_owner_may_name_the_form_of_calls(tmp_path):
+    """With a template that shows tools and no form of calls; a named form is read and held as if the template had told it."""
+    plain = tmp_path / "plain.jinja"
+    plain.write_text(template("plain"))
+    with support.serving(tmp_path / "state", "--model", "smollm2", "--chat-template", plain, "--tool-call-parser", "phi4_mini_json") as server:
+        client = openai.OpenAI(base_url=server.url, api_key="none", max_retries=0)
+        options = options_of(tools=[strict(tool) for tool in TOOLS], tool_choice="required", parallel_tool_calls=False, seed=1)
+        options["extra_body"] = {"return_token_ids": True}
+        answer = client.chat.completions.create(**options)
+        assert good(answer.choices[0].message.tool_calls[0])
+        raw = server.json("POST", "/detokenize", {"model": "smollm2", "tokens": answer.choices[0].token_ids})["prompt"]
+        assert raw.startswith("functools[")

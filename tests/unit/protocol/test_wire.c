@@ -163,6 +163,7 @@ static struct wire_hello a_hello(void) {
                                .pooling = STR("last"),
                                .kernels = STR("avx2"),
                                .chat_template = STR("{{ messages }}"),
+                               .tool_call_parser = STR("hermes"),
                                .packed_dir = STR("/cache/packed"),
                                .packed_bytes_max = 1ull << 41,
                                .device = {.name = STR("cuda:1"),
@@ -194,6 +195,7 @@ static void a_hello_comes_back(void **state) {
     assert_true(out.prefix_caching && !out.reference);
     assert_true(same(in.kernels, out.kernels));
     assert_true(same(in.chat_template, out.chat_template));
+    assert_true(same(in.tool_call_parser, out.tool_call_parser));
     assert_true(same(in.pooling, out.pooling));
     assert_true(same(in.packed_dir, out.packed_dir) && out.packed_bytes_max == 1ull << 41);
     assert_true(same(in.device.name, out.device.name));
@@ -214,7 +216,7 @@ static void a_hello_of_another_version_is_refused_by_name(void **state) {
     wire_put_hello(&buf, &in);
     struct error error;
     assert_int_equal(wire_get_hello(buf_str(&buf), &out, &error), ERR_INVALID);
-    assert_non_null(strstr(error.text, "version 6"));
+    assert_non_null(strstr(error.text, "version 7"));
     buf_release(&buf);
 }
 
