@@ -67,7 +67,9 @@ static void fail_route(struct http_request *request, enum route_found found, str
                    STR_ARGS(shown), request->match.allow);
         break;
     case ROUTE_MALFORMED:
-        buf_add_text(&text, "The request path is not properly percent-encoded UTF-8");
+        buf_add_text(
+            &text, "The request path has a broken percent-encoding, a control character, or bytes "
+                   "that are not UTF-8");
         break;
     default:
         status = 404;
