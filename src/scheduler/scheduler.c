@@ -148,6 +148,9 @@ static void apply_options(struct scheduler *scheduler, const struct scheduler_op
         scheduler->running_max = (uint32_t)wanted;
     scheduler->others_max =
         scheduler->running_max - least(options->urgent_seqs, scheduler->running_max / 4);
+    /* A small max_num_seqs holds for the others although fewer slots are then kept for urgent ones. */
+    if (options->max_num_seqs > 0 && options->max_num_seqs < scheduler->others_max)
+        scheduler->others_max = options->max_num_seqs;
     scheduler->urgent_max = scheduler->running_max -
                             (scheduler->running_max + URGENT_SLOTS_SHARE - 1) / URGENT_SLOTS_SHARE;
     scheduler->urgent_pages_max = caps->page_count - caps->page_count / URGENT_PAGES_SHARE;

@@ -89,7 +89,8 @@ struct scheduler_options {
     const struct backend *backend; /* borrowed; must outlive the scheduler */
     /* 0 in max_num_seqs, max_num_batched_tokens and max_model_len, and any value above the
      * backend's own limit, means that limit. */
-    uint32_t max_num_seqs; /* sequences that run at once; at most the rows of a step */
+    uint32_t max_num_seqs; /* sequences that run at once and are not urgent; at most the rows of a
+                            * step */
     uint32_t urgent_seqs;  /* slots for urgent requests only, in addition to max_num_seqs; taken out
                               of max_num_seqs when it is 0 or the backend has no more; at most a
                               quarter of all slots */

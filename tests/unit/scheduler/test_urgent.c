@@ -83,7 +83,7 @@ static const struct backend_ops sliced_ops = {
 static const struct backend_ops whole_ops = {.submit = submit, .wait = wait};
 
 struct shape {
-    uint32_t blocks, rows, sequences, urgent_rows, urgent_seqs;
+    uint32_t blocks, rows, sequences, urgent_rows, urgent_seqs, max_num_seqs;
     bool is_whole;
 };
 
@@ -103,6 +103,7 @@ static void open_fixture(struct fixture *fixture, struct shape shape) {
     fixture->options = (struct scheduler_options){.backend = &fixture->backend,
                                                   .enable_prefix_caching = true,
                                                   .urgent_seqs = shape.urgent_seqs,
+                                                  .max_num_seqs = shape.max_num_seqs,
                                                   .on_event = on_event,
                                                   .user = fixture};
     assert_int_equal(scheduler_open(&fixture->scheduler, &fixture->options, NULL), OK);
@@ -280,6 +281,24 @@ static void a_slot_is_kept_for_urgent_requests(void **state) {
     close_fixture(&fixture);
 }
 
+static void a_small_max_num_seqs_holds_next_to_many_urgent_slots(void **state) {
+    (void)state;
+    struct fixture fixture;
+    open_fixture(&fixture, (struct shape){.blocks = 400,
+                                          .rows = 512,
+                                          .sequences = 32,
+                                          .urgent_rows = 64,
+                                          .urgent_seqs = 16,
+                                          .max_num_seqs = 4});
+    for (uint64_t id = 1; id <= 20; id++) ask(&fixture, id, false, (int32_t)id * 40, 20, 50);
+    step(&fixture);
+    assert_int_equal(stats_of(&fixture).sequences_running, 4);
+    ask(&fixture, 30, true, 900, 10, 50);
+    step(&fixture);
+    assert_int_equal(stats_of(&fixture).sequences_running, 5);
+    close_fixture(&fixture);
+}
+
 /* Runs others until they hold the pool. */
 static void fill_pool(struct fixture *fixture, uint32_t steps) {
     for (uint64_t id = 1; id <= 12; id++) ask(fixture, id, false, (int32_t)id * 70, 110, 40);
@@ -381,6 +400,7 @@ int main(void) {
         cmocka_unit_test(a_block_the_step_under_way_writes_is_not_found_by_who_passes),
         cmocka_unit_test(at_most_three_urgent_rows_pass_a_row),
         cmocka_unit_test(a_slot_is_kept_for_urgent_requests),
+        cmocka_unit_test(a_small_max_num_seqs_holds_next_to_many_urgent_slots),
         cmocka_unit_test(an_urgent_request_takes_blocks_from_others_at_the_next_step),
         cmocka_unit_test(urgent_requests_without_end_do_not_starve_the_others),
         cmocka_unit_test(urgent_requests_begin_in_order_of_priority_and_then_arrival),
