@@ -153,6 +153,7 @@ static enum err open_device(struct device **ret_device, const struct device_opti
     struct device *device = mem_new(1, sizeof *device);
     device->index = options->index;
     device->fault = fault;
+    device->poison = (int32_t)number_of("QUERN_PLAIN_POISON", INT32_MAX);
     device->measures_ops = options->measures_ops;
     device->ledger.limit = options->memory_bytes;
     *ret_device = device;
@@ -236,6 +237,12 @@ static enum err wait_step(struct device *device, uint64_t number, struct device_
     MUST(step->number == number, "wait for step %llu, and the oldest under way is %llu",
          (unsigned long long)number, (unsigned long long)step->number);
     step->is_nan |= is_nan;
+    for (uint32_t i = 0; i < step->in.row_count; i++) {
+        if (step->in.tokens[i] != device->poison) continue;
+        device->is_broken = true;
+        return err_set(error, ERR_IO, "plain device: step %llu: illegal access at token %d",
+                       (unsigned long long)number, device->poison);
+    }
     int64_t start = clock_monotonic_ns();
     compute(device, step);
     memset(device->is_drawn, 0, device->limits.logit_rows_max * sizeof *device->is_drawn);

@@ -12,6 +12,7 @@
  *   QUERN_PLAIN_MEMORY_MIB  memory of a card (default 4096 MiB)
  *   QUERN_PLAIN_FAULT       "call:n:kind": the n-th call of that name fails; kind is error, hang,
  *                           lost, or nan (submit, sample and wait: the step's logits are NaN)
+ *   QUERN_PLAIN_POISON      a token: each step that reads it fails, as by an illegal access
  *
  * Thread: one at a time.
  * Memory: the device's; close frees it. */
@@ -115,6 +116,7 @@ struct device {
     uint32_t index;
     bool measures_ops;
     struct plain_fault fault;
+    int32_t poison; /* INT32_MAX: none */
     uint32_t calls[PLAIN_CALLS];
     bool is_broken; /* only close may follow */
     bool is_prepared;
