@@ -58,3 +58,16 @@ def test_a_head_size_without_a_kernel_is_refused(tmp_path):
     done = support.quern("run", "-q", "-i", tmp_path / "in.jsonl", "-o", tmp_path / "out.jsonl", "--model",
                          f"m={support.SHARED / 'tiny/qwen2'}", *CARD)
     assert done.returncode != 0 and "no CUDA kernel has head size 32" in done.stderr
+
+
+@pytest.mark.parametrize("kind, said", [
+    ("driver", "no CUDA device: the driver runs CUDA 11.4 and this plugin needs 13.0: update the driver"),
+    ("card", "card 0, host, cannot be used: its compute capability is 6.0, and the kernels need 8.0"),
+])
+def test_a_machine_that_is_too_old_has_its_sentence(tmp_path, kind, said):
+    body = {"model": "m", "prompt": "Hello", "max_tokens": 1}
+    (tmp_path / "in.jsonl").write_text(json.dumps({"custom_id": "a", "method": "POST", "url": "/v1/completions", "body": body}) + "\n")
+    for device, status in (("cuda", 3), ("auto", 0)):
+        done = support.quern("run", "-i", tmp_path / "in.jsonl", "-o", tmp_path / "out.jsonl", "--model", f"m={support.SHARED / 'tiny/llama3'}",
+                             "--device", device, "--device-plugin", PLUGIN.with_name(f"libquern-cuda-old-{kind}.so"))
+        assert done.returncode == status and said in done.stderr, done.stderr

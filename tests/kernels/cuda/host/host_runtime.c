@@ -11,6 +11,20 @@
 #define CARD_BYTES ((size_t)1 << 30)
 #define POISON 0xff /* NaN in every float format */
 
+/* A machine that cannot be used, in plugins of their own: a driver that is too old, or a card. */
+#ifdef HOST_OLD_DRIVER
+#define DRIVER_CODE cudaErrorInsufficientDriver
+#define DRIVER_VERSION 11040
+#else
+#define DRIVER_CODE cudaSuccess
+#define DRIVER_VERSION 13000
+#endif
+#ifdef HOST_OLD_CARD
+#define CARD_MAJOR 6
+#else
+#define CARD_MAJOR 9
+#endif
+
 /* The one piece of the card's memory that open takes. */
 static char *card;
 static size_t card_bytes;
@@ -30,11 +44,11 @@ cudaError_t cudaGetLastError(void) {
     return cudaSuccess;
 }
 cudaError_t cudaGetDeviceCount(int *ret_count) {
-    *ret_count = 1;
-    return cudaSuccess;
+    *ret_count = DRIVER_CODE == cudaSuccess;
+    return DRIVER_CODE;
 }
 cudaError_t cudaDriverGetVersion(int *ret_version) {
-    *ret_version = 13000;
+    *ret_version = DRIVER_VERSION;
     return cudaSuccess;
 }
 cudaError_t cudaRuntimeGetVersion(int *ret_version) {
@@ -43,8 +57,10 @@ cudaError_t cudaRuntimeGetVersion(int *ret_version) {
 }
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *ret_card, int device) {
     (void)device;
-    *ret_card = (struct cudaDeviceProp){
-        .name = "host", .major = 9, .multiProcessorCount = 8, .totalGlobalMem = CARD_BYTES};
+    *ret_card = (struct cudaDeviceProp){.name = "host",
+                                        .major = CARD_MAJOR,
+                                        .multiProcessorCount = 8,
+                                        .totalGlobalMem = CARD_BYTES};
     return cudaSuccess;
 }
 cudaError_t cudaDeviceGetAttribute(int *ret_value, enum cudaDeviceAttr attribute, int device) {
