@@ -3,8 +3,8 @@
 
 /* metrics_text: reads the text of /metrics (Prometheus 0.0.4), sample by sample.
  *
- * It reads what servers write: a name, labels in braces, a value. Comments, empty lines and lines
- * that are no sample are skipped, since another version of quern may write more.
+ * A sample is a name, labels in braces and a value. Comments, empty lines and lines that are no
+ * sample are skipped, since another version of quern may write more.
  *
  * Thread: any.
  * Memory: samples borrow the text. */
@@ -17,7 +17,7 @@ struct metric_sample {
     double value;
 };
 
-/* Takes the next sample off the text. False: there is no more. */
+/* Takes the next sample off the text. False at the end. */
 bool metrics_text_next(struct str *text, struct metric_sample *ret_sample);
 /* The value of a label as it is written, escapes included; empty if the sample has no such label. */
 struct str metrics_text_label(const struct metric_sample *sample, const char *name);

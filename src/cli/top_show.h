@@ -25,7 +25,7 @@ enum top_engine_value {
     TOP_PROMPT_TOKENS,
     TOP_GENERATED_TOKENS,
     TOP_KV_USED,
-    TOP_LIMIT_BYTES, /* memory of the card that it may take */
+    TOP_LIMIT_BYTES, /* most memory of the card that the engine may take */
     TOP_ENGINE_VALUES
 };
 
@@ -47,7 +47,7 @@ enum top_card_value {
 
 struct top_engine {
     double values[TOP_ENGINE_VALUES];
-    double weight_bytes, kv_bytes, other_bytes; /* of its memory on the card */
+    double weight_bytes, kv_bytes, other_bytes; /* parts of its memory on the card */
     char card[64];                              /* UUID; empty: none */
 };
 

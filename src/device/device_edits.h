@@ -25,8 +25,8 @@ void device_edits_close(struct device_edits *edits); /* NULL is allowed */
 /* Begins a call for rows of a step, with room for edits_max edits. */
 void device_edits_begin(struct device_edits *edits);
 /* Adds the edits and the mask of row `index` of the call; sets these fields and the fallback of
- * `draw`. False, with nothing added, when the room that is left does not suffice: the row belongs
- * to the next call. An empty call has room for every row. */
+ * `draw`. False, with nothing added, when too little room is left: the row belongs to the next
+ * call. An empty call has room for every row. */
 bool device_edits_add(struct device_edits *edits, const struct logit_row *row, uint32_t index,
                       struct device_draw *draw) MUST_CHECK;
 /* Sets the edits and masks of the call's samples, valid until the next call. */

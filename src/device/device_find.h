@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* device_find: whether this machine has what a card needs: the plugin next to the program, and a
- * driver. It looks at names of files and loads nothing, so a server can ask too.
+/* device_find: whether this machine has the plugin next to the program, and a driver. It looks at
+ * names of files and loads nothing, so that a server can ask too.
  *
  * Thread: any.
  * Memory: none. */

@@ -4,8 +4,8 @@
 /* device_sampling: the sampling of a step's rows, in the structs of a device, and its answers.
  *
  * Equal logits give the token that cpu/sampler.h gives: what a request asks for becomes edits of
- * logits, a mask and a draw (kernels/draw.h). Log-probabilities become questions about a row. It
- * decides the same open cases as the sampler of the CPU: `allowed` wins over min_tokens, a mask that
+ * logits, a mask and a draw (kernels/draw.h). Log-probabilities become questions about a row. This
+ * file decides the same open cases as the sampler of the CPU: `allowed` wins over min_tokens, a mask that
  * allows no token is ignored, and a row without a token that can be taken gets the lowest allowed
  * id.
  *
@@ -43,7 +43,7 @@ struct device_question {
     uint32_t named_count;
 };
 
-/* What a step under way was asked for. */
+/* The questions about the rows of a step under way. */
 struct device_record {
     struct device_question *questions; /* (logit_rows_max) by index of the logit row */
     uint32_t question_count;

@@ -21,11 +21,12 @@ enum err nvml_open(struct nvml **ret_nvml, const char *library, struct error *er
 /* NULL is allowed. */
 void nvml_close(struct nvml *nvml);
 
-/* Fills in name, is_up and all that a card tells at once, by its UUID. is_up is false for a card
- * that the driver does not know or has lost. */
+/* Sets name, is_up, values and brakes of the card with this UUID. is_up is false for a card that the
+ * driver does not know or has lost. */
 void nvml_read(struct nvml *nvml, const char *uuid, struct card_status *ret_status);
 
-/* Asks for errors of this card from now on; nvml_next_xid tells them. False: it tells none. */
+/* Asks for errors of this card from now on; nvml_next_xid gives them. False if the card has none to
+ * tell. */
 bool nvml_follow(struct nvml *nvml, const char *uuid);
-/* The number of the next error, and the UUID of its card. False: there is none now. */
+/* The number of the next error, and the UUID of its card. False if no error waits. */
 bool nvml_next_xid(struct nvml *nvml, uint32_t *ret_xid, char ret_uuid[CARD_UUID_BYTES]);

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* card: what is told about a card: where an engine's memory on it goes, and how the card fares.
+/* card: the values that are told about a card: where an engine's memory on it goes, its load, power
+ * and errors.
  *
  * The ledger comes from the engine, once its model is loaded. The rest comes from the driver, which
- * the server asks (node/card_watch.h): an engine's sandbox leaves it no way to do so. These are
+ * the server asks (node/card_watch.h), because an engine's sandbox forbids the calls. These are
  * plain structs, so that the API tells about cards and knows no driver.
  *
- * Thread: any.  Memory: none. */
+ * Thread: any.
+ * Memory: none. */
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -30,7 +32,7 @@ enum card_part {
 
 /* All zero: the engine runs on the CPU. */
 struct card_ledger {
-    uint64_t limit_bytes; /* that the engine may take */
+    uint64_t limit_bytes; /* most that the engine may take */
     uint64_t part_bytes[CARD_PARTS];
 };
 
@@ -56,7 +58,7 @@ struct card_status {
     char uuid[CARD_UUID_BYTES];
     char name[CARD_NAME_BYTES];
     bool is_up;                 /* the driver answered in the last 10 s; else the values are old */
-    double values[CARD_VALUES]; /* NAN: the card does not tell it */
+    double values[CARD_VALUES]; /* NAN: not told by the card */
     bool brakes[CARD_BRAKES];
     uint64_t xid_count; /* errors that the driver reported since the watch began */
     uint32_t xid_last;  /* number of the last one; 0: none */

@@ -3,10 +3,10 @@
 
 /* offline_places: the files of a run whose input or output is a URL.
  *
- * An input is fetched into OUT.quern.input before the run, and is there for a run that goes on; an
+ * An input is fetched into OUT.quern.input before the run, and stays for a run that goes on. An
  * output is written to `quern-SUM.jsonl` in the folder for such files, and sent from there when it
- * is whole. SUM is of the output's URL without its query, so that a URL that was signed anew is the
- * same output. Both files go when the results have arrived.
+ * is whole. SUM is a hash of the output's URL without its query, so that a URL that was signed anew
+ * means the same output. Both files are removed when the results have arrived.
  *
  * Thread: main.
  * Memory: the caller's struct, which borrows the names. */
@@ -26,7 +26,8 @@ struct offline_places {
 enum err offline_places_find(struct offline_places *ret_places, const char *input,
                              const char *output, const char *folder,
                              struct error *error) MUST_CHECK;
-/* Fetches an input that is a URL, unless an earlier call has fetched it and left results. Errors of transfer_get. */
+/* Fetches an input that is a URL, unless an earlier call has fetched it and left results. Errors of
+ * transfer_get. */
 enum err offline_places_fetch(const struct offline_places *places, const volatile bool *stop,
                               struct error *error) MUST_CHECK;
 /* Removes a fetched input whose run has left no results: the next call fetches it anew. */

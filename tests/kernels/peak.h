@@ -3,7 +3,8 @@
 
 /* peak: what one core of this machine can do at most, measured by loops of one instruction.
  *
- * Thread: one.  Memory: one large block inside peak_read_gb_s. */
+ * Thread: one.
+ * Memory: one large block inside peak_read_gb_s. */
 
 #include "kernels/kernels.h"
 

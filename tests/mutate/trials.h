@@ -4,7 +4,8 @@
 /* trials: opens a file of a stranger as the engine would, and uses what opens: the tokenizer on a
  * text, the template on a chat, the model on two tokens.
  *
- * Thread: one.  Memory: none kept. */
+ * Thread: one.
+ * Memory: none kept. */
 
 #include "mutations.h"
 

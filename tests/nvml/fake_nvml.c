@@ -8,8 +8,11 @@
  * did not support it. "stall N" lets every call wait N ms, as a driver in trouble does; the
  * file with ".stalled" behind its name then tells that one waits.
  *
- * Thread: any.  Memory: none.  Cards: `cards` of them, all with the same numbers; the UUIDs are
- * those of the plain device (tests/device). */
+ * It has `cards` cards, all with the same numbers. Their UUIDs are those of the plain device
+ * (tests/device).
+ *
+ * Thread: any.
+ * Memory: none. */
 
 #include <limits.h>
 #include <stdint.h>

@@ -3,7 +3,8 @@
 
 /* harness: an engine over a toy (or another model), with its events collected for a test.
  *
- * Thread: the test's; the events come from others, behind a lock.  Memory: harness_close frees. */
+ * Thread: the test's; the events come from others, behind a lock.
+ * Memory: harness_close frees. */
 
 #include "engine/engine.h"
 #include "toy.h"

@@ -19,7 +19,8 @@
  * that is shared or reused wrongly changes the answer. With two steps under way it copies a step at
  * its submit, as a device does, and computes it when it is waited for.
  *
- * Thread: as served_model.  Memory: toy_close frees. */
+ * Thread: as served_model.
+ * Memory: toy_close frees. */
 
 #include "base/arena.h"
 #include "engine/served_model.h"
