@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cpu/executor_cpu.h"
 
+#include "base/least.h"
 #include "base/mem.h"
 #include "cpu/forward.h"
 #include "cpu/sampler.h"
@@ -202,10 +203,6 @@ static uint32_t or_default(uint32_t value, uint32_t fallback) {
     return value > 0 ? value : fallback;
 }
 
-static uint32_t least(uint32_t a, uint32_t b) {
-    return a < b ? a : b;
-}
-
 /* How many KV pages the limits ask for. */
 static enum err count_pages(const struct executor_cpu *executor, uint32_t *ret_count,
                             struct error *error) {
@@ -241,13 +238,13 @@ static enum err set_caps(struct executor_cpu *executor, struct error *error) {
         .sequences_max = or_default(limits->sequences_max, EXECUTOR_CPU_SEQUENCES),
         .context_tokens_max = limits->context_max,
         .vocab = options->config->token_count,
-        .urgent_rows_max = least(rows_max, URGENT_ROWS_MAX),
+        .urgent_rows_max = least_u32(rows_max, URGENT_ROWS_MAX),
         .steps_max = 1};
     return count_pages(executor, &executor->caps.page_count, error);
 }
 
 static void size_lane(struct lane *lane, const struct backend_caps *caps, uint32_t rows_max) {
-    lane->logit_rows_max = least(least(caps->sequences_max, rows_max), LOGIT_ROWS_MAX);
+    lane->logit_rows_max = least_u32(least_u32(caps->sequences_max, rows_max), LOGIT_ROWS_MAX);
     lane->wanted = mem_new(rows_max, sizeof *lane->wanted);
     lane->samples = mem_new(rows_max, sizeof *lane->samples);
 }

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/least.h"
 #include "base/mem.h"
 #include "cpu/forward_state.h"
 
@@ -13,10 +14,6 @@ uint64_t forward_page_bytes(const struct model_config *config, const struct kv_l
     return 2 * (uint64_t)layout->layers_each * kv_block_bytes(&cache);
 }
 
-static size_t max_of(size_t a, size_t b) {
-    return a > b ? a : b;
-}
-
 /* The formula of the workspace (cpu/workspace.h). */
 static void lay_out(struct forward *forward) {
     struct workspace *space = &forward->workspace;
@@ -27,8 +24,8 @@ static void lay_out(struct forward *forward) {
     size_t attention_width = (size_t)shape->qkv_width + shape->q_width;
     forward->x = workspace_take(space, rows * config->width * sizeof(float));
     forward->h = workspace_take(space, rows * config->width * sizeof(float));
-    forward->wide = workspace_take(space, rows * max_of(attention_width, 2 * (size_t)config->ffn) *
-                                              sizeof(float));
+    forward->wide = workspace_take(
+        space, rows * most_size(attention_width, 2 * (size_t)config->ffn) * sizeof(float));
     forward->attended = forward->wide ? forward->wide + rows * shape->qkv_width : NULL;
     forward->activations =
         workspace_take(space, rows * workspace_activation_bytes(options->weights));

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cpu/workspace.h"
 
+#include "base/least.h"
+
 #include <assert.h>
 #include <sys/mman.h>
 
@@ -35,18 +37,14 @@ void *workspace_map(size_t bytes) {
     return memory;
 }
 
-static size_t max_of(size_t a, size_t b) {
-    return a > b ? a : b;
-}
-
 size_t workspace_activation_bytes(const struct weights *weights) {
     size_t most = weights->head ? weights->head->activation_bytes : 0;
     for (uint32_t i = 0; i < weights->layer_count; i++) {
         const struct layer_weights *layer = &weights->layers[i];
-        most = max_of(most, layer->qkv->activation_bytes);
-        most = max_of(most, layer->output->activation_bytes);
-        most = max_of(most, layer->gate_up->activation_bytes);
-        most = max_of(most, layer->down->activation_bytes);
+        most = most_size(most, layer->qkv->activation_bytes);
+        most = most_size(most, layer->output->activation_bytes);
+        most = most_size(most, layer->gate_up->activation_bytes);
+        most = most_size(most, layer->down->activation_bytes);
     }
     return most;
 }

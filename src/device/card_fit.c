@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "device/card_fit.h"
 
+#include "base/least.h"
 #include "base/mem.h"
 #include "device/device_limits.h"
 #include "device/device_program.h"
@@ -10,10 +11,6 @@
 /* As of src/kernels/cuda. */
 #define TILE_ROWS_HEADS 64u
 #define SPLIT_TOKENS 64u
-
-static uint32_t least(uint32_t a, uint32_t b) {
-    return a < b ? a : b;
-}
 
 /* The weights of a model as shapes: matrices without rows, and vectors that are one float. */
 struct shapes {
@@ -79,7 +76,7 @@ static void set_sequences(struct card_fit *fit, const struct kv_layout *layout) 
     const uint32_t blocks = backend_blocks_for(fit->sequence_tokens);
     const uint32_t pages =
         layout->full_groups * blocks +
-        layout->window_groups * least(blocks, backend_blocks_for(layout->window_tokens) + 2);
+        layout->window_groups * least_u32(blocks, backend_blocks_for(layout->window_tokens) + 2);
     const struct device_ledger *ledger = &fit->ledger;
     fit->kv_bytes_per_token = ledger->page_bytes * pages / fit->sequence_tokens;
     if (ledger->used > ledger->limit)
@@ -88,7 +85,7 @@ static void set_sequences(struct card_fit *fit, const struct kv_layout *layout) 
         fit->missing_bytes = (pages - ledger->page_count) * ledger->page_bytes;
     fit->is_fitting = fit->missing_bytes == 0;
     if (fit->is_fitting)
-        fit->sequences = least(ledger->page_count / pages, fit->limits.sequences_max);
+        fit->sequences = least_u32(ledger->page_count / pages, fit->limits.sequences_max);
 }
 
 struct card_fit card_fit_of(const struct card_fit_options *options) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "device/device_ledger.h"
 
+#include "base/least.h"
 #include "device/device_sampling.h"
 #include "scheduler/backend.h"
 
@@ -13,14 +14,6 @@
 /* A refusal advises no smaller values: a server with less is of no use. */
 #define ADVISED_CONTEXT_LEAST 256u
 #define ADVISED_ROWS_LEAST 64u
-
-static uint64_t at_most(uint64_t a, uint64_t b) {
-    return a < b ? a : b;
-}
-
-static uint64_t at_least(uint64_t a, uint64_t b) {
-    return a > b ? a : b;
-}
 
 static uint64_t divide_up(uint64_t a, uint64_t b) {
     return (a + b - 1) / b;
@@ -73,7 +66,7 @@ static uint64_t product_bytes(const struct device_program *program, enum op_to t
         if (op->kind != OP_MATMUL || op->to != to) continue;
         const struct device_matrix *matrix = &program->matrices[op->matrix];
         bool is_wide = matrix->form == DEVICE_F32 || matrix->form == DEVICE_INT8;
-        most = at_least(most, (uint64_t)matrix->rows * (is_wide ? 4 : 2));
+        most = most_u64(most, (uint64_t)matrix->rows * (is_wide ? 4 : 2));
     }
     return most;
 }
@@ -84,7 +77,7 @@ static uint64_t activation_bytes(const struct device_program *program,
     const uint64_t q_bytes = (uint64_t)program->heads * program->head_dim * 2;
     uint64_t input_bytes = 0;
     for (uint32_t i = 0; i < program->matrix_count; i++)
-        input_bytes = at_least(input_bytes,
+        input_bytes = most_u64(input_bytes,
                                program->matrices[i].cols * form_bytes(program->matrices[i].form));
     return (rows + kept) * program->width * 4 +
            rows * (product_bytes(program, TO_H) + product_bytes(program, TO_WIDE)) +
@@ -138,7 +131,7 @@ struct device_ledger device_ledger_predict(const struct device_program *program,
     uint64_t used = ledger.context + ledger.weights + ledger.activations + ledger.logits +
                     ledger.steps + ledger.workspace;
     uint64_t pages = used < limit_bytes ? (limit_bytes - used) / ledger.page_bytes : 0;
-    pages = at_least(at_most(pages, limits->page_count_max), limits->page_count_min);
+    pages = most_u64(least_u64(pages, limits->page_count_max), limits->page_count_min);
     ledger.page_count = (uint32_t)pages;
     ledger.kv = pages * ledger.page_bytes;
     ledger.used = used + ledger.kv;
@@ -156,7 +149,7 @@ struct change {
 };
 
 static uint32_t scale(uint32_t value, uint64_t from, uint64_t to) {
-    return (uint32_t)divide_up(value * to, at_least(from, 1));
+    return (uint32_t)divide_up(value * to, most_u64(from, 1));
 }
 
 static struct device_limits changed(const struct device_refusal *refusal,
@@ -164,7 +157,7 @@ static struct device_limits changed(const struct device_refusal *refusal,
     struct device_limits limits = *refusal->limits;
     if (change->context > 0) {
         uint32_t least = backend_blocks_for(change->context) * limits.group_count;
-        limits.page_count_min = (uint32_t)at_most(limits.page_count_min, least);
+        limits.page_count_min = (uint32_t)least_u64(limits.page_count_min, least);
         limits.pages_max = scale(limits.pages_max, backend_blocks_for(limits.context_max),
                                  backend_blocks_for(change->context));
         limits.context_max = change->context;
@@ -179,7 +172,7 @@ static struct device_limits changed(const struct device_refusal *refusal,
     if (change->rows > 0) {
         limits.items_max = scale(limits.items_max, limits.rows_max, change->rows);
         limits.partials_max = scale(limits.partials_max, limits.rows_max, change->rows);
-        limits.logit_rows_max = (uint32_t)at_most(limits.logit_rows_max, change->rows);
+        limits.logit_rows_max = (uint32_t)least_u64(limits.logit_rows_max, change->rows);
         limits.rows_max = change->rows;
     }
     const struct device_sampling_options sampling = {.vocab = refusal->program->vocab,
@@ -269,9 +262,9 @@ static void advise(const struct device_refusal *refusal, struct advice *advice) 
     if (advice->bytes > 0) return;
     change = (struct change){.has_small_weights = true};
     bool is_enough = fits(refusal, &change);
-    change.context = (uint32_t)at_most(limits->context_max, ADVISED_CONTEXT_LEAST);
-    change.rows = (uint32_t)at_most(limits->rows_max, ADVISED_ROWS_LEAST);
-    change.sequences = (uint32_t)at_most(limits->sequences_max, urgent + 1);
+    change.context = (uint32_t)least_u64(limits->context_max, ADVISED_CONTEXT_LEAST);
+    change.rows = (uint32_t)least_u64(limits->rows_max, ADVISED_ROWS_LEAST);
+    change.sequences = (uint32_t)least_u64(limits->sequences_max, urgent + 1);
     if (is_enough)
         snprintf(advice->text, sizeof advice->text, "it fits with --quantization fp8 or int8");
     else if (fits(refusal, &change))

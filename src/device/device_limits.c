@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "device/device_limits.h"
 
+#include "base/least.h"
 #include "device/device_ledger.h"
 
 /* Tokens of one sequence that the cache has room for at least, or its whole context if that is
@@ -10,10 +11,6 @@
  * fewer sequences than 32 leave a device idle. */
 #define SEQUENCE_TOKENS 512u
 #define SEQUENCES_LEAST 32u
-
-static uint32_t least(uint32_t a, uint32_t b) {
-    return a < b ? a : b;
-}
 
 static uint32_t or_default(uint32_t value, uint32_t fallback) {
     return value > 0 ? value : fallback;
@@ -25,7 +22,8 @@ static void limit_pages(const struct device_limits_options *options, struct devi
     const uint64_t groups = limits->group_count;
     uint64_t most =
         (uint64_t)limits->sequences_max * backend_blocks_for(limits->context_max) * groups;
-    uint64_t fewest = backend_blocks_for(least(limits->context_max, CACHE_TOKENS_LEAST)) * groups;
+    uint64_t fewest =
+        backend_blocks_for(least_u32(limits->context_max, CACHE_TOKENS_LEAST)) * groups;
     if (wanted->kv_bytes > 0) {
         uint64_t bytes = device_ledger_page_bytes(options->program, limits);
         if (wanted->kv_bytes / bytes < most) most = wanted->kv_bytes / bytes;
@@ -66,7 +64,7 @@ static struct device_limits limits_with(const struct device_limits_options *opti
                                    .group_count = kv_layout_groups(options->layout),
                                    .steps_max = or_default(options->steps_max, DEVICE_STEPS_MAX),
                                    .kv_form = options->kv_form};
-    limits.sequences_max = limits.logit_rows_max = least(sequences, limits.rows_max);
+    limits.sequences_max = limits.logit_rows_max = least_u32(sequences, limits.rows_max);
     limit_pages(options, &limits);
     const struct plan_attention_options plan = device_limits_plan(options, &limits);
     const struct plan_attention_sizes sizes = plan_attention_sizes(&plan);
@@ -86,7 +84,7 @@ static bool has_tokens(const struct device_limits_options *options,
     const struct device_ledger ledger =
         device_ledger_predict(options->program, limits, options->memory_bytes);
     uint64_t blocks = ledger.page_count / limits->group_count;
-    uint32_t tokens = least(SEQUENCE_TOKENS, limits->context_max);
+    uint32_t tokens = least_u32(SEQUENCE_TOKENS, limits->context_max);
     return ledger.used <= ledger.limit && blocks * DEVICE_PAGE_TOKENS / sequences >= tokens;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "device/device_sampling.h"
 
+#include "base/least.h"
 #include "base/mem.h"
 #include "device/device_edits.h"
 
@@ -84,10 +85,6 @@ void device_record_close(struct device_record *record) {
 
 /* ---- questions ---- */
 
-static uint32_t least(uint32_t a, uint32_t b) {
-    return a < b ? a : b;
-}
-
 /* False when the call has no room for the row's edits. */
 static bool add_draw(struct device_sampling *sampling, const struct device_question *question,
                      const struct logit_row *row) {
@@ -125,7 +122,7 @@ static void add_ask(struct device_sampling *sampling, struct device_record *reco
     sampling->asks[samples->ask_count++] = (struct device_ask){
         .row = row->index,
         .token = row->scored ? *row->scored : -1,
-        .top_count = named_count > 0 ? 0 : least(top_count, sampling->options.vocab),
+        .top_count = named_count > 0 ? 0 : least_u32(top_count, sampling->options.vocab),
         .named_begin = samples->named_count,
         .named_count = named_count};
     if (named_count > 0)

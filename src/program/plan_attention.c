@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "program/plan_attention.h"
 
+#include "base/least.h"
 #include "base/mem.h"
 #include "program/plan.h"
 #include "program/plan_decode.h"
@@ -52,16 +53,12 @@ struct plan_attention {
 
 /* ---- opening ---- */
 
-static uint32_t least(uint32_t a, uint32_t b) {
-    return a < b ? a : b;
-}
-
 /* Entries of a group's page tables: a sequence has those of the blocks that its rows see. The first
  * table may begin behind as many entries as it leaves out. */
 static uint32_t table_entries(const struct plan_attention_options *options, uint32_t window) {
     uint32_t context = backend_blocks_for(options->context_max);
     if (window == 0 || window >= options->context_max) return context * options->sequences_max;
-    uint32_t each = least(backend_blocks_for(window) + 2, context);
+    uint32_t each = least_u32(backend_blocks_for(window) + 2, context);
     return context + each * options->sequences_max + backend_blocks_for(options->rows_max);
 }
 
@@ -199,7 +196,7 @@ static void copy_tables(struct plan_attention *plan, const struct group_kind *ki
 static uint32_t first_block_of(const struct step *step, uint32_t window) {
     uint32_t first = UINT32_MAX;
     for (uint32_t i = 0; i < step->sequence_count; i++)
-        first = least(first, backend_first_seen_block(window, step->sequences[i].kv_tokens));
+        first = least_u32(first, backend_first_seen_block(window, step->sequences[i].kv_tokens));
     return first;
 }
 
@@ -215,7 +212,7 @@ static void find_shared(struct plan_attention *plan, const struct group_kind *ki
                         const struct step *step, uint32_t first_block) {
     for (uint32_t i = 0; i + 1 < step->sequence_count; i++) {
         const struct step_sequence *a = &step->sequences[i], *b = &step->sequences[i + 1];
-        uint32_t shared = least(a->kv_tokens, b->kv_tokens) / DEVICE_PAGE_TOKENS;
+        uint32_t shared = least_u32(a->kv_tokens, b->kv_tokens) / DEVICE_PAGE_TOKENS;
         for (uint32_t j = kind->first; j < kind->first + kind->count; j++)
             shared = equal_blocks(pages_of(a, j), pages_of(b, j), first_block, shared);
         plan->shared[i] = shared;
@@ -259,7 +256,7 @@ static void add_decode_items(struct plan_attention *plan, const struct plan_span
 static void add_tile_items(struct plan_attention *plan, const struct plan_span *span,
                            const uint32_t *positions, uint32_t window, uint32_t *count) {
     for (uint32_t i = 0; i < span->row_count; i += plan->tile_rows) {
-        uint32_t rows = least(span->row_count - i, plan->tile_rows);
+        uint32_t rows = least_u32(span->row_count - i, plan->tile_rows);
         uint32_t row = span->row + i, begin = plan_first_seen(window, positions[row]);
         plan->found[(*count)++] = (struct device_tile_item){
             .row = row,
@@ -336,7 +333,7 @@ static uint32_t span_wanted(struct plan_attention *plan, const struct step *step
         assert(row < step->row_count && (i == 0 || row > wanted[i - 1]));
         plan->kept_positions[i] = step->positions[row];
         while (row >= step->sequences[sequence].row_first + step->sequences[sequence].row_count)
-            shared = least(shared, plan->shared[sequence++]);
+            shared = least_u32(shared, plan->shared[sequence++]);
         if (count > 0 && plan->spans[count - 1].sequence == sequence) {
             plan->spans[count - 1].row_count++;
             continue;

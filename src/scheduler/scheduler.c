@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "scheduler/scheduler.h"
 
+#include "base/least.h"
 #include "base/rng.h"
 #include "scheduler/kv_pages.h"
 #include "scheduler/kv_pool.h"
@@ -13,13 +14,9 @@
 /* In a cache of window pages only: blocks per block that has its pages. */
 #define SEEN_SHARE 8u
 
-static uint32_t least(uint32_t a, uint32_t b) {
-    return a < b ? a : b;
-}
-
 /* The option, at most the backend's limit; 0 stands for that limit. */
 static uint32_t option_or(uint32_t option, uint32_t limit) {
-    return option == 0 ? limit : least(option, limit);
+    return option == 0 ? limit : least_u32(option, limit);
 }
 
 static enum err check_pages(const struct backend_caps *caps, struct error *error) {
@@ -47,7 +44,7 @@ static enum err check_options(const struct scheduler_options *options, struct er
                        "small",
                        caps->rows_max, caps->sequences_max, caps->context_tokens_max);
     if (caps->logit_rows_max > 0 &&
-        caps->logit_rows_max < least(caps->sequences_max, caps->rows_max))
+        caps->logit_rows_max < least_u32(caps->sequences_max, caps->rows_max))
         return err_set(error, ERR_INVALID, "backend: logit_rows_max %u is less than the sequences",
                        caps->logit_rows_max);
     enum err err = check_pages(caps, error);
@@ -113,7 +110,7 @@ static bool allocate(struct scheduler *scheduler) {
     return is_open && scheduler->running && scheduler->free_slots && scheduler->tables &&
            scheduler->page_tables && scheduler->preempted_events && scheduler->written_in &&
            open_plan(&scheduler->urgent,
-                     least(scheduler->backend->caps.urgent_rows_max, scheduler->rows_max),
+                     least_u32(scheduler->backend->caps.urgent_rows_max, scheduler->rows_max),
                      sequences);
 }
 
@@ -121,7 +118,7 @@ static bool allocate(struct scheduler *scheduler) {
  * row sees any more takes only a number, so that blocks may outnumber pages. */
 static uint32_t blocks_of(const struct backend_caps *caps) {
     if (caps->full_pages > 0) return caps->page_count / caps->full_pages;
-    return least(caps->page_count, KV_BLOCKS_MAX / SEEN_SHARE) * SEEN_SHARE;
+    return least_u32(caps->page_count, KV_BLOCKS_MAX / SEEN_SHARE) * SEEN_SHARE;
 }
 
 /* The blocks that a single sequence can have together with all their window pages. */
@@ -141,13 +138,13 @@ static void apply_options(struct scheduler *scheduler, const struct scheduler_op
     scheduler->rows_max = option_or(options->max_num_batched_tokens, caps->rows_max);
     scheduler->logit_rows_max = caps->logit_rows_max > 0 ? caps->logit_rows_max : caps->rows_max;
     /* Each running sequence must have room for a row in every step. */
-    uint32_t sequences_max = least(caps->sequences_max, scheduler->rows_max);
+    uint32_t sequences_max = least_u32(caps->sequences_max, scheduler->rows_max);
     uint64_t wanted = (uint64_t)options->max_num_seqs + options->urgent_seqs;
     scheduler->running_max = sequences_max;
     if (options->max_num_seqs > 0 && wanted < sequences_max)
         scheduler->running_max = (uint32_t)wanted;
     scheduler->others_max =
-        scheduler->running_max - least(options->urgent_seqs, scheduler->running_max / 4);
+        scheduler->running_max - least_u32(options->urgent_seqs, scheduler->running_max / 4);
     /* A small max_num_seqs holds for the others although fewer slots are then kept for urgent ones. */
     if (options->max_num_seqs > 0 && options->max_num_seqs < scheduler->others_max)
         scheduler->others_max = options->max_num_seqs;
@@ -157,7 +154,7 @@ static void apply_options(struct scheduler *scheduler, const struct scheduler_op
     scheduler->context_tokens_max = option_or(options->max_model_len, caps->context_tokens_max);
     scheduler->requests_max = option_or(options->requests_max, SCHEDULER_REQUESTS_MAX);
     scheduler->table_blocks_max =
-        least(backend_blocks_for(scheduler->context_tokens_max), blocks_alone(caps));
+        least_u32(backend_blocks_for(scheduler->context_tokens_max), blocks_alone(caps));
 }
 
 static enum err open_cache(struct scheduler *scheduler, struct error *error) {

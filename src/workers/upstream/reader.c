@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "workers/upstream/reader.h"
 
+#include "base/least.h"
 #include "json/envelope.h"
 #include "json/json.h"
 #include "json/span.h"
@@ -19,10 +20,6 @@ static uint32_t read_count(struct str object, const char *key) {
     return value < UINT32_MAX ? (uint32_t)value : UINT32_MAX;
 }
 
-static uint64_t at_most(uint64_t value, uint64_t max) {
-    return value < max ? value : max;
-}
-
 /* Cached tokens as OpenAI tells them, else as DeepSeek, else as llama-server. */
 static uint32_t read_cached(struct str body, struct str usage) {
     struct str details = json_span_get(usage, "prompt_tokens_details");
@@ -36,10 +33,10 @@ static void read_usage(struct str body, struct usage *ret_usage) {
     if (!json_span_is_object(usage)) return;
     struct usage found = {.input_tokens = read_count(usage, "prompt_tokens"),
                           .output_tokens = read_count(usage, "completion_tokens")};
-    found.cached_tokens = at_most(read_cached(body, usage), found.input_tokens);
+    found.cached_tokens = least_u64(read_cached(body, usage), found.input_tokens);
     found.reasoning_tokens =
-        at_most(read_count(json_span_get(usage, "completion_tokens_details"), "reasoning_tokens"),
-                found.output_tokens);
+        least_u64(read_count(json_span_get(usage, "completion_tokens_details"), "reasoning_tokens"),
+                  found.output_tokens);
     *ret_usage = found;
 }
 
