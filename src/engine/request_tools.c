@@ -218,6 +218,7 @@ json_t *request_shape_format(struct asked_shape *shape, const char *place) {
         return json_pack("{s:s,s:o,s:s}", "type", "json_schema", "json_schema", source, "place",
                          place);
     case GRAMMAR_REGEX: return json_pack("{s:s,s:o}", "type", "regex", "pattern", source);
+    case GRAMMAR_EBNF: return json_pack("{s:s,s:o}", "type", "grammar", "grammar", source);
     case GRAMMAR_TAGS: return source;
     case GRAMMAR_CHOICE: break;
     }

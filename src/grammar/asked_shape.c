@@ -7,8 +7,6 @@
 #include <string.h>
 
 #define TEXT_MEMORY_MAX ((size_t)16 << 20) /* of a schema that is given as a text */
-#define NO_SUCH_GRAMMAR                                                                            \
-    "answers can be held to a JSON schema, a regular expression, choices or a structural tag"
 
 static bool set_shape(struct asked_shape *shape, const char *param, enum grammar_kind kind,
                       json_t *source, struct refusal *refusal) {
@@ -48,6 +46,12 @@ static bool read_regex(struct asked_shape *shape, const char *param, json_t *val
                        struct refusal *refusal) {
     if (!json_is_string(value)) return refuse_type(refusal, param, "a string", value);
     return set_shape(shape, param, GRAMMAR_REGEX, json_incref(value), refusal);
+}
+
+static bool read_grammar(struct asked_shape *shape, const char *param, json_t *value,
+                         struct refusal *refusal) {
+    if (!json_is_string(value)) return refuse_type(refusal, param, "a string", value);
+    return set_shape(shape, param, GRAMMAR_EBNF, json_incref(value), refusal);
 }
 
 static bool read_choice(struct asked_shape *shape, const char *param, json_t *value,
@@ -123,7 +127,8 @@ static bool read_unsupported(struct asked_shape *shape, const char *param, json_
                              struct refusal *refusal) {
     (void)shape;
     (void)value;
-    return refuse_unsupported(refusal, param, NO_SUCH_GRAMMAR);
+    return refuse_unsupported(refusal, param,
+                              "the schema itself says which properties an object has");
 }
 
 /* Ways to ask for other space; the answer's space is quern's own. */
@@ -149,13 +154,13 @@ static const struct {
     {"guided_regex", read_regex, false},
     {"guided_choice", read_choice, false},
     {"guided_json_object", read_any_object, false},
-    {"guided_grammar", read_unsupported, false},
+    {"guided_grammar", read_grammar, false},
     {"guided_whitespace_pattern", read_space, false},
     {"structured_outputs.json", read_schema, true},
     {"structured_outputs.regex", read_regex, true},
     {"structured_outputs.choice", read_choice, true},
     {"structured_outputs.json_object", read_any_object, true},
-    {"structured_outputs.grammar", read_unsupported, true},
+    {"structured_outputs.grammar", read_grammar, true},
     {"structured_outputs.structural_tag", read_structural_tag, true},
     {"structured_outputs.whitespace_pattern", read_space, true},
     {"structured_outputs.disable_any_whitespace", read_space, true},

@@ -2,6 +2,7 @@
 #include "grammar/grammar.h"
 
 #include "base/mem.h"
+#include "grammar/ebnf.h"
 #include "grammar/grammar_internal.h"
 #include "grammar/regex.h"
 #include "grammar/schema.h"
@@ -104,6 +105,7 @@ static enum err read_source(struct exprs *exprs, enum grammar_kind kind, const j
     case GRAMMAR_REGEX:
         return regex_expr(exprs, json_str(source), REGEX_WHOLE, SPELLING_PLAIN, ret_expr, error);
     case GRAMMAR_CHOICE: return choice_expr(exprs, source, ret_expr);
+    case GRAMMAR_EBNF: return ebnf_expr(exprs, json_str(source), ret_expr, error);
     case GRAMMAR_TAGS: return tags_expr(exprs, source, ret_expr, error);
     }
     return err_set(error, ERR_INVALID, "no such kind of grammar");

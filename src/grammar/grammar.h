@@ -27,6 +27,7 @@ enum grammar_kind {
     GRAMMAR_SCHEMA, /* an object or a boolean: a JSON Schema */
     GRAMMAR_REGEX,  /* a string: the whole text matches */
     GRAMMAR_CHOICE, /* an array of strings: the text is one of them */
+    GRAMMAR_EBNF,   /* a string: rules (ebnf.h) */
     GRAMMAR_TAGS,   /* an object, a format of tags.h: schemas and literal texts put together */
 };
 

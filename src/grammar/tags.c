@@ -4,6 +4,7 @@
 #include "base/buf.h"
 #include "base/mem.h"
 #include "grammar/charset.h"
+#include "grammar/ebnf.h"
 #include "grammar/regex.h"
 #include "grammar/schema.h"
 #include "json/json.h"
@@ -147,6 +148,13 @@ static enum err read_regex(struct tagger *tagger, const json_t *format, uint32_t
     enum err err = text_of(tagger, format, "pattern", &pattern);
     if (err != OK) return err;
     err = regex_expr(tagger->exprs, pattern, REGEX_WHOLE, SPELLING_PLAIN, ret_expr, tagger->error);
+    return err == OK ? OK : err_prefix(tagger->error, "format%s", tagger->place);
+}
+
+static enum err read_grammar(struct tagger *tagger, const json_t *format, uint32_t *ret_expr) {
+    struct str text;
+    enum err err = text_of(tagger, format, "grammar", &text);
+    if (err == OK) err = ebnf_expr(tagger->exprs, text, ret_expr, tagger->error);
     return err == OK ? OK : err_prefix(tagger->error, "format%s", tagger->place);
 }
 
@@ -423,6 +431,7 @@ static const struct {
     {"json_schema", read_schema},
     {"mark", read_mark},
     {"regex", read_regex},
+    {"grammar", read_grammar},
     {"any_text", read_any_text},
     {"any_bytes", read_any_bytes},
     {"sequence", read_sequence},

@@ -11,6 +11,7 @@
  *     any_bytes            as any_text, but bytes need not be UTF-8
  *     mark                 mark: the control token of this number, below TAGS_MARKS_MAX
  *     regex                pattern: a text that matches as a whole
+ *     grammar              grammar: a text of these rules (ebnf.h)
  *     any_text             excludes: any text that has none of these strings
  *     sequence             elements: one after another
  *     or                   elements: one of them

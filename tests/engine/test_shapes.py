@@ -91,6 +91,16 @@ def test_json_objects_choices_and_regular_expressions(model_server):
             assert re.fullmatch(r"\d{3}-[a-f]{2,4}(!|\?)", choice["message"]["content"])
 
 
+def test_rules_hold_answers(model_server):
+    rules = 'root ::= sum "=" [0-9]+\nsum ::= sum "+" term | term\nterm ::= [0-9]{1,3} | "(" sum ")"'
+    for field in ({"structured_outputs": {"grammar": rules}}, {"guided_grammar": rules}):
+        for choice in ask(model_server, n=4, seed=3, **field):
+            text, before = re.sub(r"\d+", "n", choice["message"]["content"]), None
+            while text != before:
+                text, before = text.replace("(n)", "n").replace("n+n", "n"), text
+            assert choice["finish_reason"] == "length" or text == "n=n"
+
+
 def test_structural_tags_hold_calls_between_free_text(model_server):
     call = {"type": "tag", "begin": "<call>", "content": {"type": "json_schema", "json_schema": {"type": "integer"}}, "end": "</call>"}
     forced = {"type": "tags_with_separator", "tags": [call], "separator": "\n", "at_least_one": True, "stop_after_first": True}
@@ -137,6 +147,7 @@ def test_text_completions_have_shapes_too(model_server):
     ({"response_format": of_schema({"properties": {"a": {"not": {}}}})}, "response_format", "$.properties.a: the keyword 'not' is not supported"),
     ({"response_format": of_schema({"type": "string", "format": "iban"})}, "response_format", "the format 'iban' is not supported"),
     ({"guided_regex": "(?=a)b"}, "guided_regex", "look-around"),
+    ({"guided_grammar": "root ::= a\na ::= b"}, "guided_grammar", "line 2 of the grammar: the rule 'b' is not there"),
     ({"structured_outputs": {"regex": "a", "choice": ["a"]}}, "structured_outputs.choice", "only use one"),
 ], ids=lambda value: value if isinstance(value, str) else "")
 def test_what_cannot_be_held_is_refused_by_name(model_server, fields, param, words):

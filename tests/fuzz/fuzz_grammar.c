@@ -58,13 +58,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         choices = str_skip(all, end + 1);
     }
     static const enum grammar_kind kinds[] = {GRAMMAR_REGEX, GRAMMAR_SCHEMA, GRAMMAR_TAGS,
-                                              GRAMMAR_SCHEMA};
+                                              GRAMMAR_EBNF};
     enum grammar_kind kind = kinds[data[0] & 3];
     bool is_schema = kind == GRAMMAR_SCHEMA;
     json_t *value = NULL;
     struct error error;
     struct grammar *grammar;
-    bool is_text = kind == GRAMMAR_REGEX;
+    bool is_text = kind == GRAMMAR_REGEX || kind == GRAMMAR_EBNF;
     if (!is_text && json_read(&value, source, &error) != OK) value = NULL;
     if (is_text) value = json_stringn(source.bytes ? source.at : "", source.bytes);
     if (value && grammar_open(&grammar, kind, value, &error) == OK) {

@@ -211,6 +211,22 @@ static void many_triggers(struct buf *buf, uint64_t size) {
     buf_add_text(buf, "]}");
 }
 
+static void many_rules(struct buf *buf, uint64_t size) {
+    buf_add_text(buf, "\"root ::= r0\\n");
+    for (uint64_t i = 0; i < size * 40; i++)
+        buf_printf(buf, "r%llu ::= [a-z] r%llu | r%llu?\\n", (unsigned long long)i,
+                   (unsigned long long)(i * 7 + 1) % (size * 40), (unsigned long long)i + 1);
+    buf_printf(buf, "r%llu ::= \\\"x\\\"\"", (unsigned long long)size * 40);
+}
+
+static void rules_in_rules(struct buf *buf, uint64_t size) {
+    buf_add_text(buf, "\"root ::= r0 r0\\n");
+    for (uint64_t i = 0; i < size; i++)
+        buf_printf(buf, "r%llu ::= (r%llu r%llu){0,900} | [a-f]\\n", (unsigned long long)i,
+                   (unsigned long long)i + 1, (unsigned long long)i + 1);
+    buf_printf(buf, "r%llu ::= \\\"x\\\"\"", (unsigned long long)size);
+}
+
 static const struct {
     const char *name;
     enum grammar_kind kind;
@@ -238,6 +254,8 @@ static const struct {
     {"categories", GRAMMAR_REGEX, categories},
     {"counts_of_counts", GRAMMAR_REGEX, counts_of_counts},
     {"many_words", GRAMMAR_REGEX, many_words},
+    {"many_rules", GRAMMAR_EBNF, many_rules},
+    {"rules_in_rules", GRAMMAR_EBNF, rules_in_rules},
     {"many_choices", GRAMMAR_CHOICE, many_choices},
     {"nested_tags", GRAMMAR_TAGS, nested_tags},
     {"many_triggers", GRAMMAR_TAGS, many_triggers},

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* ebnf_internal: the rules of a grammar as trees, between ebnf_read.c, which reads them, and ebnf.c,
+ * which makes expressions of them.
+ *
+ * Thread: as ebnf.h.
+ * Memory: a reading owns its arrays; the text is borrowed.
+ * Invariant: the parts of a node have lower numbers. */
+
+#include "base/map.h"
+#include "grammar/ebnf.h"
+
+enum node_kind {
+    NODE_LEAF,   /* a: an expression without rules */
+    NODE_REF,    /* a: a rule */
+    NODE_CAT,    /* a, then b */
+    NODE_ALT,    /* a or b */
+    NODE_REPEAT, /* a, min to max times */
+};
+
+struct node {
+    enum node_kind kind;
+    uint32_t a, b;
+    uint32_t min, max;
+    bool is_nullable;
+};
+
+struct rule {
+    struct str name; /* borrowed */
+    uint32_t line;   /* of its first use or definition */
+    uint32_t node;   /* UINT32_MAX: not defined */
+    uint32_t expr;   /* while it is under way: its KIND_RULE, once it was referred to */
+    uint8_t state;   /* of the walk that is made over all rules */
+};
+
+struct reading {
+    struct exprs *exprs;
+    struct error *error;
+    struct str text;
+    size_t at;
+    uint32_t line;
+    bool is_lark;
+    uint32_t depth; /* groups inside groups */
+    struct map names;
+    struct rule *rules; /* (rule_count) */
+    size_t rule_count, rule_capacity;
+    struct node *nodes; /* (node_count) */
+    size_t node_count, node_capacity;
+};
+
+uint32_t ebnf_add_node(struct reading *reading, struct node node);
+/* Reads all rules of the text. */
+enum err ebnf_read(struct reading *reading);
+/* Fails with the line. */
+enum err ebnf_fail(struct reading *reading, uint32_t line, const char *format, ...)
+    PRINTF_LIKE(3, 4);
+#define ebnf_fail(...) err_not_ok((ebnf_fail)(__VA_ARGS__))
