@@ -186,7 +186,9 @@ static void a_client_that_goes_away_stops_its_own_and_gives_up_its_place(void **
     wait_for(&fixture.door.stopped, 1);
     atomic_store(&fixture.door.is_open, true);
     hear(ask(&fixture, echo_lines, NULL), "HTTP/1.1 200 ", NULL, NULL);
-    assert_int_equal(atomic_load(&fixture.door.stopped), 1);
+    /* On a slow machine the second one comes in when the first has stopped; then it is begun, and
+     * stopped too. */
+    assert_in_range(atomic_load(&fixture.door.stopped), 1, 2);
     close_all(&fixture);
 }
 
