@@ -3,10 +3,14 @@
 
 /* attention: decode, prefill and shared-prefix attention of a CUDA device over a paged KV cache.
  *
- * Three launches make the attention of one layer: tiles that leave partials (shared prefixes),
- * tiles that finish (prefill) or decode items that continue from a partial, and a merge of decode
- * items that were cut. The host makes the items (program/plan_decode.h cuts them); nothing
- * here knows sequences, and no item waits for another of the same launch.
+ * Up to four launches make the attention of one layer: tiles that leave partials (shared prefixes),
+ * tiles that finish (prefill), decode items that continue from partials, and a merge of decode items
+ * that were cut. The host makes the items (program/plan_decode.h cuts them); nothing here knows
+ * sequences, and no item waits for another of the same launch.
+ *
+ * On sm_90 and later a launch with `is_next` starts when all blocks of the launch before have
+ * started, and takes the room that those leave. It reads keys and queries at once, for they are
+ * complete since the first launch began, and waits for the launch before where it needs partials.
  *
  * Every pointer is to device memory and every launch is put into `stream`; nothing is allocated
  * and nothing is waited for.
@@ -66,6 +70,7 @@ struct cuda_attention {
     const uint32_t *pages;     /* page tables of all sequences, one after another */
     float *partial_o;          /* (partials, head_count, head_dim) */
     float *partial_ml;         /* (partials, head_count, 2): m, l */
+    bool is_next; /* the launch before is of the same attention: they may run side by side */
 };
 
 /* Items of one launch, the costly ones first. The grid is made for item_count; with `count`, which

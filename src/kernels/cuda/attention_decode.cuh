@@ -335,8 +335,8 @@ __device__ static inline void cuda_load_queries(cuda_decoder<S> *d,
             uint32_t x = 0, y = 0;
             if (n < group && (S::PAGE::EXACT || s * 16 < (int)call->head_dim)) {
                 int first = s * 16 + (S::PAGE::IS_E4M3 ? 4 * t : 2 * t);
-                x = __ldg((const uint32_t *)(at + first * 2));
-                y = __ldg((const uint32_t *)(at + (first + (S::PAGE::IS_E4M3 ? 2 : 8)) * 2));
+                x = __ldcg((const uint32_t *)(at + first * 2));
+                y = __ldcg((const uint32_t *)(at + (first + (S::PAGE::IS_E4M3 ? 2 : 8)) * 2));
             }
             d->q[tile][s][0] = S::PAGE::IS_E4M3 ? cuda_raise(cuda_lows(x, y)) : x;
             d->q[tile][s][1] = S::PAGE::IS_E4M3 ? cuda_raise(cuda_highs(x, y)) : y;

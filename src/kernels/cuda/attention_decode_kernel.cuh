@@ -5,7 +5,7 @@
  * loop, how the warps of a block meet, and what is left behind. */
 
 #include "kernels/cuda/attention_decode.cuh"
-#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/attention_turn.cuh"
 
 /* Zeroes what lies behind short rows, once: copies never write there. */
 template <class S> __device__ static inline void cuda_clear_ring(char *ring, uint32_t lane) {
@@ -94,8 +94,9 @@ cuda_meet_pair(const struct cuda_attention *call, const struct device_decode_ite
     struct cuda_gathered all = {CUDA_UNSEEN, 0, make_float2(0, 0)};
     for (uint32_t i = 0; i < item->partial_count; i++) {
         const size_t at = (size_t)(item->partial_in + i) * call->head_count + head;
-        cuda_add_up(&all, call->partial_ml[at * 2], call->partial_ml[at * 2 + 1],
-                    *(const float2 *)(call->partial_o + at * call->head_dim + 2 * e));
+        float2 ml = __ldcg((const float2 *)call->partial_ml + at);
+        cuda_add_up(&all, ml.x, ml.y,
+                    __ldcg((const float2 *)(call->partial_o + at * call->head_dim + 2 * e)));
     }
 #pragma unroll
     for (int w = 0; w < S::WARPS; w++) {
@@ -119,7 +120,7 @@ __global__ void __launch_bounds__(S::THREADS)
     cuda_decode(struct cuda_attention call, struct cuda_decode_items items) {
     extern __shared__ __align__(128) char cuda_memory[];
     const uint32_t index = blockIdx.x / call.kv_heads, head = blockIdx.x % call.kv_heads;
-    if (items.count && index >= *items.count) return;
+    if (items.count && index >= *items.count) return cuda_attention_pass(&call);
     char *ring = cuda_memory + threadIdx.x / 32 * S::WARP_BYTES;
     const struct device_decode_item item = items.items[index];
     const struct cuda_scoring scoring = cuda_scoring_of<typename S::PAGE>(&call);
@@ -130,6 +131,7 @@ __global__ void __launch_bounds__(S::THREADS)
 #pragma unroll
     for (int s = 0; s < S::STAGES; s++) cuda_look_up(&d, s, early[s]);
     cuda_look_up(&d, S::STAGES, numbers);
+    cuda_attention_begin(&call);
 #pragma unroll
     for (int s = 0; s < S::STAGES; s++) {
         cuda_fetch<S, true>(&d, s, early[s]);
@@ -147,6 +149,7 @@ __global__ void __launch_bounds__(S::THREADS)
     __syncwarp();
     cuda_leave_sums(&d, ring);
     __syncthreads();
+    cuda_attention_meet(&call);
     const uint32_t group = call.head_count / call.kv_heads;
     for (uint32_t i = threadIdx.x; i < group * (S::PAGE::D / 2); i += S::THREADS) {
         uint32_t n = i / (S::PAGE::D / 2), e = i % (S::PAGE::D / 2);

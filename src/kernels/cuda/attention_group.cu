@@ -9,14 +9,15 @@ __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
     cuda_groups(struct cuda_attention call, struct cuda_tile_items items) {
     extern __shared__ __align__(128) char cuda_memory[];
     const uint32_t index = blockIdx.x / call.kv_heads, head = blockIdx.x % call.kv_heads;
-    if (items.count && index >= *items.count) return;
+    if (items.count && index >= *items.count) return cuda_attention_pass(&call);
     const struct device_tile_item item = items.items[index];
-    if (item.row_count == 0) return;
+    if (item.row_count == 0) return cuda_attention_pass(&call);
     const struct cuda_scoring scoring = cuda_scoring_of<typename S::PAGE>(&call);
     cuda_tiler<S> d;
     cuda_tiler_begin(&d, &call, &item, head, cuda_memory);
     cuda_tile_bounds(&d, &call, &items, &item, cuda_memory);
     int s = d.begin / S::KEYS;
+    cuda_attention_begin(&call);
     if constexpr (S::PAGE::IS_E4M3) {
         cuda_group_fetch(&d, s);
         cuda_group_fetch(&d, s + 1);
@@ -34,6 +35,7 @@ __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
                 cuda_group_step_bf16(&d, &scoring, s, cuda_memory);
         }
     cuda_copy_wait<0>();
+    cuda_attention_meet(&call);
     cuda_tile_leave_all(&d, &call, &items, &item, head);
 }
 

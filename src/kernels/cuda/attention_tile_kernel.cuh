@@ -5,7 +5,7 @@
  * see, its loop, and what is left behind. */
 
 #include "kernels/cuda/attention_tile.cuh"
-#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/attention_turn.cuh"
 
 /* The item's row that packed row r belongs to; beyond the last one, the last. */
 __device__ static inline uint32_t cuda_tile_row(const struct cuda_tile_items *items,
@@ -30,7 +30,7 @@ cuda_tile_queries(const struct cuda_attention *call, const struct cuda_tile_item
                             (cuda_tile_row(items, item, r, group) * call->q_stride +
                              (size_t)(head * group + r % group) * call->head_dim + s * 16) *
                                 2;
-            x[0] = __ldg((const uint4 *)q), x[1] = __ldg((const uint4 *)q + 1);
+            x[0] = __ldcg((const uint4 *)q), x[1] = __ldcg((const uint4 *)q + 1);
         }
         if (S::PAGE::IS_E4M3) {
             uint4 a = x[0], b = x[1];
@@ -139,7 +139,10 @@ cuda_tile_leave(const cuda_tiler<S> *d, const struct cuda_attention *call,
     float m = d->m[r][i], l = d->l[r][i], old_m = CUDA_UNSEEN, old_l = 0;
     l += __shfl_xor_sync(CUDA_ALL_LANES, l, 1);
     l += __shfl_xor_sync(CUDA_ALL_LANES, l, 2);
-    if (goes_on) old_m = call->partial_ml[before * 2], old_l = call->partial_ml[before * 2 + 1];
+    if (goes_on) {
+        float2 ml = __ldcg((const float2 *)call->partial_ml + before);
+        old_m = ml.x, old_l = ml.y;
+    }
     __syncwarp(); /* all four lanes of a row have read m and l */
     if (!is_there) return;
     float together = fmaxf(m, old_m);
@@ -160,7 +163,8 @@ cuda_tile_leave(const cuda_tiler<S> *d, const struct cuda_attention *call,
             float2 x = IS_E4M3 ? make_float2(o[0][2 * i + pair], o[1][2 * i + pair])
                                : make_float2(o[pair][2 * i], o[pair][2 * i + 1]);
             float2 was = make_float2(0, 0);
-            if (goes_on) was = *(const float2 *)(call->partial_o + before * call->head_dim + at);
+            if (goes_on)
+                was = __ldcg((const float2 *)(call->partial_o + before * call->head_dim + at));
             x.x = x.x * mine + was.x * old, x.y = x.y * mine + was.y * old;
             if (is_partial)
                 *(float2 *)(call->partial_o + after * call->head_dim + at) = x;
@@ -194,14 +198,15 @@ __global__ void __launch_bounds__(S::THREADS)
     cuda_tiles(struct cuda_attention call, struct cuda_tile_items items) {
     extern __shared__ __align__(128) char cuda_memory[];
     const uint32_t index = blockIdx.x / call.kv_heads, head = blockIdx.x % call.kv_heads;
-    if (items.count && index >= *items.count) return;
+    if (items.count && index >= *items.count) return cuda_attention_pass(&call);
     const struct device_tile_item item = items.items[index];
-    if (item.row_count == 0) return;
+    if (item.row_count == 0) return cuda_attention_pass(&call);
     const struct cuda_scoring scoring = cuda_scoring_of<typename S::PAGE>(&call);
     cuda_tiler<S> d;
     cuda_tiler_begin(&d, &call, &item, head, cuda_memory);
     cuda_tile_bounds(&d, &call, &items, &item, cuda_memory);
     int s = d.begin / S::KEYS;
+    cuda_attention_begin(&call);
     cuda_fetch_stage<S, true>(&d, s);
     cuda_fetch_stage<S, false>(&d, s);
     cuda_fetch_stage<S, true>(&d, s + 1);
@@ -209,6 +214,7 @@ __global__ void __launch_bounds__(S::THREADS)
     if (d.begin < d.end)
         for (; s * S::KEYS < d.end; s++) cuda_tile_step(&d, &scoring, s, cuda_memory);
     cuda_copy_wait<0>();
+    cuda_attention_meet(&call);
     cuda_tile_leave_all(&d, &call, &items, &item, head);
 }
 

@@ -186,10 +186,12 @@ static enum err prepare_attended(struct walk *walk, const struct card_op *op, st
 static enum err walk_attention(struct walk *walk, const struct card_op *op, struct error *error) {
     const struct card_group *group = &walk->flight->step.groups[op->op.kv_group];
     const struct card_attention *work = walk->is_kept ? &group->kept : &group->all;
-    const struct cuda_attention call = attention_of(walk, op, group);
+    struct cuda_attention call = attention_of(walk, op, group);
     struct CUstream_st *stream = walk->device->compute;
     enum err err = run_tiles(walk, &call, &work->prefixes, error);
+    call.is_next = work->prefixes.count > 0;
     if (err == OK) err = run_tiles(walk, &call, &work->tiles, error);
+    call.is_next |= work->tiles.count > 0;
     if (err == OK && work->decode_count > 0)
         err = cuda_attention_decode(
             &call,

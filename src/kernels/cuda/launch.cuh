@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* launch: one kernel launch with an error for an answer. */
+/* launch: a dependent launch (dependent.cuh) of a kernel that may want much shared memory. */
 
-extern "C" {
-#include "base/err.h"
-}
-
-#include <cuda_runtime.h>
+#include "kernels/cuda/dependent.cuh"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -24,7 +20,8 @@ static inline bool cuda_has_shared(size_t bytes) {
            (size_t)most >= bytes;
 }
 
-/* No blocks are no launch. What the kernel does wrong later is seen by whoever waits. */
+/* No blocks are no launch. An error of the kernel itself is found by whoever waits for it. Every
+ * thread of the kernel calls wait_for_before(). */
 template <class... TAKES, class... GIVES>
 static inline enum err cuda_launch(const char *name, void (*kernel)(TAKES...), uint32_t blocks,
                                    uint32_t threads, size_t shared_bytes, cudaStream_t stream,
@@ -34,10 +31,8 @@ static inline enum err cuda_launch(const char *name, void (*kernel)(TAKES...), u
     if (shared_bytes > CUDA_SHARED_BYTES_FREE)
         status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                       (int)shared_bytes);
-    if (status == cudaSuccess) {
-        kernel<<<blocks, threads, shared_bytes, stream>>>(arguments...);
-        status = cudaGetLastError();
-    }
-    if (status == cudaSuccess) return OK;
-    return err_set(error, ERR_IO, "%s: %s", name, cudaGetErrorString(status));
+    if (status != cudaSuccess)
+        return err_set(error, ERR_IO, "%s: %s", name, cudaGetErrorString(status));
+    return launch_dependent(name, error, stream, blocks, threads, shared_bytes, kernel,
+                            arguments...);
 }

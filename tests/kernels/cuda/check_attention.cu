@@ -117,6 +117,25 @@ static std::vector<device_tile_item> prefix_items(const struct attention_world *
     return items;
 }
 
+/* Decodes `items` from `prefixes` with both launches under way at once. */
+static void decode_beside(const struct attention_world *world,
+                          const std::vector<device_tile_item> &prefixes,
+                          const std::vector<uint32_t> &order,
+                          const std::vector<device_decode_item> &items) {
+    struct cuda_attention call = world->call;
+    struct cuda_tile_items first = {device_copy(prefixes), (uint32_t)prefixes.size(), NULL,
+                                    device_copy(order)};
+    struct cuda_decode_items second = {device_copy(items), (uint32_t)items.size(), NULL};
+    const size_t partials = (size_t)world->partial_room * call.head_count;
+    CUDA_MUST(cudaMemset(call.y, 0xff, MEMBERS * call.y_stride * 2));
+    CUDA_MUST(cudaMemset(call.partial_ml, 0xff, partials * 2 * sizeof(float)));
+    CUDA_MUST(cudaMemset(call.partial_o, 0xff, partials * call.head_dim * sizeof(float)));
+    MUST_BE_OK(cuda_attention_tiles(&call, &first, stream, error));
+    call.is_next = true;
+    MUST_BE_OK(cuda_attention_decode(&call, &second, stream, error));
+    device_settle();
+}
+
 /* The rows of sequences with `shared` tokens in common: partials of those, then the rest. */
 static void check_prefix(const struct attention_shape *shape, uint32_t shared, uint32_t parts) {
     struct rng rng = random_of("prefix");
@@ -148,6 +167,12 @@ static void check_prefix(const struct attention_shape *shape, uint32_t shared, u
     (void)decode_planned(&world, items, 1000, MEMBERS * parts);
     double error = attention_error(&world, 0, MEMBERS, &worst);
     report_error(error, worst, "decode from a prefix", shape);
+    for (int i = 0; i < 3; i++) {
+        decode_beside(&world, prefix_items(&world, shared, parts, world.tables[shortest]), order,
+                      items);
+        error = attention_error(&world, 0, MEMBERS, &worst);
+        report_error(error, worst, "decode beside its prefix", shape);
+    }
     device_release();
 }
 

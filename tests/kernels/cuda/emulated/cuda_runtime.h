@@ -76,6 +76,9 @@ static inline int __any_sync(uint32_t, bool is_so) {
 template <class T> static inline T __ldg(const T *at) {
     return *at;
 }
+template <class T> static inline T __ldcg(const T *at) {
+    return *at;
+}
 
 /* ---- the runtime ---- */
 
