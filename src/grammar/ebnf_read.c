@@ -140,6 +140,7 @@ static enum err take_escape(struct reading *reading, uint32_t *ret_character) {
 }
 
 static enum err take_character(struct reading *reading, uint32_t *ret_character) {
+    if (is_end(reading)) return ebnf_fail(reading, reading->line, "a character is missing");
     if (take(reading, "\\")) return take_escape(reading, ret_character);
     if (peek(reading, 0) == '\n') reading->line++;
     reading->at += utf8_decode(reading->text, reading->at, ret_character);
