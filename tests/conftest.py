@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-import pathlib, sys
+import pathlib, resource, sys
 
 import pytest
 
@@ -19,6 +19,15 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if NEEDS_MODEL & set(item.fixturenames):
             item.add_marker("model")
+
+
+@pytest.fixture(scope="module")
+def many_files():
+    """Room for thousands of connections, for the test and for the servers that it starts."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 8192) if hard > 0 else 8192, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 @pytest.fixture(scope="session")

@@ -187,6 +187,20 @@ def until(holds, seconds=120):
         time.sleep(0.02)
 
 
+def within(seconds, make, holds, undo):
+    """What make() made, of which holds(made) is true as long as no more than so many seconds have passed since make() began. An attempt
+    that took longer proves nothing: it is undone and made again."""
+    for _ in range(20):
+        begin = time.monotonic()
+        made = make()
+        is_so = holds(made)
+        if is_so:
+            return made
+        assert time.monotonic() - begin >= seconds, f"not so within {seconds} s"
+        undo(made)
+    raise AssertionError(f"twenty attempts took longer than {seconds} s")
+
+
 def quern(*arguments, **keywords):
     return subprocess.run([BINARY, *map(str, arguments)], capture_output=True, text=True, **keywords)
 

@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-import pathlib, re, resource, subprocess, sys
+import pathlib, re, subprocess, sys
 
 import support
 
 
-def test_no_case_of_the_raw_socket_suite_crashes_hangs_or_confuses_the_server(tmp_path):
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 8192) if hard > 0 else 8192, hard))
+def test_no_case_of_the_raw_socket_suite_crashes_hangs_or_confuses_the_server(tmp_path, many_files):
     with support.serving(tmp_path / "state", "--model", "smollm2=echo") as server:
         done = subprocess.run([sys.executable, pathlib.Path(__file__).with_name("hostile.py"), "--port", str(server.port)], capture_output=True,
                               text=True, timeout=600)

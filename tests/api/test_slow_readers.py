@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Clients that ask for much and read nothing, or stop in the middle: what they cost the server, and what they get when they read on."""
-import contextlib, json, resource, socket
+import contextlib, json, socket
 
 import pytest
 
@@ -8,14 +8,7 @@ import support
 
 ECHO = ("--model", "smollm2=echo")
 KIB = 1024
-
-
-@pytest.fixture(scope="module", autouse=True)
-def many_files():
-    old = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(8192, old[1]), old[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_NOFILE, old)
+pytestmark = pytest.mark.usefixtures("many_files")
 
 
 def memory(server, key="VmRSS"):

@@ -327,19 +327,23 @@ def test_a_client_that_is_silent_after_the_handshake(tmp_path, files, said, answ
 def test_an_unfinished_handshake_leaves_its_place_to_others(tmp_path, files):
     clock = support.Clock(tmp_path)
     with serving(tmp_path, files, "--connections-per-address", "4", environment=clock.environment) as server, contextlib.ExitStack() as stack:
-        idle = [stack.enter_context(server.dial()) for _ in range(2)] + [stack.enter_context(server.secure()) for _ in range(2)]
-        idle[0].sendall(b"\x16\x03\x01\x02\x00\x01\x00")
-        with server.dial() as turned_away:
-            assert everything(turned_away) == b"", "the others came just now"
+        def fill():
+            connections = [stack.enter_context(server.dial()) for _ in range(2)] + [stack.enter_context(server.secure()) for _ in range(2)]
+            connections[0].sendall(b"\x16\x03\x01\x02\x00\x01\x00")
+            return connections
+
+        def is_turned_away(_):
+            with server.dial() as another:
+                return bool(select.select([another], [], [], 1)[0])
+
+        def leave(connections):
+            for connection in connections:
+                connection.close()
+            clock.move(2)
+
+        support.within(1, fill, is_turned_away, leave)
         clock.move(2)
-
-        def is_served():
-            try:
-                return server.asks() == 200
-            except OSError:  # it came in the same breath as the one before, by the clock of then
-                return False
-
-        support.until(is_served)
+        assert server.asks() == 200
 
 
 # --- keys over plain HTTP ---
