@@ -110,11 +110,15 @@ static bool read_without(struct request_body *body, struct str text, struct str 
     return is_good;
 }
 
+size_t request_body_cost_max(size_t text_bytes) {
+    bool is_long = text_bytes > BODY_COST_LEAST / BODY_COST_FACTOR;
+    return is_long ? BODY_COST_FACTOR * text_bytes : BODY_COST_LEAST;
+}
+
 bool request_body_read(struct request_body *ret_body, struct str text, const char *ids_name,
                        uint32_t vocabulary_count, struct refusal *ret_refusal) {
-    size_t most = text.bytes > BODY_COST_LEAST / BODY_COST_FACTOR ? BODY_COST_FACTOR * text.bytes
-                                                                  : BODY_COST_LEAST;
-    struct request_body body = {.memory_left = most - TEXT_COPIES * text.bytes};
+    struct request_body body = {.memory_left =
+                                    request_body_cost_max(text.bytes) - TEXT_COPIES * text.bytes};
     struct str object = {NULL, 0}, array = {NULL, 0};
     if (text.bytes >= LONG_BYTES && json_span_is_utf8(text) && json_span_read(text, &object))
         array = json_span_get(object, ids_name);

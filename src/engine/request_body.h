@@ -21,6 +21,9 @@
 #define BODY_COST_FACTOR 8
 #define BODY_COST_LEAST ((size_t)8 << 20)
 
+/* The bound for a body of so many bytes. */
+size_t request_body_cost_max(size_t text_bytes);
+
 /* Lists of token ids, one after another. Zero is a valid start: no lists. */
 struct id_lists {
     struct ids ids; /* of all lists */

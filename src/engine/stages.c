@@ -173,9 +173,19 @@ void *prep_main(void *user) {
     return NULL;
 }
 
-static void write_body(const struct engine *engine, const struct job *job, struct buf *body) {
+/* Moves the answer, which is long for a long text: a copy would cost as much again. */
+static void move_words(struct job *job, struct buf *body) {
+    size_t bytes_max = body->bytes_max;
+    buf_release(body);
+    *body = job->words;
+    body->bytes_max = bytes_max;
+    if (body->bytes > bytes_max) body->overflowed = true;
+    buf_init(&job->words, 0);
+}
+
+static void write_body(const struct engine *engine, struct job *job, struct buf *body) {
     if (endpoint_is_words(job->endpoint))
-        buf_add_str(body, buf_str(&job->words));
+        move_words(job, body);
     else if (job->endpoint == ENDPOINT_EMBEDDINGS)
         embedding_write_body(body, engine->source.model_name, engine->model->embedder.width,
                              &job->embedding);
@@ -183,7 +193,7 @@ static void write_body(const struct engine *engine, const struct job *job, struc
         answer_write_body(body, &engine->source, job);
 }
 
-static void write_result(const struct engine *engine, const struct job *job, struct buf *body,
+static void write_result(const struct engine *engine, struct job *job, struct buf *body,
                          struct wire_result *ret_result) {
     *ret_result = (struct wire_result){.status = 200, .outcome = job->outcome};
     struct refusal refusal = job->refusal;

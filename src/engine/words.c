@@ -18,6 +18,19 @@ static bool read_switch(const json_t *values, const char *name, bool otherwise, 
     return !value || json_is_boolean(value) || refuse_type(refusal, name, "a boolean", value);
 }
 
+/* Bounds the answer by the memory that the text may cost. Short words make long answers: a byte of
+ * text becomes up to 20 bytes of ids and texts, an id up to hundreds of bytes. While the answer is
+ * written, it stands in `copies` next to two copies of the text and the ids; on its way to the
+ * server in two, next to the text in the socket's buffer. */
+static void bound_answer(const struct words_question *question, const struct ids *ids,
+                         size_t copies, struct buf *body) {
+    size_t text = question->body.bytes, most = request_body_cost_max(text);
+    size_t beside = 2 * text + ids->count * sizeof *ids->at;
+    size_t written = beside < most ? (most - beside) / copies : 0, sent = (most - text) / 2;
+    if (written > sent) written = sent;
+    if (body->bytes_max > written) body->bytes_max = written;
+}
+
 /* --- /tokenize --- */
 
 static bool encode_prompt(const struct words_question *question, const json_t *prompt,
@@ -102,7 +115,11 @@ static bool tokenize(const struct words_question *question, struct request_body 
         release(read);
         is_good = encode_chat(question, &ids, refusal);
     }
-    if (is_good) write_tokens(question, &ids, with_texts, body);
+    release(read);
+    if (is_good) {
+        bound_answer(question, &ids, 1, body);
+        write_tokens(question, &ids, with_texts, body);
+    }
     ids_release(&ids);
     return is_good;
 }
@@ -140,12 +157,14 @@ static bool detokenize(const struct words_question *question, const struct reque
     struct buf text;
     bool is_good = read_ids(question, from, &ids, refusal);
     if (is_good) {
-        buf_init(&text, BUF_UNLIMITED);
+        bound_answer(question, &ids, 2, body);
+        buf_init(&text, body->bytes_max);
         tokenizer_decode_text(question->model->vocabulary.tokenizer, ids.at, ids.count, true,
                               &text);
         buf_add_text(body, "{\"prompt\":");
         json_write_string(body, buf_str(&text));
         buf_add_byte(body, '}');
+        if (text.overflowed) body->overflowed = true;
         buf_release(&text);
     }
     ids_release(&ids);
@@ -182,6 +201,9 @@ static void write_info(const struct words_question *question, struct buf *body) 
 bool words_answer(const struct words_question *question, struct buf *body,
                   struct refusal *ret_refusal) {
     struct request_body read;
+    const struct error too_long = {.code = ERR_LIMIT,
+                                   .text = "its answer would take more memory than a request of "
+                                           "its length may take"};
     if (question->endpoint == ENDPOINT_TOKENIZER_INFO) {
         write_info(question, body);
         return true;
@@ -194,6 +216,6 @@ bool words_answer(const struct words_question *question, struct buf *body,
                        : detokenize(question, &read, body, ret_refusal);
     release(&read);
     if (is_good && body->overflowed)
-        return refuse(ret_refusal, "context_length_exceeded", NULL, "The answer is too long.");
+        return request_body_refuse(ret_refusal, ERR_LIMIT, NULL, &too_long);
     return is_good;
 }

@@ -275,6 +275,23 @@ def test_a_body_of_31_mib_costs_at_most_eight_times_its_bytes(tmp_path, name):
         support.until(lambda: watch.left() < SLACK)
 
 
+WORDS = {"short words": ("/tokenize", {"prompt": "q7z " * (2 * MIB), "return_token_strs": True}), "without texts": ("/tokenize", {"prompt": "the " * (2 * MIB)}),
+         "long tokens": ("/detokenize", {"tokens": [11] * (2 * MIB)})}
+
+
+@pytest.mark.parametrize("name", WORDS)
+def test_questions_about_words_cost_at_most_eight_times_their_bytes(tmp_path, name):
+    """The answer counts, which may be many times as long: 29 times its bytes were taken for one."""
+    path, asked = WORDS[name]
+    body = json.dumps({"model": "m", **asked}).encode()
+    with support.serving(tmp_path / "state", "--model", f"m={TINY}", "--threads", "2") as server:
+        with Watch(server) as watch:
+            status, _, data = post(server, path, body)
+        assert status == 200 or json.loads(data)["error"]["code"] == "request_too_complex", data[:300]
+        assert max(watch.peaks) <= COST * len(body) + SLACK
+        support.until(lambda: watch.left() < SLACK)
+
+
 def test_sixty_four_large_bombs_at_a_time_stay_within_the_memory_of_all_bodies(tmp_path):
     body = large("objects", 8 * MIB)
     with support.serving(tmp_path / "state", "--model", f"m={TINY}", "--threads", "2", "--body-memory-bytes", str(128 * MIB)) as server:
