@@ -2,6 +2,8 @@
 
 /* POST /v1/batches/preflight (an extension): what running a file would take. One thread takes the
  * questions one after another, because a sample run wants the machine to itself; a few may wait.
+ * Owners take turns, and an owner gets a further place only while it has fewer than are free: one
+ * that asks much neither fills the places nor comes before another's first question.
  * The answer is one JSON object, so the connection is silent until then. */
 
 #include "api/api_internal.h"
@@ -19,7 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ASKS_MAX 5 /* the current one and the waiting ones */
+#define ASKS_MAX 9 /* the current one and the waiting ones; 5 of one owner if it is alone */
 #define PREFLIGHT_MS ((int64_t)600000)
 #define PILOT_LINES_DEFAULT 48
 #define NAMES_KNOWN 8    /* names of a file's models to remember; others are looked up again */
@@ -68,17 +70,21 @@ struct ask {
     struct http_request *request;
     struct api_preflight preflight;
     char model[MODEL_NAME_BYTES]; /* the client's name for it, then its worker's */
+    char owner[OWNER_BYTES];
     int64_t deadline_ns;
-    bool is_waiting; /* the lock guards this and the next */
+    bool is_waiting; /* the lock guards this and the next two */
     bool is_gone;
+    uint32_t before; /* questions of its owner that were there before it */
 };
 
 struct preflights {
     pthread_t thread;
     pthread_mutex_t lock; /* guards the members below */
     pthread_cond_t work;
-    struct ask *first, **last; /* the waiting questions */
-    uint32_t count;            /* waiting ones and the current one */
+    struct ask *first; /* the waiting questions, in the order of their turns */
+    bool is_working;   /* on a question of `owner` */
+    char owner[OWNER_BYTES];
+    uint32_t count; /* waiting ones and the current one */
     bool is_stopping;
 };
 
@@ -115,6 +121,13 @@ static void answer_gone(struct ask *ask) {
     api_fail(ask->request, 499, NULL, NULL, "The client has gone.");
 }
 
+/* A question of this owner that had so many before it is over: later ones come nearer to their turn.
+ * The caller holds the lock. */
+static void move_up(struct preflights *preflights, const char *owner, uint32_t before) {
+    for (struct ask *ask = preflights->first; ask; ask = ask->next)
+        if (ask->before > before && strcmp(ask->owner, owner) == 0) ask->before--;
+}
+
 static void take_gone(void *context) {
     struct ask *ask = context;
     struct preflights *preflights = ask->api->preflights;
@@ -125,7 +138,7 @@ static void take_gone(void *context) {
         struct ask **at = &preflights->first;
         while (*at != ask) at = &(*at)->next;
         *at = ask->next;
-        if (preflights->last == &ask->next) preflights->last = at;
+        move_up(preflights, ask->owner, ask->before);
         preflights->count--;
         ask->is_waiting = false;
     }
@@ -291,7 +304,8 @@ static struct ask *take(struct preflights *preflights) {
     struct ask *ask = preflights->first;
     if (ask) {
         preflights->first = ask->next;
-        if (!preflights->first) preflights->last = &preflights->first;
+        preflights->is_working = true;
+        snprintf(preflights->owner, sizeof preflights->owner, "%s", ask->owner);
         ask->is_waiting = false;
     }
     pthread_mutex_unlock(&preflights->lock);
@@ -303,25 +317,47 @@ static void *preflights_main(void *context) {
     for (struct ask *ask; (ask = take(preflights));) {
         work_on(ask);
         pthread_mutex_lock(&preflights->lock);
+        move_up(preflights, preflights->owner, 0);
+        preflights->is_working = false;
         preflights->count--;
         pthread_mutex_unlock(&preflights->lock);
     }
     return NULL;
 }
 
-/* Adds a question. False if too many wait. */
-static bool add(struct preflights *preflights, struct ask *ask) {
+/* The caller holds the lock, as of the next function. */
+static uint32_t count_of(const struct preflights *preflights, const char *owner) {
+    uint32_t count = preflights->is_working && strcmp(preflights->owner, owner) == 0;
+    for (const struct ask *ask = preflights->first; ask; ask = ask->next)
+        count += strcmp(ask->owner, owner) == 0;
+    return count;
+}
+
+/* Puts a question behind those whose owners had as few before them: owners take turns. */
+static void put_in_turn(struct preflights *preflights, struct ask *ask) {
+    struct ask **at = &preflights->first;
+    while (*at && (*at)->before <= ask->before) at = &(*at)->next;
+    ask->next = *at;
+    *at = ask;
+}
+
+enum added { ADDED, ADDED_NOT, ADDED_NOT_GONE };
+
+/* Adds a question, unless too many wait, or too many of its owner, or its client has gone. */
+static enum added add(struct preflights *preflights, struct ask *ask) {
+    enum added added = ADDED_NOT;
     pthread_mutex_lock(&preflights->lock);
-    bool has_room = preflights->count < ASKS_MAX && !preflights->is_stopping;
-    if (has_room) {
+    ask->before = count_of(preflights, ask->owner);
+    if (ask->before < ASKS_MAX - preflights->count && !preflights->is_stopping) added = ADDED;
+    if (ask->is_gone) added = ADDED_NOT_GONE;
+    if (added == ADDED) {
         preflights->count++;
         ask->is_waiting = true;
-        *preflights->last = ask;
-        preflights->last = &ask->next;
+        put_in_turn(preflights, ask);
         pthread_cond_signal(&preflights->work);
     }
     pthread_mutex_unlock(&preflights->lock);
-    return has_room;
+    return added;
 }
 
 /* --- the route --- */
@@ -359,6 +395,7 @@ static void put_question(struct api *api, struct http_request *request,
     struct ask *ask = mem_new(1, sizeof *ask);
     ask->api = api;
     ask->request = request;
+    memcpy(ask->owner, http_request_caller(request)->owner, sizeof ask->owner);
     ask->preflight = (struct api_preflight){.fd = fd,
                                             .endpoint = ENDPOINT_COUNT,
                                             .pilot_lines = (uint32_t)question->pilot_lines,
@@ -370,7 +407,11 @@ static void put_question(struct api *api, struct http_request *request,
     if (question->endpoint.at) (void)endpoint_find(question->endpoint, &ask->preflight.endpoint);
     if (question->model.at) memcpy(ask->model, question->model.at, question->model.bytes);
     http_request_on_gone(request, take_gone, release, ask);
-    if (add(api->preflights, ask)) return;
+    switch (add(api->preflights, ask)) {
+    case ADDED: return; /* the request may be over */
+    case ADDED_NOT_GONE: answer_gone(ask); return;
+    case ADDED_NOT: break;
+    }
     api_fail(request, 429, "rate_limit_exceeded", NULL,
              "Other preflights wait already; try again later");
 }
@@ -394,7 +435,6 @@ void preflight_create(void *context, struct http_request *request) {
 enum err preflights_open(struct api *api, struct error *error) {
     struct preflights *preflights = mem_new(1, sizeof *preflights);
     if (!api->options.preflight_ms) api->options.preflight_ms = PREFLIGHT_MS;
-    preflights->last = &preflights->first;
     pthread_mutex_init(&preflights->lock, NULL);
     pthread_cond_init(&preflights->work, NULL);
     int failed = pthread_create(&preflights->thread, NULL, preflights_main, preflights);
