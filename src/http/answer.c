@@ -306,10 +306,7 @@ static ssize_t read_source(void *context, uint64_t position, char *bytes, size_t
     }
     pthread_mutex_unlock(&request->lock);
     if (!asks) return count;
-    /* The handler has returned, so that the request's place in the ring is free. */
-    bool put = ring_try_put(server->work, &request);
-    assert(put);
-    (void)put;
+    http_server_put(server->work, request);
     return 0;
 }
 

@@ -424,14 +424,11 @@ static void dispatch(struct http_request *request) {
     request->suspended = true;
     MHD_suspend_connection(request->mhd);
     pthread_mutex_unlock(&request->lock);
-    /* A connection has one request at a time and the ring has room for every connection. */
     struct http_server *server = request->server;
-    struct ring *ring = server->work;
-    if (request->match.route->kind == HTTP_QUICK) ring = server->quick;
-    if (request->body.bytes > HTTP_PLAIN_BODY_BYTES_MAX) ring = server->large;
-    bool put = ring_try_put(ring, &request);
-    assert(put);
-    (void)put;
+    struct shares *shares = server->work;
+    if (request->match.route->kind == HTTP_QUICK) shares = server->quick;
+    if (request->body.bytes > HTTP_PLAIN_BODY_BYTES_MAX) shares = server->large;
+    http_server_put(shares, request);
 }
 
 enum MHD_Result http_intake(void *context, struct MHD_Connection *mhd, const char *url,

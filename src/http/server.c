@@ -6,6 +6,7 @@
 #include "base/sync.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -180,11 +181,27 @@ static void connection_quiet(void *context, struct gate_connection *connection) 
 
 /* --- workers --- */
 
-static void handle(struct http_server *server, struct ring *ring) {
+void http_server_put(struct shares *shares, struct http_request *request) {
+    struct key_set *keys = request->server->options.keys;
+    const struct address *peer = gate_peer(request->connection);
+    char owner[OWNER_BYTES + 40];
+    size_t used = 1, bytes = peer->is_v4 ? 16 : 8; /* of IPv6 the network, a machine has many */
+    owner[0] = '@';
+    for (size_t i = 0; i < bytes; i++, used += 2)
+        snprintf(owner + used, sizeof owner - used, "%02x", peer->bytes[i]);
+    if (keys && key_set_asks(keys) && request->match.route->scope != HTTP_SCOPE_OPEN)
+        snprintf(owner, sizeof owner, "%s", request->caller.owner);
+    shares_put(shares, owner, request);
+}
+
+static void handle(struct http_server *server, struct shares *shares) {
     struct http_request *request;
-    while (ring_take(ring, &request, -1))
+    struct share *share;
+    while ((request = shares_take(shares, &share))) {
         if (!http_answer_refill(request))
             request->match.route->handler(server->options.context, request);
+        shares_done(shares, share);
+    }
 }
 
 static void *worker_main(void *context) {
@@ -233,12 +250,11 @@ static enum err start_workers(struct http_server *server, struct error *error) {
     return err;
 }
 
-static enum err open_rings(struct http_server *server, unsigned requests_max, struct error *error) {
-    size_t item = sizeof(struct http_request *);
-    enum err err = ring_open(&server->work, requests_max, item, error);
-    if (err == OK) err = ring_open(&server->quick, requests_max, item, error);
-    if (err == OK) err = ring_open(&server->large, requests_max, item, error);
-    return err;
+/* One thread of the workers is kept from each owner, so that another finds it. */
+static void open_shares(struct http_server *server) {
+    server->work = shares_new(server->options.worker_threads - 1);
+    server->quick = shares_new(1);
+    server->large = shares_new(1);
 }
 
 /* --- opening and closing --- */
@@ -309,8 +325,8 @@ enum err http_open(struct http_server **ret_server, const struct http_options *o
     /* The library closes its end a little later than the gate: it needs room for old and new
      * ones. */
     unsigned connections_max = 2 * server->options.connections_max + 64;
-    err = open_rings(server, connections_max, error);
-    if (err == OK) err = start_workers(server, error);
+    open_shares(server);
+    err = start_workers(server, error);
     if (err == OK) err = start_daemon(server, connections_max, error);
     if (err == OK) {
         struct gate_options gate = {
@@ -377,15 +393,15 @@ void http_close(struct http_server *server) {
     while (server->requests > 0) pthread_cond_wait(&server->idle, &server->lock);
     pthread_mutex_unlock(&server->lock);
     gate_close(server->gate);
-    if (server->work) ring_stop(server->work);
-    if (server->quick) ring_stop(server->quick);
-    if (server->large) ring_stop(server->large);
+    shares_stop(server->work);
+    shares_stop(server->quick);
+    shares_stop(server->large);
     for (uint32_t i = 0; i < server->worker_count; i++) pthread_join(server->workers[i], NULL);
     if (server->has_quick_worker) pthread_join(server->quick_worker, NULL);
     if (server->has_large_worker) pthread_join(server->large_worker, NULL);
-    ring_close(server->work);
-    ring_close(server->quick);
-    ring_close(server->large);
+    shares_free(server->work);
+    shares_free(server->quick);
+    shares_free(server->large);
     pthread_cond_destroy(&server->idle);
     pthread_mutex_destroy(&server->lock);
     guesses_free(server->guesses);

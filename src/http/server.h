@@ -7,9 +7,9 @@
  * Thread: constant after http_open, except the atomic members and those that `lock` guards.
  * Memory: one struct http_server, from http_open to http_close. */
 
-#include "base/ring.h"
 #include "http/guesses.h"
 #include "http/request.h"
+#include "http/shares.h"
 
 #define HTTP_WORKERS_MAX 64
 
@@ -17,11 +17,11 @@ struct http_server {
     struct http_options options;
     struct gate *gate;
     struct MHD_Daemon *daemon;
-    struct ring *work;  /* struct http_request *: whole requests for handlers, and answers whose
-                           source is to give a piece */
-    struct ring *quick; /* struct http_request *: those of quick routes */
-    struct ring
-        *large; /* struct http_request *: those with bodies above HTTP_PLAIN_BODY_BYTES_MAX */
+    struct shares *work;  /* struct http_request *: whole requests for handlers, and answers whose
+                             source is to give a piece */
+    struct shares *quick; /* struct http_request *: those of quick routes */
+    struct shares *large; /* struct http_request *: those with bodies above
+                             HTTP_PLAIN_BODY_BYTES_MAX */
     pthread_t workers[HTTP_WORKERS_MAX];
     uint32_t worker_count;
     pthread_t quick_worker, large_worker;
@@ -50,6 +50,10 @@ void http_server_forget_body(struct http_server *server, struct http_request *re
 /* Counts a piece that is to be read, if the server is not about to close. */
 bool http_server_begin_piece(struct http_server *server);
 void http_server_end_piece(struct http_server *server);
+
+/* Gives a request to the threads of `shares` as one of its owner's: without keys, and on open routes,
+ * of its address. */
+void http_server_put(struct shares *shares, struct http_request *request);
 
 /* The handler that libmicrohttpd calls: with the headers, with each piece of the body, at its end,
  * and once more after a resume. */

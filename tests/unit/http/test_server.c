@@ -573,20 +573,35 @@ static void a_body_larger_than_the_memory_of_all_bodies_is_too_large(void **stat
           "1000000 bytes");
 }
 
-static void a_probe_waits_for_no_worker_thread(void **state) {
+static int dial_from(const struct fixture *fixture, const char *address) {
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    struct sockaddr_in from = {.sin_family = AF_INET}, to = {.sin_family = AF_INET};
+    assert_int_equal(inet_pton(AF_INET, address, &from.sin_addr), 1);
+    to.sin_port = htons(fixture->port);
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    assert_int_equal(bind(fd, (struct sockaddr *)&from, sizeof from), 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
+    return fd;
+}
+
+/* One address leaves a thread for others, however many slow requests it has; a probe needs none. */
+static void slow_requests_of_one_owner_leave_a_thread_for_others(void **state) {
     struct fixture *fixture = *state;
-    int fds[WORKERS];
-    for (int i = 0; i < WORKERS; i++) {
+    int fds[3 * WORKERS + 1], count = 3 * WORKERS;
+    for (int i = 0; i < count; i++) {
         fds[i] = dial(fixture);
         say(fds[i], STR("POST /block HTTP/1.1\r\n" JSON "Content-Length: 2\r\n" END "{}"));
     }
+    wait_for(&fixture->seen, &fixture->seen.blocked, WORKERS - 1);
+    fds[count] = dial_from(fixture, "127.0.0.2");
+    say(fds[count], STR("POST /block HTTP/1.1\r\n" JSON "Content-Length: 2\r\n" END "{}"));
     wait_for(&fixture->seen, &fixture->seen.blocked, WORKERS);
     check(fixture, "GET /probe HTTP/1.1\r\n" END, "HTTP/1.1 200 ", "");
     pthread_mutex_lock(&fixture->seen.lock);
     fixture->seen.may_go_on = true;
     pthread_cond_broadcast(&fixture->seen.changed);
     pthread_mutex_unlock(&fixture->seen.lock);
-    for (int i = 0; i < WORKERS; i++) {
+    for (int i = 0; i <= count; i++) {
         char line[13] = {0};
         assert_int_equal(recv(fds[i], line, 12, MSG_WAITALL), 12);
         close(fds[i]);
@@ -693,7 +708,7 @@ int main(void) {
         cmocka_unit_test(bodies_kept_in_memory_are_bounded_together),
         cmocka_unit_test(a_plain_route_takes_at_most_a_mebibyte),
         cmocka_unit_test(a_body_larger_than_the_memory_of_all_bodies_is_too_large),
-        cmocka_unit_test(a_probe_waits_for_no_worker_thread),
+        cmocka_unit_test(slow_requests_of_one_owner_leave_a_thread_for_others),
         cmocka_unit_test(an_upload_cut_off_by_its_client_is_released),
         cmocka_unit_test(every_request_is_reported_when_it_is_over),
         cmocka_unit_test(a_port_that_is_taken_is_an_error),
