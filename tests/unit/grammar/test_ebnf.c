@@ -25,38 +25,23 @@ static const struct {
      {"ababc", "ababccdde", "ababcf"},
      {"abc", "abababc", "ababcddd", "ababcff"}},
     {"root ::= [\\d\\s]{3} [\\w]", {"1 2_"}, {"1a2_", "1 2-"}},
-    /* what llama.cpp has as examples */
-    {"root ::= (expr \"=\" ws term \"\\n\")+\nexpr ::= term ([-+*/] ws term)*\n"
-     "term ::= ident | num | \"(\" ws expr \")\" ws\nident ::= [a-z] [a-z0-9_]* ws\n"
-     "num ::= [0-9]+ ws\nws ::= [ \\t\\n]*\n",
-     {"a=1\n", "(a + b1) * 2 = c\n1=1\n", "((((1))))=x\n"},
-     {"", "a=\n", "(a=1\n", "a==1\n", "a)=1\n"}},
-    {"root   ::= object\n"
-     "value  ::= object | array | string | (\"true\" | \"false\" | \"null\") ws\n\n"
-     "object ::=\n  \"{\" ws (\n            string \":\" ws value\n    (\",\" ws string \":\" ws "
-     "value)*\n"
-     "  )? \"}\" ws\n\n"
-     "array  ::=\n  \"[\" ws (\n            value\n    (\",\" ws value)*\n  )? \"]\" ws\n\n"
-     "string ::=\n  \"\\\"\" (\n    [^\"\\\\\\x7F\\x00-\\x1F] |\n    \"\\\\\" ([\"\\\\bfnrt] | "
-     "\"u\" [0-9a-fA-F]{4})"
-     "\n  )* \"\\\"\" ws\n\nws ::= | \" \" | \"\\n\" [ \\t]{0,20}\n",
-     {"{}", "{\"a\": [true,{\"b\":\"\\u00e9\"}]}", "{\"\":\n null}"},
-     {"", "[]", "{\"a\"}", "{\"a\":[}", "{\"a\":1}"}},
-    /* what vLLM has as an example */
-    {"root ::= select_statement\nselect_statement ::= \"SELECT \" column \" from \" table \" where "
-     "\" condition\n"
-     "column ::= \"col_1 \" | \"col_2 \"\ntable ::= \"table_1 \" | \"table_2 \"\n"
-     "condition ::= column \"= \" number\nnumber ::= \"1 \" | \"2 \"\n",
-     {"SELECT col_1  from table_2  where col_2 = 1 "},
-     {"SELECT col_1 from table_2 ", "SELECT"}},
-    /* a rule that begins with itself */
-    {"root ::= expr\nexpr ::= expr \"+\" term | term | expr\nterm ::= term \"*\" [0-9] | [0-9] | "
-     "\"(\" expr \")\"",
-     {"1", "1+2*3+4", "(1+2)*3", "((1))"},
-     {"", "+1", "1+", "1*(2)", "(1"}},
-    {"root ::= \"(\" root \")\" root | \"\"", {"", "()", "(())()"}, {"(", ")", "())"}},
-    /* rules without a text are taken out */
-    {"root ::= \"a\" | endless\nendless ::= \"b\" endless", {"a"}, {"", "b", "bb"}},
+    /* in the form of llama.cpp: a rule for space, groups, rules that meet again inside themselves */
+    {"root ::= line (\"\\n\" line)*\nline ::= name gap \":=\" gap sum\n"
+     "sum ::= part (gap [-+] gap part)*\npart ::= digits | name | \"<\" sum \">\"\n"
+     "name ::= [A-Z] [a-z]*\ndigits ::= [1-9] [0-9]*\ngap ::= \" \"?\n",
+     {"X:=1", "Total := 20 + <Tax - 3>\nY:=X", "A:=<<<7>>>"},
+     {"", "X:=", "x:=1", "X:=<1", "X:=01", "X:=1\n"}},
+    {"root  ::= pair (\n    \";\" pair\n  )*\npair  ::= word \"=\" value\n"
+     "value ::= word | \"[\" (value (\" \" value)*)? \"]\"\n"
+     "word  ::= \"'\" ( [^'\\\\\\x00-\\x1F] | \"\\\\\" ([nt'] | \"x\" [0-9a-f]{2}) )* \"'\"\n",
+     {"'a'='b'", "''=[];'k'=['x' ['\\x0a'] 'y\\n']", "'\xc3\xa9'='\\''"},
+     {"", "'a'", "'a'=[", "'a'='b';", "'a'='\\q'", "'a'='\n'"}},
+    /* in the form of vLLM: words with their spaces */
+    {"root ::= order\norder ::= \"BRING \" count thing \"TO \" place\n"
+     "count ::= \"two \" | \"three \"\nthing ::= \"cups \" | \"plates \"\n"
+     "place ::= \"table \" number\nnumber ::= \"7\" | \"12\"\n",
+     {"BRING two plates TO table 12"},
+     {"BRING two plates TO table 1", "BRING cups TO table 7"}},
     /* Lark */
     {"?start: \"hello\" name+ [\"!\"] // a comment\nname: /[A-Z][a-z]*/ -> given\n  | \"you\"\n",
      {"helloAnnaBob", "helloyou!"},
