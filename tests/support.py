@@ -205,6 +205,15 @@ def quern(*arguments, **keywords):
     return subprocess.run([BINARY, *map(str, arguments)], capture_output=True, text=True, **keywords)
 
 
+def server_of_session(tmp_path_factory, name, *arguments):
+    """For a fixture: a server that must end well, with a state directory that fsck takes."""
+    folder = tmp_path_factory.mktemp(name)
+    with serving(folder / "state", *arguments) as server:
+        yield server
+        assert server.stop() == 0, server.log_text()[-2000:]
+    fsck(folder / "state")
+
+
 def fsck(state):
     done = quern("fsck", "--state-dir", state)
     assert done.returncode == 0, f"fsck: {done.stdout}{done.stderr}"

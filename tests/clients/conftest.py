@@ -9,19 +9,10 @@ import support
 TINY_FOLDER = support.SHARED / "tiny/qwen3"  # a model of random weights: real answers of the CPU engine in milliseconds
 
 
-def one(tmp_path_factory, name, *arguments):
-    """A server that must end well, with a state directory that fsck takes."""
-    folder = tmp_path_factory.mktemp(name)
-    with support.serving(folder / "state", *arguments) as server:
-        yield server
-        assert server.stop() == 0, server.log_text()[-2000:]
-    support.fsck(folder / "state")
-
-
 @pytest.fixture(scope="session")
 def echo(tmp_path_factory):
     """Answers with the text that it was asked; bytes are its tokens."""
-    yield from one(tmp_path_factory, "echo", "--model", "gpt-4=echo", "--model", "org/name=echo")
+    yield from support.server_of_session(tmp_path_factory, "echo", "--model", "gpt-4=echo", "--model", "org/name=echo")
 
 
 @pytest.fixture(scope="session")
@@ -29,7 +20,7 @@ def tiny(tmp_path_factory):
     """The CPU engine with one model, known as `tiny`, whose folder TINY_FOLDER has the tokenizer that Hugging Face's library reads."""
     if not TINY_FOLDER.exists():
         pytest.skip("the tiny models of ../shared are not there")
-    yield from one(tmp_path_factory, "tiny", "--model", f"tiny={TINY_FOLDER}", "--threads", "1")
+    yield from support.server_of_session(tmp_path_factory, "tiny", "--model", f"tiny={TINY_FOLDER}", "--threads", "1")
 
 
 @pytest.fixture(scope="session")
@@ -38,7 +29,7 @@ def tools(tmp_path_factory):
     template = support.SHARED / "templates/Qwen-Qwen2.5-7B-Instruct.jinja"
     if not (TINY_FOLDER.exists() and template.exists()):
         pytest.skip("the tiny models and templates of ../shared are not there")
-    yield from one(tmp_path_factory, "tools", "--model", f"tiny={TINY_FOLDER}", "--chat-template", str(template), "--threads", "1")
+    yield from support.server_of_session(tmp_path_factory, "tools", "--model", f"tiny={TINY_FOLDER}", "--chat-template", str(template), "--threads", "1")
 
 
 @pytest.fixture(scope="session")
@@ -46,7 +37,7 @@ def real(tmp_path_factory):
     """The CPU engine with the default model, which takes milliseconds per token."""
     if subprocess.run([support.ROOT / "tools/fetch-model", "smollm2"], capture_output=True).returncode != 0:
         pytest.skip("the default model cannot be fetched")
-    yield from one(tmp_path_factory, "real", "--model", "smollm2")
+    yield from support.server_of_session(tmp_path_factory, "real", "--model", "smollm2")
 
 
 @pytest.fixture(scope="session")
@@ -55,13 +46,13 @@ def keyed(tmp_path_factory):
     keys = tmp_path_factory.mktemp("keys") / "keys"
     keys.write_text("sk-right\n")
     keys.chmod(0o600)
-    yield from one(tmp_path_factory, "keyed", "--model", "gpt-4=echo", "--api-key-file", str(keys))
+    yield from support.server_of_session(tmp_path_factory, "keyed", "--model", "gpt-4=echo", "--api-key-file", str(keys))
 
 
 @pytest.fixture(scope="session")
 def small_memory(tmp_path_factory):
     """Has 4 MiB for the bodies of all requests, each counted four times."""
-    yield from one(tmp_path_factory, "small", "--model", "gpt-4=echo", "--body-memory-bytes", "4MiB")
+    yield from support.server_of_session(tmp_path_factory, "small", "--model", "gpt-4=echo", "--body-memory-bytes", "4MiB")
 
 
 @pytest.fixture(scope="session")

@@ -10,29 +10,21 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "not_there_yet(reason): the case does not apply yet; the test asserts the clear refusal")
 
 
-def one(tmp_path_factory, name, *arguments):
-    folder = tmp_path_factory.mktemp(name)
-    with support.serving(folder / "state", *arguments) as server:
-        yield server
-        assert server.stop() == 0, server.log_text()[-2000:]
-    support.fsck(folder / "state")
-
-
 @pytest.fixture(scope="session")
 def echo(tmp_path_factory):
     """Without keys, with quern's own rules."""
-    yield from one(tmp_path_factory, "echo", "--model", "smollm2=echo", "--model", "gpt-4=echo", "--model", "org/name x=echo")
+    yield from support.server_of_session(tmp_path_factory, "echo", "--model", "smollm2=echo", "--model", "gpt-4=echo", "--model", "org/name x=echo")
 
 
 @pytest.fixture(scope="session")
 def strict(tmp_path_factory):
-    yield from one(tmp_path_factory, "strict", "--profile", "openai", "--model", "smollm2=echo", "--model", "gpt-4=echo")
+    yield from support.server_of_session(tmp_path_factory, "strict", "--profile", "openai", "--model", "smollm2=echo", "--model", "gpt-4=echo")
 
 
 @pytest.fixture(scope="session")
 def small(tmp_path_factory):
     """One model, small files, long windows."""
-    yield from one(tmp_path_factory, "small", "--model", "smollm2=echo", "--max-file-bytes", "100000", "--extended-windows")
+    yield from support.server_of_session(tmp_path_factory, "small", "--model", "smollm2=echo", "--max-file-bytes", "100000", "--extended-windows")
 
 
 @pytest.fixture(scope="session")
@@ -40,19 +32,19 @@ def keyed(tmp_path_factory):
     keys = tmp_path_factory.mktemp("keys") / "keys"
     keys.write_text("sk-right\nsk-other\n")
     keys.chmod(0o600)
-    yield from one(tmp_path_factory, "keyed", "--model", "smollm2=echo", "--api-key-file", str(keys))
+    yield from support.server_of_session(tmp_path_factory, "keyed", "--model", "smollm2=echo", "--api-key-file", str(keys))
 
 
 @pytest.fixture(scope="session")
 def real(tmp_path_factory):
     """The default model."""
-    yield from one(tmp_path_factory, "real", "--model", "smollm2")
+    yield from support.server_of_session(tmp_path_factory, "real", "--model", "smollm2")
 
 
 @pytest.fixture(scope="session")
 def embedding_server(tmp_path_factory):
     """The embeddings model."""
-    yield from one(tmp_path_factory, "embedding", "--model", support.MINILM)
+    yield from support.server_of_session(tmp_path_factory, "embedding", "--model", support.MINILM)
 
 
 @pytest.fixture(scope="session")

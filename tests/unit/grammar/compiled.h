@@ -23,6 +23,15 @@ static inline struct grammar *compiled(enum grammar_kind kind, const json_t *sou
     return grammar_open(&grammar, kind, source, error) == OK ? grammar : NULL;
 }
 
+/* The same for a source that is a text. */
+static inline struct grammar *compiled_text(enum grammar_kind kind, const char *text,
+                                            struct error *error) {
+    json_t *source = json_string(text);
+    struct grammar *grammar = compiled(kind, source, error);
+    json_decref(source);
+    return grammar;
+}
+
 /* Whether the text is a whole one. */
 static inline bool takes(struct grammar *grammar, struct str text) {
     struct grammar_state state;

@@ -48,18 +48,11 @@ static const struct {
      {"hello", "hello!", "helloanna"}},
 };
 
-static struct grammar *compile(const char *text, struct error *error) {
-    json_t *source = json_string(text);
-    struct grammar *grammar = compiled(GRAMMAR_EBNF, source, error);
-    json_decref(source);
-    return grammar;
-}
-
 static void test_texts_are_taken_as_the_rules_say(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct error error = {0};
-        struct grammar *grammar = compile(rows[i].text, &error);
+        struct grammar *grammar = compiled_text(GRAMMAR_EBNF, rows[i].text, &error);
         if (!grammar) fail_msg("%s: %s", rows[i].text, error.text);
         for (size_t k = 0; k < MOST && rows[i].good[k]; k++)
             if (!takes(grammar, str_from(rows[i].good[k])))
@@ -108,7 +101,7 @@ static void test_what_is_wrong_is_named_with_its_line(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         struct error error = {0};
-        assert_null(compile(refused[i][0], &error));
+        assert_null(compiled_text(GRAMMAR_EBNF, refused[i][0], &error));
         if (!strstr(error.text, refused[i][1])) fail_msg("%s: %s", refused[i][0], error.text);
     }
 }

@@ -44,18 +44,11 @@ static const struct {
     {"[\\u0000-\\uffff]", {"a", "\xef\xbf\xbf"}, {"😀"}},
 };
 
-static struct grammar *regex(const char *pattern, struct error *error) {
-    json_t *source = json_string(pattern);
-    struct grammar *grammar = compiled(GRAMMAR_REGEX, source, error);
-    json_decref(source);
-    return grammar;
-}
-
 static void test_texts(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct error error;
-        struct grammar *grammar = regex(rows[i].pattern, &error);
+        struct grammar *grammar = compiled_text(GRAMMAR_REGEX, rows[i].pattern, &error);
         if (!grammar) fail_msg("%s: %s", rows[i].pattern, error.text);
         for (size_t k = 0; k < MOST && rows[i].good[k]; k++)
             if (!takes(grammar, str_from(rows[i].good[k])))
@@ -98,7 +91,7 @@ static void test_refusals(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct error error;
-        struct grammar *grammar = regex(bad[i].pattern, &error);
+        struct grammar *grammar = compiled_text(GRAMMAR_REGEX, bad[i].pattern, &error);
         if (grammar) fail_msg("%s compiles", bad[i].pattern);
         if (!strstr(error.text, bad[i].word)) fail_msg("%s: %s", bad[i].pattern, error.text);
     }
@@ -112,7 +105,7 @@ static void test_large(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof large / sizeof *large; i++) {
         struct error error;
-        struct grammar *grammar = regex(large[i], &error);
+        struct grammar *grammar = compiled_text(GRAMMAR_REGEX, large[i], &error);
         if (!grammar) continue;
         struct grammar_state text;
         grammar_state_init(&text, grammar);
