@@ -35,7 +35,7 @@ struct tool_tags {
     bool is_forced;  /* the answer is calls and nothing else */
     bool only_one;   /* one call at most */
     uint32_t marks;  /* bit k: chat_marks[k] is a control token of the vocabulary */
-    json_t *instead; /*  it is no call; NULL: any text. Borrowed */
+    json_t *instead; /* of an answer that is no call; NULL: any text. Borrowed */
 };
 
 /* The format, new. Where the call is not forced, a tool that is not `strict` and has a schema that cannot be held takes any

@@ -8,7 +8,8 @@
 #include <stdlib.h>
 
 #define NONE UINT32_MAX
-#define RULE_DEPTH_MAX 500 /* rules inside rules while they become expressions */
+#define NODE_DEPTH_MAX                                                                             \
+    2000 /* nodes inside nodes and rules: each takes up to 0.5 KiB of the stack */
 
 enum { NOT_SEEN, UNDER_WAY, SEEN };
 
@@ -88,6 +89,13 @@ static void turn_left_recursion(struct reading *reading, uint32_t rule) {
         ebnf_add_node(reading, (struct node){.kind = NODE_CAT, .a = found.others, .b = more});
 }
 
+/* Before a walk goes into a node. It comes back by depth--, also after an error. */
+static enum err go_down(struct reading *reading) {
+    if (++reading->depth <= NODE_DEPTH_MAX) return OK;
+    return err_set(reading->error, ERR_LIMIT, "rules and parts are nested more than %d deep",
+                   NODE_DEPTH_MAX);
+}
+
 static enum err check_begin(struct reading *reading, uint32_t index);
 
 /* Checks the rules that a text of the node may begin with. */
@@ -97,11 +105,17 @@ static enum err check_begin_of(struct reading *reading, uint32_t at) {
         enum err err = OK;
         switch (node.kind) {
         case NODE_LEAF: return OK;
-        case NODE_REF: return check_begin(reading, node.a);
+        case NODE_REF:
+            err = go_down(reading);
+            if (err == OK) err = check_begin(reading, node.a);
+            reading->depth--;
+            return err;
         case NODE_REPEAT: at = node.a; continue;
         case NODE_CAT:
         case NODE_ALT:
-            err = check_begin_of(reading, node.a);
+            err = go_down(reading);
+            if (err == OK) err = check_begin_of(reading, node.a);
+            reading->depth--;
             if (err != OK) return err;
             if (node.kind == NODE_CAT && !reading->nodes[node.a].is_nullable) return OK;
             at = node.b;
@@ -117,12 +131,8 @@ static enum err check_begin(struct reading *reading, uint32_t index) {
                          "the rule '%.*s' begins with itself, through other rules or through parts "
                          "that may be empty; this is not supported",
                          NAME_ARGS(rule));
-    if (++reading->depth > RULE_DEPTH_MAX)
-        return err_set(reading->error, ERR_LIMIT, "rules are nested more than %d deep",
-                       RULE_DEPTH_MAX);
     rule->state = UNDER_WAY;
     enum err err = check_begin_of(reading, rule->node);
-    reading->depth--;
     reading->rules[index].state = SEEN;
     return err;
 }
@@ -152,7 +162,7 @@ static enum err compile_chain(struct reading *reading, uint32_t at, uint32_t *re
     return err;
 }
 
-static enum err compile_node(struct reading *reading, uint32_t at, uint32_t *ret_expr) {
+static enum err compile_shallow(struct reading *reading, uint32_t at, uint32_t *ret_expr) {
     struct node node = reading->nodes[at];
     uint32_t part = EXPR_NEVER;
     enum err err;
@@ -171,6 +181,13 @@ static enum err compile_node(struct reading *reading, uint32_t at, uint32_t *ret
     return OK;
 }
 
+static enum err compile_node(struct reading *reading, uint32_t at, uint32_t *ret_expr) {
+    enum err err = go_down(reading);
+    if (err == OK) err = compile_shallow(reading, at, ret_expr);
+    reading->depth--;
+    return err;
+}
+
 /* A rule that does not come to itself is its body; any other one is a rule of the expressions. */
 static enum err compile_rule(struct reading *reading, uint32_t index, uint32_t *ret_expr) {
     struct exprs *exprs = reading->exprs;
@@ -180,12 +197,8 @@ static enum err compile_rule(struct reading *reading, uint32_t index, uint32_t *
     if (rule->state == UNDER_WAY && rule->expr == NONE) rule->expr = expr_rule(exprs, is_nullable);
     *ret_expr = rule->expr;
     if (rule->state != NOT_SEEN) return OK;
-    if (++reading->depth > RULE_DEPTH_MAX)
-        return err_set(reading->error, ERR_LIMIT, "rules are nested more than %d deep",
-                       RULE_DEPTH_MAX);
     rule->state = UNDER_WAY;
     enum err err = compile_node(reading, rule->node, &body);
-    reading->depth--;
     if (err != OK) return err;
     rule = &reading->rules[index];
     rule->state = SEEN;

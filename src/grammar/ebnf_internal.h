@@ -41,7 +41,7 @@ struct reading {
     size_t at;
     uint32_t line;
     bool is_lark;
-    uint32_t depth; /* groups inside groups */
+    uint32_t depth; /* of groups while the text is read, then of nodes */
     struct map names;
     struct rule *rules; /* (rule_count) */
     size_t rule_count, rule_capacity;

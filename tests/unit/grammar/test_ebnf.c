@@ -106,10 +106,52 @@ static void test_what_is_wrong_is_named_with_its_line(void **state) {
     }
 }
 
+/* Each part is another call of the compiler. */
+static void test_a_deep_text_is_refused(void **state) {
+    (void)state;
+    static const char *const parts[] = {"?", "*", "+", "{2}", "{1,2}"};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        struct buf text;
+        buf_init(&text, SIZE_MAX);
+        struct error error = {0};
+        buf_add_text(&text, "root ::= \"a\"");
+        for (int k = 0; k < 50000; k++) buf_add_text(&text, parts[i]);
+        buf_add(&text, "", 1);
+        assert_null(compiled_text(GRAMMAR_EBNF, text.at, &error));
+        assert_string_equal(error.text, "rules and parts are nested more than 2000 deep");
+        buf_release(&text);
+    }
+}
+
+/* Rules in rules, each in as many groups as may be. */
+static void test_deep_groups_in_many_rules_are_refused(void **state) {
+    (void)state;
+    struct buf text;
+    buf_init(&text, SIZE_MAX);
+    struct error error = {0};
+    for (int rule = 0; rule < 400; rule++) {
+        if (rule == 0)
+            buf_add_text(&text, "root ::= ");
+        else
+            buf_printf(&text, "r%d ::= ", rule);
+        for (int k = 0; k < 60; k++) buf_add_text(&text, "(");
+        buf_printf(&text, "r%d", rule + 1);
+        for (int k = 0; k < 60; k++) buf_add_text(&text, " | \"x\")");
+        buf_add_text(&text, "\n");
+    }
+    buf_add_text(&text, "r400 ::= \"y\"\n");
+    buf_add(&text, "", 1);
+    assert_null(compiled_text(GRAMMAR_EBNF, text.at, &error));
+    assert_string_equal(error.text, "rules and parts are nested more than 2000 deep");
+    buf_release(&text);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_texts_are_taken_as_the_rules_say),
         cmocka_unit_test(test_what_is_wrong_is_named_with_its_line),
+        cmocka_unit_test(test_a_deep_text_is_refused),
+        cmocka_unit_test(test_deep_groups_in_many_rules_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
