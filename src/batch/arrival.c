@@ -13,7 +13,8 @@
 
 #define HEADER_BYTES 64
 #define MAGIC 0x44524F51u /* "QORD" */
-#define VERSION 1u
+#define VERSION 2u
+#define VERSION_WITHOUT_SIZES 1u
 #define NO_LINE UINT64_MAX
 #define PLACES_AT_A_TIME 512
 #define PIECE_BYTES ((size_t)4096)
@@ -24,6 +25,7 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the file is little end
 
 static void grow(struct arrival_builder *builder, size_t capacity) {
     builder->places = mem_resize(builder->places, capacity, sizeof *builder->places);
+    builder->sizes = mem_resize(builder->sizes, capacity, sizeof *builder->sizes);
     builder->capacity = capacity;
 }
 
@@ -31,33 +33,40 @@ void arrival_init(struct arrival_builder *builder, uint64_t last_sequence) {
     *builder = (struct arrival_builder){0};
     grow(builder, (size_t)last_sequence + 16);
     builder->count = (size_t)last_sequence;
-    for (size_t i = 0; i < builder->count; i++) builder->places[i] = NO_LINE;
+    for (size_t i = 0; i < builder->count; i++) {
+        builder->places[i] = NO_LINE;
+        builder->sizes[i] = 0;
+    }
 }
 
 void arrival_release(struct arrival_builder *builder) {
     free(builder->places);
+    free(builder->sizes);
 }
 
 void arrival_add(struct arrival_builder *builder, uint64_t sequence, bool in_errors,
-                 uint64_t offset) {
-    assert(sequence <= builder->count && offset < (uint64_t)1 << 62);
+                 uint64_t offset, size_t bytes) {
+    assert(sequence <= builder->count && offset < (uint64_t)1 << 62 && bytes <= UINT32_MAX);
     size_t place = sequence ? (size_t)sequence - 1 : builder->count++;
     if (place == builder->capacity) grow(builder, 2 * builder->capacity);
     builder->places[place] = offset << 1 | (in_errors ? 1 : 0);
+    builder->sizes[place] = (uint32_t)bytes;
 }
 
 uint64_t arrival_bytes(const struct arrival_builder *builder) {
-    return HEADER_BYTES + (uint64_t)builder->count * sizeof *builder->places;
+    return HEADER_BYTES +
+           (uint64_t)builder->count * (sizeof *builder->places + sizeof *builder->sizes);
 }
 
 static void put_u32(unsigned char *at, uint32_t value) {
     memcpy(at, &value, sizeof value);
 }
 
-static void write_header(unsigned char ret_bytes[HEADER_BYTES], uint64_t count, const char *id) {
+static void write_header(unsigned char ret_bytes[HEADER_BYTES], uint32_t version, uint64_t count,
+                         const char *id) {
     memset(ret_bytes, 0, HEADER_BYTES);
     put_u32(ret_bytes, MAGIC);
-    put_u32(ret_bytes + 4, VERSION);
+    put_u32(ret_bytes + 4, version);
     memcpy(ret_bytes + 8, &count, sizeof count);
     memcpy(ret_bytes + 16, id, strnlen(id, 40));
     put_u32(ret_bytes + 60, crc32c(0, ret_bytes, 60));
@@ -69,10 +78,12 @@ static enum err write_file(const struct arrival_builder *builder, const char *pa
     int fd;
     enum err err = os_create(&fd, path, 0600, error);
     if (err != OK) return err;
-    write_header(header, builder->count, batch_id);
+    write_header(header, VERSION, builder->count, batch_id);
     err = os_write_all(fd, header, sizeof header, error);
     if (err == OK && builder->count > 0)
         err = os_write_all(fd, builder->places, builder->count * sizeof *builder->places, error);
+    if (err == OK && builder->count > 0)
+        err = os_write_all(fd, builder->sizes, builder->count * sizeof *builder->sizes, error);
     if (err == OK) err = os_fsync(fd, error);
     os_close(fd);
     return err;
@@ -160,50 +171,85 @@ static enum err read_line(const struct arrival_reader *reader, const struct arri
 static enum err read_header(struct arrival_reader *reader, struct error *error) {
     unsigned char bytes[HEADER_BYTES], wanted[HEADER_BYTES];
     uint64_t count, file_bytes;
+    uint32_t version;
     enum err err = os_pread_all(reader->fd, bytes, sizeof bytes, 0, error);
     if (err == OK) err = os_file_bytes(reader->fd, &file_bytes, error);
     if (err != OK) return err;
+    memcpy(&version, bytes + 4, sizeof version);
     memcpy(&count, bytes + 8, sizeof count);
-    write_header(wanted, count, reader->batch_id);
-    if (memcmp(bytes, wanted, sizeof bytes) != 0 || count > file_bytes / sizeof count ||
-        file_bytes != HEADER_BYTES + count * sizeof count)
+    reader->has_sizes = version != VERSION_WITHOUT_SIZES;
+    uint64_t each = sizeof(uint64_t) + (reader->has_sizes ? sizeof(uint32_t) : 0);
+    write_header(wanted, reader->has_sizes ? VERSION : VERSION_WITHOUT_SIZES, count,
+                 reader->batch_id);
+    if (memcmp(bytes, wanted, sizeof bytes) != 0 || count > file_bytes / each ||
+        file_bytes != HEADER_BYTES + count * each)
         return corrupt(reader, error);
     reader->count = count;
     return OK;
 }
 
-/* Reads the line of a place, unless the place has none. */
-static enum err read_place(struct arrival_reader *reader, uint64_t place, uint64_t sequence,
-                           const struct page *page, struct page_read *read, struct buf *buf,
-                           struct error *error) {
-    uint64_t line_bytes;
+/* Some of the file's places in a row. */
+struct places {
+    uint64_t first, end; /* their numbers; the end is the first that is not among them */
+    uint64_t at[PLACES_AT_A_TIME];
+    uint32_t sizes[PLACES_AT_A_TIME]; /* of the lines; 0: not known */
+};
+
+/* Reads the places from `first` on, of which there is at least one. */
+static enum err read_places(const struct arrival_reader *reader, uint64_t first,
+                            struct places *places, struct error *error) {
+    uint64_t left = reader->count - first;
+    size_t count = left < PLACES_AT_A_TIME ? (size_t)left : PLACES_AT_A_TIME;
+    uint64_t sizes_at = HEADER_BYTES + reader->count * sizeof *places->at;
+    enum err err = os_pread_all(reader->fd, places->at, count * sizeof *places->at,
+                                HEADER_BYTES + first * sizeof *places->at, error);
+    if (err == OK && reader->has_sizes)
+        err = os_pread_all(reader->fd, places->sizes, count * sizeof *places->sizes,
+                           sizes_at + first * sizeof *places->sizes, error);
+    else
+        memset(places->sizes, 0, count * sizeof *places->sizes);
+    places->first = first;
+    places->end = first + count;
+    return err;
+}
+
+/* Reads the line of a place, or only counts it once the page has no room. A line whose size is known
+ * is counted without a look at it: a page of a thousand lines would take thousands of reads. */
+static enum err read_place(struct arrival_reader *reader, const struct places *places,
+                           uint64_t number, const struct page *page, struct page_read *read,
+                           struct buf *buf, struct error *error) {
+    uint64_t place = places->at[number - places->first], line_bytes = 0;
+    uint64_t known_bytes = places->sizes[number - places->first];
+    const struct arrival_side *side = &reader->sides[place & 1];
     size_t before = buf->bytes;
-    enum err err = read_line(reader, &reader->sides[place & 1], place >> 1, page_skip(page, read),
-                             read->is_full ? 0 : read->room, page->counts, buf, &line_bytes, error);
-    if (err == OK) err = page_note(page, read, sequence, line_bytes, buf->bytes - before, error);
+    if ((place >> 1) + known_bytes > side->bytes) return corrupt(reader, error);
+    enum err err = OK;
+    if (!read->is_full || known_bytes == 0)
+        err = read_line(reader, side, place >> 1, page_skip(page, read),
+                        read->is_full ? 0 : read->room, page->counts && known_bytes == 0, buf,
+                        &line_bytes, error);
+    if (err == OK && known_bytes > 0 && line_bytes > 0 && line_bytes != known_bytes)
+        err = corrupt(reader, error);
+    if (page->counts && known_bytes > 0) line_bytes = known_bytes;
+    if (err == OK) err = page_note(page, read, number + 1, line_bytes, buf->bytes - before, error);
     if (err != OK) buf_truncate(buf, before);
     return err;
 }
 
 enum err arrival_read(struct arrival_reader *reader, const struct page *page, int64_t now_unix_s,
                       struct buf *buf, struct page_read *ret_read, struct error *error) {
-    uint64_t places[PLACES_AT_A_TIME], at = page->from.after;
-    enum err err = OK;
+    struct places places = {.end = 0};
+    uint64_t at = page->from.after;
     *ret_read = page_begin(page);
     if (reader->fd >= 0 && at > reader->count) at = reader->count;
-    for (uint64_t left = 0, have = 0; at < reader->count && page_wants(page, ret_read); left--) {
-        if (left == 0) {
-            have = reader->count - at < PLACES_AT_A_TIME ? reader->count - at : PLACES_AT_A_TIME;
-            left = have;
-            err = os_pread_all(reader->fd, places, have * sizeof *places,
-                               HEADER_BYTES + at * sizeof *places, error);
-            if (err != OK) return err;
-        }
-        uint64_t place = places[have - left];
-        at++;
+    for (; at < reader->count && page_wants(page, ret_read); at++) {
+        enum err err = OK;
+        if (at >= places.end) err = read_places(reader, at, &places, error);
+        if (err != OK) return err;
+        uint64_t place = places.at[at - places.first];
         if (place == NO_LINE) continue;
         err = open_side(reader, place & 1, now_unix_s, error);
-        if (err == OK) err = read_place(reader, place, at, page, ret_read, buf, error);
+        if (err == OK) err = read_place(reader, &places, at, page, ret_read, buf, error);
         if (err != OK) return err;
     }
     if (!ret_read->is_full) ret_read->next.after = at; /* behind places without a line, too */

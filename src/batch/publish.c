@@ -67,7 +67,7 @@ static enum err write_pending(struct work *work, struct side *side, struct error
 /* Adds a line; `sequence` is its record's, 0: it has no record. */
 static enum err add_line(struct work *work, struct side *side, struct str line, uint64_t sequence,
                          struct error *error) {
-    arrival_add(&work->order, sequence, side == &work->errors, side->bytes);
+    arrival_add(&work->order, sequence, side == &work->errors, side->bytes, line.bytes);
     side->lines++;
     side->bytes += line.bytes;
     buf_add_str(&side->pending, line);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "../store/scratch.h"
 
+#include "base/crc.h"
 #include "batch/arrival.h"
 
 #include <fcntl.h>
@@ -23,14 +24,27 @@ static void fill(struct fixture *f) {
     memcpy(f->batch.error_file_id, errors.id, sizeof errors.id);
     struct arrival_builder builder;
     arrival_init(&builder, 4);
-    arrival_add(&builder, 4, false, 0);
-    arrival_add(&builder, 1, false, 2);
-    arrival_add(&builder, 3, true, 0);
-    arrival_add(&builder, 0, true, 2);
-    assert_int_equal(arrival_bytes(&builder), 64 + 5 * 8);
+    arrival_add(&builder, 4, false, 0, 2);
+    arrival_add(&builder, 1, false, 2, 2);
+    arrival_add(&builder, 3, true, 0, 2);
+    arrival_add(&builder, 0, true, 2, 6);
+    assert_int_equal(arrival_bytes(&builder), 64 + 5 * 12);
     assert_int_equal(arrival_write(&builder, f->s.store, ID, &f->s.error), OK);
     arrival_release(&builder);
     snprintf(f->path, sizeof f->path, "%s/batches/" ID "/" STORE_ORDER_NAME, f->s.dir);
+}
+
+/* Makes the order one of version 1, which has no sizes of lines. */
+static void forget_sizes(const struct fixture *f) {
+    unsigned char header[64];
+    int fd = open(f->path, O_RDWR);
+    assert_int_equal(pread(fd, header, sizeof header, 0), sizeof header);
+    header[4] = 1;
+    uint32_t crc = crc32c(0, header, 60);
+    memcpy(header + 60, &crc, sizeof crc);
+    assert_int_equal(pwrite(fd, header, sizeof header, 0), sizeof header);
+    assert_int_equal(ftruncate(fd, 64 + 5 * 8), 0);
+    close(fd);
 }
 
 /* What a test asks for; zeros stand for no bound. */
@@ -92,34 +106,40 @@ static void lines_come_in_the_order_of_their_records(void **state) {
     scratch_remove(&f.s);
 }
 
-/* A page in pieces of every size is the page, and it was measured before. */
-static void a_page_comes_in_pieces_of_any_size(void **state) {
-    (void)state;
+static void check_pieces(struct fixture *f) {
     static const char text[] = "b\nE\na\nnever\n";
-    struct fixture f;
     struct buf piece, all;
-    fill(&f);
     buf_init(&piece, 4096);
     buf_init(&all, 4096);
     for (size_t room = 1; room < sizeof text; room++) {
         struct page_read read;
-        assert_int_equal(ask(&f, (struct question){.room = room}, &all, &read), OK);
+        assert_int_equal(ask(f, (struct question){.room = room}, &all, &read), OK);
         assert_int_equal(all.bytes, room);
         assert_int_equal(read.bytes, sizeof text - 1);
         assert_int_equal(read.lines, 4);
         assert_int_equal(read.last, 5);
         while (read.next.after < 5) {
             struct question next = {read.next.after, read.next.skip, .room = room, .part = true};
-            assert_int_equal(ask(&f, next, &piece, &read), OK);
+            assert_int_equal(ask(f, next, &piece, &read), OK);
             assert_in_range(piece.bytes, 1, room);
             assert_int_equal(read.more, read.next.after < 5);
             buf_add_str(&all, buf_str(&piece));
         }
         assert_string_equal(all.at, text);
     }
-    fails(&f, (struct question){.after = 1, .skip = 1}, ERR_CORRUPT); /* place 2 has no line */
+    fails(f, (struct question){.after = 1, .skip = 1}, ERR_CORRUPT); /* place 2 has no line */
     buf_release(&piece);
     buf_release(&all);
+}
+
+/* A page in pieces of every size is the page, and it was measured before. */
+static void a_page_comes_in_pieces_of_any_size(void **state) {
+    (void)state;
+    struct fixture f;
+    fill(&f);
+    check_pieces(&f);
+    forget_sizes(&f);
+    check_pieces(&f);
     scratch_remove(&f.s);
 }
 
@@ -140,8 +160,9 @@ static void damage_is_told_and_never_read_as_a_line(void **state) {
     (void)state;
     struct fixture f;
     fill(&f);
-    /* Every byte of the header and of the first place, one after another. */
-    for (off_t at = 0; at < 64 + 8; at++) {
+    /* Every byte of the header, of the first place and of its line's size, one after another. */
+    for (off_t i = 0; i < 64 + 8 + 4; i++) {
+        off_t at = i < 64 + 8 ? i : 64 + 5 * 8 + (i - 64 - 8);
         unsigned char byte, other;
         int fd = open(f.path, O_RDWR);
         assert_int_equal(pread(fd, &byte, 1, at), 1);
