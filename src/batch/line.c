@@ -24,7 +24,8 @@ struct place {
 #define SHAPE_PLACES                                                                               \
     BODY_PLACE(response_format), BODY_PLACE(structured_outputs), BODY_PLACE(guided_json),          \
         BODY_PLACE(guided_regex), BODY_PLACE(guided_choice), BODY_PLACE(guided_json_object),       \
-        BODY_PLACE(guided_grammar), BODY_PLACE(guided_whitespace_pattern)
+        BODY_PLACE(guided_grammar), BODY_PLACE(guided_whitespace_pattern), BODY_PLACE(tools),      \
+        BODY_PLACE(tool_choice)
 
 static const struct place shape_places[] = {SHAPE_PLACES};
 static const struct place line_places[] = {PLACE(custom_id), PLACE(method), PLACE(url),

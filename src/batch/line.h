@@ -26,7 +26,7 @@ struct batch_line {
     struct str text_1, text_2, query, documents;
     /* The fields that ask for a shape of the answer, in the order of batch_line_shape. */
     struct str response_format, structured_outputs, guided_json, guided_regex, guided_choice,
-        guided_json_object, guided_grammar, guided_whitespace_pattern;
+        guided_json_object, guided_grammar, guided_whitespace_pattern, tools, tool_choice;
     /* The first of these members that is given twice; NULL: none. Readers differ in which of the two
      * counts, and here the last one stands. */
     const char *twice;

@@ -60,17 +60,30 @@ static json_t *arguments_schema(const json_t *function) {
     return schema;
 }
 
-/* One call of a tool. */
-static json_t *call_of(const struct tool_tags *from, size_t index) {
-    const struct form *form = &forms[from->format];
-    const json_t *function = json_object_get(json_array_get(from->tools, index), "function");
-    struct str name = json_member_str(function, "name");
-    json_t *list = json_array();
+static const json_t *function_at(const json_t *tools, size_t index) {
+    return json_object_get(json_array_get(tools, index), "function");
+}
+
+static bool is_strict(const json_t *function) {
+    return json_is_true(json_object_get(function, "strict"));
+}
+
+/* The arguments of a call as a format that names its place. */
+static json_t *arguments_of(const json_t *function, size_t index) {
     char place[64];
     snprintf(place, sizeof place, "tools[%zu].function.parameters", index);
     json_t *arguments = tag_format("json_schema", "json_schema", arguments_schema(function));
     json_object_set_new(arguments, "place", json_string(place));
-    if (!from->is_forced && !json_is_true(json_object_get(function, "strict")))
+    return arguments;
+}
+
+/* One call of a tool. */
+static json_t *call_of(const struct tool_tags *from, size_t index) {
+    const struct form *form = &forms[from->format];
+    const json_t *function = function_at(from->tools, index);
+    struct str name = json_member_str(function, "name");
+    json_t *list = json_array(), *arguments = arguments_of(function, index);
+    if (!from->is_forced && !is_strict(function))
         json_object_set_new(arguments, "otherwise", json_pack("{s:s}", "type", "object"));
     tag_add_words(list, from->marks, form->head);
     tag_add_text(list, name.at, name.bytes);
@@ -80,7 +93,7 @@ static json_t *call_of(const struct tool_tags *from, size_t index) {
     return tag_format("sequence", "elements", list);
 }
 
-/* One call, or more of them unless `is_single`. */
+/* One call, or up to TOOL_CALLS_MAX of them unless `is_single`. */
 static json_t *calls_of(const struct tool_tags *from, bool is_single) {
     const struct form *form = &forms[from->format];
     json_t *list = json_array(), *calls = json_array();
@@ -90,6 +103,7 @@ static json_t *calls_of(const struct tool_tags *from, bool is_single) {
     json_object_set_new(some, "separator", json_string(form->separator));
     json_object_set_new(some, "at_least_one", json_true());
     json_object_set_new(some, "stop_after_first", json_boolean(is_single));
+    json_object_set_new(some, "max", json_integer(TOOL_CALLS_MAX));
     tag_add_words(list, from->marks, form->open);
     json_array_append_new(list, some);
     tag_add_words(list, from->marks, form->close);
@@ -127,4 +141,40 @@ json_t *tool_tags_format(const struct tool_tags *from) {
     json_t *calls = calls_of(from, from->only_one);
     if (from->is_forced) return calls;
     return tag_format("or", "elements", json_pack("[o,O]", calls, from->instead));
+}
+
+/* --- before the model is known --- */
+
+/* Whether tool_choice names the function, as {"function": {"name": …}} or {"name": …}. */
+static bool is_named(const json_t *holder, const json_t *function) {
+    const json_t *inner = json_member(holder, "function");
+    struct str name = json_member_str(inner ? inner : holder, "name");
+    return name.at && str_equals(name, json_member_str(function, "name"));
+}
+
+static bool is_listed(const json_t *list, const json_t *function) {
+    for (size_t i = 0; i < json_array_size(list); i++)
+        if (is_named(json_array_get(list, i), function)) return true;
+    return false;
+}
+
+json_t *tool_tags_schemas(const json_t *body, const char **ret_param) {
+    const json_t *tools = json_member(body, "tools"), *choice = json_member(body, "tool_choice");
+    const json_t *allowed = json_member(choice, "allowed_tools");
+    bool is_one = json_is_object(choice) && !allowed;
+    const json_t *mode = allowed ? json_member(allowed, "mode") : choice;
+    bool is_forced = is_one || str_is(json_str(mode), "required");
+    *ret_param = is_forced || allowed ? "tool_choice" : "tools";
+    if (str_is(json_str(choice), "none")) return NULL;
+    json_t *list = json_array();
+    for (size_t i = 0; i < json_array_size(tools); i++) {
+        const json_t *function = function_at(tools, i);
+        bool may_come = !allowed || is_listed(json_member(allowed, "tools"), function);
+        if (is_one) may_come = is_named(choice, function);
+        if (may_come && (is_forced || is_strict(function)))
+            json_array_append_new(list, arguments_of(function, i));
+    }
+    if (json_array_size(list) > 0) return tag_format("or", "elements", list);
+    json_decref(list);
+    return NULL;
 }

@@ -15,6 +15,10 @@
 #include <jansson.h>
 
 #define TOOLS_MAX 512
+/* The most calls in a list that an answer is held to. A model may never end the list by itself; an answer that
+ * max_tokens cuts inside its arguments is of no use. OpenAI takes 128 tools per request, so each of them can still be
+ * called. */
+#define TOOL_CALLS_MAX 128
 
 struct tool_set {
     uint64_t words[TOOLS_MAX / 64];
@@ -41,3 +45,8 @@ struct tool_tags {
 /* The format, new. Where the call is not forced, a tool that is not `strict` and has a schema that cannot be held takes any
  * object. */
 json_t *tool_tags_format(const struct tool_tags *from);
+
+/* The schemas that calls are held to whatever the model, as a format of grammar/tags.h, new; NULL: there are none. They
+ * are those of the tools that tool_choice forces, and of the ones that are `strict`. Fields that are wrong in
+ * another way are left out, for the engine to refuse. *ret_param is the field that asks for it. */
+json_t *tool_tags_schemas(const json_t *body, const char **ret_param);

@@ -5,6 +5,7 @@
 #include "base/hash.h"
 #include "base/map.h"
 #include "base/mem.h"
+#include "chat/tool_tags.h"
 #include "grammar/grammar_internal.h"
 #include "json/json.h"
 
@@ -12,10 +13,12 @@
 
 #define MEMORY_MAX ((size_t)64 << 20) /* of the fields' tree; the engine bounds a whole body */
 #define WORK_OF_ONE 1000u             /* opening and closing a grammar */
-#define GOOD UINT64_MAX               /* in the map: the shape can be held */
+/* In the map: the shape can be held; the fields ask for none. */
+#define GOOD UINT64_MAX
+#define NO_SHAPE (UINT64_MAX - 1)
 
 struct shape_check {
-    struct map known;         /* hash of a text → GOOD, or index of its refusal */
+    struct map known;         /* hash of a text → GOOD, NO_SHAPE, or index of its refusal */
     struct refusal *refusals; /* (refusal_count) */
     size_t refusal_count, refusal_capacity;
     uint64_t work, work_max;
@@ -36,20 +39,27 @@ void shape_check_close(struct shape_check *check) {
     free(check);
 }
 
+/* Compiles a shape, whose source it takes over; none is good. */
+static bool compile_shape(struct shape_check *check, const struct asked_shape *shape,
+                          struct refusal *refusal) {
+    struct error error;
+    if (!shape->source) return true;
+    check->stats.distinct++;
+    enum err err = grammar_try(shape->kind, shape->source, &check->work, &error);
+    json_decref(shape->source);
+    return err == OK || asked_shape_refuse(shape, &error, refusal);
+}
+
 static bool compile(struct shape_check *check, struct str fields, struct refusal *refusal) {
-    struct asked_shape shape;
+    struct asked_shape shape, calls = {.kind = GRAMMAR_TAGS};
     struct error error;
     json_t *body;
     size_t memory = MEMORY_MAX;
     if (json_read_within(&body, fields, &memory, &error) != OK)
         return refuse(refusal, "invalid_value", NULL, "Invalid body: %s.", error.text);
-    bool is_good = asked_shape_read(body, &shape, refusal);
-    if (is_good && shape.source) {
-        check->stats.distinct++;
-        if (grammar_try(shape.kind, shape.source, &check->work, &error) != OK)
-            is_good = asked_shape_refuse(&shape, &error, refusal);
-        json_decref(shape.source);
-    }
+    bool is_good = asked_shape_read(body, &shape, refusal) && compile_shape(check, &shape, refusal);
+    if (is_good) calls.source = tool_tags_schemas(body, &calls.param);
+    is_good = is_good && compile_shape(check, &calls, refusal);
     json_decref(body);
     return is_good;
 }
@@ -65,13 +75,16 @@ static bool add(struct shape_check *check, struct str key, struct str fields,
                 struct refusal *ret_refusal) {
     check->work += WORK_OF_ONE + fields.bytes;
     int64_t start_ns = clock_monotonic_ns();
+    uint64_t compiled = check->stats.distinct;
     bool is_good = compile(check, fields, ret_refusal);
+    bool has_shape = !is_good || check->stats.distinct > compiled;
     double seconds = (double)(clock_monotonic_ns() - start_ns) / 1e9;
     check->stats.seconds += seconds;
     if (seconds > check->stats.seconds_max) check->stats.seconds_max = seconds;
     if (!is_good) check->stats.refused++;
     if (check->known.count == SHAPE_CHECK_KNOWN_MAX) forget(check);
-    map_put(&check->known, key, is_good ? GOOD : check->refusal_count);
+    if (has_shape) check->stats.asked++;
+    map_put(&check->known, key, is_good ? (has_shape ? GOOD : NO_SHAPE) : check->refusal_count);
     if (is_good) return true;
     check->refusals = vec_grow(check->refusals, check->refusal_count, &check->refusal_capacity,
                                sizeof *check->refusals);
@@ -87,12 +100,13 @@ bool shape_check_take(struct shape_check *check, struct str fields, struct refus
     sha256_add(&hash, fields.at, fields.bytes);
     sha256_end(&hash, sum);
     struct str key = {(const char *)sum, sizeof sum};
-    check->stats.asked++;
     if (map_get(&check->known, key, &known)) {
-        if (known != GOOD) *ret_refusal = check->refusals[known];
-        return known == GOOD;
+        check->stats.asked += known != NO_SHAPE;
+        if (known < NO_SHAPE) *ret_refusal = check->refusals[known];
+        return known >= NO_SHAPE;
     }
     if (check->work < check->work_max) return add(check, key, fields, ret_refusal);
+    check->stats.asked++;
     check->stats.unseen++;
     return true;
 }

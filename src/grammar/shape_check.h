@@ -24,12 +24,13 @@ struct shape_check;
 struct shape_check *shape_check_open(uint64_t work_max);
 void shape_check_close(struct shape_check *check); /* NULL is allowed */
 
-/* `fields` is a JSON object with the fields of asked_shape.h. False and *ret_refusal, with a status
- * of 400, if they are wrong or their shape cannot be held. */
+/* `fields` is a JSON object with the fields of asked_shape.h, and with tools and tool_choice. False and
+ * *ret_refusal, with a status of 400, if a field of asked_shape.h is wrong, or if a shape or the arguments of
+ * a call that are held to a schema cannot be held. */
 bool shape_check_take(struct shape_check *check, struct str fields, struct refusal *ret_refusal);
 
 struct shape_check_stats {
-    uint64_t asked;              /* lines with a shape */
+    uint64_t asked;              /* lines with a shape, held arguments of calls included */
     uint64_t distinct;           /* shapes that were compiled */
     uint64_t refused;            /* of them */
     uint64_t unseen;             /* lines past the bound of work */

@@ -15,7 +15,6 @@
 
 #define FORMATS_MAX 10000
 #define DEPTH_MAX 100
-#define TIMES_MAX 1000000000
 #define PLACE_BYTES 200
 
 /* Formats while they become an expression. */
@@ -245,9 +244,9 @@ static enum err read_plus(struct tagger *tagger, const json_t *format, uint32_t 
 static enum err read_repeat(struct tagger *tagger, const json_t *format, uint32_t *ret_expr) {
     const json_t *least = json_object_get(format, "min"), *most = json_object_get(format, "max");
     json_int_t min = json_integer_value(least), max = json_integer_value(most);
-    if (!json_is_integer(least) || min < 0 || min > TIMES_MAX)
+    if (!json_is_integer(least) || min < 0 || min > TAGS_TIMES_MAX)
         return fail(tagger, "'min' must be an integer from 0 on");
-    if (!json_is_integer(most) || (max != -1 && (max < min || max > TIMES_MAX)))
+    if (!json_is_integer(most) || (max != -1 && (max < min || max > TAGS_TIMES_MAX)))
         return fail(tagger, "'max' must be -1 or an integer that is not below 'min'");
     return read_times(tagger, format, (uint32_t)min, max < 0 ? EXPR_NO_MAX : (uint32_t)max,
                       ret_expr);
@@ -298,21 +297,31 @@ static enum err read_often(struct tagger *tagger, const json_t *format, struct o
     return flag_of(tagger, format, "stop_after_first", &ret_often->stop_after_first);
 }
 
+/* The most tags; EXPR_NO_MAX without a word about it. */
+static enum err read_most(struct tagger *tagger, const json_t *format, uint32_t *ret_max) {
+    const json_t *most = json_member(format, "max");
+    json_int_t max = json_integer_value(most);
+    *ret_max = most ? (uint32_t)max : EXPR_NO_MAX;
+    if (!most || (json_is_integer(most) && max >= 1 && max <= TAGS_TIMES_MAX)) return OK;
+    return fail(tagger, "'max' must be an integer from 1 on");
+}
+
 static enum err read_separated(struct tagger *tagger, const json_t *format, uint32_t *ret_expr) {
     struct exprs *exprs = tagger->exprs;
     struct str separator;
     struct often often;
-    uint32_t *parts;
+    uint32_t *parts, max;
     size_t count;
     enum err err = text_of(tagger, format, "separator", &separator);
     if (err == OK) err = read_often(tagger, format, &often);
+    if (err == OK) err = read_most(tagger, format, &max);
     if (err == OK) err = read_parts(tagger, format, "tags", &parts, &count);
     if (err != OK) return err;
     uint32_t one = expr_alt(exprs, parts, count), all = one;
     free(parts);
     if (!often.stop_after_first) {
         uint32_t next = expr_cat(exprs, expr_bytes(exprs, separator), one);
-        all = expr_cat(exprs, one, expr_repeat(exprs, next, 0, EXPR_NO_MAX));
+        all = expr_cat(exprs, one, expr_repeat(exprs, next, 0, max == EXPR_NO_MAX ? max : max - 1));
     }
     *ret_expr = often.at_least_one ? all : expr_optional(exprs, all);
     return OK;

@@ -19,14 +19,14 @@
  *                          before the first end
  *     optional, star, plus content: at most once, any number of times, at least once
  *     repeat               content, min, max: max -1 is no limit
- *     tags_with_separator  tags, separator, at_least_one, stop_after_first
+ *     tags_with_separator  tags, separator, at_least_one, stop_after_first, max: the most tags, from 1 to TAGS_TIMES_MAX
  *     triggered_tags       triggers, tags, excludes, at_least_one, stop_after_first: any text, in which a trigger is
  *                          the start of one of the tags
  *
  * A call of a tool is a tag, so "one of these tools must be called" is tags_with_separator.
  *
  * A mark is two bytes, of which the first is TAGS_MARK_BYTE. It occurs in no UTF-8, so no text takes it. The types and
- * members without a place in xgrammar (any_bytes, mark, place, otherwise) are for the engine.
+ * members without a place in xgrammar (any_bytes, mark, place, otherwise, max) are for the engine.
  *
  * Thread: any.
  * Memory: none of its own; the format is borrowed during the call. */
@@ -38,6 +38,7 @@
 
 #define TAGS_MARK_BYTE 0xFFu
 #define TAGS_MARKS_MAX 32
+#define TAGS_TIMES_MAX 1000000000
 
 /* ERR_INVALID with the place for a format that is wrong or not supported; ERR_LIMIT for one that is
  * too large. */

@@ -187,16 +187,26 @@ def test_tools_that_are_only_shown_leave_the_answer_to_its_shape(client):
 def test_lines_of_a_batch_have_calls(server):
     body = {key: value for key, value in options_of(tool_choice="required", parallel_tool_calls=False, seed=9).items() if key != "extra_body"}
     lines = [{"custom_id": form, "method": "POST", "url": "/v1/chat/completions", "body": body | {"chat_template": template(form)}} for form in FORMS]
-    lines.append({"custom_id": "bad", "method": "POST", "url": "/v1/chat/completions",
-                  "body": body | {"chat_template": template("hermes"), "tools": [{"type": "function", "function": {"name": "f", "parameters": {"not": {}}}}]}})
     output, errors = server.results(server.wait(server.create(support.jsonl(lines))["id"]))
     assert sorted(line["custom_id"] for line in output) == sorted(FORMS)
     for line in output:
         [choice] = line["response"]["body"]["choices"]
         [call] = choice["message"]["tool_calls"]
         assert choice["finish_reason"] == "tool_calls" and good(openai.types.chat.ChatCompletionMessageFunctionToolCall(**call))
-    [error] = errors
-    assert error["response"]["status_code"] == 400 and error["response"]["body"]["error"]["param"]
+    assert errors == []
+
+
+@pytest.mark.parametrize("field, options", [("tool_choice", {"tool_choice": "required"}), ("tools", {"strict": True})], ids=["forced", "strict"])
+def test_a_batch_with_arguments_that_cannot_be_held_is_refused_with_the_line(server, field, options):
+    tools = [{"type": "function", "function": {"name": "f", "parameters": {"properties": {"n": {"not": {}}}}, **{k: v for k, v in options.items() if k == "strict"}}}]
+    body = {"model": "smollm2", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 4, "chat_template": template("hermes")}
+    held = body | {"tools": tools} | {k: v for k, v in options.items() if k == "tool_choice"}
+    lines = [{"custom_id": f"c{i}", "method": "POST", "url": "/v1/chat/completions", "body": one} for i, one in enumerate([body, held])]
+    batch = server.wait(server.create(support.jsonl(lines))["id"])
+    assert batch["status"] == "failed"
+    [error] = batch["errors"]["data"]
+    assert (error["code"], error["line"], error["param"]) == ("invalid_value", 2, f"body.{field}")
+    assert "tools[0].function.parameters: $.properties.n" in error["message"]
 
 
 @pytest.mark.parametrize("form, options, param, words", [

@@ -225,6 +225,14 @@ static void shapes_that_cannot_be_held_are_errors_of_their_line(void **state) {
         {"{\"custom_id\":\"x\"," HEAD "\"body\":{\"model\":\"m\",\"messages\":[],\"guided_json\":"
          "null,\"guided_regex\":\"[a-z]\"}}",
          NULL, NULL},
+        {"{\"custom_id\":\"x\"," HEAD "\"body\":{\"model\":\"m\",\"messages\":[],"
+         "\"tool_choice\":\"required\",\"tools\":[{\"type\":\"function\",\"function\":{\"name\":"
+         "\"f\",\"parameters\":{\"not\":{}}}}]}}",
+         "invalid_value", "body.tool_choice"},
+        {"{\"custom_id\":\"x\"," HEAD "\"body\":{\"model\":\"m\",\"messages\":[],"
+         "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"strict\":true,"
+         "\"parameters\":{\"not\":{}}}}]}}",
+         "invalid_value", "body.tools"},
         {"{\"custom_id\":\"x\",\"method\":\"POST\",\"url\":\"/v1/embeddings\","
          "\"body\":{\"model\":\"m\",\"input\":\"a\",\"guided_regex\":\"(\"}}",
          NULL, NULL},

@@ -27,8 +27,8 @@ static void test_each_distinct_shape_is_compiled_once(void **state) {
         assert_non_null(strstr(refusal.message, "$.properties.n"));
     }
     struct shape_check_stats stats = shape_check_stats(check);
-    assert_int_equal(stats.asked, 300);
-    assert_int_equal(stats.distinct, 2); /* plain text is no shape */
+    assert_int_equal(stats.asked, 200); /* plain text is no shape */
+    assert_int_equal(stats.distinct, 2);
     assert_int_equal(stats.refused, 1);
     assert_int_equal(stats.unseen, 0);
     shape_check_close(check);
@@ -48,6 +48,66 @@ static void test_fields_that_are_wrong_are_refused_as_a_single_request_is(void *
         assert_false(take(check, rows[i][0], &refusal));
         assert_string_equal(refusal.param, rows[i][1]);
         assert_int_equal(refusal.status, 400);
+    }
+    shape_check_close(check);
+}
+
+#define TOOL(name, strict, schema)                                                                 \
+    "{'type':'function','function':{'name':'" name "'," strict "'parameters':" schema "}}"
+#define BAD_SCHEMA "{'properties':{'n':{'not':{}}}}"
+#define GOOD_SCHEMA "{'properties':{'n':{'type':'integer'}}}"
+
+/* Fields with ' for ", and the field that is refused; NULL: none. */
+static const char *const calls[][2] = {
+    {"{'tools':[" TOOL("f", "", BAD_SCHEMA) "]}", NULL},
+    {"{'tools':[" TOOL("f", "", BAD_SCHEMA) "],'tool_choice':'auto'}", NULL},
+    {"{'tools':[" TOOL("f", "", BAD_SCHEMA) "],'tool_choice':'required'}", "tool_choice"},
+    {"{'tools':[" TOOL("f", "'strict':true,", BAD_SCHEMA) "]}", "tools"},
+    {"{'tools':[" TOOL("f", "'strict':true,", BAD_SCHEMA) "],'tool_choice':'none'}", NULL},
+    {"{'tools':[" TOOL("f", "'strict':true,", GOOD_SCHEMA) "]}", NULL},
+    {"{'tools':[" TOOL("f", "", GOOD_SCHEMA) "," TOOL(
+         "g", "", BAD_SCHEMA) "],'tool_choice':{'type':"
+                              "'function','function':{'name':'g'}}}",
+     "tool_choice"},
+    {"{'tools':[" TOOL("f", "", GOOD_SCHEMA) "," TOOL("g", "",
+                                                      BAD_SCHEMA) "],'tool_choice':{'type':"
+                                                                  "'function','name':'f'}}",
+     NULL},
+    {"{'tools':[" TOOL("f", "", GOOD_SCHEMA) "," TOOL(
+         "g", "", BAD_SCHEMA) "],'tool_choice':{'type':"
+                              "'allowed_tools','allowed_tools':{'mode':'required','tools':[{'type':"
+                              "'function','function':{"
+                              "'name':'g'}}]}}}",
+     "tool_choice"},
+    {"{'tools':[" TOOL("f", "", GOOD_SCHEMA) "," TOOL(
+         "g", "", BAD_SCHEMA) "],'tool_choice':{'type':"
+                              "'allowed_tools','allowed_tools':{'mode':'auto','tools':[{'type':'"
+                              "function','function':{"
+                              "'name':'g'}}]}}}",
+     NULL},
+    {"{'tools':[" TOOL("f", "", "{'type':'string'}") "],'tool_choice':'required'}", NULL},
+    {"{'tools':[" TOOL("f", "", BAD_SCHEMA) "],'tool_choice':'required','response_format':{'type':"
+                                            "'json_object'}}",
+     "tool_choice"},
+    /* What is wrong in another way is left to the engine. */
+    {"{'tools':7,'tool_choice':{'type':'function'}}", NULL},
+    {"{'tools':[1,{'function':2}],'tool_choice':'required'}", NULL},
+};
+
+static void test_arguments_of_calls_are_looked_at_where_they_are_held(void **state) {
+    (void)state;
+    struct shape_check *check = shape_check_open(SHAPE_CHECK_WORK_MAX);
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        char fields[1024];
+        struct refusal refusal;
+        snprintf(fields, sizeof fields, "%s", calls[i][0]);
+        for (char *at = fields; *at; at++)
+            if (*at == '\'') *at = '"';
+        bool is_good = take(check, fields, &refusal);
+        if (is_good != !calls[i][1]) fail_msg("%s", fields);
+        if (is_good) continue;
+        assert_string_equal(refusal.param, calls[i][1]);
+        assert_non_null(strstr(refusal.message, "].function.parameters: $.properties.n"));
     }
     shape_check_close(check);
 }
@@ -91,6 +151,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_each_distinct_shape_is_compiled_once),
         cmocka_unit_test(test_fields_that_are_wrong_are_refused_as_a_single_request_is),
+        cmocka_unit_test(test_arguments_of_calls_are_looked_at_where_they_are_held),
         cmocka_unit_test(test_more_shapes_than_it_remembers_are_compiled_again),
         cmocka_unit_test(test_the_work_of_all_compiles_is_bounded),
     };

@@ -43,6 +43,16 @@ static const struct {
      {"", "<call>{\"name\": \"add\", \"arguments\": 12}</call>"},
      {"<call>{\"name\": \"add\", \"arguments\": 1}</call><call>{\"name\": \"add\", \"arguments\": "
       "1}</call>"}},
+    {"{'type':'tags_with_separator','at_least_one':true,'max':3,'separator':',','tags':[{'type':'"
+     "tag',"
+     "'begin':'<','content':{'type':'json_schema','json_schema':{'type':'null'}},'end':'>'}]}",
+     {"<null>", "<null>,<null>", "<null>,<null>,<null>"},
+     {"", "<null>,", "<null>,<null>,<null>,", "<null>,<null>,<null>,<null>"}},
+    {"{'type':'tags_with_separator','max':1,'separator':'','tags':[{'type':'tag','begin':'<','"
+     "content':"
+     "{'type':'any_text'},'end':'>'}]}",
+     {"", "<a>"},
+     {"<a><b>"}},
     {"{'type':'triggered_tags','triggers':['<call>'],'tags':[" TWO_CALLS "]}",
      {"", "free text, é <cal", "<call>{\"name\": \"add\", \"arguments\": 12}</call>",
       "a<call>{\"name\": \"say\", \"arguments\": \"\"}</call>b<call>{\"name\": \"add\", "
@@ -123,6 +133,8 @@ static const char *const refused[][2] = {
     {"{'type':'json_schema','json_schema':{'not':{}},'otherwise':{'not':{}}}", "'not'"},
     {"{'type':'repeat','min':3,'max':2,'content':{'type':'any_text'}}", "'max' must be"},
     {"{'type':'or','elements':[]}", "'elements' must be an array"},
+    {"{'type':'tags_with_separator','separator':'','max':0,'tags':[{'type':'any_text'}]}",
+     "'max' must be an integer from 1 on"},
     {"{'type':'tag','begin':'a','content':{'type':'any_text'}}", "'end' must be"},
 };
 
