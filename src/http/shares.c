@@ -80,8 +80,8 @@ void shares_put(struct shares *shares, const char *owner, void *item) {
     pthread_mutex_unlock(&shares->lock);
 }
 
-/* The owner who gets the next thread; NULL: none has an item and a thread left. Threads that an
- * owner held are not kept from its items once the queue is to become empty. */
+/* The owner who gets the next thread. NULL: no owner has an item and a thread left for it; once the
+ * queue is stopped, no owner has an item, because then an owner may hold all threads. */
 static struct share *next_share(const struct shares *shares) {
     for (struct share *share = shares->first; share; share = share->next)
         if (share->first && (share->threads < shares->threads_each || shares->is_stopped))
@@ -89,17 +89,11 @@ static struct share *next_share(const struct shares *shares) {
     return NULL;
 }
 
-static bool has_items(const struct shares *shares) {
-    for (const struct share *share = shares->first; share; share = share->next)
-        if (share->first) return true;
-    return false;
-}
-
 void *shares_take(struct shares *shares, struct share **ret_share) {
     struct share *share;
     void *item = NULL;
     pthread_mutex_lock(&shares->lock);
-    while (!(share = next_share(shares)) && !(shares->is_stopped && !has_items(shares)))
+    while (!(share = next_share(shares)) && !shares->is_stopped)
         pthread_cond_wait(&shares->work, &shares->lock);
     if (share) {
         struct waiting *waiting = share->first;
