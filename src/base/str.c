@@ -51,6 +51,12 @@ size_t str_find(struct str whole, struct str part, size_t from) {
     return found ? (size_t)(found - whole.at) : SIZE_MAX;
 }
 
+size_t str_begun(struct str whole, struct str part) {
+    size_t bytes = part.bytes - 1 < whole.bytes ? part.bytes - 1 : whole.bytes;
+    while (bytes > 0 && memcmp(whole.at + whole.bytes - bytes, part.at, bytes) != 0) bytes--;
+    return bytes;
+}
+
 static bool is_space(char c) {
     return c == ' ' || (c >= '\t' && c <= '\r');
 }

@@ -32,6 +32,9 @@ struct str str_skip(struct str whole, size_t from);
 size_t str_find_byte(struct str whole, char byte, size_t from);
 /* Index of the first occurrence of `part` at or after `from`, or SIZE_MAX. */
 size_t str_find(struct str whole, struct str part, size_t from);
+/* The length of the longest beginning of `part`, but not all of it, with which `whole` ends: bytes
+ * that may become `part` when more follow. `part` is not empty. */
+size_t str_begun(struct str whole, struct str part);
 /* Drops ASCII whitespace at both ends. */
 struct str str_trim(struct str whole);
 /* Reads the whole text as a decimal integer. False, with nothing written, for any other text and

@@ -53,14 +53,6 @@ static void read_begin(struct thought *thought, struct str text, bool is_end) {
     }
 }
 
-/* The bytes at the end of the text that may be the start of the closing mark. */
-static size_t held(struct str text, size_t from, struct str mark) {
-    struct str rest = str_skip(text, from);
-    size_t bytes = mark.bytes - 1 < rest.bytes ? mark.bytes - 1 : rest.bytes;
-    while (bytes > 0 && memcmp(rest.at + rest.bytes - bytes, mark.at, bytes) != 0) bytes--;
-    return bytes;
-}
-
 /* Takes the text up to `end` as the thought, without newlines at its ends. */
 static void set_end(struct thought *thought, struct str text, size_t end) {
     while (thought->begin < end && is_newline(text, thought->begin)) thought->begin++;
@@ -73,9 +65,9 @@ static void read_inside(struct thought *thought, struct str text, bool is_end) {
     struct str mark = str_from(thought->marks.end);
     size_t found = str_find(text, mark, thought->searched);
     if (found == SIZE_MAX) {
-        size_t kept = is_end ? 0 : held(text, thought->searched, mark);
-        set_end(thought, text, text.bytes - kept);
-        thought->searched = text.bytes - held(text, thought->searched, mark);
+        size_t begun = str_begun(str_skip(text, thought->searched), mark);
+        thought->searched = text.bytes - begun;
+        set_end(thought, text, is_end ? text.bytes : thought->searched);
         return;
     }
     set_end(thought, text, found);

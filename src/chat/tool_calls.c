@@ -5,7 +5,6 @@
 #include "chat/call_text.h"
 
 #include <assert.h>
-#include <string.h>
 
 #define LLAMA_BEGIN STR("<|python_tag|>")
 /* Most white space in a row that is looked at repeatedly; white space before it is text. */
@@ -67,14 +66,6 @@ static bool is_space(char c) {
     return c == ' ' || c == '\n' || c == '\r' || c == '\t';
 }
 
-/* How many bytes at the end of `text` may be the start of `mark`. */
-static size_t mark_tail(struct str text, struct str mark) {
-    size_t longest = mark.bytes - 1 < text.bytes ? mark.bytes - 1 : text.bytes;
-    for (size_t bytes = longest; bytes > 0; bytes--)
-        if (memcmp(text.at + text.bytes - bytes, mark.at, bytes) == 0) return bytes;
-    return 0;
-}
-
 static void add_content(struct tool_reader *reader, struct str text, size_t end) {
     if (end <= reader->at) return;
     buf_add(&reader->content, text.at + reader->at, end - reader->at);
@@ -99,7 +90,7 @@ static bool read_text(struct tool_reader *reader, struct str text, bool is_end, 
         from = reader->searched;
     }
     size_t found = str_find(text, mark, from), end = found;
-    if (found == SIZE_MAX) end = text.bytes - (is_end ? 0 : mark_tail(str_skip(text, from), mark));
+    if (found == SIZE_MAX) end = text.bytes - (is_end ? 0 : str_begun(str_skip(text, from), mark));
     if (found != SIZE_MAX || !is_end) end = skip_space_back(text, from, end);
     if (end > from) {
         if (reader->content.bytes == 0) reader->at = from;

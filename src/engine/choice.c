@@ -6,7 +6,6 @@
 
 #include <assert.h>
 #include <stdlib.h>
-#include <string.h>
 
 void choice_init(struct choice *choice, const struct request *request) {
     *choice = (struct choice){.shown = 0};
@@ -111,21 +110,13 @@ void choice_end(struct choice *choice, enum finish_reason reason) {
     if (choice->tools) tool_reader_feed(choice->tools, answer.bytes ? answer : STR(""), true);
 }
 
-/* The length of the longest proper prefix of `stop` with which `text` ends. */
-static size_t held_by(struct str text, struct str stop) {
-    size_t longest = stop.bytes - 1 < text.bytes ? stop.bytes - 1 : text.bytes;
-    for (size_t bytes = longest; bytes > 0; bytes--)
-        if (memcmp(text.at + text.bytes - bytes, stop.at, bytes) == 0) return bytes;
-    return 0;
-}
-
 size_t choice_shown(const struct choice *choice, const struct request *request) {
     struct str raw = buf_str(&choice->raw);
     if (choice->is_done || choice->stopped) return raw.bytes;
     size_t held = utf8_incomplete_tail(raw);
     struct str searched = str_skip(raw, choice->stop_from);
     for (size_t i = 0; i < request->stop_count; i++) {
-        size_t bytes = held_by(searched, request->stops[i]);
+        size_t bytes = str_begun(searched, request->stops[i]);
         if (bytes > held) held = bytes;
     }
     return raw.bytes - held;

@@ -39,6 +39,17 @@ static void find_looks_from_where_it_is_told(void **state) {
     assert_true(str_find((struct str){NULL, 0}, STR("a"), 0) == SIZE_MAX);
 }
 
+static void the_beginning_of_a_part_is_found_at_the_end(void **state) {
+    (void)state;
+    assert_int_equal(str_begun(STR("a</thin"), STR("</think>")), 6);
+    assert_int_equal(str_begun(STR("a</think>"), STR("</think>")), 0);
+    assert_int_equal(str_begun(STR("abaab"), STR("abaa")), 2);
+    assert_int_equal(str_begun(STR("aaa"), STR("aaa")), 2);
+    assert_int_equal(str_begun(STR("b"), STR("bcd")), 1);
+    assert_int_equal(str_begun(STR("x"), STR("y")), 0);
+    assert_int_equal(str_begun((struct str){NULL, 0}, STR("y")), 0);
+}
+
 static void a_shorter_text_comes_before_the_longer_it_starts(void **state) {
     (void)state;
     assert_true(str_compare(STR("ab"), STR("abc")) < 0);
@@ -56,6 +67,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_integer_is_the_whole_text_or_nothing),
         cmocka_unit_test(find_looks_from_where_it_is_told),
+        cmocka_unit_test(the_beginning_of_a_part_is_found_at_the_end),
         cmocka_unit_test(a_shorter_text_comes_before_the_longer_it_starts),
         cmocka_unit_test(trim_takes_ascii_space_off_both_ends),
     };
