@@ -25,6 +25,10 @@ static inline uint64_t most_u64(uint64_t a, uint64_t b) {
     return a > b ? a : b;
 }
 
+static inline size_t least_size(size_t a, size_t b) {
+    return a < b ? a : b;
+}
+
 static inline size_t most_size(size_t a, size_t b) {
     return a > b ? a : b;
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/str.h"
 
+#include "base/least.h"
+
 #include <string.h>
 
 struct str str_from(const char *text) {
@@ -26,7 +28,7 @@ bool str_ends_with(struct str whole, struct str end) {
 }
 
 int str_compare(struct str a, struct str b) {
-    size_t common = a.bytes < b.bytes ? a.bytes : b.bytes;
+    size_t common = least_size(a.bytes, b.bytes);
     int order = common ? memcmp(a.at, b.at, common) : 0;
     if (order != 0) return order;
     return a.bytes < b.bytes ? -1 : a.bytes > b.bytes;
@@ -52,7 +54,7 @@ size_t str_find(struct str whole, struct str part, size_t from) {
 }
 
 size_t str_begun(struct str whole, struct str part) {
-    size_t bytes = part.bytes - 1 < whole.bytes ? part.bytes - 1 : whole.bytes;
+    size_t bytes = least_size(part.bytes - 1, whole.bytes);
     while (bytes > 0 && memcmp(whole.at + whole.bytes - bytes, part.at, bytes) != 0) bytes--;
     return bytes;
 }

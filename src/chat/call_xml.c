@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/least.h"
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "chat/call_text.h"
@@ -124,20 +125,16 @@ static void put_parameter(struct parameters *list, struct str name, struct str v
     list->at[list->count++] = (struct parameter){name, value};
 }
 
-static size_t least(size_t a, size_t b) {
-    return a < b ? a : b;
-}
-
 /* The parameters in the text of a function. One newline at each end of a value is the form's. */
 static bool read_parameters(struct str text, struct parameters *list) {
     size_t at = str_find(text, PARAMETER, 0);
-    if (str_trim((struct str){text.at, least(at, text.bytes)}).bytes > 0) return false;
+    if (str_trim((struct str){text.at, least_size(at, text.bytes)}).bytes > 0) return false;
     while (at != SIZE_MAX) {
         size_t name_at = at + PARAMETER.bytes, name_end = str_find_byte(text, '>', name_at);
         if (name_end == SIZE_MAX || list->count > 1000) return false;
         size_t following = str_find(text, PARAMETER, name_end);
         size_t end = str_find(text, PARAMETER_END, name_end);
-        end = least(least(end, following), text.bytes);
+        end = least_size(least_size(end, following), text.bytes);
         struct str value = {text.at + name_end + 1, end - name_end - 1};
         if (value.bytes > 0 && value.at[0] == '\n') value = str_skip(value, 1);
         if (value.bytes > 0 && value.at[value.bytes - 1] == '\n') value.bytes--;
@@ -185,9 +182,9 @@ bool call_text_xml(struct str text, const json_t *tools, struct call_list *calls
         if (!str_starts_with(text, FUNCTION)) break;
         text = str_skip(text, FUNCTION.bytes);
         size_t following = str_find(text, FUNCTION, 0), end = str_find(text, FUNCTION_END, 0);
-        size_t after = least(following, text.bytes);
+        size_t after = least_size(following, text.bytes);
         if (end < after) after = end + FUNCTION_END.bytes;
-        if (!read_function((struct str){text.at, least(end, after)}, tools, calls)) break;
+        if (!read_function((struct str){text.at, least_size(end, after)}, tools, calls)) break;
         text = str_trim(str_skip(text, after));
         if (text.bytes == 0) return true;
     }

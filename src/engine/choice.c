@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/choice.h"
 
+#include "base/least.h"
 #include "base/mem.h"
 #include "base/utf8.h"
 
@@ -76,17 +77,14 @@ bool choice_add(struct choice *choice, const struct request *request,
     return choice->stopped;
 }
 
-static size_t least(size_t a, size_t b) {
-    return a < b ? a : b;
-}
-
 struct str choice_thought(const struct choice *choice, size_t shown) {
-    size_t begin = least(choice->thought.begin, shown), end = least(choice->thought.end, shown);
+    size_t begin = least_size(choice->thought.begin, shown),
+           end = least_size(choice->thought.end, shown);
     return end > begin ? (struct str){choice->raw.at + begin, end - begin} : STR("");
 }
 
 struct str choice_answer(const struct choice *choice, size_t shown) {
-    size_t begin = least(choice->thought.answer, shown);
+    size_t begin = least_size(choice->thought.answer, shown);
     return shown > begin ? (struct str){choice->raw.at + begin, shown - begin} : STR("");
 }
 
