@@ -37,7 +37,8 @@ static bool read_string(struct gemma *gemma) {
     if (take(gemma, gemma->quote)) {
         size_t end = str_find(gemma->text, gemma->quote, gemma->at);
         if (end == SIZE_MAX) return false;
-        call_add_string(gemma->out, (struct str){gemma->text.at + gemma->at, end - gemma->at});
+        json_write_utf8_string(gemma->out,
+                               (struct str){gemma->text.at + gemma->at, end - gemma->at});
         gemma->at = end + gemma->quote.bytes;
         return true;
     }
@@ -63,7 +64,7 @@ static bool read_bare(struct gemma *gemma, bool is_key) {
     if (!is_key && json_span_read(word, &value))
         buf_add_str(gemma->out, value);
     else
-        call_add_string(gemma->out, word);
+        json_write_utf8_string(gemma->out, word);
     return true;
 }
 

@@ -27,18 +27,3 @@ void call_list_release(struct call_list *list) {
     free(list->at);
     *list = (struct call_list){.at = NULL};
 }
-
-void call_add_string(struct buf *buf, struct str text) {
-    buf_add_byte(buf, '"');
-    for (size_t i = 0; i < text.bytes; i++) {
-        char byte = text.at[i];
-        if (byte == '"' || byte == '\\') buf_add_byte(buf, '\\');
-        if (byte == '\n')
-            buf_add_text(buf, "\\n");
-        else if ((unsigned char)byte < 0x20)
-            buf_printf(buf, "\\u%04x", (unsigned)byte);
-        else
-            buf_add_byte(buf, byte);
-    }
-    buf_add_byte(buf, '"');
-}

@@ -28,6 +28,3 @@ struct tool_call *call_list_add(struct call_list *list);
 /* Removes the calls from number `from` on. */
 void call_list_cut(struct call_list *list, size_t from);
 void call_list_release(struct call_list *list);
-
-/* Appends `text`, valid UTF-8, as a JSON string with its quotes; characters outside ASCII stay. */
-void call_add_string(struct buf *buf, struct str text);

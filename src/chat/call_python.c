@@ -92,7 +92,7 @@ static bool read_string(struct python *python) {
             buf_add_byte(&text, byte);
     }
     is_good = is_good && take(python, quote);
-    if (is_good) call_add_string(python->out, buf_str(&text));
+    if (is_good) json_write_utf8_string(python->out, buf_str(&text));
     buf_release(&text);
     return is_good;
 }
@@ -167,7 +167,7 @@ static bool read_call(struct python *python, struct call_list *calls) {
         }
         struct str key = take_name(python);
         if (key.bytes == 0 || !take(python, '=')) return false;
-        call_add_string(python->out, key);
+        json_write_utf8_string(python->out, key);
         buf_add_byte(python->out, ':');
         if (!read_value(python)) return false;
     }

@@ -102,7 +102,7 @@ static void add_value(struct buf *out, unsigned types, struct str text) {
             return;
         }
     }
-    call_add_string(out, text);
+    json_write_utf8_string(out, text);
 }
 
 /* A parameter by name; a later one with the same name takes the place of an earlier one. */
@@ -162,7 +162,7 @@ static bool read_function(struct str text, const json_t *tools, struct call_list
             struct str key = list.at[i].name;
             const json_t *property = json_object_getn(properties, key.at, key.bytes);
             if (i > 0) buf_add_text(&call->arguments, ", ");
-            call_add_string(&call->arguments, key);
+            json_write_utf8_string(&call->arguments, key);
             buf_add_text(&call->arguments, ": ");
             int room = SCHEMAS_MAX;
             add_value(&call->arguments, types_of(schema, property, &room), list.at[i].value);

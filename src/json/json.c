@@ -116,11 +116,12 @@ static void write_escape(struct buf *buf, uint32_t code_point) {
     }
 }
 
-static void write_valid(struct buf *buf, struct str text) {
+static void write_valid(struct buf *buf, struct str text, bool is_ascii) {
     size_t plain = 0;
+    if (text.bytes == 0) return;
     for (size_t at = 0; at < text.bytes;) {
         unsigned char c = (unsigned char)text.at[at];
-        if (c >= 0x20 && c < 0x7F && c != '"' && c != '\\') {
+        if (c >= 0x20 && (c < 0x7F || !is_ascii) && c != '"' && c != '\\') {
             at++;
             continue;
         }
@@ -133,18 +134,26 @@ static void write_valid(struct buf *buf, struct str text) {
     buf_add(buf, text.at + plain, text.bytes - plain);
 }
 
-void json_write_string(struct buf *buf, struct str text) {
+static void write_string(struct buf *buf, struct str text, bool is_ascii) {
     buf_add_byte(buf, '"');
     if (utf8_is_valid(text)) {
-        write_valid(buf, text);
+        write_valid(buf, text, is_ascii);
     } else {
         struct buf repaired;
         buf_init(&repaired, BUF_UNLIMITED);
         utf8_add_repaired(&repaired, text);
-        write_valid(buf, buf_str(&repaired));
+        write_valid(buf, buf_str(&repaired), is_ascii);
         buf_release(&repaired);
     }
     buf_add_byte(buf, '"');
+}
+
+void json_write_string(struct buf *buf, struct str text) {
+    write_string(buf, text, true);
+}
+
+void json_write_utf8_string(struct buf *buf, struct str text) {
+    write_string(buf, text, false);
 }
 
 json_t *json_member(const json_t *object, const char *key) {

@@ -35,6 +35,8 @@ enum err json_read_once(json_t **ret_value, struct str text, size_t *room,
 void json_write(struct buf *buf, const json_t *value);
 /* Appends `text` as a JSON string with its quotes, in pure ASCII. Invalid UTF-8 becomes U+FFFD. */
 void json_write_string(struct buf *buf, struct str text);
+/* The same, but characters outside ASCII stay as they are: for JSON inside a string of JSON. */
+void json_write_utf8_string(struct buf *buf, struct str text);
 /* Appends a finite float as a number with a point or an exponent, in the fewest digits that read
  * back as the same float. */
 void json_write_float(struct buf *buf, float value);

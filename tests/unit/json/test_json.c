@@ -39,6 +39,21 @@ static void what_is_written_is_ascii_on_one_line(void **state) {
     buf_clear(&buf);
     json_write_string(&buf, STR("a\xFF"));
     assert_string_equal(buf.at, "\"a\\ufffd\"");
+    buf_clear(&buf);
+    json_write_string(&buf, (struct str){NULL, 0});
+    assert_string_equal(buf.at, "\"\"");
+    buf_release(&buf);
+}
+
+static void a_string_may_keep_its_characters(void **state) {
+    (void)state;
+    struct buf buf;
+    buf_init(&buf, 4096);
+    json_write_utf8_string(&buf, STR("a\"\\\n\t\x01\xE2\x80\xA8\xF0\x9F\x98\x80\x7F"));
+    assert_string_equal(buf.at, "\"a\\\"\\\\\\n\\t\\u0001\xE2\x80\xA8\xF0\x9F\x98\x80\x7F\"");
+    buf_clear(&buf);
+    json_write_utf8_string(&buf, STR("\xC3\xA9\xFF"));
+    assert_string_equal(buf.at, "\"\xC3\xA9\xEF\xBF\xBD\"");
     buf_release(&buf);
 }
 
@@ -90,6 +105,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(equal_values_have_one_canonical_form),
         cmocka_unit_test(what_is_written_is_ascii_on_one_line),
+        cmocka_unit_test(a_string_may_keep_its_characters),
         cmocka_unit_test(nesting_deeper_than_the_bound_is_refused_with_its_place),
         cmocka_unit_test(brackets_inside_strings_are_no_nesting),
         cmocka_unit_test(what_is_not_one_json_value_is_refused),
