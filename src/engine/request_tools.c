@@ -100,11 +100,8 @@ static bool add_callable(struct request *request, const json_t *holder, const ch
         tool_set_add(&request->callable, i);
         is_found = true;
     }
-    return is_found ||
-           refuse(refusal, "invalid_value", "tool_choice",
-                  "Invalid '%s': the tool specified in `tool_choice` does not match any "
-                  "of the specified `tools`.",
-                  inner);
+    return is_found || refuse(refusal, "invalid_value", "tool_choice",
+                              "Invalid '%s': none of 'tools' has this name.", inner);
 }
 
 static bool parse_allowed_tools(struct request *request, const json_t *choice,

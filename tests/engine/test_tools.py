@@ -211,7 +211,7 @@ def test_a_batch_with_arguments_that_cannot_be_held_is_refused_with_the_line(ser
 
 @pytest.mark.parametrize("form, options, param, words", [
     ("hermes", {"tool_choice": "maybe"}, "tool_choice", "'maybe'"),
-    ("hermes", {"tool_choice": {"type": "function", "function": {"name": "other"}}}, "tool_choice", "does not match any"),
+    ("hermes", {"tool_choice": {"type": "function", "function": {"name": "other"}}}, "tool_choice", "none of 'tools' has this name"),
     ("hermes", {"tool_choice": {"type": "custom", "custom": {"name": "get_time"}}}, "tool_choice.type", "'custom'"),
     ("hermes", {"tools": [], "tool_choice": "required"}, "tools", "empty array"),
     ("hermes", {"tool_choice": "required", "tools": [{"type": "function", "function": {"name": "f", "parameters": {"properties": {"a": {"not": {}}}}}}]},

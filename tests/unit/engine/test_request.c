@@ -271,7 +271,7 @@ static const struct row chat[] = {
      NULL},
     {"\"tools\":[" FUNCTION
      "],\"tool_choice\":{\"type\":\"function\",\"function\":{\"name\":\"g\"}}",
-     VALUE, "tool_choice", "does not match any"},
+     VALUE, "tool_choice", "none of 'tools' has this name"},
     {"\"tools\":[" FUNCTION "],\"tool_choice\":{\"type\":\"function\"}", MISSING,
      "tool_choice.function.name", NULL},
     {"\"tools\":[" FUNCTION "],\"tool_choice\":{\"type\":\"custom\",\"custom\":{\"name\":\"f\"}}",
@@ -281,7 +281,8 @@ static const struct row chat[] = {
     {"\"tools\":[" FUNCTION ALLOWED("auto", "f"), NULL, NULL, NULL},
     {"\"tools\":[" FUNCTION ALLOWED("required", "f"), NULL, NULL, NULL},
     {"\"tools\":[" FUNCTION ALLOWED("none", "f"), VALUE, "tool_choice.allowed_tools.mode", NULL},
-    {"\"tools\":[" FUNCTION ALLOWED("auto", "g"), VALUE, "tool_choice", "does not match any"},
+    {"\"tools\":[" FUNCTION ALLOWED("auto", "g"), VALUE, "tool_choice",
+     "none of 'tools' has this name"},
     {"\"tools\":[" FUNCTION "],\"tool_choice\":{\"type\":\"allowed_tools\"}", MISSING,
      "tool_choice.allowed_tools", NULL},
     {"\"tools\":[" FUNCTION
