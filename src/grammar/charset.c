@@ -102,6 +102,31 @@ bool charset_add_category(struct charset *set, struct str name) {
     return true;
 }
 
+bool charset_add_class(struct charset *set, char letter) {
+    static const struct char_range digits[] = {{'0', '9'}};
+    static const struct char_range words[] = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
+    static const struct char_range spaces[] = {
+        {9, 13},          {32, 32},         {0xa0, 0xa0},     {0x1680, 0x1680}, {0x2000, 0x200a},
+        {0x2028, 0x2029}, {0x202f, 0x202f}, {0x205f, 0x205f}, {0x3000, 0x3000}, {0xfeff, 0xfeff}};
+    static const struct class {
+        char name, negated;
+        const struct char_range *ranges;
+        size_t count;
+    } classes[] = {{'d', 'D', digits, 1}, {'w', 'W', words, 4}, {'s', 'S', spaces, 10}};
+    for (size_t i = 0; i < sizeof classes / sizeof *classes; i++) {
+        const struct class *class = &classes[i];
+        if (letter != class->name && letter != class->negated) continue;
+        struct charset own = {0};
+        for (size_t k = 0; k < class->count; k++)
+            charset_add(&own, class->ranges[k].first, class->ranges[k].last);
+        if (letter == class->negated) charset_negate(&own);
+        charset_add_set(set, &own);
+        charset_release(&own);
+        return true;
+    }
+    return false;
+}
+
 /* --- bytes --- */
 
 static size_t encode(uint32_t c, unsigned char bytes[4]) {

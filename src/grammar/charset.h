@@ -36,6 +36,10 @@ void charset_negate(struct charset *set);
 /* Adds a general category or a group of them by its name: "L", "Letter", "Lu". False for others. */
 bool charset_add_category(struct charset *set, struct str name);
 
+/* Adds the characters of \d, \w or \s, or of \D, \W or \S all others, as ECMA-262 has them with the u
+ * flag. False for another letter. */
+bool charset_add_class(struct charset *set, char letter);
+
 /* One character of the set. */
 uint32_t charset_expr(struct exprs *exprs, const struct charset *set, enum spelling spelling);
 /* Any character. */

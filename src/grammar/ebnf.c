@@ -7,13 +7,10 @@
 
 #include <stdlib.h>
 
-#define NONE UINT32_MAX
 #define NODE_DEPTH_MAX                                                                             \
     2000 /* nodes inside nodes and rules: each takes up to 0.5 KiB of the stack */
 
 enum { NOT_SEEN, UNDER_WAY, SEEN };
-
-#define NAME_ARGS(rule) (int)((rule)->name.bytes < 60 ? (rule)->name.bytes : 60), (rule)->name.at
 
 /* --- rules that may be empty --- */
 
@@ -43,20 +40,20 @@ static void find_nullable(struct reading *reading) {
 
 /* --- rules that begin with themselves --- */
 
-/* The alternatives of a rule that begin with it, without that beginning, and the others. NONE: there
- * are none. */
+/* The alternatives of a rule that begin with it, without that beginning, and the others. EBNF_NONE:
+ * there are none. */
 struct alternatives {
     uint32_t again, others;
     bool has_own;
 };
 
 static uint32_t with(struct reading *reading, uint32_t alternatives, uint32_t one) {
-    if (alternatives == NONE) return one;
+    if (alternatives == EBNF_NONE) return one;
     return ebnf_add_node(reading, (struct node){.kind = NODE_ALT, .a = one, .b = alternatives});
 }
 
 static struct alternatives split(struct reading *reading, uint32_t rule) {
-    struct alternatives found = {NONE, NONE, false};
+    struct alternatives found = {EBNF_NONE, EBNF_NONE, false};
     uint32_t at = reading->rules[rule].node;
     for (bool is_last = false; !is_last;) {
         struct node node = reading->nodes[at];
@@ -79,9 +76,9 @@ static struct alternatives split(struct reading *reading, uint32_t rule) {
 /* rule ::= rule x | y becomes rule ::= y x*. */
 static void turn_left_recursion(struct reading *reading, uint32_t rule) {
     struct alternatives found = split(reading, rule);
-    if (!found.has_own || found.others == NONE) return; /* without others: refused later */
+    if (!found.has_own || found.others == EBNF_NONE) return; /* without others: refused later */
     reading->rules[rule].node = found.others;
-    if (found.again == NONE) return;
+    if (found.again == EBNF_NONE) return;
     uint32_t more = ebnf_add_node(
         reading,
         (struct node){.kind = NODE_REPEAT, .a = found.again, .min = 0, .max = EXPR_NO_MAX});
@@ -130,7 +127,7 @@ static enum err check_begin(struct reading *reading, uint32_t index) {
         return ebnf_fail(reading, rule->line,
                          "the rule '%.*s' begins with itself, through other rules or through parts "
                          "that may be empty; this is not supported",
-                         NAME_ARGS(rule));
+                         EBNF_NAME_ARGS(rule->name));
     rule->state = UNDER_WAY;
     enum err err = check_begin_of(reading, rule->node);
     reading->rules[index].state = SEEN;
@@ -194,7 +191,8 @@ static enum err compile_rule(struct reading *reading, uint32_t index, uint32_t *
     struct rule *rule = &reading->rules[index];
     uint32_t body = EXPR_NEVER;
     bool is_nullable = reading->nodes[rule->node].is_nullable;
-    if (rule->state == UNDER_WAY && rule->expr == NONE) rule->expr = expr_rule(exprs, is_nullable);
+    if (rule->state == UNDER_WAY && rule->expr == EBNF_NONE)
+        rule->expr = expr_rule(exprs, is_nullable);
     *ret_expr = rule->expr;
     if (rule->state != NOT_SEEN) return OK;
     rule->state = UNDER_WAY;
@@ -202,7 +200,7 @@ static enum err compile_rule(struct reading *reading, uint32_t index, uint32_t *
     if (err != OK) return err;
     rule = &reading->rules[index];
     rule->state = SEEN;
-    if (rule->expr != NONE && !exprs->overflowed)
+    if (rule->expr != EBNF_NONE && !exprs->overflowed)
         expr_rule_body(exprs, rule->expr, body);
     else
         rule->expr = body;
@@ -229,8 +227,9 @@ static enum err compile(struct reading *reading, uint32_t *ret_expr) {
     size_t count = reading->rule_count;
     for (size_t i = 0; i < count; i++) {
         const struct rule *rule = &reading->rules[i];
-        if (rule->node == NONE)
-            return ebnf_fail(reading, rule->line, "the rule '%.*s' is not there", NAME_ARGS(rule));
+        if (rule->node == EBNF_NONE)
+            return ebnf_fail(reading, rule->line, "the rule '%.*s' is not there",
+                             EBNF_NAME_ARGS(rule->name));
     }
     for (size_t i = 0; i < count; i++) turn_left_recursion(reading, (uint32_t)i);
     find_nullable(reading);

@@ -11,6 +11,11 @@
 #include "base/map.h"
 #include "grammar/ebnf.h"
 
+#define EBNF_NONE UINT32_MAX /* no node, no expression */
+
+/* The arguments of printf's "%.*s" for a name in an error, which is cut to 60 bytes. */
+#define EBNF_NAME_ARGS(name) (int)((name).bytes < 60 ? (name).bytes : 60), (name).at
+
 enum node_kind {
     NODE_LEAF,   /* a: an expression without rules */
     NODE_REF,    /* a: a rule */
@@ -29,8 +34,8 @@ struct node {
 struct rule {
     struct str name; /* borrowed */
     uint32_t line;   /* of its first use or definition */
-    uint32_t node;   /* UINT32_MAX: not defined */
-    uint32_t expr;   /* while it is under way: its KIND_RULE, once it was referred to */
+    uint32_t node;   /* EBNF_NONE: not defined */
+    uint32_t expr;   /* EBNF_NONE: not compiled, nor referred to while it is */
     uint8_t state;   /* of the walk that is made over all rules */
 };
 

@@ -15,7 +15,6 @@
 #define RULES_MAX 10000
 #define DEPTH_MAX 64
 #define COUNT_MOST 1000000u
-#define NONE UINT32_MAX
 
 enum err(ebnf_fail)(struct reading *reading, uint32_t line, const char *format, ...) {
     char text[200];
@@ -98,7 +97,7 @@ static uint32_t rule_of(struct reading *reading, struct str name) {
     reading->rules = vec_grow(reading->rules, reading->rule_count, &reading->rule_capacity,
                               sizeof *reading->rules);
     reading->rules[reading->rule_count] =
-        (struct rule){.name = name, .line = reading->line, .node = NONE, .expr = NONE};
+        (struct rule){.name = name, .line = reading->line, .node = EBNF_NONE, .expr = EBNF_NONE};
     return (uint32_t)reading->rule_count++;
 }
 
@@ -169,23 +168,9 @@ static enum err read_string(struct reading *reading, char quote, uint32_t *ret_n
     return err;
 }
 
-/* \d, \w and \s in a class. */
+/* Takes \d, \w, \s or its negation in a class. */
 static bool take_set(struct reading *reading, struct charset *set) {
-    if (peek(reading, 0) != '\\') return false;
-    switch (peek(reading, 1)) {
-    case 'd': charset_add(set, '0', '9'); break;
-    case 's':
-        charset_add(set, '\t', '\r');
-        charset_add(set, ' ', ' ');
-        break;
-    case 'w':
-        charset_add(set, '0', '9');
-        charset_add(set, 'A', 'Z');
-        charset_add(set, '_', '_');
-        charset_add(set, 'a', 'z');
-        break;
-    default: return false;
-    }
+    if (peek(reading, 0) != '\\' || !charset_add_class(set, (char)peek(reading, 1))) return false;
     reading->at += 2;
     return true;
 }
@@ -282,7 +267,7 @@ static enum err read_count(struct reading *reading, uint32_t *node) {
     if (is_range) has_max = take_number(reading, &max);
     skip_space(reading);
     if (!take(reading, "}") || (!has_min && !has_max))
-        return ebnf_fail(reading, reading->line, "a count that is not {m}, {m,} or {m,n}");
+        return ebnf_fail(reading, reading->line, "a count that is not {m}, {m,}, {,n} or {m,n}");
     if (min > COUNT_MOST || max > COUNT_MOST || (has_max && max < min))
         return ebnf_fail(reading, reading->line, "a count out of range");
     *node = repeated(reading, *node, min, has_max ? max : EXPR_NO_MAX);
@@ -330,7 +315,7 @@ static enum err read_part(struct reading *reading, uint32_t *ret_node) {
                                                                              : '?');
     if (peek(reading, 0) == '(')
         return ebnf_fail(reading, reading->line, "the macro %.*s is not supported",
-                         (int)(name.bytes < 60 ? name.bytes : 60), name.at);
+                         EBNF_NAME_ARGS(name));
     *ret_node =
         ebnf_add_node(reading, (struct node){.kind = NODE_REF, .a = rule_of(reading, name)});
     return OK;
@@ -400,9 +385,8 @@ static enum err read_rule(struct reading *reading) {
         return ebnf_fail(reading, line, "a rule must begin with its name and %s",
                          reading->is_lark ? "':'" : "'::='");
     uint32_t rule = rule_of(reading, name);
-    if (reading->rules[rule].node != NONE)
-        return ebnf_fail(reading, line, "the rule '%.*s' is there twice",
-                         (int)(name.bytes < 60 ? name.bytes : 60), name.at);
+    if (reading->rules[rule].node != EBNF_NONE)
+        return ebnf_fail(reading, line, "the rule '%.*s' is there twice", EBNF_NAME_ARGS(name));
     enum err err = read_choice(reading, &node);
     if (err != OK) return err;
     reading->rules[rule].node = node;

@@ -104,33 +104,6 @@ static enum err read_unicode(struct reader *reader, uint32_t *ret_char) {
     return OK;
 }
 
-static void add_ranges(struct charset *set, const struct char_range *ranges, size_t count,
-                       bool is_negated) {
-    struct charset own = {0};
-    for (size_t i = 0; i < count; i++) charset_add(&own, ranges[i].first, ranges[i].last);
-    if (is_negated) charset_negate(&own);
-    charset_add_set(set, &own);
-    charset_release(&own);
-}
-
-/* Adds \d, \w, \s or its negation. False for another letter. */
-static bool add_class(struct charset *set, char letter) {
-    static const struct char_range digits[] = {{'0', '9'}};
-    static const struct char_range words[] = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
-    static const struct char_range spaces[] = {
-        {9, 13},          {32, 32},         {0xa0, 0xa0},     {0x1680, 0x1680}, {0x2000, 0x200a},
-        {0x2028, 0x2029}, {0x202f, 0x202f}, {0x205f, 0x205f}, {0x3000, 0x3000}, {0xfeff, 0xfeff}};
-    switch (letter) {
-    case 'd':
-    case 'D': add_ranges(set, digits, 1, letter == 'D'); return true;
-    case 'w':
-    case 'W': add_ranges(set, words, 4, letter == 'W'); return true;
-    case 's':
-    case 'S': add_ranges(set, spaces, 10, letter == 'S'); return true;
-    default: return false;
-    }
-}
-
 /* The rest of \p or \P. */
 static enum err read_property(struct reader *reader, struct charset *set, bool is_negated) {
     size_t end = str_find_byte(reader->text, '}', reader->at);
@@ -158,7 +131,7 @@ static enum err read_escape(struct reader *reader, struct charset *set, bool in_
     if (is_end(reader)) return fail(reader, "a backslash");
     uint32_t c = next_char(reader);
     *ret_is_char = false;
-    if (c < 0x80 && add_class(set, (char)c)) return OK;
+    if (c < 0x80 && charset_add_class(set, (char)c)) return OK;
     if (c == 'p' || c == 'P') return read_property(reader, set, c == 'P');
     if (c == 'u') {
         enum err err = read_unicode(reader, &c);
@@ -256,8 +229,10 @@ static enum err read_one(struct reader *reader, uint32_t *ret_expr) {
     } else if (take(reader, "\\")) {
         err = read_escape(reader, &set, false, &is_char, &c);
     } else if (take(reader, ".")) {
-        static const struct char_range breaks[] = {{10, 10}, {13, 13}, {0x2028, 0x2029}};
-        add_ranges(&set, breaks, 3, true);
+        charset_add(&set, '\n', '\n');
+        charset_add(&set, '\r', '\r');
+        charset_add(&set, 0x2028, 0x2029); /* the separators of lines and paragraphs */
+        charset_negate(&set);
     } else if (strchr("*+?{", peek(reader))) {
         err = fail(reader, "a quantifier of nothing");
     } else {

@@ -24,7 +24,9 @@ static const struct {
     {"root ::= (\"a\" \"b\"){2} \"c\"{1,} \"d\"{,2} \"e\"{0,1} f\nf ::= \"f\"?",
      {"ababc", "ababccdde", "ababcf"},
      {"abc", "abababc", "ababcddd", "ababcff"}},
-    {"root ::= [\\d\\s]{3} [\\w]", {"1 2_"}, {"1a2_", "1 2-"}},
+    {"root ::= [\\d\\s]{3} [\\w]", {"1 2_", "1\u00a02_", "\u3000\n2a"}, {"1a2_", "1 2-"}},
+    {"root ::= [\\D] [\\S\\n] [^\\W]", {"a-b", "\u00e9\n_"}, {"1-b", "a b", "a\u00a0b", "a--"}},
+    {"root ::= /\\s/ [\\s]", {" \u2028", "\u2028\ufeff"}, {"  \u180e", "\u180e "}},
     /* in the form of llama.cpp: a rule for space, groups, rules that meet again inside themselves */
     {"root ::= line (\"\\n\" line)*\nline ::= name gap \":=\" gap sum\n"
      "sum ::= part (gap [-+] gap part)*\npart ::= digits | name | \"<\" sum \">\"\n"
@@ -78,7 +80,7 @@ static const char *const refused[][2] = {
     {"root ::= \"\\", "an escape"},
     {"root ::= /\\", "without its /"},
     {"root ::= /a", "without its /"},
-    {"root ::= \"a\"{", "a count"},
+    {"root ::= \"a\"{", "a count that is not {m}, {m,}, {,n} or {m,n}"},
     {"root ::= [^", "a class without its ]"},
     {"root ::= (\"a\"", "a group without its )"},
     {"root ::= \"a\")", "must begin with its name"},
