@@ -13,7 +13,6 @@
 #include <assert.h>
 #include <errno.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -29,9 +28,7 @@
 #define DROP_MS 5
 #define DROP_BYTES ((size_t)2 << 20)
 #define DROP_BYTES_LEAST ((size_t)16 << 10)
-/* What the kernel keeps for a client that does not read: of TCP's unsent bytes, and of each
- * direction of the socket pair (the kernel doubles it for its own needs). */
-#define UNSENT_BYTES (128 << 10)
+/* What the kernel keeps of each direction of a socket pair (it doubles it for its own needs). */
 #define INNER_BUFFER_BYTES (64 << 10)
 
 struct gate {
@@ -39,10 +36,10 @@ struct gate {
     int listener; /* -1 once it is closed */
     int epoll;
     int wake;
-    bool accepting; /* the listener is in the epoll set */
-    bool arrived;   /* the listener has connections to accept */
-    bool woken;     /* a connection can go on without an event of its own */
-    struct gate_connection *connections;
+    bool accepting;                     /* the listener is in the epoll set */
+    bool arrived;                       /* the listener has connections to accept */
+    bool woken;                         /* a connection can go on without an event of its own */
+    struct places places;               /* all connections */
     struct gate_connection *unfinished; /* those to run again before the next wait */
     struct turned_away turned_away;
     uint32_t dropping; /* connections with bytes to drop, at the latest look and since */
@@ -166,21 +163,43 @@ static void connection_close(struct gate *gate, struct gate_connection *c) {
     if (c->tls) tls_end(c->tls);
     tls_session_free(c->tls);
     close(c->client);
-    close(c->inner);
-    if (c->previous)
-        c->previous->next = c->next;
-    else
-        gate->connections = c->next;
-    if (c->next) c->next->previous = c->previous;
+    os_close(c->inner);
+    places_remove(&gate->places, c);
     atomic_fetch_sub(&gate->connection_count, 1);
     gate_drop(c);
+}
+
+/* Makes the library's end of a connection. False if there are no descriptors for it. */
+static bool add_to_library(struct gate *gate, struct gate_connection *c) {
+    int pair[2], inner_bytes = INNER_BUFFER_BYTES;
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair) != 0) return false;
+    setsockopt(pair[0], SOL_SOCKET, SO_SNDBUF, &inner_bytes, sizeof inner_bytes);
+    setsockopt(pair[1], SOL_SOCKET, SO_SNDBUF, &inner_bytes, sizeof inner_bytes);
+    gate_hold(c); /* the server's */
+    if (!gate->options.add(gate->options.context, c, pair[1])) {
+        gate_drop(c);
+        close(pair[0]);
+        return false;
+    }
+    c->inner = pair[0];
+    return true;
+}
+
+/* The first header block is whole. The library need not know of earlier connections: of a flood of
+ * silent ones each would cost it a socket pair, its buffers and two switches of threads. */
+static void connection_join(struct gate *gate, struct gate_connection *c, int64_t at_ms) {
+    if (!add_to_library(gate, c)) relay_end_without_library(c, 503, TURNED_AWAY_SENTENCE);
+    relay_run(c, at_ms);
 }
 
 /* Moves bytes and registers the events to wait for. The caller closes dead connections, once none
  * of its events can name them. */
 static void connection_serve(struct gate *gate, struct gate_connection *c, int64_t at_ms) {
+    int64_t served_ms = c->served_ms;
     if (c->unfinished) forget_unfinished(gate, c);
     relay_run(c, at_ms);
+    if (relay_wants_library(c)) connection_join(gate, c, at_ms);
+    if (c->served_ms != served_ms) places_renew(&gate->places, c);
     if (c->client_hung_up || c->dead) tell_gone(gate, c);
     if (c->unfinished) {
         c->next_unfinished = gate->unfinished;
@@ -201,9 +220,8 @@ static void turn_away(struct gate *gate, int client, const struct address *peer,
 
 static void connection_open(struct gate *gate, int client, const struct address *peer,
                             int64_t at_ms) {
-    int pair[2];
     struct gate_connection *leaves;
-    if (!places_find(&gate->options, gate->connections, peer, at_ms, &leaves)) {
+    if (!places_find(&gate->places, &gate->options, peer, at_ms, &leaves)) {
         turn_away(gate, client, peer, at_ms);
         return;
     }
@@ -211,35 +229,18 @@ static void connection_open(struct gate *gate, int client, const struct address 
     struct gate_connection *c = mem_alloc(sizeof *c);
     /* The two buffers at the end of the struct stay untouched until bytes come. */
     memset(c, 0, offsetof(struct gate_connection, up));
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair) != 0) {
-        free(c);
-        turn_away(gate, client, peer, at_ms);
-        return;
-    }
-    int on = 1, inner_bytes = INNER_BUFFER_BYTES, unsent_bytes = UNSENT_BYTES;
-    setsockopt(client, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    setsockopt(client, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent_bytes, sizeof unsent_bytes);
-    setsockopt(pair[0], SOL_SOCKET, SO_SNDBUF, &inner_bytes, sizeof inner_bytes);
-    setsockopt(pair[1], SOL_SOCKET, SO_SNDBUF, &inner_bytes, sizeof inner_bytes);
     c->gate = gate;
     c->peer = *peer;
     c->client = client;
     if (gate->options.tls) c->tls = tls_session_new(gate->options.tls, client);
-    c->inner = pair[0];
+    c->inner = -1;
     c->accepted_ms = c->active_ms = c->served_ms = c->head_ms = at_ms;
     buf_init(&c->refusal, 4096);
     pthread_mutex_init(&c->lock, NULL);
-    atomic_store(&c->holds, 2);
-    c->next = gate->connections;
-    if (c->next) c->next->previous = c;
-    gate->connections = c;
+    atomic_store(&c->holds, 1);
+    places_add(&gate->places, c);
     atomic_fetch_add(&gate->connection_count, 1);
     atomic_fetch_add(&gate->connections_total, 1);
-    if (!gate->options.add(gate->options.context, c, pair[1])) {
-        atomic_fetch_sub(&c->holds, 1); /* the server's hold */
-        connection_close(gate, c);
-        return;
-    }
     connection_serve(gate, c, at_ms);
 }
 
@@ -312,7 +313,7 @@ static void judge_times(struct gate *gate, struct gate_connection *c, int64_t at
  * frees connections. */
 static void tick(struct gate *gate, int64_t at_ms) {
     struct gate_connection *next;
-    for (struct gate_connection *c = gate->connections; c; c = next) {
+    for (struct gate_connection *c = gate->places.first; c; c = next) {
         next = c->next;
         judge_times(gate, c, at_ms);
         bool quiet = at_ms - c->active_ms >= gate->options.quiet_ms &&
@@ -347,7 +348,7 @@ static void drop_some(struct gate *gate, int64_t at_ms) {
     struct gate_connection *next;
     gate->dropped_ms = at_ms;
     gate->dropping = 0;
-    for (struct gate_connection *c = gate->connections; c; c = next) {
+    for (struct gate_connection *c = gate->places.first; c; c = next) {
         next = c->next;
         if (!c->has_drops) continue;
         relay_drop(c, share > DROP_BYTES_LEAST ? share : DROP_BYTES_LEAST);
@@ -390,7 +391,7 @@ static void *gate_main(void *context) {
     int64_t ticked_ms = now_ms();
     while (!atomic_load(&gate->stop)) {
         struct epoll_event events[EVENTS_MAX];
-        bool idle = !gate->connections && gate->turned_away.count == 0 && gate->accepting;
+        bool idle = !gate->places.first && gate->turned_away.count == 0 && gate->accepting;
         int timeout = idle ? -1 : gate->dropping > 0 ? DROP_MS : TICK_MS;
         if (gate->woken || gate->unfinished) timeout = 0;
         int count = epoll_wait(gate->epoll, events, EVENTS_MAX, clock_wait_ms(timeout));
@@ -417,7 +418,7 @@ static void *gate_main(void *context) {
     }
     close_listener(gate);
     turned_away_close(&gate->turned_away);
-    while (gate->connections) connection_close(gate, gate->connections);
+    while (gate->places.first) connection_close(gate, gate->places.first);
     return NULL;
 }
 

@@ -3,7 +3,8 @@
 
 /* gate: the sockets of clients. It relays each connection byte for byte to a socket pair, whose
  * other end the HTTP library has, but only bytes whose framing head.h has accepted, and only at a
- * pace that does not hold up the server.
+ * pace that does not hold up the server. The pair is made once a first header block is whole: the
+ * library never knows of silent connections, nor of slow ones.
  *
  * The gate itself answers requests that the library must not see or could not answer: bad framing,
  * header blocks that are too big or too slow, bodies that trickle, too many connections, and bodies
@@ -13,7 +14,7 @@
  * and the clock of the first header block includes the handshake.
  *
  * Thread: its own ("http-gate"); functions as they say.
- * Memory: per connection a buffer of 64 KiB for what the client sends, and of 8 KiB for answers; in
+ * Memory: per connection a buffer of 64 KiB for bytes of the client, and of 8 KiB for answers; in
  *     the kernel at most about 256 KiB for a client that does not read.
  * Invariant: bytes go to the library only if the gate knows where their request ends. */
 
@@ -36,9 +37,9 @@ struct gate_options {
     int64_t stall_ms;
     uint64_t body_bytes_per_s_min;
     void *context;
-    /* A connection was accepted; `fd` is the library's end, now the callee's. The callee also gets
-     * one hold of the connection, which gate_drop gives back. False if it cannot take the
-     * connection. */
+    /* The first header block of a connection is whole; `fd` is the library's end, now the callee's.
+     * The callee also gets one hold of the connection, which gate_drop gives back. False if it
+     * cannot take the connection. */
     bool (*add)(void *context, struct gate_connection *connection, int fd);
     /* No byte has moved for quiet_ms while the client waits for the rest of an answer. On the
      * gate's thread, without locks; repeated until a byte moves. */

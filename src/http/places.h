@@ -1,20 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* places: whether a new connection has a place, and which idle one leaves for it.
+/* places: all connections of the gate, whether a new one has a place, and which idle one leaves for
+ * it.
  *
  * Each address has a bound, so that one machine cannot take all places. At its own bound an address
  * loses its own longest idle connection, so that a flood of idle connections displaces itself. A
- * client that has taken nothing of its answer for 10 s counts as idle.
+ * client that has taken nothing of its answer for 10 s counts as idle. New connections may come
+ * faster than any other event, so that none may cost a look at all others.
  *
  * Thread: the gate's.
- * Memory: none; the connections are the gate's. */
+ * Memory: a small block per address; the connections are the gate's.
+ * Invariant: the list is in the order of `served_ms`; a block's count is that of its address. */
 
 #include "base/address.h"
 #include "http/gate.h"
 #include "http/relay.h"
 
-/* True if a connection of `peer` may be made at `at_ms`, once *ret_leaves (NULL: none) is closed.
- * `connections` is the list of all. */
-bool places_find(const struct gate_options *options, struct gate_connection *connections,
+#define PLACES_BUCKETS 256 /* a quarter of the default of connections_max */
+
+struct places {
+    struct gate_connection *first, *last; /* the first was served longest ago */
+    uint32_t count;
+    struct places_peer *peers[PLACES_BUCKETS];
+};
+
+/* True if a connection of `peer` may be made at `at_ms`, once *ret_leaves (NULL: none) is closed. */
+bool places_find(const struct places *places, const struct gate_options *options,
                  const struct address *peer, int64_t at_ms, struct gate_connection **ret_leaves);
+/* Adds a connection whose `served_ms` is now. */
+void places_add(struct places *places, struct gate_connection *connection);
+void places_remove(struct places *places, struct gate_connection *connection);
+/* `served_ms` of the connection is now. */
+void places_renew(struct places *places, struct gate_connection *connection);

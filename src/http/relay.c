@@ -192,10 +192,31 @@ static bool is_read_by_library(const struct gate_connection *c) {
     return ioctl(c->inner, SIOCOUTQ, &waiting) != 0 || waiting <= 1;
 }
 
+/* The library is done with the connection, or never knew of it. */
+static void end_inner(struct gate_connection *c) {
+    c->inner_eof = c->inner_shut = true;
+    c->reading = RELAY_DISCARD;
+    c->up_start = c->up_ready = c->up_end = 0;
+}
+
+bool relay_wants_library(const struct gate_connection *c) {
+    return c->inner < 0 && !c->dead && !c->inner_shut && c->up_start < c->up_ready;
+}
+
+void relay_end_without_library(struct gate_connection *c, int status, const char *sentence) {
+    relay_refuse(c, status, sentence);
+    end_inner(c);
+}
+
 static bool write_inner(struct gate_connection *c) {
     if (c->inner_shut) {
         c->up_start = c->up_ready;
         return false;
+    }
+    if (c->inner < 0) {
+        if (c->up_start < c->up_ready || !may_shut_inner(c)) return false;
+        end_inner(c);
+        return true;
     }
     if (c->up_start < c->up_ready) {
         ssize_t sent = transmit(c->inner, c->up + c->up_start, c->up_ready - c->up_start);
@@ -240,13 +261,11 @@ static bool read_inner(struct gate_connection *c, int64_t now_ms) {
         queue_last_word(c);
         return true;
     }
-    if (c->down_end == RELAY_DOWN_BYTES) return false;
+    if (c->inner < 0 || c->down_end == RELAY_DOWN_BYTES) return false;
     ssize_t got = receive(c->inner, c->down + c->down_end, RELAY_DOWN_BYTES - c->down_end);
     if (got < 0 && would_block()) return false;
     if (got <= 0) {
-        c->inner_eof = c->inner_shut = true;
-        c->reading = RELAY_DISCARD;
-        c->up_start = c->up_ready = c->up_end = 0;
+        end_inner(c);
         return true;
     }
     c->down_end += (size_t)got;
@@ -312,6 +331,7 @@ uint32_t relay_client_interest(const struct gate_connection *c) {
 
 uint32_t relay_inner_interest(const struct gate_connection *c) {
     uint32_t events = 0;
+    if (c->inner < 0) return 0;
     if (!c->inner_eof && c->down_end < RELAY_DOWN_BYTES) events |= EPOLLIN;
     if (!c->inner_shut && c->up_start < c->up_ready) events |= EPOLLOUT;
     /* An edge is that the library has read; the level would be there all the time. */

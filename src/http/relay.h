@@ -31,11 +31,12 @@ enum relay_reading {
 
 struct gate_connection {
     struct gate *gate;
-    struct gate_connection *next, *previous; /* the gate's list */
+    struct gate_connection *next, *previous; /* in the order of `served_ms` (places.h) */
+    struct places_peer *place;               /* the account of its address */
     struct address peer;
     int client;
     struct tls_session *tls; /* between `client` and the relay; NULL: plain HTTP */
-    int inner;               /* the gate's end of the socket pair */
+    int inner;               /* the gate's end of the socket pair; -1 before the first request */
     uint32_t client_interest, inner_interest;
 
     enum relay_reading reading;
@@ -96,6 +97,11 @@ void relay_run(struct gate_connection *connection, int64_t now_ms);
 /* Drops bytes of a client that has its last answer, or will have. `has_drops` says afterwards that
  * more of them may be there; otherwise an event will tell of more. */
 void relay_drop(struct gate_connection *connection, size_t bytes);
+/* True if a request is to be passed on and the library does not know of the connection yet. */
+bool relay_wants_library(const struct gate_connection *connection);
+/* Ends a connection that the library cannot take, with an answer of the gate. */
+void relay_end_without_library(struct gate_connection *connection, int status,
+                               const char *sentence);
 /* Ends the connection with an answer of the gate, after the answers to earlier requests. */
 void relay_refuse(struct gate_connection *connection, int status, const char *sentence);
 /* The epoll events to wait for. */
