@@ -50,8 +50,10 @@ enum expr_alive { ALIVE_UNKNOWN, ALIVE_NO, ALIVE_YES };
 
 struct expr {
     uint8_t kind;
-    uint8_t alive;    /* enum expr_alive: whether it has a text */
-    bool is_nullable; /* the empty text is one of its texts */
+    uint8_t alive;        /* enum expr_alive: whether it has a text */
+    bool is_nullable : 1; /* the empty text is one of its texts */
+    bool is_closed : 1;   /* reach.h: behind the reach no plain character follows */
+    uint8_t reach;        /* reach.h: the reach + 1; 0: not known */
     uint32_t a, b, c;
     uint32_t row;    /* index of its transitions by class; UINT32_MAX: none yet */
     uint32_t pruned; /* the same without parts that have no text; UINT32_MAX: not known */

@@ -13,34 +13,62 @@
 
 #include <cmocka.h>
 
-#define TOKENS 600
+#define TOKENS 1000
+#define TEXT_BYTES_MAX 40
 #define END_TOKEN 0
 #define NO_TEXT 1
 
-/* A vocabulary of all bytes, and of pieces of JSON drawn from an alphabet. */
+/* A vocabulary of all bytes, of pieces of JSON drawn from an alphabet, and of words, which are plain
+ * for the most part and of which many are long. */
 struct vocabulary {
     struct str at[TOKENS];
-    char bytes[TOKENS][8];
+    char bytes[TOKENS][TEXT_BYTES_MAX];
 };
+
+static void add_text(struct str *text, char *bytes, struct str more) {
+    if (text->bytes + more.bytes > TEXT_BYTES_MAX) return;
+    memcpy(bytes + text->bytes, more.at, more.bytes);
+    text->bytes += more.bytes;
+}
+
+/* One of the first `count` pieces. */
+static struct str piece_of(const char *const *pieces, size_t count, struct rng *rng) {
+    return str_from(pieces[rng_below(rng, count)]);
+}
 
 static void open_vocabulary(struct vocabulary *vocabulary, struct rng *rng) {
     static const char *const pieces[] = {"{",    "}",    "[",  "]", ",",    ":", "\"", " ",
                                          "a",    "b",    "k",  "1", "0",    ".", "-",  "e",
                                          "true", "null", "\\", "é", "\xc3", "\n"};
+    static const char *const plain[] = {"a",
+                                        "b",
+                                        "ab",
+                                        " ",
+                                        "ba ",
+                                        "\xc3\xa9",
+                                        "\xe2\x82\xac",
+                                        "\xf0\x9f\x98\x80",
+                                        "\xf0\x9f",
+                                        "\xc3",
+                                        "\xa9",
+                                        "\xed\x9f\xbf",
+                                        "\xed\xa0\x80",
+                                        "\"",
+                                        "\x7f"};
     for (int i = 0; i < TOKENS; i++) {
-        char *text = vocabulary->bytes[i];
-        size_t bytes = 0;
+        char *bytes = vocabulary->bytes[i];
+        struct str *text = &vocabulary->at[i];
+        *text = (struct str){bytes, 0};
         if (i >= 2 && i < 258) {
-            text[bytes++] = (char)(i - 2);
-        } else if (i >= 258) {
-            for (uint64_t k = 1 + rng_below(rng, 3); k > 0; k--) {
-                const char *piece = pieces[rng_below(rng, sizeof pieces / sizeof *pieces)];
-                if (bytes + strlen(piece) > 7) break;
-                memcpy(text + bytes, piece, strlen(piece));
-                bytes += strlen(piece);
-            }
+            bytes[text->bytes++] = (char)(i - 2);
+        } else if (i >= 258 && i < 600) {
+            for (uint64_t k = 1 + rng_below(rng, 3); k > 0; k--)
+                add_text(text, bytes, piece_of(pieces, sizeof pieces / sizeof *pieces, rng));
+        } else if (i >= 600) {
+            size_t count = sizeof plain / sizeof *plain;
+            for (uint64_t k = 1 + rng_below(rng, 30); k > 0; k--)
+                add_text(text, bytes, piece_of(plain, rng_below(rng, 8) ? 5 : count, rng));
         }
-        vocabulary->at[i] = (struct str){text, bytes};
     }
 }
 
@@ -84,12 +112,16 @@ static const char *const schemas[] = {
      "\"integer\",\"minimum\":-5,\"maximum\":120}},\"required\":[\"a\",\"k\"],"
      "\"additionalProperties\":"
      "false}"),
-    "{\"type\":\"array\",\"items\":{\"enum\":[\"a\",\"b\",1,10,null]},\"minItems\":2,\"maxItems\":"
-    "4}",
+    ("{\"type\":\"array\",\"items\":{\"enum\":[\"a\",\"b\",1,10,null]},\"minItems\":2,\"maxItems\":"
+     "4}"),
     "{\"type\":\"string\",\"pattern\":\"^(a|bé)+$\",\"minLength\":2,\"maxLength\":9}",
     "{\"type\":\"number\",\"minimum\":0.5,\"multipleOf\":0.5}",
     "{\"type\":\"array\",\"items\":{\"$ref\":\"#\"},\"maxItems\":2}",
     "{\"type\":\"string\",\"minLength\":20,\"maxLength\":30}",
+    "{\"type\":\"string\",\"minLength\":3,\"maxLength\":12}",
+    "{\"type\":\"array\",\"items\":{\"type\":\"string\",\"maxLength\":17},\"maxItems\":3}",
+    "{\"type\":\"string\",\"pattern\":\"^.{4}(a|b)*$\"}",
+    "{\"type\":\"string\",\"pattern\":\"^(.{2}a.{6}|[ab]{30})$\"}",
 };
 
 static void walk(const struct vocabulary *vocabulary, struct grammar_masks *masks,
@@ -127,6 +159,38 @@ static void test_masks(void **state) {
         grammar_drop(grammar);
         json_decref(schema);
     }
+    grammar_masks_close(masks);
+}
+
+/* A count that no token can use up does not matter: all states far from the end share a mask. */
+static void test_far_counts_share_a_mask(void **state) {
+    static const int32_t ends[] = {END_TOKEN};
+    struct rng rng = {5};
+    struct vocabulary vocabulary;
+    struct error error;
+    (void)state;
+    open_vocabulary(&vocabulary, &rng);
+    struct grammar_masks *masks = grammar_masks_open(&(struct grammar_masks_options){
+        vocabulary.at, TOKENS, ends, 1, TOKENS, 4, GRAMMAR_BYTES_MAX});
+    json_t *schema = value_of("{\"type\":\"string\",\"maxLength\":1000}");
+    struct grammar *grammar = compiled(GRAMMAR_SCHEMA, schema, &error);
+    struct grammar_state text;
+    uint64_t made = 0;
+    grammar_state_init(&text, grammar);
+    assert_int_equal(grammar_accept(&text, STR("\"")), GRAMMAR_ACCEPTED);
+    for (int i = 0; i < 1000; i++) {
+        if (i == 1000 - TEXT_BYTES_MAX - 1) made = grammar_mask_stats(masks).made;
+        assert_non_null(grammar_mask(masks, &text));
+        assert_int_equal(grammar_accept(&text, STR("x")), GRAMMAR_ACCEPTED);
+    }
+    assert_int_equal(made, 2); /* one of short tokens, one of all */
+    assert_true(grammar_mask_stats(masks).made < 100);
+    const uint32_t *mask = grammar_mask(masks, &text);
+    assert_non_null(mask);
+    check_mask(&vocabulary, &text, mask);
+    grammar_state_release(&text);
+    grammar_drop(grammar);
+    json_decref(schema);
     grammar_masks_close(masks);
 }
 
@@ -274,6 +338,7 @@ static void test_a_set_drops_what_no_answer_holds_and_then_makes_no_more(void **
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_masks),
+        cmocka_unit_test(test_far_counts_share_a_mask),
         cmocka_unit_test(test_no_token),
         cmocka_unit_test(test_set),
         cmocka_unit_test(test_many_automata_stay_below_their_joint_limit),
