@@ -112,9 +112,12 @@ static void print_requests(const struct preflight *is, const char *path) {
 
 static void print_shapes(const struct shape_check_stats *shapes) {
     if (shapes->asked == 0) return;
-    printf("Shapes      %llu of %llu requests compile in %.1f ms, the longest in %.1f ms",
-           (unsigned long long)shapes->distinct, (unsigned long long)shapes->asked,
-           shapes->seconds * 1e3, shapes->seconds_max * 1e3);
+    printf(
+        "Shapes      %llu of %llu requests compile in %.1f ms, the longest in %.1f ms; they take "
+        "%.1f MB, the largest %.1f MB",
+        (unsigned long long)shapes->distinct, (unsigned long long)shapes->asked,
+        shapes->seconds * 1e3, shapes->seconds_max * 1e3, (double)shapes->bytes / 1e6,
+        (double)shapes->bytes_max / 1e6);
     if (shapes->refused > 0) printf("; %llu cannot be held", (unsigned long long)shapes->refused);
     if (shapes->unseen > 0)
         printf("; those of %llu requests are seen when they run only",

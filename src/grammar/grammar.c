@@ -127,11 +127,12 @@ static enum err compile(struct exprs *exprs, enum grammar_kind kind, const json_
     return OK;
 }
 
-enum err grammar_try(enum grammar_kind kind, const json_t *source, uint64_t *work,
+enum err grammar_try(enum grammar_kind kind, const json_t *source, struct grammar_cost *cost,
                      struct error *error) {
     struct exprs exprs;
     uint32_t start;
-    enum err err = compile(&exprs, kind, source, &start, work, error);
+    enum err err = compile(&exprs, kind, source, &start, &cost->work, error);
+    if (err == OK) cost->bytes += exprs_bytes(&exprs);
     exprs_release(&exprs);
     return err;
 }

@@ -23,9 +23,15 @@ struct grammar {
     struct grammar *next, **link; /* in the list of all grammars; under its lock */
 };
 
-/* Compiles a source and forgets it; errors as grammar_open. Adds what it took to *work, in
- * expressions. */
-enum err grammar_try(enum grammar_kind kind, const json_t *source, uint64_t *work,
+/* What a compile costs: expressions asked for, and bytes that the sealed part takes. */
+struct grammar_cost {
+    uint64_t work;
+    uint64_t bytes;
+};
+
+/* Compiles a source and forgets it; errors as grammar_open. Adds to *cost; a source that does not
+ * compile adds no bytes. */
+enum err grammar_try(enum grammar_kind kind, const json_t *source, struct grammar_cost *cost,
                      struct error *error) MUST_CHECK;
 
 /* Reads the text again if the automaton was forgotten since. False if that goes over a limit. */

@@ -21,7 +21,8 @@ struct shape_check {
     struct map known;         /* hash of a text → GOOD, NO_SHAPE, or index of its refusal */
     struct refusal *refusals; /* (refusal_count) */
     size_t refusal_count, refusal_capacity;
-    uint64_t work, work_max;
+    struct grammar_cost cost;
+    uint64_t work_max;
     struct shape_check_stats stats;
 };
 
@@ -45,8 +46,11 @@ static bool compile_shape(struct shape_check *check, const struct asked_shape *s
     struct error error;
     if (!shape->source) return true;
     check->stats.distinct++;
-    enum err err = grammar_try(shape->kind, shape->source, &check->work, &error);
+    uint64_t before = check->cost.bytes;
+    enum err err = grammar_try(shape->kind, shape->source, &check->cost, &error);
     json_decref(shape->source);
+    uint64_t bytes = check->cost.bytes - before;
+    if (bytes > check->stats.bytes_max) check->stats.bytes_max = bytes;
     return err == OK || asked_shape_refuse(shape, &error, refusal);
 }
 
@@ -73,7 +77,7 @@ static void forget(struct shape_check *check) {
 /* Compiles a shape that is not known. */
 static bool add(struct shape_check *check, struct str key, struct str fields,
                 struct refusal *ret_refusal) {
-    check->work += WORK_OF_ONE + fields.bytes;
+    check->cost.work += WORK_OF_ONE + fields.bytes;
     int64_t start_ns = clock_monotonic_ns();
     uint64_t compiled = check->stats.distinct;
     bool is_good = compile(check, fields, ret_refusal);
@@ -105,12 +109,14 @@ bool shape_check_take(struct shape_check *check, struct str fields, struct refus
         if (known < NO_SHAPE) *ret_refusal = check->refusals[known];
         return known >= NO_SHAPE;
     }
-    if (check->work < check->work_max) return add(check, key, fields, ret_refusal);
+    if (check->cost.work < check->work_max) return add(check, key, fields, ret_refusal);
     check->stats.asked++;
     check->stats.unseen++;
     return true;
 }
 
 struct shape_check_stats shape_check_stats(const struct shape_check *check) {
-    return check->stats;
+    struct shape_check_stats stats = check->stats;
+    stats.bytes = check->cost.bytes;
+    return stats;
 }

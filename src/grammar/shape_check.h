@@ -35,5 +35,6 @@ struct shape_check_stats {
     uint64_t refused;            /* of them */
     uint64_t unseen;             /* lines past the bound of work */
     double seconds, seconds_max; /* of all compiles, and of the longest */
+    uint64_t bytes, bytes_max;   /* of all grammars as compiled, and of the largest */
 };
 struct shape_check_stats shape_check_stats(const struct shape_check *check);

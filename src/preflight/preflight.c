@@ -298,10 +298,12 @@ static void add_shapes(struct buf *buf, const struct shape_check_stats *shapes) 
     buf_printf(
         buf,
         ",\"shapes\":{\"lines\":%llu,\"distinct\":%llu,\"refused\":%llu,\"unseen_lines\":%llu,"
-        "\"compile_seconds\":%.6f,\"compile_seconds_max\":%.6f}",
+        "\"compile_seconds\":%.6f,\"compile_seconds_max\":%.6f,\"compiled_bytes\":%llu,"
+        "\"compiled_bytes_max\":%llu}",
         (unsigned long long)shapes->asked, (unsigned long long)shapes->distinct,
         (unsigned long long)shapes->refused, (unsigned long long)shapes->unseen, shapes->seconds,
-        shapes->seconds_max);
+        shapes->seconds_max, (unsigned long long)shapes->bytes,
+        (unsigned long long)shapes->bytes_max);
 }
 
 void preflight_write_json(struct buf *buf, const struct preflight *is) {

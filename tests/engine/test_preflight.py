@@ -65,6 +65,7 @@ def test_shapes_are_compiled_once_and_refused_as_the_run_refuses_them(tmp_path):
     said = preflight(write(tmp_path, requests), "--pilot", "0")["shapes"]
     assert (said["lines"], said["distinct"], said["refused"], said["unseen_lines"]) == (6, 1, 0, 0)
     assert 0 < said["compile_seconds_max"] <= said["compile_seconds"]
+    assert 0 < said["compiled_bytes_max"] <= said["compiled_bytes"] < 1 << 20
     for i in (2, 7, 8):
         requests[i]["body"]["response_format"] = shape("not")
     path = write(tmp_path, requests)

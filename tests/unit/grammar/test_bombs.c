@@ -290,7 +290,8 @@ static void test_bombs_end_within_their_bounds(void **state) {
         for (int round = 0; round < ROUNDS; round++) {
             struct buf text;
             struct error error = {0};
-            uint64_t work = 0, size = round == 0 ? 200 : 1 + rng_below(&rng, 200);
+            struct grammar_cost cost = {0, 0};
+            uint64_t size = round == 0 ? 200 : 1 + rng_below(&rng, 200);
             buf_init(&text, BUF_UNLIMITED);
             bombs[i].write(&text, size);
             buf_add_byte(&text, '\0');
@@ -298,11 +299,12 @@ static void test_bombs_end_within_their_bounds(void **state) {
             buf_release(&text);
             bool is_measured = reset_peak();
             long before = status_kib("VmRSS");
-            enum err err = grammar_try(bombs[i].kind, source, &work, &error);
+            enum err err = grammar_try(bombs[i].kind, source, &cost, &error);
             long peak = status_kib("VmHWM") - before;
             if (err != OK && err != ERR_INVALID && err != ERR_LIMIT)
                 fail_msg("%s: %s", bombs[i].name, error.text);
-            if (work > WORK_MAX) fail_msg("%s: work %llu", bombs[i].name, (unsigned long long)work);
+            if (cost.work > WORK_MAX)
+                fail_msg("%s: work %llu", bombs[i].name, (unsigned long long)cost.work);
             if (is_measured && peak > MEMORY_MAX_KIB) fail_msg("%s: %ld KiB", bombs[i].name, peak);
             json_decref(source);
         }
