@@ -138,6 +138,11 @@ static void write_runner(const struct runner_status *status, struct buf *buf) {
     for (size_t i = 0; i < QUALITY_SHARES; i++)
         buf_printf(buf, "quern_quality_alarms_total{share=\"%s\"} %" PRIu64 "\n",
                    quality_share_names[i], status->quality_alarms[i]);
+    head(buf, "quern_shaped_lines_total", "counter",
+         "Batch lines that asked for a shape of their answer, by how they ended.");
+    for (size_t i = SHAPE_NONE + 1; i < SHAPE_END_COUNT; i++)
+        buf_printf(buf, "quern_shaped_lines_total{end=\"%s\"} %" PRIu64 "\n", shape_end_names[i],
+                   status->shapes[i]);
     one(buf, "quern_batches_paused", "gauge", (double)status->batches_paused,
         "Batches that wait for their owner.");
     one(buf, "quern_lines_lost_total", "counter", (double)status->lines_lost,

@@ -185,6 +185,17 @@ struct str batch_line_shape(const struct batch_line *line, struct buf *room) {
     return buf_str(room);
 }
 
+/* Values that ask for nothing: the type "text", and `false` where a boolean asks for any object.
+ * guided_whitespace_pattern alone asks for no shape. */
+bool batch_line_asks_shape(const struct batch_line *line) {
+    if (line->structured_outputs.at || line->guided_json.at || line->guided_regex.at ||
+        line->guided_choice.at || line->guided_grammar.at)
+        return true;
+    if (line->guided_json_object.at && !str_is(line->guided_json_object, "false")) return true;
+    return line->response_format.at &&
+           !json_span_string_is(json_span_get(line->response_format, "type"), "text");
+}
+
 /* The model goes to the end, because the body may have a `model` of null and the last of equal keys
  * counts. */
 struct str batch_line_with_model(const struct batch_line *line, struct str model,

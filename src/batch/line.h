@@ -55,6 +55,8 @@ bool batch_line_check_body(const struct batch_line *line, struct refusal *ret_re
 /* Writes the fields that ask for a shape of the answer into `room`, as a JSON object, and returns it;
  * empty if the line has none. */
 struct str batch_line_shape(const struct batch_line *line, struct buf *room);
+/* True if the line asks for a shape of its answer; whether the shape can be held is not looked at. */
+bool batch_line_asks_shape(const struct batch_line *line);
 /* The body of a line without a model, with `model` added at its end; written into `room`. */
 struct str batch_line_with_model(const struct batch_line *line, struct str model, struct buf *room);
 /* The member that the line's prefix is taken from: messages, prompt or input; may be empty. */

@@ -2,6 +2,7 @@
 #include "batch/quality.h"
 
 #include "base/crc.h"
+#include "batch/shape_ends.h"
 #include "json/span.h"
 
 #include <inttypes.h>
@@ -102,7 +103,9 @@ void quality_write(struct buf *buf, const struct seglog_counts *counts,
     for (size_t i = 0; i < QUALITY_SHARES; i++)
         buf_printf(buf, ",\"%s\":%.4f", quality_share_names[i], shares[i]);
     if (quality_is_alarming(counts, extras, &alarm))
-        buf_printf(buf, ",\"alarm\":\"%s\"}", quality_share_names[alarm]);
+        buf_printf(buf, ",\"alarm\":\"%s\",\"shapes\":", quality_share_names[alarm]);
     else
-        buf_add_text(buf, ",\"alarm\":null}");
+        buf_add_text(buf, ",\"alarm\":null,\"shapes\":");
+    shape_ends_write(buf, counts->shapes);
+    buf_add_byte(buf, '}');
 }

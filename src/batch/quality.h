@@ -24,6 +24,6 @@ void quality_shares(const struct seglog_counts *counts, double ret_shares[QUALIT
  * limit. */
 bool quality_is_alarming(const struct seglog_counts *counts, const struct batch_extras *extras,
                          enum quality_share *ret_share);
-/* Appends {"answers":N,"truncated":0.01,…,"alarm":"empty" or null}. */
+/* Appends {"answers":N,"truncated":0.01,…,"alarm":"empty" or null,"shapes":…} (shape_ends.h). */
 void quality_write(struct buf *buf, const struct seglog_counts *counts,
                    const struct batch_extras *extras);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/log.h"
 #include "base/os.h"
+#include "batch/shape_ends.h"
 #include "cli/command.h"
 #include "cli/engine_options.h"
 #include "cli/run_show.h"
@@ -50,6 +51,24 @@ static bool is_url(const char *name) {
     return strncmp(name, "http://", 7) == 0 || strncmp(name, "https://", 8) == 0;
 }
 
+/* "Shapes: 97 of 100 answers valid (97.0 %), 2 truncated, …": the words of the batch object. The last
+ * three are told only where they occurred. */
+static void print_shapes(const uint64_t ends[SHAPE_END_COUNT]) {
+    uint64_t asked = 0;
+    for (size_t i = 0; i < SHAPE_END_COUNT; i++) asked += ends[i];
+    if (asked == 0) return;
+    fprintf(stderr,
+            "Shapes: %" PRIu64 " of %" PRIu64 " answers valid (%.1f %%), %" PRIu64
+            " truncated, 0 repaired, %" PRIu64 " refused",
+            ends[SHAPE_VALID], asked, 100 * (double)ends[SHAPE_VALID] / (double)asked,
+            ends[SHAPE_TRUNCATED], ends[SHAPE_REFUSED]);
+    static const enum shape_end others[] = {SHAPE_MISMATCHED, SHAPE_UNCHECKED, SHAPE_FAILED};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (ends[others[i]] > 0)
+            fprintf(stderr, ", %" PRIu64 " %s", ends[others[i]], shape_end_names[others[i]]);
+    fprintf(stderr, "\n");
+}
+
 static void print_summary(const struct offline_summary *is, bool json, const char *name) {
     /* The query of a URL may be a secret. */
     char output[PATH_MAX];
@@ -74,18 +93,23 @@ static void print_summary(const struct offline_summary *is, bool json, const cha
                 (unsigned long long)is->completed, (unsigned long long)is->requests,
                 (unsigned long long)is->failed, part, is->seconds, rate,
                 is->seconds > 0 ? (double)is->output_tokens_now / is->seconds : 0, output);
+        print_shapes(is->shapes);
         return;
     }
+    struct buf shapes;
+    buf_init(&shapes, 4096);
+    shape_ends_write(&shapes, is->shapes);
     printf("{\"requests\": %llu, \"completed\": %llu, \"failed\": %llu, \"seconds\": %.3f, "
            "\"load_seconds\": %.3f, "
            "\"req_s\": %.3f, \"prompt_tokens\": %llu, \"cached_tokens\": %llu, "
            "\"completion_tokens\": %llu, "
-           "\"peak_rss_bytes\": %llu, \"done_before\": %llu}\n",
+           "\"peak_rss_bytes\": %llu, \"done_before\": %llu, \"shapes\": %s}\n",
            (unsigned long long)is->requests, (unsigned long long)is->completed,
            (unsigned long long)is->failed, is->seconds, is->load_seconds, rate,
            (unsigned long long)is->usage.input_tokens, (unsigned long long)is->usage.cached_tokens,
            (unsigned long long)is->usage.output_tokens, (unsigned long long)peak_rss_bytes(),
-           (unsigned long long)is->done_before);
+           (unsigned long long)is->done_before, shapes.at);
+    buf_release(&shapes);
 }
 
 static void set_defaults(void *context) {

@@ -224,9 +224,11 @@ static void rank_candidates(const struct job *job, uint32_t first,
     }
 }
 
-static void write_choices(struct buf *out, const struct answer_source *source,
-                          const struct job *job) {
+/* Returns how the choices that are written keep the shape of the request. */
+static enum shape_end write_choices(struct buf *out, const struct answer_source *source,
+                                    const struct job *job) {
     const struct request *request = &job->request;
+    enum shape_end shape = job->shapes ? SHAPE_VALID : SHAPE_NONE;
     uint32_t choices = (uint32_t)request->choices, candidates = (uint32_t)request->candidates;
     for (uint32_t p = 0; p < (uint32_t)request->prompt_count; p++) {
         uint32_t order[REQUEST_CHOICES_MAX] = {0};
@@ -234,17 +236,20 @@ static void write_choices(struct buf *out, const struct answer_source *source,
         for (uint32_t k = 0; k < choices; k++) {
             uint32_t shown_index = p * choices + k;
             if (shown_index > 0) buf_add_byte(out, ',');
-            write_choice(out, source, job, candidates > choices ? order[k] : shown_index,
-                         shown_index);
+            uint32_t index = candidates > choices ? order[k] : shown_index;
+            write_choice(out, source, job, index, shown_index);
+            if (job->shapes && !job->choices[index].is_whole) shape = SHAPE_TRUNCATED;
         }
     }
+    return shape;
 }
 
-void answer_write_body(struct buf *out, const struct answer_source *source, const struct job *job) {
+enum shape_end answer_write_body(struct buf *out, const struct answer_source *source,
+                                 const struct job *job) {
     for (uint32_t i = 0; i < job->choice_count; i++) assert(job->choices[i].is_done);
     write_head(out, source, job, is_chat(job) ? "chat.completion" : "text_completion");
     buf_add_text(out, ",\"choices\":[");
-    write_choices(out, source, job);
+    enum shape_end shape = write_choices(out, source, job);
     buf_add_text(out, "],");
     write_usage(out, job);
     if (is_chat(job)) {
@@ -253,6 +258,7 @@ void answer_write_body(struct buf *out, const struct answer_source *source, cons
             write_ids(out, "prompt_token_ids", &job->prompts[0].ids, 0);
     }
     buf_add_byte(out, '}');
+    return shape;
 }
 
 /* ---- streams ---- */

@@ -17,8 +17,9 @@ struct answer_source {
     const char *fingerprint;
 };
 
-/* Appends the body of a job whose choices are all done. */
-void answer_write_body(struct buf *out, const struct answer_source *source, const struct job *job);
+/* Appends the body of a job whose choices are all done. Returns how they keep the job's shape. */
+enum shape_end answer_write_body(struct buf *out, const struct answer_source *source,
+                                 const struct job *job);
 
 /* Appends the next chunk of one choice: its role first, then the text that may be shown, then its
  * finish_reason. Marks that text as shown. False, with nothing appended, if the choice has no

@@ -32,6 +32,7 @@ struct choice {
     bool has_ended;      /* its last chunk was sent */
     bool is_lost;        /* its grammar cannot hold it */
     bool ended_by_token; /* a stop or end token ended it */
+    bool is_whole;       /* it has a grammar, and ended as a whole text of it */
     enum finish_reason reason;
     uint32_t prompt_tokens, cached_tokens;
     uint32_t token_count; /* tokens generated, a stop token included */

@@ -236,6 +236,8 @@ static void on_finished(struct engine *engine, struct job *job, uint32_t index,
     struct choice *choice = &job->choices[index];
     choice_end(choice, job->request.is_echo_only && event->reason == FINISH_STOP ? FINISH_LENGTH
                                                                                  : event->reason);
+    choice->is_whole = event->reason == FINISH_STOP && !choice->stopped && job->shapes &&
+                       grammar_can_end(&job->shapes[index]);
     choice->prompt_tokens = event->prompt_tokens;
     choice->cached_tokens = event->cached_tokens;
     if (event->reason == FINISH_CANCELLED && !job->is_refused) job_refuse_cancelled(job);

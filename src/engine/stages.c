@@ -183,14 +183,15 @@ static void move_words(struct job *job, struct buf *body) {
     buf_init(&job->words, 0);
 }
 
-static void write_body(const struct engine *engine, struct job *job, struct buf *body) {
+static enum shape_end write_body(const struct engine *engine, struct job *job, struct buf *body) {
     if (endpoint_is_words(job->endpoint))
         move_words(job, body);
     else if (job->endpoint == ENDPOINT_EMBEDDINGS)
         embedding_write_body(body, engine->source.model_name, engine->model->embedder.width,
                              &job->embedding);
     else
-        answer_write_body(body, &engine->source, job);
+        return answer_write_body(body, &engine->source, job);
+    return SHAPE_NONE;
 }
 
 static void write_result(const struct engine *engine, struct job *job, struct buf *body,
@@ -198,7 +199,7 @@ static void write_result(const struct engine *engine, struct job *job, struct bu
     *ret_result = (struct wire_result){.status = 200, .outcome = job->outcome};
     struct refusal refusal = job->refusal;
     bool is_refused = job->is_refused;
-    if (!is_refused) write_body(engine, job, body);
+    if (!is_refused) ret_result->shape = write_body(engine, job, body);
     if (body->overflowed) {
         is_refused = true;
         buf_clear(body);
@@ -208,6 +209,7 @@ static void write_result(const struct engine *engine, struct job *job, struct bu
     if (is_refused) {
         refusal_write(body, &refusal);
         ret_result->status = refusal.status;
+        ret_result->shape = SHAPE_NONE;
     }
     bool has_run = job->choice_count > 0 || job->embedding.vectors;
     if (has_run) ret_result->usage = job_usage(job);

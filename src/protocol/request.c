@@ -36,6 +36,10 @@ const char *tier_name(enum tier tier) {
     return names[tier];
 }
 
+const char *const shape_end_names[SHAPE_END_COUNT] = {
+    [SHAPE_VALID] = "valid",     [SHAPE_TRUNCATED] = "truncated",   [SHAPE_UNCHECKED] = "unchecked",
+    [SHAPE_REFUSED] = "refused", [SHAPE_MISMATCHED] = "mismatched", [SHAPE_FAILED] = "failed"};
+
 void usage_add(struct usage *sum, const struct usage *more) {
     sum->input_tokens += more->input_tokens;
     sum->cached_tokens += more->cached_tokens;

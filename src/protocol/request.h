@@ -67,6 +67,22 @@ enum outcome {
                           again as if for the first time; status and body mean nothing */
 };
 
+/* How an answer ended that was to have a shape (a schema, a regular expression, choices, rules). The
+ * numbers are written to disk (store/seglog_format.h, store/result_cache.h). */
+enum shape_end {
+    SHAPE_NONE,       /* no shape was asked for, or none is known of */
+    SHAPE_VALID,      /* the answer is a whole text of its shape */
+    SHAPE_TRUNCATED,  /* it was cut before: at its limit of tokens, or at a stop string or token */
+    SHAPE_UNCHECKED,  /* it was neither held to its shape nor checked */
+    SHAPE_REFUSED,    /* there is none, because the shape cannot be held */
+    SHAPE_MISMATCHED, /* it came from an upstream and has another form */
+    SHAPE_FAILED,     /* there is none, for another reason */
+    SHAPE_END_COUNT
+};
+
+/* "valid", …, "failed", by enum shape_end; NULL for SHAPE_NONE. */
+extern const char *const shape_end_names[SHAPE_END_COUNT];
+
 /* Tokens of one request summed over its choices, or of many requests. */
 struct usage {
     uint64_t input_tokens;

@@ -272,6 +272,7 @@ void wire_put_result(struct buf *out, const struct wire_result *result) {
     wire_put_u32(out, (uint32_t)result->usage.cached_tokens);
     wire_put_u32(out, (uint32_t)result->usage.output_tokens);
     wire_put_u32(out, (uint32_t)result->usage.reasoning_tokens);
+    wire_put_u8(out, (uint8_t)result->shape);
     put_str(out, result->body);
 }
 
@@ -285,6 +286,9 @@ enum err wire_get_result(struct str payload, struct wire_result *ret_result, str
     result.usage.cached_tokens = wire_get_u32(&cursor);
     result.usage.output_tokens = wire_get_u32(&cursor);
     result.usage.reasoning_tokens = wire_get_u32(&cursor);
+    uint8_t shape = wire_get_u8(&cursor);
+    if (shape > SHAPE_TRUNCATED) cursor.bad = true;
+    result.shape = (enum shape_end)shape;
     result.body = get_str(&cursor);
     /* An HTTP status, because the server writes it into a status line. */
     if (result.status < 200 || result.status > 599) cursor.bad = true;

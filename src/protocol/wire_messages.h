@@ -109,6 +109,8 @@ struct wire_result {
     enum outcome outcome; /* never OUTCOME_RETURNED, which is the worker's word */
     struct usage usage;   /* each count below 2^32; the reused counts do not travel */
     struct str body;
+    enum shape_end
+        shape; /* SHAPE_VALID or SHAPE_TRUNCATED of an answer held to a shape, else NONE */
 };
 
 /* STATS. The counters only ever grow. */

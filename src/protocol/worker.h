@@ -37,6 +37,7 @@ struct worker_result {
     int32_t status;  /* the HTTP status that belongs to `body` */
     struct str body; /* the OpenAI response body, or {"error":{…}}; pure ASCII JSON on one line */
     struct usage usage;
+    enum shape_end shape;   /* of an answer that the worker held to a shape, or checked */
     int64_t retry_after_ms; /* the next try comes no sooner; 0 or less: the runner decides */
 };
 

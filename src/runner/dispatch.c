@@ -302,6 +302,7 @@ static enum next give_line(struct dispatch *dispatch, struct slot *slot) {
     enum err err = read_line(dispatch, slot->batch, slot->line.number, &line, &error);
     if (err != OK) return err == ERR_CORRUPT ? NEXT_DAMAGED : NEXT_READ_AGAIN;
     slot_set_custom_id(slot, line.custom_id);
+    slot->asks_shape = batch_line_asks_shape(&line);
     char own_model[MODEL_NAME_BYTES];
     struct str model;
     if (line.model.at) {

@@ -10,6 +10,7 @@
 #include "base/rng.h"
 #include "batch/quality.h"
 #include "batch/result.h"
+#include "batch/shape_ends.h"
 #include "json/envelope.h"
 #include "runner/runner_internal.h"
 #include "runner/watch.h"
@@ -29,17 +30,20 @@
 
 /* --- committing --- */
 
+/* `told`: how the answer keeps its shape, as the worker says. */
 static void put_record(struct runner *runner, struct slot *slot, const struct batch_result *result,
-                       enum seglog_kind kind) {
+                       enum seglog_kind kind, enum shape_end told) {
     struct buf text;
     buf_init(&text, SEGLOG_TEXT_BYTES_MAX);
     buf_reserve(&text, result->body.bytes + result->custom_id.bytes + 512);
     batch_result_write(&text, result);
+    if (slot->asks_shape) slot->shape = shape_end_of(kind == SEGLOG_SUCCESS, told, result->body);
     struct seglog_record record = {.line = slot->line.number,
                                    .kind = kind,
                                    .attempt = (uint16_t)(slot->line.attempts + slot->line.downs),
                                    .epoch = slot->batch->row.epoch,
                                    .usage = slot->usage,
+                                   .shape = slot->shape,
                                    .text = buf_str(&text)};
     if (kind == SEGLOG_SUCCESS) quality_look(result->body, &record.marks, &record.answer);
     seglog_put(runner->writer, slot->batch->log, &record, slot->id);
@@ -66,7 +70,7 @@ void commit_error(struct runner *runner, struct slot *slot, int32_t status, cons
     struct batch_result result = result_of(runner, slot, request_id);
     result.status = status;
     result.body = buf_str(&body);
-    put_record(runner, slot, &result, SEGLOG_ERROR);
+    put_record(runner, slot, &result, SEGLOG_ERROR, SHAPE_NONE);
     buf_release(&body);
 }
 
@@ -86,20 +90,22 @@ static void commit_result(struct runner *runner, struct slot *slot,
     } else {
         enum seglog_kind kind = batch_result_kind(from->status);
         if (kind == SEGLOG_SUCCESS) slot->usage = from->usage;
-        if (kind == SEGLOG_SUCCESS) reuse_keep(runner, slot, result.body);
-        put_record(runner, slot, &result, kind);
+        if (kind == SEGLOG_SUCCESS) reuse_keep(runner, slot, result.body, from->shape);
+        put_record(runner, slot, &result, kind, from->shape);
     }
     buf_release(&scratch);
 }
 
 void commit_reused(struct runner *runner, struct slot *slot, struct str body,
-                   const struct usage *usage) {
+                   const struct result_cache_facts *facts) {
     char request_id[64];
     struct batch_result result = result_of(runner, slot, request_id);
     result.status = 200;
     result.body = body;
-    slot->usage = *usage;
-    put_record(runner, slot, &result, SEGLOG_SUCCESS);
+    slot->usage = facts->usage;
+    slot->usage.reused_input_tokens = slot->usage.input_tokens;
+    slot->usage.reused_output_tokens = slot->usage.output_tokens;
+    put_record(runner, slot, &result, SEGLOG_SUCCESS, facts->shape);
 }
 
 /* --- results --- */
@@ -244,6 +250,7 @@ void runner_on_durable(void *context, const struct seglog_done *done, size_t cou
         if (slot->usage.reused_input_tokens + slot->usage.reused_output_tokens > 0)
             runner->counters.lines_reused++;
         usage_add(&runner->counters.usage, &slot->usage);
+        if (slot->shape != SHAPE_NONE) runner->counters.shapes[slot->shape]++;
         slot_free(runner, slot);
         if (batch->in_flight == 0) pthread_cond_signal(&runner->work);
     }

@@ -25,7 +25,7 @@ void runner_on_durable(void *context, const struct seglog_done *done, size_t cou
 /* --- without the lock --- */
 /* Commits the answer of an equal request; the slot is COMMITTING. */
 void commit_reused(struct runner *runner, struct slot *slot, struct str body,
-                   const struct usage *usage);
+                   const struct result_cache_facts *facts);
 /* Commits an error of quern's own; the slot is COMMITTING. */
 void commit_error(struct runner *runner, struct slot *slot, int32_t status, const char *code,
                   const char *message);

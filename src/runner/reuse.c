@@ -124,13 +124,11 @@ void reuse_forget(struct runner *runner, struct active_batch *batch) {
 
 static bool commit_cached(struct runner *runner, struct slot *slot, const unsigned char *key) {
     struct reuse *reuse = &runner->reuse;
-    struct usage usage;
+    struct result_cache_facts facts;
     buf_clear(&reuse->body);
-    if (!result_cache_get(reuse->cache, key, &reuse->body, &usage)) return false;
-    usage.reused_input_tokens = usage.input_tokens;
-    usage.reused_output_tokens = usage.output_tokens;
+    if (!result_cache_get(reuse->cache, key, &reuse->body, &facts)) return false;
     slot->state = SLOT_COMMITTING; /* no other thread knows the slot yet */
-    commit_reused(runner, slot, buf_str(&reuse->body), &usage);
+    commit_reused(runner, slot, buf_str(&reuse->body), &facts);
     return true;
 }
 
@@ -163,6 +161,8 @@ enum reuse_choice reuse_line(struct runner *runner, struct slot *slot,
     return choice;
 }
 
-void reuse_keep(struct runner *runner, const struct slot *slot, struct str body) {
-    if (slot->is_leader) result_cache_put(runner->reuse.cache, slot->key, body, &slot->usage);
+void reuse_keep(struct runner *runner, const struct slot *slot, struct str body,
+                enum shape_end shape) {
+    const struct result_cache_facts facts = {slot->usage, shape};
+    if (slot->is_leader) result_cache_put(runner->reuse.cache, slot->key, body, &facts);
 }

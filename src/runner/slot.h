@@ -40,6 +40,8 @@ struct slot {
     struct active_batch *batch;
     struct line_state line;
     struct usage usage;     /* written into the record of the line */
+    bool asks_shape;        /* the line asks for a shape of its answer */
+    enum shape_end shape;   /* written into the record of the line */
     size_t custom_id_bytes; /* as JSON, ASCII */
     char *custom_id;        /* in `inline_id`, or allocated */
     char inline_id[SLOT_CUSTOM_ID_BYTES];

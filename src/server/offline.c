@@ -7,6 +7,7 @@
 #include "base/os.h"
 #include "batch/create.h"
 #include "batch/input.h"
+#include "batch/shape_ends.h"
 #include "batch/state.h"
 #include "json/json.h"
 #include "node/folder.h"
@@ -254,6 +255,7 @@ static void summarize(const struct offline *offline, struct offline_summary *ret
         .done_before = offline->done_before,
         .output_tokens_now = offline->batch.usage.output_tokens - offline->output_tokens_before,
     };
+    shape_ends_read(offline->batch.quality, ret_summary->shapes);
 }
 
 static enum err name_folder(const struct offline_options *options, char ret_folder[PATH_MAX],

@@ -37,12 +37,13 @@ struct offline_options {
 
 struct offline_summary {
     uint64_t requests, completed, failed;
-    double seconds;             /* from the first request to the last result, in this call */
-    double load_seconds;        /* from the start until the model was ready */
-    struct usage usage;         /* of all calls together */
-    uint64_t done_before;       /* requests that earlier calls finished */
-    uint64_t output_tokens_now; /* in the results of this call */
-    bool was_finished;          /* an earlier call did all: only `failed` is known of it */
+    double seconds;                   /* from the first request to the last result, in this call */
+    double load_seconds;              /* from the start until the model was ready */
+    struct usage usage;               /* of all calls together */
+    uint64_t done_before;             /* requests that earlier calls finished */
+    uint64_t output_tokens_now;       /* in the results of this call */
+    uint64_t shapes[SHAPE_END_COUNT]; /* lines of all calls that asked for a shape, by their end */
+    bool was_finished;                /* an earlier call did all: only `failed` is known of it */
 };
 
 /* Checks the two names before a model is looked for or fetched. *ret_summary is set and its

@@ -35,7 +35,7 @@ struct cache_record {
     unsigned char key[RESULT_CACHE_KEY_BYTES];
     uint32_t bytes; /* bytes of the body */
     uint32_t usage[4];
-    uint32_t zero;
+    uint32_t shape;
 };
 _Static_assert(sizeof(struct cache_record) == 64, "written as it is");
 
@@ -241,12 +241,14 @@ void result_cache_close(struct result_cache *cache) {
 
 /* Fills cache->record. */
 static void write_record(struct result_cache *cache, const unsigned char *key, struct str body,
-                         const struct usage *usage) {
+                         const struct result_cache_facts *facts) {
+    const struct usage *usage = &facts->usage;
     struct cache_record record = {
         .magic = MAGIC,
         .bytes = (uint32_t)body.bytes,
         .usage = {(uint32_t)usage->input_tokens, (uint32_t)usage->cached_tokens,
-                  (uint32_t)usage->output_tokens, (uint32_t)usage->reasoning_tokens}};
+                  (uint32_t)usage->output_tokens, (uint32_t)usage->reasoning_tokens},
+        .shape = facts->shape};
     memcpy(record.key, key, sizeof record.key);
     const size_t before = offsetof(struct cache_record, key);
     record.crc = crc32c(0, (const char *)&record + before, sizeof record - before);
@@ -272,12 +274,12 @@ static enum err append(struct result_cache *cache, const unsigned char *key, str
 }
 
 void result_cache_put(struct result_cache *cache, const unsigned char key[RESULT_CACHE_KEY_BYTES],
-                      struct str body, const struct usage *usage) {
+                      struct str body, const struct result_cache_facts *facts) {
     struct error error;
     if (body.bytes > BODY_BYTES_MAX) return;
     pthread_mutex_lock(&cache->lock);
     if (!cache->is_broken) {
-        write_record(cache, key, body, usage);
+        write_record(cache, key, body, facts);
         if (append(cache, key, &error) != OK) {
             log_warn("event=cache_off error=\"%s\"", error.text);
             cache->is_broken = true;
@@ -288,7 +290,7 @@ void result_cache_put(struct result_cache *cache, const unsigned char key[RESULT
 
 /* Reads the record at the place; false unless it is valid and the key's. */
 static bool read_place(struct result_cache *cache, uint64_t place, const unsigned char *key,
-                       struct buf *ret_body, struct usage *ret_usage) {
+                       struct buf *ret_body, struct result_cache_facts *ret_facts) {
     struct cache_record record;
     struct error error;
     int fd = *fd_of(cache, segment_of(place));
@@ -308,20 +310,22 @@ static bool read_place(struct result_cache *cache, uint64_t place, const unsigne
         return false;
     }
     buf_commit(ret_body, record.bytes);
-    *ret_usage =
-        (struct usage){record.usage[0], record.usage[1], record.usage[2], record.usage[3], 0, 0};
+    /* A newer version may know more ends. */
+    *ret_facts = (struct result_cache_facts){
+        {record.usage[0], record.usage[1], record.usage[2], record.usage[3], 0, 0},
+        record.shape <= SHAPE_UNCHECKED ? (enum shape_end)record.shape : SHAPE_NONE};
     return true;
 }
 
 bool result_cache_get(struct result_cache *cache, const unsigned char key[RESULT_CACHE_KEY_BYTES],
-                      struct buf *ret_body, struct usage *ret_usage) {
+                      struct buf *ret_body, struct result_cache_facts *ret_facts) {
     uint64_t word = word_of(key), tag = word >> (64 - 20);
     bool found = false;
     pthread_mutex_lock(&cache->lock);
     for (size_t i = 0; i < PROBES && !found; i++) {
         uint64_t place = cache->places[(word + i) & cache->mask];
         if (is_live(cache, place) && place >> (SEGMENT_BITS + UNIT_BITS) == tag)
-            found = read_place(cache, place, key, ret_body, ret_usage);
+            found = read_place(cache, place, key, ret_body, ret_facts);
     }
     pthread_mutex_unlock(&cache->lock);
     return found;

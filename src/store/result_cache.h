@@ -19,7 +19,7 @@
  *    48   u32       cached tokens
  *    52   u32       output tokens
  *    56   u32       reasoning tokens
- *    60   u32       zero
+ *    60   u32       how the answer keeps its shape (enum shape_end)
  *    64   body
  *
  * A record is valid if
@@ -47,9 +47,15 @@ enum err result_cache_open(struct result_cache **ret_cache, const char *state_di
                            uint64_t bytes_max, struct error *error) MUST_CHECK;
 void result_cache_close(struct result_cache *cache); /* NULL is allowed */
 
+/* What is kept with a body. */
+struct result_cache_facts {
+    struct usage usage;   /* the reused counts are 0 */
+    enum shape_end shape; /* at most SHAPE_UNCHECKED: errors are not kept */
+};
+
 /* Keeps a copy of the body. A body over 1 MiB is not kept. */
 void result_cache_put(struct result_cache *cache, const unsigned char key[RESULT_CACHE_KEY_BYTES],
-                      struct str body, const struct usage *usage);
+                      struct str body, const struct result_cache_facts *facts);
 /* Appends the body; false for a miss. */
 bool result_cache_get(struct result_cache *cache, const unsigned char key[RESULT_CACHE_KEY_BYTES],
-                      struct buf *ret_body, struct usage *ret_usage);
+                      struct buf *ret_body, struct result_cache_facts *ret_facts);

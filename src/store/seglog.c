@@ -68,6 +68,7 @@ bool seglog_note(struct seglog *log, const struct seglog_found *found, uint64_t 
         return false;
     }
     add_to_order(log, (uint32_t)found->line);
+    if (found->shape != SHAPE_NONE) log->counts.shapes[found->shape]++;
     switch (found->kind) {
     case SEGLOG_SUCCESS:
         log->counts.successes++;
@@ -216,7 +217,8 @@ static enum err read_at(struct seglog *log, int fd, uint64_t offset, uint64_t li
                                        .sequence = header.sequence,
                                        .kind = header.kind,
                                        .marks = header.marks,
-                                       .answer = header.answer};
+                                       .answer = header.answer,
+                                       .shape = header.shape};
     if (header.has_usage)
         ret_found->usage = record_usage_read(
             (const unsigned char *)buf->at + from + SEGLOG_RECORD_BYTES + text, header.is_reused);

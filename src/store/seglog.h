@@ -43,7 +43,9 @@ struct seglog_record {
     struct usage usage; /* each count below 2^32; reused as a whole or not at all */
     uint8_t marks;      /* bits of enum seglog_mark; only successes have any */
     uint32_t answer;    /* hash of the answer's text; 0: no text */
-    struct str text;    /* one line with its LF */
+    enum shape_end
+        shape;       /* of a success: up to SHAPE_UNCHECKED; else: none, or from SHAPE_REFUSED */
+    struct str text; /* one line with its LF */
 };
 
 struct seglog_options {
@@ -64,9 +66,10 @@ struct seglog_counts {
     struct usage usage; /* usage of successes */
     uint64_t duplicates;
     uint64_t corrupt;
-    uint64_t recovered;           /* records that were found when the log was opened */
-    uint64_t marks[SEGLOG_MARKS]; /* successes per mark */
-    uint64_t identical;           /* successes with the commonest text; a lower bound */
+    uint64_t recovered;               /* records that were found when the log was opened */
+    uint64_t marks[SEGLOG_MARKS];     /* successes per mark */
+    uint64_t identical;               /* successes with the commonest text; a lower bound */
+    uint64_t shapes[SHAPE_END_COUNT]; /* records per end of a shape; the first one is 0 */
 };
 
 /* Opens the log of a batch and reads its records back. */
@@ -85,6 +88,7 @@ struct seglog_found {
     struct usage usage;
     uint8_t marks;
     uint32_t answer;
+    enum shape_end shape;
 };
 /* Appends the text of a line's record to `buf`. ERR_NOT_FOUND when the line has no record.
  * ERR_CORRUPT when the record is no longer valid: seglog_forget then lets the line run again. */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #define MARKS_SHIFT 4             /* shift of the marks in the flags */
+#define SHAPE_SHIFT 2             /* and of the end of a shape, which has two bits */
 #define SEGMENT_MAGIC 0x47455351u /* "QSEG" */
 #define SEGMENT_VERSION 1u
 #define RECORD_MAGIC 0x43455251u /* "QREC" */
@@ -60,6 +61,19 @@ bool segment_header_read(const unsigned char bytes[SEGLOG_HEADER_BYTES],
     return true;
 }
 
+/* The ends of a success come first, then those of an error: two bits tell them with the kind. */
+static unsigned shape_bits(enum seglog_kind kind, enum shape_end shape) {
+    unsigned bits = shape;
+    if (shape != SHAPE_NONE && kind != SEGLOG_SUCCESS) bits -= SHAPE_UNCHECKED;
+    assert(bits <= SHAPE_UNCHECKED);
+    return bits;
+}
+
+static enum shape_end shape_of(enum seglog_kind kind, unsigned bits) {
+    if (bits != SHAPE_NONE && kind != SEGLOG_SUCCESS) bits += SHAPE_UNCHECKED;
+    return (enum shape_end)bits;
+}
+
 void record_write(struct buf *buf, const struct seglog_record *record, uint64_t batch_sequence) {
     assert(record->text.bytes <= SEGLOG_TEXT_BYTES_MAX);
     char header[SEGLOG_RECORD_BYTES] = {0}, usage[SEGLOG_USAGE_BYTES];
@@ -70,6 +84,7 @@ void record_write(struct buf *buf, const struct seglog_record *record, uint64_t 
     bool is_reused = record->usage.reused_input_tokens + record->usage.reused_output_tokens > 0;
     assert(record->marks < 1u << SEGLOG_MARKS);
     header[13] = (char)(SEGLOG_HAS_USAGE | (is_reused ? SEGLOG_REUSED : 0) |
+                        shape_bits(record->kind, record->shape) << SHAPE_SHIFT |
                         (unsigned)record->marks << MARKS_SHIFT);
     memcpy(header + 14, &attempt, sizeof attempt);
     put_u64(header + 16, record->line);
@@ -94,7 +109,6 @@ bool record_header_read(const unsigned char bytes[SEGLOG_RECORD_BYTES],
                         struct record_header *ret_header) {
     if (get_u32(bytes) != RECORD_MAGIC) return false;
     if (bytes[12] < SEGLOG_SUCCESS || bytes[12] > SEGLOG_EXPIRED) return false;
-    if (bytes[13] & ~(SEGLOG_HAS_USAGE | SEGLOG_REUSED | 0xFu << MARKS_SHIFT)) return false;
     uint32_t count = get_u32(bytes + 8);
     bool has_usage = bytes[13] & SEGLOG_HAS_USAGE;
     if (count > SEGLOG_TEXT_BYTES_MAX + SEGLOG_USAGE_BYTES) return false;
@@ -114,6 +128,7 @@ bool record_header_read(const unsigned char bytes[SEGLOG_RECORD_BYTES],
         .epoch = get_u32(bytes + 40),
         .marks = bytes[13] >> MARKS_SHIFT,
         .answer = get_u32(bytes + 44),
+        .shape = shape_of((enum seglog_kind)bytes[12], bytes[13] >> SHAPE_SHIFT & 3u),
     };
     return true;
 }

@@ -36,7 +36,9 @@
  *    13   u8        flags:
  *                     bit 0     SEGLOG_HAS_USAGE: token counts stand behind the text
  *                     bit 1     SEGLOG_REUSED: the answer is that of an equal request before
- *                     bit 2, 3  zero
+ *                     bit 2, 3  how an answer with a shape ended (enum shape_end): 0 no shape;
+ *                               with kind 1: 1 valid, 2 truncated, 3 unchecked;
+ *                               with another kind: 1 refused, 2 mismatched, 3 failed
  *                     bit 4-7   marks: bit 4 + m is mark m (enum seglog_mark)
  *    14   u16       attempt: how often the line had failed or gone down with a worker; 0 at first
  *    16   u64       line: index of the request in the input file, from 0 on
@@ -54,7 +56,7 @@
  * Every record that is written has token counts; zeros when no model worked.
  *
  * A record is valid if
- *   (1) the magic is there, the kind is 1 to 4, and no other flag is set;
+ *   (1) the magic is there, the kind is 1 to 4;
  *   (2) `bytes` is at most SEGLOG_TEXT_BYTES_MAX + 16, at least 16 with SEGLOG_HAS_USAGE, and the
  *       record ends inside the file;
  *   (3) the batch number is the batch's and the line is one of its lines;
@@ -107,6 +109,7 @@ struct record_header {
     bool has_usage;
     uint8_t marks;
     uint32_t answer;
+    enum shape_end shape;
     bool is_reused;
     uint16_t attempt;
     uint64_t line;

@@ -85,7 +85,8 @@ static void accept(struct scan *scan, uint64_t at, const struct record_header *h
                                  .sequence = header->sequence,
                                  .kind = header->kind,
                                  .marks = header->marks,
-                                 .answer = header->answer};
+                                 .answer = header->answer,
+                                 .shape = header->shape};
     if (header->has_usage) {
         const unsigned char *bytes =
             peek(scan, at + SEGLOG_RECORD_BYTES + header->bytes - SEGLOG_USAGE_BYTES,

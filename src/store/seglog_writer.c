@@ -359,7 +359,8 @@ void seglog_put(struct seglog_writer *writer, struct seglog *log,
                                        .kind = record->kind,
                                        .usage = record->usage,
                                        .marks = record->marks,
-                                       .answer = record->answer},
+                                       .answer = record->answer,
+                                       .shape = record->shape},
                              .cookie = cookie};
     writer->backlog_bytes += item->bytes;
     if (group->count == 1 && group == writer->first) writer->first_put_ns = clock_monotonic_ns();

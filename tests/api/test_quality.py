@@ -48,7 +48,7 @@ def test_each_kind_of_wrong_answers_raises_its_alarm(server, share, requests):
 
 def test_good_answers_raise_none_and_few_are_not_judged(server):
     batch = server.wait(server.create(support.jsonl([support.request(f"a{i}", f"x {i}") for i in range(60)]))["id"])
-    assert batch["quern"]["quality"] == {"answers": 60, "truncated": 0, "empty": 0, "identical": 0, "invalid_json": 0, "alarm": None}
+    assert batch["quern"]["quality"] == {"answers": 60, "truncated": 0, "empty": 0, "identical": 0, "invalid_json": 0, "alarm": None, "shapes": None}
     few = server.wait(server.create(support.jsonl([support.request(f"a{i}", "") for i in range(9)]))["id"])
     assert few["quern"]["quality"]["empty"] == 1 and few["quern"]["quality"]["alarm"] is None
 

@@ -154,3 +154,49 @@ def test_what_cannot_be_held_is_refused_by_name(model_server, fields, param, wor
     body = {"model": "smollm2", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 5, **fields}
     error = model_server.json("POST", "/v1/chat/completions", body, status=400)["error"]
     assert error["param"] == param and words in error["message"]
+
+
+def shaped_lines():
+    """Lines that end in each way a model's own answers can, some of them equal, and some that ask for no shape."""
+    integer = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": False}
+    whole = {"structured_outputs": {"choice": ["yes", "no"]}, "max_tokens": 20}
+    ways = [whole, {**whole, "temperature": 0}, {"response_format": of_schema(integer), "max_tokens": 2}, {**whole, "stop": ["e", "o"]},
+            {"response_format": {"type": "text"}, "max_tokens": 2}, {"max_tokens": 2}, {**whole, "n": 2}, {**whole, "max_tokens": 10 ** 6}]
+    return [support.request(f"c{i}-{j}", "Yes or no?", **({"temperature": 1, "seed": j} | way)) for i, way in enumerate(ways) for j in range(6)]
+
+
+EXPECTED = {"asked": 36, "valid": 18, "truncated": 12, "repaired": 0, "unchecked": 0, "refused": 0, "mismatched": 0, "failed": 6}
+
+
+def shaped_metrics(server):
+    text = server.call("GET", "/metrics")[1].decode()
+    return {end: int(count) for end, count in re.findall(r'^quern_shaped_lines_total\{end="(\w+)"\} (\d+)$', text, re.M)}
+
+
+def test_a_batch_counts_how_its_shapes_ended_over_a_kill(tmp_path):
+    state, lines = tmp_path / "state", shaped_lines()
+    with support.serving(state, "--model", "smollm2") as server:
+        batch = server.create(support.jsonl(lines))
+        support.until(lambda: server.batch(batch["id"])["request_counts"]["completed"] > 0)
+        server.kill()
+    support.fsck(state)
+    with support.serving(state, "--model", "smollm2") as server:
+        batch = server.wait(batch["id"])
+        assert (batch["request_counts"]["completed"], batch["request_counts"]["failed"]) == (42, 6)
+        assert batch["quern"]["quality"]["shapes"] == EXPECTED
+        assert server.stop() == 0
+    with support.serving(state, "--model", "smollm2") as server:
+        assert server.batch(batch["id"])["quern"]["quality"]["shapes"] == EXPECTED
+        again = server.wait(server.create(support.jsonl(lines))["id"])  # nearly all of it with answers that were kept
+        assert again["quern"]["quality"]["shapes"] == EXPECTED and again["usage"]["input_tokens_details"]["deduplicated_tokens"] > 0
+        assert shaped_metrics(server) == {end: EXPECTED[end] for end in ("valid", "truncated", "unchecked", "refused", "mismatched", "failed")}
+        assert server.stop() == 0
+    support.fsck(state)
+
+
+def test_a_run_ends_with_the_table_of_its_shapes(tmp_path):
+    (tmp_path / "in.jsonl").write_bytes(support.jsonl(shaped_lines()))
+    arguments = ["run", "-i", tmp_path / "in.jsonl", "-o", tmp_path / "out.jsonl", "--model", "smollm2", "--quiet", "--overwrite"]
+    done = support.quern(*arguments)
+    assert "Shapes: 18 of 36 answers valid (50.0 %), 12 truncated, 0 repaired, 0 refused, 6 failed" in done.stderr, done.stderr
+    assert json.loads(support.quern(*arguments, "--json").stdout)["shapes"] == EXPECTED

@@ -151,6 +151,7 @@ static enum err take_result(struct worker_engine *engine, const struct wire_fram
         .status = from.status,
         .body = from.body,
         .usage = from.usage,
+        .shape = from.shape,
     };
     engine->events.result(engine->events.context, &result);
     return OK;

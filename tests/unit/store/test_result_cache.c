@@ -13,7 +13,7 @@ struct cached {
     char dir[64];
     struct result_cache *cache;
     struct buf body;
-    struct usage usage;
+    struct result_cache_facts facts;
 };
 
 static void open_cache(struct cached *c, uint64_t bytes_max) {
@@ -44,16 +44,17 @@ static void key_of(uint64_t number, unsigned char ret_key[RESULT_CACHE_KEY_BYTES
 
 static void put(struct cached *c, uint64_t number, struct str body) {
     unsigned char key[RESULT_CACHE_KEY_BYTES];
-    struct usage usage = {.input_tokens = number, .output_tokens = 7};
+    const struct result_cache_facts facts = {{.input_tokens = number, .output_tokens = 7},
+                                             SHAPE_TRUNCATED};
     key_of(number, key);
-    result_cache_put(c->cache, key, body, &usage);
+    result_cache_put(c->cache, key, body, &facts);
 }
 
 static bool get(struct cached *c, uint64_t number) {
     unsigned char key[RESULT_CACHE_KEY_BYTES];
     key_of(number, key);
     buf_clear(&c->body);
-    return result_cache_get(c->cache, key, &c->body, &c->usage);
+    return result_cache_get(c->cache, key, &c->body, &c->facts);
 }
 
 static int count_files(const struct cached *c) {
@@ -82,8 +83,9 @@ static void what_was_put_comes_back_also_after_a_reopen(void **state) {
             snprintf(text, sizeof text, "{\"n\":%llu}", (unsigned long long)i);
             assert_true(get(&c, i));
             assert_true(str_is(buf_str(&c.body), text));
-            assert_int_equal(c.usage.input_tokens, i);
-            assert_int_equal(c.usage.output_tokens, 7);
+            assert_int_equal(c.facts.usage.input_tokens, i);
+            assert_int_equal(c.facts.usage.output_tokens, 7);
+            assert_int_equal(c.facts.shape, SHAPE_TRUNCATED);
         }
         assert_true(get(&c, 5000));
         assert_int_equal(c.body.bytes, 0);

@@ -48,12 +48,19 @@ static void text_of(uint64_t line, char ret_text[512]) {
              (unsigned long long)line * 7919);
 }
 
+/* Each end of a shape in turn; those of an error on the lines that are errors. */
+static enum shape_end shape_of(uint64_t line) {
+    if (line % 10 == 9) return line % 20 == 9 ? SHAPE_REFUSED : SHAPE_FAILED;
+    return (enum shape_end)(line % 10 % 4); /* SHAPE_NONE to SHAPE_UNCHECKED */
+}
+
 static void put(struct seglog_writer *writer, struct seglog *log, uint64_t line) {
     char text[512];
     text_of(line, text);
     struct seglog_record record = {.line = line,
                                    .kind = line % 10 == 9 ? SEGLOG_ERROR : SEGLOG_SUCCESS,
                                    .usage = {1, 2, 3, 4, 0, 0},
+                                   .shape = shape_of(line),
                                    .text = str_from(text)};
     seglog_put(writer, log, &record, line + 1);
 }
@@ -83,6 +90,7 @@ static size_t count_readable(struct scratch *s, struct seglog *log) {
         assert_string_equal(buf.at, text);
         assert_int_equal(found.kind, line % 10 == 9 ? SEGLOG_ERROR : SEGLOG_SUCCESS);
         assert_int_equal(found.usage.reasoning_tokens, 4);
+        assert_int_equal(found.shape, shape_of(line));
         count++;
     }
     buf_release(&buf);
@@ -110,6 +118,17 @@ static void overwrite(const struct scratch *s, unsigned index, off_t at, const v
     close(fd);
 }
 
+/* The counts of ten lines, times the tens of LINES. */
+static void assert_shapes(const struct seglog_counts *counts) {
+    static const uint64_t in_twenty[SHAPE_END_COUNT] = {[SHAPE_VALID] = 4,
+                                                        [SHAPE_TRUNCATED] = 4,
+                                                        [SHAPE_UNCHECKED] = 4,
+                                                        [SHAPE_REFUSED] = 1,
+                                                        [SHAPE_FAILED] = 1};
+    for (size_t i = 0; i < SHAPE_END_COUNT; i++)
+        assert_int_equal(counts->shapes[i], in_twenty[i] * (LINES / 20));
+}
+
 static void records_survive_a_restart_over_several_segments(void **state) {
     (void)state;
     struct scratch s;
@@ -121,11 +140,13 @@ static void records_survive_a_restart_over_several_segments(void **state) {
     assert_int_equal(counts.successes, LINES / 10 * 9);
     assert_int_equal(counts.errors, LINES / 10);
     assert_int_equal(counts.usage.output_tokens, 3 * (LINES / 10 * 9));
+    assert_shapes(&counts);
     seglog_close(log);
     reports = 0;
     log = open_log(&s, "batch_one", 1);
     counts = seglog_counts(log);
     assert_int_equal(counts.recovered, LINES);
+    assert_shapes(&counts);
     assert_int_equal(counts.successes, LINES / 10 * 9);
     assert_int_equal(counts.usage.output_tokens, 3 * (LINES / 10 * 9));
     assert_int_equal(count_readable(&s, log), LINES);
