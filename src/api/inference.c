@@ -11,8 +11,8 @@
 
 #define SHORT_BYTES ((size_t)64 << 10) /* longer bodies are not built as trees */
 
-/* Chat completions, completions and embeddings for single clients: the body goes to the runner
- * unchanged, and the client waits for the result, or reads the deltas as they come. */
+/* Chat completions, completions, embeddings and decisions for single clients: the body goes to the
+ * runner unchanged, and the client waits for the result, or reads the deltas as they come. */
 
 /* One request that the runner has. The HTTP request holds it until its end, the handler while it
  * submits. */
@@ -281,6 +281,9 @@ static bool read_stream(struct http_request *request, enum endpoint endpoint,
     else if (*ret_stream && endpoint == ENDPOINT_EMBEDDINGS)
         api_fail_param(request, "unsupported_parameter", "stream",
                        "Unsupported parameter: 'stream': embeddings come all at once.");
+    else if (*ret_stream && endpoint == ENDPOINT_DECISIONS)
+        api_fail_param(request, "invalid_value", "stream",
+                       "Invalid 'stream': decisions come all at once; expected false.");
     else if (options.at && !*ret_stream)
         api_fail_param(request, "invalid_value", "stream_options",
                        "The 'stream_options' parameter is only allowed when 'stream' is true.");
@@ -369,6 +372,10 @@ void inference_completions(void *context, struct http_request *request) {
 
 void inference_embeddings(void *context, struct http_request *request) {
     infer(context, request, ENDPOINT_EMBEDDINGS);
+}
+
+void inference_decisions(void *context, struct http_request *request) {
+    infer(context, request, ENDPOINT_DECISIONS);
 }
 
 void inference_tokenize(void *context, struct http_request *request) {

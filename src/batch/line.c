@@ -31,9 +31,9 @@ static const struct place shape_places[] = {SHAPE_PLACES};
 static const struct place line_places[] = {PLACE(custom_id), PLACE(method), PLACE(url),
                                            PLACE(body)};
 static const struct place body_places[] = {
-    BODY_PLACE(model),     BODY_PLACE(messages), BODY_PLACE(stream), BODY_PLACE(prompt),
-    BODY_PLACE(input),     BODY_PLACE(text_1),   BODY_PLACE(text_2), BODY_PLACE(query),
-    BODY_PLACE(documents), SHAPE_PLACES};
+    BODY_PLACE(model),     BODY_PLACE(messages),  BODY_PLACE(stream), BODY_PLACE(prompt),
+    BODY_PLACE(input),     BODY_PLACE(text_1),    BODY_PLACE(text_2), BODY_PLACE(query),
+    BODY_PLACE(documents), BODY_PLACE(questions), SHAPE_PLACES};
 
 /* Puts the known members into their places; of equal keys the last one stays, and `twice` names
  * them. *ret_end is the end
@@ -118,6 +118,7 @@ static bool has_required(const struct batch_line *line, enum endpoint endpoint) 
     case ENDPOINT_CHAT: return line->messages.at;
     case ENDPOINT_COMPLETIONS: return line->prompt.at;
     case ENDPOINT_EMBEDDINGS: return line->input.at;
+    case ENDPOINT_DECISIONS: return line->input.at && line->questions.at;
     case ENDPOINT_SCORE:
         return (line->text_1.at && line->text_2.at) || (line->query.at && line->documents.at);
     default: break; /* no line has another one */
@@ -218,7 +219,11 @@ bool batch_line_check_body(const struct batch_line *line, struct refusal *ret_re
         {"body.messages", "Messages parameter is required."},
         {"body.prompt", "Prompt parameter is required."},
         {"body.input", "Input parameter is required."},
-        {"body.text_1", "Parameters text_1 and text_2, or query and documents, are required."}};
+        {"body.text_1", "Parameters text_1 and text_2, or query and documents, are required."},
+        {"body.input", "Input parameter is required."}};
+    if (line->endpoint == ENDPOINT_DECISIONS && line->input.at && !line->questions.at)
+        return refuse(ret_refusal, "invalid_request", "body.questions",
+                      "Questions parameter is required.");
     if (!has_required(line, line->endpoint)) {
         return refuse(ret_refusal, "invalid_request", required[line->endpoint].param, "%s",
                       required[line->endpoint].message);
@@ -234,7 +239,8 @@ struct str batch_line_prompt(const struct batch_line *line) {
     switch (line->endpoint) {
     case ENDPOINT_CHAT: return line->messages;
     case ENDPOINT_COMPLETIONS: return line->prompt;
-    case ENDPOINT_EMBEDDINGS: return line->input;
+    case ENDPOINT_EMBEDDINGS:
+    case ENDPOINT_DECISIONS: return line->input;
     case ENDPOINT_SCORE: return line->text_1.at ? line->text_1 : line->query;
     default: break; /* no line has another one */
     }

@@ -23,7 +23,7 @@ struct batch_line {
     struct str messages;
     struct str prompt;
     struct str input;
-    struct str text_1, text_2, query, documents;
+    struct str text_1, text_2, query, documents, questions;
     /* The fields that ask for a shape of the answer, in the order of batch_line_shape. */
     struct str response_format, structured_outputs, guided_json, guided_regex, guided_choice,
         guided_json_object, guided_grammar, guided_whitespace_pattern, tools, tool_choice;

@@ -30,6 +30,7 @@ void job_drop_request(struct job *job) {
     job->prompts = NULL;
     request_release(&job->request);
     embedding_release(&job->embedding);
+    decision_release(&job->decision);
     buf_release(&job->body);
 }
 
@@ -61,6 +62,10 @@ void job_refuse_failed(struct job *job) {
 struct usage job_usage(const struct job *job) {
     struct usage usage = {0};
     if (job->endpoint == ENDPOINT_EMBEDDINGS) usage.input_tokens = job->embedding.ids.count;
+    if (job->endpoint == ENDPOINT_DECISIONS) {
+        usage.input_tokens = job->decision.input_tokens;
+        usage.cached_tokens = job->decision.cached_tokens;
+    }
     uint32_t choices = (uint32_t)job->request.candidates;
     for (uint32_t i = 0; i < job->choice_count; i += choices) {
         uint32_t prompt_tokens = 0, cached_tokens = UINT32_MAX;

@@ -9,6 +9,7 @@
  * Invariant: id and slot stay the same from job_open to job_close. */
 
 #include "engine/choice.h"
+#include "engine/decision.h"
 #include "engine/embedding.h"
 #include "engine/prep.h"
 #include "grammar/grammar.h"
@@ -34,7 +35,9 @@ struct job {
 
     struct buf words; /* the answer's body, only of endpoints that are words */
 
-    struct embedding embedding; /* only of ENDPOINT_EMBEDDINGS; the members below: of the others */
+    struct embedding embedding; /* only of ENDPOINT_EMBEDDINGS */
+    struct decision decision;   /* only of ENDPOINT_DECISIONS; the members below: of the others,
+                                   but cache_salt and token_ns */
 
     struct request request; /* unless prep refused it */
     struct prompt *prompts; /* (request.prompt_count) */

@@ -73,11 +73,16 @@ static void hand_to_finish(struct engine *engine, struct job *job) {
     assert(was_put);
 }
 
+/* The name of the field whose text a request is about. */
+static const char *text_param(const struct job *job) {
+    if (job->endpoint == ENDPOINT_DECISIONS) return "input";
+    return job->endpoint == ENDPOINT_CHAT ? "messages" : "prompt";
+}
+
 static void refuse_job(struct job *job, const struct error *error) {
     job->is_refused = true;
     if (error->code == ERR_LIMIT) {
-        refuse(&job->refusal, "context_length_exceeded",
-               job->endpoint == ENDPOINT_CHAT ? "messages" : "prompt",
+        refuse(&job->refusal, "context_length_exceeded", text_param(job),
                "The request does not fit: %s.", error->text);
     } else {
         refuse_status(&job->refusal, 500, NULL, NULL, "The request could not be queued: %s.",
@@ -97,6 +102,11 @@ static void cancel_job(struct engine *engine, struct job *job) {
     }
     uint64_t first = choice_id(job, 0);
     uint32_t count = job->choice_count;
+    if (job->endpoint == ENDPOINT_DECISIONS) {
+        /* Now, so that a read which ends meanwhile lets no other one begin. */
+        if (!job->is_refused) job_refuse_cancelled(job);
+        count = DECISION_READS_UNDER_WAY_MAX;
+    }
     for (uint32_t i = 0; i < count; i++) scheduler_cancel(engine->scheduler, first + i);
 }
 
@@ -131,6 +141,76 @@ static enum err submit_choice(struct engine *engine, struct job *job, uint32_t i
     return scheduler_submit(engine->scheduler, &request, error);
 }
 
+/* --- decisions --- */
+
+static bool has_reads_under_way(const struct decision *decision) {
+    for (uint32_t i = 0; i < DECISION_READS_UNDER_WAY_MAX; i++)
+        if (decision->under_way[i]) return true;
+    return false;
+}
+
+/* Submits a read. Its label may be any token, an end of the text too. */
+static enum err submit_read(struct engine *engine, struct job *job, uint32_t place,
+                            struct error *error) {
+    const struct decision_read *read = &job->decision.reads[job->decision.under_way[place] - 1];
+    struct ids ids = {.at = NULL};
+    decision_read_tokens(&job->decision, read, &ids);
+    const struct scheduler_request request = {
+        .id = choice_id(job, place),
+        .priority = priority_of(job),
+        .sequence_count = 1,
+        .prompt = ids.at,
+        .prompt_count = (uint32_t)ids.count,
+        .sampling = {.logprobs = true,
+                     .logprob_tokens = read->labels,
+                     .logprob_token_count = read->label_count,
+                     .max_tokens = 1},
+        .is_urgent = tier_is_interactive(job->tier),
+        .cache_salt = job->cache_salt,
+    };
+    enum err err = scheduler_submit(engine->scheduler, &request, error);
+    ids_release(&ids);
+    return err;
+}
+
+/* Submits reads until enough are under way, and hands the job on when none is left. */
+static void run_reads(struct engine *engine, struct job *job) {
+    struct decision *decision = &job->decision;
+    for (uint32_t i = 0; i < DECISION_READS_UNDER_WAY_MAX && !job->is_refused; i++) {
+        struct error error;
+        if (decision->under_way[i] || decision->next_read == decision->read_count) continue;
+        decision->under_way[i] = ++decision->next_read;
+        if (submit_read(engine, job, i, &error) == OK) continue;
+        decision->under_way[i] = 0;
+        refuse_job(job, &error);
+        if (has_reads_under_way(decision)) {
+            cancel_job(engine, job); /* may free the job */
+            return;
+        }
+    }
+    if (has_reads_under_way(decision)) return;
+    if (!job->is_refused) job->is_refused = !decision_check_results(decision, &job->refusal);
+    hand_to_finish(engine, job);
+}
+
+static void on_read(struct engine *engine, struct job *job, uint32_t place,
+                    const struct scheduler_event *event) {
+    struct decision *decision = &job->decision;
+    const struct decision_read *read = &decision->reads[decision->under_way[place] - 1];
+    if (event->kind == SCHEDULER_TOKEN) {
+        job->token_ns = engine->step_begun_ns;
+        decision_take(decision, read, event->sample);
+        return;
+    }
+    if (event->kind != SCHEDULER_FINISHED) return;
+    decision->under_way[place] = 0;
+    decision->done_count++;
+    decision->input_tokens += event->prompt_tokens;
+    decision->cached_tokens += event->cached_tokens;
+    if (event->reason == FINISH_CANCELLED && !job->is_refused) job_refuse_cancelled(job);
+    run_reads(engine, job);
+}
+
 static void admit(struct engine *engine, struct job *job) {
     if (atomic_load(&job->is_cancelled) || engine->has_failed) {
         if (engine->has_failed)
@@ -143,6 +223,10 @@ static void admit(struct engine *engine, struct job *job) {
     engine->running[job->slot] = job;
     if (job->endpoint == ENDPOINT_EMBEDDINGS) {
         embed_queue_add(engine->embed_queue, job, priority_of(job));
+        return;
+    }
+    if (job->endpoint == ENDPOINT_DECISIONS) {
+        run_reads(engine, job);
         return;
     }
     for (uint32_t i = 0; i < job->choice_count; i++) {
@@ -249,7 +333,12 @@ void loop_on_event(void *user, const struct scheduler_event *event) {
     struct engine *engine = user;
     struct job *job = engine->running[event->id / REQUEST_SEQUENCES_MAX];
     uint32_t index = (uint32_t)(event->id % REQUEST_SEQUENCES_MAX);
-    assert(job && index < job->choice_count);
+    assert(job);
+    if (job->endpoint == ENDPOINT_DECISIONS) {
+        on_read(engine, job, index, event);
+        return;
+    }
+    assert(index < job->choice_count);
     switch (event->kind) {
     case SCHEDULER_SCORED: on_scored(engine, job, index, event); break;
     case SCHEDULER_TOKEN: on_token(engine, job, index, event); break;

@@ -226,6 +226,13 @@ static bool encode(const struct request *request, const struct served_model *mod
                   error.text);
 }
 
+/* Closes a thought that the prompt has opened, as templates spell a thought without words. */
+static void close_thought(struct request *request, struct buf *text) {
+    if (request->thought_start != THOUGHT_OPEN) return;
+    buf_printf(text, "\n%s\n\n", request->thought_marks.end);
+    request->thought_start = THOUGHT_NONE;
+}
+
 static bool prep_chat(struct request *request, const struct served_model *model,
                       const struct prep_options *options, struct prompt *prompt,
                       struct refusal *refusal) {
@@ -233,6 +240,7 @@ static bool prep_chat(struct request *request, const struct served_model *model,
     buf_init(&rendering.text, PROMPT_TEXT_BYTES_MAX);
     bool is_good = render_chat(request, model, options, &rendering, refusal);
     struct str last = is_good ? messages_last_text(request->messages) : (struct str){NULL, 0};
+    if (is_good && request->closes_thought) close_thought(request, &rendering.text);
     if (is_good && request->continue_final_message) is_good = cut_after(&rendering, last, refusal);
     if (is_good)
         is_good = encode(request, model, buf_str(&rendering.text), &rendering.given, &prompt->ids,

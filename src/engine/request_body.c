@@ -120,7 +120,8 @@ bool request_body_read(struct request_body *ret_body, struct str text, const cha
     struct request_body body = {.memory_left =
                                     request_body_cost_max(text.bytes) - TEXT_COPIES * text.bytes};
     struct str object = {NULL, 0}, array = {NULL, 0};
-    if (text.bytes >= LONG_BYTES && json_span_is_utf8(text) && json_span_read(text, &object))
+    if (ids_name && text.bytes >= LONG_BYTES && json_span_is_utf8(text) &&
+        json_span_read(text, &object))
         array = json_span_get(object, ids_name);
     bool is_good = true;
     if (read_lists(&body.ids, array, vocabulary_count)) {

@@ -42,8 +42,8 @@ struct request_body {
     size_t memory_left; /* bytes that the request may still take */
 };
 
-/* Reads a body. The member `ids_name` may be a long array of ids below `vocabulary_count`, or of
- * arrays of them; a faulty or short one stays in the tree. False and *ret_refusal: status 400 for a
+/* Reads a body. The member `ids_name` (NULL: none) may be a long array of ids below
+ * `vocabulary_count`, or of arrays of them; a faulty or short one stays in the tree. False and *ret_refusal: status 400 for a
  * text that is no JSON object or costs too much, 503 if the machine has no memory for it. */
 bool request_body_read(struct request_body *ret_body, struct str text, const char *ids_name,
                        uint32_t vocabulary_count, struct refusal *ret_refusal) MUST_CHECK;

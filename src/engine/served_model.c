@@ -267,15 +267,18 @@ bool served_model_does(const struct served_model *model, enum endpoint endpoint,
                        struct refusal *ret_refusal) {
     bool generates = model->backend, embeds = model->embedder.embed;
     if (endpoint == ENDPOINT_EMBEDDINGS && embeds) return true;
-    if ((endpoint == ENDPOINT_CHAT || endpoint == ENDPOINT_COMPLETIONS) && generates) return true;
+    bool is_for_words = endpoint == ENDPOINT_CHAT || endpoint == ENDPOINT_COMPLETIONS ||
+                        endpoint == ENDPOINT_DECISIONS;
+    if (is_for_words && generates) return true;
     if (!generates)
         return refuse(ret_refusal, "unsupported_endpoint", NULL,
                       "This model makes embeddings; it serves /v1/embeddings only.");
     if (embeds)
         return refuse(ret_refusal, "unsupported_endpoint", NULL,
                       "This model generates text and makes embeddings; it serves "
-                      "/v1/chat/completions, /v1/completions and /v1/embeddings only.");
+                      "/v1/chat/completions, /v1/completions, /v1/decisions and /v1/embeddings "
+                      "only.");
     return refuse(ret_refusal, "unsupported_endpoint", NULL,
-                  "This model generates text; it serves /v1/chat/completions and /v1/completions "
-                  "only.");
+                  "This model generates text; it serves /v1/chat/completions, /v1/completions and "
+                  "/v1/decisions only.");
 }

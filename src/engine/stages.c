@@ -76,6 +76,23 @@ static void drop_documents(struct request *request) {
     request->chat_template = (struct str){NULL, 0};
 }
 
+static struct prep_options prep_options_now(const struct engine *engine) {
+    struct prep_options options = engine->limits;
+    options.now_unix_s = clock_unix_s();
+    options.utc_offset_s = local_offset_s(options.now_unix_s);
+    return options;
+}
+
+static bool prepare_decision(const struct engine *engine, struct job *job) {
+    struct prep_options options = prep_options_now(engine);
+    bool is_good = decision_prepare(&job->decision, buf_str(&job->body), engine->model, &options,
+                                    &job->is_cancelled, &job->refusal);
+    buf_release(&job->body);
+    if (*job->owner) job->cache_salt = salt_number(engine, job->owner, STR(""));
+    if (!is_good && atomic_load(&job->is_cancelled)) job_refuse_cancelled(job);
+    return is_good;
+}
+
 static bool prepare(const struct engine *engine, struct job *job) {
     struct refusal *refusal = &job->refusal;
     if (atomic_load(&job->is_cancelled)) {
@@ -83,9 +100,7 @@ static bool prepare(const struct engine *engine, struct job *job) {
         return false;
     }
     if (endpoint_is_words(job->endpoint)) {
-        struct prep_options limits = engine->limits;
-        limits.now_unix_s = clock_unix_s();
-        limits.utc_offset_s = local_offset_s(limits.now_unix_s);
+        const struct prep_options limits = prep_options_now(engine);
         const struct words_question question = {.endpoint = job->endpoint,
                                                 .body = buf_str(&job->body),
                                                 .model = engine->model,
@@ -102,14 +117,14 @@ static bool prepare(const struct engine *engine, struct job *job) {
         buf_release(&job->body);
         return is_good;
     }
+    if (job->endpoint == ENDPOINT_DECISIONS) return prepare_decision(engine, job);
     if (!request_parse(&job->request, job->endpoint, buf_str(&job->body),
                        engine->model->backend->caps.vocab, refusal))
         return false;
     buf_release(&job->body);
     job->prompts = mem_new(job->request.prompt_count, sizeof *job->prompts);
-    struct prep_options options = engine->limits;
-    options.now_unix_s = job->created_unix_s = clock_unix_s();
-    options.utc_offset_s = local_offset_s(options.now_unix_s);
+    const struct prep_options options = prep_options_now(engine);
+    job->created_unix_s = options.now_unix_s;
     if (!prep_prompts(&job->request, engine->model, &options, job->prompts, &job->max_tokens,
                       refusal))
         return false;
@@ -189,6 +204,8 @@ static enum shape_end write_body(const struct engine *engine, struct job *job, s
     else if (job->endpoint == ENDPOINT_EMBEDDINGS)
         embedding_write_body(body, engine->source.model_name, engine->model->embedder.width,
                              &job->embedding);
+    else if (job->endpoint == ENDPOINT_DECISIONS)
+        decision_write_body(body, engine->source.model_name, &job->decision);
     else
         return answer_write_body(body, &engine->source, job);
     return SHAPE_NONE;
@@ -211,7 +228,8 @@ static void write_result(const struct engine *engine, struct job *job, struct bu
         ret_result->status = refusal.status;
         ret_result->shape = SHAPE_NONE;
     }
-    bool has_run = job->choice_count > 0 || job->embedding.vectors;
+    bool has_run =
+        job->choice_count > 0 || job->embedding.vectors || job->decision.input_tokens > 0;
     if (has_run) ret_result->usage = job_usage(job);
     ret_result->body = buf_str(body);
 }

@@ -8,6 +8,7 @@
 #include "batch/jsonl_file.h"
 #include "batch/parameters.h"
 #include "batch/request_key.h"
+#include "engine/decision.h"
 #include "engine/embedding.h"
 #include "engine/prep.h"
 #include "json/span.h"
@@ -54,7 +55,8 @@ struct item {
     struct request request; /* parsed if the model is here */
     bool is_parsed;
     struct prompt *prompts;
-    bool is_too_long; /* faulty, but its tokens are counted */
+    struct decision decision; /* its prompts, if the line asks questions */
+    bool is_too_long;         /* faulty, but its tokens are counted */
     struct line_fault fault;
 };
 
@@ -139,6 +141,25 @@ static bool count_texts(const struct work *work, struct item *item) {
     return is_good || fault(item, &refusal);
 }
 
+/* Counts a prompt per read, as the usage of the answer will. */
+static bool count_reads(const struct work *work, struct item *item) {
+    struct refusal refusal;
+    struct ids ids = {.at = NULL};
+    uint64_t tokens = 0;
+    bool is_good = decision_prepare(&item->decision, item->line.body, work->options->model,
+                                    &work->prep, NULL, &refusal);
+    item->sequence_tokens = 0;
+    for (uint32_t i = 0; i < item->decision.read_count; i++) {
+        decision_read_tokens(&item->decision, &item->decision.reads[i], &ids);
+        tokens += ids.count;
+        if (ids.count >= item->sequence_tokens) item->sequence_tokens = add_capped(ids.count, 1);
+    }
+    ids_release(&ids);
+    item->prompt_tokens = add_capped(tokens, 0);
+    item->answer_tokens = 0;
+    return is_good || fault(item, &refusal);
+}
+
 /* Counts the tokens of prompts that were encoded, also if they are too long. */
 static void sum_tokens(struct item *item) {
     uint64_t answer = (uint64_t)item->request.max_tokens, tokens = 0, longest = 0;
@@ -159,6 +180,7 @@ static bool count_exactly(struct work *work, struct item *item) {
     enum endpoint endpoint = item->line.endpoint;
     if (!served_model_does(model, endpoint, &refusal)) return fault(item, &refusal);
     if (endpoint == ENDPOINT_EMBEDDINGS) return count_texts(work, item);
+    if (endpoint == ENDPOINT_DECISIONS) return count_reads(work, item);
     if (!request_parse(&item->request, endpoint, item->line.body,
                        (uint32_t)tokenizer_count(model->vocabulary.tokenizer), &refusal))
         return fault(item, &refusal);
@@ -194,6 +216,15 @@ static uint64_t share_prefix(struct work *work, const struct ids *ids) {
         hash_set_add(&work->blocks, hash);
     }
     return shared;
+}
+
+static void share_reads(struct work *work, const struct decision *decision) {
+    struct ids ids = {.at = NULL};
+    for (uint32_t i = 0; i < decision->read_count; i++) {
+        decision_read_tokens(decision, &decision->reads[i], &ids);
+        work->counted->shared_tokens += share_prefix(work, &ids);
+    }
+    ids_release(&ids);
 }
 
 static void grow(struct work *work, uint64_t index) {
@@ -239,6 +270,7 @@ static void add_item(struct work *work, const struct item *item, bool is_good) {
         if (item->has_key && !hash_set_add(&work->keys, item->key)) counted->duplicates++;
         for (size_t i = 0; item->prompts && i < item->request.prompt_count; i++)
             counted->shared_tokens += share_prefix(work, &item->prompts[i].ids);
+        share_reads(work, &item->decision);
     } else {
         counted->too_long += item->is_too_long;
         keep_fault(counted, item);
@@ -251,6 +283,7 @@ static void clear_item(struct item *item) {
         prompt_release(&item->prompts[i]);
     free(item->prompts);
     if (item->is_parsed) request_release(&item->request);
+    decision_release(&item->decision);
     item->prompts = NULL;
     item->is_parsed = item->is_too_long = false;
     item->fault = (struct line_fault){.number = 0};

@@ -24,6 +24,7 @@ enum endpoint {
     ENDPOINT_COMPLETIONS, /* /v1/completions */
     ENDPOINT_EMBEDDINGS,  /* /v1/embeddings */
     ENDPOINT_SCORE,       /* /v1/score */
+    ENDPOINT_DECISIONS,   /* /v1/decisions */
     ENDPOINT_COUNT,       /* of the endpoints that lines of a batch may have */
     /* Questions about a model's words, for single clients only; they never reach a device. */
     ENDPOINT_TOKENIZE = ENDPOINT_COUNT, /* /tokenize */

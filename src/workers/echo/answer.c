@@ -158,6 +158,11 @@ void echo_answer(struct echo *echo, const struct echo_job *job) {
     case ENDPOINT_SCORE:
         answer_numbers(&echo->answer, job->job.endpoint, body, model, &result.usage);
         break;
+    case ENDPOINT_DECISIONS:
+        envelope_write(&echo->answer, 400, "unsupported_model", "model",
+                       STR("The echo worker has no model, so it cannot be asked questions."));
+        result.status = 400;
+        break;
     default: /* it counts bytes, and has no words */
         envelope_write(&echo->answer, 400, "unsupported_endpoint", NULL,
                        STR("The echo worker has no tokenizer."));

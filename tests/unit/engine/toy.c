@@ -96,6 +96,10 @@ static void compute_logits(struct toy *toy, const struct step *step, const struc
         hash = rng_at(hash, (uint64_t)token_at(toy, sequence, at));
     for (int32_t token = 'a'; token <= 'z'; token++)
         toy->logits[token] = rng_unit_at(hash, (uint64_t)token) * 6;
+    for (uint32_t at = 0; at < length; at++)
+        hash = rng_at(hash, (uint64_t)token_at(toy, sequence, at));
+    for (int32_t token = 'A'; token <= 'Z'; token++)
+        toy->logits[token] = rng_unit_at(hash, (uint64_t)token) * 6 - 50;
     toy->logits[' '] = 5;
     toy->logits[TOY_END] = 1;
 }

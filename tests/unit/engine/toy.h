@@ -9,7 +9,8 @@
  * copied: the answer is what stands between the last '@' and the '^' after it (or the prompt's
  * end), then TOY_END; that is the greedy answer and, the other logits being very low, every answer.
  * A prompt without '@' brings logits that are a hash of the last four tokens, over letters, spaces
- * and TOY_END, so that sampling has something to choose from.
+ * and TOY_END, so that sampling has something to choose from. The logits of capital letters, which
+ * are too low to be sampled, are a hash of all tokens: they tell prompts apart.
  *
  * Its vectors have TOY_WIDTH numbers and are those of a bag: the mean of the vectors of the pooled
  * tokens, one for each token id, so that equal texts have equal vectors whatever stands beside

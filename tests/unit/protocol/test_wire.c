@@ -2,6 +2,7 @@
 #include "base/rng.h"
 #include "protocol/wire_messages.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* question: the typed questions of a decision request.
+ *
+ * A predicate asks whether a statement is true. A choice has options, of which one is the answer. A
+ * score has levels, the lowest first. Each question has options here: a predicate has false and
+ * true. The reader knows no prompt (wording.h) and no model.
+ *
+ * Thread: any.
+ * Memory: questions_release frees; names, values and descriptions are borrowed from the body.
+ * Invariant: a question has 2..QUESTION_OPTIONS_MAX options; values of a choice differ. */
+
+#include "base/buf.h"
+#include "json/refusal.h"
+
+#define QUESTIONS_MAX 400 /* this limit and the next are OpenAI's */
+#define QUESTION_OPTIONS_MAX 255
+#define QUESTION_INSTRUCTIONS_BYTES_MAX ((size_t)16 * 1024 * 1024)
+
+enum question_type { QUESTION_PREDICATE, QUESTION_CHOICE, QUESTION_SCORE };
+
+struct option {
+    const json_t *value; /* string or boolean of a choice, label of a level; NULL: a predicate's */
+    struct str description; /* empty: none */
+};
+
+struct question {
+    enum question_type type;
+    const json_t *name; /* NULL: none */
+    struct buf instructions;
+    struct option *options; /* (option_count) */
+    uint32_t option_count;
+};
+
+/* Zero is a valid start. */
+struct questions {
+    struct question *at; /* (count) */
+    uint32_t count;      /* 1..QUESTIONS_MAX */
+};
+
+/* Reads the member `questions` of a body. False, with *ret_refusal, if it is wrong; then nothing is
+ * to be released. */
+bool questions_read(struct questions *ret_questions, const json_t *body,
+                    struct refusal *ret_refusal) MUST_CHECK;
+void questions_release(struct questions *questions);
