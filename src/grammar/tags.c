@@ -88,13 +88,13 @@ static enum err any_of_strings(struct tagger *tagger, const json_t *format, cons
     return err;
 }
 
-/* Any text that has none of `strings` in it. */
-static uint32_t text_without(struct tagger *tagger, uint32_t strings) {
+/* The part of `texts` that has none of `strings` in it. */
+static uint32_t without(struct tagger *tagger, uint32_t texts, uint32_t strings) {
     struct exprs *exprs = tagger->exprs;
-    if (strings == EXPR_NEVER) return tagger->any_text;
+    if (strings == EXPR_NEVER) return texts;
     uint32_t all = expr_all(exprs);
     uint32_t with = expr_cat(exprs, all, expr_cat(exprs, strings, all));
-    return expr_and2(exprs, tagger->any_text, expr_not(exprs, with));
+    return expr_and2(exprs, texts, expr_not(exprs, with));
 }
 
 /* Any text up to and with the first of `strings`, which ends with one of `ends`, some of them. */
@@ -160,21 +160,17 @@ static enum err read_grammar(struct tagger *tagger, const json_t *format, uint32
 static enum err read_any_text(struct tagger *tagger, const json_t *format, uint32_t *ret_expr) {
     uint32_t strings;
     enum err err = any_of_strings(tagger, format, "excludes", &strings);
-    if (err == OK) *ret_expr = text_without(tagger, strings);
+    if (err == OK) *ret_expr = without(tagger, tagger->any_text, strings);
     return err;
 }
 
 /* As any_text, also with bytes that are no UTF-8: an answer may be turned away in the middle of a
  * character. */
 static enum err read_any_bytes(struct tagger *tagger, const json_t *format, uint32_t *ret_expr) {
-    struct exprs *exprs = tagger->exprs;
-    uint32_t strings, all = expr_all(exprs);
+    uint32_t strings, byte = expr_range(tagger->exprs, 0, TAGS_MARK_BYTE - 1);
     enum err err = any_of_strings(tagger, format, "excludes", &strings);
-    uint32_t bytes = expr_repeat(exprs, expr_range(exprs, 0, TAGS_MARK_BYTE - 1), 0, EXPR_NO_MAX);
-    if (err == OK && strings != EXPR_NEVER)
-        bytes = expr_and2(exprs, bytes,
-                          expr_not(exprs, expr_cat(exprs, all, expr_cat(exprs, strings, all))));
-    if (err == OK) *ret_expr = bytes;
+    uint32_t bytes = expr_repeat(tagger->exprs, byte, 0, EXPR_NO_MAX);
+    if (err == OK) *ret_expr = without(tagger, bytes, strings);
     return err;
 }
 
@@ -329,33 +325,15 @@ static enum err read_separated(struct tagger *tagger, const json_t *format, uint
 
 /* --- triggers --- */
 
-/* What may follow a trigger: the rest of the tags that begin with it. */
-static enum err read_triggered(struct tagger *tagger, const json_t *format, struct str trigger,
-                               uint32_t *ret_expr) {
-    struct exprs *exprs = tagger->exprs;
-    const json_t *tags = json_object_get(format, "tags");
-    uint32_t *parts = mem_new(json_array_size(tags) + 1, sizeof *parts);
-    size_t count = 0;
-    enum err err = OK;
-    for (size_t i = 0; i < json_array_size(tags) && err == OK; i++) {
-        const json_t *tag = json_array_get(tags, i);
-        struct str begin;
-        uint32_t rest;
-        err = text_of(tagger, tag, "begin", &begin);
-        if (err != OK || !str_starts_with(begin, trigger)) continue;
-        err = read_behind_begin(tagger, tag, &rest);
-        if (err == OK)
-            parts[count++] =
-                expr_cat(exprs, expr_bytes(exprs, str_skip(begin, trigger.bytes)), rest);
-    }
-    if (err == OK && count == 0)
-        err = fail(tagger, "no tag begins with the trigger '%.60s'", trigger.at);
-    if (err == OK) *ret_expr = expr_alt(exprs, parts, count);
-    free(parts);
-    return err;
+/* Whether one of the tags begins with the trigger. */
+static bool has_begin(const json_t *tags, struct str trigger) {
+    for (size_t i = 0; i < json_array_size(tags); i++)
+        if (str_starts_with(json_member_str(json_array_get(tags, i), "begin"), trigger))
+            return true;
+    return false;
 }
 
-/* Every tag must begin with exactly one trigger. */
+/* Every tag must begin with exactly one trigger, and every trigger must begin a tag. */
 static enum err check_begins(struct tagger *tagger, const json_t *format) {
     const json_t *triggers = json_object_get(format, "triggers"),
                  *tags = json_object_get(format, "tags");
@@ -378,51 +356,88 @@ static enum err check_begins(struct tagger *tagger, const json_t *format) {
             return fail(tagger, "the tag '%.60s' begins with %zu triggers instead of one", begin.at,
                         found);
     }
+    for (size_t k = 0; k < json_array_size(triggers); k++) {
+        struct str trigger = json_str(json_array_get(triggers, k));
+        if (!has_begin(tags, trigger))
+            return fail(tagger, "no tag begins with the trigger '%.60s'", trigger.at);
+    }
     return OK;
 }
 
-/* Any text up to and with a tag. */
-static enum err read_text_and_tag(struct tagger *tagger, const json_t *format, uint32_t strings,
-                                  uint32_t *ret_expr) {
-    struct exprs *exprs = tagger->exprs;
-    const json_t *triggers = json_object_get(format, "triggers");
-    size_t count = json_array_size(triggers);
-    uint32_t *parts = mem_new(count + 1, sizeof *parts);
+/* A tag of triggered_tags. */
+struct tag {
+    struct str begin;
+    uint32_t rest; /* the expression of what follows */
+};
+
+/* Reads the tags, whose begins are checked; the caller frees *ret_tags. */
+static enum err read_tags(struct tagger *tagger, const json_t *list, struct tag **ret_tags) {
+    struct tag *tags = mem_new(json_array_size(list), sizeof *tags);
     enum err err = OK;
-    for (size_t i = 0; i < count && err == OK; i++) {
-        struct str trigger = json_str(json_array_get(triggers, i));
-        uint32_t rest;
-        err = read_triggered(tagger, format, trigger, &rest);
-        if (err == OK)
-            parts[i] =
-                expr_cat(exprs, text_until(tagger, strings, expr_bytes(exprs, trigger)), rest);
+    for (size_t i = 0; i < json_array_size(list) && err == OK; i++) {
+        tags[i].begin = json_member_str(json_array_get(list, i), "begin");
+        err = read_behind_begin(tagger, json_array_get(list, i), &tags[i].rest);
     }
-    if (err == OK) *ret_expr = expr_alt(exprs, parts, count);
-    free(parts);
+    if (err == OK)
+        *ret_tags = tags;
+    else
+        free(tags);
     return err;
+}
+
+/* The tags that begin with `start`, without this start. */
+static uint32_t tags_behind(struct exprs *exprs, const struct tag *tags, size_t count,
+                            struct str start) {
+    uint32_t *parts = mem_new(count, sizeof *parts);
+    size_t found = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (!str_starts_with(tags[i].begin, start)) continue;
+        struct str begin = str_skip(tags[i].begin, start.bytes);
+        parts[found++] = expr_cat(exprs, expr_bytes(exprs, begin), tags[i].rest);
+    }
+    uint32_t expr = expr_alt(exprs, parts, found);
+    free(parts);
+    return expr;
+}
+
+/* Any text up to and with a tag. */
+static uint32_t text_and_tag(struct tagger *tagger, const json_t *triggers, const struct tag *tags,
+                             size_t tag_count, uint32_t strings) {
+    struct exprs *exprs = tagger->exprs;
+    size_t count = json_array_size(triggers);
+    uint32_t *parts = mem_new(count, sizeof *parts);
+    for (size_t i = 0; i < count; i++) {
+        struct str trigger = json_str(json_array_get(triggers, i));
+        uint32_t text = text_until(tagger, strings, expr_bytes(exprs, trigger));
+        parts[i] = expr_cat(exprs, text, tags_behind(exprs, tags, tag_count, trigger));
+    }
+    uint32_t expr = expr_alt(exprs, parts, count);
+    free(parts);
+    return expr;
 }
 
 /* As in xgrammar, a format of which at least one tag is asked begins with it. */
 static enum err read_triggers(struct tagger *tagger, const json_t *format, uint32_t *ret_expr) {
     struct exprs *exprs = tagger->exprs;
+    const json_t *list = json_object_get(format, "tags");
     struct often often;
-    uint32_t triggers, excluded, next, *tags = NULL;
-    size_t count = 0;
+    struct tag *tags;
+    uint32_t triggers, excluded;
     enum err err = any_of_strings(tagger, format, "triggers", &triggers);
     if (err == OK) err = any_of_strings(tagger, format, "excludes", &excluded);
     if (err == OK) err = read_often(tagger, format, &often);
     if (err == OK) err = check_begins(tagger, format);
+    if (err == OK) err = read_tags(tagger, list, &tags);
     if (err != OK) return err;
+    size_t count = json_array_size(list);
     uint32_t strings = expr_alt2(exprs, triggers, excluded);
-    err = read_text_and_tag(tagger, format, strings, &next);
-    if (err == OK && often.at_least_one) err = read_parts(tagger, format, "tags", &tags, &count);
-    if (err != OK) return err;
-    uint32_t text = text_without(tagger, strings);
+    uint32_t next = text_and_tag(tagger, json_object_get(format, "triggers"), tags, count, strings);
+    uint32_t text = without(tagger, tagger->any_text, strings);
     uint32_t rest = often.stop_after_first
                         ? expr_alt2(exprs, next, text)
                         : expr_cat(exprs, expr_repeat(exprs, next, 0, EXPR_NO_MAX), text);
     if (often.at_least_one) {
-        uint32_t first = expr_alt(exprs, tags, count);
+        uint32_t first = tags_behind(exprs, tags, count, STR(""));
         rest = often.stop_after_first ? first : expr_cat(exprs, first, rest);
     }
     free(tags);
