@@ -50,7 +50,7 @@ bool request_prep_thought(struct request *request, const struct served_model *mo
     uint32_t marks = find_marks(request, model->vocabulary.tokenizer);
     find_closing_tokens(request, model->vocabulary.tokenizer);
     if (!request->shape.source) return true;
-    json_t *answer = request_shape_format(&request->shape, "the shape");
+    json_t *answer = asked_shape_take_format(&request->shape, "");
     request->shape = (struct asked_shape){
         request->shape.param, GRAMMAR_TAGS,
         thought_format(request->thought_marks, request->thought_start, marks, answer)};

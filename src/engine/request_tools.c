@@ -206,38 +206,17 @@ static uint32_t find_marks(struct request *request, const struct tokenizer *toke
     return marks;
 }
 
-json_t *request_shape_format(struct asked_shape *shape, const char *place) {
-    json_t *source = shape->source, *list;
-    shape->source = NULL;
-    if (!source) return NULL;
-    switch (shape->kind) {
-    case GRAMMAR_SCHEMA:
-        return json_pack("{s:s,s:o,s:s}", "type", "json_schema", "json_schema", source, "place",
-                         place);
-    case GRAMMAR_REGEX: return json_pack("{s:s,s:o}", "type", "regex", "pattern", source);
-    case GRAMMAR_EBNF: return json_pack("{s:s,s:o}", "type", "grammar", "grammar", source);
-    case GRAMMAR_TAGS: return source;
-    case GRAMMAR_CHOICE: break;
-    }
-    list = json_array();
-    for (size_t i = 0; i < json_array_size(source); i++)
-        json_array_append_new(list, json_pack("{s:s,s:O}", "type", "const_string", "value",
-                                              json_array_get(source, i)));
-    json_decref(source);
-    return json_pack("{s:s,s:o}", "type", "or", "elements", list);
-}
-
 /* Holds the answer to the calls of the tools. A shape that the request asks for, too, is the form of
  * an answer without calls. */
 static void hold_calls(struct request *request, const char *param, uint32_t marks) {
-    const struct tool_tags tags = {.format = request->tool_format,
-                                   .tools = request->tools,
-                                   .callable = request->callable,
-                                   .is_forced = is_forced(request),
-                                   .only_one = request->one_tool_call,
-                                   .marks = marks,
-                                   .instead =
-                                       request_shape_format(&request->shape, request->shape.param)};
+    const struct tool_tags tags = {
+        .format = request->tool_format,
+        .tools = request->tools,
+        .callable = request->callable,
+        .is_forced = is_forced(request),
+        .only_one = request->one_tool_call,
+        .marks = marks,
+        .instead = asked_shape_take_format(&request->shape, request->shape.param)};
     request->shape = (struct asked_shape){param, GRAMMAR_TAGS, tool_tags_format(&tags)};
     json_decref(tags.instead);
 }

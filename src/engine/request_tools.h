@@ -13,10 +13,6 @@
 #include "engine/request.h"
 #include "engine/served_model.h"
 
-/* The shape as a format of grammar/tags.h, which takes over its source; NULL: there is none. `place` is
- * its name in errors. */
-json_t *request_shape_format(struct asked_shape *shape, const char *place);
-
 /* Checks the fields and fills the members of request->tools. */
 bool request_parse_tools(struct request *request, struct refusal *ret_refusal) MUST_CHECK;
 

@@ -245,6 +245,28 @@ bool asked_shape_read(const json_t *body, struct asked_shape *ret_shape,
     return false;
 }
 
+/* Any one of the texts of an array. */
+static json_t *choice_format(json_t *source) {
+    json_t *list = json_array();
+    for (size_t i = 0; i < json_array_size(source); i++)
+        json_array_append_new(list, json_pack("{s:s,s:O}", "type", "const_string", "value",
+                                              json_array_get(source, i)));
+    json_decref(source);
+    return json_pack("{s:s,s:o}", "type", "or", "elements", list);
+}
+
+json_t *asked_shape_take_format(struct asked_shape *shape, const char *place) {
+    static const char *const types[][2] = {[GRAMMAR_SCHEMA] = {"json_schema", "json_schema"},
+                                           [GRAMMAR_REGEX] = {"regex", "pattern"},
+                                           [GRAMMAR_EBNF] = {"grammar", "grammar"}};
+    json_t *source = shape->source;
+    shape->source = NULL;
+    if (!source || shape->kind == GRAMMAR_TAGS) return source;
+    if (shape->kind == GRAMMAR_CHOICE) return choice_format(source);
+    return json_pack("{s:s,s:o,s:s}", "type", types[shape->kind][0], types[shape->kind][1], source,
+                     "place", place);
+}
+
 bool asked_shape_refuse(const struct asked_shape *shape, const struct error *error,
                         struct refusal *ret_refusal) {
     return refuse(ret_refusal, "invalid_value", shape->param, "Invalid '%s': %s.", shape->param,

@@ -24,6 +24,9 @@ struct asked_shape {
  * is wrong; then nothing is owned. */
 bool asked_shape_read(const json_t *body, struct asked_shape *ret_shape,
                       struct refusal *ret_refusal);
+/* Takes the source as a format of grammar/tags.h, for an answer that has more than the shape; NULL:
+ * there is none. `place` is the format's name in errors, "" if the refusal names the field. */
+json_t *asked_shape_take_format(struct asked_shape *shape, const char *place);
 /* False, and *ret_refusal says why the shape does not compile. */
 bool asked_shape_refuse(const struct asked_shape *shape, const struct error *error,
                         struct refusal *ret_refusal);

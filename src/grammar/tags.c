@@ -116,20 +116,26 @@ static enum err read_const(struct tagger *tagger, const json_t *format, uint32_t
     return err;
 }
 
+/* Puts the place before the error of a part that has a language of its own. The engine names the place
+ * itself, or gives "" where the refusal names it. */
+static enum err with_place(struct tagger *tagger, const json_t *format) {
+    const json_t *place = json_member(format, "place");
+    if (!json_is_string(place)) return err_prefix(tagger->error, "format%s", tagger->place);
+    if (json_string_length(place) == 0) return err_not_ok(tagger->error->code);
+    return err_prefix(tagger->error, "%s", json_string_value(place));
+}
+
 static enum err read_schema(struct tagger *tagger, const json_t *format, uint32_t *ret_expr) {
     const json_t *schema = json_object_get(format, "json_schema"),
                  *style = json_member(format, "style");
     if (!schema) return fail(tagger, "it has no 'json_schema'");
     if (style && (!json_is_string(style) || !str_is(json_str(style), "json")))
         return fail(tagger, "a 'style' but 'json' is not supported");
-    const json_t *otherwise = json_member(format, "otherwise"),
-                 *place = json_member(format, "place");
+    const json_t *otherwise = json_member(format, "otherwise");
     enum err err = schema_expr(tagger->exprs, schema, ret_expr, tagger->error);
     if (err == ERR_INVALID && otherwise)
         err = schema_expr(tagger->exprs, otherwise, ret_expr, tagger->error);
-    if (err == OK) return OK;
-    if (json_is_string(place)) return err_prefix(tagger->error, "%s", json_string_value(place));
-    return err_prefix(tagger->error, "format%s", tagger->place);
+    return err == OK ? OK : with_place(tagger, format);
 }
 
 static enum err read_mark(struct tagger *tagger, const json_t *format, uint32_t *ret_expr) {
@@ -147,14 +153,15 @@ static enum err read_regex(struct tagger *tagger, const json_t *format, uint32_t
     enum err err = text_of(tagger, format, "pattern", &pattern);
     if (err != OK) return err;
     err = regex_expr(tagger->exprs, pattern, REGEX_WHOLE, SPELLING_PLAIN, ret_expr, tagger->error);
-    return err == OK ? OK : err_prefix(tagger->error, "format%s", tagger->place);
+    return err == OK ? OK : with_place(tagger, format);
 }
 
 static enum err read_grammar(struct tagger *tagger, const json_t *format, uint32_t *ret_expr) {
     struct str text;
     enum err err = text_of(tagger, format, "grammar", &text);
-    if (err == OK) err = ebnf_expr(tagger->exprs, text, ret_expr, tagger->error);
-    return err == OK ? OK : err_prefix(tagger->error, "format%s", tagger->place);
+    if (err != OK) return err;
+    err = ebnf_expr(tagger->exprs, text, ret_expr, tagger->error);
+    return err == OK ? OK : with_place(tagger, format);
 }
 
 static enum err read_any_text(struct tagger *tagger, const json_t *format, uint32_t *ret_expr) {

@@ -6,8 +6,7 @@
  * A format is a JSON object with a `type`:
  *
  *     const_string         value: exactly this text
- *     json_schema          json_schema: a value of the schema; `place` is its name in errors, and a schema that
- *                          cannot be held gives way to `otherwise`
+ *     json_schema          json_schema: a value of the schema; one that cannot be held gives way to `otherwise`
  *     any_bytes            as any_text, but bytes need not be UTF-8
  *     mark                 mark: the control token of this number, below TAGS_MARKS_MAX
  *     regex                pattern: a text that matches as a whole
@@ -26,7 +25,8 @@
  * A call of a tool is a tag, so "one of these tools must be called" is tags_with_separator.
  *
  * A mark is two bytes, of which the first is TAGS_MARK_BYTE. It occurs in no UTF-8, so no text takes it. The types and
- * members without a place in xgrammar (any_bytes, mark, place, otherwise, max) are for the engine.
+ * members that xgrammar does not have (any_bytes, mark, place, otherwise, max) are for the engine. `place` is the name
+ * of a json_schema, regex or grammar in errors; "" if the refusal names it.
  *
  * Thread: any.
  * Memory: none of its own; the format is borrowed during the call. */

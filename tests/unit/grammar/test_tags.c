@@ -130,6 +130,8 @@ static const char *const refused[][2] = {
      "begins with 0 triggers"},
     {"{'type':'mark','mark':32}", "'mark' must be an integer below 32"},
     {"{'type':'json_schema','json_schema':{'not':{}},'place':'tools[3]'}", "tools[3]: "},
+    {"{'type':'regex','pattern':'(','place':'guided_regex'}", "guided_regex: "},
+    {"{'type':'grammar','grammar':'x'}", "format: "},
     {"{'type':'json_schema','json_schema':{'not':{}},'otherwise':{'not':{}}}", "'not'"},
     {"{'type':'repeat','min':3,'max':2,'content':{'type':'any_text'}}", "'max' must be"},
     {"{'type':'or','elements':[]}", "'elements' must be an array"},
