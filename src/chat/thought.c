@@ -2,6 +2,7 @@
 #include "chat/thought.h"
 
 #include "chat/tag_words.h"
+#include "chat/tool_format.h"
 #include "jinja/jinja.h"
 
 #include <string.h>
@@ -16,6 +17,10 @@ struct thought_marks thought_marks_of(const struct jinja_template *template) {
     for (size_t i = 0; template && i < sizeof families / sizeof *families; i++)
         if (str_find(source, str_from(families[i].end), 0) != SIZE_MAX) return families[i];
     return (struct thought_marks){NULL, NULL};
+}
+
+uint32_t thought_mark_set(struct thought_marks marks) {
+    return chat_marks_in(marks.begin) | chat_marks_in(marks.end);
 }
 
 enum thought_start thought_start_of(struct thought_marks marks, struct str prompt) {

@@ -24,6 +24,9 @@ struct thought_marks {
 };
 struct thought_marks thought_marks_of(const struct jinja_template *template);
 
+/* The marks as a set (tool_format.h). */
+uint32_t thought_mark_set(struct thought_marks marks);
+
 enum thought_start {
     THOUGHT_NONE, /* the prompt has closed the thought, or the model does not think */
     THOUGHT_MAY,  /* the model may open a thought */

@@ -8,19 +8,19 @@
 static const struct row {
     struct tool_marks marks;
     const char *parsers; /* vLLM's names, with a space around each */
-    const char *words;   /* marks inside a call, as above */
+    const char *inner;   /* marks inside a call */
 } rows[TOOL_FORMAT_COUNT] = {
     [TOOL_FORMAT_HERMES] = {{"<tool_call>", "</tool_call>"}, " hermes qwen3_json longcat ", ""},
     [TOOL_FORMAT_XML] = {{"<tool_call>", "</tool_call>"}, " qwen3_coder qwen3_xml ", ""},
-    [TOOL_FORMAT_MISTRAL] = {{"[TOOL_CALLS]", NULL}, " mistral ", " [ARGS] [CALL_ID] "},
-    [TOOL_FORMAT_NAMED] = {{"[TOOL_CALLS]", NULL}, "", " [ARGS] [CALL_ID] "},
-    [TOOL_FORMAT_LLAMA] = {{NULL, NULL}, " llama3_json llama4_json ", " <|python_tag|> "},
-    [TOOL_FORMAT_PYTHON] = {{NULL, NULL}, " pythonic llama4_pythonic ", " <|python_tag|> "},
+    [TOOL_FORMAT_MISTRAL] = {{"[TOOL_CALLS]", NULL}, " mistral ", "[ARGS] [CALL_ID]"},
+    [TOOL_FORMAT_NAMED] = {{"[TOOL_CALLS]", NULL}, "", "[ARGS] [CALL_ID]"},
+    [TOOL_FORMAT_LLAMA] = {{NULL, NULL}, " llama3_json llama4_json ", "<|python_tag|>"},
+    [TOOL_FORMAT_PYTHON] = {{NULL, NULL}, " pythonic llama4_pythonic ", "<|python_tag|>"},
     [TOOL_FORMAT_PHI] = {{"functools", NULL}, " phi4_mini_json ", ""},
-    [TOOL_FORMAT_GEMMA] = {{"<|tool_call>", "<tool_call|>"}, " gemma4 ", " <|\"|> "},
+    [TOOL_FORMAT_GEMMA] = {{"<|tool_call>", "<tool_call|>"}, " gemma4 ", "<|\"|>"},
     [TOOL_FORMAT_FUNCTION] = {{"<start_function_call>", "<end_function_call>"},
                               " functiongemma ",
-                              " <escape> "},
+                              "<escape>"},
 };
 
 const char *const chat_marks[CHAT_MARKS_MAX + 1] = {"<tool_call>",
@@ -44,6 +44,13 @@ const char *const chat_marks[CHAT_MARKS_MAX + 1] = {"<tool_call>",
                                                     "<|channel>",
                                                     "<channel|>"};
 
+uint32_t chat_marks_in(const char *text) {
+    uint32_t marks = 0;
+    for (size_t k = 0; text && chat_marks[k]; k++)
+        if (strstr(text, chat_marks[k])) marks |= UINT32_C(1) << k;
+    return marks;
+}
+
 static bool has_word(const char *list, struct str word) {
     char spaced[40] = " ";
     if (!list || word.bytes == 0 || word.bytes > sizeof spaced - 3) return false;
@@ -56,11 +63,10 @@ struct tool_marks tool_format_marks(enum tool_format format) {
     return rows[format].marks;
 }
 
-bool tool_format_has_mark(enum tool_format format, size_t mark) {
+uint32_t tool_format_mark_set(enum tool_format format) {
     const struct row *row = &rows[format];
-    struct str word = str_from(chat_marks[mark]);
-    return (row->marks.begin && str_is(word, row->marks.begin)) ||
-           (row->marks.end && str_is(word, row->marks.end)) || has_word(row->words, word);
+    return chat_marks_in(row->marks.begin) | chat_marks_in(row->marks.end) |
+           chat_marks_in(row->inner);
 }
 
 enum tool_format tool_format_named(struct str name) {

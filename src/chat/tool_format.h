@@ -49,9 +49,12 @@ struct tool_marks {
 };
 struct tool_marks tool_format_marks(enum tool_format format);
 
-/* Words that a vocabulary may have as control tokens, in an array that ends in NULL: those of all
- * forms and of thoughts (thought.h). A control token is no text otherwise. */
+/* The words of all forms and of thoughts (thought.h), in an array that ends in NULL. A vocabulary may
+ * have them as control tokens, which are no text otherwise. A set of marks has bit k for
+ * chat_marks[k]. */
 #define CHAT_MARKS_MAX 24
 extern const char *const chat_marks[CHAT_MARKS_MAX + 1];
-/* Whether the text of a form may have mark number `mark` of chat_marks. */
-bool tool_format_has_mark(enum tool_format format, size_t mark);
+/* The marks that a text spells; none for NULL. */
+uint32_t chat_marks_in(const char *text);
+/* The marks that the calls of a form may have. */
+uint32_t tool_format_mark_set(enum tool_format format);

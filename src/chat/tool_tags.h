@@ -38,7 +38,7 @@ struct tool_tags {
     struct tool_set callable;
     bool is_forced;  /* the answer is calls and nothing else */
     bool only_one;   /* one call at most */
-    uint32_t marks;  /* bit k: chat_marks[k] is a control token of the vocabulary */
+    uint32_t marks;  /* the set of marks that are control tokens of the vocabulary */
     json_t *instead; /* of an answer that is no call; NULL: any text. Borrowed */
 };
 

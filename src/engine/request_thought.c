@@ -3,30 +3,10 @@
 
 #include "engine/request_tools.h"
 
-#include <assert.h>
-#include <string.h>
-
 /* Most tokens that are kept for an answer with a shape; it gets at least half of max_tokens. */
 #define ANSWER_TOKENS 512u
 /* Most tokens of an opening mark. */
 #define OPENING_TOKENS 8u
-
-/* Finds the tokens of the marks. Returns those that are control tokens, by their bits. */
-static uint32_t find_marks(struct request *request, const struct tokenizer *tokenizer) {
-    struct str begin = str_from(request->thought_marks.begin),
-               end = str_from(request->thought_marks.end);
-    uint32_t marks = 0;
-    for (size_t i = 0; chat_marks[i]; i++) {
-        struct str mark = str_from(chat_marks[i]);
-        int32_t token = tokenizer_find(tokenizer, mark);
-        if (token == TOKEN_NONE || (!str_starts_with(begin, mark) && !str_equals(end, mark)))
-            continue;
-        assert(request->shown_token_count < REQUEST_SHOWN_TOKENS_MAX);
-        request->shown_tokens[request->shown_token_count++] = token;
-        if (tokenizer_kind(tokenizer, token) == TOKEN_CONTROL) marks |= UINT32_C(1) << i;
-    }
-    return marks;
-}
 
 static void find_closing_tokens(struct request *request, const struct tokenizer *tokenizer) {
     struct ids ids = {.at = NULL};
@@ -47,7 +27,8 @@ bool request_prep_thought(struct request *request, const struct served_model *mo
                                   "this model does not think");
     request->thought_start = thought_start_of(request->thought_marks, prompt);
     if (request->thought_start == THOUGHT_NONE) return true;
-    uint32_t marks = find_marks(request, model->vocabulary.tokenizer);
+    uint32_t marks =
+        request_show_marks(request, &model->vocabulary, thought_mark_set(request->thought_marks));
     find_closing_tokens(request, model->vocabulary.tokenizer);
     if (!request->shape.source) return true;
     json_t *answer = asked_shape_take_format(&request->shape, "");

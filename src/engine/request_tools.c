@@ -177,6 +177,17 @@ bool request_parse_tools(struct request *request, struct refusal *ret_refusal) {
 
 /* --- the model --- */
 
+uint32_t request_show_marks(struct request *request, const struct vocabulary *vocabulary,
+                            uint32_t marks) {
+    const struct mark_tokens *tokens = &vocabulary->marks;
+    for (size_t k = 0; k < CHAT_MARKS_MAX; k++) {
+        if (!((marks & tokens->known) >> k & 1)) continue;
+        assert(request->shown_token_count < REQUEST_SHOWN_TOKENS_MAX);
+        request->shown_tokens[request->shown_token_count++] = tokens->at[k];
+    }
+    return marks & tokens->control;
+}
+
 static bool is_forced(const struct request *request) {
     return request->tool_choice == TOOL_CHOICE_REQUIRED ||
            request->tool_choice == TOOL_CHOICE_NAMED;
@@ -190,20 +201,6 @@ static const char *asks_for_form(const struct request *request) {
         if (json_is_true(json_object_get(function, "strict"))) return "tools";
     }
     return NULL;
-}
-
-/* Finds the tokens of the form's marks. Returns those that are control tokens, by their bits. */
-static uint32_t find_marks(struct request *request, const struct tokenizer *tokenizer) {
-    uint32_t marks = 0;
-    for (size_t i = 0; chat_marks[i]; i++) {
-        if (!tool_format_has_mark(request->tool_format, i)) continue;
-        int32_t token = tokenizer_find(tokenizer, str_from(chat_marks[i]));
-        if (token == TOKEN_NONE) continue;
-        assert(request->shown_token_count < REQUEST_SHOWN_TOKENS_MAX);
-        request->shown_tokens[request->shown_token_count++] = token;
-        if (tokenizer_kind(tokenizer, token) == TOKEN_CONTROL) marks |= UINT32_C(1) << i;
-    }
-    return marks;
 }
 
 /* Holds the answer to the calls of the tools. A shape that the request asks for, too, is the form of
@@ -240,7 +237,8 @@ bool request_prep_tools(struct request *request, const struct served_model *mode
                                   "the calls of this model are not read; force one with "
                                   "tool_choice 'required', or name their form with "
                                   "--tool-call-parser");
-    uint32_t marks = find_marks(request, model->vocabulary.tokenizer);
+    uint32_t marks =
+        request_show_marks(request, &model->vocabulary, tool_format_mark_set(request->tool_format));
     bool has_shape = request->shape.source && request->tool_format != TOOL_FORMAT_PLAIN;
     if (param || has_shape) hold_calls(request, param ? param : "tools", marks);
     return true;

@@ -16,6 +16,11 @@
 /* Checks the fields and fills the members of request->tools. */
 bool request_parse_tools(struct request *request, struct refusal *ret_refusal) MUST_CHECK;
 
+/* Keeps the tokens of a set of marks (chat/tool_format.h) in the text of the answer. Returns the marks
+ * that are control tokens. */
+uint32_t request_show_marks(struct request *request, const struct vocabulary *vocabulary,
+                            uint32_t marks);
+
 /* Decides in which form calls are read from the answer, by the template that shows the tools, and
  * gives the request the shape that holds them, if any. */
 bool request_prep_tools(struct request *request, const struct served_model *model,

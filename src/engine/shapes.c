@@ -32,8 +32,6 @@ struct shapes {
     struct closing closing[CLOSING_TOKENS_MAX];
     size_t closing_count;
     struct grammar_masks *masks; /* NULL: no job needed them yet */
-    int32_t
-        marks[CHAT_MARKS_MAX]; /* the tokens of chat_marks, once masks exist; TOKEN_NONE: none */
 };
 
 struct shapes *shapes_open(const struct served_model *model, const int32_t *end_tokens,
@@ -56,13 +54,6 @@ void shapes_close(struct shapes *shapes) {
     free(shapes);
 }
 
-/* The number of the mark that a control token is; CHAT_MARKS_MAX: none. */
-static size_t mark_of(const struct shapes *shapes, int32_t token) {
-    size_t mark = 0;
-    while (mark < CHAT_MARKS_MAX && shapes->marks[mark] != token) mark++;
-    return mark;
-}
-
 /* The bytes that a token adds to an answer; none for a token that may not stand in it. A control
  * token that is a mark of calls has the two bytes of tags.h, which no other token may spell. */
 static struct str text_of(const struct shapes *shapes, int32_t token, char mark_bytes[MARK_BYTES]) {
@@ -71,7 +62,7 @@ static struct str text_of(const struct shapes *shapes, int32_t token, char mark_
     bool is_text = kind == TOKEN_NORMAL || kind == TOKEN_BYTE || kind == TOKEN_USER_DEFINED;
     struct str text = {NULL, 0};
     if (vocabulary_is_end(vocabulary, token)) return text;
-    size_t mark = kind == TOKEN_CONTROL ? mark_of(shapes, token) : CHAT_MARKS_MAX;
+    size_t mark = kind == TOKEN_CONTROL ? vocabulary_mark(vocabulary, token) : CHAT_MARKS_MAX;
     if (mark < CHAT_MARKS_MAX) {
         mark_bytes[0] = (char)TAGS_MARK_BYTE;
         mark_bytes[1] = (char)mark;
@@ -89,12 +80,8 @@ static void open_masks(struct shapes *shapes) {
     if (count > caps->vocab) count = caps->vocab;
     struct str *tokens = mem_new((size_t)count + 1, sizeof *tokens);
     char marks[CHAT_MARKS_MAX][MARK_BYTES], bytes[MARK_BYTES];
-    for (size_t i = 0; i < CHAT_MARKS_MAX; i++)
-        shapes->marks[i] =
-            chat_marks[i] ? tokenizer_find(model->vocabulary.tokenizer, str_from(chat_marks[i]))
-                          : TOKEN_NONE;
     for (uint32_t i = 0; i < count; i++) {
-        size_t mark = mark_of(shapes, (int32_t)i);
+        size_t mark = vocabulary_mark(&model->vocabulary, (int32_t)i);
         tokens[i] = text_of(shapes, (int32_t)i, mark < CHAT_MARKS_MAX ? marks[mark] : bytes);
     }
     struct grammar_masks_options options = {

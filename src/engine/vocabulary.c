@@ -35,6 +35,7 @@ static enum err open_parts(struct vocabulary *vocabulary, const struct checkpoin
     };
     if (tokenizer_open(&vocabulary->tokenizer, &source, error) != OK)
         return err_prefix(error, "tokenizer");
+    vocabulary_find_marks(vocabulary);
     if (vocab->chat_template.bytes > 0 &&
         jinja_template_open(&vocabulary->template, vocab->chat_template, error) != OK)
         return err_prefix(error, "tokenizer.chat_template");
@@ -64,8 +65,10 @@ static enum err open_json(struct vocabulary *ret_vocabulary, const char *path,
     struct vocabulary vocabulary = {.unknown = TOKEN_NONE, .padding = TOKEN_NONE};
     err = tokenizer_open_json(&vocabulary.tokenizer, (struct str){text, bytes}, error);
     free(text);
-    if (err == OK) *ret_vocabulary = vocabulary;
-    return err;
+    if (err != OK) return err;
+    vocabulary_find_marks(&vocabulary);
+    *ret_vocabulary = vocabulary;
+    return OK;
 }
 
 enum err vocabulary_open_file(struct vocabulary *ret_vocabulary, const char *path,
@@ -96,6 +99,26 @@ const struct jinja_template *vocabulary_template(const struct vocabulary *vocabu
                                                  bool has_tools) {
     return has_tools && vocabulary->tool_template ? vocabulary->tool_template
                                                   : vocabulary->template;
+}
+
+void vocabulary_find_marks(struct vocabulary *vocabulary) {
+    struct mark_tokens *marks = &vocabulary->marks;
+    *marks = (struct mark_tokens){.known = 0};
+    for (size_t k = 0; chat_marks[k]; k++) {
+        int32_t id = tokenizer_find(vocabulary->tokenizer, str_from(chat_marks[k]));
+        if (id == TOKEN_NONE) continue;
+        marks->at[k] = id;
+        marks->known |= UINT32_C(1) << k;
+        if (tokenizer_kind(vocabulary->tokenizer, id) == TOKEN_CONTROL)
+            marks->control |= UINT32_C(1) << k;
+    }
+}
+
+size_t vocabulary_mark(const struct vocabulary *vocabulary, int32_t id) {
+    const struct mark_tokens *marks = &vocabulary->marks;
+    size_t mark = 0;
+    while (mark < CHAT_MARKS_MAX && !(marks->control >> mark & 1 && marks->at[mark] == id)) mark++;
+    return mark;
 }
 
 bool vocabulary_is_end(const struct vocabulary *vocabulary, int32_t id) {

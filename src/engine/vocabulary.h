@@ -9,15 +9,23 @@
  * Thread: immutable after opening.
  * Memory: owns what it opened; vocabulary_close frees. */
 
+#include "chat/tool_format.h"
 #include "checkpoint/vocab.h"
 #include "jinja/jinja.h"
 #include "tokenizer/tokenizer.h"
 
 #define VOCABULARY_ENDS_MAX 64
 
+/* The marks of calls and thoughts (chat/tool_format.h) that are tokens. Zero is none. */
+struct mark_tokens {
+    uint32_t known, control; /* sets of marks: tokens, and the control tokens among them */
+    int32_t at[CHAT_MARKS_MAX];
+};
+
 /* Zero is a valid start. */
 struct vocabulary {
     struct tokenizer *tokenizer;
+    struct mark_tokens marks;
     struct jinja_template *template;      /* NULL: the file has none */
     struct jinja_template *tool_template; /* the one named "tool_use"; NULL: the file has none */
     int32_t unknown, padding;             /* TOKEN_NONE: absent */
@@ -58,6 +66,11 @@ void vocabulary_close(struct vocabulary *vocabulary);
 /* The template of a request with or without tools, chosen as transformers does; NULL: none. */
 const struct jinja_template *vocabulary_template(const struct vocabulary *vocabulary,
                                                  bool has_tools);
+
+/* Looks the marks up. The functions above that open a tokenizer do so. */
+void vocabulary_find_marks(struct vocabulary *vocabulary);
+/* The number of the mark that a control token is; CHAT_MARKS_MAX: none. */
+size_t vocabulary_mark(const struct vocabulary *vocabulary, int32_t id);
 
 /* True if a generation ends with this token. */
 bool vocabulary_is_end(const struct vocabulary *vocabulary, int32_t id);

@@ -204,6 +204,7 @@ static enum err read_tokenizer(struct vocabulary *vocabulary, const char *folder
     if (!bytes) return err_set(error, ERR_INVALID, "the folder has no tokenizer.json");
     err = tokenizer_open_json(&vocabulary->tokenizer, text, error);
     free(bytes);
+    if (err == OK) vocabulary_find_marks(vocabulary);
     return err;
 }
 

@@ -89,6 +89,7 @@ static void templates_tell_their_marks_and_prompts_the_start(void **state) {
     } templates[] = {{"{{ messages }}", NULL},
                      {"{{ content.split('</think>')[-1] }}", "</think>"},
                      {"[THINK]{{ x }}[/THINK]", "[/THINK]"},
+                     {"<seed:think></seed:think>", "</seed:think>"},
                      {"<|channel>thought\n<channel|>", "<channel|>"}};
     for (size_t i = 0; i < sizeof templates / sizeof *templates; i++) {
         struct jinja_template *template;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/rng.h"
+#include "chat/thought.h"
 #include "chat/tool_calls.h"
 #include "jinja/jinja.h"
 
@@ -345,6 +346,32 @@ static void a_template_says_which_form_it_teaches(void **state) {
     assert_int_equal(tool_format_of(NULL), TOOL_FORMAT_NONE);
 }
 
+/* Each mark of a form or a family of thoughts is in chat_marks, and no other word is. */
+static void chat_marks_are_the_marks_of_forms_and_thoughts(void **state) {
+    (void)state;
+    static const int counts[TOOL_FORMAT_COUNT] = {
+        [TOOL_FORMAT_HERMES] = 2, [TOOL_FORMAT_XML] = 2,     [TOOL_FORMAT_MISTRAL] = 3,
+        [TOOL_FORMAT_NAMED] = 3,  [TOOL_FORMAT_LLAMA] = 1,   [TOOL_FORMAT_PYTHON] = 1,
+        [TOOL_FORMAT_GEMMA] = 3,  [TOOL_FORMAT_FUNCTION] = 3};
+    static const char *const thoughts[] = {"</think>", "[/THINK]", "</seed:think>", "<channel|>"};
+    uint32_t all = 0;
+    for (size_t i = 0; i < TOOL_FORMAT_COUNT; i++) {
+        uint32_t marks = tool_format_mark_set((enum tool_format)i);
+        assert_int_equal(__builtin_popcount(marks), counts[i]);
+        all |= marks;
+    }
+    for (size_t i = 0; i < COUNT(thoughts); i++) {
+        struct jinja_template *template;
+        assert_int_equal(jinja_template_open(&template, str_from(thoughts[i]), NULL), OK);
+        uint32_t marks = thought_mark_set(thought_marks_of(template));
+        assert_int_equal(__builtin_popcount(marks), 2);
+        all |= marks;
+        jinja_template_close(template);
+    }
+    for (size_t k = 0; chat_marks[k]; k++)
+        if (!(all >> k & 1)) fail_msg("no form and no thought has %s", chat_marks[k]);
+}
+
 static void parsers_have_the_names_that_vllm_has(void **state) {
     (void)state;
     assert_int_equal(tool_format_named(STR("hermes")), TOOL_FORMAT_HERMES);
@@ -366,6 +393,7 @@ int main(void) {
         cmocka_unit_test(ids_have_the_form_that_templates_take),
         cmocka_unit_test(white_space_without_end_costs_no_more_than_its_length),
         cmocka_unit_test(a_template_says_which_form_it_teaches),
+        cmocka_unit_test(chat_marks_are_the_marks_of_forms_and_thoughts),
         cmocka_unit_test(parsers_have_the_names_that_vllm_has),
     };
     return cmocka_run_group_tests(tests, open_tools, close_tools);

@@ -58,6 +58,7 @@ static void open_tokenizer(struct toy *toy) {
     struct error error;
     enum err err = tokenizer_open(&toy->model.vocabulary.tokenizer, &source, &error);
     assert(err == OK);
+    vocabulary_find_marks(&toy->model.vocabulary);
 }
 
 /* The token at a position of a sequence, out of the cache. */
