@@ -217,9 +217,8 @@ static bool check_size(const struct embed_request *request, struct refusal *refu
 static bool parse_members(struct embed_request *request, const struct served_model *model,
                           uint32_t text_tokens_max, struct refusal *refusal) {
     const struct served_embedder *embedder = &model->embedder;
-    const json_t *body = request->body, *name = json_member(body, "model");
-    if (!name) return refuse_missing(refusal, "model");
-    if (!json_is_string(name)) return refuse_type(refusal, "model", "a string", name);
+    const json_t *body = request->body;
+    if (!require_member(body, "model", JSON_STRING, "model", refusal)) return false;
     return fields_read(&plain_fields, FIELD_ANY, body, request, refusal) &&
            parse_input(request, embedder->vocab, refusal) && parse_format(request, refusal) &&
            parse_dimensions(request, embedder, refusal) &&

@@ -345,9 +345,8 @@ static bool parse_chat(struct request *request, struct refusal *refusal) {
 
 static bool parse_members(struct request *request, uint32_t vocabulary_count,
                           struct refusal *refusal) {
-    json_t *model = json_member(request->body, "model");
-    if (!model) return refuse_missing(refusal, "model");
-    if (!json_is_string(model)) return refuse_type(refusal, "model", "a string", model);
+    const json_t *model = require_member(request->body, "model", JSON_STRING, "model", refusal);
+    if (!model) return false;
     request->model = json_str(model);
     if (!request_parse_fields(request, refusal) || !parse_seed(request, refusal) ||
         !parse_stops(request, refusal) ||

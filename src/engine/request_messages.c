@@ -27,9 +27,8 @@ static bool check_part(const json_t *part, const char *param, struct refusal *re
     if (!json_is_object(part)) return refuse_type(refusal, param, "an object", part);
     char inner[PARAM_BYTES + 8];
     snprintf(inner, sizeof inner, "%s.type", param);
-    const json_t *type = json_member(part, "type");
-    if (!type) return refuse_missing(refusal, inner);
-    if (!json_is_string(type)) return refuse_type(refusal, inner, "a string", type);
+    const json_t *type = require_member(part, "type", JSON_STRING, inner, refusal);
+    if (!type) return false;
     struct str name = json_str(type);
     if (is_media_part(name)) {
         char value[VALUE_TEXT_BYTES];
@@ -40,9 +39,7 @@ static bool check_part(const json_t *part, const char *param, struct refusal *re
     const char *member = str_is(name, "refusal") ? "refusal" : "text";
     if (!str_is(name, member)) return refuse_value(refusal, inner, type, "'text'");
     snprintf(inner, sizeof inner, "%s.%s", param, member);
-    const json_t *text = json_member(part, member);
-    if (!text) return refuse_missing(refusal, inner);
-    return json_is_string(text) || refuse_type(refusal, inner, "a string", text);
+    return require_member(part, member, JSON_STRING, inner, refusal);
 }
 
 static bool check_content(const json_t *message, bool may_be_absent, size_t index,
@@ -92,14 +89,11 @@ static bool check_tool_call(const json_t *call, size_t message_index, size_t ind
     snprintf(param, sizeof param, "messages[%zu].tool_calls[%zu]", message_index, index);
     if (!json_is_object(call)) return refuse_type(refusal, param, "an object", call);
     snprintf(param, sizeof param, "messages[%zu].tool_calls[%zu].function", message_index, index);
-    const json_t *function = json_member(call, "function");
-    if (!function) return refuse_missing(refusal, param);
-    if (!json_is_object(function)) return refuse_type(refusal, param, "an object", function);
+    const json_t *function = require_member(call, "function", JSON_OBJECT, param, refusal);
+    if (!function) return false;
     snprintf(param, sizeof param, "messages[%zu].tool_calls[%zu].function.name", message_index,
              index);
-    const json_t *name = json_member(function, "name");
-    if (!name) return refuse_missing(refusal, param);
-    if (!json_is_string(name)) return refuse_type(refusal, param, "a string", name);
+    if (!require_member(function, "name", JSON_STRING, param, refusal)) return false;
     snprintf(param, sizeof param, "messages[%zu].tool_calls[%zu].function.arguments", message_index,
              index);
     return check_arguments(json_member(function, "arguments"), param, room, refusal);
@@ -111,9 +105,8 @@ static bool check_message(const json_t *message, size_t index, size_t *room,
     snprintf(param, sizeof param, "messages[%zu]", index);
     if (!json_is_object(message)) return refuse_type(refusal, param, "an object", message);
     snprintf(param, sizeof param, "messages[%zu].role", index);
-    const json_t *role = json_member(message, "role");
-    if (!role) return refuse_missing(refusal, param);
-    if (!json_is_string(role)) return refuse_type(refusal, param, "a string", role);
+    const json_t *role = require_member(message, "role", JSON_STRING, param, refusal);
+    if (!role) return false;
     if (!is_role(json_str(role))) return refuse_value(refusal, param, role, ROLES);
 
     snprintf(param, sizeof param, "messages[%zu].tool_calls", index);
@@ -129,10 +122,8 @@ static bool check_message(const json_t *message, size_t index, size_t *room,
 }
 
 bool request_check_messages(const json_t *body, size_t *room, struct refusal *ret_refusal) {
-    const json_t *messages = json_member(body, "messages");
-    if (!messages) return refuse_missing(ret_refusal, "messages");
-    if (!json_is_array(messages))
-        return refuse_type(ret_refusal, "messages", "an array of objects", messages);
+    const json_t *messages = require_member(body, "messages", JSON_ARRAY, "messages", ret_refusal);
+    if (!messages) return false;
     if (json_array_size(messages) == 0)
         return refuse(ret_refusal, "array_below_min_length", "messages",
                       "Invalid 'messages': empty array. Expected an array with at least one "

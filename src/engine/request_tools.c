@@ -14,9 +14,9 @@
 /* --- the fields --- */
 
 /* Checks a function's name: 1 to 64 characters of [A-Za-z0-9_-]. */
-static bool check_name(const json_t *name, const char *param, struct refusal *refusal) {
-    if (!name) return refuse_missing(refusal, param);
-    if (!json_is_string(name)) return refuse_type(refusal, param, "a string", name);
+static bool check_name(const json_t *function, const char *param, struct refusal *refusal) {
+    const json_t *name = require_member(function, "name", JSON_STRING, param, refusal);
+    if (!name) return false;
     struct str text = json_str(name);
     if (text.bytes > NAME_CHARACTERS_MAX)
         return refuse(refusal, "string_above_max_length", param,
@@ -39,15 +39,13 @@ static bool check_tool(const json_t *tool, size_t index, struct refusal *refusal
     snprintf(param, sizeof param, "tools[%zu]", index);
     if (!json_is_object(tool)) return refuse_type(refusal, param, "an object", tool);
     snprintf(param, sizeof param, "tools[%zu].type", index);
-    const json_t *type = json_member(tool, "type");
-    if (!type) return refuse_missing(refusal, param);
-    if (!json_is_string(type)) return refuse_type(refusal, param, "a string", type);
+    const json_t *type = require_member(tool, "type", JSON_STRING, param, refusal);
+    if (!type) return false;
     if (!str_is(json_str(type), "function"))
         return refuse_value(refusal, param, type, "'function'");
     snprintf(param, sizeof param, "tools[%zu].function", index);
-    const json_t *function = json_member(tool, "function");
-    if (!function) return refuse_missing(refusal, param);
-    if (!json_is_object(function)) return refuse_type(refusal, param, "an object", function);
+    const json_t *function = require_member(tool, "function", JSON_OBJECT, param, refusal);
+    if (!function) return false;
     snprintf(param, sizeof param, "tools[%zu].function.parameters", index);
     const json_t *parameters = json_member(function, "parameters");
     if (parameters && !json_is_object(parameters))
@@ -60,7 +58,7 @@ static bool check_tool(const json_t *tool, size_t index, struct refusal *refusal
     const json_t *strict = json_member(function, "strict");
     if (strict && !json_is_boolean(strict)) return refuse_type(refusal, param, "a boolean", strict);
     snprintf(param, sizeof param, "tools[%zu].function.name", index);
-    return check_name(json_member(function, "name"), param, refusal);
+    return check_name(function, param, refusal);
 }
 
 static bool check_tools(const json_t *body, struct refusal *ret_refusal) {
@@ -90,9 +88,9 @@ static bool add_callable(struct request *request, const json_t *holder, const ch
     const json_t *function = json_member(holder, "function");
     snprintf(inner, sizeof inner, "%s.function.name", param);
     if (!json_is_object(holder)) return refuse_type(refusal, param, "an object", holder);
-    const json_t *name = json_member(function ? function : holder, "name");
-    if (!name) return refuse_missing(refusal, inner);
-    if (!json_is_string(name)) return refuse_type(refusal, inner, "a string", name);
+    const json_t *name =
+        require_member(function ? function : holder, "name", JSON_STRING, inner, refusal);
+    if (!name) return false;
     bool is_found = false;
     for (size_t i = 0; i < json_array_size(request->tools); i++) {
         const json_t *one = json_object_get(json_array_get(request->tools, i), "function");
@@ -107,16 +105,15 @@ static bool add_callable(struct request *request, const json_t *holder, const ch
 static bool parse_allowed_tools(struct request *request, const json_t *choice,
                                 struct refusal *refusal) {
     const char *param = "tool_choice.allowed_tools";
-    const json_t *allowed = json_member(choice, "allowed_tools");
-    if (!allowed) return refuse_missing(refusal, param);
-    if (!json_is_object(allowed)) return refuse_type(refusal, param, "an object", allowed);
-    const json_t *mode = json_member(allowed, "mode"), *tools = json_member(allowed, "tools");
+    const json_t *allowed = require_member(choice, "allowed_tools", JSON_OBJECT, param, refusal);
+    if (!allowed) return false;
+    const json_t *mode = json_member(allowed, "mode");
     if (!mode) return refuse_missing(refusal, "tool_choice.allowed_tools.mode");
     if (!str_is(json_str(mode), "auto") && !str_is(json_str(mode), "required"))
         return refuse_value(refusal, "tool_choice.allowed_tools.mode", mode, "'auto', 'required'");
     param = "tool_choice.allowed_tools.tools";
-    if (!tools) return refuse_missing(refusal, param);
-    if (!json_is_array(tools)) return refuse_type(refusal, param, "an array of objects", tools);
+    const json_t *tools = require_member(allowed, "tools", JSON_ARRAY, param, refusal);
+    if (!tools) return false;
     if (json_array_size(tools) == 0)
         return refuse(refusal, "array_below_min_length", param,
                       "Invalid '%s': empty array. Expected an array with at least one tool.",

@@ -209,10 +209,9 @@ static bool parse_response_format(struct asked_shape *shape, const json_t *body,
     json_t *format = json_member(body, param);
     if (!format) return true;
     if (!json_is_object(format)) return refuse_type(refusal, param, "an object", format);
-    const json_t *type = json_member(format, "type");
-    if (!type) return refuse_missing(refusal, "response_format.type");
-    if (!json_is_string(type))
-        return refuse_type(refusal, "response_format.type", "a string", type);
+    const json_t *type =
+        require_member(format, "type", JSON_STRING, "response_format.type", refusal);
+    if (!type) return false;
     struct str name = json_str(type);
     if (str_is(name, "text")) return true;
     if (str_is(name, "json_object"))
@@ -221,14 +220,12 @@ static bool parse_response_format(struct asked_shape *shape, const json_t *body,
     if (!str_is(name, "json_schema"))
         return refuse_value(refusal, "response_format.type", type,
                             "'text', 'json_object', 'json_schema', 'structural_tag'");
-    json_t *holder = json_member(format, "json_schema");
-    if (!holder) return refuse_missing(refusal, "response_format.json_schema");
-    if (!json_is_object(holder))
-        return refuse_type(refusal, "response_format.json_schema", "an object", holder);
-    json_t *schema = json_member(holder, "schema");
-    if (!schema) return refuse_missing(refusal, "response_format.json_schema.schema");
-    if (!json_is_object(schema))
-        return refuse_type(refusal, "response_format.json_schema.schema", "an object", schema);
+    const json_t *holder =
+        require_member(format, "json_schema", JSON_OBJECT, "response_format.json_schema", refusal);
+    if (!holder) return false;
+    json_t *schema = require_member(holder, "schema", JSON_OBJECT,
+                                    "response_format.json_schema.schema", refusal);
+    if (!schema) return false;
     return set_shape(shape, param, GRAMMAR_SCHEMA, json_incref(schema), refusal);
 }
 

@@ -42,6 +42,21 @@ bool refuse_type(struct refusal *refusal, const char *param, const char *expecte
                   json_kind_name(got), is_plain ? ": " : "", is_plain ? value_text(got, text) : "");
 }
 
+json_t *require_member(const json_t *object, const char *key, json_type type, const char *param,
+                       struct refusal *refusal) {
+    json_t *value = json_member(object, key);
+    if (value && json_typeof(value) == type) return value;
+    if (!value)
+        refuse_missing(refusal, param);
+    else
+        refuse_type(refusal, param,
+                    type == JSON_STRING   ? "a string"
+                    : type == JSON_OBJECT ? "an object"
+                                          : "an array of objects",
+                    value);
+    return NULL;
+}
+
 bool refuse_value(struct refusal *refusal, const char *param, const json_t *got,
                   const char *supported) {
     char text[VALUE_TEXT_BYTES];

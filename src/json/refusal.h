@@ -19,6 +19,11 @@ bool refuse_value(struct refusal *refusal, const char *param, const json_t *got,
 /* `reason` is a sentence without its full stop. */
 bool refuse_unsupported(struct refusal *refusal, const char *param, const char *reason);
 
+/* The member of an object that must exist as a string, an object or an array of objects, borrowed;
+ * `param` names it. NULL and *refusal if it is missing, null or of another type. */
+json_t *require_member(const json_t *object, const char *key, json_type type, const char *param,
+                       struct refusal *refusal);
+
 #define VALUE_TEXT_BYTES 96
 /* A JSON value as text for a message, cut with "…" if it is long. Returns `text`. */
 const char *value_text(const json_t *value, char text[VALUE_TEXT_BYTES]);
