@@ -123,7 +123,7 @@ void api_fail_json(struct http_request *request, enum err err, const struct erro
         api_fail_param(request, "request_too_complex", NULL, "The request body is too complex: %s",
                        error->text);
     else if (err == ERR_INVALID)
-        api_fail_param(request, NULL, NULL, "The request body is not valid JSON: %s", error->text);
+        api_fail_param(request, NULL, NULL, "The request body is %s", error->text);
     else
         api_fail_err(request, err, error, NULL);
 }

@@ -244,10 +244,10 @@ static bool find_object(struct http_request *request, struct str text, struct st
     size_t room = api_tree_room(text.bytes);
     bool is_json = json_span_is_utf8(text) && json_span_read(text, ret_object);
     if (text.bytes <= SHORT_BYTES || !is_json) {
-        /* The tree tells the fault and its place, and finds numbers that nobody can hold. */
+        /* The tree tells the fault and its place, and finds numbers that quern cannot hold. */
         enum err err = json_read_once(&tree, text, &room, &error);
         json_decref(tree);
-        if (err == ERR_LIMIT && !is_json) err = err_set(&error, ERR_INVALID, "syntax error");
+        if (err == ERR_LIMIT && !is_json) err = err_set(&error, ERR_INVALID, "not valid JSON");
         if (err != OK && err != ERR_LIMIT) {
             api_fail_json(request, err, &error);
             return false;

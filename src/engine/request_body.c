@@ -91,8 +91,7 @@ static bool read_tree(struct request_body *body, struct str text, struct refusal
     enum err err = json_read_once(&body->values, text, &body->memory_left, &error);
     if (err == ERR_UNAVAILABLE || err == ERR_LIMIT)
         return request_body_refuse(refusal, err, NULL, &error);
-    if (err != OK)
-        return refuse(refusal, NULL, NULL, "The request body is not valid JSON: %s.", error.text);
+    if (err != OK) return refuse(refusal, NULL, NULL, "The request body is %s.", error.text);
     return json_is_object(body->values) ||
            refuse(refusal, NULL, NULL, "The request body must be a JSON object.");
 }

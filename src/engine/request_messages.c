@@ -74,7 +74,7 @@ static bool check_arguments(const json_t *arguments, const char *param, size_t *
     if (err == ERR_UNAVAILABLE || err == ERR_LIMIT)
         return request_body_refuse(refusal, err, param, &error);
     if (err != OK)
-        return refuse(refusal, "invalid_value", param, "Invalid '%s': %s is not JSON: %s.", param,
+        return refuse(refusal, "invalid_value", param, "Invalid '%s': %s is %s.", param,
                       value_text(arguments, text), error.text);
     bool is_object = json_is_object(value);
     json_decref(value);

@@ -60,7 +60,8 @@ static bool compile(struct shape_check *check, struct str fields, struct refusal
     json_t *body;
     size_t memory = MEMORY_MAX;
     if (json_read_within(&body, fields, &memory, &error) != OK)
-        return refuse(refusal, "invalid_value", NULL, "Invalid body: %s.", error.text);
+        return refuse(refusal, "invalid_value", NULL, "Invalid body: its shape and tools %s%s.",
+                      error.code == ERR_INVALID ? "are " : "are too large: ", error.text);
     bool is_good = asked_shape_read(body, &shape, refusal) && compile_shape(check, &shape, refusal);
     if (is_good) calls.source = tool_tags_schemas(body, &calls.param);
     is_good = is_good && compile_shape(check, &calls, refusal);

@@ -60,11 +60,29 @@ static json_t *load(struct str text, size_t flags, json_error_t *ret_reason) {
     return NULL;
 }
 
+/* Says why jansson takes no value from the text: it is no JSON, or JSON that quern does not read. */
+static enum err refuse_text(const json_error_t *reason, struct error *error) {
+    const char *what, *near = strstr(reason->text, " near ");
+    switch (json_error_code(reason)) {
+    case json_error_numeric_overflow:
+        what = "a number that quern cannot hold (integers have 64 bits with their sign, others "
+               "reach 1.8e308)";
+        break;
+    case json_error_null_byte_in_key: what = "a NUL in a key, which quern does not read"; break;
+    case json_error_duplicate_key: what = "the same key twice in one object"; break;
+    default:
+        return err_set(error, ERR_INVALID, "not valid JSON: %s, at byte %d", reason->text,
+                       reason->position);
+    }
+    return err_set(error, ERR_INVALID, "JSON with %s%s, at byte %d", what, near ? near : "",
+                   reason->position);
+}
+
 static enum err read_with(json_t **ret_value, struct str text, size_t flags, size_t *room,
                           struct error *error) {
     size_t valid = utf8_valid_prefix(text);
     if (valid != text.bytes)
-        return err_set(error, ERR_INVALID, "invalid UTF-8, at byte %zu", valid);
+        return err_set(error, ERR_INVALID, "not valid JSON: invalid UTF-8, at byte %zu", valid);
     enum err err = check_cost(text, room, error);
     if (err != OK) return err;
     json_error_t reason;
@@ -75,7 +93,7 @@ static enum err read_with(json_t **ret_value, struct str text, size_t flags, siz
     }
     if (has_no_memory)
         return err_set(error, ERR_UNAVAILABLE, "no memory to read %zu bytes of JSON", text.bytes);
-    return err_set(error, ERR_INVALID, "%s, at byte %d", reason.text, reason.position);
+    return refuse_text(&reason, error);
 }
 
 enum err json_read_within(json_t **ret_value, struct str text, size_t *room, struct error *error) {

@@ -17,8 +17,9 @@
 
 #define JSON_DEPTH_MAX 128
 
-/* Reads one JSON value in valid UTF-8, which the caller owns. ERR_INVALID with "…, at byte N" for
- * any other text; ERR_UNAVAILABLE if the machine has no memory for it. */
+/* Reads one JSON value in valid UTF-8, which the caller owns. ERR_INVALID for any other text, which
+ * the sentence describes: "not valid JSON: …, at byte N", or "JSON with …, at byte N" for JSON that
+ * quern does not read. ERR_UNAVAILABLE if the machine has no memory for it. */
 enum err json_read(json_t **ret_value, struct str text, struct error *error) MUST_CHECK;
 /* As json_read, for texts from clients: ERR_LIMIT, before anything is built, if the tree would take
  * more than *room bytes; else *room is less by what the tree takes at its peak. */

@@ -65,6 +65,11 @@ bool refuse_value(struct refusal *refusal, const char *param, const json_t *got,
                   value_text(got, text), supported);
 }
 
+bool refuse_json(struct refusal *refusal, const char *param, const struct error *error) {
+    return refuse(refusal, "invalid_value", param, "Invalid '%s': %s%s.", param,
+                  error->code == ERR_INVALID ? "it is " : "", error->text);
+}
+
 bool refuse_unsupported(struct refusal *refusal, const char *param, const char *reason) {
     return refuse(refusal, "unsupported_parameter", param, "Unsupported parameter: '%s': %s.",
                   param, reason);

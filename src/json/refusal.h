@@ -24,6 +24,9 @@ bool refuse_unsupported(struct refusal *refusal, const char *param, const char *
 json_t *require_member(const json_t *object, const char *key, json_type type, const char *param,
                        struct refusal *refusal);
 
+/* Refuses the text of JSON in a field that json_read has refused. */
+bool refuse_json(struct refusal *refusal, const char *param, const struct error *error);
+
 #define VALUE_TEXT_BYTES 96
 /* A JSON value as text for a message, cut with "…" if it is long. Returns `text`. */
 const char *value_text(const json_t *value, char text[VALUE_TEXT_BYTES]);

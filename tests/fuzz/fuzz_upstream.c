@@ -20,8 +20,8 @@ static void check_object(struct str text) {
         assert((unsigned char)text.at[i] < 0x80 && text.at[i] != '\n' && text.at[i] != '\r');
     if (json_read(&value, text, &error) != OK) {
         /* Numbers that no double holds and a NUL in a key pass through the span reader. */
-        assert(strstr(error.text, "too big") || strstr(error.text, "overflow") ||
-               strstr(error.text, "NUL") || strstr(error.text, "\\u0000"));
+        assert(strstr(error.text, "cannot hold") || strstr(error.text, "NUL in a key") ||
+               strstr(error.text, "\\u0000"));
         return;
     }
     assert(json_is_object(value));

@@ -150,7 +150,7 @@ static const struct row both[] = {
     {"\"response_format\":\"json\"", TYPE, "response_format", NULL},
     {"\"guided_json\":{}", NULL, NULL, NULL},
     {"\"guided_json\":\"{\\\"type\\\":\\\"null\\\"}\"", NULL, NULL, NULL},
-    {"\"guided_json\":\"{\"", VALUE, "guided_json", "not JSON"},
+    {"\"guided_json\":\"{\"", VALUE, "guided_json", "it is not valid JSON: "},
     {"\"guided_json\":5", TYPE, "guided_json", NULL},
     {"\"guided_json\":null", NULL, NULL, NULL},
     {"\"guided_regex\":\"a+\"", NULL, NULL, NULL},
@@ -335,7 +335,7 @@ static const struct row messages[] = {
      NULL, NULL, NULL},
     {"[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":\"{\"}}]"
      "}]",
-     VALUE, "messages[0].tool_calls[0].function.arguments", "not JSON"},
+     VALUE, "messages[0].tool_calls[0].function.arguments", "is not valid JSON: "},
     {"[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":\"[]\"}}"
      "]}]",
      VALUE, "messages[0].tool_calls[0].function.arguments", NULL},

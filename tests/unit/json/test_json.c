@@ -90,6 +90,25 @@ static void what_is_not_one_json_value_is_refused(void **state) {
     }
 }
 
+static void json_that_is_not_read_is_not_called_wrong(void **state) {
+    (void)state;
+    static const char *const rows[][2] = {
+        {"[9223372036854775808]", "JSON with a number that quern cannot hold"},
+        {"[-9223372036854775809]", "near '-9223372036854775809', at byte 21"},
+        {"1e999", "JSON with a number that quern cannot hold"},
+        {"{\"a\\u0000\":1}", "JSON with a NUL in a key"},
+        {"{\"a\":1,\"a\":2}", "JSON with the same key twice in one object near '\"a\"'"},
+        {"{\"a\":}", "not valid JSON: "},
+        {"\"\xFF\"", "not valid JSON: invalid UTF-8, at byte 1"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        json_t *value;
+        struct error error = {0};
+        size_t room = 4096;
+        assert_int_equal(json_read_once(&value, str_from(rows[i][0]), &room, &error), ERR_INVALID);
+        if (!strstr(error.text, rows[i][1])) fail_msg("%s: %s", rows[i][0], error.text);
+    }
+}
+
 static void a_null_member_is_absent(void **state) {
     (void)state;
     json_t *value;
@@ -109,6 +128,7 @@ int main(void) {
         cmocka_unit_test(nesting_deeper_than_the_bound_is_refused_with_its_place),
         cmocka_unit_test(brackets_inside_strings_are_no_nesting),
         cmocka_unit_test(what_is_not_one_json_value_is_refused),
+        cmocka_unit_test(json_that_is_not_read_is_not_called_wrong),
         cmocka_unit_test(a_null_member_is_absent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
