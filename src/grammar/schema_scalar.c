@@ -31,22 +31,22 @@ uint32_t schema_mark(struct compiler *compiler, char mark) {
 
 /* --- numbers --- */
 
-/* Narrows a bound: the larger of two minima, the smaller of two maxima (`is_max`). */
+struct bound {
+    struct decimal at;
+    bool exists, is_open;
+};
+
+/* Narrows a bound by a keyword: the larger of two minima, the smaller of two maxima (`is_max`). */
 static enum err narrow(struct compiler *compiler, const json_t *schema, const char *keyword,
-                       bool is_max, bool is_open, struct decimal *bound, bool *has_bound,
-                       bool *bound_is_open) {
+                       bool is_max, bool is_open, struct bound *bound) {
     const json_t *value = json_object_get(schema, keyword);
     struct decimal own;
     if (!value) return OK;
     if (decimal_read(value, &own, NULL) != OK)
         return schema_refuse(compiler, schema, keyword, "a number with too many digits");
-    int order = *has_bound ? decimal_compare(&own, bound) : is_max ? -1 : 1;
-    if (order == 0) *bound_is_open = *bound_is_open || is_open;
-    if (is_max ? order < 0 : order > 0) {
-        *bound = own;
-        *bound_is_open = is_open;
-    }
-    *has_bound = true;
+    int order = bound->exists ? decimal_compare(&own, &bound->at) : is_max ? -1 : 1;
+    if (order == 0) bound->is_open = bound->is_open || is_open;
+    if (is_max ? order < 0 : order > 0) *bound = (struct bound){own, true, is_open};
     return OK;
 }
 
@@ -70,26 +70,22 @@ static enum number_form form_of(unsigned types) {
 
 enum err schema_number(struct compiler *compiler, const struct atoms *atoms, unsigned types,
                        uint32_t *ret_expr) {
-    struct decimal min, max, *multiples = mem_new(atoms->count + 1, sizeof *multiples);
+    struct decimal *multiples = mem_new(atoms->count + 1, sizeof *multiples);
     struct number_rules rules = {.form = form_of(types), .multiples = multiples};
-    bool has_min = false, has_max = false;
+    struct bound min = {.exists = false}, max = {.exists = false};
     const json_t *schema;
     enum err err = OK;
     for (size_t at = 0; err == OK && (schema = schema_next_base(atoms, &at));) {
-        err = narrow(compiler, schema, "minimum", false, false, &min, &has_min, &rules.above_min);
-        if (err == OK)
-            err = narrow(compiler, schema, "exclusiveMinimum", false, true, &min, &has_min,
-                         &rules.above_min);
-        if (err == OK)
-            err =
-                narrow(compiler, schema, "maximum", true, false, &max, &has_max, &rules.below_max);
-        if (err == OK)
-            err = narrow(compiler, schema, "exclusiveMaximum", true, true, &max, &has_max,
-                         &rules.below_max);
+        err = narrow(compiler, schema, "minimum", false, false, &min);
+        if (err == OK) err = narrow(compiler, schema, "exclusiveMinimum", false, true, &min);
+        if (err == OK) err = narrow(compiler, schema, "maximum", true, false, &max);
+        if (err == OK) err = narrow(compiler, schema, "exclusiveMaximum", true, true, &max);
         if (err == OK) err = add_multiple(compiler, schema, multiples, &rules.multiple_count);
     }
-    if (has_min) rules.min = &min;
-    if (has_max) rules.max = &max;
+    if (min.exists) rules.min = &min.at;
+    if (max.exists) rules.max = &max.at;
+    rules.above_min = min.is_open;
+    rules.below_max = max.is_open;
     if (err == OK) err = number_expr(compiler->exprs, &rules, ret_expr, compiler->error);
     free(multiples);
     return err;
