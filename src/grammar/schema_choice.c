@@ -69,23 +69,16 @@ static enum err write_number(struct compiler *compiler, const json_t *value, uns
     return OK;
 }
 
-/* The texts of exactly this value; the members of an object keep their order. */
 static enum err write_value(struct compiler *compiler, const json_t *value, unsigned types,
-                            uint32_t *ret_expr) {
+                            uint32_t *ret_expr);
+
+/* The elements of an array, or the members of an object in their order. */
+static enum err write_container(struct compiler *compiler, const json_t *value, unsigned types,
+                                uint32_t *ret_expr) {
     struct exprs *exprs = compiler->exprs;
     const char *key;
     json_t *member;
     enum err err = OK;
-    switch (json_typeof(value)) {
-    case JSON_NULL: *ret_expr = expr_bytes(exprs, STR("null")); return OK;
-    case JSON_TRUE: *ret_expr = expr_bytes(exprs, STR("true")); return OK;
-    case JSON_FALSE: *ret_expr = expr_bytes(exprs, STR("false")); return OK;
-    case JSON_STRING: *ret_expr = schema_literal(compiler, json_str(value)); return OK;
-    case JSON_INTEGER:
-    case JSON_REAL: return write_number(compiler, value, types, ret_expr);
-    case JSON_ARRAY:
-    case JSON_OBJECT: break;
-    }
     bool is_object = json_is_object(value), is_first = true;
     uint32_t all = expr_byte(exprs, is_object ? '{' : '['), one;
     for (size_t i = 0; i < json_array_size(value) && err == OK; i++) {
@@ -104,6 +97,23 @@ static enum err write_value(struct compiler *compiler, const json_t *value, unsi
     }
     *ret_expr = expr_cat(exprs, all, expr_byte(exprs, is_object ? '}' : ']'));
     return err;
+}
+
+/* The texts of exactly this value. */
+static enum err write_value(struct compiler *compiler, const json_t *value, unsigned types,
+                            uint32_t *ret_expr) {
+    struct exprs *exprs = compiler->exprs;
+    switch (json_typeof(value)) {
+    case JSON_NULL: *ret_expr = expr_bytes(exprs, STR("null")); return OK;
+    case JSON_TRUE: *ret_expr = expr_bytes(exprs, STR("true")); return OK;
+    case JSON_FALSE: *ret_expr = expr_bytes(exprs, STR("false")); return OK;
+    case JSON_STRING: *ret_expr = schema_literal(compiler, json_str(value)); return OK;
+    case JSON_INTEGER:
+    case JSON_REAL: return write_number(compiler, value, types, ret_expr);
+    case JSON_ARRAY:
+    case JSON_OBJECT: break;
+    }
+    return write_container(compiler, value, types, ret_expr);
 }
 
 /* --- enum and const --- */
@@ -208,7 +218,7 @@ enum err schema_enum(struct compiler *compiler, const struct atoms *atoms, bool 
 
 /* --- oneOf --- */
 
-/* The branches of a oneOf, each with all that applies beside it. */
+/* The branches of a oneOf, each with the atoms next to the oneOf. */
 struct branches {
     struct atoms *at; /* (count) */
     size_t count;
@@ -223,7 +233,7 @@ static enum err of_types(struct compiler *compiler, const struct atoms *atoms, u
     return err == OK ? schema_compile(compiler, &own, ret_expr) : err;
 }
 
-/* Texts that are no containers: those of exactly one branch. */
+/* Texts of values that are no containers, which exactly one branch allows. */
 static enum err one_scalar(struct compiler *compiler, const struct branches *branches,
                            unsigned types, uint32_t *ret_expr) {
     struct exprs *exprs = compiler->exprs;
