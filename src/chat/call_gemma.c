@@ -49,16 +49,15 @@ static bool read_string(struct gemma *gemma) {
     return true;
 }
 
-static bool is_bare_end(char byte) {
-    return byte == ',' || byte == '}' || byte == ']' || byte == ':';
+/* Whether a word without quotes ends before the byte. Values may have colons in them. */
+static bool is_bare_end(char byte, bool is_key) {
+    return is_key ? byte == ':' : byte == ',' || byte == '}' || byte == ']';
 }
 
 /* A number, true, false or null; other bare words are texts. */
 static bool read_bare(struct gemma *gemma, bool is_key) {
     size_t begin = gemma->at;
-    while (gemma->at < gemma->text.bytes &&
-           (is_key ? next(gemma) != ':' : !is_bare_end(next(gemma)) || next(gemma) == ':'))
-        gemma->at++;
+    while (gemma->at < gemma->text.bytes && !is_bare_end(next(gemma), is_key)) gemma->at++;
     struct str word = str_trim((struct str){gemma->text.at + begin, gemma->at - begin}), value;
     if (word.bytes == 0) return false;
     if (!is_key && json_span_read(word, &value))

@@ -13,7 +13,8 @@
 #define FUNCTION_END STR("</function>")
 #define PARAMETER STR("<parameter=")
 #define PARAMETER_END STR("</parameter>")
-#define SCHEMAS_MAX 200 /* schemas that are looked at for one value */
+#define SCHEMAS_MAX 200     /* schemas that are looked at for one value */
+#define PARAMETERS_MAX 1000 /* of one call: each is compared with all before it */
 
 /* The JSON types that a value may have. */
 enum { TYPE_STRING = 1, TYPE_NUMBER = 2, TYPE_BOOLEAN = 4, TYPE_NULL = 8, TYPE_NESTED = 16 };
@@ -131,7 +132,7 @@ static bool read_parameters(struct str text, struct parameters *list) {
     if (str_trim((struct str){text.at, least_size(at, text.bytes)}).bytes > 0) return false;
     while (at != SIZE_MAX) {
         size_t name_at = at + PARAMETER.bytes, name_end = str_find_byte(text, '>', name_at);
-        if (name_end == SIZE_MAX || list->count > 1000) return false;
+        if (name_end == SIZE_MAX || list->count > PARAMETERS_MAX) return false;
         size_t following = str_find(text, PARAMETER, name_end);
         size_t end = str_find(text, PARAMETER_END, name_end);
         end = least_size(least_size(end, following), text.bytes);

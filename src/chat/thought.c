@@ -114,21 +114,17 @@ void thought_end(struct thought *thought, struct str text) {
 
 json_t *thought_format(struct thought_marks names, enum thought_start start, uint32_t marks,
                        json_t *answer) {
-    json_t *open = json_array(), *inside = json_array();
+    json_t *inside = json_array();
     json_array_append_new(inside, tag_format("any_bytes", "excludes", json_pack("[s]", names.end)));
     tag_add_words(inside, marks, names.end);
     json_array_append_new(inside, tag_format("regex", "pattern", json_string("\\n{0,2}")));
-    json_array_append(inside, answer);
+    json_array_append_new(inside, answer);
     json_t *thought = tag_format("sequence", "elements", inside);
-    if (start == THOUGHT_OPEN) {
-        json_decref(open);
-        json_decref(answer);
-        return thought;
-    }
+    if (start == THOUGHT_OPEN) return thought;
+    json_t *open = json_array(), *either = json_array();
     tag_add_words(open, marks, names.begin);
     json_array_append_new(open, thought);
-    json_t *either = json_array();
     json_array_append_new(either, tag_format("sequence", "elements", open));
-    json_array_append_new(either, answer);
+    json_array_append(either, answer);
     return tag_format("or", "elements", either);
 }
