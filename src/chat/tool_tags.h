@@ -46,7 +46,7 @@ struct tool_tags {
  * object. */
 json_t *tool_tags_format(const struct tool_tags *from);
 
-/* The schemas that calls are held to whatever the model, as a format of grammar/tags.h, new; NULL: there are none. They
- * are those of the tools that tool_choice forces, and of the ones that are `strict`. Fields that are wrong in
- * another way are left out, for the engine to refuse. *ret_param is the field that asks for it. */
+/* The schemas that calls are held to by any model, as a format of grammar/tags.h, new: of the tools that tool_choice
+ * forces and of the tools that are `strict`. NULL: no tool has one. Fields that are wrong in another way are left out,
+ * for the engine to refuse. *ret_param is the field that asks for the calls. */
 json_t *tool_tags_schemas(const json_t *body, const char **ret_param);

@@ -64,7 +64,7 @@ static struct alternatives split(struct reading *reading, uint32_t rule) {
         bool is_cat = first.kind == NODE_CAT;
         if (is_cat) first = reading->nodes[first.a];
         bool is_own = first.kind == NODE_REF && first.a == rule;
-        /* The rule alone says nothing new. */
+        /* An alternative that is the rule alone allows no new text. */
         found.has_own = found.has_own || is_own;
         if (is_own && is_cat) found.again = with(reading, found.again, behind);
         if (!is_own) found.others = with(reading, found.others, one);

@@ -343,7 +343,7 @@ static enum err read_sequence(struct reading *reading, uint32_t *ret_node) {
     enum err err = OK;
     skip_space(reading);
     while (err == OK && !is_sequence_end(reading)) {
-        if (reading->is_lark && take(reading, "->")) { /* a name for the tree, which nobody sees */
+        if (reading->is_lark && take(reading, "->")) { /* a name for Lark's tree of the text */
             skip_space(reading);
             (void)take_name(reading);
         } else {

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Most digits of a number that no bound asks to be longer: those of a 64-bit integer, and of a
- * double's fraction. Without a limit a model could write digits for ever. */
+/* The most digits of a number whose bounds do not need more: as a 64-bit integer has, and as the
+ * fraction of a double has. Without a limit a model could write digits without end. */
 #define WHOLE_DIGITS 19
 #define FRACTION_DIGITS 17
 /* A multiple is a whole number below MULTIPLE_MAX over a power of ten. */

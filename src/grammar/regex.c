@@ -398,7 +398,7 @@ enum err regex_expr(struct exprs *exprs, struct str pattern, enum regex_match ma
         return err_set(error, ERR_LIMIT, "the regular expression has more than %d bytes",
                        BYTES_MAX);
     if (!utf8_is_valid(pattern)) return fail(&reader, "text that is not UTF-8");
-    reader.any_text = EXPR_EMPTY; /* the anchors of a whole match say nothing new */
+    reader.any_text = EXPR_EMPTY; /* a whole match has no text outside its anchors */
     if (match == REGEX_SEARCH)
         reader.any_text = expr_repeat(exprs, charset_any(exprs, spelling), 0, EXPR_NO_MAX);
     uint32_t expr;

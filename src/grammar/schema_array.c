@@ -2,8 +2,8 @@
 /* Arrays of a schema. */
 #include "grammar/schema_internal.h"
 
-/* The schemas of the item at `index`; of those behind all prefixItems, where index is
- * `prefix_max`. */
+/* The values of the item at `index`. An index that no prefixItems has means every item behind
+ * them. */
 static enum err item(struct compiler *compiler, const struct atoms *atoms, size_t index,
                      uint32_t *ret_expr) {
     struct atoms child = {.count = 0};

@@ -74,9 +74,9 @@ struct compiler {
 /* ERR_LIMIT past SCHEMA_STEPS_MAX and when the expressions have overflowed. */
 enum err schema_take_steps(struct compiler *compiler, size_t count);
 enum err schema_compile(struct compiler *compiler, const struct atoms *atoms, uint32_t *ret_expr);
-/* Adds a schema with all that applies where it does. */
+/* Adds a schema, and the schemas that its $ref and allOf make apply to the same value. */
 enum err schema_add(struct compiler *compiler, struct atoms *atoms, const json_t *schema);
-/* Adds an atom unless it is there. */
+/* Adds an atom that the list lacks. */
 enum err schema_add_atom(struct compiler *compiler, struct atoms *atoms, struct atom atom);
 
 /* Fails with the place of `node`, a value inside the schema, and of its member `keyword` (or
@@ -94,7 +94,7 @@ enum err schema_resolve(struct compiler *compiler, const json_t *schema, const j
 const json_t *schema_next_base(const struct atoms *atoms, size_t *at);
 unsigned schema_types(const struct atoms *atoms);
 /* A count of a keyword such as maxItems; *ret_count stays as it is if the schema lacks it. Counts
- * above COUNT_MOST are as good as none. */
+ * above COUNT_MOST count as none. */
 #define COUNT_MOST 1000000000u
 enum err schema_count(struct compiler *compiler, const json_t *schema, const char *keyword,
                       uint32_t *ret_count);

@@ -23,7 +23,7 @@ struct tagger {
     struct error *error;
     uint32_t any_text;
     uint32_t formats, depth;
-    char place[PLACE_BYTES]; /* of the format that is read: ".elements[2].content" */
+    char place[PLACE_BYTES]; /* of the current format: ".elements[2].content" */
 };
 
 static enum err read_format(struct tagger *tagger, const json_t *format, uint32_t *ret_expr);
@@ -40,7 +40,8 @@ static enum err(fail)(struct tagger *tagger, const char *format, ...) {
 }
 #define fail(...) err_not_ok((fail)(__VA_ARGS__))
 
-/* Reads a part of the format that is read; `index` is below 0 for a part that is in no array. */
+/* Reads a format inside the current one, in its member `key`; `index` is below 0 if that is no
+ * array. */
 static enum err read_part(struct tagger *tagger, const char *key, int index, const json_t *part,
                           uint32_t *ret_expr) {
     size_t bytes = strlen(tagger->place);
@@ -68,7 +69,7 @@ static enum err flag_of(struct tagger *tagger, const json_t *format, const char 
     return !value || json_is_boolean(value) ? OK : fail(tagger, "'%s' must be a boolean", key);
 }
 
-/* Any of the strings of an array, which may be absent or empty: then it is EXPR_NEVER. */
+/* One of the strings of an array; EXPR_NEVER if it is absent or empty. */
 static enum err any_of_strings(struct tagger *tagger, const json_t *format, const char *key,
                                uint32_t *ret_expr) {
     const json_t *list = json_member(format, key);
@@ -97,7 +98,7 @@ static uint32_t without(struct tagger *tagger, uint32_t texts, uint32_t strings)
     return expr_and2(exprs, texts, expr_not(exprs, with));
 }
 
-/* Any text up to and with the first of `strings`, which ends with one of `ends`, some of them. */
+/* Any text up to and with the first of `strings` in it, which is one of `ends`. */
 static uint32_t text_until(struct tagger *tagger, uint32_t strings, uint32_t ends) {
     struct exprs *exprs = tagger->exprs;
     uint32_t all = expr_all(exprs), byte = expr_range(exprs, 0, 255);
