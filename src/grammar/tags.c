@@ -333,15 +333,7 @@ static enum err read_separated(struct tagger *tagger, const json_t *format, uint
 
 /* --- triggers --- */
 
-/* Whether one of the tags begins with the trigger. */
-static bool has_begin(const json_t *tags, struct str trigger) {
-    for (size_t i = 0; i < json_array_size(tags); i++)
-        if (str_starts_with(json_member_str(json_array_get(tags, i), "begin"), trigger))
-            return true;
-    return false;
-}
-
-/* Every tag must begin with exactly one trigger, and every trigger must begin a tag. */
+/* Every tag must begin with exactly one trigger. */
 static enum err check_begins(struct tagger *tagger, const json_t *format) {
     const json_t *triggers = json_object_get(format, "triggers"),
                  *tags = json_object_get(format, "tags");
@@ -363,11 +355,6 @@ static enum err check_begins(struct tagger *tagger, const json_t *format) {
         if (found != 1)
             return fail(tagger, "the tag '%.60s' begins with %zu triggers instead of one", begin.at,
                         found);
-    }
-    for (size_t k = 0; k < json_array_size(triggers); k++) {
-        struct str trigger = json_str(json_array_get(triggers, k));
-        if (!has_begin(tags, trigger))
-            return fail(tagger, "no tag begins with the trigger '%.60s'", trigger.at);
     }
     return OK;
 }
@@ -393,9 +380,9 @@ static enum err read_tags(struct tagger *tagger, const json_t *list, struct tag 
     return err;
 }
 
-/* The tags that begin with `start`, without this start. */
-static uint32_t tags_behind(struct exprs *exprs, const struct tag *tags, size_t count,
-                            struct str start) {
+/* The tags that begin with `start`, without this start. Returns their number. */
+static size_t tags_behind(struct exprs *exprs, const struct tag *tags, size_t count,
+                          struct str start, uint32_t *ret_expr) {
     uint32_t *parts = mem_new(count, sizeof *parts);
     size_t found = 0;
     for (size_t i = 0; i < count; i++) {
@@ -403,25 +390,28 @@ static uint32_t tags_behind(struct exprs *exprs, const struct tag *tags, size_t 
         struct str begin = str_skip(tags[i].begin, start.bytes);
         parts[found++] = expr_cat(exprs, expr_bytes(exprs, begin), tags[i].rest);
     }
-    uint32_t expr = expr_alt(exprs, parts, found);
+    *ret_expr = expr_alt(exprs, parts, found);
     free(parts);
-    return expr;
+    return found;
 }
 
-/* Any text up to and with a tag. */
-static uint32_t text_and_tag(struct tagger *tagger, const json_t *triggers, const struct tag *tags,
-                             size_t tag_count, uint32_t strings) {
+/* Any text up to and with a tag. Every trigger must begin one. */
+static enum err text_and_tag(struct tagger *tagger, const json_t *triggers, const struct tag *tags,
+                             size_t tag_count, uint32_t strings, uint32_t *ret_expr) {
     struct exprs *exprs = tagger->exprs;
     size_t count = json_array_size(triggers);
-    uint32_t *parts = mem_new(count, sizeof *parts);
-    for (size_t i = 0; i < count; i++) {
+    uint32_t *parts = mem_new(count, sizeof *parts), rest;
+    enum err err = OK;
+    for (size_t i = 0; i < count && err == OK; i++) {
         struct str trigger = json_str(json_array_get(triggers, i));
+        if (tags_behind(exprs, tags, tag_count, trigger, &rest) == 0)
+            err = fail(tagger, "no tag begins with the trigger '%.60s'", trigger.at);
         uint32_t text = text_until(tagger, strings, expr_bytes(exprs, trigger));
-        parts[i] = expr_cat(exprs, text, tags_behind(exprs, tags, tag_count, trigger));
+        parts[i] = expr_cat(exprs, text, rest);
     }
-    uint32_t expr = expr_alt(exprs, parts, count);
+    if (err == OK) *ret_expr = expr_alt(exprs, parts, count);
     free(parts);
-    return expr;
+    return err;
 }
 
 /* As in xgrammar, a format of which at least one tag is asked begins with it. */
@@ -438,17 +428,16 @@ static enum err read_triggers(struct tagger *tagger, const json_t *format, uint3
     if (err == OK) err = read_tags(tagger, list, &tags);
     if (err != OK) return err;
     size_t count = json_array_size(list);
-    uint32_t strings = expr_alt2(exprs, triggers, excluded);
-    uint32_t next = text_and_tag(tagger, json_object_get(format, "triggers"), tags, count, strings);
+    uint32_t strings = expr_alt2(exprs, triggers, excluded), next, first;
+    err = text_and_tag(tagger, json_object_get(format, "triggers"), tags, count, strings, &next);
+    tags_behind(exprs, tags, count, STR(""), &first);
+    free(tags);
+    if (err != OK) return err;
     uint32_t text = without(tagger, tagger->any_text, strings);
     uint32_t rest = often.stop_after_first
                         ? expr_alt2(exprs, next, text)
                         : expr_cat(exprs, expr_repeat(exprs, next, 0, EXPR_NO_MAX), text);
-    if (often.at_least_one) {
-        uint32_t first = tags_behind(exprs, tags, count, STR(""));
-        rest = often.stop_after_first ? first : expr_cat(exprs, first, rest);
-    }
-    free(tags);
+    if (often.at_least_one) rest = often.stop_after_first ? first : expr_cat(exprs, first, rest);
     *ret_expr = rest;
     return OK;
 }

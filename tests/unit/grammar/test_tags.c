@@ -128,6 +128,9 @@ static const char *const refused[][2] = {
     {"{'type':'triggered_tags','triggers':['x'],'tags':[{'begin':'a','end':'b','content':{'type':"
      "'any_text'}}]}",
      "begins with 0 triggers"},
+    {"{'type':'triggered_tags','triggers':['a','x'],'tags':[{'begin':'ab','end':'b','content':"
+     "{'type':'any_text'}}]}",
+     "no tag begins with the trigger 'x'"},
     {"{'type':'mark','mark':32}", "'mark' must be an integer below 32"},
     {"{'type':'json_schema','json_schema':{'not':{}},'place':'tools[3]'}", "tools[3]: "},
     {"{'type':'regex','pattern':'(','place':'guided_regex'}", "guided_regex: "},
