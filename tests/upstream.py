@@ -3,7 +3,8 @@
 """An OpenAI-compatible upstream that misbehaves on demand, for the tests and for bench/upstream.
 
 A request says itself how it wants to be treated, by words in its last message: `mode=stall times=2` does that the first two times the
-same message comes and answers well from then on; without `times`, always. GET /control?mode=M&for=SECONDS&from=COUNT treats every request so
+same message comes and answers well from then on; without `times`, always. `say=a%20b then=c finish=length` is an answer, that from the second
+time on, and its finish_reason. GET /control?mode=M&for=SECONDS&from=COUNT treats every request so
 that comes after COUNT others. GET /stats tells what was seen. Runs in the caller's process (Upstream) or as a program, to be killed:
 upstream.py PORT [--service-ms N] [--answers N]
 """
@@ -78,9 +79,11 @@ class Behaviour:
         return True
 
     def answer(self, request, text):
-        n = len(text)
+        n, words = len(text), dict(re.findall(r"\b(say|then|finish)=(\S+)", text))
+        said = words.get("then" if self.seen[text] > 1 and "then" in words else "say")
+        content = "re: " + text + " \u2028é😀" if said is None else urllib.parse.unquote(said)
         return {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": request["model"],
-                "choices": [{"index": 0, "message": {"role": "assistant", "content": "re: " + text + " \u2028é😀"}, "finish_reason": "stop"}],
+                "choices": [{"index": 0, "message": {"role": "assistant", "content": content}, "finish_reason": words.get("finish", "stop")}],
                 "usage": {"prompt_tokens": n, "completion_tokens": 3, "total_tokens": n + 3, "prompt_tokens_details": None}}
 
     async def stream(self, mode, writer, request, text):

@@ -34,7 +34,7 @@ struct validation {
     bool too_many;
     bool done;                    /* no further line needs to be read */
     char model[MODEL_NAME_BYTES]; /* the model of the line before; a worker serves it */
-    bool holds_shapes;            /* that model */
+    enum shape_handling shapes;   /* of that model */
     char default_model[MODEL_NAME_BYTES];
     bool asked_default;
     bool models_differ;
@@ -175,8 +175,8 @@ static bool check_model(struct validation *v, const struct batch_line *parsed,
     if (*v->model) v->models_differ = true;
     memcpy(v->model, model.at, model.bytes);
     v->model[model.bytes] = '\0';
-    v->holds_shapes = v->options->shapes && (!v->options->holds_shapes ||
-                                             v->options->holds_shapes(v->options->context, model));
+    v->shapes = v->options->handles_shapes ? v->options->handles_shapes(v->options->context, model)
+                                           : SHAPES_HELD;
     return true;
 }
 
@@ -185,7 +185,13 @@ static bool check_shape(struct validation *v, const struct batch_line *parsed,
                         struct refusal *ret_refusal) {
     struct refusal refusal;
     bool generates = parsed->endpoint == ENDPOINT_CHAT || parsed->endpoint == ENDPOINT_COMPLETIONS;
-    if (!v->holds_shapes || !generates) return true;
+    if (!generates) return true;
+    if (v->shapes == SHAPES_REFUSED && batch_line_asks_shape(parsed))
+        return refuse(ret_refusal, "unsupported_parameter", "body",
+                      "The upstream of '%.100s' holds no answer to a shape ('shapes=refuse' of its "
+                      "--upstream).",
+                      v->model);
+    if (v->shapes != SHAPES_HELD || !v->options->shapes) return true;
     struct str fields = batch_line_shape(parsed, &v->shape);
     if (fields.bytes == 0 || shape_check_take(v->options->shapes, fields, &refusal)) return true;
     char param[REFUSAL_PARAM_BYTES + 8];

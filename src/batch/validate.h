@@ -30,9 +30,8 @@ struct batch_validate_options {
     void (*advise)(void *context, struct str model, struct buf *advice);
     /* Compiles the shapes of the lines whose model holds its answers to them. NULL: none is. */
     struct shape_check *shapes;
-    /* True if requests for a model that is served get their shape, or are refused for it, by
-     * grammar/asked_shape.h: not so for an upstream's. NULL: every model's. */
-    bool (*holds_shapes)(void *context, struct str model);
+    /* What becomes of requests for a shape for a model that is served. NULL: they are held. */
+    enum shape_handling (*handles_shapes)(void *context, struct str model);
     /* Called for each line that is refused, instead of an entry in `errors`, which then has only
      * what concerns the whole file; rules.errors_max does not count. NULL allowed. */
     void (*refused)(void *context, uint64_t number, const struct refusal *refusal);

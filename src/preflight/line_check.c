@@ -73,25 +73,32 @@ static bool has_name(const struct model_choice *choice, const char *served) {
     return false;
 }
 
-/* As runner_holds_shapes: an engine does, an upstream and the echo worker do not. */
-static bool holds_shapes(void *context, struct str model) {
+/* Whether the upstream serves the name; without a list of models it may serve every name. */
+static bool may_serve(const struct upstream_spec *spec, bool is_found, const char *served) {
+    bool serves = spec->model_count == 0;
+    for (size_t i = 0; i < spec->model_count && is_found; i++)
+        serves = serves || strcmp(spec->models[i].name, served) == 0;
+    return serves;
+}
+
+/* As runner_shapes: an engine holds answers, an upstream and the echo worker do not. */
+static enum shape_handling handles_shapes(void *context, struct str model) {
     const struct known *known = context;
     const struct node_options *node = known->options->node;
     char served[MODEL_NAME_BYTES];
     bool is_found = names_find(&known->names, (struct worker *)context, model, served),
-         holds = false;
+         holds = false, passes = false;
     for (size_t i = 0; i < node->upstream_count; i++) {
-        const struct upstream_spec *spec = &node->upstreams[i];
-        if (spec->model_count == 0) return false; /* it may serve every name */
-        for (size_t j = 0; is_found && j < spec->model_count; j++)
-            if (strcmp(spec->models[j].name, served) == 0) return false;
+        if (!may_serve(&node->upstreams[i], is_found, served)) continue;
+        if (node->upstreams[i].refuses_shapes) return SHAPES_REFUSED;
+        passes = true;
     }
     for (size_t i = 0; i < node->model_count; i++) {
         if (is_found && !has_name(&node->models[i], served)) continue;
-        if (node->models[i].is_echo) return false;
+        if (node->models[i].is_echo) passes = true;
         holds = true;
     }
-    return holds;
+    return holds && !passes ? SHAPES_HELD : SHAPES_PASSED_ON;
 }
 
 /* As runner_default_model: the first name of the only worker. */
@@ -174,7 +181,7 @@ static enum err check_open_file(struct known *known, int fd, const char *index_p
                                               .serves = is_served,
                                               .default_model = default_model,
                                               .advise = advise,
-                                              .holds_shapes = holds_shapes,
+                                              .handles_shapes = handles_shapes,
                                               .refused = take_refused,
                                               .stopped = is_stopped};
     enum err err = os_file_bytes(fd, &validate.input_bytes, error);

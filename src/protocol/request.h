@@ -68,6 +68,13 @@ enum outcome {
                           again as if for the first time; status and body mean nothing */
 };
 
+/* What a worker does with a request for a shape of its answer. */
+enum shape_handling {
+    SHAPES_PASSED_ON, /* to a server that may hold the answer to it, or not */
+    SHAPES_HELD,    /* the answer is held to it, or the request refused, by grammar/asked_shape.h */
+    SHAPES_REFUSED, /* a line is refused before its batch runs */
+};
+
 /* How an answer ended that was to have a shape (a schema, a regular expression, choices, rules). The
  * numbers are written to disk (store/seglog_format.h, store/result_cache.h). */
 enum shape_end {

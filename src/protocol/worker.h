@@ -100,8 +100,7 @@ struct worker;
 #define WORKER_IDENTITY_BYTES 32
 
 struct worker_ops {
-    /* Requests for a shape are held to it, or refused, by grammar/asked_shape.h. */
-    bool holds_shapes;
+    enum shape_handling shapes;
     /* False if it cannot take the job now (full, loading, restarting): the runner keeps the job and
      * tries again after `room`. True: the worker has the job until its result or `down`. */
     bool (*submit)(struct worker *worker, const struct worker_job *job);

@@ -70,16 +70,17 @@ enum serving runner_serving(struct runner *runner, struct str model) {
     return all_known ? NOT_SERVED : SERVING_UNKNOWN;
 }
 
-bool runner_holds_shapes(struct runner *runner, struct str model) {
+enum shape_handling runner_shapes(struct runner *runner, struct str model) {
     struct worker *workers[RUNNER_WORKERS_MAX];
     char served[MODEL_NAME_BYTES];
-    size_t count = runner_workers(runner, workers), holding = 0;
+    size_t count = runner_workers(runner, workers), serving = 0, holding = 0;
     for (size_t i = 0; i < count; i++) {
         if (!runner_finds(runner, workers[i], model, served)) continue;
-        if (!workers[i]->ops->holds_shapes) return false;
-        holding++;
+        if (workers[i]->ops->shapes == SHAPES_REFUSED) return SHAPES_REFUSED;
+        serving++;
+        holding += workers[i]->ops->shapes == SHAPES_HELD;
     }
-    return holding > 0;
+    return serving > 0 && holding == serving ? SHAPES_HELD : SHAPES_PASSED_ON;
 }
 
 void runner_want(struct runner *runner, struct str model, enum tier tier, int64_t deadline_unix_s) {

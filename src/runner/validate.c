@@ -74,9 +74,9 @@ static bool default_model(void *context, char ret_model[MODEL_NAME_BYTES]) {
     }
 }
 
-static bool holds_shapes(void *context, struct str model) {
+static enum shape_handling handles_shapes(void *context, struct str model) {
     struct asker *asker = context;
-    return runner_holds_shapes(asker->runner, model);
+    return runner_shapes(asker->runner, model);
 }
 
 static void advise(void *context, struct str model, struct buf *advice) {
@@ -140,7 +140,7 @@ static enum err check_file(struct runner *runner, struct active_batch *batch,
                                              .default_model = default_model,
                                              .advise = advise,
                                              .shapes = shape_check_open(SHAPE_CHECK_WORK_MAX),
-                                             .holds_shapes = holds_shapes,
+                                             .handles_shapes = handles_shapes,
                                              .stopped = is_stopped};
     err = batch_validate(&options, ret_result, error);
     shape_check_close(options.shapes);

@@ -325,7 +325,7 @@ static void copy_options(struct worker_engine *engine,
 
 enum err worker_engine_open(struct worker **ret_worker, const struct worker_engine_options *options,
                             const struct worker_events *events, struct error *error) {
-    static const struct worker_ops ops = {.holds_shapes = true,
+    static const struct worker_ops ops = {.shapes = SHAPES_HELD,
                                           .submit = submit,
                                           .cancel = cancel,
                                           .serves = serves,

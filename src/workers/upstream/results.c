@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "json/envelope.h"
+#include "workers/upstream/shape.h"
 #include "workers/upstream/upstream_internal.h"
 
 #include <assert.h>
@@ -267,6 +268,24 @@ static void read_answer(struct worker_upstream *upstream, const struct net_answe
                              upstream->spec.name, ret_reading);
 }
 
+/* Compares the answer of a line with its shape. One of another form becomes an error, written into
+ * `room`; only the batch's own `retry` has it tried again, because the upstream has answered. */
+static enum shape_end check_shape(const struct worker_upstream *upstream,
+                                  const struct upstream_job *job, struct upstream_reading *reading,
+                                  struct buf *room) {
+    const char *param;
+    bool is_answer = job->job.is_line && !job->job.stream && reading->status / 100 == 2;
+    bool generates =
+        job->job.endpoint == ENDPOINT_CHAT || job->job.endpoint == ENDPOINT_COMPLETIONS;
+    if (!is_answer || !generates) return SHAPE_NONE;
+    enum shape_end end = upstream_shape_look(job->job.body, reading->body, &param);
+    if (end != SHAPE_MISMATCHED) return end;
+    upstream_shape_write_error(room, reading->body, param, upstream->spec.name);
+    reading->status = 502;
+    reading->body = buf_str(room);
+    return end;
+}
+
 void upstream_on_done(void *context, const struct net_answer *answer) {
     struct worker_upstream *upstream = context;
     struct upstream_job *job = answer->owner;
@@ -279,13 +298,19 @@ void upstream_on_done(void *context, const struct net_answer *answer) {
     enum outcome outcome = decide(upstream, answer, &reading);
     learn(upstream, answer, &reading.usage, outcome);
     upstream_unlink_running(upstream, job);
+    struct buf room;
+    buf_init(&room, BUF_UNLIMITED);
+    enum shape_end shape =
+        outcome == OUTCOME_DONE ? check_shape(upstream, job, &reading, &room) : SHAPE_NONE;
     const struct worker_result result = {.id = job->job.id,
                                          .outcome = outcome,
                                          .status = reading.status,
                                          .body = reading.body,
                                          .usage = reading.usage,
+                                         .shape = shape,
                                          .retry_after_ms = answer->retry_after_ms};
     count(upstream, &result);
     upstream->events.result(upstream->events.context, &result);
+    buf_release(&room);
     upstream_job_free(job);
 }

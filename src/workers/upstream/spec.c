@@ -146,9 +146,14 @@ static enum err read_pair(struct str key, struct str value, struct upstream_spec
     }
     if (str_is(key, "proxy"))
         return err_set(error, ERR_INVALID, "proxy= takes env, which means: from the environment");
+    if (str_is(key, "shapes")) {
+        spec->refuses_shapes = str_is(value, "refuse");
+        if (spec->refuses_shapes || str_is(value, "pass")) return OK;
+        return err_set(error, ERR_INVALID, "shapes= takes pass or refuse");
+    }
     return err_set(error, ERR_INVALID,
                    "no key %.*s=; there are key-file, concurrency, models, weight, timeout, "
-                   "connect-timeout, stall-timeout, health, proxy",
+                   "connect-timeout, stall-timeout, health, proxy, shapes",
                    (int)(key.bytes < 60 ? key.bytes : 60), key.bytes ? key.at : "");
 }
 

@@ -14,6 +14,8 @@
  *     stall-timeout=S       between two bytes of an answer (default 120 s)
  *     health=PATH           asked after failures, before any request is sent (default /health)
  *     proxy=env             the proxy that the environment names (default: no proxy)
+ *     shapes=pass|refuse    requests for a shape of the answer are passed on and the answers of lines
+ *                           checked (default), or lines with such requests refused
  *
  * Thread: any; pure.
  * Memory: the caller's struct. */
@@ -39,6 +41,7 @@ struct upstream_spec {
     uint32_t weight;
     int64_t connect_ms, first_byte_ms, stall_ms;
     bool proxy_from_environment;
+    bool refuses_shapes;
     size_t model_count; /* 0: as /v1/models lists them */
     struct upstream_spec_model {
         char name[UPSTREAM_MODEL_BYTES];   /* for clients */

@@ -194,8 +194,15 @@ enum err worker_upstream_open(struct worker **ret_worker, const struct upstream_
                                           .models = models,
                                           .status = status,
                                           .close = close_worker};
+    static const struct worker_ops refusing_ops = {.shapes = SHAPES_REFUSED,
+                                                   .submit = submit,
+                                                   .cancel = cancel,
+                                                   .serves = serves,
+                                                   .models = models,
+                                                   .status = status,
+                                                   .close = close_worker};
     struct worker_upstream *upstream = mem_new(1, sizeof *upstream);
-    upstream->worker.ops = &ops;
+    upstream->worker.ops = spec->refuses_shapes ? &refusing_ops : &ops;
     upstream->events = *events;
     upstream->spec = *spec;
     upstream->last = &upstream->first;

@@ -48,11 +48,17 @@ struct checked {
 
 static bool (*wanted_default)(void *context, char ret_model[MODEL_NAME_BYTES]);
 
-static bool (*wanted_holding)(void *context, struct str model);
+static enum shape_handling (*wanted_handling)(void *context, struct str model);
 
-static bool holds_of_m(void *context, struct str model) {
+static enum shape_handling holds_of_m(void *context, struct str model) {
     (void)context;
-    return str_is(model, "m");
+    return str_is(model, "m") ? SHAPES_HELD : SHAPES_PASSED_ON;
+}
+
+static enum shape_handling refuses_all(void *context, struct str model) {
+    (void)context;
+    (void)model;
+    return SHAPES_REFUSED;
 }
 
 static struct checked validate_with(struct str text, struct batch_rules rules) {
@@ -73,7 +79,7 @@ static struct checked validate_with(struct str text, struct batch_rules rules) {
                                              .rules = rules,
                                              .serves = serves_m,
                                              .default_model = wanted_default,
-                                             .holds_shapes = wanted_holding,
+                                             .handles_shapes = wanted_handling,
                                              .shapes = shape_check_open(SHAPE_CHECK_WORK_MAX)};
     outcome.err = batch_validate(&options, &outcome.result, &outcome.error);
     shape_check_close(options.shapes);
@@ -246,10 +252,16 @@ static void a_shape_for_another_worker_is_passed_on(void **state) {
     (void)state;
     const char *line = "{\"custom_id\":\"x\"," HEAD
                        "\"body\":{\"model\":\"m2\",\"messages\":[],\"guided_regex\":\"(\"}}";
-    wanted_holding = holds_of_m;
+    wanted_handling = holds_of_m;
     assert_line(line, NULL, NULL, batch_rules_default());
-    wanted_holding = NULL;
+    wanted_handling = NULL;
     assert_line(line, "invalid_value", "body.guided_regex", batch_rules_default());
+    wanted_handling = refuses_all;
+    assert_line(line, "unsupported_parameter", "body", batch_rules_default());
+    assert_line("{\"custom_id\":\"x\"," HEAD "\"body\":{\"model\":\"m\",\"messages\":[],"
+                "\"response_format\":{\"type\":\"text\"}}}",
+                NULL, NULL, batch_rules_default());
+    wanted_handling = NULL;
 }
 
 static void the_strict_rules_refuse_other_urls_and_models(void **state) {

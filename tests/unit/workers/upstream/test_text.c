@@ -84,7 +84,8 @@ static void what_cannot_be_meant_is_refused(void **state) {
                                         "a=http://h,timeout=1.5",
                                         "a=http://h,=1",
                                         "a=http://h,health=h",
-                                        "a=http://h,proxy=yes"};
+                                        "a=http://h,proxy=yes",
+                                        "a=http://h,shapes=no"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         struct upstream_spec spec;
         struct error error = {0};

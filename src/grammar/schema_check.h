@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* schema_check: whether a finished text has a shape, for answers that quern did not hold to it.
+ *
+ * An automaton takes one spelling of a value: the order of the schema's names, little space, one way
+ * to write a character. Other servers spell otherwise and are right all the same. So a text for a
+ * schema is read as JSON, and the value is compared with the schema member by member, in any order.
+ * Texts for the other kinds of shape are walked through their automaton, because there the spelling
+ * is the shape.
+ *
+ * It says "unknown" where it cannot tell: at a keyword that it does not know, for structural tags
+ * (schemas inside literal text), and past a bound. It never says "no" of a text that has the shape.
+ *
+ * Thread: any.
+ * Memory: the value's tree, up to 64 MiB, and the expressions of patterns (expr.h), for one call. */
+
+#include "grammar/grammar.h"
+
+enum shape_match { SHAPE_MATCH_NO, SHAPE_MATCH_UNKNOWN, SHAPE_MATCH_YES };
+
+enum shape_match shape_match_text(enum grammar_kind kind, const json_t *source, struct str text);

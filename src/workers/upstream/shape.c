@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "workers/upstream/shape.h"
+
+#include "grammar/asked_shape.h"
+#include "grammar/schema_check.h"
+#include "json/envelope.h"
+#include "json/json.h"
+#include "json/span.h"
+
+#include <stdio.h>
+
+#define FIELDS_MEMORY_MAX ((size_t)64 << 20) /* of the fields' tree */
+#define MISMATCH_STATUS 502 /* the upstream broke its word, as a bad gateway does */
+
+/* Appends the fields that ask for a shape, as members of an object; nothing if there are none. */
+static void add_fields(struct buf *buf, struct str request) {
+    static const char *const names[] = {
+        "response_format", "structured_outputs", "guided_json",        "guided_regex",
+        "guided_choice",   "guided_grammar",     "guided_json_object", "guided_whitespace_pattern"};
+    struct json_span_iter iter;
+    struct str body, key, value;
+    bool inside = json_span_read(request, &body) && json_span_enter(&iter, body);
+    while (inside && json_span_member(&iter, &key, &value)) {
+        for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+            if (!json_span_string_is(key, names[i])) continue;
+            buf_printf(buf, "%s\"%s\":", buf->bytes ? "," : "{", names[i]);
+            buf_add_str(buf, value);
+        }
+    }
+    if (buf->bytes > 0) buf_add_byte(buf, '}');
+}
+
+/* Reads the shape; false if it cannot be read, which the upstream itself may say. */
+static bool read_shape(struct str fields, struct asked_shape *ret_shape) {
+    struct refusal refusal;
+    struct error error;
+    json_t *body;
+    size_t memory = FIELDS_MEMORY_MAX;
+    if (json_read_within(&body, fields, &memory, &error) != OK) return false;
+    bool is_read = asked_shape_read(body, ret_shape, &refusal);
+    json_decref(body);
+    return is_read;
+}
+
+/* One choice of a chat or of a text completion. */
+static enum shape_end look_at_choice(const struct asked_shape *shape, struct str choice,
+                                     struct buf *scratch) {
+    struct str message = json_span_get(choice, "message");
+    bool is_chat = json_span_is_object(message);
+    struct str text = json_span_get(is_chat ? message : choice, is_chat ? "content" : "text");
+    if (json_span_string_is(json_span_get(choice, "finish_reason"), "length"))
+        return SHAPE_TRUNCATED;
+    if (json_span_get(message, "tool_calls").bytes > 2) return SHAPE_UNCHECKED;
+    if (!json_span_is_string(text)) return SHAPE_MISMATCHED;
+    buf_clear(scratch);
+    json_span_decode(scratch, text);
+    if (scratch->overflowed) return SHAPE_UNCHECKED;
+    switch (shape_match_text(shape->kind, shape->source, buf_str(scratch))) {
+    case SHAPE_MATCH_NO: return SHAPE_MISMATCHED;
+    case SHAPE_MATCH_UNKNOWN: return SHAPE_UNCHECKED;
+    case SHAPE_MATCH_YES: break;
+    }
+    return SHAPE_VALID;
+}
+
+static enum shape_end look_at_choices(const struct asked_shape *shape, struct str answer,
+                                      struct buf *scratch) {
+    struct json_span_iter iter;
+    struct str choice, choices = json_span_get(answer, "choices");
+    bool seen[SHAPE_END_COUNT] = {false};
+    bool inside = choices.bytes > 0 && *choices.at == '[' && json_span_enter(&iter, choices);
+    while (inside && json_span_element(&iter, &choice))
+        seen[look_at_choice(shape, choice, scratch)] = true;
+    if (seen[SHAPE_MISMATCHED]) return SHAPE_MISMATCHED;
+    if (seen[SHAPE_TRUNCATED]) return SHAPE_TRUNCATED;
+    return seen[SHAPE_VALID] && !seen[SHAPE_UNCHECKED] ? SHAPE_VALID : SHAPE_UNCHECKED;
+}
+
+enum shape_end upstream_shape_look(struct str request, struct str answer, const char **ret_param) {
+    struct asked_shape shape = {.source = NULL};
+    struct buf scratch;
+    enum shape_end end = SHAPE_NONE;
+    buf_init(&scratch, BUF_UNLIMITED);
+    add_fields(&scratch, request);
+    if (scratch.bytes > 0 && !read_shape(buf_str(&scratch), &shape)) end = SHAPE_UNCHECKED;
+    if (end == SHAPE_NONE && shape.source) {
+        end = look_at_choices(&shape, answer, &scratch);
+        *ret_param = shape.param;
+        json_decref(shape.source);
+    }
+    buf_release(&scratch);
+    return end;
+}
+
+void upstream_shape_write_error(struct buf *buf, struct str answer, const char *param,
+                                const char *name) {
+    char message[300];
+    snprintf(message, sizeof message,
+             "The answer of the upstream %.63s does not have the shape that '%.90s' asks for.",
+             name, param);
+    envelope_write(buf, MISMATCH_STATUS, "schema_mismatch", param, str_from(message));
+    buf_truncate(buf, buf->bytes - 1); /* the brace */
+    buf_add_text(buf, ",\"answer\":");
+    buf_add_str(buf, answer);
+    buf_add_byte(buf, '}');
+}

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lines that ask an upstream for a shape: passed on as they are, checked when the answer is there, refused where the operator says so."""
+import json, re, urllib.parse
+
+import pytest
+
+import support
+import upstream
+
+SCHEMA = {"type": "object", "required": ["a", "b"], "additionalProperties": False, "properties": {"a": {"type": "integer"}, "b": {"enum": ["x", "y"]}}}
+GOOD, OTHER = {"a": 1, "b": "x"}, {"a": 1, "b": "z"}
+
+
+def of_schema(schema):
+    return {"type": "json_schema", "json_schema": {"name": "shape", "schema": schema}}
+
+
+def line(name, says, then=None, finish="stop", **fields):
+    words = f"say={urllib.parse.quote(says)} finish={finish}" + (f" then={urllib.parse.quote(then)}" if then else "")
+    return support.request(name, f"{name} {words}", model="fake", **(fields or {"response_format": of_schema(SCHEMA)}))
+
+
+@pytest.fixture
+def fake():
+    server = upstream.Upstream()
+    yield server
+    server.stop()
+
+
+def serving(tmp_path, fake, *keys):
+    return support.serving(tmp_path / "state", "--upstream", ",".join([f"fake={fake.url}", *keys]))
+
+
+def run(server, lines, **extra):
+    batch = server.wait(server.create(support.jsonl(lines), **extra)["id"])
+    good, bad = server.results(batch)
+    return batch, {record["custom_id"]: record for record in good}, {record["custom_id"]: record for record in bad}
+
+
+def ends(batch):
+    return {end: count for end, count in batch["quern"]["quality"]["shapes"].items() if count}
+
+
+def test_answers_are_checked_against_the_shape_and_not_against_one_spelling(tmp_path, fake):
+    lines = [line("plain", json.dumps(GOOD)), line("turned", '\n{ "b" : "x",\n "a": 1 }\n'), line("wrong", json.dumps(OTHER)), line("fenced", f"```json\n{json.dumps(GOOD)}\n```"),
+             line("cut", '{"a": ', finish="length"), line("unknown", "[1, 1]", response_format=of_schema({"type": "array", "uniqueItems": True})),
+             line("choice", "yes", structured_outputs={"choice": ["yes", "no"]}), line("other", "maybe", guided_regex="yes|no"),
+             line("text", "no JSON", response_format={"type": "text"}), line("none", "no JSON", temperature=0)]
+    with serving(tmp_path, fake) as server:
+        batch, good, bad = run(server, lines)
+        assert set(bad) == {"wrong", "fenced", "other"} and len(good) == 7
+        for name, param in ("wrong", "response_format"), ("fenced", "response_format"), ("other", "guided_regex"):
+            response = bad[name]["response"]
+            error, answer = response["body"]["error"], response["body"]["answer"]
+            assert (response["status_code"], error["code"], error["param"], bad[name]["error"]) == (502, "schema_mismatch", param, None)
+            assert "fake" in error["message"] and answer["choices"][0]["finish_reason"] == "stop" and answer["usage"]["completion_tokens"] == 3
+        assert bad["wrong"]["response"]["body"]["answer"]["choices"][0]["message"]["content"] == json.dumps(OTHER)
+        assert ends(batch) == {"asked": 8, "valid": 3, "truncated": 1, "unchecked": 1, "mismatched": 3}
+        sent = {body["messages"][-1]["content"].split()[0]: body for body in fake.behaviour.bodies}
+        assert all(sent[one["custom_id"]] == one["body"] for one in lines), "passed on as the client wrote it"
+        assert all(fake.behaviour.seen[one["body"]["messages"][-1]["content"]] == 1 for one in lines), "tried once unless asked"
+        metrics = dict(re.findall(r'^quern_shaped_lines_total\{end="(\w+)"\} (\d+)$', server.call("GET", "/metrics")[1].decode(), re.M))
+        assert metrics == {"valid": "3", "truncated": "1", "unchecked": "1", "refused": "0", "mismatched": "3", "failed": "0"}
+        # A client reads a single answer itself.
+        status, data = server.call("POST", "/v1/chat/completions", lines[2]["body"])
+        assert status == 200 and json.loads(json.loads(data)["choices"][0]["message"]["content"]) == OTHER
+        again = server.json("POST", f"/v1/batches/{batch['id']}/retry", {"codes": ["schema_mismatch"]})
+        assert server.wait(again["id"])["request_counts"]["total"] == 3
+        assert server.stop() == 0
+    support.fsck(tmp_path / "state")
+
+
+def test_a_mismatch_is_tried_again_where_the_batch_asks_for_it(tmp_path, fake):
+    lines = [line("second", json.dumps(OTHER), then=json.dumps(GOOD)), line("never", json.dumps(OTHER))]
+    with serving(tmp_path, fake) as server:
+        batch, good, bad = run(server, lines, retry={"attempts": 3, "statuses": [502]})
+        assert set(good) == {"second"} and bad["never"]["response"]["body"]["error"]["code"] == "schema_mismatch"
+        assert [fake.behaviour.seen[one["body"]["messages"][-1]["content"]] for one in lines] == [2, 3]
+        assert ends(batch) == {"asked": 2, "valid": 1, "mismatched": 1}
+
+
+def test_lines_with_a_shape_are_refused_for_an_upstream_that_holds_none(tmp_path, fake):
+    lines = [line("plain", "x", temperature=0), line("shaped", json.dumps(GOOD))]
+    with serving(tmp_path, fake, "shapes=refuse") as server:
+        batch = server.wait(server.create(support.jsonl(lines))["id"])
+        assert batch["status"] == "failed"
+        error, = batch["errors"]["data"]
+        assert (error["line"], error["code"]) == (2, "unsupported_parameter") and "shapes=refuse" in error["message"]
+        assert run(server, lines[:1])[0]["request_counts"]["completed"] == 1
+    path = tmp_path / "in.jsonl"
+    path.write_bytes(support.jsonl(lines))
+    for keys, status in ("models=fake,shapes=refuse", 1), ("models=fake,shapes=pass", 0):
+        done = support.quern("preflight", path, "--upstream", f"fake={fake.url},{keys}", "--json")
+        assert done.returncode == status, done.stderr
+        assert [fault["line"] for fault in json.loads(done.stdout)["faults"]] == [2] * status
