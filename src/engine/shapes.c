@@ -180,6 +180,13 @@ bool shapes_take(struct shapes *shapes, struct job *job, uint32_t index, int32_t
         choice->is_lost =
             grammar_accept(&job->shapes[index], text_of(shapes, token, mark)) != GRAMMAR_ACCEPTED;
     if (!choice->is_lost) return true;
+    if (job->shapes && job->shapes[index].is_spent)
+        return refuse(
+            ret_refusal, "constraint_too_costly", job->request.shape.param,
+            "The answer could not be held to '%s': which token may follow takes more work "
+            "to find out than a step may do. Counts around patterns and several patterns "
+            "of one string cause this.",
+            job->request.shape.param);
     return refuse(ret_refusal, "constraint_not_held", job->request.shape.param,
                   "The answer of this model could not be held to '%s': it has no token that may "
                   "follow, or the constraint has too many states.",

@@ -12,6 +12,7 @@
 #define NONE UINT32_MAX
 #define FEW 32
 #define CLAMPED_PARTS 16
+#define KNOWN_STEPS 16 /* steps that are known or simple, and take one fuel together */
 #define SHORT_TEXTS 50 /* states looked at in the order of the lengths of their texts */
 
 static uint32_t derive(struct exprs *exprs, uint32_t number, unsigned char byte);
@@ -19,6 +20,7 @@ static uint32_t derive(struct exprs *exprs, uint32_t number, unsigned char byte)
 /* The rest of each member, joined again. */
 static uint32_t derive_members(struct exprs *exprs, const struct expr *expr, unsigned char byte) {
     uint32_t few[FEW], *rests = few;
+    if (!exprs_burn(exprs, expr->b / KNOWN_STEPS)) return EXPR_NEVER;
     if (expr->b > FEW) rests = mem_alloc(expr->b * sizeof *rests);
     size_t count = 0;
     bool is_never = false;
@@ -100,7 +102,7 @@ static uint32_t derive(struct exprs *exprs, uint32_t number, unsigned char byte)
         return EXPR_NEVER;
     }
     exprs->depth++;
-    exprs->fuel--;
+    if (!is_simple(exprs, &expr)) exprs->fuel--;
     uint32_t rest = derive_new(exprs, &expr, byte);
     exprs->depth--;
     if (place && !exprs->overflowed && (place = place_of(exprs, number, byte))) *place = rest;
@@ -197,6 +199,7 @@ bool expr_is_alive(struct exprs *exprs, uint32_t number) {
     open[open_count++] = 0;
     while (open_count > open_first && !is_alive && !exprs->overflowed) {
         size_t at = open_first < SHORT_TEXTS ? open[open_first++] : open[--open_count];
+        if (!exprs_burn(exprs, 1 + count / KNOWN_STEPS)) break;
         for (uint32_t i = 0; i < count && !is_alive; i++) {
             uint32_t next = derive(exprs, search.states[at], bytes[i]);
             size_t before = search.count;
@@ -268,7 +271,7 @@ static uint32_t clamp_members(struct exprs *exprs, const struct expr *expr, uint
  * long as the automaton's stack is deep, so only its first parts are looked at. */
 static uint32_t clamp(struct exprs *exprs, uint32_t number, uint32_t bytes, int parts) {
     struct expr expr = exprs->at[number];
-    if (parts == 0) return number;
+    if (parts == 0 || !expr.has_counts) return number;
     switch ((enum expr_kind)expr.kind) {
     case KIND_REPEAT: {
         if (exprs->at[expr.a].is_nullable) return number;

@@ -96,7 +96,10 @@ static void grow_slots(struct exprs *exprs) {
 }
 
 bool exprs_burn(struct exprs *exprs, size_t amount) {
-    if (exprs->fuel < amount) exprs->overflowed = true;
+    if (exprs->fuel < amount) {
+        exprs->fuel = 0;
+        exprs->overflowed = true;
+    }
     if (exprs->overflowed) return false;
     exprs->fuel -= (uint32_t)amount;
     return true;
@@ -159,9 +162,12 @@ static uint32_t make_cat(struct exprs *exprs, uint32_t first, uint32_t rest) {
     if (first == EXPR_NEVER || rest == EXPR_NEVER) return EXPR_NEVER;
     if (first == EXPR_EMPTY) return rest;
     if (rest == EXPR_EMPTY) return first;
-    bool is_nullable = exprs->at[first].is_nullable && exprs->at[rest].is_nullable;
-    return intern(
-        exprs, (struct expr){.kind = KIND_CAT, .is_nullable = is_nullable, .a = first, .b = rest});
+    const struct expr *one = &exprs->at[first], *other = &exprs->at[rest];
+    return intern(exprs, (struct expr){.kind = KIND_CAT,
+                                       .is_nullable = one->is_nullable && other->is_nullable,
+                                       .has_counts = one->has_counts || other->has_counts,
+                                       .a = first,
+                                       .b = rest});
 }
 
 uint32_t expr_cat(struct exprs *exprs, uint32_t first, uint32_t rest) {
@@ -251,17 +257,19 @@ static uint32_t make_members(struct exprs *exprs, const struct gathered *list,
                              enum expr_kind kind) {
     if (exprs->member_count + list->count > EXPR_MEMBERS_MAX) return overflow(exprs);
     if (!exprs_burn(exprs, list->count)) return EXPR_NEVER;
-    bool is_nullable = kind == KIND_AND;
+    bool is_nullable = kind == KIND_AND, has_counts = false;
     uint32_t first = (uint32_t)exprs->member_count;
     for (size_t i = 0; i < list->count; i++) {
         exprs->members = vec_grow(exprs->members, exprs->member_count, &exprs->member_capacity,
                                   sizeof *exprs->members);
         exprs->members[exprs->member_count++] = list->at[i];
         bool one = exprs->at[list->at[i]].is_nullable;
+        has_counts = has_counts || (kind == KIND_ALT && exprs->at[list->at[i]].has_counts);
         is_nullable = kind == KIND_AND ? is_nullable && one : is_nullable || one;
     }
     return intern(exprs, (struct expr){.kind = (uint8_t)kind,
                                        .is_nullable = is_nullable,
+                                       .has_counts = has_counts,
                                        .a = first,
                                        .b = (uint32_t)list->count});
 }
@@ -273,6 +281,7 @@ static uint32_t make_many(struct exprs *exprs, const uint32_t *parts, size_t cou
     uint32_t all = kind == KIND_AND ? expr_all(exprs) : EXPR_NEVER;
     uint32_t neutral = kind == KIND_AND ? all : EXPR_NEVER;
     for (size_t i = 0; i < count; i++) gather(exprs, &list, parts[i], kind);
+    if (!exprs_burn(exprs, list.count)) list.count = 0;
     join_sets(exprs, &list, kind);
     bool is_ruled = settle(&list, neutral, kind == KIND_AND ? EXPR_NEVER : NONE);
     uint32_t made;
@@ -322,9 +331,12 @@ uint32_t expr_repeat(struct exprs *exprs, uint32_t part, uint32_t min, uint32_t 
     if (part == EXPR_NEVER) return min == 0 ? EXPR_EMPTY : EXPR_NEVER;
     if (min == 1 && max == 1) return part;
     if (exprs->at[part].is_nullable) min = 0;
-    return intern(
-        exprs,
-        (struct expr){.kind = KIND_REPEAT, .is_nullable = min == 0, .a = part, .b = min, .c = max});
+    return intern(exprs, (struct expr){.kind = KIND_REPEAT,
+                                       .is_nullable = min == 0,
+                                       .has_counts = min > 1 || max != EXPR_NO_MAX,
+                                       .a = part,
+                                       .b = min,
+                                       .c = max});
 }
 
 uint32_t expr_optional(struct exprs *exprs, uint32_t part) {

@@ -30,7 +30,7 @@
 #define EXPR_MEMBERS_MAX (1u << 20)     /* members of alternatives, 4 MiB */
 #define EXPR_DEPTH_MAX 1500             /* parts inside parts while a derivative is made */
 #define EXPR_ALIVE_MAX 10000 /* states looked at to see whether a conjunction has a text */
-#define EXPR_FUEL 2000000u   /* expressions asked for by one compile or one step */
+#define EXPR_FUEL 2000000u   /* expressions asked for by one compile */
 
 enum expr_kind {
     KIND_NEVER,
@@ -53,6 +53,7 @@ struct expr {
     uint8_t alive;        /* enum expr_alive: whether it has a text */
     bool is_nullable : 1; /* the empty text is one of its texts */
     bool is_closed : 1;   /* reach.h: behind the reach no plain character follows */
+    bool has_counts : 1;  /* expr_clamped may change it */
     uint8_t reach;        /* reach.h: the reach + 1; 0: not known */
     uint32_t a, b, c;
     uint32_t row;    /* index of its transitions by class; UINT32_MAX: none yet */
@@ -114,7 +115,7 @@ uint32_t expr_all(struct exprs *exprs); /* every text */
 /* A leaf of number.c. */
 uint32_t expr_leaf(struct exprs *exprs, enum expr_kind kind, uint32_t a, uint32_t b,
                    bool is_nullable);
-/* Takes `amount` of fuel. False, and it has overflowed, if there is less. */
+/* Takes `amount` of fuel. False, and it has overflowed without any left, if there is less. */
 bool exprs_burn(struct exprs *exprs, size_t amount);
 /* A new rule without a body; `is_nullable` must become true of the body. */
 uint32_t expr_rule(struct exprs *exprs, bool is_nullable);

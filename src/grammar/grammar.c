@@ -7,6 +7,7 @@
 #include "grammar/regex.h"
 #include "grammar/schema.h"
 #include "grammar/tags.h"
+#include "grammar/token_tree.h"
 #include "json/json.h"
 
 #include <assert.h>
@@ -14,6 +15,7 @@
 #include <stdlib.h>
 
 #define TEXT_BYTES_MAX ((size_t)48 << 20)
+#define FUEL_PER_BYTE_AGAIN 4u /* of a text that is read again, in addition to that of a step */
 
 /* All grammars of the process. */
 static struct {
@@ -183,12 +185,31 @@ void grammar_forget(struct grammar *grammar) {
     grammar->epoch++;
 }
 
+void grammar_refuel(struct grammar_state *state, size_t steps) {
+    const struct grammar *grammar = state->grammar;
+    size_t again = state->epoch == grammar->epoch ? 0 : state->text.bytes * FUEL_PER_BYTE_AGAIN;
+    size_t fuel = steps * GRAMMAR_STEP_FUEL + again;
+    state->grammar->exprs.fuel = fuel < UINT32_MAX ? (uint32_t)fuel : UINT32_MAX;
+    state->is_spent = false;
+}
+
+bool grammar_state_retry(struct grammar_state *state) {
+    struct exprs *exprs = &state->grammar->exprs;
+    uint32_t fuel = exprs->fuel;
+    state->is_spent = fuel == 0;
+    if (state->is_spent) {
+        exprs->overflowed = false; /* nothing that is kept was made after it */
+    } else {
+        grammar_forget(state->grammar);
+        exprs->fuel = fuel;
+    }
+    return !state->is_spent;
+}
+
 /* Where `bytes` lead from `from`. EXPR_NEVER also when the automaton is full. */
 static uint32_t walk(struct grammar *grammar, uint32_t from, struct str bytes) {
-    for (size_t i = 0; i < bytes.bytes && from != EXPR_NEVER; i++) {
-        grammar->exprs.fuel = EXPR_FUEL;
+    for (size_t i = 0; i < bytes.bytes && from != EXPR_NEVER; i++)
         from = expr_step(&grammar->exprs, from, (unsigned char)bytes.at[i]);
-    }
     return from;
 }
 
@@ -198,9 +219,12 @@ bool grammar_state_renew(struct grammar_state *state) {
     uint32_t at = walk(grammar, grammar->start, buf_str(&state->text));
     if (grammar->exprs.overflowed) {
         /* Once more with an empty automaton; what others need comes back when they ask. */
-        grammar_forget(grammar);
+        if (!grammar_state_retry(state)) return false;
         at = walk(grammar, grammar->start, buf_str(&state->text));
-        if (grammar->exprs.overflowed) return false;
+        if (grammar->exprs.overflowed) {
+            (void)grammar_state_retry(state);
+            return false;
+        }
     }
     assert(at != EXPR_NEVER); /* the text was accepted before */
     state->state = at;
@@ -210,6 +234,7 @@ bool grammar_state_renew(struct grammar_state *state) {
 
 enum grammar_answer grammar_accept(struct grammar_state *state, struct str bytes) {
     struct grammar *grammar = state->grammar;
+    grammar_refuel(state, 1 + bytes.bytes / (TOKEN_BYTES_MAX + 1));
     for (int attempt = 0; attempt < 2; attempt++) {
         if (!grammar_state_renew(state)) return GRAMMAR_LOST;
         uint32_t next = walk(grammar, state->state, bytes);
@@ -219,11 +244,12 @@ enum grammar_answer grammar_accept(struct grammar_state *state, struct str bytes
             state->state = next;
             return state->text.overflowed ? GRAMMAR_LOST : GRAMMAR_ACCEPTED;
         }
-        grammar_forget(grammar);
+        if (!grammar_state_retry(state)) return GRAMMAR_LOST;
     }
     return GRAMMAR_LOST;
 }
 
 bool grammar_can_end(struct grammar_state *state) {
+    grammar_refuel(state, 1);
     return grammar_state_renew(state) && expr_is_nullable(&state->grammar->exprs, state->state);
 }

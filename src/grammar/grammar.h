@@ -20,6 +20,9 @@
 #include <jansson.h>
 
 #define GRAMMAR_BYTES_MAX ((size_t)384 << 20)
+/* The fuel (expr.h) of one mask or one token, about 10 ms of one core at most: the engine makes no
+ * step in this time. */
+#define GRAMMAR_STEP_FUEL 400000u
 
 struct grammar;
 
@@ -43,6 +46,7 @@ struct grammar_state {
     struct grammar *grammar; /* held */
     uint32_t state;
     uint32_t epoch;  /* of the automaton, in which the number `state` was given */
+    bool is_spent;   /* the last question took more work than a step may; it may be asked again */
     struct buf text; /* all bytes so far */
 };
 
@@ -52,9 +56,11 @@ void grammar_state_release(struct grammar_state *state);
 enum grammar_answer {
     GRAMMAR_ACCEPTED,
     GRAMMAR_REFUSED, /* no text of the grammar goes on so; the state stays as it was */
-    GRAMMAR_LOST,    /* the automaton would be larger than its limit */
+    GRAMMAR_LOST,    /* the automaton would be larger than its limit, or the state is spent */
 };
 
+/* `bytes` are a token's; more than TOKEN_BYTES_MAX may take the work of as many steps as they are
+ * tokens of that length. */
 enum grammar_answer grammar_accept(struct grammar_state *state, struct str bytes);
 /* True if the text so far is a whole one. */
 bool grammar_can_end(struct grammar_state *state);

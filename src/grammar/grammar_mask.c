@@ -11,6 +11,7 @@
 #define NONE UINT32_MAX
 #define MASKS_MAX 65536u
 #define SHORT_BYTES_MAX 16 /* of a short token; about 1 of 100 tokens is longer */
+#define KNOWN_STEPS 8      /* steps of a walk that are known already and take one fuel together */
 #define ASKED_BITS 12      /* states that are remembered with their masks: 4096 */
 
 /* A mask and the state that it is of. */
@@ -215,12 +216,13 @@ static void allow_short(struct kept *kept, const struct token_tree *tree, uint32
 /* Allows the tokens of a tree. Meaningless when the automaton overflowed. */
 static void walk(struct grammar_masks *masks, const struct token_tree *tree, struct exprs *exprs,
                  uint32_t state, struct kept *kept) {
-    uint32_t *states = masks->states, to;
+    uint32_t *states = masks->states, to, visited = 0;
     states[0] = state;
     for (uint32_t i = 0; i < tree->node_count && !exprs->overflowed; i = to) {
         uint32_t depth = tree->depths[i], from = states[depth - 1];
         struct reach reach = {0, false};
         to = tree->ends[i];
+        if (visited++ % KNOWN_STEPS == 0 && !exprs_burn(exprs, 1)) break;
         if (tree->plain[i] > 0) reach = expr_reach(exprs, from);
         if (reach.is_closed && tree->plain[i] > reach.characters) {
             if (reach.characters > 0) allow_short(kept, tree, i, reach.characters);
@@ -268,17 +270,20 @@ static struct kept *find_or_make(struct grammar_masks *masks, struct grammar *gr
 const uint32_t *grammar_mask(struct grammar_masks *masks, struct grammar_state *state) {
     struct grammar *grammar = state->grammar;
     masks->stats.asked++;
+    grammar_refuel(state, 1);
     for (int attempt = 0; attempt < 2; attempt++) {
         if (!grammar_state_renew(state)) return NULL;
         struct kept *kept = recall(masks, grammar, state->state);
         if (!kept) {
             uint32_t epoch = grammar->epoch;
-            grammar->exprs.fuel = EXPR_FUEL;
             kept = find_or_make(masks, grammar, state->state);
             if (kept && grammar->epoch == epoch) remember(masks, grammar, state->state, kept);
         }
+        uint64_t work = GRAMMAR_STEP_FUEL - (uint64_t)grammar->exprs.fuel;
+        if (grammar->exprs.fuel < GRAMMAR_STEP_FUEL && work > masks->stats.work_max)
+            masks->stats.work_max = work;
         if (kept) return kept->has_any ? kept->words : NULL;
-        grammar_forget(grammar);
+        if (!grammar_state_retry(state)) return NULL;
     }
     return NULL;
 }

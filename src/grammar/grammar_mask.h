@@ -33,10 +33,12 @@ struct grammar_masks *grammar_masks_open(const struct grammar_masks_options *opt
 void grammar_masks_close(struct grammar_masks *masks); /* NULL is allowed */
 
 /* The mask of a state: ((vocab + 31) / 32) words, which stay until masks_min other masks have been
- * asked for. NULL if the automaton would be larger than its limit, or if no token can go on. */
+ * asked for. NULL if the automaton would be larger than its limit, if no token can go on, or if the
+ * mask takes more work than a step may: the state is spent then. */
 const uint32_t *grammar_mask(struct grammar_masks *masks, struct grammar_state *state);
 
 struct grammar_mask_stats {
     uint64_t asked, made;
+    uint64_t work_max; /* fuel of the mask that took most */
 };
 struct grammar_mask_stats grammar_mask_stats(const struct grammar_masks *masks);

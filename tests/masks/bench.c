@@ -118,9 +118,11 @@ int masks_bench(const struct vocabulary_tokens *tokens, const char *schema_path,
     struct grammar_mask_stats stats = grammar_mask_stats(masks);
     printf("tokens %u, tree %.1f ms, compile %.2f ms, first answer %.1f ms (%llu steps)\n",
            tokens->count, tree_ms, compile_ms, first.ms, (unsigned long long)first.steps);
-    printf("steps %llu, %.2f us per step, masks made %llu, longest step %.2f ms, lost %u\n",
+    printf("steps %llu, %.2f us per step, masks made %llu, longest step %.2f ms, "
+           "most work %llu, lost %u\n",
            (unsigned long long)figures.steps, figures.ms * 1e3 / (double)figures.steps,
-           (unsigned long long)stats.made, figures.longest_ms, lost);
+           (unsigned long long)stats.made, figures.longest_ms, (unsigned long long)stats.work_max,
+           lost);
     grammar_masks_close(masks);
     grammar_drop(grammar);
     return 0;

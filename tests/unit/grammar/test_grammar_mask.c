@@ -194,6 +194,46 @@ static void test_far_counts_share_a_mask(void **state) {
     grammar_masks_close(masks);
 }
 
+/* A mask that takes too much work ends with a spent state, within the work of one step; neither the
+ * automaton nor other grammars are harmed. */
+static void test_a_mask_has_a_bound_of_work(void **state) {
+    static const int32_t ends[] = {END_TOKEN};
+    struct rng rng = {9};
+    struct vocabulary vocabulary;
+    struct error error;
+    (void)state;
+    open_vocabulary(&vocabulary, &rng);
+    struct grammar_masks *masks = grammar_masks_open(&(struct grammar_masks_options){
+        vocabulary.at, TOKENS, ends, 1, TOKENS, 4, GRAMMAR_BYTES_MAX});
+    struct grammar *grammar =
+        compiled_text(GRAMMAR_REGEX, "([ab ]*a[ab ]{200}x)|([ab ]*b[ab ]{210}y)", &error);
+    assert_non_null(grammar);
+    struct grammar_state text;
+    grammar_state_init(&text, grammar);
+    for (int i = 0; i < 200; i++)
+        assert_int_equal(grammar_accept(&text, rng_below(&rng, 2) ? STR("a") : STR("b")),
+                         GRAMMAR_ACCEPTED);
+    uint32_t count = (uint32_t)grammar->exprs.count;
+    assert_null(grammar_mask(masks, &text));
+    assert_true(text.is_spent);
+    assert_true(grammar->exprs.count > count); /* what was done is not lost */
+    assert_int_equal(grammar_accept(&text, STR("a")), GRAMMAR_ACCEPTED);
+    assert_false(text.is_spent);
+    assert_int_equal(grammar_mask_stats(masks).work_max, GRAMMAR_STEP_FUEL);
+    struct grammar *other = compiled_text(GRAMMAR_REGEX, "[ab]{2}", &error);
+    struct grammar_state small;
+    grammar_state_init(&small, other);
+    const uint32_t *mask = grammar_mask(masks, &small);
+    assert_non_null(mask);
+    assert_false(small.is_spent);
+    check_mask(&vocabulary, &small, mask);
+    grammar_state_release(&small);
+    grammar_drop(other);
+    grammar_state_release(&text);
+    grammar_drop(grammar);
+    grammar_masks_close(masks);
+}
+
 /* Without a token for the next byte there is no mask. */
 static void test_no_token(void **state) {
     static const struct str tokens[] = {{"", 0}, {"a", 1}};
@@ -339,6 +379,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_masks),
         cmocka_unit_test(test_far_counts_share_a_mask),
+        cmocka_unit_test(test_a_mask_has_a_bound_of_work),
         cmocka_unit_test(test_no_token),
         cmocka_unit_test(test_set),
         cmocka_unit_test(test_many_automata_stay_below_their_joint_limit),
