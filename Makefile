@@ -34,6 +34,10 @@ test-clients: ## programs of others, unmodified, against quern; minutes, and the
 	@tools/bootstrap build
 	@tools/test clients
 
+test-masks: $(BUILD)/build.ninja ## masks of three vocabularies against llguidance's; minutes, and the network for its package once
+	@ninja -C $(BUILD) tests/masks/masks >/dev/null
+	@BUILD=$(BUILD) tools/differential-masks
+
 check: ## format, clang-tidy, layers, warnings as errors on gcc and clang, headers alone
 	@tools/bootstrap all
 	@tools/check
@@ -67,4 +71,4 @@ clean:
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile
 
-.PHONY: all cuda demo test test-gpu test-peers test-clients check asan tsan fuzz bench bench-gpu install clean help
+.PHONY: all cuda demo test test-gpu test-peers test-clients test-masks check asan tsan fuzz bench bench-gpu install clean help

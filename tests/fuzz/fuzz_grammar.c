@@ -2,6 +2,7 @@
 #include "base/utf8.h"
 #include "grammar/grammar.h"
 #include "json/json.h"
+#include "plain_schema.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -23,20 +24,21 @@ static int take_byte(struct grammar_state *state, unsigned first) {
 }
 
 /* A text that the choices lead to: from every state it can go on or end, and a whole text of a
- * schema is JSON. */
-static void walk(struct grammar *grammar, bool is_schema, struct str choices) {
+ * schema, which is NULL for other grammars, is JSON that a plain validator takes. */
+static void walk(struct grammar *grammar, const json_t *schema, struct str choices) {
     struct grammar_state state;
     int byte = 0;
     grammar_state_init(&state, grammar);
     for (size_t i = 0; i < TEXT_BYTES_MAX && byte >= 0; i++) {
         unsigned first = i < choices.bytes ? (unsigned char)choices.at[i] : (unsigned)i * 37;
         bool can_end = grammar_can_end(&state);
-        if (can_end && is_schema) {
+        if (can_end && schema) {
             json_t *value;
             struct error error;
             struct str text = buf_str(&state.text);
             enum err err = json_read(&value, text, &error);
             assert(utf8_is_valid(text) && (err == OK || strstr(error.text, "deeper")));
+            assert(err != OK || plain_is_kept(schema, schema, value, 0));
             if (err == OK) json_decref(value);
         }
         byte = take_byte(&state, first);
@@ -60,7 +62,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static const enum grammar_kind kinds[] = {GRAMMAR_REGEX, GRAMMAR_SCHEMA, GRAMMAR_TAGS,
                                               GRAMMAR_EBNF};
     enum grammar_kind kind = kinds[data[0] & 3];
-    bool is_schema = kind == GRAMMAR_SCHEMA;
     json_t *value = NULL;
     struct error error;
     struct grammar *grammar;
@@ -68,7 +69,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (!is_text && json_read(&value, source, &error) != OK) value = NULL;
     if (is_text) value = json_stringn(source.bytes ? source.at : "", source.bytes);
     if (value && grammar_open(&grammar, kind, value, &error) == OK) {
-        walk(grammar, is_schema, choices);
+        walk(grammar, kind == GRAMMAR_SCHEMA ? value : NULL, choices);
         grammar_drop(grammar);
     }
     json_decref(value);
