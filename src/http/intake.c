@@ -274,12 +274,23 @@ static void fail_without_memory(struct http_request *request) {
                       NULL);
 }
 
+/* True if a large body of that length may begin while `free_bytes` are left; else its owner has a
+ * claim. */
+static bool admit_large(const struct http_request *request, uint64_t bytes, uint64_t free_bytes) {
+    char owner[CLAIM_OWNER_BYTES];
+    http_server_owner(request, owner);
+    return claims_admit(&request->server->claims, owner, bytes * request->body_cost, free_bytes,
+                        clock_monotonic_ns() / 1000000);
+}
+
 /* True if a body of that length would not fit next to the bodies that the server has now. Then it is
- * refused before a byte of it is kept. */
+ * refused before a byte of it is kept. Small bodies wait for no claim. */
 static bool is_without_memory(const struct http_request *request, uint64_t bytes) {
-    const struct http_server *server = request->server;
-    return atomic_load(&server->body_memory) + bytes * request->body_cost >
-           server->options.body_memory_bytes_max;
+    uint64_t most = request->server->options.body_memory_bytes_max;
+    uint64_t used = atomic_load(&request->server->body_memory);
+    uint64_t free_bytes = used < most ? most - used : 0;
+    if (bytes > HTTP_PLAIN_BODY_BYTES_MAX) return !admit_large(request, bytes, free_bytes);
+    return bytes * request->body_cost > free_bytes;
 }
 
 static bool part_begin(void *context, const struct multipart_part *part) {
@@ -355,6 +366,14 @@ static void begin_request(struct http_request *request, struct MHD_Connection *m
 
 /* --- its body --- */
 
+/* Its body passed the memory of all bodies: its owner is next. */
+static void claim_memory(const struct http_request *request) {
+    uint64_t bytes = 0; /* of a chunked body what has come so far */
+    str_to_u64(http_request_header(request, "content-length"), &bytes);
+    if (bytes < request->body_kept) bytes = request->body_kept;
+    if (bytes > HTTP_PLAIN_BODY_BYTES_MAX) (void)admit_large(request, bytes, 0);
+}
+
 /* Keeps a piece of the body. The request whose body passes the memory of all bodies is refused, so
  * that many large bodies cannot fill the machine; what it has sent is given back at once. */
 static void keep_body(struct http_request *request, struct str bytes) {
@@ -367,6 +386,7 @@ static void keep_body(struct http_request *request, struct str bytes) {
         buf_add_str(&request->body, bytes);
         return;
     }
+    claim_memory(request);
     buf_release(&request->body);
     atomic_fetch_sub(&server->body_bytes, request->body_kept);
     atomic_fetch_sub(&server->body_memory, request->body_kept * request->body_cost);
@@ -427,7 +447,12 @@ static void dispatch(struct http_request *request) {
     struct http_server *server = request->server;
     struct shares *shares = server->work;
     if (request->match.route->kind == HTTP_QUICK) shares = server->quick;
-    if (request->body.bytes > HTTP_PLAIN_BODY_BYTES_MAX) shares = server->large;
+    if (request->body.bytes > HTTP_PLAIN_BODY_BYTES_MAX) {
+        char owner[CLAIM_OWNER_BYTES];
+        http_server_owner(request, owner);
+        claims_end(&server->claims, owner);
+        shares = server->large;
+    }
     http_server_put(shares, request);
 }
 

@@ -181,16 +181,20 @@ static void connection_quiet(void *context, struct gate_connection *connection) 
 
 /* --- workers --- */
 
-void http_server_put(struct shares *shares, struct http_request *request) {
+void http_server_owner(const struct http_request *request, char ret_owner[CLAIM_OWNER_BYTES]) {
     struct key_set *keys = request->server->options.keys;
     const struct address *peer = gate_peer(request->connection);
-    char owner[OWNER_BYTES + 40];
     size_t used = 1, bytes = peer->is_v4 ? 16 : 8; /* of IPv6 the network, a machine has many */
-    owner[0] = '@';
+    ret_owner[0] = '@';
     for (size_t i = 0; i < bytes; i++, used += 2)
-        snprintf(owner + used, sizeof owner - used, "%02x", peer->bytes[i]);
+        snprintf(ret_owner + used, CLAIM_OWNER_BYTES - used, "%02x", peer->bytes[i]);
     if (keys && key_set_asks(keys) && request->match.route->scope != HTTP_SCOPE_OPEN)
-        snprintf(owner, sizeof owner, "%s", request->caller.owner);
+        snprintf(ret_owner, CLAIM_OWNER_BYTES, "%s", request->caller.owner);
+}
+
+void http_server_put(struct shares *shares, struct http_request *request) {
+    char owner[CLAIM_OWNER_BYTES];
+    http_server_owner(request, owner);
     shares_put(shares, owner, request);
 }
 

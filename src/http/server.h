@@ -7,6 +7,7 @@
  * Thread: constant after http_open, except the atomic members and those that `lock` guards.
  * Memory: one struct http_server, from http_open to http_close. */
 
+#include "http/claims.h"
 #include "http/guesses.h"
 #include "http/request.h"
 #include "http/shares.h"
@@ -36,6 +37,7 @@ struct http_server {
     atomic_uint_fast64_t answer_memory; /* bytes of answers that wait for their clients */
     atomic_bool warned_of_open_key;     /* once is enough */
     struct guesses *guesses;            /* the connection thread's */
+    struct claims claims;               /* the connection thread's */
     atomic_uint_fast64_t keys_missing_total;
     atomic_uint_fast64_t keys_wrong_total;
     atomic_uint_fast64_t keys_scope_total;
@@ -51,8 +53,9 @@ void http_server_forget_body(struct http_server *server, struct http_request *re
 bool http_server_begin_piece(struct http_server *server);
 void http_server_end_piece(struct http_server *server);
 
-/* Gives a request to the threads of `shares` as one of its owner's: without keys, and on open routes,
- * of its address. */
+/* Writes the owner of a request: without keys, and on open routes, its address. */
+void http_server_owner(const struct http_request *request, char ret_owner[CLAIM_OWNER_BYTES]);
+/* Gives a request to the threads of `shares` as one of its owner's. */
 void http_server_put(struct shares *shares, struct http_request *request);
 
 /* The handler that libmicrohttpd calls: with the headers, with each piece of the body, at its end,
