@@ -40,7 +40,15 @@ static bool read_follow(struct http_request *request, bool *ret_follow) {
 struct results {
     struct runner_results *reader;
     struct page_place place;
+    uint64_t last; /* of its lines, as its header says */
 };
+
+/* True if the pieces so far are of the page. A record that was counted and then found damaged is
+ * left out, and later ones would fill its room. */
+static bool is_in_page(const struct results *results) {
+    const struct page_place *place = &results->place;
+    return place->after < results->last || (place->after == results->last && place->skip == 0);
+}
 
 static bool read_piece(void *context, size_t room, struct buf *buf) {
     struct results *results = context;
@@ -49,9 +57,10 @@ static bool read_piece(void *context, size_t room, struct buf *buf) {
     struct page_read read;
     struct error error;
     enum err err = runner_results_read(results->reader, &page, buf, &read, &error);
-    if (err == OK)
-        results->place = read.next;
-    else
+    if (err == OK) results->place = read.next;
+    if (err == OK && !is_in_page(results))
+        err = err_set(&error, ERR_CORRUPT, "a record of it is damaged");
+    if (err != OK)
         log_warn("err=%s error=\"a page of results is cut off: %s\"", err_name(err), error.text);
     return err == OK;
 }
@@ -81,7 +90,7 @@ static void answer_page(struct http_request *request, struct runner_results *rea
         return;
     }
     struct results *results = mem_new(1, sizeof *results);
-    *results = (struct results){reader, read->next};
+    *results = (struct results){reader, read->next, read->last};
     http_answer_source(request, &answer, first,
                        &(struct http_source){.bytes = read->bytes,
                                              .context = results,

@@ -109,6 +109,14 @@ static enum err read_chunk(struct reading *reading, uint64_t at, struct error *e
                         error);
 }
 
+/* Reads a header. False when no record of the line can begin with it. */
+static bool is_record_of(const struct seglog *log, uint32_t line,
+                         const unsigned char bytes[SEGLOG_RECORD_BYTES],
+                         struct record_header *ret_header) {
+    return record_header_read(bytes, ret_header) && ret_header->line == line &&
+           ret_header->batch_sequence == log->identity.batch_sequence;
+}
+
 /* Reads the first chunk and the header. ERR_CORRUPT when no record of the line can stand there. */
 static enum err begin_record(struct reading *reading, const struct seglog *log, uint32_t line,
                              struct record_header *ret_header, struct error *error) {
@@ -119,8 +127,7 @@ static enum err begin_record(struct reading *reading, const struct seglog *log, 
     reading->bytes = file_bytes - reading->offset;
     err = read_chunk(reading, 0, error);
     if (err != OK) return err;
-    if (!record_header_read(reading->chunk, ret_header) || ret_header->line != line ||
-        ret_header->batch_sequence != log->identity.batch_sequence ||
+    if (!is_record_of(log, line, reading->chunk, ret_header) ||
         ret_header->bytes > reading->bytes - SEGLOG_RECORD_BYTES)
         return ERR_CORRUPT;
     reading->bytes = SEGLOG_RECORD_BYTES + (uint64_t)ret_header->bytes;
@@ -161,16 +168,34 @@ static enum err read_between(struct reading *reading, uint64_t from, uint64_t to
     return err;
 }
 
+static void describe(struct seglog_part *part, const struct record_header *header) {
+    part->line = header->line;
+    part->sequence = header->sequence;
+    part->text_bytes = header->bytes - (header->has_usage ? SEGLOG_USAGE_BYTES : 0);
+}
+
+/* Reads a record's header only. A page of a thousand records is measured so for each client that
+ * asks for it, whether or not the client takes it. */
+static enum err count_part(struct seglog_reader *reader, uint32_t line, uint32_t offset,
+                           struct seglog_part *part, struct error *error) {
+    unsigned char bytes[SEGLOG_RECORD_BYTES];
+    struct record_header header;
+    enum err err = os_pread_all(reader->fd, bytes, sizeof bytes, offset, error);
+    if (err != OK) return err;
+    if (!is_record_of(reader->log, line, bytes, &header)) return ERR_CORRUPT;
+    describe(part, &header);
+    return OK;
+}
+
 static enum err read_part(struct seglog_reader *reader, uint32_t line, uint32_t offset,
                           struct seglog_part *part, struct buf *buf, struct error *error) {
     struct reading reading = {.fd = reader->fd, .offset = offset};
     struct record_header header;
     size_t before = buf->bytes;
+    if (part->skip == 0 && part->room == 0) return count_part(reader, line, offset, part, error);
     enum err err = begin_record(&reading, reader->log, line, &header, error);
     if (err != OK) return err;
-    part->line = line;
-    part->sequence = header.sequence;
-    part->text_bytes = header.bytes - (header.has_usage ? SEGLOG_USAGE_BYTES : 0);
+    describe(part, &header);
     if (part->skip > part->text_bytes) return ERR_CORRUPT;
     uint64_t left = part->text_bytes - part->skip;
     uint64_t from = SEGLOG_RECORD_BYTES + part->skip;
@@ -193,7 +218,10 @@ enum err seglog_reader_next(struct seglog_reader *reader, struct seglog_part *pa
             err = read_part(reader, line, (uint32_t)position, part, buf, error);
         if (err != OK && err != ERR_CORRUPT) return err;
         reader->at++;
-        if (err == ERR_CORRUPT) continue;
+        if (err == ERR_CORRUPT) {
+            if (position != 0) seglog_forget(reader->log, line); /* and no page counts it again */
+            continue;
+        }
         assert(part->sequence > reader->after);
         reader->after = part->sequence;
         *ret_more = true;

@@ -35,7 +35,8 @@ struct seglog_part {
 
 /* Appends a part of the next record's text, and moves behind the record. *ret_more is false when
  * the log has no further record yet; then nothing is appended. Skips records that are no longer
- * valid; with `skip` only the header is checked. ERR_NOT_FOUND when the batch's directory was
+ * valid, and forgets them (seglog_forget); with `skip`, or without `room`, only the header is
+ * checked. ERR_NOT_FOUND when the batch's directory was
  * removed meanwhile. */
 enum err seglog_reader_next(struct seglog_reader *reader, struct seglog_part *part, struct buf *buf,
                             bool *ret_more, struct error *error) MUST_CHECK;

@@ -231,6 +231,43 @@ static void a_long_text_comes_in_parts_of_any_size(void **state) {
     scratch_remove(&s);
 }
 
+/* Reads on from the start with so much room; the sequence number of the first record. */
+static uint64_t first_of(struct scratch *s, struct seglog *log, size_t room) {
+    struct seglog_reader reader;
+    struct seglog_part found = {.room = room};
+    struct buf buf;
+    bool more;
+    buf_init(&buf, 1 << 20);
+    assert_int_equal(seglog_reader_open(&reader, log, 0, &s->error), OK);
+    assert_int_equal(seglog_reader_next(&reader, &found, &buf, &more, &s->error), OK);
+    assert_true(more);
+    assert_int_equal(buf.bytes, room < found.text_bytes ? room : found.text_bytes);
+    seglog_reader_close(&reader);
+    buf_release(&buf);
+    return found.sequence;
+}
+
+static void a_damaged_record_is_counted_until_it_is_read(void **state) {
+    (void)state;
+    struct scratch s;
+    scratch_open(&s);
+    struct seglog *log = open_log(&s);
+    write_lines(&s, log, 0, 3);
+    char path[200];
+    snprintf(path, sizeof path, "%s/batches/batch_one/seg-000001.log", s.dir);
+    int fd = open(path, O_WRONLY);
+    assert_int_equal(pwrite(fd, "x", 1, SEGLOG_HEADER_BYTES + SEGLOG_RECORD_BYTES + 4), 1);
+    close(fd);
+    assert_int_equal(first_of(&s, log, 0), 1);
+    assert_true(seglog_has(log, 0));
+    assert_int_equal(first_of(&s, log, 5), 2);
+    assert_false(seglog_has(log, 0));
+    assert_int_equal(first_of(&s, log, 0), 2);
+    assert_true(seglog_has(log, nth_line(1)));
+    seglog_close(log);
+    scratch_remove(&s);
+}
+
 static void a_damaged_record_is_stepped_over_and_a_removed_log_is_not_found(void **state) {
     (void)state;
     struct scratch s;
@@ -267,6 +304,7 @@ int main(void) {
         cmocka_unit_test(two_readers_beside_the_writer_miss_nothing),
         cmocka_unit_test(doubles_and_forgotten_records_are_left_out),
         cmocka_unit_test(a_long_text_comes_in_parts_of_any_size),
+        cmocka_unit_test(a_damaged_record_is_counted_until_it_is_read),
         cmocka_unit_test(a_damaged_record_is_stepped_over_and_a_removed_log_is_not_found),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
