@@ -37,6 +37,7 @@ bool batch_rules_of_profile(const char *profile, struct batch_rules *ret_rules) 
     if (is_openai) {
         rules.lines_max = OPENAI_LINES_MAX;
         rules.strict_url = rules.strict_single_model = rules.needs_model = true;
+        rules.no_decisions = true;
     }
     *ret_rules = rules;
     return true;
@@ -80,11 +81,16 @@ static bool read_input(struct batch_parameters *parameters, const json_t *body,
 }
 
 static bool read_endpoint(struct batch_parameters *parameters, const json_t *body,
-                          struct refusal *refusal) {
+                          const struct batch_rules *rules, struct refusal *refusal) {
     struct str path = {0};
     if (!read_required(body, "endpoint", &path, refusal)) return false;
     for (int i = 0; i < ENDPOINT_COUNT; i++) {
         if (!str_is(path, endpoint_path((enum endpoint)i))) continue;
+        if (i == ENDPOINT_DECISIONS && rules->no_decisions)
+            return refuse(refusal, "invalid_value", "endpoint",
+                          "Invalid value for 'endpoint': '%s' is not in the profile 'openai' of "
+                          "this server.",
+                          endpoint_path(ENDPOINT_DECISIONS));
         parameters->endpoint = (enum endpoint)i;
         return true;
     }
@@ -291,7 +297,7 @@ bool batch_parameters_read(struct batch_parameters *ret_parameters, const json_t
                       "Invalid request: expected a JSON object, but got %s instead.",
                       json_kind_name(body));
     bool good = read_input(&parameters, body, ret_refusal) &&
-                read_endpoint(&parameters, body, ret_refusal) &&
+                read_endpoint(&parameters, body, rules, ret_refusal) &&
                 read_window(&parameters, body, rules, ret_refusal) &&
                 read_metadata(&parameters, body, ret_refusal) &&
                 read_expiry(&parameters, body, ret_refusal) &&

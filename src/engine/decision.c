@@ -77,10 +77,12 @@ static bool read_body(struct preparation *is, struct str text) {
     const json_t *model = json_member(decision->body, "model");
     if (!model) return refuse_missing(is->refusal, "model");
     if (!json_is_string(model)) return refuse_type(is->refusal, "model", "a string", model);
-    return check_unsupported(decision->body, is->refusal) &&
-           request_check_caller(decision->body, is->refusal) &&
-           decision_input_read(&is->input, decision->body, is->refusal) &&
-           questions_read(&decision->questions, decision->body, is->refusal);
+    if (!check_unsupported(decision->body, is->refusal) ||
+        !request_check_caller(decision->body, is->refusal) ||
+        !decision_input_read(&is->input, decision->body, is->refusal))
+        return false;
+    json_object_del(decision->body, "input"); /* which may be long, and is a text now */
+    return questions_read(&decision->questions, decision->body, is->refusal);
 }
 
 /* --- prompts --- */
@@ -178,35 +180,35 @@ static void keep_prompt(struct decision *decision, uint32_t index, const struct 
     for (size_t i = prompt->common; i < ids->count; i++) ids_add(&decision->ends, ids->at[i]);
 }
 
-static bool add_prompt(struct preparation *is, uint32_t index, struct buf *content) {
+/* Writes the question behind the state, which is long, and takes it away again. */
+static bool add_prompt(struct preparation *is, uint32_t index) {
     const struct question *question = &is->decision->questions.at[index];
     const struct label_text *texts =
         decision_labels_texts(is->decision->labels, question->option_count);
     struct prompt prompt = {.token_count = 0};
-    buf_clear(content);
-    buf_add_str(content, buf_str(&is->input.state));
+    struct buf *content = &is->input.state;
+    size_t bytes = content->bytes;
     buf_add_text(content, "\n\n");
     wording_write_question(content, question, texts);
     bool is_good =
         make_prompt(is, buf_str(content), &prompt) && check_prompt(is, index, &prompt.ids);
     if (is_good) keep_prompt(is->decision, index, &prompt.ids);
     prompt_release(&prompt);
+    buf_truncate(content, bytes);
     return is_good;
 }
 
 static bool add_prompts(struct preparation *is, const atomic_bool *is_cancelled) {
-    struct buf content;
     bool is_good = true;
-    buf_init(&content, CONTENT_BYTES_MAX);
+    is->input.state.bytes_max = CONTENT_BYTES_MAX;
     is->decision->prompts = mem_new(is->decision->questions.count, sizeof *is->decision->prompts);
     for (uint32_t i = 0; i < is->decision->questions.count && is_good; i++) {
         if (is_cancelled && atomic_load(is_cancelled))
             is_good =
                 refuse_status(is->refusal, 499, "cancelled", NULL, "The request was cancelled.");
         else
-            is_good = add_prompt(is, i, &content);
+            is_good = add_prompt(is, i);
     }
-    buf_release(&content);
     return is_good;
 }
 
@@ -259,8 +261,6 @@ bool decision_prepare(struct decision *decision, struct str body, const struct s
     if (is_good) add_reads(decision);
     decision_input_release(&is.input);
     ids_release(&is.tail);
-    /* The questions stay for the answer; the text is tokens now. */
-    if (decision->body) json_object_del(decision->body, "input");
     return is_good;
 }
 

@@ -238,6 +238,14 @@ def test_a_batch_is_checked_before_it_runs(model_server, change, code, param, wo
     assert error["code"] == code and error["param"] == param and error["line"] == 2 and words in error["message"]
 
 
+def test_the_profile_of_openai_has_no_batches_of_decisions(tmp_path):
+    with support.serving(tmp_path / "state", "--model", "smollm2=echo", "--profile", "openai") as server:
+        file = server.upload(support.jsonl([line("a")]))
+        file = file if isinstance(file, str) else file["id"]
+        error = server.json("POST", "/v1/batches", {"input_file_id": file, "endpoint": URL, "completion_window": "24h"}, status=400)["error"]
+    assert error["code"] == "invalid_value" and error["param"] == "endpoint" and URL in error["message"]
+
+
 def test_preflight_counts_every_read(tmp_path):
     (tmp_path / "in.jsonl").write_bytes(support.jsonl([line(f"l{i}", input=f"{i}. {STATE}") for i in range(3)] + [line("bad", questions=[])]))
     with support.serving(tmp_path / "state", "--model", "smollm2") as server:
