@@ -59,7 +59,27 @@ def test_memory_does_not_hold_when_a_run_fails(tmp_path):
     assert not line["holds"] and "MiB" in line["error"]
 
 
-@pytest.mark.parametrize("script, arguments", [("versus", ["qwen3-4b"]), ("kernels", []), ("memory", []), ("run-all", [])])
+def test_parity_finds_none_between_the_plain_device_and_the_reference(tmp_path):
+    done = bench(tmp_path, "parity", support.SHARED / "tiny/llama3", "--n", "8", "--tokens", "8", "--formats", "bf16", "--cpu", tmp_path / "kept",
+                 "--plugin", support.plain_device())
+    assert done.returncode == 0, done.stdout + done.stderr
+    line, = lines_of(done)
+    assert line["holds"] and line["positions"] == 8 * 8 and line["mean_kl"] < 1e-4
+    assert line["answers"].keys() == {"usual", "no sharing", "small steps"} and all(way["wrong"] == 0 for way in line["answers"].values())
+
+
+def test_parity_does_not_hold_against_another_model_s_answers(tmp_path):
+    """The kept answers of the reference are those of other weights."""
+    arguments = ["--n", "4", "--tokens", "8", "--formats", "bf16", "--cpu", tmp_path / "kept", "--plugin", support.plain_device()]
+    bench(tmp_path, "parity", support.SHARED / "tiny/llama3", *arguments)
+    kept, = (tmp_path / "kept").iterdir()
+    kept.rename(kept.with_name(kept.name.replace("llama3", "mistral")))
+    done = bench(tmp_path, "parity", support.SHARED / "tiny/mistral", *arguments)
+    line, = lines_of(done)
+    assert done.returncode == 1 and not line["holds"] and line["wrong_first"] > 0 and line["mean_kl"] > 0.02
+
+
+@pytest.mark.parametrize("script, arguments", [("versus", ["qwen3-4b"]), ("kernels", []), ("memory", []), ("parity", ["none"]), ("run-all", [])])
 def test_without_a_card_a_script_says_so_and_skips(tmp_path, script, arguments):
     environment = {**os.environ, "QUERN_BINARY": str(support.BINARY), "LD_LIBRARY_PATH": str(NVML), "QUERN_FAKE_NVML": str(tmp_path / "nvml"),
                    "QUERN_GPU_PLUGIN": str(support.plain_device())}
