@@ -367,7 +367,7 @@ struct device_table {
 
     /* ERR_LIMIT when page_count_min pages do not fit; the ledger then tells all parts, with
      * page_count and kv of the least cache and `used` above `limit`. ERR_INVALID for a shape
-     * without kernels. Once per device. */
+     * without kernels. Once per device; after ERR_LIMIT again, with a smaller program. */
     enum err (*prepare)(struct device *device, const struct device_program *program,
                         const struct device_limits *limits, struct device_ledger *ret_ledger,
                         struct error *error);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "model/model.h"
 
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/os.h"
 #include "cpu/executor_cpu.h"
@@ -142,8 +143,7 @@ static struct weight_store open_store(struct model *model, const struct model_op
     if (options->device) {
         const struct device_store_options store = {.table = options->device->table,
                                                    .device = options->device->device,
-                                                   .form =
-                                                       device_load_weight_form(options->device)};
+                                                   .form = model->weight_form};
         model->device_store = device_store_open(&store);
         return device_store_interface(model->device_store);
     }
@@ -175,6 +175,36 @@ static enum err check_device(const struct model *model, const struct model_optio
                    "embeddings are computed on the CPU only: run with --device cpu");
 }
 
+static enum err open_parts(struct model *model, const struct model_options *options,
+                           const struct tiled_cache_options *cache, struct error *error) {
+    enum err err = open_weights(model, options, cache, error);
+    return err == OK ? open_computers(model, options, error) : err;
+}
+
+/* Whether the device may hold in 8 bits what the file has in 8 bits or fewer. In bf16 such weights
+ * are two to four times the file, and a file is chosen by its size. */
+static bool choose_small_form(struct model *model, const struct model_options *options) {
+    const enum tensor_type type = model->weights ? model->weights->type : TENSOR_F32;
+    return options->device &&
+           tensor_type_block_bytes(type) < 2 * tensor_type_block_elements(type) &&
+           device_load_small_form(options->device, &model->weight_form);
+}
+
+static enum err open_on_processor(struct model *model, const struct model_options *options,
+                                  const struct tiled_cache_options *cache, struct error *error) {
+    if (options->device) model->weight_form = device_load_weight_form(options->device);
+    enum err err = open_parts(model, options, cache, error);
+    if (err != ERR_LIMIT || !choose_small_form(model, options)) return err;
+    log_info("event=small_weights form=%s file_has=%s reason=\"%s\"",
+             model->weight_form == DEVICE_E4M3 ? "fp8" : "int8",
+             tensor_type_name(model->weights->type), error->text);
+    device_store_close(model->device_store);
+    weights_close(model->weights);
+    model->device_store = NULL;
+    model->weights = NULL;
+    return open_parts(model, options, cache, error);
+}
+
 static enum err open_all(struct model *model, const char *path, const struct model_options *options,
                          struct error *error) {
     struct tiled_cache_options cache = cache_options(path, options);
@@ -189,8 +219,7 @@ static enum err open_all(struct model *model, const char *path, const struct mod
     model->layout =
         kv_layout_of(&model->config, or_default(options->context_max, model->config.context_max));
     if (err == OK) err = pool_open(&model->pool, options->threads, error);
-    if (err == OK) err = open_weights(model, options, &cache, error);
-    if (err == OK) err = open_computers(model, options, error);
+    if (err == OK) err = open_on_processor(model, options, &cache, error);
     return err == OK ? weights_fill(model->weights, error) : err;
 }
 

@@ -24,6 +24,7 @@ struct model {
     struct pool *pool;
     struct tile_store *store;          /* NULL with a device */
     struct device_store *device_store; /* NULL on the CPU */
+    enum device_form weight_form;      /* of device_store */
     struct weights *weights;
     struct embedder *embedder; /* NULL when it does not embed */
     struct executor executor;  /* all zero when it does not generate */

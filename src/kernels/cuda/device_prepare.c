@@ -404,6 +404,16 @@ static enum err set_sizes(struct device *device, const struct device_program *pr
     return err_set(error, ERR_LIMIT, "no memory for a program");
 }
 
+/* Forgets the program, so that another may be prepared. */
+static void drop_sizes(struct device *device) {
+    free(device->matrices);
+    free(device->ops);
+    free(device->places);
+    device->matrices = NULL;
+    device->ops = NULL;
+    device->places = NULL;
+}
+
 enum err device_prepare(struct device *device, const struct device_program *program,
                         const struct device_limits *limits, struct device_ledger *ret_ledger,
                         struct error *error) {
@@ -417,7 +427,10 @@ enum err device_prepare(struct device *device, const struct device_program *prog
     device->page_count = limits->page_count_min;
     lay_out(&counted);
     tell(device, &counted.memory, page_bytes, ret_ledger);
-    if (counted.memory.used > device->memory.room) return refuse(ret_ledger, error);
+    if (counted.memory.used > device->memory.room) {
+        drop_sizes(device);
+        return refuse(ret_ledger, error);
+    }
     /* Pools of pages begin at multiples: the least layout has the same gaps. */
     size_t left = device->memory.room - counted.memory.used;
     uint64_t pages = limits->page_count_min;

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The form of a model's weights on a card that bf16 does not fit. */
+
+#include "../checkpoint/gguf_builder.h"
+#include "model/model.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#define TRIES_MAX 4
+
+/* Products of every prepare that the card was asked for. */
+static enum device_form tried[TRIES_MAX];
+static uint32_t tries;
+
+static enum device_form form_of_products(const struct device_program *program) {
+    enum device_form form = DEVICE_BF16;
+    for (uint32_t i = 0; i < program->matrix_count; i++)
+        if (program->matrices[i].form != DEVICE_BF16) form = program->matrices[i].form;
+    return form;
+}
+
+/* A card that is too small for everything. */
+static enum err prepare(struct device *device, const struct device_program *program,
+                        const struct device_limits *limits, struct device_ledger *ret_ledger,
+                        struct error *error) {
+    (void)device;
+    (void)limits;
+    assert_true(tries < TRIES_MAX);
+    tried[tries++] = form_of_products(program);
+    *ret_ledger = (struct device_ledger){.limit = 1, .used = 1};
+    return err_set(error, ERR_LIMIT, "try %u", tries);
+}
+
+static const struct device_table table = {.kind = "card", .prepare = prepare};
+
+/* Opens a file whose matrices have that type on a card of that compute capability. */
+static void open_refused(enum tensor_type type, bool as_f32, uint32_t compute,
+                         enum device_weights weights, struct error *ret_error) {
+    const struct recipe recipe = {.times = 8, .type = type, .as_f32 = as_f32};
+    char path[] = "/tmp/quern-test-small-form-XXXXXX";
+    struct buf file;
+    struct model *model;
+    buf_init(&file, 1 << 26);
+    build_gguf(&recipe, &file);
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, file.at, file.bytes), file.bytes);
+    close(fd);
+    buf_release(&file);
+    const struct loaded_device device = {.settings = {.weights = weights},
+                                         .table = &table,
+                                         .card = {.compute = compute, .multiprocessors = 1},
+                                         .memory_bytes = 1 << 20};
+    const struct model_options options = {.threads = 1, .device = &device};
+    tries = 0;
+    assert_int_equal(model_open(&model, path, &options, ret_error), ERR_LIMIT);
+    unlink(path);
+}
+
+static void test_a_quantised_file_is_tried_in_8_bits(void **state) {
+    (void)state;
+    static const struct {
+        enum tensor_type type;
+        uint32_t compute;
+        enum device_form form;
+    } cases[] = {{TENSOR_Q8_0, 89, DEVICE_E4M3}, {TENSOR_Q4_K, 90, DEVICE_E4M3},
+                 {TENSOR_Q4_K, 120, DEVICE_E4M3}, {TENSOR_Q4_0, 86, DEVICE_INT8},
+                 {TENSOR_Q6_K, 80, DEVICE_INT8}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct error error = {0};
+        open_refused(cases[i].type, false, cases[i].compute, DEVICE_WEIGHTS_AUTO, &error);
+        assert_int_equal(tries, 2);
+        assert_int_equal(tried[0], DEVICE_BF16);
+        assert_int_equal(tried[1], cases[i].form);
+        assert_string_equal(error.text, "try 2");
+    }
+}
+
+static void test_what_was_asked_for_is_not_changed(void **state) {
+    (void)state;
+    struct error error = {0};
+    open_refused(TENSOR_Q4_K, false, 90, DEVICE_WEIGHTS_BF16, &error);
+    assert_int_equal(tries, 1);
+    assert_int_equal(tried[0], DEVICE_BF16);
+    open_refused(TENSOR_Q4_K, false, 90, DEVICE_WEIGHTS_INT8, &error);
+    assert_int_equal(tries, 1);
+    assert_int_equal(tried[0], DEVICE_INT8);
+}
+
+/* Its owner chose exact weights. */
+static void test_a_file_of_16_bits_or_more_keeps_them(void **state) {
+    (void)state;
+    struct error error = {0};
+    open_refused(TENSOR_Q8_0, true, 90, DEVICE_WEIGHTS_AUTO, &error);
+    assert_int_equal(tries, 1);
+    open_refused(TENSOR_BF16, false, 90, DEVICE_WEIGHTS_AUTO, &error);
+    assert_int_equal(tries, 1);
+    assert_string_equal(error.text, "try 1");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_quantised_file_is_tried_in_8_bits),
+        cmocka_unit_test(test_what_was_asked_for_is_not_changed),
+        cmocka_unit_test(test_a_file_of_16_bits_or_more_keeps_them),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
