@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "device/device_store.h"
 
+#include "base/log.h"
 #include "base/mem.h"
 
 #include <stdlib.h>
@@ -53,9 +54,24 @@ static enum err store_fill(void *self, struct matrix *matrix, const struct weigh
     return err;
 }
 
+/* Tells what warm made so that steps of few rows start with one call. */
+static enum err tell_graphs(const struct device_store_options *options, struct error *error) {
+    struct device_counters counters = {0};
+    enum err err = options->table->counters(options->device, &counters, error);
+    if (err != OK) return err;
+    const unsigned long long kib = counters.graph_bytes >> 10;
+    if (counters.graph_refusal)
+        log_warn("event=device_graphs graphs=%u kib=%llu reason=\"%s\"", counters.graphs, kib,
+                 counters.graph_refusal);
+    else if (counters.graphs > 0)
+        log_debug("event=device_graphs graphs=%u kib=%llu", counters.graphs, kib);
+    return OK;
+}
+
 static enum err store_finish(void *self, struct error *error) {
-    struct device_store *store = self;
-    return store->options.table->warm(store->options.device, error);
+    const struct device_store_options *options = &((struct device_store *)self)->options;
+    enum err err = options->table->warm(options->device, error);
+    return err == OK ? tell_graphs(options, error) : err;
 }
 
 struct weight_store device_store_interface(struct device_store *store) {

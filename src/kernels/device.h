@@ -43,7 +43,7 @@ extern "C" {
 #include <stddef.h>
 #include <stdint.h>
 
-#define DEVICE_ABI 3u
+#define DEVICE_ABI 4u
 #define DEVICE_SYMBOL "quern_device_table" /* of the function that gives the table */
 
 #define DEVICE_PAGE_TOKENS 16u
@@ -72,6 +72,7 @@ struct device_options {
     uint64_t memory_bytes; /* most memory to take, context and libraries included */
     const char *library;   /* path of the library for products; NULL: wherever it is found */
     bool measures_ops;     /* device_counters.op_ns, at the cost of pauses between operations */
+    bool has_no_graphs;    /* each kernel is launched by itself in all steps: to compare */
 };
 
 /* ---- the program ---- */
@@ -343,6 +344,11 @@ struct device_counters {
     uint64_t rows;
     uint64_t busy_ns;         /* time in which a step was being computed */
     uint64_t op_ns[OP_KINDS]; /* per kind of operation; zero unless it is measured */
+    /* Graphs: what a device prepares so that a step of few rows starts with one call. */
+    uint64_t graph_steps; /* steps that were started so */
+    uint32_t graphs;
+    uint64_t graph_bytes;      /* of the device's memory, which are in the ledger's context */
+    const char *graph_refusal; /* the reason why warm made fewer, a sentence; NULL: it made all */
 };
 
 /* ---- the table ---- */

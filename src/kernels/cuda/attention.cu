@@ -75,6 +75,6 @@ enum err cuda_attention_merge(const struct cuda_attention *call,
                               struct error *error) {
     enum err err = is_known(call, error);
     if (err != OK) return err;
-    return cuda_launch("attention merge", cuda_merge, items->item_count * call->head_count,
-                       MERGE_THREADS, 0, stream, error, *call, *items);
+    return cuda_launch<cuda_merge>("attention merge", items->item_count * call->head_count,
+                                   MERGE_THREADS, 0, stream, error, *call, *items);
 }

@@ -162,6 +162,6 @@ template <class S>
 static enum err cuda_launch_decode(const struct cuda_attention *call,
                                    const struct cuda_decode_items *items, cuda_stream stream,
                                    struct error *error) {
-    return cuda_launch("decode attention", cuda_decode<S>, items->item_count * call->kv_heads,
-                       S::THREADS, S::SHARED_BYTES, stream, error, *call, *items);
+    return cuda_launch<cuda_decode<S>>("decode attention", items->item_count * call->kv_heads,
+                                       S::THREADS, S::SHARED_BYTES, stream, error, *call, *items);
 }

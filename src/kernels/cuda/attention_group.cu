@@ -57,8 +57,9 @@ static enum err launch(const struct cuda_attention *call, const struct cuda_tile
                        cuda_stream stream, struct error *error) {
     using SHAPE = cuda_group_shape<cuda_page<TYPE, D, EXACT>, KEYS, BLOCKS>;
     static_assert(SHAPE::ROWS == CUDA_TILE_ROWS, "what cuda_tile_rows says");
-    return cuda_launch("attention groups", cuda_groups<SHAPE>, items->item_count * call->kv_heads,
-                       SHAPE::THREADS, SHAPE::SHARED_BYTES, stream, error, *call, *items);
+    return cuda_launch<cuda_groups<SHAPE>>("attention groups", items->item_count * call->kv_heads,
+                                           SHAPE::THREADS, SHAPE::SHARED_BYTES, stream, error,
+                                           *call, *items);
 }
 
 template <enum cuda_kv_type TYPE>

@@ -222,6 +222,6 @@ template <class S>
 static enum err cuda_launch_tiles(const struct cuda_attention *call,
                                   const struct cuda_tile_items *items, cuda_stream stream,
                                   struct error *error) {
-    return cuda_launch("attention tiles", cuda_tiles<S>, items->item_count * call->kv_heads,
-                       S::THREADS, S::SHARED_BYTES, stream, error, *call, *items);
+    return cuda_launch<cuda_tiles<S>>("attention tiles", items->item_count * call->kv_heads,
+                                      S::THREADS, S::SHARED_BYTES, stream, error, *call, *items);
 }

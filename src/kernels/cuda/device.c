@@ -9,7 +9,7 @@
 
 #define CONTEXT_USUAL (540 * MIB) /* driver and cuBLASLt (device_measured.md) */
 #define CONTEXT_MOST (800 * MIB)  /* more than that is another process's */
-#define LATER_BYTES (64 * MIB)    /* kernels that are loaded later, stacks of threads */
+#define LATER_BYTES (64 * MIB)    /* kernels that are loaded later, stacks of threads, graphs */
 #define COMPUTE_LEAST 80u         /* cp.async, mma of bf16 */
 #define TILE_ROWS_HEADS 128u      /* cuda_tile_rows(1) */
 
@@ -158,6 +158,7 @@ static void device_close(struct device *device) {
     if (device->down) (void)cudaStreamSynchronize(device->down);
     for (uint32_t i = 0; i < DEVICE_STEPS_MAX; i++) {
         struct flight *flight = &device->flights[i];
+        graphs_free(flight);
         if (flight->block.host) (void)cudaFreeHost(flight->block.host);
         if (flight->host.tokens) (void)cudaFreeHost(flight->host.tokens);
         if (flight->begun) (void)cudaEventDestroy(flight->begun);
@@ -196,6 +197,7 @@ static enum err device_open(struct device **ret_device, const struct device_opti
     device->index = options->index;
     device->limit = options->memory_bytes;
     device->is_measuring = options->measures_ops;
+    device->has_no_graphs = options->has_no_graphs;
     err = open_card(device, options, error);
     if (err == OK) err = take_memory(device, error);
     if (err == OK)

@@ -14,12 +14,14 @@
  *     device_warm.c     algorithms of products, a first run of all kernels
  *     device_step.c     a step's arrays, submit
  *     device_walk.c     operations become kernels
+ *     device_graph.c    steps of few rows as graphs
  *     device_sample.c   draws and answers
  *     device_result.c   wait, logits, counters
  *     device_op.c       one operation over buffers of the host
  *
  * Three streams: `compute` has all kernels, `up` the copies of steps to the card, `down` those of
- * results. Nothing is allocated and nothing waited for between submit and wait.
+ * results. Nothing is allocated and nothing waited for between submit and wait. A graph has the
+ * kernels of all operations of a step, in their order; the step's arrays stand where it reads them.
  *
  * Thread: the device's one.
  * Memory: the arena and all pinned memory are the device's.
@@ -36,12 +38,14 @@
 #include <stdint.h>
 
 struct CUevent_st;
+struct CUgraphExec_st;
 struct CUstream_st;
 
 #define FILL_SLICES 2                /* one is copied while the other is filled */
 #define FILL_BYTES ((size_t)8 << 20) /* of a slice, if a row fits */
 #define MIB (UINT64_C(1) << 20)
 #define WORKSPACE_BYTES (32 * MIB) /* of cuBLASLt; 8 MiB was the most any algorithm wanted */
+#define GRAPHS_MAX 8u              /* of a flight: buckets of up to 128 rows */
 
 /* ---- memory ---- */
 
@@ -108,9 +112,12 @@ struct card_place {
 
 /* ---- a step ---- */
 
+/* Counts of items are those of the launches. In a graph the true ones, at most as many, stand on
+ * the card, at `counted`; elsewhere that is NULL. */
 struct card_tiles {
     const struct device_tile_item *items;
     uint32_t count;
+    const uint32_t *counted;
     const uint32_t *rows;
 };
 struct card_attention {
@@ -118,8 +125,10 @@ struct card_attention {
     struct card_tiles tiles;
     const struct device_decode_item *decode;
     uint32_t decode_count;
+    const uint32_t *decode_counted;
     const struct device_merge_item *merges;
     uint32_t merge_count;
+    const uint32_t *merge_counted;
 };
 struct card_group {
     const uint32_t *slots;
@@ -160,11 +169,18 @@ struct results {
     float *named;                  /* (named_max) */
 };
 
+/* All operations of a step of up to device.graph_rows[] rows, over one flight's memory. */
+struct graph {
+    struct CUgraphExec_st *exec; /* NULL: none */
+    const float *row_scale;      /* of the logits that it leaves, as flight.row_scale */
+};
+
 /* A step under way. */
 struct flight {
     uint64_t number;
     bool is_under_way;
     struct block block;
+    struct graph graphs[GRAPHS_MAX];
     size_t step_bytes; /* of the block: the step's own arrays; behind them are those of draws */
     struct card_step step;
     float *logits;           /* (bucket of logit_rows_max, logit_stride) */
@@ -188,6 +204,7 @@ struct device {
     uint64_t limit;
     uint64_t context_bytes;
     bool is_measuring;
+    bool has_no_graphs;
     struct CUstream_st *compute, *up, *down;
     struct CUevent_st *copied; /* on `up`: the last block is on the card */
     struct cuda_products *products;
@@ -223,6 +240,10 @@ struct device {
     struct CUevent_st *fill_done[FILL_SLICES];
     size_t fill_bytes;
     uint32_t fill_next;
+
+    uint32_t graph_rows[GRAPHS_MAX]; /* rows of the graphs of each flight, ascending */
+    uint32_t graph_count;            /* of a flight */
+    char graph_refusal[256];         /* empty: all graphs that can be of use were made */
 
     struct flight flights[DEVICE_STEPS_MAX];
     uint64_t submitted; /* steps; the next one's flight is submitted % steps_max */
@@ -290,6 +311,22 @@ void walk_begin(struct walk *walk, struct device *device, struct flight *flight)
 enum err walk_op(struct walk *walk, const struct card_op *op, struct error *error) MUST_CHECK;
 /* All operations, with an event behind each when they are measured. */
 enum err walk_all(struct device *device, struct flight *flight, struct error *error) MUST_CHECK;
+
+/* ---- device_graph.c ---- */
+
+/* Bytes of a block, beside those of a step, that the arrays of a graph's step may take. */
+size_t graph_block_bytes(const struct device_limits *limits, const struct device_program *program,
+                         uint32_t multiprocessors);
+/* Makes the graphs of all flights; none when the card or its driver refuses, which is no error. */
+enum err graphs_make(struct device *device, struct error *error) MUST_CHECK;
+void graphs_free(struct flight *flight);
+/* Puts the arrays of a step where its graph reads them. NULL, and nothing put, when no graph can
+ * run the step. */
+const struct graph *graph_put(struct device *device, struct flight *flight,
+                              const struct device_step *step);
+/* Starts the operations of the step that was put. */
+enum err graph_run(struct device *device, struct flight *flight, const struct graph *graph,
+                   struct error *error) MUST_CHECK;
 
 /* ---- device_sample.c ---- */
 

@@ -40,6 +40,7 @@ static void put_tiles(struct block *block, const struct device_tiles *from,
 
 static void put_attention(struct block *block, const struct device_attention *from,
                           struct card_attention *ret_attention) {
+    *ret_attention = (struct card_attention){0};
     put_tiles(block, &from->prefixes, &ret_attention->prefixes);
     put_tiles(block, &from->tiles, &ret_attention->tiles);
     ret_attention->decode = PUT(block, from->decode, from->decode_count);
@@ -93,7 +94,7 @@ enum err step_put(struct device *device, struct flight *flight, const struct dev
 }
 
 /* Enqueues everything; on failure the sentence names the operation. */
-static enum err start(struct device *device, struct flight *flight,
+static enum err start(struct device *device, struct flight *flight, const struct graph *graph,
                       const struct device_samples *samples, struct error *error) {
     struct card_samples drawn = {0};
     enum err err = samples_put(device, flight, samples, false, &drawn, error);
@@ -101,7 +102,7 @@ static enum err start(struct device *device, struct flight *flight,
     if (err != OK) return err;
     cudaError_t code = cudaEventRecord(flight->begun, device->compute);
     if (code != cudaSuccess) return card_error(code, error, "starting");
-    err = walk_all(device, flight, error);
+    err = graph ? graph_run(device, flight, graph, error) : walk_all(device, flight, error);
     if (err == OK) err = samples_run(device, flight, &drawn, false, error);
     if (err == OK) err = samples_fetch(device, flight, error);
     return err;
@@ -113,9 +114,10 @@ enum err device_submit(struct device *device, const struct device_step *step,
     assert(device->is_prepared && !flight->is_under_way);
     flight->number = step->number;
     flight->answer_count = flight->named_count = 0;
-    enum err err = step_put(device, flight, step, error);
+    const struct graph *graph = graph_put(device, flight, step);
+    enum err err = graph ? OK : step_put(device, flight, step, error);
     if (err != OK) return err;
-    err = start(device, flight, samples, error);
+    err = start(device, flight, graph, samples, error);
     if (err != OK) return err_prefix(error, "step %llu", (unsigned long long)step->number);
     flight->is_under_way = true;
     device->submitted++;

@@ -161,8 +161,10 @@ static struct cuda_attention attention_of(const struct walk *walk, const struct 
 static enum err run_tiles(const struct walk *walk, const struct cuda_attention *call,
                           const struct card_tiles *tiles, struct error *error) {
     if (tiles->count == 0) return OK;
-    const struct cuda_tile_items items = {
-        .items = tiles->items, .item_count = tiles->count, .rows = tiles->rows};
+    const struct cuda_tile_items items = {.items = tiles->items,
+                                          .item_count = tiles->count,
+                                          .count = tiles->counted,
+                                          .rows = tiles->rows};
     return cuda_attention_tiles(call, &items, walk->device->compute, error);
 }
 
@@ -193,15 +195,17 @@ static enum err walk_attention(struct walk *walk, const struct card_op *op, stru
     if (err == OK) err = run_tiles(walk, &call, &work->tiles, error);
     call.is_next |= work->tiles.count > 0;
     if (err == OK && work->decode_count > 0)
-        err = cuda_attention_decode(
-            &call,
-            &(struct cuda_decode_items){.items = work->decode, .item_count = work->decode_count},
-            stream, error);
+        err = cuda_attention_decode(&call,
+                                    &(struct cuda_decode_items){.items = work->decode,
+                                                                .item_count = work->decode_count,
+                                                                .count = work->decode_counted},
+                                    stream, error);
     if (err == OK && work->merge_count > 0)
-        err = cuda_attention_merge(
-            &call,
-            &(struct cuda_merge_items){.items = work->merges, .item_count = work->merge_count},
-            stream, error);
+        err = cuda_attention_merge(&call,
+                                   &(struct cuda_merge_items){.items = work->merges,
+                                                              .item_count = work->merge_count,
+                                                              .count = work->merge_counted},
+                                   stream, error);
     return err == OK ? prepare_attended(walk, op, error) : err;
 }
 

@@ -237,5 +237,6 @@ enum err device_warm(struct device *device, struct error *error) {
     if (err == OK && most > 0) err = run_trial(device, 1, error);
     if (err == OK && most > 1) err = run_trial(device, (uint32_t)most, error);
     device->counters = (struct device_counters){0};
+    if (err == OK) err = graphs_make(device, error);
     return err == OK ? OK : err_prefix(error, "warming up");
 }

@@ -218,11 +218,15 @@ enum err cuda_gate(const struct cuda_gate *call, struct CUstream_st *stream, str
     if (in_kind_of(&call->in) != IN_INT32 && threads > REGISTER_THREADS &&
         cuda_has_shared(HELD_BLOCKS * WIDTH_MAX * 4)) {
         uint32_t spans = (eights + HELD_THREADS - 1) / HELD_THREADS;
+        static gate_kernel asked; /* the last one that was given its memory: a model has one */
         gate_kernel kernel = held_for(call);
-        cudaError_t status = cudaFuncSetAttribute(
-            kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, WIDTH_MAX * 4);
+        cudaError_t status = cudaSuccess;
+        if (kernel != asked)
+            status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                          WIDTH_MAX * 4);
         if (status != cudaSuccess)
             return err_set(error, ERR_IO, "gate: %s", cudaGetErrorString(status));
+        asked = kernel;
         return launch_dependent("gate", error, stream, call->rows,
                                 ((eights + spans - 1) / spans + 31) / 32 * 32, call->width * 4,
                                 kernel, *call);

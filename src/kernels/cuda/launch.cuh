@@ -21,18 +21,21 @@ static inline bool cuda_has_shared(size_t bytes) {
 }
 
 /* No blocks are no launch. An error of the kernel itself is found by whoever waits for it. Every
- * thread of the kernel calls wait_for_before(). */
-template <class... TAKES, class... GIVES>
-static inline enum err cuda_launch(const char *name, void (*kernel)(TAKES...), uint32_t blocks,
-                                   uint32_t threads, size_t shared_bytes, cudaStream_t stream,
-                                   struct error *error, const GIVES &...arguments) {
+ * thread of the kernel calls wait_for_before(). A kernel is always launched with the same
+ * shared_bytes, which are asked for once. */
+template <auto KERNEL, class... GIVES>
+static inline enum err cuda_launch(const char *name, uint32_t blocks, uint32_t threads,
+                                   size_t shared_bytes, cudaStream_t stream, struct error *error,
+                                   const GIVES &...arguments) {
+    static bool is_asked; /* on the process's one card; racing threads write the same */
     cudaError_t status = cudaSuccess;
     if (blocks == 0) return OK;
-    if (shared_bytes > CUDA_SHARED_BYTES_FREE)
-        status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+    if (shared_bytes > CUDA_SHARED_BYTES_FREE && !is_asked)
+        status = cudaFuncSetAttribute(KERNEL, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                       (int)shared_bytes);
     if (status != cudaSuccess)
         return err_set(error, ERR_IO, "%s: %s", name, cudaGetErrorString(status));
-    return launch_dependent(name, error, stream, blocks, threads, shared_bytes, kernel,
+    is_asked = true;
+    return launch_dependent(name, error, stream, blocks, threads, shared_bytes, KERNEL,
                             arguments...);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* Milliseconds per step of two models' shapes, with random weights: 510 sequences decode at contexts
- * of 500 to 1,100 tokens and two prompts run, 1,313 rows in all; 288 tokens are shared by all. */
+ * of 500 to 1,100 tokens and two prompts run, 1,313 rows in all; 288 tokens are shared by all. Then
+ * steps of few sequences, with graphs and kernel by kernel. */
 
 #include "check_device.h"
 
@@ -23,11 +24,14 @@
 #define SHARED_PAGES (SHARED / DEVICE_PAGE_TOKENS)
 #define CONTEXT_LEAST 500u
 #define CONTEXT_SPREAD 600u
+#define SMALL_LEAST 300u /* contexts of small steps */
+#define SMALL_SPREAD 800u
 #define CONTEXT_MAX 2048u
 #define TABLE (CONTEXT_MAX / DEVICE_PAGE_TOKENS)
 #define BLOCK_BYTES ((size_t)32 << 20)
 #define WARM_STEPS 6u
 #define STEPS 40u
+#define SMALL_STEPS 200u
 #define OPS_PER_LAYER 9u
 #define MATRICES_PER_LAYER 4u
 
@@ -63,8 +67,12 @@ struct bench {
     struct device_draw draws[SEQUENCES];
     struct device_step device_step;
     struct device_samples samples;
-    double host_s; /* time in which steps were planned and submitted */
+    double host_s;   /* time in which steps were planned and submitted */
+    double submit_s; /* of it, submitted */
 };
+
+/* What a device is opened for. */
+enum mode { MODE_STEPS, MODE_MEASURED, MODE_NO_GRAPHS, MODES };
 
 static const char *const kinds[OP_KINDS] = {"embed",     "norm", "products", "heads",
                                             "attention", "gate", "keep",     "logits"};
@@ -165,12 +173,23 @@ static void set_sequence(struct bench *bench, uint32_t index, uint32_t known, ui
     bench->draws[index] = (struct device_draw){.mask = -1, .slot = (int32_t)index};
 }
 
-static void make_step(struct bench *bench) {
+static void begin_step(struct bench *bench, uint32_t sequences) {
     bench->page_count = SHARED_PAGES;
-    bench->step = (struct step){.sequence_count = SEQUENCES,
+    bench->step = (struct step){.sequence_count = sequences,
                                 .tokens = bench->tokens,
                                 .positions = bench->positions,
                                 .sequences = bench->sequences};
+}
+
+/* Decode alone, in pages that the larger step has used. */
+static void make_small_step(struct bench *bench, uint32_t sequences) {
+    begin_step(bench, sequences);
+    for (uint32_t i = 0; i < sequences; i++)
+        set_sequence(bench, i, SMALL_LEAST + i * SMALL_SPREAD / sequences, 1);
+}
+
+static void make_step(struct bench *bench) {
+    begin_step(bench, SEQUENCES);
     for (uint32_t i = 0; i < DECODES; i++)
         set_sequence(bench, i, CONTEXT_LEAST + i * CONTEXT_SPREAD / DECODES, 1);
     for (uint32_t i = DECODES; i < SEQUENCES; i++) {
@@ -215,7 +234,7 @@ static double seconds(void) {
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-static void open_device(struct bench *bench, const struct device_info *card, bool measures_ops) {
+static void open_device(struct bench *bench, const struct device_info *card, enum mode mode) {
     const struct shape *s = bench->shape;
     struct error error = {0};
     struct device_ledger ledger;
@@ -250,7 +269,8 @@ static void open_device(struct bench *bench, const struct device_info *card, boo
     must(plan_attention_open(&bench->plan, &options, &error), &error, "plan");
     must(bench->table->open(&bench->device,
                             &(struct device_options){.memory_bytes = card->memory_bytes / 20 * 19,
-                                                     .measures_ops = measures_ops},
+                                                     .measures_ops = mode == MODE_MEASURED,
+                                                     .has_no_graphs = mode == MODE_NO_GRAPHS},
                             &error),
          &error, "open");
     double opened = seconds();
@@ -260,7 +280,7 @@ static void open_device(struct bench *bench, const struct device_info *card, boo
     fill(bench);
     double filled = seconds();
     must(bench->table->warm(bench->device, &error), &error, "warm");
-    if (measures_ops) return;
+    if (mode != MODE_STEPS) return;
     (void)printf(
         "# %s: open %.2f s, prepare %.2f, fill %.2f, warm %.2f; MiB: context %llu, weights "
         "%llu, buffers %llu, logits %llu, steps %llu, workspace %llu, KV %llu\n",
@@ -289,37 +309,73 @@ static void write_cache(struct bench *bench) {
     }
 }
 
+static void submit(struct bench *bench, uint64_t number) {
+    const uint32_t sequences = bench->step.sequence_count;
+    struct error error = {0};
+    double begin = seconds();
+    const struct device_group *groups =
+        plan_attention_step(bench->plan, &bench->step, bench->wanted, sequences);
+    bench->device_step = (struct device_step){.number = number,
+                                              .row_count = bench->step.row_count,
+                                              .wanted_count = sequences,
+                                              .tokens = bench->tokens,
+                                              .positions = bench->positions,
+                                              .wanted = bench->wanted,
+                                              .groups = groups};
+    bench->samples = (struct device_samples){.number = number,
+                                             .count = sequences,
+                                             .rows = bench->rows,
+                                             .draws = bench->draws,
+                                             .mask_words = (bench->shape->vocab + 31) / 32};
+    double planned = seconds();
+    must(bench->table->submit(bench->device, &bench->device_step, &bench->samples, &error), &error,
+         "submit");
+    bench->submit_s += seconds() - planned;
+    bench->host_s += seconds() - begin;
+}
+
 /* Steps with two under way; the tokens of the last one. */
 static void run(struct bench *bench, uint64_t first, uint32_t count, int32_t *ret_tokens) {
     struct error error = {0};
     struct device_result result = {.tokens = ret_tokens};
-    bench->host_s = 0;
+    bench->host_s = bench->submit_s = 0;
     for (uint32_t i = 0; i <= count; i++) {
-        double begin = seconds();
-        if (i < count) {
-            const struct device_group *groups =
-                plan_attention_step(bench->plan, &bench->step, bench->wanted, SEQUENCES);
-            bench->device_step = (struct device_step){.number = first + i,
-                                                      .row_count = bench->step.row_count,
-                                                      .wanted_count = SEQUENCES,
-                                                      .tokens = bench->tokens,
-                                                      .positions = bench->positions,
-                                                      .wanted = bench->wanted,
-                                                      .groups = groups};
-            bench->samples = (struct device_samples){.number = first + i,
-                                                     .count = SEQUENCES,
-                                                     .rows = bench->rows,
-                                                     .draws = bench->draws,
-                                                     .mask_words = (bench->shape->vocab + 31) / 32};
-            must(bench->table->submit(bench->device, &bench->device_step, &bench->samples, &error),
-                 &error, "submit");
-        }
-        bench->host_s += seconds() - begin;
+        if (i < count) submit(bench, first + i);
         if (i > 0)
             must(bench->table->wait(bench->device, first + i - 1, &result, &error), &error, "wait");
     }
     if (result.nonfinite_rows > 0)
         (void)printf("# %u rows have logits that are no numbers\n", result.nonfinite_rows);
+}
+
+/* Steps of few sequences. */
+static void run_small(struct bench *bench, enum mode mode) {
+    static const uint32_t counts[] = {8, 64, 128};
+    int32_t tokens[SEQUENCES];
+    struct device_counters before, after;
+    struct error error = {0};
+    uint64_t number = 300000;
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++, number += 10000) {
+        make_small_step(bench, counts[i]);
+        run(bench, number, WARM_STEPS, tokens);
+        must(bench->table->counters(bench->device, &before, &error), &error, "counters");
+        double begin = seconds();
+        run(bench, number + 1000, SMALL_STEPS, tokens);
+        double wall = seconds() - begin;
+        must(bench->table->counters(bench->device, &after, &error), &error, "counters");
+        (void)printf("%-18s %.3f ms per step of %u sequences %s, the card busy %.3f ms, submit "
+                     "%.0f us; %llu of %u steps were graphs\n",
+                     bench->shape->name, 1e3 * wall / SMALL_STEPS, counts[i],
+                     mode == MODE_NO_GRAPHS ? "without graphs" : "with graphs",
+                     (double)(after.busy_ns - before.busy_ns) / 1e6 / SMALL_STEPS,
+                     1e6 * bench->submit_s / SMALL_STEPS,
+                     (unsigned long long)(after.graph_steps - before.graph_steps), SMALL_STEPS);
+    }
+    if (mode == MODE_STEPS)
+        (void)printf("# %s: %u graphs take %llu KiB of the card's memory%s%s\n", bench->shape->name,
+                     after.graphs, (unsigned long long)after.graph_bytes >> 10,
+                     after.graph_refusal ? "; " : "",
+                     after.graph_refusal ? after.graph_refusal : "");
 }
 
 static void print_ops(struct bench *bench, const struct device_counters *counters) {
@@ -334,37 +390,42 @@ static void print_ops(struct bench *bench, const struct device_counters *counter
     (void)printf("\n");
 }
 
-static void bench_shape(const struct device_table *table, const struct shape *shape,
-                        const struct device_info *card, uint16_t *block, bool measures_ops) {
-    struct bench *bench = calloc(1, sizeof *bench);
+/* The step of 1,313 rows. */
+static void run_large(struct bench *bench, enum mode mode) {
     struct device_counters before, after;
     struct error error = {0};
     int32_t tokens[SEQUENCES];
-    *bench = (struct bench){.table = table, .shape = shape, .block = block};
-    make_program(bench);
-    make_step(bench);
-    open_device(bench, card, measures_ops);
-    write_cache(bench);
     run(bench, 100000, WARM_STEPS, tokens);
-    must(table->counters(bench->device, &before, &error), &error, "counters");
+    must(bench->table->counters(bench->device, &before, &error), &error, "counters");
     double begin = seconds();
     run(bench, 200000, STEPS, tokens);
     double wall = seconds() - begin;
-    must(table->counters(bench->device, &after, &error), &error, "counters");
+    must(bench->table->counters(bench->device, &after, &error), &error, "counters");
     const struct device_attention *all = &bench->device_step.groups[0].all;
-    if (measures_ops) {
+    if (mode == MODE_MEASURED) {
         for (int i = 0; i < OP_KINDS; i++) after.op_ns[i] -= before.op_ns[i];
         after.steps -= before.steps;
         print_ops(bench, &after);
-    } else {
-        (void)printf(
-            "%-18s %.3f ms per step of %u rows, the card busy %.3f ms, the host %.3f us per "
-            "row; items: %u prefix, %u tiles, %u decode\n",
-            shape->name, 1e3 * wall / STEPS, bench->step.row_count,
-            (double)(after.busy_ns - before.busy_ns) / 1e6 / STEPS,
-            1e6 * bench->host_s / STEPS / bench->step.row_count, all->prefixes.count,
-            all->tiles.count, all->decode_count);
+        return;
     }
+    (void)printf("%-18s %.3f ms per step of %u rows, the card busy %.3f ms, the host %.3f us per "
+                 "row; items: %u prefix, %u tiles, %u decode\n",
+                 bench->shape->name, 1e3 * wall / STEPS, bench->step.row_count,
+                 (double)(after.busy_ns - before.busy_ns) / 1e6 / STEPS,
+                 1e6 * bench->host_s / STEPS / bench->step.row_count, all->prefixes.count,
+                 all->tiles.count, all->decode_count);
+}
+
+static void bench_shape(const struct device_table *table, const struct shape *shape,
+                        const struct device_info *card, uint16_t *block, enum mode mode) {
+    struct bench *bench = calloc(1, sizeof *bench);
+    *bench = (struct bench){.table = table, .shape = shape, .block = block};
+    make_program(bench);
+    make_step(bench);
+    open_device(bench, card, mode);
+    write_cache(bench);
+    if (mode != MODE_NO_GRAPHS) run_large(bench, mode);
+    if (mode != MODE_MEASURED) run_small(bench, mode);
     (void)fflush(stdout);
     table->close(bench->device);
     plan_attention_close(bench->plan);
@@ -384,7 +445,7 @@ void bench_device(const struct device_table *table) {
                  cards[0].multiprocessors, (unsigned long long)cards[0].memory_bytes >> 20);
     uint16_t *block = random_block();
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
-        for (int measures = 0; measures < 2; measures++)
-            bench_shape(table, &shapes[i], &cards[0], block, measures);
+        for (int mode = 0; mode < MODES; mode++)
+            bench_shape(table, &shapes[i], &cards[0], block, (enum mode)mode);
     free(block);
 }

@@ -4,6 +4,7 @@
  *
  *   check-device PLUGIN            TAP
  *   check-device PLUGIN --bench    milliseconds per step of two models' shapes
+ *   check-device PLUGIN --refused  TAP of the steps that graphs would run; the plugin refuses them
  *
  * Without a card: "1..0 # SKIP ", the plugin's sentence, and exit status 0. */
 
@@ -422,9 +423,17 @@ static void check_world(const struct world_traits *traits, uint64_t seed, unsign
     world_close(&world);
 }
 
+static void check_all_graphs(bool is_refused) {
+    struct world_traits wide = shapes[1]; /* its window sees the shared tokens of most sequences */
+    wide.name = "two groups";
+    wide.window = 100;
+    check_graphs(plugin, &wide, memory_wanted(), is_refused);
+    check_graphs(plugin, &shapes[SHAPES - 1], memory_wanted(), is_refused);
+}
+
 int main(int count, char **words) {
     if (count < 2) {
-        (void)fprintf(stderr, "usage: check-device PLUGIN [--bench]\n");
+        (void)fprintf(stderr, "usage: check-device PLUGIN [--bench | --refused]\n");
         return 2;
     }
     void *library = dlopen(words[1], RTLD_NOW | RTLD_LOCAL);
@@ -441,8 +450,13 @@ int main(int count, char **words) {
         bench_device(plugin);
         return 0;
     }
+    if (count > 2 && strcmp(words[2], "--refused") == 0) {
+        check_all_graphs(true);
+        return report_end();
+    }
     report(plugin->abi == DEVICE_ABI && plugin->bytes == sizeof *plugin, "the table is this one");
     check_ledger();
     for (uint32_t i = 0; i < SHAPES; i++) check_world(&shapes[i], 7 + i, i < 2 ? 1 : 5);
+    check_all_graphs(false);
     return report_end();
 }

@@ -13,5 +13,10 @@
 /* Ends the program unless OK. */
 void must(enum err err, const struct error *error, const char *what);
 
+struct world_traits;
+/* Steps of few rows as graphs and without. With is_refused the plugin must have refused graphs. */
+void check_graphs(const struct device_table *table, const struct world_traits *traits,
+                  uint64_t memory_bytes, bool is_refused);
+
 /* Milliseconds per step and the share of each kind of operation, for two models' shapes. */
 void bench_device(const struct device_table *table);

@@ -1,9 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* host_kernels: what the plain versions of the CUDA kernels share. Pure. */
+/* host_kernels: what the plain versions of the CUDA kernels share.
+ *
+ * Thread: one. */
 
+#include "base/err.h"
+
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
+
+struct CUstream_st;
 
 float host_from_e4m3(uint8_t code); /* not for NaN */
 uint8_t host_to_e4m3(float value);  /* the nearest code, at most 448 */
+
+/* ---- host_graph.c ---- */
+
+/* Runs a recorded call: copies of its arguments. */
+typedef enum err host_again(const void *call, const void *more, struct error *error);
+bool host_is_captured(const struct CUstream_st *stream);
+/* True when the stream is captured, which then has recorded the call; `more` may be NULL. */
+bool host_record(const struct CUstream_st *stream, host_again *again, const void *call,
+                 size_t call_bytes, const void *more, size_t more_bytes);
+
+/* The host_again of a kernel whose arguments are one struct. */
+#define HOST_AGAIN(kernel)                                                                         \
+    static enum err again_##kernel(const void *call, const void *more, struct error *error) {      \
+        (void)more;                                                                                \
+        return kernel(call, NULL, error);                                                          \
+    }
+/* Likewise with items. */
+#define HOST_AGAIN_ITEMS(kernel)                                                                   \
+    static enum err again_##kernel(const void *call, const void *more, struct error *error) {      \
+        return kernel(call, more, NULL, error);                                                    \
+    }

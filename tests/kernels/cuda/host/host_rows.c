@@ -70,9 +70,10 @@ static float factor_of(const float *values, uint32_t width, float epsilon) {
     return (float)(1.0 / sqrt(squares / width + (double)epsilon));
 }
 
+HOST_AGAIN(cuda_norm)
 enum err cuda_norm(const struct cuda_norm *call, struct CUstream_st *stream, struct error *error) {
-    (void)stream;
     (void)error;
+    if (host_record(stream, again_cuda_norm, call, sizeof *call, NULL, 0)) return OK;
     float *h = malloc(call->width * sizeof *h), *y = malloc(call->width * sizeof *y);
     for (size_t row = 0; row < call->rows; row++) {
         float *x = call->x + row * call->x_stride;
@@ -94,9 +95,10 @@ enum err cuda_norm(const struct cuda_norm *call, struct CUstream_st *stream, str
     return OK;
 }
 
+HOST_AGAIN(cuda_gate)
 enum err cuda_gate(const struct cuda_gate *call, struct CUstream_st *stream, struct error *error) {
-    (void)stream;
     (void)error;
+    if (host_record(stream, again_cuda_gate, call, sizeof *call, NULL, 0)) return OK;
     float *y = malloc(call->width * sizeof *y);
     for (size_t row = 0; row < call->rows; row++) {
         for (uint32_t i = 0; i < call->width; i++) {
@@ -110,10 +112,11 @@ enum err cuda_gate(const struct cuda_gate *call, struct CUstream_st *stream, str
     return OK;
 }
 
+HOST_AGAIN(cuda_quantise)
 enum err cuda_quantise(const struct cuda_quantise *call, struct CUstream_st *stream,
                        struct error *error) {
-    (void)stream;
     (void)error;
+    if (host_record(stream, again_cuda_quantise, call, sizeof *call, NULL, 0)) return OK;
     float *y = malloc(call->width * sizeof *y);
     for (size_t row = 0; row < call->rows; row++) {
         for (uint32_t i = 0; i < call->width; i++)
@@ -154,10 +157,11 @@ static void turn(const struct cuda_heads *call, size_t row, const float *weight,
     }
 }
 
+HOST_AGAIN(cuda_heads)
 enum err cuda_heads(const struct cuda_heads *call, struct CUstream_st *stream,
                     struct error *error) {
-    (void)stream;
     (void)error;
+    if (host_record(stream, again_cuda_heads, call, sizeof *call, NULL, 0)) return OK;
     float head[256];
     assert(call->rotary_dim == call->head_dim && !call->interleaved);
     for (size_t row = 0; row < call->rows; row++)
@@ -168,16 +172,17 @@ enum err cuda_heads(const struct cuda_heads *call, struct CUstream_st *stream,
             if (!is_value) turn(call, row, is_q ? call->q_norm : call->k_norm, head);
             for (uint32_t i = 0; is_q && i < call->head_dim; i++)
                 call->q[row * call->q_stride + h * call->head_dim + i] = bf16_from_f32(head[i]);
-            if (!is_q)
+            if (!is_q && call->slots[row] != CUDA_NO_SLOT)
                 keep(call, call->slots[row], (h - call->heads) % call->kv_heads, is_value, head);
         }
     return OK;
 }
 
+HOST_AGAIN(cuda_embed)
 enum err cuda_embed(const struct cuda_embed *call, struct CUstream_st *stream,
                     struct error *error) {
-    (void)stream;
     (void)error;
+    if (host_record(stream, again_cuda_embed, call, sizeof *call, NULL, 0)) return OK;
     for (size_t row = 0; row < call->rows; row++) {
         int32_t token =
             call->tokens[row] < 0 ? call->last_token[~call->tokens[row]] : call->tokens[row];
@@ -188,9 +193,10 @@ enum err cuda_embed(const struct cuda_embed *call, struct CUstream_st *stream,
     return OK;
 }
 
+HOST_AGAIN(cuda_keep)
 enum err cuda_keep(const struct cuda_keep *call, struct CUstream_st *stream, struct error *error) {
-    (void)stream;
     (void)error;
+    if (host_record(stream, again_cuda_keep, call, sizeof *call, NULL, 0)) return OK;
     for (size_t i = 0; i < call->rows; i++)
         memcpy((char *)call->to + i * call->row_bytes,
                (const char *)call->from + call->from_rows[i] * call->from_bytes, call->row_bytes);
@@ -257,11 +263,15 @@ static void elements(enum cuda_format format, const void *from, size_t at, size_
     }
 }
 
+static enum err again_multiply(const void *call, const void *more, struct error *error) {
+    (void)more;
+    return cuda_multiply(NULL, call, NULL, error);
+}
 enum err cuda_multiply(struct cuda_products *products, const struct cuda_multiply *call,
                        struct CUstream_st *stream, struct error *error) {
     (void)products;
-    (void)stream;
     (void)error;
+    if (host_record(stream, again_multiply, call, sizeof *call, NULL, 0)) return OK;
     const size_t inputs = call->inputs;
     float *in = malloc(call->rows * inputs * sizeof *in), *weights = malloc(inputs * sizeof *in);
     elements(call->format, call->in, 0, call->rows * inputs, in);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cuda_runtime_api.h"
+#include "host_kernels.h"
 
 #include <assert.h>
 #include <stdbool.h>
@@ -29,6 +30,11 @@
 static char *card;
 static size_t card_bytes;
 static int things; /* streams and events need an address each */
+
+/* A captured stream takes kernels alone. */
+static bool is_open(cudaStream_t stream) {
+    return stream && !host_is_captured(stream);
+}
 
 static bool is_of_card(const void *at) {
     return card && (const char *)at >= card && (const char *)at < card + card_bytes;
@@ -117,7 +123,7 @@ cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpy
 }
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
                             cudaStream_t stream) {
-    return stream ? cudaMemcpy(to, from, bytes, kind) : cudaErrorInvalidValue;
+    return is_open(stream) ? cudaMemcpy(to, from, bytes, kind) : cudaErrorInvalidValue;
 }
 cudaError_t cudaMemcpy2D(void *to, size_t to_stride, const void *from, size_t from_stride,
                          size_t width, size_t height, enum cudaMemcpyKind kind) {
@@ -133,7 +139,7 @@ cudaError_t cudaMemset(void *at, int value, size_t bytes) {
     return cudaSuccess;
 }
 cudaError_t cudaMemsetAsync(void *at, int value, size_t bytes, cudaStream_t stream) {
-    return stream ? cudaMemset(at, value, bytes) : cudaErrorInvalidValue;
+    return is_open(stream) ? cudaMemset(at, value, bytes) : cudaErrorInvalidValue;
 }
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *ret_stream, unsigned flags) {
     (void)flags;
@@ -147,11 +153,11 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
     return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-    return stream ? cudaSuccess : cudaErrorInvalidValue;
+    return is_open(stream) ? cudaSuccess : cudaErrorInvalidValue;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags) {
     (void)flags;
-    return stream && event ? cudaSuccess : cudaErrorInvalidValue;
+    return is_open(stream) && event ? cudaSuccess : cudaErrorInvalidValue;
 }
 cudaError_t cudaDeviceSynchronize(void) {
     return cudaSuccess;
@@ -171,7 +177,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
     return cudaSuccess;
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
-    return stream && event ? cudaSuccess : cudaErrorInvalidValue;
+    return is_open(stream) && event ? cudaSuccess : cudaErrorInvalidValue;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
     return event ? cudaSuccess : cudaErrorInvalidValue;

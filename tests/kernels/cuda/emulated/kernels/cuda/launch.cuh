@@ -20,11 +20,10 @@ static inline void wait_for_before(void) {
 static inline void let_next_start(void) {
 }
 
-template <class... TAKES, class... GIVES>
-static inline enum err cuda_launch(const char *, void (*kernel)(TAKES...), uint32_t blocks,
-                                   uint32_t threads, size_t, cudaStream_t, struct error *,
-                                   const GIVES &...arguments) {
-    auto body = [&] { kernel(arguments...); };
+template <auto KERNEL, class... GIVES>
+static inline enum err cuda_launch(const char *, uint32_t blocks, uint32_t threads, size_t,
+                                   cudaStream_t, struct error *, const GIVES &...arguments) {
+    auto body = [&] { KERNEL(arguments...); };
     for (uint32_t i = 0; i < blocks; i++)
         emulated_block(
             i, threads, [](void *context) { (*(decltype(body) *)context)(); }, &body);

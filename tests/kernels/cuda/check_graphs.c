@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Steps of few rows as graphs and kernel by kernel, which must agree in every bit. A course has
+ * decode of 1 to 129 rows in an order in which the number of rows grows and falls: one sequence
+ * is long, so that its items are cut, and all others share a prefix. Between them are steps that no
+ * graph can run. */
+
+#include "check_device.h"
+#include "plain_world.h"
+
+#include "program/plan_attention.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define SEQUENCES 144u
+#define ROWS 160u
+#define LONG 290u /* tokens of the first sequence: more than split_tokens */
+#define SHARED 64u
+#define BLOCKS 20u
+#define OWN_BLOCKS 2u /* of a sequence behind the shared ones */
+#define FIRST_NUMBER 7000u
+
+enum {
+    STEP_PROMPT = 1, /* of sequence 0, then of the prefix; its last row is wanted */
+    STEP_LATE = 2,   /* the first row is drawn by a later call, with an edit */
+    STEP_SPLIT = 4,  /* an item of the prefix per row: more than a graph has room for */
+    STEP_TWO = 8,    /* the first sequence has two rows, which are a tile */
+};
+
+static const struct {
+    uint32_t count; /* sequences that decode, or rows of a prompt */
+    unsigned how;
+} course[] = {
+    {145, STEP_PROMPT},
+    {145, STEP_PROMPT},
+    {64, STEP_PROMPT},
+    {1, 0},
+    {15, 0},
+    {16, 0},
+    {17, 0},
+    {128, 0},
+    {129, 0},
+    {127, STEP_LATE},
+    {16, STEP_SPLIT},
+    {16, 0},
+    {1, STEP_LATE},
+    {16, STEP_TWO},
+    {40, STEP_LATE},
+    {144, 0},
+    {1, 0},
+    {2, 0},
+};
+#define STEPS (sizeof course / sizeof course[0])
+
+/* The results of a course. */
+struct outcome {
+    int32_t tokens[STEPS][ROWS];
+    struct device_answer answers[STEPS];
+    uint32_t logits[STEPS][ROWS][WORLD_VOCAB_MAX]; /* bits of float32 */
+    uint32_t nonfinite_rows;
+    struct device_counters counters;
+};
+
+struct graph_check {
+    const struct device_table *table;
+    struct world world;
+    struct plan_attention *plan;
+    uint32_t tables[SEQUENCES][2][BLOCKS];
+    uint32_t known[SEQUENCES]; /* tokens in the cache */
+    bool is_drawn[SEQUENCES];  /* the next token is on the device alone */
+    struct step_sequence sequences[SEQUENCES];
+    uint32_t sequence_count;
+    int32_t tokens[ROWS];
+    uint32_t positions[ROWS], wanted[ROWS], rows[ROWS];
+    struct device_draw draws[ROWS];
+    struct device_group groups[2];
+    struct device_tile_item split[2][ROWS];
+    struct device_step step;
+};
+
+/* ---- a device ---- */
+
+static void make_tables(struct graph_check *check) {
+    uint32_t page = 0;
+    for (uint32_t g = 0; g < check->world.limits.group_count; g++) {
+        for (uint32_t b = 0; b < BLOCKS; b++) check->tables[0][g][b] = page++;
+        for (uint32_t s = 1; s < SEQUENCES; s++)
+            for (uint32_t b = 0; b < SHARED / DEVICE_PAGE_TOKENS + OWN_BLOCKS; b++)
+                check->tables[s][g][b] =
+                    s > 1 && b < SHARED / DEVICE_PAGE_TOKENS ? check->tables[1][g][b] : page++;
+    }
+    check->world.limits.page_count_min = check->world.limits.page_count_max = page;
+}
+
+static void open_check(struct graph_check *check, const struct world_traits *traits,
+                       uint64_t memory_bytes, bool has_no_graphs) {
+    struct world *world = &check->world;
+    struct device_info card;
+    struct error error = {0};
+    uint32_t count;
+    world_make(world, traits, 11);
+    world->matrices[world->ops[0].matrix].form = DEVICE_BF16; /* an embedding, of a card */
+    make_tables(check);
+    must(check->table->list(&card, 1, &count, &error), &error, "list");
+    struct device_limits *limits = &world->limits;
+    const struct kv_layout layout = {.layers_each = limits->layer_places,
+                                     .full_groups = 1,
+                                     .window_groups = limits->group_count - 1,
+                                     .window_tokens = traits->window};
+    limits->rows_max = limits->logit_rows_max = ROWS;
+    limits->sequences_max = SEQUENCES;
+    limits->context_max = BLOCKS * DEVICE_PAGE_TOKENS;
+    const struct plan_attention_options options = {.layout = &layout,
+                                                   .heads = traits->heads,
+                                                   .kv_heads = traits->kv_heads,
+                                                   .tile_rows_heads = check->table->tile_rows_heads,
+                                                   .split_tokens = check->table->split_tokens,
+                                                   .multiprocessors = card.multiprocessors,
+                                                   .page_count = limits->page_count_max,
+                                                   .rows_max = limits->rows_max,
+                                                   .sequences_max = limits->sequences_max,
+                                                   .context_max = limits->context_max};
+    const struct plan_attention_sizes sizes = plan_attention_sizes(&options);
+    limits->pages_max = sizes.pages_max;
+    limits->items_max = sizes.items_max;
+    limits->partials_max = sizes.partials_max;
+    must(plan_attention_open(&check->plan, &options, &error), &error, "plan");
+    const struct device_options opened = {.memory_bytes = memory_bytes,
+                                          .has_no_graphs = has_no_graphs};
+    must(check->table->open(&world->device, &opened, &error), &error, "open");
+    must(check->table->prepare(world->device, &world->program, limits, &world->ledger, &error),
+         &error, "prepare");
+    for (uint32_t i = 0; i < world->program.matrix_count; i++) world_fill(world, i);
+    must(check->table->warm(world->device, &error), &error, "warm");
+}
+
+static void close_check(struct graph_check *check) {
+    plan_attention_close(check->plan);
+    world_close(&check->world);
+}
+
+/* ---- a step ---- */
+
+static void add_sequence(struct graph_check *check, uint32_t index, uint32_t rows) {
+    struct device_step *step = &check->step;
+    const uint32_t first = step->row_count, known = check->known[index];
+    check->sequences[check->sequence_count++] =
+        (struct step_sequence){.slot = index,
+                               .row_first = first,
+                               .row_count = rows,
+                               .kv_tokens = known,
+                               .block_count = (known + rows - 1) / DEVICE_PAGE_TOKENS + 1,
+                               .page_stride = BLOCKS,
+                               .pages = check->tables[index][0]};
+    for (uint32_t i = 0; i < rows; i++) {
+        check->tokens[first + i] = (int32_t)((index * 13 + known + i) * 7 % check->world.vocab);
+        check->positions[first + i] = known + i;
+        check->draws[first + i] = (struct device_draw){.mask = -1, .slot = -1};
+    }
+    if (check->is_drawn[index]) check->tokens[first] = ~(int32_t)index;
+    step->row_count += rows;
+    check->known[index] += rows;
+    check->is_drawn[index] = true;
+}
+
+/* Leaves an item per row of the prefixes. */
+static void split_prefixes(struct graph_check *check) {
+    for (uint32_t g = 0; g < check->world.limits.group_count; g++) {
+        struct device_tiles *prefixes = &check->groups[g].all.prefixes;
+        uint32_t count = 0;
+        for (uint32_t i = 0; i < prefixes->count; i++)
+            for (uint32_t row = 0; row < prefixes->items[i].row_count; row++) {
+                struct device_tile_item *item = &check->split[g][count++];
+                *item = prefixes->items[i];
+                item->row += row;
+                item->row_count = 1;
+                item->partial_out += row * item->partial_step;
+            }
+        *prefixes = (struct device_tiles){.items = check->split[g], .count = count};
+    }
+    check->groups[0].kept = check->groups[0].all;
+}
+
+static void make_step(struct graph_check *check, uint32_t index) {
+    const uint32_t count = course[index].count;
+    const unsigned how = course[index].how;
+    struct device_step *step = &check->step;
+    check->sequence_count = 0;
+    *step = (struct device_step){.number = FIRST_NUMBER + index,
+                                 .tokens = check->tokens,
+                                 .positions = check->positions,
+                                 .wanted = check->wanted,
+                                 .groups = check->groups};
+    if (how & STEP_PROMPT) {
+        uint32_t sequence = check->known[0] < LONG ? 0 : 1;
+        add_sequence(check, sequence, count);
+        check->is_drawn[sequence] = check->known[sequence] == (sequence == 0 ? LONG : SHARED);
+        check->wanted[step->wanted_count++] = count - 1;
+    }
+    for (uint32_t s = 0; !(how & STEP_PROMPT) && s < count; s++) {
+        add_sequence(check, s, s == 0 && how & STEP_TWO ? 2 : 1);
+        while (step->wanted_count < step->row_count)
+            check->wanted[step->wanted_count] = step->wanted_count, step->wanted_count++;
+    }
+    for (uint32_t s = 0; s < check->sequence_count; s++) {
+        const struct step_sequence *sequence = &check->sequences[s];
+        uint32_t row = sequence->row_first + sequence->row_count - 1;
+        check->draws[how & STEP_PROMPT ? 0 : row].slot = (int32_t)sequence->slot;
+    }
+    const struct step planned = {.row_count = step->row_count,
+                                 .sequence_count = check->sequence_count,
+                                 .tokens = check->tokens,
+                                 .positions = check->positions,
+                                 .sequences = check->sequences};
+    memcpy(check->groups,
+           plan_attention_step(check->plan, &planned, check->wanted, step->wanted_count),
+           check->world.limits.group_count * sizeof check->groups[0]);
+    if (how & STEP_SPLIT) split_prefixes(check);
+}
+
+/* Submits the step with its draws, the first of which may come later. */
+static void submit(struct graph_check *check, uint32_t index) {
+    struct error error = {0};
+    const bool is_late = course[index].how & STEP_LATE;
+    const struct device_ask ask = {.token = -1, .top_count = 1};
+    const struct draw_edit edit = {.token = 3, .kind = DRAW_FORBID};
+    struct device_samples samples = {.number = check->step.number,
+                                     .count = check->step.wanted_count - is_late,
+                                     .rows = check->rows + is_late,
+                                     .draws = check->draws + is_late,
+                                     .mask_words = (check->world.vocab + 31) / 32,
+                                     .asks = &ask,
+                                     .ask_count = !is_late};
+    must(check->table->submit(check->world.device, &check->step, &samples, &error), &error,
+         "submit");
+    if (!is_late) return;
+    check->draws[0].edit_count = 1;
+    samples.count = 1;
+    samples.rows = check->rows;
+    samples.draws = check->draws;
+    samples.edits = &edit;
+    samples.edit_count = samples.ask_count = 1;
+    must(check->table->sample(check->world.device, &samples, &error), &error, "sample");
+}
+
+static void wait_for(struct graph_check *check, uint32_t index, struct outcome *outcome) {
+    struct error error = {0};
+    struct device_result result = {.tokens = outcome->tokens[index],
+                                   .answers = &outcome->answers[index]};
+    must(check->table->wait(check->world.device, FIRST_NUMBER + index, &result, &error), &error,
+         "wait");
+    outcome->nonfinite_rows += result.nonfinite_rows;
+}
+
+/* Runs the course. With is_ahead two steps are under way, and no logits are read. */
+static struct outcome *run(struct graph_check *check, bool is_ahead) {
+    struct outcome *outcome = calloc(1, sizeof *outcome);
+    struct world *world = &check->world;
+    struct error error = {0};
+    for (uint32_t s = 0; s < SEQUENCES; s++) {
+        check->known[s] = s < 2 ? 0 : SHARED;
+        check->is_drawn[s] = false;
+    }
+    for (uint32_t i = 0; i < ROWS; i++) check->rows[i] = i;
+    for (uint32_t i = 0; i < STEPS; i++) {
+        make_step(check, i);
+        submit(check, i);
+        if (is_ahead && i > 0) wait_for(check, i - 1, outcome);
+        if (is_ahead) continue;
+        wait_for(check, i, outcome);
+        float *logits = calloc((size_t)ROWS * world->vocab_rows, sizeof *logits);
+        must(check->table->logits(world->device, 0, check->step.wanted_count, logits, &error),
+             &error, "logits");
+        for (uint32_t row = 0; row < check->step.wanted_count; row++)
+            memcpy(outcome->logits[i][row], logits + (size_t)row * world->vocab_rows,
+                   world->vocab_rows * sizeof *logits);
+        free(logits);
+    }
+    if (is_ahead) wait_for(check, STEPS - 1, outcome);
+    must(check->table->counters(world->device, &outcome->counters, &error), &error, "counters");
+    return outcome;
+}
+
+/* ---- what must be equal ---- */
+
+static bool is_equal_answer(const struct device_answer *a, const struct device_answer *b) {
+    return a->token == b->token && a->rank == b->rank && a->logit == b->logit && a->lse == b->lse;
+}
+
+static bool is_equal(const struct outcome *a, const struct outcome *b, bool has_logits) {
+    bool is_equal = a->nonfinite_rows == 0 && b->nonfinite_rows == 0;
+    for (uint32_t i = 0; i < STEPS; i++) {
+        bool is_same =
+            memcmp(a->tokens[i], b->tokens[i], sizeof a->tokens[i]) == 0 &&
+            is_equal_answer(&a->answers[i], &b->answers[i]) &&
+            (!has_logits || memcmp(a->logits[i], b->logits[i], sizeof a->logits[i]) == 0);
+        if (!is_same) note("step %u of %u sequences differs", i, course[i].count);
+        is_equal &= is_same;
+    }
+    return is_equal;
+}
+
+/* Steps of the course that graphs can run. */
+static uint64_t graph_steps(void) {
+    uint64_t count = 0;
+    for (uint32_t i = 0; i < STEPS; i++)
+        count += course[i].count <= 128 && !(course[i].how & (STEP_PROMPT | STEP_SPLIT | STEP_TWO));
+    return count;
+}
+
+void check_graphs(const struct device_table *table, const struct world_traits *traits,
+                  uint64_t memory_bytes, bool is_refused) {
+    const uint64_t expected = is_refused ? 0 : graph_steps();
+    struct graph_check *check = calloc(1, sizeof *check);
+    check->table = table;
+    open_check(check, traits, memory_bytes, true);
+    struct outcome *plain = run(check, false);
+    close_check(check);
+    open_check(check, traits, memory_bytes, false);
+    struct outcome *graphs = run(check, false);
+    struct outcome *ahead = run(check, true);
+    const struct device_counters *counters = &ahead->counters;
+    note("%s: %u graphs take %llu KiB of the card's memory%s%s", traits->name, counters->graphs,
+         (unsigned long long)counters->graph_bytes >> 10, counters->graph_refusal ? "; " : "",
+         counters->graph_refusal ? counters->graph_refusal : "");
+    report(plain->counters.graph_steps == 0 && graphs->counters.graph_steps == expected &&
+               counters->graph_steps == 2 * expected && !counters->graph_refusal == !is_refused,
+           "%s: graphs run %llu of %zu steps", traits->name, (unsigned long long)expected, STEPS);
+    report(is_equal(plain, graphs, true), "%s: graphs give the bits of single kernels",
+           traits->name);
+    report(is_equal(graphs, ahead, false), "%s: two graphs under way give the tokens of one",
+           traits->name);
+    close_check(check);
+    free(plain);
+    free(graphs);
+    free(ahead);
+    free(check);
+}
