@@ -289,6 +289,7 @@ static enum err open_all(struct executor_device *executor,
     plan.kept_group = options->layout->group[options->config->layers - 1];
     plan.tile_rows_heads = options->table->tile_rows_heads;
     plan.split_tokens = options->table->split_tokens;
+    plan.prefix_reads_min = options->table->prefix_reads_min;
     plan.page_count = executor->ledger.page_count;
     err = plan_attention_open(&executor->plan, &plan, error);
     return err == OK ? open_arrays(executor, error) : err;

@@ -354,13 +354,15 @@ struct device_counters {
 /* ---- the table ---- */
 
 struct device_table {
-    uint32_t abi;             /* DEVICE_ABI */
-    uint32_t bytes;           /* sizeof(struct device_table) */
-    const char *version;      /* QUERN_VERSION of the build */
-    const char *kind;         /* "cuda" */
-    uint32_t tile_rows_heads; /* query heads of a tile: it has tile_rows_heads / (heads / kv_heads)
+    uint32_t abi;              /* DEVICE_ABI */
+    uint32_t bytes;            /* sizeof(struct device_table) */
+    const char *version;       /* QUERN_VERSION of the build */
+    const char *kind;          /* "cuda" */
+    uint32_t tile_rows_heads;  /* query heads of a tile: it has tile_rows_heads / (heads / kv_heads)
                                  rows */
-    uint32_t split_tokens;    /* decode items are cut at multiples of it */
+    uint32_t split_tokens;     /* decode items are cut at multiples of it */
+    uint64_t prefix_reads_min; /* keys times rows that the prefixes of a step must save together:
+                                  fewer are read in less time than a launch takes */
 
     /* Fills up to `room` entries and tells how many cards there are. Opens no card. ERR_UNAVAILABLE
      * with a sentence and the remedy: no driver, or one too old. */

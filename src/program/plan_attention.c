@@ -128,6 +128,7 @@ enum err plan_attention_open(struct plan_attention **ret_plan,
         .spans_max = options->sequences_max,
         .items_max = plan->sizes.items_max,
         .partials_max = PARTIALS_PER_ROW * options->rows_max,
+        .reads_min = options->prefix_reads_min,
     };
     enum err err = plan_prefix_open(&plan->prefix, &prefix, error);
     if (err == OK && !open_arrays(plan))

@@ -27,8 +27,9 @@ struct plan_attention_options {
     uint32_t kept_group;      /* group of the last layer, which alone runs behind OP_KEEP */
     uint32_t tile_rows_heads; /* device_table's, as split_tokens */
     uint32_t split_tokens;
-    uint32_t multiprocessors; /* device_info's; 0: decode items are never cut */
-    uint32_t page_count;      /* of the cache: every slot is in one */
+    uint64_t prefix_reads_min; /* likewise */
+    uint32_t multiprocessors;  /* device_info's; 0: decode items are never cut */
+    uint32_t page_count;       /* of the cache: every slot is in one */
     uint32_t rows_max;
     uint32_t sequences_max;
     uint32_t context_max;

@@ -144,6 +144,19 @@ static void decide_all(struct plan_prefix *prefix, const struct plan_span *spans
     }
 }
 
+/* Reads of keys that the nodes save the rows below them. */
+static uint64_t reads_saved(const struct plan_prefix *prefix, const struct plan_span *spans,
+                            uint32_t node_count) {
+    uint64_t reads = 0;
+    for (uint32_t i = 0; i < node_count; i++) {
+        const struct plan_node *node = &prefix->nodes[i];
+        if (node->pays)
+            reads +=
+                (uint64_t)rows_of(spans, node) * (node->blocks * DEVICE_PAGE_TOKENS - node->begin);
+    }
+    return reads;
+}
+
 static void tell_spans(const struct plan_prefix *prefix, struct plan_span *spans,
                        const struct plan_node *node) {
     const struct plan_node *root = &prefix->nodes[node->root];
@@ -187,6 +200,8 @@ void plan_prefix_fill(struct plan_prefix *prefix, struct plan_span *spans, uint3
     uint32_t node_count = list_nodes(prefix, spans, span_count, first_block);
     prefix->item_count = prefix->partial_count = 0;
     decide_all(prefix, spans, node_count, window);
+    if (reads_saved(prefix, spans, node_count) < prefix->options.reads_min)
+        node_count = prefix->item_count = prefix->partial_count = 0;
     for (uint32_t i = 0; i < span_count; i++) {
         spans[i].begin = plan_first_seen(window, spans[i].position);
         spans[i].partial = spans[i].partial_count = spans[i].partial_step = 0;

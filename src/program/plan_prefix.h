@@ -7,7 +7,7 @@
  * leading blocks. A node becomes items of its own, read once for all its rows, when it pays: enough
  * query heads to fill half a tile of a tensor core, and enough keys to cover the partials that it
  * leaves. A node that does not pay leaves its keys to the nodes below it, and in the end to the
- * rows. A row that is under several nodes gets their partials side by side.
+ * rows. No node pays if all together save fewer reads than their launch takes time. A row that is under several nodes gets their partials side by side.
  *
  * Thread: one at a time.
  * Memory: sized at open.
@@ -36,6 +36,7 @@ struct plan_prefix_options {
     uint32_t spans_max;
     uint32_t items_max;
     uint32_t partials_max;
+    uint64_t reads_min; /* keys times rows of all nodes with which they pay */
 };
 
 struct plan_node;

@@ -244,6 +244,7 @@ static void open_device(struct bench *bench, const struct device_info *card, enu
                                              .kv_heads = s->kv_heads,
                                              .tile_rows_heads = bench->table->tile_rows_heads,
                                              .split_tokens = bench->table->split_tokens,
+                                             .prefix_reads_min = bench->table->prefix_reads_min,
                                              .multiprocessors = card->multiprocessors,
                                              .page_count = bench->page_count,
                                              .rows_max = ROWS_MAX,

@@ -72,8 +72,10 @@ static void test_a_quantised_file_is_tried_in_8_bits(void **state) {
         enum tensor_type type;
         uint32_t compute;
         enum device_form form;
-    } cases[] = {{TENSOR_Q8_0, 89, DEVICE_E4M3}, {TENSOR_Q4_K, 90, DEVICE_E4M3},
-                 {TENSOR_Q4_K, 120, DEVICE_E4M3}, {TENSOR_Q4_0, 86, DEVICE_INT8},
+    } cases[] = {{TENSOR_Q8_0, 89, DEVICE_E4M3},
+                 {TENSOR_Q4_K, 90, DEVICE_E4M3},
+                 {TENSOR_Q4_K, 120, DEVICE_E4M3},
+                 {TENSOR_Q4_0, 86, DEVICE_INT8},
                  {TENSOR_Q6_K, 80, DEVICE_INT8}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct error error = {0};

@@ -285,6 +285,46 @@ static void every_row_has_each_of_its_keys_once(void **state) {
     free(world);
 }
 
+static uint64_t reads_of(const struct device_tiles *prefixes) {
+    uint64_t reads = 0;
+    for (uint32_t i = 0; i < prefixes->count; i++) {
+        const struct device_tile_item *item = &prefixes->items[i];
+        reads += (uint64_t)item->row_count * (item->end - item->begin);
+    }
+    return reads;
+}
+
+/* Reads that the prefixes of a world's first group save. */
+static uint64_t reads_with(struct world *world, struct plan_attention_options *options,
+                           uint64_t reads_min) {
+    struct plan_attention *plan;
+    struct error error;
+    options->prefix_reads_min = reads_min;
+    assert_int_equal(plan_attention_open(&plan, options, &error), OK);
+    const struct device_group *groups =
+        plan_attention_step(plan, &world->step, world->wanted, world->wanted_count);
+    for (uint32_t i = 0; i < GROUPS; i++) check_work(world, options, groups, i, false);
+    uint64_t reads = reads_of(&groups[0].all.prefixes);
+    plan_attention_close(plan);
+    return reads;
+}
+
+static void prefixes_that_save_too_few_reads_are_left_to_the_rows(void **state) {
+    (void)state;
+    struct world *world = calloc(1, sizeof *world);
+    uint32_t compared = 0;
+    for (uint64_t seed = 1; seed <= 40; seed++) {
+        struct plan_attention_options options = options_of(seed);
+        make_world(world, seed);
+        uint64_t reads = reads_with(world, &options, 0);
+        assert_int_equal(reads_with(world, &options, reads), reads);
+        assert_int_equal(reads_with(world, &options, reads + 1), 0);
+        compared += reads > 0;
+    }
+    assert_true(compared > 5);
+    free(world);
+}
+
 static void a_step_without_wanted_rows_keeps_none(void **state) {
     (void)state;
     struct world *world = calloc(1, sizeof *world);
@@ -358,6 +398,7 @@ static void a_tree_of_prefixes_is_read_node_by_node(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_row_has_each_of_its_keys_once),
+        cmocka_unit_test(prefixes_that_save_too_few_reads_are_left_to_the_rows),
         cmocka_unit_test(a_step_without_wanted_rows_keeps_none),
         cmocka_unit_test(equal_steps_have_equal_plans_whatever_came_before),
         cmocka_unit_test(a_tree_of_prefixes_is_read_node_by_node),
