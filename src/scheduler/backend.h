@@ -41,8 +41,9 @@
  *   - The changes of its logits that depend on that token: `allowed`, penalties and bad words. Such
  *     a logit row is LATE: submit computes its logits and does not sample it. `sample` does, after
  *     the wait for n and before the next submit, while n+1 computes.
- * A row of a sequence that ends in n is computed and its sample thrown away. A late row of such a
- * sequence is never sampled. A step submitted while none is under way has neither kind of row.
+ * A row of a sequence that ends in n, or gets its next token without sampling, is computed and its
+ * sample thrown away. A late row of such a sequence is never sampled. A step submitted while none is
+ * under way has neither kind of row.
  *
  * URGENT STEPS. A backend that computes a step in slices has `advance` and `interject`, and
  * steps_max 1. Then an urgent step may pass a step that has been submitted: between two slices it
@@ -183,7 +184,7 @@ struct backend_ops {
     enum err (*submit)(void *self, const struct step *step, struct error *error);
     /* Samples late rows of the step `number`, which was submitted last, after the wait for the step
      * before it. Called at most once per step. `rows`, in ascending order of `index`, are all its
-     * late rows but those of sequences that have ended. NULL with steps_max 1. */
+     * late rows but those whose samples are for nothing. NULL with steps_max 1. */
     enum err (*sample)(void *self, uint64_t number, const struct logit_row *rows, uint32_t count,
                        struct error *error);
     /* Blocks until the oldest step under way is done and fills result->samples. The samples of late

@@ -5,6 +5,7 @@
  *   1. Every running sequence in decode gets a block when it needs one (start.c).
  *   2. Rows of decode are added, one per sequence, in the order of their prompts: neighbours share
  *      blocks.
+ *      Rows of given tokens follow: all that a sequence has, as far as there is room.
  *   3. Rows of prefill of urgent sequences are added; with room left, urgent sequences start.
  *   4. Rows of prefill of the others are added; with room left, others start.
  *
@@ -25,6 +26,8 @@
  *     sequence has no row more.
  *   - No sequence is preempted: all may have rows under way. Where a block is missing the step is
  *     not begun, and the one under way ends first.
+ *   - A sequence may be given tokens where its next one is pending. What the step under way samples
+ *     for it is thrown away, and the given tokens are rows of the next step.
  *   - A block of a pending token enters the tree when that token is known.
  *
  * LOGIT ROWS. A backend may have room for fewer logit rows than rows, but for one per sequence.
@@ -34,7 +37,7 @@
  *
  * FAIRNESS. Per row of a step at most URGENT_ROWS_PER_ROW urgent rows pass it. Urgent prefill
  * leaves the others a quarter of the rows that decode leaves. start.c shares slots and blocks.
- * Every sequence in decode, urgent or not, has a row in every step.
+ * Every sequence in decode or with given tokens, urgent or not, has a row in every step.
  *
  * LIVENESS. A step has rows whenever work exists. With no running sequence the first in line starts
  * without regard to admission; scheduler_submit has checked that it fits alone. */
@@ -132,7 +135,7 @@ uint32_t compose_late(const struct scheduler *scheduler, struct plan *plan) {
     for (uint32_t i = 0; i < plan->step.logit_count && plan->late_count > 0; i++) {
         const struct logit_row *row = &plan->logit_rows[i];
         const struct sequence *sequence = plan->members[row->sequence];
-        if (!row->is_late || sequence->is_leaving) continue;
+        if (!row->is_late || sequence->is_leaving || is_for_nothing(sequence, row)) continue;
         assert(row->counter == sequence->generated_count);
         struct logit_row *late = &plan->late_rows[count++];
         *late = *row;
@@ -215,6 +218,27 @@ static void add_decode_rows(struct scheduler *scheduler, struct plan *plan) {
     }
 }
 
+/* Whether the sequence is past its prompt and has rows of known tokens before its next one: given
+ * tokens, or those that a preemption makes it compute again. */
+static bool has_given(const struct sequence *sequence) {
+    return !sequence->is_leaving && rows_missing(sequence) > 1 &&
+           sequence->computed >= sequence->request->prompt_count;
+}
+
+/* Each such sequence gets a row at least, as if it were in decode. */
+static void add_given_rows(struct scheduler *scheduler, struct plan *plan) {
+    uint32_t left = 0;
+    for (uint32_t i = 0; i < scheduler->running_count; i++)
+        left += has_given(scheduler->running[i]) && has_block_for_next(scheduler->running[i]);
+    for (uint32_t i = 0; i < scheduler->running_count && left > 0; i++) {
+        struct sequence *sequence = scheduler->running[i];
+        if (!has_given(sequence) || !has_block_for_next(sequence)) continue;
+        left--;
+        assert(has_row_room(scheduler, plan, plan->rows_max - left));
+        add_prefill_rows(scheduler, plan, sequence, plan->rows_max - left);
+    }
+}
+
 bool has_row_room(const struct scheduler *scheduler, const struct plan *plan, uint32_t rows_end) {
     return plan->step.row_count < rows_end && plan->step.logit_count < scheduler->logit_rows_max;
 }
@@ -222,6 +246,7 @@ bool has_row_room(const struct scheduler *scheduler, const struct plan *plan, ui
 void add_prefill_rows(struct scheduler *scheduler, struct plan *plan, struct sequence *sequence,
                       uint32_t rows_end) {
     uint32_t count = least_u32(rows_missing(sequence), rows_end - plan->step.row_count);
+    count = least_u32(count, rows_with_block(sequence));
     uint32_t logit_room = scheduler->logit_rows_max - plan->step.logit_count;
     if (scheduler->logit_rows_max < plan->rows_max && is_to_be_scored(sequence))
         count = least_u32(count, (logit_room + 1) / 2);
@@ -245,7 +270,7 @@ static void continue_prefills(struct scheduler *scheduler, enum line_kind kind, 
         bool is_busy = sequence->newest_step == plan->step.number ||
                        (plan == &scheduler->urgent && sequence->steps > 0);
         if (line_of(sequence) == kind && !is_busy && !sequence->is_leaving &&
-            is_in_prefill(sequence, plan == &scheduler->urgent))
+            has_block_for_next(sequence) && is_in_prefill(sequence, plan == &scheduler->urgent))
             add_prefill_rows(scheduler, plan, sequence, rows_end);
     }
 }
@@ -273,6 +298,7 @@ bool compose_step(struct scheduler *scheduler) {
     if (!grow_running(scheduler) || !make_room(scheduler)) return false;
     begin_plan(scheduler, plan);
     add_decode_rows(scheduler, plan);
+    add_given_rows(scheduler, plan);
     uint32_t left = plan->rows_max - step->row_count;
     uint32_t others_rows = left / OTHERS_ROWS_SHARE;
     uint32_t rows_end = plan->rows_max - (has_others(scheduler) ? others_rows : 0);

@@ -9,10 +9,15 @@
  * those steps are taken; that is one step later for a sequence in the next step already. Ending a
  * sequence twice is allowed.
  *
+ * GIVEN TOKENS. With two steps under way the next step has a row of the last known token already, whose
+ * sample would come where the given tokens are. Its keys and values are needed; its sample is for
+ * nothing, and is thrown away.
+ *
  * PAGES. What a step gives back at its end may be written by later steps only, and steps touch the
  * cache in the order of their submits (backend.h). So it does no harm that the next step, under way
  * already, still reads there: with steps_max 2 the backend has copied its page tables. */
 
+#include "base/least.h"
 #include "scheduler/prefix_tree.h"
 #include "scheduler/state.h"
 
@@ -101,28 +106,45 @@ void let_go_leaving(struct scheduler *scheduler) {
     }
 }
 
-static void take_sample(struct scheduler *scheduler, struct sequence *sequence,
-                        const struct sample *sample) {
+/* Appends a token; `sample` is NULL for a given one. */
+static void take_token(struct scheduler *scheduler, struct sequence *sequence, int32_t token,
+                       const struct sample *sample) {
     const struct live_request *request = sequence->request;
-    assert(sample->token >= 0 && (uint32_t)sample->token < scheduler->backend->caps.vocab);
-    sequence_append(sequence, sample->token);
+    assert(token >= 0 && (uint32_t)token < scheduler->backend->caps.vocab);
+    sequence_append(sequence, token);
     scheduler->stats.generated_tokens++;
+    scheduler->stats.given_tokens += !sample;
     struct scheduler_event event = {
         .kind = SCHEDULER_TOKEN,
         .id = request->id,
         .sequence = sequence->index,
-        .token = sample->token,
+        .token = token,
         .token_index = sequence->generated_count - 1,
         .sample = request->sampling.logprobs ? sample : NULL,
+        .is_given = !sample,
     };
     report(scheduler, &event);
     if (sequence->is_leaving) return; /* on_event has ended it */
-    if (sampling_is_stop(&request->sampling, sample->token, sequence->generated_count)) {
+    if (sampling_is_stop(&request->sampling, token, sequence->generated_count)) {
         sequence->has_stop_token = true;
         mark_leaving(scheduler, sequence, FINISH_STOP);
     } else if (sequence_token_count(sequence) == request->tokens_max) {
         mark_leaving(scheduler, sequence, FINISH_LENGTH);
     }
+}
+
+void take_given(struct scheduler *scheduler, struct sequence *sequence) {
+    const struct live_request *request = sequence->request;
+    if (!scheduler->given || !request->is_constrained || sequence->is_leaving) return;
+    int32_t tokens[SCHEDULER_GIVEN_MAX];
+    uint32_t room =
+        least_u32(request->tokens_max - sequence_token_count(sequence), SCHEDULER_GIVEN_MAX);
+    uint32_t count = scheduler->given(scheduler->user, request->id, sequence->index, room, tokens);
+    assert(count <= room);
+    /* A token that the step under way would sample has its place taken: see is_for_nothing. */
+    if (count > 0) sequence->pending = 0;
+    for (uint32_t i = 0; i < count && !sequence->is_leaving; i++)
+        take_token(scheduler, sequence, tokens[i], NULL);
 }
 
 static void take_score(const struct scheduler *scheduler, const struct sequence *sequence,
@@ -142,13 +164,17 @@ static void take_score(const struct scheduler *scheduler, const struct sequence 
 static void take_samples(struct scheduler *scheduler, const struct plan *plan) {
     for (uint32_t i = 0; i < plan->step.logit_count; i++) {
         const struct logit_row *row = &plan->logit_rows[i];
+        const struct sample *sample = &plan->samples[i];
         struct sequence *sequence = plan->members[row->sequence];
+        if (is_for_nothing(sequence, row)) continue;
         sequence->pending -= !row->scored;
         if (sequence->is_leaving) continue;
-        if (row->scored)
-            take_score(scheduler, sequence, row, &plan->samples[i]);
-        else
-            take_sample(scheduler, sequence, &plan->samples[i]);
+        if (row->scored) {
+            take_score(scheduler, sequence, row, sample);
+        } else {
+            take_token(scheduler, sequence, sample->token, sample);
+            take_given(scheduler, sequence);
+        }
     }
     for (uint32_t i = 0; i < plan->step.sequence_count; i++) plan->members[i]->steps--;
 }

@@ -132,6 +132,7 @@ static void apply_options(struct scheduler *scheduler, const struct scheduler_op
     scheduler->steps_max = caps->steps_max;
     scheduler->on_event = options->on_event;
     scheduler->allowed = options->allowed;
+    scheduler->given = options->given;
     scheduler->user = options->user;
     scheduler->seed = options->seed;
     scheduler->is_caching = options->enable_prefix_caching;
@@ -254,6 +255,18 @@ static enum err check_request(const struct scheduler *scheduler,
     return sampling_check(&request->sampling, vocab, error);
 }
 
+/* Appends the tokens that come first in the sequences of a new request, which on_event may end. */
+static void give_first(struct scheduler *scheduler, struct live_request *request) {
+    uint32_t count = request->sequence_count;
+    /* Scores of the prompt come before all tokens. */
+    if (!scheduler->given || !request->is_constrained || request->sampling.prompt_logprobs) return;
+    /* Held as if they had rows under way, so that the request stays until all are done. */
+    for (uint32_t i = 0; i < count; i++) request->sequences[i].steps++;
+    for (uint32_t i = 0; i < count; i++) take_given(scheduler, &request->sequences[i]);
+    for (uint32_t i = 0; i < count; i++) request->sequences[i].steps--;
+    let_go_leaving(scheduler);
+}
+
 enum err scheduler_submit(struct scheduler *scheduler, const struct scheduler_request *request,
                           struct error *error) {
     enum err err = check_request(scheduler, request, error);
@@ -283,6 +296,7 @@ enum err scheduler_submit(struct scheduler *scheduler, const struct scheduler_re
     scheduler->open_sequences += sequence_count;
     waiting_add(&scheduler->lines[copy->is_urgent ? LINE_URGENT : LINE_OTHERS].waiting,
                 &copy->waiting);
+    give_first(scheduler, copy);
     return OK;
 }
 

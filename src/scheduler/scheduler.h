@@ -24,6 +24,11 @@
  * begin is allowed while fewer are, and end ends the oldest. A sequence's samples do not depend on
  * how many are; its FINISHED event may come a step later (retire.c).
  *
+ * GIVEN TOKENS. Where the caller knows the next tokens of a constrained sequence, it gives them: nothing
+ * is sampled for them, and all of them are rows of one step. The scheduler asks for them when a
+ * request is submitted and after each sampled token. They bring TOKEN events like sampled ones, also
+ * inside scheduler_submit, and count as generated.
+ *
  * A sequence that is cancelled or finished while its rows are under way brings no further TOKEN
  * event. Its FINISHED event comes when the last step with its rows has ended, and its memory is
  * freed then. Without rows under way both happen before the call returns.
@@ -48,7 +53,7 @@ struct scheduler;
 
 enum scheduler_event_kind {
     SCHEDULER_SCORED,    /* a token of the prompt was scored: prompt_logprobs */
-    SCHEDULER_TOKEN,     /* a token was sampled */
+    SCHEDULER_TOKEN,     /* a token was sampled or given */
     SCHEDULER_FINISHED,  /* the last event of a sequence */
     SCHEDULER_PREEMPTED, /* a sequence lost its blocks; it continues later and loses no token */
 };
@@ -68,6 +73,7 @@ struct scheduler_event {
     int32_t token;
     uint32_t token_index;        /* TOKEN: from 0 on; SCORED: place in the prompt, from 1 on */
     const struct sample *sample; /* logprobs, if asked for; borrowed until on_event returns */
+    bool is_given;               /* TOKEN: it was not sampled */
 
     /* SCHEDULER_FINISHED */
     enum finish_reason reason;
@@ -85,6 +91,14 @@ typedef void (*scheduler_event_fn)(void *user, const struct scheduler_event *eve
  * NULL: all tokens. */
 typedef const uint32_t *(*scheduler_allowed_fn)(void *user, uint64_t id, uint32_t sequence);
 
+#define SCHEDULER_GIVEN_MAX 256u /* tokens given at once */
+
+/* Gives the tokens that come next in a sequence, at most `room` of them, and returns their number;
+ * 0: the next token is sampled. Called for sequences of requests with `is_constrained`, when all
+ * tokens before it have been reported. No given token may be a stop or end token. */
+typedef uint32_t (*scheduler_given_fn)(void *user, uint64_t id, uint32_t sequence, uint32_t room,
+                                       int32_t *ret_tokens);
+
 struct scheduler_options {
     const struct backend *backend; /* borrowed; must outlive the scheduler */
     /* 0 in max_num_seqs, max_num_batched_tokens and max_model_len, and any value above the
@@ -101,7 +115,8 @@ struct scheduler_options {
     uint64_t seed;              /* for requests without a seed */
     scheduler_event_fn on_event;
     scheduler_allowed_fn allowed; /* NULL when no request is constrained */
-    void *user;                   /* given to both functions */
+    scheduler_given_fn given;     /* NULL: every token is sampled */
+    void *user;                   /* passed to these functions */
 };
 
 struct scheduler_request {
@@ -130,8 +145,9 @@ struct scheduler_stats {
     uint32_t pages_used;
     uint64_t steps;
     uint64_t rows;             /* rows of all steps */
-    uint64_t prefill_rows;     /* rows of prompts and of recomputed tokens */
+    uint64_t prefill_rows;     /* rows of prompts, of recomputed and of given tokens */
     uint64_t generated_tokens; /* TOKEN events */
+    uint64_t given_tokens;     /* of them, those that were not sampled */
     uint64_t finished;         /* FINISHED events */
     uint64_t preemptions;
     uint64_t urgent_steps;          /* steps that passed another */

@@ -29,6 +29,7 @@
  * them as its rows pass them. It can use a prefix up to the last place before which the window
  * pages exist. */
 
+#include "base/least.h"
 #include "scheduler/kv_pages.h"
 #include "scheduler/kv_pool.h"
 #include "scheduler/prefix_tree.h"
@@ -180,8 +181,12 @@ static void preempt(struct scheduler *scheduler, struct sequence *sequence) {
         (struct preempted_event){sequence->request->id, sequence->index};
 }
 
+uint32_t rows_with_block(const struct sequence *sequence) {
+    return sequence->block_count * BACKEND_BLOCK_TOKENS - sequence->computed;
+}
+
 bool has_block_for_next(const struct sequence *sequence) {
-    return sequence->block_count * BACKEND_BLOCK_TOKENS > sequence->computed;
+    return rows_with_block(sequence) > 0;
 }
 
 bool grow_running(struct scheduler *scheduler) {
@@ -189,11 +194,10 @@ bool grow_running(struct scheduler *scheduler) {
     while (i < scheduler->running_count) {
         struct sequence *sequence = scheduler->running[i];
         uint32_t *table = block_table(scheduler, sequence->slot);
-        if (has_block_for_next(sequence) || sequence->is_leaving || rows_missing(sequence) == 0) {
+        if (rows_with_block(sequence) >= rows_missing(sequence) || sequence->is_leaving) {
             i++;
         } else if (prefix_tree_take(scheduler->tree, &table[sequence->block_count])) {
             map_block(scheduler, sequence, sequence->block_count++);
-            i++;
         } else if (scheduler->under_way > 0) {
             return false;
         } else {
@@ -233,7 +237,7 @@ static struct admission_load running_load(const struct scheduler *scheduler) {
                                           available_pages(scheduler)};
     for (uint32_t i = 0; i < scheduler->running_count; i++) {
         const struct sequence *sequence = scheduler->running[i];
-        if (!is_reserved(sequence))
+        if (!is_reserved(sequence) && !sequence->is_leaving)
             add_expected(scheduler, sequence, sequence->block_count, sequence->passed_count, &load);
     }
     return load;
@@ -307,7 +311,9 @@ static void leave_line(struct scheduler *scheduler, struct sequence *sequence,
     }
     struct live_request *request = sequence->request;
     sequence->started = ++scheduler->starts;
-    sequence->cached_tokens = matched_blocks * BACKEND_BLOCK_TOKENS;
+    /* Tokens given before the start are no part of the prompt. */
+    sequence->cached_tokens =
+        least_u32(matched_blocks * BACKEND_BLOCK_TOKENS, request->prompt_count);
     scheduler->stats.prefix_queried_tokens += request->prompt_count;
     scheduler->stats.prefix_hit_tokens += sequence->cached_tokens;
     do {

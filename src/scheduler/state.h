@@ -71,6 +71,7 @@ struct scheduler {
     const struct backend *backend;
     scheduler_event_fn on_event;
     scheduler_allowed_fn allowed;
+    scheduler_given_fn given;
     void *user;
     uint64_t seed;
     bool is_caching;
@@ -164,6 +165,11 @@ void add_prefill_rows(struct scheduler *scheduler, struct plan *plan, struct seq
  * are left for later. */
 void enter_blocks(struct scheduler *scheduler, struct sequence *sequence, bool may_swap);
 
+/* Whether the row would sample a token at a place where one was given meanwhile. */
+static inline bool is_for_nothing(const struct sequence *sequence, const struct logit_row *row) {
+    return !row->scored && row->counter < sequence->generated_count;
+}
+
 /* start.c */
 
 /* Gives running sequences in decode the blocks they need; preempts others when no block is free.
@@ -182,6 +188,8 @@ uint32_t rows_missing(const struct sequence *sequence);
 /* True while tokens of its prompt need a score, for prompt_logprobs. */
 bool is_to_be_scored(const struct sequence *sequence);
 bool has_block_for_next(const struct sequence *sequence);
+/* Rows that the blocks of a running sequence have room for. */
+uint32_t rows_with_block(const struct sequence *sequence);
 /* Takes blocks and slot away from a running sequence, which is in no list afterwards. */
 void stop_running(struct scheduler *scheduler, struct sequence *sequence);
 /* Writes the pages of block table[index] of a running sequence into its page tables. */
@@ -195,6 +203,9 @@ void leave_window(struct scheduler *scheduler, struct sequence *sequence);
 void retire_step(struct scheduler *scheduler);
 /* retire_step for the urgent step, while the other step is under way. */
 void retire_urgent(struct scheduler *scheduler);
+/* Appends the tokens that the caller of the scheduler gives a sequence, which has rows under way or
+ * counts as if: it may be leaving afterwards. */
+void take_given(struct scheduler *scheduler, struct sequence *sequence);
 /* Marks a sequence, in any state, as ending for this reason. The first reason stays. */
 void mark_leaving(struct scheduler *scheduler, struct sequence *sequence,
                   enum finish_reason reason);

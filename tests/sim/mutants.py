@@ -14,9 +14,9 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 MUTANTS = [
     ("nothing", "compose.c", "\n", "\n"),
     ("a block enters the tree before its last token is known", "compose.c",
-     "uint32_t known = least(sequence->computed, sequence_token_count(sequence));", "uint32_t known = sequence->computed;"),
+     "uint32_t known = least_u32(sequence->computed, sequence_token_count(sequence));", "uint32_t known = sequence->computed;"),
     ("a block enters the tree before its last row is computed", "compose.c", "uint32_t full = known / BACKEND_BLOCK_TOKENS;",
-     "uint32_t full = least(known + 1, sequence_token_count(sequence)) / BACKEND_BLOCK_TOKENS;"),
+     "uint32_t full = least_u32(known + 1, sequence_token_count(sequence)) / BACKEND_BLOCK_TOKENS;"),
     ("a block enters the tree while other rows of the step have its number", "compose.c",
      "enter_blocks(scheduler, sequence, false);", "enter_blocks(scheduler, sequence, true);"),
     ("a token that a row has taken is pending once more", "compose.c",
@@ -27,13 +27,17 @@ MUTANTS = [
      "bool is_late = is_pending && depends_on_tokens(request);", "bool is_late = is_pending && false && depends_on_tokens(request);"),
     ("a pending token does not count in the draw", "compose.c", ".counter = sequence->generated_count + sequence->pending,",
      ".counter = sequence->generated_count,"),
-    ("a late row of a sequence that has ended is sampled", "compose.c", "if (!row->is_late || sequence->is_leaving) continue;\n"
+    ("a late row of a sequence that has ended is sampled", "compose.c", "if (!row->is_late || sequence->is_leaving || is_for_nothing(sequence, row)) continue;\n"
      "        assert(row->counter == sequence->generated_count);", "if (!row->is_late) continue;"),
     ("a page is given back one block before the last row sees it", "start.c", "first_seen_block(scheduler, sequence->computed);\n"
      "    assert(", "first_seen_block(scheduler, sequence->computed + BACKEND_BLOCK_TOKENS);\n    assert("),
     ("pages of a sequence are given back while its row is under way", "retire.c",
      "plan->members[i]->steps--;", "plan->members[i]->steps = 0;"),
     ("a sequence is preempted while its row is under way", "start.c", "} else if (scheduler->under_way > 0) {\n            return false;\n", ""),
+    ("what was sampled where a token was given comes behind it", "retire.c", "if (is_for_nothing(sequence, row)) continue;", ""),
+    ("the place of a given token is still pending", "retire.c", "if (count > 0) sequence->pending = 0;", ""),
+    ("given tokens have one block only", "start.c", "if (rows_with_block(sequence) >= rows_missing(sequence) ||",
+     "if (has_block_for_next(sequence) || rows_missing(sequence) == 0 ||"),
     ("a sequence at max_tokens has one row more", "start.c", "return is_last ? 0 :", "return is_last && false ? 0 :"),
 ]
 

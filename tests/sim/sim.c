@@ -95,7 +95,8 @@ static void print_totals(const struct world_totals *totals, FILE *file) {
                  {"cached prompt tokens", totals->hit_tokens},
                  {"begun ahead", totals->ahead},
                  {"put off", totals->put_off},
-                 {"late tokens", totals->late}};
+                 {"late tokens", totals->late},
+                 {"given tokens", totals->given}};
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++)
         fprintf(file, "%-22s %llu\n", lines[i].name, (unsigned long long)lines[i].value);
     fprintf(file, "%-22s %016llx\n", "events", (unsigned long long)totals->events_hash);
@@ -106,8 +107,8 @@ static bool is_thorough(const struct world_totals *totals, uint64_t under_way) {
         under_way > 1
             ? totals->ahead > totals->steps / 2 && totals->put_off > 1000 && totals->late > 10000
             : totals->passed > 1000 && totals->urgent_steps > totals->steps / 100;
-    return is_special && totals->steps >= 200000 && totals->refused > 0 && totals->cancelled > 0 &&
-           totals->finished_by_caller > 0 && totals->ended_under_way > 0 &&
+    return is_special && totals->given > 10000 && totals->steps >= 200000 && totals->refused > 0 &&
+           totals->cancelled > 0 && totals->finished_by_caller > 0 && totals->ended_under_way > 0 &&
            totals->ended_all_at_once > 0 && totals->preemptions > 0 &&
            totals->preempted_twice > 0 && totals->evictions > 0 && totals->hit_tokens > 0;
 }

@@ -21,6 +21,9 @@ struct expected_sequence {
     uint64_t seed;
     uint32_t scored; /* tokens of the prompt */
     uint32_t generated;
+    uint32_t given;    /* tokens that it was given last and that have not come */
+    uint32_t asked_at; /* tokens it has behind those it was given when asked last; +1 */
+    bool has_sampled;
     uint32_t preemptions;
     bool is_finished;
     bool is_due; /* must bring FINISHED next, for this reason */
@@ -57,6 +60,7 @@ struct world {
     bool is_under_way; /* between begin and end */
     bool is_passing;   /* inside scheduler_advance */
     bool is_meddling;  /* calls the scheduler from inside events */
+    bool is_giving;    /* constrained sequences are given tokens now and then */
     int32_t prefixes[PREFIXES][PREFIX_TOKENS_MAX];
     uint32_t prefix_counts[PREFIXES];
     uint32_t allowed[(VOCAB_MAX + 31) / 32];
@@ -201,7 +205,7 @@ static void submit_copies(struct world *world, const struct expected_request *mo
     if (!request) abort();
     *request = *model;
     request->sequence_count = one_in(world, 8) ? between(world, 2, 5) : 1;
-    request->is_constrained = one_in(world, 10);
+    request->is_constrained = one_in(world, world->is_giving ? 2 : 10);
     bool wants_haste = world->urgent_one_in > 0 && one_in(world, world->urgent_one_in);
     request->is_urgent = wants_haste && world->scheduler->urgent_max > 0 &&
                          backend_blocks_for(request->prompt_count) *
@@ -231,15 +235,14 @@ static void submit_copies(struct world *world, const struct expected_request *mo
             break;
         }
     }
+    /* Known before, because given tokens come inside scheduler_submit. */
+    if (!refuse) remember(world, request);
     enum err err = scheduler_submit(world->scheduler, &ask, &error);
     assert(err == (refuse ? ERR_LIMIT : OK));
-    if (refuse) {
-        world->totals->refused++;
-        free(request->sequences);
-        free(request);
-    } else {
-        remember(world, request);
-    }
+    if (!refuse) return;
+    world->totals->refused++;
+    free(request->sequences);
+    free(request);
 }
 
 static void submit_some(struct world *world) {
@@ -295,6 +298,61 @@ static void mix_event(struct world *world, const struct scheduler_event *event) 
     world->totals->events_hash = rng_at(hash, event->generated_tokens);
 }
 
+/* The token that follows a prefix where one is given: never one that ends a sequence. */
+static int32_t given_token(uint64_t hash) {
+    return 1 + (int32_t)(rng_at(hash, 77) % (STOP_TOKEN - 1));
+}
+
+/* Tokens are given at places that the prefix tells, so that equal sequences are given equal ones. */
+static uint32_t given(void *user, uint64_t id, uint32_t index, uint32_t room, int32_t *ret_tokens) {
+    struct world *world = user;
+    struct expected_request *request = world->requests[id];
+    struct expected_sequence *sequence = &request->sequences[index];
+    assert(request->is_constrained && index < request->sequence_count && !sequence->is_due);
+    assert(room > 0 && room <= request->generated_max - sequence->generated);
+    assert(sequence->given == 0);
+    sequence->asked_at = sequence->generated + 1;
+    uint64_t drawn = rng_at(sequence->hash, 78), hash = sequence->hash;
+    if (!world->is_giving || drawn % 3 != 0) return 0;
+    uint32_t count = 1 + (uint32_t)(rng_at(drawn, 1) % (drawn % 7 == 0 ? 60 : 6));
+    if (count > room) count = room;
+    for (uint32_t i = 0; i < count; i++) {
+        ret_tokens[i] = given_token(hash);
+        hash = fake_hash(hash, ret_tokens[i]);
+    }
+    sequence->given = count;
+    sequence->asked_at += count;
+    return count;
+}
+
+/* Notes the first token that was computed; a given one may come before the sequence runs. */
+static void begin(struct world *world, const struct expected_request *request,
+                  struct expected_sequence *sequence) {
+    uint64_t waited = world->begun[request->is_urgent]++ - request->begun_before;
+    sequence->has_sampled = true;
+    world->totals->urgent += request->is_urgent;
+    world->totals->passed += request->is_urgent && world->is_passing;
+    /* Two sweeps of at most twice the requests that were ever open, and the sequences that
+     * began before. */
+    if (world->is_one_priority) assert(waited <= 4 * world->open_peak + world->running_max);
+}
+
+static int32_t expected_token(struct world *world, const struct expected_request *request,
+                              struct expected_sequence *sequence, bool is_given) {
+    if (is_given) {
+        assert(sequence->given > 0);
+        sequence->given--;
+        world->totals->given++;
+        return given_token(sequence->hash);
+    }
+    assert(sequence->given == 0);
+    bool is_asked =
+        request->is_constrained && (sequence->generated > 0 || !request->sampling.prompt_logprobs);
+    assert(!is_asked || sequence->asked_at == sequence->generated + 1);
+    return fake_next_token(&world->fake, sequence->hash, &request->sampling, sequence->seed,
+                           sequence->generated, request->is_constrained ? world->allowed : NULL);
+}
+
 static void on_token(struct world *world, struct expected_request *request,
                      const struct scheduler_event *event) {
     struct expected_sequence *sequence = &request->sequences[event->sequence];
@@ -302,19 +360,10 @@ static void on_token(struct world *world, struct expected_request *request,
     world->totals->late += world->steps_max > 1 && sequence->generated > 0 &&
                            (request->is_constrained || request->sampling.presence_penalty > 0);
     assert(sequence->scored == (request->sampling.prompt_logprobs ? request->prompt_count - 1 : 0));
-    if (sequence->generated == 0) {
-        uint64_t waited = world->begun[request->is_urgent]++ - request->begun_before;
-        world->totals->urgent += request->is_urgent;
-        world->totals->passed += request->is_urgent && world->is_passing;
-        /* Two sweeps of at most twice the requests that were ever open, and the sequences that
-         * began before. */
-        if (world->is_one_priority) assert(waited <= 4 * world->open_peak + world->running_max);
-    }
-    int32_t token =
-        fake_next_token(&world->fake, sequence->hash, &request->sampling, sequence->seed,
-                        sequence->generated, request->is_constrained ? world->allowed : NULL);
+    if (!event->is_given && !sequence->has_sampled) begin(world, request, sequence);
+    int32_t token = expected_token(world, request, sequence, event->is_given);
     assert(event->token == token);
-    assert((event->sample != NULL) == request->sampling.logprobs);
+    assert((event->sample != NULL) == (request->sampling.logprobs && !event->is_given));
     assert(!event->sample || event->sample->top_count == request->sampling.top_logprobs);
     sequence->hash = fake_hash(sequence->hash, token);
     sequence->generated++;
@@ -345,7 +394,9 @@ static void on_finished(struct world *world, struct expected_request *request,
     assert(event->has_stop_token == sequence->due_stop_token);
     assert(event->prompt_tokens == request->prompt_count);
     assert(event->generated_tokens == sequence->generated);
-    assert(event->cached_tokens < request->prompt_count && event->cached_tokens % 16 == 0);
+    /* A prompt is found whole where given tokens behind it are, too. */
+    assert(event->cached_tokens == request->prompt_count ||
+           (event->cached_tokens < request->prompt_count && event->cached_tokens % 16 == 0));
     sequence->is_finished = true;
     world->open_sequences--;
     if (--request->open_count == 0) release_request(world, (uint32_t)event->id);
@@ -441,6 +492,7 @@ static void world_open(struct world *world) {
     world->fake.end_one_in = one_in(world, 3) ? 0 : between(world, 2, 60);
     world->is_one_priority = one_in(world, 2);
     world->is_meddling = one_in(world, 2);
+    world->is_giving = one_in(world, 2);
     world->load = one_in(world, 3) ? between(world, 100, 300) : between(world, 1, 60);
     for (uint32_t i = 0; i < sizeof world->allowed / sizeof world->allowed[0]; i++)
         world->allowed[i] = (uint32_t)rng_next(&world->rng) | 2; /* token 1 at least */
@@ -472,6 +524,7 @@ static void world_open(struct world *world) {
         .seed = 99,
         .on_event = on_event,
         .allowed = allowed,
+        .given = given,
         .user = world,
     };
     world->context_tokens_max = caps->context_tokens_max;

@@ -31,6 +31,7 @@ struct fixture {
     uint32_t tokens[IDS_MAX];
     uint32_t finished_with[IDS_MAX]; /* tokens; UINT32_MAX while it runs */
     uint32_t preempted;
+    uint32_t give; /* tokens to give when asked next */
 };
 
 static enum err submit(void *self, const struct step *step, struct error *error) {
@@ -77,6 +78,24 @@ static void on_event(void *user, const struct scheduler_event *event) {
         fixture->finished_with[event->id] = event->generated_tokens;
 }
 
+static const uint32_t *allow_all(void *user, uint64_t id, uint32_t sequence) {
+    (void)user;
+    (void)id;
+    (void)sequence;
+    return NULL;
+}
+
+static uint32_t give(void *user, uint64_t id, uint32_t sequence, uint32_t room,
+                     int32_t *ret_tokens) {
+    struct fixture *fixture = user;
+    (void)id;
+    (void)sequence;
+    uint32_t count = fixture->give < room ? fixture->give : room;
+    for (uint32_t i = 0; i < count; i++) ret_tokens[i] = 100 + (int32_t)i;
+    fixture->give = 0;
+    return count;
+}
+
 static void open_fixture(struct fixture *fixture, uint32_t pages) {
     static const struct backend_ops ops = {
         .submit = submit, .sample = sample, .wait = wait_for_step, .close = close_backend};
@@ -95,18 +114,28 @@ static void open_fixture(struct fixture *fixture, uint32_t pages) {
     fixture->options = (struct scheduler_options){.backend = &fixture->backend,
                                                   .enable_prefix_caching = true,
                                                   .on_event = on_event,
+                                                  .allowed = allow_all,
+                                                  .given = give,
                                                   .user = fixture};
     assert_int_equal(scheduler_open(&fixture->scheduler, &fixture->options, NULL), OK);
 }
 
-static void submit_request(struct fixture *fixture, uint64_t id, uint32_t prompt_count,
-                           const struct sampling *sampling) {
+static void submit_one(struct fixture *fixture, uint64_t id, uint32_t prompt_count,
+                       const struct sampling *sampling, bool is_constrained) {
     int32_t prompt[400];
     for (uint32_t i = 0; i < prompt_count; i++) prompt[i] = (int32_t)(id * 10 + i) % (int32_t)VOCAB;
-    struct scheduler_request request = {
-        .id = id, .prompt = prompt, .prompt_count = prompt_count, .sampling = *sampling};
+    struct scheduler_request request = {.id = id,
+                                        .prompt = prompt,
+                                        .prompt_count = prompt_count,
+                                        .sampling = *sampling,
+                                        .is_constrained = is_constrained};
     struct error error;
     assert_int_equal(scheduler_submit(fixture->scheduler, &request, &error), OK);
+}
+
+static void submit_request(struct fixture *fixture, uint64_t id, uint32_t prompt_count,
+                           const struct sampling *sampling) {
+    submit_one(fixture, id, prompt_count, sampling, false);
 }
 
 static bool begin(struct fixture *fixture) {
@@ -266,8 +295,62 @@ static void a_block_is_found_when_its_last_token_is_known(void **state) {
     scheduler_close(fixture.scheduler);
 }
 
+static void tokens_that_are_given_are_rows_of_one_step(void **state) {
+    (void)state;
+    struct fixture fixture;
+    open_fixture(&fixture, 20);
+    submit_one(&fixture, 1, 20, &(struct sampling){.max_tokens = 60}, true);
+    assert_true(begin(&fixture)); /* the prompt */
+    assert_true(begin(&fixture)); /* a pending token, sampled late */
+    assert_true(fixture.newest.logit_rows[0].is_late);
+    fixture.give = 40; /* more than its blocks have room for */
+    end(&fixture);
+    assert_int_equal(fixture.tokens[1], 41);
+    assert_int_equal(fixture.sampled_number, 0); /* its place has a token */
+    assert_true(begin(&fixture));
+    assert_int_equal(fixture.newest.row_count, 40);
+    assert_int_equal(fixture.newest.positions[0], 21);
+    assert_int_equal(fixture.newest.tokens[0], 100);
+    assert_int_equal(fixture.newest.tokens[39], 139);
+    assert_false(fixture.newest.logit_rows[0].is_late);
+    assert_int_equal(fixture.newest.logit_rows[0].counter, 41);
+    end(&fixture); /* what it sampled is for nothing */
+    assert_int_equal(fixture.tokens[1], 41);
+    assert_true(begin(&fixture));
+    assert_true(backend_is_pending(fixture.newest.tokens[0]));
+    fixture.give = 100; /* to the end: the row under way was for nothing */
+    end(&fixture);
+    assert_int_equal(fixture.tokens[1], 60);
+    while (begin(&fixture) || scheduler_under_way(fixture.scheduler) > 0) end(&fixture);
+    assert_int_equal(fixture.finished_with[1], 60);
+    assert_int_equal(pages_used(&fixture), 0);
+    scheduler_close(fixture.scheduler);
+}
+
+static void tokens_that_come_first_are_computed_with_the_prompt(void **state) {
+    (void)state;
+    struct fixture fixture;
+    open_fixture(&fixture, 20);
+    fixture.give = 5;
+    submit_one(&fixture, 1, 20, &(struct sampling){.max_tokens = 10}, true);
+    assert_int_equal(fixture.tokens[1], 5);
+    assert_true(begin(&fixture));
+    assert_int_equal(fixture.newest.row_count, 25);
+    assert_int_equal(fixture.newest.logit_count, 1);
+    assert_int_equal(fixture.newest.logit_rows[0].counter, 5);
+    end(&fixture);
+    fixture.give = 2; /* all that max_tokens leaves: nothing is computed */
+    submit_one(&fixture, 2, 20, &(struct sampling){.max_tokens = 2}, true);
+    assert_int_equal(fixture.finished_with[2], 2);
+    while (begin(&fixture) || scheduler_under_way(fixture.scheduler) > 0) end(&fixture);
+    assert_int_equal(fixture.finished_with[1], 10);
+    scheduler_close(fixture.scheduler);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tokens_that_are_given_are_rows_of_one_step),
+        cmocka_unit_test(tokens_that_come_first_are_computed_with_the_prompt),
         cmocka_unit_test(the_second_step_takes_a_token_that_the_first_one_samples),
         cmocka_unit_test(the_last_token_of_max_tokens_has_no_row_behind_it),
         cmocka_unit_test(who_ends_by_its_token_leaves_when_the_next_step_has_ended),
