@@ -57,6 +57,7 @@ bool choice_add(struct choice *choice, const struct request *request,
                 const struct tokenizer *tokenizer, const struct sample *sample, bool is_end) {
     assert(!choice->stopped && !choice->is_done);
     choice->token_count++;
+    choice->last_token = sample->token;
     choice->logprob_sum += (double)sample->logprob;
     if (request->return_token_ids) ids_add(&choice->token_ids, sample->token);
     if (is_end) {

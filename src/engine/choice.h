@@ -36,6 +36,7 @@ struct choice {
     enum finish_reason reason;
     uint32_t prompt_tokens, cached_tokens;
     uint32_t token_count; /* tokens generated, a stop token included */
+    int32_t last_token;   /* once token_count > 0 */
 
     struct logprobs logprobs;
     size_t logprobs_shown;

@@ -62,6 +62,7 @@ static enum err open_scheduler(struct engine *engine, const struct wire_hello *o
         .seed = id_u64(),
         .on_event = loop_on_event,
         .allowed = loop_allowed,
+        .given = loop_given,
         .user = engine,
     };
     /* The model's limits bound the options. */

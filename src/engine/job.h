@@ -51,6 +51,7 @@ struct job {
     const uint32_t **closing_masks; /* (request.closing_tokens.count) if there is a limit; the masks
                                        of one token each belong to the engine */
     struct grammar_state *shapes;   /* (choice_count); NULL: the answer may be any text */
+    bool takes_given;               /* tokens that its shape forces need not be sampled */
     struct choice *choices;         /* (choice_count) index: prompt · candidates + k */
     uint32_t choice_count;
     uint32_t open_count; /* choices that are not done */

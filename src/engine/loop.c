@@ -211,6 +211,36 @@ static void on_read(struct engine *engine, struct job *job, uint32_t place,
     run_reads(engine, job);
 }
 
+static void send_chunks(struct engine *engine, struct job *job, uint32_t index) {
+    if (!job->stream || !engine->events.delta || job->is_refused) return;
+    while (answer_write_chunk(&engine->chunk, &engine->source, job, index)) {
+        engine->events.delta(engine->events.context, job->id, buf_str(&engine->chunk));
+        buf_clear(&engine->chunk);
+    }
+}
+
+static void end_job(struct engine *engine, struct job *job) {
+    if (job->stream && engine->events.delta && job->request.include_usage && !job->is_refused) {
+        answer_write_usage_chunk(&engine->chunk, &engine->source, job);
+        engine->events.delta(engine->events.context, job->id, buf_str(&engine->chunk));
+        buf_clear(&engine->chunk);
+    }
+    hand_to_finish(engine, job);
+}
+
+static void submit_choices(struct engine *engine, struct job *job) {
+    for (uint32_t i = 0; i < job->choice_count; i++) {
+        struct error error;
+        if (!job->is_refused && submit_choice(engine, job, i, &error) == OK) continue;
+        if (!job->is_refused) refuse_job(job, &error);
+        /* Choices that were never submitted are done; the others end with their events. */
+        for (uint32_t k = i; k < job->choice_count; k++) job->choices[k].is_done = true;
+        job->open_count -= job->choice_count - i;
+        cancel_job(engine, job);
+        return;
+    }
+}
+
 static void admit(struct engine *engine, struct job *job) {
     if (atomic_load(&job->is_cancelled) || engine->has_failed) {
         if (engine->has_failed)
@@ -229,38 +259,13 @@ static void admit(struct engine *engine, struct job *job) {
         run_reads(engine, job);
         return;
     }
-    for (uint32_t i = 0; i < job->choice_count; i++) {
-        struct error error;
-        if (submit_choice(engine, job, i, &error) == OK) continue;
-        refuse_job(job, &error);
-        /* Choices that were never submitted are done; the others end with their events. */
-        for (uint32_t k = i; k < job->choice_count; k++) job->choices[k].is_done = true;
-        job->open_count = i;
-        if (job->open_count == 0)
-            hand_to_finish(engine, job);
-        else
-            cancel_job(engine, job);
-        return;
-    }
-    if (job->request.return_token_ids || request_scores_prompt(&job->request)) return;
-    for (size_t i = 0; i < job->request.prompt_count; i++) ids_release(&job->prompts[i].ids);
-}
-
-static void send_chunks(struct engine *engine, struct job *job, uint32_t index) {
-    if (!job->stream || !engine->events.delta || job->is_refused) return;
-    while (answer_write_chunk(&engine->chunk, &engine->source, job, index)) {
-        engine->events.delta(engine->events.context, job->id, buf_str(&engine->chunk));
-        buf_clear(&engine->chunk);
-    }
-}
-
-static void end_job(struct engine *engine, struct job *job) {
-    if (job->stream && engine->events.delta && job->request.include_usage && !job->is_refused) {
-        answer_write_usage_chunk(&engine->chunk, &engine->source, job);
-        engine->events.delta(engine->events.context, job->id, buf_str(&engine->chunk));
-        buf_clear(&engine->chunk);
-    }
-    hand_to_finish(engine, job);
+    /* Tokens that are given inside scheduler_submit may end choices: the job stays until all are
+     * submitted. */
+    job->open_count++;
+    submit_choices(engine, job);
+    if (!job->request.return_token_ids && !request_scores_prompt(&job->request))
+        for (size_t i = 0; i < job->request.prompt_count; i++) ids_release(&job->prompts[i].ids);
+    if (--job->open_count == 0) end_job(engine, job);
 }
 
 /* The last score of a prompt lets the streams of all its choices begin. */
@@ -281,6 +286,16 @@ const uint32_t *loop_allowed(void *user, uint64_t id, uint32_t sequence) {
     return shapes_allowed(engine->shapes, job, (uint32_t)(id % REQUEST_SEQUENCES_MAX));
 }
 
+uint32_t loop_given(void *user, uint64_t id, uint32_t sequence, uint32_t room,
+                    int32_t *ret_tokens) {
+    struct engine *engine = user;
+    (void)sequence;
+    struct job *job = engine->running[id / REQUEST_SEQUENCES_MAX];
+    if (!job->shapes) return 0; /* only its thoughts are limited */
+    return shapes_given(engine->shapes, job, (uint32_t)(id % REQUEST_SEQUENCES_MAX), room,
+                        ret_tokens);
+}
+
 static bool is_end_token(const struct engine *engine, int32_t token) {
     for (uint32_t i = 0; i < engine->end_token_count; i++)
         if (engine->end_tokens[i] == token) return true;
@@ -290,7 +305,8 @@ static bool is_end_token(const struct engine *engine, int32_t token) {
 static void on_token(struct engine *engine, struct job *job, uint32_t index,
                      const struct scheduler_event *event) {
     struct choice *choice = &job->choices[index];
-    job->token_ns = engine->step_begun_ns;
+    /* A given token may come before the model has computed anything for the job. */
+    if (!event->is_given) job->token_ns = engine->step_begun_ns;
     if (choice->stopped) return; /* a token that was computed when the stop string was found */
     if (job->request.is_echo_only) return;
     struct sampling sampling = sampling_of(engine, job);
@@ -310,7 +326,8 @@ static void on_token(struct engine *engine, struct job *job, uint32_t index,
     const struct sample *sample = event->sample ? event->sample : &plain;
     bool is_stopped =
         choice_add(choice, &job->request, engine->model->vocabulary.tokenizer, sample, is_end);
-    send_chunks(engine, job, index);
+    /* Given tokens are streamed with the next one that the model says. */
+    if (!event->is_given) send_chunks(engine, job, index);
     /* Last, because FINISHED may come before this returns and free the job. */
     if (is_stopped) scheduler_finish(engine->scheduler, event->id, event->sequence);
 }
@@ -351,58 +368,6 @@ void loop_on_embedded(void *user, struct job *job) {
     hand_to_finish(user, job);
 }
 
-static bool has_work(const struct engine *engine) {
-    return !engine->has_failed &&
-           ((engine->scheduler && scheduler_has_work(engine->scheduler)) ||
-            (engine->embed_queue && embed_queue_has_work(engine->embed_queue)));
-}
-
-static uint32_t ms_since(int64_t then_ns, int64_t now_ns) {
-    int64_t ms = (now_ns - then_ns) / 1000000;
-    if (then_ns == 0 || ms < 0) return 0;
-    return ms < UINT32_MAX ? (uint32_t)ms : UINT32_MAX;
-}
-
-/* Reads the ages of the latest step, and of the oldest last token of a request. */
-static void read_ages(const struct engine *engine, struct wire_stats *stats) {
-    int64_t now_ns = clock_monotonic_ns(), oldest_ns = 0;
-    stats->step_ms_max = (uint32_t)(engine->step_ns_max / 1000000);
-    if (!has_work(engine)) return;
-    for (uint32_t slot = 0; slot < ENGINE_JOBS_MAX; slot++) {
-        const struct job *job = engine->running[slot];
-        if (!job || job->token_ns == 0) continue;
-        if (oldest_ns == 0 || job->token_ns < oldest_ns) oldest_ns = job->token_ns;
-    }
-    stats->step_age_ms = ms_since(engine->step_ended_ns, now_ns);
-    stats->token_age_ms = ms_since(oldest_ns, now_ns);
-}
-
-static void read_stats(struct engine *engine) {
-    struct scheduler_stats from = {0};
-    struct embed_queue_stats embedded = {0};
-    if (engine->scheduler) scheduler_stats(engine->scheduler, &from);
-    if (engine->embed_queue) embed_queue_stats(engine->embed_queue, &embedded);
-    engine->stats = (struct wire_stats){
-        .steps = from.steps + embedded.steps,
-        .prompt_tokens = from.prefix_queried_tokens + embedded.tokens,
-        .cached_tokens = from.prefix_hit_tokens,
-        .completion_tokens = from.generated_tokens,
-        .preemptions = from.preemptions,
-        .nonfinite_rows = from.nonfinite_rows,
-        .running = from.sequences_running + embedded.running,
-        .waiting = from.sequences_waiting + from.sequences_preempted + embedded.waiting +
-                   (uint32_t)ring_count(engine->prep_ring),
-        .kv_used = from.pages_total ? (double)from.pages_used / from.pages_total : 0,
-    };
-    read_ages(engine, &engine->stats);
-}
-
-static void report_stats(struct engine *engine, uint64_t ping) {
-    if (!engine->events.stats) return;
-    if (!engine->has_failed) read_stats(engine);
-    engine->events.stats(engine->events.context, ping, &engine->stats);
-}
-
 static void take_message(struct engine *engine, const struct loop_message *message) {
     struct job *job;
     switch (message->kind) {
@@ -413,7 +378,7 @@ static void take_message(struct engine *engine, const struct loop_message *messa
          * comes. */
         if (job && job->id == message->id) cancel_job(engine, job);
         break;
-    case LOOP_PING: report_stats(engine, message->id); break;
+    case LOOP_PING: loop_report_stats(engine, message->id); break;
     case LOOP_WAKE: break;
     }
 }
@@ -439,7 +404,7 @@ static void fail(struct engine *engine, const struct error *error) {
 static bool take_messages(struct engine *engine) {
     struct loop_message message;
     int64_t wait_ms = 0;
-    if (!has_work(engine)) {
+    if (!loop_has_work(engine)) {
         wait_ms = (engine->stats_due_ns - clock_monotonic_ns()) / 1000000 + 1;
         if (wait_ms < 0) wait_ms = 0;
     }
@@ -487,10 +452,10 @@ void *loop_main(void *user) {
     pthread_setname_np(pthread_self(), "quern-loop");
     engine->stats_due_ns = clock_monotonic_ns() + STATS_PERIOD_NS;
     while (take_messages(engine)) {
-        if (has_work(engine)) step(engine);
+        if (loop_has_work(engine)) step(engine);
         int64_t now_ns = clock_monotonic_ns();
         if (now_ns < engine->stats_due_ns) continue;
-        report_stats(engine, 0);
+        loop_report_stats(engine, 0);
         engine->stats_due_ns = now_ns + STATS_PERIOD_NS;
     }
     return NULL;

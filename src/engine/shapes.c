@@ -14,6 +14,8 @@
 
 #define CLOSING_TOKENS_MAX 64 /* tokens that close thoughts, over all templates */
 #define MARK_BYTES 2          /* of a mark in a grammar's text */
+#define FORCED_BYTES_MAX 1024 /* looked at for one run of given tokens */
+#define FORCED_BYTES_MIN 2    /* one byte is one token, and a mask finds it as well */
 
 _Static_assert(CHAT_MARKS_MAX <= TAGS_MARKS_MAX, "every mark has a number in a grammar");
 
@@ -32,6 +34,9 @@ struct shapes {
     struct closing closing[CLOSING_TOKENS_MAX];
     size_t closing_count;
     struct grammar_masks *masks; /* NULL: no job needed them yet */
+    /* Scratch of shapes_given. */
+    struct buf forced, text;
+    struct ids ids;
 };
 
 struct shapes *shapes_open(const struct served_model *model, const int32_t *end_tokens,
@@ -42,6 +47,8 @@ struct shapes *shapes_open(const struct served_model *model, const int32_t *end_
                               .end_token_count = end_token_count,
                               .grammars = grammar_set_open(GRAMMAR_BYTES_MAX)};
     pthread_mutex_init(&shapes->lock, NULL);
+    buf_init(&shapes->forced, BUF_UNLIMITED);
+    buf_init(&shapes->text, BUF_UNLIMITED);
     return shapes;
 }
 
@@ -49,6 +56,9 @@ void shapes_close(struct shapes *shapes) {
     if (!shapes) return;
     for (size_t i = 0; i < shapes->closing_count; i++) free(shapes->closing[i].mask);
     grammar_masks_close(shapes->masks);
+    buf_release(&shapes->forced);
+    buf_release(&shapes->text);
+    ids_release(&shapes->ids);
     grammar_set_close(shapes->grammars);
     pthread_mutex_destroy(&shapes->lock);
     free(shapes);
@@ -125,8 +135,18 @@ bool shapes_compile(struct shapes *shapes, struct job *job, struct grammar **ret
     return true;
 }
 
+/* Whether nothing but its shape decides about the tokens of a request, and none needs a log
+ * probability. */
+static bool takes_given(const struct request *request) {
+    return !request->logprobs && request->candidates == request->choices &&
+           !request->is_echo_only && request->bias_count == 0 &&
+           request->allowed_tokens.count == 0 && request->bad_word_runs.count == 0 &&
+           request->stop_tokens.count == 0;
+}
+
 void shapes_begin(struct job *job, struct grammar *grammar) {
     if (!grammar) return;
+    job->takes_given = takes_given(&job->request);
     job->shapes = mem_new(job->choice_count, sizeof *job->shapes);
     for (uint32_t i = 0; i < job->choice_count; i++) grammar_state_init(&job->shapes[i], grammar);
     grammar_drop(grammar);
@@ -170,6 +190,79 @@ const uint32_t *shapes_allowed(struct shapes *shapes, struct job *job, uint32_t 
     const uint32_t *mask = grammar_mask(shapes->masks, &job->shapes[index]);
     if (!mask) job->choices[index].is_lost = true;
     return mask;
+}
+
+/* --- tokens that are given --- */
+
+/* Encodes a stretch behind `last` (TOKEN_NONE: no token is before it), and adds its tokens to
+ * shapes->ids. False where the encoding has no border between the two, or other bytes. */
+static bool encode_behind(struct shapes *shapes, int32_t last, struct str stretch) {
+    const struct tokenizer *tokenizer = shapes->model->vocabulary.tokenizer;
+    struct str before =
+        last == TOKEN_NONE ? (struct str){NULL, 0} : tokenizer_bytes(tokenizer, last);
+    struct encode_options options = {.continues = true};
+    struct ids *ids = &shapes->ids;
+    struct error error;
+    size_t first = ids->count, at = 0;
+    buf_clear(&shapes->text);
+    buf_add_str(&shapes->text, before);
+    buf_add_str(&shapes->text, stretch);
+    if (tokenizer_encode(tokenizer, buf_str(&shapes->text), options, ids, &error) != OK)
+        return false;
+    if (before.bytes > 0) {
+        if (ids->count == first || ids->at[first] != last) return false;
+        ids->count--;
+        memmove(ids->at + first, ids->at + first + 1, (ids->count - first) * sizeof *ids->at);
+    }
+    for (size_t i = first; i < ids->count; i++) {
+        char mark[MARK_BYTES];
+        struct str bytes = text_of(shapes, ids->at[i], mark);
+        if (bytes.bytes == 0 || !str_starts_with(str_skip(stretch, at), bytes)) return false;
+        at += bytes.bytes;
+    }
+    return at == stretch.bytes;
+}
+
+/* The tokens of the forced bytes, in which marks are tokens of their own. False as encode_behind. */
+static bool encode_forced(struct shapes *shapes, int32_t last) {
+    struct str forced = buf_str(&shapes->forced);
+    shapes->ids.count = 0;
+    while (forced.bytes > 0) {
+        const char *mark = memchr(forced.at, (int)TAGS_MARK_BYTE, forced.bytes);
+        struct str stretch = {forced.at, mark ? (size_t)(mark - forced.at) : forced.bytes};
+        if (stretch.bytes > 0 && !encode_behind(shapes, last, stretch)) return false;
+        forced = str_skip(forced, stretch.bytes);
+        if (forced.bytes < MARK_BYTES) break;
+        ids_add(&shapes->ids, shapes->model->vocabulary.marks.at[(unsigned char)forced.at[1]]);
+        forced = str_skip(forced, MARK_BYTES);
+        last = TOKEN_NONE; /* the encoder cuts a text at such a token */
+    }
+    return true;
+}
+
+uint32_t shapes_given(struct shapes *shapes, struct job *job, uint32_t index, uint32_t room,
+                      int32_t *ret_tokens) {
+    const struct choice *choice = &job->choices[index];
+    if (!job->takes_given || job->is_refused || choice->stopped || choice->is_lost) return 0;
+    if (choice->thought.state == THOUGHT_INSIDE) return 0;
+    struct grammar_state *state = &job->shapes[index];
+    char mark[MARK_BYTES];
+    int32_t last = choice->token_count > 0 ? choice->last_token : TOKEN_NONE;
+    if (last != TOKEN_NONE &&
+        tokenizer_kind(shapes->model->vocabulary.tokenizer, last) == TOKEN_CONTROL)
+        last = TOKEN_NONE;
+    buf_clear(&shapes->forced);
+    grammar_forced(state, FORCED_BYTES_MAX, &shapes->forced);
+    if (shapes->forced.bytes < FORCED_BYTES_MIN || !encode_forced(shapes, last)) return 0;
+    uint32_t count = (uint32_t)shapes->ids.count;
+    struct str end =
+        count > 0 ? text_of(shapes, shapes->ids.at[count - 1], mark) : (struct str){NULL, 0};
+    bool is_cut = shapes->forced.bytes == FORCED_BYTES_MAX;
+    if (is_cut || grammar_token_crosses(shapes->masks, state, buf_str(&shapes->forced), end.bytes))
+        count -= count > 0;
+    if (count > room) count = room;
+    if (count > 0) memcpy(ret_tokens, shapes->ids.at, count * sizeof *ret_tokens);
+    return count;
 }
 
 bool shapes_take(struct shapes *shapes, struct job *job, uint32_t index, int32_t token, bool is_end,

@@ -3,8 +3,15 @@
 
 /* shapes: the grammars that the answers of an engine are held to, and the masks of its vocabulary.
  *
- * Thread: shapes_compile and shapes_begin: any. shapes_allowed and shapes_take: the loop. The masks are made by the
- *     first job that needs them, before the job gets to the loop.
+ * GIVEN TOKENS. Where a shape has one continuation, such as the name of the next member, its tokens
+ * are not sampled. The forced bytes are encoded behind the last token of the answer. Their tokens are
+ * given if the encoding has that last token, too; otherwise the model goes on by itself. No token is
+ * taken back, because it may have been streamed. The last one is left to the model if a longer token
+ * may come in its place: where ':' is forced, the model may write ':"'. So given tokens allow all
+ * texts that masks allow.
+ *
+ * Thread: shapes_compile and shapes_begin: any. shapes_allowed, shapes_given and shapes_take: the
+ *     loop. The masks are made by the first job that needs them, before the job gets to the loop.
  * Memory: owns the grammars and masks. */
 
 #include "engine/job.h"
@@ -29,6 +36,10 @@ void shapes_limit_thought(struct shapes *shapes, struct job *job);
 /* The tokens that may come next in a choice. NULL if it may be any token, or if its grammar has gone over a limit, or if the
  * vocabulary has no token for its next byte; shapes_take then returns false. */
 const uint32_t *shapes_allowed(struct shapes *shapes, struct job *job, uint32_t index);
+/* Writes the tokens that must come next in a choice, at most `room`, and returns their number: the
+ * tokenizer's own of the bytes that the shape forces. */
+uint32_t shapes_given(struct shapes *shapes, struct job *job, uint32_t index, uint32_t room,
+                      int32_t *ret_tokens);
 /* Takes the token of a choice; `is_end` tokens end it. False if its grammar does not hold the
  * answer; *ret_refusal says why. */
 bool shapes_take(struct shapes *shapes, struct job *job, uint32_t index, int32_t token, bool is_end,

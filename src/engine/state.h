@@ -91,8 +91,14 @@ void *finish_main(void *user);
 /* Events of the scheduler and of the embed_queue, on the loop; `user` is the engine. */
 struct scheduler_event;
 const uint32_t *loop_allowed(void *user, uint64_t id, uint32_t sequence);
+uint32_t loop_given(void *user, uint64_t id, uint32_t sequence, uint32_t room, int32_t *ret_tokens);
 void loop_on_event(void *user, const struct scheduler_event *event);
 void loop_on_embedded(void *user, struct job *job);
+
+/* loop_stats.c */
+bool loop_has_work(const struct engine *engine);
+/* Sends the statistics; `ping` is the number of the question, 0 for none. */
+void loop_report_stats(struct engine *engine, uint64_t ping);
 
 /* Takes the job out of the table; on the finish thread. */
 void engine_forget(struct engine *engine, struct job *job);

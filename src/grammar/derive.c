@@ -146,7 +146,11 @@ static void find_classes(struct exprs *exprs) {
     }
     while (exprs->classed_sets < exprs->set_count)
         split_classes(exprs, &exprs->sets[exprs->classed_sets++]);
-    for (unsigned byte = 256; byte-- > 0;) exprs->byte_of[exprs->class_of[byte]] = (uint8_t)byte;
+    memset(exprs->class_bytes, 0, sizeof exprs->class_bytes);
+    for (unsigned byte = 256; byte-- > 0;) {
+        exprs->byte_of[exprs->class_of[byte]] = (uint8_t)byte;
+        exprs->class_bytes[exprs->class_of[byte]]++;
+    }
 }
 
 /* The states met on the search for a text, each with the place of the one before it. */

@@ -82,8 +82,9 @@ struct exprs {
     size_t row_count, row_capacity;
     struct number_table *numbers; /* bounds and multiples; owned */
 
-    uint8_t class_of[256]; /* bytes that no expression tells apart have one class */
-    uint8_t byte_of[256];  /* a byte of each class */
+    uint8_t class_of[256];     /* bytes that no expression tells apart have one class */
+    uint8_t byte_of[256];      /* a byte of each class */
+    uint16_t class_bytes[256]; /* bytes of each class */
     uint32_t class_count;
     size_t classed_sets; /* the first sets, which the classes are made of; all after the seal */
     bool is_sealed;

@@ -249,6 +249,42 @@ enum grammar_answer grammar_accept(struct grammar_state *state, struct str bytes
     return GRAMMAR_LOST;
 }
 
+/* The byte of a class that has no other; -1: it has several. */
+static int lone_byte(const struct exprs *exprs, uint32_t number) {
+    return exprs->class_bytes[number] == 1 ? exprs->byte_of[number] : -1;
+}
+
+/* The only byte that may come next, and *ret_next behind it; -1: there are several, or none, or the
+ * text may end. */
+static int only_byte(struct exprs *exprs, uint32_t state, uint32_t *ret_next) {
+    int byte = -1;
+    if (expr_is_nullable(exprs, state)) return -1;
+    for (uint32_t number = 0; number < exprs->class_count; number++) {
+        uint32_t next = expr_step(exprs, state, exprs->byte_of[number]);
+        if (next == EXPR_NEVER) continue;
+        if (byte >= 0 || lone_byte(exprs, number) < 0) return -1;
+        byte = lone_byte(exprs, number);
+        *ret_next = next;
+    }
+    return byte;
+}
+
+void grammar_forced(struct grammar_state *state, size_t bytes_max, struct buf *buf) {
+    grammar_refuel(state, 1);
+    if (!grammar_state_renew(state)) return;
+    struct exprs *exprs = &state->grammar->exprs;
+    size_t before = buf->bytes;
+    uint32_t at = state->state;
+    while (buf->bytes - before < bytes_max) {
+        int byte = only_byte(exprs, at, &at);
+        if (byte < 0) break;
+        buf_add_byte(buf, (char)byte);
+    }
+    if (!exprs->overflowed) return;
+    buf_truncate(buf, before);
+    (void)grammar_state_retry(state); /* the next question makes do with what is left */
+}
+
 bool grammar_can_end(struct grammar_state *state) {
     grammar_refuel(state, 1);
     return grammar_state_renew(state) && expr_is_nullable(&state->grammar->exprs, state->state);

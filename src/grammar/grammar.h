@@ -62,5 +62,7 @@ enum grammar_answer {
 /* `bytes` are a token's; more than TOKEN_BYTES_MAX may take the work of as many steps as they are
  * tokens of that length. */
 enum grammar_answer grammar_accept(struct grammar_state *state, struct str bytes);
+/* Appends the bytes that every text goes on with, at most `bytes_max`; none where it may end. */
+void grammar_forced(struct grammar_state *state, size_t bytes_max, struct buf *buf);
 /* True if the text so far is a whole one. */
 bool grammar_can_end(struct grammar_state *state);

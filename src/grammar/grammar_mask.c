@@ -288,6 +288,56 @@ const uint32_t *grammar_mask(struct grammar_masks *masks, struct grammar_state *
     return NULL;
 }
 
+/* --- tokens that cross a border --- */
+
+/* The node of a beginning; UINT32_MAX: no token has it. */
+static uint32_t node_of(const struct token_tree *tree, struct str beginning) {
+    uint32_t at = 0, end = tree->node_count, node = NONE;
+    for (size_t i = 0; i < beginning.bytes; i++) {
+        while (at < end && tree->bytes[at] != (unsigned char)beginning.at[i]) at = tree->ends[at];
+        if (at >= end) return NONE;
+        node = at;
+        end = tree->ends[at++];
+    }
+    return node;
+}
+
+/* Whether a token of the tree begins with `beginning` and goes on with bytes that `state` takes. */
+static bool goes_on(struct grammar_masks *masks, const struct token_tree *tree, struct exprs *exprs,
+                    struct str beginning, uint32_t state) {
+    uint32_t *states = masks->states, node = node_of(tree, beginning);
+    if (node == NONE) return false;
+    states[tree->depths[node]] = state;
+    for (uint32_t i = node + 1; i < tree->ends[node];) {
+        uint32_t depth = tree->depths[i];
+        uint32_t next = expr_step(exprs, states[depth - 1], tree->bytes[i]);
+        if (next != EXPR_NEVER && tree->first[i + 1] > tree->first[i]) return true;
+        states[depth] = next;
+        i = next == EXPR_NEVER ? tree->ends[i] : i + 1;
+    }
+    return false;
+}
+
+bool grammar_token_crosses(struct grammar_masks *masks, struct grammar_state *state,
+                           struct str forced, size_t tail) {
+    grammar_refuel(state, 1);
+    if (!grammar_state_renew(state)) return true;
+    struct exprs *exprs = &state->grammar->exprs;
+    uint32_t at = state->state;
+    bool crosses = false;
+    for (size_t i = 0; i < forced.bytes && at != EXPR_NEVER; i++) {
+        at = expr_step(exprs, at, (unsigned char)forced.at[i]);
+    }
+    for (size_t i = forced.bytes - tail; i < forced.bytes && !crosses && at != EXPR_NEVER; i++) {
+        struct str beginning = str_skip(forced, i);
+        crosses = goes_on(masks, &masks->shorts, exprs, beginning, at) ||
+                  goes_on(masks, &masks->longs, exprs, beginning, at);
+    }
+    if (!exprs->overflowed) return crosses;
+    (void)grammar_state_retry(state);
+    return true;
+}
+
 struct grammar_mask_stats grammar_mask_stats(const struct grammar_masks *masks) {
     return masks->stats;
 }

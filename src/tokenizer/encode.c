@@ -97,9 +97,10 @@ static void encode_normalized(struct encoding *encoding, struct str text, struct
 /* Appends from..to of the stretch, normalised. */
 static void normalize_part(const struct encoding *encoding, struct str stretch, size_t from,
                            size_t to, struct buf *text) {
-    enum stretch_place place = from > 0                        ? STRETCH_INSIDE
-                               : stretch.at == encoding->start ? STRETCH_FIRST
-                                                               : STRETCH_LATER;
+    bool is_first = stretch.at == encoding->start;
+    enum stretch_place place = from > 0 || (is_first && encoding->continues) ? STRETCH_INSIDE
+                               : is_first                                    ? STRETCH_FIRST
+                                                                             : STRETCH_LATER;
     tokenizer_normalize(encoding->tokenizer, (struct str){stretch.at + from, to - from}, place,
                         text);
 }
@@ -174,6 +175,7 @@ enum err tokenizer_encode(const struct tokenizer *tokenizer, struct str text,
     struct encoding encoding = {.tokenizer = tokenizer,
                                 .ids = ids,
                                 .parse_special = options.parse_special,
+                                .continues = options.continues,
                                 .start = text.at,
                                 .scratch.bytes_max = options.scratch_bytes_max};
     if (options.plain) encoding.plain = *options.plain;

@@ -66,9 +66,11 @@ static void llama_normalize(const struct tokenizer *tokenizer, struct str stretc
 static void llama_encode(struct encoding *encoding, struct str stretch) {
     const struct tokenizer *tokenizer = encoding->tokenizer;
     if (tokenizer->spaces_late) {
+        bool is_first = stretch.at == encoding->start;
+        enum space_prefix prefix =
+            is_first && encoding->continues ? SPACE_PREFIX_NONE : tokenizer->space_prefix;
         buf_clear(&encoding->spaced);
-        sentencepiece_escape(&encoding->spaced, stretch, tokenizer->space_prefix,
-                             stretch.at == encoding->start);
+        sentencepiece_escape(&encoding->spaced, stretch, prefix, is_first);
         stretch = buf_str(&encoding->spaced);
     }
     for (size_t at = 0; at < stretch.bytes;) {

@@ -125,7 +125,9 @@ struct encode_options {
      * token that a file lists as ordinary (TOKEN_USER_DEFINED) may not cover them either, when it
      * ends a generation or is spelled "<|…|>". NULL: no such bytes. */
     const struct spans *plain;
-    bool add_bos; /* add the BOS and EOS that the vocabulary asks for; never a second BOS */
+    bool
+        continues; /* text stands before it: SentencePiece puts no space before the first stretch */
+    bool add_bos;  /* add the BOS and EOS that the vocabulary asks for; never a second BOS */
     /* Memory for the longest piece without a break, 36 bytes per byte of it; 0: no bound. */
     size_t scratch_bytes_max;
 };

@@ -58,7 +58,7 @@ struct tokenizer {
 struct encoding {
     const struct tokenizer *tokenizer;
     struct ids *ids;
-    bool parse_special;
+    bool parse_special, continues;
     struct spans plain; /* plain bytes of the text; borrowed */
     size_t plain_at;    /* the first span that is not behind the encoder */
     const char *start;  /* start of the text */

@@ -338,6 +338,71 @@ static void test_many_automata_stay_below_their_joint_limit(void **state) {
     grammar_masks_close(masks);
 }
 
+/* A regular expression, the text so far, and what every text goes on with. */
+static const struct {
+    const char *regex, *text, *forced;
+} ways[] = {
+    {"\\{\"name\": [0-9]+, \"kind\": (big|small)\\}", "", "{\"name\": "},
+    {"\\{\"name\": [0-9]+, \"kind\": (big|small)\\}", "{\"na", "me\": "},
+    {"\\{\"name\": [0-9]+, \"kind\": (big|small)\\}", "{\"name\": 1", ""},
+    {"\\{\"name\": [0-9]+, \"kind\": (big|small)\\}", "{\"name\": 1,", " \"kind\": "},
+    {"\\{\"name\": [0-9]+, \"kind\": (big|small)\\}", "{\"name\": 1, \"kind\": b", "ig}"},
+    {"abc?", "", "ab"}, /* it may end there */
+    {"(abcd|abce)", "", "abc"},
+    {"é(x|y)", "", "é"},
+    {"[^a]b", "", ""},
+    {"a{2000}", "", NULL}, /* as many as are asked for */
+};
+
+static void test_forced_bytes(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        struct error error;
+        struct grammar *grammar = compiled_text(GRAMMAR_REGEX, ways[i].regex, &error);
+        struct grammar_state text;
+        struct buf forced;
+        buf_init(&forced, BUF_UNLIMITED);
+        grammar_state_init(&text, grammar);
+        assert_int_equal(grammar_accept(&text, str_from(ways[i].text)), GRAMMAR_ACCEPTED);
+        grammar_forced(&text, 1000, &forced);
+        if (ways[i].forced)
+            assert_true(str_is(buf_str(&forced), ways[i].forced));
+        else
+            assert_int_equal(forced.bytes, 1000);
+        assert_int_equal(text.text.bytes, strlen(ways[i].text)); /* a look only */
+        buf_release(&forced);
+        grammar_state_release(&text);
+        grammar_drop(grammar);
+    }
+}
+
+/* Whether a token of the list may come across the end of `forced`, in a text of the expression. */
+static bool crosses(const char *regex, const char *forced, const char *token) {
+    struct str tokens[] = {{"", 0}, str_from(token)};
+    static const int32_t ends[] = {END_TOKEN};
+    struct error error;
+    struct grammar *grammar = compiled_text(GRAMMAR_REGEX, regex, &error);
+    struct grammar_masks *masks = grammar_masks_open(
+        &(struct grammar_masks_options){tokens, 2, ends, 1, 2, 4, GRAMMAR_BYTES_MAX});
+    struct grammar_state text;
+    grammar_state_init(&text, grammar);
+    bool is_crossed = grammar_token_crosses(masks, &text, str_from(forced), 2);
+    grammar_state_release(&text);
+    grammar_masks_close(masks);
+    grammar_drop(grammar);
+    return is_crossed;
+}
+
+static void test_tokens_across_the_end_of_forced_bytes(void **state) {
+    (void)state;
+    assert_true(crosses("abc(d|e)", "abc", "bcd"));
+    assert_true(crosses("abc(d|e)", "abc", "ce"));
+    assert_false(crosses("abc(d|e)", "abc", "cf"));   /* no text goes on so */
+    assert_false(crosses("abc(d|e)", "abc", "bc"));   /* it ends there */
+    assert_false(crosses("abc(d|e)", "abc", "d"));    /* it begins behind */
+    assert_false(crosses("abc(d|e)", "abc", "abcd")); /* it begins before the last two */
+}
+
 static json_t *source_of(int number) {
     char text[64];
     snprintf(text, sizeof text, "[a-z]{%d}[0-9]{%d}x", number + 2, number + 3);
@@ -381,6 +446,8 @@ int main(void) {
         cmocka_unit_test(test_far_counts_share_a_mask),
         cmocka_unit_test(test_a_mask_has_a_bound_of_work),
         cmocka_unit_test(test_no_token),
+        cmocka_unit_test(test_forced_bytes),
+        cmocka_unit_test(test_tokens_across_the_end_of_forced_bytes),
         cmocka_unit_test(test_set),
         cmocka_unit_test(test_many_automata_stay_below_their_joint_limit),
         cmocka_unit_test(test_a_set_drops_what_no_answer_holds_and_then_makes_no_more),
