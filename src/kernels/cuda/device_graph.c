@@ -3,8 +3,9 @@
 /* device_graph: a step of few rows is started with one call of the driver instead of one per
  * kernel.
  *
- * Such a step takes the card less time than the host needs to launch its kernels one by one
- * (docs/internals/device.md). `warm` records, per flight and bucket of rows, the kernels of all
+ * The host needs 2.5 ms for the 430 launches of a step of Qwen3-4B, most of the time that the card
+ * takes for few rows, and between launches the card waits. With a graph the step takes 6 to 9 %
+ * less, and the host 0.06 ms (docs/internals/device.md). `warm` records, per flight and bucket of rows, the kernels of all
  * operations, over a step whose arrays lie at fixed places of the flight's block. Later steps put
  * their own arrays there:
  *
@@ -24,7 +25,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define ROWS_MOST 128u /* of a graph: with more rows the card takes longer than the host */
+#define ROWS_MOST 128u /* of a graph: with more rows the card does not wait for the host */
 #define GRAPH_BYTES_MAX (32 * MIB) /* of the card's memory, half of what `open` leaves free */
 #define ARRAYS 8u                  /* of a group; each may leave a gap */
 
