@@ -7,7 +7,8 @@
  * leading blocks. A node becomes items of its own, read once for all its rows, when it pays: enough
  * query heads to fill half a tile of a tensor core, and enough keys to cover the partials that it
  * leaves. A node that does not pay leaves its keys to the nodes below it, and in the end to the
- * rows. No node pays if all together save fewer reads than their launch takes time. A row that is under several nodes gets their partials side by side.
+ * rows. No node pays if all together save fewer reads than reads_min, since their launch then takes
+ * more time than it saves. A row that is under several nodes gets their partials side by side.
  *
  * Thread: one at a time.
  * Memory: sized at open.

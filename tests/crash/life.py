@@ -167,6 +167,16 @@ def poll(question, seconds=120, what="it"):
     return answer
 
 
+def wait_for_lines(server, batch_id, lines):
+    """The batch once so many of its lines are counted, or as it ended."""
+    while True:
+        batch = server.batch(batch_id)
+        counts = batch["request_counts"]
+        if batch["status"] in support.TERMINAL or counts["completed"] + counts["failed"] >= lines:
+            return batch
+        time.sleep(0.005)
+
+
 def run_command(folder, *extra):
     return [support.BINARY, "run", "-i", str(folder / "in.jsonl"), "-o", str(folder / "out.jsonl"), *(extra or ECHO)]
 

@@ -47,16 +47,6 @@ def undisturbed(tmp_path_factory):
         return outcome(server, server.wait(server.create(support.jsonl(requests()), endpoint=URL)["id"]))
 
 
-def wait_for(server, batch_id, lines):
-    """The batch once so many lines are counted, or as it ended."""
-    while True:
-        batch = server.batch(batch_id)
-        counts = batch["request_counts"]
-        if batch["status"] in support.TERMINAL or counts["completed"] + counts["failed"] >= lines:
-            return batch
-        time.sleep(0.01)
-
-
 def test_kills_in_a_batch_of_decisions_lose_and_double_nothing(tmp_path, undisturbed):
     print(f"seed {SEED}")
     rng = random.Random(SEED)
@@ -64,7 +54,7 @@ def test_kills_in_a_batch_of_decisions_lose_and_double_nothing(tmp_path, undistu
     batch_id = server.create(support.jsonl(requests()), endpoint=URL)["id"]
     done = 0
     for _ in range(life.scaled(4)):
-        batch = wait_for(server, batch_id, min(LINES, done + rng.randrange(1, 10)))
+        batch = life.wait_for_lines(server, batch_id, min(LINES, done + rng.randrange(1, 10)))
         if batch["status"] not in support.TERMINAL:
             counts = batch["request_counts"]
             assert counts["completed"] + counts["failed"] >= done, f"a counted line was lost; seed {SEED}"
@@ -84,7 +74,7 @@ def test_the_engine_killed_in_a_batch_of_decisions_is_started_again(tmp_path, un
     with support.serving(tmp_path / "state", "--model", "smollm2", "--result-cache-bytes", "0") as server:
         batch_id = server.create(support.jsonl(requests()), endpoint=URL)["id"]
         for lines in (rng.randrange(1, 10), rng.randrange(15, 25)):
-            wait_for(server, batch_id, lines)
+            life.wait_for_lines(server, batch_id, lines)
             if pid := server.engine_pid():
                 os.kill(pid, signal.SIGKILL)
         assert outcome(server, server.wait(batch_id)) == undisturbed, f"seed {SEED}"

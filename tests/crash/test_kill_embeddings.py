@@ -46,15 +46,6 @@ def undisturbed(tmp_path_factory):
         return outcome(server, server.wait(server.create(support.jsonl(requests()), endpoint=URL)["id"]))
 
 
-def wait_for(server, batch_id, lines):
-    """The batch once so many lines are counted, or as it ended."""
-    while True:
-        batch = server.batch(batch_id)
-        if batch["status"] in support.TERMINAL or sum(batch["request_counts"].values()) - batch["request_counts"]["total"] >= lines:
-            return batch
-        time.sleep(0.002)
-
-
 def test_kills_in_a_batch_of_embeddings_lose_and_double_nothing(tmp_path, undisturbed):
     print(f"seed {SEED}")
     rng = random.Random(SEED)
@@ -62,7 +53,7 @@ def test_kills_in_a_batch_of_embeddings_lose_and_double_nothing(tmp_path, undist
     batch_id = server.create(support.jsonl(requests()), endpoint=URL)["id"]
     done = 0
     for _ in range(life.scaled(6)):
-        batch = wait_for(server, batch_id, min(LINES, done + rng.randrange(1, 30)))
+        batch = life.wait_for_lines(server, batch_id, min(LINES, done + rng.randrange(1, 30)))
         if batch["status"] not in support.TERMINAL:
             counts = batch["request_counts"]
             assert counts["completed"] + counts["failed"] >= done, f"a counted line was lost; seed {SEED}"
@@ -82,7 +73,7 @@ def test_the_engine_killed_in_a_batch_of_embeddings_is_started_again(tmp_path, u
     with support.serving(tmp_path / "state", "--model", support.MINILM, "--result-cache-bytes", "0") as server:
         batch_id = server.create(support.jsonl(requests()), endpoint=URL)["id"]
         for lines in (rng.randrange(1, 40), rng.randrange(60, 100)):
-            wait_for(server, batch_id, lines)
+            life.wait_for_lines(server, batch_id, lines)
             if pid := server.engine_pid():
                 os.kill(pid, signal.SIGKILL)
         assert outcome(server, server.wait(batch_id)) == undisturbed, f"seed {SEED}"
@@ -94,7 +85,7 @@ def test_an_engine_that_stands_still_in_a_batch_of_embeddings_is_replaced(tmp_pa
     with support.serving(tmp_path / "state", *arguments, environment=clock.environment) as server:
         while "no progress" not in server.log_text():  # once more where all lines were done before it stood still
             batch_id, pid = server.create(support.jsonl(requests()), endpoint=URL)["id"], server.engine_pid()
-            wait_for(server, batch_id, 1)
+            life.wait_for_lines(server, batch_id, 1)
             os.kill(pid, signal.SIGSTOP)
             clock.until(lambda: "no progress" in server.log_text() or server.batch(batch_id)["status"] in support.TERMINAL, 0.5)
             with contextlib.suppress(ProcessLookupError):

@@ -5,9 +5,10 @@
  *
  * The host needs 2.5 ms for the 430 launches of a step of Qwen3-4B, most of the time that the card
  * takes for few rows, and between launches the card waits. With a graph the step takes 6 to 9 %
- * less, and the host 0.06 ms (docs/internals/device.md). `warm` records, per flight and bucket of rows, the kernels of all
- * operations, over a step whose arrays lie at fixed places of the flight's block. Later steps put
- * their own arrays there:
+ * less, and the host 0.06 ms (docs/internals/device.md).
+ *
+ * `warm` records, per flight and bucket of rows, the kernels of all operations, over a step whose
+ * arrays lie at fixed places of the flight's block. Later steps put their own arrays there:
  *
  *   - rows between the step's and the bucket's are computed and ignored: token 0 at position 0,
  *     which is not stored in the KV cache;
