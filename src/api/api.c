@@ -57,6 +57,8 @@ const struct http_route api_routes[] = {
      HTTP_LARGE_BODY},
     {"POST", "/v1/decisions", HTTP_SCOPE_INFER, inference_decisions, NULL, "createDecision",
      HTTP_LARGE_BODY},
+    {"POST", "/v1/systemone", HTTP_SCOPE_INFER, inference_systemone, NULL, "createSystemOne",
+     HTTP_LARGE_BODY},
     {"POST", "/tokenize", HTTP_SCOPE_INFER, inference_tokenize, NULL, "tokenize", HTTP_LARGE_BODY},
     {"POST", "/detokenize", HTTP_SCOPE_INFER, inference_detokenize, NULL, "detokenize",
      HTTP_LARGE_BODY},

@@ -130,6 +130,7 @@ void inference_chat(void *context, struct http_request *request);
 void inference_completions(void *context, struct http_request *request);
 void inference_embeddings(void *context, struct http_request *request);
 void inference_decisions(void *context, struct http_request *request);
+void inference_systemone(void *context, struct http_request *request);
 void inference_tokenize(void *context, struct http_request *request);
 void inference_detokenize(void *context, struct http_request *request);
 void inference_tokenizer_info(void *context, struct http_request *request);

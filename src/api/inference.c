@@ -281,7 +281,7 @@ static bool read_stream(struct http_request *request, enum endpoint endpoint,
     else if (*ret_stream && endpoint == ENDPOINT_EMBEDDINGS)
         api_fail_param(request, "unsupported_parameter", "stream",
                        "Unsupported parameter: 'stream': embeddings come all at once.");
-    else if (*ret_stream && endpoint == ENDPOINT_DECISIONS)
+    else if (*ret_stream && endpoint_is_decision(endpoint))
         api_fail_param(request, "invalid_value", "stream",
                        "Invalid 'stream': decisions come all at once; expected false.");
     else if (options.at && !*ret_stream)
@@ -376,6 +376,10 @@ void inference_embeddings(void *context, struct http_request *request) {
 
 void inference_decisions(void *context, struct http_request *request) {
     infer(context, request, ENDPOINT_DECISIONS);
+}
+
+void inference_systemone(void *context, struct http_request *request) {
+    infer(context, request, ENDPOINT_SYSTEMONE);
 }
 
 void inference_tokenize(void *context, struct http_request *request) {

@@ -29,9 +29,13 @@
 #define ANSWER_BYTES_MAX ((size_t)1 << 20)
 #define PRICE_MAX 1000000
 
-static const char *const endpoints[] = {"/v1/chat/completions", "/v1/completions",
-                                        "/v1/embeddings",       "/v1/score",
-                                        "/v1/decisions",        NULL};
+static const char *const endpoints[] = {"/v1/chat/completions",
+                                        "/v1/completions",
+                                        "/v1/embeddings",
+                                        "/v1/score",
+                                        "/v1/decisions",
+                                        "/v1/systemone",
+                                        NULL};
 
 /* The body of a preflight call. */
 struct question {

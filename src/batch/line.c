@@ -33,7 +33,7 @@ static const struct place line_places[] = {PLACE(custom_id), PLACE(method), PLAC
 static const struct place body_places[] = {
     BODY_PLACE(model),     BODY_PLACE(messages),  BODY_PLACE(stream), BODY_PLACE(prompt),
     BODY_PLACE(input),     BODY_PLACE(text_1),    BODY_PLACE(text_2), BODY_PLACE(query),
-    BODY_PLACE(documents), BODY_PLACE(questions), SHAPE_PLACES};
+    BODY_PLACE(documents), BODY_PLACE(questions), BODY_PLACE(state),  SHAPE_PLACES};
 
 /* Puts the known members into their places; of equal keys the last one stays, and `twice` names
  * them. *ret_end is the end
@@ -119,6 +119,7 @@ static bool has_required(const struct batch_line *line, enum endpoint endpoint) 
     case ENDPOINT_COMPLETIONS: return line->prompt.at;
     case ENDPOINT_EMBEDDINGS: return line->input.at;
     case ENDPOINT_DECISIONS: return line->input.at && line->questions.at;
+    case ENDPOINT_SYSTEMONE: return line->state.at && line->questions.at;
     case ENDPOINT_SCORE:
         return (line->text_1.at && line->text_2.at) || (line->query.at && line->documents.at);
     default: break; /* no line has another one */
@@ -220,8 +221,10 @@ bool batch_line_check_body(const struct batch_line *line, struct refusal *ret_re
         {"body.prompt", "Prompt parameter is required."},
         {"body.input", "Input parameter is required."},
         {"body.text_1", "Parameters text_1 and text_2, or query and documents, are required."},
-        {"body.input", "Input parameter is required."}};
-    if (line->endpoint == ENDPOINT_DECISIONS && line->input.at && !line->questions.at)
+        {"body.input", "Input parameter is required."},
+        {"body.state", "State parameter is required."}};
+    struct str text = line->endpoint == ENDPOINT_SYSTEMONE ? line->state : line->input;
+    if (endpoint_is_decision(line->endpoint) && text.at && !line->questions.at)
         return refuse(ret_refusal, "invalid_request", "body.questions",
                       "Questions parameter is required.");
     if (!has_required(line, line->endpoint)) {
@@ -241,6 +244,7 @@ struct str batch_line_prompt(const struct batch_line *line) {
     case ENDPOINT_COMPLETIONS: return line->prompt;
     case ENDPOINT_EMBEDDINGS:
     case ENDPOINT_DECISIONS: return line->input;
+    case ENDPOINT_SYSTEMONE: return line->state;
     case ENDPOINT_SCORE: return line->text_1.at ? line->text_1 : line->query;
     default: break; /* no line has another one */
     }

@@ -22,7 +22,7 @@ struct batch_line {
     struct str stream;
     struct str messages;
     struct str prompt;
-    struct str input;
+    struct str input, state;
     struct str text_1, text_2, query, documents, questions;
     /* The fields that ask for a shape of the answer, in the order of batch_line_shape. */
     struct str response_format, structured_outputs, guided_json, guided_regex, guided_choice,

@@ -86,20 +86,21 @@ static bool read_endpoint(struct batch_parameters *parameters, const json_t *bod
     if (!read_required(body, "endpoint", &path, refusal)) return false;
     for (int i = 0; i < ENDPOINT_COUNT; i++) {
         if (!str_is(path, endpoint_path((enum endpoint)i))) continue;
-        if (i == ENDPOINT_DECISIONS && rules->no_decisions)
+        if (endpoint_is_decision((enum endpoint)i) && rules->no_decisions)
             return refuse(refusal, "invalid_value", "endpoint",
                           "Invalid value for 'endpoint': '%s' is not in the profile 'openai' of "
                           "this server.",
-                          endpoint_path(ENDPOINT_DECISIONS));
+                          endpoint_path((enum endpoint)i));
         parameters->endpoint = (enum endpoint)i;
         return true;
     }
     return refuse(refusal, "invalid_value", "endpoint",
                   "Invalid value for 'endpoint': '%.*s'. Supported values are: '%s', '%s', '%s', "
-                  "'%s', and '%s'.",
+                  "'%s', '%s', and '%s'.",
                   STR_ARGS(shown(path)), endpoint_path(ENDPOINT_CHAT),
                   endpoint_path(ENDPOINT_COMPLETIONS), endpoint_path(ENDPOINT_EMBEDDINGS),
-                  endpoint_path(ENDPOINT_SCORE), endpoint_path(ENDPOINT_DECISIONS));
+                  endpoint_path(ENDPOINT_SCORE), endpoint_path(ENDPOINT_DECISIONS),
+                  endpoint_path(ENDPOINT_SYSTEMONE));
 }
 
 /* The seconds of "90m", "24h" or "7d"; 0 for any other text. */

@@ -22,7 +22,7 @@ struct batch_rules {
     bool strict_url;          /* a line's url must be the batch's endpoint */
     bool strict_single_model; /* all lines name one model */
     bool webhook_http;        /* a batch's webhook may be a plain http URL */
-    bool no_decisions;        /* OpenAI's Batch API has no such endpoint */
+    bool no_decisions;        /* OpenAI's Batch API has no such endpoints */
     bool needs_model;         /* else lines may leave out the model if only one is served */
     bool extended_windows;    /* "1m" to "30d"; else only "24h" */
 };

@@ -8,6 +8,9 @@
 
 #define MEMBERS_MAX 64
 #define NAME_BYTES_MAX 64
+#define TEXT_OF(number) #number
+#define NUMBER_TEXT(number) TEXT_OF(number)
+#define DECISION_WORDING "prompt format " NUMBER_TEXT(DECISION_PROMPT_FORMAT)
 
 struct member {
     struct str name; /* without its quotes */
@@ -16,8 +19,8 @@ struct member {
 };
 
 /* Members that describe the caller, not the answer. */
-static const char *const ignored[] = {"user", "safety_identifier", "metadata", "store",
-                                      "prompt_cache_key"};
+static const char *const ignored[] = {"user",  "safety_identifier", "metadata",
+                                      "store", "prompt_cache_key",  "prompt_cache_options"};
 
 static bool is_ignored(struct str name) {
     for (size_t i = 0; i < sizeof ignored / sizeof *ignored; i++)
@@ -132,6 +135,7 @@ bool batch_request_key(const struct batch_line *line, struct str identity,
     sha256_init(&hash);
     add_part(&hash, str_from(endpoint_path(line->endpoint)));
     add_part(&hash, identity);
+    if (endpoint_is_decision(line->endpoint)) add_part(&hash, str_from(DECISION_WORDING));
     for (size_t i = 0; i < count; i++) {
         bool is_last = i + 1 == count || !str_equals(members[i].name, members[i + 1].name);
         if (!is_last || is_null(members[i].value) || is_ignored(members[i].name)) continue;

@@ -13,14 +13,14 @@ static double clamp(double value) {
     return value > 1 ? 1 : value;
 }
 
-struct shares shares_of(const double *logprobs, uint32_t count) {
+struct shares shares_of(const double *logprobs, uint32_t count, double temperature) {
     struct shares shares = {.count = count};
     double sum = 0;
     assert(count >= 1 && count <= QUESTION_OPTIONS_MAX);
     for (uint32_t i = 1; i < count; i++)
         if (logprobs[i] > logprobs[shares.top]) shares.top = i;
     for (uint32_t i = 0; i < count; i++) {
-        shares.at[i] = exp(logprobs[i] - logprobs[shares.top]);
+        shares.at[i] = exp((logprobs[i] - logprobs[shares.top]) / temperature);
         shares.label_mass += exp(logprobs[i]);
         sum += shares.at[i];
     }
@@ -92,6 +92,54 @@ void answer_write_question(struct buf *out, const struct question *question,
         write_member(out, "score", shares_score(shares));
         write_member(out, "confidence", shares_score_confidence(shares));
         write_probabilities(out, question, shares);
+        break;
+    }
+    write_member(out, "label_mass", shares->label_mass);
+    buf_add_byte(out, '}');
+}
+
+/* --- JSON of System One --- */
+
+/* Appends a member whose value is an object: an option's text or its number to its share, or to its
+ * text. */
+static void write_options(struct buf *out, const char *key, const struct question *question,
+                          const struct shares *shares) {
+    buf_printf(out, ",\"%s\":{", key);
+    for (uint32_t i = 0; i < question->option_count; i++) {
+        if (i > 0) buf_add_byte(out, ',');
+        if (question->type == QUESTION_SCORE)
+            buf_printf(out, "\"%u\"", i);
+        else
+            json_write_string(out, question->options[i].text);
+        buf_add_byte(out, ':');
+        if (shares)
+            json_text_write_number(out, shares->at[i]);
+        else
+            json_write_string(out, question->options[i].text);
+    }
+    buf_add_byte(out, '}');
+}
+
+void answer_write_systemone(struct buf *out, const struct question *question,
+                            const struct shares *shares) {
+    assert(shares->count == question->option_count);
+    switch (question->type) {
+    case QUESTION_PREDICATE:
+        buf_add_text(out, "{\"type\":\"noul\"");
+        write_member(out, "noul", shares->at[1]);
+        break;
+    case QUESTION_CHOICE:
+        buf_add_text(out, "{\"type\":\"choice\",\"choice\":");
+        json_write_string(out, question->options[shares->top].text);
+        write_member(out, "confidence", shares_choice_confidence(shares));
+        write_options(out, "probabilities", question, shares);
+        break;
+    case QUESTION_SCORE:
+        buf_add_text(out, "{\"type\":\"score\"");
+        write_member(out, "score", shares_score(shares));
+        write_member(out, "confidence", shares_score_confidence(shares));
+        write_options(out, "legend", question, NULL);
+        write_options(out, "probabilities", question, shares);
         break;
     }
     write_member(out, "label_mass", shares->label_mass);

@@ -4,8 +4,8 @@
 /* answer: from the log probabilities of a question's labels to its answer.
  *
  * The probability of an option is its share among the labels: the softmax of their log
- * probabilities. The label mass is the probability of all labels together in the whole vocabulary:
- * how far the model answered at all. Confidence tells how concentrated the shares p are, by the
+ * probabilities, divided by the temperature of the question. The label mass is the probability of all labels together in the whole vocabulary:
+ * how far the model answered at all; no temperature changes it. Confidence tells how concentrated the shares p are, by the
  * formulas of System One. n is the number of options, and `top` the first largest share:
  *
  *     choice   max(0, (n·p[top] − 1) ÷ (n − 1))
@@ -26,11 +26,14 @@ struct shares {
 };
 
 /* `logprobs`: (count) log probabilities in the vocabulary, finite, at most 0. */
-struct shares shares_of(const double *logprobs, uint32_t count);
+struct shares shares_of(const double *logprobs, uint32_t count, double temperature);
 double shares_choice_confidence(const struct shares *shares);
 double shares_score_confidence(const struct shares *shares);
 double shares_score(const struct shares *shares);
 
-/* Appends the answer of one question as a JSON object in ASCII. */
+/* Appends the answer of one question as a JSON object in ASCII: of /v1/decisions, and the one of
+ * /v1/systemone. */
 void answer_write_question(struct buf *out, const struct question *question,
                            const struct shares *shares);
+void answer_write_systemone(struct buf *out, const struct question *question,
+                            const struct shares *shares);

@@ -45,29 +45,36 @@ void json_text_write_number(struct buf *buf, double number) {
     if (!strpbrk(text, ".e")) buf_add_text(buf, ".0");
 }
 
-static void write_object(struct buf *buf, const json_t *object) {
+/* What stands between members or elements, and behind a key. */
+struct separators {
+    const char *comma, *colon;
+};
+
+static void write_value(struct buf *buf, const json_t *value, const struct separators *with);
+
+static void write_object(struct buf *buf, const json_t *object, const struct separators *with) {
     bool is_first = true;
     const char *key;
     json_t *value;
     buf_add_byte(buf, '{');
     json_object_foreach((json_t *)(uintptr_t)object, key, value) {
-        if (!is_first) buf_add_byte(buf, ',');
+        if (!is_first) buf_add_text(buf, with->comma);
         is_first = false;
         json_write_utf8_string(buf, str_from(key));
-        buf_add_byte(buf, ':');
-        json_text_write(buf, value);
+        buf_add_text(buf, with->colon);
+        write_value(buf, value, with);
     }
     buf_add_byte(buf, '}');
 }
 
-void json_text_write(struct buf *buf, const json_t *value) {
+static void write_value(struct buf *buf, const json_t *value, const struct separators *with) {
     switch (json_typeof(value)) {
-    case JSON_OBJECT: write_object(buf, value); break;
+    case JSON_OBJECT: write_object(buf, value, with); break;
     case JSON_ARRAY:
         buf_add_byte(buf, '[');
         for (size_t i = 0; i < json_array_size(value); i++) {
-            if (i > 0) buf_add_byte(buf, ',');
-            json_text_write(buf, json_array_get(value, i));
+            if (i > 0) buf_add_text(buf, with->comma);
+            write_value(buf, json_array_get(value, i), with);
         }
         buf_add_byte(buf, ']');
         break;
@@ -78,4 +85,12 @@ void json_text_write(struct buf *buf, const json_t *value) {
     case JSON_FALSE: buf_add_text(buf, "false"); break;
     case JSON_NULL: buf_add_text(buf, "null"); break;
     }
+}
+
+void json_text_write(struct buf *buf, const json_t *value) {
+    write_value(buf, value, &(struct separators){",", ":"});
+}
+
+void json_text_write_spaced(struct buf *buf, const json_t *value) {
+    write_value(buf, value, &(struct separators){", ", ": "});
 }

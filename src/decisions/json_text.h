@@ -22,7 +22,9 @@ struct json_size {
 /* Counts to `depth_max` containers at most: deeper ones only set `depth` to depth_max + 1. */
 struct json_size json_size_of(const json_t *value, uint32_t depth_max);
 
-/* Appends the value without spaces. Its depth must be bounded, by json_read or json_size_of. */
+/* Append the value: compact without spaces, spaced with one behind each comma and colon, as Python
+ * writes JSON. Its depth must be bounded, by json_read or json_size_of. */
 void json_text_write(struct buf *buf, const json_t *value);
+void json_text_write_spaced(struct buf *buf, const json_t *value);
 /* Appends a finite number in the fewest digits that read back as the same double; 2 is "2.0". */
 void json_text_write_number(struct buf *buf, double number);

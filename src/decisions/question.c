@@ -133,6 +133,7 @@ static bool read_question(struct question *question, const json_t *object, const
                           struct refusal *refusal) {
     if (!json_is_object(object)) return refuse_type(refusal, param, "an object", object);
     buf_init(&question->instructions, QUESTION_INSTRUCTIONS_BYTES_MAX);
+    question->temperature = 1;
     return read_type(question, object, param, refusal) &&
            read_name(question, object, param, refusal) &&
            read_instructions(question, object, param, refusal) &&

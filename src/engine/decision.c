@@ -5,6 +5,8 @@
 #include "base/mem.h"
 #include "decisions/answer.h"
 #include "decisions/input.h"
+#include "decisions/systemone.h"
+#include "decisions/temperature.h"
 #include "engine/decision_labels.h"
 #include "engine/request_fields.h"
 #include "json/json.h"
@@ -28,7 +30,8 @@ struct preparation {
     uint32_t context_tokens_max;
     size_t memory_left;
     struct decision_input input;
-    struct ids tail; /* how every prompt ends */
+    struct ids tails[LABEL_SETS]; /* how every prompt of a set of labels ends */
+    const char *text_member;
     struct refusal *refusal;
 };
 
@@ -40,9 +43,13 @@ static bool check_unsupported(const json_t *body, struct refusal *refusal) {
     static const struct {
         const char *name, *harmless, *reason;
     } rows[] = {
-        {"temperature", "1", "probabilities are those of the model"},
         {"n", "1", "a question has one answer"},
         {"images", NULL, "decisions read text only"},
+        {"audio", NULL, "decisions read text only"},
+        {"videos", NULL, "decisions read text only"},
+        {"assets", NULL, "decisions read text only"},
+        {"joint", NULL, "each question is asked by itself"},
+        {"prompt_format_version", "1", "questions are worded in format 1"},
         {"tools", NULL, "a question is answered by one of its options"},
         {"response_format", NULL, "a question is answered by one of its options"},
         {"structured_outputs", NULL, "a question is answered by one of its options"},
@@ -68,7 +75,25 @@ static bool check_unsupported(const json_t *body, struct refusal *refusal) {
                   "Invalid 'stream': decisions come all at once; expected false.");
 }
 
-static bool read_body(struct preparation *is, struct str text) {
+const char *decision_text_member(enum endpoint endpoint) {
+    return endpoint == ENDPOINT_SYSTEMONE ? "state" : "input";
+}
+
+/* Reads the text and the questions of a body. */
+static bool read_questions(struct preparation *is, enum endpoint endpoint) {
+    struct decision *decision = is->decision;
+    bool is_systemone = endpoint == ENDPOINT_SYSTEMONE;
+    bool is_good = is_systemone ? systemone_input_read(&is->input, decision->body, is->refusal)
+                                : decision_input_read(&is->input, decision->body, is->refusal);
+    if (!is_good) return false;
+    json_object_del(decision->body, is->text_member); /* which may be long, and is a text now */
+    is_good = is_systemone
+                  ? systemone_questions_read(&decision->questions, decision->body, is->refusal)
+                  : questions_read(&decision->questions, decision->body, is->refusal);
+    return is_good && temperatures_read(&decision->questions, decision->body, is->refusal);
+}
+
+static bool read_body(struct preparation *is, enum endpoint endpoint, struct str text) {
     struct request_body read;
     struct decision *decision = is->decision;
     if (!request_body_read(&read, text, NULL, 0, is->refusal)) return false;
@@ -77,12 +102,8 @@ static bool read_body(struct preparation *is, struct str text) {
     const json_t *model = json_member(decision->body, "model");
     if (!model) return refuse_missing(is->refusal, "model");
     if (!json_is_string(model)) return refuse_type(is->refusal, "model", "a string", model);
-    if (!check_unsupported(decision->body, is->refusal) ||
-        !request_check_caller(decision->body, is->refusal) ||
-        !decision_input_read(&is->input, decision->body, is->refusal))
-        return false;
-    json_object_del(decision->body, "input"); /* which may be long, and is a text now */
-    return questions_read(&decision->questions, decision->body, is->refusal);
+    return check_unsupported(decision->body, is->refusal) &&
+           request_check_caller(decision->body, is->refusal) && read_questions(is, endpoint);
 }
 
 /* --- prompts --- */
@@ -120,50 +141,77 @@ static bool make_prompt(struct preparation *is, struct str content, struct promp
     bool is_good = prep_prompts(&request, is->model, &is->options, prompt, &ignored, is->refusal);
     request_release(&request);
     if (!is_good && strcmp(is->refusal->param, "messages") == 0)
-        memcpy(is->refusal->param, "input", sizeof "input");
+        snprintf(is->refusal->param, sizeof is->refusal->param, "%s", is->text_member);
     return is_good;
 }
 
-/* Learns how prompts end from two that differ before their last line, and finds the labels' tokens
- * behind that end. */
-static bool find_labels(struct preparation *is) {
-    struct decision *decision = is->decision;
+/* Learns how prompts with labels of a set end from two that differ before their last line, and finds
+ * the labels' tokens behind that end. */
+static bool find_set(struct preparation *is, enum label_set set, bool needs_pairs) {
     const struct tokenizer *tokenizer = is->model->vocabulary.tokenizer;
     struct prompt prompts[2] = {{.token_count = 0}};
-    bool needs_pairs = false;
-    for (uint32_t i = 0; i < decision->questions.count; i++)
-        needs_pairs = needs_pairs || decision->questions.at[i].option_count > WORDING_LETTERS;
-    decision->labels = mem_alloc(sizeof *decision->labels);
-    bool is_good = make_prompt(is, STR("x\n" WORDING_LAST_LINE), &prompts[0]) &&
-                   make_prompt(is, STR("y.\n" WORDING_LAST_LINE), &prompts[1]);
+    static const char *const starts[2] = {"x\n", "y.\n"};
+    bool is_good = true;
+    for (size_t i = 0; i < 2 && is_good; i++) {
+        struct buf text;
+        buf_init(&text, BUF_UNLIMITED);
+        buf_add_text(&text, starts[i]);
+        buf_add_text(&text, wording_last_lines[set]);
+        is_good = make_prompt(is, buf_str(&text), &prompts[i]);
+        buf_release(&text);
+    }
     if (is_good) {
-        is->tail = decision_labels_tail(tokenizer, &prompts[0].ids, &prompts[1].ids);
-        is_good =
-            decision_labels_find(decision->labels, tokenizer, &is->tail, needs_pairs, is->refusal);
+        is->tails[set] = decision_labels_tail(tokenizer, &prompts[0].ids, &prompts[1].ids);
+        is_good = decision_labels_find(is->decision->labels, tokenizer, set, &is->tails[set],
+                                       needs_pairs, is->refusal);
     }
     prompt_release(&prompts[0]);
     prompt_release(&prompts[1]);
     return is_good;
 }
 
+/* Finds the labels of all sets that questions have. */
+static bool find_labels(struct preparation *is) {
+    struct decision *decision = is->decision;
+    bool needs[LABEL_SETS] = {false}, needs_pairs = false, is_good = true;
+    for (uint32_t i = 0; i < decision->questions.count; i++) {
+        needs[decision->questions.at[i].labels] = true;
+        needs_pairs = needs_pairs || decision->questions.at[i].option_count > WORDING_LETTERS;
+    }
+    decision->labels = mem_new(1, sizeof *decision->labels);
+    for (size_t i = 0; i < LABEL_SETS && is_good; i++)
+        is_good = !needs[i] || find_set(is, (enum label_set)i, needs_pairs);
+    return is_good;
+}
+
+/* The name of a question in a refusal: questions[2], or questions.remote. */
+static void name_question(const struct decision *decision, uint32_t index,
+                          char ret_name[REFUSAL_PARAM_BYTES]) {
+    const struct question *question = &decision->questions.at[index];
+    if (decision->questions.is_systemone)
+        snprintf(ret_name, REFUSAL_PARAM_BYTES, "questions.%.*s", STR_ARGS(question->id));
+    else
+        snprintf(ret_name, REFUSAL_PARAM_BYTES, "questions[%" PRIu32 "]", index);
+}
+
 static bool check_prompt(struct preparation *is, uint32_t index, const struct ids *ids) {
-    uint32_t option_count = is->decision->questions.at[index].option_count;
-    size_t label = decision_labels_are_two(is->decision->labels, option_count) ? 2 : 1;
-    size_t tail = is->tail.count;
+    const struct question *question = &is->decision->questions.at[index];
+    const struct ids *tail = &is->tails[question->labels];
+    size_t label = decision_labels_are_two(is->decision->labels, question) ? 2 : 1;
+    char name[REFUSAL_PARAM_BYTES];
+    name_question(is->decision, index, name);
     if (ids->count + label > is->context_tokens_max)
-        return refuse(is->refusal, "context_length_exceeded", "input",
+        return refuse(is->refusal, "context_length_exceeded", is->text_member,
                       "This model's maximum context length is %" PRIu32 " tokens. However, your "
-                      "input with questions[%" PRIu32 "] resulted in %zu tokens, and a label has "
+                      "input with %s resulted in %zu tokens, and a label has "
                       "%zu. Please reduce the length of the input or of the question.",
-                      is->context_tokens_max, index, ids->count, label);
-    if (ids->count < tail ||
-        memcmp(ids->at + ids->count - tail, is->tail.at, tail * sizeof *ids->at) != 0)
-        return refuse(is->refusal, "invalid_value", "input",
-                      "Invalid 'input': with questions[%" PRIu32
-                      "] the chat template of this model "
-                      "ends the prompt in another way, behind which the labels' tokens are not "
-                      "known.",
-                      index);
+                      is->context_tokens_max, name, ids->count, label);
+    if (ids->count < tail->count ||
+        memcmp(ids->at + ids->count - tail->count, tail->at, tail->count * sizeof *ids->at) != 0)
+        return refuse(is->refusal, "invalid_value", is->text_member,
+                      "Invalid '%s': with %s the chat template of this model ends the prompt in "
+                      "another way, behind which the labels' tokens are not known.",
+                      is->text_member, name);
     return true;
 }
 
@@ -183,8 +231,7 @@ static void keep_prompt(struct decision *decision, uint32_t index, const struct 
 /* Writes the question behind the state, which is long, and takes it away again. */
 static bool add_prompt(struct preparation *is, uint32_t index) {
     const struct question *question = &is->decision->questions.at[index];
-    const struct label_text *texts =
-        decision_labels_texts(is->decision->labels, question->option_count);
+    const struct label_text *texts = decision_labels_texts(is->decision->labels, question);
     struct prompt prompt = {.token_count = 0};
     struct buf *content = &is->input.state;
     size_t bytes = content->bytes;
@@ -228,9 +275,10 @@ static void add_reads(struct decision *decision) {
     const struct decision_labels *labels = decision->labels;
     size_t capacity = 0;
     for (uint32_t i = 0; i < decision->questions.count; i++) {
-        uint32_t options = decision->questions.at[i].option_count;
-        if (!decision_labels_are_two(labels, options)) {
-            const int32_t *tokens = options <= WORDING_LETTERS ? labels->letters : labels->pairs;
+        const struct question *question = &decision->questions.at[i];
+        uint32_t options = question->option_count;
+        if (!decision_labels_are_two(labels, question)) {
+            const int32_t *tokens = decision_labels_tokens(labels, question);
             for (uint32_t at = 0; at < options; at += DECISION_READ_LABELS_MAX)
                 add_read(decision, i, TOKEN_NONE, tokens + at,
                          least_u32(options - at, DECISION_READ_LABELS_MAX), &capacity);
@@ -245,22 +293,24 @@ static void add_reads(struct decision *decision) {
     decision->results = mem_new(decision->result_count, sizeof *decision->results);
 }
 
-bool decision_prepare(struct decision *decision, struct str body, const struct served_model *model,
-                      const struct prep_options *options, const atomic_bool *is_cancelled,
-                      struct refusal *ret_refusal) {
+bool decision_prepare(struct decision *decision, enum endpoint endpoint, struct str body,
+                      const struct served_model *model, const struct prep_options *options,
+                      const atomic_bool *is_cancelled, struct refusal *ret_refusal) {
     struct preparation is = {.decision = decision,
                              .model = model,
                              .options = *options,
                              .context_tokens_max = options->context_tokens_max,
+                             .text_member = decision_text_member(endpoint),
                              .refusal = ret_refusal};
     is.options.context_tokens_max = UINT32_MAX;
     if (!vocabulary_template(&model->vocabulary, false))
         return refuse(ret_refusal, "unsupported_model", "model",
                       "This model cannot be asked questions: it has no chat template.");
-    bool is_good = read_body(&is, body) && find_labels(&is) && add_prompts(&is, is_cancelled);
+    bool is_good =
+        read_body(&is, endpoint, body) && find_labels(&is) && add_prompts(&is, is_cancelled);
     if (is_good) add_reads(decision);
     decision_input_release(&is.input);
-    ids_release(&is.tail);
+    for (size_t i = 0; i < LABEL_SETS; i++) ids_release(&is.tails[i]);
     return is_good;
 }
 
@@ -300,7 +350,7 @@ void decision_take(struct decision *decision, const struct decision_read *read,
 static size_t question_logprobs(const struct decision *decision, uint32_t index,
                                 const float *results, double *ret_logprobs) {
     uint32_t options = decision->questions.at[index].option_count;
-    bool is_two = decision_labels_are_two(decision->labels, options);
+    bool is_two = decision_labels_are_two(decision->labels, &decision->questions.at[index]);
     uint32_t firsts = is_two ? (options + WORDING_LETTERS - 1) / WORDING_LETTERS : 0;
     for (uint32_t i = 0; i < options; i++) {
         ret_logprobs[i] = (double)results[firsts + i];
@@ -317,33 +367,47 @@ bool decision_check_results(const struct decision *decision, struct refusal *ret
         bool is_possible = false;
         for (uint32_t k = 0; k < decision->questions.at[i].option_count; k++)
             is_possible = is_possible || logprobs[k] > (double)LOGPROB_LEAST;
-        if (!is_possible)
-            return refuse_status(ret_refusal, 500, NULL, NULL,
-                                 "The model gave no label of questions[%" PRIu32 "] a probability "
-                                 "that is a number.",
-                                 i);
+        if (is_possible) continue;
+        char name[REFUSAL_PARAM_BYTES];
+        name_question(decision, i, name);
+        return refuse_status(ret_refusal, 500, NULL, NULL,
+                             "The model gave no label of %s a probability that is a number.", name);
     }
     return true;
+}
+
+static void write_answer(struct buf *out, const struct decision *decision, uint32_t index,
+                         const struct shares *shares) {
+    const struct question *question = &decision->questions.at[index];
+    if (index > 0) buf_add_byte(out, ',');
+    if (decision->questions.is_systemone) {
+        json_write_string(out, question->id);
+        buf_add_byte(out, ':');
+        answer_write_systemone(out, question, shares);
+    } else {
+        answer_write_question(out, question, shares);
+    }
 }
 
 void decision_write_body(struct buf *out, struct str model_name, const struct decision *decision) {
     const float *at = decision->results;
     double logprobs[QUESTION_OPTIONS_MAX];
+    bool is_systemone = decision->questions.is_systemone;
     assert(decision->done_count == decision->read_count);
     buf_add_text(out, "{\"model\":");
     json_write_string(out, model_name);
-    buf_add_text(out, ",\"answers\":[");
+    buf_printf(out, ",\"answers\":%c", is_systemone ? '{' : '[');
     for (uint32_t i = 0; i < decision->questions.count; i++) {
         const struct question *question = &decision->questions.at[i];
         at += question_logprobs(decision, i, at, logprobs);
-        struct shares shares = shares_of(logprobs, question->option_count);
-        if (i > 0) buf_add_byte(out, ',');
-        answer_write_question(out, question, &shares);
+        struct shares shares = shares_of(logprobs, question->option_count, question->temperature);
+        write_answer(out, decision, i, &shares);
     }
     buf_printf(out,
-               "],\"usage\":{\"input_tokens\":%" PRIu64
+               "%c,\"usage\":{\"input_tokens\":%" PRIu64
                ",\"input_tokens_details\":{\"cached_tokens\":%" PRIu64 ",\"cache_write_tokens\":0},"
                "\"output_tokens\":0,\"output_tokens_details\":{\"reasoning_tokens\":0},"
                "\"total_tokens\":%" PRIu64 "}}",
-               decision->input_tokens, decision->cached_tokens, decision->input_tokens);
+               is_systemone ? '}' : ']', decision->input_tokens, decision->cached_tokens,
+               decision->input_tokens);
 }

@@ -56,10 +56,10 @@ static int32_t token_behind(struct search *is, const char *more, struct ids *scr
                                                                     : TOKEN_NONE;
 }
 
-/* The token of a letter: behind the text, or else the one that spells it. */
-static int32_t token_of_letter(struct search *is, const char *letter, struct ids *scratch) {
-    int32_t token = token_behind(is, letter, scratch);
-    if (token == TOKEN_NONE) token = tokenizer_find(is->tokenizer, str_from(letter));
+/* The token of a label: behind the text, or else the one that spells it. */
+static int32_t token_of(struct search *is, const char *label, struct ids *scratch) {
+    int32_t token = token_behind(is, label, scratch);
+    if (token == TOKEN_NONE) token = tokenizer_find(is->tokenizer, str_from(label));
     return token != TOKEN_NONE && is_special(is->tokenizer, token) ? TOKEN_NONE : token;
 }
 
@@ -69,21 +69,25 @@ static bool holds(const int32_t *tokens, uint32_t count, int32_t token) {
     return false;
 }
 
-/* Fills the tokens of all letters behind the text. */
-static bool find_letters(struct search *is, int32_t tokens[WORDING_LETTERS],
-                         struct refusal *refusal) {
+/* Fills the tokens of all labels of a set behind the text; `what` names them in a refusal. */
+static bool find_set(struct search *is, const struct label_text *texts, uint32_t count,
+                     int32_t *tokens, const char *what, struct refusal *refusal) {
     struct ids scratch = {.at = NULL};
     bool is_good = encode(is, buf_str(&is->text), &is->plain);
-    for (uint32_t i = 0; i < WORDING_LETTERS && is_good; i++) {
-        tokens[i] = token_of_letter(is, label_letter(i).at, &scratch);
+    for (uint32_t i = 0; i < count && is_good; i++) {
+        tokens[i] = token_of(is, texts[i].at, &scratch);
         is_good = tokens[i] != TOKEN_NONE && !holds(tokens, i, tokens[i]);
     }
     ids_release(&scratch);
-    return is_good ||
-           refuse(
-               refusal, "unsupported_model", "model",
-               "This model cannot be asked questions: its vocabulary has no token of its own for "
-               "each letter from A to Z.");
+    return is_good || refuse(refusal, "unsupported_model", "model",
+                             "This model cannot be asked questions: its vocabulary has no token of "
+                             "its own for each %s.",
+                             what);
+}
+
+static bool find_letters(struct search *is, const struct label_text *texts, int32_t *tokens,
+                         struct refusal *refusal) {
+    return find_set(is, texts, WORDING_LETTERS, tokens, "letter from A to Z", refusal);
 }
 
 static void find_pairs(struct search *is, struct decision_labels *labels) {
@@ -105,37 +109,60 @@ static bool find_seconds(struct search *is, struct decision_labels *labels,
     for (uint32_t i = 0; i < LABEL_FIRSTS_MAX; i++) {
         size_t bytes = is->text.bytes;
         buf_add_text(&is->text, label_letter(i).at);
-        bool is_good = find_letters(is, labels->seconds[i], refusal);
+        bool is_good = find_letters(is, labels->letter_texts, labels->seconds[i], refusal);
         buf_truncate(&is->text, bytes);
         if (!is_good) return false;
     }
     return true;
 }
 
-bool decision_labels_find(struct decision_labels *ret_labels, const struct tokenizer *tokenizer,
-                          const struct ids *tail, bool needs_pairs, struct refusal *ret_refusal) {
+static bool find(struct search *is, struct decision_labels *labels, enum label_set set,
+                 bool needs_pairs, struct refusal *refusal) {
+    if (set == LABELS_DIGITS) {
+        for (uint32_t i = 0; i < WORDING_DIGITS; i++) labels->digit_texts[i] = label_digit(i);
+        return find_set(is, labels->digit_texts, WORDING_DIGITS, labels->digits, "digit", refusal);
+    }
+    if (set == LABELS_WORDS) {
+        for (uint32_t i = 0; i < WORDING_WORDS; i++) labels->word_texts[i] = label_word(i);
+        return find_set(is, labels->word_texts, WORDING_WORDS, labels->words,
+                        "of the words yes and no", refusal);
+    }
+    for (uint32_t i = 0; i < WORDING_LETTERS; i++) labels->letter_texts[i] = label_letter(i);
+    if (!find_letters(is, labels->letter_texts, labels->letters, refusal)) return false;
+    if (!needs_pairs) return true;
+    find_pairs(is, labels);
+    return find_seconds(is, labels, refusal);
+}
+
+bool decision_labels_find(struct decision_labels *labels, const struct tokenizer *tokenizer,
+                          enum label_set set, const struct ids *tail, bool needs_pairs,
+                          struct refusal *ret_refusal) {
     struct search is = {.tokenizer = tokenizer};
-    *ret_labels = (struct decision_labels){.has_pairs = needs_pairs};
     buf_init(&is.text, TAIL_BYTES_MAX);
     for (size_t i = 0; i < tail->count; i++)
         tokenizer_decode(tokenizer, tail->at[i], true, &is.text);
-    for (uint32_t i = 0; i < WORDING_LETTERS; i++) ret_labels->letter_texts[i] = label_letter(i);
-    bool is_good = find_letters(&is, ret_labels->letters, ret_refusal);
-    if (is_good && needs_pairs) {
-        find_pairs(&is, ret_labels);
-        is_good = find_seconds(&is, ret_labels, ret_refusal);
-    }
+    bool is_good = find(&is, labels, set, needs_pairs, ret_refusal);
     ids_release(&is.plain);
     buf_release(&is.text);
     return is_good;
 }
 
-bool decision_labels_are_two(const struct decision_labels *labels, uint32_t option_count) {
-    return option_count > WORDING_LETTERS && option_count > labels->pair_count;
+bool decision_labels_are_two(const struct decision_labels *labels,
+                             const struct question *question) {
+    return question->option_count > WORDING_LETTERS && question->option_count > labels->pair_count;
 }
 
 const struct label_text *decision_labels_texts(const struct decision_labels *labels,
-                                               uint32_t option_count) {
-    if (option_count <= WORDING_LETTERS) return labels->letter_texts;
-    return option_count <= labels->pair_count ? labels->pair_texts : labels->two_texts;
+                                               const struct question *question) {
+    if (question->labels == LABELS_DIGITS) return labels->digit_texts;
+    if (question->labels == LABELS_WORDS) return labels->word_texts;
+    if (question->option_count <= WORDING_LETTERS) return labels->letter_texts;
+    return decision_labels_are_two(labels, question) ? labels->two_texts : labels->pair_texts;
+}
+
+const int32_t *decision_labels_tokens(const struct decision_labels *labels,
+                                      const struct question *question) {
+    if (question->labels == LABELS_DIGITS) return labels->digits;
+    if (question->labels == LABELS_WORDS) return labels->words;
+    return question->option_count <= WORDING_LETTERS ? labels->letters : labels->pairs;
 }

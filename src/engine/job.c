@@ -62,7 +62,7 @@ void job_refuse_failed(struct job *job) {
 struct usage job_usage(const struct job *job) {
     struct usage usage = {0};
     if (job->endpoint == ENDPOINT_EMBEDDINGS) usage.input_tokens = job->embedding.ids.count;
-    if (job->endpoint == ENDPOINT_DECISIONS) {
+    if (endpoint_is_decision(job->endpoint)) {
         usage.input_tokens = job->decision.input_tokens;
         usage.cached_tokens = job->decision.cached_tokens;
     }

@@ -36,7 +36,7 @@ struct job {
     struct buf words; /* the answer's body, only of endpoints that are words */
 
     struct embedding embedding; /* only of ENDPOINT_EMBEDDINGS */
-    struct decision decision;   /* only of ENDPOINT_DECISIONS; the members below: of the others,
+    struct decision decision;   /* only of decisions; the members below: of the others,
                                    but cache_salt and token_ns */
 
     struct request request; /* unless prep refused it */

@@ -75,7 +75,7 @@ static void hand_to_finish(struct engine *engine, struct job *job) {
 
 /* The name of the field whose text a request is about. */
 static const char *text_param(const struct job *job) {
-    if (job->endpoint == ENDPOINT_DECISIONS) return "input";
+    if (endpoint_is_decision(job->endpoint)) return decision_text_member(job->endpoint);
     return job->endpoint == ENDPOINT_CHAT ? "messages" : "prompt";
 }
 
@@ -102,7 +102,7 @@ static void cancel_job(struct engine *engine, struct job *job) {
     }
     uint64_t first = choice_id(job, 0);
     uint32_t count = job->choice_count;
-    if (job->endpoint == ENDPOINT_DECISIONS) {
+    if (endpoint_is_decision(job->endpoint)) {
         /* Now, so that a read which ends meanwhile lets no other one begin. */
         if (!job->is_refused) job_refuse_cancelled(job);
         count = DECISION_READS_UNDER_WAY_MAX;
@@ -255,7 +255,7 @@ static void admit(struct engine *engine, struct job *job) {
         embed_queue_add(engine->embed_queue, job, priority_of(job));
         return;
     }
-    if (job->endpoint == ENDPOINT_DECISIONS) {
+    if (endpoint_is_decision(job->endpoint)) {
         run_reads(engine, job);
         return;
     }
@@ -351,7 +351,7 @@ void loop_on_event(void *user, const struct scheduler_event *event) {
     struct job *job = engine->running[event->id / REQUEST_SEQUENCES_MAX];
     uint32_t index = (uint32_t)(event->id % REQUEST_SEQUENCES_MAX);
     assert(job);
-    if (job->endpoint == ENDPOINT_DECISIONS) {
+    if (endpoint_is_decision(job->endpoint)) {
         on_read(engine, job, index, event);
         return;
     }

@@ -268,7 +268,7 @@ bool served_model_does(const struct served_model *model, enum endpoint endpoint,
     bool generates = model->backend, embeds = model->embedder.embed;
     if (endpoint == ENDPOINT_EMBEDDINGS && embeds) return true;
     bool is_for_words = endpoint == ENDPOINT_CHAT || endpoint == ENDPOINT_COMPLETIONS ||
-                        endpoint == ENDPOINT_DECISIONS;
+                        endpoint_is_decision(endpoint);
     if (is_for_words && generates) return true;
     if (!generates)
         return refuse(ret_refusal, "unsupported_endpoint", NULL,
@@ -276,9 +276,9 @@ bool served_model_does(const struct served_model *model, enum endpoint endpoint,
     if (embeds)
         return refuse(ret_refusal, "unsupported_endpoint", NULL,
                       "This model generates text and makes embeddings; it serves "
-                      "/v1/chat/completions, /v1/completions, /v1/decisions and /v1/embeddings "
-                      "only.");
+                      "/v1/chat/completions, /v1/completions, /v1/decisions, /v1/systemone and "
+                      "/v1/embeddings only.");
     return refuse(ret_refusal, "unsupported_endpoint", NULL,
-                  "This model generates text; it serves /v1/chat/completions, /v1/completions and "
-                  "/v1/decisions only.");
+                  "This model generates text; it serves /v1/chat/completions, /v1/completions, "
+                  "/v1/decisions and /v1/systemone only.");
 }

@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "engine/state.h"
 #include "engine/words.h"
+#include "json/json.h"
 
 #include "base/clock.h"
 #include "base/hash.h"
@@ -85,10 +86,11 @@ static struct prep_options prep_options_now(const struct engine *engine) {
 
 static bool prepare_decision(const struct engine *engine, struct job *job) {
     struct prep_options options = prep_options_now(engine);
-    bool is_good = decision_prepare(&job->decision, buf_str(&job->body), engine->model, &options,
-                                    &job->is_cancelled, &job->refusal);
+    bool is_good = decision_prepare(&job->decision, job->endpoint, buf_str(&job->body),
+                                    engine->model, &options, &job->is_cancelled, &job->refusal);
     buf_release(&job->body);
-    if (*job->owner) job->cache_salt = salt_number(engine, job->owner, STR(""));
+    struct str salt = json_member_str(job->decision.body, "cache_salt");
+    if (*job->owner || salt.bytes > 0) job->cache_salt = salt_number(engine, job->owner, salt);
     if (!is_good && atomic_load(&job->is_cancelled)) job_refuse_cancelled(job);
     return is_good;
 }
@@ -117,7 +119,7 @@ static bool prepare(const struct engine *engine, struct job *job) {
         buf_release(&job->body);
         return is_good;
     }
-    if (job->endpoint == ENDPOINT_DECISIONS) return prepare_decision(engine, job);
+    if (endpoint_is_decision(job->endpoint)) return prepare_decision(engine, job);
     if (!request_parse(&job->request, job->endpoint, buf_str(&job->body),
                        engine->model->backend->caps.vocab, refusal))
         return false;
@@ -204,7 +206,7 @@ static enum shape_end write_body(const struct engine *engine, struct job *job, s
     else if (job->endpoint == ENDPOINT_EMBEDDINGS)
         embedding_write_body(body, engine->source.model_name, engine->model->embedder.width,
                              &job->embedding);
-    else if (job->endpoint == ENDPOINT_DECISIONS)
+    else if (endpoint_is_decision(job->endpoint))
         decision_write_body(body, engine->source.model_name, &job->decision);
     else
         return answer_write_body(body, &engine->source, job);

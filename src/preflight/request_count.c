@@ -146,8 +146,8 @@ static bool count_reads(const struct work *work, struct item *item) {
     struct refusal refusal;
     struct ids ids = {.at = NULL};
     uint64_t tokens = 0;
-    bool is_good = decision_prepare(&item->decision, item->line.body, work->options->model,
-                                    &work->prep, NULL, &refusal);
+    bool is_good = decision_prepare(&item->decision, item->line.endpoint, item->line.body,
+                                    work->options->model, &work->prep, NULL, &refusal);
     item->sequence_tokens = 0;
     for (uint32_t i = 0; i < item->decision.read_count; i++) {
         decision_read_tokens(&item->decision, &item->decision.reads[i], &ids);
@@ -180,7 +180,7 @@ static bool count_exactly(struct work *work, struct item *item) {
     enum endpoint endpoint = item->line.endpoint;
     if (!served_model_does(model, endpoint, &refusal)) return fault(item, &refusal);
     if (endpoint == ENDPOINT_EMBEDDINGS) return count_texts(work, item);
-    if (endpoint == ENDPOINT_DECISIONS) return count_reads(work, item);
+    if (endpoint_is_decision(endpoint)) return count_reads(work, item);
     if (!request_parse(&item->request, endpoint, item->line.body,
                        (uint32_t)tokenizer_count(model->vocabulary.tokenizer), &refusal))
         return fault(item, &refusal);

@@ -5,8 +5,8 @@
 #include <string.h>
 
 static const char *const endpoint_paths[ENDPOINT_ALL_COUNT] = {
-    "/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/score",
-    "/v1/decisions",        "/tokenize",       "/detokenize",    "/tokenizer_info"};
+    "/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/score",      "/v1/decisions",
+    "/v1/systemone",        "/tokenize",       "/detokenize",    "/tokenizer_info"};
 
 const char *endpoint_path(enum endpoint endpoint) {
     assert(endpoint < ENDPOINT_ALL_COUNT);

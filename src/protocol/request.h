@@ -25,6 +25,7 @@ enum endpoint {
     ENDPOINT_EMBEDDINGS,  /* /v1/embeddings */
     ENDPOINT_SCORE,       /* /v1/score */
     ENDPOINT_DECISIONS,   /* /v1/decisions */
+    ENDPOINT_SYSTEMONE,   /* /v1/systemone: decisions in the words of System One */
     ENDPOINT_COUNT,       /* of the endpoints that lines of a batch may have */
     /* Questions about a model's words, for single clients only; they never reach a device. */
     ENDPOINT_TOKENIZE = ENDPOINT_COUNT, /* /tokenize */
@@ -32,6 +33,15 @@ enum endpoint {
     ENDPOINT_TOKENIZER_INFO,            /* /tokenizer_info */
     ENDPOINT_ALL_COUNT
 };
+
+/* True for the endpoints that ask typed questions about one text. */
+static inline bool endpoint_is_decision(enum endpoint endpoint) {
+    return endpoint == ENDPOINT_DECISIONS || endpoint == ENDPOINT_SYSTEMONE;
+}
+
+/* The number of the words in which models are asked (decisions/wording.h). Other words have another
+ * number, so that no answer to other words is reused. */
+#define DECISION_PROMPT_FORMAT 1
 
 static inline bool endpoint_is_words(enum endpoint endpoint) {
     return endpoint >= ENDPOINT_COUNT;

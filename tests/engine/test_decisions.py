@@ -170,7 +170,7 @@ def test_an_input_may_be_items(model_server):
     ({"questions": [choice(3), {**choice(2), "choices": [{"value": "a"}, {"value": "a"}]}]}, "invalid_value", "questions[1].choices[1].value"),
     ({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}]}, "unsupported_parameter", "input[0].content[0].type"),
     ({"stream": True}, "invalid_value", "stream"),
-    ({"temperature": 0.7}, "unsupported_parameter", "temperature"),
+    ({"temperature": 0}, "invalid_value", "temperature"),
     ({"input": "word " * 20000}, "context_length_exceeded", "input"),
 ])
 def test_what_is_wrong_is_refused_by_name(model_server, change, code, param):
@@ -242,8 +242,9 @@ def test_the_profile_of_openai_has_no_batches_of_decisions(tmp_path):
     with support.serving(tmp_path / "state", "--model", "smollm2=echo", "--profile", "openai") as server:
         file = server.upload(support.jsonl([line("a")]))
         file = file if isinstance(file, str) else file["id"]
-        error = server.json("POST", "/v1/batches", {"input_file_id": file, "endpoint": URL, "completion_window": "24h"}, status=400)["error"]
-    assert error["code"] == "invalid_value" and error["param"] == "endpoint" and URL in error["message"]
+        for url in (URL, "/v1/systemone"):
+            error = server.json("POST", "/v1/batches", {"input_file_id": file, "endpoint": url, "completion_window": "24h"}, status=400)["error"]
+            assert error["code"] == "invalid_value" and error["param"] == "endpoint" and url in error["message"]
 
 
 def test_preflight_counts_every_read(tmp_path):

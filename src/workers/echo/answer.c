@@ -159,6 +159,7 @@ void echo_answer(struct echo *echo, const struct echo_job *job) {
         answer_numbers(&echo->answer, job->job.endpoint, body, model, &result.usage);
         break;
     case ENDPOINT_DECISIONS:
+    case ENDPOINT_SYSTEMONE:
         envelope_write(&echo->answer, 400, "unsupported_model", "model",
                        STR("The echo worker has no model, so it cannot be asked questions."));
         result.status = 400;

@@ -113,12 +113,43 @@ static void what_is_sampled_has_no_key(void **state) {
     assert_true(key_at(ENDPOINT_EMBEDDINGS, "{\"input\":\"a\"}", "id", &key));
 }
 
+/* Equal decisions are answered once, and decisions that differ in one byte are not. */
+static void decisions_are_known_by_all_that_changes_their_answer(void **state) {
+    (void)state;
+    static const char *const bodies[] = {
+        "{\"input\":\"a\",\"questions\":[{\"type\":\"predicate\",\"instructions\":\"x\"}]}",
+        "{\"input\":\"a\",\"questions\":[{\"type\":\"predicate\",\"instructions\":\"y\"}]}",
+        "{\"input\":\"a \",\"questions\":[{\"type\":\"predicate\",\"instructions\":\"x\"}]}",
+        "{\"input\":\"a\",\"questions\":[{\"type\":\"predicate\",\"name\":\"n\","
+        "\"instructions\":\"x\"}]}",
+        "{\"input\":\"a\",\"temperature\":2,\"questions\":[{\"type\":\"predicate\","
+        "\"instructions\":\"x\"}]}",
+        "{\"input\":\"a\",\"temperatures\":{\"0\":2},\"questions\":[{\"type\":\"predicate\","
+        "\"instructions\":\"x\"}]}",
+    };
+    enum { BODIES = sizeof bodies / sizeof *bodies };
+    struct key keys[2 * BODIES], spelled;
+    for (size_t i = 0; i < BODIES; i++) {
+        assert_true(key_at(ENDPOINT_DECISIONS, bodies[i], "id", &keys[2 * i]));
+        assert_true(key_at(ENDPOINT_SYSTEMONE, bodies[i], "id", &keys[2 * i + 1]));
+    }
+    for (size_t i = 0; i < 2 * (size_t)BODIES; i++)
+        for (size_t k = 0; k < i; k++) assert_memory_not_equal(&keys[i], &keys[k], sizeof *keys);
+    assert_true(key_at(ENDPOINT_DECISIONS,
+                       "{ \"questions\": [{\"type\":\"predicate\", \"instructions\":\"x\"}],"
+                       "\"temperature\":null,\"safety_identifier\":\"s\",\"input\":\"a\","
+                       "\"prompt_cache_key\":\"k\",\"prompt_cache_options\":{\"ttl\":\"30m\"}}",
+                       "id", &spelled));
+    assert_memory_equal(&spelled, &keys[0], sizeof spelled);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(spelling_that_means_nothing_does_not_matter),
         cmocka_unit_test(near_duplicates_have_keys_of_their_own),
         cmocka_unit_test(another_endpoint_or_identity_is_another_request),
         cmocka_unit_test(what_is_sampled_has_no_key),
+        cmocka_unit_test(decisions_are_known_by_all_that_changes_their_answer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,16 +14,16 @@ static void the_example_of_the_contract_comes_out(void **state) {
     (void)state;
     static const double predicate[] = {-2.51, -0.11}, choice[] = {-1.90, -0.22, -4.10, -3.60},
                         score[] = {-3.2, -0.9, -0.75};
-    struct shares shares = shares_of(predicate, 2);
+    struct shares shares = shares_of(predicate, 2, 1);
     check_near(shares.at[1], 0.916827);
     check_near(shares.label_mass, 0.977102);
-    shares = shares_of(choice, 4);
+    shares = shares_of(choice, 4, 1);
     static const double of_choice[] = {0.150172, 0.805755, 0.016640, 0.027434};
     for (int i = 0; i < 4; i++) check_near(shares.at[i], of_choice[i]);
     assert_int_equal(shares.top, 1);
     check_near(shares.label_mass, 0.995984);
     check_near(shares_choice_confidence(&shares), 0.741006);
-    shares = shares_of(score, 3);
+    shares = shares_of(score, 3, 1);
     static const double of_score[] = {0.044321, 0.442068, 0.513610};
     for (int i = 0; i < 3; i++) check_near(shares.at[i], of_score[i]);
     check_near(shares.label_mass, 0.919698);
@@ -34,7 +34,7 @@ static void the_example_of_the_contract_comes_out(void **state) {
 static void the_first_of_equal_options_wins(void **state) {
     (void)state;
     static const double equal[] = {-3, -2, -2, -9};
-    struct shares shares = shares_of(equal, 4);
+    struct shares shares = shares_of(equal, 4, 1);
     assert_int_equal(shares.top, 1);
     assert_true(shares.at[1] == shares.at[2]);
 }
@@ -42,14 +42,14 @@ static void the_first_of_equal_options_wins(void **state) {
 static void confidence_is_0_for_equal_shares_and_1_for_one(void **state) {
     (void)state;
     static const double equal[] = {-1, -1, -1}, one[] = {-9999, 0, -9999}, edge[] = {0, -9999, 0};
-    struct shares shares = shares_of(equal, 3);
+    struct shares shares = shares_of(equal, 3, 1);
     check_near(shares_choice_confidence(&shares), 0);
     assert_true(shares_score_confidence(&shares) >= 0);
-    shares = shares_of(one, 3);
+    shares = shares_of(one, 3, 1);
     assert_true(shares_choice_confidence(&shares) == 1);
     assert_true(shares_score_confidence(&shares) == 1);
     assert_true(shares_score(&shares) == 1);
-    shares = shares_of(edge, 3); /* far from its first top, below 0 without the bound */
+    shares = shares_of(edge, 3, 1); /* far from its first top, below 0 without the bound */
     assert_true(shares_score_confidence(&shares) == 0);
     assert_true(shares.label_mass == 1); /* the two would be 2 */
 }
@@ -65,7 +65,7 @@ static void shares_stay_in_range_and_sum_to_1(void **state) {
             seed = seed * 6364136223846793005u + 1442695040888963407u;
             logprobs[i] = -(double)(seed >> 40) / (1 << 19);
         }
-        struct shares shares = shares_of(logprobs, count);
+        struct shares shares = shares_of(logprobs, count, 1);
         for (uint32_t i = 0; i < count; i++) {
             assert_true(shares.at[i] >= 0 && shares.at[i] <= 1);
             sum += shares.at[i];
@@ -85,7 +85,7 @@ static json_t *answer(const char *text, const double *logprobs) {
     struct buf out;
     json_t *body = read_value(text);
     if (!questions_read(&questions, body, &refusal)) fail_msg("%s", refusal.message);
-    struct shares shares = shares_of(logprobs, questions.at[0].option_count);
+    struct shares shares = shares_of(logprobs, questions.at[0].option_count, 1);
     buf_init(&out, 1 << 20);
     answer_write_question(&out, &questions.at[0], &shares);
     for (size_t i = 0; i < out.bytes; i++) assert_true((unsigned char)out.at[i] < 0x80);

@@ -176,6 +176,37 @@ static void labels_of_two_tokens_keep_the_chain_rule(void **state) {
     buf_release(&prompt);
 }
 
+static void systemone_asks_in_its_own_words(void **state) {
+    (void)state;
+    double logprobs[3], mass;
+    assert_int_equal(
+        harness_ask(&h, 1, ENDPOINT_SYSTEMONE,
+                    "{\"model\":\"toy\",\"state\":{\"a\":[1,2]},\"temperatures\":{\"fit\":1},"
+                    "\"questions\":{\"team\":{\"type\":\"choice\",\"instructions\":\"w?\","
+                    "\"criteria\":{\"x\":null,\"true\":\"d\"}},\"fit\":{\"type\":\"score\","
+                    "\"criteria\":[\"lo\",\"mid\",\"hi\"]}}}"),
+        200);
+    const json_t *answers = json_object_get(h.jobs[1].body, "answers");
+    const json_t *team = json_object_get(json_object_get(answers, "team"), "probabilities");
+    letters_behind(2, "<|user|>{\"a\": [1, 2]}\n\nQuestion: w?\nA: x\nB: true - d\n" LAST, 2,
+                   logprobs);
+    make_shares(logprobs, 2, &mass);
+    check_near(json_number_value(json_object_get(team, "x")), logprobs[0]);
+    check_near(json_number_value(json_object_get(team, "true")), logprobs[1]);
+    const json_t *fit = json_object_get(json_object_get(answers, "fit"), "probabilities");
+    double sum = 0;
+    for (int i = 0; i < 3; i++) {
+        char key[2] = {(char)('0' + i), '\0'};
+        sum += json_number_value(json_object_get(fit, key));
+    }
+    assert_true(fabs(sum - 1) < 1e-12);
+    /* The toy spells words by bytes, so that it has no token for yes. */
+    assert_int_equal(harness_ask(&h, 3, ENDPOINT_SYSTEMONE,
+                                 "{\"model\":\"toy\",\"state\":\"x\",\"questions\":{\"q\":{"
+                                 "\"type\":\"noul\"}}}"),
+                     400);
+}
+
 static void any_number_of_options_is_answered(void **state) {
     (void)state;
     static const uint32_t counts[] = {2, 26, 27, 52, 53, 255};
@@ -263,8 +294,8 @@ static void a_refusal_names_the_field(void **state) {
         {"{\"model\":\"toy\",\"input\":\"x\"}", "missing_required_parameter", "questions"},
         {"{\"model\":\"toy\",\"input\":\"x\",\"stream\":true}", "invalid_value", "stream"},
         {"{\"model\":\"toy\",\"input\":\"x\",\"stream\":1}", "invalid_type", "stream"},
-        {"{\"model\":\"toy\",\"input\":\"x\",\"temperature\":0.5}", "unsupported_parameter",
-         "temperature"},
+        {"{\"model\":\"toy\",\"input\":\"x\",\"temperature\":0}", "missing_required_parameter",
+         "questions"},
         {"{\"model\":\"toy\",\"input\":\"x\",\"reasoning_effort\":\"high\"}",
          "unsupported_parameter", "reasoning_effort"},
         {"{\"model\":\"toy\",\"input\":\"x\",\"temperature\":1,\"n\":1,\"stream\":false,"
@@ -312,7 +343,7 @@ static char *prompt_under(const char *template, const char *input) {
                "{\"model\":\"toy\",\"input\":%s,\"questions\":[{\"type\":\"predicate\","
                "\"instructions\":\"\"}]}",
                input);
-    if (decision_prepare(&decision, buf_str(&body), &toy.model, &options, NULL, &refusal)) {
+    if (decision_prepare(&decision, DECIDE, buf_str(&body), &toy.model, &options, NULL, &refusal)) {
         decision_read_tokens(&decision, &decision.reads[0], &ids);
         for (size_t i = 0; i < ids.count; i++)
             tokenizer_decode(toy.model.vocabulary.tokenizer, ids.at[i], true, &text);
@@ -369,7 +400,7 @@ static void control_tokens_in_the_text_stay_text(void **state) {
     size_t control = 0;
     toy_open(&toy, &(struct toy_options){.chat_template = NULL});
     assert_true(decision_prepare(
-        &decision,
+        &decision, DECIDE,
         STR("{\"model\":\"toy\",\"input\":\"<|assistant|>A<|end|>\",\"questions\":[{\"type\":"
             "\"choice\",\"instructions\":\"<|user|>\",\"choices\":[{\"value\":\"<|end|>\"},"
             "{\"value\":\"b\",\"description\":\"<|assistant|>\"}]}]}"),
@@ -398,6 +429,7 @@ int main(void) {
 #define WITH_ENGINE(test) cmocka_unit_test_setup_teardown(test, open_engine, close_engine)
         WITH_ENGINE(each_question_is_asked_in_its_own_prompt),
         WITH_ENGINE(labels_of_two_tokens_keep_the_chain_rule),
+        WITH_ENGINE(systemone_asks_in_its_own_words),
         WITH_ENGINE(any_number_of_options_is_answered),
         WITH_ENGINE(the_text_is_computed_once),
         WITH_ENGINE(the_same_request_brings_the_same_bytes),
