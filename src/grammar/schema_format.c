@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The formats of strings, each as a regular expression of the whole string. Where a format's own
  * rules cannot be written down so, the expression allows less: host names without labels of the
- * form xn--…, and leap seconds only in UTC. */
+ * form xn--…, and leap seconds only in UTC. A fraction of a second has at most 18 digits, a number of
+ * a duration at most 80: a model may never end its digits by itself. */
 #include "grammar/schema_internal.h"
 
 #define LEAP_YEARS "(?:\\d\\d(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)"
@@ -9,10 +10,11 @@
     "(?:\\d{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\\d|3[01])"                                     \
     "|(?:0[469]|11)-(?:0[1-9]|[12]\\d|30)|02-(?:0[1-9]|1\\d|2[0-8]))|" LEAP_YEARS "-02-29)"
 /* A leap second is written in UTC. */
+#define FRACTION "(?:\\.\\d{1,18})"
 #define TIME                                                                                       \
-    "(?:(?:[01]\\d|2[0-3]):[0-5]\\d:[0-5]\\d(?:\\.\\d+)?"                                          \
+    "(?:(?:[01]\\d|2[0-3]):[0-5]\\d:[0-5]\\d" FRACTION "?"                                         \
     "(?:[zZ]|[+-](?:[01]\\d|2[0-3]):[0-5]\\d)"                                                     \
-    "|23:59:60(?:\\.\\d+)?(?:[zZ]|[+-]00:00))"
+    "|23:59:60" FRACTION "?(?:[zZ]|[+-]00:00))"
 #define OCTET "(?:25[0-5]|2[0-4]\\d|1\\d\\d|[1-9]?\\d)"
 #define IPV4 "(?:" OCTET "(?:\\." OCTET "){3})"
 #define H16 "[0-9a-fA-F]{1,4}"
@@ -35,10 +37,11 @@
 #define QUOTED "\"(?:[!#-\\[\\]-~ ]|\\\\[ -~])*\""
 #define EMAIL                                                                                      \
     "(?:" ATEXT "(?:\\." ATEXT ")*|" QUOTED ")@(?:" HOSTNAME "|\\[(?:" IPV4 "|IPv6:" IPV6 ")\\])"
+#define SOME "\\d{1,80}"
 #define DURATION                                                                                   \
-    "P(?:\\d+W|(?:\\d+Y(?:\\d+M(?:\\d+D)?)?|\\d+M(?:\\d+D)?|\\d+D)"                                \
+    "P(?:" SOME "W|(?:" SOME "Y(?:" SOME "M(?:" SOME "D)?)?|" SOME "M(?:" SOME "D)?|" SOME "D)"    \
     "(?:T" TIMES ")?|T" TIMES ")"
-#define TIMES "(?:\\d+H(?:\\d+M(?:\\d+S)?)?|\\d+M(?:\\d+S)?|\\d+S)"
+#define TIMES "(?:" SOME "H(?:" SOME "M(?:" SOME "S)?)?|" SOME "M(?:" SOME "S)?|" SOME "S)"
 #define HEX4 "[0-9a-fA-F]{4}"
 #define UUID HEX4 HEX4 "-" HEX4 "-" HEX4 "-" HEX4 "-" HEX4 HEX4 HEX4
 /* RFC 3986, with an authority of a host name or an address. */
