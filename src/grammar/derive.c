@@ -307,7 +307,7 @@ static bool has_text(const struct exprs *exprs, const bool *has, uint32_t number
 /* Which expressions have a text; a rule has one if its body has. */
 static bool *find_productive(struct exprs *exprs, size_t count) {
     bool *has = mem_new(count, sizeof *has);
-    for (bool is_new = true; is_new && !exprs->overflowed;) {
+    for (bool is_new = true; is_new && exprs_burn(exprs, count / KNOWN_STEPS);) {
         is_new = false;
         for (uint32_t i = 0; i < count; i++) {
             const struct expr *expr = &exprs->at[i];
@@ -373,7 +373,7 @@ uint32_t exprs_seal(struct exprs *exprs, uint32_t start) {
     start = drop_dead_rules(exprs, start);
     find_classes(exprs);
     exprs->is_sealed = true;
-    exprs->fuel = EXPR_FUEL;
+    exprs->fuel = exprs->fuel_max;
     start = expr_pruned(exprs, start);
     exprs->sealed = exprs->count;
     exprs->sealed_members = exprs->member_count;

@@ -12,7 +12,7 @@
 #define SLOTS_FIRST 1024u
 
 void exprs_init(struct exprs *exprs) {
-    *exprs = (struct exprs){.fuel = EXPR_FUEL};
+    *exprs = (struct exprs){.fuel = EXPR_FUEL, .fuel_max = EXPR_FUEL};
     exprs->slots = mem_new(SLOTS_FIRST, sizeof *exprs->slots);
     exprs->slot_mask = SLOTS_FIRST - 1;
     exprs->capacity = SLOTS_FIRST / 2;
@@ -371,7 +371,7 @@ void exprs_reset(struct exprs *exprs) {
     exprs->set_count = exprs->sealed_sets;
     exprs->row_count = 0;
     exprs->overflowed = false;
-    exprs->fuel = EXPR_FUEL;
+    exprs->fuel = exprs->fuel_max;
     for (size_t i = 0; i < exprs->count; i++) {
         struct expr *expr = &exprs->at[i];
         expr->row = NONE;

@@ -89,8 +89,9 @@ struct exprs {
     size_t classed_sets; /* the first sets, which the classes are made of; all after the seal */
     bool is_sealed;
     size_t sealed, sealed_members, sealed_sets;
-    uint32_t walk; /* number of the last walk */
-    uint32_t fuel; /* expressions that may still be asked for */
+    uint32_t walk;     /* number of the last walk */
+    uint32_t fuel;     /* expressions that may still be asked for */
+    uint32_t fuel_max; /* the most that the seal and a reset give (default EXPR_FUEL) */
     uint32_t depth;
     bool overflowed;
 };

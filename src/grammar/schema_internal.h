@@ -68,6 +68,7 @@ struct compiler {
     uint32_t any_name; /* any quoted string */
     uint32_t level;    /* values inside values on the way here */
     uint32_t steps, depth;
+    bool is_quiet; /* refusals have no place and no sentence, which take a walk over the root */
     struct error *error;
 };
 
@@ -130,3 +131,4 @@ struct string_format {
     const char *length;  /* or NULL */
 };
 struct string_format schema_format(struct str name);
+#define FORMAT_DIGITS_MAX 18 /* longer numbers in times and durations are not all taken */

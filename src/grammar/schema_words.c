@@ -39,6 +39,7 @@ enum err schema_refuse(struct compiler *compiler, const json_t *node, const char
     char sentence[256];
     struct buf path;
     va_list args;
+    if (compiler->is_quiet) return ERR_INVALID;
     va_start(args, format);
     vsnprintf(sentence, sizeof sentence, format, args);
     va_end(args);

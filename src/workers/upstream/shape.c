@@ -2,7 +2,7 @@
 #include "workers/upstream/shape.h"
 
 #include "grammar/asked_shape.h"
-#include "grammar/schema_check.h"
+#include "grammar/shape_match.h"
 #include "json/envelope.h"
 #include "json/json.h"
 #include "json/span.h"
@@ -44,7 +44,7 @@ static bool read_shape(struct str fields, struct asked_shape *ret_shape) {
 
 /* One choice of a chat or of a text completion. */
 static enum shape_end look_at_choice(const struct asked_shape *shape, struct str choice,
-                                     struct buf *scratch) {
+                                     struct buf *scratch, uint32_t *fuel) {
     struct str message = json_span_get(choice, "message");
     bool is_chat = json_span_is_object(message);
     struct str text = json_span_get(is_chat ? message : choice, is_chat ? "content" : "text");
@@ -55,7 +55,7 @@ static enum shape_end look_at_choice(const struct asked_shape *shape, struct str
     buf_clear(scratch);
     json_span_decode(scratch, text);
     if (scratch->overflowed) return SHAPE_UNCHECKED;
-    switch (shape_match_text(shape->kind, shape->source, buf_str(scratch))) {
+    switch (shape_match_text(shape->kind, shape->source, buf_str(scratch), fuel)) {
     case SHAPE_MATCH_NO: return SHAPE_MISMATCHED;
     case SHAPE_MATCH_UNKNOWN: return SHAPE_UNCHECKED;
     case SHAPE_MATCH_YES: break;
@@ -68,9 +68,10 @@ static enum shape_end look_at_choices(const struct asked_shape *shape, struct st
     struct json_span_iter iter;
     struct str choice, choices = json_span_get(answer, "choices");
     bool seen[SHAPE_END_COUNT] = {false};
+    uint32_t fuel = SHAPE_MATCH_FUEL;
     bool inside = choices.bytes > 0 && *choices.at == '[' && json_span_enter(&iter, choices);
     while (inside && json_span_element(&iter, &choice))
-        seen[look_at_choice(shape, choice, scratch)] = true;
+        seen[look_at_choice(shape, choice, scratch, &fuel)] = true;
     if (seen[SHAPE_MISMATCHED]) return SHAPE_MISMATCHED;
     if (seen[SHAPE_TRUNCATED]) return SHAPE_TRUNCATED;
     return seen[SHAPE_VALID] && !seen[SHAPE_UNCHECKED] ? SHAPE_VALID : SHAPE_UNCHECKED;

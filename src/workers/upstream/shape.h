@@ -4,8 +4,8 @@
 /* upstream_shape: whether the answer of an upstream has the shape that its request asked for.
  *
  * An upstream gets the fields of the shape as the client wrote them. Some servers ignore them, or
- * parts of them, and answer 200 all the same. So the answer of a line is compared with its shape
- * (grammar/schema_check.h).
+ * parts of them, and answer 200 all the same. So an answer is compared with its shape
+ * (grammar/shape_match.h).
  *
  * Thread: any; pure.
  * Memory: the trees of the fields and of one choice during a call. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* schema_check: whether a finished text has a shape, for answers that quern did not hold to it.
+/* shape_match: whether a finished text has a shape, for answers that quern did not hold to it.
  *
  * An automaton takes one spelling of a value: the order of the schema's names, little space, one way
  * to write a character. Other servers spell otherwise and are right all the same. So a text for a
@@ -9,8 +9,8 @@
  * Texts for the other kinds of shape are walked through their automaton, because there the spelling
  * is the shape.
  *
- * It says "unknown" where it cannot tell: at a keyword that it does not know, for structural tags
- * (schemas inside literal text), and past a bound. It never says "no" of a text that has the shape.
+ * The match is "unknown" at a keyword that is not supported, for structural tags (schemas inside
+ * literal text), and past a bound. It is never "no" for a text that has the shape.
  *
  * Thread: any.
  * Memory: the value's tree, up to 64 MiB, and the expressions of patterns (expr.h), for one call. */
@@ -19,4 +19,10 @@
 
 enum shape_match { SHAPE_MATCH_NO, SHAPE_MATCH_UNKNOWN, SHAPE_MATCH_YES };
 
-enum shape_match shape_match_text(enum grammar_kind kind, const json_t *source, struct str text);
+/* Fuel of all texts of one answer, in steps of expr.h: 50 ms of one core. An ordinary value takes
+ * 50, so an answer may have 20,000 values. */
+#define SHAPE_MATCH_FUEL 1000000u
+
+/* Takes the work from *fuel; SHAPE_MATCH_UNKNOWN once none is left. */
+enum shape_match shape_match_text(enum grammar_kind kind, const json_t *source, struct str text,
+                                  uint32_t *fuel);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "grammar/schema_check.h"
+#include "grammar/shape_match.h"
 
 #include "base/mem.h"
 #include "base/utf8.h"
+#include "grammar/ebnf.h"
 #include "grammar/regex.h"
 #include "grammar/schema_internal.h"
 #include "json/json.h"
@@ -13,16 +14,31 @@
 #include <string.h>
 
 #define TREE_MEMORY_MAX ((size_t)64 << 20)
-#define STEPS_MAX 100000 /* schemas applied to values, and pairs of values compared */
 #define DEPTH_MAX 100    /* schemas inside schemas on the way */
 #define RATIO_SLACK 1e-9 /* of a multiple in doubles; 0.3 is one of 0.1 */
 
+/* Fuel of the work that is not an expression, so that all fuel takes about as long (expr.h). */
+#define FUEL_OF_TEXT 100 /* the tables of an automaton */
+#define FUEL_OF_SCHEMA 20
+#define FUEL_OF_KEYWORD 8
+#define BYTES_PER_FUEL 16 /* bytes that are looked at, compared or hashed */
+#define TREE_PER_FUEL 64  /* bytes of the tree of a value */
+
 struct check {
     struct compiler compiler; /* its root, exprs and error are used: for names and references */
-    struct exprs exprs;       /* of all patterns; their fuel is the bound */
+    struct exprs exprs;       /* of all patterns; their fuel is the bound of all work */
     struct error error;
-    uint32_t steps, depth;
+    uint32_t depth;
 };
+
+/* Takes the fuel of `amount` steps. False: none is left, now and later. */
+static bool burn(struct check *check, size_t amount) {
+    return exprs_burn(&check->exprs, amount);
+}
+
+static bool burn_bytes(struct check *check, size_t bytes) {
+    return burn(check, 1 + bytes / BYTES_PER_FUEL);
+}
 
 static enum shape_match match_of(bool is_good) {
     return is_good ? SHAPE_MATCH_YES : SHAPE_MATCH_NO;
@@ -50,7 +66,7 @@ static bool are_equal(struct check *check, const json_t *a, const json_t *b, uin
     const char *key;
     json_t *value;
     size_t index;
-    if (++check->steps > STEPS_MAX || depth > JSON_DEPTH_MAX) return false;
+    if (!burn_bytes(check, json_string_length(a)) || depth > JSON_DEPTH_MAX) return false;
     if (json_is_number(a) && json_is_number(b)) return compare_numbers(a, b) == 0;
     if (json_typeof(a) != json_typeof(b)) return false;
     if (json_is_array(a)) {
@@ -64,6 +80,7 @@ static bool are_equal(struct check *check, const json_t *a, const json_t *b, uin
     if (json_object_size(a) != json_object_size(b)) return false;
     json_object_foreach((json_t *)(uintptr_t)a, key, value) {
         const json_t *other = json_object_getn(b, key, strlen(key));
+        if (!burn_bytes(check, strlen(key))) return false;
         if (!other || !are_equal(check, value, other, depth + 1)) return false;
     }
     return true;
@@ -105,24 +122,33 @@ static enum shape_match check_number(const json_t *schema, const json_t *value) 
 static enum shape_match check_pattern(struct check *check, struct str pattern,
                                       enum regex_match match, struct str text) {
     uint32_t expr;
-    check->steps += 100; /* about as long */
-    if (check->exprs.overflowed ||
+    if (!burn(check, pattern.bytes + text.bytes) ||
         regex_expr(&check->exprs, pattern, match, SPELLING_PLAIN, &expr, &check->error) != OK)
         return SHAPE_MATCH_UNKNOWN;
     bool is_good = expr_matches(&check->exprs, expr, text);
     return check->exprs.overflowed ? SHAPE_MATCH_UNKNOWN : match_of(is_good);
 }
 
+/* Whether a time or a duration has a number with more digits than their expressions take. */
+static bool has_long_number(struct str name, struct str text) {
+    size_t digits = 0;
+    if (!str_is(name, "time") && !str_is(name, "date-time") && !str_is(name, "duration"))
+        return false;
+    for (size_t i = 0; i < text.bytes && digits <= FORMAT_DIGITS_MAX; i++)
+        digits = text.at[i] >= '0' && text.at[i] <= '9' ? digits + 1 : 0;
+    return digits > FORMAT_DIGITS_MAX;
+}
+
 /* The expressions of formats leave a few valid texts out (schema_format.c): internationalised host
- * names, leap seconds. These are not judged. */
+ * names, leap seconds, many digits. These are not judged. */
 static enum shape_match check_format(struct check *check, struct str name, struct str text) {
     struct string_format format = schema_format(name);
     if (!format.pattern) return SHAPE_MATCH_UNKNOWN;
     enum shape_match match = check_pattern(check, str_from(format.pattern), REGEX_WHOLE, text);
     if (format.length)
         match = both(match, check_pattern(check, str_from(format.length), REGEX_WHOLE, text));
-    bool may_be_left_out =
-        str_find(text, STR("xn--"), 0) != SIZE_MAX || str_find(text, STR(":60"), 0) != SIZE_MAX;
+    bool may_be_left_out = str_find(text, STR("xn--"), 0) != SIZE_MAX ||
+                           str_find(text, STR(":60"), 0) != SIZE_MAX || has_long_number(name, text);
     return match == SHAPE_MATCH_NO && may_be_left_out ? SHAPE_MATCH_UNKNOWN : match;
 }
 
@@ -139,6 +165,7 @@ static enum shape_match check_count(struct check *check, const json_t *schema, c
 static enum shape_match check_string(struct check *check, const json_t *schema,
                                      const json_t *value) {
     struct str text = json_str(value);
+    if (!burn_bytes(check, text.bytes)) return SHAPE_MATCH_UNKNOWN;
     const json_t *pattern = json_object_get(schema, "pattern"),
                  *format = json_object_get(schema, "format");
     enum shape_match match = check_count(check, schema, "minLength", "maxLength", utf8_count(text));
@@ -155,6 +182,7 @@ static enum shape_match check_array(struct check *check, const json_t *schema,
                                     const json_t *value) {
     const json_t *first = json_object_get(schema, "prefixItems"),
                  *rest = json_object_get(schema, "items");
+    if (!burn_bytes(check, json_array_size(value))) return SHAPE_MATCH_UNKNOWN;
     enum shape_match match =
         check_count(check, schema, "minItems", "maxItems", json_array_size(value));
     for (size_t i = 0; i < json_array_size(value) && match != SHAPE_MATCH_NO; i++) {
@@ -191,15 +219,18 @@ static enum shape_match check_object(struct check *check, const json_t *schema,
                  *names = json_object_get(schema, "propertyNames");
     const char *key;
     json_t *member;
+    if (!burn(check, json_object_size(value))) return SHAPE_MATCH_UNKNOWN;
     enum shape_match match =
         check_count(check, schema, "minProperties", "maxProperties", json_object_size(value));
     for (size_t i = 0; i < json_array_size(required); i++) {
         struct str name = json_str(json_array_get(required, i));
+        if (!burn_bytes(check, name.bytes)) return SHAPE_MATCH_UNKNOWN;
         if (!json_object_getn(value, name.at, name.bytes)) return SHAPE_MATCH_NO;
     }
     size_t bytes;
     json_object_keylen_foreach((json_t *)(uintptr_t)value, key, bytes, member) {
         if (match == SHAPE_MATCH_NO) break;
+        if (!burn_bytes(check, bytes)) return SHAPE_MATCH_UNKNOWN;
         if (strlen(key) != bytes) match = SHAPE_MATCH_UNKNOWN; /* the name has a NUL */
         if (strlen(key) != bytes) continue;
         match = both(match, check_member(check, schema, key, member));
@@ -232,6 +263,7 @@ static enum shape_match check_listed(struct check *check, const json_t *schema,
                                      const json_t *value) {
     const json_t *type = json_object_get(schema, "type"), *list = json_object_get(schema, "enum"),
                  *only = json_object_get(schema, "const");
+    if (!burn(check, json_array_size(type))) return SHAPE_MATCH_UNKNOWN;
     bool is_good = !type || has_type(type, value);
     for (size_t i = 0; i < json_array_size(type) && !is_good; i++)
         is_good = has_type(json_array_get(type, i), value);
@@ -239,8 +271,8 @@ static enum shape_match check_listed(struct check *check, const json_t *schema,
     for (size_t i = 0; i < json_array_size(list) && !is_listed; i++)
         is_listed = are_equal(check, json_array_get(list, i), value, 0);
     bool is_only = !only || are_equal(check, only, value, 0);
-    return check->steps > STEPS_MAX ? SHAPE_MATCH_UNKNOWN
-                                    : match_of(is_good && is_listed && is_only);
+    /* Without fuel, two equal values count as different. */
+    return burn(check, 1) ? match_of(is_good && is_listed && is_only) : SHAPE_MATCH_UNKNOWN;
 }
 
 /* How many branches have the value: anyOf needs one, oneOf exactly one, allOf all. */
@@ -265,11 +297,33 @@ static enum shape_match check_branches(struct check *check, const json_t *schema
     return match;
 }
 
+/* Takes the fuel of a look for an anchor, which may be anywhere in the schema. */
+static bool burn_tree(struct check *check, const json_t *at, int depth) {
+    const char *key;
+    json_t *value;
+    bool has_fuel = burn(check, 2) && depth <= JSON_DEPTH_MAX;
+    json_object_foreach((json_t *)(uintptr_t)at, key, value) {
+        if (!has_fuel) break;
+        has_fuel = burn_tree(check, value, depth + 1);
+    }
+    for (size_t i = 0; i < json_array_size(at) && has_fuel; i++)
+        has_fuel = burn_tree(check, json_array_get(at, i), depth + 1);
+    return has_fuel;
+}
+
+static bool burn_reference(struct check *check, struct str reference) {
+    bool is_anchor = reference.bytes > 1 && reference.at[0] == '#' && reference.at[1] != '/';
+    return burn(check, reference.bytes) &&
+           (!is_anchor || burn_tree(check, check->compiler.root, 0));
+}
+
 static enum shape_match check_reference(struct check *check, const json_t *schema,
                                         const json_t *value) {
-    const json_t *target;
-    if (!json_object_get(schema, "$ref")) return SHAPE_MATCH_YES;
-    if (schema_resolve(&check->compiler, schema, &target) != OK) return SHAPE_MATCH_UNKNOWN;
+    const json_t *target, *reference = json_object_get(schema, "$ref");
+    if (!reference) return SHAPE_MATCH_YES;
+    if (!burn_reference(check, json_str(reference)) ||
+        schema_resolve(&check->compiler, schema, &target) != OK)
+        return SHAPE_MATCH_UNKNOWN;
     return check_value(check, target, value);
 }
 
@@ -288,7 +342,9 @@ static enum shape_match check_keywords(struct check *check, const json_t *schema
 static enum shape_match check_value(struct check *check, const json_t *schema,
                                     const json_t *value) {
     if (json_is_boolean(schema)) return match_of(json_is_true(schema));
-    if (!json_is_object(schema) || ++check->steps > STEPS_MAX || check->depth == DEPTH_MAX ||
+    size_t words = json_object_size(schema) + json_array_size(json_object_get(schema, "required"));
+    if (!json_is_object(schema) || check->depth == DEPTH_MAX ||
+        !burn(check, FUEL_OF_SCHEMA + FUEL_OF_KEYWORD * words) ||
         schema_check_keywords(&check->compiler, schema) != OK)
         return SHAPE_MATCH_UNKNOWN;
     check->depth++;
@@ -297,7 +353,20 @@ static enum shape_match check_value(struct check *check, const json_t *schema,
     return match;
 }
 
-static enum shape_match check_schema(const json_t *schema, struct str text) {
+static void open_check(struct check *check, uint32_t fuel) {
+    *check = (struct check){.depth = 0};
+    exprs_init(&check->exprs);
+    check->exprs.fuel = check->exprs.fuel_max = fuel;
+    (void)burn(check, FUEL_OF_TEXT);
+}
+
+static void close_check(struct check *check, uint32_t *fuel) {
+    *fuel = check->exprs.fuel;
+    exprs_release(&check->exprs);
+}
+
+static enum shape_match check_schema(const json_t *schema, struct str text, uint32_t *fuel) {
+    struct check check;
     struct error error;
     struct str plain;
     json_t *value;
@@ -305,45 +374,66 @@ static enum shape_match check_schema(const json_t *schema, struct str text) {
     if (!json_span_read(text, &plain)) return SHAPE_MATCH_NO;
     /* JSON that is too deep, too large, or has numbers that are too large for this reader. */
     if (json_read_within(&value, text, &memory, &error) != OK) return SHAPE_MATCH_UNKNOWN;
-    struct check *check = mem_new(1, sizeof *check);
-    exprs_init(&check->exprs);
-    check->compiler =
-        (struct compiler){.exprs = &check->exprs, .root = schema, .error = &check->error};
-    enum shape_match match = check_value(check, schema, value);
-    exprs_release(&check->exprs);
-    free(check);
+    open_check(&check, *fuel);
+    check.compiler = (struct compiler){
+        .exprs = &check.exprs, .root = schema, .error = &check.error, .is_quiet = true};
+    bool has_fuel = burn(&check, (TREE_MEMORY_MAX - memory) / TREE_PER_FUEL);
+    enum shape_match match = has_fuel ? check_value(&check, schema, value) : SHAPE_MATCH_UNKNOWN;
+    close_check(&check, fuel);
     json_decref(value);
     return match;
 }
 
 /* --- the other kinds --- */
 
-static enum shape_match check_choice(const json_t *choices, struct str text) {
-    for (size_t i = 0; i < json_array_size(choices); i++)
-        if (str_equals(json_str(json_array_get(choices, i)), text)) return SHAPE_MATCH_YES;
+static enum shape_match check_choice(const json_t *choices, struct str text, uint32_t *fuel) {
+    for (size_t i = 0; i < json_array_size(choices); i++) {
+        struct str choice = json_str(json_array_get(choices, i));
+        size_t work = 1 + (choice.bytes == text.bytes ? text.bytes / BYTES_PER_FUEL : 0);
+        *fuel -= work < *fuel ? (uint32_t)work : *fuel;
+        if (*fuel == 0) return SHAPE_MATCH_UNKNOWN;
+        if (str_equals(choice, text)) return SHAPE_MATCH_YES;
+    }
     return SHAPE_MATCH_NO;
 }
 
-static enum shape_match check_automaton(enum grammar_kind kind, const json_t *source,
-                                        struct str text) {
-    struct error error;
-    struct grammar *grammar;
-    struct grammar_state state;
-    if (grammar_open(&grammar, kind, source, &error) != OK) return SHAPE_MATCH_UNKNOWN;
-    grammar_state_init(&state, grammar);
-    enum grammar_answer answer = grammar_accept(&state, text);
-    bool is_whole = answer == GRAMMAR_ACCEPTED && grammar_can_end(&state);
-    grammar_state_release(&state);
-    grammar_drop(grammar);
-    return answer == GRAMMAR_LOST ? SHAPE_MATCH_UNKNOWN : match_of(is_whole);
+/* Where the whole text leads in the automaton. */
+static enum shape_match walk(struct check *check, uint32_t start, struct str text) {
+    struct exprs *exprs = &check->exprs;
+    uint32_t at = exprs_seal(exprs, start);
+    if (!burn_bytes(check, text.bytes)) return SHAPE_MATCH_UNKNOWN;
+    for (size_t i = 0; i < text.bytes && at != EXPR_NEVER; i++)
+        at = expr_step(exprs, at, (unsigned char)text.at[i]);
+    return exprs->overflowed ? SHAPE_MATCH_UNKNOWN : match_of(expr_is_nullable(exprs, at));
 }
 
-enum shape_match shape_match_text(enum grammar_kind kind, const json_t *source, struct str text) {
+static enum shape_match check_automaton(enum grammar_kind kind, struct str source, struct str text,
+                                        uint32_t *fuel) {
+    struct check check;
+    uint32_t start;
+    open_check(&check, *fuel);
+    enum shape_match match = SHAPE_MATCH_UNKNOWN;
+    enum err err = ERR_LIMIT;
+    if (burn_bytes(&check, source.bytes))
+        err = kind == GRAMMAR_EBNF ? ebnf_expr(&check.exprs, source, &start, &check.error)
+                                   : regex_expr(&check.exprs, source, REGEX_WHOLE, SPELLING_PLAIN,
+                                                &start, &check.error);
+    if (err == OK) {
+        check.exprs.fuel_max = check.exprs.fuel; /* the seal takes no more than is left */
+        match = walk(&check, start, text);
+    }
+    close_check(&check, fuel);
+    return match;
+}
+
+enum shape_match shape_match_text(enum grammar_kind kind, const json_t *source, struct str text,
+                                  uint32_t *fuel) {
+    if (*fuel == 0) return SHAPE_MATCH_UNKNOWN;
     switch (kind) {
-    case GRAMMAR_SCHEMA: return check_schema(source, text);
-    case GRAMMAR_CHOICE: return check_choice(source, text);
+    case GRAMMAR_SCHEMA: return check_schema(source, text, fuel);
+    case GRAMMAR_CHOICE: return check_choice(source, text, fuel);
     case GRAMMAR_REGEX:
-    case GRAMMAR_EBNF: return check_automaton(kind, source, text);
+    case GRAMMAR_EBNF: return check_automaton(kind, json_str(source), text, fuel);
     case GRAMMAR_TAGS: break;
     }
     return SHAPE_MATCH_UNKNOWN;
