@@ -3,12 +3,13 @@
 
 #include "base/log.h"
 #include "json/json.h"
+#include "json/span.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #define RETRY_AFTER_S "2"
-#define NOTE_BYTES_MAX ((size_t)16 << 10) /* of an error object that is read for the log */
+#define NOTE_BYTES_MAX ((size_t)16 << 10) /* most of an error object that is read for the log */
 #define NAME_BYTES "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._[]-"
 
 /* Keeps a text that can be the name of a code or parameter. */
@@ -19,11 +20,10 @@ static void keep_name(char *ret_name, size_t bytes_max, const json_t *value) {
     memcpy(ret_name, text, bytes + 1);
 }
 
-void api_pass(struct http_request *request, int status, struct str body) {
+static void pass(struct http_request *request, int status, struct str body, bool is_final) {
     struct http_header headers[1];
     size_t count = 0;
-    /* Clients repeat a 409 by themselves, which cannot help (contract: retries by clients). */
-    if (status == 409) headers[count++] = (struct http_header){"x-should-retry", "false"};
+    if (is_final) headers[count++] = (struct http_header){"x-should-retry", "false"};
     if (status == 429 || status == 503)
         headers[count++] = (struct http_header){"retry-after", RETRY_AFTER_S};
     http_answer(request,
@@ -31,20 +31,34 @@ void api_pass(struct http_request *request, int status, struct str body) {
                     .status = status, .body = body, .headers = headers, .header_count = count});
 }
 
-void api_pass_worker(struct http_request *request, int status, struct str body) {
+void api_pass(struct http_request *request, int status, struct str body) {
+    /* Clients repeat a 409 by themselves, which cannot help (contract: retries by clients). */
+    pass(request, status, body, status == 409);
+}
+
+/* Notes the error of a worker's answer for the log. True if clients, which repeat a 5xx by
+ * themselves, should not: the same request may get an answer of another form again, and costs again. */
+static bool note_worker(struct http_request *request, struct str body) {
     struct http_note note = {.is_foreign = true};
     struct error error;
-    json_t *root = NULL;
-    if (status >= 400 && body.bytes <= NOTE_BYTES_MAX && json_read(&root, body, &error) == OK) {
-        const json_t *told = json_object_get(root, "error");
-        keep_name(note.code, sizeof note.code, json_object_get(told, "code"));
-        keep_name(note.param, sizeof note.param, json_object_get(told, "param"));
-        const char *sentence = json_string_value(json_object_get(told, "message"));
-        snprintf(note.sentence, sizeof note.sentence, "%s", sentence ? sentence : "");
-        http_request_note(request, &note);
-        json_decref(root);
-    }
-    api_pass(request, status, body);
+    struct str whole;
+    json_t *told = NULL;
+    if (!json_span_read(body, &whole)) return false;
+    struct str member = json_span_get(whole, "error");
+    if (!member.at || member.bytes > NOTE_BYTES_MAX || json_read(&told, member, &error) != OK)
+        return false;
+    keep_name(note.code, sizeof note.code, json_object_get(told, "code"));
+    keep_name(note.param, sizeof note.param, json_object_get(told, "param"));
+    const char *sentence = json_string_value(json_object_get(told, "message"));
+    snprintf(note.sentence, sizeof note.sentence, "%s", sentence ? sentence : "");
+    http_request_note(request, &note);
+    json_decref(told);
+    return strcmp(note.code, "schema_mismatch") == 0;
+}
+
+void api_pass_worker(struct http_request *request, int status, struct str body) {
+    bool is_final = status >= 400 && note_worker(request, body);
+    pass(request, status, body, is_final || status == 409);
 }
 
 void api_refuse(struct http_request *request, const struct refusal *refusal) {

@@ -2,6 +2,7 @@
 """Lines that ask an upstream for a shape: passed on as they are, checked when the answer is there, refused where the operator says so."""
 import json, re, urllib.parse
 
+import openai
 import pytest
 
 import support
@@ -61,13 +62,34 @@ def test_answers_are_checked_against_the_shape_and_not_against_one_spelling(tmp_
         assert all(fake.behaviour.seen[one["body"]["messages"][-1]["content"]] == 1 for one in lines), "tried once unless asked"
         metrics = dict(re.findall(r'^quern_shaped_lines_total\{end="(\w+)"\} (\d+)$', server.call("GET", "/metrics")[1].decode(), re.M))
         assert metrics == {"valid": "3", "truncated": "1", "unchecked": "1", "refused": "0", "mismatched": "3", "failed": "0"}
-        # A client reads a single answer itself.
-        status, data = server.call("POST", "/v1/chat/completions", lines[2]["body"])
-        assert status == 200 and json.loads(json.loads(data)["choices"][0]["message"]["content"]) == OTHER
         again = server.json("POST", f"/v1/batches/{batch['id']}/retry", {"codes": ["schema_mismatch"]})
         assert server.wait(again["id"])["request_counts"]["total"] == 3
         assert server.stop() == 0
     support.fsck(tmp_path / "state")
+
+
+def test_a_single_answer_is_checked_as_a_line_is(tmp_path, fake):
+    with serving(tmp_path, fake) as server:
+        def ask(one, **more):
+            return server.call("POST", "/v1/chat/completions", one["body"] | more)
+        status, data = ask(line("good", '{"b":"x", "a":1}'))
+        assert status == 200 and json.loads(json.loads(data)["choices"][0]["message"]["content"]) == GOOD
+        # An answer that is longer than an error object may be for the log is told of all the same.
+        wrong = line("wrong", json.dumps(OTHER | {"c": "long " * 5000}))
+        client = openai.OpenAI(base_url=server.url, api_key="none", max_retries=2)
+        with pytest.raises(openai.InternalServerError) as caught:
+            client.chat.completions.create(**wrong["body"])
+        assert (caught.value.status_code, caught.value.code, caught.value.param) == (502, "schema_mismatch", "response_format")
+        assert caught.value.response.headers["x-should-retry"] == "false"
+        answer = caught.value.response.json()["answer"]
+        assert json.loads(answer["choices"][0]["message"]["content"])["b"] == "z" and answer["usage"]["completion_tokens"] == 3
+        assert fake.behaviour.seen[wrong["body"]["messages"][-1]["content"]] == 1, "neither quern nor its client asks again"
+        assert ask(line("cut", '{"a": ', finish="length"))[0] == 200
+        # Most of a stream is with its client before its end is known.
+        chunks = list(client.chat.completions.create(**line("stream", json.dumps(OTHER))["body"], stream=True))
+        assert chunks[-1].choices[0].finish_reason == "stop"
+        assert "code=schema_mismatch" in server.log_text()
+        assert server.json("GET", "/health")
 
 
 def test_a_mismatch_is_tried_again_where_the_batch_asks_for_it(tmp_path, fake):

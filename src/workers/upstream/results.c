@@ -268,13 +268,14 @@ static void read_answer(struct worker_upstream *upstream, const struct net_answe
                              upstream->spec.name, ret_reading);
 }
 
-/* Compares the answer of a line with its shape. One of another form becomes an error, written into
- * `room`; only the batch's own `retry` has it tried again, because the upstream has answered. */
+/* Compares an answer with its shape. One of another form becomes an error, written into `room`; only
+ * the batch's own `retry` has it tried again, because the upstream has answered. A stream is not
+ * compared: its client has most of it before its end is known. */
 static enum shape_end check_shape(const struct worker_upstream *upstream,
                                   const struct upstream_job *job, struct upstream_reading *reading,
                                   struct buf *room) {
     const char *param;
-    bool is_answer = job->job.is_line && !job->job.stream && reading->status / 100 == 2;
+    bool is_answer = !job->job.stream && reading->status / 100 == 2;
     bool generates =
         job->job.endpoint == ENDPOINT_CHAT || job->job.endpoint == ENDPOINT_COMPLETIONS;
     if (!is_answer || !generates) return SHAPE_NONE;
