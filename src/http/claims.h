@@ -8,7 +8,7 @@
  * for 3 s the memory that was asked for is kept from owners who came later, and the claims of one
  * owner are one. Only the claim waits; no byte of the body does.
  *
- * Thread: libmicrohttpd's.
+ * Thread: one at a time.
  * Memory: none but the struct.
  * Invariant: claims are in the order of their first refusal, at most one per owner. */
 

@@ -9,6 +9,7 @@
 #include "http/listener.h"
 #include "http/places.h"
 #include "http/turned_away.h"
+#include "http/unfinished.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -21,6 +22,7 @@
 
 #define TICK_MS 250
 #define EVENTS_MAX 64
+#define CROWD_MAX 16   /* steps for crowds between two looks at the others */
 #define ACCEPTS_MAX 16 /* accepts in a row, before open connections get their turn */
 #define PACE_MS 10000  /* the window in which the pace of a body is measured */
 /* Refused clients that go on sending share this pace, 400 MiB/s: taking their bytes as fast as they
@@ -35,12 +37,14 @@ struct gate {
     struct gate_options options;
     int listener; /* -1 once it is closed */
     int epoll;
+    int crowds; /* the epoll set of crowded connections; it is in `epoll` */
     int wake;
-    bool accepting;                     /* the listener is in the epoll set */
-    bool arrived;                       /* the listener has connections to accept */
-    bool woken;                         /* a connection can go on without an event of its own */
-    struct places places;               /* all connections */
-    struct gate_connection *unfinished; /* those to run again before the next wait */
+    bool accepting;                  /* the listener is in the epoll set */
+    bool arrived;                    /* the listener has connections to accept */
+    bool crowded;                    /* `crowds` has events */
+    bool woken;                      /* a connection can go on without an event of its own */
+    struct places places;            /* all connections */
+    struct unfinished unfinished[2]; /* those to run again before a wait; [1]: crowded ones */
     struct turned_away turned_away;
     uint32_t dropping; /* connections with bytes to drop, at the latest look and since */
     int64_t dropped_ms;
@@ -133,7 +137,8 @@ static void set_interest(struct gate *gate, struct gate_connection *c, int fd, u
     if (*current == wanted) return;
     struct epoll_event event = {.events = wanted, .data.ptr = c};
     int op = *current == 0 ? EPOLL_CTL_ADD : wanted == 0 ? EPOLL_CTL_DEL : EPOLL_CTL_MOD;
-    if (epoll_ctl(gate->epoll, op, fd, &event) != 0) c->dead = true;
+    int epoll = c->is_crowded ? gate->crowds : gate->epoll;
+    if (epoll_ctl(epoll, op, fd, &event) != 0) c->dead = true;
     *current = wanted;
 }
 
@@ -146,16 +151,10 @@ static void tell_gone(struct gate *gate, struct gate_connection *c) {
     gate->options.gone(gate->options.context, c);
 }
 
-static void forget_unfinished(struct gate *gate, struct gate_connection *c) {
-    struct gate_connection **at = &gate->unfinished;
-    while (*at && *at != c) at = &(*at)->next_unfinished;
-    if (*at) *at = c->next_unfinished;
-}
-
 static void connection_close(struct gate *gate, struct gate_connection *c) {
     if (c->refusal.bytes > 0) atomic_fetch_add(&gate->refused_total, 1);
     tell_gone(gate, c);
-    if (c->unfinished) forget_unfinished(gate, c);
+    unfinished_remove(&gate->unfinished[c->is_crowded], c);
     /* While a child that was just forked (an engine) has the descriptors too, closing them does not
      * end the interest: later events would name freed memory. */
     set_interest(gate, c, c->client, &c->client_interest, 0);
@@ -176,7 +175,7 @@ static bool add_to_library(struct gate *gate, struct gate_connection *c) {
     setsockopt(pair[0], SOL_SOCKET, SO_SNDBUF, &inner_bytes, sizeof inner_bytes);
     setsockopt(pair[1], SOL_SOCKET, SO_SNDBUF, &inner_bytes, sizeof inner_bytes);
     gate_hold(c); /* the server's */
-    if (!gate->options.add(gate->options.context, c, pair[1])) {
+    if (!gate->options.add(gate->options.context, c, pair[1], c->is_crowded)) {
         gate_drop(c);
         close(pair[0]);
         return false;
@@ -196,15 +195,12 @@ static void connection_join(struct gate *gate, struct gate_connection *c, int64_
  * of its events can name them. */
 static void connection_serve(struct gate *gate, struct gate_connection *c, int64_t at_ms) {
     int64_t served_ms = c->served_ms;
-    if (c->unfinished) forget_unfinished(gate, c);
+    unfinished_remove(&gate->unfinished[c->is_crowded], c);
     relay_run(c, at_ms);
     if (relay_wants_library(c)) connection_join(gate, c, at_ms);
     if (c->served_ms != served_ms) places_renew(&gate->places, c);
     if (c->client_hung_up || c->dead) tell_gone(gate, c);
-    if (c->unfinished) {
-        c->next_unfinished = gate->unfinished;
-        gate->unfinished = c;
-    }
+    if (c->unfinished) unfinished_add(&gate->unfinished[c->is_crowded], c);
     if (c->dead) return;
     set_interest(gate, c, c->client, &c->client_interest, relay_client_interest(c));
     set_interest(gate, c, c->inner, &c->inner_interest, relay_inner_interest(c));
@@ -239,6 +235,7 @@ static void connection_open(struct gate *gate, int client, const struct address 
     pthread_mutex_init(&c->lock, NULL);
     atomic_store(&c->holds, 1);
     places_add(&gate->places, c);
+    c->is_crowded = places_is_crowded(c);
     atomic_fetch_add(&gate->connection_count, 1);
     atomic_fetch_add(&gate->connections_total, 1);
     connection_serve(gate, c, at_ms);
@@ -327,15 +324,12 @@ static void tick(struct gate *gate, int64_t at_ms) {
     if (!atomic_load(&gate->stop_listening)) set_accepting(gate, true);
 }
 
-/* Runs the unfinished connections once more. Between batches of events, because it frees those that
- * are dead. */
-static void serve_unfinished(struct gate *gate, int64_t at_ms) {
-    struct gate_connection *last = gate->unfinished;
-    gate->unfinished = NULL;
-    while (last) {
-        struct gate_connection *c = last;
-        last = c->next_unfinished;
-        c->unfinished = false;
+/* Runs unfinished connections once more. Between batches of events, because it frees those that are
+ * dead. */
+static void serve_unfinished(struct gate *gate, struct unfinished *list, uint32_t most,
+                             int64_t at_ms) {
+    uint32_t count = list->count < most ? list->count : most;
+    for (struct gate_connection *c; count > 0 && (c = list->first); count--) {
         if (!c->dead) connection_serve(gate, c, at_ms);
         if (c->dead) connection_close(gate, c);
     }
@@ -368,6 +362,8 @@ static void close_listener(struct gate *gate) {
 static void handle_event(struct gate *gate, const struct epoll_event *event, int64_t at_ms) {
     if (event->data.ptr == gate) {
         gate->arrived = true;
+    } else if (event->data.ptr == &gate->crowds) {
+        gate->crowded = true;
     } else if (event->data.ptr == &gate->wake) {
         uint64_t count;
         ssize_t got = read(gate->wake, &count, sizeof count);
@@ -386,6 +382,22 @@ static void handle_event(struct gate *gate, const struct epoll_event *event, int
     }
 }
 
+static bool is_of_gate(const struct gate *gate, const void *data) {
+    return data == gate || data == &gate->wake || data == &gate->crowds;
+}
+
+static void handle_events(struct gate *gate, struct epoll_event *events, int count, int64_t at_ms) {
+    for (int i = 0; i < count; i++) handle_event(gate, &events[i], at_ms);
+    /* Both ends of a connection may be in `events`: it is freed only after all of them. */
+    for (int i = 0; i < count; i++) {
+        struct gate_connection *c = events[i].data.ptr;
+        if (is_of_gate(gate, c) || !c->dead) continue;
+        for (int j = i + 1; j < count; j++)
+            if (events[j].data.ptr == c) events[j].data.ptr = gate;
+        connection_close(gate, c);
+    }
+}
+
 static void *gate_main(void *context) {
     struct gate *gate = context;
     int64_t ticked_ms = now_ms();
@@ -393,19 +405,17 @@ static void *gate_main(void *context) {
         struct epoll_event events[EVENTS_MAX];
         bool idle = !gate->places.first && gate->turned_away.count == 0 && gate->accepting;
         int timeout = idle ? -1 : gate->dropping > 0 ? DROP_MS : TICK_MS;
-        if (gate->woken || gate->unfinished) timeout = 0;
+        if (gate->woken || gate->unfinished[0].count + gate->unfinished[1].count > 0) timeout = 0;
         int count = epoll_wait(gate->epoll, events, EVENTS_MAX, clock_wait_ms(timeout));
         int64_t at_ms = now_ms();
-        for (int i = 0; i < count; i++) handle_event(gate, &events[i], at_ms);
-        /* Both ends of a connection may be in `events`: it is freed only after all of them. */
-        for (int i = 0; i < count; i++) {
-            struct gate_connection *c = events[i].data.ptr;
-            if ((void *)c == gate || (void *)c == &gate->wake || !c->dead) continue;
-            for (int j = i + 1; j < count; j++)
-                if (events[j].data.ptr == c) events[j].data.ptr = gate;
-            connection_close(gate, c);
+        handle_events(gate, events, count, at_ms);
+        if (gate->crowded) {
+            gate->crowded = false;
+            count = epoll_wait(gate->crowds, events, CROWD_MAX, 0);
+            handle_events(gate, events, count, at_ms);
         }
-        serve_unfinished(gate, at_ms);
+        serve_unfinished(gate, &gate->unfinished[0], UINT32_MAX, at_ms);
+        serve_unfinished(gate, &gate->unfinished[1], CROWD_MAX, at_ms);
         drop_some(gate, at_ms);
         /* Only now, because a new connection may close an idle one. */
         if (gate->arrived && gate->listener >= 0) accept_some(gate);
@@ -427,6 +437,7 @@ static void *gate_main(void *context) {
 static void gate_free(struct gate *gate) {
     os_close(gate->listener);
     os_close(gate->epoll);
+    os_close(gate->crowds);
     os_close(gate->wake);
     free(gate);
 }
@@ -435,14 +446,17 @@ enum err gate_open(struct gate **ret_gate, const struct gate_options *options, u
                    struct error *error) {
     struct gate *gate = mem_new(1, sizeof *gate);
     gate->options = *options;
-    gate->listener = gate->epoll = gate->wake = -1;
+    gate->listener = gate->epoll = gate->crowds = gate->wake = -1;
     enum err err = listener_open(&gate->listener, options->host, options->port, ret_port, error);
     if (err != OK) goto out;
     gate->epoll = epoll_create1(EPOLL_CLOEXEC);
+    gate->crowds = epoll_create1(EPOLL_CLOEXEC);
     gate->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = &gate->wake};
-    if (gate->epoll < 0 || gate->wake < 0 ||
-        epoll_ctl(gate->epoll, EPOLL_CTL_ADD, gate->wake, &event) != 0) {
+    struct epoll_event wake = {.events = EPOLLIN, .data.ptr = &gate->wake};
+    struct epoll_event crowds = {.events = EPOLLIN, .data.ptr = &gate->crowds};
+    if (gate->epoll < 0 || gate->crowds < 0 || gate->wake < 0 ||
+        epoll_ctl(gate->epoll, EPOLL_CTL_ADD, gate->wake, &wake) != 0 ||
+        epoll_ctl(gate->epoll, EPOLL_CTL_ADD, gate->crowds, &crowds) != 0) {
         err = err_from_errno(error, errno, "cannot watch sockets");
         goto out;
     }

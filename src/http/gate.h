@@ -13,6 +13,10 @@
  * notices that a client has gone while its request waits. With a certificate it speaks TLS (tls.h),
  * and the clock of the first header block includes the handshake.
  *
+ * Turns: events of connections whose address had few when they came are handled first, then a bounded
+ * number of the others. So a client does not wait behind the hundreds of busy connections of another
+ * address. The library has a thread for each of the two kinds, for the same reason.
+ *
  * Thread: its own ("http-gate"); functions as they say.
  * Memory: per connection a buffer of 64 KiB for bytes of the client, and of 8 KiB for answers; in
  *     the kernel at most about 256 KiB for a client that does not read.
@@ -39,8 +43,9 @@ struct gate_options {
     void *context;
     /* The first header block of a connection is whole; `fd` is the library's end, now the callee's.
      * The callee also gets one hold of the connection, which gate_drop gives back. False if it
-     * cannot take the connection. */
-    bool (*add)(void *context, struct gate_connection *connection, int fd);
+     * cannot take the connection. `is_crowded`: the address had more than PLACES_CROWD (places.h)
+     * connections when this one came. */
+    bool (*add)(void *context, struct gate_connection *connection, int fd, bool is_crowded);
     /* No byte has moved for quiet_ms while the client waits for the rest of an answer. On the
      * gate's thread, without locks; repeated until a byte moves. */
     int64_t quiet_ms;

@@ -11,7 +11,7 @@
  * that a flood of addresses displaces itself first. The addresses of one IPv6 network (/64) are
  * one, since one machine can have them all.
  *
- * Thread: one.
+ * Thread: one at a time.
  * Memory: one block of 80 KiB. */
 
 #include "base/address.h"

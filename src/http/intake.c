@@ -199,10 +199,14 @@ static bool check_scope(struct http_request *request) {
 
 /* Counts a wrong key. */
 static void judge_guess(struct http_request *request, int64_t now_ms) {
+    struct http_server *server = request->server;
     const struct address *peer = gate_peer(request->connection);
     char text[ADDRESS_TEXT_BYTES];
-    atomic_fetch_add(&request->server->keys_wrong_total, 1);
-    if (!guesses_count(request->server->guesses, peer, now_ms)) return;
+    atomic_fetch_add(&server->keys_wrong_total, 1);
+    pthread_mutex_lock(&server->lock);
+    bool is_last = guesses_count(server->guesses, peer, now_ms);
+    pthread_mutex_unlock(&server->lock);
+    if (!is_last) return;
     log_warn("event=wrong_keys address=%s; it has sent %d of them and is slowed",
              address_write(peer, text), GUESSES_AT_ONCE);
 }
@@ -212,8 +216,10 @@ static enum key_answer ask_key(struct http_request *request, unsigned manner,
                                uint32_t *ret_retry_s) {
     struct http_server *server = request->server;
     int64_t now_ms = clock_monotonic_ns() / 1000000;
-    if (!guesses_are_left(server->guesses, gate_peer(request->connection), now_ms))
-        manner |= KEY_NO_GUESS;
+    pthread_mutex_lock(&server->lock);
+    bool has_guesses = guesses_are_left(server->guesses, gate_peer(request->connection), now_ms);
+    pthread_mutex_unlock(&server->lock);
+    if (!has_guesses) manner |= KEY_NO_GUESS;
     enum key_answer answer =
         key_check(server->options.keys, http_request_header(request, "authorization"), manner,
                   &request->caller, ret_retry_s);
@@ -277,10 +283,14 @@ static void fail_without_memory(struct http_request *request) {
 /* True if a large body of that length may begin while `free_bytes` are left; else its owner has a
  * claim. */
 static bool admit_large(const struct http_request *request, uint64_t bytes, uint64_t free_bytes) {
+    struct http_server *server = request->server;
     char owner[CLAIM_OWNER_BYTES];
     http_server_owner(request, owner);
-    return claims_admit(&request->server->claims, owner, bytes * request->body_cost, free_bytes,
-                        clock_monotonic_ns() / 1000000);
+    pthread_mutex_lock(&server->lock);
+    bool may = claims_admit(&server->claims, owner, bytes * request->body_cost, free_bytes,
+                            clock_monotonic_ns() / 1000000);
+    pthread_mutex_unlock(&server->lock);
+    return may;
 }
 
 /* True if a body of that length would not fit next to the bodies that the server has now. Then it is
@@ -450,7 +460,9 @@ static void dispatch(struct http_request *request) {
     if (request->body.bytes > HTTP_PLAIN_BODY_BYTES_MAX) {
         char owner[CLAIM_OWNER_BYTES];
         http_server_owner(request, owner);
+        pthread_mutex_lock(&server->lock);
         claims_end(&server->claims, owner);
+        pthread_mutex_unlock(&server->lock);
         shares = server->large;
     }
     http_server_put(shares, request);

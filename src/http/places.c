@@ -86,6 +86,10 @@ void places_add(struct places *places, struct gate_connection *c) {
     put_last(places, c);
 }
 
+bool places_is_crowded(const struct gate_connection *c) {
+    return c->place->count > PLACES_CROWD;
+}
+
 void places_remove(struct places *places, struct gate_connection *c) {
     take_out(places, c);
     places->count--;

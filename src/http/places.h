@@ -17,6 +17,8 @@
 #include "http/gate.h"
 #include "http/relay.h"
 
+/* An address with more connections than this is crowded: few browsers and clients open so many. */
+#define PLACES_CROWD 16
 #define PLACES_BUCKETS 256 /* a quarter of the default of connections_max */
 
 struct places {
@@ -30,6 +32,8 @@ bool places_find(const struct places *places, const struct gate_options *options
                  const struct address *peer, int64_t at_ms, struct gate_connection **ret_leaves);
 /* Adds a connection whose `served_ms` is now. */
 void places_add(struct places *places, struct gate_connection *connection);
+/* True if the address of a connection has more than PLACES_CROWD of them. */
+bool places_is_crowded(const struct gate_connection *connection);
 void places_remove(struct places *places, struct gate_connection *connection);
 /* `served_ms` of the connection is now. */
 void places_renew(struct places *places, struct gate_connection *connection);

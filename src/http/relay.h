@@ -34,6 +34,7 @@ struct gate_connection {
     struct gate_connection *next, *previous; /* in the order of `served_ms` (places.h) */
     struct places_peer *place;               /* the account of its address */
     struct address peer;
+    bool is_crowded; /* its address had many connections when it came */
     int client;
     struct tls_session *tls; /* between `client` and the relay; NULL: plain HTTP */
     int inner;               /* the gate's end of the socket pair; -1 before the first request */
@@ -54,7 +55,8 @@ struct gate_connection {
     bool lingering;
     bool has_drops;  /* bytes that are to be dropped wait for their turn */
     bool unfinished; /* the latest run ended at its bound, with bytes left to move */
-    struct gate_connection *next_unfinished; /* the gate's list of them */
+    bool is_listed;  /* it is in a list of unfinished.h */
+    struct gate_connection *next_unfinished, *previous_unfinished;
     bool dead;
     bool told_gone;
     struct buf refusal; /* the gate's own last answer */

@@ -147,11 +147,13 @@ static void connection_notified(void *context, struct MHD_Connection *mhd, void 
     }
 }
 
-static bool connection_added(void *context, struct gate_connection *connection, int fd) {
+static bool connection_added(void *context, struct gate_connection *connection, int fd,
+                             bool is_crowded) {
     struct http_server *server = context;
     struct sockaddr_un address = connection_address(connection);
-    return MHD_add_connection(server->daemon, fd, (const struct sockaddr *)&address,
-                              sizeof address) == MHD_YES;
+    struct MHD_Daemon *daemon = is_crowded ? server->crowds : server->daemon;
+    return MHD_add_connection(daemon, fd, (const struct sockaddr *)&address, sizeof address) ==
+           MHD_YES;
 }
 
 /* Tells the connection's request, if it has one. */
@@ -294,21 +296,21 @@ static size_t keep_encoded(void *context, struct MHD_Connection *mhd, char *text
 }
 
 static enum err start_daemon(struct http_server *server, unsigned connections_max,
-                             struct error *error) {
+                             struct MHD_Daemon **ret_daemon, struct error *error) {
     /* epoll, because poll looks at every connection several times per request, which took 1.2 ms
      * next to 890 idle ones. Its epoll is edge-triggered: 0.9.75 never sees an end of input that
      * arrives together with the bytes before it, so the gate ends its side only when those bytes
      * have been read (relay.c). */
     unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_NO_LISTEN_SOCKET | MHD_USE_ITC |
                      MHD_ALLOW_SUSPEND_RESUME;
-    server->daemon = MHD_start_daemon(
+    *ret_daemon = MHD_start_daemon(
         flags, 0, NULL, NULL, http_intake, server, MHD_OPTION_CONNECTION_LIMIT, connections_max,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, CONNECTION_MEMORY_BYTES, MHD_OPTION_CONNECTION_TIMEOUT,
         0u, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_URI_LOG_CALLBACK, request_started, server,
         MHD_OPTION_NOTIFY_COMPLETED, request_completed, server, MHD_OPTION_NOTIFY_CONNECTION,
         connection_notified, server, MHD_OPTION_UNESCAPE_CALLBACK, keep_encoded, server,
         MHD_OPTION_END);
-    if (!server->daemon)
+    if (!*ret_daemon)
         return err_set(error, ERR_UNAVAILABLE, "cannot start the HTTP library's thread");
     return OK;
 }
@@ -331,7 +333,8 @@ enum err http_open(struct http_server **ret_server, const struct http_options *o
     unsigned connections_max = 2 * server->options.connections_max + 64;
     open_shares(server);
     err = start_workers(server, error);
-    if (err == OK) err = start_daemon(server, connections_max, error);
+    if (err == OK) err = start_daemon(server, connections_max, &server->daemon, error);
+    if (err == OK) err = start_daemon(server, connections_max, &server->crowds, error);
     if (err == OK) {
         struct gate_options gate = {
             .host = server->options.host,
@@ -392,6 +395,7 @@ void http_close(struct http_server *server) {
     }
     end_pieces(server);
     if (server->daemon) MHD_stop_daemon(server->daemon);
+    if (server->crowds) MHD_stop_daemon(server->crowds);
     /* The thread that answered last may not have left the request yet. */
     pthread_mutex_lock(&server->lock);
     while (server->requests > 0) pthread_cond_wait(&server->idle, &server->lock);

@@ -17,7 +17,8 @@
 struct http_server {
     struct http_options options;
     struct gate *gate;
-    struct MHD_Daemon *daemon;
+    struct MHD_Daemon *daemon; /* its connections are those of addresses that have few */
+    struct MHD_Daemon *crowds; /* the other connections (is_crowded of gate.h) */
     struct shares *work;  /* struct http_request *: whole requests for handlers, and answers whose
                              source is to give a piece */
     struct shares *quick; /* struct http_request *: those of quick routes */
@@ -27,17 +28,18 @@ struct http_server {
     uint32_t worker_count;
     pthread_t quick_worker, large_worker;
     bool has_quick_worker, has_large_worker;
-    pthread_mutex_t lock; /* guards the next members, and the requests of connections (gate_user) */
+    pthread_mutex_t lock; /* guards the members up to `claims`, and the requests of connections
+                             (gate_user) */
     pthread_cond_t idle;  /* `requests` or `pieces` has become 0 */
     uint32_t requests;
     uint32_t pieces;    /* connections that sleep until a worker thread has read a piece */
     bool reads_no_more; /* no further piece is read */
+    struct guesses *guesses;
+    struct claims claims;
     atomic_uint_fast64_t body_bytes;    /* bytes of all bodies kept in memory */
     atomic_uint_fast64_t body_memory;   /* what they are counted at */
     atomic_uint_fast64_t answer_memory; /* bytes of answers that wait for their clients */
     atomic_bool warned_of_open_key;     /* once is enough */
-    struct guesses *guesses;            /* the connection thread's */
-    struct claims claims;               /* the connection thread's */
     atomic_uint_fast64_t keys_missing_total;
     atomic_uint_fast64_t keys_wrong_total;
     atomic_uint_fast64_t keys_scope_total;

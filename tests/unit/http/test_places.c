@@ -148,12 +148,28 @@ static void loopback_leaves_an_eighth_and_others_have_256(void **state) {
     free_side(side);
 }
 
+static void an_address_is_crowded_by_its_own_connections_only(void **state) {
+    (void)state;
+    struct gate_side *side = new_side(100, 100);
+    struct gate_connection *c = NULL;
+    for (int i = 0; i < PLACES_CROWD; i++) {
+        c = come(side, "10.0.0.1", NULL);
+        assert_false(places_is_crowded(c));
+    }
+    assert_true(places_is_crowded(come(side, "::ffff:10.0.0.1", NULL)));
+    assert_false(places_is_crowded(come(side, "10.0.0.2", NULL)));
+    close_one(side, c);
+    assert_false(places_is_crowded(come(side, "10.0.0.3", NULL)));
+    free_side(side);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_address_at_its_bound_loses_its_own_longest_idle),
         cmocka_unit_test(a_full_server_loses_the_longest_idle_of_all),
         cmocka_unit_test(each_of_many_addresses_has_its_own_bound),
         cmocka_unit_test(loopback_leaves_an_eighth_and_others_have_256),
+        cmocka_unit_test(an_address_is_crowded_by_its_own_connections_only),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "http/http.h"
+#include "http/places.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -32,7 +33,8 @@ struct seen {
     struct http_request *quiet; /* a stream that the test itself goes on with */
     struct http_request *hung;  /* by a handler that waits for the client to go */
     uint64_t upload_bytes;
-    bool may_go_on; /* the handlers that hold a worker thread */
+    bool may_go_on;     /* the handlers that hold a worker thread */
+    bool holds_uploads; /* the bytes of an upload hold the library's thread, too */
 };
 
 struct fixture {
@@ -171,14 +173,25 @@ static void handle_hang(void *context, struct http_request *request) {
     http_request_on_gone(request, client_gone, context_released, &fixture->seen);
 }
 
-/* Holds its worker thread until the test lets it go. */
-static void handle_block(void *context, struct http_request *request) {
-    struct fixture *fixture = context;
-    struct seen *seen = &fixture->seen;
+/* Holds its thread until the test lets it go. */
+static void block(struct seen *seen) {
     count(seen, &seen->blocked);
     pthread_mutex_lock(&seen->lock);
     while (!seen->may_go_on) pthread_cond_wait(&seen->changed, &seen->lock);
     pthread_mutex_unlock(&seen->lock);
+}
+
+static void let_go(struct seen *seen) {
+    pthread_mutex_lock(&seen->lock);
+    seen->may_go_on = true;
+    pthread_cond_broadcast(&seen->changed);
+    pthread_mutex_unlock(&seen->lock);
+}
+
+/* Holds a worker thread. */
+static void handle_block(void *context, struct http_request *request) {
+    struct fixture *fixture = context;
+    block(&fixture->seen);
     http_answer(request, &(struct http_answer){.status = 200, .body = STR("{}")});
 }
 
@@ -211,6 +224,10 @@ static void upload_part(void *upload, struct http_request *request,
 static void upload_data(void *upload, struct http_request *request, struct str bytes) {
     struct fixture *fixture = upload;
     (void)request;
+    pthread_mutex_lock(&fixture->seen.lock);
+    bool holds = fixture->seen.holds_uploads;
+    pthread_mutex_unlock(&fixture->seen.lock);
+    if (holds) block(&fixture->seen);
     fixture->seen.upload_bytes += bytes.bytes;
 }
 
@@ -597,15 +614,34 @@ static void slow_requests_of_one_owner_leave_a_thread_for_others(void **state) {
     say(fds[count], STR("POST /block HTTP/1.1\r\n" JSON "Content-Length: 2\r\n" END "{}"));
     wait_for(&fixture->seen, &fixture->seen.blocked, WORKERS);
     check(fixture, "GET /probe HTTP/1.1\r\n" END, "HTTP/1.1 200 ", "");
-    pthread_mutex_lock(&fixture->seen.lock);
-    fixture->seen.may_go_on = true;
-    pthread_cond_broadcast(&fixture->seen.changed);
-    pthread_mutex_unlock(&fixture->seen.lock);
+    let_go(&fixture->seen);
     for (int i = 0; i <= count; i++) {
         char line[13] = {0};
         assert_int_equal(recv(fds[i], line, 12, MSG_WAITALL), 12);
         close(fds[i]);
     }
+}
+
+/* An address with many connections keeps the library's thread busy; another one is answered. */
+static void a_crowd_does_not_keep_the_library_from_others(void **state) {
+    struct fixture *fixture = *state;
+    int fds[PLACES_CROWD + 1];
+    pthread_mutex_lock(&fixture->seen.lock);
+    fixture->seen.holds_uploads = true;
+    fixture->seen.may_go_on = false;
+    pthread_mutex_unlock(&fixture->seen.lock);
+    int before = now(&fixture->seen, &fixture->seen.blocked);
+    for (int i = 0; i <= PLACES_CROWD; i++) fds[i] = dial_from(fixture, "127.0.0.3");
+    say(fds[PLACES_CROWD], STR(UPLOAD "Content-Length: 90000\r\n" END PART("a") "hello"));
+    wait_for(&fixture->seen, &fixture->seen.blocked, before + 1);
+    int other = dial_from(fixture, "127.0.0.2");
+    char line[13] = {0};
+    say(other, STR("GET /health HTTP/1.1\r\n" END));
+    assert_int_equal(recv(other, line, 12, MSG_WAITALL), 12);
+    assert_string_equal(line, "HTTP/1.1 200");
+    close(other);
+    let_go(&fixture->seen);
+    for (int i = 0; i <= PLACES_CROWD; i++) close(fds[i]);
 }
 
 /* Many times, because the end may come with the bytes before it or after them. */
@@ -709,6 +745,7 @@ int main(void) {
         cmocka_unit_test(a_plain_route_takes_at_most_a_mebibyte),
         cmocka_unit_test(a_body_larger_than_the_memory_of_all_bodies_is_too_large),
         cmocka_unit_test(slow_requests_of_one_owner_leave_a_thread_for_others),
+        cmocka_unit_test(a_crowd_does_not_keep_the_library_from_others),
         cmocka_unit_test(an_upload_cut_off_by_its_client_is_released),
         cmocka_unit_test(every_request_is_reported_when_it_is_over),
         cmocka_unit_test(a_port_that_is_taken_is_an_error),
