@@ -60,10 +60,13 @@ bench: all ## kernels against their peak, the engine, the server alone
 bench-gpu: $(BUILD)/build.ninja ## quern against vLLM's figures, kernels, memory on the card; skips without nvcc or a card
 	@BUILD=$(BUILD) tools/bench-gpu
 
-install: all ## into PREFIX (/usr/local), under DESTDIR for a package; the CUDA plugin too, once `make cuda` has built it
+install: all ## into PREFIX (/usr/local), under DESTDIR for a package: binary, man pages, completions, units; the CUDA plugin once `make cuda` has built it
 	@meson configure $(BUILD) -Dprefix=$(PREFIX)
-	@[ ! -e $(BUILD)/src/kernels/cuda/libquern-cuda.so ] || ninja -C $(BUILD) cuda-plugin
-	@DESTDIR=$(if $(DESTDIR),$(abspath $(DESTDIR))) meson install -C $(BUILD)
+	@ninja -C $(BUILD) src/quern packaging $$([ ! -e $(BUILD)/src/kernels/cuda/libquern-cuda.so ] || echo cuda-plugin) >/dev/null
+	@DESTDIR=$(if $(DESTDIR),$(abspath $(DESTDIR))) meson install -C $(BUILD) --no-rebuild
+
+uninstall: ## takes away what `make install` with the same PREFIX and DESTDIR put there
+	@tools/uninstall $(BUILD) $(PREFIX) $(if $(DESTDIR),$(abspath $(DESTDIR)))
 
 clean:
 	@rm -rf build build-*
@@ -71,4 +74,4 @@ clean:
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile
 
-.PHONY: all cuda demo test test-gpu test-peers test-clients test-masks check asan tsan fuzz bench bench-gpu install clean help
+.PHONY: all cuda demo test test-gpu test-peers test-clients test-masks check asan tsan fuzz bench bench-gpu install uninstall clean help

@@ -90,6 +90,41 @@ static void print_setting(const struct chosen *chosen, const struct bound_option
     }
 }
 
+/* Prints a setting as a commented line of an environment file, with its help above it. */
+static void print_example(const struct bound_option *bound) {
+    char name[SETTINGS_VARIABLE_BYTES];
+    const void *target = bound->target;
+    struct str told = told_default(bound->is->help);
+    settings_variable(bound->is, name);
+    printf("\n# %s\n#%s=", bound->is->help, name);
+    switch (bound->is->kind) {
+    case OPTION_TEXT:
+        if (*(const char *const *)target) printf("%s", *(const char *const *)target);
+        break;
+    case OPTION_INTEGER:
+        if (*(const int64_t *)target != 0 || str_starts_with(told, STR("0")))
+            printf("%" PRId64, *(const int64_t *)target);
+        break;
+    case OPTION_NUMBER:
+        if (*(const double *)target != 0) printf("%.15g", *(const double *)target);
+        break;
+    case OPTION_SWITCH: printf("%s", *(const bool *)target ? "true" : "false"); break;
+    default: break;
+    }
+    putchar('\n');
+}
+
+static void print_examples(const struct command *command) {
+    struct options options;
+    void *theirs = command_begin(command, &options);
+    printf("# Settings of `quern %s`, each with its default; remove the # to change one.\n"
+           "# A list has commas between its values. quern-config(1), quern-%s(1).\n",
+           command->name, command->name);
+    for (size_t i = 0; i < options.count; i++)
+        if (option_is_setting(options.at[i].is)) print_example(&options.at[i]);
+    command_end(command, theirs);
+}
+
 /* Loads the settings of one command, without running it, and prints them if asked to. */
 static enum err load(const struct chosen *chosen, const struct command *command, bool prints,
                      struct error *error) {
@@ -108,10 +143,12 @@ static enum err check(struct command_call *call, struct error *error) {
     const char *word = call->operands[0] ? call->operands[0] : "";
     const struct command *only = call->operands[1] ? command_find(call->operands[1]) : NULL;
     enum err err = OK;
-    if ((strcmp(word, "check") != 0 && strcmp(word, "show") != 0) ||
+    if ((strcmp(word, "check") != 0 && strcmp(word, "show") != 0 && strcmp(word, "example") != 0) ||
         (call->operands[1] && (!only || !only->has_settings)))
         return err_set(error, ERR_INVALID,
-                       "say `quern config check` or `quern config show [run|serve|preflight]`");
+                       "say `quern config check`, or `quern config show|example "
+                       "[run|serve|preflight]`");
+    if (strcmp(word, "example") == 0) return OK;
     for (size_t i = 0; commands[i] && err == OK; i++)
         if (commands[i]->has_settings && (!only || commands[i] == only))
             err = load(call->chosen, commands[i], false, error);
@@ -122,6 +159,10 @@ static enum err run(struct command_call *call, struct error *error) {
     const struct command *command =
         call->operands[1] ? command_find(call->operands[1]) : &cmd_serve;
     if (strcmp(call->operands[0], "check") == 0) return OK;
+    if (strcmp(call->operands[0], "example") == 0) {
+        print_examples(command);
+        return OK;
+    }
     return load(call->chosen, command, true, error);
 }
 
@@ -130,15 +171,19 @@ static const struct option_table tables[] = {{rows, 0}};
 const struct command cmd_config = {
     .name = "config",
     .summary = "check and show the settings of serve, run and preflight",
-    .usage = "config check|show [run|serve|preflight] [options]",
-    .help = "check: reads the files and the environment as these commands would.\n"
-            "show: prints every setting (of serve unless named) as a settings file has it.\n\n"
-            "A setting comes from, the later winning: its default, /etc/quern/config,\n"
-            "${XDG_CONFIG_HOME:-~/.config}/quern/config, QUERN_NAME in the environment, --name.\n",
+    .usage = "config check|show|example [run|serve|preflight] [options]",
+    .help =
+        "check: reads the files and the environment as these commands would.\n"
+        "show: prints every setting (of serve unless named) as a settings file has it.\n"
+        "example: prints every setting with its help and its default, commented out, as a file\n"
+        "of variables for a service manager.\n\n"
+        "A setting comes from, the later winning: its default, /etc/quern/config,\n"
+        "${XDG_CONFIG_HOME:-~/.config}/quern/config, QUERN_NAME in the environment, --name.\n",
     .tables = tables,
     .table_count = 1,
     .chosen_bytes = sizeof(struct chosen),
     .operands_max = 2,
+    .words = "check|show|example",
     .check = check,
     .run = run,
 };

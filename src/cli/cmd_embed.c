@@ -14,7 +14,7 @@ struct chosen {
 
 static const struct option rows[] = {
     {"pooling", OPTION_TEXT, offsetof(struct chosen, pooling), "NAME",
-     .help = "pooling: mean, cls or last (default: the model's)"},
+     .help = "pooling: mean, cls or last (default: the model's)", .words = "mean|cls|last"},
     {0},
 };
 

@@ -197,6 +197,7 @@ const struct command cmd_key = {
     .table_count = 1,
     .chosen_bytes = sizeof(struct chosen),
     .operands_max = 2,
+    .words = "create|list|revoke",
     .check = check,
     .run = run,
 };

@@ -20,7 +20,7 @@ struct chosen {
 
 static const struct option rows[] = {
     {"load-format", OPTION_TEXT, offsetof(struct chosen, load_format), "FORMAT",
-     .help = "weights: auto, or dummy to make them up (default auto)"},
+     .help = "weights: auto, or dummy to make them up (default auto)", .words = "auto|dummy"},
     {0},
 };
 

@@ -225,6 +225,7 @@ const struct command cmd_models = {
     .table_count = 1,
     .chosen_bytes = sizeof(struct chosen),
     .operands_max = 2,
+    .words = "list|inspect|verify|add",
     .stops = true,
     .check = check,
     .run = run,

@@ -60,7 +60,7 @@ static const struct option limit_rows[] = {
     {"allowed-origin", OPTION_LIST, AT(allowed_origins), "URL",
      .help = "site whose web pages may use the API, such as https://app.example (default: none)"},
     {"profile", OPTION_TEXT, AT(profile), "NAME",
-     .help = "limits and strictness: quern or openai (default quern)"},
+     .help = "limits and strictness: quern or openai (default quern)", .words = "quern|openai"},
     {"extended-windows", OPTION_SWITCH, AT(extended_windows),
      .help = "allow a completion_window from 1m to 30d, not only 24h"},
     {"connections-per-address", OPTION_INTEGER, AT(connections_per_address), "N",

@@ -12,9 +12,9 @@
 #include <string.h>
 
 const struct command *const commands[] = {
-    &cmd_run,    &cmd_serve, &cmd_preflight, &cmd_pull,    &cmd_models,   &cmd_config,
-    &cmd_top,    &cmd_fsck,  &cmd_key,       &cmd_openapi, &cmd_tokenize, &cmd_render,
-    &cmd_logits, &cmd_embed, &cmd_engine,    NULL,
+    &cmd_run,    &cmd_serve, &cmd_preflight,  &cmd_pull,    &cmd_models,   &cmd_config,
+    &cmd_top,    &cmd_fsck,  &cmd_key,        &cmd_openapi, &cmd_tokenize, &cmd_render,
+    &cmd_logits, &cmd_embed, &cmd_completion, &cmd_engine,  NULL,
 };
 
 const struct command *command_find(const char *name) {
@@ -109,7 +109,7 @@ static void print_usage(FILE *to) {
                 "       quern help COMMAND\n\n");
     for (size_t i = 0; commands[i]; i++)
         if (!commands[i]->is_hidden)
-            fprintf(to, "  %-10s %s\n", commands[i]->name, commands[i]->summary);
+            fprintf(to, "  %-10s  %s\n", commands[i]->name, commands[i]->summary);
     fprintf(to, "\nexample:\n"
                 "  quern run -i requests.jsonl -o results.jsonl --model smollm2\n");
 }

@@ -38,6 +38,7 @@ struct command {
     size_t chosen_bytes;
     size_t operands_max;    /* at most COMMAND_OPERANDS_MAX */
     const char *operand_as; /* the option whose values operands are; NULL: none */
+    const char *words;      /* first operands to choose from, separated by '|'; NULL: any */
     bool has_settings;      /* options also come from files and the environment (settings.h) */
     bool stops;             /* `run` watches call->stop and then returns ERR_CANCELLED or OK */
     bool logs;              /* its messages are lines of the log, too, with --log-format json */
@@ -56,6 +57,7 @@ struct command {
     int (*main)(int argc, char **argv);
 };
 
+extern const struct command cmd_completion;
 extern const struct command cmd_config;
 extern const struct command cmd_embed;
 extern const struct command cmd_engine;

@@ -62,13 +62,16 @@ const struct option engine_option_rows[] = {
      .max = (double)((int64_t)1 << 36), .is_size = true},
     {"reference", OPTION_SWITCH, AT(reference), .help = "compute in plain C, float32: exact, slow"},
     {"kernels", OPTION_TEXT, AT(kernels), "NAME",
-     .help = "kernels: ref, avx2, avx512 or avx512-bf16 (default: the best of this CPU)"},
+     .help = "kernels: ref, avx2, avx512 or avx512-bf16 (default: the best of this CPU)",
+     .words = "ref|avx2|avx512|avx512-bf16"},
     {"pooling", OPTION_TEXT, AT(pooling), "NAME",
-     .help = "pooling of embeddings: mean, cls or last (default: the model's)"},
+     .help = "pooling of embeddings: mean, cls or last (default: the model's)",
+     .words = "mean|cls|last"},
 
     /* Devices. */
     {"device", OPTION_TEXT, AT(device), "D",
-     .help = "auto (a card if one can be used), cpu, cuda, cuda:N or cuda:UUID (default auto)"},
+     .help = "auto (a card if one can be used), cpu, cuda, cuda:N or cuda:UUID (default auto)",
+     .words = "auto|cpu|cuda"},
     {"gpu-memory-utilization", OPTION_NUMBER, AT(gpu_memory_share), "X",
      .help = "share of a card's memory to take (default 0.9, at most what is free)", .min = 0.01,
      .max = 1},
@@ -76,11 +79,14 @@ const struct option engine_option_rows[] = {
      .help = "memory of a card to take, in MiB, instead of a share", .min = 1, .max = 1 << 28,
      .is_size = true},
     {"dtype", OPTION_TEXT, AT(dtype), "NAME",
-     .help = "numbers between operations: auto, or bfloat16 on a card (default auto)"},
+     .help = "numbers between operations: auto, or bfloat16 on a card (default auto)",
+     .words = "auto|bfloat16"},
     {"kv-cache-dtype", OPTION_TEXT, AT(kv_cache_dtype), "NAME",
-     .help = "numbers of the KV cache: auto, or on a card bfloat16 or fp8 (default auto)"},
+     .help = "numbers of the KV cache: auto, or on a card bfloat16 or fp8 (default auto)",
+     .words = "auto|bfloat16|fp8"},
     {"quantization", OPTION_TEXT, AT(quantization), "NAME",
-     .help = "weights: auto, or on a card none, fp8 or int8 (default auto)"},
+     .help = "weights: auto, or on a card none, fp8 or int8 (default auto)",
+     .words = "auto|none|fp8|int8"},
     {"tensor-parallel-size", OPTION_INTEGER, AT(tensor_parallel_size), "N",
      .help = "cards per engine: 1", .brief = "tp"},
     {"block-size", OPTION_INTEGER, AT(block_size), "N", .help = "tokens per KV block: 16"},
@@ -90,7 +96,7 @@ const struct option engine_option_rows[] = {
     /* Reading models. */
     {"packed-cache", OPTION_SWITCH, AT(packed_cache),
      .help = "keep packed weights for the next load (default on; off: --no-packed-cache)"},
-    {"packed-cache-dir", OPTION_TEXT, AT(packed_dir), "D",
+    {"packed-cache-dir", OPTION_TEXT, AT(packed_dir), "DIR",
      .help = "folder of packed weights (default ${XDG_CACHE_HOME:-~/.cache}/quern/packed)"},
     {"packed-cache-bytes", OPTION_INTEGER, AT(packed_bytes_max), "N",
      .help = "size of that folder; the longest unused files go (default 64 GiB)", .max = 1e15,
@@ -104,14 +110,17 @@ const struct option engine_option_rows[] = {
          "form of the model's calls, as vLLM names it: hermes, qwen3_coder, mistral, llama3_json, "
          "pythonic … (default: by the chat template)"},
     {"load-format", OPTION_TEXT, AT(load_format), "FORMAT",
-     .help = "weights: auto, or dummy to make them up from a config.json (default auto)"},
+     .help = "weights: auto, or dummy to make them up from a config.json (default auto)",
+     .words = "auto|dummy"},
 
     /* This program. */
     {"log-level", OPTION_TEXT, AT(log_level), "LEVEL",
      .help = "least level of the log: error, warn, info or debug (default: info; run warn, "
-             "preflight error)"},
+             "preflight error)",
+     .words = "error|warn|info|debug"},
     {"log-format", OPTION_TEXT, AT(log_format), "FORMAT",
-     .help = "lines of the log: text, or json for one object per line (default text)"},
+     .help = "lines of the log: text, or json for one object per line (default text)",
+     .words = "text|json"},
     {0},
 };
 

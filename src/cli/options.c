@@ -179,15 +179,19 @@ static enum err set_number(const struct bound_option *bound, const char *value,
     return OK;
 }
 
+bool option_next_word(struct str *rest, struct str *ret_word) {
+    if (rest->bytes == 0) return false;
+    size_t end = str_find_byte(*rest, '|', 0);
+    *ret_word = (struct str){rest->at, end == SIZE_MAX ? rest->bytes : end};
+    *rest = str_skip(*rest, ret_word->bytes + 1);
+    return true;
+}
+
 /* Whether `value` is one of the values of `list`, which '|' separates. */
 static bool is_listed(const char *list, const char *value) {
-    struct str rest = str_from(list), wanted = str_from(value);
-    while (rest.bytes > 0) {
-        size_t end = str_find_byte(rest, '|', 0);
-        struct str one = {rest.at, end == SIZE_MAX ? rest.bytes : end};
+    struct str rest = str_from(list), wanted = str_from(value), one;
+    while (option_next_word(&rest, &one))
         if (str_equals(one, wanted)) return true;
-        rest = str_skip(rest, one.bytes + 1);
-    }
     return false;
 }
 

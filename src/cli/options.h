@@ -50,6 +50,7 @@ struct option {
     /* Of a foreign option: the values that change nothing here, separated by '|', "" for none; NULL:
      * each. `help` then says why, and what to use instead. */
     const char *takes;
+    const char *words; /* the values to choose from, separated by '|', for completions; NULL: any */
 };
 
 /* Rows that fill one struct, which lies at `at` in the command's struct. */
@@ -79,6 +80,8 @@ void options_bind(struct options *ret_options, const struct option_table *tables
 bool option_size(struct str text, int64_t *ret_value);
 bool option_is_foreign(const struct option *option);
 bool option_is_switch(const struct option *option);
+/* The next of the words that '|' separates; *rest begins as the whole text. False at its end. */
+bool option_next_word(struct str *rest, struct str *ret_word);
 /* Prints the rows as --help does. */
 void options_print(const struct options *options);
 

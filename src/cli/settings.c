@@ -94,6 +94,15 @@ static bool user_file(char ret_path[PATH_MAX]) {
 
 /* --- the environment --- */
 
+void settings_variable(const struct option *option, char ret_name[SETTINGS_VARIABLE_BYTES]) {
+    _Static_assert(SETTINGS_VARIABLE_BYTES >= CONFIG_KEY_BYTES_MAX + 8, "QUERN_ and a key fit");
+    snprintf(ret_name, SETTINGS_VARIABLE_BYTES, "QUERN_%s", option->name);
+    for (char *c = ret_name; *c; c++) {
+        if (*c >= 'a' && *c <= 'z') *c = (char)(*c - 'a' + 'A');
+        if (*c == '-') *c = '_';
+    }
+}
+
 static enum err take_variable(struct loading *loading, struct bound_option *bound, const char *name,
                               struct error *error) {
     const char *value = getenv(name);
@@ -114,13 +123,9 @@ static enum err load_environment(struct loading *loading, struct error *error) {
     enum err err = OK;
     for (size_t i = 0; i < loading->options->count && err == OK; i++) {
         struct bound_option *bound = &loading->options->at[i];
-        char name[CONFIG_KEY_BYTES_MAX + 16];
+        char name[SETTINGS_VARIABLE_BYTES];
         if (!option_is_setting(bound->is)) continue;
-        snprintf(name, sizeof name, "QUERN_%s", bound->is->name);
-        for (char *c = name; *c; c++) {
-            if (*c >= 'a' && *c <= 'z') *c = (char)(*c - 'a' + 'A');
-            if (*c == '-') *c = '_';
-        }
+        settings_variable(bound->is, name);
         err = take_variable(loading, bound, name, error);
     }
     return err;

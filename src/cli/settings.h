@@ -26,6 +26,9 @@ struct settings {
     size_t text_count;
 };
 
+/* The variable of the environment that sets the option. */
+#define SETTINGS_VARIABLE_BYTES 80
+void settings_variable(const struct option *option, char ret_name[SETTINGS_VARIABLE_BYTES]);
 /* The value of --config in the arguments, or NULL. */
 const char *settings_find_config(int argc, char **argv);
 /* Reads the files and the environment; `config` NULL: the usual files. ERR_INVALID with the name

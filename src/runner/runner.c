@@ -114,10 +114,12 @@ static enum err take_up_batches(struct runner *runner, struct error *error) {
     while ((err = store_batch_next_live(runner->store, after, &row, error)) == OK) {
         after = row.sequence;
         pthread_mutex_lock(&runner->lock);
-        if (active_find(runner, str_from(row.id)))
+        if (active_find(runner, str_from(row.id))) {
             store_batch_release(&row);
-        else
+        } else {
+            runner->counters.taken_up_lines += row.total;
             active_adopt(runner, &row);
+        }
         pthread_mutex_unlock(&runner->lock);
     }
     return err == ERR_NOT_FOUND ? OK : err;

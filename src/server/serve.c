@@ -5,8 +5,10 @@
 #include "base/address.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/service.h"
 #include "preflight/preflight_child.h"
 #include "server/certificate.h"
+#include "server/service_status.h"
 
 #include <string.h>
 #include <sys/prctl.h>
@@ -14,6 +16,8 @@
 
 #define POLL_MS 50
 #define CLOSE_MS 2000
+#define CLOSING_MS                                                                                 \
+    30000 /* longest from the end of a drain to the end of the process: a sync of a busy disk */
 /* OpenAI's limits, from tests/contract. */
 #define OPENAI_FILE_BYTES_MAX ((uint64_t)512 << 20)
 #define OPENAI_BATCH_FILE_BYTES_MAX ((uint64_t)200 << 20)
@@ -133,8 +137,21 @@ static void raise_open_files(void) {
         log_warn("open files stay at %llu", (unsigned long long)limit.rlim_cur);
 }
 
-static void wait_for_stop(const volatile bool *stop) {
-    while (!*stop) clock_sleep_ms(POLL_MS);
+static void wait_for_stop(const volatile bool *stop, struct runner *runner) {
+    struct service_status status = {0};
+    while (!*stop) {
+        service_status_tell(&status, runner);
+        clock_sleep_ms(POLL_MS);
+    }
+}
+
+/* Ends with the lines in flight, or at the deadline. */
+static void drain(const struct serve_options *options, struct node *node, struct api *api) {
+    log_info("draining deadline_ms=%lld", (long long)options->drain_ms);
+    service_status_tell_drain(node_runner(node), options->drain_ms + CLOSING_MS);
+    api_drain(api);
+    bool empty = runner_drain(node_runner(node), options->drain_ms);
+    log_info("drained left=%s", empty ? "nothing" : "lines that the next start runs again");
 }
 
 enum err serve_run(const struct serve_options *options, struct error *error) {
@@ -142,12 +159,14 @@ enum err serve_run(const struct serve_options *options, struct error *error) {
     struct front front = {0};
     guard_memory();
     raise_open_files();
-    enum err err = OK;
-    if (options->ssl_certfile)
+    enum err err = service_open(error);
+    service_tell("STATUS=opening the state directory and loading models");
+    if (err == OK && options->ssl_certfile)
         err = certificate_open(&front.tls, options->ssl_certfile, options->ssl_keyfile, error);
     if (err == OK) err = node_open(&node, &options->node, error);
     if (err != OK) {
         tls_close(front.tls);
+        service_close();
         return err;
     }
     /* The network side opens first, so that /health tells "loading" while models load. */
@@ -155,14 +174,13 @@ enum err serve_run(const struct serve_options *options, struct error *error) {
     if (err == OK) err = node_wait_ready(node, options->stop, error);
     if (err == OK) err = node_start(node, error);
     if (err == OK) {
+        service_tell("READY=1");
         options->listening(options->context, options->host, front.port);
-        wait_for_stop(options->stop);
-        log_info("draining deadline_ms=%lld", (long long)options->drain_ms);
-        api_drain(front.api);
-        bool empty = runner_drain(node_runner(node), options->drain_ms);
-        log_info("drained left=%s", empty ? "nothing" : "lines that the next start runs again");
+        wait_for_stop(options->stop, node_runner(node));
+        drain(options, node, front.api);
     }
     close_front(&front);
     node_close(node, 0);
+    service_close();
     return err == ERR_CANCELLED ? OK : err;
 }

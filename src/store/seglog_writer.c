@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/os.h"
+#include "base/service.h"
 #include "base/sync.h"
 #include "store/seglog_internal.h"
 
@@ -165,6 +166,7 @@ static bool wait_for_room(struct seglog_writer *writer, uint64_t bytes) {
     store_disk_filled(writer->store);
     bool stopping;
     do {
+        service_beat();
         pthread_mutex_lock(&writer->lock);
         int64_t due_ns = clock_monotonic_ns() + FULL_WAIT_NS;
         while (!writer->stopping && sync_wait_until(&writer->work, &writer->lock, due_ns)) continue;
@@ -263,7 +265,11 @@ static void keep_or_free(struct seglog_writer *writer, struct group *group) {
 
 /* Waits for a due group; NULL when the writer stops and no group is left. The lock is held. */
 static struct group *take_group(struct seglog_writer *writer) {
-    while (!writer->first && !writer->stopping) pthread_cond_wait(&writer->work, &writer->lock);
+    service_beat();
+    while (!writer->first && !writer->stopping) {
+        sync_wait_until(&writer->work, &writer->lock, service_beat_due_ns());
+        service_beat();
+    }
     struct group *group = writer->first;
     if (!group) return NULL;
     int64_t due_ns = writer->first_put_ns + GROUP_WAIT_NS;

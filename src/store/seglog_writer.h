@@ -6,6 +6,9 @@
  * It appends the queued records, syncs when 256 KiB wait or 10 ms have passed, and only then
  * reports them as durable. So many small records share one sync.
  *
+ * It gives the beats of the process to a service manager (base/service.h): a server whose results
+ * no longer reach the disk is started again.
+ *
  * Thread: seglog_put from any; open and close from one; it has a thread of its own.
  * Memory: at most about 64 MiB of queued records.
  * Invariant: a record is reported once, after its sync. */
