@@ -292,6 +292,10 @@ enum err scheduler_submit(struct scheduler *scheduler, const struct scheduler_re
     known.is_urgent =
         request->is_urgent && scheduler->urgent_max > 0 && pages <= scheduler->urgent_pages_max;
     struct live_request *copy = live_request_open(&known, sequence_count, tokens_max, seed);
+    /* A limit that the context sets says nothing about the answer. */
+    const bool is_limited = tokens_max < scheduler->context_tokens_max;
+    if (!copy->is_urgent)
+        copy->waiting.answer_max = is_limited ? tokens_max - request->prompt_count : UINT32_MAX;
     request_table_add(&scheduler->requests, copy);
     scheduler->open_sequences += sequence_count;
     waiting_add(&scheduler->lines[copy->is_urgent ? LINE_URGENT : LINE_OTHERS].waiting,

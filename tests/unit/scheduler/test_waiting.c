@@ -2,6 +2,7 @@
 #include "scheduler/waiting.h"
 
 #include "base/rng.h"
+#include "scheduler/backend.h"
 
 #include <stdlib.h>
 
@@ -151,6 +152,136 @@ static void any_item_can_be_taken_out_and_the_order_of_the_others_stays(void **s
     }
 }
 
+#define PREFIXES 3u
+#define SHARED (2u * BACKEND_BLOCK_TOKENS)
+
+/* An item whose prompt is `prefix` for whole blocks, then `rest`. */
+static struct waiting_item *long_item(int32_t prefix, int32_t rest, uint32_t answer_max) {
+    struct waiting_item *item = calloc(1, sizeof *item + (SHARED + 1) * sizeof(int32_t));
+    assert_non_null(item);
+    int32_t *tokens = (int32_t *)(item + 1);
+    for (uint32_t i = 0; i < SHARED; i++) tokens[i] = prefix;
+    tokens[SHARED] = rest;
+    item->tokens = tokens;
+    item->token_count = SHARED + 1;
+    item->answer_max = answer_max;
+    return item;
+}
+
+static void longer_answers_go_first_among_requests_that_share_as_much(void **state) {
+    (void)state;
+    struct waiting waiting = {0};
+    struct waiting_item *short_one = long_item(1, 0, 10);
+    struct waiting_item *long_one = long_item(1, 1, 500);
+    struct waiting_item *middle = long_item(1, 2, 100);
+    struct waiting_item *middle_too = long_item(1, 3, 100);
+    struct waiting_item *other = long_item(2, 0, 900);
+    waiting_add(&waiting, short_one);
+    waiting_add(&waiting, other);
+    waiting_add(&waiting, middle_too);
+    waiting_add(&waiting, long_one);
+    waiting_add(&waiting, middle);
+    expect_first(&waiting, long_one);
+    expect_first(&waiting, middle);
+    expect_first(&waiting, middle_too);
+    expect_first(&waiting, short_one);
+    expect_first(&waiting, other);
+}
+
+static uint32_t blocks_shared(const struct waiting_item *a, const struct waiting_item *b) {
+    uint32_t count = 0;
+    while (count < a->token_count && count < b->token_count && a->tokens[count] == b->tokens[count])
+        count++;
+    return count / BACKEND_BLOCK_TOKENS;
+}
+
+/* The least (priority, sweep) of the items. */
+static bool is_of_first_sweep(struct waiting_item *const *items, uint32_t count,
+                              const struct waiting_item *item) {
+    for (uint32_t i = 0; i < count; i++)
+        if (items[i]->priority < item->priority ||
+            (items[i]->priority == item->priority && items[i]->sweep < item->sweep))
+            return false;
+    return true;
+}
+
+/* With all items there from the beginning, each next one shares the most blocks with the one
+ * before, and has the longest answer of those that do. */
+static void each_next_one_shares_the_most_and_then_has_the_longest_answer(void **state) {
+    (void)state;
+    for (uint64_t seed = 1; seed <= 200; seed++) {
+        struct rng rng = {seed};
+        struct waiting waiting = {0};
+        struct waiting_item *items[64];
+        uint32_t count = 2 + (uint32_t)rng_below(&rng, 62);
+        for (uint32_t i = 0; i < count; i++) {
+            items[i] = long_item((int32_t)rng_below(&rng, PREFIXES), (int32_t)rng_below(&rng, 9),
+                                 (uint32_t)rng_below(&rng, 6));
+            waiting_add(&waiting, items[i]);
+        }
+        struct waiting_item *before = waiting_first(&waiting);
+        waiting_begin_first(&waiting);
+        while (waiting_first(&waiting)) {
+            for (uint32_t i = 0; i < count; i++)
+                if (items[i] == before) items[i--] = items[--count];
+            struct waiting_item *next = waiting_first(&waiting);
+            assert_true(is_of_first_sweep(items, count, next));
+            for (uint32_t i = 0; i < count && next->sweep == before->sweep; i++) {
+                if (items[i]->sweep != next->sweep) continue;
+                assert_true(blocks_shared(items[i], before) <= blocks_shared(next, before));
+                if (blocks_shared(items[i], before) == blocks_shared(next, before))
+                    assert_true(items[i]->answer_max <= next->answer_max);
+            }
+            waiting_begin_first(&waiting);
+            free(before);
+            before = next;
+        }
+        assert_int_equal(count, 1);
+        free(before);
+    }
+}
+
+/* Whatever comes and goes, the queue begins each item once and none of a later sweep. */
+static void items_that_come_and_go_begin_once_each(void **state) {
+    (void)state;
+    for (uint64_t seed = 1; seed <= 200; seed++) {
+        struct rng rng = {seed};
+        struct waiting waiting = {0};
+        struct waiting_item *items[400];
+        uint32_t count = 0;
+        uint32_t ended = 0;
+        uint32_t added = 0;
+        while (added < 400 || count > 0) {
+            uint64_t what = rng_below(&rng, added < 400 ? 5 : 2);
+            if (what >= 2) {
+                items[count] = long_item((int32_t)rng_below(&rng, PREFIXES),
+                                         (int32_t)rng_below(&rng, 9), (uint32_t)rng_below(&rng, 6));
+                items[count]->priority = (int64_t)rng_below(&rng, 2);
+                waiting_add(&waiting, items[count++]);
+                added++;
+                continue;
+            }
+            if (count == 0) continue;
+            struct waiting_item *gone = waiting_first(&waiting);
+            assert_true(is_of_first_sweep(items, count, gone));
+            if (what == 0) {
+                waiting_begin_first(&waiting);
+            } else {
+                gone = items[rng_below(&rng, count)];
+                waiting_remove(&waiting, gone);
+            }
+            uint32_t at = 0;
+            while (items[at] != gone) assert_true(++at < count);
+            items[at] = items[--count];
+            free(gone);
+            ended++;
+            assert_int_equal(waiting.count, count);
+        }
+        assert_null(waiting_first(&waiting));
+        assert_int_equal(ended, 400);
+    }
+}
+
 static void tokens_compare_beyond_a_cache_line(void **state) {
     (void)state;
     int32_t a[40];
@@ -172,6 +303,9 @@ int main(void) {
         cmocka_unit_test(a_late_arrival_that_is_still_ahead_gets_on_the_sweep),
         cmocka_unit_test(a_stream_of_arrivals_ahead_cannot_hold_back_a_request),
         cmocka_unit_test(any_item_can_be_taken_out_and_the_order_of_the_others_stays),
+        cmocka_unit_test(longer_answers_go_first_among_requests_that_share_as_much),
+        cmocka_unit_test(each_next_one_shares_the_most_and_then_has_the_longest_answer),
+        cmocka_unit_test(items_that_come_and_go_begin_once_each),
         cmocka_unit_test(tokens_compare_beyond_a_cache_line),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
