@@ -22,7 +22,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define POLL_MS 100
+#define POLL_MS 10
+#define REPORTS_EVERY_NS ((int64_t)100000000)
 #define PIECE_BYTES ((size_t)1 << 20)
 #define DRAIN_MS 2000
 
@@ -177,13 +178,18 @@ static enum err run_batch(struct offline *offline, struct error *error) {
     offline->ready_ns = clock_monotonic_ns();
     /* A resumed batch tells what it has done once its log was read. */
     bool first = offline->is_resumed;
+    int64_t report_due_ns = 0;
     while ((err = look(offline, error)) == OK) {
         if (first && offline->batch.status != BATCH_VALIDATING) {
             note_before(offline);
             first = false;
         }
-        report(offline, NULL);
-        if (batch_status_is_terminal(offline->batch.status)) break;
+        const bool has_ended = batch_status_is_terminal(offline->batch.status);
+        if (has_ended || clock_monotonic_ns() >= report_due_ns) {
+            report(offline, NULL);
+            report_due_ns = clock_monotonic_ns() + REPORTS_EVERY_NS;
+        }
+        if (has_ended) break;
         if (*offline->options->stop) return say_stopped(offline, error);
         clock_sleep_ms(POLL_MS);
     }
