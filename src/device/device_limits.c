@@ -7,10 +7,11 @@
 /* Tokens of one sequence that the cache has room for at least, or its whole context if that is
  * less. */
 #define CACHE_TOKENS_LEAST 4096u
-/* Tokens of the cache per sequence that the default of sequences_max leaves, and its least value:
- * fewer sequences than 32 leave a device idle. */
+/* Tokens of the cache per sequence that the default of sequences_max leaves, its least value (fewer
+ * sequences than 32 leave a device idle), and its unit. */
 #define SEQUENCE_TOKENS 512u
 #define SEQUENCES_LEAST 32u
+#define SEQUENCES_UNIT 16u
 
 static uint32_t or_default(uint32_t value, uint32_t fallback) {
     return value > 0 ? value : fallback;
@@ -88,14 +89,25 @@ static bool has_tokens(const struct device_limits_options *options,
     return ledger.used <= ledger.limit && blocks * DEVICE_PAGE_TOKENS / sequences >= tokens;
 }
 
+/* The most sequences, up to `most`, for which the cache has room; SEQUENCES_LEAST if it has not. */
+static uint32_t sequences_that_fit(const struct device_limits_options *options, uint32_t most) {
+    uint32_t low = SEQUENCES_LEAST / SEQUENCES_UNIT;
+    uint32_t high = most / SEQUENCES_UNIT;
+    while (low < high) {
+        const uint32_t middle = (low + high + 1) / 2;
+        const struct device_limits limits = limits_with(options, middle * SEQUENCES_UNIT);
+        if (has_tokens(options, &limits, middle * SEQUENCES_UNIT))
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low * SEQUENCES_UNIT;
+}
+
 struct device_limits device_limits_of(const struct device_limits_options *options) {
     const uint32_t wanted = options->wanted.sequences_max;
     uint32_t sequences = or_default(wanted, DEVICE_SEQUENCES_DEFAULT);
-    struct device_limits limits = limits_with(options, sequences);
-    while (wanted == 0 && options->memory_bytes > 0 && sequences > SEQUENCES_LEAST &&
-           !has_tokens(options, &limits, sequences)) {
-        sequences /= 2;
-        limits = limits_with(options, sequences);
-    }
-    return limits;
+    if (wanted == 0 && options->memory_bytes > 0)
+        sequences = sequences_that_fit(options, sequences);
+    return limits_with(options, sequences);
 }

@@ -16,8 +16,8 @@
 #include "program/plan_attention.h"
 
 #define DEVICE_ROWS_DEFAULT 2048u /* of executor_limits.rows_max: more gain nothing */
-/* Likewise of sequences_max: halved while the cache would have less than 512 tokens per sequence,
- * since their logits take its memory. */
+/* Likewise of sequences_max: fewer, a multiple of 16, if the cache would have less than 512 tokens
+ * per sequence, since their logits take its memory. */
 #define DEVICE_SEQUENCES_DEFAULT 1024u
 
 struct device_limits_options {
