@@ -5,20 +5,30 @@
 #include "chat/call_text.h"
 
 #include <assert.h>
+#include <string.h>
 
 #define LLAMA_BEGIN STR("<|python_tag|>")
 /* Most white space in a row that is looked at repeatedly; white space before it is text. */
 #define HELD_SPACE_MAX ((size_t)256)
+
+/* A text of calls begins. */
+static void begin_calls(struct tool_reader *reader) {
+    size_t calls_max = reader->only_one ? reader->calls.count == 0 : SIZE_MAX;
+    reader->begun = (struct call_begun){
+        .format = reader->format, .tools = reader->tools, .calls_max = calls_max};
+}
 
 void tool_reader_init(struct tool_reader *reader, enum tool_format format, bool only_one,
                       const json_t *tools) {
     assert(format >= TOOL_FORMAT_HERMES && format < TOOL_FORMAT_COUNT);
     *reader = (struct tool_reader){.format = format, .only_one = only_one, .tools = tools};
     buf_init(&reader->content, BUF_UNLIMITED);
+    begin_calls(reader);
 }
 
 void tool_reader_release(struct tool_reader *reader) {
     call_list_release(&reader->calls);
+    call_list_release(&reader->shown);
     buf_release(&reader->content);
     *reader = (struct tool_reader){.format = TOOL_FORMAT_NONE};
 }
@@ -44,19 +54,46 @@ static bool read_call_text(const struct tool_reader *reader, struct str text,
     return false;
 }
 
-/* Takes the calls of a text, and gives them their ids. False if it is no call. */
+static void give_id(const struct tool_reader *reader, struct tool_call *call) {
+    if (reader->format == TOOL_FORMAT_MISTRAL || reader->format == TOOL_FORMAT_NAMED)
+        id_alnum(call->id, TOOL_CALL_ID_BYTES, "", 9);
+    else
+        id_hex(call->id, TOOL_CALL_ID_BYTES, "call_", 24);
+}
+
+/* Shows the calls that begin in a text of calls that goes on. */
+static void show_begun(struct tool_reader *reader, struct str text) {
+    size_t before = reader->shown.count;
+    call_begun_feed(&reader->begun, text, &reader->shown);
+    for (size_t i = before; i < reader->shown.count; i++) give_id(reader, &reader->shown.at[i]);
+}
+
+/* Shows call `index` of a text, which is complete; the rest of it if it has begun. Those that have
+ * begun are the first of the text and the last of `shown`, until others are added behind them. */
+static void show_whole(struct tool_reader *reader, struct tool_call *call, size_t index) {
+    size_t begun = reader->begun.count;
+    if (index >= begun) {
+        give_id(reader, call);
+        struct tool_call *copy = call_list_add(&reader->shown);
+        memcpy(copy->id, call->id, sizeof copy->id);
+        buf_add_str(&copy->name, buf_str(&call->name));
+        buf_add_str(&copy->arguments, buf_str(&call->arguments));
+        return;
+    }
+    struct tool_call *shown = &reader->shown.at[reader->shown.count - begun + index];
+    struct str arguments = buf_str(&call->arguments), before = buf_str(&shown->arguments);
+    memcpy(call->id, shown->id, sizeof call->id);
+    if (str_starts_with(arguments, before))
+        buf_add_str(&shown->arguments, str_skip(arguments, before.bytes));
+}
+
+/* Takes the calls of a text. False if it is no call. */
 static bool take_calls(struct tool_reader *reader, struct str text) {
     struct call_list *calls = &reader->calls;
     size_t before = calls->count;
     if (!read_call_text(reader, text, calls)) return false;
     if (reader->only_one) call_list_cut(calls, 1);
-    for (size_t i = before; i < calls->count; i++) {
-        char *id = calls->at[i].id;
-        if (reader->format == TOOL_FORMAT_MISTRAL || reader->format == TOOL_FORMAT_NAMED)
-            id_alnum(id, TOOL_CALL_ID_BYTES, "", 9);
-        else
-            id_hex(id, TOOL_CALL_ID_BYTES, "call_", 24);
-    }
+    for (size_t i = before; i < calls->count; i++) show_whole(reader, &calls->at[i], i - before);
     return true;
 }
 
@@ -100,7 +137,16 @@ static bool read_text(struct tool_reader *reader, struct str text, bool is_end, 
     reader->call_at = reader->at;
     reader->at = reader->searched = found + mark.bytes;
     reader->state = TOOL_CALL;
+    begin_calls(reader);
     return true;
+}
+
+/* The text of a call becomes content. A stream that shows the call as far as it came does not show it
+ * again. */
+static void cut_call(struct tool_reader *reader) {
+    if (!call_begun_is_open(&reader->begun) || reader->is_cut) return;
+    reader->is_cut = true;
+    reader->content_shown = reader->content.bytes;
 }
 
 /* The call ends at `end`, and its mark, if it has one, at `after`. */
@@ -111,6 +157,7 @@ static void end_call(struct tool_reader *reader, struct str text, size_t end, si
         reader->at = reader->searched = after;
         reader->is_after_call = true;
     } else {
+        if (end == text.bytes && after == end) cut_call(reader);
         reader->at = reader->call_at;
         add_content(reader, text, after);
     }
@@ -142,11 +189,14 @@ static bool is_in_string(struct tool_reader *reader, struct str text, size_t end
 static bool read_to_end(struct tool_reader *reader, struct str text, bool is_end,
                         struct tool_marks marks) {
     struct str mark = str_from(marks.end ? marks.end : marks.begin);
+    struct str call = str_skip(text, reader->at);
     size_t end = str_find(text, mark, reader->searched);
     while (end != SIZE_MAX && marks.end && is_in_string(reader, text, end)) {
         reader->searched = end + 1;
         end = str_find(text, mark, reader->searched);
     }
+    call.bytes = end != SIZE_MAX ? end - reader->at : call.bytes - str_begun(call, mark);
+    show_begun(reader, call);
     if (end != SIZE_MAX) /* Without an end of its own, a call ends where the next one begins. */
         end_call(reader, text, end, marks.end ? end + mark.bytes : end);
     else if (is_end)
@@ -167,22 +217,25 @@ static void feed_whole(struct tool_reader *reader, struct str text, bool is_end)
     bool may_be = rest.bytes == 0 || rest.at[0] == '{' || (takes_list && rest.at[0] == '[') ||
                   has_mark ||
                   (rest.bytes < LLAMA_BEGIN.bytes && str_starts_with(LLAMA_BEGIN, rest));
+    struct str calls = has_mark ? str_skip(rest, LLAMA_BEGIN.bytes) : rest;
+    if (reader->state != TOOL_REST && may_be && (has_mark || !str_starts_with(rest, STR("<"))))
+        show_begun(reader, calls);
     if (reader->state == TOOL_REST || !may_be) {
         reader->state = TOOL_REST;
         add_content(reader, text, text.bytes);
     } else if (is_end) {
-        if (!take_calls(reader, has_mark ? str_skip(rest, LLAMA_BEGIN.bytes) : rest))
-            add_content(reader, text, text.bytes);
+        if (take_calls(reader, calls)) return;
+        cut_call(reader);
+        add_content(reader, text, text.bytes);
     }
 }
 
 void tool_reader_feed(struct tool_reader *reader, struct str text, bool is_end) {
     struct tool_marks marks = tool_format_marks(reader->format);
-    if (!marks.begin) {
-        feed_whole(reader, text, is_end);
-        return;
+    if (!marks.begin) feed_whole(reader, text, is_end);
+    while (marks.begin &&
+           (reader->state == TOOL_TEXT ? read_text(reader, text, is_end, str_from(marks.begin))
+                                       : read_to_end(reader, text, is_end, marks))) {
     }
-    while (reader->state == TOOL_TEXT ? read_text(reader, text, is_end, str_from(marks.begin))
-                                      : read_to_end(reader, text, is_end, marks)) {
-    }
+    if (!reader->is_cut) reader->content_shown = reader->content.bytes;
 }

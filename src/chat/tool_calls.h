@@ -5,17 +5,19 @@
  *
  * A call is taken when it is complete and its arguments are JSON. Text that only looks like a call
  * stays text, as the model wrote it. White space before and between calls is dropped. So a stream
- * shows a call as soon as it is complete, and no text that a reader of the whole text would not
- * see.
+ * shows no text that a reader of the whole text would not see.
+ *
+ * A stream shows the arguments of a call while they come (call_begun.h). Where such a call turns out to
+ * be none, or its rest is cut, the stream has a call that the answer has not.
  *
  * It knows no template language, no token and no response format. The time over all feeds is linear
  * in the text.
  *
  * Thread: one per struct.
  * Memory: owns its buffers; tool_reader_release frees them. The tools are borrowed.
- * Invariant: content and calls do not depend on how the text was cut into feeds. */
+ * Invariant: content and calls do not depend on how the text was cut into feeds. What `shown` has stays. */
 
-#include "chat/call_list.h"
+#include "chat/call_begun.h"
 #include "chat/tool_format.h"
 
 #include <jansson.h>
@@ -27,6 +29,10 @@ struct tool_reader {
 
     struct buf content; /* the text without the calls, so far */
     struct call_list calls;
+    struct call_list
+        shown; /* the calls of a stream, so far: those of `calls` and those that have begun */
+    size_t content_shown; /* bytes of the content that a stream shows: without the text of a call
+                               that `shown` has and that the end of the text cut off */
 
     /* private */
     enum { TOOL_TEXT, TOOL_CALL, TOOL_REST } state;
@@ -36,6 +42,8 @@ struct tool_reader {
     size_t scanned;  /* bytes of a call in JSON that were scanned for its strings */
     bool is_json, is_in_string, is_escaped; /* of the scan */
     bool is_after_call;                     /* only white space has followed the last call */
+    bool is_cut;                            /* content_shown stays as it is */
+    struct call_begun begun;                /* of the current text of calls */
 };
 
 /* `format` is HERMES or behind it. */

@@ -352,6 +352,7 @@ static bool write_text_chunk(struct buf *out, const struct answer_source *source
     if (choice->tools) {
         choice_read_tools(choice, &job->request);
         text = buf_str(&choice->tools->content);
+        text.bytes = choice->tools->content_shown;
     }
     choice->shown = shown;
     struct str thought = new_thought(choice, &job->request, shown);
@@ -369,26 +370,40 @@ static bool write_text_chunk(struct buf *out, const struct answer_source *source
     return true;
 }
 
-/* Writes the next half of a tool call: its name, or its arguments. */
+/* The call that a stream shows next: one whose name it lacks, or new bytes of arguments. */
+static const struct tool_call *next_call(struct choice *choice) {
+    const struct call_list *calls = &choice->tools->shown;
+    while (choice->call_at < calls->count) {
+        const struct tool_call *call = &calls->at[choice->call_at];
+        if (!choice->is_call_named || call->arguments.bytes > choice->arguments_shown) return call;
+        if (choice->call_at + 1 == calls->count) break; /* more of its arguments may come */
+        choice->call_at++;
+        choice->is_call_named = false;
+        choice->arguments_shown = 0;
+    }
+    return NULL;
+}
+
+/* Writes the name of a tool call, or the arguments that have come since. */
 static bool write_call_chunk(struct buf *out, const struct answer_source *source, struct job *job,
                              uint32_t index) {
     struct choice *choice = &job->choices[index];
-    if (!choice->tools || choice->calls_shown == 2 * choice->tools->calls.count) return false;
-    const struct tool_call *call = &choice->tools->calls.at[choice->calls_shown / 2];
-    bool is_name = choice->calls_shown % 2 == 0;
+    const struct tool_call *call = choice->tools ? next_call(choice) : NULL;
+    if (!call) return false;
     write_chunk_head(out, source, job, index);
-    buf_printf(out, "\"delta\":{\"tool_calls\":[{\"index\":%zu,", choice->calls_shown / 2);
-    if (is_name) {
+    buf_printf(out, "\"delta\":{\"tool_calls\":[{\"index\":%zu,", choice->call_at);
+    if (!choice->is_call_named) {
         write_tool_call(out, call, false);
+        choice->is_call_named = true;
     } else {
         buf_add_text(out, "\"function\":{\"arguments\":");
-        write_repaired(out, buf_str(&call->arguments));
+        write_repaired(out, str_skip(buf_str(&call->arguments), choice->arguments_shown));
         buf_add_byte(out, '}');
+        choice->arguments_shown = call->arguments.bytes;
     }
     buf_add_text(out, "}]},\"logprobs\":null");
     write_chunk_end(out, job, index, NULL);
     buf_add_byte(out, '}');
-    choice->calls_shown++;
     return true;
 }
 

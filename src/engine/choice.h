@@ -50,7 +50,9 @@ struct choice {
     bool is_closing;           /* the next token is one of them */
     struct tool_reader *tools; /* NULL: calls are not read. Owned */
     size_t content_shown;      /* bytes of the content already in a stream */
-    size_t calls_shown;        /* half calls in a stream: the name, or the arguments */
+    size_t call_at;            /* the call of tools->shown that a stream shows now */
+    bool is_call_named;        /* its name is in the stream */
+    size_t arguments_shown;    /* bytes of its arguments in the stream */
 };
 
 void choice_init(struct choice *choice, const struct request *request);

@@ -58,14 +58,21 @@ static void open_choices(struct job *job) {
     job->seed = job->request.has_seed ? (uint64_t)job->request.seed : id_u64();
 }
 
+/* Drops all of the tools but their names. */
+static void drop_schemas(json_t *tools) {
+    for (size_t i = 0; i < json_array_size(tools); i++) {
+        json_t *function = json_object_get(json_array_get(tools, i), "function");
+        json_object_del(function, "description");
+        json_object_del(function, "parameters");
+    }
+}
+
 /* Drops the members that are tokens now; the rest of the body is small (stop strings, the
  * model). */
 static void drop_documents(struct request *request) {
     json_object_del(request->body, "messages");
-    if (request->tool_format != TOOL_FORMAT_XML) { /* whose reader looks at the schemas */
-        json_object_del(request->body, "tools");
-        request->tools = NULL;
-    }
+    /* The reader of calls knows a call by its name; that of XML looks at the schemas, too. */
+    if (request->tool_format != TOOL_FORMAT_XML) drop_schemas(request->tools);
     json_object_del(request->body, "prompt");
     json_object_del(request->body, "bad_words");
     json_object_del(request->body, "chat_template");

@@ -9,6 +9,26 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+/* Bytes that a stream has shown. */
+static size_t bytes_of(const struct tool_reader *reader) {
+    size_t bytes = reader->content_shown;
+    assert(bytes <= reader->content.bytes);
+    for (size_t i = 0; i < reader->shown.count; i++)
+        bytes += 1 + reader->shown.at[i].name.bytes + reader->shown.at[i].arguments.bytes;
+    return bytes;
+}
+
+/* The calls of the answer are among those of the stream, in their order. */
+static void check_shown(const struct tool_reader *reader) {
+    size_t at = 0;
+    for (size_t i = 0; i < reader->calls.count; i++, at++) {
+        while (at < reader->shown.count &&
+               strcmp(reader->shown.at[at].id, reader->calls.at[i].id) != 0)
+            at++;
+        assert(at < reader->shown.count);
+    }
+}
+
 /* A model's text in one of the forms, in pieces and at once. Both give the same result, text that
  * was shown stays, and arguments are JSON. The first byte chooses the form, the second the cut. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
@@ -27,11 +47,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     tool_reader_init(&cut, format, false, tools);
     tool_reader_feed(&whole, (struct str){text, bytes}, true);
     for (size_t at = step; at < bytes; at += step) {
-        size_t shown = cut.content.bytes, calls = cut.calls.count;
+        size_t shown = cut.content.bytes, calls = cut.calls.count, streamed = bytes_of(&cut);
         tool_reader_feed(&cut, (struct str){text, at}, false);
         assert(cut.content.bytes >= shown && cut.calls.count >= calls);
+        assert(bytes_of(&cut) >= streamed);
     }
     tool_reader_feed(&cut, (struct str){text, bytes}, true);
+    check_shown(&whole);
+    check_shown(&cut);
     assert(str_equals(buf_str(&whole.content), buf_str(&cut.content)));
     assert(whole.calls.count == cut.calls.count);
     for (size_t i = 0; i < whole.calls.count; i++) {

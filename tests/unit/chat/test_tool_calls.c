@@ -201,11 +201,28 @@ static void add_calls(struct buf *out, const struct tool_reader *reader) {
     }
 }
 
+/* What a stream has shown stays, and the calls of the answer are among its calls, in their order. */
+static void check_shown(const struct tool_reader *reader, size_t *shown_bytes, bool is_end) {
+    size_t bytes = reader->content_shown, at = 0;
+    for (size_t i = 0; i < reader->shown.count; i++)
+        bytes += 1 + reader->shown.at[i].name.bytes + reader->shown.at[i].arguments.bytes;
+    assert_true(bytes >= *shown_bytes && reader->content_shown <= reader->content.bytes);
+    *shown_bytes = bytes;
+    for (size_t i = 0; is_end && i < reader->calls.count; i++) {
+        const struct tool_call *call = &reader->calls.at[i];
+        while (at < reader->shown.count && strcmp(reader->shown.at[at].id, call->id) != 0) at++;
+        assert_true(at < reader->shown.count);
+        const struct tool_call *shown = &reader->shown.at[at];
+        assert_true(str_equals(buf_str(&shown->name), buf_str(&call->name)));
+        assert_true(str_equals(buf_str(&shown->arguments), buf_str(&call->arguments)));
+    }
+}
+
 /* Reads `text` in pieces of `step` bytes, or of sizes that the generator chooses; compares. */
 static void check(enum tool_format format, const struct row *row, size_t step, struct rng *rng) {
     struct tool_reader reader;
     struct buf calls;
-    size_t bytes = strlen(row->text), content_before = 0, calls_before = 0;
+    size_t bytes = strlen(row->text), content_before = 0, calls_before = 0, shown = 0;
     tool_reader_init(&reader, format, false, tools);
     buf_init(&calls, 4096);
     for (size_t at = 0; at < bytes;) {
@@ -216,8 +233,10 @@ static void check(enum tool_format format, const struct row *row, size_t step, s
         assert_true(reader.content.bytes >= content_before && reader.calls.count >= calls_before);
         content_before = reader.content.bytes;
         calls_before = reader.calls.count;
+        check_shown(&reader, &shown, false);
     }
     tool_reader_feed(&reader, str_from(row->text), true);
+    check_shown(&reader, &shown, true);
     add_calls(&calls, &reader);
     if (!str_is(buf_str(&reader.content), row->content) || !str_is(buf_str(&calls), row->calls))
         fail_msg("'%s': content '%.*s', calls '%.*s'", row->text,
