@@ -112,6 +112,9 @@ static void check_logit_rows(const struct step *step) {
         bool is_pending = backend_is_pending(step->tokens[part->row_first]);
         bool needs_token = row->sampling->presence_penalty != 0;
         assert(!row->is_late || (is_pending && !row->scored && !row->allowed));
+        /* No row is computed for a token behind the last one. */
+        uint32_t tokens_max = row->sampling->max_tokens;
+        assert(row->scored || tokens_max == 0 || row->counter < tokens_max);
         assert(!needs_token || row->is_late == (is_pending && !row->scored));
         assert(row->scored || row->counter == 0 || (row->generated == NULL) == is_pending);
         assert(row->scored || row->row == part->row_first + part->row_count - 1);

@@ -5,7 +5,7 @@ assertions of their own, and runs it with two steps under way until it fails. En
 or when the scheduler without a mistake fails. A text that a mistake replaces must occur once, so that the list follows
 the code.
 
-  tests/sim/mutants.py [--seeds N]     seeds for each (default 40)
+  tests/sim/mutants.py [--seeds N] [--last N]     seeds for each (default 40); only the last mistakes of the list
 """
 import argparse, os, pathlib, subprocess, sys, tempfile
 
@@ -68,13 +68,17 @@ def build(folder, others, file, text, other):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--seeds", default="40")
-    seeds = parser.parse_args().seeds
+    parser.add_argument("--last", type=int, default=len(MUTANTS))
+    options = parser.parse_args()
+    seeds, first = options.seeds, len(MUTANTS) - options.last
     bad = 0
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         others = compile(folder / "base", (ROOT / "src/base").glob("*.c"), f"-I{ROOT / 'src'}")
         others += compile(folder / "sim", (ROOT / "tests/sim").glob("*.c"), f"-I{ROOT / 'src'}")
         for number, (what, file, text, other) in enumerate(MUTANTS):
+            if 0 < number < first:
+                continue
             program = build(folder / f"m{number}", others, file, text, other)
             ended = subprocess.run([program, "--under-way", "2", "--seeds", seeds], capture_output=True, text=True, timeout=600)
             is_right = (ended.returncode == 0) == (number == 0)

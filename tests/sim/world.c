@@ -3,6 +3,7 @@
 
 #include "base/rng.h"
 #include "fake_backend.h"
+#include "scheduler/prefix_tree.h"
 #include "scheduler/scheduler.h"
 #include "scheduler/state.h"
 
@@ -547,6 +548,19 @@ static void check_stats(struct world *world) {
     scheduler_check(world->scheduler);
 }
 
+/* Once a step is composed, each running sequence has blocks for all tokens that it was given, unless the
+ * cache is full: they are computed in one step, however many blocks they take. */
+static void check_blocks(const struct world *world) {
+    const struct scheduler *scheduler = world->scheduler;
+    uint32_t block_pages = world->fake.caps.full_pages + world->fake.caps.window_pages;
+    bool is_full = prefix_tree_available_pages(scheduler->tree) < 2 * block_pages;
+    for (uint32_t i = 0; i < scheduler->running_count && !is_full; i++) {
+        const struct sequence *sequence = scheduler->running[i];
+        uint32_t tokens_with_block = sequence->block_count * BACKEND_BLOCK_TOKENS;
+        assert(sequence->is_leaving || sequence_token_count(sequence) <= tokens_with_block);
+    }
+}
+
 /* Slices of the step of `rows` rows under way, with new requests in between. */
 static void advance_some(struct world *world, uint64_t rows) {
     struct scheduler_stats before;
@@ -582,6 +596,7 @@ static uint64_t begin_one(struct world *world) {
     assert(err == OK && (started || is_ahead)); /* liveness */
     scheduler_stats(world->scheduler, &after);
     assert(started == (after.rows > before.rows));
+    if (started) check_blocks(world);
     assert(!is_ahead || after.preemptions == before.preemptions);
     world->is_under_way = true;
     world->totals->ahead += is_ahead && started;
