@@ -187,6 +187,8 @@ bool expr_is_alive(struct exprs *exprs, uint32_t number) {
     const struct expr *expr = &exprs->at[number];
     if (expr->is_nullable || expr->alive == ALIVE_YES) return true;
     if (expr->alive == ALIVE_NO) return false;
+    /* A search would walk the count. */
+    if (expr->kind == KIND_REPEAT) return expr_is_alive(exprs, expr->a);
     struct search search = {0};
     bool is_alive = false;
     if (!exprs->is_sealed) find_classes(exprs);

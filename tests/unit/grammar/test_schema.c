@@ -253,8 +253,28 @@ static void test_large(void **state) {
     }
 }
 
+/* A long text is a count, and costs no more than a short one. */
+static void test_long_texts(void **state) {
+    (void)state;
+    struct buf text;
+    struct error error;
+    buf_init(&text, 1 << 20);
+    buf_add_text(&text, "{\"type\":\"object\",\"properties\":{");
+    for (int i = 0; i < 50; i++)
+        buf_printf(&text, "%s\"m%d\":{\"type\":\"string\",\"minLength\":%d}", i > 0 ? "," : "", i,
+                   1000 + i);
+    buf_add_text(&text, "}}");
+    json_t *schema = value_of(text.at);
+    struct grammar *grammar = compiled(GRAMMAR_SCHEMA, schema, &error);
+    assert_non_null(grammar);
+    grammar_drop(grammar);
+    json_decref(schema);
+    buf_release(&text);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_long_texts),
         cmocka_unit_test(test_texts),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_large),
