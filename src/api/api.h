@@ -59,6 +59,7 @@ struct api_options {
     api_preflight_fn preflight; /* NULL: no preflights */
     void *preflight_context;
     int64_t preflight_ms; /* for one preflight (default 10 minutes) */
+    bool vllm_metrics;    /* writes vLLM's names for metrics next to quern's own */
     bool no_access_log;   /* only refused requests leave a line of level info */
     /* Paths, separated by commas, whose requests leave no line. NULL: none. */
     const char *access_log_leaves_out;

@@ -75,6 +75,10 @@ const char *api_text(struct http_request *request, struct str text);
 void metrics_write_cards(struct api *api, const struct worker_status *statuses, size_t count,
                          struct buf *buf);
 
+/* metrics_timings.c: appends how long requests took and how large they were. */
+void metrics_write_timings(struct api *api, const struct worker_status *statuses, size_t count,
+                           struct buf *buf);
+
 /* files.c */
 #define API_FILES_LIST_MAX 10000
 void files_list(void *context, struct http_request *request);

@@ -104,7 +104,7 @@ void health_version(void *context, struct http_request *request) {
 
 void health_metrics(void *context, struct http_request *request) {
     struct buf body;
-    buf_init(&body, (size_t)4 << 20);
+    buf_init(&body, (size_t)16 << 20); /* 100 KiB per engine with vLLM's names, twice over */
     metrics_write(context, &body);
     http_answer(request,
                 &(struct http_answer){.status = 200,

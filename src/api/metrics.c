@@ -2,6 +2,7 @@
 #include "api/metrics.h"
 
 #include "api/api_internal.h"
+#include "api/metrics_text.h"
 #include "base/mem.h"
 #include "base/os.h"
 #include "batch/extras.h"
@@ -23,26 +24,22 @@ static const char *const outcome_names[METRICS_OUTCOMES] = {"succeeded", "errore
 static const char *const tokens_names[TOKENS_COUNT] = {"input", "cached", "output"};
 static const char *const code_names[METRICS_CODES] = {"none", "1xx", "2xx", "3xx", "4xx", "5xx"};
 
+static const struct histogram_bounds http_bounds = {
+    METRICS_HTTP_BOUNDS, {.001, .005, .01, .05, .1, .5, 1, 5, 10, 60, 600}};
+
 void metrics_count_http(struct metrics *metrics, const struct http_done *done) {
     size_t route = done->route_index < HTTP_ROUTES_MAX ? done->route_index : HTTP_ROUTES_MAX;
     int hundreds = done->status / 100;
     atomic_fetch_add(&metrics->http_requests[route][hundreds < METRICS_CODES ? hundreds : 5], 1);
     atomic_fetch_add(&metrics->http_ns[route], (uint64_t)done->duration_ns);
-}
-
-static void head(struct buf *buf, const char *name, const char *type, const char *help) {
-    buf_printf(buf, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
-}
-
-/* Appends a metric without labels. */
-static void one(struct buf *buf, const char *name, const char *type, double value,
-                const char *help) {
-    head(buf, name, type, help);
-    buf_printf(buf, "%s %.17g\n", name, value);
+    size_t range = 0;
+    while (range < METRICS_HTTP_BOUNDS && (double)done->duration_ns * 1e-9 > http_bounds.at[range])
+        range++;
+    atomic_fetch_add(&metrics->http_ranges[route][range], 1);
 }
 
 static void write_requests(struct metrics *metrics, struct buf *buf) {
-    head(buf, "quern_requests_total", "counter", "Requests of single clients by outcome.");
+    metrics_head(buf, "quern_requests_total", "counter", "Requests of single clients by outcome.");
     for (int endpoint = 0; endpoint < ENDPOINT_ALL_COUNT; endpoint++)
         for (int outcome = 0; outcome < METRICS_OUTCOMES; outcome++)
             buf_printf(buf,
@@ -55,8 +52,8 @@ static void write_tokens(struct metrics *metrics, const struct runner_status *st
                          struct buf *buf) {
     const uint64_t of_batches[TOKENS_COUNT] = {
         status->usage.input_tokens, status->usage.cached_tokens, status->usage.output_tokens};
-    head(buf, "quern_tokens_total", "counter",
-         "Tokens of single requests and of durable batch lines.");
+    metrics_head(buf, "quern_tokens_total", "counter",
+                 "Tokens of single requests and of durable batch lines.");
     for (int type = 0; type < TOKENS_COUNT; type++)
         buf_printf(buf, "quern_tokens_total{type=\"%s\"} %" PRIu64 "\n", tokens_names[type],
                    (uint64_t)atomic_load(&metrics->tokens[type]) + of_batches[type]);
@@ -66,11 +63,26 @@ static const char *route_name(size_t route) {
     return route < api_route_count ? api_routes[route].operation : "none";
 }
 
+/* The method of a route stands in its name: createBatch. */
+static void write_http_seconds(struct metrics *metrics, struct buf *buf) {
+    metrics_head(buf, "quern_http_request_seconds", "histogram",
+                 "From the head of an HTTP request to the end of its answer.");
+    for (size_t route = 0; route < api_route_count; route++) {
+        struct histogram seconds = {.sum = (double)atomic_load(&metrics->http_ns[route]) / 1e9};
+        char labels[96];
+        for (size_t i = 0; i <= METRICS_HTTP_BOUNDS; i++)
+            seconds.counts[i] = atomic_load(&metrics->http_ranges[route][i]);
+        snprintf(labels, sizeof labels, "route=\"%s\"", route_name(route));
+        metrics_histogram(buf, "quern_http_request_seconds", labels, &http_bounds, &seconds);
+    }
+}
+
 static void write_http(struct api *api, struct buf *buf) {
     struct metrics *metrics = &api->metrics;
     struct http_status status;
     http_status(api->server, &status);
-    head(buf, "quern_http_requests_total", "counter", "HTTP requests by route and status class.");
+    metrics_head(buf, "quern_http_requests_total", "counter",
+                 "HTTP requests by route and status class.");
     for (size_t route = 0; route <= HTTP_ROUTES_MAX; route++)
         for (int code = 0; code < METRICS_CODES; code++)
             if ((route < api_route_count || route == HTTP_ROUTES_MAX) && code != 1)
@@ -78,25 +90,28 @@ static void write_http(struct api *api, struct buf *buf) {
                            "quern_http_requests_total{route=\"%s\",code=\"%s\"} %" PRIuFAST64 "\n",
                            route_name(route), code_names[code],
                            atomic_load(&metrics->http_requests[route][code]));
-    head(buf, "quern_http_request_seconds_total", "counter", "Time spent on HTTP requests.");
+    metrics_head(buf, "quern_http_request_seconds_total", "counter",
+                 "Time spent on HTTP requests.");
     for (size_t route = 0; route < api_route_count; route++)
         buf_printf(buf, "quern_http_request_seconds_total{route=\"%s\"} %.9g\n", route_name(route),
                    (double)atomic_load(&metrics->http_ns[route]) / 1e9);
-    one(buf, "quern_http_connections", "gauge", status.connections, "Open connections.");
-    one(buf, "quern_http_requests_inflight", "gauge", status.requests_inflight,
-        "HTTP requests without a complete answer.");
-    one(buf, "quern_http_body_bytes", "gauge", (double)status.body_bytes,
-        "Request bodies kept in memory.");
-    one(buf, "quern_http_connections_total", "counter", (double)status.connections_total,
-        "Connections accepted.");
-    one(buf, "quern_http_refused_total", "counter", (double)status.refused_total,
-        "Requests and connections refused for framing, size, pace or number.");
-    one(buf, "quern_access_log_skipped_total", "counter",
+    write_http_seconds(metrics, buf);
+    metrics_one(buf, "quern_http_connections", "gauge", status.connections, "Open connections.");
+    metrics_one(buf, "quern_http_requests_inflight", "gauge", status.requests_inflight,
+                "HTTP requests without a complete answer.");
+    metrics_one(buf, "quern_http_body_bytes", "gauge", (double)status.body_bytes,
+                "Request bodies kept in memory.");
+    metrics_one(buf, "quern_http_connections_total", "counter", (double)status.connections_total,
+                "Connections accepted.");
+    metrics_one(buf, "quern_http_refused_total", "counter", (double)status.refused_total,
+                "Requests and connections refused for framing, size, pace or number.");
+    metrics_one(
+        buf, "quern_access_log_skipped_total", "counter",
         (double)atomic_load(&api->access.skipped_total),
         "Lines of the access log left out, for their rate or because the log was not read.");
-    one(buf, "quern_http_upload_bytes_total", "counter",
-        (double)atomic_load(&metrics->upload_bytes), "Bytes of files stored.");
-    head(buf, "quern_auth_failures_total", "counter", "Requests refused for their key.");
+    metrics_one(buf, "quern_http_upload_bytes_total", "counter",
+                (double)atomic_load(&metrics->upload_bytes), "Bytes of files stored.");
+    metrics_head(buf, "quern_auth_failures_total", "counter", "Requests refused for their key.");
     buf_printf(buf,
                "quern_auth_failures_total{reason=\"missing\"} %" PRIu64
                "\nquern_auth_failures_total{reason=\"wrong\"} %" PRIu64
@@ -111,62 +126,60 @@ static void write_batches(struct api *api, struct buf *buf) {
     uint64_t counts[BATCH_STATUS_COUNT] = {0};
     struct error error;
     enum err err = store_batch_counts(api->options.store, counts, &error);
-    head(buf, "quern_batches", "gauge", "Batches by status.");
+    metrics_head(buf, "quern_batches", "gauge", "Batches by status.");
     for (int status = 0; err == OK && status < BATCH_STATUS_COUNT; status++)
         buf_printf(buf, "quern_batches{status=\"%s\"} %" PRIu64 "\n",
                    batch_status_name((enum batch_status)status), counts[status]);
 }
 
 static void write_runner(const struct runner_status *status, struct buf *buf) {
-    one(buf, "quern_requests_inflight", "gauge",
-        (double)(status->requests_in_flight + status->lines_in_flight),
-        "Requests of clients and batch lines with the engines or waiting for them.");
-    one(buf, "quern_batches_live", "gauge", (double)status->batches_live,
-        "Batches that are not in a terminal status.");
-    one(buf, "quern_lines_total", "counter", (double)status->lines_done,
-        "Batch lines with a durable result.");
-    one(buf, "quern_lines_deduplicated_total", "counter", (double)status->lines_reused,
-        "Of these, with the answer of an equal request: nothing was computed.");
-    head(buf, "quern_deduplicated_tokens_total", "counter", "Tokens that were not computed again.");
+    metrics_one(buf, "quern_requests_inflight", "gauge",
+                (double)(status->requests_in_flight + status->lines_in_flight),
+                "Requests of clients and batch lines with the engines or waiting for them.");
+    metrics_one(buf, "quern_batches_live", "gauge", (double)status->batches_live,
+                "Batches that are not in a terminal status.");
+    metrics_one(buf, "quern_lines_total", "counter", (double)status->lines_done,
+                "Batch lines with a durable result.");
+    metrics_head(buf, "quern_lines_ended_total", "counter",
+                 "Batch lines with a durable record, by outcome.");
+    for (int outcome = 0; outcome < METRICS_OUTCOMES; outcome++)
+        buf_printf(buf, "quern_lines_ended_total{outcome=\"%s\"} %" PRIu64 "\n",
+                   outcome_names[outcome], status->lines_ended[SEGLOG_SUCCESS + outcome]);
+    metrics_one(buf, "quern_lines_deduplicated_total", "counter", (double)status->lines_reused,
+                "Of these, with the answer of an equal request: nothing was computed.");
+    metrics_head(buf, "quern_deduplicated_tokens_total", "counter",
+                 "Tokens that were not computed again.");
     buf_printf(buf,
                "quern_deduplicated_tokens_total{type=\"input\"} %" PRIu64
                "\nquern_deduplicated_tokens_total{type=\"output\"} %" PRIu64 "\n",
                status->usage.reused_input_tokens, status->usage.reused_output_tokens);
-    one(buf, "quern_lines_retried_total", "counter", (double)status->lines_retried,
-        "Batch lines tried again.");
-    head(buf, "quern_quality_alarms_total", "counter",
-         "Batches whose answers look wrong, by what is wrong with them.");
+    metrics_one(buf, "quern_lines_retried_total", "counter", (double)status->lines_retried,
+                "Batch lines tried again.");
+    metrics_head(buf, "quern_quality_alarms_total", "counter",
+                 "Batches whose answers look wrong, by what is wrong with them.");
     for (size_t i = 0; i < QUALITY_SHARES; i++)
         buf_printf(buf, "quern_quality_alarms_total{share=\"%s\"} %" PRIu64 "\n",
                    quality_share_names[i], status->quality_alarms[i]);
-    head(buf, "quern_shaped_lines_total", "counter",
-         "Batch lines that asked for a shape of their answer, by how they ended.");
+    metrics_head(buf, "quern_shaped_lines_total", "counter",
+                 "Batch lines that asked for a shape of their answer, by how they ended.");
     for (size_t i = SHAPE_NONE + 1; i < SHAPE_END_COUNT; i++)
         buf_printf(buf, "quern_shaped_lines_total{end=\"%s\"} %" PRIu64 "\n", shape_end_names[i],
                    status->shapes[i]);
-    one(buf, "quern_batches_paused", "gauge", (double)status->batches_paused,
-        "Batches that wait for their owner.");
-    one(buf, "quern_lines_lost_total", "counter", (double)status->lines_lost,
-        "Batch lines lost by engines that went down, and tried again.");
-    one(buf, "quern_recovered_requests_total", "counter", (double)status->recovered_lines,
-        "Results found on the disk at start.");
-    one(buf, "quern_ready", "gauge", status->ready, "1 when work is taken.");
-}
-
-/* Appends a name as a label's value. */
-static void label(struct buf *buf, const char *name) {
-    for (; *name; name++) {
-        if (*name == '\\' || *name == '"') buf_add_byte(buf, '\\');
-        buf_add_byte(buf, *name == '\n' ? ' ' : *name);
-    }
+    metrics_one(buf, "quern_batches_paused", "gauge", (double)status->batches_paused,
+                "Batches that wait for their owner.");
+    metrics_one(buf, "quern_lines_lost_total", "counter", (double)status->lines_lost,
+                "Batch lines lost by engines that went down, and tried again.");
+    metrics_one(buf, "quern_recovered_requests_total", "counter", (double)status->recovered_lines,
+                "Results found on the disk at start.");
+    metrics_one(buf, "quern_ready", "gauge", status->ready, "1 when work is taken.");
 }
 
 static void per_queue(struct buf *buf, const struct runner_progress *progress, const char *name,
                       const char *help, uint64_t (*value)(const struct runner_queue *queue)) {
-    head(buf, name, "gauge", help);
+    metrics_head(buf, name, "gauge", help);
     for (size_t i = 0; i < progress->queue_count; i++) {
         buf_printf(buf, "%s{model=\"", name);
-        label(buf, progress->queues[i].model);
+        metrics_label(buf, progress->queues[i].model);
         buf_printf(buf, "\"} %" PRIu64 "\n", value(&progress->queues[i]));
     }
 }
@@ -188,18 +201,20 @@ static void write_progress(struct api *api, struct buf *buf) {
               depth_of);
     per_queue(buf, progress, "quern_queue_oldest_age_seconds",
               "Since the oldest batch that still runs was created.", age_of);
-    one(buf, "quern_batch_oldest_progress_age_seconds", "gauge",
+    metrics_one(
+        buf, "quern_batch_oldest_progress_age_seconds", "gauge",
         (double)progress->oldest_progress_age_s,
         "Since the last result of the batch that got none for longest; those that wait for their "
         "turn are not counted.");
     /* Without a deadline the value is one day, so that an alarm on a small value stays silent. */
-    one(buf, "quern_batch_deadline_seconds_min", "gauge",
+    metrics_one(
+        buf, "quern_batch_deadline_seconds_min", "gauge",
         progress->has_deadline ? (double)progress->deadline_s_min : 86400,
         "Until the first deadline of a batch; negative when it has passed, a day without a batch.");
-    one(buf, "quern_batches_stuck", "gauge", (double)progress->batches_stuck,
-        "Batches without a result for --stuck-seconds.");
-    one(buf, "quern_batches_at_risk", "gauge", (double)progress->batches_at_risk,
-        "Batches that at the rate measured would miss their deadline.");
+    metrics_one(buf, "quern_batches_stuck", "gauge", (double)progress->batches_stuck,
+                "Batches without a result for --stuck-seconds.");
+    metrics_one(buf, "quern_batches_at_risk", "gauge", (double)progress->batches_at_risk,
+                "Batches that at the rate measured would miss their deadline.");
     free(progress);
 }
 
@@ -225,6 +240,12 @@ static const struct worker_metric engine_metrics[] = {
      "Prompt tokens of started requests, cached ones included.", VALUE_U64, AT(prompt_tokens)},
     {"quern_engine_cached_tokens_total", "counter", "Prompt tokens found in the prefix cache.",
      VALUE_U64, AT(cached_tokens)},
+    {"quern_engine_prefix_queries_total", "counter", "Prompt tokens looked up in the prefix cache.",
+     VALUE_U64, AT(prefix_queries)},
+    {"quern_engine_prefix_hits_total", "counter", "Of these, tokens that were found.", VALUE_U64,
+     AT(cached_tokens)},
+    {"quern_engine_preemptions_total", "counter",
+     "Sequences that lost their KV cache and were continued later.", VALUE_U64, AT(preemptions)},
     {"quern_engine_generated_tokens_total", "counter", "Tokens generated.", VALUE_U64,
      AT(completion_tokens)},
     {"quern_engine_nonfinite_rows_total", "counter",
@@ -270,7 +291,7 @@ static void write_value(struct buf *buf, const struct worker_metric *metric,
 
 static void per_engine(struct buf *buf, const struct worker_metric *metric,
                        const struct worker_status *statuses, size_t count) {
-    head(buf, metric->name, metric->type, metric->help);
+    metrics_head(buf, metric->name, metric->type, metric->help);
     for (size_t i = 0; i < count; i++) {
         buf_printf(buf, "%s{engine=\"%zu\"} ", metric->name, i);
         write_value(buf, metric, &statuses[i]);
@@ -279,7 +300,7 @@ static void per_engine(struct buf *buf, const struct worker_metric *metric,
 
 static void per_upstream(struct buf *buf, const struct worker_metric *metric,
                          const struct worker_status *statuses, size_t count) {
-    head(buf, metric->name, metric->type, metric->help);
+    metrics_head(buf, metric->name, metric->type, metric->help);
     for (size_t i = 0; i < count; i++) {
         if (!statuses[i].upstream) continue;
         buf_printf(buf, "%s{upstream=\"%s\"} ", metric->name, statuses[i].upstream);
@@ -289,7 +310,7 @@ static void per_upstream(struct buf *buf, const struct worker_metric *metric,
 
 static void write_breakers(struct buf *buf, const struct worker_status *statuses, size_t count) {
     static const char *const breakers[] = {"closed", "open", "half_open"};
-    head(buf, "quern_upstream_breaker", "gauge", "1 at the state of the circuit breaker.");
+    metrics_head(buf, "quern_upstream_breaker", "gauge", "1 at the state of the circuit breaker.");
     for (size_t i = 0; i < count; i++)
         for (size_t j = 0; j < 3 && statuses[i].upstream; j++)
             buf_printf(buf, "quern_upstream_breaker{upstream=\"%s\",state=\"%s\"} %d\n",
@@ -306,6 +327,7 @@ static void write_workers(struct api *api, struct buf *buf) {
     for (size_t i = 0; i < sizeof upstream_metrics / sizeof *upstream_metrics; i++)
         per_upstream(buf, &upstream_metrics[i], statuses, count);
     write_breakers(buf, statuses, count);
+    metrics_write_timings(api, statuses, count, buf);
     metrics_write_cards(api, statuses, count, buf);
     free(statuses);
 }
@@ -315,37 +337,48 @@ static void write_workers(struct api *api, struct buf *buf) {
 static void write_store(struct api *api, struct buf *buf) {
     struct store_status status;
     store_status(api->options.store, &status);
-    one(buf, "quern_log_append_bytes_total", "counter", (double)status.log_append_bytes,
-        "Bytes appended to result logs.");
-    one(buf, "quern_log_groups_total", "counter", (double)status.log_groups,
-        "Group commits of result logs.");
-    one(buf, "quern_log_corrupt_records_total", "counter", (double)status.log_corrupt_records,
-        "Records whose checksum was wrong.");
-    one(buf, "quern_duplicate_results_total", "counter", (double)status.duplicate_results,
-        "Results of lines that had one already.");
-    one(buf, "quern_store_free_bytes", "gauge", (double)status.free_bytes,
-        "Free bytes on the state directory's file system.");
-    one(buf, "quern_store_reserve_bytes", "gauge", (double)status.reserve_bytes,
-        "Bytes kept free for bookkeeping.");
-    one(buf, "quern_store_full", "gauge", status.disk_full, "1 while results wait for space.");
-    one(buf, "quern_sqlite_wal_bytes", "gauge", (double)status.wal_bytes,
-        "Size of SQLite's write-ahead log.");
+    metrics_one(buf, "quern_log_append_bytes_total", "counter", (double)status.log_append_bytes,
+                "Bytes appended to result logs.");
+    metrics_one(buf, "quern_log_groups_total", "counter", (double)status.log_groups,
+                "Group commits of result logs.");
+    metrics_head(buf, "quern_log_fsync_seconds", "histogram",
+                 "Time per fdatasync of a result log.");
+    metrics_histogram(buf, "quern_log_fsync_seconds", "", &store_sync_bounds,
+                      &status.log_sync_seconds);
+    metrics_head(buf, "quern_log_group_records", "histogram", "Results per group commit.");
+    metrics_histogram(buf, "quern_log_group_records", "", &store_group_bounds,
+                      &status.log_group_records);
+    metrics_one(buf, "quern_log_corrupt_records_total", "counter",
+                (double)status.log_corrupt_records, "Records whose checksum was wrong.");
+    metrics_one(buf, "quern_duplicate_results_total", "counter", (double)status.duplicate_results,
+                "Results of lines that had one already.");
+    metrics_one(buf, "quern_store_free_bytes", "gauge", (double)status.free_bytes,
+                "Free bytes on the state directory's file system.");
+    metrics_one(buf, "quern_store_reserve_bytes", "gauge", (double)status.reserve_bytes,
+                "Bytes kept free for bookkeeping.");
+    metrics_one(buf, "quern_store_full", "gauge", status.disk_full,
+                "1 while results wait for space.");
+    metrics_one(buf, "quern_sqlite_wal_bytes", "gauge", (double)status.wal_bytes,
+                "Size of SQLite's write-ahead log.");
 }
 
 static void write_webhooks(struct api *api, struct buf *buf) {
     struct notify_status status = {0};
     if (api->options.notify) notify_status(api->options.notify, &status);
-    head(buf, "quern_webhook_deliveries_total", "counter",
-         "Attempts to deliver an event; failed ones are made again.");
+    metrics_head(buf, "quern_webhook_deliveries_total", "counter",
+                 "Attempts to deliver an event; failed ones are made again.");
     buf_printf(buf,
                "quern_webhook_deliveries_total{outcome=\"succeeded\"} %" PRIu64
                "\nquern_webhook_deliveries_total{outcome=\"failed\"} %" PRIu64
                "\nquern_webhook_deliveries_total{outcome=\"given_up\"} %" PRIu64 "\n",
                status.delivered, status.failed, status.given_up);
-    one(buf, "quern_webhook_refused_total", "counter", (double)status.refused,
-        "Attempts not made because the receiver's address is not on the open internet.");
-    one(buf, "quern_webhook_pending", "gauge", (double)status.open,
-        "Events that wait for their delivery.");
+    metrics_head(buf, "quern_webhook_seconds", "histogram",
+                 "Time per attempt to deliver an event.");
+    metrics_histogram(buf, "quern_webhook_seconds", "", &notify_bounds, &status.seconds);
+    metrics_one(buf, "quern_webhook_refused_total", "counter", (double)status.refused,
+                "Attempts not made because the receiver's address is not on the open internet.");
+    metrics_one(buf, "quern_webhook_pending", "gauge", (double)status.open,
+                "Events that wait for their delivery.");
 }
 
 static double open_descriptors(void) {
@@ -364,10 +397,10 @@ static void write_memory(struct buf *buf) {
     if (!file) return;
     if (fgets(text, sizeof text, file) && sscanf(text, "%llu %llu", &pages, &resident) == 2) {
         double page_bytes = (double)sysconf(_SC_PAGESIZE);
-        one(buf, "process_virtual_memory_bytes", "gauge", (double)pages * page_bytes,
-            "Virtual memory size in bytes.");
-        one(buf, "process_resident_memory_bytes", "gauge", (double)resident * page_bytes,
-            "Resident memory size in bytes.");
+        metrics_one(buf, "process_virtual_memory_bytes", "gauge", (double)pages * page_bytes,
+                    "Virtual memory size in bytes.");
+        metrics_one(buf, "process_resident_memory_bytes", "gauge", (double)resident * page_bytes,
+                    "Resident memory size in bytes.");
     }
     fclose(file);
 }
@@ -377,23 +410,24 @@ static void write_process(struct api *api, struct buf *buf) {
     struct rusage usage;
     struct rlimit limit;
     if (getrusage(RUSAGE_SELF, &usage) == 0)
-        one(buf, "process_cpu_seconds_total", "counter",
-            (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
-                (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6,
-            "User and system CPU time spent in seconds.");
+        metrics_one(buf, "process_cpu_seconds_total", "counter",
+                    (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+                        (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6,
+                    "User and system CPU time spent in seconds.");
     write_memory(buf);
-    one(buf, "process_open_fds", "gauge", open_descriptors(), "Number of open file descriptors.");
+    metrics_one(buf, "process_open_fds", "gauge", open_descriptors(),
+                "Number of open file descriptors.");
     if (getrlimit(RLIMIT_NOFILE, &limit) == 0)
-        one(buf, "process_max_fds", "gauge", (double)limit.rlim_cur,
-            "Maximum number of open file descriptors.");
-    one(buf, "process_start_time_seconds", "gauge", (double)api->started_unix_s,
-        "Start time of the process since the Unix epoch in seconds.");
+        metrics_one(buf, "process_max_fds", "gauge", (double)limit.rlim_cur,
+                    "Maximum number of open file descriptors.");
+    metrics_one(buf, "process_start_time_seconds", "gauge", (double)api->started_unix_s,
+                "Start time of the process since the Unix epoch in seconds.");
 }
 
 void metrics_write(struct api *api, struct buf *buf) {
     struct runner_status status;
     runner_status(api->options.runner, &status);
-    head(buf, "quern_build_info", "gauge", "Always 1; the labels say what runs.");
+    metrics_head(buf, "quern_build_info", "gauge", "Always 1; the labels say what runs.");
     buf_add_text(buf, "quern_build_info{version=\"" QUERN_VERSION "\"} 1\n");
     write_batches(api, buf);
     write_requests(&api->metrics, buf);

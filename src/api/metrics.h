@@ -30,7 +30,8 @@ enum metrics_outcome {
 
 enum metrics_tokens { TOKENS_INPUT, TOKENS_CACHED, TOKENS_OUTPUT, TOKENS_COUNT };
 
-#define METRICS_CODES 6 /* status / 100; 0: the connection ended before an answer */
+#define METRICS_HTTP_BOUNDS 11 /* of the times of HTTP requests */
+#define METRICS_CODES 6        /* status / 100; 0: the connection ended before an answer */
 
 struct metrics {
     atomic_uint_fast64_t requests[ENDPOINT_ALL_COUNT][METRICS_OUTCOMES]; /* requests of clients */
@@ -38,6 +39,7 @@ struct metrics {
     /* By row of the routing table; the last one counts requests that no row fitted. */
     atomic_uint_fast64_t http_requests[HTTP_ROUTES_MAX + 1][METRICS_CODES];
     atomic_uint_fast64_t http_ns[HTTP_ROUTES_MAX + 1];
+    atomic_uint_fast64_t http_ranges[HTTP_ROUTES_MAX + 1][METRICS_HTTP_BOUNDS + 1];
     atomic_uint_fast64_t upload_bytes;
 };
 

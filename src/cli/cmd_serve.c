@@ -106,6 +106,9 @@ static enum err check(struct command_call *call, struct error *error) {
     enum err err = engine_options_check(&chosen->choice, &serve->node, error);
     if (err == OK && serve->ssl_keyfile && !serve->ssl_certfile)
         err = err_set(error, ERR_INVALID, "--ssl-keyfile needs --ssl-certfile");
+    if (err == OK && serve->metrics_compat && strcmp(serve->metrics_compat, "vllm") != 0)
+        err =
+            err_set(error, ERR_INVALID, "--metrics-compat: %s is not vllm", serve->metrics_compat);
     if (err == OK) err = serve_set_profile(serve, chosen->profile, error);
     if (err != OK) return err;
     if (chosen->extended_windows) serve->node.runner.rules.extended_windows = true;

@@ -16,6 +16,8 @@ const struct option front_option_rows[] = {
      .help = "the same as --no-access-log"},
     {"disable-access-log-for-endpoints", OPTION_TEXT, AT(access_log_leaves_out), "LIST",
      .help = "paths, separated by commas, whose requests leave no line"},
+    {"metrics-compat", OPTION_TEXT, AT(metrics_compat), "NAME",
+     .help = "names for /metrics in addition to quern's own: vllm (default: none)"},
     {"env-file", OPTION_TEXT, AT(env_file), "F",
      .help = "file of NAME=value lines, for secrets that no option names"},
     {"webhook-url", OPTION_TEXT, AT(webhooks.url), "URL",

@@ -37,6 +37,7 @@ struct choice {
     uint32_t prompt_tokens, cached_tokens;
     uint32_t token_count; /* tokens generated, a stop token included */
     int32_t last_token;   /* once token_count > 0 */
+    int64_t token_ns;     /* time of the last sampled token; 0: none yet */
 
     struct logprobs logprobs;
     size_t logprobs_shown;

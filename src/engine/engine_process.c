@@ -148,7 +148,7 @@ static void on_result(void *context, uint64_t id, const struct wire_result *resu
 static void on_stats(void *context, uint64_t ping, const struct wire_stats *stats) {
     struct process *process = context;
     struct buf payload;
-    buf_init(&payload, 256);
+    buf_init(&payload, WIRE_STATS_BYTES_MAX);
     wire_put_stats(&payload, stats);
     out_add(&process->out, WIRE_STATS, ping, buf_str(&payload));
     buf_release(&payload);

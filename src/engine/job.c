@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/job.h"
 
+#include "base/clock.h"
 #include "base/mem.h"
 
 #include <assert.h>
@@ -13,6 +14,8 @@ struct job *job_open(uint64_t id, const struct wire_job *from) {
     job->endpoint = from->endpoint;
     job->tier = from->tier;
     job->stream = from->stream;
+    job->is_line = from->is_line;
+    job->arrived_ns = clock_monotonic_ns();
     job->priority = from->priority;
     assert(from->owner.bytes < sizeof job->owner); /* the frame's reader has checked it */
     if (from->owner.bytes > 0) memcpy(job->owner, from->owner.at, from->owner.bytes);

@@ -24,6 +24,7 @@ struct job {
     enum endpoint endpoint;
     enum tier tier;
     bool stream;
+    bool is_line; /* a line of a batch */
     int32_t priority;
     char owner[OWNER_BYTES]; /* empty: the default owner */
     struct buf body;         /* until prep has read it */
@@ -55,7 +56,12 @@ struct job {
     struct choice *choices;         /* (choice_count) index: prompt · candidates + k */
     uint32_t choice_count;
     uint32_t open_count; /* choices that are not done */
-    int64_t token_ns;    /* the time of its last token; 0: it has none yet */
+    int64_t token_ns;    /* begin of the step of its last token; 0: it has none yet */
+
+    int64_t arrived_ns;     /* when the engine took it */
+    int64_t started_ns;     /* when its first sequence started; 0: not yet */
+    int64_t first_token_ns; /* time of its first sampled token; 0: it has none yet */
+    int64_t last_token_ns;  /* time of its last sampled token */
 };
 
 struct job *job_open(uint64_t id, const struct wire_job *from);

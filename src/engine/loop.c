@@ -68,6 +68,7 @@ static int64_t priority_of(const struct job *job) {
 }
 
 static void hand_to_finish(struct engine *engine, struct job *job) {
+    loop_time_end(engine, job);
     engine->running[job->slot] = NULL;
     bool was_put = ring_try_put(engine->finish_ring, &job);
     assert(was_put);
@@ -197,8 +198,10 @@ static void on_read(struct engine *engine, struct job *job, uint32_t place,
                     const struct scheduler_event *event) {
     struct decision *decision = &job->decision;
     const struct decision_read *read = &decision->reads[decision->under_way[place] - 1];
+    if (event->kind == SCHEDULER_STARTED) loop_time_start(engine, job);
     if (event->kind == SCHEDULER_TOKEN) {
         job->token_ns = engine->step_begun_ns;
+        loop_time_token(engine, job, NULL);
         decision_take(decision, read, event->sample);
         return;
     }
@@ -306,7 +309,10 @@ static void on_token(struct engine *engine, struct job *job, uint32_t index,
                      const struct scheduler_event *event) {
     struct choice *choice = &job->choices[index];
     /* A given token may come before the model has computed anything for the job. */
-    if (!event->is_given) job->token_ns = engine->step_begun_ns;
+    if (!event->is_given) {
+        job->token_ns = engine->step_begun_ns;
+        loop_time_token(engine, job, &choice->token_ns);
+    }
     if (choice->stopped) return; /* a token that was computed when the stop string was found */
     if (job->request.is_echo_only) return;
     struct sampling sampling = sampling_of(engine, job);
@@ -357,6 +363,7 @@ void loop_on_event(void *user, const struct scheduler_event *event) {
     }
     assert(index < job->choice_count);
     switch (event->kind) {
+    case SCHEDULER_STARTED: loop_time_start(engine, job); break;
     case SCHEDULER_SCORED: on_scored(engine, job, index, event); break;
     case SCHEDULER_TOKEN: on_token(engine, job, index, event); break;
     case SCHEDULER_FINISHED: on_finished(engine, job, index, event); break;
@@ -370,6 +377,7 @@ void loop_on_embedded(void *user, struct job *job) {
 
 static void take_message(struct engine *engine, const struct loop_message *message) {
     struct job *job;
+    engine->event_ns = 0;
     switch (message->kind) {
     case LOOP_JOB: admit(engine, message->job); break;
     case LOOP_CANCEL:
@@ -422,14 +430,18 @@ static enum err generate(struct engine *engine, struct error *error) {
     enum err err = OK;
     bool is_started = true;
     while (err == OK && is_started &&
-           scheduler_under_way(scheduler) < scheduler_steps_max(scheduler))
+           scheduler_under_way(scheduler) < scheduler_steps_max(scheduler)) {
+        engine->event_ns = 0;
         err = scheduler_begin(scheduler, &is_started, error);
+    }
     if (err != OK || scheduler_under_way(scheduler) == 0) return err;
     for (bool is_done = false; err == OK && !is_done;) {
         struct loop_message message;
         while (ring_take(engine->loop_ring, &message, 0)) take_message(engine, &message);
+        engine->event_ns = 0;
         err = scheduler_advance(scheduler, &is_done, error);
     }
+    engine->event_ns = 0;
     return err == OK ? scheduler_end(scheduler, error) : err;
 }
 
@@ -439,8 +451,10 @@ static void step(struct engine *engine) {
     enum err err = OK;
     engine->step_begun_ns = clock_monotonic_ns();
     if (engine->scheduler && scheduler_has_work(engine->scheduler)) err = generate(engine, &error);
+    engine->event_ns = 0;
     if (err == OK && engine->embed_queue && embed_queue_has_work(engine->embed_queue))
         err = embed_queue_step(engine->embed_queue, &error);
+    loop_time_step(engine);
     engine->step_ended_ns = clock_monotonic_ns();
     int64_t step_ns = engine->step_ended_ns - engine->step_begun_ns;
     if (step_ns > engine->step_ns_max) engine->step_ns_max = step_ns;

@@ -38,6 +38,7 @@ static void read_stats(struct engine *engine) {
     engine->stats = (struct wire_stats){
         .steps = from.steps + embedded.steps,
         .prompt_tokens = from.prefix_queried_tokens + embedded.tokens,
+        .prefix_queries = from.prefix_queried_tokens,
         .cached_tokens = from.prefix_hit_tokens,
         .completion_tokens = from.generated_tokens,
         .preemptions = from.preemptions,
@@ -45,6 +46,7 @@ static void read_stats(struct engine *engine) {
         .running = from.sequences_running + embedded.running,
         .waiting = from.sequences_waiting + from.sequences_preempted + embedded.waiting +
                    (uint32_t)ring_count(engine->prep_ring),
+        .timings = engine->timings,
         .kv_used = from.pages_total ? (double)from.pages_used / from.pages_total : 0,
     };
     read_ages(engine, &engine->stats);

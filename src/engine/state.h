@@ -79,6 +79,9 @@ struct engine {
     int64_t step_begun_ns;
     int64_t step_ended_ns; /* end of the last step */
     int64_t step_ns_max;
+    int64_t event_ns;    /* the time of the events being reported; 0: the clock was not read yet */
+    uint64_t timed_rows; /* rows of the steps in timings.step_tokens */
+    struct timings timings;
     struct wire_stats stats; /* as last read */
     bool has_failed;
 };
@@ -99,6 +102,19 @@ void loop_on_embedded(void *user, struct job *job);
 bool loop_has_work(const struct engine *engine);
 /* Sends the statistics; `ping` is the number of the question, 0 for none. */
 void loop_report_stats(struct engine *engine, uint64_t ping);
+
+/* loop_timings.c */
+/* The time of the scheduler's events that are being reported. */
+int64_t loop_event_ns(struct engine *engine);
+/* A sequence of the job starts. */
+void loop_time_start(struct engine *engine, struct job *job);
+/* A token of the job was sampled. `sequence_ns` is the time of the last one of its sequence, 0
+ * before the first, and is set; NULL: the time between tokens is not of interest. */
+void loop_time_token(struct engine *engine, struct job *job, int64_t *sequence_ns);
+/* The job leaves the loop. */
+void loop_time_end(struct engine *engine, const struct job *job);
+/* A step has ended. */
+void loop_time_step(struct engine *engine);
 
 /* Takes the job out of the table; on the finish thread. */
 void engine_forget(struct engine *engine, struct job *job);

@@ -28,6 +28,7 @@ struct place {
     struct delivery delivery;
     bool is_used;
     bool is_settling;
+    int64_t begun_ns;
     struct store_outbox_attempt attempt;
 };
 
@@ -47,6 +48,8 @@ struct notify {
     struct place places[DELIVERIES_MAX];
     size_t used_count;
     atomic_uint_fast64_t delivered, failed, refused, given_up;
+    pthread_mutex_t seconds_lock; /* guards `seconds` */
+    struct histogram seconds;
 };
 
 /* --- the end of an attempt --- */
@@ -67,6 +70,15 @@ static void settle(struct notify *notify, struct place *place) {
     delivery_release(&place->delivery);
     *place = (struct place){0};
     notify->used_count--;
+}
+
+const struct histogram_bounds notify_bounds = {
+    12, {.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}};
+
+static void note_seconds(struct notify *notify, int64_t ns) {
+    pthread_mutex_lock(&notify->seconds_lock);
+    histogram_add(&notify->seconds, &notify_bounds, (double)ns * 1e-9);
+    pthread_mutex_unlock(&notify->seconds_lock);
 }
 
 static void take_end(struct notify *notify, struct place *place, const struct delivery_end *end) {
@@ -92,6 +104,7 @@ static void take_end(struct notify *notify, struct place *place, const struct de
                      : is_late         ? &notify->given_up
                                        : &notify->failed,
                      1);
+    note_seconds(notify, clock_monotonic_ns() - place->begun_ns);
     settle(notify, place);
 }
 
@@ -116,6 +129,7 @@ static void start(struct notify *notify, const struct store_outbox_row *row) {
                                      notify->allow_private};
     while (place->is_used) place++;
     place->is_used = true;
+    place->begun_ns = clock_monotonic_ns();
     notify->used_count++;
     if (delivery_start(&place->delivery, &way, row, clock_unix_s(), &error) == OK) return;
     struct delivery_end end = {.text = error.text};
@@ -199,6 +213,7 @@ enum err notify_open(struct notify **ret_notify, const struct notify_options *op
         if (err != OK) return err_prefix(error, "the webhook URL");
     }
     struct notify *notify = mem_new(1, sizeof *notify);
+    pthread_mutex_init(&notify->seconds_lock, NULL);
     const struct net_client_options client = {.exchanges_max = DELIVERIES_MAX,
                                               .text_bytes_max = DELIVERY_REPLY_BYTES_MAX,
                                               .context = notify,
@@ -206,6 +221,7 @@ enum err notify_open(struct notify **ret_notify, const struct notify_options *op
                                               .may_connect = delivery_may_connect};
     enum err err = net_client_open(&notify->client, &client, error);
     if (err != OK) {
+        pthread_mutex_destroy(&notify->seconds_lock);
         free(notify);
         return err;
     }
@@ -239,6 +255,7 @@ void notify_close(struct notify *notify, int64_t deadline_ms) {
     for (size_t i = 0; i < DELIVERIES_MAX; i++)
         if (notify->places[i].is_used) delivery_release(&notify->places[i].delivery);
     webhook_keys_wipe(&notify->keys);
+    pthread_mutex_destroy(&notify->seconds_lock);
     free(notify);
 }
 
@@ -254,6 +271,9 @@ void notify_status(struct notify *notify, struct notify_status *ret_status) {
                                          .failed = atomic_load(&notify->failed),
                                          .refused = atomic_load(&notify->refused),
                                          .given_up = atomic_load(&notify->given_up)};
+    pthread_mutex_lock(&notify->seconds_lock);
+    ret_status->seconds = notify->seconds;
+    pthread_mutex_unlock(&notify->seconds_lock);
     if (store_outbox_open_count(notify->store, &ret_status->open, &error) != OK)
         ret_status->open = 0;
 }

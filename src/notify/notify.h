@@ -14,6 +14,7 @@
  * Thread: its own ("notify"). Open and close belong to one thread; the other functions to any.
  * Memory: borrows the store; copies the options' texts and keys. */
 
+#include "base/histogram.h"
 #include "notify/signature.h"
 #include "store/outbox.h"
 
@@ -41,12 +42,15 @@ void notify_close(struct notify *notify, int64_t deadline_ms);
 enum err notify_check_url(const struct notify *notify, const char *url,
                           struct error *error) MUST_CHECK;
 
+extern const struct histogram_bounds notify_bounds;
+
 struct notify_status {
     uint64_t delivered;
     uint64_t failed;  /* attempts that failed and will be repeated */
     uint64_t refused; /* attempts in which address.h refused an address of the receiver */
     uint64_t given_up;
-    uint64_t open; /* events not yet delivered or given up, per receiver */
+    struct histogram seconds; /* per attempt, from its start to its end (notify_bounds) */
+    uint64_t open;            /* events not yet delivered or given up, per receiver */
 };
 
 void notify_status(struct notify *notify, struct notify_status *ret_status);

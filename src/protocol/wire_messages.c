@@ -2,6 +2,7 @@
 #include "protocol/wire_messages.h"
 
 #include <assert.h>
+#include <math.h>
 #include <string.h>
 
 /* The next `count` bytes; NULL if fewer are left. */
@@ -243,6 +244,7 @@ void wire_put_job(struct buf *out, const struct wire_job *job) {
     wire_put_u8(out, (uint8_t)job->endpoint);
     wire_put_u8(out, (uint8_t)job->tier);
     wire_put_u8(out, job->stream);
+    wire_put_u8(out, job->is_line);
     wire_put_u32(out, (uint32_t)job->priority);
     put_str(out, job->body);
     put_str(out, job->owner);
@@ -253,6 +255,7 @@ enum err wire_get_job(struct str payload, struct wire_job *ret_job, struct error
     uint8_t endpoint = wire_get_u8(&cursor);
     uint8_t tier = wire_get_u8(&cursor);
     struct wire_job job = {.stream = get_bool(&cursor)};
+    job.is_line = get_bool(&cursor);
     job.priority = (int32_t)wire_get_u32(&cursor);
     job.body = get_str(&cursor);
     job.owner = get_str(&cursor);
@@ -297,9 +300,41 @@ enum err wire_get_result(struct str payload, struct wire_result *ret_result, str
     return err;
 }
 
+static void put_histogram(struct buf *out, const struct histogram *histogram,
+                          const struct histogram_bounds *bounds) {
+    for (size_t i = 0; i <= bounds->count; i++) wire_put_u64(out, histogram->counts[i]);
+    put_f64(out, histogram->sum);
+}
+
+static void get_histogram(struct wire_cursor *cursor, const struct histogram_bounds *bounds,
+                          struct histogram *ret_histogram) {
+    for (size_t i = 0; i <= bounds->count; i++) ret_histogram->counts[i] = wire_get_u64(cursor);
+    ret_histogram->sum = get_f64(cursor);
+    if (!(ret_histogram->sum >= 0) || isinf(ret_histogram->sum)) cursor->bad = true;
+}
+
+static void put_timings(struct buf *out, const struct timings *timings) {
+    for (int source = 0; source < TIMING_SOURCES; source++) {
+        for (int i = 0; i < TIMING_COUNT; i++)
+            put_histogram(out, &timings->of[source][i], &timing_bounds[i]);
+        for (int i = 0; i < TIMING_ENDS; i++) wire_put_u64(out, timings->ends[source][i]);
+    }
+    put_histogram(out, &timings->step_tokens, &timing_step_bounds);
+}
+
+static void get_timings(struct wire_cursor *cursor, struct timings *ret_timings) {
+    for (int source = 0; source < TIMING_SOURCES; source++) {
+        for (int i = 0; i < TIMING_COUNT; i++)
+            get_histogram(cursor, &timing_bounds[i], &ret_timings->of[source][i]);
+        for (int i = 0; i < TIMING_ENDS; i++) ret_timings->ends[source][i] = wire_get_u64(cursor);
+    }
+    get_histogram(cursor, &timing_step_bounds, &ret_timings->step_tokens);
+}
+
 void wire_put_stats(struct buf *out, const struct wire_stats *stats) {
     wire_put_u64(out, stats->steps);
     wire_put_u64(out, stats->prompt_tokens);
+    wire_put_u64(out, stats->prefix_queries);
     wire_put_u64(out, stats->cached_tokens);
     wire_put_u64(out, stats->completion_tokens);
     wire_put_u64(out, stats->preemptions);
@@ -310,12 +345,14 @@ void wire_put_stats(struct buf *out, const struct wire_stats *stats) {
     wire_put_u32(out, stats->step_age_ms);
     wire_put_u32(out, stats->step_ms_max);
     wire_put_u32(out, stats->token_age_ms);
+    put_timings(out, &stats->timings);
 }
 
 enum err wire_get_stats(struct str payload, struct wire_stats *ret_stats, struct error *error) {
     struct wire_cursor cursor = {.bytes = payload};
     struct wire_stats stats = {.steps = wire_get_u64(&cursor)};
     stats.prompt_tokens = wire_get_u64(&cursor);
+    stats.prefix_queries = wire_get_u64(&cursor);
     stats.cached_tokens = wire_get_u64(&cursor);
     stats.completion_tokens = wire_get_u64(&cursor);
     stats.preemptions = wire_get_u64(&cursor);
@@ -326,6 +363,7 @@ enum err wire_get_stats(struct str payload, struct wire_stats *ret_stats, struct
     stats.step_age_ms = wire_get_u32(&cursor);
     stats.step_ms_max = wire_get_u32(&cursor);
     stats.token_age_ms = wire_get_u32(&cursor);
+    get_timings(&cursor, &stats.timings);
     if (!(stats.kv_used >= 0 && stats.kv_used <= 1)) cursor.bad = true;
     enum err err = end(&cursor, "stats", error);
     if (err == OK) *ret_stats = stats;

@@ -16,6 +16,7 @@
 
 #include "protocol/card.h"
 #include "protocol/request.h"
+#include "protocol/timings.h"
 #include "protocol/wire.h"
 
 #define WIRE_NAMES_MAX 16
@@ -98,6 +99,7 @@ struct wire_job {
     enum endpoint endpoint;
     enum tier tier;
     bool stream;
+    bool is_line; /* a line of a batch: no client waits for this one answer */
     int32_t priority;
     struct str body;
     struct str owner; /* cached prefixes are shared inside one owner only; empty: the default */
@@ -113,10 +115,14 @@ struct wire_result {
         shape; /* SHAPE_VALID or SHAPE_TRUNCATED of an answer held to a shape, else NONE */
 };
 
-/* STATS. The counters only ever grow. */
+#define WIRE_STATS_BYTES_MAX ((size_t)16 * 1024)
+
+/* STATS. The counters only ever grow. A histogram travels as its counts, one per range of its
+ * bounds, and its sum. */
 struct wire_stats {
     uint64_t steps;
     uint64_t prompt_tokens;
+    uint64_t prefix_queries; /* prompt tokens that were looked up in the prefix cache */
     uint64_t cached_tokens;
     uint64_t completion_tokens;
     uint64_t preemptions;
@@ -127,6 +133,7 @@ struct wire_stats {
     uint32_t step_age_ms;  /* since the last step ended; 0 without jobs */
     uint32_t step_ms_max;  /* the longest step so far */
     uint32_t token_age_ms; /* since the oldest last token of a running request; 0: none runs */
+    struct timings timings;
 };
 
 void wire_put_hello(struct buf *out, const struct wire_hello *hello);

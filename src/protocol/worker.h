@@ -17,6 +17,7 @@
 #include "base/err.h"
 #include "protocol/card.h"
 #include "protocol/request.h"
+#include "protocol/timings.h"
 
 struct worker_job {
     uint64_t id;
@@ -73,13 +74,16 @@ struct worker_status {
     char text[160];   /* "loading", "ready", or why it is not ready */
     uint64_t restarts;
     /* Numbers that a worker does not know are 0. */
-    uint32_t running;     /* sequences in the running set, or requests in flight */
-    uint32_t waiting;     /* accepted, not yet running */
-    uint64_t steps;       /* steps of the engine since its start; others: jobs answered */
+    uint32_t running; /* sequences in the running set, or requests in flight */
+    uint32_t waiting; /* accepted, not yet running */
+    /* The counters go on where a restarted engine begins again at 0. */
+    uint64_t steps;       /* steps of the engine; others: jobs answered */
     int64_t step_age_ms;  /* since the last step ended; 0 without jobs */
     int64_t token_age_ms; /* since the oldest last token of a running request; 0: none runs */
     int64_t step_ms_max;  /* the longest step so far */
-    uint64_t prompt_tokens, cached_tokens, completion_tokens; /* computed since the start */
+    uint64_t prompt_tokens, cached_tokens, completion_tokens;
+    uint64_t prefix_queries; /* prompt tokens looked up in the prefix cache */
+    uint64_t preemptions;    /* sequences that lost their KV blocks and were continued later */
     uint64_t nonfinite_rows; /* rows whose logits had NaN or +inf */
     double kv_used;          /* 0..1 */
     char card
@@ -110,6 +114,9 @@ struct worker_ops {
     bool (*serves)(struct worker *worker, struct str model);
     size_t (*models)(struct worker *worker, struct worker_model *ret_models, size_t models_max);
     void (*status)(struct worker *worker, struct worker_status *ret_status);
+    /* Copies the histograms and returns the set of those it fills, bit i for enum timing i. NULL: it
+     * fills none. */
+    uint32_t (*timings)(struct worker *worker, struct timings *ret_timings);
     /* A hash of everything but the request that an answer for `model` depends on: the model's bytes
      * and what computes it. False if answers must not be used again. NULL: they never may. */
     bool (*identity)(struct worker *worker, struct str model,

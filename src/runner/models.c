@@ -115,6 +115,20 @@ size_t runner_worker_statuses(struct runner *runner, struct worker_status *ret_s
     return count;
 }
 
+void runner_worker_timings(struct runner *runner, size_t index,
+                           struct runner_timings *ret_timings) {
+    struct worker *workers[RUNNER_WORKERS_MAX];
+    struct worker_model model;
+    size_t count = runner_workers(runner, workers);
+    *ret_timings = (struct runner_timings){.filled = 0};
+    if (index >= count) return;
+    struct worker *worker = workers[index];
+    if (worker->ops->timings)
+        ret_timings->filled = worker->ops->timings(worker, &ret_timings->timings);
+    if (worker->ops->models(worker, &model, 1) > 0)
+        snprintf(ret_timings->model, sizeof ret_timings->model, "%.*s", STR_ARGS(model.name));
+}
+
 /* --- the list of models --- */
 
 /* The models that all workers serve, and the names that were told. */

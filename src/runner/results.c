@@ -37,6 +37,7 @@ static void put_record(struct runner *runner, struct slot *slot, const struct ba
     buf_init(&text, SEGLOG_TEXT_BYTES_MAX);
     buf_reserve(&text, result->body.bytes + result->custom_id.bytes + 512);
     batch_result_write(&text, result);
+    slot->kind = kind;
     if (slot->asks_shape) slot->shape = shape_end_of(kind == SEGLOG_SUCCESS, told, result->body);
     struct seglog_record record = {.line = slot->line.number,
                                    .kind = kind,
@@ -247,6 +248,7 @@ void runner_on_durable(void *context, const struct seglog_done *done, size_t cou
         if (!slot) continue;
         struct active_batch *batch = slot->batch;
         runner->counters.lines_done++;
+        runner->counters.lines_ended[slot->kind]++;
         if (slot->usage.reused_input_tokens + slot->usage.reused_output_tokens > 0)
             runner->counters.lines_reused++;
         usage_add(&runner->counters.usage, &slot->usage);

@@ -18,6 +18,7 @@
 #include "batch/parameters.h"
 #include "protocol/names.h"
 #include "protocol/worker.h"
+#include "store/seglog.h"
 
 struct runner;
 
@@ -160,8 +161,9 @@ struct runner_status {
     uint32_t workers_ready; /* if none is: those that load when a job waits for them */
     uint32_t workers_in[MODEL_FAILED + 1]; /* by the state of their model */
     uint64_t lines_in_flight;
-    uint64_t requests_in_flight; /* single requests, waiting ones included */
-    uint64_t lines_done;         /* durable results since start */
+    uint64_t requests_in_flight;              /* single requests, waiting ones included */
+    uint64_t lines_done;                      /* durable results since start */
+    uint64_t lines_ended[SEGLOG_EXPIRED + 1]; /* lines_done by the kind of their record */
     uint64_t lines_retried;
     uint64_t lines_lost;   /* in flight at workers that went down */
     uint64_t lines_reused; /* part of lines_done: with the answer of an equal request */
@@ -201,6 +203,14 @@ void runner_progress(struct runner *runner, struct runner_progress *ret_progress
 /* The status of every worker; at most RUNNER_WORKERS_MAX. Returns their number. */
 size_t runner_worker_statuses(struct runner *runner, struct worker_status *ret_statuses,
                               size_t statuses_max);
+/* What /metrics tells about one worker besides its status. */
+struct runner_timings {
+    char model[MODEL_NAME_BYTES]; /* the first name that it serves; empty: not known yet */
+    uint32_t filled;              /* as worker_ops.timings returns it */
+    struct timings timings;
+};
+/* The timings of the worker at `index` of runner_worker_statuses. */
+void runner_worker_timings(struct runner *runner, size_t index, struct runner_timings *ret_timings);
 /* One name under which a model can be asked for. */
 struct runner_model {
     struct str name;

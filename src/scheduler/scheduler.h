@@ -7,8 +7,9 @@
  * has. It knows no model, no device, no JSON and no text. The rules of its decisions are at the
  * heads of compose.c, waiting.h, admission.h and prefix_tree.h.
  *
- * A request is a prompt and how many sequences (n) to generate from it. Each sequence brings TOKEN
- * events and then exactly one FINISHED event, whatever happens to it in between.
+ * A request is a prompt and how many sequences (n) to generate from it. Each sequence brings one STARTED
+ * event if it ever runs, TOKEN events, and then exactly one FINISHED event, whatever happens to it in
+ * between.
  *
  *     scheduler_submit(…); …                        any number of requests, thousands are normal
  *     while (scheduler_has_work(s))
@@ -52,6 +53,7 @@
 struct scheduler;
 
 enum scheduler_event_kind {
+    SCHEDULER_STARTED,   /* a sequence runs for the first time; on_event calls nothing back */
     SCHEDULER_SCORED,    /* a token of the prompt was scored: prompt_logprobs */
     SCHEDULER_TOKEN,     /* a token was sampled or given */
     SCHEDULER_FINISHED,  /* the last event of a sequence */

@@ -316,6 +316,9 @@ static void leave_line(struct scheduler *scheduler, struct sequence *sequence,
         least_u32(matched_blocks * BACKEND_BLOCK_TOKENS, request->prompt_count);
     scheduler->stats.prefix_queried_tokens += request->prompt_count;
     scheduler->stats.prefix_hit_tokens += sequence->cached_tokens;
+    const struct scheduler_event event = {
+        .kind = SCHEDULER_STARTED, .id = request->id, .sequence = sequence->index};
+    if (scheduler->on_event) scheduler->on_event(scheduler->user, &event);
     do {
         request->sequence_next++;
     } while (request->sequence_next < request->sequence_count &&

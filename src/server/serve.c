@@ -81,6 +81,7 @@ static enum err open_with(const struct serve_options *options, struct node *node
                               .batch_file_bytes_max = options->batch_file_bytes_max,
                               .no_access_log =
                                   !options->access_log || options->no_uvicorn_access_log,
+                              .vllm_metrics = options->metrics_compat != NULL,
                               .access_log_leaves_out = options->access_log_leaves_out,
                               .preflight = preflight_child_run,
                               .preflight_context = &front->preflight,

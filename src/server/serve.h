@@ -24,6 +24,7 @@ struct serve_options {
     uint64_t answer_memory_bytes_max;  /* of all waiting answers; 0: http's default */
     bool access_log;                   /* one line per request, not only per refused one */
     bool no_uvicorn_access_log;        /* overrides access_log */
+    const char *metrics_compat;        /* "vllm": its names for metrics as well; NULL: none */
     const char *access_log_leaves_out; /* paths without a line, separated by commas; NULL: none */
     bool insecure_no_keys;             /* serve an address of other machines without any key */
     const char *env_file;              /* variables for secrets (secret.h); NULL: none */

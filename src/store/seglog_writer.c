@@ -194,7 +194,9 @@ static void sync_logs(struct group *group) {
     for (size_t i = 0; i < group->count; i++) {
         struct seglog *log = group->items[i].log;
         if (!log->is_dirty) continue;
+        int64_t begin_ns = clock_monotonic_ns();
         enum err err = os_fdatasync(log->fd, &error);
+        store_note_sync(log->store, clock_monotonic_ns() - begin_ns);
         if (store_sync_result(log->store, err, &error) == OK) log->is_dirty = false;
     }
 }
@@ -225,7 +227,7 @@ static bool commit_group(struct seglog_writer *writer, struct group *group) {
     /* A failed write ends the process like a failed sync: the log's bytes are unknown. */
     store_sync_result(writer->store, err, &error);
     sync_logs(group);
-    atomic_fetch_add(&writer->store->log_groups, 1);
+    store_note_group(writer->store, group->count);
     tell(writer, group);
     return true;
 }

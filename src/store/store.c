@@ -145,6 +145,26 @@ bool store_has_room(struct store *store, uint64_t bytes) {
     return true;
 }
 
+/* --- statistics --- */
+
+const struct histogram_bounds store_sync_bounds = {
+    16, {.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}};
+const struct histogram_bounds store_group_bounds = {
+    13, {1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000}};
+
+void store_note_sync(struct store *store, int64_t ns) {
+    pthread_mutex_lock(&store->histograms_lock);
+    histogram_add(&store->log_sync_seconds, &store_sync_bounds, (double)ns * 1e-9);
+    pthread_mutex_unlock(&store->histograms_lock);
+}
+
+void store_note_group(struct store *store, size_t records) {
+    atomic_fetch_add(&store->log_groups, 1);
+    pthread_mutex_lock(&store->histograms_lock);
+    histogram_add(&store->log_group_records, &store_group_bounds, (double)records);
+    pthread_mutex_unlock(&store->histograms_lock);
+}
+
 void store_status(struct store *store, struct store_status *ret_status) {
     *ret_status = (struct store_status){
         .disk_full = atomic_load(&store->disk_full),
@@ -154,6 +174,10 @@ void store_status(struct store *store, struct store_status *ret_status) {
         .log_corrupt_records = atomic_load(&store->log_corrupt_records),
         .duplicate_results = atomic_load(&store->duplicate_results),
     };
+    pthread_mutex_lock(&store->histograms_lock);
+    ret_status->log_sync_seconds = store->log_sync_seconds;
+    ret_status->log_group_records = store->log_group_records;
+    pthread_mutex_unlock(&store->histograms_lock);
     struct error error;
     if (os_free_bytes(store->dir, &ret_status->free_bytes, &error) != OK)
         ret_status->free_bytes = 0;
@@ -235,6 +259,7 @@ enum err store_open(struct store **ret_store, const struct store_options *option
     store->read_only = options->read_only;
     store->lock_fd = -1;
     pthread_mutex_init(&store->lock, NULL);
+    pthread_mutex_init(&store->histograms_lock, NULL);
     enum err err = open_parts(store, error);
     if (err != OK) {
         store_close(store);
@@ -248,6 +273,7 @@ void store_close(struct store *store) {
     if (!store) return;
     database_close(store);
     os_close(store->lock_fd);
+    pthread_mutex_destroy(&store->histograms_lock);
     pthread_mutex_destroy(&store->lock);
     free(store);
 }

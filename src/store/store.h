@@ -27,6 +27,7 @@
  * Invariant: a function that returned OK has made its effect durable. */
 
 #include "base/err.h"
+#include "base/histogram.h"
 #include "protocol/request.h"
 
 #include <stdatomic.h>
@@ -46,13 +47,19 @@ struct store_options {
     bool read_only;         /* for fsck: create, empty, repair and write nothing */
 };
 
+/* Bounds of the two histograms. */
+extern const struct histogram_bounds store_sync_bounds;
+extern const struct histogram_bounds store_group_bounds;
+
 struct store_status {
     bool disk_full; /* results wait for space; uploads answer ERR_UNAVAILABLE */
     uint64_t free_bytes;
     uint64_t reserve_bytes; /* size of the ballast */
     uint64_t wal_bytes;
-    uint64_t log_append_bytes; /* since start, over all segment logs */
-    uint64_t log_groups;       /* group commits since start */
+    uint64_t log_append_bytes;          /* since start, over all segment logs */
+    uint64_t log_groups;                /* group commits since start */
+    struct histogram log_sync_seconds;  /* per fdatasync of a segment log (store_sync_bounds) */
+    struct histogram log_group_records; /* records per group commit (store_group_bounds) */
     uint64_t log_corrupt_records;
     uint64_t duplicate_results;
 };

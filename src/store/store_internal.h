@@ -30,6 +30,8 @@ struct store {
     atomic_ullong spool_count;
     atomic_ullong log_append_bytes;
     atomic_ullong log_groups;
+    pthread_mutex_t histograms_lock; /* guards the next two; held for moments */
+    struct histogram log_sync_seconds, log_group_records;
     atomic_ullong log_corrupt_records;
     atomic_ullong duplicate_results;
 };
@@ -44,6 +46,10 @@ bool store_id_is_sane(struct str id);
 /* Passes OK on. Any error of a sync is logged and ends the process, because the kernel may have
  * dropped the pages (docs/internals/store.md). */
 enum err store_sync_result(struct store *store, enum err err, struct error *error);
+
+/* Counts one fdatasync of a segment log, and one group commit of `records`. */
+void store_note_sync(struct store *store, int64_t ns);
+void store_note_group(struct store *store, size_t records);
 
 /* Opens meta.db, checks and migrates it. */
 enum err database_open(struct store *store, struct error *error) MUST_CHECK;

@@ -16,6 +16,8 @@ import urllib.parse
 import openai
 import pytest
 
+import metrics
+
 BASE = os.environ.get("QUERN_BASE_URL", "")
 KEY = os.environ.get("QUERN_API_KEY", "none")
 
@@ -90,22 +92,13 @@ def test_health_version_and_metrics():
     assert json.loads(plain("GET", "/version")[2])["version"]
     status, headers, data = plain("GET", "/metrics")
     assert status == 200 and headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
-    samples, types = {}, {}
-    for line in data.decode().splitlines():
-        if line.startswith("# TYPE "):
-            name, kind = line[7:].split(" ")
-            assert name not in types and kind in ("counter", "gauge")
-            types[name] = kind
-        elif not line.startswith("#"):
-            key, value = line.rsplit(" ", 1)
-            assert key not in samples
-            samples[key] = float(value)
-            name = key.split("{")[0]
-            assert re.fullmatch(r"(quern|process)_[a-z_]+", name) and name in types
-            assert types[name] != "counter" or name.endswith("_total")
-    assert 'quern_batches{status="in_progress"}' in samples
-    assert 'quern_requests_total{endpoint="score",outcome="expired"}' in samples
-    assert samples["process_resident_memory_bytes"] > 0
+    told = metrics.Metrics(data.decode())
+    for name, kind in told.kinds.items():
+        assert re.fullmatch(r"(quern|process)_[a-z0-9_]+", name)
+        assert (kind == "counter") == name.endswith("_total")
+    assert told.series("quern_batches", status="in_progress")
+    assert told.series("quern_requests_total", endpoint="score", outcome="expired")
+    assert told.value("process_resident_memory_bytes") > 0
 
 
 def test_the_async_client_works_many_at_a_time(model):

@@ -26,6 +26,7 @@ struct expected_sequence {
     uint32_t asked_at; /* tokens it has behind those it was given when asked last; +1 */
     bool has_sampled;
     uint32_t preemptions;
+    bool has_started;
     bool is_finished;
     bool is_due; /* must bring FINISHED next, for this reason */
     enum finish_reason due_reason;
@@ -360,6 +361,7 @@ static void on_token(struct world *world, struct expected_request *request,
     assert(!sequence->is_due && event->token_index == sequence->generated);
     world->totals->late += world->steps_max > 1 && sequence->generated > 0 &&
                            (request->is_constrained || request->sampling.presence_penalty > 0);
+    assert(event->is_given || sequence->has_started);
     assert(sequence->scored == (request->sampling.prompt_logprobs ? request->prompt_count - 1 : 0));
     if (!event->is_given && !sequence->has_sampled) begin(world, request, sequence);
     int32_t token = expected_token(world, request, sequence, event->is_given);
@@ -422,6 +424,10 @@ static void on_event(void *user, const struct scheduler_event *event) {
     assert(!sequence->is_finished);
     mix_event(world, event);
     switch (event->kind) {
+    case SCHEDULER_STARTED:
+        assert(!sequence->has_started);
+        sequence->has_started = true;
+        break;
     case SCHEDULER_SCORED:
         assert(!sequence->is_due && sequence->generated == 0);
         assert(event->token_index == ++sequence->scored);

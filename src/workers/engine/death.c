@@ -14,6 +14,19 @@
 #define POLL_MS 250
 #define END_PATIENCE_MS 200 /* time between the end of a child's socket and its own end */
 
+/* Adds the counters of a child that is gone to those of the children before it, so that what a
+ * monitor sees never falls. What the child did after its last STATS is lost. */
+static void keep_counters(struct wire_stats *ended, const struct wire_stats *stats) {
+    ended->steps += stats->steps;
+    ended->prompt_tokens += stats->prompt_tokens;
+    ended->prefix_queries += stats->prefix_queries;
+    ended->cached_tokens += stats->cached_tokens;
+    ended->completion_tokens += stats->completion_tokens;
+    ended->preemptions += stats->preemptions;
+    ended->nonfinite_rows += stats->nonfinite_rows;
+    timings_merge(&ended->timings, &stats->timings);
+}
+
 void engine_death_forget(struct worker_engine *engine) {
     wire_reader_release(&engine->reader);
     wire_reader_init(&engine->reader);
@@ -23,7 +36,7 @@ void engine_death_forget(struct worker_engine *engine) {
     buf_clear(&engine->out);
     engine->job_count = 0;
     engine->too_large_count = 0;
-    engine->steps_total += engine->stats.steps;
+    keep_counters(&engine->ended, &engine->stats);
     engine->stats = (struct wire_stats){0};
     pthread_mutex_unlock(&engine->lock);
 }

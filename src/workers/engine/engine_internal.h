@@ -61,9 +61,9 @@ struct worker_engine {
     uint32_t too_large_count;
     uint64_t restarts;
     struct wire_stats stats;
-    int64_t step_ms_max;  /* the longest step of all children */
-    uint64_t steps_total; /* steps of the earlier children */
-    int64_t moved_ns;     /* when it last made progress, as seen from here */
+    int64_t step_ms_max;     /* the longest step of all children */
+    struct wire_stats ended; /* the sums of the counters of earlier children */
+    int64_t moved_ns;        /* when it last made progress, as seen from here */
     struct buf ready_payload;
     struct wire_ready ready; /* READY of the first engine; its names are lent */
     bool has_ready;

@@ -237,7 +237,7 @@ static enum err send_frames(struct worker_engine *engine, bool *ret_left, struct
 /* The time it may go without a step. The lock is held. */
 static int64_t hang_limit_ns(const struct worker_engine *engine) {
     if (engine->hang_ns > 0) return engine->hang_ns;
-    bool is_known = engine->steps_total + engine->stats.steps >= KNOWN_STEPS;
+    bool is_known = engine->ended.steps + engine->stats.steps >= KNOWN_STEPS;
     int64_t least_ns = is_known ? HANG_NS_MIN : HANG_NS_UNKNOWN;
     int64_t limit_ns = engine->step_ms_max * HANG_STEPS * NS_PER_MS;
     return limit_ns > least_ns ? limit_ns : least_ns;

@@ -59,8 +59,13 @@ void worker_engine_drain_wakes(const struct worker_engine *engine) {
 
 /* Makes the job's frame; `overflowed` if it is too large for one. */
 static struct buf make_frame(const struct worker_job *job) {
-    const struct wire_job message = {job->endpoint, job->tier, job->stream,
-                                     job->priority, job->body, str_from(job->owner)};
+    const struct wire_job message = {.endpoint = job->endpoint,
+                                     .tier = job->tier,
+                                     .stream = job->stream,
+                                     .is_line = job->is_line,
+                                     .priority = job->priority,
+                                     .body = job->body,
+                                     .owner = str_from(job->owner)};
     struct buf payload, frame;
     buf_init(&payload, WIRE_PAYLOAD_BYTES_MAX);
     buf_init(&frame, WORKER_ENGINE_OUT_BYTES_MAX);
@@ -188,7 +193,7 @@ static void card_of(struct str device, char ret_uuid[CARD_UUID_BYTES]) {
 static void status(struct worker *worker, struct worker_status *ret_status) {
     struct worker_engine *engine = engine_of(worker);
     pthread_mutex_lock(&engine->lock);
-    const struct wire_stats *stats = &engine->stats;
+    const struct wire_stats *stats = &engine->stats, *ended = &engine->ended;
     *ret_status = (struct worker_status){
         .ready = engine->phase == PHASE_READY && !engine->is_closing && !engine->is_leaving,
         .is_parked = engine->phase == PHASE_PARKED,
@@ -197,11 +202,13 @@ static void status(struct worker *worker, struct worker_status *ret_status) {
         .running = stats->running,
         .waiting = stats->waiting,
         .restarts = engine->restarts,
-        .steps = stats->steps,
-        .prompt_tokens = stats->prompt_tokens,
-        .cached_tokens = stats->cached_tokens,
-        .completion_tokens = stats->completion_tokens,
-        .nonfinite_rows = stats->nonfinite_rows,
+        .steps = ended->steps + stats->steps,
+        .prompt_tokens = ended->prompt_tokens + stats->prompt_tokens,
+        .prefix_queries = ended->prefix_queries + stats->prefix_queries,
+        .cached_tokens = ended->cached_tokens + stats->cached_tokens,
+        .completion_tokens = ended->completion_tokens + stats->completion_tokens,
+        .preemptions = ended->preemptions + stats->preemptions,
+        .nonfinite_rows = ended->nonfinite_rows + stats->nonfinite_rows,
         .kv_used = stats->kv_used,
         .token_age_ms = stats->token_age_ms,
         .step_ms_max = engine->step_ms_max,
@@ -227,6 +234,15 @@ static void status(struct worker *worker, struct worker_status *ret_status) {
         snprintf(ret_status->text, sizeof ret_status->text, "%s%.140s", texts[engine->phase],
                  engine->phase >= PHASE_DOWN ? engine->reason : "");
     pthread_mutex_unlock(&engine->lock);
+}
+
+static uint32_t timings(struct worker *worker, struct timings *ret_timings) {
+    struct worker_engine *engine = engine_of(worker);
+    pthread_mutex_lock(&engine->lock);
+    *ret_timings = engine->ended.timings;
+    timings_merge(ret_timings, &engine->stats.timings);
+    pthread_mutex_unlock(&engine->lock);
+    return (1u << TIMING_COUNT) - 1;
 }
 
 /* Hashes the HELLO, the model's file as it is now, and this version. A file that was written in
@@ -331,6 +347,7 @@ enum err worker_engine_open(struct worker **ret_worker, const struct worker_engi
                                           .serves = serves,
                                           .models = models,
                                           .status = status,
+                                          .timings = timings,
                                           .identity = identity,
                                           .want = want,
                                           .close = close_worker};

@@ -20,6 +20,24 @@ struct stream {
     struct upstream_job *job;
 };
 
+static enum timing_source source_of(const struct upstream_job *job) {
+    return job->job.is_line ? TIMING_LINE : TIMING_CLIENT;
+}
+
+/* Notes the time of a chunk. The first one may hold a role and no text yet, as the upstream likes. */
+static void time_chunk(struct worker_upstream *upstream, struct upstream_job *job) {
+    int64_t now_ns = clock_monotonic_ns();
+    if (job->first_ns == 0) {
+        job->first_ns = now_ns;
+    } else {
+        pthread_mutex_lock(&upstream->lock);
+        timings_add_ns(&upstream->timings, source_of(job), TIMING_BETWEEN_TOKENS,
+                       now_ns - job->last_ns);
+        pthread_mutex_unlock(&upstream->lock);
+    }
+    job->last_ns = now_ns;
+}
+
 /* Passes one event of a stream on. */
 static bool take_event(void *context, struct str data) {
     const struct stream *stream = context;
@@ -40,6 +58,7 @@ static bool take_event(void *context, struct str data) {
     case UPSTREAM_EVENT_CHUNK: break;
     }
     job->has_streamed = true;
+    time_chunk(upstream, job);
     const struct worker_delta delta = {job->job.id, buf_str(&upstream->answer)};
     if (upstream->events.delta) upstream->events.delta(upstream->events.context, &delta);
     return true;
@@ -242,9 +261,25 @@ void upstream_give_back(struct worker_upstream *upstream, struct upstream_job *j
     upstream_job_free(job);
 }
 
-static void count(struct worker_upstream *upstream, const struct worker_result *result) {
+/* Counts an answer of status 2xx. The lock is held. */
+static void time_answer(struct worker_upstream *upstream, const struct upstream_job *job,
+                        const struct net_answer *answer, const struct usage *usage) {
+    struct timings *timings = &upstream->timings;
+    enum timing_source source = source_of(job);
+    timings_add_ns(timings, source, TIMING_QUEUE, answer->sent_ns - job->taken_ns);
+    timings_add_ns(timings, source, TIMING_WHOLE, answer->ended_ns - job->taken_ns);
+    timings_add(timings, source, TIMING_PROMPT_TOKENS, (double)usage->input_tokens);
+    timings_add(timings, source, TIMING_GENERATED_TOKENS, (double)usage->output_tokens);
+    if (job->first_ns != 0)
+        timings_add_ns(timings, source, TIMING_FIRST_TOKEN, job->first_ns - job->taken_ns);
+}
+
+static void count(struct worker_upstream *upstream, const struct net_answer *answer,
+                  const struct worker_result *result) {
     pthread_mutex_lock(&upstream->lock);
     struct worker_status *figures = &upstream->figures;
+    if (result->outcome == OUTCOME_DONE && answer->status / 100 == 2)
+        time_answer(upstream, answer->owner, answer, &result->usage);
     figures->steps++;
     figures->refusals += result->outcome == OUTCOME_NOT_RUN;
     figures->faults += result->outcome == OUTCOME_TRY_AGAIN;
@@ -310,7 +345,7 @@ void upstream_on_done(void *context, const struct net_answer *answer) {
                                          .usage = reading.usage,
                                          .shape = shape,
                                          .retry_after_ms = answer->retry_after_ms};
-    count(upstream, &result);
+    count(upstream, answer, &result);
     upstream->events.result(upstream->events.context, &result);
     buf_release(&room);
     upstream_job_free(job);

@@ -27,12 +27,14 @@ struct upstream_job {
     struct upstream_job *next;
     struct worker_job job; /* its body is `body` */
     bool is_cancelled;     /* under the lock */
+    int64_t taken_ns;      /* when it was submitted */
     /* While it is in flight; the thread's alone. */
     struct net_exchange *exchange;
     const char *model; /* the model's name for the answer; NULL: the upstream's name stays */
     bool is_trial;     /* the one request of a half-open breaker */
     /* While it is streamed. */
     struct net_sse sse;
+    int64_t first_ns, last_ns; /* times of its first and last chunk; 0: none yet */
     struct usage usage;
     bool wants_usage, has_streamed, is_finished, is_done, has_failed;
     struct buf error;              /* the envelope of an error event */
@@ -65,6 +67,7 @@ struct worker_upstream {
     struct upstream_job *running;
     uint32_t running_count;
     struct upstream_models models;
+    struct timings timings;
     struct worker_status figures;       /* what status tells, but for what is counted above */
     char reason[UPSTREAM_REASON_BYTES]; /* why it is not open */
 

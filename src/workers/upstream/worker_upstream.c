@@ -34,6 +34,7 @@ void upstream_job_free(struct upstream_job *job) {
 static struct upstream_job *new_job(const struct worker_job *from) {
     struct upstream_job *job = mem_new(1, sizeof *job + from->body.bytes);
     job->job = *from;
+    job->taken_ns = clock_monotonic_ns();
     memcpy(job->body, from->body.at, from->body.bytes);
     job->job.body.at = job->body;
     if (from->model.bytes > 0 && from->model.bytes < sizeof job->served)
@@ -115,6 +116,15 @@ static void status(struct worker *worker, struct worker_status *ret_status) {
     pthread_mutex_unlock(&upstream->lock);
 }
 
+static uint32_t timings(struct worker *worker, struct timings *ret_timings) {
+    struct worker_upstream *upstream = upstream_of(worker);
+    pthread_mutex_lock(&upstream->lock);
+    *ret_timings = upstream->timings;
+    pthread_mutex_unlock(&upstream->lock);
+    return 1u << TIMING_FIRST_TOKEN | 1u << TIMING_BETWEEN_TOKENS | 1u << TIMING_WHOLE |
+           1u << TIMING_QUEUE | 1u << TIMING_PROMPT_TOKENS | 1u << TIMING_GENERATED_TOKENS;
+}
+
 static void free_list(struct upstream_job *job) {
     while (job) {
         struct upstream_job *next = job->next;
@@ -193,6 +203,7 @@ enum err worker_upstream_open(struct worker **ret_worker, const struct upstream_
                                           .serves = serves,
                                           .models = models,
                                           .status = status,
+                                          .timings = timings,
                                           .close = close_worker};
     static const struct worker_ops refusing_ops = {.shapes = SHAPES_REFUSED,
                                                    .submit = submit,
@@ -200,6 +211,7 @@ enum err worker_upstream_open(struct worker **ret_worker, const struct upstream_
                                                    .serves = serves,
                                                    .models = models,
                                                    .status = status,
+                                                   .timings = timings,
                                                    .close = close_worker};
     struct worker_upstream *upstream = mem_new(1, sizeof *upstream);
     upstream->worker.ops = spec->refuses_shapes ? &refusing_ops : &ops;

@@ -46,7 +46,7 @@ struct run {
 static void on_event(void *user, const struct scheduler_event *event) {
     struct run *run = user;
     struct story *story = &run->stories[event->id];
-    if (event->kind == SCHEDULER_PREEMPTED) return;
+    if (event->kind == SCHEDULER_PREEMPTED || event->kind == SCHEDULER_STARTED) return;
     assert_true(story->event_count < EVENTS_MAX);
     struct event *to = &story->events[story->event_count++];
     to->kind = event->kind;

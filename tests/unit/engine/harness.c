@@ -104,7 +104,7 @@ void harness_close(struct harness *harness) {
 void harness_submit(struct harness *harness, uint64_t id, enum endpoint endpoint, bool stream,
                     const char *body) {
     assert_true(id < HARNESS_JOBS_MAX);
-    const struct wire_job job = {endpoint, TIER_DEFAULT, stream, 0, str_from(body), STR("")};
+    const struct wire_job job = {endpoint, TIER_DEFAULT, stream, false, 0, str_from(body), STR("")};
     assert_true(engine_submit(harness->engine, id, &job));
 }
 

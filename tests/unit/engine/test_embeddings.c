@@ -347,7 +347,7 @@ static void a_long_request_lets_a_short_one_pass(void **state) {
 }
 
 static void submit_line(uint64_t id, const char *text) {
-    const struct wire_job job = {EMBED, TIER_BATCH, false, 0, str_from(text), STR("")};
+    const struct wire_job job = {EMBED, TIER_BATCH, false, true, 0, str_from(text), STR("")};
     assert_true(engine_submit(h.engine, id, &job));
 }
 

@@ -2,6 +2,7 @@
 #include "harness.h"
 #include "json/json.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -529,6 +530,58 @@ static void a_ping_is_answered_between_steps(void **state) {
     assert_true(stats.steps > 0 && stats.running == 0 && stats.waiting == 0);
 }
 
+static uint64_t count_of(const struct histogram *histogram) {
+    uint64_t count = 0;
+    for (size_t i = 0; i <= HISTOGRAM_BOUNDS_MAX; i++) count += histogram->counts[i];
+    return count;
+}
+
+static struct wire_stats stats_after(uint64_t ping) {
+    engine_ping(h.engine, ping);
+    pthread_mutex_lock(&h.lock);
+    while (h.last_ping != ping) pthread_cond_wait(&h.changed, &h.lock);
+    struct wire_stats stats = h.stats;
+    pthread_mutex_unlock(&h.lock);
+    return stats;
+}
+
+/* Times add up: each is taken from the same clock, once per step. */
+static void a_request_is_timed_part_by_part(void **state) {
+    (void)state;
+    const struct wire_job line = {.endpoint = CHAT,
+                                  .tier = TIER_BATCH,
+                                  .is_line = true,
+                                  .body = str_from(chat("free", "\"ignore_eos\":true,\"n\":2"))};
+    assert_true(engine_submit(h.engine, 1, &line));
+    assert_int_equal(harness_wait(&h, 1), 200);
+    assert_int_equal(harness_ask(&h, 2, CHAT, chat("free", "\"max_tokens\":1,\"ignore_eos\":true")),
+                     200);
+    struct wire_stats stats = stats_after(4713);
+    const struct histogram *lines = stats.timings.of[TIMING_LINE];
+    const struct histogram *clients = stats.timings.of[TIMING_CLIENT];
+    for (int timing = 0; timing < TIMING_COUNT; timing++) {
+        if (timing == TIMING_BETWEEN_TOKENS || timing == TIMING_PER_TOKEN) continue;
+        assert_int_equal(count_of(&lines[timing]), 1);
+        assert_int_equal(count_of(&clients[timing]), 1);
+    }
+    uint64_t tokens = (uint64_t)usage(1, "completion_tokens");
+    assert_int_equal(count_of(&lines[TIMING_BETWEEN_TOKENS]), tokens - 2);
+    assert_int_equal(count_of(&lines[TIMING_PER_TOKEN]), 1);
+    assert_int_equal(count_of(&clients[TIMING_BETWEEN_TOKENS]), 0);
+    assert_true(lines[TIMING_GENERATED_TOKENS].sum == (double)tokens);
+    assert_true(lines[TIMING_PROMPT_TOKENS].sum == (double)usage(1, "prompt_tokens"));
+    assert_true(lines[TIMING_CHOICES].sum == 2 && clients[TIMING_MAX_TOKENS].sum == 1);
+    double parts = lines[TIMING_QUEUE].sum + lines[TIMING_PREFILL].sum;
+    assert_true(fabs(parts - lines[TIMING_FIRST_TOKEN].sum) < 1e-6);
+    assert_true(fabs(lines[TIMING_PREFILL].sum + lines[TIMING_DECODE].sum -
+                     lines[TIMING_INFERENCE].sum) < 1e-6);
+    assert_true(parts + lines[TIMING_DECODE].sum <= lines[TIMING_WHOLE].sum + 1e-6);
+    assert_int_equal(stats.timings.ends[TIMING_LINE][ENDED_LENGTH], 1);
+    assert_int_equal(stats.timings.ends[TIMING_CLIENT][ENDED_LENGTH], 1);
+    assert_true(count_of(&stats.timings.step_tokens) > 0);
+    assert_true(stats.prefix_queries == stats.prompt_tokens);
+}
+
 static void stats_come_by_themselves_while_nothing_runs(void **state) {
     (void)state;
     pthread_mutex_lock(&h.lock);
@@ -540,7 +593,7 @@ static void stats_come_by_themselves_while_nothing_runs(void **state) {
 static void a_failing_model_ends_every_job_as_the_machines_fault(void **state) {
     (void)state;
     atomic_store(&h.toy.fail_at_step, 5);
-    struct wire_job job = {CHAT, TIER_DEFAULT, false, 0, STR(""), STR("")};
+    struct wire_job job = {CHAT, TIER_DEFAULT, false, false, 0, STR(""), STR("")};
     job.body = str_from(chat("free", "\"ignore_eos\":true"));
     /* The fifth step may come before the last of them, which are then not taken. */
     uint64_t taken = 0;
@@ -558,7 +611,7 @@ static void a_draining_engine_takes_nothing_and_finishes_what_it_has(void **stat
     (void)state;
     harness_submit(&h, 1, CHAT, false, chat("@hello", ""));
     engine_drain(h.engine, 0);
-    const struct wire_job job = {CHAT, TIER_DEFAULT, false, 0, STR("{}"), STR("")};
+    const struct wire_job job = {CHAT, TIER_DEFAULT, false, false, 0, STR("{}"), STR("")};
     assert_false(engine_submit(h.engine, 2, &job));
     assert_true(engine_drain(h.engine, 60000));
     assert_true(h.jobs[1].is_done);
@@ -609,8 +662,9 @@ static void tiers_and_then_lower_priorities_go_first(void **state) {
                 {TIER_DEFAULT, 0, 3},       {TIER_DEFAULT, 0, 4},
                 {TIER_DEFAULT, -1, 2},      {TIER_PRIORITY, INT32_MAX, 1}};
     for (uint32_t i = 0; i < 6; i++) {
-        const struct wire_job job = {
-            CHAT, rows[i].tier, false, rows[i].priority, str_from(chat("@abc", "")), STR("")};
+        const struct wire_job job = {CHAT,   rows[i].tier,     false,
+                                     false,  rows[i].priority, str_from(chat("@abc", "")),
+                                     STR("")};
         assert_true(engine_submit(h.engine, i + 1, &job));
     }
     /* The thread that reads bodies has read them all once it has refused this one. */
@@ -626,12 +680,10 @@ static void tiers_and_then_lower_priorities_go_first(void **state) {
 /* Leaves a line of a batch, job 0, in a step that does not end. */
 static void hold_a_batch_step(void) {
     atomic_store(&h.toy.is_held, true);
-    const struct wire_job job = {CHAT,
-                                 TIER_BATCH,
-                                 false,
-                                 0,
-                                 str_from(chat("free", "\"ignore_eos\":true,\"max_tokens\":9")),
-                                 STR("")};
+    const struct wire_job job = {
+        CHAT,   TIER_BATCH, false,
+        true,   0,          str_from(chat("free", "\"ignore_eos\":true,\"max_tokens\":9")),
+        STR("")};
     assert_true(engine_submit(h.engine, 0, &job));
     wait_for_waiting(0);
 }
@@ -650,7 +702,8 @@ static void a_chat_is_answered_while_a_step_of_a_batch_is_under_way(void **state
 static void a_batch_line_waits_for_the_step_under_way(void **state) {
     (void)state;
     hold_a_batch_step();
-    const struct wire_job job = {CHAT, TIER_FLEX, false, 0, str_from(chat("@hello", "")), STR("")};
+    const struct wire_job job = {CHAT,   TIER_FLEX, false, false, 0, str_from(chat("@hello", "")),
+                                 STR("")};
     assert_true(engine_submit(h.engine, 1, &job));
     wait_for_waiting(1);
     atomic_store(&h.toy.is_held, false);
@@ -710,6 +763,7 @@ int main(void) {
         ENGINE_TEST(a_job_cancelled_at_any_moment_has_one_result),
         ENGINE_TEST(many_jobs_under_little_memory_all_end),
         ENGINE_TEST(a_request_larger_than_the_whole_cache_is_refused),
+        ENGINE_TEST(a_request_is_timed_part_by_part),
         ENGINE_TEST(a_ping_is_answered_between_steps),
         ENGINE_TEST(stats_come_by_themselves_while_nothing_runs),
         ENGINE_TEST(a_failing_model_ends_every_job_as_the_machines_fault),

@@ -461,8 +461,8 @@ static void the_tier_is_echoed(void **state) {
     for (uint64_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char members[64];
         snprintf(members, sizeof members, "\"service_tier\":\"%s\"", rows[i].asked);
-        const struct wire_job job = {CHAT,   rows[i].tier, false, 0, str_from(chat("@a", members)),
-                                     STR("")};
+        const struct wire_job job = {
+            CHAT, rows[i].tier, false, false, 0, str_from(chat("@a", members)), STR("")};
         assert_true(engine_submit(h.engine, i + 1, &job));
         assert_int_equal(harness_wait(&h, i + 1), 200);
         assert_string_equal(json_string_value(json_object_get(h.jobs[i + 1].body, "service_tier")),
@@ -703,8 +703,9 @@ static void ten_thousand_bodies_are_answered_or_refused_clearly(void **state) {
         for (uint64_t id = 0; id < EACH; id++) {
             bool is_chat = rng_below(&rng, 2);
             size_t bytes = random_body(&rng, bodies[id], sizeof bodies[id], is_chat);
-            const struct wire_job job = {is_chat ? CHAT : TEXT, TIER_DEFAULT, rng_below(&rng, 2), 0,
-                                         {bodies[id], bytes},   STR("")};
+            const struct wire_job job = {
+                is_chat ? CHAT : TEXT, TIER_DEFAULT, rng_below(&rng, 2), false, 0,
+                {bodies[id], bytes},   STR("")};
             assert_true(engine_submit(h.engine, id, &job));
         }
         for (uint64_t id = 0; id < EACH; id++) {

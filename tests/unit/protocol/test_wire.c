@@ -2,6 +2,7 @@
 #include "base/rng.h"
 #include "protocol/wire_messages.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +11,6 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 
 #include <cmocka.h>
 
@@ -254,14 +254,14 @@ static void a_ready_comes_back(void **state) {
 
 static void a_job_comes_back(void **state) {
     (void)state;
-    struct wire_job in = {ENDPOINT_SCORE, TIER_BATCH,       true,
+    struct wire_job in = {ENDPOINT_SCORE, TIER_BATCH,       true,       true,
                           INT32_MIN,      STR("{\"a\":1}"), STR("team")};
     struct wire_job out;
     struct buf buf;
     buf_init(&buf, 1000);
     wire_put_job(&buf, &in);
     assert_int_equal(wire_get_job(buf_str(&buf), &out, NULL), OK);
-    assert_true(out.endpoint == in.endpoint && out.tier == in.tier && out.stream);
+    assert_true(out.endpoint == in.endpoint && out.tier == in.tier && out.stream && out.is_line);
     assert_true(out.priority == INT32_MIN && same(in.body, out.body) && same(in.owner, out.owner));
     buf_release(&buf);
 }
@@ -275,7 +275,7 @@ static void a_result_and_stats_come_back(void **state) {
                              SHAPE_TRUNCATED},
                        out;
     struct buf buf;
-    buf_init(&buf, 1000);
+    buf_init(&buf, WIRE_STATS_BYTES_MAX);
     wire_put_result(&buf, &in);
     assert_int_equal(wire_get_result(buf_str(&buf), &out, NULL), OK);
     assert_true(out.status == 503 && out.outcome == OUTCOME_TRY_AGAIN &&
@@ -285,12 +285,20 @@ static void a_result_and_stats_come_back(void **state) {
     assert_true(same(in.body, out.body) && out.shape == SHAPE_TRUNCATED);
     buf_clear(&buf);
 
-    struct wire_stats stats = {1, 2, 3, 4, 5, 11, 6, 7, 0.25, 8, 9, 10}, got;
+    struct wire_stats stats = {1, 2, 12,   3, 4, 5,  11,
+                               6, 7, 0.25, 8, 9, 10, .timings = {.ends = {{0}}}},
+                      got;
+    for (int timing = 0; timing < TIMING_COUNT; timing++)
+        timings_add(&stats.timings, TIMING_LINE, timing, 1e9 + timing); /* above every bound */
+    timings_add_ns(&stats.timings, TIMING_CLIENT, TIMING_QUEUE, 1000);
+    stats.timings.ends[TIMING_CLIENT][ENDED_ERROR] = 5;
+    histogram_add(&stats.timings.step_tokens, &timing_step_bounds, 8);
     wire_put_stats(&buf, &stats);
     assert_int_equal(wire_get_stats(buf_str(&buf), &got, NULL), OK);
     assert_true(got.steps == 1 && got.prompt_tokens == 2 && got.cached_tokens == 3);
     assert_true(got.completion_tokens == 4 && got.preemptions == 5 && got.running == 6);
-    assert_int_equal(got.nonfinite_rows, 11);
+    assert_true(got.nonfinite_rows == 11 && got.prefix_queries == 12);
+    assert_memory_equal(&got.timings, &stats.timings, sizeof got.timings);
     assert_true(got.waiting == 7 && got.kv_used == 0.25 && got.step_age_ms == 8);
     assert_true(got.step_ms_max == 9 && got.token_age_ms == 10);
     buf_release(&buf);
@@ -300,7 +308,7 @@ static void a_result_and_stats_come_back(void **state) {
 static void a_message_that_is_cut_or_too_long_is_refused(void **state) {
     (void)state;
     struct buf messages[5];
-    for (size_t i = 0; i < 5; i++) buf_init(&messages[i], 4096);
+    for (size_t i = 0; i < 5; i++) buf_init(&messages[i], WIRE_STATS_BYTES_MAX);
     struct wire_hello hello = a_hello();
     wire_put_hello(&messages[0], &hello);
     struct wire_ready ready = {.version = WIRE_VERSION, .generates = true, .description = STR("d")};
@@ -345,7 +353,7 @@ static void a_message_that_is_cut_or_too_long_is_refused(void **state) {
 static void values_outside_their_range_are_refused(void **state) {
     (void)state;
     struct buf buf;
-    buf_init(&buf, 1000);
+    buf_init(&buf, WIRE_STATS_BYTES_MAX);
     wire_put_job(&buf, &(struct wire_job){.body = STR("x")});
     struct wire_job job;
     buf.at[0] = ENDPOINT_ALL_COUNT;
@@ -360,6 +368,14 @@ static void values_outside_their_range_are_refused(void **state) {
     buf_clear(&buf);
     wire_put_stats(&buf, &(struct wire_stats){.kv_used = 1.5});
     struct wire_stats stats;
+    assert_int_equal(wire_get_stats(buf_str(&buf), &stats, NULL), ERR_CORRUPT);
+    buf_clear(&buf);
+    struct wire_stats negative = {.timings = {.step_tokens = {.sum = -1}}};
+    wire_put_stats(&buf, &negative);
+    assert_int_equal(wire_get_stats(buf_str(&buf), &stats, NULL), ERR_CORRUPT);
+    buf_clear(&buf);
+    negative.timings.step_tokens.sum = INFINITY;
+    wire_put_stats(&buf, &negative);
     assert_int_equal(wire_get_stats(buf_str(&buf), &stats, NULL), ERR_CORRUPT);
     buf_clear(&buf);
     wire_put_result(&buf, &(struct wire_result){.status = 17});

@@ -69,7 +69,7 @@ static void fake_ready(struct fake *fake, const struct wire_hello *hello) {
 
 static void fake_stats(struct fake *fake, uint64_t ping, uint64_t steps) {
     struct buf payload;
-    buf_init(&payload, 1000);
+    buf_init(&payload, WIRE_STATS_BYTES_MAX);
     wire_put_stats(&payload, &(struct wire_stats){.steps = steps, .running = 3, .kv_used = 0.5});
     fake_send(fake, WIRE_STATS, ping, buf_str(&payload));
     buf_release(&payload);
