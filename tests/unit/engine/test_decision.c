@@ -89,7 +89,7 @@ static json_int_t cached(uint64_t id) {
 static void letters_behind(uint64_t id, const char *prompt, uint32_t count, double *ret_logprobs) {
     struct buf body;
     buf_init(&body, 1 << 20);
-    buf_add_text(&body, "{\"model\":\"toy\",\"max_tokens\":1,\"logprobs\":1,"
+    buf_add_text(&body, "{\"model\":\"toy\",\"temperature\":0,\"max_tokens\":1,\"logprobs\":1,"
                         "\"return_tokens_as_token_ids\":true,\"prompt\":");
     json_write_string(&body, str_from(prompt));
     buf_add_text(&body, ",\"logprob_token_ids\":[");
