@@ -57,6 +57,7 @@ struct command {
     int (*main)(int argc, char **argv);
 };
 
+extern const struct command cmd_calibrate;
 extern const struct command cmd_completion;
 extern const struct command cmd_config;
 extern const struct command cmd_embed;
