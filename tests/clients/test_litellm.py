@@ -9,7 +9,7 @@ import openai
 import pytest
 
 import support
-from conftest import GRIND, LONG_TEXT, full_memory, is_grind, line
+from conftest import GRIND, LONG_TEXT, full_memory, is_grind, line, metric
 
 PROVIDERS = ["hosted_vllm", "openai"]
 litellm.suppress_debug_info = True
@@ -187,3 +187,30 @@ def test_a_batch_goes_through_the_proxy(proxy):
     lines = [json.loads(text) for text in proxy.files.content(batch.output_file_id, **there).text.splitlines()]
     assert [entry["custom_id"] for entry in lines] == [f"line-{i}" for i in range(4)]
     assert file.id in [entry.id for entry in proxy.files.list(extra_query={"provider": "openai"})]
+
+
+# --- decisions ---
+
+DECISIONS = [{"type": "predicate", "name": "p", "instructions": "is it?"},
+             {"type": "choice", "name": "c", "instructions": "w?", "choices": [{"value": "x"}, {"value": True, "description": "d"}]},
+             {"type": "score", "name": "s", "instructions": "s?", "levels": [{"label": "lo", "description": "low one"}, {"label": "hi"}]}]
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_decisions(real, provider):
+    """Of `openai` it asks /v1/decisions, of `hosted_vllm` /v1/systemone."""
+    route = {"openai": "createDecision", "hosted_vllm": "createSystemOne"}[provider]
+    before = metric(real, f'quern_http_requests_total{{route="{route}",code="2xx"}}')
+    made = litellm.decisions(model=f"{provider}/smollm2", input="Ten years of servers.", questions=DECISIONS, api_base=real.url, api_key="none", timeout=300)
+    first, choice, score = made.answers
+    assert 0 <= first.probability <= 1
+    assert choice.choice in ("x", True, "true") and abs(sum(p.probability for p in choice.probabilities) - 1) < 1e-9
+    assert 0 <= score.score <= 1 and len(score.probabilities) == 2
+    assert (first.name, choice.name, score.name) == ("p", "c", "s") and made.usage.input_tokens > 0
+    assert metric(real, f'quern_http_requests_total{{route="{route}",code="2xx"}}') == before + 1
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_a_decision_that_is_refused_is_an_error_of_the_request(real, provider):
+    with pytest.raises(litellm.BadRequestError):
+        litellm.decisions(model=f"{provider}/smollm2", input="word " * 20_000, questions=DECISIONS, api_base=real.url, api_key="none", timeout=300)

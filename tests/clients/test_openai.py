@@ -249,3 +249,34 @@ def test_a_stream_that_breaks_is_an_error(echo):
     """The server told the error in the stream, after some text."""
     with pytest.raises(openai.APIError):
         list(client_of(echo).chat.completions.create(model="gpt-4", messages=messages("x"), stream=True, extra_body={"echo": {"status": 500}}))
+
+
+# --- decisions: version 3 ---
+
+LEVELS = [{"label": "weak"}, {"label": "fair", "description": "some of it"}, {"label": "strong"}]
+
+
+@pytest.mark.skipif(not hasattr(openai.OpenAI, "decisions"), reason="this version has no decisions")
+@pytest.mark.parametrize("options", [2, 26, 255])
+def test_decisions_of_every_type(real, options):
+    choices = [{"value": True}, {"value": "true"}] + [{"value": f"team {i}"} for i in range(options - 2)]
+    asked = [{"type": "predicate", "instructions": "Works remotely?"}, {"type": "score", "name": "fit", "instructions": "How good?", "levels": LEVELS},
+             {"type": "choice", "name": "team", "instructions": "Which?", "choices": choices}]
+    made = client_of(real).decisions.create(model="smollm2", input="Ten years of servers.", questions=asked)
+    first, fit, team = made.answers
+    assert first.name is None and 0 <= first.probability <= 1 and 0 <= fit.score <= 2
+    assert [p.value for p in team.probabilities] == [choice["value"] for choice in choices] and team.choice in [choice["value"] for choice in choices]
+    assert abs(sum(p.probability for p in team.probabilities) - 1) < 1e-12
+    assert made.usage.output_tokens == 0 and made.usage.total_tokens == made.usage.input_tokens
+
+
+@pytest.mark.skipif(not hasattr(openai.OpenAI, "decisions"), reason="this version has no decisions")
+def test_four_hundred_decisions_and_temperatures(tiny):
+    client = client_of(tiny)
+    asked = [{"type": "predicate", "name": f"q{i}", "instructions": f"Is {i} right?"} for i in range(400)]
+    made = client.decisions.create(model="tiny", input="A text.", questions=asked)
+    assert [answer.name for answer in made.answers] == [question["name"] for question in asked]
+    warm = client.decisions.create(model="tiny", input="A text.", questions=asked[:1], extra_body={"temperatures": {"q0": 100}})
+    assert abs(warm.answers[0].probability - 0.5) <= abs(made.answers[0].probability - 0.5)
+    with pytest.raises(openai.BadRequestError):
+        client.decisions.create(model="tiny", input="A text.", questions=asked + asked[:1])
