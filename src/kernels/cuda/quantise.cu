@@ -1,16 +1,52 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* quantise: rows of attention as codes of 8 bits, a block a row. The second read of a row finds it
- * in the L1. */
+/* quantise: rows of attention as codes of 8 bits, a block per row. A row stays in registers while
+ * its largest magnitude is found; the second read of a wider row finds it in the L1. */
 
 #include "dependent.cuh"
 #include "vec.cuh"
 
 #define THREADS 256
+#define SPANS 2 /* eights per thread of a row in registers */
+#define HELD_WIDTH_MAX (THREADS * SPANS * EACH)
+
+template <int CODE>
+__global__ void __launch_bounds__(THREADS) quantise_held(struct cuda_quantise call) {
+    __shared__ uint32_t parts[32];
+    const size_t row = blockIdx.x;
+    const uint16_t *from = (const uint16_t *)call.from + row * call.from_stride;
+    struct words<EACH / 2> raw[SPANS];
+    float most = 0;
+    wait_for_before();
+#pragma unroll
+    for (int s = 0; s < SPANS; s++) {
+        uint32_t at = (s * THREADS + threadIdx.x) * EACH;
+        if (at < call.width) raw[s] = read_words<EACH / 2>(from + at);
+    }
+    let_next_start();
+#pragma unroll
+    for (int s = 0; s < SPANS; s++) {
+        if ((s * THREADS + threadIdx.x) * EACH >= call.width) continue;
+        eight v = bf16_numbers<EACH>(raw[s].at);
+#pragma unroll
+        for (int i = 0; i < EACH; i++) most = fmaxf(most, fabsf(v.at[i]));
+    }
+    const float scale = scale_of<CODE>(block_max(most, parts)), factor = 1.0f / scale;
+    if (threadIdx.x == 0) call.y.scale[row] = scale;
+#pragma unroll
+    for (int s = 0; s < SPANS; s++) {
+        uint32_t at = (s * THREADS + threadIdx.x) * EACH;
+        if (at >= call.width) continue;
+        eight v = bf16_numbers<EACH>(raw[s].at);
+#pragma unroll
+        for (int i = 0; i < EACH; i++) v.at[i] *= factor;
+        store<CODE>(call.y, row, at, v);
+    }
+}
 
 template <int CODE>
 __global__ void __launch_bounds__(THREADS) quantise_rows(struct cuda_quantise call) {
-    __shared__ float2 parts[32];
+    __shared__ uint32_t parts[32];
     const size_t row = blockIdx.x;
     const uint16_t *from = (const uint16_t *)call.from + row * call.from_stride;
     float most = 0;
@@ -21,7 +57,7 @@ __global__ void __launch_bounds__(THREADS) quantise_rows(struct cuda_quantise ca
 #pragma unroll
         for (int i = 0; i < EACH; i++) most = fmaxf(most, fabsf(v.at[i]));
     }
-    const float scale = scale_of<CODE>(block_sum_max(make_float2(0.0f, most), parts).y);
+    const float scale = scale_of<CODE>(block_max(most, parts));
     const float factor = 1.0f / scale;
     if (threadIdx.x == 0) call.y.scale[row] = scale;
     for (uint32_t at = threadIdx.x * EACH; at < call.width; at += THREADS * EACH) {
@@ -32,13 +68,20 @@ __global__ void __launch_bounds__(THREADS) quantise_rows(struct cuda_quantise ca
     }
 }
 
+typedef void (*quantise_kernel)(struct cuda_quantise call);
+
+template <int CODE> static quantise_kernel kernel_of(bool is_held) {
+    return is_held ? quantise_held<CODE> : quantise_rows<CODE>;
+}
+
 enum err cuda_quantise(const struct cuda_quantise *call, struct CUstream_st *stream,
                        struct error *error) {
     if (call->rows == 0 || call->width == 0) return OK;
     if (call->width % EACH != 0 || call->from_stride % EACH != 0 || !is_at_16(call->from) ||
         !is_rows_wide(&call->y) || call->y.type == CUDA_BF16)
         return err_set(error, ERR_INVALID, "rows of %u numbers cannot be quantised", call->width);
-    return launch_dependent(
-        "quantise", error, stream, call->rows, THREADS, 0,
-        call->y.type == CUDA_E4M3 ? quantise_rows<CUDA_E4M3> : quantise_rows<CUDA_INT8>, *call);
+    const bool is_held = call->width <= HELD_WIDTH_MAX;
+    const quantise_kernel kernel =
+        call->y.type == CUDA_E4M3 ? kernel_of<CUDA_E4M3>(is_held) : kernel_of<CUDA_INT8>(is_held);
+    return launch_dependent("quantise", error, stream, call->rows, THREADS, 0, kernel, *call);
 }

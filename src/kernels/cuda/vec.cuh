@@ -286,3 +286,12 @@ __device__ static inline float2 block_sum_max(float2 v, float2 *parts) {
     }
     return all;
 }
+
+/* Maximum over the block of numbers that are not negative, whose bits have the same order. `parts`
+ * as above. */
+__device__ static inline float block_max(float most, uint32_t *parts) {
+    const uint32_t bits = __reduce_max_sync(~0u, __float_as_uint(most)), lane = threadIdx.x % 32;
+    if (lane == 0) parts[threadIdx.x / 32] = bits;
+    __syncthreads();
+    return __uint_as_float(__reduce_max_sync(~0u, lane < blockDim.x / 32 ? parts[lane] : 0u));
+}

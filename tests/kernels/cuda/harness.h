@@ -150,6 +150,8 @@ void check_heads(void);
 void bench_heads(void);
 void check_embed(void);
 void bench_embed(void);
+void check_quantise(void);
+void bench_quantise(void);
 void check_products(void);
 void bench_products(void);
 void check_sample(void);

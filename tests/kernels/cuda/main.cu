@@ -21,6 +21,7 @@ static const struct {
     {"gate", check_gate, bench_gate},
     {"heads", check_heads, bench_heads},
     {"embed", check_embed, bench_embed},
+    {"quantise", check_quantise, bench_quantise},
     {"products", check_products, bench_products},
     {"sample", check_sample, bench_sample},
     {"unpack", check_unpack, bench_unpack},
