@@ -3,21 +3,23 @@
 /* gate: act(gate) · up, and its codes for the product that reads it.
  *
  * Without a scale to find there is nothing to wait for, and a thread does eight numbers and ends.
- * With one, a block per row keeps the row in registers while its largest magnitude is found, or in
- * shared memory where the registers of a multiprocessor have room for one row only. (Rows on their
- * way into a ring of shared memory meanwhile were slower: too few warps to hide the arithmetic.) */
+ * With one, a block per row keeps the row in registers while its largest magnitude is found. Two
+ * rows or more are on a multiprocessor, so that one reads while another writes. Arithmetic bounds
+ * the kernel as much as memory does: each instruction per number counts. */
 
 #include "dependent.cuh"
-#include "launch.cuh"
 #include "vec.cuh"
 
-#define SPANS 2 /* eights a thread holds of a row that is quantised */
-#define WIDTH_MAX (1024 * SPANS * EACH)
+#define SPANS_MAX 4 /* eights per thread of a row that is quantised */
+#define WIDTH_MAX (512 * SPANS_MAX * EACH)
 #define FLAT_THREADS 256
 #define GRID_ROWS_MAX 65535 /* of a grid's second dimension */
-#define REGISTER_THREADS 640 /* above it only one row in registers fits a multiprocessor */
-#define HELD_THREADS 448 /* at most, for a row in shared memory … */
-#define HELD_BLOCKS 3    /* … and rows of a multiprocessor: 48 registers a thread */
+
+/* The registers of a thread that holds three or four eights. At 48, three rows of 448 threads or
+ * two of 672 are on a multiprocessor; at 64, two of 512; at 72, two of 448. */
+#define REGISTERS(IN, SPANS) ((IN) == IN_INT32 ? 72 : (SPANS) == 3 ? 48 : 64)
+#define THREADS_OF_3 672       /* at most, with three eights of bf16 sums per thread */
+#define THREADS_OF_3_INT32 448 /* likewise, of int32 sums */
 
 /* x / (1 + 2^y), without what subnormal numbers would cost: 8 instructions of 35 a number. */
 __device__ static inline float over_one_plus_power(float x, float y) {
@@ -60,83 +62,62 @@ __global__ void __launch_bounds__(FLAT_THREADS) gate_flat(struct cuda_gate call)
     store<CUDA_BF16>(call.y, row, at, gate_eight<IN, KIND>(call, row_scale, at, gate, up));
 }
 
-template <int IN, int KIND, int CODE>
-__global__ void __maxnreg__(IN == IN_INT32 ? 64 : 48) gate_rows(struct cuda_gate call) {
-    __shared__ float2 parts[32];
-    size_t row = blockIdx.x;
+/* Eight of act(gate) · up / row_scale. The row's scale is left out of `up`, one multiplication per
+ * number, and comes back with the scale of the codes; so there is no bias. */
+template <int IN, int KIND>
+__device__ static inline eight gate_unscaled(const struct cuda_gate &call, float row_scale,
+                                             uint32_t at, const struct raw_sums<IN> &gate_raw,
+                                             const struct raw_sums<IN> &up_raw) {
+    struct cuda_product in = call.in;
+    in.bias = NULL;
+    eight gate = sums_of<IN>(in, row_scale, at, gate_raw);
+    eight up = sums_of<IN>(in, 1.0f, call.width + at, up_raw);
+#pragma unroll
+    for (int i = 0; i < EACH; i++) gate.at[i] = activate<KIND>(gate.at[i]) * up.at[i];
+    return gate;
+}
+
+/* To codes: a block per row, SPANS eights per thread, a warp's in one piece. Four eights of int32
+ * sums are more than the registers have room for: two are on their way at a time. */
+template <int IN, int KIND, int CODE, int SPANS>
+__global__ void __maxnreg__(REGISTERS(IN, SPANS)) gate_rows(struct cuda_gate call) {
+    constexpr int AHEAD = IN == IN_INT32 && SPANS == 4 ? 2 : SPANS;
+    __shared__ uint32_t parts[32];
+    const size_t row = blockIdx.x;
+    const uint32_t first = (threadIdx.x / 32 * 32 * SPANS + threadIdx.x % 32) * EACH;
     struct raw_sums<IN> gate[SPANS], up[SPANS];
     eight y[SPANS];
-    wait_for_before();
-    float row_scale = IN >= IN_BF16_SCALED ? call.in.row_scale[row] : 1.0f;
-#pragma unroll
-    for (int s = 0; s < SPANS; s++) {
-        uint32_t at = (s * blockDim.x + threadIdx.x) * EACH;
-        if (at >= call.width) continue;
+    float most = 0;
+    auto read = [&](int s) {
+        uint32_t at = first + s * 32 * EACH;
+        if (at >= call.width) return;
         gate[s] = read_sums<IN>(call.in, row, at);
         up[s] = read_sums<IN>(call.in, row, call.width + at);
-    }
+    };
+    wait_for_before();
+#pragma unroll
+    for (int s = 0; s < AHEAD; s++) read(s);
+    const float row_scale = IN >= IN_BF16_SCALED ? call.in.row_scale[row] : 1.0f;
     let_next_start();
-    float most = 0;
 #pragma unroll
     for (int s = 0; s < SPANS; s++) {
-        uint32_t at = (s * blockDim.x + threadIdx.x) * EACH;
+        uint32_t at = first + s * 32 * EACH;
         if (at >= call.width) continue;
-        y[s] = gate_eight<IN, KIND>(call, row_scale, at, gate[s], up[s]);
+        y[s] = gate_unscaled<IN, KIND>(call, row_scale, at, gate[s], up[s]);
 #pragma unroll
         for (int i = 0; i < EACH; i++) most = fmaxf(most, fabsf(y[s].at[i]));
+        if (s + AHEAD < SPANS) read(s + AHEAD);
     }
-    most = block_sum_max(make_float2(0.0f, most), parts).y;
-    float scale = scale_of<CODE>(most), factor = 1.0f / scale;
+    most = block_max(most, parts);
+    const float scale = scale_of<CODE>(most * row_scale), factor = row_scale / scale;
     if (threadIdx.x == 0) call.y.scale[row] = scale;
 #pragma unroll
     for (int s = 0; s < SPANS; s++) {
-        uint32_t at = (s * blockDim.x + threadIdx.x) * EACH;
+        uint32_t at = first + s * 32 * EACH;
         if (at >= call.width) continue;
 #pragma unroll
         for (int i = 0; i < EACH; i++) y[s].at[i] *= factor;
         store<CODE>(call.y, row, at, y[s]);
-    }
-}
-
-/* The same with the row in shared memory, so that three rows or more are on a multiprocessor and
- * one reads while another writes. A thread reads back only what it wrote. */
-template <int IN, int KIND, int CODE>
-__global__ void __launch_bounds__(HELD_THREADS, HELD_BLOCKS) gate_rows_held(struct cuda_gate call) {
-    extern __shared__ __align__(16) float held[];
-    __shared__ float2 parts[32];
-    const size_t row = blockIdx.x;
-    const uint32_t step = blockDim.x * EACH;
-    uint32_t at = threadIdx.x * EACH;
-    struct raw_sums<IN> gate, up;
-    float most = 0;
-    wait_for_before();
-    let_next_start();
-    const float row_scale = IN >= IN_BF16_SCALED ? call.in.row_scale[row] : 1.0f;
-    if (at < call.width) {
-        gate = read_sums<IN>(call.in, row, at);
-        up = read_sums<IN>(call.in, row, call.width + at);
-    }
-    while (at < call.width) {
-        struct raw_sums<IN> gate_now = gate, up_now = up;
-        const uint32_t now = at;
-        at += step;
-        if (at < call.width) {
-            gate = read_sums<IN>(call.in, row, at);
-            up = read_sums<IN>(call.in, row, call.width + at);
-        }
-        eight y = gate_eight<IN, KIND>(call, row_scale, now, gate_now, up_now);
-#pragma unroll
-        for (int i = 0; i < EACH; i++) most = fmaxf(most, fabsf(y.at[i]));
-        write_f32(y, held + now);
-    }
-    most = block_sum_max(make_float2(0.0f, most), parts).y;
-    const float scale = scale_of<CODE>(most), factor = 1.0f / scale;
-    if (threadIdx.x == 0) call.y.scale[row] = scale;
-    for (at = threadIdx.x * EACH; at < call.width; at += step) {
-        eight y = read_f32(held + at);
-#pragma unroll
-        for (int i = 0; i < EACH; i++) y.at[i] *= factor;
-        store<CODE>(call.y, row, at, y);
     }
 }
 
@@ -168,37 +149,23 @@ __global__ void gate_rows_plain(struct cuda_gate call) {
 
 typedef void (*gate_kernel)(struct cuda_gate call);
 
-template <int IN, int KIND> static gate_kernel kernel_of(enum cuda_code code) {
-    if (code == CUDA_E4M3) return gate_rows<IN, KIND, CUDA_E4M3>;
-    if (code == CUDA_INT8) return gate_rows<IN, KIND, CUDA_INT8>;
-    return gate_flat<IN, KIND>;
+template <int IN, int KIND> static gate_kernel kernel_of(enum cuda_code code, uint32_t spans) {
+    if (code == CUDA_BF16) return gate_flat<IN, KIND>;
+    if (code == CUDA_E4M3)
+        return spans == 3 ? gate_rows<IN, KIND, CUDA_E4M3, 3> : gate_rows<IN, KIND, CUDA_E4M3, 4>;
+    return spans == 3 ? gate_rows<IN, KIND, CUDA_INT8, 3> : gate_rows<IN, KIND, CUDA_INT8, 4>;
 }
 
-template <int IN, int KIND> static gate_kernel held_of(enum cuda_code code) {
-    return code == CUDA_E4M3 ? gate_rows_held<IN, KIND, CUDA_E4M3>
-                             : gate_rows_held<IN, KIND, CUDA_INT8>;
+template <int IN> static gate_kernel kernel_with(const struct cuda_gate *call, uint32_t spans) {
+    return call->kind == CUDA_SILU ? kernel_of<IN, CUDA_SILU>(call->y.type, spans)
+                                   : kernel_of<IN, CUDA_GELU_TANH>(call->y.type, spans);
 }
 
-/* What holds a row of bf16 sums in shared memory. */
-static gate_kernel held_for(const struct cuda_gate *call) {
-    bool is_scaled = in_kind_of(&call->in) == IN_BF16_SCALED;
-    if (call->kind == CUDA_SILU)
-        return is_scaled ? held_of<IN_BF16_SCALED, CUDA_SILU>(call->y.type)
-                         : held_of<IN_BF16, CUDA_SILU>(call->y.type);
-    return is_scaled ? held_of<IN_BF16_SCALED, CUDA_GELU_TANH>(call->y.type)
-                     : held_of<IN_BF16, CUDA_GELU_TANH>(call->y.type);
-}
-
-template <int IN> static gate_kernel kernel_with(const struct cuda_gate *call) {
-    return call->kind == CUDA_SILU ? kernel_of<IN, CUDA_SILU>(call->y.type)
-                                   : kernel_of<IN, CUDA_GELU_TANH>(call->y.type);
-}
-
-static gate_kernel kernel_for(const struct cuda_gate *call) {
+static gate_kernel kernel_for(const struct cuda_gate *call, uint32_t spans) {
     switch (in_kind_of(&call->in)) {
-    case IN_BF16_SCALED: return kernel_with<IN_BF16_SCALED>(call);
-    case IN_INT32: return kernel_with<IN_INT32>(call);
-    default: return kernel_with<IN_BF16>(call);
+    case IN_BF16_SCALED: return kernel_with<IN_BF16_SCALED>(call, spans);
+    case IN_INT32: return kernel_with<IN_INT32>(call, spans);
+    default: return kernel_with<IN_BF16>(call, spans);
     }
 }
 
@@ -206,30 +173,18 @@ enum err cuda_gate(const struct cuda_gate *call, struct CUstream_st *stream, str
     if (call->rows == 0 || call->width == 0) return OK;
     bool is_wide = call->width % EACH == 0 && is_product_wide(&call->in) && is_rows_wide(&call->y);
     bool is_flat = call->y.type == CUDA_BF16;
-    if (!is_wide || (is_flat ? call->rows > GRID_ROWS_MAX : call->width > WIDTH_MAX))
+    if (!is_wide ||
+        (is_flat ? call->rows > GRID_ROWS_MAX : call->width > WIDTH_MAX || call->in.bias))
         return launch_dependent("gate", error, stream, call->rows, 256, 0, gate_rows_plain, *call);
     uint32_t eights = call->width / EACH;
     if (is_flat) {
         dim3 grid((eights + FLAT_THREADS - 1) / FLAT_THREADS, call->rows);
-        return launch_dependent("gate", error, stream, grid, FLAT_THREADS, 0, kernel_for(call),
+        return launch_dependent("gate", error, stream, grid, FLAT_THREADS, 0, kernel_for(call, 0),
                                 *call);
     }
-    uint32_t threads = ((eights + SPANS - 1) / SPANS + 31) / 32 * 32;
-    if (in_kind_of(&call->in) != IN_INT32 && threads > REGISTER_THREADS &&
-        cuda_has_shared(HELD_BLOCKS * WIDTH_MAX * 4)) {
-        uint32_t spans = (eights + HELD_THREADS - 1) / HELD_THREADS;
-        static gate_kernel asked; /* the last one that was given its memory: a model has one */
-        gate_kernel kernel = held_for(call);
-        cudaError_t status = cudaSuccess;
-        if (kernel != asked)
-            status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                          WIDTH_MAX * 4);
-        if (status != cudaSuccess)
-            return err_set(error, ERR_IO, "gate: %s", cudaGetErrorString(status));
-        asked = kernel;
-        return launch_dependent("gate", error, stream, call->rows,
-                                ((eights + spans - 1) / spans + 31) / 32 * 32, call->width * 4,
-                                kernel, *call);
-    }
-    return launch_dependent("gate", error, stream, call->rows, threads, 0, kernel_for(call), *call);
+    bool is_int32 = in_kind_of(&call->in) == IN_INT32;
+    uint32_t spans = eights <= 3 * (is_int32 ? THREADS_OF_3_INT32 : THREADS_OF_3) ? 3 : 4;
+    return launch_dependent("gate", error, stream, call->rows,
+                            (eights + 32 * spans - 1) / (32 * spans) * 32, 0,
+                            kernel_for(call, spans), *call);
 }

@@ -2,7 +2,7 @@
 #include "rows_of.h"
 
 const char *const form_names[FORM_COUNT] = {"nothing", "bf16", "bf16 + bias", "scaled bf16",
-                                            "scaled int32 + bias"};
+                                            "scaled int32", "scaled int32 + bias"};
 const char *const code_names[3] = {"bf16", "e4m3", "int8"};
 
 size_t code_bytes(enum cuda_code code) {
@@ -26,7 +26,8 @@ struct random_product random_product(struct rng *rng, enum product_form form, si
                                      size_t columns, size_t stride, float deviation) {
     struct random_product made = {};
     if (form == FORM_NONE) return made;
-    bool is_int = form == FORM_INT32, is_scaled = is_int || form == FORM_BF16_SCALED;
+    bool is_int = form == FORM_INT32 || form == FORM_INT32_BIAS;
+    bool is_scaled = is_int || form == FORM_BF16_SCALED;
     std::vector<int32_t> ints(rows * stride, 0x7fffffff);
     std::vector<uint16_t> halves(rows * stride, 0x7fc0); /* NaN between the rows */
     made.values.resize(rows * columns);
@@ -41,7 +42,7 @@ struct random_product random_product(struct rng *rng, enum product_form form, si
     made.product.type = is_int ? CUDA_SUMS_INT32 : CUDA_SUMS_BF16;
     made.product.stride = stride;
     if (is_scaled) scale_product(rng, &made, rows, columns, deviation);
-    if (form == FORM_BF16_BIAS || is_int) {
+    if (form == FORM_BF16_BIAS || form == FORM_INT32_BIAS) {
         std::vector<float> bias = random_floats(rng, columns, deviation);
         for (size_t i = 0; i < rows * columns; i++) made.values[i] += bias[i % columns];
         made.product.bias = device_copy(bias);

@@ -15,6 +15,7 @@ enum product_form {
     FORM_BF16_BIAS,
     FORM_BF16_SCALED,
     FORM_INT32,
+    FORM_INT32_BIAS,
     FORM_COUNT
 };
 extern const char *const form_names[FORM_COUNT];

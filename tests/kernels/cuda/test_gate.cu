@@ -14,6 +14,10 @@ static const struct gate_case cases[] = {
     {17, 64, 136, 72},
     {5, 9728, 19456, 9728},
     {3, 14336, 28672, 14336},
+    {3, 10240, 20480, 10248},
+    {3, 10760, 21520, 10760},
+    {2, 16128, 32256, 16128},
+    {2, 16136, 32272, 16136},
     {2, 16384, 32768, 16384},
     {2, 16392, 32784, 16392},
     {4, 2560, 5121, 2560},
@@ -122,7 +126,7 @@ static void bench_one(uint32_t rows, uint32_t width, enum cuda_code code, enum c
 }
 
 void bench_gate(void) {
-    for (uint32_t width : {9728u, 14336u})
+    for (uint32_t width : {8192u, 9728u, 10240u, 14336u}) /* Llama-3.2-1B to Llama-3.1-8B */
         for (uint32_t rows : {64u, 512u, 1024u, 2048u}) {
             bench_one(rows, width, CUDA_BF16, CUDA_SUMS_BF16, false);
             if (rows < 1024) continue;
