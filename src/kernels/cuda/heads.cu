@@ -15,6 +15,8 @@
 #define HALF_MAX 128
 #define BLOCKS 5 /* a multiprocessor: 48 registers a thread */
 #define HALVES_BLOCKS 4 /* 64 registers: fewer spill */
+#define AHEAD_LANES 16
+#define AHEAD_HEADS 3
 #define PAGE_TOKENS 16
 #define KV_SCALE_MIN 6.103515625e-5f /* 2^-14: below it fp16 loses bits */
 
@@ -323,6 +325,52 @@ __global__ void __launch_bounds__(THREADS, HALVES_BLOCKS) heads_halves(struct cu
     }
 }
 
+/* The same with all sums of a thread read at once: 48 B per thread are on their way, not 16. For
+ * heads of 128 numbers, AHEAD_HEADS of them per thread. */
+template <int IN, bool IS_E4M3>
+__global__ void __launch_bounds__(THREADS, HALVES_BLOCKS) heads_ahead(struct cuda_heads call) {
+    constexpr int LANES = AHEAD_LANES, HEADS = AHEAD_HEADS;
+    constexpr uint32_t D = LANES * EACH, HALF = D / 2, STEP = THREADS / LANES;
+    const size_t row = blockIdx.x;
+    const uint32_t at = threadIdx.x % LANES * 4, count = call.heads + 2 * call.kv_heads;
+    const uint32_t first = threadIdx.x / LANES;
+    struct raw_sums<IN, 4> low[HEADS], high[HEADS];
+    wait_for_before();
+#pragma unroll
+    for (int i = 0; i < HEADS; i++) {
+        uint32_t column = (first + i * STEP) * D + at;
+        if (first + i * STEP >= count) continue;
+        low[i] = read_sums<IN, 4>(call.in, row, column);
+        high[i] = read_sums<IN, 4>(call.in, row, column + HALF);
+    }
+    const float row_scale = IN >= IN_BF16_SCALED ? call.in.row_scale[row] : 1.0f;
+    const uint32_t slot = call.slots[row];
+    const size_t turn = (size_t)call.positions[row] * HALF + at;
+    const struct numbers<4> cosine = read_f32<4>(call.cosines + turn);
+    const struct numbers<4> sine = read_f32<4>(call.sines + turn);
+    let_next_start();
+    struct turn_by by = turn_of<HALF>(call.q_norm, at, cosine, sine);
+    bool is_q = true;
+#pragma unroll
+    for (int i = 0; i < HEADS; i++) {
+        const uint32_t head = first + i * STEP, column = head * D + at;
+        if (head >= count) continue;
+        struct halves v = {sums_of<IN>(call.in, row_scale, column, low[i]),
+                           sums_of<IN>(call.in, row_scale, column + HALF, high[i])};
+        if (head < call.heads) {
+            turn_halves<LANES>(by, call.q_norm, call.epsilon, &v);
+            uint16_t *to = call.q + row * call.q_stride + head * D + at;
+            write_bf16(v.low, to), write_bf16(v.high, to + HALF);
+            continue;
+        }
+        if (is_q) by = turn_of<HALF>(call.k_norm, at, cosine, sine), is_q = false;
+        if (head < call.heads + call.kv_heads)
+            turn_halves<LANES>(by, call.k_norm, call.epsilon, &v);
+        if (slot != CUDA_NO_SLOT)
+            store_halves<LANES, IS_E4M3>(call, head - call.heads, slot, at, v);
+    }
+}
+
 typedef void (*heads_kernel)(struct cuda_heads call);
 
 template <int IN, int LANES> static heads_kernel kernel_of(const struct cuda_heads *call) {
@@ -333,8 +381,22 @@ template <int IN, int LANES> static heads_kernel halves_of(const struct cuda_hea
     return call->kv_scales ? heads_halves<IN, LANES, true> : heads_halves<IN, LANES, false>;
 }
 
+/* Whether heads_ahead is faster. With norms and pages of e4m3 it is not; int32 sums need too many
+ * registers. The number of rows has no part in it, since no row's result may depend on it. */
+static bool is_ahead(const struct cuda_heads *call) {
+    return call->head_dim == AHEAD_LANES * EACH && call->in.type == CUDA_SUMS_BF16 &&
+           call->heads + 2 * call->kv_heads <= THREADS / AHEAD_LANES * AHEAD_HEADS &&
+           !(call->kv_scales && (call->q_norm || call->k_norm));
+}
+
+template <int IN> static heads_kernel ahead_of(const struct cuda_heads *call) {
+    return call->kv_scales ? heads_ahead<IN, true> : heads_ahead<IN, false>;
+}
+
 template <int IN> static heads_kernel kernel_with(const struct cuda_heads *call) {
     if (call->cosines && !call->interleaved && call->rotary_dim == call->head_dim) {
+        if constexpr (IN != IN_INT32)
+            if (is_ahead(call)) return ahead_of<IN>(call);
         if (call->head_dim == 64) return halves_of<IN, 8>(call);
         if (call->head_dim == 128) return halves_of<IN, 16>(call);
         if (call->head_dim == 256) return halves_of<IN, 32>(call);

@@ -229,5 +229,6 @@ void bench_heads(void) {
         bench_one(rows, 32, 8, 64, false, false, false);  /* Llama-3.2-1B */
         bench_one(rows, 8, 4, 256, false, false, true);   /* Gemma-3-4B */
         bench_one(rows, 32, 8, 128, false, false, false); /* Llama-3.1-8B */
+        bench_one(rows, 32, 8, 128, true, true, false);
     }
 }
