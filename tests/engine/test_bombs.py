@@ -137,18 +137,35 @@ TEXT = {"model": '"m"', "prompt": '"hi"', "max_tokens": "1"}
 EMBED = {"model": '"m"', "input": '"hi"'}
 DECISION = {"model": '"m"', "input": '"hi"', "questions": '[{"type":"predicate","instructions":"a?"}]'}
 FIELDS = ["model", "messages", "prompt", "input", "tools", "stop", "logit_bias", "metadata", "chat_template_kwargs", "bad_words", "stop_token_ids", "x", "user",
-          "response_format", "stream_options", "seed", "tool_choice", "temperature", "chat_template", "service_tier", "questions"]
+          "response_format", "structured_outputs", "guided_json", "stream_options", "seed", "tool_choice", "temperature", "chat_template", "service_tier", "questions"]
 MESSAGES = ['[{"role":"user","content":%s}]', '[{"role":%s,"content":"a"}]', '[{"role":"user","content":[%s]}]', '[{"role":"user","content":"a","x":%s}]',
             '[{"role":"user","content":"a"},{"role":"assistant","tool_calls":%s}]', '[{"role":"user","content":"a"},%s]',
             '[{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":%s}}]}]',
             '[{"role":"user","content":[{"type":"text","text":%s}]}]']
+# Fields that ask for a shape, with a bomb inside of the shape, and questions of a decision.
+TOOL = '[{"type":"function","function":{"name":"f","parameters":%s,"strict":true}}]'
+SHAPES = [("response_format", '{"type":"json_schema","json_schema":{"name":"a","schema":%s}}'),
+          ("response_format", '{"type":"json_schema","json_schema":{"name":"a","schema":{"enum":%s}}}'),
+          ("response_format", '{"type":"json_schema","json_schema":{"name":"a","schema":{"properties":{"a":%s}}}}'),
+          ("structured_outputs", '{"json":%s}'), ("structured_outputs", '{"choice":%s}'), ("structured_outputs", '{"regex":%s}'),
+          ("structured_outputs", '{"grammar":%s}'), ("structured_outputs", '{"structural_tag":%s}'), ("guided_choice", "%s"), ("guided_regex", "%s"),
+          ("tools", TOOL)]
+QUESTIONS = ["[%s]", '[{"type":%s,"instructions":"a?"}]', '[{"type":"predicate","instructions":%s}]', '[{"type":"choice","instructions":"a?","options":%s}]',
+             '[{"type":"choice","instructions":"a?","options":["a",%s]}]', '[{"type":"score","instructions":"a?","x":%s}]']
 
 
 def body_with(rng, base, bytes_):
     """The base with a bomb in one of its members, or between them."""
     members = dict(base)
     bomb = value(rng, bytes_)
-    if rng.random() < 0.4 and "messages" in members:
+    if "questions" in members and rng.random() < 0.5:
+        members["questions"] = rng.choice(QUESTIONS) % bomb
+    elif "max_tokens" in members and rng.random() < 0.2:
+        name, form = rng.choice(SHAPES)
+        members[name] = form % bomb
+        if name == "tools":
+            members["tool_choice"] = '"required"'
+    elif rng.random() < 0.4 and "messages" in members:
         form = rng.choice(MESSAGES)
         members["messages"] = form % (json.dumps(bomb) if "arguments" in form and rng.random() < 0.7 else bomb)
     else:
@@ -178,7 +195,8 @@ def size(rng):
 
 
 ROUTES = [("POST", "/v1/chat/completions", CHAT), ("POST", "/v1/completions", TEXT), ("POST", "/v1/embeddings", EMBED), ("POST", "/v1/score", EMBED),
-          ("POST", "/v1/responses", CHAT), ("POST", "/v1/decisions", DECISION), ("POST", "/v1/batches", {"input_file_id": '"file-1"', "endpoint": '"/v1/chat/completions"', "completion_window": '"24h"'}),
+          ("POST", "/v1/responses", CHAT), ("POST", "/v1/decisions", DECISION), ("POST", "/tokenize", {"model": '"m"', "prompt": '"hi"'}),
+          ("POST", "/tokenize", CHAT), ("POST", "/detokenize", {"model": '"m"', "tokens": "[1]"}), ("GET", "/tokenizer_info", {}), ("POST", "/v1/batches", {"input_file_id": '"file-1"', "endpoint": '"/v1/chat/completions"', "completion_window": '"24h"'}),
           ("POST", "/v1/batches/preflight", {"input_file_id": '"file-1"'}), ("POST", "/v1/batches/batch_1/retry", {"statuses": "[500]"}),
           ("POST", "/v1/batches/batch_1/cancel", {}), ("POST", "/v1/batches/batch_1/pause", {}), ("POST", "/v1/batches/batch_1/resume", {}),
           ("POST", "/v1/uploads", {"bytes": "1", "filename": '"a"', "purpose": '"batch"', "mime_type": '"text/plain"'}),
@@ -190,26 +208,30 @@ ROUTES = [("POST", "/v1/chat/completions", CHAT), ("POST", "/v1/completions", TE
 def test_two_thousand_bombs_cost_what_they_may(tmp_path):
     """Every input has an answer that blames what is wrong; server and engine stay within the bound and give the memory back."""
     rng = random.Random(SEED)
-    bodies = [(rng.choice(ROUTES[:6]) if rng.random() < 0.6 else rng.choice(ROUTES)) for _ in range(1400)]
+    bodies = [(rng.choice(ROUTES[:9]) if rng.random() < 0.6 else rng.choice(ROUTES)) for _ in range(1400)]
     bodies = [(method, path, spoiled(rng, body_with(rng, base, size(rng)))) for method, path, base in bodies]
     good = '{"custom_id":"first","method":"POST","url":"/v1/chat/completions","body":{"model":"m","max_tokens":1,"messages":[{"role":"user","content":"hi"}]}}'
     lines = [good]  # the first line of a file must be JSON for the upload
     for i in range(1, 701):
         line = {"custom_id": f'"{i}"', "method": '"POST"', "url": '"/v1/chat/completions"', "body": body_with(rng, {**CHAT}, size(rng))}
         lines.append("{" + ",".join(f'"{key}":{member}' for key, member in line.items()) + "}")
+    decided = ['{"custom_id":"%d","method":"POST","url":"/v1/decisions","body":%s}' % (i, body_with(rng, DECISION, size(rng)) if i else "{" + ",".join(
+        f'"{key}":{member}' for key, member in DECISION.items()) + "}") for i in range(200)]
     formless = [good.encode()]
     for i in range(200):
         line = {"custom_id": f'"{i}"', "method": '"POST"', "url": '"/v1/chat/completions"', "body": '{"model":"m","messages":[]}'}
         line[rng.choice([*line, "x"])] = value(rng, size(rng))
         formless.append(spoiled(rng, "{" + ",".join(f'"{key}":{member}' for key, member in line.items()) + "}").replace(b"\n", b" "))
-    largest = max(map(len, [body for *_, body in bodies] + [line.encode() for line in lines]))
+    largest = max(map(len, [body for *_, body in bodies] + [line.encode() for line in lines + decided]))
     with support.serving(tmp_path / "state", "--model", f"m={TINY}", "--threads", "2", "--body-memory-bytes", str(64 * MIB)) as server:
         with Watch(server) as watch, concurrent.futures.ThreadPoolExecutor(8) as pool:
             answers = list(pool.map(lambda one: (one, post(server, one[1], one[2], one[0])), bodies))
             assert server.wait(server.create(b"\n".join(formless) + b"\n")["id"], 600)["status"] == "failed"
             kept, done = run_what_is_valid(server, lines)
             output, errors = server.results(done)
-        print(f"seed {SEED}, {len(bodies) + len(lines) + len(formless)} inputs, the largest of {largest} bytes")
+            kept_decided, done = run_what_is_valid(server, decided, endpoint="/v1/decisions")
+            ends = server.results(done)
+        print(f"seed {SEED}, {len(bodies) + len(lines) + len(decided) + len(formless)} inputs, the largest of {largest} bytes")
         for (method, path, body), (status, _, data) in answers:
             assert status in (0, 200, 400, 404, 405, 408, 409, 413, 415, 501, 503), f"seed {SEED}: {method} {path}: {status} {data[:300]} {body[:300]}"
             if status >= 400:
@@ -219,6 +241,10 @@ def test_two_thousand_bombs_cost_what_they_may(tmp_path):
         for record in errors:
             assert record["response"]["status_code"] == 400, record
             check_blame(lines[int(record["custom_id"])].encode(), record["response"]["body"]["error"]["message"])
+        assert len(kept_decided) > 100 and sum(map(len, ends)) == len(kept_decided) and ends[0]
+        for record in ends[1]:
+            assert record["response"]["status_code"] == 400, record
+            check_blame(decided[int(record["custom_id"])].encode(), record["response"]["body"]["error"]["message"])
         engine_threads = os.cpu_count()
         assert watch.peaks[0] <= 64 * MIB + SLACK, f"seed {SEED}"
         assert watch.peaks[1] <= COST * largest + COST_LEAST * engine_threads + 32 * MIB + SLACK, f"seed {SEED}"
@@ -226,16 +252,17 @@ def test_two_thousand_bombs_cost_what_they_may(tmp_path):
     support.fsck(tmp_path / "state")
 
 
-def run_what_is_valid(server, lines):
+def run_what_is_valid(server, lines, **extra):
     """A batch of the lines that the validator takes: it names the others."""
     kept = list(lines)
     while True:
-        batch = server.wait(server.create("\n".join(kept).encode() + b"\n")["id"], 600)
+        batch = server.wait(server.create("\n".join(kept).encode() + b"\n", **extra)["id"], 600)
         if batch["status"] != "failed":
             return kept, batch
         bad = {error["line"] for error in batch["errors"]["data"]}
         assert bad and {error["code"] for error in batch["errors"]["data"]} <= {
-            "invalid_request", "invalid_json_line", "model_not_found", "missing_required_parameter", "invalid_type", "invalid_value"}  # from the fourth: of shapes
+            "invalid_request", "invalid_json_line", "model_not_found", "missing_required_parameter", "invalid_type", "invalid_value",
+            "unsupported_parameter"}  # from the fourth: of shapes
         kept = [line for number, line in enumerate(kept, 1) if number not in bad]
 
 
