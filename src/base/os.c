@@ -260,6 +260,14 @@ enum err os_rename(const char *from, const char *to, struct error *error) {
     return os_rename_at(AT_FDCWD, from, to, error);
 }
 
+enum err os_link(const char *from, const char *to, struct error *error) {
+    if (!fault_is_due(CALL_RENAME) && link(from, to) == 0) return OK;
+    if (errno == EEXIST) return err_set(error, ERR_CONFLICT, "%s exists", to);
+    if (errno == EPERM || errno == EOPNOTSUPP || errno == ENOSYS)
+        return err_set(error, ERR_DENIED, "cannot link %s to %s: %s", from, to, strerror(errno));
+    return err_from_errno(error, errno, "cannot link %s to %s", from, to);
+}
+
 enum err os_unlink(const char *path, struct error *error) {
     return unlink_at(AT_FDCWD, path, error);
 }

@@ -212,7 +212,10 @@ static enum err publish(struct offline *offline, struct error *error) {
     char path[PATH_MAX], parent[PATH_MAX];
     int input = -1, output = -1, errors = -1, out = -1;
     struct store_file file;
-    snprintf(path, sizeof path, "%.*s/output.jsonl", PATH_MAX - 16, offline->folder);
+    const struct offline_options *options = offline->options;
+    snprintf(path, sizeof path, OFFLINE_OUTPUT_MADE, PATH_MAX - 16, offline->folder);
+    bool may_replace = options->overwrite ||
+                       offline_output_is_own(options->input_path, options->output_path, path);
     enum err err =
         store_input_open(node_store(offline->node), str_from(offline->batch.input_file_id),
                          offline->batch.created_unix_s, &input, &file, error);
@@ -226,9 +229,9 @@ static enum err publish(struct offline *offline, struct error *error) {
     os_close(output);
     os_close(errors);
     os_close(out);
-    if (err == OK) err = os_rename(path, offline->options->output_path, error);
+    if (err == OK) err = offline_output_place(path, options->output_path, may_replace, error);
     if (err != OK) return err;
-    snprintf(parent, sizeof parent, "%s", offline->options->output_path);
+    snprintf(parent, sizeof parent, "%s", options->output_path);
     char *slash = strrchr(parent, '/');
     if (slash) slash[slash == parent] = '\0';
     return os_fsync_dir(slash ? parent : ".", error);

@@ -2,6 +2,7 @@
 #include "server/offline_output.h"
 
 #include "base/log.h"
+#include "base/os.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -58,9 +59,35 @@ static bool is_result_of(const char *output, const char *input, uint64_t *ret_fa
            sscanf(mark + SHA256_HEX_BYTES - 1, " %" SCNu64, ret_failed) == 1;
 }
 
+static bool is_same_file(const char *one, const char *other) {
+    struct stat first, second;
+    return stat(one, &first) == 0 && stat(other, &second) == 0 && first.st_dev == second.st_dev &&
+           first.st_ino == second.st_ino;
+}
+
+bool offline_output_is_own(const char *input, const char *output, const char *made) {
+    uint64_t ignored;
+    return is_same_file(output, made) || is_result_of(output, input, &ignored);
+}
+
+enum err offline_output_place(const char *made, const char *output, bool may_replace,
+                              struct error *error) {
+    struct stat ignored;
+    if (may_replace) return os_rename(made, output, error);
+    enum err err = os_link(made, output, error);
+    if (err == ERR_DENIED)
+        err = lstat(output, &ignored) != 0 ? os_rename(made, output, error) : ERR_CONFLICT;
+    if (err != ERR_CONFLICT) return err;
+    return err_set(error, err,
+                   "%s was made by another program while this run was under way; all results are "
+                   "kept: move that file away and give the same command again, or --overwrite it",
+                   output);
+}
+
 enum err offline_output_check(const char *input, const char *output, const char *folder,
                               bool overwrite, struct offline_found *ret_found,
                               struct error *error) {
+    char made[PATH_MAX];
     struct stat in, out, ignored;
     struct offline_found found = {false, 0};
     enum err err = check_input(input, &in, error);
@@ -73,14 +100,14 @@ enum err offline_output_check(const char *input, const char *output, const char 
         if (!S_ISREG(out.st_mode))
             return err_set(error, ERR_INVALID, "cannot write %s: it is %s", output,
                            S_ISDIR(out.st_mode) ? "a directory" : "no plain file");
-        if (!overwrite && stat(folder, &ignored) != 0) {
-            found.is_finished = is_result_of(output, input, &found.failed);
-            if (!found.is_finished)
-                return err_set(error, ERR_CONFLICT,
-                               "%s exists and is not known as the result of %s; name another file, "
-                               "or --overwrite it",
-                               output, input);
-        }
+        snprintf(made, sizeof made, OFFLINE_OUTPUT_MADE, PATH_MAX - 16, folder);
+        bool has_folder = stat(folder, &ignored) == 0;
+        found.is_finished = !overwrite && !has_folder && is_result_of(output, input, &found.failed);
+        if (!overwrite && !found.is_finished && !offline_output_is_own(input, output, made))
+            return err_set(error, ERR_CONFLICT,
+                           "%s exists and is not known as the result of %s; name another file, or "
+                           "--overwrite it",
+                           output, input);
     }
     *ret_found = found;
     return OK;

@@ -13,7 +13,11 @@
 #include "base/err.h"
 #include "base/hash.h"
 
+#include <stdbool.h>
 #include <stdint.h>
+
+/* The file that is made in the folder of a run, for printf: the room for the folder, the folder. */
+#define OFFLINE_OUTPUT_MADE "%.*s/output.jsonl"
 
 struct offline_found {
     bool is_finished; /* the output has all results of this input */
@@ -23,9 +27,16 @@ struct offline_found {
 /* ERR_NOT_FOUND or ERR_DENIED for an input that cannot be read; ERR_INVALID when the output is the
  * input, a directory, no plain file, or in a folder that does not exist or cannot be written;
  * ERR_CONFLICT when the output exists, is not the result of this input, and `overwrite` is false.
- * `folder` has the results of an unfinished run: while it exists, the output may be replaced. */
+ * `folder` has the results of an unfinished run, which also may have put the output there just
+ * before it was killed: then the output is not finished. */
 enum err offline_output_check(const char *input, const char *output, const char *folder,
                               bool overwrite, struct offline_found *ret_found,
+                              struct error *error) MUST_CHECK;
+/* True if the output exists and is the result of this input, or the file `made` of an unfinished run. */
+bool offline_output_is_own(const char *input, const char *output, const char *made);
+/* Gives the whole file `made` the name of the output. ERR_CONFLICT if a file has that name and
+ * `may_replace` is false: it has come while the run was under way. */
+enum err offline_output_place(const char *made, const char *output, bool may_replace,
                               struct error *error) MUST_CHECK;
 /* Marks the open output. */
 void offline_output_mark(int fd, const unsigned char input_sha256[SHA256_BYTES], uint64_t failed);
