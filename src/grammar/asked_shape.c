@@ -36,7 +36,7 @@ static bool read_schema(struct asked_shape *shape, const char *param, json_t *va
     if (!json_is_string(value))
         return refuse_type(refusal, param, "an object, or a string with one", value);
     size_t memory = TEXT_MEMORY_MAX;
-    if (json_read_within(&schema, json_str(value), &memory, &error) != OK)
+    if (json_read_once(&schema, json_str(value), &memory, &error) != OK)
         return refuse_json(refusal, param, &error);
     return set_shape(shape, param, GRAMMAR_SCHEMA, schema, refusal);
 }
@@ -114,7 +114,7 @@ static bool read_structural_tag(struct asked_shape *shape, const char *param, js
     json_t *tag;
     size_t memory = TEXT_MEMORY_MAX;
     if (!json_is_string(value)) return read_tags(shape, param, value, refusal);
-    if (json_read_within(&tag, json_str(value), &memory, &error) != OK)
+    if (json_read_once(&tag, json_str(value), &memory, &error) != OK)
         return refuse_json(refusal, param, &error);
     bool is_read = read_tags(shape, param, tag, refusal);
     json_decref(tag);

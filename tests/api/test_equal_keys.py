@@ -16,6 +16,12 @@ LONG = '"pad":"' + "x" * 2000000 + '"'
     ("/v1/chat/completions", '{"model":"no",' + LONG + ',"model":"smollm2",' + CHAT + "}"),
     ("/v1/batches", '{"input_file_id":"a","input_file_id":"b","endpoint":"/v1/chat/completions","completion_window":"24h"}'),
     ("/v1/batches", '{"input_file_id":"a","endpoint":"/v1/chat/completions","completion_window":"24h","metadata":{"a":"1","a":"2"}}'),
+    ("/v1/batches/preflight", '{"input_file_id":"a","input_file_id":"b"}'),
+    ("/v1/batches/batch_1/retry", '{"statuses":[500],"statuses":[400]}'),
+    ("/v1/embeddings", '{"model":"smollm2","input":"a","input":"b"}'),
+    ("/v1/decisions", '{"model":"no","model":"smollm2","input":"a","questions":[]}'),
+    ("/tokenize", '{"model":"smollm2","prompt":"a","prompt":"b"}'),
+    ("/detokenize", '{"model":"smollm2","tokens":[1],"tokens":[2]}'),
     ("/v1/uploads", '{"bytes":3,"bytes":4,"filename":"a","mime_type":"text/plain","purpose":"batch"}'),
 ])
 def test_in_a_body(echo_server, path, body):
