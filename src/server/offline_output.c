@@ -88,12 +88,20 @@ enum err offline_output_check(const char *input, const char *output, const char 
                               bool overwrite, struct offline_found *ret_found,
                               struct error *error) {
     char made[PATH_MAX];
-    struct stat in, out, ignored;
+    struct stat in, out, link, ignored;
     struct offline_found found = {false, 0};
     enum err err = check_input(input, &in, error);
+    if (err == OK && !*output) err = err_set(error, ERR_INVALID, "-o: the name is empty");
     if (err == OK) err = check_parent(output, error);
     if (err != OK) return err;
-    if (stat(output, &out) == 0) {
+    if (lstat(folder, &link) == 0 && S_ISLNK(link.st_mode))
+        return err_set(error, ERR_INVALID, "%s is a link, which quern does not follow here",
+                       folder);
+    bool exists = stat(output, &out) == 0;
+    if (!exists && lstat(output, &link) == 0)
+        return err_set(error, ERR_INVALID, "cannot write %s: it is a link that leads nowhere",
+                       output);
+    if (exists) {
         if (in.st_dev == out.st_dev && in.st_ino == out.st_ino)
             return err_set(error, ERR_INVALID, "-o %s is the input itself; name another file",
                            output);

@@ -181,14 +181,15 @@ def test_a_finished_run_with_failed_lines_keeps_its_exit_status(tmp_path):
 
 
 @pytest.mark.parametrize("name,said", [("nowhere/out.jsonl", "nowhere"), ("folder", "directory"), ("in.jsonl/out.jsonl", "no directory"),
-                                       ("pipe", "no plain file")])
+                                       ("pipe", "no plain file"), ("link", "leads nowhere"), ("", "empty")])
 def test_an_output_that_cannot_be_written_is_refused_before_anything_is_made(tmp_path, name, said):
     import os
     (tmp_path / "in.jsonl").write_bytes(REQUESTS)
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("missing")
     before = sorted(p.name for p in tmp_path.iterdir())
-    done = support.quern("run", "-i", tmp_path / "in.jsonl", "-o", tmp_path / name, "--model", "org/nothing", "--pull", "--overwrite")
+    done = support.quern("run", "-i", tmp_path / "in.jsonl", "-o", tmp_path / name if name else "", "--model", "org/nothing", "--pull", "--overwrite")
     assert done.returncode == 3 and said in done.stderr and name in done.stderr
     assert sorted(p.name for p in tmp_path.iterdir()) == before
 
