@@ -260,6 +260,13 @@ enum err os_rename(const char *from, const char *to, struct error *error) {
     return os_rename_at(AT_FDCWD, from, to, error);
 }
 
+DIR *os_opendir(const char *path) {
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *folder = fd < 0 ? NULL : fdopendir(fd);
+    if (!folder) os_close(fd);
+    return folder;
+}
+
 enum err os_link(const char *from, const char *to, struct error *error) {
     if (!fault_is_due(CALL_RENAME) && link(from, to) == 0) return OK;
     if (errno == EEXIST) return err_set(error, ERR_CONFLICT, "%s exists", to);

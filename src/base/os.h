@@ -14,6 +14,7 @@
 #include "base/err.h"
 #include "base/str.h"
 
+#include <dirent.h>
 #include <sys/types.h>
 
 enum err os_open(int *ret_fd, const char *path, int flags, mode_t mode,
@@ -48,6 +49,8 @@ enum err os_rename_at(int dir_fd, const char *from, const char *to, struct error
 enum err os_link(const char *from, const char *to, struct error *error) MUST_CHECK;
 /* A file that does not exist is no error. */
 enum err os_unlink(const char *path, struct error *error) MUST_CHECK;
+/* As opendir, for a folder in which entries may be removed: a link is never followed (ENOTDIR). */
+DIR *os_opendir(const char *path);
 /* As mkdir -p; new folders have mode 0700. */
 enum err os_mkdirs(const char *path, struct error *error) MUST_CHECK;
 /* As mkdir -p; new folders have the mode that the umask leaves, for other programs use them too. */

@@ -159,18 +159,22 @@ static enum err add_line(struct key_file *file, struct str line, unsigned number
     return OK;
 }
 
-/* O_NONBLOCK of the open keeps a planted pipe from stopping the reader before this check. */
-static enum err check_mode(int fd, const char *path, struct error *error) {
+/* O_NONBLOCK of the open keeps a planted pipe from stopping the reader before this check. Keys that
+ * another user has made are not those of `owner`. */
+static enum err check_mode(int fd, const char *path, uid_t owner, struct error *error) {
     struct stat status;
     if (fstat(fd, &status) != 0) return err_from_errno(error, errno, "cannot look at %s", path);
     if (!S_ISREG(status.st_mode)) return err_set(error, ERR_INVALID, "%s is no file", path);
+    if (status.st_uid != owner && status.st_uid != 0)
+        return err_set(error, ERR_INVALID, "%s belongs to user %u, not to user %u or root", path,
+                       (unsigned)status.st_uid, (unsigned)owner);
     if ((status.st_mode & 077) == 0) return OK;
     return err_set(error, ERR_INVALID,
                    "%s can be read by others than its owner (mode %03o); chmod 600 it", path,
                    (unsigned)(status.st_mode & 0777));
 }
 
-static enum err read_at(int dir_fd, const char *path, struct key_file *ret_file,
+static enum err read_at(int dir_fd, const char *path, uid_t owner, struct key_file *ret_file,
                         struct error *error) {
     struct key_file file = {0};
     char *text = NULL;
@@ -178,7 +182,7 @@ static enum err read_at(int dir_fd, const char *path, struct key_file *ret_file,
     int fd;
     enum err err = os_open_at(&fd, dir_fd, path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW, 0, error);
     if (err != OK) return err;
-    err = check_mode(fd, path, error);
+    err = check_mode(fd, path, owner, error);
     if (err == OK) err = os_read_opened(fd, path, FILE_BYTES_MAX, &text, &bytes, error);
     os_close(fd);
     struct str rest = {text, bytes};
@@ -197,7 +201,14 @@ static enum err read_at(int dir_fd, const char *path, struct key_file *ret_file,
 }
 
 enum err key_file_read(struct key_file *ret_file, const char *path, struct error *error) {
-    return read_at(AT_FDCWD, path, ret_file, error);
+    char folder[PATH_MAX];
+    struct stat status;
+    snprintf(folder, sizeof folder, "%s", path);
+    char *slash = strrchr(folder, '/');
+    if (slash) slash[1] = '\0';
+    if (stat(slash ? folder : ".", &status) != 0)
+        return err_from_errno(error, errno, "cannot look at the folder of %s", path);
+    return read_at(AT_FDCWD, path, status.st_uid, ret_file, error);
 }
 
 /* --- changing it --- */
@@ -272,7 +283,10 @@ static enum err replace(const struct folder *folder, const struct key_file *file
 static enum err read_or_empty(const struct folder *folder, struct key_file *ret_file,
                               struct error *error) {
     *ret_file = (struct key_file){0};
-    enum err err = read_at(folder->dir_fd, KEY_FILE_NAME, ret_file, error);
+    struct stat status;
+    if (fstat(folder->dir_fd, &status) != 0)
+        return err_from_errno(error, errno, "cannot look at the state directory");
+    enum err err = read_at(folder->dir_fd, KEY_FILE_NAME, status.st_uid, ret_file, error);
     return err == ERR_NOT_FOUND ? OK : err;
 }
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "node/folder.h"
 
+#include "base/os.h"
+
 #include <dirent.h>
 #include <limits.h>
 #include <stdio.h>
@@ -10,7 +12,7 @@
 #define TREE_DEPTH_MAX 8
 
 static void remove_tree(const char *path, int depth) {
-    DIR *folder = depth < TREE_DEPTH_MAX ? opendir(path) : NULL;
+    DIR *folder = depth < TREE_DEPTH_MAX ? os_opendir(path) : NULL;
     struct dirent *entry;
     char inside[PATH_MAX];
     while (folder && (entry = readdir(folder))) {

@@ -79,7 +79,7 @@ static enum err each_entry(struct store *store, const char *folder, entry_fn ent
                            struct error *error) {
     char path[STORE_PATH_BYTES];
     store_path(store, path, "%s", folder);
-    DIR *dir = opendir(path);
+    DIR *dir = os_opendir(path);
     if (!dir) return errno == ENOENT ? OK : err_from_errno(error, errno, "cannot read %s", path);
     enum err err = OK;
     for (struct dirent *at; err == OK && (at = readdir(dir));) {

@@ -160,7 +160,7 @@ static int by_number(const void *a, const void *b) {
 
 /* The numbers of the folder's files, ascending. */
 static size_t list_segments(const struct result_cache *cache, uint32_t *numbers, size_t max) {
-    DIR *dir = opendir(cache->dir);
+    DIR *dir = os_opendir(cache->dir);
     struct dirent *entry;
     size_t count = 0;
     while (dir && count < max && (entry = readdir(dir))) {

@@ -256,7 +256,7 @@ static int compare_indexes(const void *a, const void *b) {
 /* The indexes of the log's segments, ascending; the caller frees them. */
 static enum err list_segments(struct seglog *log, uint32_t **ret_indexes, size_t *ret_count,
                               struct error *error) {
-    DIR *dir = opendir(log->dir);
+    DIR *dir = os_opendir(log->dir);
     if (!dir && errno != ENOENT) return err_from_errno(error, errno, "cannot read %s", log->dir);
     uint32_t *indexes = NULL;
     size_t count = 0, capacity = 0;

@@ -223,9 +223,38 @@ static enum err check_folder(const struct store *store, struct error *error) {
     return OK;
 }
 
+/* Refuses names of the layout that another user has made, or a link in the place of a folder: who could
+ * write to the directory before it was closed may have put them there, and quern removes the files of
+ * its folders that it does not know. */
+static enum err check_names(const struct store *store, struct error *error) {
+    static const char *const names[] = {"files", "parts", "batches", "tmp",     "cache",
+                                        "dumps", "LOCK",  "meta.db", "ballast", "keys.made"};
+    const size_t folder_count = 6;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char path[STORE_PATH_BYTES];
+        struct stat status;
+        store_path(store, path, "%s", names[i]);
+        if (lstat(path, &status) != 0) {
+            if (errno == ENOENT) continue;
+            return err_from_errno(error, errno, "cannot look at %s", path);
+        }
+        if (i < folder_count && !S_ISDIR(status.st_mode))
+            return err_set(error, ERR_INVALID, "%s is %s: move it away", path,
+                           S_ISLNK(status.st_mode) ? "a link, which quern does not follow here"
+                                                   : "no directory");
+        if (status.st_uid != geteuid() && status.st_uid != 0)
+            return err_set(error, ERR_INVALID,
+                           "%s belongs to user %u, not to user %u, who runs this: who could write "
+                           "to the state directory may have made it",
+                           path, (unsigned)status.st_uid, (unsigned)geteuid());
+    }
+    return OK;
+}
+
 static enum err open_parts(struct store *store, struct error *error) {
     enum err err = store->read_only ? OK : os_mkdirs(store->dir, error);
     if (err == OK && !store->read_only) err = check_folder(store, error);
+    if (err == OK && !store->read_only) err = check_names(store, error);
     if (err == OK) err = take_lock(store, error);
     size_ballast(store);
     if (err == OK && !store->read_only) err = make_layout(store, error);

@@ -81,6 +81,48 @@ def test_a_planted_link_gets_nothing_from_the_server(state, victim, name):
     assert unharmed(victim)
 
 
+@pytest.mark.parametrize("name", ["files", "parts", "batches", "tmp", "cache", "dumps"])
+def test_a_link_in_the_place_of_a_folder_is_not_followed(state, victim, name):
+    """quern removes what it does not know from its folders."""
+    victim.unlink()
+    victim.mkdir()
+    (victim / "kept").write_text("a file of the user\n")
+    (state / name).symlink_to(victim)
+    said = refused(state, status=3)
+    assert name in said and "link" in said
+    assert [path.name for path in victim.iterdir()] == ["kept"]
+
+
+def test_a_link_in_the_place_of_the_folder_of_a_run_is_not_followed(tmp_path):
+    """Its files were removed at the end of the run."""
+    (tmp_path / "victim").mkdir(mode=0o700)
+    (tmp_path / "victim/kept").write_text("a file of the user\n")
+    (tmp_path / "out.jsonl.quern").symlink_to(tmp_path / "victim")
+    (tmp_path / "in.jsonl").write_bytes(support.jsonl([support.request("a", "x")]))
+    done = support.quern("run", "-i", tmp_path / "in.jsonl", "-o", tmp_path / "out.jsonl", *ECHO)
+    assert done.returncode == 3 and "link" in done.stderr, done.stderr
+    assert [path.name for path in (tmp_path / "victim").iterdir()] == ["kept"]
+
+
+@as_root
+@pytest.mark.parametrize("name", ["LOCK", "meta.db", "files", "keys.jsonl", "keys.made"])
+def test_what_another_user_has_put_there_is_refused(state, name):
+    """Keys, for example, while others could write to the directory."""
+    assert make_key(state).returncode == 0
+    with support.serving(state, *ECHO) as server:
+        assert server.stop() == 0
+    os.chown(state / name, OTHER, OTHER)
+    assert f"user {OTHER}" in refused(state, status=3)
+
+
+@as_root
+def test_root_makes_and_lists_the_keys_of_another_user(state):
+    os.chown(state, OTHER, OTHER)
+    assert make_key(state).returncode == 0
+    done = support.quern("key", "list", "--state-dir", state)
+    assert done.returncode == 0 and "test" in done.stdout, done.stderr
+
+
 # --- modes and owners ---
 
 def test_nothing_in_the_state_directory_can_be_read_by_others(state):

@@ -53,7 +53,7 @@ static void make_room(const char *dir) {
         char oldest[NAME_BYTES] = "", path[4300];
         struct error error;
         size_t count = 0;
-        DIR *directory = opendir(dir);
+        DIR *directory = os_opendir(dir);
         if (!directory) return;
         for (const struct dirent *at; (at = readdir(directory));) {
             if (strncmp(at->d_name, "engine-", 7) != 0 || strlen(at->d_name) >= NAME_BYTES)
