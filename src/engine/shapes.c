@@ -33,36 +33,13 @@ struct shapes {
     pthread_mutex_t lock; /* of the members below */
     struct closing closing[CLOSING_TOKENS_MAX];
     size_t closing_count;
-    struct grammar_masks *masks; /* NULL: no job needed them yet */
+    struct grammar_masks *masks; /* NULL: not made yet */
+    pthread_t opener;            /* makes them after the start, if has_opener */
+    bool has_opener;
     /* Scratch of shapes_given. */
     struct buf forced, text;
     struct ids ids;
 };
-
-struct shapes *shapes_open(const struct served_model *model, const int32_t *end_tokens,
-                           uint32_t end_token_count) {
-    struct shapes *shapes = mem_new(1, sizeof *shapes);
-    *shapes = (struct shapes){.model = model,
-                              .end_tokens = end_tokens,
-                              .end_token_count = end_token_count,
-                              .grammars = grammar_set_open(GRAMMAR_BYTES_MAX)};
-    pthread_mutex_init(&shapes->lock, NULL);
-    buf_init(&shapes->forced, BUF_UNLIMITED);
-    buf_init(&shapes->text, BUF_UNLIMITED);
-    return shapes;
-}
-
-void shapes_close(struct shapes *shapes) {
-    if (!shapes) return;
-    for (size_t i = 0; i < shapes->closing_count; i++) free(shapes->closing[i].mask);
-    grammar_masks_close(shapes->masks);
-    buf_release(&shapes->forced);
-    buf_release(&shapes->text);
-    ids_release(&shapes->ids);
-    grammar_set_close(shapes->grammars);
-    pthread_mutex_destroy(&shapes->lock);
-    free(shapes);
-}
 
 /* The bytes that a token adds to an answer; none for a token that may not stand in it. A control
  * token that is a mark of calls has the two bytes of tags.h, which no other token may spell. */
@@ -108,6 +85,46 @@ static void open_masks(struct shapes *shapes) {
     free(tokens);
 }
 
+/* Waits while another thread makes the masks. */
+static void need_masks(struct shapes *shapes) {
+    pthread_mutex_lock(&shapes->lock);
+    if (!shapes->masks) open_masks(shapes);
+    pthread_mutex_unlock(&shapes->lock);
+}
+
+static void *opener_main(void *user) {
+    pthread_setname_np(pthread_self(), "quern-masks");
+    need_masks(user);
+    return NULL;
+}
+
+struct shapes *shapes_open(const struct served_model *model, const int32_t *end_tokens,
+                           uint32_t end_token_count) {
+    struct shapes *shapes = mem_new(1, sizeof *shapes);
+    *shapes = (struct shapes){.model = model,
+                              .end_tokens = end_tokens,
+                              .end_token_count = end_token_count,
+                              .grammars = grammar_set_open(GRAMMAR_BYTES_MAX)};
+    pthread_mutex_init(&shapes->lock, NULL);
+    buf_init(&shapes->forced, BUF_UNLIMITED);
+    buf_init(&shapes->text, BUF_UNLIMITED);
+    shapes->has_opener = pthread_create(&shapes->opener, NULL, opener_main, shapes) == 0;
+    return shapes;
+}
+
+void shapes_close(struct shapes *shapes) {
+    if (!shapes) return;
+    if (shapes->has_opener) pthread_join(shapes->opener, NULL);
+    for (size_t i = 0; i < shapes->closing_count; i++) free(shapes->closing[i].mask);
+    grammar_masks_close(shapes->masks);
+    buf_release(&shapes->forced);
+    buf_release(&shapes->text);
+    ids_release(&shapes->ids);
+    grammar_set_close(shapes->grammars);
+    pthread_mutex_destroy(&shapes->lock);
+    free(shapes);
+}
+
 static bool refuse_shape(struct job *job, const struct error *error, struct refusal *refusal) {
     const char *param = job->request.shape.param;
     if (error->code != ERR_UNAVAILABLE)
@@ -126,9 +143,7 @@ bool shapes_compile(struct shapes *shapes, struct job *job, struct grammar **ret
     if (!shape->source) return true;
     if (grammar_set_take(shapes->grammars, shape->kind, shape->source, &grammar, &error) != OK)
         return refuse_shape(job, &error, ret_refusal);
-    pthread_mutex_lock(&shapes->lock);
-    if (!shapes->masks) open_masks(shapes);
-    pthread_mutex_unlock(&shapes->lock);
+    need_masks(shapes);
     json_decref(shape->source);
     shape->source = NULL;
     *ret_grammar = grammar;

@@ -11,7 +11,8 @@
  * texts that masks allow.
  *
  * Thread: shapes_compile and shapes_begin: any. shapes_allowed, shapes_given and shapes_take: the
- *     loop. The masks are made by the first job that needs them, before the job gets to the loop.
+ *     loop. The trees of the masks are made by a thread of their own after the start, or by the first job that needs
+ *     them; in either case before a job with a shape gets to the loop.
  * Memory: owns the grammars and masks. */
 
 #include "engine/job.h"

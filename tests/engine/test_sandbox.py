@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The engine process from outside: no secrets in it, nothing open but what it needs, shut in, and still able to say
 where it stands. And a server whose engines get mutated model files: it stays up and says why."""
-import json, os, pathlib, random, re, shutil
+import contextlib, json, os, pathlib, random, re, shutil
 
 import pytest
 
@@ -59,11 +59,20 @@ def test_the_engine_has_nothing_open_but_its_socket_its_log_and_its_stacks(serve
 def test_every_thread_of_the_engine_is_shut_in(server):
     pid, = engines(server)
     for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
-        status = (task / "status").read_text()
+        try:
+            status = (task / "status").read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # a thread of the start that has ended meanwhile
         assert re.search(r"^NoNewPrivs:\t1$", status, re.M) and re.search(r"^Seccomp:\t2$", status, re.M), status
     assert re.search(r"^Max core file size +0 +0 ", pathlib.Path(f"/proc/{pid}/limits").read_text(), re.M)
     assert re.search(r"engine (info|warn) event=sandbox landlock=\d+ seccomp=1", server.log_text())
-    names = lambda: {(task / "comm").read_text().strip() for task in pathlib.Path(f"/proc/{pid}/task").iterdir()}
+
+    def names():
+        found = set()
+        for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                found.add((task / "comm").read_text().strip())
+        return found
     # A thread names itself when it runs for the first time, which may be after the engine is ready.
     support.until(lambda: {"quern-write", "quern-loop", "quern-prep", "quern-finish"} <= names())
     assert ("stub-driver" in names()) == server.has_driver
