@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The formats of strings, each as a regular expression of the whole string. Where a format's own
  * rules cannot be written down so, the expression allows less: host names without labels of the
- * form xn--…, and leap seconds only in UTC. A fraction of a second has at most 18 digits, a number of
+ * form xn--…, and leap seconds only in UTC. There is no year 0000: RFC 3339 has it, but validators
+ * and clients written in Python refuse it. A fraction of a second has at most 18 digits, a number of
  * a duration at most 80: a model may never end its digits by itself. */
 #include "grammar/schema_internal.h"
 
-#define LEAP_YEARS "(?:\\d\\d(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)"
+#define FOURTHS "(?:0[48]|[2468][048]|[13579][26])"
+#define LEAP_YEARS "(?:\\d\\d" FOURTHS "|" FOURTHS "00)"
+#define YEAR "(?:\\d{3}[1-9]|\\d{2}[1-9]0|\\d[1-9]00|[1-9]000)"
 #define DATE                                                                                       \
-    "(?:\\d{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\\d|3[01])"                                     \
+    "(?:" YEAR "-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\\d|3[01])"                                   \
     "|(?:0[469]|11)-(?:0[1-9]|[12]\\d|30)|02-(?:0[1-9]|1\\d|2[0-8]))|" LEAP_YEARS "-02-29)"
 /* A leap second is written in UTC. */
 #define FRACTION "(?:\\.\\d{1,18})"

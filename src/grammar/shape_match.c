@@ -140,7 +140,7 @@ static bool has_long_number(struct str name, struct str text) {
 }
 
 /* The expressions of formats leave a few valid texts out (schema_format.c): internationalised host
- * names, leap seconds, many digits. These are not judged. */
+ * names, leap seconds, the year 0, many digits. These are not judged. */
 static enum shape_match check_format(struct check *check, struct str name, struct str text) {
     struct string_format format = schema_format(name);
     if (!format.pattern) return SHAPE_MATCH_UNKNOWN;
@@ -148,7 +148,8 @@ static enum shape_match check_format(struct check *check, struct str name, struc
     if (format.length)
         match = both(match, check_pattern(check, str_from(format.length), REGEX_WHOLE, text));
     bool may_be_left_out = str_find(text, STR("xn--"), 0) != SIZE_MAX ||
-                           str_find(text, STR(":60"), 0) != SIZE_MAX || has_long_number(name, text);
+                           str_find(text, STR(":60"), 0) != SIZE_MAX ||
+                           str_starts_with(text, STR("0000")) || has_long_number(name, text);
     return match == SHAPE_MATCH_NO && may_be_left_out ? SHAPE_MATCH_UNKNOWN : match;
 }
 
