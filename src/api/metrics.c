@@ -192,9 +192,24 @@ static uint64_t age_of(const struct runner_queue *queue) {
     return queue->oldest_age_s > 0 ? (uint64_t)queue->oldest_age_s : 0;
 }
 
+/* Adds each worker's model without work as an empty queue, so that its series is there from the start and
+ * stays. */
+static void add_idle_queues(struct api *api, struct runner_progress *progress) {
+    char model[MODEL_NAME_BYTES];
+    for (size_t i = 0; runner_worker_model(api->options.runner, i, model); i++) {
+        size_t at = 0;
+        while (at < progress->queue_count && strcmp(progress->queues[at].model, model) != 0) at++;
+        if (!*model || at < progress->queue_count || at == RUNNER_QUEUES_MAX) continue;
+        struct runner_queue *queue = &progress->queues[progress->queue_count++];
+        *queue = (struct runner_queue){.lines = 0};
+        snprintf(queue->model, sizeof queue->model, "%s", model);
+    }
+}
+
 static void write_progress(struct api *api, struct buf *buf) {
     struct runner_progress *progress = mem_alloc(sizeof *progress);
     runner_progress(api->options.runner, progress);
+    add_idle_queues(api, progress);
     per_queue(buf, progress, "quern_queue_depth",
               "Requests and batch lines without a result, by model; an empty name stands for "
               "batches that name several.",

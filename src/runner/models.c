@@ -115,18 +115,25 @@ size_t runner_worker_statuses(struct runner *runner, struct worker_status *ret_s
     return count;
 }
 
+bool runner_worker_model(struct runner *runner, size_t index, char ret_model[MODEL_NAME_BYTES]) {
+    struct worker *workers[RUNNER_WORKERS_MAX];
+    struct worker_model model;
+    if (index >= runner_workers(runner, workers)) return false;
+    *ret_model = '\0';
+    if (workers[index]->ops->models(workers[index], &model, 1) > 0)
+        snprintf(ret_model, MODEL_NAME_BYTES, "%.*s", STR_ARGS(model.name));
+    return true;
+}
+
 void runner_worker_timings(struct runner *runner, size_t index,
                            struct runner_timings *ret_timings) {
     struct worker *workers[RUNNER_WORKERS_MAX];
-    struct worker_model model;
-    size_t count = runner_workers(runner, workers);
     *ret_timings = (struct runner_timings){.filled = 0};
-    if (index >= count) return;
+    if (index >= runner_workers(runner, workers)) return;
     struct worker *worker = workers[index];
     if (worker->ops->timings)
         ret_timings->filled = worker->ops->timings(worker, &ret_timings->timings);
-    if (worker->ops->models(worker, &model, 1) > 0)
-        snprintf(ret_timings->model, sizeof ret_timings->model, "%.*s", STR_ARGS(model.name));
+    (void)runner_worker_model(runner, index, ret_timings->model);
 }
 
 /* --- the list of models --- */

@@ -203,9 +203,12 @@ void runner_progress(struct runner *runner, struct runner_progress *ret_progress
 /* The status of every worker; at most RUNNER_WORKERS_MAX. Returns their number. */
 size_t runner_worker_statuses(struct runner *runner, struct worker_status *ret_statuses,
                               size_t statuses_max);
+/* The first name that the worker at `index` of runner_worker_statuses serves; empty: not known yet.
+ * False: there is no such worker. */
+bool runner_worker_model(struct runner *runner, size_t index, char ret_model[MODEL_NAME_BYTES]);
 /* What /metrics tells about one worker besides its status. */
 struct runner_timings {
-    char model[MODEL_NAME_BYTES]; /* the first name that it serves; empty: not known yet */
+    char model[MODEL_NAME_BYTES]; /* as runner_worker_model tells it */
     uint32_t filled;              /* as worker_ops.timings returns it */
     struct timings timings;
 };
