@@ -38,6 +38,10 @@ test-masks: $(BUILD)/build.ninja ## masks of three vocabularies against llguidan
 	@ninja -C $(BUILD) tests/masks/masks >/dev/null
 	@BUILD=$(BUILD) tools/differential-masks
 
+test-packages: ## install, packages and the service on a bare Debian under a real systemd; minutes, root, and the network for the Debian
+	@tools/bootstrap packages
+	@tools/test packages
+
 check: ## format, clang-tidy, layers, warnings as errors on gcc and clang, headers alone
 	@tools/bootstrap all
 	@tools/check
@@ -65,6 +69,13 @@ install: all ## into PREFIX (/usr/local), under DESTDIR for a package: binary, m
 	@ninja -C $(BUILD) src/quern packaging $$([ ! -e $(BUILD)/src/kernels/cuda/libquern-cuda.so ] || echo cuda-plugin) >/dev/null
 	@DESTDIR=$(if $(DESTDIR),$(abspath $(DESTDIR))) meson install -C $(BUILD) --no-rebuild
 
+deb: all ## Debian packages into build/packages: quern, and quern-cuda once `make cuda` has built the plugin
+	@tools/deb $(BUILD)
+
+wheel: all ## Python wheels into build/packages: quern, and quern_cuda once `make cuda` has built the plugin
+	@tools/bootstrap packages
+	@tools/wheel $(BUILD)
+
 uninstall: ## takes away what `make install` with the same PREFIX and DESTDIR put there
 	@tools/uninstall $(BUILD) $(PREFIX) $(if $(DESTDIR),$(abspath $(DESTDIR)))
 
@@ -74,4 +85,4 @@ clean:
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile
 
-.PHONY: all cuda demo test test-gpu test-peers test-clients test-masks check asan tsan fuzz bench bench-gpu install uninstall clean help
+.PHONY: all cuda demo test test-gpu test-peers test-clients test-masks test-packages check asan tsan fuzz bench bench-gpu install deb wheel uninstall clean help
