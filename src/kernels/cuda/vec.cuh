@@ -211,10 +211,11 @@ __device__ static inline struct raw_sums<IN, N> read_sums(const struct cuda_prod
         return {read_words<N / 2>((const uint16_t *)product.sums + offset)};
 }
 
+/* sums_of by a caller that has the scales of the columns. */
 template <int IN, int N>
-__device__ static inline struct numbers<N> sums_of(const struct cuda_product &product,
-                                                   float row_scale, uint32_t at,
-                                                   const struct raw_sums<IN, N> &raw) {
+__device__ static inline struct numbers<N>
+scaled_sums(const struct cuda_product &product, float row_scale, const struct numbers<N> &scale,
+            uint32_t at, const struct raw_sums<IN, N> &raw) {
     struct numbers<N> v;
     if constexpr (IN == IN_INT32) {
 #pragma unroll
@@ -223,9 +224,8 @@ __device__ static inline struct numbers<N> sums_of(const struct cuda_product &pr
         v = bf16_numbers<N>(raw.words.at);
     }
     if (IN == IN_BF16_SCALED || IN == IN_INT32) {
-        struct numbers<N> scale = read_bf16<N>(product.column_scale + at);
 #pragma unroll
-        for (int i = 0; i < N; i++) v.at[i] *= row_scale * scale.at[i];
+        for (int i = 0; i < N; i++) v.at[i] = __fmul_rn(v.at[i], __fmul_rn(row_scale, scale.at[i]));
     }
     if (product.bias) {
         struct numbers<N> bias = read_f32<N>(product.bias + at);
@@ -233,6 +233,15 @@ __device__ static inline struct numbers<N> sums_of(const struct cuda_product &pr
         for (int i = 0; i < N; i++) v.at[i] += bias.at[i];
     }
     return v;
+}
+
+template <int IN, int N>
+__device__ static inline struct numbers<N> sums_of(const struct cuda_product &product,
+                                                   float row_scale, uint32_t at,
+                                                   const struct raw_sums<IN, N> &raw) {
+    struct numbers<N> scale = {};
+    if (IN == IN_BF16_SCALED || IN == IN_INT32) scale = read_bf16<N>(product.column_scale + at);
+    return scaled_sums<IN, N>(product, row_scale, scale, at, raw);
 }
 
 /* One value of a product, whatever its kind and alignment. */
