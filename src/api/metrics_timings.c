@@ -17,7 +17,7 @@
 
 #define LABELS_BYTES (2 * MODEL_NAME_BYTES + 64)
 
-static const char *const source_names[TIMING_SOURCES] = {"client", "batch"};
+static const char *const origin_names[TIMING_ORIGINS] = {"client", "batch"};
 static const char *const end_names[TIMING_ENDS] = {"stop", "length", "cancelled", "error"};
 /* vLLM's words for the same ends. */
 static const char *const vllm_end_names[TIMING_ENDS] = {"stop", "length", "abort", "error"};
@@ -61,11 +61,11 @@ static void write_timing(struct buf *buf, const struct runner_timings *workers, 
     snprintf(name, sizeof name, "quern_%s", timing_texts[timing].name);
     metrics_head(buf, name, "histogram", timing_texts[timing].help);
     for (size_t i = 0; i < count; i++)
-        for (int source = 0; source < TIMING_SOURCES && fills(&workers[i], timing); source++) {
+        for (int origin = 0; origin < TIMING_ORIGINS && fills(&workers[i], timing); origin++) {
             snprintf(labels, sizeof labels, "engine=\"%zu\",source=\"%s\"", i,
-                     source_names[source]);
+                     origin_names[origin]);
             metrics_histogram(buf, name, labels, &timing_bounds[timing],
-                              &workers[i].timings.of[source][timing]);
+                              &workers[i].timings.of[origin][timing]);
         }
 }
 
@@ -73,13 +73,13 @@ static void write_ends(struct buf *buf, const struct runner_timings *workers, si
     metrics_head(buf, "quern_engine_requests_total", "counter",
                  "Requests that an engine ended, by how they ended.");
     for (size_t i = 0; i < count; i++)
-        for (int source = 0; source < TIMING_SOURCES && is_engine(&workers[i]); source++)
+        for (int origin = 0; origin < TIMING_ORIGINS && is_engine(&workers[i]); origin++)
             for (int end = 0; end < TIMING_ENDS; end++)
                 buf_printf(buf,
                            "quern_engine_requests_total{engine=\"%zu\",source=\"%s\","
                            "reason=\"%s\"} %" PRIu64 "\n",
-                           i, source_names[source], end_names[end],
-                           workers[i].timings.ends[source][end]);
+                           i, origin_names[origin], end_names[end],
+                           workers[i].timings.ends[origin][end]);
 }
 
 static void write_own(struct buf *buf, const struct runner_timings *workers, size_t count) {

@@ -12,7 +12,7 @@ int64_t loop_event_ns(struct engine *engine) {
     return engine->event_ns;
 }
 
-static enum timing_source source_of(const struct job *job) {
+static enum timing_origin origin_of(const struct job *job) {
     return job->is_line ? TIMING_LINE : TIMING_CLIENT;
 }
 
@@ -24,7 +24,7 @@ void loop_time_token(struct engine *engine, struct job *job, int64_t *sequence_n
     int64_t now_ns = loop_event_ns(engine);
     if (job->first_token_ns == 0) job->first_token_ns = now_ns;
     if (sequence_ns && *sequence_ns != 0)
-        timings_add_ns(&engine->timings, source_of(job), TIMING_BETWEEN_TOKENS,
+        timings_add_ns(&engine->timings, origin_of(job), TIMING_BETWEEN_TOKENS,
                        now_ns - *sequence_ns);
     if (sequence_ns) *sequence_ns = now_ns;
     job->last_token_ns = now_ns;
@@ -37,17 +37,17 @@ static enum timing_end end_of(const struct job *job) {
     return ENDED_STOP;
 }
 
-static void add_sizes(struct timings *timings, enum timing_source source, const struct job *job) {
+static void add_sizes(struct timings *timings, enum timing_origin origin, const struct job *job) {
     const struct usage usage = job_usage(job);
     bool generates = job->endpoint == ENDPOINT_CHAT || job->endpoint == ENDPOINT_COMPLETIONS;
-    timings_add(timings, source, TIMING_PROMPT_TOKENS, (double)usage.input_tokens);
+    timings_add(timings, origin, TIMING_PROMPT_TOKENS, (double)usage.input_tokens);
     if (!generates) return;
-    timings_add(timings, source, TIMING_GENERATED_TOKENS, (double)usage.output_tokens);
-    timings_add(timings, source, TIMING_MAX_TOKENS, (double)job->max_tokens);
-    timings_add(timings, source, TIMING_CHOICES, (double)job->request.choices);
+    timings_add(timings, origin, TIMING_GENERATED_TOKENS, (double)usage.output_tokens);
+    timings_add(timings, origin, TIMING_MAX_TOKENS, (double)job->max_tokens);
+    timings_add(timings, origin, TIMING_CHOICES, (double)job->request.choices);
     int64_t decode_ns = job->last_token_ns - job->first_token_ns;
     if (usage.output_tokens > job->choice_count && job->first_token_ns != 0)
-        timings_add_ns(timings, source, TIMING_PER_TOKEN,
+        timings_add_ns(timings, origin, TIMING_PER_TOKEN,
                        decode_ns * job->choice_count /
                            (int64_t)(usage.output_tokens - job->choice_count));
 }
@@ -56,19 +56,19 @@ static void add_sizes(struct timings *timings, enum timing_source source, const 
  * engine. */
 void loop_time_end(struct engine *engine, const struct job *job) {
     struct timings *timings = &engine->timings;
-    enum timing_source source = source_of(job);
+    enum timing_origin origin = origin_of(job);
     int64_t now_ns = loop_event_ns(engine);
-    timings->ends[source][end_of(job)]++;
+    timings->ends[origin][end_of(job)]++;
     if (job->is_refused) return;
-    timings_add_ns(timings, source, TIMING_WHOLE, now_ns - job->arrived_ns);
-    add_sizes(timings, source, job);
+    timings_add_ns(timings, origin, TIMING_WHOLE, now_ns - job->arrived_ns);
+    add_sizes(timings, origin, job);
     if (job->started_ns == 0) return;
-    timings_add_ns(timings, source, TIMING_QUEUE, job->started_ns - job->arrived_ns);
+    timings_add_ns(timings, origin, TIMING_QUEUE, job->started_ns - job->arrived_ns);
     if (job->first_token_ns == 0) return;
-    timings_add_ns(timings, source, TIMING_FIRST_TOKEN, job->first_token_ns - job->arrived_ns);
-    timings_add_ns(timings, source, TIMING_INFERENCE, job->last_token_ns - job->started_ns);
-    timings_add_ns(timings, source, TIMING_PREFILL, job->first_token_ns - job->started_ns);
-    timings_add_ns(timings, source, TIMING_DECODE, job->last_token_ns - job->first_token_ns);
+    timings_add_ns(timings, origin, TIMING_FIRST_TOKEN, job->first_token_ns - job->arrived_ns);
+    timings_add_ns(timings, origin, TIMING_INFERENCE, job->last_token_ns - job->started_ns);
+    timings_add_ns(timings, origin, TIMING_PREFILL, job->first_token_ns - job->started_ns);
+    timings_add_ns(timings, origin, TIMING_DECODE, job->last_token_ns - job->first_token_ns);
 }
 
 static uint64_t rows_so_far(const struct engine *engine) {

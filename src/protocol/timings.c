@@ -41,22 +41,22 @@ const struct histogram_bounds timing_bounds[TIMING_COUNT] = {
 const struct histogram_bounds timing_step_bounds = {
     13, {1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384}};
 
-void timings_add(struct timings *timings, enum timing_source source, enum timing timing,
+void timings_add(struct timings *timings, enum timing_origin origin, enum timing timing,
                  double value) {
-    histogram_add(&timings->of[source][timing], &timing_bounds[timing], value);
+    histogram_add(&timings->of[origin][timing], &timing_bounds[timing], value);
 }
 
-void timings_add_ns(struct timings *timings, enum timing_source source, enum timing timing,
+void timings_add_ns(struct timings *timings, enum timing_origin origin, enum timing timing,
                     int64_t ns) {
-    timings_add(timings, source, timing, ns > 0 ? (double)ns * 1e-9 : 0);
+    timings_add(timings, origin, timing, ns > 0 ? (double)ns * 1e-9 : 0);
 }
 
 void timings_merge(struct timings *timings, const struct timings *more) {
-    for (int source = 0; source < TIMING_SOURCES; source++) {
+    for (int origin = 0; origin < TIMING_ORIGINS; origin++) {
         for (int timing = 0; timing < TIMING_COUNT; timing++)
-            histogram_merge(&timings->of[source][timing], &more->of[source][timing]);
+            histogram_merge(&timings->of[origin][timing], &more->of[origin][timing]);
         for (int end = 0; end < TIMING_ENDS; end++)
-            timings->ends[source][end] += more->ends[source][end];
+            timings->ends[origin][end] += more->ends[origin][end];
     }
     histogram_merge(&timings->step_tokens, &more->step_tokens);
 }

@@ -10,7 +10,7 @@
  *
  * A request's time is divided so:
  *
- *   taken by the worker ─ queue ─ its first sequence starts ─ prefill ─ first token ─ decode ─ last token
+ *   taken by the worker ─ queue ─ first sequence starts ─ prefill ─ first token ─ decode ─ last token
  *
  * A line is taken when the runner hands it to the worker, not when its batch was created.
  *
@@ -38,24 +38,25 @@ enum timing {
     TIMING_COUNT
 };
 
-enum timing_source { TIMING_CLIENT, TIMING_LINE, TIMING_SOURCES };
+/* Where a request comes from: a single client, or a batch. Its label in /metrics is `source`. */
+enum timing_origin { TIMING_CLIENT, TIMING_LINE, TIMING_ORIGINS };
 
 /* How requests ended. */
 enum timing_end { ENDED_STOP, ENDED_LENGTH, ENDED_CANCELLED, ENDED_ERROR, TIMING_ENDS };
 
 /* Zero is empty. */
 struct timings {
-    struct histogram of[TIMING_SOURCES][TIMING_COUNT];
-    uint64_t ends[TIMING_SOURCES][TIMING_ENDS];
+    struct histogram of[TIMING_ORIGINS][TIMING_COUNT];
+    uint64_t ends[TIMING_ORIGINS][TIMING_ENDS];
     struct histogram step_tokens; /* rows per step */
 };
 
 extern const struct histogram_bounds timing_bounds[TIMING_COUNT];
 extern const struct histogram_bounds timing_step_bounds;
 
-void timings_add(struct timings *timings, enum timing_source source, enum timing timing,
+void timings_add(struct timings *timings, enum timing_origin origin, enum timing timing,
                  double value);
 /* Adds a time in seconds, given in nanoseconds; a negative one counts as 0. */
-void timings_add_ns(struct timings *timings, enum timing_source source, enum timing timing,
+void timings_add_ns(struct timings *timings, enum timing_origin origin, enum timing timing,
                     int64_t ns);
 void timings_merge(struct timings *timings, const struct timings *more);

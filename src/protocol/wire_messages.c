@@ -314,19 +314,19 @@ static void get_histogram(struct wire_cursor *cursor, const struct histogram_bou
 }
 
 static void put_timings(struct buf *out, const struct timings *timings) {
-    for (int source = 0; source < TIMING_SOURCES; source++) {
+    for (int origin = 0; origin < TIMING_ORIGINS; origin++) {
         for (int i = 0; i < TIMING_COUNT; i++)
-            put_histogram(out, &timings->of[source][i], &timing_bounds[i]);
-        for (int i = 0; i < TIMING_ENDS; i++) wire_put_u64(out, timings->ends[source][i]);
+            put_histogram(out, &timings->of[origin][i], &timing_bounds[i]);
+        for (int i = 0; i < TIMING_ENDS; i++) wire_put_u64(out, timings->ends[origin][i]);
     }
     put_histogram(out, &timings->step_tokens, &timing_step_bounds);
 }
 
 static void get_timings(struct wire_cursor *cursor, struct timings *ret_timings) {
-    for (int source = 0; source < TIMING_SOURCES; source++) {
+    for (int origin = 0; origin < TIMING_ORIGINS; origin++) {
         for (int i = 0; i < TIMING_COUNT; i++)
-            get_histogram(cursor, &timing_bounds[i], &ret_timings->of[source][i]);
-        for (int i = 0; i < TIMING_ENDS; i++) ret_timings->ends[source][i] = wire_get_u64(cursor);
+            get_histogram(cursor, &timing_bounds[i], &ret_timings->of[origin][i]);
+        for (int i = 0; i < TIMING_ENDS; i++) ret_timings->ends[origin][i] = wire_get_u64(cursor);
     }
     get_histogram(cursor, &timing_step_bounds, &ret_timings->step_tokens);
 }

@@ -20,7 +20,7 @@ struct stream {
     struct upstream_job *job;
 };
 
-static enum timing_source source_of(const struct upstream_job *job) {
+static enum timing_origin origin_of(const struct upstream_job *job) {
     return job->job.is_line ? TIMING_LINE : TIMING_CLIENT;
 }
 
@@ -31,7 +31,7 @@ static void time_chunk(struct worker_upstream *upstream, struct upstream_job *jo
         job->first_ns = now_ns;
     } else {
         pthread_mutex_lock(&upstream->lock);
-        timings_add_ns(&upstream->timings, source_of(job), TIMING_BETWEEN_TOKENS,
+        timings_add_ns(&upstream->timings, origin_of(job), TIMING_BETWEEN_TOKENS,
                        now_ns - job->last_ns);
         pthread_mutex_unlock(&upstream->lock);
     }
@@ -265,13 +265,13 @@ void upstream_give_back(struct worker_upstream *upstream, struct upstream_job *j
 static void time_answer(struct worker_upstream *upstream, const struct upstream_job *job,
                         const struct net_answer *answer, const struct usage *usage) {
     struct timings *timings = &upstream->timings;
-    enum timing_source source = source_of(job);
-    timings_add_ns(timings, source, TIMING_QUEUE, answer->sent_ns - job->taken_ns);
-    timings_add_ns(timings, source, TIMING_WHOLE, answer->ended_ns - job->taken_ns);
-    timings_add(timings, source, TIMING_PROMPT_TOKENS, (double)usage->input_tokens);
-    timings_add(timings, source, TIMING_GENERATED_TOKENS, (double)usage->output_tokens);
+    enum timing_origin origin = origin_of(job);
+    timings_add_ns(timings, origin, TIMING_QUEUE, answer->sent_ns - job->taken_ns);
+    timings_add_ns(timings, origin, TIMING_WHOLE, answer->ended_ns - job->taken_ns);
+    timings_add(timings, origin, TIMING_PROMPT_TOKENS, (double)usage->input_tokens);
+    timings_add(timings, origin, TIMING_GENERATED_TOKENS, (double)usage->output_tokens);
     if (job->first_ns != 0)
-        timings_add_ns(timings, source, TIMING_FIRST_TOKEN, job->first_ns - job->taken_ns);
+        timings_add_ns(timings, origin, TIMING_FIRST_TOKEN, job->first_ns - job->taken_ns);
 }
 
 static void count(struct worker_upstream *upstream, const struct net_answer *answer,
