@@ -160,6 +160,26 @@ def test_the_other_files_are_yaml():
         assert yaml.safe_load(path.read_text())
 
 
+def test_compose_mounts_the_alerts_and_boards_where_its_programs_look():
+    folder = PACKAGING / "container"
+    services = yaml.safe_load((folder / "compose.metrics.yaml").read_text())["services"]
+    prometheus, source = (yaml.safe_load((folder / name).read_text()) for name in ("prometheus.yml", "grafana-datasource.yml"))
+
+    def mounts(service):
+        pairs = [entry.split(":")[:2] for entry in services[service]["volumes"] if entry.startswith(".")]
+        assert all((folder / own).exists() for own, _ in pairs)
+        return {inside: (folder / own).resolve() for own, inside in pairs}
+    inside = mounts("prometheus")
+    assert inside["/etc/prometheus/prometheus.yml"] == folder / "prometheus.yml"
+    assert [inside[f"/etc/prometheus/{name}"] for name in prometheus["rule_files"]] == [ALERTS]
+    assert prometheus["scrape_configs"][0]["job_name"] == "quern", "QuernDown names the job"
+    inside = mounts("grafana")
+    provider = yaml.safe_load((inside["/etc/grafana/provisioning/dashboards"] / "quern.yml").read_text())["providers"][0]
+    assert sorted(inside[provider["options"]["path"]].glob("*.json")) == BOARDS
+    assert inside["/etc/grafana/provisioning/datasources/quern.yml"] == folder / "grafana-datasource.yml"
+    assert source["datasources"][0]["url"] == "http://prometheus:9090" and "prometheus" in services
+
+
 @pytest.mark.skipif(not metrics.PROMTOOL, reason=metrics.NO_PROMTOOL)
 def test_promtool_takes_the_alerts_and_their_cases():
     for words in (["check", "rules", "alerts.yml"], ["test", "rules", "alerts.test.yml"], ["check", "config", "--syntax-only", "prometheus.yml"]):
