@@ -159,8 +159,8 @@ void store_note_sync(struct store *store, int64_t ns) {
 }
 
 void store_note_group(struct store *store, size_t records) {
-    atomic_fetch_add(&store->log_groups, 1);
     pthread_mutex_lock(&store->histograms_lock);
+    store->log_groups++;
     histogram_add(&store->log_group_records, &store_group_bounds, (double)records);
     pthread_mutex_unlock(&store->histograms_lock);
 }
@@ -170,11 +170,11 @@ void store_status(struct store *store, struct store_status *ret_status) {
         .disk_full = atomic_load(&store->disk_full),
         .reserve_bytes = store->ballast_bytes,
         .log_append_bytes = atomic_load(&store->log_append_bytes),
-        .log_groups = atomic_load(&store->log_groups),
         .log_corrupt_records = atomic_load(&store->log_corrupt_records),
         .duplicate_results = atomic_load(&store->duplicate_results),
     };
     pthread_mutex_lock(&store->histograms_lock);
+    ret_status->log_groups = store->log_groups;
     ret_status->log_sync_seconds = store->log_sync_seconds;
     ret_status->log_group_records = store->log_group_records;
     pthread_mutex_unlock(&store->histograms_lock);
@@ -223,9 +223,9 @@ static enum err check_folder(const struct store *store, struct error *error) {
     return OK;
 }
 
-/* Refuses names of the layout that another user has made, or a link in the place of a folder: who could
- * write to the directory before it was closed may have put them there, and quern removes the files of
- * its folders that it does not know. */
+/* Refuses names of the layout that another user has made, and a link in the place of a folder. A user
+ * who could write to the directory before it was closed may have put them there, and quern removes
+ * the files of its folders that it does not know. */
 static enum err check_names(const struct store *store, struct error *error) {
     static const char *const names[] = {"files", "parts", "batches", "tmp",     "cache",
                                         "dumps", "LOCK",  "meta.db", "ballast", "keys.made"};

@@ -29,8 +29,8 @@ struct store {
     atomic_ullong wanted_bytes; /* highest value of store_wants_room; 0 while the disk has room */
     atomic_ullong spool_count;
     atomic_ullong log_append_bytes;
-    atomic_ullong log_groups;
-    pthread_mutex_t histograms_lock; /* guards the next two; held for moments */
+    pthread_mutex_t histograms_lock; /* guards the next three; held for moments */
+    uint64_t log_groups;
     struct histogram log_sync_seconds, log_group_records;
     atomic_ullong log_corrupt_records;
     atomic_ullong duplicate_results;
