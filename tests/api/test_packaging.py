@@ -56,7 +56,7 @@ def test_bash_completes_values(bash, tmp_path):
     assert bash("serve", "--log-level", "") == ["error", "warn", "info", "debug"]
     assert bash("serve", "--log-level", "=", "w") == bash("run", "--log-level", "w") == ["warn"]
     assert bash("serve", "--log-level", "=") == ["error", "warn", "info", "debug"]
-    assert bash("serve", "--profile", "o") == ["openai"]
+    assert bash("serve", "--profile", "o") == ["openai"] and bash("serve", "--metrics-compat", "") == ["vllm"]
     assert bash("serve", "--port", "") == [] == bash("serve", "--served-model-name", "")
     assert bash("serve", "--state-dir", f"{tmp_path}/") == [f"{tmp_path}/folder"]
     assert set(bash("serve", "-m", f"{tmp_path}/")) == {f"{tmp_path}/{name}" for name in ("folder", "file.gguf", "two words.gguf")}
