@@ -72,10 +72,11 @@ def test_the_image_says_what_it_is_and_how_it_is_well(podman):
     check = image.get("Healthcheck") or image.get("HealthCheck") or image["Config"]["Healthcheck"]
     assert check["Test"][0] == "CMD" and check["StartPeriod"] == 600 * 10**9
     podman("rm", "-f", "server")
-    podman.good("run", "-d", "--name", "server", "--network", "host", "--ulimit", "nofile=4096:4096", "--ulimit", "nproc=4096:4096", "-e", "QUERN_MODEL=smollm2=echo",
-                "-e", "QUERN_HOST=127.0.0.1", "-e", "QUERN_PORT=18533", "quern")
-    support.until(lambda: podman("exec", "server", *check["Test"][1:]).returncode == 0, 300)
-    podman.good("stop", "-t", "120", "server")
+    with support.reserved_port() as port:
+        podman.good("run", "-d", "--name", "server", "--network", "host", "--ulimit", "nofile=4096:4096", "--ulimit", "nproc=4096:4096", "-e", "QUERN_MODEL=smollm2=echo",
+                    "-e", "QUERN_HOST=127.0.0.1", "-e", f"QUERN_PORT={port}", "quern")
+        support.until(lambda: podman("exec", "server", *check["Test"][1:]).returncode == 0, 300)
+        podman.good("stop", "-t", "120", "server")
 
 
 def test_compose_files_are_whole():
