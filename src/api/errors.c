@@ -37,7 +37,8 @@ void api_pass(struct http_request *request, int status, struct str body) {
 }
 
 /* Notes the error of a worker's answer for the log. True if clients, which repeat a 5xx by
- * themselves, should not: the same request may get an answer of another form again, and costs again. */
+ * themselves, should not: the same request may get an answer of another form again, and costs the
+ * same again. */
 static bool note_worker(struct http_request *request, struct str body) {
     struct http_note note = {.is_foreign = true};
     struct error error;

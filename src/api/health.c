@@ -104,7 +104,8 @@ void health_version(void *context, struct http_request *request) {
 
 void health_metrics(void *context, struct http_request *request) {
     struct buf body;
-    buf_init(&body, (size_t)16 << 20); /* 100 KiB per engine with vLLM's names, twice over */
+    /* 64 workers of about 100 KiB each, with vLLM's names, and room for long names of models. */
+    buf_init(&body, (size_t)16 << 20);
     metrics_write(context, &body);
     http_answer(request,
                 &(struct http_answer){.status = 200,

@@ -192,8 +192,8 @@ static uint64_t age_of(const struct runner_queue *queue) {
     return queue->oldest_age_s > 0 ? (uint64_t)queue->oldest_age_s : 0;
 }
 
-/* Adds each worker's model without work as an empty queue, so that its series is there from the start and
- * stays. */
+/* Adds each worker's model without work as an empty queue, so that its series exists from the start
+ * on, and stays. */
 static void add_idle_queues(struct api *api, struct runner_progress *progress) {
     char model[MODEL_NAME_BYTES];
     for (size_t i = 0; runner_worker_model(api->options.runner, i, model); i++) {

@@ -44,8 +44,8 @@ enum err os_fallocate(int fd, uint64_t offset, uint64_t bytes, struct error *err
 enum err os_ftruncate(int fd, uint64_t bytes, struct error *error) MUST_CHECK;
 enum err os_rename(const char *from, const char *to, struct error *error) MUST_CHECK;
 enum err os_rename_at(int dir_fd, const char *from, const char *to, struct error *error) MUST_CHECK;
-/* Gives a file a further name. ERR_CONFLICT if a file has that name, ERR_DENIED where the file system
- * has no links. A plan counts it as a rename. */
+/* Gives a file a further name. ERR_CONFLICT if a file has that name, ERR_DENIED where the file
+ * system has no links. A plan counts it as a rename. */
 enum err os_link(const char *from, const char *to, struct error *error) MUST_CHECK;
 /* A file that does not exist is no error. */
 enum err os_unlink(const char *path, struct error *error) MUST_CHECK;

@@ -5,10 +5,10 @@
  *
  * systemd names a datagram socket in $NOTIFY_SOCKET and takes `NAME=value` lines there: READY=1,
  * STATUS=…, STOPPING=1, WATCHDOG=1 (sd_notify(3)). With $WATCHDOG_USEC it ends a process that has
- * not said WATCHDOG=1 for so long. The protocol is small, so no library is linked for it. Without
+ * not said WATCHDOG=1 for that time. The protocol is small, so no library is linked for it. Without
  * these variables every call does nothing.
  *
- * A beat says that one thread goes on: the thread without which the process does no good. So that
+ * A beat says that one thread goes on: the thread that the purpose of the process depends on. So this
  * thread alone calls service_beat; a beat from a timer would only say that the timer works.
  *
  * Thread: service_open and service_close belong to main, while no other thread calls; service_tell

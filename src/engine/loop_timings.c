@@ -2,7 +2,7 @@
 /* The times and sizes of requests, as the loop sees them; protocol/timings.h says what each means.
  *
  * The loop's thread alone counts, so a token costs no lock. The clock is read once per call of the
- * scheduler that reports tokens: all tokens of a step have the same time. */
+ * scheduler that reports tokens: all tokens of one call have the same time. */
 #include "base/clock.h"
 #include "engine/state.h"
 #include "scheduler/scheduler.h"
@@ -52,8 +52,8 @@ static void add_sizes(struct timings *timings, enum timing_origin origin, const 
                            (int64_t)(usage.output_tokens - job->choice_count));
 }
 
-/* A request that was cancelled or failed counts with its end alone: its times say nothing about the
- * engine. */
+/* A request that was cancelled or failed counts with its end alone: when it ended is not due to the
+ * engine's speed. */
 void loop_time_end(struct engine *engine, const struct job *job) {
     struct timings *timings = &engine->timings;
     enum timing_origin origin = origin_of(job);

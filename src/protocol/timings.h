@@ -3,8 +3,8 @@
 
 /* timings: how long requests took, part by part, and how large they were, as histograms.
  *
- * Whoever runs requests fills them: an engine process with its own clock, an upstream's worker with
- * the clock of this side. The bounds are vLLM's, so that its boards can be used. A request counts
+ * An engine process fills them with its own clock, the worker of an upstream with the server's. The
+ * bounds are vLLM's, so that its boards can be used. A request counts
  * once, when it ends, but for the time between tokens, which counts per token. Requests of clients
  * and lines of batches are counted apart, because a line may wait for hours.
  *

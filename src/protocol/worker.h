@@ -114,8 +114,8 @@ struct worker_ops {
     bool (*serves)(struct worker *worker, struct str model);
     size_t (*models)(struct worker *worker, struct worker_model *ret_models, size_t models_max);
     void (*status)(struct worker *worker, struct worker_status *ret_status);
-    /* Copies the histograms and returns the set of those it fills, bit i for enum timing i. NULL: it
-     * fills none. */
+    /* Copies the histograms and returns the set of those that the worker fills, bit i for enum
+     * timing i. NULL: it fills none. */
     uint32_t (*timings)(struct worker *worker, struct timings *ret_timings);
     /* A hash of everything but the request that an answer for `model` depends on: the model's bytes
      * and what computes it. False if answers must not be used again. NULL: they never may. */

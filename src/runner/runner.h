@@ -206,7 +206,7 @@ size_t runner_worker_statuses(struct runner *runner, struct worker_status *ret_s
 /* The first name that the worker at `index` of runner_worker_statuses serves; empty: not known yet.
  * False: there is no such worker. */
 bool runner_worker_model(struct runner *runner, size_t index, char ret_model[MODEL_NAME_BYTES]);
-/* What /metrics tells about one worker besides its status. */
+/* The histograms of one worker, and the model that /metrics names with them. */
 struct runner_timings {
     char model[MODEL_NAME_BYTES]; /* as runner_worker_model tells it */
     uint32_t filled;              /* as worker_ops.timings returns it */

@@ -16,8 +16,8 @@
 
 #define POLL_MS 50
 #define CLOSE_MS 2000
-#define CLOSING_MS                                                                                 \
-    30000 /* longest from the end of a drain to the end of the process: a sync of a busy disk */
+/* The longest time from the end of a drain to the end of the process: a sync of a busy disk. */
+#define CLOSING_MS 30000
 /* OpenAI's limits, from tests/contract. */
 #define OPENAI_FILE_BYTES_MAX ((uint64_t)512 << 20)
 #define OPENAI_BATCH_FILE_BYTES_MAX ((uint64_t)200 << 20)

@@ -24,7 +24,7 @@ static enum timing_origin origin_of(const struct upstream_job *job) {
     return job->job.is_line ? TIMING_LINE : TIMING_CLIENT;
 }
 
-/* Notes the time of a chunk. The first one may hold a role and no text yet, as the upstream likes. */
+/* Notes the time of a chunk. The first one of some upstreams holds a role and no text yet. */
 static void time_chunk(struct worker_upstream *upstream, struct upstream_job *job) {
     int64_t now_ns = clock_monotonic_ns();
     if (job->first_ns == 0) {
@@ -303,7 +303,7 @@ static void read_answer(struct worker_upstream *upstream, const struct net_answe
                              upstream->spec.name, ret_reading);
 }
 
-/* Compares an answer with its shape. One of another form becomes an error, written into `room`; only
+/* Compares an answer with its shape. One of another form becomes an error, written into `room`. Only
  * the batch's own `retry` has it tried again, because the upstream has answered. A stream is not
  * compared: its client has most of it before its end is known. */
 static enum shape_end check_shape(const struct worker_upstream *upstream,
