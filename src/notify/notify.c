@@ -99,12 +99,13 @@ static void take_end(struct notify *notify, struct place *place, const struct de
               "webhook=%s batch=%s type=%s receiver=%s attempt=%u event=%s status=%d text=\"%s\"",
               row->event_id, row->subject, row->type, *row->receiver ? row->receiver : "configured",
               row->attempts + 1, event, end->status, end->text);
+    /* The time first: notify_status reads it last, so that each attempt it counts has its time. */
+    note_seconds(notify, clock_monotonic_ns() - place->begun_ns);
     if (end->was_refused) atomic_fetch_add(&notify->refused, 1);
     atomic_fetch_add(end->is_delivered ? &notify->delivered
                      : is_late         ? &notify->given_up
                                        : &notify->failed,
                      1);
-    note_seconds(notify, clock_monotonic_ns() - place->begun_ns);
     settle(notify, place);
 }
 
