@@ -63,7 +63,8 @@ def server(tmp_path_factory):
                          environment={"LD_LIBRARY_PATH": str(nvml), "QUERN_FAKE_NVML": str(folder / "nvml")}) as server:
         load(server, 0)
         support.until(lambda: metrics.of(server).series("quern_card_temperature_celsius"))
-        support.until(lambda: metrics.of(server).value("quern_engine_requests_total") > 0)
+        support.until(lambda: metrics.of(server).value("quern_engine_requests_total", source="client") == 1)
+        support.until(lambda: metrics.of(server).value("quern_webhook_deliveries_total", outcome="succeeded") == 1)
         yield server
     fake.stop()
     receiver.shutdown()
