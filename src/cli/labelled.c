@@ -143,13 +143,13 @@ static struct calibration_set *find_set(struct reading *is, struct str name) {
     if (map_put_new(&is->question_of, name, place, &place)) {
         labelled->at =
             vec_grow(labelled->at, labelled->count, &labelled->capacity, sizeof *labelled->at);
-        labelled->at[labelled->count++] =
-            (struct labelled_question){.name = strndup(name.at ? name.at : "", name.bytes)};
+        labelled->at[labelled->count++] = (struct labelled_question){.name = mem_str(name)};
     }
     return &labelled->at[place].set;
 }
 
-/* Adds the cases of one line. `answers` is NULL for a line without an answer, which is only checked. */
+/* Adds the cases of one line. A line without an answer, whose `answers` are NULL, is only
+ * checked. */
 static enum err add_cases(struct reading *is, const struct questions *questions,
                           const json_t *expected, const json_t *answers) {
     double logs[QUESTION_OPTIONS_MAX];
