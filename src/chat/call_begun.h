@@ -4,11 +4,11 @@
 /* call_begun: calls of tools in a text that is not complete, so that a stream shows their arguments
  * while a model writes them.
  *
- * A call has begun when its name is one of the request's tools and its arguments have begun. In a form
- * whose arguments are JSON their bytes are those of the complete call, so they are shown as they come.
- * In other forms (values of XML, Python, Gemma) only the name is shown before the call is complete. A
- * text that is not written as models are taught to write it, such as with its name behind the
- * arguments, shows no call before it is complete.
+ * A call has begun when its name is one of the request's tools and its arguments have begun. In a
+ * form whose arguments are JSON their bytes are those of the complete call, so they are shown as
+ * they come. In other forms (values of XML, Python, Gemma) only the name is shown before the call
+ * is complete. A text that is not written as models are taught to write it, such as with its name
+ * behind the arguments, shows no call before it is complete.
  *
  * A call that has begun may still turn out to be none: the reader of the complete text decides
  * (tool_calls.h).
@@ -39,8 +39,8 @@ struct call_begun {
     bool is_closed;                /* the object around the arguments is, or there is none */
 };
 
-/* `text` is the text of the calls so far, between the marks of the form: that of the last feed and more.
- * Adds calls that begin to `calls`, and appends to the arguments of the last one. */
+/* `text` is the text of the calls so far, between the marks of the form: that of the last feed and
+ * more. Adds calls that begin to `calls`, and appends to the arguments of the last one. */
 void call_begun_feed(struct call_begun *begun, struct str text, struct call_list *calls);
 
 /* True if the text ends inside a call that has begun: its rest was cut. */

@@ -141,8 +141,8 @@ static bool read_text(struct tool_reader *reader, struct str text, bool is_end, 
     return true;
 }
 
-/* The text of a call becomes content. A stream that shows the call as far as it came does not show it
- * again. */
+/* The text of a call becomes content. A stream that shows the call as far as it came does not show
+ * it again. */
 static void cut_call(struct tool_reader *reader) {
     if (!call_begun_is_open(&reader->begun) || reader->is_cut) return;
     reader->is_cut = true;

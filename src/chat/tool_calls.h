@@ -7,15 +7,17 @@
  * stays text, as the model wrote it. White space before and between calls is dropped. So a stream
  * shows no text that a reader of the whole text would not see.
  *
- * A stream shows the arguments of a call while they come (call_begun.h). Where such a call turns out to
- * be none, or its rest is cut, the stream has a call that the answer has not.
+ * A stream shows the arguments of a call while they come (call_begun.h). Where such a call turns
+ * out to be none, or its rest is cut, the stream has a call that the answer has not. Where a model
+ * names a call or its arguments twice, the stream may keep another one of the two than the answer.
  *
  * It knows no template language, no token and no response format. The time over all feeds is linear
  * in the text.
  *
  * Thread: one per struct.
  * Memory: owns its buffers; tool_reader_release frees them. The tools are borrowed.
- * Invariant: content and calls do not depend on how the text was cut into feeds. What `shown` has stays. */
+ * Invariant: content and calls do not depend on how the text was cut into feeds. What `shown` has
+ *     stays. */
 
 #include "chat/call_begun.h"
 #include "chat/tool_format.h"
@@ -29,10 +31,10 @@ struct tool_reader {
 
     struct buf content; /* the text without the calls, so far */
     struct call_list calls;
-    struct call_list
-        shown; /* the calls of a stream, so far: those of `calls` and those that have begun */
-    size_t content_shown; /* bytes of the content that a stream shows: without the text of a call
-                               that `shown` has and that the end of the text cut off */
+    struct call_list shown; /* those of a stream: of `calls`, and others that have begun */
+    /* Bytes of the content that a stream shows: without the text of a call that `shown` has and
+     * that the end of the text cut off. */
+    size_t content_shown;
 
     /* private */
     enum { TOOL_TEXT, TOOL_CALL, TOOL_REST } state;

@@ -6,9 +6,9 @@
  *
  * Each line of the first file is a line of a batch with one more member, `expected`: an object of
  * true answers by question. A question is called by its name, by its id on /v1/systemone, or by its
- * place from "0". A predicate expects true or false, a choice one of its values, a score the number or
- * the text of a level. The second file has the results of these lines, in any order, as `quern run`
- * or a batch's output file has them. Cases of equal names make one set.
+ * place from "0". A predicate expects true or false, a choice one of its values, a score the number
+ * or the text of a level. The second file has the results of these lines, in any order, as `quern
+ * run` or a batch's output file has them. Cases of equal names make one set.
  *
  * Thread: main.
  * Memory: owns names and sets; labelled_release frees. */
@@ -29,9 +29,9 @@ struct labelled {
     uint64_t unanswered; /* of them: without an answer of status 200 */
 };
 
-/* ERR_INVALID, with path and line, for a line that is no labelled decision, and for an answer that is
- * not of its questions; ERR_NOT_FOUND for a file that is not there. The caller releases in either
- * case. */
+/* ERR_INVALID, with path and line, for a line that is no labelled decision, and for an answer that
+ * is not of its questions; ERR_NOT_FOUND for a file that is not there. The caller releases in
+ * either case. */
 enum err labelled_read(struct labelled *labelled, const char *labelled_path,
                        const char *answers_path, struct error *error) MUST_CHECK;
 void labelled_release(struct labelled *labelled);

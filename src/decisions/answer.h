@@ -4,9 +4,10 @@
 /* answer: from the log probabilities of a question's labels to its answer.
  *
  * The probability of an option is its share among the labels: the softmax of their log
- * probabilities, divided by the temperature of the question. The label mass is the probability of all labels together in the whole vocabulary:
- * how far the model answered at all; no temperature changes it. Confidence tells how concentrated the shares p are, by the
- * formulas of System One. n is the number of options, and `top` the first largest share:
+ * probabilities, divided by the temperature of the question. The label mass is the probability of
+ * all labels together in the whole vocabulary: how far the model answered at all. No temperature
+ * changes it. Confidence tells how concentrated the shares p are, by the formulas of System One.
+ * n is the number of options, and `top` the first largest share:
  *
  *     choice   max(0, (n·p[top] − 1) ÷ (n − 1))
  *     score    max(0, 1 − Σ p[i]·|i − top| ÷ u)    with u = Σ |i − (n − 1)/2| ÷ n

@@ -69,7 +69,8 @@ struct calibration_figures calibration_measure(const struct calibration_set *set
         figures.accuracy += at.top == is->truth;
         figures.log_loss -= at.log_true;
     }
-    /* A bin's share of the cases, times the difference of its means, is the difference of its sums. */
+    /* A bin's share of the cases, times the difference of its means, is the difference of its
+     * sums. */
     for (size_t i = 0; i < CALIBRATION_BINS; i++)
         figures.error += fabs(bins[i].right - bins[i].largest) / count;
     figures.accuracy /= count;

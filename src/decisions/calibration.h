@@ -6,9 +6,9 @@
  *
  * A case is one answered question whose true option is known. The log loss is the mean of
  * −ln p(true option). It is convex in 1/T, so that its least place is found by bisection. The
- * calibration error (ECE) sorts the cases by their largest probability into 15 equally wide bins, and
- * is the mean over all cases of |share of right first choices − mean largest probability| in their
- * bin. A temperature changes no first choice, so that the accuracy stays.
+ * calibration error (ECE) sorts the cases by their largest probability into 15 equally wide bins,
+ * and is the mean over all cases of |share of right first choices − mean largest probability| in
+ * their bin. A temperature changes no first choice, so that the accuracy stays.
  *
  * Thread: any.
  * Memory: a set owns its numbers; calibration_release frees.
@@ -32,8 +32,8 @@ struct calibration_case {
 struct calibration_set {
     struct calibration_case *cases; /* (count) */
     size_t count, capacity;
-    double
-        *logs; /* (log_count) log probabilities of options, each case up to a number of its own */
+    /* (log_count) Log probabilities of options, each case's up to a number of its own. */
+    double *logs;
     size_t log_count, log_capacity;
 };
 

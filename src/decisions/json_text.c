@@ -45,7 +45,7 @@ void json_text_write_number(struct buf *buf, double number) {
     if (!strpbrk(text, ".e")) buf_add_text(buf, ".0");
 }
 
-/* What stands between members or elements, and behind a key. */
+/* The bytes between members or elements, and behind a key. */
 struct separators {
     const char *comma, *colon;
 };

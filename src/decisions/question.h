@@ -5,8 +5,8 @@
  *
  * A predicate asks whether a statement is true. A choice has options, of which one is the answer. A
  * score has levels, the lowest first. Each question has options here: a predicate has false and
- * true. The reader knows no prompt (wording.h) and no model. This is the reader of /v1/decisions; that
- * of /v1/systemone is systemone.h.
+ * true. The reader knows no prompt (wording.h) and no model. This is the reader of /v1/decisions;
+ * that of /v1/systemone is systemone.h.
  *
  * Thread: any.
  * Memory: questions_release frees; names, values and descriptions are borrowed from the body.

@@ -17,8 +17,8 @@
 #include "decisions/input.h"
 #include "decisions/question.h"
 
-/* Reads the members `state` and `instructions` of a body. False, with *ret_refusal, if one is wrong;
- * then nothing is to be released. */
+/* Reads the members `state` and `instructions` of a body. False, with *ret_refusal, if one is
+ * wrong; then nothing is to be released. */
 bool systemone_input_read(struct decision_input *ret_input, const json_t *body,
                           struct refusal *ret_refusal) MUST_CHECK;
 /* Reads the member `questions`. False, with *ret_refusal, if it is wrong; then nothing is to be

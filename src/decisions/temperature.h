@@ -3,11 +3,11 @@
 
 /* temperature: the temperatures by which a request wants its questions' log probabilities divided.
  *
- * A model's probabilities are often too sure. A temperature above 1 makes them less so, and one below
- * 1 surer; the order of the options stays. `temperature` is that of all questions. `temperatures` is
- * an object of names (ids of /v1/systemone; a question without a name is called by its place, from 0)
- * and overrides it. It is what `quern calibrate` writes. A name that no question has is no error, so
- * that one object serves requests of fewer questions.
+ * A model's probabilities are often too sure. A temperature above 1 makes them less so, and one
+ * below 1 surer; the order of the options stays. `temperature` is that of all questions.
+ * `temperatures` is an object of names (ids of /v1/systemone; a question without a name is called
+ * by its place, from 0) and overrides it. It is what `quern calibrate` writes. A name that no
+ * question has is no error, so that one object serves requests of fewer questions.
  *
  * Thread: any; pure. */
 

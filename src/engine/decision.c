@@ -145,8 +145,8 @@ static bool make_prompt(struct preparation *is, struct str content, struct promp
     return is_good;
 }
 
-/* Learns how prompts with labels of a set end from two that differ before their last line, and finds
- * the labels' tokens behind that end. */
+/* Learns how prompts with labels of a set end from two that differ before their last line, and
+ * finds the labels' tokens behind that end. */
 static bool find_set(struct preparation *is, enum label_set set, bool needs_pairs) {
     const struct tokenizer *tokenizer = is->model->vocabulary.tokenizer;
     struct prompt prompts[2] = {{.token_count = 0}};

@@ -57,9 +57,9 @@ struct decision {
     uint64_t input_tokens, cached_tokens;
 };
 
-/* Reads the body, of /v1/decisions or /v1/systemone, and makes the prompts and reads. Stops early once *is_cancelled is set (NULL:
- * never), with any refusal. False and *ret_refusal if the request cannot be served; the caller
- * releases in either case. */
+/* Reads the body, of /v1/decisions or /v1/systemone, and makes the prompts and reads. Stops early
+ * once *is_cancelled is set (NULL: never), with any refusal. False and *ret_refusal if the request
+ * cannot be served; the caller releases in either case. */
 bool decision_prepare(struct decision *decision, enum endpoint endpoint, struct str body,
                       const struct served_model *model, const struct prep_options *options,
                       const atomic_bool *is_cancelled, struct refusal *ret_refusal) MUST_CHECK;

@@ -3,12 +3,11 @@
 
 /* decision_labels: the tokens with which a model begins its answer to a question.
  *
- * A label is a letter, a digit, a word (yes, no), or a pair of letters for more than 26 options. Its
- * token is the one that
- * encoding adds behind the end of the prompt, since tokenizers spell a letter differently behind a
- * space. Where encoding adds no such token, the token whose text is the label stands for it. Pairs
- * of one token are preferred. A question with more options than the vocabulary has such pairs has
- * labels of two tokens, a letter each.
+ * A label is a letter, a digit, a word (yes, no), or a pair of letters for more than 26 options.
+ * Its token is the one that encoding adds behind the end of the prompt, since tokenizers spell a
+ * letter differently behind a space. Where encoding adds no such token, the token whose text is the
+ * label stands for it. Pairs of one token are preferred. A question with more options than the
+ * vocabulary has such pairs has labels of two tokens, a letter each.
  *
  * Thread: any.
  * Memory: a plain struct, 16 KiB. Zero is a valid start: no labels.

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* tags_internal: a format while it becomes an expression, between tags.c, which reads all formats but
- * those of tags, and tags_tag.c, which reads these.
+/* tags_internal: a format while it becomes an expression, between tags.c, which reads all formats
+ * but those of tags, and tags_tag.c, which reads these.
  *
  * Thread: as tags.h.
  * Memory: as tags.h. */

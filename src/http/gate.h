@@ -13,8 +13,8 @@
  * notices that a client has gone while its request waits. With a certificate it speaks TLS (tls.h),
  * and the clock of the first header block includes the handshake.
  *
- * Turns: events of connections whose address had few when they came are handled first, then a bounded
- * number of the others. So a client does not wait behind the hundreds of busy connections of another
+ * Turns: connections whose address had few when they came are handled first, then a bounded number
+ * of the others. So a client does not wait behind the hundreds of busy connections of another
  * address. The library has a thread for each of the two kinds, for the same reason.
  *
  * Thread: its own ("http-gate"); functions as they say.

@@ -27,8 +27,9 @@
 #define HTTP_REQUEST_ID_BYTES 72 /* room for the 64 of a client's id, or "req_" and 32 digits */
 #define HTTP_ROUTES_MAX 64
 #define HTTP_PLAIN_BODY_BYTES_MAX ((uint64_t)1 << 20) /* of plain routes */
-/* The memory that a body of each kind takes here at its peak, in times its bytes: the received text,
- * the copy of the one who answers it, and two on their way to it; or the text and its tree. */
+/* The memory that a body of each kind takes here at its peak, in times its bytes: the received
+ * text, the copy of the one who answers it, and two on their way to it; or the text and its
+ * tree. */
 #define HTTP_LARGE_BODY_COST 4
 #define HTTP_PLAIN_BODY_COST 8
 
@@ -38,8 +39,9 @@ struct tls;
 
 typedef void (*http_handler_fn)(void *context, struct http_request *request);
 
-/* Receives the parts of a multipart body while they arrive, on the connection thread. Any call may
- * answer the request (http_answer): that refuses the rest of the body and ends the connection. */
+/* Receives the parts of a multipart body while they arrive, on the connection's thread. Any call
+ * may answer the request (http_answer): that refuses the rest of the body and ends the
+ * connection. */
 struct http_upload {
     void *(*begin)(void *context, struct http_request *request);
     void (*part)(void *upload, struct http_request *request, const struct multipart_part *part);
@@ -113,7 +115,7 @@ struct http_options {
     /* Appends to the sentence about a path without a route what the client may have meant. NULL:
      * nothing is known. */
     void (*hint)(const char *method, struct str path, struct buf *sentence);
-    /* A request is over. On the connection thread. */
+    /* A request is over. On the connection's thread, which is one of two: calls may overlap. */
     void (*done)(void *context, const struct http_done *done);
     /* The gate has refused a connection or its bytes. On the gate's thread. NULL: not told. */
     void (*refused)(void *context, const struct http_refused *refused);
@@ -218,7 +220,8 @@ struct http_answer {
 void http_answer(struct http_request *request, const struct http_answer *answer);
 #define HTTP_SMALL_ANSWER_BYTES ((size_t)64 << 10)
 
-/* A body that is read while its client takes it, so that a slow client costs one piece of memory. */
+/* A body that is read while its client takes it, so that a slow client costs one piece of
+ * memory. */
 struct http_source {
     uint64_t bytes; /* of the whole body */
     void *context;
@@ -252,7 +255,7 @@ void http_stream_begin(struct http_request *request);
 /* As http_stream_begin, with another content type. */
 void http_stream_begin_as(struct http_request *request, const char *content_type);
 /* Registers a call for each time that the client has taken all bytes and wants more. On the
- * connection thread; `context` must live as long as the server. Before the stream begins. */
+ * connection's thread; `context` must live as long as the server. Before the stream begins. */
 void http_stream_on_empty(struct http_request *request, void (*empty)(void *context),
                           void *context);
 /* The bytes that were put and that the client has not taken yet. */

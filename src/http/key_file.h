@@ -70,8 +70,9 @@ enum err key_scopes_read(struct str list, uint32_t *ret_scopes, struct error *er
 /* True for 1 to 63 characters A-Z a-z 0-9 . _ - ; "default" is the default owner. */
 bool key_owner_is_sane(struct str owner);
 
-/* ERR_NOT_FOUND if the file does not exist. ERR_INVALID if it is a link, if other users than its
- * owner can read it, or if a line is no row; the sentence has its number. */
+/* ERR_NOT_FOUND if the file does not exist. ERR_INVALID if it is a link, if it belongs neither to
+ * the owner of its folder nor to root, if other users than its owner can read it, or if a line is
+ * no row; the sentence has the line's number. */
 enum err key_file_read(struct key_file *ret_file, const char *path, struct error *error) MUST_CHECK;
 void key_file_release(struct key_file *file);
 /* ERR_CORRUPT, with the ways out, if keys were made in this directory and none is left. Marks a

@@ -9,7 +9,8 @@
  * any thread answers it, which resumes the connection; the connection thread ends it.
  *
  * Thread: `lock` guards the members below it. The others belong to the connection thread until
- * `dispatched`, and to the handler from then until `answered`.
+ * `dispatched`, and to the handler from then until `answered`. The library has two such threads;
+ * each connection stays with one of them.
  * Memory: freed with its last hold. The connection holds it until the end, the handler from
  * dispatch to answer, a stream's response as long as it lives, a worker thread while it reads a
  * piece of a source, and the gate during `gone` and `quiet`. */

@@ -146,7 +146,8 @@ static void apply_options(struct scheduler *scheduler, const struct scheduler_op
         scheduler->running_max = (uint32_t)wanted;
     scheduler->others_max =
         scheduler->running_max - least_u32(options->urgent_seqs, scheduler->running_max / 4);
-    /* A small max_num_seqs holds for the others although fewer slots are then kept for urgent ones. */
+    /* A small max_num_seqs holds for the others although fewer slots are then kept for urgent
+     * ones. */
     if (options->max_num_seqs > 0 && options->max_num_seqs < scheduler->others_max)
         scheduler->others_max = options->max_num_seqs;
     scheduler->urgent_max = scheduler->running_max -
@@ -292,7 +293,7 @@ enum err scheduler_submit(struct scheduler *scheduler, const struct scheduler_re
     known.is_urgent =
         request->is_urgent && scheduler->urgent_max > 0 && pages <= scheduler->urgent_pages_max;
     struct live_request *copy = live_request_open(&known, sequence_count, tokens_max, seed);
-    /* A limit that the context sets says nothing about the answer. */
+    /* A limit that the context sets is no guess at the length of the answer. */
     const bool is_limited = tokens_max < scheduler->context_tokens_max;
     if (!copy->is_urgent)
         copy->waiting.answer_max = is_limited ? tokens_max - request->prompt_count : UINT32_MAX;

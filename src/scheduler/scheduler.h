@@ -7,9 +7,9 @@
  * has. It knows no model, no device, no JSON and no text. The rules of its decisions are at the
  * heads of compose.c, waiting.h, admission.h and prefix_tree.h.
  *
- * A request is a prompt and how many sequences (n) to generate from it. Each sequence brings one STARTED
- * event if it ever runs, TOKEN events, and then exactly one FINISHED event, whatever happens to it in
- * between.
+ * A request is a prompt and how many sequences (n) to generate from it. Each sequence brings one
+ * STARTED event if it ever runs, TOKEN events, and then exactly one FINISHED event, whatever
+ * happens to it in between.
  *
  *     scheduler_submit(…); …                        any number of requests, thousands are normal
  *     while (scheduler_has_work(s))
@@ -25,10 +25,10 @@
  * begin is allowed while fewer are, and end ends the oldest. A sequence's samples do not depend on
  * how many are; its FINISHED event may come a step later (retire.c).
  *
- * GIVEN TOKENS. Where the caller knows the next tokens of a constrained sequence, it gives them: nothing
- * is sampled for them, and all of them are rows of one step. The scheduler asks for them when a
- * request is submitted and after each sampled token. They bring TOKEN events like sampled ones, also
- * inside scheduler_submit, and count as generated.
+ * GIVEN TOKENS. Where the caller knows the next tokens of a constrained sequence, it gives them:
+ * nothing is sampled for them, and all of them are rows of one step. The scheduler asks for them
+ * when a request is submitted and after each sampled token. They bring TOKEN events like sampled
+ * ones, also inside scheduler_submit, and count as generated.
  *
  * A sequence that is cancelled or finished while its rows are under way brings no further TOKEN
  * event. Its FINISHED event comes when the last step with its rows has ended, and its memory is

@@ -44,8 +44,8 @@ struct waiting_item {
     struct waiting_item *right;
 };
 
-/* The items of a sweep that share at least that many whole blocks with one of them. They stand next
- * to each other in the treap. */
+/* The items of a sweep that share at least `blocks` whole blocks with `item`, one of them. They
+ * stand next to each other in the treap. */
 struct waiting_near {
     struct waiting_item *item; /* NULL: no items */
     uint32_t blocks;

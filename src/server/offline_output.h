@@ -32,7 +32,8 @@ struct offline_found {
 enum err offline_output_check(const char *input, const char *output, const char *folder,
                               bool overwrite, struct offline_found *ret_found,
                               struct error *error) MUST_CHECK;
-/* True if the output exists and is the result of this input, or the file `made` of an unfinished run. */
+/* True if the output exists and is the result of this input, or is the file `made` of an unfinished
+ * run. */
 bool offline_output_is_own(const char *input, const char *output, const char *made);
 /* Gives the whole file `made` the name of the output. ERR_CONFLICT if a file has that name and
  * `may_replace` is false: it has come while the run was under way. */

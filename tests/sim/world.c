@@ -305,7 +305,8 @@ static int32_t given_token(uint64_t hash) {
     return 1 + (int32_t)(rng_at(hash, 77) % (STOP_TOKEN - 1));
 }
 
-/* Tokens are given at places that the prefix tells, so that equal sequences are given equal ones. */
+/* Tokens are given at places that the prefix tells, so that equal sequences are given equal
+ * ones. */
 static uint32_t given(void *user, uint64_t id, uint32_t index, uint32_t room, int32_t *ret_tokens) {
     struct world *world = user;
     struct expected_request *request = world->requests[id];
@@ -554,8 +555,8 @@ static void check_stats(struct world *world) {
     scheduler_check(world->scheduler);
 }
 
-/* Once a step is composed, each running sequence has blocks for all tokens that it was given, unless the
- * cache is full: they are computed in one step, however many blocks they take. */
+/* Once a step is composed, each running sequence has blocks for all tokens that it was given,
+ * unless the cache is full: they are computed in one step, however many blocks they take. */
 static void check_blocks(const struct world *world) {
     const struct scheduler *scheduler = world->scheduler;
     uint32_t block_pages = world->fake.caps.full_pages + world->fake.caps.window_pages;

@@ -30,8 +30,8 @@ static int close_tools(void **state) {
     return 0;
 }
 
-/* Calls as answers that are held to them have them, byte after byte; and two in notations of their own,
- * of which nothing but the name is known before they are complete. */
+/* Calls as answers that are held to them have them, byte after byte; and two in notations of their
+ * own, of which nothing but the name is known before they are complete. */
 static void arguments_are_shown_while_they_come(void **state) {
     static const struct {
         enum tool_format format;

@@ -201,7 +201,8 @@ static void add_calls(struct buf *out, const struct tool_reader *reader) {
     }
 }
 
-/* What a stream has shown stays, and the calls of the answer are among its calls, in their order. */
+/* What a stream has shown stays, and the calls of the answer are among its calls, in their
+ * order. */
 static void check_shown(const struct tool_reader *reader, size_t *shown_bytes, bool is_end) {
     size_t bytes = reader->content_shown, at = 0;
     for (size_t i = 0; i < reader->shown.count; i++)
