@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Below so many cases the temperature of a question is a guess. */
+/* With fewer cases the temperature of a question is a guess. */
 #define CASES_FEW 50
 
 struct chosen {

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DIGITS_SAFE 15 /* every decimal of so many digits survives a double */
+#define DIGITS_SAFE 15 /* every decimal with this number of digits survives a double */
 #define DIGITS_MAX 17  /* digits that tell any two doubles apart */
 
 static struct json_size add(struct json_size sum, struct json_size inner) {
