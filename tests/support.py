@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the Python suites share: starting quern, talking to it with the standard library, and judging result files."""
-import contextlib, http.client, json, mmap, os, pathlib, re, shutil, signal, socket, subprocess, sys, time, uuid
+import contextlib, http.client, http.server, json, mmap, os, pathlib, re, shutil, signal, socket, subprocess, sys, threading, time, uuid
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BINARY = os.environ.get("QUERN_BINARY", str(ROOT / "build/src/quern"))
@@ -177,6 +177,28 @@ def reserved_port():
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         holder.bind(("127.0.0.1", 0))
         yield holder.getsockname()[1]
+
+
+class _Accepting(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        self.rfile.read(int(self.headers["content-length"]))
+        self.send_response(200)
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+    def log_message(self, *_):
+        pass
+
+
+@contextlib.contextmanager
+def webhook_receiver():
+    """The URL of a receiver that takes every webhook."""
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Accepting) as receiver:
+        threading.Thread(target=receiver.serve_forever, daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{receiver.server_port}/"
+        finally:
+            receiver.shutdown()
 
 
 def until(holds, seconds=120):

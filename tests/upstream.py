@@ -8,7 +8,7 @@ time on, and its finish_reason. GET /control?mode=M&for=SECONDS&from=COUNT treat
 that comes after COUNT others. GET /stats tells what was seen. Runs in the caller's process (Upstream) or as a program, to be killed:
 upstream.py PORT [--service-ms N] [--answers N]
 """
-import argparse, asyncio, gzip, json, pathlib, re, subprocess, sys, threading, time, urllib.parse, urllib.request
+import argparse, asyncio, contextlib, gzip, http.server, json, pathlib, re, subprocess, sys, threading, time, urllib.parse, urllib.request
 
 GZIP = gzip.compress(b"0" * (8 << 20), 9)
 
@@ -127,6 +127,46 @@ class Behaviour:
             return await MODES[mode](writer, head, whole, good)
         finally:
             self.held -= mode in HELD
+
+
+class _Held(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def answer(self, value):
+        data = json.dumps(value).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def do_GET(self):
+        self.answer({"object": "list", "data": [{"id": self.server.model, "object": "model", "created": 1}]})
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.is_asked.set()
+        self.server.may_answer.wait()
+        self.answer({"id": "x", "object": "chat.completion", "created": 1, "model": self.server.model,
+                     "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
+                     "choices": [{"index": 0, "message": {"role": "assistant", "content": "a"}, "finish_reason": "stop"}]})
+
+    def log_message(self, *_):
+        pass
+
+
+@contextlib.contextmanager
+def held(model):
+    """An upstream of one model at `url` that sets `is_asked` at each chat and answers once the caller has set `may_answer`."""
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Held) as server:
+        server.model, server.url = model, f"http://127.0.0.1:{server.server_port}/v1"
+        server.is_asked, server.may_answer = threading.Event(), threading.Event()
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield server
+        finally:
+            server.may_answer.set()
+            server.shutdown()
 
 
 async def forever(writer):

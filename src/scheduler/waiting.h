@@ -9,7 +9,7 @@
  * after the other, while the prefix is cached.
  *
  * The prefix tree leaves a choice: next to begin is any request that shares as many blocks with the
- * last one that began as the best of them. The longest answer (`answer_max`) is chosen, by the rule
+ * last one that began as the nearer of its neighbours in the queue did. The longest answer (`answer_max`) is chosen, by the rule
  * of the longest processing time first (Graham, "Bounds on Multiprocessing Timing Anomalies",
  * 1969): a long answer that begins last runs alone at the end of a batch. Among equal answers the
  * lexicographic order of the prompts decides, then arrival.

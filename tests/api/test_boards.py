@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Boards and alerts ask for what a quern tells: every name and label, and with a real Prometheus every query under load."""
-import http.server, json, math, pathlib, re, shutil, subprocess, sys, threading, urllib.error, urllib.parse, urllib.request
+import json, math, pathlib, re, shutil, subprocess, sys, urllib.error, urllib.parse, urllib.request
 
 import pytest
 import yaml
@@ -32,23 +32,10 @@ def expression(text, window="10m"):
     return re.sub(r"\$(?:job|instance|model|engine)\b", ".*", text).replace("$__rate_interval", window)
 
 
-class Receiver(http.server.BaseHTTPRequestHandler):
-    def do_POST(self):
-        self.rfile.read(int(self.headers["content-length"]))
-        self.send_response(200)
-        self.send_header("content-length", "0")
-        self.end_headers()
-
-    def log_message(self, *_):
-        pass
-
-
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     """A server with all that boards show: an engine on a made-up card, an upstream, a receiver of webhooks."""
     folder = tmp_path_factory.mktemp("boards")
-    receiver = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Receiver)
-    threading.Thread(target=receiver.serve_forever, daemon=True).start()
     fake = upstream.Upstream(models=("far",))
     secret = folder / "secret"
     secret.write_text("whsec_" + "c2VjcmV0" * 4 + "\n")
@@ -57,17 +44,17 @@ def server(tmp_path_factory):
     template = folder / "template.jinja"
     template.write_text("{% for message in messages %}{{ message.content }}\n{% endfor %}")
     nvml = pathlib.Path(support.BINARY).resolve().parent.parent / "tests/nvml"
-    with support.serving(folder / "state", "--model", f"m={TINY}", "--device", "cuda", "--device-plugin", str(support.plain_device()),
-                         "--gpu-memory-limit-mib", "500", "--chat-template", str(template), "--upstream", f"up={fake.url}", "--webhook-url", f"http://127.0.0.1:{receiver.server_port}/",
-                         "--webhook-secret-file", str(secret), "--webhook-allow-private",
-                         environment={"LD_LIBRARY_PATH": str(nvml), "QUERN_FAKE_NVML": str(folder / "nvml")}) as server:
+    with support.webhook_receiver() as webhooks, \
+            support.serving(folder / "state", "--model", f"m={TINY}", "--device", "cuda", "--device-plugin", str(support.plain_device()),
+                            "--gpu-memory-limit-mib", "500", "--chat-template", str(template), "--upstream", f"up={fake.url}", "--webhook-url", webhooks,
+                            "--webhook-secret-file", str(secret), "--webhook-allow-private",
+                            environment={"LD_LIBRARY_PATH": str(nvml), "QUERN_FAKE_NVML": str(folder / "nvml")}) as server:
         load(server, 0)
         support.until(lambda: metrics.of(server).series("quern_card_temperature_celsius"))
         support.until(lambda: metrics.of(server).value("quern_engine_requests_total", source="client") == 1)
         support.until(lambda: metrics.of(server).value("quern_webhook_deliveries_total", outcome="succeeded") == 1)
         yield server
     fake.stop()
-    receiver.shutdown()
 
 
 def load(server, turn):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What /metrics tells without a model: its form, its zeros, times of HTTP, the log, webhooks and upstreams, and vLLM's names."""
-import http.server, subprocess, threading
+import subprocess
 
 import pytest
 
@@ -50,29 +50,16 @@ def test_lines_syncs_and_http_times_are_counted(tmp_path):
         assert told.value("quern_http_request_seconds_sum", route=route) > 0
 
 
-class Receiver(http.server.BaseHTTPRequestHandler):
-    def do_POST(self):
-        self.rfile.read(int(self.headers["content-length"]))
-        self.send_response(200)
-        self.send_header("content-length", "0")
-        self.end_headers()
-
-    def log_message(self, *_):
-        pass
-
-
 def test_attempts_of_webhooks_are_timed(tmp_path):
-    receiver = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Receiver)
-    threading.Thread(target=receiver.serve_forever, daemon=True).start()
     secret = tmp_path / "secret"
     secret.write_text("whsec_" + "c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0" + "\n")
     secret.chmod(0o600)
-    with support.serving(tmp_path / "state", "--model", "m=echo", "--webhook-url", f"http://127.0.0.1:{receiver.server_port}/",
-                         "--webhook-secret-file", secret, "--webhook-allow-private") as server:
+    with support.webhook_receiver() as webhooks, \
+            support.serving(tmp_path / "state", "--model", "m=echo", "--webhook-url", webhooks,
+                            "--webhook-secret-file", secret, "--webhook-allow-private") as server:
         server.wait(server.create(support.jsonl([support.request("1", "hello", model="m")]))["id"])
         support.until(lambda: metrics.of(server).value("quern_webhook_deliveries_total", outcome="succeeded") == 1)
         told = metrics.of(server)
-    receiver.shutdown()
     assert told.value("quern_webhook_seconds_count") == 1 and told.value("quern_webhook_seconds_sum") > 0
 
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """`quern run` from the outside: files, flags, exit statuses. The echo worker answers."""
-import http.server, json, re, subprocess, threading
+import json, re, subprocess
 
 import pytest
 
-import support
+import support, upstream
 
 
 def run(tmp_path, content, *arguments):
@@ -107,50 +107,20 @@ def test_a_foreign_file_is_replaced_only_by_who_says_so(tmp_path):
     assert done.returncode == 0 and len((tmp_path / "out.jsonl").read_text().splitlines()) == 2
 
 
-class Held(http.server.BaseHTTPRequestHandler):
-    """An upstream that answers once it may."""
-    protocol_version = "HTTP/1.1"
-
-    def answer(self, value):
-        data = json.dumps(value).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def do_GET(self):
-        self.answer({"object": "list", "data": [{"id": "smollm2", "object": "model", "created": 1}]})
-
-    def do_POST(self):
-        self.rfile.read(int(self.headers["Content-Length"]))
-        self.server.is_asked.set()
-        self.server.may_answer.wait()
-        self.answer({"id": "x", "object": "chat.completion", "created": 1, "model": "smollm2", "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
-                     "choices": [{"index": 0, "message": {"role": "assistant", "content": "a"}, "finish_reason": "stop"}]})
-
-    def log_message(self, *_):
-        pass
-
-
 def test_a_file_that_comes_while_a_run_is_under_way_is_not_replaced(tmp_path):
     """Nor by a later call that ends the run; all results are kept until there is a place for them."""
     out, folder = tmp_path / "out.jsonl", tmp_path / "out.jsonl.quern"
     (tmp_path / "in.jsonl").write_bytes(REQUESTS)
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Held) as upstream:
-        upstream.is_asked, upstream.may_answer = threading.Event(), threading.Event()
-        threading.Thread(target=upstream.serve_forever, daemon=True).start()
-        command = [support.BINARY, "run", "-i", tmp_path / "in.jsonl", "-o", out, "--upstream", f"u=http://127.0.0.1:{upstream.server_port}/v1"]
+    with upstream.held("smollm2") as far:
+        command = [support.BINARY, "run", "-i", tmp_path / "in.jsonl", "-o", out, "--upstream", f"u={far.url}"]
         first = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         try:
-            assert upstream.is_asked.wait(600)
+            assert far.is_asked.wait(600)
             out.write_text("another program's results\n")
-            upstream.may_answer.set()
+            far.may_answer.set()
             said = first.communicate(timeout=600)[1]
         finally:
             first.kill()
-            upstream.may_answer.set()
-            upstream.shutdown()
     assert first.returncode == 7 and "another program" in said and "--overwrite" in said, said
     again = run(tmp_path, REQUESTS)
     assert again.returncode == 7 and "--overwrite" in again.stderr and folder.exists(), again.stderr

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """JSON bombs: texts that would cost far more memory than they are long, against every route and every field of a line. The sums are asserted
 on the server's and the engine's own peaks. The times are printed: a busy machine may not fail a test."""
-import concurrent.futures, http.client, http.server, json, os, pathlib, random, re, socket, subprocess, sys, threading, time
+import concurrent.futures, http.client, json, os, pathlib, random, re, socket, subprocess, sys, time
 
 import pytest
 
-import support
+import support, upstream
 
 TINY = support.SHARED / "tiny/llama3"
 MIB = 1 << 20
@@ -374,46 +374,17 @@ def test_other_routes_take_a_mebibyte(tmp_path):
             assert status == 404 or json.loads(data)["error"]["code"] == "request_too_complex", (path, data)
 
 
-class Slow(http.server.BaseHTTPRequestHandler):
-    """An upstream that answers once it may."""
-    protocol_version = "HTTP/1.1"
-
-    def answer(self, value):
-        data = json.dumps(value).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def do_GET(self):
-        self.answer({"object": "list", "data": [{"id": "m", "object": "model", "created": 1}]})
-
-    def do_POST(self):
-        self.rfile.read(int(self.headers["Content-Length"]))
-        self.server.may_answer.wait()
-        self.answer({"id": "x", "object": "chat.completion", "created": 1, "model": "m", "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
-                     "choices": [{"index": 0, "message": {"role": "assistant", "content": "a"}, "finish_reason": "stop"}]})
-
-    def log_message(self, *_):
-        pass
-
-
 @pytest.fixture
 def slow_upstream():
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Slow) as upstream:
-        upstream.may_answer = threading.Event()
-        threading.Thread(target=upstream.serve_forever, daemon=True).start()
-        yield upstream
-        upstream.may_answer.set()
-        upstream.shutdown()
+    with upstream.held("m") as far:
+        yield far
 
 
 def test_a_body_over_the_memory_of_all_bodies_may_come_again(tmp_path, slow_upstream):
     """Bodies count at four times their bytes, until they have been answered."""
     def body(bytes_):
         return b'{"model":"m","messages":[{"role":"user","content":"' + b"a" * bytes_ + b'"}]}'
-    with support.serving(tmp_path / "state", "--upstream", f"u=http://127.0.0.1:{slow_upstream.server_port}/v1", "--body-memory-bytes", str(8 * MIB)) as server, \
+    with support.serving(tmp_path / "state", "--upstream", f"u={slow_upstream.url}", "--body-memory-bytes", str(8 * MIB)) as server, \
             concurrent.futures.ThreadPoolExecutor(1) as pool:
         def counted():
             return int(float(re.search(rb"^quern_http_body_bytes (\S+)$", server.call("GET", "/metrics")[1], re.M)[1]))
