@@ -25,15 +25,15 @@
 /* Zero, with the first three members set, is the beginning of a text of calls. */
 struct call_begun {
     enum tool_format format;
-    const json_t *tools; /* of the request */
-    size_t calls_max;    /* that may begin in the text */
+    const json_t *tools; /* the request's */
+    size_t calls_max;    /* calls that may begin in the text */
 
     size_t count; /* calls that have begun in the text */
 
     /* private */
     enum { BEGUN_HEAD, BEGUN_ARGUMENTS, BEGUN_TAIL, BEGUN_NAME, BEGUN_OFF } state;
     size_t at;                     /* bytes of the text that were read */
-    size_t depth;                  /* of brackets in the arguments */
+    size_t depth;                  /* open brackets in the arguments */
     bool is_in_string, is_escaped; /* in the arguments */
     bool is_list;                  /* inside the list of a form that has one */
     bool is_closed;                /* the object around the arguments is, or there is none */

@@ -24,7 +24,7 @@
 
 struct calibration_case {
     size_t logs_at; /* in the set's `logs` */
-    uint32_t count; /* of options */
+    uint32_t count; /* options */
     uint32_t truth; /* the true option */
 };
 
@@ -47,8 +47,9 @@ void calibration_add(struct calibration_set *set, const double *logs, uint32_t c
                      uint32_t truth);
 void calibration_release(struct calibration_set *set);
 
-/* Of a set that is not empty: its figures at a temperature, and the temperature with the least log
- * loss, from CALIBRATION_LEAST to CALIBRATION_MOST. */
+/* The figures of a set, which is not empty, at a temperature. */
 struct calibration_figures calibration_measure(const struct calibration_set *set,
                                                double temperature);
+/* The temperature with the least log loss, from CALIBRATION_LEAST to CALIBRATION_MOST. The set is
+ * not empty. */
 double calibration_fit(const struct calibration_set *set);
