@@ -55,3 +55,7 @@ bool jsonl_file_next(struct jsonl_file *file, struct str *ret_line) {
     }
     return false;
 }
+
+uint64_t jsonl_file_line_at(const struct jsonl_file *file, struct str line) {
+    return file->offset - file->buf.bytes + (uint64_t)(line.at - file->buf.at);
+}

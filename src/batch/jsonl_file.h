@@ -27,4 +27,6 @@ void jsonl_file_init(struct jsonl_file *file);
 /* The next line that is not blank, without CR, LF and the space around it; valid until the next
  * call. False at the end. */
 bool jsonl_file_next(struct jsonl_file *file, struct str *ret_line);
+/* The offset in the file of the line that jsonl_file_next has just returned. */
+uint64_t jsonl_file_line_at(const struct jsonl_file *file, struct str line);
 void jsonl_file_close(struct jsonl_file *file);

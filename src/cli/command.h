@@ -58,6 +58,7 @@ struct command {
 };
 
 extern const struct command cmd_calibrate;
+extern const struct command cmd_compare;
 extern const struct command cmd_completion;
 extern const struct command cmd_config;
 extern const struct command cmd_embed;

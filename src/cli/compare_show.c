@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/compare_show.h"
+
+#include "base/utf8.h"
+#include "decisions/json_text.h"
+#include "json/json.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#define NAME_COLUMNS 36
+#define ANSWER_BYTES_SHOWN 400
+
+static const char *const kinds[] = {"score", "label", "prose"};
+static const char *const sides[] = {"a", "b"};
+
+static double share(uint64_t part, uint64_t whole) {
+    return whole > 0 ? (double)part / (double)whole : 0;
+}
+
+static uint64_t rows_of(const struct comparison_field *field) {
+    return field->both + field->only_in[COMPARISON_A] + field->only_in[COMPARISON_B];
+}
+
+static enum err end_output(struct error *error) {
+    if (fflush(stdout) == 0 && !ferror(stdout)) return OK;
+    return err_set(error, ERR_IO, "cannot write to standard output");
+}
+
+/* --- tables --- */
+
+/* Prints a text that a model or a stranger wrote: without control characters, cut to `bytes_max` at
+ * a character. */
+static void print_text(const char *text, size_t bytes_max) {
+    struct str all = str_from(text), shown = all;
+    if (shown.bytes > bytes_max) shown.bytes = bytes_max;
+    shown.bytes -= utf8_incomplete_tail(shown);
+    for (size_t i = 0; i < shown.bytes; i++) {
+        unsigned char byte = (unsigned char)shown.at[i];
+        putchar(byte < ' ' || byte == 0x7f ? ' ' : byte);
+    }
+    if (shown.bytes < all.bytes) printf("...");
+}
+
+/* Prints a name in a column of its own, cut if it is too long. */
+static void print_name(const char *name) {
+    struct str text = str_from(name);
+    size_t columns = utf8_is_valid(text) ? utf8_count(text) : text.bytes;
+    if (columns > NAME_COLUMNS) {
+        print_text(name, NAME_COLUMNS - 3);
+        return;
+    }
+    print_text(name, text.bytes);
+    printf("%*s", (int)(NAME_COLUMNS - columns), "");
+}
+
+static void print_sides(const struct comparison *is, const struct comparison_options *options) {
+    for (int i = 0; i < COMPARISON_SIDES; i++) {
+        const struct comparison_side *side = &is->sides[i];
+        printf("%c  ", 'A' + i);
+        print_text(options->paths[i], 200);
+        printf(": %" PRIu64 " rows, %" PRIu64 " answered, %" PRIu64 " failed, %" PRIu64
+               " not in the other file\n",
+               side->rows, side->answered, side->rows - side->answered, side->alone);
+    }
+    printf("\nRows in both files %" PRIu64 ", answered in both %" PRIu64 ", in A only %" PRIu64
+           ", in B only %" PRIu64 "\n",
+           is->joined, is->answered_in_both, is->answered_in[COMPARISON_A],
+           is->answered_in[COMPARISON_B]);
+    printf("JSON in both %" PRIu64 ", in A only %" PRIu64 ", in B only %" PRIu64 "\n",
+           is->json_in_both, is->json_in[COMPARISON_A], is->json_in[COMPARISON_B]);
+    printf("All values equal %" PRIu64 " (%.1f %%); of all scores and labels %.2f %%\n", is->equal,
+           100 * share(is->equal, is->answered_in_both), 100 * comparison_agreement(is));
+}
+
+static void print_fields(const struct comparison *is) {
+    printf("\n%-*s kind     rows   equal        %%  A only  B only\n", NAME_COLUMNS, "field");
+    for (size_t i = 0; i < is->field_count; i++) {
+        const struct comparison_field *field = &is->fields[i];
+        print_name(field->name);
+        printf(" %s %7" PRIu64 " %7" PRIu64 " %8.2f %7" PRIu64 " %7" PRIu64 "\n",
+               kinds[field->kind], rows_of(field), field->equal,
+               100 * share(field->equal, rows_of(field)), field->only_in[COMPARISON_A],
+               field->only_in[COMPARISON_B]);
+    }
+    if (is->values_left_out > 0)
+        printf("%" PRIu64 " values of further fields than %d are not in this table\n",
+               is->values_left_out, COMPARISON_FIELDS_MAX);
+}
+
+static void print_ranks(const struct ranks *ranks) {
+    if (ranks->is_known)
+        printf(" %8.4f %8.4f", ranks->spearman, ranks->kendall);
+    else
+        printf(" %8s %8s", "-", "-");
+    printf(" %6.1f %6.1f\n", 100 * share(ranks->tied_a, ranks->pairs),
+           100 * share(ranks->tied_b, ranks->pairs));
+}
+
+static void print_scores(const struct comparison *is) {
+    bool has_head = false;
+    for (size_t i = 0; i < is->field_count; i++) {
+        const struct comparison_field *field = &is->fields[i];
+        if (field->pair_count == 0) continue;
+        if (!has_head)
+            printf("\n%-*s    rows     mean A     mean B      B - A         sd    |B - A|"
+                   " Spearman  Kendall tied A tied B (%% of pairs)\n",
+                   NAME_COLUMNS, "score");
+        has_head = true;
+        print_name(field->name);
+        printf(" %7zu %10.4g %10.4g %+10.4g %10.4g %10.4g", field->pair_count,
+               field->mean[COMPARISON_A], field->mean[COMPARISON_B], field->shift, field->deviation,
+               field->distance);
+        print_ranks(&field->ranks);
+    }
+}
+
+static void print_tokens(const struct comparison *is) {
+    printf("\n%-*s %14s %14s %14s\n", NAME_COLUMNS, "tokens of rows in both files", "prompt",
+           "cached", "completion");
+    for (int i = 0; i < COMPARISON_SIDES; i++) {
+        const struct result_usage *usage = &is->sides[i].usage;
+        printf("%c%*s %14" PRIu64 " %14" PRIu64 " %14" PRIu64 "\n", 'A' + i, NAME_COLUMNS - 1, "",
+               usage->prompt_tokens, usage->cached_tokens, usage->completion_tokens);
+    }
+}
+
+static void print_most(const struct comparison *is) {
+    if (is->most_count == 0) return;
+    printf("\nThe rows that differ most (distance of scores and labels, of words; 0 to 1)\n");
+    for (size_t i = 0; i < is->most_count; i++) {
+        const struct comparison_row *row = &is->most[i];
+        printf("%5.3f %5.3f  ", row->distance, row->words_distance);
+        print_text(row->custom_id, 100);
+        for (int side = 0; side < COMPARISON_SIDES; side++) {
+            printf("\n          %c  ", 'A' + side);
+            print_text(row->answers[side], ANSWER_BYTES_SHOWN);
+        }
+        printf("\n");
+    }
+}
+
+enum err compare_show_tables(const struct comparison *comparison,
+                             const struct comparison_options *options, struct error *error) {
+    print_sides(comparison, options);
+    print_fields(comparison);
+    print_scores(comparison);
+    print_tokens(comparison);
+    print_most(comparison);
+    return end_output(error);
+}
+
+/* --- JSON --- */
+
+static void write_member_number(struct buf *out, const char *name, double value) {
+    buf_printf(out, ",\"%s\":", name);
+    json_text_write_number(out, value);
+}
+
+static void write_side(struct buf *out, const struct comparison_side *side, const char *path) {
+    buf_add_text(out, "{\"path\":");
+    json_write_string(out, str_from(path));
+    buf_printf(out,
+               ",\"rows\":%" PRIu64 ",\"answered\":%" PRIu64 ",\"failed\":%" PRIu64
+               ",\"not_in_other\":%" PRIu64 ",\"prompt_tokens\":%" PRIu64
+               ",\"cached_tokens\":%" PRIu64 ",\"completion_tokens\":%" PRIu64 "}",
+               side->rows, side->answered, side->rows - side->answered, side->alone,
+               side->usage.prompt_tokens, side->usage.cached_tokens, side->usage.completion_tokens);
+}
+
+static void write_score(struct buf *out, const struct comparison_field *field) {
+    const struct ranks *ranks = &field->ranks;
+    buf_printf(out, ",\"score\":{\"rows\":%zu", field->pair_count);
+    write_member_number(out, "mean_a", field->mean[COMPARISON_A]);
+    write_member_number(out, "mean_b", field->mean[COMPARISON_B]);
+    write_member_number(out, "shift", field->shift);
+    write_member_number(out, "shift_sd", field->deviation);
+    write_member_number(out, "shift_min", field->shift_min);
+    write_member_number(out, "shift_max", field->shift_max);
+    write_member_number(out, "mean_distance", field->distance);
+    if (ranks->is_known) {
+        write_member_number(out, "spearman", ranks->spearman);
+        write_member_number(out, "kendall_tau_b", ranks->kendall);
+    } else {
+        buf_add_text(out, ",\"spearman\":null,\"kendall_tau_b\":null");
+    }
+    buf_printf(out,
+               ",\"pairs\":%" PRIu64 ",\"tied_pairs_a\":%" PRIu64 ",\"tied_pairs_b\":%" PRIu64
+               ",\"tied_pairs_both\":%" PRIu64 "}",
+               ranks->pairs, ranks->tied_a, ranks->tied_b, ranks->tied_both);
+}
+
+static void write_field(struct buf *out, const struct comparison_field *field) {
+    buf_add_text(out, "{\"name\":");
+    json_write_string(out, str_from(field->name));
+    buf_printf(out,
+               ",\"kind\":\"%s\",\"rows\":%" PRIu64 ",\"equal\":%" PRIu64 ",\"only_a\":%" PRIu64
+               ",\"only_b\":%" PRIu64,
+               kinds[field->kind], rows_of(field), field->equal, field->only_in[COMPARISON_A],
+               field->only_in[COMPARISON_B]);
+    write_member_number(out, "agreement", share(field->equal, rows_of(field)));
+    if (field->pair_count > 0) write_score(out, field);
+    buf_add_byte(out, '}');
+}
+
+static void write_row(struct buf *out, const struct comparison_row *row) {
+    buf_add_text(out, "{\"custom_id\":");
+    json_write_string(out, str_from(row->custom_id));
+    write_member_number(out, "distance", row->distance);
+    write_member_number(out, "words_distance", row->words_distance);
+    for (int side = 0; side < COMPARISON_SIDES; side++) {
+        buf_printf(out, ",\"%s\":", sides[side]);
+        json_write_string(out, str_from(row->answers[side]));
+    }
+    buf_add_byte(out, '}');
+}
+
+enum err compare_show_json(const struct comparison *comparison,
+                           const struct comparison_options *options, struct error *error) {
+    const struct comparison *is = comparison;
+    struct buf out;
+    buf_init(&out, BUF_UNLIMITED);
+    for (int i = 0; i < COMPARISON_SIDES; i++) {
+        buf_printf(&out, "%s\"%s\":", i > 0 ? "," : "{", sides[i]);
+        write_side(&out, &is->sides[i], options->paths[i]);
+    }
+    buf_printf(&out,
+               ",\"rows_in_both\":%" PRIu64 ",\"answered_in_both\":%" PRIu64
+               ",\"answered_in_a_only\":%" PRIu64 ",\"answered_in_b_only\":%" PRIu64
+               ",\"json_in_both\":%" PRIu64 ",\"json_in_a_only\":%" PRIu64
+               ",\"json_in_b_only\":%" PRIu64 ",\"equal\":%" PRIu64,
+               is->joined, is->answered_in_both, is->answered_in[COMPARISON_A],
+               is->answered_in[COMPARISON_B], is->json_in_both, is->json_in[COMPARISON_A],
+               is->json_in[COMPARISON_B], is->equal);
+    write_member_number(&out, "agreement", comparison_agreement(is));
+    buf_printf(&out, ",\"values_left_out\":%" PRIu64 ",\"fields\":[", is->values_left_out);
+    for (size_t i = 0; i < is->field_count; i++) {
+        if (i > 0) buf_add_byte(&out, ',');
+        write_field(&out, &is->fields[i]);
+    }
+    buf_add_text(&out, "],\"differ_most\":[");
+    for (size_t i = 0; i < is->most_count; i++) {
+        if (i > 0) buf_add_byte(&out, ',');
+        write_row(&out, &is->most[i]);
+    }
+    buf_add_text(&out, "]}\n");
+    fwrite(out.at, 1, out.bytes, stdout);
+    buf_release(&out);
+    return end_output(error);
+}
