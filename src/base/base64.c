@@ -14,3 +14,10 @@ void base64_add(struct buf *buf, const void *bytes, size_t count) {
     sodium_bin2base64(to, text_bytes + 1, bytes, count, sodium_base64_VARIANT_ORIGINAL);
     buf_commit(buf, text_bytes);
 }
+
+bool base64_read(struct str text, void *ret_bytes, size_t bytes_max, size_t *ret_count) {
+    const char *end;
+    return sodium_base642bin(ret_bytes, bytes_max, text.at, text.bytes, NULL, ret_count, &end,
+                             sodium_base64_VARIANT_ORIGINAL) == 0 &&
+           end == text.at + text.bytes;
+}

@@ -9,3 +9,6 @@
 #include "base/buf.h"
 
 void base64_add(struct buf *buf, const void *bytes, size_t count);
+/* Reads the whole text. False if it is no base64, its padding is wrong, or it means more than
+ * `bytes_max` bytes. */
+bool base64_read(struct str text, void *ret_bytes, size_t bytes_max, size_t *ret_count);

@@ -5,7 +5,7 @@
 #include "cli/terminal.h"
 #include "cli/top_show.h"
 #include "net/client.h"
-#include "node/secret.h"
+#include "secrets/secret.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,7 +6,8 @@
 #define AT(field) offsetof(struct serve_options, field)
 const struct option front_option_rows[] = {
     {"api-key-file", OPTION_TEXT, AT(keys.file), "F",
-     .help = "file of keys that clients must send, one per line (default: no key needed)"},
+     .help = "file of keys that clients must send, one per line, or a gcp-secret:// name (default: "
+             "no key needed)"},
     {"insecure-no-keys", OPTION_SWITCH, AT(insecure_no_keys),
      .help =
          "serve an address of other machines although no key exists: everyone may do everything"},

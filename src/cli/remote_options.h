@@ -16,7 +16,7 @@
  * Memory: remote_place_release wipes and frees the key; the place borrows ca_file. */
 
 #include "cli/options.h"
-#include "node/secret.h"
+#include "secrets/secret.h"
 
 #define REMOTE_URL_BYTES 2048
 #define REMOTE_URL_USUAL "http://127.0.0.1:8080/v1"

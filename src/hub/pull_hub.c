@@ -4,6 +4,8 @@
 #include "base/os.h"
 #include "hub/hub_internal.h"
 #include "net/url.h"
+#include "secrets/gcp_name.h"
+#include "secrets/secret.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -91,13 +93,25 @@ static enum err take_token(struct pull_hub *hub, struct str text, const char *wh
     return OK;
 }
 
+/* Takes the token out of Secret Manager. */
+static enum err fetch_token(struct pull_hub *hub, const char *place, struct error *error) {
+    struct secret secret;
+    enum err err = secret_read_file(&secret, place, error);
+    if (err != OK) return err_prefix(error, "the token of the hub");
+    err = take_token(hub, (struct str){secret.text, secret.bytes}, place, error);
+    secret_release(&secret);
+    return err;
+}
+
 static enum err read_token(struct pull_hub *hub, struct error *error) {
     const char *value = variable("HF_TOKEN");
     char *text;
     size_t bytes;
     find_token_file(hub);
     if (!value) value = variable("HUGGING_FACE_HUB_TOKEN");
+    if (value && gcp_name_is(value)) return fetch_token(hub, value, error);
     if (value) return take_token(hub, str_from(value), "HF_TOKEN", error);
+    if (gcp_name_is(hub->token_place)) return fetch_token(hub, hub->token_place, error);
     if (!*hub->token_place) return OK;
     enum err err = os_read_file(hub->token_place, TOKEN_FILE_BYTES_MAX, &text, &bytes, error);
     if (err == ERR_NOT_FOUND) return OK;

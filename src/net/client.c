@@ -291,13 +291,21 @@ static void shrink(struct buf *buf) {
     buf_clear(buf);
 }
 
+static void wipe(struct buf *buf) {
+    if (buf->at) explicit_bzero(buf->at, buf->capacity);
+    buf_clear(buf);
+}
+
 /* Frees the exchange's place, once libcurl has released the exchange. */
 static void clear(struct net_exchange *exchange) {
     for (struct curl_slist *line = exchange->head; line; line = line->next)
         explicit_bzero(line->data, strlen(line->data));
     curl_slist_free_all(exchange->head);
     exchange->head = NULL;
-    shrink(&exchange->in);
+    if (exchange->client->options.wipes)
+        wipe(&exchange->in);
+    else
+        shrink(&exchange->in);
     shrink(&exchange->out);
     exchange->is_busy = false;
     exchange->client->busy_count--;
@@ -419,6 +427,7 @@ enum err net_client_open(struct net_client **ret_client, const struct net_client
     for (uint32_t i = 0; i < options->exchanges_max; i++) {
         buf_init(&client->exchanges[i].in, options->text_bytes_max);
         buf_init(&client->exchanges[i].out, BUF_UNLIMITED);
+        if (options->wipes) (void)buf_reserve(&client->exchanges[i].in, options->text_bytes_max);
     }
     if (options->key && asprintf(&client->key_line, "Authorization: Bearer %s", options->key) < 0)
         abort();

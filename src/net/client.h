@@ -58,6 +58,7 @@ struct net_client_options {
     const char *const *headers; /* lines for every request, NULL at the end; NULL: none */
     const char *certificates;   /* a file of trusted certificates; NULL: the system's */
     bool proxy_from_environment;
+    bool wipes;                /* answers are secrets: their buffers never move, and are wiped */
     uint32_t slow_bytes_per_s; /* ends an exchange that stays slower for 60 s; 0: none */
     void *context;
     /* A piece of a streamed answer; false ends the exchange. Required for streams. */

@@ -8,7 +8,7 @@
 #include "hub/catalog_path.h"
 #include "node/card_watch.h"
 #include "node/packed_folder.h"
-#include "node/secret.h"
+#include "secrets/secret.h"
 #include "store/outbox.h"
 #include "workers/echo/worker_echo.h"
 #include "workers/engine/worker_engine.h"

@@ -8,7 +8,7 @@
  * Memory: the caller closes the set; the key texts are wiped. */
 
 #include "http/key.h"
-#include "node/secret.h"
+#include "secrets/secret.h"
 
 /* Where the operator's own keys are. */
 struct keys_places {

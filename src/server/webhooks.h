@@ -6,8 +6,8 @@
  * Thread: main.
  * Memory: secrets are wiped before the return. */
 
-#include "node/secret.h"
 #include "notify/notify.h"
+#include "secrets/secret.h"
 
 /* The options of `quern serve`. Zero: no webhooks, unless a secret exists (secret.h). */
 struct webhook_settings {

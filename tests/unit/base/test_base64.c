@@ -51,11 +51,40 @@ static void what_does_not_fit_is_dropped_and_noted(void **state) {
     buf_release(&buf);
 }
 
+static void check_read(const char *text, const char *expected) {
+    char bytes[8];
+    size_t count;
+    assert_true(base64_read(str_from(text), bytes, sizeof bytes, &count));
+    assert_int_equal(count, strlen(expected));
+    assert_memory_equal(bytes, expected, count);
+}
+
+static void the_vectors_of_the_rfc_are_read(void **state) {
+    (void)state;
+    check_read("", "");
+    check_read("Zg==", "f");
+    check_read("Zm8=", "fo");
+    check_read("Zm9vYmFy", "foobar");
+    check_read("+/8=", "\xFB\xFF");
+}
+
+static void other_texts_are_not_read(void **state) {
+    (void)state;
+    static const char *const texts[] = {"Zg",   "Zg=",   "Zm9v=", "Zh==",     "Zm9v\n",
+                                        "-_8=", "Zm 9v", "====",  "Zg==Zg==", "Zm9vYmFyZm9v"};
+    char bytes[8]; /* the last text means nine */
+    size_t count;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        assert_false(base64_read(str_from(texts[i]), bytes, sizeof bytes, &count));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_vectors_of_the_rfc),
         cmocka_unit_test(floats_are_little_endian),
         cmocka_unit_test(what_does_not_fit_is_dropped_and_noted),
+        cmocka_unit_test(the_vectors_of_the_rfc_are_read),
+        cmocka_unit_test(other_texts_are_not_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

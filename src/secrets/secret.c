@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "node/secret.h"
+#include "secrets/secret.h"
 
 #include "base/mem.h"
 #include "base/os.h"
+#include "secrets/gcp_name.h"
+#include "secrets/gcp_secret.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -56,9 +58,19 @@ static enum err read_all(int fd, const char *path, struct secret *secret, struct
     return err;
 }
 
+static enum err read_gcp(struct secret *ret_secret, const char *place, struct error *error) {
+    struct secret secret = {0};
+    enum err err = gcp_secret_read(place, &secret.text, &secret.bytes, error);
+    if (err != OK) return err;
+    snprintf(secret.where, sizeof secret.where, "%s", place);
+    *ret_secret = secret;
+    return OK;
+}
+
 enum err secret_read_file(struct secret *ret_secret, const char *path, struct error *error) {
     int fd;
     struct secret secret = {0};
+    if (gcp_name_is(path)) return read_gcp(ret_secret, path, error);
     enum err err = os_open(&fd, path, O_RDONLY | O_NONBLOCK, 0, error);
     if (err != OK) return err;
     err = check_file(fd, path, error);
@@ -116,20 +128,26 @@ static void keep_copy(struct secret *secret, struct str value, const char *name)
     snprintf(secret->where, sizeof secret->where, "%s", name);
 }
 
+/* A value that names a secret elsewhere becomes that secret. */
+static enum err follow(struct secret *secret, const char *name, struct error *error) {
+    struct secret named;
+    if (!secret->text || !gcp_name_is(secret->text)) return OK;
+    enum err err = read_gcp(&named, secret->text, error);
+    secret_release(secret);
+    if (err != OK) return err_prefix(error, "%s", name);
+    *secret = named;
+    return OK;
+}
+
 /* Reads a variable of the environment, which is overwritten, or else of --env-file. */
-static bool read_variable(struct secret *secret, const char *name,
-                          const struct secret_variables *variables) {
+static enum err read_variable(struct secret *secret, const char *name,
+                              const struct secret_variables *variables, struct error *error) {
     char *value = getenv(name);
-    if (value && *value) {
-        struct str text = str_from(value);
-        keep_copy(secret, text, name);
-        explicit_bzero(value, text.bytes);
-        return true;
-    }
-    struct str line = find_line(variables, name);
-    if (line.bytes == 0) return false;
-    keep_copy(secret, line, name);
-    return true;
+    struct str text = value && *value ? str_from(value) : find_line(variables, name);
+    if (text.bytes == 0) return OK;
+    keep_copy(secret, text, name);
+    if (text.at == value && !gcp_name_is(value)) explicit_bzero(value, text.bytes);
+    return follow(secret, name, error);
 }
 
 static enum err read_named_file(struct secret *ret_secret, const char *variable,
@@ -167,6 +185,7 @@ enum err secret_read(struct secret *ret_secret, const struct secret_place *place
     if (place->path) return secret_read_file(ret_secret, place->path, error);
     enum err err = read_named_file(ret_secret, place->variable, variables, &found, error);
     if (err != OK || found) return err;
-    if (read_variable(ret_secret, place->variable, variables)) return OK;
+    err = read_variable(ret_secret, place->variable, variables, error);
+    if (err != OK || ret_secret->text) return err;
     return read_credential(ret_secret, place->credential, error);
 }

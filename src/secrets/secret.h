@@ -10,6 +10,9 @@
  *     3. the variable NAME
  *     4. a file in the folder that systemd passes in $CREDENTIALS_DIRECTORY
  *
+ * In the first three, `gcp-secret://projects/P/secrets/S/versions/V` is a secret in Google Cloud's
+ * Secret Manager (gcp_secret.h) instead of a file or a value.
+ *
  * Variables of the environment go before those of `--env-file`. A file that group or others can
  * read is refused, unless a service manager made it: in $CREDENTIALS_DIRECTORY or under
  * /run/secrets/.
@@ -44,14 +47,14 @@ struct secret_place {
 struct secret {
     char *text; /* ends in NUL; NULL: no secret */
     size_t bytes;
-    char where[256]; /* the file or the variable, for messages */
+    char where[512]; /* the file, the variable or the gcp-secret:// name, for messages */
 };
 
 /* OK and an empty secret if no place has it. A variable's value is overwritten in the environment
- * after reading. */
+ * after reading, unless it is the name of a secret. */
 enum err secret_read(struct secret *ret_secret, const struct secret_place *place,
                      const struct secret_variables *variables, struct error *error) MUST_CHECK;
 void secret_release(struct secret *secret);
-/* Reads one file. ERR_INVALID if group or others can read it; ERR_LIMIT over SECRET_BYTES_MAX. */
+/* Reads one file, or the secret of a gcp-secret:// name. ERR_INVALID if group or others can read it; ERR_LIMIT over SECRET_BYTES_MAX. */
 enum err secret_read_file(struct secret *ret_secret, const char *path,
                           struct error *error) MUST_CHECK;
