@@ -74,7 +74,8 @@ static void print_setting(const struct chosen *chosen, const struct bound_option
         break;
     }
     case OPTION_NUMBER:
-        if (*(const double *)target == 0 && print_later(chosen, bound)) break;
+        if (*(const double *)target <= 0 && print_later(chosen, bound)) break;
+        if (bound->is->min > *(const double *)target) break; /* not given */
         snprintf(number, sizeof number, "%.15g", *(const double *)target);
         print_value(chosen, bound, number);
         break;
@@ -106,7 +107,7 @@ static void print_example(const struct bound_option *bound) {
             printf("%" PRId64, *(const int64_t *)target);
         break;
     case OPTION_NUMBER:
-        if (*(const double *)target != 0) printf("%.15g", *(const double *)target);
+        if (*(const double *)target > 0) printf("%.15g", *(const double *)target);
         break;
     case OPTION_SWITCH: printf("%s", *(const bool *)target ? "true" : "false"); break;
     default: break;

@@ -2,6 +2,7 @@
 #include "base/log.h"
 #include "cli/command.h"
 #include "cli/engine_options.h"
+#include "cli/price_options.h"
 #include "cli/stop.h"
 #include "cli/terminal.h"
 #include "cli/vllm_options.h"
@@ -26,16 +27,6 @@ static const struct option rows[] = {
     {"pilot", OPTION_INTEGER, AT(sample_lines), "N",
      .help = "requests to run as a sample, for the time (default 48; 0 runs none)",
      .max = SAMPLE_RUN_LINES_MAX},
-    {"watts", OPTION_NUMBER, AT(preflight.watts), "W", .help = "power of this machine at work",
-     .max = 1e6},
-    {"price-per-kwh", OPTION_NUMBER, AT(preflight.price_per_kwh), "P",
-     .help = "price of electricity", .max = 1e6},
-    {"input-price", OPTION_NUMBER, AT(preflight.input_price), "P",
-     .help = "price of a million input tokens at a managed API", .max = 1e6},
-    {"output-price", OPTION_NUMBER, AT(preflight.output_price), "P",
-     .help = "price of a million output tokens at a managed API", .max = 1e6},
-    {"batch-discount", OPTION_NUMBER, AT(preflight.batch_discount), "S",
-     .help = "share that the API takes off for batches, 0 to 1 (often 0.5; default 0)", .max = 1},
     {"profile", OPTION_TEXT, AT(profile), "NAME",
      .help = "limits and strictness to check by: quern or openai (default quern)",
      .words = "quern|openai"},
@@ -168,14 +159,6 @@ static void print_sharing(const struct preflight *is) {
                100 * is->late_share, is->late_tokens_mean);
 }
 
-static void print_money(const char *label, const struct interval *is) {
-    if (is->mean <= 0) return;
-    if (is->is_known)
-        printf("%s%.4g (%.4g to %.4g)\n", label, is->mean, is->low, is->high);
-    else
-        printf("%s%.4g\n", label, is->mean);
-}
-
 static void print_sample(const struct preflight *is) {
     if (!is->has_sample) {
         printf("Time        not measured%s\n",
@@ -188,22 +171,26 @@ static void print_sample(const struct preflight *is) {
             printf(", 95 %%)");
         }
         printf(", from %u requests in %zu groups\n", is->sample.lines, is->sample.groups);
-        printf("            %.0f tokens out; %u of the sample failed. A whole file keeps more "
-               "requests running at a\n            time than a group, and is often faster.\n",
-               is->output_tokens.mean, is->sample.failed);
+        printf("            %.0f tokens out; %u of the sample failed.\n", is->output_tokens.mean,
+               is->sample.failed);
     }
-    print_money("Energy      kWh: ", &is->kwh);
-    print_money("            at your price: ", &is->energy_cost);
-    print_money("Managed API at its price: ", &is->api_cost);
-    if (is->api_cost.mean > 0 && !is->has_sample)
+}
+
+static void print_costs(const struct preflight *is, const struct prices *prices) {
+    struct buf text;
+    buf_init(&text, 1 << 20);
+    costs_write_text(&text, &is->job, prices, &is->costs);
+    if (text.bytes > 0) fputs(text.at, stdout);
+    if (is->costs.shared.api.mean > 0 && !is->has_sample)
         printf("            with every answer as long as its max_tokens allows\n");
+    buf_release(&text);
 }
 
 static void print_all(const struct preflight *is, const struct chosen *chosen) {
     if (chosen->json) {
         struct buf text;
         buf_init(&text, 1 << 20);
-        preflight_write_json(&text, is);
+        preflight_write_json(&text, is, &chosen->preflight.prices);
         puts(text.at);
         buf_release(&text);
         return;
@@ -214,11 +201,13 @@ static void print_all(const struct preflight *is, const struct chosen *chosen) {
     print_shapes(&is->shapes);
     print_sharing(is);
     print_sample(is);
+    print_costs(is, &chosen->preflight.prices);
 }
 
 static void set_defaults(void *context) {
     struct chosen *chosen = context;
     engine_options_set_defaults(&chosen->choice);
+    prices_init(&chosen->preflight.prices);
     chosen->sample_lines = 48;
     chosen->profile = "quern";
 }
@@ -272,8 +261,10 @@ static enum err run(struct command_call *call, struct error *error) {
     return OK;
 }
 
-static const struct option_table tables[] = {
-    {rows, 0}, {engine_option_rows, offsetof(struct chosen, choice)}, {vllm_option_rows, 0}};
+static const struct option_table tables[] = {{rows, 0},
+                                             {price_option_rows, AT(preflight.prices)},
+                                             {engine_option_rows, offsetof(struct chosen, choice)},
+                                             {vllm_option_rows, 0}};
 
 const struct command cmd_preflight = {
     .name = "preflight",

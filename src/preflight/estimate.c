@@ -22,20 +22,8 @@ uint32_t estimate_quantile(const uint32_t *sorted, size_t count, double share) {
     return sorted[at < count ? at : count - 1];
 }
 
-struct interval estimate_mean(const double *values, size_t count) {
-    struct interval is = {0};
-    double squares = 0;
-    for (size_t i = 0; i < count; i++) is.mean += values[i] / (double)count;
-    is.low = is.high = is.mean;
-    if (count < 2) return is;
-    for (size_t i = 0; i < count; i++) squares += (values[i] - is.mean) * (values[i] - is.mean);
-    size_t freedom = count - 1;
-    double t = freedom <= sizeof t_points / sizeof *t_points ? t_points[freedom - 1] : T_LIMIT;
-    double half = t * sqrt(squares / (double)freedom / (double)count);
-    is.low = is.mean > half ? is.mean - half : 0;
-    is.high = is.mean + half;
-    is.is_known = true;
-    return is;
+double estimate_t(size_t freedom) {
+    return freedom <= sizeof t_points / sizeof *t_points ? t_points[freedom - 1] : T_LIMIT;
 }
 
 struct interval estimate_scaled(struct interval interval, double factor) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* estimate: the arithmetic of a preflight: quantiles of lengths, a confidence interval of a mean
- * from few measurements, a length to recommend.
+/* estimate: the arithmetic of a preflight: quantiles of lengths, points of Student's
+ * distribution, a length to recommend.
  *
  * Thread: any; the functions are pure.
  * Memory: the caller's. */
@@ -20,8 +20,9 @@ struct interval {
     bool is_known; /* `low` and `high` count: there were at least two measurements */
 };
 
-/* Student's t interval of the mean with 95 % confidence; `low` is not below 0. */
-struct interval estimate_mean(const double *values, size_t count);
+/* The two-sided 95 % point of Student's distribution with `freedom` (from 1) degrees. */
+double estimate_t(size_t freedom);
+/* All three times `factor`. */
 struct interval estimate_scaled(struct interval interval, double factor);
 
 #define ESTIMATE_BINS 12

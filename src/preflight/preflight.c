@@ -5,6 +5,7 @@
 #include "engine/model_sandbox.h"
 #include "engine/served_model.h"
 #include "model/model.h"
+#include "preflight/preflight_costs.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,6 +69,9 @@ static void fill_counted(struct preflight *is, const struct request_count *count
     is->count_seconds = counted->seconds;
     is->prompt_tokens = counted->prompt_tokens_sum;
     is->duplicates = counted->duplicates;
+    is->duplicate_prompt_tokens = counted->duplicate_prompt_tokens;
+    is->duplicate_answer_tokens = counted->duplicate_answer_tokens;
+    is->duplicate_shared_tokens = counted->duplicate_shared_tokens;
     is->shared_tokens = counted->shared_tokens;
     memcpy(is->faults, counted->faults, sizeof is->faults);
     is->late_share = counted->advice.late_share;
@@ -95,6 +99,7 @@ static void read_model(const struct node_options *node, const struct served_mode
     model_describe(model->model, &about);
     uint32_t wanted = node->engine.max_model_len;
     is->only_embeds = !model->backend;
+    is->is_on_card = *about.card != '\0';
     is->kv_tokens = (uint64_t)about.kv_blocks * BACKEND_BLOCK_TOKENS;
     /* Each text of an embeddings request has its own context. */
     is->context_tokens = is->only_embeds ? 0 : about.context_max;
@@ -173,38 +178,18 @@ static enum err measure(const struct preflight_options *options, struct prefligh
     struct sample_run_options sample = {.node = options->node,
                                         .path = options->path,
                                         .prompt_tokens = counted->prompt_tokens,
+                                        .answer_tokens = counted->answer_tokens,
                                         .requests = counted->requests,
                                         .prompt_tokens_max = prompt_tokens_max(is),
                                         .lines = options->sample_lines,
                                         .stop = options->stop};
-    double runnable = (double)(counted->requests - counted->faulty);
     sample.node.upstream_count = 0;
     say(options, "running a sample");
     enum err err = sample_run(&sample, &is->sample, error);
     if (err != OK) return err;
     is->has_sample = true;
-    is->seconds =
-        estimate_scaled(estimate_mean(is->sample.seconds_per_line, is->sample.groups), runnable);
-    is->seconds.low += is->sample.load_seconds;
-    is->seconds.mean += is->sample.load_seconds;
-    is->seconds.high += is->sample.load_seconds;
-    is->output_tokens = estimate_scaled(
-        estimate_mean(is->sample.output_tokens_per_line, is->sample.groups), runnable);
+    preflight_fill_time(is, &options->node);
     return OK;
-}
-
-static void fill_cost(const struct preflight_options *options, struct preflight *is) {
-    if (is->has_sample && options->watts > 0) {
-        is->kwh = estimate_scaled(is->seconds, options->watts / 3.6e6);
-        is->energy_cost = estimate_scaled(is->kwh, options->price_per_kwh);
-    }
-    if (options->input_price <= 0 && options->output_price <= 0) return;
-    double pay = (1 - options->batch_discount) / 1e6;
-    double input = (double)is->prompt_tokens * options->input_price * pay;
-    is->api_cost = estimate_scaled(is->output_tokens, options->output_price * pay);
-    is->api_cost.low += input;
-    is->api_cost.mean += input;
-    is->api_cost.high += input;
 }
 
 enum err preflight_run(const struct preflight_options *options, struct preflight *ret_preflight,
@@ -223,7 +208,7 @@ enum err preflight_run(const struct preflight_options *options, struct preflight
         err = measure(options, &is, &counted, error);
     request_count_release(&counted);
     if (err != OK) return err;
-    fill_cost(options, &is);
+    preflight_fill_costs(&is, &options->prices);
     *ret_preflight = is;
     return OK;
 }
@@ -284,10 +269,19 @@ static void add_sample(struct buf *buf, const struct preflight *is) {
     }
     buf_printf(buf,
                ",\"pilot\":{\"lines\":%u,\"failed\":%u,\"groups\":%zu,\"load_seconds\":%.3f,"
-               "\"prompt_tokens\":%llu,\"cached_tokens\":%llu}",
+               "\"prompt_tokens\":%llu,\"cached_tokens\":%llu,\"measured\":[",
                is->sample.lines, is->sample.failed, is->sample.groups, is->sample.load_seconds,
                (unsigned long long)is->sample.prompt_tokens,
                (unsigned long long)is->sample.cached_tokens);
+    for (size_t i = 0; i < is->sample.groups; i++) {
+        const struct sample_group *group = &is->sample.group[i];
+        buf_printf(buf,
+                   "%s{\"lines\":%u,\"seconds\":%.4f,\"computed_prompt_tokens\":%.0f,"
+                   "\"computed_output_tokens\":%.0f}",
+                   i ? "," : "", group->lines, group->seconds, group->computed_prompt_tokens,
+                   group->computed_output_tokens);
+    }
+    buf_add_text(buf, "]}");
 }
 
 static void add_shapes(struct buf *buf, const struct shape_check_stats *shapes) {
@@ -306,7 +300,8 @@ static void add_shapes(struct buf *buf, const struct shape_check_stats *shapes) 
         (unsigned long long)shapes->bytes_max);
 }
 
-void preflight_write_json(struct buf *buf, const struct preflight *is) {
+void preflight_write_json(struct buf *buf, const struct preflight *is,
+                          const struct prices *prices) {
     bool has_model = !is->is_guess;
     buf_add_text(buf, "{\"object\":\"preflight\",\"model\":");
     json_write_string(buf, str_from(is->model));
@@ -349,5 +344,7 @@ void preflight_write_json(struct buf *buf, const struct preflight *is) {
     add_interval(buf, "kwh", &is->kwh, is->kwh.mean > 0);
     add_interval(buf, "energy_cost", &is->energy_cost, is->energy_cost.mean > 0);
     add_interval(buf, "api_cost", &is->api_cost, is->api_cost.mean > 0);
+    buf_add_text(buf, ",\"costs\":");
+    costs_write_json(buf, &is->job, prices, &is->costs);
     buf_add_byte(buf, '}');
 }

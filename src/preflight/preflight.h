@@ -4,31 +4,30 @@
 /* preflight: what running a file will take, before it is run.
  *
  * line_check.h finds the lines that a batch refuses, request_count.h counts tokens, sample_run.h
- * measures a sample, estimate.h does the arithmetic; this module puts the figures together, as a
- * struct and as JSON.
+ * measures a sample, time_fit.h and estimate.h do the arithmetic, costs/costs.h counts the money;
+ * this module puts the figures together, as a struct and as JSON.
  *
  * Thread: main.
  * Memory: the lengths of all requests while preflight_run works. */
 
+#include "costs/costs.h"
 #include "preflight/estimate.h"
 #include "preflight/line_check.h"
 #include "preflight/request_count.h"
 #include "preflight/sample_run.h"
+#include "preflight/time_fit.h"
 
 struct preflight_options {
     const char *path;
     /* One model, or one upstream. For an upstream and for the echo worker lengths are guesses and
      * no sample runs. */
     struct node_options node;
-    struct batch_rules rules;         /* of the batch that would run the file */
-    enum endpoint endpoint;           /* its endpoint; ENDPOINT_COUNT: that of the first line */
-    bool any_model;                   /* take lines whatever model they name */
-    bool needs_model;                 /* no line may leave out its model */
-    uint32_t sample_lines;            /* requests to run; 0: none */
-    double watts;                     /* drawn by the machine at work; 0: not known */
-    double price_per_kwh;             /* 0: not known */
-    double input_price, output_price; /* per million tokens of a managed API; 0: not known */
-    double batch_discount;            /* 0..1: the share of these prices taken off for batches */
+    struct batch_rules rules; /* of the batch that would run the file */
+    enum endpoint endpoint;   /* its endpoint; ENDPOINT_COUNT: that of the first line */
+    bool any_model;           /* take lines whatever model they name */
+    bool needs_model;         /* no line may leave out its model */
+    uint32_t sample_lines;    /* requests to run; 0: none */
+    struct prices prices;
     const volatile bool *stop;
     void *context;
     void (*say)(void *context,
@@ -57,6 +56,8 @@ struct preflight {
     uint64_t answers_asked; /* sum of max_tokens over the requests that set it */
     uint64_t answers_open;  /* requests that set no max_tokens */
     uint64_t duplicates, shared_tokens;
+    uint64_t duplicate_prompt_tokens, duplicate_answer_tokens; /* sums over the duplicates */
+    uint64_t duplicate_shared_tokens;                          /* part of shared_tokens */
     double late_share;       /* 0..1: requests with shared text behind private text */
     double late_tokens_mean; /* about so many tokens of it per request, over all requests */
     /* about the context; 0 if the model is not known */
@@ -71,10 +72,14 @@ struct preflight {
     /* from the sample */
     bool has_sample;
     struct sample_run sample;
-    struct interval seconds;       /* for the whole file, loading included */
+    bool is_on_card;
+    struct interval seconds;          /* for the whole file, loading included */
+    struct interval seconds_unshared; /* the same without cached prefixes and reused answers */
     struct interval output_tokens; /* of the whole file; without a sample, the sum of max_tokens */
     /* energy and money; 0 if a price is not known */
     struct interval kwh, energy_cost, api_cost;
+    struct cost_job job;
+    struct costs costs;
 };
 
 /* Any error of request_count_file, sample_run or the opening of the model. A file with faulty lines
@@ -82,4 +87,4 @@ struct preflight {
 enum err preflight_run(const struct preflight_options *options, struct preflight *ret_preflight,
                        struct error *error) MUST_CHECK;
 /* Appends the figures as one JSON object with stable keys; an unknown figure is null. */
-void preflight_write_json(struct buf *buf, const struct preflight *is);
+void preflight_write_json(struct buf *buf, const struct preflight *is, const struct prices *prices);

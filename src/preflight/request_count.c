@@ -267,10 +267,17 @@ static void add_item(struct work *work, const struct item *item, bool is_good) {
     counted->bytes += item->text.bytes + 1;
     if (is_good) {
         counted->prompt_tokens_sum += item->prompt_tokens;
-        if (item->has_key && !hash_set_add(&work->keys, item->key)) counted->duplicates++;
+        bool is_duplicate = item->has_key && !hash_set_add(&work->keys, item->key);
+        uint64_t shared_before = counted->shared_tokens;
         for (size_t i = 0; item->prompts && i < item->request.prompt_count; i++)
             counted->shared_tokens += share_prefix(work, &item->prompts[i].ids);
         share_reads(work, &item->decision);
+        if (is_duplicate) {
+            counted->duplicates++;
+            counted->duplicate_prompt_tokens += item->prompt_tokens;
+            counted->duplicate_answer_tokens += item->answer_tokens;
+            counted->duplicate_shared_tokens += counted->shared_tokens - shared_before;
+        }
     } else {
         counted->too_long += item->is_too_long;
         keep_fault(counted, item);

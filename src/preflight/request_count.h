@@ -38,7 +38,9 @@ struct request_count {
     struct line_fault faults[LINE_CHECK_FAULTS_MAX]; /* the first of the file */
     uint64_t bytes;
     uint64_t prompt_tokens_sum;
-    uint64_t duplicates;    /* requests that get the answer of an equal one and need no run */
+    uint64_t duplicates; /* requests that get the answer of an equal one and need no run */
+    uint64_t duplicate_prompt_tokens, duplicate_answer_tokens; /* of the duplicates: the sums */
+    uint64_t duplicate_shared_tokens;                          /* part of shared_tokens */
     uint64_t shared_tokens; /* prompt tokens that an unbounded prefix cache would already hold */
     struct token_layout_advice advice;
     double seconds;

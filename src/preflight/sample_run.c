@@ -10,8 +10,10 @@
 #include "batch/state.h"
 #include "json/span.h"
 #include "node/folder.h"
+#include "node/node_power.h"
 
 #include <fcntl.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +21,11 @@
 
 #define POLL_MS 5
 #define DRAIN_MS 1000
+#define SMALL_SAMPLE_LINES 24 /* fewer lines are dealt to fewer groups */
+#define SMALL_SAMPLE_GROUPS 4
+
+/* Shares of the groups in the sample, for each number of groups. */
+static const uint32_t shares[] = {8, 6, 4, 3, 2, 1}, small_shares[] = {4, 2, 1, 1};
 
 /* A request of the sample. */
 struct pick {
@@ -32,8 +39,11 @@ struct work {
     uint32_t count;
     struct buf inputs[SAMPLE_RUN_GROUPS];
     uint32_t lines[SAMPLE_RUN_GROUPS];
+    uint64_t answer_tokens[SAMPLE_RUN_GROUPS]; /* sum of max_tokens */
+    bool is_open[SAMPLE_RUN_GROUPS];           /* some request sets no max_tokens */
     struct model_choice *choice;
     struct node *node;
+    struct node_power power;
 };
 
 static int compare_u64(const void *a, const void *b) {
@@ -46,7 +56,29 @@ static int compare_picks(const void *a, const void *b) {
     return (x->index > y->index) - (x->index < y->index);
 }
 
-/* Picks requests evenly over the lengths and deals them to the groups in turn. */
+/* Deals the picks, which are in the order of their lengths, so that each group has its share of
+ * each range of lengths: the next pick goes to the group that lags most behind its share. */
+static void deal(struct work *work) {
+    bool is_small = work->count < SMALL_SAMPLE_LINES;
+    const uint32_t *parts = is_small ? small_shares : shares;
+    uint32_t groups = is_small ? SMALL_SAMPLE_GROUPS : SAMPLE_RUN_GROUPS, sum = 0;
+    uint32_t dealt[SAMPLE_RUN_GROUPS] = {0};
+    for (uint32_t i = 0; i < groups; i++) sum += parts[i];
+    for (uint32_t i = 0; i < work->count; i++) {
+        int64_t most = INT64_MIN;
+        uint32_t to = 0;
+        for (uint32_t group = 0; group < groups; group++) {
+            int64_t lag = (int64_t)parts[group] * (i + 1) - (int64_t)dealt[group] * sum;
+            if (lag <= most) continue;
+            most = lag;
+            to = group;
+        }
+        dealt[to]++;
+        work->picks[i].group = to;
+    }
+}
+
+/* Picks requests evenly over the lengths and deals them to the groups. */
 static enum err choose(struct work *work, struct error *error) {
     const struct sample_run_options *options = work->options;
     uint64_t *sorted = mem_new((size_t)options->requests + 1, sizeof *sorted), count = 0;
@@ -60,9 +92,10 @@ static enum err choose(struct work *work, struct error *error) {
     work->picks = mem_new((size_t)work->count + 1, sizeof *work->picks);
     for (uint32_t i = 0; i < work->count; i++) {
         uint64_t rank = (2 * (uint64_t)i + 1) * count / (2 * (uint64_t)work->count);
-        work->picks[i] = (struct pick){sorted[rank] & UINT32_MAX, i % SAMPLE_RUN_GROUPS};
+        work->picks[i].index = sorted[rank] & UINT32_MAX;
     }
     free(sorted);
+    deal(work);
     qsort(work->picks, work->count, sizeof *work->picks, compare_picks);
     if (work->count > 0) return OK;
     return err_set(error, ERR_INVALID, "%s has no request that could be run", options->path);
@@ -100,6 +133,8 @@ static enum err copy_lines(struct work *work, struct error *error) {
         buf_add_str(&work->inputs[group], line);
         buf_add_byte(&work->inputs[group], '\n');
         work->lines[group]++;
+        work->answer_tokens[group] += work->options->answer_tokens[index];
+        if (work->options->answer_tokens[index] == 0) work->is_open[group] = true;
         if (batch_line_read(line, &parsed) == BATCH_LINE_READ) add_name(work->choice, parsed.model);
     }
     if (err == OK && at < work->count)
@@ -131,6 +166,52 @@ static enum err create(struct work *work, uint32_t group, struct store_batch *re
     return err;
 }
 
+/* The tokens of the longest answer in the output file of a batch. */
+static enum err find_longest(struct store *store, const struct store_batch *batch,
+                             uint64_t *ret_tokens, struct error *error) {
+    struct jsonl_file file;
+    struct str line;
+    *ret_tokens = 0;
+    if (!*batch->output_file_id) return OK;
+    jsonl_file_init(&file);
+    enum err err = store_file_open(store, str_from(batch->output_file_id), clock_unix_s(), &file.fd,
+                                   NULL, error);
+    if (err != OK) file.fd = -1;
+    if (err == OK) err = os_file_bytes(file.fd, &file.bytes, error);
+    while (err == OK && jsonl_file_next(&file, &line)) {
+        static const char *const path[] = {"response", "body", "usage", "completion_tokens"};
+        struct str value = line;
+        uint64_t tokens;
+        for (size_t i = 0; i < sizeof path / sizeof *path && value.at; i++)
+            value = json_span_is_object(value) ? json_span_get(value, path[i]) : (struct str){0};
+        if (value.at && str_to_u64(value, &tokens) && tokens > *ret_tokens) *ret_tokens = tokens;
+    }
+    jsonl_file_close(&file);
+    return err;
+}
+
+/* Takes the figures of a group that has ended. A reused answer has its first run's cached tokens
+ * once more, so these count for computed answers only. */
+static enum err take_group(struct work *work, uint32_t group, const struct store_batch *batch,
+                           double seconds, struct sample_run *sample, struct error *error) {
+    const struct usage *usage = &batch->usage;
+    struct sample_group *is = &sample->group[sample->groups++];
+    double input = (double)usage->input_tokens;
+    *is = (struct sample_group){
+        .lines = work->lines[group],
+        .seconds = seconds,
+        .computed_prompt_tokens = (input - (double)usage->reused_input_tokens) *
+                                  (input > 0 ? 1 - (double)usage->cached_tokens / input : 1),
+        .computed_output_tokens = (double)(usage->output_tokens - usage->reused_output_tokens),
+        .output_tokens = usage->output_tokens,
+        .answer_tokens = work->is_open[group] ? 0 : work->answer_tokens[group]};
+    sample->lines += work->lines[group];
+    sample->failed += (uint32_t)batch->failed;
+    sample->prompt_tokens += usage->input_tokens;
+    sample->cached_tokens += usage->cached_tokens;
+    return find_longest(node_store(work->node), batch, &is->longest_output, error);
+}
+
 static enum err run_group(struct work *work, uint32_t group, struct sample_run *sample,
                           struct error *error) {
     struct store_batch batch;
@@ -151,17 +232,9 @@ static enum err run_group(struct work *work, uint32_t group, struct sample_run *
     if (err == OK && batch.status != BATCH_COMPLETED)
         err = err_set(error, ERR_INVALID, "the sample was refused: %.300s",
                       batch.errors ? batch.errors : "");
-    if (err == OK) {
-        double lines = work->lines[group];
-        sample->seconds_per_line[sample->groups] =
-            (double)(clock_monotonic_ns() - started_ns) / 1e9 / lines;
-        sample->output_tokens_per_line[sample->groups++] =
-            (double)batch.usage.output_tokens / lines;
-        sample->lines += work->lines[group];
-        sample->failed += (uint32_t)batch.failed;
-        sample->prompt_tokens += batch.usage.input_tokens;
-        sample->cached_tokens += batch.usage.cached_tokens;
-    }
+    double seconds = (double)(clock_monotonic_ns() - started_ns) / 1e9;
+    node_power_look(&work->power, work->node);
+    if (err == OK) err = take_group(work, group, &batch, seconds, sample, error);
     store_batch_release(&batch);
     return err;
 }
@@ -176,17 +249,20 @@ static enum err run_groups(struct work *work, const struct node_options *node,
     if (err == ERR_INVALID) err = error->code = ERR_IO;
     sample->load_seconds = (double)(clock_monotonic_ns() - started_ns) / 1e9;
     if (err == OK) err = node_start(work->node, error);
+    node_power_begin(&work->power);
     for (uint32_t group = 0; err == OK && group < SAMPLE_RUN_GROUPS; group++)
         if (work->lines[group] > 0) err = run_group(work, group, sample, error);
+    sample->watts = node_power_watts(&work->power);
     node_close(work->node, err == OK ? 0 : DRAIN_MS);
     return err;
 }
 
 enum err sample_run(const struct sample_run_options *options, struct sample_run *ret_sample,
                     struct error *error) {
-    struct sample_run sample = {0};
+    struct sample_run sample = {.watts = NAN};
     struct node_options node = options->node;
     struct work work = {.options = options, .choice = &node.models[0]};
+    node.watches_cards = true;
     char folder[PATH_MAX];
     const char *parent = getenv("TMPDIR");
     for (size_t i = 0; i < SAMPLE_RUN_GROUPS; i++) buf_init(&work.inputs[i], BUF_UNLIMITED);

@@ -120,6 +120,27 @@ def test_a_sample_is_measured_and_costs_are_counted(tmp_path):
     assert not list(tmp_path.glob("*pilot*"))
 
 
+def test_costs_are_told_once_per_month_and_without_sharing(tmp_path):
+    requests = profiles(20)
+    requests += [dict(json.loads(json.dumps(r)), custom_id=f"again{i}") for i, r in enumerate(requests[:5])]
+    path, settings = write(tmp_path, requests), tmp_path / "config"
+    settings.write_text("watts = 120\nprice-per-kwh = 0.25\nrent-per-hour = 1.5\ninput-price = 0.15\ncached-price = 0\noutput-price = 0.6\ncurrency = EUR\n")
+    arguments = ["--config", settings, "--pilot", "10", "--times-per-month", "30", "--batch-discount", "0.5"]
+    costs = preflight(path, *arguments)["costs"]
+    once, month, unshared = costs["once"], costs["per_month"], costs["once_without_sharing"]
+    assert (costs["currency"], costs["times_per_month"], costs["power"]) == ("EUR", 30, {"source": "given", "watts": 120})
+    for key in ("seconds", "watt_hours", "electricity", "rented_gpu", "managed_api"):
+        assert once[key]["low"] <= once[key]["mean"] <= once[key]["high"]
+        assert month[key]["mean"] == pytest.approx(30 * once[key]["mean"], rel=1e-4)
+        assert unshared[key]["mean"] > once[key]["mean"], key
+    assert once["watt_hours"]["mean"] == pytest.approx(once["seconds"]["mean"] * 120 / 3600, rel=1e-4)
+    assert once["electricity"]["mean"] == pytest.approx(once["watt_hours"]["mean"] * 0.25 / 1000, rel=1e-4)
+    assert once["rented_gpu"]["mean"] == pytest.approx(once["seconds"]["mean"] * 1.5 / 3600, rel=1e-4)
+    assert costs["saved"]["deduplicated_requests"] == 5 and costs["saved"]["input_tokens_computed"] < costs["saved"]["input_tokens_asked"] / 2
+    shown = support.quern("preflight", path, "--model", "smollm2", *arguments).stdout
+    assert "Electricity" in shown and "30 times per month" in shown and "EUR" in shown and "5 requests answered as an equal one" in shown
+
+
 def test_without_a_tokenizer_the_lengths_are_called_an_estimate(tmp_path):
     path = write(tmp_path, profiles(10))
     done = support.quern("preflight", path, "--model", "smollm2=echo", "--json")

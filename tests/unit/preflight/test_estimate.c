@@ -27,43 +27,12 @@ static void quantiles_are_values_that_are_there(void **state) {
     assert_int_equal(estimate_quantile(sorted, 0, 0.5), 0);
 }
 
-static bool is_near(double a, double b) {
-    return fabs(a - b) < 1e-3;
-}
-
-static void an_interval_is_that_of_the_t_distribution(void **state) {
+static void points_are_those_of_students_distribution(void **state) {
     (void)state;
-    /* Mean 2.5, standard deviation 1.29099, 3 degrees of freedom: 3.182 * 1.29099 / 2. */
-    const double values[] = {1, 2, 3, 4};
-    struct interval is = estimate_mean(values, 4);
-    assert_true(is.is_known && is_near(is.mean, 2.5));
-    assert_true(is_near(is.low, 2.5 - 2.05398) && is_near(is.high, 2.5 + 2.05398));
-    is = estimate_scaled(is, 10);
-    assert_true(is_near(is.mean, 25) && is_near(is.high, 45.5398));
-    assert_false(estimate_mean(values, 1).is_known);
-    assert_true(estimate_mean(values, 0).mean == 0);
-    const double wide[] = {0, 100};
-    assert_true(estimate_mean(wide, 2).low == 0);
-}
-
-/* The sum of twelve units is as good as normal. */
-static double about_normal(struct rng *rng) {
-    double sum = -6;
-    for (int i = 0; i < 12; i++) sum += rng_unit(rng);
-    return sum;
-}
-
-static void intervals_of_four_cover_the_mean_nineteen_times_of_twenty(void **state) {
-    (void)state;
-    struct rng rng = {7};
-    int covered = 0;
-    for (int i = 0; i < 4000; i++) {
-        double values[4];
-        for (int j = 0; j < 4; j++) values[j] = 50 + 10 * about_normal(&rng);
-        struct interval is = estimate_mean(values, 4);
-        if (is.low <= 50 && is.high >= 50) covered++;
-    }
-    assert_in_range(covered, 3740, 3860); /* 95 % of 4000, with four standard deviations */
+    assert_true(estimate_t(1) == 12.706 && estimate_t(4) == 2.776 && estimate_t(30) == 2.042);
+    assert_true(estimate_t(31) == 1.960);
+    struct interval is = estimate_scaled((struct interval){1, 2, 4, true}, 10);
+    assert_true(is.is_known && is.low == 10 && is.mean == 20 && is.high == 40);
 }
 
 static void bins_double_and_the_last_is_open(void **state) {
@@ -140,8 +109,7 @@ static void shared_text_behind_private_text_is_found_and_in_front_of_it_is_good(
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(quantiles_are_values_that_are_there),
-        cmocka_unit_test(an_interval_is_that_of_the_t_distribution),
-        cmocka_unit_test(intervals_of_four_cover_the_mean_nineteen_times_of_twenty),
+        cmocka_unit_test(points_are_those_of_students_distribution),
         cmocka_unit_test(bins_double_and_the_last_is_open),
         cmocka_unit_test(a_roomy_length_has_five_hundred_more_and_is_round),
         cmocka_unit_test(a_set_of_hashes_tells_new_ones_from_old),

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* price_options: the options that give prices (costs/prices.h), shared by the commands that tell
+ * costs. Their usual place is a settings file, which all these commands read.
+ *
+ * Thread: main.
+ * Memory: none. */
+
+#include "cli/options.h"
+#include "costs/prices.h"
+
+/* Rows that fill a struct prices; prices_init makes its defaults. */
+extern const struct option price_option_rows[];
