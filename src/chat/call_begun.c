@@ -216,6 +216,18 @@ void call_begun_feed(struct call_begun *begun, struct str text, struct call_list
     }
 }
 
+void call_begun_named(struct call_begun *begun, struct str name, struct str text,
+                      struct call_list *calls) {
+    bool is_call =
+        text.at[0] == '{' && begun->count < begun->calls_max && is_tool(begun->tools, name);
+    begun->state = BEGUN_OFF;
+    if (!is_call) return;
+    begun->state = BEGUN_ARGUMENTS;
+    begun->is_closed = true;
+    begun->count++;
+    buf_add_str(&call_list_add(calls)->name, name);
+}
+
 bool call_begun_is_open(const struct call_begun *begun) {
     return begun->count > 0 && begun->state != BEGUN_OFF;
 }

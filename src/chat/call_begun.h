@@ -43,5 +43,10 @@ struct call_begun {
  * more. Adds calls that begin to `calls`, and appends to the arguments of the last one. */
 void call_begun_feed(struct call_begun *begun, struct str text, struct call_list *calls);
 
+/* Begins the call of a text that is nothing but its arguments, as in a message of harmony.h. `text`
+ * is not empty; feeds that follow have the same text and more. */
+void call_begun_named(struct call_begun *begun, struct str name, struct str text,
+                      struct call_list *calls);
+
 /* True if the text ends inside a call that has begun: its rest was cut. */
 bool call_begun_is_open(const struct call_begun *begun);

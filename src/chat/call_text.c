@@ -68,6 +68,17 @@ bool call_text_sequence(struct str text, struct call_list *calls) {
     return calls->count > before;
 }
 
+bool call_text_arguments(struct str name, struct str text, struct call_list *calls) {
+    struct str value;
+    if (name.bytes == 0 || !utf8_is_valid(name) || !utf8_is_valid(text) ||
+        !json_span_read(text, &value) || !json_span_is_object(value))
+        return false;
+    struct tool_call *call = call_list_add(calls);
+    buf_add_str(&call->name, name);
+    buf_add_str(&call->arguments, value);
+    return true;
+}
+
 /* "f[ARGS]{…}" or "f[CALL_ID]…[ARGS]{…}" or "f{…}". */
 static bool read_named_call(struct str text, struct call_list *calls) {
     size_t name_end = 0;
@@ -76,14 +87,7 @@ static bool read_named_call(struct str text, struct call_list *calls) {
     struct str name = str_trim((struct str){text.at, name_end});
     size_t at = str_find(text, MISTRAL_ARGUMENTS, name_end);
     at = at == SIZE_MAX ? name_end : at + MISTRAL_ARGUMENTS.bytes;
-    struct str value, rest = str_skip(text, at);
-    if (name.bytes == 0 || !utf8_is_valid(text) || !json_span_read(rest, &value) ||
-        !json_span_is_object(value))
-        return false;
-    struct tool_call *call = call_list_add(calls);
-    buf_add_str(&call->name, name);
-    buf_add_str(&call->arguments, value);
-    return true;
+    return utf8_is_valid(text) && call_text_arguments(name, str_skip(text, at), calls);
 }
 
 bool call_text_mistral(struct str text, struct call_list *calls) {

@@ -19,6 +19,8 @@ bool call_text_json(struct str text, struct call_list *calls);
 bool call_text_array(struct str text, struct call_list *calls);
 /* Such calls with semicolons or white space between them. */
 bool call_text_sequence(struct str text, struct call_list *calls);
+/* A call whose name is known: the text is its arguments. */
+bool call_text_arguments(struct str name, struct str text, struct call_list *calls);
 /* Mistral's: an array, one call, f[ARGS]{…}, f[CALL_ID]…[ARGS]{…} or f{…}. */
 bool call_text_mistral(struct str text, struct call_list *calls);
 /* Qwen3-Coder's <function=f><parameter=a>…</parameter></function>. The values are texts without

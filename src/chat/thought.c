@@ -1,22 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "chat/thought.h"
 
+#include "chat/harmony_format.h"
 #include "chat/tag_words.h"
 #include "chat/tool_format.h"
 #include "jinja/jinja.h"
 
 #include <string.h>
 
-static const struct thought_marks families[] = {{"<think>", "</think>"},
-                                                {"[THINK]", "[/THINK]"},
-                                                {"<seed:think>", "</seed:think>"},
-                                                {"<|channel>thought", "<channel|>"}};
+static const struct thought_marks families[] = {{"<think>", "</think>", false},
+                                                {"[THINK]", "[/THINK]", false},
+                                                {"<seed:think>", "</seed:think>", false},
+                                                {"<|channel>thought", "<channel|>", false}};
+
+const struct thought_marks thought_channels = {HARMONY_THOUGHT_BEGIN, HARMONY_END, true};
 
 struct thought_marks thought_marks_of(const struct jinja_template *template) {
     struct str source = template ? jinja_template_source(template) : (struct str){NULL, 0};
+    if (template && str_find(source, str_from(thought_channels.begin), 0) != SIZE_MAX)
+        return thought_channels;
     for (size_t i = 0; template && i < sizeof families / sizeof *families; i++)
         if (str_find(source, str_from(families[i].end), 0) != SIZE_MAX) return families[i];
-    return (struct thought_marks){NULL, NULL};
+    return (struct thought_marks){NULL, NULL, false};
 }
 
 uint32_t thought_mark_set(struct thought_marks marks) {
@@ -26,13 +31,30 @@ uint32_t thought_mark_set(struct thought_marks marks) {
 enum thought_start thought_start_of(struct thought_marks marks, struct str prompt) {
     if (!marks.begin) return THOUGHT_NONE;
     struct str tail = str_trim(prompt), begin = str_trim(str_from(marks.begin));
-    if (str_ends_with(tail, str_from(marks.end))) return THOUGHT_NONE;
+    if (marks.has_channels && str_ends_with(tail, STR(HARMONY_BODY)))
+        return str_ends_with(tail, begin) ? THOUGHT_OPEN : THOUGHT_NONE;
+    if (!marks.has_channels && str_ends_with(tail, str_from(marks.end))) return THOUGHT_NONE;
     return str_ends_with(tail, begin) ? THOUGHT_OPEN : THOUGHT_MAY;
+}
+
+void thought_close(struct thought_marks marks, enum thought_start start, struct buf *prompt) {
+    if (marks.has_channels && start == THOUGHT_OPEN) buf_add_text(prompt, HARMONY_END HARMONY_NEXT);
+    if (marks.has_channels && start != THOUGHT_NONE)
+        buf_add_text(prompt, HARMONY_FINAL HARMONY_BODY);
+    /* As templates spell a thought without words. */
+    if (!marks.has_channels && start == THOUGHT_OPEN) buf_printf(prompt, "\n%s\n\n", marks.end);
 }
 
 void thought_init(struct thought *thought, struct thought_marks marks, enum thought_start start) {
     *thought = (struct thought){.marks = marks};
+    if (marks.has_channels && start != THOUGHT_MAY)
+        harmony_init(&thought->messages, start == THOUGHT_OPEN ? HARMONY_THOUGHT : HARMONY_TEXT);
     if (start == THOUGHT_NONE) return;
+    if (marks.has_channels) {
+        thought->state = start == THOUGHT_OPEN ? THOUGHT_INSIDE : THOUGHT_BEFORE;
+        thought->has_begun = start == THOUGHT_OPEN;
+        return;
+    }
     thought->answer = SIZE_MAX;
     thought->state = start == THOUGHT_OPEN ? THOUGHT_INSIDE : THOUGHT_BEFORE;
     thought->has_begun = start == THOUGHT_OPEN;
@@ -93,20 +115,46 @@ static void read_text(struct thought *thought, struct str text, bool is_end) {
     if (thought->state == THOUGHT_AFTER && thought->answer == SIZE_MAX) find_answer(thought, text);
 }
 
-void thought_add(struct thought *thought, struct str text, size_t start) {
-    if (thought->state == THOUGHT_AFTER && thought->answer != SIZE_MAX) return;
-    bool was_inside = thought->state == THOUGHT_INSIDE;
-    if (was_inside) thought->starts[thought->token_count++ % THOUGHT_STARTS] = start;
-    read_text(thought, text, false);
-    if (!was_inside || thought->state != THOUGHT_AFTER) return;
-    /* Tokens that begin with or behind the closing mark are no part of the thought. */
+static void count_token(struct thought *thought, size_t start) {
+    thought->starts[thought->token_count++ % THOUGHT_STARTS] = start;
+}
+
+/* Tokens that begin with or behind the closing mark, at `end`, are no part of the thought. */
+static void uncount_tokens(struct thought *thought, size_t end) {
     for (int i = 0; i < THOUGHT_STARTS && thought->token_count > 0; i++) {
-        if (thought->starts[(thought->token_count - 1) % THOUGHT_STARTS] < thought->searched) break;
+        if (thought->starts[(thought->token_count - 1) % THOUGHT_STARTS] < end) break;
         thought->token_count--;
     }
 }
 
+static void add_to_messages(struct thought *thought, struct str text, size_t start) {
+    struct harmony *messages = &thought->messages;
+    struct harmony_piece piece;
+    if (thought->state == THOUGHT_INSIDE) count_token(thought, start);
+    while (harmony_next(messages, text, false, &piece)) {
+        if (piece.kind != HARMONY_THOUGHT) continue;
+        thought->has_begun = true;
+        if (piece.is_last)
+            uncount_tokens(thought, (size_t)(piece.bytes.at - text.at) + piece.bytes.bytes);
+    }
+    bool is_inside = messages->state == HARMONY_IN_BODY && messages->kind == HARMONY_THOUGHT;
+    thought->state = is_inside ? THOUGHT_INSIDE : THOUGHT_BEFORE;
+}
+
+void thought_add(struct thought *thought, struct str text, size_t start) {
+    if (thought->marks.has_channels) {
+        add_to_messages(thought, text, start);
+        return;
+    }
+    if (thought->state == THOUGHT_AFTER && thought->answer != SIZE_MAX) return;
+    bool was_inside = thought->state == THOUGHT_INSIDE;
+    if (was_inside) count_token(thought, start);
+    read_text(thought, text, false);
+    if (was_inside && thought->state == THOUGHT_AFTER) uncount_tokens(thought, thought->searched);
+}
+
 void thought_end(struct thought *thought, struct str text) {
+    if (thought->marks.has_channels) return;
     if (thought->searched > text.bytes) thought->searched = text.bytes; /* a stop string cut it */
     read_text(thought, text, true);
     if (thought->answer == SIZE_MAX) thought->answer = text.bytes;
@@ -115,9 +163,13 @@ void thought_end(struct thought *thought, struct str text) {
 json_t *thought_format(struct thought_marks names, enum thought_start start, uint32_t marks,
                        json_t *answer) {
     json_t *inside = json_array();
-    json_array_append_new(inside, tag_format("any_bytes", "excludes", json_pack("[s]", names.end)));
+    json_t *excludes = names.has_channels ? harmony_ends() : json_pack("[s]", names.end);
+    json_array_append_new(inside, tag_format("any_bytes", "excludes", excludes));
     tag_add_words(inside, marks, names.end);
-    json_array_append_new(inside, tag_format("regex", "pattern", json_string("\\n{0,2}")));
+    if (names.has_channels)
+        tag_add_words(inside, marks, HARMONY_NEXT);
+    else
+        json_array_append_new(inside, tag_format("regex", "pattern", json_string("\\n{0,2}")));
     json_array_append_new(inside, answer);
     json_t *thought = tag_format("sequence", "elements", inside);
     if (start == THOUGHT_OPEN) return thought;

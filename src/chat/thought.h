@@ -4,16 +4,21 @@
 /* thought: the part of an answer in which a model thinks, before it answers.
  *
  *     <think>…</think>   [THINK]…[/THINK]   <seed:think>…</seed:think>   <|channel>thought…<channel|> (Gemma 4)
+ *     <|channel|>analysis<|message|>…<|end|>   (gpt-oss; harmony.h)
  *
  * The template tells which marks a model was taught, and the end of the prompt whether the answer begins inside a
  * thought. An answer has one thought, at its beginning. Newlines next to the marks belong to neither the thought nor
  * the answer. Without a closing mark, all of the text is the thought.
  *
+ * With channels (gpt-oss) an answer is several messages, and each of the channel analysis is thought. Here
+ * their tokens are counted; tool_calls.h has the text of all messages.
+ *
  * Thread: one per struct.
  * Memory: plain structs.
  * Invariant: the spans do not depend on how the text was cut into feeds. */
 
-#include "base/str.h"
+#include "base/buf.h"
+#include "chat/harmony.h"
 
 #include <jansson.h>
 
@@ -21,7 +26,9 @@ struct jinja_template;
 
 struct thought_marks {
     const char *begin, *end; /* NULL: the model does not think */
+    bool has_channels;       /* these are marks of harmony.h */
 };
+extern const struct thought_marks thought_channels;
 struct thought_marks thought_marks_of(const struct jinja_template *template);
 
 /* The marks as a set (tool_format.h). */
@@ -37,16 +44,20 @@ enum thought_start thought_start_of(struct thought_marks marks, struct str promp
 
 #define THOUGHT_STARTS 32 /* tokens that a closing mark may be spelled with */
 
+/* The marks that close a thought at the end of a prompt, and begin its answer. */
+void thought_close(struct thought_marks marks, enum thought_start start, struct buf *prompt);
+
 /* Zero is an answer without a thought. */
 struct thought {
     struct thought_marks marks;
     enum { THOUGHT_AFTER, THOUGHT_BEFORE, THOUGHT_INSIDE } state;
     bool has_begun;       /* there is a thought */
-    size_t begin, end;    /* of its text, so far */
-    size_t answer;        /* where the answer begins; SIZE_MAX: not known */
+    size_t begin, end;    /* of its text, so far; not with channels */
+    size_t answer;        /* where the answer begins, with channels 0; SIZE_MAX: not known */
     uint32_t token_count; /* tokens of the thought, without the marks */
 
     /* private */
+    struct harmony messages;       /* with channels */
     size_t searched;               /* no closing mark begins before this */
     size_t starts[THOUGHT_STARTS]; /* of the latest tokens, a ring */
 };
@@ -58,6 +69,6 @@ void thought_add(struct thought *thought, struct str text, size_t start);
 void thought_end(struct thought *thought, struct str text);
 
 /* The format of an answer that may begin with a thought, or continues one, and whose rest is `answer`, which is taken
- * over. `marks`: as in tag_words.h. */
+ * over. With channels `answer` is messages. `marks`: as in tag_words.h. */
 json_t *thought_format(struct thought_marks names, enum thought_start start, uint32_t marks,
                        json_t *answer);

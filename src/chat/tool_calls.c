@@ -23,6 +23,7 @@ void tool_reader_init(struct tool_reader *reader, enum tool_format format, bool 
     assert(format >= TOOL_FORMAT_HERMES && format < TOOL_FORMAT_COUNT);
     *reader = (struct tool_reader){.format = format, .only_one = only_one, .tools = tools};
     buf_init(&reader->content, BUF_UNLIMITED);
+    buf_init(&reader->thought, BUF_UNLIMITED);
     begin_calls(reader);
 }
 
@@ -30,6 +31,7 @@ void tool_reader_release(struct tool_reader *reader) {
     call_list_release(&reader->calls);
     call_list_release(&reader->shown);
     buf_release(&reader->content);
+    buf_release(&reader->thought);
     *reader = (struct tool_reader){.format = TOOL_FORMAT_NONE};
 }
 
@@ -48,6 +50,7 @@ static bool read_call_text(const struct tool_reader *reader, struct str text,
     case TOOL_FORMAT_GEMMA: return call_text_gemma(text, STR("<|\"|>"), calls);
     case TOOL_FORMAT_FUNCTION: return call_text_gemma(text, STR("<escape>"), calls);
     case TOOL_FORMAT_NONE:
+    case TOOL_FORMAT_HARMONY:
     case TOOL_FORMAT_PLAIN:
     case TOOL_FORMAT_COUNT: break;
     }
@@ -87,13 +90,18 @@ static void show_whole(struct tool_reader *reader, struct tool_call *call, size_
         buf_add_str(&shown->arguments, str_skip(arguments, before.bytes));
 }
 
-/* Takes the calls of a text. False if it is no call. */
-static bool take_calls(struct tool_reader *reader, struct str text) {
+/* Keeps the calls of a text, from number `before` on. */
+static void keep_calls(struct tool_reader *reader, size_t before) {
     struct call_list *calls = &reader->calls;
-    size_t before = calls->count;
-    if (!read_call_text(reader, text, calls)) return false;
     if (reader->only_one) call_list_cut(calls, 1);
     for (size_t i = before; i < calls->count; i++) show_whole(reader, &calls->at[i], i - before);
+}
+
+/* Takes the calls of a text. False if it is no call. */
+static bool take_calls(struct tool_reader *reader, struct str text) {
+    size_t before = reader->calls.count;
+    if (!read_call_text(reader, text, &reader->calls)) return false;
+    keep_calls(reader, before);
     return true;
 }
 
@@ -230,9 +238,61 @@ static void feed_whole(struct tool_reader *reader, struct str text, bool is_end)
     }
 }
 
+/* --- messages --- */
+
+/* Appends bytes of a message. */
+static void add_bytes(struct buf *to, const struct harmony_piece *piece, struct str bytes) {
+    if (piece->is_first && to->bytes > 0) buf_add_byte(to, '\n');
+    buf_add_str(to, bytes);
+}
+
+/* Takes a message that is a call when it is complete; until then a stream shows it. */
+static void feed_call(struct tool_reader *reader, struct harmony_piece *piece) {
+    struct str body = piece->body;
+    size_t before = reader->calls.count;
+    if (piece->is_first) {
+        begin_calls(reader);
+        reader->is_named = false;
+        reader->space = 0;
+    }
+    while (reader->space < body.bytes && is_space(body.at[reader->space])) reader->space++;
+    body = str_skip(body, reader->space);
+    if (body.bytes > 0 && !reader->is_named) {
+        size_t shown = reader->shown.count;
+        call_begun_named(&reader->begun, piece->name, body, &reader->shown);
+        if (reader->shown.count > shown) give_id(reader, &reader->shown.at[shown]);
+        reader->is_named = true;
+    }
+    if (reader->is_named) show_begun(reader, body);
+    if (!piece->is_last) return;
+    if (call_text_arguments(piece->name, body, &reader->calls)) {
+        keep_calls(reader, before);
+        return;
+    }
+    if (piece->is_cut) cut_call(reader);
+    piece->is_first = true;
+    add_bytes(&reader->content, piece, piece->body);
+}
+
+static void feed_messages(struct tool_reader *reader, struct str text, bool is_end) {
+    struct harmony_piece piece;
+    while (harmony_next(&reader->messages, text, is_end, &piece)) {
+        if (piece.kind == HARMONY_CALL && reader->tools)
+            feed_call(reader, &piece);
+        else if (piece.kind == HARMONY_THOUGHT)
+            add_bytes(&reader->thought, &piece, piece.bytes);
+        else
+            add_bytes(&reader->content, &piece, piece.bytes);
+    }
+}
+
 void tool_reader_feed(struct tool_reader *reader, struct str text, bool is_end) {
     struct tool_marks marks = tool_format_marks(reader->format);
-    if (!marks.begin) feed_whole(reader, text, is_end);
+    bool has_messages = reader->format == TOOL_FORMAT_HARMONY;
+    if (has_messages)
+        feed_messages(reader, text, is_end);
+    else if (!marks.begin)
+        feed_whole(reader, text, is_end);
     while (marks.begin &&
            (reader->state == TOOL_TEXT ? read_text(reader, text, is_end, str_from(marks.begin))
                                        : read_to_end(reader, text, is_end, marks))) {

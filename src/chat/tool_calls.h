@@ -11,6 +11,10 @@
  * out to be none, or its rest is cut, the stream has a call that the answer has not. Where a model
  * names a call or its arguments twice, the stream may keep another one of the two than the answer.
  *
+ * In the form HARMONY the whole answer is messages (harmony.h), and the reader sorts them: thoughts,
+ * text, calls. A newline stands between two messages of one kind. Calls that are not asked for, and
+ * those whose arguments are no JSON, are text.
+ *
  * It knows no template language, no token and no response format. The time over all feeds is linear
  * in the text.
  *
@@ -20,16 +24,20 @@
  *     stays. */
 
 #include "chat/call_begun.h"
+#include "chat/harmony.h"
 #include "chat/tool_format.h"
 
 #include <jansson.h>
 
 struct tool_reader {
     enum tool_format format;
-    bool only_one;       /* drop calls behind the first: parallel_tool_calls is false */
-    const json_t *tools; /* the array of the request, for the types of XML's values; NULL: none */
+    bool only_one; /* drop calls behind the first: parallel_tool_calls is false */
+    /* The array of the request, for the types of XML's values; NULL: none, and no message is a
+     * call. */
+    const json_t *tools;
 
     struct buf content; /* the text without the calls, so far */
+    struct buf thought; /* of the messages that are thoughts, so far */
     struct call_list calls;
     struct call_list shown; /* those of a stream: of `calls`, and others that have begun */
     /* Bytes of the content that a stream shows: without the text of a call that `shown` has and
@@ -46,6 +54,9 @@ struct tool_reader {
     bool is_after_call;                     /* only white space has followed the last call */
     bool is_cut;                            /* content_shown stays as it is */
     struct call_begun begun;                /* of the current text of calls */
+    struct harmony messages;
+    bool is_named; /* the arguments of the call that is a message have begun */
+    size_t space;  /* white space before them */
 };
 
 /* `format` is HERMES or behind it. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "chat/tool_format.h"
 
+#include "chat/harmony.h"
 #include "jinja/jinja.h"
 
 #include <string.h>
@@ -21,6 +22,9 @@ static const struct row {
     [TOOL_FORMAT_FUNCTION] = {{"<start_function_call>", "<end_function_call>"},
                               " functiongemma ",
                               "<escape>"},
+    [TOOL_FORMAT_HARMONY] = {{NULL, NULL},
+                             " openai ",
+                             "<|start|> <|channel|> <|constrain|> <|message|> <|end|>"},
 };
 
 const char *const chat_marks[CHAT_MARKS_MAX + 1] = {"<tool_call>",
@@ -42,7 +46,12 @@ const char *const chat_marks[CHAT_MARKS_MAX + 1] = {"<tool_call>",
                                                     "<seed:think>",
                                                     "</seed:think>",
                                                     "<|channel>",
-                                                    "<channel|>"};
+                                                    "<channel|>",
+                                                    "<|start|>",
+                                                    "<|channel|>",
+                                                    "<|constrain|>",
+                                                    "<|message|>",
+                                                    "<|end|>"};
 
 uint32_t chat_marks_in(const char *text) {
     uint32_t marks = 0;
@@ -111,6 +120,7 @@ enum tool_format tool_format_of(const struct jinja_template *template) {
     if (!template || !takes_tools(source)) return TOOL_FORMAT_NONE;
     if (has(source, "<tool_call>") && has(source, "<function=") && has(source, "<parameter="))
         return TOOL_FORMAT_XML;
+    if (has(source, HARMONY_THOUGHT_BEGIN)) return TOOL_FORMAT_HARMONY;
     /* Calls as other XML, in the marks of Hermes or of Llama. */
     if (has(source, "<function=") || has(source, "<arg_key>")) return TOOL_FORMAT_PLAIN;
     if (has(source, "[TOOL_CALLS]"))

@@ -12,6 +12,7 @@
  *     PHI       text functools[{"name": "f", "arguments": {…}}, …]              (Phi-4-mini)
  *     GEMMA     text <|tool_call>call:f{a:1,b:<|"|>x<|"|>}<tool_call|> …        (Gemma 4)
  *     FUNCTION  text <start_function_call>call:f{a:1,b:<escape>x<escape>}<end_function_call> …
+ *     HARMONY   messages of harmony.h; one of them is a call (gpt-oss)
  *
  * Thread: any; pure.
  * Memory: none. */
@@ -32,6 +33,7 @@ enum tool_format {
     TOOL_FORMAT_PHI,
     TOOL_FORMAT_GEMMA,
     TOOL_FORMAT_FUNCTION,
+    TOOL_FORMAT_HARMONY,
     TOOL_FORMAT_COUNT,
 };
 
@@ -52,7 +54,7 @@ struct tool_marks tool_format_marks(enum tool_format format);
 /* The words of all forms and of thoughts (thought.h), in an array that ends in NULL. A vocabulary may
  * have them as control tokens, which are no text otherwise. A set of marks has bit k for
  * chat_marks[k]. */
-#define CHAT_MARKS_MAX 24
+#define CHAT_MARKS_MAX 28
 extern const char *const chat_marks[CHAT_MARKS_MAX + 1];
 /* The marks that a text spells; none for NULL. */
 uint32_t chat_marks_in(const char *text);

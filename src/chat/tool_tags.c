@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "chat/tool_tags.h"
 
+#include "chat/harmony_format.h"
 #include "chat/tag_words.h"
 #include "json/json.h"
 
@@ -26,6 +27,8 @@ static const struct form forms[TOOL_FORMAT_COUNT] = {
     [TOOL_FORMAT_PHI] = {"functools[", NAME_HEAD, ARGUMENTS, "}", ", ", "]"},
     [TOOL_FORMAT_GEMMA] = {"", "<|tool_call>call:", "", "<tool_call|>", "", ""},
     [TOOL_FORMAT_FUNCTION] = {"", "<start_function_call>call:", "", "<end_function_call>", "", ""},
+    [TOOL_FORMAT_HARMONY] = {"", HARMONY_FUNCTION, HARMONY_JSON HARMONY_BODY, "",
+                             HARMONY_END HARMONY_NEXT, ""},
 };
 
 /* Whether members that the schema does not list may be ruled out: no other keyword could name them. */
@@ -93,6 +96,15 @@ static json_t *call_of(const struct tool_tags *from, size_t index) {
     return tag_format("sequence", "elements", list);
 }
 
+/* The text between calls: a string, or a format if it has control tokens. */
+static json_t *separator_of(const struct tool_tags *from) {
+    const char *separator = forms[from->format].separator;
+    if (!(chat_marks_in(separator) & from->marks)) return json_string(separator);
+    json_t *list = json_array();
+    tag_add_words(list, from->marks, separator);
+    return tag_format("sequence", "elements", list);
+}
+
 /* One call, or up to TOOL_CALLS_MAX of them unless `is_single`. */
 static json_t *calls_of(const struct tool_tags *from, bool is_single) {
     const struct form *form = &forms[from->format];
@@ -100,7 +112,7 @@ static json_t *calls_of(const struct tool_tags *from, bool is_single) {
     for (size_t i = 0; i < json_array_size(from->tools); i++)
         if (tool_set_has(&from->callable, i)) json_array_append_new(calls, call_of(from, i));
     json_t *some = tag_format("tags_with_separator", "tags", calls);
-    json_object_set_new(some, "separator", json_string(form->separator));
+    json_object_set_new(some, "separator", separator_of(from));
     json_object_set_new(some, "at_least_one", json_true());
     json_object_set_new(some, "stop_after_first", json_boolean(is_single));
     json_object_set_new(some, "max", json_integer(TOOL_CALLS_MAX));
@@ -136,7 +148,17 @@ static json_t *text_with_calls(const struct tool_tags *from) {
     return tag_format("sequence", "elements", list);
 }
 
+/* Calls in messages, or the message of an answer without calls. */
+static json_t *messages_with_calls(const struct tool_tags *from) {
+    json_t *calls = calls_of(from, from->only_one);
+    if (from->is_forced) return calls;
+    json_t *last = harmony_final(from->marks, json_incref(from->instead));
+    json_t *either = tag_format("or", "elements", json_pack("[o,o]", calls, last));
+    return from->instead ? either : harmony_with_preamble(from->marks, either);
+}
+
 json_t *tool_tags_format(const struct tool_tags *from) {
+    if (from->format == TOOL_FORMAT_HARMONY) return messages_with_calls(from);
     if (!from->is_forced && !from->instead) return text_with_calls(from);
     json_t *calls = calls_of(from, from->only_one);
     if (from->is_forced) return calls;

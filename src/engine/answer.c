@@ -228,7 +228,8 @@ static void rank_candidates(const struct job *job, uint32_t first,
 static enum shape_end write_choices(struct buf *out, const struct answer_source *source,
                                     const struct job *job) {
     const struct request *request = &job->request;
-    enum shape_end shape = job->shapes ? SHAPE_VALID : SHAPE_NONE;
+    bool has_shape = job->shapes && !request->is_frame_only;
+    enum shape_end shape = has_shape ? SHAPE_VALID : SHAPE_NONE;
     uint32_t choices = (uint32_t)request->choices, candidates = (uint32_t)request->candidates;
     for (uint32_t p = 0; p < (uint32_t)request->prompt_count; p++) {
         uint32_t order[REQUEST_CHOICES_MAX] = {0};
@@ -238,7 +239,7 @@ static enum shape_end write_choices(struct buf *out, const struct answer_source 
             if (shown_index > 0) buf_add_byte(out, ',');
             uint32_t index = candidates > choices ? order[k] : shown_index;
             write_choice(out, source, job, index, shown_index);
-            if (job->shapes && !job->choices[index].is_whole) shape = SHAPE_TRUNCATED;
+            if (has_shape && !job->choices[index].is_whole) shape = SHAPE_TRUNCATED;
         }
     }
     return shape;

@@ -14,7 +14,11 @@ void choice_init(struct choice *choice, const struct request *request) {
     thought_init(&choice->thought, request->thought_marks, request->thought_start);
     if (request->tool_format < TOOL_FORMAT_HERMES) return;
     choice->tools = mem_alloc(sizeof *choice->tools);
-    tool_reader_init(choice->tools, request->tool_format, request->one_tool_call, request->tools);
+    bool reads_calls = request->tool_choice != TOOL_CHOICE_NONE;
+    tool_reader_init(choice->tools, request->tool_format, request->one_tool_call,
+                     reads_calls ? request->tools : NULL);
+    if (request->tool_format == TOOL_FORMAT_HARMONY)
+        choice->tools->messages = choice->thought.messages; /* where the answer begins */
 }
 
 void choice_release(struct choice *choice) {
@@ -79,6 +83,7 @@ bool choice_add(struct choice *choice, const struct request *request,
 }
 
 struct str choice_thought(const struct choice *choice, size_t shown) {
+    if (choice->thought.marks.has_channels) return buf_str(&choice->tools->thought);
     size_t begin = least_size(choice->thought.begin, shown),
            end = least_size(choice->thought.end, shown);
     return end > begin ? (struct str){choice->raw.at + begin, end - begin} : STR("");

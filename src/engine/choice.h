@@ -49,7 +49,7 @@ struct choice {
     size_t thought_shown;      /* bytes of the thought already in a stream */
     uint32_t closing_count;    /* tokens of the closing mark that were forced */
     bool is_closing;           /* the next token is one of them */
-    struct tool_reader *tools; /* NULL: calls are not read. Owned */
+    struct tool_reader *tools; /* NULL: neither calls nor messages are read. Owned */
     size_t content_shown;      /* bytes of the content already in a stream */
     size_t call_at;            /* the call of tools->shown that a stream shows now */
     bool is_call_named;        /* its name is in the stream */
@@ -65,7 +65,8 @@ void choice_release(struct choice *choice);
 bool choice_add(struct choice *choice, const struct request *request,
                 const struct tokenizer *tokenizer, const struct sample *sample, bool is_end);
 
-/* The text of the thought, and that behind it, in the first `shown` bytes of raw. */
+/* The text of the thought, and that behind it, in the first `shown` bytes of raw. Where an answer is
+ * messages, the thought is that of the messages that tools has read, and all of raw is behind it. */
 struct str choice_thought(const struct choice *choice, size_t shown);
 struct str choice_answer(const struct choice *choice, size_t shown);
 /* True if the thought has all the tokens it may have, and must be closed by the next one. */

@@ -76,6 +76,79 @@ static void clean_reasoning(json_t *message) {
     if (json_is_string(reasoning)) json_object_set(message, "reasoning_content", reasoning);
 }
 
+/* --- one call per message --- */
+
+/* Adds the message with call `index` alone. The texts stay with the first one. */
+static void add_call(json_t *list, json_t *message, size_t index) {
+    json_t *one = json_copy(message);
+    json_t *call = json_array_get(json_object_get(message, "tool_calls"), index);
+    json_object_set_new(one, "tool_calls", json_pack("[O]", call));
+    if (index > 0) {
+        json_object_set_new(one, "content", json_string(""));
+        json_object_del(one, "reasoning_content");
+    }
+    json_array_append_new(list, one);
+}
+
+/* The results from `at` on as arrays under the ids of their calls. Returns where the rest
+ * begins. */
+static size_t find_results(const json_t *messages, size_t at, json_t *results) {
+    for (; at < json_array_size(messages); at++) {
+        json_t *message = json_array_get(messages, at), *list;
+        struct str id = json_member_str(message, "tool_call_id");
+        if (!str_is(json_member_str(message, "role"), "tool") || !id.at) break;
+        list = json_object_getn(results, id.at, id.bytes);
+        if (!list) json_object_setn_new(results, id.at, id.bytes, list = json_array());
+        json_array_append(list, message);
+    }
+    return at;
+}
+
+/* Moves the results of a call to the end of `list`. */
+static void take_results(json_t *list, json_t *results, struct str id) {
+    json_t *found = id.at ? json_object_getn(results, id.at, id.bytes) : NULL;
+    if (!found) return;
+    json_array_extend(list, found);
+    json_object_deln(results, id.at, id.bytes);
+}
+
+/* Adds message `at`, which has several calls, and the results behind it; those of no call come
+ * last. Returns where the rest begins. */
+static size_t add_calls(json_t *list, const json_t *messages, size_t at) {
+    json_t *message = json_array_get(messages, at), *results = json_object();
+    const json_t *calls = json_object_get(message, "tool_calls");
+    size_t end = find_results(messages, at + 1, results);
+    for (size_t i = 0; i < json_array_size(calls); i++) {
+        add_call(list, message, i);
+        take_results(list, results, json_member_str(json_array_get(calls, i), "id"));
+    }
+    for (size_t k = at + 1; k < end; k++)
+        take_results(list, results, json_member_str(json_array_get(messages, k), "tool_call_id"));
+    json_decref(results);
+    return end;
+}
+
+static void split_calls(json_t *messages) {
+    json_t *list = json_array();
+    for (size_t at = 0; at < json_array_size(messages);) {
+        const json_t *message = json_array_get(messages, at);
+        if (json_array_size(json_object_get(message, "tool_calls")) > 1)
+            at = add_calls(list, messages, at);
+        else
+            json_array_append(list, json_array_get(messages, at++));
+    }
+    json_array_clear(messages);
+    json_array_extend(messages, list);
+    json_decref(list);
+}
+
+static void name_thinking(json_t *message) {
+    json_t *reasoning = json_object_get(message, "reasoning_content");
+    bool has_content = json_member_str(message, "content").bytes > 0;
+    json_object_del(message, "thinking");
+    if (json_is_string(reasoning) && !has_content) json_object_set(message, "thinking", reasoning);
+}
+
 void messages_clean(json_t *messages, struct messages_options options) {
     for (size_t i = 0; i < json_array_size(messages); i++) {
         json_t *message = json_array_get(messages, i);
@@ -85,6 +158,10 @@ void messages_clean(json_t *messages, struct messages_options options) {
         if (!options.knows_developer && str_is(json_member_str(message, "role"), "developer"))
             json_object_set_new(message, "role", json_string("system"));
     }
+    if (!options.has_channels) return;
+    split_calls(messages);
+    for (size_t i = 0; i < json_array_size(messages); i++)
+        name_thinking(json_array_get(messages, i));
 }
 
 struct str messages_last_text(const json_t *messages) {

@@ -13,6 +13,7 @@
 struct messages_options {
     bool takes_parts;     /* the template iterates content itself */
     bool knows_developer; /* the template names the role */
+    bool has_channels;    /* the template is that of gpt-oss (chat/harmony.h) */
 };
 
 /* Cleans messages that have passed request_check_messages:
@@ -21,7 +22,10 @@ struct messages_options {
  *   - a content of text parts becomes their texts joined by newlines, unless the template takes
  *     parts: then only refusals become texts;
  *   - `reasoning` or `thinking` becomes reasoning_content;
- *   - the role developer becomes system, unless the template knows it. */
+ *   - the role developer becomes system, unless the template knows it;
+ *   - with channels, reasoning_content becomes `thinking` if the content is empty, and a message with
+ *     several calls becomes one per call, each followed by its result: the template shows one call per
+ *     message, and refuses both texts next to a call. */
 void messages_clean(json_t *messages, struct messages_options options);
 
 /* The text that ends the last message, for continuing it: its content, or the text of its last

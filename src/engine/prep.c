@@ -97,13 +97,25 @@ static struct jinja_limits rendering_limits(const struct request *request) {
     return (struct jinja_limits){.memory_bytes_max = memory};
 }
 
+/* The template of gpt-oss takes no tool without a description. */
+static void describe_tools(json_t *tools) {
+    for (size_t i = 0; i < json_array_size(tools); i++) {
+        json_t *function = json_object_get(json_array_get(tools, i), "function");
+        if (!json_member(function, "description"))
+            json_object_set_new(function, "description", json_string(""));
+    }
+}
+
 static bool render_with(struct request *request, const struct served_model *model,
                         const struct jinja_template *template, const struct prep_options *options,
                         struct rendering *rendering, struct refusal *refusal) {
     if (!request_prep_tools(request, model, template, refusal)) return false;
+    bool has_channels = thought_marks_of(template).has_channels;
+    if (has_channels) describe_tools(request->tools);
     messages_clean(request->messages, (struct messages_options){
                                           jinja_template_takes_parts(template),
                                           jinja_template_knows_role(template, "developer"),
+                                          has_channels,
                                       });
     json_t *context = template_context(request), *words = vocabulary_context(&model->vocabulary);
     const struct jinja_options chat = {.limits = rendering_limits(request),
@@ -226,11 +238,11 @@ static bool encode(const struct request *request, const struct served_model *mod
                   error.text);
 }
 
-/* Closes a thought that the prompt has opened, as templates spell a thought without words. */
+/* Closes a thought that the prompt has opened. */
 static void close_thought(struct request *request, struct buf *text) {
-    if (request->thought_start != THOUGHT_OPEN) return;
-    buf_printf(text, "\n%s\n\n", request->thought_marks.end);
-    request->thought_start = THOUGHT_NONE;
+    thought_close(request->thought_marks, request->thought_start, text);
+    if (request->thought_start == THOUGHT_OPEN || request->thought_marks.has_channels)
+        request->thought_start = THOUGHT_NONE;
 }
 
 static bool prep_chat(struct request *request, const struct served_model *model,

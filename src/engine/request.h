@@ -116,12 +116,15 @@ struct request {
     /* Filled by prep, which knows the vocabulary and the template. */
     struct token_list bad_word_runs; /* in the form of sampling.bad_words */
     enum tool_format tool_format;    /* the form of the calls that are read */
+    bool holds_calls;                /* the shape has the calls of the tools */
+    bool is_frame_only; /* the shape is only the order of messages, which no field asks for */
     struct thought_marks thought_marks;
     enum thought_start thought_start;
     struct token_list closing_tokens; /* that spell the closing mark of a thought */
     /* Control tokens that stay in the text despite skip_special_tokens: marks of calls and thoughts. */
     int32_t shown_tokens[REQUEST_SHOWN_TOKENS_MAX];
     uint32_t shown_token_count;
+    uint32_t shown_marks; /* the set of their marks */
 };
 
 /* True if the logprobs of the prompt are part of the answer: with prompt_logprobs, or with `echo`

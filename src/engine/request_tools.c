@@ -178,11 +178,16 @@ uint32_t request_show_marks(struct request *request, const struct vocabulary *vo
                             uint32_t marks) {
     const struct mark_tokens *tokens = &vocabulary->marks;
     for (size_t k = 0; k < CHAT_MARKS_MAX; k++) {
-        if (!((marks & tokens->known) >> k & 1)) continue;
+        if (!((marks & tokens->known & ~request->shown_marks) >> k & 1)) continue;
         assert(request->shown_token_count < REQUEST_SHOWN_TOKENS_MAX);
         request->shown_tokens[request->shown_token_count++] = tokens->at[k];
     }
+    request->shown_marks |= marks & tokens->known;
     return marks & tokens->control;
+}
+
+bool request_holds_messages(const struct request *request) {
+    return request->tool_format == TOOL_FORMAT_HARMONY && request->thinking_token_budget >= 0;
 }
 
 static bool is_forced(const struct request *request) {
@@ -224,8 +229,9 @@ bool request_prep_tools(struct request *request, const struct served_model *mode
         return refuse_unsupported(ret_refusal, "tools",
                                   "the chat template of this model does not show tools to it");
     /* vLLM has one name for both forms of Mistral. */
-    bool is_named =
-        named != TOOL_FORMAT_NONE && !(named == TOOL_FORMAT_MISTRAL && taught == TOOL_FORMAT_NAMED);
+    bool is_named = named != TOOL_FORMAT_NONE &&
+                    !(named == TOOL_FORMAT_MISTRAL && taught == TOOL_FORMAT_NAMED) &&
+                    taught != TOOL_FORMAT_HARMONY; /* whose messages are read in any case */
     request->tool_format = is_named ? named : taught;
     if (request->tool_format == TOOL_FORMAT_PLAIN && is_forced(request))
         request->tool_format = TOOL_FORMAT_LLAMA;
@@ -237,6 +243,8 @@ bool request_prep_tools(struct request *request, const struct served_model *mode
     uint32_t marks =
         request_show_marks(request, &model->vocabulary, tool_format_mark_set(request->tool_format));
     bool has_shape = request->shape.source && request->tool_format != TOOL_FORMAT_PLAIN;
-    if (param || has_shape) hold_calls(request, param ? param : "tools", marks);
+    request->holds_calls = param || has_shape || request_holds_messages(request);
+    if (!param && !has_shape) request->is_frame_only = request->holds_calls;
+    if (request->holds_calls) hold_calls(request, param ? param : "tools", marks);
     return true;
 }

@@ -16,6 +16,10 @@
 /* Checks the fields and fills the members of request->tools. */
 bool request_parse_tools(struct request *request, struct refusal *ret_refusal) MUST_CHECK;
 
+/* Whether the order of an answer's messages is held without a shape: a thought that has been closed
+ * by its budget must not begin again. */
+bool request_holds_messages(const struct request *request);
+
 /* Keeps the tokens of a set of marks (chat/tool_format.h) in the text of the answer. Returns the marks
  * that are control tokens. */
 uint32_t request_show_marks(struct request *request, const struct vocabulary *vocabulary,

@@ -18,14 +18,15 @@
  *                          before the first end
  *     optional, star, plus content: at most once, any number of times, at least once
  *     repeat               content, min, max: max -1 is no limit
- *     tags_with_separator  tags, separator, at_least_one, stop_after_first, max: the most tags, from 1 to TAGS_TIMES_MAX
+ *     tags_with_separator  tags, separator, at_least_one, stop_after_first, max: the most tags, from 1 to TAGS_TIMES_MAX;
+ *                          the separator is a string or a format
  *     triggered_tags       triggers, tags, excludes, at_least_one, stop_after_first: any text, in which a trigger is
  *                          the start of one of the tags
  *
  * A call of a tool is a tag, so "one of these tools must be called" is tags_with_separator.
  *
  * A mark is two bytes, of which the first is TAGS_MARK_BYTE. It occurs in no UTF-8, so no text takes it. The types and
- * members that xgrammar does not have (any_bytes, mark, place, otherwise, max) are for the engine. `place` is the name
+ * members that xgrammar does not have (any_bytes, mark, place, otherwise, max, a separator that is a format) are for the engine. `place` is the name
  * of a json_schema, regex or grammar in errors; "" if the refusal names it.
  *
  * Thread: any.

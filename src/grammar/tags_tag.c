@@ -79,13 +79,22 @@ static enum err read_most(struct tagger *tagger, const json_t *format, uint32_t 
     return tags_fail(tagger, "'max' must be an integer from 1 on");
 }
 
+/* The text between tags: a string, or a format. */
+static enum err read_separator(struct tagger *tagger, const json_t *format, uint32_t *ret_expr) {
+    const json_t *value = json_object_get(format, "separator");
+    struct str separator;
+    if (json_is_object(value)) return tags_read_part(tagger, "separator", -1, value, ret_expr);
+    enum err err = tags_read_text(tagger, format, "separator", &separator);
+    if (err == OK) *ret_expr = expr_bytes(tagger->exprs, separator);
+    return err;
+}
+
 enum err tags_read_separated(struct tagger *tagger, const json_t *format, uint32_t *ret_expr) {
     struct exprs *exprs = tagger->exprs;
-    struct str separator;
     struct often often;
-    uint32_t *parts, max;
+    uint32_t *parts, max, separator;
     size_t count;
-    enum err err = tags_read_text(tagger, format, "separator", &separator);
+    enum err err = read_separator(tagger, format, &separator);
     if (err == OK) err = read_often(tagger, format, &often);
     if (err == OK) err = read_most(tagger, format, &max);
     if (err == OK) err = tags_read_parts(tagger, format, "tags", &parts, &count);
@@ -93,7 +102,7 @@ enum err tags_read_separated(struct tagger *tagger, const json_t *format, uint32
     uint32_t one = expr_alt(exprs, parts, count), all = one;
     free(parts);
     if (!often.stop_after_first) {
-        uint32_t next = expr_cat(exprs, expr_bytes(exprs, separator), one);
+        uint32_t next = expr_cat(exprs, separator, one);
         all = expr_cat(exprs, one, expr_repeat(exprs, next, 0, max == EXPR_NO_MAX ? max : max - 1));
     }
     *ret_expr = often.at_least_one ? all : expr_optional(exprs, all);

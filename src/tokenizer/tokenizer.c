@@ -61,18 +61,29 @@ static void add_end(struct tokenizer *tokenizer, int32_t id) {
     tokenizer->ends[tokenizer->end_count++] = id;
 }
 
-/* llama.cpp's rule: the ids that the file names, and the spellings that models use for it. */
+static void remove_end(struct tokenizer *tokenizer, int32_t id) {
+    int32_t *ends = tokenizer->ends;
+    for (size_t i = 0; i < tokenizer->end_count; i++)
+        if (ends[i] == id) ends[i] = ends[--tokenizer->end_count];
+}
+
+/* llama.cpp's rule: the ids that the file names, and the spellings that models use for it. Where a
+ * vocabulary has the ends of gpt-oss, <|return|> and <|call|>, its <|end|> is between two messages
+ * of one answer. */
 static void find_ends(struct tokenizer *tokenizer, const struct tokenizer_source *source) {
     static const char *const spellings[] = {
-        "<|eot_id|>",    "<|im_end|>", "<|end|>",   "<|end_of_text|>",
-        "<|endoftext|>", "<|eom_id|>", "<EOT>",     "<end_of_turn>",
-        "<eos>",         "</s>",       "<|return|>"};
+        "<|eot_id|>",    "<|im_end|>", "<|end|>",    "<|end_of_text|>",
+        "<|endoftext|>", "<|eom_id|>", "<EOT>",      "<end_of_turn>",
+        "<eos>",         "</s>",       "<|return|>", "<|call|>"};
     _Static_assert(sizeof spellings / sizeof *spellings + 2 <= TOKENIZER_ENDS_MAX,
                    "room for every end");
     add_end(tokenizer, source->eos);
     add_end(tokenizer, source->eot);
     for (size_t i = 0; i < sizeof spellings / sizeof *spellings; i++)
         add_end(tokenizer, tokenizer_find(tokenizer, str_from(spellings[i])));
+    bool has_messages = tokenizer_find(tokenizer, STR("<|call|>")) != TOKEN_NONE &&
+                        tokenizer_find(tokenizer, STR("<|return|>")) != TOKEN_NONE;
+    if (has_messages) remove_end(tokenizer, tokenizer_find(tokenizer, STR("<|end|>")));
 }
 
 bool tokenizer_normalizes(const struct tokenizer *tokenizer) {

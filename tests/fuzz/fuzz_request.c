@@ -52,7 +52,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (request_parse(&request, endpoint, (struct str){body, size - 1}, VOCABULARY, &refusal)) {
         check(&request);
         if (endpoint == ENDPOINT_CHAT) {
-            messages_clean(request.messages, (struct messages_options){data[0] & 2, data[0] & 4});
+            messages_clean(request.messages,
+                           (struct messages_options){data[0] & 2, data[0] & 4, data[0] & 8});
             (void)messages_last_text(request.messages);
         }
         request_release(&request);

@@ -56,6 +56,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     check_shown(&whole);
     check_shown(&cut);
     assert(str_equals(buf_str(&whole.content), buf_str(&cut.content)));
+    assert(str_equals(buf_str(&whole.thought), buf_str(&cut.thought)));
     assert(whole.calls.count == cut.calls.count);
     for (size_t i = 0; i < whole.calls.count; i++) {
         struct str arguments = buf_str(&whole.calls.at[i].arguments), value;

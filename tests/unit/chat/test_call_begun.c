@@ -61,6 +61,8 @@ static void arguments_are_shown_while_they_come(void **state) {
          false},
         {TOOL_FORMAT_XML, "<tool_call>\n<function=f>", "<parameter=b>x</parameter>",
          "</function></tool_call>", true},
+        {TOOL_FORMAT_HARMONY, "<|channel|>commentary to=functions.f<|message|>", "{\"a\": 1}",
+         "<|call|>", false},
         {TOOL_FORMAT_GEMMA, "<|tool_call>call:f{", "b:<|\"|>x<|\"|>", "}<tool_call|>", true},
     };
     (void)state;

@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-static const struct thought_marks think = {"<think>", "</think>"};
+static const struct thought_marks think = {"<think>", "</think>", false};
 
 struct row {
     enum thought_start start;
@@ -67,6 +67,67 @@ static void a_thought_is_found_however_the_text_comes(void **state) {
         for (size_t step = 1; step <= strlen(rows[i].text) + 1; step++) check(&rows[i], step);
 }
 
+/* With channels: tokens of all thoughts, if every byte is a token, and whether the last is open. */
+static void thoughts_of_messages_are_counted(void **state) {
+    (void)state;
+    static const struct {
+        enum thought_start start;
+        const char *text;
+        uint32_t tokens;
+        bool has_begun, is_inside;
+    } messages[] = {
+        {THOUGHT_MAY, "<|channel|>analysis<|message|>", 0, true, true},
+        {THOUGHT_MAY, "<|channel|>analysis<|message|>abc", 3, true, true},
+        {THOUGHT_MAY, "<|channel|>analysis<|message|>abc<|end|>", 3, true, false},
+        {THOUGHT_MAY,
+         "<|channel|>analysis<|message|>abc<|end|><|start|>assistant<|channel|>analysis<|message|>"
+         "d",
+         4, true, true},
+        {THOUGHT_MAY, "<|channel|>final<|message|>abc", 0, false, false},
+        {THOUGHT_MAY, "abc", 0, false, false},
+        {THOUGHT_MAY, "<|channel|>analysis to=functions.f<|message|>{}", 0, false, false},
+        {THOUGHT_OPEN, "ab<|end|><|start|>assistant<|channel|>final<|message|>c", 2, true, false},
+        {THOUGHT_NONE, "abc<|end|>", 0, false, false},
+    };
+    for (size_t i = 0; i < sizeof messages / sizeof *messages; i++) {
+        struct thought thought;
+        struct str text = str_from(messages[i].text);
+        thought_init(&thought, thought_channels, messages[i].start);
+        for (size_t at = 0; at < text.bytes; at++)
+            thought_add(&thought, (struct str){text.at, at + 1}, at);
+        thought_end(&thought, text);
+        if (thought.token_count != messages[i].tokens)
+            fail_msg("'%s': %u tokens", text.at, thought.token_count);
+        assert_int_equal(thought.has_begun, messages[i].has_begun);
+        assert_int_equal(thought.state == THOUGHT_INSIDE, messages[i].is_inside);
+        assert_int_equal(thought.answer, 0);
+    }
+}
+
+static void a_thought_in_a_prompt_is_closed_as_the_family_does(void **state) {
+    (void)state;
+    static const struct {
+        bool has_channels;
+        enum thought_start start;
+        const char *added;
+    } prompts[] = {
+        {false, THOUGHT_NONE, ""},
+        {false, THOUGHT_MAY, ""},
+        {false, THOUGHT_OPEN, "\n</think>\n\n"},
+        {true, THOUGHT_NONE, ""},
+        {true, THOUGHT_MAY, "<|channel|>final<|message|>"},
+        {true, THOUGHT_OPEN, "<|end|><|start|>assistant<|channel|>final<|message|>"},
+    };
+    for (size_t i = 0; i < sizeof prompts / sizeof *prompts; i++) {
+        struct buf prompt;
+        buf_init(&prompt, 100);
+        thought_close(prompts[i].has_channels ? thought_channels : think, prompts[i].start,
+                      &prompt);
+        assert_true(str_is(buf_str(&prompt), prompts[i].added));
+        buf_release(&prompt);
+    }
+}
+
 static void a_long_thought_costs_no_more_than_its_length(void **state) {
     (void)state;
     size_t bytes = 400000;
@@ -90,7 +151,8 @@ static void templates_tell_their_marks_and_prompts_the_start(void **state) {
                      {"{{ content.split('</think>')[-1] }}", "</think>"},
                      {"[THINK]{{ x }}[/THINK]", "[/THINK]"},
                      {"<seed:think></seed:think>", "</seed:think>"},
-                     {"<|channel>thought\n<channel|>", "<channel|>"}};
+                     {"<|channel>thought\n<channel|>", "<channel|>"},
+                     {"<|channel|>analysis<|message|>", "<|end|>"}};
     for (size_t i = 0; i < sizeof templates / sizeof *templates; i++) {
         struct jinja_template *template;
         assert_int_equal(jinja_template_open(&template, str_from(templates[i].source), NULL), OK);
@@ -98,17 +160,26 @@ static void templates_tell_their_marks_and_prompts_the_start(void **state) {
         assert_true(templates[i].end ? end && strcmp(end, templates[i].end) == 0 : !end);
         jinja_template_close(template);
     }
-    assert_int_equal(thought_start_of((struct thought_marks){0}, STR("<think>")), THOUGHT_NONE);
+    assert_int_equal(thought_start_of((struct thought_marks){.begin = NULL}, STR("<think>")),
+                     THOUGHT_NONE);
     assert_int_equal(thought_start_of(think, STR("user: <think>\nassistant:")), THOUGHT_MAY);
     assert_int_equal(thought_start_of(think, STR("assistant:\n<think>\n")), THOUGHT_OPEN);
     assert_int_equal(thought_start_of(think, STR("assistant:\n<think>\n\n</think>\n\n")),
                      THOUGHT_NONE);
     assert_int_equal(thought_start_of(think, STR("")), THOUGHT_MAY);
+    assert_int_equal(thought_start_of(thought_channels, STR("<|end|><|start|>assistant")),
+                     THOUGHT_MAY);
+    assert_int_equal(thought_start_of(thought_channels, STR("<|channel|>analysis<|message|>")),
+                     THOUGHT_OPEN);
+    assert_int_equal(thought_start_of(thought_channels, STR("<|channel|>final<|message|>")),
+                     THOUGHT_NONE);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_thought_is_found_however_the_text_comes),
+        cmocka_unit_test(thoughts_of_messages_are_counted),
+        cmocka_unit_test(a_thought_in_a_prompt_is_closed_as_the_family_does),
         cmocka_unit_test(a_long_thought_costs_no_more_than_its_length),
         cmocka_unit_test(templates_tell_their_marks_and_prompts_the_start),
     };

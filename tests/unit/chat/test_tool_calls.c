@@ -47,6 +47,56 @@ static const struct row hermes[] = {
     {"<tool_call>\xff</tool_call>", "<tool_call>\xff</tool_call>", ""},
 };
 
+#define ANALYSIS "<|channel|>analysis<|message|>"
+#define FINAL "<|channel|>final<|message|>"
+#define NEXT "<|start|>assistant"
+#define TO_F "<|channel|>commentary to=functions.f <|constrain|>json<|message|>"
+
+/* A prompt ends with NEXT. */
+static const struct {
+    struct row row;
+    const char *thought;
+} harmony[] = {
+    {{"", "", ""}, ""},
+    {{FINAL "Hi \n", "Hi \n", ""}, ""},
+    {{FINAL "Hi<|return|>", "Hi", ""}, ""},
+    {{ANALYSIS "Hm.<|end|>" NEXT FINAL "Hi", "Hi", ""}, "Hm."},
+    {{ANALYSIS "Hm.", "", ""}, "Hm."},
+    {{ANALYSIS "Hm.<|en", "", ""}, "Hm.<|en"},
+    {{ANALYSIS "a<|end|>" NEXT ANALYSIS "b < c<|end|>" NEXT FINAL "d", "d", ""}, "a\nb < c"},
+    {{TO_F "{\"a\": 1}", "", "f({\"a\": 1})"}, ""},
+    {{TO_F " {\"a\": 1}\n<|call|>", "", "f({\"a\": 1})"}, ""},
+    {{ANALYSIS "Hm.<|end|>" NEXT TO_F "{}<|call|>", "", "f({})"}, "Hm."},
+    {{" to=functions.f<|channel|>commentary json<|message|>{}<|call|>", "", "f({})"}, ""},
+    {{ANALYSIS "x<|end|>" NEXT " to=functions.f<|channel|>commentary<|message|>{}", "", "f({})"},
+     "x"},
+    {{"to=functions.f<|channel|>analysis<|message|>{}", "", "f({})"}, ""},
+    {{"<|channel|>commentary to=g<|message|>{\"b\":[]}", "", "g({\"b\":[]})"}, ""},
+    {{TO_F "{}<|end|>" NEXT "<|channel|>commentary to=functions.g<|message|>{\"x\":2}<|call|>", "",
+      "f({});g({\"x\":2})"},
+     ""},
+    {{"<|channel|>commentary<|message|>Let me see.<|end|>" NEXT TO_F "{}", "Let me see.", "f({})"},
+     ""},
+    {{"<|channel|>commentary<|message|>a<|end|>" NEXT FINAL "b", "a\nb", ""}, ""},
+    /* Broken or cut calls are text, without their headers. */
+    {{TO_F "{\"a\": ", "{\"a\": ", ""}, ""},
+    {{TO_F "[1]<|call|>" NEXT FINAL "b", "[1]\nb", ""}, ""},
+    {{TO_F "{}{}", "{}{}", ""}, ""},
+    {{"<|channel|>commentary to=functions.<|message|>{}", "{}", ""}, ""},
+    /* Answers that leave marks out. */
+    {{"Just text", "Just text", ""}, ""},
+    {{"to=be", "to=be", ""}, ""},
+    {{"<|message|>Hi", "Hi", ""}, ""},
+    {{"<|end|>" NEXT FINAL "Hi", "Hi", ""}, ""},
+    {{FINAL "Hi" NEXT ANALYSIS "no end", "Hi", ""}, "no end"},
+    {{"<|channel|>fin", "", ""}, ""},
+    {{"<|channel|>final" NEXT FINAL "Hi", "Hi", ""}, ""},
+    {{"<|channel|>final <|constrain|>json<|message|>{\"to=x\": 1}", "{\"to=x\": 1}", ""}, ""},
+    {{"<|channel|>analysis to=python code<|message|>1+1<|call|>", "", ""}, "1+1"},
+    {{FINAL "a <| b <|channel|> c", "a <| b <|channel|> c", ""}, ""},
+    {{FINAL "\xff<|return|>", "\xff", ""}, ""},
+};
+
 static const struct row mistral[] = {
     {"Hi", "Hi", ""},
     {"[TOOL_CALLS] [{\"name\": \"f\", \"arguments\": {\"a\": 1}}, {\"name\": \"g\", "
@@ -220,7 +270,8 @@ static void check_shown(const struct tool_reader *reader, size_t *shown_bytes, b
 }
 
 /* Reads `text` in pieces of `step` bytes, or of sizes that the generator chooses; compares. */
-static void check(enum tool_format format, const struct row *row, size_t step, struct rng *rng) {
+static void check(enum tool_format format, const struct row *row, const char *thought, size_t step,
+                  struct rng *rng) {
     struct tool_reader reader;
     struct buf calls;
     size_t bytes = strlen(row->text), content_before = 0, calls_before = 0, shown = 0;
@@ -239,6 +290,8 @@ static void check(enum tool_format format, const struct row *row, size_t step, s
     tool_reader_feed(&reader, str_from(row->text), true);
     check_shown(&reader, &shown, true);
     add_calls(&calls, &reader);
+    if (!str_is(buf_str(&reader.thought), thought))
+        fail_msg("'%s': thought '%.*s'", row->text, STR_ARGS(buf_str(&reader.thought)));
     if (!str_is(buf_str(&reader.content), row->content) || !str_is(buf_str(&calls), row->calls))
         fail_msg("'%s': content '%.*s', calls '%.*s'", row->text,
                  STR_ARGS(buf_str(&reader.content)), STR_ARGS(buf_str(&calls)));
@@ -250,8 +303,8 @@ static void check_all(enum tool_format format, const struct row *rows, size_t co
     struct rng rng = {.state = 5};
     for (size_t i = 0; i < count; i++) {
         for (size_t step = 1; step <= strlen(rows[i].text) + 1; step++)
-            check(format, &rows[i], step, NULL);
-        for (int try = 0; try < 200; try++) check(format, &rows[i], 0, &rng);
+            check(format, &rows[i], "", step, NULL);
+        for (int try = 0; try < 200; try++) check(format, &rows[i], "", 0, &rng);
     }
 }
 
@@ -282,6 +335,45 @@ static void calls_of_other_forms_are_found_however_they_come(void **state) {
     check_all(TOOL_FORMAT_PHI, phi, COUNT(phi));
     check_all(TOOL_FORMAT_GEMMA, gemma, COUNT(gemma));
     check_all(TOOL_FORMAT_FUNCTION, function, COUNT(function));
+}
+
+static void messages_are_sorted_however_they_come(void **state) {
+    (void)state;
+    struct rng rng = {.state = 6};
+    for (size_t i = 0; i < COUNT(harmony); i++) {
+        const struct row *row = &harmony[i].row;
+        for (size_t step = 1; step <= strlen(row->text) + 1; step++)
+            check(TOOL_FORMAT_HARMONY, row, harmony[i].thought, step, NULL);
+        for (int try = 0; try < 200; try++)
+            check(TOOL_FORMAT_HARMONY, row, harmony[i].thought, 0, &rng);
+    }
+    /* Without tools a message with a recipient is text. */
+    struct tool_reader reader;
+    tool_reader_init(&reader, TOOL_FORMAT_HARMONY, false, NULL);
+    tool_reader_feed(&reader, str_from(ANALYSIS "a<|end|>" NEXT TO_F "{}<|call|>"), true);
+    assert_true(str_is(buf_str(&reader.content), "{}"));
+    assert_true(str_is(buf_str(&reader.thought), "a"));
+    assert_int_equal(reader.calls.count, 0);
+    tool_reader_release(&reader);
+}
+
+static void many_messages_cost_no_more_than_their_length(void **state) {
+    (void)state;
+    static const char *const parts[] = {"<|start|>", "<|channel|>", "<|message|>",
+                                        "<",         "<|end|>",     "<|start|>x<|message|> "};
+    for (size_t i = 0; i < COUNT(parts); i++) {
+        struct tool_reader reader;
+        struct buf text;
+        buf_init(&text, BUF_UNLIMITED);
+        while (text.bytes < 400000) buf_add_text(&text, parts[i]);
+        tool_reader_init(&reader, TOOL_FORMAT_HARMONY, false, tools);
+        for (size_t at = 7; at < text.bytes; at += 7)
+            tool_reader_feed(&reader, (struct str){text.at, at}, false);
+        tool_reader_feed(&reader, buf_str(&text), true);
+        assert_int_equal(reader.calls.count, 0);
+        tool_reader_release(&reader);
+        buf_release(&text);
+    }
 }
 
 static void a_call_is_there_as_soon_as_it_is_whole(void **state) {
@@ -356,6 +448,7 @@ static void a_template_says_which_form_it_teaches(void **state) {
                 {"{{ tools }}functools[", TOOL_FORMAT_PHI},
                 {"{{ tools }}[func_name1(params_name1=1)]", TOOL_FORMAT_PYTHON},
                 {"{{ tools }}<|python_tag|>", TOOL_FORMAT_LLAMA},
+                {"{{ tools }}<|channel|>analysis<|message|>", TOOL_FORMAT_HARMONY},
                 {"{{ tools }}", TOOL_FORMAT_PLAIN}};
     for (size_t i = 0; i < COUNT(rows); i++) {
         struct jinja_template *template;
@@ -370,9 +463,9 @@ static void a_template_says_which_form_it_teaches(void **state) {
 static void chat_marks_are_the_marks_of_forms_and_thoughts(void **state) {
     (void)state;
     static const int counts[TOOL_FORMAT_COUNT] = {
-        [TOOL_FORMAT_HERMES] = 2, [TOOL_FORMAT_XML] = 2,     [TOOL_FORMAT_MISTRAL] = 3,
-        [TOOL_FORMAT_NAMED] = 3,  [TOOL_FORMAT_LLAMA] = 1,   [TOOL_FORMAT_PYTHON] = 1,
-        [TOOL_FORMAT_GEMMA] = 3,  [TOOL_FORMAT_FUNCTION] = 3};
+        [TOOL_FORMAT_HERMES] = 2, [TOOL_FORMAT_XML] = 2,      [TOOL_FORMAT_MISTRAL] = 3,
+        [TOOL_FORMAT_NAMED] = 3,  [TOOL_FORMAT_LLAMA] = 1,    [TOOL_FORMAT_PYTHON] = 1,
+        [TOOL_FORMAT_GEMMA] = 3,  [TOOL_FORMAT_FUNCTION] = 3, [TOOL_FORMAT_HARMONY] = 5};
     static const char *const thoughts[] = {"</think>", "[/THINK]", "</seed:think>", "<channel|>"};
     uint32_t all = 0;
     for (size_t i = 0; i < TOOL_FORMAT_COUNT; i++) {
@@ -397,6 +490,7 @@ static void parsers_have_the_names_that_vllm_has(void **state) {
     assert_int_equal(tool_format_named(STR("hermes")), TOOL_FORMAT_HERMES);
     assert_int_equal(tool_format_named(STR("qwen3_coder")), TOOL_FORMAT_XML);
     assert_int_equal(tool_format_named(STR("llama4_pythonic")), TOOL_FORMAT_PYTHON);
+    assert_int_equal(tool_format_named(STR("openai")), TOOL_FORMAT_HARMONY);
     assert_int_equal(tool_format_named(STR("")), TOOL_FORMAT_NONE);
     assert_int_equal(tool_format_named(STR("pythonic llama4_pythonic")), TOOL_FORMAT_NONE);
     assert_int_equal(tool_format_named(STR("herm")), TOOL_FORMAT_NONE);
@@ -408,6 +502,8 @@ int main(void) {
         cmocka_unit_test(calls_after_the_mark_of_mistral_are_found_however_the_text_comes),
         cmocka_unit_test(a_text_of_calls_alone_is_found_however_it_comes),
         cmocka_unit_test(calls_of_other_forms_are_found_however_they_come),
+        cmocka_unit_test(messages_are_sorted_however_they_come),
+        cmocka_unit_test(many_messages_cost_no_more_than_their_length),
         cmocka_unit_test(a_call_is_there_as_soon_as_it_is_whole),
         cmocka_unit_test(only_the_first_call_is_kept_when_one_is_wanted),
         cmocka_unit_test(ids_have_the_form_that_templates_take),

@@ -75,6 +75,34 @@ static void arguments_of_tool_calls_become_objects(void **state) {
                 plain);
 }
 
+#define CALL(id) "{\"id\":\"" id "\",\"function\":{\"name\":\"f\",\"arguments\":{}}}"
+#define RESULT(id) "{\"role\":\"tool\",\"tool_call_id\":\"" id "\",\"content\":\"\"}"
+#define ASSISTANT "{\"role\":\"assistant\",\"reasoning\":\"r\",\"content\":"
+#define THOUGHT "\"reasoning_content\":\"r\",\"thinking\":\"r\","
+
+static void with_channels_a_message_has_one_call_and_one_text(void **state) {
+    (void)state;
+    const struct messages_options channels = {.has_channels = true};
+    const char *calls =
+        ASSISTANT "null,\"tool_calls\":[" CALL("a") "," CALL("b") "," CALL("c") "]}";
+    const char *results = RESULT("c") "," RESULT("x") "," RESULT("a") "," RESULT("c");
+    const char *a = ASSISTANT "\"\"," THOUGHT "\"tool_calls\":[" CALL("a") "]}," RESULT("a");
+    const char *b = ASSISTANT "\"\",\"tool_calls\":[" CALL("b") "]}";
+    const char *c = ASSISTANT "\"\",\"tool_calls\":[" CALL("c") "]}," RESULT("c") "," RESULT("c");
+    const char *last = RESULT("x") ",{\"role\":\"user\",\"content\":\"u\"}";
+    struct buf from, to;
+    buf_init(&from, 10000);
+    buf_init(&to, 10000);
+    buf_printf(&from, "[%s,%s,{\"role\":\"user\",\"content\":\"u\"}]", calls, results);
+    buf_printf(&to, "[%s,%s,%s,%s]", a, b, c, last);
+    check_clean(from.at, to.at, channels);
+    buf_release(&from);
+    buf_release(&to);
+    check_clean("[{\"role\":\"assistant\",\"content\":\"c\",\"thinking\":\"t\"}]",
+                "[{\"role\":\"assistant\",\"content\":\"c\",\"reasoning_content\":\"t\"}]",
+                channels);
+}
+
 static void an_empty_list_of_tool_calls_goes(void **state) {
     (void)state;
     const char *without = "[{\"role\":\"assistant\",\"content\":\"x\"}]";
@@ -257,6 +285,7 @@ int main(void) {
         cmocka_unit_test(text_parts_are_joined_by_newlines_unless_the_template_takes_them),
         cmocka_unit_test(the_role_developer_becomes_system_unless_the_template_knows_it),
         cmocka_unit_test(arguments_of_tool_calls_become_objects),
+        cmocka_unit_test(with_channels_a_message_has_one_call_and_one_text),
         cmocka_unit_test(an_empty_list_of_tool_calls_goes),
         cmocka_unit_test(reasoning_has_one_name),
         cmocka_unit_test(special_tokens_of_the_template_become_their_ids),

@@ -27,6 +27,8 @@ static const struct {
     {TOOL_FORMAT_PHI, "functools[", "{\"name\": \"f\", \"arguments\": {}}", ", ", "]"},
     {TOOL_FORMAT_GEMMA, "", "<|tool_call>call:f{}<tool_call|>", "", ""},
     {TOOL_FORMAT_FUNCTION, "", "<start_function_call>call:f{}<end_function_call>", "", ""},
+    {TOOL_FORMAT_HARMONY, "", "<|channel|>commentary to=functions.f <|constrain|>json<|message|>{}",
+     "<|end|><|start|>assistant", ""},
 };
 
 static struct grammar *forced_calls(enum tool_format format, bool only_one) {

@@ -58,7 +58,7 @@ static void published_templates_are_known_by_the_calls_they_teach(void **state) 
                 {"ByteDance-Seed-OSS.jinja", TOOL_FORMAT_PLAIN},
                 {"mistralai-Ministral-3-14B-Reasoning-2512.jinja", TOOL_FORMAT_NAMED},
                 {"GLM-4.6.jinja", TOOL_FORMAT_PLAIN},
-                {"openai-gpt-oss-120b.jinja", TOOL_FORMAT_PLAIN},
+                {"openai-gpt-oss-120b.jinja", TOOL_FORMAT_HARMONY},
                 {"mistralai-Mistral-Nemo-Instruct-2407.jinja", TOOL_FORMAT_MISTRAL},
                 {"Mistral-Small-3.2-24B-Instruct-2506.jinja", TOOL_FORMAT_NAMED},
                 {"meta-llama-Llama-3.1-8B-Instruct.jinja", TOOL_FORMAT_LLAMA},
