@@ -18,12 +18,17 @@ static bool read_arguments(struct str value, struct buf *arguments) {
     return json_span_read(buf_str(arguments), &object) && json_span_is_object(object);
 }
 
-/* A valid JSON value that is a call. */
+/* A valid JSON value that is a call. Of members that come twice the first counts: a stream has shown it. */
 static bool read_call(struct str value, struct call_list *calls) {
-    if (!json_span_is_object(value)) return false;
-    struct str name = json_span_get(value, "name");
-    struct str arguments = json_span_get(value, "arguments");
-    if (!arguments.at) arguments = json_span_get(value, "parameters");
+    struct json_span_iter iter;
+    struct str key, member, name = {NULL, 0}, arguments = {NULL, 0};
+    if (!json_span_is_object(value) || !json_span_enter(&iter, value)) return false;
+    while (json_span_member(&iter, &key, &member)) {
+        if (!name.at && json_span_string_is(key, "name")) name = member;
+        bool is_either =
+            json_span_string_is(key, "arguments") || json_span_string_is(key, "parameters");
+        if (!arguments.at && is_either) arguments = member;
+    }
     if (!name.at || !json_span_is_string(name) || !arguments.at) return false;
     struct tool_call *call = call_list_add(calls);
     json_span_decode(&call->name, name);

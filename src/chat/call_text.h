@@ -13,7 +13,8 @@
 
 #include <jansson.h>
 
-/* {"name": "f", "arguments": {…}}; `parameters` is taken for `arguments`. */
+/* {"name": "f", "arguments": {…}}; `parameters` is taken for `arguments`. Of members that come
+ * twice the first counts. */
 bool call_text_json(struct str text, struct call_list *calls);
 /* An array of such calls. */
 bool call_text_array(struct str text, struct call_list *calls);

@@ -8,8 +8,7 @@
  * shows no text that a reader of the whole text would not see.
  *
  * A stream shows the arguments of a call while they come (call_begun.h). Where such a call turns
- * out to be none, or its rest is cut, the stream has a call that the answer has not. Where a model
- * names a call or its arguments twice, the stream may keep another one of the two than the answer.
+ * out to be none, or its rest is cut, the stream has a call that the answer has not.
  *
  * In the form HARMONY the whole answer is messages (harmony.h), and the reader sorts them: thoughts,
  * text, calls. A newline stands between two messages of one kind. Calls that are not asked for, and

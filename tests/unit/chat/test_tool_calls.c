@@ -43,6 +43,12 @@ static const struct row hermes[] = {
      "<tool_call>{\"name\":\"\",\"arguments\":{}}</tool_call>", ""},
     {"<tool_call>{\"name\":7,\"arguments\":{}}</tool_call>",
      "<tool_call>{\"name\":7,\"arguments\":{}}</tool_call>", ""},
+    {"<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":1},\"arguments\":{\"a\":2},\"name\":\"g\"}</"
+     "tool_call>",
+     "", "f({\"a\":1})"},
+    {"<tool_call>{\"name\":\"f\",\"parameters\":{\"a\":1},\"arguments\":{\"a\":2}}</tool_call>", "",
+     "f({\"a\":1})"},
+    {"<tool_call>{\"name\":\"f\",\"name\":\"g\",\"arguments\":{}}</tool_call>", "", "f({})"},
     {"a < b <tool_cal", "a < b <tool_cal", ""},
     {"<tool_call>\xff</tool_call>", "<tool_call>\xff</tool_call>", ""},
 };
