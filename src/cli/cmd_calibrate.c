@@ -175,7 +175,7 @@ static enum err check(struct command_call *call, struct error *error) {
             return err_set(error, ERR_INVALID, "the name of LABELLED is too long");
         chosen->answers = chosen->answers_usual;
     }
-    chosen->offline.input_path = labelled;
+    chosen->offline.input.path = labelled;
     chosen->offline.output_path = chosen->answers;
     return chosen->choice.models.count > 0
                ? engine_options_check(&chosen->choice, &chosen->offline.node, error)

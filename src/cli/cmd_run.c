@@ -5,6 +5,7 @@
 #include "cli/command.h"
 #include "cli/engine_options.h"
 #include "cli/run_show.h"
+#include "cli/table_options.h"
 #include "cli/vllm_options.h"
 #include "server/offline.h"
 #include "server/offline_places.h"
@@ -20,16 +21,21 @@ struct chosen {
     struct offline_places places;
     const char *input, *output, *output_folder;
     struct engine_choice choice;
+    struct table_choice table;
     bool json, quiet;
 };
 
 #define AT(field) offsetof(struct chosen, field)
 static const struct option rows[] = {
     {"input-file", OPTION_TEXT, AT(input), "IN",
-     .help = "file of requests, one JSON object per line; or an http(s) URL to GET", .letter = 'i',
-     .only_flag = true},
+     .help =
+         "file of requests, one JSON object per line, or with --prompt a table; or an http(s) URL "
+         "to GET",
+     .letter = 'i', .only_flag = true},
     {"output-file", OPTION_TEXT, AT(output), "OUT",
-     .help = "file of results, one line per request, in input order; or an http(s) URL to PUT to",
+     .help =
+         "file of results, one line per request, in input order, or a table (.csv, .tsv); or an "
+         "http(s) URL to PUT to",
      .letter = 'o', .only_flag = true},
     {"overwrite", OPTION_SWITCH, AT(offline.overwrite),
      .help = "run although OUT exists, and replace it", .only_flag = true},
@@ -120,16 +126,19 @@ static void set_defaults(void *context) {
 static void release(void *context) {
     struct chosen *chosen = context;
     engine_options_release(&chosen->choice, &chosen->offline.node);
+    table_options_release(&chosen->table);
 }
 
 static enum err check(struct command_call *call, struct error *error) {
     struct chosen *chosen = call->chosen;
     if (!chosen->input || !chosen->output)
         return err_set(error, ERR_INVALID, "%s is missing", chosen->input ? "-o OUT" : "-i IN");
-    enum err err = offline_places_find(&chosen->places, chosen->input, chosen->output,
-                                       chosen->output_folder, error);
+    enum err err = table_options_check(&chosen->table, chosen->input, chosen->output, error);
     if (err != OK) return err;
-    chosen->offline.input_path = chosen->places.input_path;
+    err = offline_places_find(&chosen->places, chosen->input, chosen->output, chosen->output_folder,
+                              error);
+    if (err != OK) return err;
+    chosen->offline.input.path = chosen->places.input_path;
     chosen->offline.output_path = chosen->places.output_path;
     return engine_options_check(&chosen->choice, &chosen->offline.node, error);
 }
@@ -151,7 +160,7 @@ static enum err deliver(struct command_call *call, const struct offline_summary 
 
 static enum err run_file(struct command_call *call, struct error *error) {
     struct chosen *chosen = call->chosen;
-    struct run_show show = {.quiet = chosen->quiet};
+    struct run_show show = {.quiet = chosen->quiet, .has_rows = chosen->table.plan != NULL};
     struct offline_options *offline = &chosen->offline;
     struct offline_summary summary = {0};
     enum err err = offline_check(offline, &summary, error);
@@ -171,23 +180,30 @@ static enum err run_file(struct command_call *call, struct error *error) {
 }
 
 static enum err run(struct command_call *call, struct error *error) {
-    const struct chosen *chosen = call->chosen;
-    enum err err = offline_places_fetch(&chosen->places, call->stop, error);
+    struct chosen *chosen = call->chosen;
+    enum err err =
+        table_options_open(&chosen->table, chosen->output, &chosen->offline.input, error);
+    if (err == OK) err = offline_places_fetch(&chosen->places, call->stop, error);
     if (err != OK) return err;
     err = run_file(call, error);
     if (err != OK) offline_places_drop(&chosen->places);
     return err;
 }
 
-static const struct option_table tables[] = {
-    {rows, 0}, {engine_option_rows, offsetof(struct chosen, choice)}, {vllm_option_rows, 0}};
+static const struct option_table tables[] = {{rows, 0},
+                                             {table_option_rows, offsetof(struct chosen, table)},
+                                             {engine_option_rows, offsetof(struct chosen, choice)},
+                                             {vllm_option_rows, 0}};
 
 const struct command cmd_run = {
     .name = "run",
-    .summary = "turn a file of requests into a file of results",
-    .usage = "run -i IN.jsonl -o OUT.jsonl --model M [options]",
-    .help = "Runs every request of IN and writes one result per line to OUT. Finished results are\n"
-            "kept in OUT.quern; after an interruption the same command continues.\n",
+    .summary = "turn a file of requests, or a table, into a file of results",
+    .usage = "run -i IN.jsonl -o OUT.jsonl --model M [options]\n"
+             "       quern run -i IN.csv --prompt F.jinja -o OUT.csv --model M [options]",
+    .help =
+        "Runs every request of IN and writes one result per line to OUT. Finished results are\n"
+        "kept in OUT.quern; after an interruption the same command continues. IN may be a table:\n"
+        "--prompt makes a request of each row; and OUT may be one, with a column per answer.\n",
     .tables = tables,
     .table_count = sizeof tables / sizeof *tables,
     .chosen_bytes = sizeof(struct chosen),

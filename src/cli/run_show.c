@@ -67,8 +67,8 @@ void run_show_bad_line(void *context, uint64_t number, const char *code, const c
     if (show->bad_lines++ >= BAD_LINES_SHOWN) return;
     terminal_end(&show->terminal);
     if (number > 0)
-        fprintf(stderr, "line %" PRIu64 ": %s: %s\n", number, code ? code : "",
-                message ? message : "");
+        fprintf(stderr, "%s %" PRIu64 ": %s: %s\n", show->has_rows ? "row" : "line", number,
+                code ? code : "", message ? message : "");
     else
         fprintf(stderr, "%s: %s\n", code ? code : "", message ? message : "");
 }

@@ -12,6 +12,7 @@
 
 struct run_show {
     bool quiet;
+    bool has_rows; /* the requests were made of the rows of a table */
     struct terminal terminal;
     double line_at_s; /* time of the last printed line */
     uint64_t bad_lines;

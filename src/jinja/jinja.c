@@ -75,6 +75,7 @@ enum err jinja_template_render(const struct jinja_template *template, json_t *co
         .model_context = options->model_context,
         .now_unix_s = options->now_unix_s,
         .utc_offset_s = options->utc_offset_s,
+        .is_strict = options->is_strict,
         .out = buf,
         .error = error,
         .units_left = steps < SIZE_MAX / UNITS_PER_STEP ? steps * UNITS_PER_STEP : SIZE_MAX,

@@ -2,6 +2,7 @@
 #include "jinja/print.h"
 
 #include "base/utf8.h"
+#include "jinja/arith.h"
 #include "jinja/builtin.h"
 #include "jinja/eval.h"
 #include "jinja/number.h"
@@ -161,7 +162,8 @@ enum err print_repr(struct render *render, struct value value) {
 }
 
 enum err print_value(struct render *render, struct value value) {
-    if (value.kind == VALUE_UNDEFINED) return OK;
+    if (value.kind == VALUE_UNDEFINED)
+        return render->is_strict ? arith_fail_undefined(render, value) : OK;
     if (value.kind != VALUE_TEXT) return print_repr(render, value);
     enum err err = text_write(render, value);
     if (!err) err = render_charge(render, value.text->bytes / 4);

@@ -45,6 +45,7 @@ struct render {
     json_t *model_context; /* the model's own variables, behind `context`; may be NULL */
     int64_t now_unix_s;
     int32_t utc_offset_s;
+    bool is_strict;
     struct arena arena;
     struct buf *out;
     struct origin origin; /* origin of the bytes in `out` */

@@ -9,9 +9,19 @@
  * Thread: one.
  * Memory: one buffer per file, bounded by the longest line. */
 
+#include "base/buf.h"
 #include "base/err.h"
 
-/* Appends the merged lines to out_fd. A result descriptor is -1 if the batch has no such file.
- * ERR_CORRUPT, with the number of the line, if neither file has the next custom_id. */
+/* The form of the merged file. */
+struct merge_form {
+    void *context;
+    /* Appends the form of one request and its result, both raw lines, to `out`. */
+    enum err (*write)(void *context, struct str request, struct str result, struct buf *out,
+                      struct error *error);
+};
+
+/* Appends each merged line, in a form or (NULL) as it is, to out_fd. A result descriptor is -1 if
+ * the batch has no such file. ERR_CORRUPT, with the number of the line, if neither file has the next
+ * custom_id. */
 enum err merge_results(int input_fd, int output_fd, int error_fd, int out_fd,
-                       struct error *error) MUST_CHECK;
+                       const struct merge_form *form, struct error *error) MUST_CHECK;

@@ -3,7 +3,6 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
-#include "base/mem.h"
 #include "base/os.h"
 #include "batch/create.h"
 #include "batch/input.h"
@@ -14,17 +13,14 @@
 #include "server/merge.h"
 #include "server/offline_output.h"
 
-#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #define POLL_MS 10
 #define REPORTS_EVERY_NS ((int64_t)100000000)
-#define PIECE_BYTES ((size_t)1 << 20)
 #define DRAIN_MS 2000
 
 /* One call of offline_run. */
@@ -43,26 +39,18 @@ static double seconds_between(int64_t from_ns, int64_t to_ns) {
     return from_ns && to_ns > from_ns ? (double)(to_ns - from_ns) / 1e9 : 0;
 }
 
+static enum err add_to_spool(void *context, const void *bytes, size_t count, struct error *error) {
+    return store_spool_write(context, bytes, count, error);
+}
+
 /* Copies the input into the store, so that a later change of the file has no effect. */
 static enum err store_input(struct offline *offline, struct store_file *ret_file,
                             struct error *error) {
-    int fd;
     struct store_spool *spool;
-    enum err err = os_open(&fd, offline->options->input_path, O_RDONLY, 0, error);
+    enum err err = store_spool_open(&spool, node_store(offline->node), error);
     if (err != OK) return err;
-    err = store_spool_open(&spool, node_store(offline->node), error);
-    if (err != OK) {
-        os_close(fd);
-        return err;
-    }
-    char *piece = mem_alloc(PIECE_BYTES);
-    size_t count = 1;
-    while (err == OK && count > 0) {
-        err = os_read(fd, piece, PIECE_BYTES, &count, error);
-        if (err == OK) err = store_spool_write(spool, piece, count, error);
-    }
-    free(piece);
-    os_close(fd);
+    struct table_sink sink = {spool, add_to_spool};
+    err = offline_input_write(&offline->options->input, &sink, error);
     if (err == OK) err = batch_spool_look(spool, error);
     if (err != OK) {
         store_spool_abort(spool);
@@ -104,11 +92,11 @@ static enum err resume(struct offline *offline, bool *ret_found, struct error *e
                            batch.created_unix_s, &fd, &file, error);
     if (err != OK) return err;
     os_close(fd);
-    err = sha256_file(offline->options->input_path, digest, error);
+    err = offline_input_sha256(&offline->options->input, digest, error);
     if (err == OK && memcmp(digest, file.sha256, sizeof digest) != 0)
         err = err_set(error, ERR_CONFLICT,
                       "%s holds results of another input than %s; remove it to start anew",
-                      offline->folder, offline->options->input_path);
+                      offline->folder, offline->options->input.path);
     return err;
 }
 
@@ -196,7 +184,7 @@ static enum err run_batch(struct offline *offline, struct error *error) {
     offline->ended_ns = clock_monotonic_ns();
     if (err != OK || offline->batch.status == BATCH_COMPLETED) return err;
     report_bad_lines(offline);
-    return err_set(error, ERR_INVALID, "%s: nothing was run", offline->options->input_path);
+    return err_set(error, ERR_INVALID, "%s: nothing was run", offline->options->input.path);
 }
 
 static enum err open_result(struct offline *offline, const char *id, int *ret_fd,
@@ -207,6 +195,23 @@ static enum err open_result(struct offline *offline, const char *id, int *ret_fd
                            error);
 }
 
+static enum err write_answer(void *context, struct str request, struct str result, struct buf *out,
+                             struct error *error) {
+    return table_answers_write(context, request, result, out, error);
+}
+
+/* Writes the results in the form of the output. */
+static enum err write_results(const struct offline *offline, const int fds[3], int out,
+                              struct error *error) {
+    const struct offline_input *input = &offline->options->input;
+    if (input->form.kind == TABLE_NONE)
+        return merge_results(fds[0], fds[1], fds[2], out, NULL, error);
+    struct merge_form form = {table_answers_open(input->table, &input->form), write_answer};
+    enum err err = merge_results(fds[0], fds[1], fds[2], out, &form, error);
+    table_answers_close(form.context);
+    return err;
+}
+
 /* Writes the two result files as one, syncs it, and gives it its final name. */
 static enum err publish(struct offline *offline, struct error *error) {
     char path[PATH_MAX], parent[PATH_MAX];
@@ -214,16 +219,16 @@ static enum err publish(struct offline *offline, struct error *error) {
     struct store_file file;
     const struct offline_options *options = offline->options;
     snprintf(path, sizeof path, OFFLINE_OUTPUT_MADE, PATH_MAX - 16, offline->folder);
-    bool may_replace = options->overwrite ||
-                       offline_output_is_own(options->input_path, options->output_path, path);
+    bool may_replace =
+        options->overwrite || offline_output_is_own(&options->input, options->output_path, path);
     enum err err =
         store_input_open(node_store(offline->node), str_from(offline->batch.input_file_id),
                          offline->batch.created_unix_s, &input, &file, error);
     if (err == OK) err = open_result(offline, offline->batch.output_file_id, &output, error);
     if (err == OK) err = open_result(offline, offline->batch.error_file_id, &errors, error);
     if (err == OK) err = os_create(&out, path, 0644, error);
-    if (err == OK) err = merge_results(input, output, errors, out, error);
-    if (err == OK) offline_output_mark(out, file.sha256, offline->batch.failed);
+    if (err == OK) err = write_results(offline, (int[]){input, output, errors}, out, error);
+    if (err == OK) offline_output_mark(out, &options->input, file.sha256, offline->batch.failed);
     if (err == OK) err = os_fsync(out, error);
     os_close(input);
     os_close(output);
@@ -281,7 +286,7 @@ enum err offline_check(const struct offline_options *options, struct offline_sum
     struct offline_found found = {false, 0};
     enum err err = name_folder(options, folder, error);
     if (err == OK)
-        err = offline_output_check(options->input_path, options->output_path, folder,
+        err = offline_output_check(&options->input, options->output_path, folder,
                                    options->overwrite, &found, error);
     *ret_summary =
         (struct offline_summary){.was_finished = found.is_finished, .failed = found.failed};

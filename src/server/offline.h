@@ -11,6 +11,7 @@
  * Memory: borrows the options. */
 
 #include "node/node.h"
+#include "server/offline_input.h"
 
 struct offline_progress {
     const struct store_batch *batch;          /* with live counters */
@@ -22,7 +23,7 @@ struct offline_progress {
 };
 
 struct offline_options {
-    const char *input_path;
+    struct offline_input input;
     const char *output_path;
     bool overwrite;            /* replace an output that exists */
     struct node_options node;  /* without store.dir, which offline_run sets */

@@ -47,13 +47,16 @@ static enum err check_parent(const char *output, struct error *error) {
 }
 
 /* True if the mark of `output` names this input. */
-static bool is_result_of(const char *output, const char *input, uint64_t *ret_failed) {
+static bool is_result_of(const char *output, const struct offline_input *input,
+                         uint64_t *ret_failed) {
     char mark[MARK_BYTES_MAX + 1], hex[SHA256_HEX_BYTES];
-    unsigned char digest[SHA256_BYTES];
+    unsigned char requests[SHA256_BYTES], digest[SHA256_BYTES];
     struct error ignored;
     ssize_t bytes = getxattr(output, MARK_NAME, mark, MARK_BYTES_MAX);
-    if (bytes <= SHA256_HEX_BYTES || sha256_file(input, digest, &ignored) != OK) return false;
+    if (bytes <= SHA256_HEX_BYTES || offline_input_sha256(input, requests, &ignored) != OK)
+        return false;
     mark[bytes] = '\0';
+    offline_input_mark(input, requests, digest);
     sha256_hex(digest, hex);
     return strncmp(mark, hex, SHA256_HEX_BYTES - 1) == 0 &&
            sscanf(mark + SHA256_HEX_BYTES - 1, " %" SCNu64, ret_failed) == 1;
@@ -65,7 +68,8 @@ static bool is_same_file(const char *one, const char *other) {
            first.st_ino == second.st_ino;
 }
 
-bool offline_output_is_own(const char *input, const char *output, const char *made) {
+bool offline_output_is_own(const struct offline_input *input, const char *output,
+                           const char *made) {
     uint64_t ignored;
     return is_same_file(output, made) || is_result_of(output, input, &ignored);
 }
@@ -84,13 +88,13 @@ enum err offline_output_place(const char *made, const char *output, bool may_rep
                    output);
 }
 
-enum err offline_output_check(const char *input, const char *output, const char *folder,
-                              bool overwrite, struct offline_found *ret_found,
+enum err offline_output_check(const struct offline_input *input, const char *output,
+                              const char *folder, bool overwrite, struct offline_found *ret_found,
                               struct error *error) {
     char made[PATH_MAX];
     struct stat in, out, link, ignored;
     struct offline_found found = {false, 0};
-    enum err err = check_input(input, &in, error);
+    enum err err = check_input(input->path, &in, error);
     if (err == OK && !*output) err = err_set(error, ERR_INVALID, "-o: the name is empty");
     if (err == OK) err = check_parent(output, error);
     if (err != OK) return err;
@@ -115,15 +119,18 @@ enum err offline_output_check(const char *input, const char *output, const char 
             return err_set(error, ERR_CONFLICT,
                            "%s exists and is not known as the result of %s; name another file, or "
                            "--overwrite it",
-                           output, input);
+                           output, input->path);
     }
     *ret_found = found;
     return OK;
 }
 
-void offline_output_mark(int fd, const unsigned char input_sha256[SHA256_BYTES], uint64_t failed) {
+void offline_output_mark(int fd, const struct offline_input *input,
+                         const unsigned char requests_sha256[SHA256_BYTES], uint64_t failed) {
     char mark[MARK_BYTES_MAX], hex[SHA256_HEX_BYTES];
-    sha256_hex(input_sha256, hex);
+    unsigned char digest[SHA256_BYTES];
+    offline_input_mark(input, requests_sha256, digest);
+    sha256_hex(digest, hex);
     int bytes = snprintf(mark, sizeof mark, "%s %" PRIu64, hex, failed);
     if (fsetxattr(fd, MARK_NAME, mark, (size_t)bytes, 0) != 0)
         log_debug("event=output_not_marked error=\"%s\"", strerror(errno));

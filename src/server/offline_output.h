@@ -4,14 +4,13 @@
 /* offline_output: whether the files of a run may be read and written, found out before anything is
  * loaded, and the mark that tells a finished output from a foreign file.
  *
- * The mark is an extended attribute of the output: the SHA-256 of the input and the count of failed
- * requests. Where the file system has no attributes, a finished output is a foreign file.
+ * The mark is an extended attribute of the output: the sum of offline_input_mark and the count of
+ * failed requests. Where the file system has no attributes, a finished output is a foreign file.
  *
  * Thread: main.
  * Memory: none. */
 
-#include "base/err.h"
-#include "base/hash.h"
+#include "server/offline_input.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -29,15 +28,16 @@ struct offline_found {
  * ERR_CONFLICT when the output exists, is not the result of this input, and `overwrite` is false.
  * `folder` has the results of an unfinished run, which also may have put the output there just
  * before it was killed: then the output is not finished. */
-enum err offline_output_check(const char *input, const char *output, const char *folder,
-                              bool overwrite, struct offline_found *ret_found,
+enum err offline_output_check(const struct offline_input *input, const char *output,
+                              const char *folder, bool overwrite, struct offline_found *ret_found,
                               struct error *error) MUST_CHECK;
 /* True if the output exists and is the result of this input, or is the file `made` of an unfinished
  * run. */
-bool offline_output_is_own(const char *input, const char *output, const char *made);
+bool offline_output_is_own(const struct offline_input *input, const char *output, const char *made);
 /* Gives the whole file `made` the name of the output. ERR_CONFLICT if a file has that name and
  * `may_replace` is false: it has come while the run was under way. */
 enum err offline_output_place(const char *made, const char *output, bool may_replace,
                               struct error *error) MUST_CHECK;
-/* Marks the open output. */
-void offline_output_mark(int fd, const unsigned char input_sha256[SHA256_BYTES], uint64_t failed);
+/* Marks the open output; the sum is that of the requests. */
+void offline_output_mark(int fd, const struct offline_input *input,
+                         const unsigned char requests_sha256[SHA256_BYTES], uint64_t failed);

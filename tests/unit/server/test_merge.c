@@ -31,7 +31,7 @@ static int file_of(const char *text) {
 static enum err merge(const char *input, const char *output, const char *errors,
                       char ret_merged[4096], struct error *error) {
     int fds[] = {file_of(input), file_of(output), file_of(errors), file_of("")};
-    enum err err = merge_results(fds[0], fds[1], fds[2], fds[3], error);
+    enum err err = merge_results(fds[0], fds[1], fds[2], fds[3], NULL, error);
     ssize_t bytes = pread(fds[3], ret_merged, 4095, 0);
     assert_true(bytes >= 0);
     ret_merged[bytes] = '\0';

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* lines: the lines of a JSONL stream one after another, from a file or a pipe. It skips blank lines
+ * and a byte-order mark.
+ *
+ * Thread: one.
+ * Memory: a piece of the stream and one line of at most LINES_BYTES_MAX. The caller owns `fd`. */
+
+#include "base/buf.h"
+#include "base/err.h"
+
+#define LINES_BYTES_MAX ((size_t)256 << 20)
+
+struct lines {
+    int fd; /* -1: no lines */
+    struct buf bytes;
+    size_t at;
+    bool has_ended;
+    uint64_t number; /* of the current line, from 1; blank lines are counted */
+    struct str line; /* the current line without its LF and space around it; `at` is NULL past the
+                        end */
+};
+
+void lines_init(struct lines *lines, int fd);
+void lines_release(struct lines *lines);
+/* Moves to the next line that is not blank; the earlier line is no longer valid. ERR_LIMIT for a
+ * line that is too long. */
+enum err lines_next(struct lines *lines, struct error *error) MUST_CHECK;
