@@ -349,7 +349,7 @@ static void write_workers(struct api *api, struct buf *buf) {
 
 /* --- the rest --- */
 
-static void write_store(struct api *api, struct buf *buf) {
+static void write_store(struct api *api, int64_t recovery_ns, struct buf *buf) {
     struct store_status status;
     store_status(api->options.store, &status);
     metrics_one(buf, "quern_log_append_bytes_total", "counter", (double)status.log_append_bytes,
@@ -373,6 +373,18 @@ static void write_store(struct api *api, struct buf *buf) {
                 "Bytes kept free for bookkeeping.");
     metrics_one(buf, "quern_store_full", "gauge", status.disk_full,
                 "1 while results wait for space.");
+    metrics_head(buf, "quern_batch_e2e_seconds", "histogram",
+                 "Time from the creation of a batch to its end.");
+    for (size_t i = 0; i < STORE_ENDS; i++) {
+        char label[32];
+        snprintf(label, sizeof label, "status=\"%s\"",
+                 batch_status_name((enum batch_status)(BATCH_COMPLETED + i)));
+        metrics_histogram(buf, "quern_batch_e2e_seconds", label, &store_batch_bounds,
+                          &status.batch_seconds[i]);
+    }
+    metrics_one(buf, "quern_recovery_seconds", "gauge",
+                (double)(status.open_ns + recovery_ns) * 1e-9,
+                "Time that this start took to open the state directory and take up its batches.");
     metrics_one(buf, "quern_sqlite_wal_bytes", "gauge", (double)status.wal_bytes,
                 "Size of SQLite's write-ahead log.");
 }
@@ -450,7 +462,7 @@ void metrics_write(struct api *api, struct buf *buf) {
     write_runner(&status, buf);
     write_progress(api, buf);
     write_workers(api, buf);
-    write_store(api, buf);
+    write_store(api, status.recovery_ns, buf);
     write_webhooks(api, buf);
     write_http(api, buf);
     write_process(api, buf);

@@ -127,8 +127,10 @@ static enum err take_up_batches(struct runner *runner, struct error *error) {
 
 enum err runner_start(struct runner *runner, struct error *error) {
     assert(!runner->is_started);
+    int64_t begun_ns = clock_monotonic_ns();
     enum err err = take_up_batches(runner, error);
     if (err != OK) return err;
+    runner->counters.recovery_ns += clock_monotonic_ns() - begun_ns; /* no other thread yet */
     runner->is_started = true;
     if (pthread_create(&runner->dispatch_thread, NULL, dispatch_main, runner) != 0 ||
         pthread_create(&runner->validate_thread, NULL, validate_main, runner) != 0 ||

@@ -426,7 +426,10 @@ enum err store_batch_update(struct store *store, const struct store_batch *batch
                             enum batch_status from, const struct store_file *files,
                             size_t file_count, struct error *error) {
     struct update_call call = {batch, from, files, file_count};
-    return database_transact(store, update_row, &call, error);
+    enum err err = database_transact(store, update_row, &call, error);
+    if (err == OK && from < BATCH_COMPLETED && batch->status >= BATCH_COMPLETED)
+        store_note_end(store, batch);
+    return err;
 }
 
 enum err store_batch_counts(struct store *store, uint64_t ret_counts[BATCH_STATUS_COUNT],

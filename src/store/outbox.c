@@ -96,7 +96,7 @@ static enum err add_rows(struct store *store, const struct add *add, struct erro
     return err;
 }
 
-static int64_t ended_unix_s(const struct store_batch *batch) {
+int64_t store_batch_end_unix_s(const struct store_batch *batch) {
     switch (batch->status) {
     case BATCH_COMPLETED: return batch->completed_unix_s;
     case BATCH_FAILED: return batch->failed_unix_s;
@@ -114,7 +114,7 @@ static int64_t ended_unix_s(const struct store_batch *batch) {
 enum err outbox_add_end(struct store *store, const struct store_batch *batch, struct error *error) {
     struct add add = {.event = (enum outbox_event)(batch->status - BATCH_COMPLETED),
                       .subject = str_from(batch->id),
-                      .created_unix_s = ended_unix_s(batch),
+                      .created_unix_s = store_batch_end_unix_s(batch),
                       .own_url = batch->webhook_url};
     return add_rows(store, &add, error);
 }

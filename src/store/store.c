@@ -2,6 +2,7 @@
 #include "base/mem.h"
 #include "store/store_internal.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/os.h"
 
@@ -151,6 +152,11 @@ const struct histogram_bounds store_sync_bounds = {
     16, {.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}};
 const struct histogram_bounds store_group_bounds = {
     13, {1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000}};
+/* From a batch of a few lines to the longest window, 30 days. */
+const struct histogram_bounds store_batch_bounds = {17,
+                                                    {1, 5, 15, 30, 60, 300, 900, 1800, 3600, 7200,
+                                                     14400, 28800, 43200, 86400, 172800, 604800,
+                                                     2592000}};
 
 void store_note_sync(struct store *store, int64_t ns) {
     pthread_mutex_lock(&store->histograms_lock);
@@ -165,6 +171,16 @@ void store_note_group(struct store *store, size_t records) {
     pthread_mutex_unlock(&store->histograms_lock);
 }
 
+void store_note_end(struct store *store, const struct store_batch *batch) {
+    _Static_assert(BATCH_STATUS_COUNT - BATCH_COMPLETED == STORE_ENDS, "one histogram per end");
+    int64_t end_unix_s = store_batch_end_unix_s(batch);
+    int64_t seconds = end_unix_s > batch->created_unix_s ? end_unix_s - batch->created_unix_s : 0;
+    pthread_mutex_lock(&store->histograms_lock);
+    histogram_add(&store->batch_seconds[batch->status - BATCH_COMPLETED], &store_batch_bounds,
+                  (double)seconds);
+    pthread_mutex_unlock(&store->histograms_lock);
+}
+
 void store_status(struct store *store, struct store_status *ret_status) {
     *ret_status = (struct store_status){
         .disk_full = atomic_load(&store->disk_full),
@@ -172,11 +188,13 @@ void store_status(struct store *store, struct store_status *ret_status) {
         .log_append_bytes = atomic_load(&store->log_append_bytes),
         .log_corrupt_records = atomic_load(&store->log_corrupt_records),
         .duplicate_results = atomic_load(&store->duplicate_results),
+        .open_ns = store->open_ns,
     };
     pthread_mutex_lock(&store->histograms_lock);
     ret_status->log_groups = store->log_groups;
     ret_status->log_sync_seconds = store->log_sync_seconds;
     ret_status->log_group_records = store->log_group_records;
+    memcpy(ret_status->batch_seconds, store->batch_seconds, sizeof store->batch_seconds);
     pthread_mutex_unlock(&store->histograms_lock);
     struct error error;
     if (os_free_bytes(store->dir, &ret_status->free_bytes, &error) != OK)
@@ -281,6 +299,7 @@ enum err store_open(struct store **ret_store, const struct store_options *option
     if (segment_bytes < SEGMENT_BYTES_MIN || segment_bytes > (uint64_t)1 << 31)
         return err_set(error, ERR_INVALID, "segments of %llu bytes are outside 64 KiB to 2 GiB",
                        (unsigned long long)segment_bytes);
+    int64_t begun_ns = clock_monotonic_ns();
     struct store *store = mem_new(1, sizeof *store);
     memcpy(store->dir, options->dir, strlen(options->dir) + 1);
     store->ballast_bytes = options->ballast_bytes;
@@ -294,6 +313,7 @@ enum err store_open(struct store **ret_store, const struct store_options *option
         store_close(store);
         return err;
     }
+    store->open_ns = clock_monotonic_ns() - begun_ns;
     *ret_store = store;
     return OK;
 }

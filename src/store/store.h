@@ -47,9 +47,13 @@ struct store_options {
     bool read_only;         /* for fsck: create, empty, repair and write nothing */
 };
 
-/* Bounds of the two histograms. */
+/* Bounds of the histograms. */
 extern const struct histogram_bounds store_sync_bounds;
 extern const struct histogram_bounds store_group_bounds;
+extern const struct histogram_bounds store_batch_bounds;
+
+#define STORE_ENDS                                                                                 \
+    4 /* completed, failed, expired and cancelled, in the order of enum batch_status */
 
 struct store_status {
     bool disk_full; /* results wait for space; uploads answer ERR_UNAVAILABLE */
@@ -62,6 +66,9 @@ struct store_status {
     struct histogram log_group_records; /* records per group commit (store_group_bounds) */
     uint64_t log_corrupt_records;
     uint64_t duplicate_results;
+    /* Per batch that ended since start, from its creation to its end (store_batch_bounds). */
+    struct histogram batch_seconds[STORE_ENDS];
+    int64_t open_ns; /* how long store_open took */
 };
 
 /* Opens or creates the directory, checks the database, empties tmp/, and removes bytes that no row

@@ -29,9 +29,12 @@ struct store {
     atomic_ullong wanted_bytes; /* highest value of store_wants_room; 0 while the disk has room */
     atomic_ullong spool_count;
     atomic_ullong log_append_bytes;
-    pthread_mutex_t histograms_lock; /* guards the next three; held for moments */
+    pthread_mutex_t
+        histograms_lock; /* guards the next members, to `batch_seconds`; held for moments */
     uint64_t log_groups;
     struct histogram log_sync_seconds, log_group_records;
+    struct histogram batch_seconds[STORE_ENDS];
+    int64_t open_ns; /* constant after store_open */
     atomic_ullong log_corrupt_records;
     atomic_ullong duplicate_results;
 };
@@ -50,6 +53,9 @@ enum err store_sync_result(struct store *store, enum err err, struct error *erro
 /* Counts one fdatasync of a segment log, and one group commit of `records`. */
 void store_note_sync(struct store *store, int64_t ns);
 void store_note_group(struct store *store, size_t records);
+void store_note_end(struct store *store, const struct store_batch *batch);
+/* When a batch ended; 0 before. */
+int64_t store_batch_end_unix_s(const struct store_batch *batch);
 
 /* Opens meta.db, checks and migrates it. */
 enum err database_open(struct store *store, struct error *error) MUST_CHECK;

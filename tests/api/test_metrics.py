@@ -31,6 +31,9 @@ def test_all_kinds_are_there_from_the_start(tmp_path):
         assert told.value(name + "_count") == 0
     for outcome in ("succeeded", "errored", "cancelled", "expired"):
         assert told.value("quern_lines_ended_total", outcome=outcome) == 0
+    for status in ("completed", "failed", "expired", "cancelled"):
+        assert told.value("quern_batch_e2e_seconds_count", status=status) == 0
+    assert told.value("quern_recovery_seconds") > 0
     assert told.value("quern_http_request_seconds_count", route="createBatch") == 0
     assert told.value("quern_engine_info", engine="0", model="m") == 1
     assert not any(name.startswith("vllm") for name in told.kinds)
@@ -48,6 +51,23 @@ def test_lines_syncs_and_http_times_are_counted(tmp_path):
     for route in ("createFile", "createBatch"):
         assert told.value("quern_http_request_seconds_count", route=route) == told.value("quern_http_requests_total", route=route) == 1
         assert told.value("quern_http_request_seconds_sum", route=route) > 0
+
+
+def test_batches_are_timed_from_their_creation_to_their_end(tmp_path):
+    clock = support.Clock(tmp_path)
+    slow = support.request("1", "hello", model="m")
+    slow["body"]["echo"] = {"delay_ms": 3600000}
+    with support.serving(tmp_path / "state", "--model", "m=echo", environment=clock.environment) as server:
+        server.wait(server.create(support.jsonl([support.request("1", "hello", model="m")]))["id"])
+        server.wait(server.create(support.jsonl([support.request("twice", "hello", model="m")] * 2))["id"])
+        cancelled = server.create(support.jsonl([slow]))["id"]
+        server.wait(cancelled, until=("in_progress",))
+        clock.move(100)
+        server.json("POST", f"/v1/batches/{cancelled}/cancel", {})
+        server.wait(cancelled)
+        told = metrics.of(server)
+    assert [told.value("quern_batch_e2e_seconds_count", status=status) for status in ("completed", "failed", "expired", "cancelled")] == [1, 1, 0, 1]
+    assert told.value("quern_batch_e2e_seconds_sum", status="cancelled") >= 100
 
 
 def test_attempts_of_webhooks_are_timed(tmp_path):
